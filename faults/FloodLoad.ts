@@ -12,6 +12,8 @@ export interface Load {
   /** Asks a second of the flood. */
   readonly rate: number;
   readonly millis: number;
+  /** The most asks of the flood; without it, as many as the rate gives. */
+  readonly most?: number;
   readonly sockets: number;
   readonly streamed: boolean;
   /** Whether every second ask of the flood has a body that is no JSON: it is 400 if it is taken on. */
@@ -25,8 +27,10 @@ export interface Tally {
   ok: number;
   /** `SERVICE_OVERLOADED` with `Retry-After`. */
   refused: number;
-  /** Any other end, and requests for which there was no socket. */
+  /** Any other end. */
   failed: number;
+  /** Requests for which there was no socket: the server, or this process, was too slow for the rate. */
+  unsent: number;
   /** Milliseconds until the answers and until the refusals. */
   readonly okMillis: Array<number>;
   readonly refusedMillis: Array<number>;
@@ -44,6 +48,7 @@ const makeTally = (): Tally => ({
   ok: 0,
   refused: 0,
   failed: 0,
+  unsent: 0,
   okMillis: [],
   refusedMillis: [],
 });
@@ -52,7 +57,7 @@ const makeTally = (): Tally => ({
 const patience = 40_000;
 
 const run = async (load: Load): Promise<Report> => {
-  const { keys, malformed, millis, port, rate, sockets, streamed } = load;
+  const { keys, malformed, millis, most = Infinity, port, rate, sockets, streamed } = load;
   const report: Report = {
     flood: makeTally(),
     malformed: makeTally(),
@@ -112,9 +117,9 @@ const run = async (load: Load): Promise<Report> => {
     }
   };
   const send = (tally: Tally, request: string, expected: RegExp) => {
-    tally.sent++;
     const client = take();
-    if (client === null) return void tally.failed++;
+    if (client === null) return void tally.unsent++;
+    tally.sent++;
     pending++;
     const begun = performance.now();
     client.send(request, (text) => {
@@ -147,11 +152,12 @@ const run = async (load: Load): Promise<Report> => {
   }
   await new Promise((resolve) => setTimeout(resolve, 500));
   const begun = performance.now();
+  let asks = 0;
   const timers = [
     setInterval(() => {
-      const due = Math.floor(((performance.now() - begun) / 1000) * rate);
-      while (report.flood.sent + report.malformed.sent < due) {
-        if (malformed && report.flood.sent > report.malformed.sent) {
+      const due = Math.min(Math.floor(((performance.now() - begun) / 1000) * rate), most);
+      for (; asks < due; asks++) {
+        if (malformed && asks % 2 === 1) {
           send(report.malformed, broken, /^HTTP\/1.1 400 /);
         } else send(report.flood, flood, isAnswered);
       }

@@ -16,6 +16,9 @@ import { fileURLToPath } from "node:url";
 import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
 import { startModel, type Model } from "./Model.ts";
 
+/** With `PARLEY_STORE=memory`, servers of one site share a file of SQLite. */
+const sqlite = new URL("../packages/store-sqlite/test/InServer.ts", import.meta.url);
+
 const main = fileURLToPath(new URL("../apps/server/src/main.ts", import.meta.url));
 
 /** How long anything may take to start or to stop, in milliseconds. */
@@ -280,12 +283,12 @@ export interface Service {
 }
 
 /**
- * Starts one server with an embedded database, or several that share one: the harness's own, or the one at a URL.
+ * Starts one server with an embedded database, or several that share one: the harness's own, a file, or the one at a URL.
  * `settings` is by the server's number and the address of the shared database.
  */
 export const startService = async (
   amount: number,
-  store: "embedded" | "shared" | URL,
+  store: "embedded" | "shared" | "file" | URL,
   settings: (at: number, url: string) => Readonly<Record<string, string>> = () => ({}),
 ): Promise<Service> => {
   const site = await makeSite();
@@ -308,6 +311,7 @@ export const startService = async (
     for (let at = 0; at < amount; at++) {
       const server = await makeServer(site, {
         ...(url !== undefined && { PARLEY_STORE: "postgres", DATABASE_URL: url }),
+        ...(store === "file" && { PARLEY_STORE: "memory", NODE_OPTIONS: `--import=${sqlite}` }),
         ...model.environment,
         ...settings(at, url ?? ""),
       });

@@ -7,6 +7,11 @@ describe.concurrent("the promises hold", () => {
     ["kill the server", "kill its database", "kill both"],
     ["kill one of two servers", "freeze one of two servers", "drain a server"],
     ["kill the database", "kill a connection's process", "freeze the database"],
+    [
+      "kill two servers on a file",
+      "kill one of two servers on a file",
+      "freeze one of two servers on a file",
+    ],
   ])("when clients meet these faults: %s", { timeout: 180_000 }, async (names, { expect }) => {
     const { summary, violations } = await round(names);
     console.log(names.join(", "), JSON.stringify(summary));

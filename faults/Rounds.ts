@@ -10,7 +10,7 @@ import { Traffic } from "./Traffic.ts";
 const long = 12_500;
 
 interface Fault {
-  readonly store: "embedded" | "shared";
+  readonly store: "embedded" | "shared" | "file";
   readonly strike: (service: Service, server: Server, traffic: Traffic) => Promise<unknown>;
 }
 
@@ -19,28 +19,25 @@ const restart = async (server: Server, victim: "server" | "both") => {
   await server.start();
 };
 
+/** The answers are there when the server goes on, and others have had the turns meanwhile. */
+const freeze: Fault["strike"] = async ({ servers }, server, traffic) => {
+  const lasting = () =>
+    traffic.answering(server).filter((ask) => ask.chatId !== null && ask.idempotencyKey === null);
+  while (lasting().length === 0) await sleep(5);
+  server.signal("SIGSTOP");
+  const other = servers.find((one) => one !== server)!;
+  const rivals = lasting().map(({ chatId, tenant }) => traffic.ask(tenant, chatId!, other));
+  await sleep(long);
+  server.signal("SIGCONT");
+  await Promise.all(rivals);
+};
+
 export const faults = {
   "kill the server": { store: "embedded", strike: (_, server) => restart(server, "server") },
   "kill its database": { store: "embedded", strike: (_, server) => server.kill("database") },
   "kill both": { store: "embedded", strike: (_, server) => restart(server, "both") },
   "kill one of two servers": { store: "shared", strike: (_, server) => restart(server, "server") },
-  "freeze one of two servers": {
-    store: "shared",
-    // The answers are there when the server goes on, and others have had the turns meanwhile.
-    strike: async ({ servers }, server, traffic) => {
-      const lasting = () =>
-        traffic
-          .answering(server)
-          .filter((ask) => ask.chatId !== null && ask.idempotencyKey === null);
-      while (lasting().length === 0) await sleep(5);
-      server.signal("SIGSTOP");
-      const other = servers.find((one) => one !== server)!;
-      const rivals = lasting().map(({ chatId, tenant }) => traffic.ask(tenant, chatId!, other));
-      await sleep(long);
-      server.signal("SIGCONT");
-      await Promise.all(rivals);
-    },
-  },
+  "freeze one of two servers": { store: "shared", strike: freeze },
   "kill the database": {
     store: "shared",
     strike: async ({ database }) => {
@@ -61,6 +58,15 @@ export const faults = {
       database!.signalAll("SIGCONT");
     },
   },
+  "kill one of two servers on a file": {
+    store: "file",
+    strike: (_, server) => restart(server, "server"),
+  },
+  "kill two servers on a file": {
+    store: "file",
+    strike: ({ servers }) => Promise.all(servers.map((server) => restart(server, "server"))),
+  },
+  "freeze one of two servers on a file": { store: "file", strike: freeze },
   "drain a server": {
     store: "shared",
     strike: async (_, server, traffic) => {
@@ -95,8 +101,8 @@ const poolerSettings = [
 export const round = async (names: ReadonlyArray<FaultName>) => {
   const { store } = faults[names[0]!];
   // One of two servers hears nothing of what the other stores, as behind a pooler.
-  const service = await startService(store === "shared" ? 2 : 1, store, (at, url) =>
-    at === 0
+  const service = await startService(store === "embedded" ? 1 : 2, store, (at, url) =>
+    at === 0 || store === "file"
       ? {}
       : {
           PARLEY_POOLER: "true",

@@ -206,6 +206,21 @@ describe("the libraries", () => {
   });
 });
 
+describe("the SQLite store", () => {
+  const open = async (node: string) => {
+    const script = `const { openParley } = require("@parley/core/promise"), { sqlite } = require("@parley/store-sqlite");
+      const options = { store: sqlite("chats.db"), answerer: () => "Yes." };
+      openParley(options).then((parley) => parley.close()).then(() => console.log("open"), ({ message }) => console.log(message))`;
+    await writeFile(join(project, "sqlite.cjs"), script);
+    return (await run(node, ["sqlite.cjs"], { cwd: project })).stdout.trim();
+  };
+
+  it("opens on Node 22.13, and elsewhere says that it needs that", async () => {
+    expect(await open(await nodeOf("22.13.0"))).toBe("open");
+    expect(await open(oldest.libraries)).toMatch(/needs Node 22\.13 or later; this is v20\./);
+  });
+});
+
 describe("the tarballs", () => {
   it("contain a README, the changelog and the license", async () => {
     const folder = join(image, "src/dist");

@@ -1,6 +1,6 @@
 /**
- * The memory store and PostgreSQL give the same answers to random commands, ids and times aside. fast-check shrinks a
- * difference to a few commands.
+ * The memory store, PostgreSQL and SQLite give the same answers to random commands, ids and times aside. fast-check
+ * shrinks a difference to a few commands.
  *
  * `PARLEY_RANDOM_REQUESTS` and `PARLEY_RANDOM_SEED` decide how many commands and which; test:system runs 10,000.
  */
@@ -16,13 +16,18 @@ import {
   type Erasable,
   type ListQuery,
   type IdempotencyKey,
+  type Store,
   type Turn,
 } from "@parley/core/ports";
 import { StoreUnderTest, storeUnderTest, type StoreServices } from "@parley/core/testing";
 import { layerMemoryOf, makeMemory } from "@parley/store-memory";
+import { sqlite } from "@parley/store-sqlite";
 import { Context, Effect, Layer, Result, Scope, Stream } from "effect";
 import { TestClock } from "effect/testing";
 import fc from "fast-check";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { layerPostgresUnderTest } from "../packages/store-pg/test/PostgresUnderTest.ts";
 
@@ -412,22 +417,29 @@ const subject = Effect.fnUntraced(function* (run: number) {
     );
 });
 
-// Both stores
+// The stores
 
+const folder = mkdtempSync(join(tmpdir(), "parley-differential-"));
 const scope = Scope.makeUnsafe();
-afterAll(() =>
-  Effect.runPromise(Scope.close(scope, { _tag: "Success", value: undefined } as never)),
-);
+afterAll(async () => {
+  await Effect.runPromise(Scope.close(scope, { _tag: "Success", value: undefined } as never));
+  rmSync(folder, { recursive: true });
+});
 let contexts: ReadonlyArray<Context.Context<StoreServices>> = [];
 
 beforeAll(async () => {
-  const layerMemory = storeUnderTest(layerMemoryOf(makeMemory())).pipe(
-    Layer.provideMerge(TestClock.layer()),
-  );
   const build = <A, E>(layer: Layer.Layer<A, E>) =>
     Effect.runPromise(Layer.buildWithScope(layer, scope));
-  contexts = [await build(layerMemory), await build(layerPostgresUnderTest() as never)];
-  await Effect.runPromiseWith(contexts[0] as Context.Context<never>)(TestClock.setTime(Date.now()));
+  const onTestClock = (store: Store) =>
+    build(storeUnderTest(store).pipe(Layer.provideMerge(TestClock.layer())));
+  contexts = [
+    await onTestClock(layerMemoryOf(makeMemory())),
+    await build(layerPostgresUnderTest() as never),
+    await onTestClock(sqlite(join(folder, "chats.db"))),
+  ];
+  for (const context of [contexts[0], contexts[2]]) {
+    await Effect.runPromiseWith(context as Context.Context<never>)(TestClock.setTime(Date.now()));
+  }
 });
 
 let runs = 0;
@@ -438,7 +450,7 @@ it("the stores give the same answers", { timeout: 600_000 }, async () => {
       fc.array(command, { minLength: 1, maxLength: longest, size: "max" }),
       async (commands) => {
         const run = ++runs;
-        const [memory, postgres] = await Promise.all(
+        const [memory, ...others] = await Promise.all(
           contexts.map(async (context) => {
             const answer = await Effect.runPromiseWith(context)(subject(run));
             return (command: Command) => Effect.runPromiseWith(context)(answer(command));
@@ -446,7 +458,8 @@ it("the stores give the same answers", { timeout: 600_000 }, async () => {
         );
         for (const command of commands) {
           const expected = await memory!(command);
-          expect(await postgres!(command), JSON.stringify(command)).toBe(expected);
+          for (const other of others)
+            expect(await other(command), JSON.stringify(command)).toBe(expected);
         }
       },
     ),

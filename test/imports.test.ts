@@ -42,7 +42,7 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^effect\/(sql|encoding|reactivity)$/,
     /^@effect\/sql-pg/,
   ],
-  "packages/store-sqlite/src": [/^@parley\/core(\/ports)?$/, /^effect$/, /^node:sqlite$/],
+  "packages/store-sqlite/src": [/^@parley\/core\/ports$/, /^effect$/, /^node:sqlite$/],
   "packages/llm/src": [
     /^@parley\/core\/ports$/,
     /^effect$/,

@@ -17,7 +17,7 @@ beforeAll(async () => {
 }, 180_000);
 afterAll(() => cluster?.stop(), 60_000);
 
-const recipe = (heading: string) => fencesOf(sectionOf(read("docs/scaling.md"), heading));
+const recipe = (heading: string) => sectionOf(read("docs/scaling.md"), heading);
 const query = async (url: string, statement: string) =>
   (await run("psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-c", statement, url)).trim();
 
@@ -63,7 +63,8 @@ test(
     timeout: 240_000,
   },
   async () => {
-    const [publish, subscribe] = recipe("### A new version of PostgreSQL")
+    const steps = recipe("### A new version of PostgreSQL").replaceAll(/^ {3}/gm, "");
+    const [publish, subscribe] = fencesOf(steps)
       .filter(({ info }) => info === "sql")
       .map(({ text }) => text) as [string, string];
     const owner = new URL(inject("postgresUrl"));
@@ -147,7 +148,9 @@ test(
     });
 
     for (const { signal } of cluster.machines) await signal("SIGKILL");
-    const { text } = recipe("### Back to a point in time").find(({ info }) => info === "yaml")!;
+    const { text } = fencesOf(recipe("### Back to a point in time")).find(
+      ({ info }) => info === "yaml",
+    )!;
     const [scope, ...bootstrap] = text.replace(/(_time: ).*/, `$1"${time}"`).split("\n");
     for (const { configure, start } of cluster.machines) {
       await configure((yaml) =>

@@ -3,9 +3,13 @@
  */
 import { makeClient, type Client } from "@parley/client";
 import axe from "axe-core";
+import { once } from "node:events";
 import { readFile } from "node:fs/promises";
+import { createServer, request } from "node:http";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
 import { chromium, type Browser, type BrowserContextOptions, type Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { launch, type Running } from "../../apps/server/test/contract/launch.ts";
 import { startRelay } from "../../apps/server/test/Relay.ts";
 import { startSlowModel, type SlowModel } from "./SlowModel.ts";
@@ -113,6 +117,24 @@ const visit = async (
   } finally {
     await context.close();
   }
+};
+
+/** Sends each request to the next server, and hangs up when its client does. */
+const startBalancer = async (origins: ReadonlyArray<string>) => {
+  let count = 0;
+  const balancer = createServer((near, response) => {
+    const { headers, method, url } = near;
+    const far = request(origins[count++ % origins.length] + url!, { headers, method }, (answer) => {
+      response.writeHead(answer.statusCode!, answer.headers);
+      answer.pipe(response);
+    });
+    far.on("error", () => response.destroy());
+    response.on("close", () => far.destroy());
+    near.pipe(far);
+  });
+  await once(balancer.listen(0, "127.0.0.1"), "listening");
+  const { port } = balancer.address() as AddressInfo;
+  return { origin: `http://127.0.0.1:${port}`, close: () => balancer.close() };
 };
 
 const openChat = async (page: Page, id: number) => {
@@ -675,7 +697,7 @@ describe("asking", () => {
       await page.route(/\/ask/, () => undefined);
       await page.getByRole("button", { name: "Stop" }).click();
       await page
-        .getByText("Stopped. If the server has gone on, the answer appears here.")
+        .getByText("Stopped. If the server finishes the answer anyway, it appears here.")
         .waitFor();
       const total = async () => (await client.history(id).page()).total;
       await expect.poll(total, { timeout: 20_000 }).toBe(2);
@@ -684,6 +706,45 @@ describe("asking", () => {
       expect(await storedAnswer(page).innerText()).toBe(long);
     });
   });
+
+  it("a stop behind a balancer says that nothing was stored only if it is so", async () => {
+    const shared = {
+      ...model.settings,
+      DATABASE_URL: inject("postgresUrl"),
+      PARLEY_SCHEMA: `playground_${process.pid}`,
+    };
+    const first = await launch("postgres", shared);
+    const provision = { PARLEY_PROVISION: join(first.directory, "provision.json") };
+    const second = await launch("postgres", { ...shared, ...provision });
+    const balancer = await startBalancer([first.target.origin, second.target.origin]);
+    const pair = makeClient({ origin: balancer.origin, apiKey: first.target.key });
+    await visit(
+      async (page) => {
+        const said: Array<string> = [];
+        for (let round = 0; round < 4; round++) {
+          const { id } = await pair.createChat();
+          await openChat(page, id);
+          await ask(page, "long");
+          await page.waitForSelector(".streaming :text('word3')");
+          // The next request goes to the other server, or to the same.
+          if (round % 2 === 1) await pair.details();
+          await question(page).press("Escape");
+          const failure = page.locator(".stopped, .cancelled");
+          await failure.waitFor();
+          const isCancelled = (await failure.getAttribute("class"))!.includes("cancelled");
+          said.push(isCancelled ? "cancelled" : "stopped");
+          const total = async () => (await pair.history(id).page()).total;
+          if (isCancelled) await new Promise((resume) => setTimeout(resume, 6000));
+          await expect.poll(total, { timeout: 20_000 }).toBe(isCancelled ? 1 : 2);
+        }
+        expect(new Set(said)).toEqual(new Set(["cancelled", "stopped"]));
+      },
+      { origin: balancer.origin },
+      `#key=${first.target.key}`,
+    );
+    balancer.close();
+    await Promise.all([first.stop(), second.stop()]);
+  }, 120_000);
 
   it("an answer goes on after its connection was lost for a while, and after a reload", async () => {
     const { id } = await client.createChat();
@@ -737,7 +798,7 @@ describe("asking", () => {
       await other.goto(`${server.target.origin}/#key=${server.target.key}`);
       await openChat(other, id);
       await ask(page, "long");
-      await other.getByText("Another tab waits for an answer in this chat.").waitFor();
+      await other.getByText("Another tab is waiting for an answer in this chat.").waitFor();
       await ask(other, "short");
       await other.getByText("Waiting for the answer in another tab").waitFor();
       // For how long, after two seconds.

@@ -16,8 +16,6 @@ it("each alert names its section of docs/troubleshooting.md, and each of its sec
 it("alerts and dashboard use only metrics that the server serves", () => {
   const table = sectionOf(read("docs/monitoring.md"), "## Metrics");
   const served = new Set([...table.matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name));
-  // The PostgreSQL store adds them.
-  for (const name of ["writable", "clock_offset_seconds"]) served.add(`parley_database_${name}`);
   const dashboard = JSON.parse(read("deploy/grafana-dashboard.json"));
   const panels: ReadonlyArray<{ targets: ReadonlyArray<{ expr: string }> }> = dashboard.panels;
   const queries = panels.flatMap(({ targets }) => targets.map(({ expr }) => expr));

@@ -1,8 +1,11 @@
+import * as errors from "@parley/core/promise";
 import { generalCodes, validationCodes } from "@parley/http";
+import { Cause } from "effect";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { read, root } from "./Fences.ts";
+import { toErrorResponse } from "../../packages/http/src/serve/ErrorResponses.ts";
+import { read, root, sectionOf } from "./Fences.ts";
 
 /** A table as the formatter leaves it: columns of equal width. */
 const table = (head: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<string>>): string => {
@@ -95,4 +98,21 @@ it("each code has a number of its own", () => {
     ...Object.values(validationCodes),
   ];
   expect(new Set(codes).size).toBe(codes.length);
+});
+
+it("docs/library/embedding.md gives each error the status of the HTTP interface", () => {
+  const rows = sectionOf(read("docs/library/embedding.md"), "## Errors").matchAll(
+    /^\| `(\w+)` +\| (\d+) /gm,
+  );
+  const documented = Object.fromEntries(
+    [...rows].map(([, name, status]) => [name, Number(status)]),
+  );
+  const statuses = Object.keys(documented).map((name) => {
+    const error = new (errors as unknown as Record<string, new (fields: object) => never>)[name]!(
+      {},
+    );
+    return [name, toErrorResponse(Cause.fail(error)).body.status];
+  });
+  // Over HTTP, the values of a request are checked before the core sees them.
+  expect({ ...Object.fromEntries(statuses), ArgumentInvalid: 422 }).toEqual(documented);
 });

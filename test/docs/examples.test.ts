@@ -11,6 +11,7 @@ import { promisify } from "node:util";
 import { expect, it } from "vitest";
 import "../../examples/memory-store.test.ts";
 import "../../examples/testing/http.test.ts";
+import "../../examples/testing/restart.test.ts";
 import "../../examples/testing/service.test.ts";
 import { fencesOf, read, root, sectionOf } from "./Fences.ts";
 import { withoutSettings } from "../../apps/server/test/withoutSettings.ts";
@@ -34,6 +35,14 @@ it("all examples compile", async () => {
 it("promise.ts prints what docs/library/embedding.md shows", async () => {
   const section = fencesOf(sectionOf(read("docs/library/embedding.md"), "## Without Effect"));
   const { stdout } = await run(process.execPath, [example("promise.ts")], { env: environment });
+  expect(stdout.trim()).toBe(section.find(({ info }) => info === "text")!.text);
+});
+
+it("own-rows.ts prints what docs/library/embedding.md shows", async () => {
+  const section = fencesOf(
+    sectionOf(read("docs/library/embedding.md"), "## Beside your own tables"),
+  );
+  const { stdout } = await run(process.execPath, [example("own-rows.ts")], { env: environment });
   expect(stdout.trim()).toBe(section.find(({ info }) => info === "text")!.text);
 });
 
@@ -67,11 +76,11 @@ it("mount.ts serves both interfaces", async () => {
   const exited = once(child, "exit");
   try {
     const [line] = await once(child.stdout, "data");
-    const address = String(line).trim();
+    const [, address, key] = /^(\S+) with the key (\S+)/.exec(String(line))!;
     const send = (path: string, init: RequestInit) =>
       fetch(new URL(path, address), {
         ...init,
-        headers: { "x-api-key": key, "content-type": "application/json", ...init.headers },
+        headers: { "x-api-key": key!, "content-type": "application/json", ...init.headers },
       });
     const details = await send("/support/chatbot/details", {});
     expect(details.status).toBe(200);

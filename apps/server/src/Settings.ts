@@ -17,6 +17,7 @@ import {
 } from "effect";
 import { parseNetworks } from "./http/ClientAddress.ts";
 import {
+  ignoredTelemetry,
   ignoredVariables,
   isServiceLink,
   readAuthorities,
@@ -280,6 +281,7 @@ export const readSettings = (
       const models = [...settings.llms, settings.moderation.endpoint ?? []].flat();
       const warnings = [
         ...ignoredVariables(environment, names),
+        ...ignoredTelemetry(environment),
         ...models.flatMap(({ baseUrl }) => unusedProxy(environment, baseUrl)),
         ...(settings.store !== "postgres" && settings.databaseUrl !== null
           ? [`DATABASE_URL is set, but ignored: PARLEY_STORE is ${settings.store}.`]

@@ -88,19 +88,6 @@ const former: Readonly<Record<string, string>> = {
   PARLEY_ASK_QUEUE_TIMEOUT: "an ask waits for its turn for up to twice PARLEY_ASK_DEADLINE",
 };
 
-const withoutPrefix = (name: string) => name.replace(/^PARLEY_/, "");
-/** The letters of a name that another one lacks. */
-const lacking = (name: string, other: string) =>
-  [...other].reduce((left, letter) => left.replace(letter, ""), name);
-
-const closest = (names: ReadonlySet<string>, to: string) => {
-  const difference = (name: string) => {
-    const [a, b] = [withoutPrefix(name), withoutPrefix(to)];
-    return lacking(a, b).length + lacking(b, a).length;
-  };
-  return [...names].toSorted((a, b) => difference(a) - difference(b))[0];
-};
-
 /** A warning for each variable that looks like a setting and has no effect. */
 export const ignoredVariables = (variables: Variables, settings: ReadonlySet<string>) => {
   const files = new Set(Array.from(settings, fileVariable));
@@ -115,13 +102,31 @@ export const ignoredVariables = (variables: Variables, settings: ReadonlySet<str
     .map((name) => {
       const replacement = former[name.replace(/_FILE$/, "")];
       return replacement === undefined
-        ? `${name} is not a setting; the closest is ${closest(settings, name)}, and docs/settings.md lists them all.`
+        ? `${name} is not a setting: docs/settings.md lists them all.`
         : `${name} is no longer a setting: ${replacement}.`;
     });
   if (links === "") return warnings;
   const link = `${links}: ignored, because Kubernetes sets it for a Service; enableServiceLinks: false in the pod's spec prevents that.`;
   return [link, ...warnings];
 };
+
+/** The values of OpenTelemetry's variables that have their effect here. */
+const telemetryValues: Readonly<Record<string, RegExp>> = {
+  OTEL_EXPORTER_OTLP_PROTOCOL: /^http\/(protobuf|json)$/,
+  OTEL_LOGS_EXPORTER: /^(otlp|none)$/,
+  OTEL_METRICS_EXPORTER: /^(otlp|none)$/,
+  OTEL_TRACES_EXPORTER: /^(otlp|none)$/,
+  OTEL_TRACES_SAMPLER: /^(parentbased_)?always_on$/,
+};
+
+/** A warning for each variable of OpenTelemetry that has no effect because of its value. */
+export const ignoredTelemetry = (variables: Variables): ReadonlyArray<string> =>
+  Object.entries(telemetryValues).flatMap(([name, values]) => {
+    const value = variables[name];
+    return !value || values.test(value)
+      ? []
+      : [`${name}=${value} is not supported: docs/monitoring.md says what is.`];
+  });
 
 /** A warning if requests to an address ignore a proxy because Node does, unless NO_PROXY names the host. */
 export const unusedProxy = (variables: Variables, address: string): ReadonlyArray<string> => {

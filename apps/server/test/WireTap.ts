@@ -5,8 +5,8 @@ import { startRelay, type Relay } from "./Relay.ts";
 
 export interface WireTap extends Relay {
   /**
-   * The statements since the last look, in the order in which they were sent; those of a transaction
-   * together.
+   * The statements since the last look, in the order in which they were sent; those of a transaction together, once it
+   * has ended.
    */
   readonly take: () => ReadonlyArray<ReadonlyArray<string>>;
 }
@@ -65,9 +65,11 @@ export const startWireTap = async (url: string): Promise<WireTap> => {
   return {
     ...relay,
     take: () => {
-      const taken = units;
-      units = [];
-      return taken;
+      const hasEnded = (unit: ReadonlyArray<string>) =>
+        unit[0] !== "BEGIN" || /^(COMMIT|ROLLBACK)$/.test(unit.at(-1)!);
+      const ended = units.filter(hasEnded);
+      units = units.filter((unit) => !hasEnded(unit));
+      return ended;
     },
   };
 };

@@ -32,8 +32,8 @@ export interface ChatTransportOptions {
 /**
  * A transport that asks the text of the last message of the user. A message has an idempotency key: `regenerate` asks
  * a question again that failed, and returns the stored answer of one that did not. After an answer, the message's
- * metadata is that of its entry. Entries that the messages lack, as another page asked for them, come before the answer,
- * if the key may read. A failure arrives as the SDK's error, with the code's identifier as its message.
+ * metadata is that of its entry. Entries that the messages lack, as another page asked for them, come with the answer,
+ * the newest 100, if the key may read. A failure arrives as the SDK's error, with the code's identifier as its message.
  */
 export const makeChatTransport = ({
   chatId,
@@ -51,18 +51,29 @@ export const makeChatTransport = ({
     const idempotencyKey = encodeURIComponent(key).slice(0, 255);
     const options = { idempotencyKey, onDisconnect, signal: abortSignal };
     const events = client.stream(question, options)[Symbol.asyncIterator]();
-    const own = messages.slice(answeredAt + 1).map(toText);
+    const shown = messages.flatMap(({ parts }) =>
+      parts.flatMap((part) => (part.type === "data-entry" ? [part.data.id] : [])),
+    );
+    // Earlier messages without an answer, which the server may have completed after a hang-up.
+    const own =
+      onDisconnect === "cancel"
+        ? []
+        : messages
+            .slice(answeredAt + 1)
+            .filter((message) => message.role === "user" && message !== asked)
+            .map(toText);
     const readMissing = async (): Promise<ReadonlyArray<Entry>> => {
       if (question.chat_id === undefined) return [];
-      const query = { limit: 100 } as const;
-      const { data } = await client
-        .history(question.chat_id, query, { signal: abortSignal })
-        .page();
-      return data
-        .filter((entry) => entry.id > (last?.id ?? 0) && !own.includes(entry.question))
-        .toReversed();
+      const call = { signal: abortSignal };
+      const { data } = await client.history(question.chat_id, { limit: 100 }, call).page();
+      return data.toReversed().filter((entry) => {
+        if (entry.id <= (last?.id ?? 0) || shown.includes(entry.id)) return false;
+        const at = own.indexOf(entry.question);
+        if (at >= 0) own.splice(at, 1);
+        return at < 0;
+      });
     };
-    const chunks = toChunks({ [Symbol.asyncIterator]: () => events }, readMissing);
+    const chunks = toChunks({ [Symbol.asyncIterator]: () => events }, query, readMissing);
     return new ReadableStream({
       pull: async (controller) => {
         const { done, value } = await chunks.next();
@@ -97,11 +108,13 @@ const toText = ({ parts }: ParleyMessage): string =>
 
 async function* toChunks(
   events: AsyncIterable<AnswerEvent>,
+  query: string,
   readMissing: () => Promise<ReadonlyArray<Entry>>,
 ): AsyncGenerator<UIMessageChunk<EntryMetadata, { entry: Entry }>, void> {
   const id = "answer";
   let hasBegun = false;
   let isOpen = false;
+  const similar: Array<Entry> = [];
   yield { type: "start" };
   try {
     for await (const event of events) {
@@ -109,7 +122,9 @@ async function* toChunks(
         hasBegun = true;
         // By now all entries before this one are stored.
         for (const entry of await readMissing().catch(() => [])) {
-          yield { type: "data-entry", id: String(entry.id), data: entry };
+          // This one may be stored, too, if its answer is repeated.
+          if (entry.question === query) similar.push(entry);
+          else yield toEntryPart(entry);
         }
         yield { type: "start-step" };
       }
@@ -123,6 +138,7 @@ async function* toChunks(
       } else if (event.type === "entry") {
         const { answer: _answer, question: _question, ...metadata } = event.entry;
         if (isOpen) yield { type: "text-end", id };
+        for (const entry of similar) if (entry.id !== metadata.id) yield toEntryPart(entry);
         yield { type: "finish-step" };
         yield { type: "finish", messageMetadata: metadata };
       }
@@ -131,6 +147,9 @@ async function* toChunks(
     yield { type: "error", errorText: (error as Error).message };
   }
 }
+
+const toEntryPart = (entry: Entry) =>
+  ({ type: "data-entry", id: String(entry.id), data: entry }) as const;
 
 const hash = (text: string): number =>
   [...text].reduce((sum, character) => (sum * 31 + character.codePointAt(0)!) >>> 0, 0);

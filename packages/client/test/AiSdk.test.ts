@@ -269,4 +269,32 @@ describe("the transport for the AI SDK", () => {
         });
       }).pipe(Effect.scoped),
   );
+
+  it.live(
+    "an entry of another page comes once: also one with the same question, and after a stop",
+    () =>
+      Effect.gen(function* () {
+        const { client } = yield* makeSlowClient;
+        yield* Effect.promise(async () => {
+          const { id } = await client.createChat();
+          const { data } = await client.history(id, { orderBy: "id" }).page();
+          const chat = new TestChat(client, toMessages(data), id, "cancel");
+          const entriesOf = ({ parts }: ParleyMessage) =>
+            parts.flatMap((part) => (part.type === "data-entry" ? [part.data.question] : []));
+          await client.ask({ chat_id: id, query: "same" });
+          await client.ask({ chat_id: id, query: "other" });
+          const stopped = chat.sendMessage({ text: "slow" });
+          while (!chat.shown.includes("re: slow")) await new Promise(setImmediate);
+          await chat.stop();
+          await stopped;
+          assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["same", "other"]);
+          await client.ask({ chat_id: id, query: "same" });
+          await chat.sendMessage({ text: "same" });
+          assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["same"]);
+          await chat.regenerate();
+          assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["same"]);
+          assert.strictEqual((await client.history(id).page()).total, 5);
+        });
+      }).pipe(Effect.scoped),
+  );
 });

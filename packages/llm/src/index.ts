@@ -5,7 +5,12 @@ export {
   layerLanguageModel,
   type LanguageModelOptions,
 } from "./answerers/LanguageModelAnswerer.ts";
-export { documents, DocumentsNeedFiles, languageModel } from "./answerers/Plain.ts";
+export {
+  documents,
+  DocumentsNeedFiles,
+  languageModel,
+  type LanguageModelSettings,
+} from "./answerers/Plain.ts";
 export { layerOffline } from "./answerers/OfflineAnswerer.ts";
 export {
   type Knowledge,

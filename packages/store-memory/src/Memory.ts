@@ -43,6 +43,8 @@ export interface Tenant {
   readonly leases: Map<string, number>;
   /** By key, oldest first. */
   readonly idempotencyRecords: Map<string, IdempotencyRecord>;
+  /** Tokens by the API key's id and the day of UTC, such as `QSCmEIhoudPA 2030-01-31`. */
+  readonly spending: Map<string, number>;
   /** When the newest chat was created, even if it was erased, in milliseconds since 1970. */
   lastTime: number;
 }
@@ -88,6 +90,7 @@ export const emptyTenant = (): Tenant => ({
   chats: new Map(),
   leases: new Map(),
   idempotencyRecords: new Map(),
+  spending: new Map(),
   lastTime: -Infinity,
 });
 
@@ -129,7 +132,7 @@ export const emptyChat = (chat: Chat): StoredChat => ({
 export const addEntry = (
   { lastId }: Memory,
   { chat, entries }: StoredChat,
-  { keyId = null, usage, ...entry }: NewEntry,
+  { keyId = null, spentTokens: _, usage, ...entry }: NewEntry,
   now: number,
 ): Entry => {
   const before = entries.at(-1)?.entry ?? chat;
@@ -146,6 +149,22 @@ export const atomically = <A, Step extends Result.Result<any, any>>(
   Effect.flatMap(Clock.currentTimeMillis, (now) =>
     Effect.fromResult<A, any>(Result.gen(() => f(now))),
   );
+
+const spendingName = (keyId: string, now: number) =>
+  `${keyId} ${new Date(now).toISOString().slice(0, 10)}`;
+
+export const spendingOf = ({ spending }: Tenant, keyId: string, now: number): number =>
+  spending.get(spendingName(keyId, now)) ?? 0;
+
+export const spend = (
+  tenant: Tenant,
+  keyId: string | null | undefined,
+  tokens: number | null | undefined,
+  now: number,
+): void => {
+  if (keyId == null || tokens == null) return;
+  tenant.spending.set(spendingName(keyId, now), spendingOf(tenant, keyId, now) + tokens);
+};
 
 /** Adds a line to the audit, and notifies that the chatbot changed. */
 export const record = (

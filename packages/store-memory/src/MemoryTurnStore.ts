@@ -21,6 +21,8 @@ import {
   findChatbot,
   isOwn,
   publish,
+  spend,
+  spendingOf,
   tenantOf,
   type Memory,
   type StoredChat,
@@ -33,6 +35,8 @@ const newestEntries = ({ entries }: StoredChat, count = entries.length) =>
     .slice(Math.max(0, count - turnEntries), count)
     .reverse()
     .map(({ entry }) => entry);
+
+const day = 24 * 60 * 60 * 1000;
 
 const holdsNothing = ({ chat, idempotencyKey }: Turn) => chat === null && idempotencyKey === null;
 
@@ -140,16 +144,24 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
         const asked =
           chat ?? addChat(memory, tenant, { name: null, userRef: turn.userRef ?? null }, now);
         const stored = addEntry(memory, asked, entry, now);
+        spend(tenant, entry.keyId, entry.spentTokens, now);
         const made = { chat: stored.chatId, entry: stored.id, turn: turn.id };
         putRecord(tenant, turn.idempotencyKey, now, { _tag: "Entry", ...made });
         notify(turn);
         return stored;
       }),
 
-    release: (turn) =>
+    release: (turn, spent) =>
       Effect.map(Clock.currentTimeMillis, (now) => {
+        spend(tenantOf(memory, turn.chatbot), spent?.keyId, spent?.tokens, now);
         if (end(turn, now)) notify(turn);
       }),
+
+    spending: (chatbot, keyId) =>
+      Effect.map(Clock.currentTimeMillis, (now) => ({
+        tokens: spendingOf(tenantOf(memory, chatbot), keyId, now),
+        endsInMillis: day - (now % day),
+      })),
 
     freed: Stream.fromPubSub(freed),
   });

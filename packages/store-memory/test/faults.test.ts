@@ -143,6 +143,11 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     }),
   ],
   [
+    "the tokens of an ask that failed are not counted",
+    turnStoreChecks,
+    ({ turns: { release } }) => ({ turns: { release: (turn) => release(turn) } }),
+  ],
+  [
     "the renewal of a lost turn succeeds",
     turnStoreChecks,
     ({ turns }) => ({ turns: { renew: (turn) => Effect.as(turns.renew(turn), true) } }),

@@ -91,6 +91,8 @@ const onConnection = <A, R>(
     Effect.provideServiceEffect(SqlClient.SqlClient, makeMigrationClient(settings)),
     Effect.scoped,
     Effect.provide(Reactivity.layer),
+    // The client's spans name another database: it does not read that of the address.
+    Effect.withTracerEnabled(false),
     withFallback(settings.url),
     toUnusable,
   );
@@ -176,15 +178,17 @@ export const layerPostgres = (
     }).pipe(toUnusable),
   ).pipe(Layer.provide(Reactivity.layer));
 
+/** The options of `postgres`. */
+export interface PostgresSettings extends Omit<PostgresOptions, "url"> {
+  /** `postgres://user:password@host:5432/database`. */
+  readonly url: string;
+}
+
 /**
  * A PostgreSQL database, version 15 or later, for `openParley`, which brings the schema up to date and rejects with
- * `PostgresUnusable` if the database cannot be used.
- *
- * @param options the address, `postgres://user:password@host:5432/database`, or the options with it
+ * `PostgresUnusable` if the database cannot be used. `options` is its address, or has it.
  */
-export const postgres = (
-  options: string | (Omit<PostgresOptions, "url"> & { readonly url: string }),
-): Store => {
+export const postgres = (options: string | PostgresSettings): Store => {
   const { url, ...others } = typeof options === "object" ? options : { url: options ?? "" };
   return layerPostgres({ ...others, url: Redacted.make(url) });
 };

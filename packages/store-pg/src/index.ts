@@ -11,4 +11,5 @@ export {
   postgres,
   type Inspection,
   type PostgresOptions,
+  type PostgresSettings,
 } from "./PgStore.ts";

@@ -105,5 +105,7 @@ export const layerPostgresUnderTest = (more: Partial<TestOptions> = {}) => {
 const interval = "$1::int8 * interval '1 millisecond'";
 const earlier = [
   `update chat set turn_until = turn_until - ${interval} where turn_until is not null`,
+  // A day is whole.
+  "update key_spending set day = day - ($1::int8 / 86400000)::int",
   `update idempotency_key set made_at = made_at - ${interval}, turn_until = turn_until - ${interval}`,
 ];

@@ -45,6 +45,12 @@ const tables = `
   ) STRICT;
   CREATE INDEX entriesOfChat ON entries (chatbot, chatId, id);
 
+  -- What the asks of an API key cost on a day of UTC.
+  CREATE TABLE spending (
+    chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE, keyId TEXT NOT NULL,
+    day INTEGER NOT NULL, tokens INTEGER NOT NULL, PRIMARY KEY (chatbot, keyId, day)
+  ) STRICT;
+
   -- Turns that are held, or ran out and were not taken over.
   CREATE TABLE turns (
     id TEXT PRIMARY KEY, chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE,
@@ -77,14 +83,17 @@ const busy = 5;
 const mistakes: ReadonlyArray<number> = [1, 19, 20, 21, 25];
 
 /** SQLite's result code of an error of `node:sqlite`, without its extension. */
-const codeOf = (cause: unknown): number =>
-  cause instanceof Error && "errcode" in cause ? Number(cause.errcode) & 0xff : 1;
+const codeOf = (cause: unknown): number | undefined =>
+  cause instanceof Error && "errcode" in cause ? Number(cause.errcode) & 0xff : undefined;
 
 /** Fails with `StorageUnavailable` if SQLite cannot work with the file; any other error is a defect. */
-const failOrDie = (cause: unknown): Effect.Effect<never, StorageUnavailable> =>
-  mistakes.includes(codeOf(cause))
-    ? Effect.die(cause)
-    : Effect.fail(new StorageUnavailable({ cause }));
+const failOrDie = (cause: unknown): Effect.Effect<never, StorageUnavailable> => {
+  const code = codeOf(cause);
+  const isClosed = (cause as { code?: unknown } | null)?.code === "ERR_INVALID_STATE";
+  return isClosed || (code !== undefined && !mistakes.includes(code))
+    ? Effect.fail(new StorageUnavailable({ cause }))
+    : Effect.die(cause);
+};
 
 const openFile = (file: string): DatabaseSync => {
   // Node 20 has no such module, and an import would not say what is missing.
@@ -100,8 +109,6 @@ const openFile = (file: string): DatabaseSync => {
   try {
     db.function("fold", (text) => (typeof text === "string" ? fold(text) : null));
     db.exec(`
-      -- How long a statement waits for another process.
-      PRAGMA busy_timeout = 5000;
       -- Deleted rows are overwritten with zeros.
       PRAGMA secure_delete = ON;
       PRAGMA journal_mode = WAL;
@@ -115,7 +122,8 @@ const openFile = (file: string): DatabaseSync => {
     } else if (read("user_version") !== header.user_version) {
       throw new Error("another version of @parley/store-sqlite made it");
     }
-    db.exec("COMMIT");
+    // From here on a statement waits for other processes.
+    db.exec("COMMIT; PRAGMA busy_timeout = 5000");
     return db;
   } catch (cause) {
     db.close();
@@ -127,7 +135,7 @@ const openFile = (file: string): DatabaseSync => {
 export const openDatabase = (file: string) =>
   Effect.acquireRelease(
     Effect.try({ try: () => openFile(file), catch: (error) => error as Error }).pipe(
-      // SQLite does not wait for other processes that open a new file at the same time.
+      // By itself SQLite would not wait for other processes that open a new file at the same time.
       Effect.retry({
         while: (error) => codeOf(error) === busy,
         schedule: Schedule.spaced("20 millis"),

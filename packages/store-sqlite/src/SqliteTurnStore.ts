@@ -16,6 +16,8 @@ import { Stream } from "effect";
 import type { Database } from "./SqliteDatabase.ts";
 import * as Rows from "./SqliteRows.ts";
 
+const day = 24 * 60 * 60 * 1000;
+
 /** There is no row for such a turn. */
 const holdsNothing = (chat: number | null, idempotencyKey: IdempotencyKey | null): boolean =>
   chat === null && idempotencyKey === null;
@@ -39,6 +41,14 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
        ORDER BY id DESC LIMIT :limit`,
       { chatbot, chat, before, limit: turnEntries },
     ).map(Rows.toEntry);
+
+  const spend = (chatbot: number, keyId: string, tokens: number, now: number) =>
+    run(
+      `INSERT INTO spending (chatbot, keyId, day, tokens)
+       SELECT id, :keyId, :day, :tokens FROM chatbots WHERE id = :chatbot
+       ON CONFLICT DO UPDATE SET tokens = tokens + excluded.tokens`,
+      { chatbot, keyId, day: Math.floor(now / day), tokens },
+    );
 
   return TurnStore.of({
     take: (chatbot, chat, idempotencyKey, userRef = null) =>
@@ -139,7 +149,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
 
     append: (
       { chat, chatbot, id: turn, idempotencyKey, userRef = null },
-      { keyId = null, usage, ...entry },
+      { keyId = null, spentTokens = null, usage, ...entry },
     ) =>
       write((now): Entry | TurnLost | ChatbotNotFound | ChatNotFound => {
         if (chat !== null && !Rows.chatExists(database, chatbot, chat))
@@ -158,6 +168,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         const id = Rows.nextId(database, "entry");
         const appended = { id, chatId, ...entry, createTime };
         Rows.insertEntry(database, chatbot, appended, usage, keyId);
+        if (keyId !== null && spentTokens !== null) spend(chatbot, keyId, spentTokens, now);
         const values = {
           chatbot,
           chatId,
@@ -177,12 +188,23 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         return appended;
       }),
 
-    release: ({ chat, chatbot, id }) =>
+    release: ({ chat, chatbot, id }, spent) =>
       write((now) => {
+        if (spent) spend(chatbot, spent.keyId, spent.tokens, now);
         const values = { chat, chatbot, id, now };
         if (run("DELETE FROM turns WHERE id = :id", values) > 0)
           run("UPDATE chats SET turnEnded = :now WHERE chatbot = :chatbot AND id = :chat", values);
       }),
+
+    spending: (chatbot, keyId) =>
+      write((now) => ({
+        tokens:
+          get<{ tokens: number }>(
+            "SELECT tokens FROM spending WHERE chatbot = :chatbot AND keyId = :keyId AND day = :day",
+            { chatbot, keyId, day: Math.floor(now / day) },
+          )?.tokens ?? 0,
+        endsInMillis: day - (now % day),
+      })),
 
     freed: Stream.empty,
   });

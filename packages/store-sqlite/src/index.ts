@@ -7,6 +7,8 @@ import {
   ChatbotRegistry,
   ChatStore,
   type StorageUnavailable,
+  type Store,
+  type StorePorts,
   TurnStore,
 } from "@parley/core/ports";
 import { Context, Effect, Layer } from "effect";
@@ -27,12 +29,7 @@ export interface SqliteOptions {
  * with `StorageUnavailable`, whose message says why, if the file cannot be used. `node:sqlite` is synchronous: while a
  * statement runs, or waits for another process for at most five seconds, nothing else in this process does.
  */
-export const layerSqlite = ({
-  file,
-}: SqliteOptions): Layer.Layer<
-  ChatStore | TurnStore | ChatArchive | ChatbotDirectory | ChatbotRegistry,
-  StorageUnavailable
-> =>
+export const layerSqlite = ({ file }: SqliteOptions): Layer.Layer<StorePorts, StorageUnavailable> =>
   Layer.effectContext(
     Effect.map(openDatabase(file), (database) =>
       Context.make(ChatStore, makeChatStore(database)).pipe(
@@ -44,5 +41,5 @@ export const layerSqlite = ({
     ),
   );
 
-/** A store in a file, for code without Effect: {@link layerSqlite} of it. */
-export const sqlite = (file: string) => layerSqlite({ file });
+/** A store in a file, for `openParley`, as {@link layerSqlite} describes it. */
+export const sqlite = (file: string): Store => layerSqlite({ file });

@@ -1,7 +1,8 @@
 import { assert, it } from "@effect/vitest";
-import { StorageUnavailable } from "@parley/core/ports";
-import { sqlite } from "@parley/store-sqlite";
-import { Effect, Layer } from "effect";
+import { ChatbotRegistry, StorageUnavailable } from "@parley/core/ports";
+import { layerSqlite, sqlite } from "@parley/store-sqlite";
+import { Context, Effect, Fiber, Layer } from "effect";
+import { TestClock } from "effect/testing";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -54,5 +55,32 @@ it.effect("a Node without SQLite is refused with the version that is needed", ()
   Effect.gen(function* () {
     vi.spyOn(process, "getBuiltinModule").mockReturnValueOnce(undefined as never);
     assert.match(yield* refusal(path("store")), /needs Node 22\.13 or later; this is v\d/);
+  }),
+);
+
+it.effect(
+  "a start waits five seconds for another process that has locked the file, and does not stop this one",
+  () =>
+    Effect.gen(function* () {
+      yield* Effect.scoped(Layer.build(sqlite(path("locked"))));
+      const other = new DatabaseSync(path("locked"));
+      other.exec("BEGIN IMMEDIATE");
+      const start = yield* Effect.forkChild(refusal(path("locked")));
+      yield* TestClock.adjust("6 seconds");
+      assert.match(yield* Fiber.join(start), /database is locked/);
+      const later = yield* Effect.forkChild(Effect.scoped(Layer.build(sqlite(path("locked")))));
+      yield* TestClock.adjust("4 seconds");
+      other.close();
+      yield* TestClock.adjust("1 second");
+      yield* Fiber.join(later);
+    }),
+);
+
+it.effect("a store that was closed is unavailable", () =>
+  Effect.gen(function* () {
+    const registry = yield* Effect.scoped(
+      Effect.map(Layer.build(layerSqlite({ file: path("closed") })), Context.get(ChatbotRegistry)),
+    );
+    assert.instanceOf(yield* Effect.flip(registry.list), StorageUnavailable);
   }),
 );

@@ -91,7 +91,7 @@ export const checkStart = Effect.fnUntraced(function* (variables: Variables, cha
   );
   const problems = yield* Effect.all([
     checkListener("PARLEY_PORT", port, host),
-    checkListener("PARLEY_ASK_PORT", askPort ?? 0, host),
+    ...(askPort === null ? [] : [checkListener("PARLEY_ASK_PORT", askPort, host)]),
     ...(managementPort === 0
       ? []
       : [checkListener("PARLEY_MANAGEMENT_PORT", managementPort, managementHost)]),

@@ -68,7 +68,7 @@ export const makeRequestQueue = () => {
     waiting: () => asks.length,
     turn: Effect.callback<void>((resume) => {
       const since = performance.now();
-      // Its body may have arrived in a later turn than the request, in which no other one is read.
+      // The look-up of the key may have taken many turns.
       if (!isInTurn) startTurn();
       if (asks.length === 0 && since < end) return resume(Effect.void);
       const ask = { since, begin: () => resume(Effect.void) };

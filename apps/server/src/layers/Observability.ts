@@ -167,17 +167,7 @@ const layerOtlp = Layer.suspend(() => {
   );
 });
 
-/** Every trace is exported: a sampler of the collector can choose among whole traces. */
-const warnOfSampler = Effect.suspend(() => {
-  const { OTEL_TRACES_SAMPLER: sampler } = process.env;
-  return !sampler || /^(parentbased_)?always_on$/.test(sampler)
-    ? Effect.void
-    : Effect.logWarning(`OTEL_TRACES_SAMPLER=${sampler} is not supported; all traces are exported`);
-});
-
 /** The logger of the settings, the metrics of the process, and a tracer if OTLP is on. */
-export const layerObservability = Layer.mergeAll(
-  layerProcessMetrics,
-  layerOtlp,
-  Layer.effectDiscard(warnOfSampler),
-).pipe(Layer.provideMerge(layerLogger));
+export const layerObservability = Layer.mergeAll(layerProcessMetrics, layerOtlp).pipe(
+  Layer.provideMerge(layerLogger),
+);

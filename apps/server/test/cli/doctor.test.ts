@@ -145,7 +145,11 @@ it("reports a role of the database that a server refuses, and a database that ta
   const standby = await examined({ ...database(), DATABASE_URL: url });
   expect(standby("database")).toMatchObject([
     { status: "ok" },
-    { status: "warning", message: expect.stringContaining("cannot be written: its transactions") },
+    {
+      status: "warning",
+      message: expect.stringContaining("cannot be written: its transactions"),
+      hint: expect.stringContaining("docs/troubleshooting.md"),
+    },
   ]);
 });
 

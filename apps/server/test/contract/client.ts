@@ -23,6 +23,8 @@ export interface Target {
   readonly otherKey: string;
   /** All scopes, of a chatbot whose hello message is off. */
   readonly noHelloKey: string;
+  /** A key with a budget of 1000 tokens a day. */
+  readonly budgetedKey: string;
   /** A key with a rate of two requests a minute. */
   readonly limitedKey: string;
   readonly expiredKey: string;

@@ -66,6 +66,7 @@ export const launch = async (
     "other",
     "noHello",
     "limited",
+    "budgeted",
   ] as const;
   const keys = Object.fromEntries(
     await Promise.all(keyNames.map(async (name) => [name, await freshKey()] as const)),
@@ -93,6 +94,13 @@ export const launch = async (
             { key: keys.write, scopes: ["write"] },
             { key: keys.ask, scopes: ["ask"] },
             { key: keys.limited, scopes: ["read"], ratePerMinute: 2 },
+            {
+              key: keys.budgeted,
+              scopes: everything,
+              visitors: true,
+              visitorRatePerMinute: 1000,
+              tokensPerDay: 1000,
+            },
             { key: keys.expired, scopes: everything, expiresAt: "2001-01-01T00:00:00.000Z" },
           ],
         },
@@ -182,6 +190,7 @@ export const launch = async (
       otherKey: keys.other,
       noHelloKey: keys.noHello,
       limitedKey: keys.limited,
+      budgetedKey: keys.budgeted,
       chatBot,
     },
     child,

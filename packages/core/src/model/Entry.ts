@@ -23,10 +23,12 @@ export interface NewEntry {
   readonly usage: Usage | null;
   /** The id of the API key that asked. It is stored for sums of usage alone. */
   readonly keyId?: string | null;
+  /** The tokens that count against the key's budget of the day; `null` or absent: the key has none. */
+  readonly spentTokens?: number | null;
 }
 
 /** A stored entry. Ids are positive, below 2^53, and ascend within a chat. */
-export interface Entry extends Omit<NewEntry, "usage" | "keyId"> {
+export interface Entry extends Omit<NewEntry, "usage" | "keyId" | "spentTokens"> {
   readonly id: number;
   readonly chatId: number;
   /** Whole milliseconds. */

@@ -57,6 +57,14 @@ export class RateExceeded extends Data.TaggedError("RateExceeded")<{
   override message = `The key is over its rate. Try again in ${this.retryAfterSeconds} s.`;
 }
 
+/** The key has spent its budget of the day. The same request may succeed on the next day of UTC. */
+export class BudgetSpent extends Data.TaggedError("BudgetSpent")<{
+  readonly keyId: string;
+  readonly retryAfterSeconds: number;
+}> {
+  override message = `The key has spent its budget of the day. Try again in ${this.retryAfterSeconds} s.`;
+}
+
 /** A visitor asked for a chat with the `userRef` of somebody else. */
 export class UserRefNotGranted extends Data.TaggedError("UserRefNotGranted") {
   override message = "A visitor's chats have the visitor's own userRef.";
@@ -112,6 +120,7 @@ export type AskError =
   | ChatNotFound
   | IdempotencyKeyReused
   | AnswerUnavailable
+  | BudgetSpent
   | StorageUnavailable
   | Overloaded;
 

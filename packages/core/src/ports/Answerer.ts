@@ -73,6 +73,13 @@ export class Answerer extends Context.Service<
             try: async () => answer(call),
             catch: toUnavailable,
           });
+          if (
+            typeof answered !== "string" &&
+            !(Object(answered)[Symbol.asyncIterator] instanceof Function)
+          )
+            throw new TypeError(
+              `The answerer returned neither text nor an async iterable, but ${typeof answered}.`,
+            );
           const pieces =
             typeof answered === "string"
               ? Stream.succeed(answered)

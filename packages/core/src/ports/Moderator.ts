@@ -53,7 +53,14 @@ export class Moderator extends Context.Service<
             catch: (cause) =>
               new AnswerUnavailable({ reason: `the moderator threw ${nameOf(cause)}`, cause }),
           }).pipe(
-            Effect.map((category) => (category === null ? unflagged : { category, flagged: true })),
+            Effect.map((category) => {
+              if (category == null) return unflagged;
+              if (typeof category === "string" && category !== "")
+                return { category, flagged: true };
+              throw new TypeError(
+                "The moderator returned neither the name of a category nor null.",
+              );
+            }),
           ),
       }),
     );

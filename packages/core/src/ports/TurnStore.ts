@@ -38,6 +38,13 @@ export interface Turn {
   readonly newest: ReadonlyArray<Entry>;
 }
 
+/** What the key's asks cost on the present day of UTC, by the store's clock. */
+export interface Spending {
+  readonly tokens: number;
+  /** How long the day still lasts, in milliseconds. */
+  readonly endsInMillis: number;
+}
+
 /** The outcome of `take`. */
 export type Taken =
   /** The turn is taken. */
@@ -98,6 +105,8 @@ export class TurnStore extends Context.Service<
      * All of it or nothing. Fails with `ChatNotFound` if the chat was erased, which is checked first; with `TurnLost`
      * if another turn took the chat or the key, or the turn has ended; with `ChatbotNotFound` if the chat is new and
      * the chatbot is not registered.
+     *
+     * Adds `spentTokens`, if any, to what the key has spent on the present day.
      */
     readonly append: (
       turn: Turn,
@@ -106,8 +115,19 @@ export class TurnStore extends Context.Service<
       Entry,
       TurnLost | ChatbotNotFound | ChatNotFound | Overloaded | StorageUnavailable
     >;
-    /** Ends the turn without an entry and forgets its key. Leaves a chat and a key that another turn took. */
-    readonly release: (turn: Turn) => Effect.Effect<void, StorageUnavailable>;
+    /**
+     * Ends the turn without an entry and forgets its key. Leaves a chat and a key that another turn took. Adds the tokens
+     * to what the API key has spent on the present day, also if the turn was lost.
+     */
+    readonly release: (
+      turn: Turn,
+      spent?: { readonly keyId: string; readonly tokens: number } | null,
+    ) => Effect.Effect<void, StorageUnavailable>;
+    /** What appends and releases added for an API key on the present day: the sum over all instances. */
+    readonly spending: (
+      chatbot: number,
+      keyId: string,
+    ) => Effect.Effect<Spending, StorageUnavailable>;
     /**
      * Notifications that the turn of a chat may be free; `null`: of any chat. Some may be missing, and the stream may
      * end: asks poll once a second, too. A take and a renewal send none.

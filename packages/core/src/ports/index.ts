@@ -50,6 +50,7 @@ export {
   turnLease,
   turnPrecedence,
   TurnStore,
+  type Spending,
   type Taken,
   type Turn,
 } from "./TurnStore.ts";
@@ -97,6 +98,7 @@ export {
   KeyRejected,
   KeyTaken,
   Overloaded,
+  BudgetSpent,
   RateExceeded,
   StorageUnavailable,
   TurnLost,

@@ -1,14 +1,10 @@
 /**
  * Lists with the queries and the form of those of `@parley/client`.
  */
-import { Effect, Schema } from "effect";
+import { Effect } from "effect";
 import { ArgumentInvalid } from "../model/Errors.ts";
-import { ChatQuery, EntryQuery, type Page } from "../model/ListQuery.ts";
-import { makeCheck } from "../model/SchemaErrors.ts";
+import type { Page } from "../model/ListQuery.ts";
 import type * as api from "./Parley.ts";
-
-export const checkChats = makeCheck(ChatQuery);
-export const checkEntries = makeCheck(Schema.Struct({ ...EntryQuery.fields, chatId: Schema.Int }));
 
 /** The list of a query. `read` reads a page of the core's query. */
 export const makeList = <A, Query>(
@@ -48,8 +44,10 @@ export const makeList = <A, Query>(
 const reason = "needs one value for each field of orderBy";
 const wrongDirections = new ArgumentInvalid({ field: "desc", reason, message: `desc: ${reason}.` });
 
-/** The fields that are not `undefined`. */
+/** The fields that are not `undefined`; none of `undefined`. */
 export const defined = <A extends object>(
   fields: A,
 ): { readonly [Name in keyof A]: Exclude<A[Name], undefined> } =>
-  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as never;
+  Object.fromEntries(
+    Object.entries(fields ?? {}).filter(([, value]) => value !== undefined),
+  ) as never;

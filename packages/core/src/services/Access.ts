@@ -16,6 +16,8 @@ export interface Principal {
   readonly chatbot: Chatbot;
   /** The only user whose chats it opens; `null` or absent: every user. */
   readonly userRef?: string | null;
+  /** How many tokens the key's asks may cost in a day of UTC; absent: any number. */
+  readonly tokensPerDay?: number;
 }
 
 /** What a token of a visitor says. */
@@ -211,7 +213,8 @@ const make = Effect.gen(function* () {
         scopes: named === null ? scopes : scopes.filter((scope) => named.includes(scope)),
         chatbot,
         userRef,
-      } satisfies Principal;
+        ...(grant.tokensPerDay != null && { tokensPerDay: grant.tokensPerDay }),
+      } satisfies Principal as Principal;
     }),
     /** The widget of a valid key; `null` for a key that is unknown, expired or revoked. */
     widget: Effect.fnUntraced(function* (keyId: string) {

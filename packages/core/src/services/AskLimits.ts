@@ -35,9 +35,10 @@ export const AskDeadline = Context.Reference("@parley/core/AskDeadline", {
 });
 
 /**
- * The model that the ask in progress called last, for the metrics of asks that fail. `Asking` provides it, and an
- * answerer sets it; `null`: none.
+ * The model that the ask in progress called last, for the metrics of asks that fail, and the tokens of all of its calls
+ * that ended, for the budget of its key. `Asking` provides it, and an answerer sets it; `null`: none, and unknown.
  */
-export const AskedModel = Context.Reference<{ model: string | null }>("@parley/core/AskedModel", {
-  defaultValue: () => ({ model: null }),
-});
+export const AskedModel = Context.Reference<{ model: string | null; tokens: number | null }>(
+  "@parley/core/AskedModel",
+  { defaultValue: () => ({ model: null, tokens: null }) },
+);

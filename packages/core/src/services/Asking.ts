@@ -23,7 +23,7 @@ import {
   type IdempotencyKey,
 } from "../model/IdempotencyKey.ts";
 import { makeCheck } from "../model/SchemaErrors.ts";
-import { Question } from "../model/Text.ts";
+import { Question, Text } from "../model/Text.ts";
 import { Answerer } from "../ports/Answerer.ts";
 import { Moderator } from "../ports/Moderator.ts";
 import { TurnStore } from "../ports/TurnStore.ts";
@@ -53,6 +53,8 @@ export interface Ask {
   readonly idempotencyKey?: string | null;
   /** The id of the API key that asks, for the sums of usage; `null`, the default: none. */
   readonly keyId?: string | null;
+  /** How many tokens the API key may spend in a day of UTC; `null`, the default: any number. */
+  readonly tokensPerDay?: number | null;
   /** The only user whose chats exist (the `userRef` of a `Principal`); `null`, the default: every user. */
   readonly visitor?: string | null;
   /**
@@ -95,9 +97,10 @@ const make = Effect.gen(function* () {
     Effect.suspend(() => {
       const times = beginTimes(chatbot.id);
       const facts = { chatbot: chatbot.id, ...(ask.chatId !== null && { chat: ask.chatId }) };
-      const { chatId: chat, visitor: userRef = null } = ask;
+      const { chatId: chat, keyId, tokensPerDay, visitor: userRef = null } = ask;
+      const budget = keyId == null || tokensPerDay == null ? null : { keyId, tokensPerDay };
       return queue
-        .inTurn({ chatbot: chatbot.id, chat, idempotencyKey: key, userRef }, (taken) => {
+        .inTurn({ chatbot: chatbot.id, chat, idempotencyKey: key, userRef, budget }, (taken) => {
           times.taken();
           return taken._tag === "Done"
             ? Effect.succeed({ entry: taken.entry, replayed: true, turn: taken.turn })
@@ -139,7 +142,7 @@ const make = Effect.gen(function* () {
    */
   const join = Effect.fnUntraced(function* (chatbot: Chatbot, ask: Ask) {
     const { chatId, idempotencyKey = null, question, visitor = null } = ask;
-    yield* checkAsk({ chatId, question, idempotencyKey });
+    yield* checkAsk(ask);
     const values = [chatId, question];
     const key = yield* toIdempotencyKey(digest, idempotencyKey, "ask", values, visitor);
     const name = `${chatbot.id}/${key?.key}`;
@@ -206,7 +209,11 @@ const checkAsk = makeCheck(
   Schema.Struct({
     chatId: Schema.NullOr(Schema.Int),
     question: Question,
-    idempotencyKey: Schema.NullOr(IdempotencyKeyText),
+    idempotencyKey: Schema.optional(Schema.NullOr(IdempotencyKeyText)),
+    keyId: Schema.optional(Schema.NullOr(Schema.String)),
+    tokensPerDay: Schema.optional(Schema.NullOr(Schema.Int)),
+    visitor: Schema.optional(Schema.NullOr(Text)),
+    onDisconnect: Schema.optional(Schema.Literals(["cancel", "finish"])),
   }),
 );
 

@@ -3,14 +3,21 @@
  * waits for its turn here; the stores never block.
  */
 import { Clock, Deferred, Duration, Effect, Stream } from "effect";
-import { Overloaded, type AskError } from "../model/Errors.ts";
+import { BudgetSpent, Overloaded, type AskError } from "../model/Errors.ts";
 import type { Taken, Turn, TurnStore } from "../ports/TurnStore.ts";
 import type { AskLimits } from "./AskLimits.ts";
-import { inSpan } from "./Telemetry.ts";
+import { inSpan, makeBudgetGauges } from "./Telemetry.ts";
+
+/** What the asks of an API key may cost in a day of UTC. */
+export interface Budget {
+  readonly keyId: string;
+  readonly tokensPerDay: number;
+}
 
 /** The chat and the key whose turn an ask needs. No other ask can wait for a new chat. */
 type Place = Pick<Turn, "chatbot" | "chat" | "idempotencyKey"> & {
   readonly userRef: string | null;
+  readonly budget: Budget | null;
 };
 
 /**
@@ -44,9 +51,19 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
       Effect.forkScoped,
     );
 
+    const noteBudget = yield* makeBudgetGauges;
+    const checkBudget = (chatbot: number, { keyId, tokensPerDay }: Budget) =>
+      Effect.flatMap(store.spending(chatbot, keyId), ({ endsInMillis, tokens }) => {
+        noteBudget(keyId, tokens / tokensPerDay, endsInMillis);
+        const retryAfterSeconds = Math.max(1, Math.ceil(endsInMillis / 1000));
+        return tokens < tokensPerDay
+          ? Effect.void
+          : Effect.fail(new BudgetSpent({ keyId, retryAfterSeconds }));
+      });
+
     /** Takes the turn from the store; while another process holds it, asks again until `until`. */
     const take = Effect.fnUntraced(function* (
-      { chat, chatbot, idempotencyKey, userRef }: Place,
+      { budget, chat, chatbot, idempotencyKey, userRef }: Place,
       until: number,
       queue: Queue | null,
     ) {
@@ -55,7 +72,15 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
         // Replaced before the store is asked, so that no notification is missed in between.
         const freed = Deferred.makeUnsafe<void>();
         if (queue !== null) queue.freed = freed;
+        const isNew = chat === null && idempotencyKey === null;
+        if (budget !== null && isNew) yield* checkBudget(chatbot, budget);
         const taken = yield* store.take(chatbot, chat, idempotencyKey, userRef);
+        // An answer that was stored before costs nothing, and may still come for the key of another ask.
+        const isFree = taken._tag === "Done" || (taken._tag === "Held" && taken.by === "key");
+        if (budget !== null && !isNew && !isFree)
+          yield* Effect.tapError(checkBudget(chatbot, budget), () =>
+            taken._tag === "Turn" ? Effect.ignore(store.release(taken.turn)) : Effect.void,
+          );
         if (taken._tag !== "Held") return taken;
         const left = until - (yield* Clock.currentTimeMillis);
         if (left <= 0) return yield* overloaded;

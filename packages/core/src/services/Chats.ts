@@ -26,14 +26,14 @@ const make = Effect.gen(function* () {
      */
     create: (
       chatbot: Chatbot,
-      { name = null, userRef: ownRef = null }: NewChat,
+      { name = null, userRef: ownRef = null, ...rest }: NewChat,
       idempotencyKey: string | null = null,
       visitor: string | null = null,
     ) => {
       const userRef = ownRef ?? visitor;
       const isGranted = visitor === null || userRef === visitor;
       const chat = { name, userRef, helloMessage: chatbot.settings.helloMessage || null };
-      return checkChat({ name, userRef, idempotencyKey }).pipe(
+      return checkChat({ ...rest, name, userRef, idempotencyKey }).pipe(
         Effect.andThen(toIdempotencyKey(digest, idempotencyKey, "chats", [name, userRef], visitor)),
         Effect.filterOrFail(
           () => isGranted,

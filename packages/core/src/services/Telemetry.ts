@@ -148,6 +148,30 @@ export const makeKeyRequests = Effect.map(Effect.context<never>(), (context) =>
   ]),
 );
 
+/** The keys whose budgets have a series of their own. */
+const budgetSeries = 1000;
+
+/**
+ * Returns a function that notes which share of its budget of the day a key has spent, and how many milliseconds the day
+ * still lasts. After that the share is 0, also without another ask.
+ */
+export const makeBudgetGauges = Effect.map(Effect.context<never>(), (context) => {
+  const clock = Context.get(context, Clock.Clock);
+  const now = () => Number(clock.monotonicTimeNanosUnsafe()) / 1e6;
+  const shares = new Map<string, { readonly share: number; readonly until: number }>();
+  return (key: string, share: number, endsInMillis: number): void => {
+    const isNew = !shares.has(key);
+    if (isNew && shares.size >= budgetSeries) return;
+    shares.set(key, { share, until: now() + endsInMillis });
+    const description = "The share of its budget of the day that a key has spent, by the key's id";
+    if (isNew)
+      registerGauge(context, "parley.key.budget.used", description, { key }, () => {
+        const { share, until } = shares.get(key)!;
+        return now() < until ? share : 0;
+      });
+  };
+});
+
 /** A histogram of times in seconds. */
 export const secondsHistogram = (
   name: string,

@@ -14,6 +14,7 @@ import { isBlank, storableText } from "../model/Text.ts";
 import type { Answerer, AnswerPart } from "../ports/Answerer.ts";
 import type { Moderator } from "../ports/Moderator.ts";
 import { turnEntries, type Turn, type TurnStore } from "../ports/TurnStore.ts";
+import type { Ask } from "./Asking.ts";
 import { AskDeadline, AskedModel, type AskLimits } from "./AskLimits.ts";
 import type { Completed, LiveAnswer } from "./LiveAnswer.ts";
 import { inSpan, type AskTimes } from "./Telemetry.ts";
@@ -33,14 +34,17 @@ export const answerInTurn = (
   live: LiveAnswer,
   chatbot: Chatbot,
   turn: Turn,
-  { keyId = null, question }: { readonly question: string; readonly keyId?: string | null },
+  { keyId = null, question, tokensPerDay = null }: Pick<Ask, "question" | "keyId" | "tokensPerDay">,
   times: AskTimes,
 ): Effect.Effect<Completed, AskError> => {
   const { limits, store } = services;
   /** The answerer writes it. */
-  const asked: typeof AskedModel.Service = { model: null };
+  const asked: typeof AskedModel.Service = { model: null, tokens: null };
+  const cost: Cost = { usage: null, characters: 0 };
+  const hasBudget = tokensPerDay !== null && keyId !== null;
+  const spentTokens = () => asked.tokens ?? toTokens(cost);
   return Effect.flatMap(Clock.currentTimeMillis, (now) =>
-    answer(services, live, chatbot, turn, question, times).pipe(
+    answer(services, live, chatbot, turn, question, times, cost).pipe(
       Effect.raceFirst(keepTurn(services, turn)),
       Effect.timeoutOrElse({
         duration: limits.deadline,
@@ -48,14 +52,20 @@ export const answerInTurn = (
       }),
       Effect.interruptible,
       Effect.flatMap((entry) =>
-        Effect.tap(inSpan(store.append(turn, { ...entry, keyId }), "append"), () =>
-          Effect.sync(() => times.stored(entry.usage)),
+        Effect.tap(
+          Effect.suspend(() => {
+            const settled = hasBudget ? { spentTokens: spentTokens() } : {};
+            return inSpan(store.append(turn, { ...entry, keyId, ...settled }), "append");
+          }),
+          () => Effect.sync(() => times.stored(entry.usage)),
         ),
       ),
       Effect.catchTag("TurnLost", () => Effect.fail(unavailable("the turn was lost"))),
       Effect.onError((cause) => {
         if (!Cause.hasInterruptsOnly(cause)) times.failed(asked.model);
-        return Effect.ignore(store.release(turn));
+        // The model's provider bills an answer that nobody gets, too.
+        const tokens = hasBudget ? spentTokens() : 0;
+        return Effect.ignore(store.release(turn, tokens === 0 ? null : { keyId: keyId!, tokens }));
       }),
       Effect.map((entry) => ({ entry, replayed: false, turn: turn.id })),
       Effect.provideService(AskDeadline, now + Duration.toMillis(limits.deadline)),
@@ -84,6 +94,7 @@ const answer = Effect.fnUntraced(function* (
   turn: Turn,
   question: string,
   times: AskTimes,
+  cost: Cost,
 ): Effect.fn.Return<NewEntry, AnswerUnavailable | StorageUnavailable> {
   live.reset(turn.id);
   const { category, flagged } = yield* inSpan(moderator.check(chatbot, question), "moderation");
@@ -92,20 +103,21 @@ const answer = Effect.fnUntraced(function* (
     const text = chatbot.settings.moderationErrorMessage;
     return { question, answer: text, moderation, flagged, usage: null };
   }
-  let usage: Usage | null = null;
+  cost.characters = [...question].length;
   let isBroken = false;
   /** Adds a part to the answer; returns whether to read on. */
   const read = (part: AnswerPart): boolean => {
     switch (part._tag) {
       case "Delta":
         times.delta();
+        for (const _ of part.text) cost.characters++;
         return live.append(part.text, limits.length);
       case "Restart":
         isBroken = live.seen;
         if (!isBroken) live.reset(turn.id);
         return !isBroken;
       case "Usage":
-        usage = storableUsage(part.usage);
+        cost.usage = storableUsage(part.usage);
         return true;
     }
   };
@@ -115,8 +127,19 @@ const answer = Effect.fnUntraced(function* (
   );
   if (isBroken) return yield* unavailable("the answer broke off");
   if (isBlank(live.text)) return yield* unavailable("the answer is empty");
-  return { question, answer: live.text, moderation, flagged, usage };
+  return { question, answer: live.text, moderation, flagged, usage: cost.usage };
 });
+
+/** What an ask has cost so far. */
+interface Cost {
+  usage: Usage | null;
+  /** Of the question and all pieces of answers. */
+  characters: number;
+}
+
+/** The tokens of an ask whose answerer does not count them itself. */
+const toTokens = ({ characters, usage }: Cost): number =>
+  usage === null ? Math.ceil(characters / 4) : usage.promptTokens + usage.completionTokens;
 
 /** The chat's unflagged entries, newest first. They are read from the store page by page, on demand. */
 const entriesBefore = (

@@ -108,6 +108,15 @@ describe("an answerer that is a function", () => {
     ),
   );
 
+  it.effect.each([undefined, 7, ["a"], Layer.empty])(
+    "that returns %o is a defect that says so",
+    (value) =>
+      Effect.gen(function* () {
+        const exit = yield* Effect.exit(asking(ask("Hi")));
+        assert.include(String(exit), `neither text nor an async iterable, but ${typeof value}`);
+      }).pipe(Effect.provide(layerOf(() => value as never))),
+  );
+
   it.live("learns by its signal that the ask was cancelled or too slow, and only then", () => {
     const outcomes: Record<string, boolean> = {};
     const layer = layerOf(async function* ({ question, signal }) {
@@ -154,5 +163,22 @@ describe("a moderator that is a function", () => {
           ),
         ),
       ),
+  );
+
+  it.effect("lets a question pass if it returns nothing, and otherwise needs a name", () =>
+    Effect.gen(function* () {
+      assert.strictEqual((yield* asking(ask("fine"))).entry.flagged, false);
+      for (const question of ["true", '""']) {
+        const exit = yield* Effect.exit(asking(ask(question)));
+        assert.include(String(exit), "neither the name of a category nor null");
+      }
+    }).pipe(
+      Effect.provide(
+        layerOf(
+          () => "a",
+          (question) => (question === "fine" ? undefined : JSON.parse(question)) as never,
+        ),
+      ),
+    ),
   );
 });

@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest";
 import { Asking, AskLimits, newestChats, type Ask } from "@parley/core";
 import {
   AnswerUnavailable,
+  BudgetSpent,
   AskDeadline,
   ChatArchive,
   ChatStore,
@@ -11,6 +12,7 @@ import {
   TurnStore,
   type AnswerPart,
 } from "@parley/core/ports";
+import { layerMemoryWith } from "@parley/store-memory";
 import { Deferred, Duration, Effect, Exit, Fiber, Layer, Logger, Scope, Stream } from "effect";
 import { TestClock } from "effect/testing";
 import {
@@ -643,4 +645,102 @@ describe("asking", () => {
       }).pipe(Effect.provide(context));
     }),
   );
+});
+
+describe("the budget of a key", () => {
+  const key = { keyId: "k", tokensPerDay: 10 };
+  const spent = TurnStore.use((store) =>
+    Effect.map(store.spending(chatbot.id, "k"), ({ tokens }) => tokens),
+  );
+  const isSpent = (retryAfterSeconds: number) => new BudgetSpent({ keyId: "k", retryAfterSeconds });
+
+  it.effect("ends its asks until midnight UTC, and replays answers that are stored", () =>
+    Effect.gen(function* () {
+      yield* TestClock.setTime(Date.parse("2030-01-31T23:00:00Z"));
+      const idempotencyKey = "key";
+      const first = yield* asking(ask("q", { ...key, idempotencyKey }));
+      const { chatId } = first.entry;
+      // Of one token for the question and one for the answer.
+      for (let n = 0; n < 4; n++) yield* asking(ask("q", { ...key, chatId }));
+      assert.strictEqual(yield* spent, 10);
+      const other = "other";
+      for (const more of [
+        {},
+        { chatId },
+        { idempotencyKey: other },
+        { chatId, idempotencyKey: other },
+      ])
+        assert.deepStrictEqual(
+          yield* Effect.flip(asking(ask("q", { ...key, ...more }))),
+          isSpent(3600),
+        );
+      const missing = yield* Effect.flip(asking(ask("q", { ...key, chatId: 999 })));
+      assert.strictEqual(missing._tag, "ChatNotFound");
+      const again = yield* asking(ask("q", { ...key, idempotencyKey }));
+      assert.deepStrictEqual(again, { ...first, replayed: true });
+      // Nothing of a refused ask stays: the chat and the key are free.
+      yield* asking(ask("q", { chatId, keyId: "another", idempotencyKey: other }));
+      yield* TestClock.setTime(Date.parse("2030-02-01T00:00:00Z"));
+      assert.strictEqual(yield* spent, 0);
+      yield* asking(ask("q", { ...key, chatId }));
+      assert.strictEqual(yield* spent, 2);
+    }).pipe(Effect.provide(layerAsking(() => says("Hello")))),
+  );
+
+  it.effect("counts answers that failed, were cut, cancelled or reported no tokens", () => {
+    const silent = Stream.make({ _tag: "Delta", text: "8 signs." } as const);
+    const gate = Deferred.makeUnsafe<void>();
+    const answers: Readonly<Record<string, ReturnType<Answers>>> = {
+      "no usage": silent,
+      fails: Stream.concat(silent, Stream.fail(broken)),
+      "twice ": Stream.concat(Stream.concat(silent, restart), silent),
+      cancel: Stream.concat(silent, Stream.fromEffect(Deferred.await(gate)).pipe(Stream.drain)),
+      late: Stream.concat(silent, Stream.never),
+      flagged: silent,
+    };
+    const moderator = Layer.succeed(
+      Moderator,
+      Moderator.of({
+        check: (_, question) =>
+          Effect.succeed({ category: "none", flagged: question === "flagged" }),
+      }),
+    );
+    return Effect.gen(function* () {
+      const expected = { "no usage": 4, fails: 4, "twice ": 6, cancel: 4, late: 3, flagged: 0 };
+      let before = 0;
+      for (const [question, tokens] of Object.entries(expected)) {
+        const onDisconnect = question === "cancel" ? "cancel" : "finish";
+        const budget = { keyId: "k", tokensPerDay: 1000 };
+        const fiber = yield* Effect.forkChild(asking(ask(question, { ...budget, onDisconnect })));
+        yield* settle;
+        if (question === "cancel") yield* Fiber.interrupt(fiber);
+        if (question === "late") yield* TestClock.adjust("31 seconds");
+        yield* Fiber.await(fiber);
+        yield* settle;
+        assert.strictEqual((yield* spent) - before, tokens, question);
+        before += tokens;
+      }
+    }).pipe(Effect.provide(layerAsking((question) => answers[question]!, moderator)));
+  });
+
+  it.effect("costs a key without one no call of the store", () => {
+    let calls = 0;
+    const counted = Layer.effect(
+      TurnStore,
+      TurnStore.useSync((store) => ({
+        ...store,
+        spending: (...args: Parameters<typeof store.spending>) => {
+          calls++;
+          return store.spending(...args);
+        },
+      })),
+    ).pipe(Layer.provideMerge(layerMemoryWith([chatbot])));
+    return Effect.gen(function* () {
+      yield* asking(ask("q", { keyId: "k" }));
+      assert.strictEqual(calls, 0);
+      assert.strictEqual(yield* spent, 0);
+      yield* asking(ask("q", key));
+      assert.strictEqual(calls, 2);
+    }).pipe(Effect.provide(layerAsking(() => says("a"), Moderator.layerOff, counted)));
+  });
 });

@@ -36,6 +36,12 @@ export const generalCodes = {
     means:
       "The API key or its visitor is over its rate; repeat the request after Retry-After seconds.",
   },
+  BUDGET_SPENT: {
+    status: 403,
+    code: 403004,
+    means:
+      "The API key has spent its budget of the day; repeat the request after Retry-After seconds.",
+  },
   USER_REF_NOT_GRANTED: {
     status: 403,
     code: 403003,

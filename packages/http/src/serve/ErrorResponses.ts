@@ -77,6 +77,7 @@ const toValidationResponse = (dto: string, problems: ReadonlyArray<Problem>): Er
 const messages = {
   KeyRejected: "API_KEY_NOT_VALID",
   RateExceeded: "RATE_EXCEEDED",
+  BudgetSpent: "BUDGET_SPENT",
   UserRefNotGranted: "USER_REF_NOT_GRANTED",
   // The chatbot was deleted while `Access` still remembered its key.
   ChatbotNotFound: "API_KEY_NOT_VALID",

@@ -82,7 +82,7 @@ export const makeHandlers = Effect.fnUntraced(function* (onDisconnect: "finish" 
     }),
 
     ask: Effect.fnUntraced(function* ({ facts, principal, reportFailure, request }) {
-      const { chatbot, keyId, userRef: visitor = null } = principal;
+      const { chatbot, keyId, tokensPerDay = null, userRef: visitor = null } = principal;
       const { headers } = request;
       const {
         body: { chat_id: chatId = null, query: question },
@@ -90,7 +90,8 @@ export const makeHandlers = Effect.fnUntraced(function* (onDisconnect: "finish" 
         "On-Disconnect": wish = onDisconnect,
       } = yield* decodeAsk(request, onDisconnect);
       if (chatId !== null) facts.chat = chatId;
-      const ask = { chatId, question, idempotencyKey, keyId, visitor, onDisconnect: wish };
+      const asker = { keyId, tokensPerDay, visitor };
+      const ask = { chatId, question, idempotencyKey, ...asker, onDisconnect: wish };
       if (acceptsEvents(headers["accept"])) {
         const seen = parseEventId(headers["last-event-id"]);
         return yield* toEventStream(

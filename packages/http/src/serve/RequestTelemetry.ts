@@ -103,7 +103,7 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
   /** Counts a failure by the message that the client gets; `VALIDATION` stands for those of a 422. */
   const fail = (reason: GeneralMessage | "VALIDATION", facts?: RequestFacts): void => {
     failures.get(reason)!.updateUnsafe(1, context);
-    if (reason === "RATE_EXCEEDED") noteRefusal(reason, facts?.key);
+    if (reason === "RATE_EXCEEDED" || reason === "BUDGET_SPENT") noteRefusal(reason, facts?.key);
     if (reason === "API_KEY_NOT_VALID") noteRefusal(reason, facts?.client);
   };
 

@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest";
-import { Asking, AskLimits, defaultSettings, Question } from "@parley/core";
+import { Asking, AskLimits, defaultSettings } from "@parley/core";
 import { AnswerUnavailable } from "@parley/core/ports";
 import { Cause, Context, Duration, Effect, Fiber, Layer, Stream } from "effect";
 import { TestClock } from "effect/testing";
@@ -45,7 +45,7 @@ it.effect(
       const limits = { ...AskLimits.defaultValue(), deadline: Duration.minutes(1) };
       const services = yield* Layer.build(Layer.provide(layer, Layer.succeed(AskLimits, limits)));
       const asking = Context.get(services, Asking);
-      const ask = { chatId: null, question: Question.make("q"), key: null };
+      const ask = { chatId: null, question: "q" };
       const opening = yield* Effect.forkChild(
         toEventStream(
           (pulse) => asking.stream(chatbot, ask, null, pulse),

@@ -16,6 +16,7 @@ import {
   Effect,
   Exit,
   Layer,
+  Option,
   Queue,
   Result,
   Schedule,
@@ -23,8 +24,8 @@ import {
   Stream,
 } from "effect";
 import { lookUpIn, type KnowledgeSource } from "../documents/Knowledge.ts";
-import { loadAi, type LanguageModel } from "../models/ModelCall.ts";
-import { retrySchedule } from "../models/ModelFailure.ts";
+import { loadAi, type LanguageModel, type Tokens } from "../models/ModelCall.ts";
+import { retrySchedule, type FailureReason, type ModelFailure } from "../models/ModelFailure.ts";
 import { type Prompt, promptBuilder } from "../models/Prompt.ts";
 import { makeProvider, type Provider } from "../models/Provider.ts";
 
@@ -128,6 +129,29 @@ const noModel = new AnswerUnavailable({
 
 const maxHalvings = 3;
 
+/** Calls that failed for these reasons, without a piece of the answer, cost nothing. */
+const unbilled: ReadonlyArray<FailureReason> = [
+  ...(["network", "rate_limit", "server_error", "bad_request"] as const),
+  ...(["client_error", "context_length", "circuit_open"] as const),
+];
+
+/**
+ * The tokens of a call, as the provider reports them, or else a token for four characters of the prompt and the answer:
+ * it bills a call that is cut or cancelled, too.
+ */
+const tokensOf = (
+  exit: Exit.Exit<Tokens, ModelFailure>,
+  messages: Prompt["messages"],
+  answered: number,
+): number => {
+  const reported = Exit.isSuccess(exit) ? exit.value.prompt + exit.value.completion : 0;
+  if (reported > 0) return reported;
+  const failure = Option.getOrNull(Exit.findErrorOption(exit));
+  if (answered === 0 && failure !== null && unbilled.includes(failure.reason)) return 0;
+  const asked = messages.reduce((sum, { content }) => sum + content.length, 0);
+  return Math.ceil((asked + answered) / 4);
+};
+
 /**
  * Each attempt goes to the provider that is ready first; if several are, to the first in the list. A provider that
  * failed is ready again after the pause of {@link retrySchedule}, and never when that schedule ends. A refusal of the
@@ -167,7 +191,20 @@ const answerWith = Effect.fnUntraced(function* (
     yield* Effect.sleep(Math.max(0, next.readyAt - (yield* Clock.currentTimeMillis)));
     const { model, name: provider } = next.provider;
     asked.model = model;
-    const called = yield* next.provider.call(next, next.prompt.messages, emit).pipe(Effect.result);
+    const { messages } = next.prompt;
+    let answered = 0;
+    const count = (text: string) => {
+      answered += text.length;
+      return emit(text);
+    };
+    const called = yield* next.provider.call(next, messages, count).pipe(
+      Effect.onExit((exit) =>
+        Effect.sync(() => {
+          asked.tokens = (asked.tokens ?? 0) + tokensOf(exit, messages, answered);
+        }),
+      ),
+      Effect.result,
+    );
     const now = yield* Clock.currentTimeMillis;
     if (Result.isSuccess(called)) {
       const { completion: completionTokens, prompt: promptTokens } = called.success;

@@ -1,7 +1,7 @@
 /**
  * Answers with passages of documents, without a language model.
  */
-import { Answerer, type Chatbot } from "@parley/core/ports";
+import { Answerer, AskedModel, type Chatbot } from "@parley/core/ports";
 import { Effect, Layer, Stream } from "effect";
 import { lookUpIn, type Knowledge, type KnowledgeSource } from "../documents/Knowledge.ts";
 import type { Passage } from "../documents/Passage.ts";
@@ -22,10 +22,11 @@ export const layerOffline = (knowledge: KnowledgeSource, hint = ""): Layer.Layer
     Answerer.of({
       answer: (chatbot, _earlier, question) =>
         Stream.fromEffect(
-          Effect.map(lookUpIn(knowledge)(chatbot), (known) => ({
-            _tag: "Delta",
-            text: answerFrom(chatbot, known, question, hint),
-          })),
+          Effect.gen(function* () {
+            const known = yield* lookUpIn(knowledge)(chatbot);
+            (yield* AskedModel).tokens = 0;
+            return { _tag: "Delta", text: answerFrom(chatbot, known, question, hint) } as const;
+          }),
         ),
     }),
   );
@@ -37,6 +38,7 @@ const smallTalk = ({ description, name }: Chatbot): Record<string, RegExp> => ({
   "Hello!":
     /^(hi|hello|hey|good (morning|day|evening)|hallo|moin|servus|guten (morgen|tag|abend))( (all|there|parley|zusammen))?$/,
   "You are welcome.": /^(thanks|thank you|thx|danke|vielen dank)( (a lot|very much|schon|sehr))?$/,
+  "Goodbye!": /^((good )?bye|goodbye|see you|tschuss|ciao|auf wiedersehen)$/,
   [`I am ${name}. ${description || "I quote documents."}`]:
     /^(help|help me|hilfe|what (can you do|can i ask|are you|is this)|who are you|(was kannst|wer bist) du)$/,
 });

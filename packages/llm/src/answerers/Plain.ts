@@ -5,7 +5,7 @@ import { describeCause, type AnswererLayer } from "@parley/core/ports";
 import { Data, Effect, Layer, Redacted } from "effect";
 import { readKnowledge } from "../documents/Knowledge.ts";
 import { openAiCompatible } from "../models/OpenAiCompatible.ts";
-import { layerLanguageModel, type LanguageModelOptions } from "./LanguageModelAnswerer.ts";
+import { layerLanguageModel } from "./LanguageModelAnswerer.ts";
 import { layerOffline } from "./OfflineAnswerer.ts";
 
 /** The optional package that reads files cannot be loaded. */
@@ -29,29 +29,44 @@ const read = Effect.fnUntraced(function* (folder: string) {
   return yield* Effect.provide(readKnowledge(folder), [files.layer, path.layer]);
 });
 
+/** A language model for `openParley`. */
+export interface LanguageModelSettings {
+  /** The address before `/chat/completions`, for example `http://localhost:11434/v1`. */
+  readonly baseUrl: string;
+  /** The model, by its provider's name for it. */
+  readonly model: string;
+  /** Sent as a bearer token; none by default. */
+  readonly apiKey?: string | undefined;
+  /** A folder of Markdown files to answer from, which are read once; none by default. */
+  readonly documents?: string | undefined;
+  /** The tokens of the model's context, the answer included; 32,000 by default. */
+  readonly contextTokens?: number | undefined;
+  /** The limit on an answer's tokens; by default a quarter of the context, at most 4096. */
+  readonly maxOutputTokens?: number | undefined;
+}
+
 /**
- * Answers with a language model behind an endpoint that speaks OpenAI's chat completions.
- *
- * @param options `apiKey` is sent as a bearer token; `documents` is a folder of Markdown to answer from
+ * Answers with a language model behind an endpoint that speaks OpenAI's chat completions. A call that fails for a
+ * transient reason is repeated within the time limit of the answer. Needs `ai` and `@ai-sdk/openai-compatible`.
  */
 export const languageModel = ({
   apiKey,
   baseUrl,
+  contextTokens,
   documents,
+  maxOutputTokens,
   model,
-  ...options
-}: Omit<LanguageModelOptions, "knowledge" | "modelNamed"> & {
-  readonly baseUrl: string;
-  readonly model: string;
-  readonly apiKey?: string | undefined;
-  readonly documents?: string | undefined;
-}): AnswererLayer =>
+}: LanguageModelSettings): AnswererLayer =>
   Layer.unwrap(
     Effect.gen(function* () {
       const knowledge = documents === undefined ? null : yield* read(documents);
       const key = apiKey === undefined ? undefined : Redacted.make(apiKey);
       const loaded = yield* openAiCompatible({ baseUrl, model, apiKey: key });
-      return layerLanguageModel(loaded, { ...options, knowledge });
+      return layerLanguageModel(loaded, {
+        knowledge,
+        ...(contextTokens !== undefined && { contextTokens }),
+        ...(maxOutputTokens !== undefined && { maxOutputTokens }),
+      });
     }),
   );
 

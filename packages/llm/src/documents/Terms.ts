@@ -26,9 +26,9 @@ const stopWords = new Set(
   wenn wer werden wie wieso wir wird wo zu zum zur`.split(/\s+/),
 );
 
-/** Words of questions such as "How do I change X?", whose subject is X unless there is none. */
+/** Words of questions such as "How do I change X?" and "Does it support X?", whose subject is X unless there is none. */
 const settingWords = new Set(
-  "adjust change choose configure customise customize define enable modify pick select set setup switch turn".split(
+  "adjust change choose configure customise customize define enable modify pick select set setup support switch turn unterstutzt".split(
     " ",
   ),
 );
@@ -56,6 +56,26 @@ const verbs = `start launch starten
   embed einbauen einbinden einbetten
   search suche suchen
   limit begrenze begrenzen`
+  .split("\n")
+  .map((line) => line.trim().split(" "));
+
+/** Other words for the same thing. */
+const nouns = `chat conversation dialogue unterhaltung unterhaltungen gesprach
+  chatbot bot assistant
+  user customer visitor person benutzer nutzer kunde kunden
+  image picture photo bild bilder
+  error fault fehler
+  key schlussel
+  document file dokument dokumente datei dateien
+  model modell modelle ki
+  language sprache sprachen
+  cost price kosten preis
+  phone mobile handy smartphone
+  computer machine rechner
+  question frage fragen
+  answer reply antwort antworten
+  database datenbank
+  homepage website webseite`
   .split("\n")
   .map((line) => line.trim().split(" "));
 
@@ -104,7 +124,7 @@ export const fold = (word: string): string =>
     .normalize("NFC")
     .toLowerCase();
 
-/** Folds case and accents, removes the endings of plurals and verbs, roughly, and unites verbs of the same act. */
+/** Folds case and accents, removes the endings of plurals and verbs, roughly, and unites words for the same act or thing. */
 export const termOf = (word: string): string => {
   const term = stemOf(fold(word));
   return canonical.get(term) ?? term;
@@ -114,14 +134,14 @@ const stemOf = (folded: string): string => {
   let term = folded;
   if (!/^[a-z]{4,30}$/.test(term)) return term;
   if (term.endsWith("ies")) term = `${term.slice(0, -3)}y`;
-  else if (/[^aisu]s$/.test(term)) term = term.slice(0, -1);
+  else if (/[^aisu]s$/.test(term) && term !== "https") term = term.slice(0, -1);
   const stem = /^(.*[aeiouy].*?)(?:ing|(?<!e)ed|(?<=.{5})en)$/.exec(term)?.[1];
   if (stem !== undefined && stem.length >= 3) term = stem.replace(/([bdfgmnprt])\1$/, "$1");
   return term.length > 4 && term.endsWith("e") ? term.slice(0, -1) : term;
 };
 
 const canonical = new Map(
-  verbs.flatMap(([first, ...others]) =>
+  [...verbs, ...nouns].flatMap(([first, ...others]) =>
     others.map((verb) => [stemOf(verb), stemOf(first!)] as const),
   ),
 );

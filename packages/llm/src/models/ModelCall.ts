@@ -110,10 +110,10 @@ const reasoningOnly = makeFailure(
 
 /** Finish words of content filters, by any provider's name. */
 const filterWords =
-  /filter|safety|unsafe|recitation|prohibited|block(ed|list)|spii|refus|sensitive|guardrail|toxic|moderat|violation/i;
+  /filter|safety|unsafe|recitation|prohibited|block(ed|list)|spii|refus|sensitive|guardrail|toxic|moderat|violation|malicious|harm/i;
 /** Finish words that name another failure, or that wait for the result of a tool. */
 const failureWords =
-  /error|abort|cancel|fail|interrupt|insufficient|malformed|invalid|time_?(out|limit)|tool|function|^language$/i;
+  /error|abort|cancel|fail|interrupt|insufficient|malformed|invalid|time_?(out|limit)|overload|unavailable|kill|crash|exception|reject|tool|function|^language$/i;
 
 /** Why an answer with this finish is not complete; `null` if it is. A word that names no failure says "done". */
 const failureOf = ({ finishReason: { raw, unified }, providerMetadata }: Finish) => {

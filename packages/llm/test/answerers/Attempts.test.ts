@@ -1,5 +1,5 @@
 import { AskLimits } from "@parley/core";
-import { AskDeadline } from "@parley/core/ports";
+import { AskDeadline, AskedModel, type Answerer } from "@parley/core/ports";
 import { assert, describe, it } from "@effect/vitest";
 import { Clock, Duration, Effect, Metric, Stream } from "effect";
 import {
@@ -222,4 +222,55 @@ describe("a failing model", () => {
       assert.strictEqual(one.doStreamCalls.length, 4);
     }).pipe(withModels([one, two]));
   });
+});
+
+describe("the tokens of a question, for the budget of its key,", () => {
+  /** Of an answer of these models; `read` reads it. */
+  const tokensOf = Effect.fnUntraced(function* (
+    model: LanguageModel,
+    read: (answer: ReturnType<typeof ask>) => Effect.Effect<unknown, unknown, Answerer> = (
+      answer,
+    ) => Stream.runDrain(answer),
+  ) {
+    const asked: typeof AskedModel.Service = { model: null, tokens: null };
+    yield* Effect.exit(driven(read(ask("Hi?")))).pipe(
+      withModels([model]),
+      Effect.provideService(AskedModel, asked),
+    );
+    return asked.tokens!;
+  });
+
+  it.effect(
+    "are those that the provider reports, and those of each failed call that it may bill",
+    () =>
+      Effect.gen(function* () {
+        const reported = yield* tokensOf(first());
+        const { completionTokens, promptTokens } = usageOf(
+          yield* collect("Hi?").pipe(withModels([first()])),
+        );
+        assert.strictEqual(reported, promptTokens + completionTokens);
+        for (const [name, reply] of Object.entries(transient)) {
+          const isBilled = /^(an answer of|an end|HTTP 408)/.test(name);
+          const tokens = yield* tokensOf(first(reply));
+          assert.strictEqual(tokens > reported, isBilled, name);
+        }
+      }),
+  );
+
+  it.effect(
+    "are one for four characters of the prompt and an answer that is cut off or cancelled",
+    () =>
+      Effect.gen(function* () {
+        const long = () => modelThat(() => [...said("x".repeat(4000)), ...said("more")], "one");
+        for (const cut of [
+          (answer: ReturnType<typeof ask>) => Stream.runHead(answer),
+          (answer: ReturnType<typeof ask>) =>
+            Effect.flatMap(Stream.runHead(answer), () => Effect.interrupt),
+        ]) {
+          const tokens = yield* tokensOf(long(), cut);
+          assert.isAtLeast(tokens, 1000);
+          assert.isAtMost(tokens, 1300);
+        }
+      }),
+  );
 });

@@ -15,8 +15,8 @@ export type { Place };
 const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "First steps": {
     README: "What it is, the first five minutes, and all settings in a table.",
-    playground: "The page on which a person meets a chatbot.",
-    faq: "Short answers to the questions of the first days.",
+    playground: "The page on which people try a chatbot.",
+    faq: "Short answers to common first questions.",
     install: "As a package, a service of systemd or a container, and behind a proxy.",
   },
   "Run it": {
@@ -33,6 +33,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "Call it": {
     interface: "The two HTTP interfaces in words.",
     errors: "Every code with its meaning.",
+    visitors: "Tokens for the visitors of your own page.",
     "library/client": "The client for browsers and Node.js.",
   },
   "Build on it": {

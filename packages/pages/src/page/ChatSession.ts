@@ -13,7 +13,7 @@ export const states = {
   reconnecting: "The connection is lost. Trying again",
   busy: "The server is busy. Trying again",
   stopping: "Stopping",
-  stopped: "Stopped. If the server has gone on, the answer appears here.",
+  stopped: "Stopped. If the server finishes the answer anyway, it appears here.",
   cancelled: "Stopped. Nothing was stored.",
   failed: "There is no answer yet.",
 };

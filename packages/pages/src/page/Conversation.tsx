@@ -66,7 +66,7 @@ export const Conversation = (props: ConversationProps) => {
           ))}
           {chatId === null && tail.length === 0 && welcome?.(send)}
           {chat.waitsElsewhere(chatId) && !running && (
-            <p class="quiet">Another tab waits for an answer in this chat.</p>
+            <p class="quiet">Another tab is waiting for an answer in this chat.</p>
           )}
         </div>
       </div>

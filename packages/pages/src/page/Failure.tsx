@@ -10,31 +10,31 @@ const chat = <a href="#">New chat</a>;
 
 /** By the contract's message: a sentence, and what can help; `null`: nothing here. */
 const sentences: Readonly<Record<string, readonly [string, ComponentChildren]>> = {
-  API_KEY_NOT_PRESENT: ["The server wants a key. Enter one.", key],
-  API_KEY_NOT_VALID: ["The key is not valid, or no longer. Enter another one.", key],
-  SCOPE_NOT_GRANTED: ["The key may not do this. Enter one that may.", key],
-  USER_REF_NOT_GRANTED: ["The key may not act for this user.", key],
-  RATE_EXCEEDED: ["That was too much at once for this key.", "again"],
-  BUDGET_SPENT: ["The key has spent its budget for today.", null],
-  CHAT_DOES_NOT_EXISTS: ["This chat does not exist, or no longer.", chat],
+  API_KEY_NOT_PRESENT: ["The server needs an API key. Enter one.", key],
+  API_KEY_NOT_VALID: ["The key is not valid, or no longer valid. Enter another one.", key],
+  SCOPE_NOT_GRANTED: ["This key does not allow that. Enter one that does.", key],
+  USER_REF_NOT_GRANTED: ["This key does not allow acting for this user.", key],
+  RATE_EXCEEDED: ["Too many requests with this key.", "again"],
+  BUDGET_SPENT: ["This key's budget for today is used up.", null],
+  CHAT_DOES_NOT_EXISTS: ["This chat does not exist, or no longer exists.", chat],
   ANSWER_UNAVAILABLE: ["The answer failed. Nothing was stored.", "again"],
   STORAGE_UNAVAILABLE: ["The server cannot reach its database at the moment.", "again"],
   SERVICE_OVERLOADED: ["The server is busy.", "again"],
-  INTERNAL_ERROR: ["The server met an error of its own. Its log names it.", "again"],
+  INTERNAL_ERROR: ["The server had an unexpected error. Its log has the details.", "again"],
   CREATE_CHAT_DTO_NAME_TOO_LONG: ["The name is longer than 255 characters.", null],
   CREATE_CHAT_DTO_USER_REF_TOO_LONG: ["The user reference is longer than 60 characters.", null],
-  INVALID_PATH: ["The server does not know this request. Its version may be another.", null],
+  INVALID_PATH: ["The server does not know this request. It may be another version.", null],
 };
 
 const format = new Intl.RelativeTimeFormat("en");
 
 const explain = (error: unknown): readonly [sentence: string, act: ComponentChildren] => {
   if (error instanceof ConnectionError) {
-    return ["The server does not answer. The page tries again until it does.", "again"];
+    return ["The server is not responding. This page keeps trying.", "again"];
   }
   if (!(error instanceof ResponseError)) return [String(error), "again"];
   const { message, retryAfterSeconds: wait, status } = error;
-  const other = `The server, or a proxy before it, refused with HTTP ${status}.`;
+  const other = `The server, or a proxy in front of it, answered with HTTP ${status}.`;
   const [sentence, act] = sentences[message] ?? [other, status >= 500 && "again"];
   if (!wait) return [sentence, act];
   const time =

@@ -19,8 +19,9 @@ import type { PgPools } from "../database/PgPools.ts";
 import type { Session } from "../database/TenantSession.ts";
 import { ownSequence } from "../database/WriteState.ts";
 import { atKey, batchStatement } from "../rows/Statements.ts";
-import { chatColumns, columnsOfEntry, newEntryColumns } from "../rows/ChatRows.ts";
+import { chatColumns, columnsOfEntry, newEntryColumns, spentColumn } from "../rows/ChatRows.ts";
 import { claim, makeKeySweep } from "../rows/IdempotencyKeys.ts";
+import { addSpending } from "../rows/Spending.ts";
 import { makeWriteBatcher } from "./WriteBatcher.ts";
 
 export interface Creation {
@@ -107,7 +108,8 @@ type KeyRow = { readonly fingerprint: string } & (Chat | { readonly id: null });
  */
 const insertChats = (session: Session, chatbot: number, chats: ReadonlyArray<Creation>) => {
   const claims = chats.flatMap(({ keyed }) => (keyed?.claims === true ? keyed : []));
-  const insertion = insertStatement(chats, chatbot);
+  const settles = chats.some(({ entry }) => entry?.spentTokens != null);
+  const insertion = (settles ? insertAndSettle : insertOnly)(chats, chatbot);
   type Row = CreatedChat & { readonly at: number };
   const rows =
     claims.length === 0
@@ -123,16 +125,18 @@ const insertChats = (session: Session, chatbot: number, chats: ReadonlyArray<Cre
 // Keys are locked first, as everywhere, and then the counter, before any id is drawn: so ids ascend in the order of
 // creation. Neither nextval nor RETURNING promises an order: ids are ranked, and rows are matched by position. A key
 // that occurs twice creates one chat.
-const insertStatement = batchStatement<Creation>(
-  [
-    ["name", "text", ({ name }) => name],
-    ["user_ref", "text", ({ userRef }) => userRef],
-    ["folded_name", "text", ({ name }) => name && fold(name)],
-    ...columnsOfEntry(({ entry }: Creation) => entry),
-    ["key", "text", ({ keyed }) => keyed?.key],
-    ["turn", "text", ({ keyed }) => keyed?.turn],
-  ],
-  (items, isKeyed) => `
+const insertStatement = (settles: boolean) =>
+  batchStatement<Creation>(
+    [
+      ["name", "text", ({ name }) => name],
+      ["user_ref", "text", ({ userRef }) => userRef],
+      ["folded_name", "text", ({ name }) => name && fold(name)],
+      ...columnsOfEntry(({ entry }: Creation) => entry),
+      ["key", "text", ({ keyed }) => keyed?.key],
+      ["turn", "text", ({ keyed }) => keyed?.turn],
+      ...(settles ? [spentColumn(({ entry }: Creation) => entry)] : []),
+    ],
+    (items, isKeyed) => `
 with request as (
   select * from ${items}
 ), claimed_key as (
@@ -168,22 +172,25 @@ with request as (
   where answer is not null
   returning id, chat_id
 ), created as (
-  select chat_row.id, chat_row.create_time, first_entry.id as entry_id, new_chat.key, new_chat.at::int4 as at
+  select chat_row.id, chat_row.create_time, first_entry.id as entry_id, new_chat.key, new_chat.at::int4 as at,
+    new_chat.key_id${settles ? ", new_chat.spent_tokens" : ""}
   from chat_row cross join counter join new_chat on new_chat.n = chat_row.position - counter.before
     left join first_entry on first_entry.chat_id = chat_row.id
 )${
-    isKeyed
-      ? `, settled_key as (
+      isKeyed
+        ? `, settled_key as (
   insert into idempotency_key as k (chatbot_id, key, fingerprint, made_at, chat_id, entry_id)
   select $1, key, '', clock_timestamp(), id, entry_id from created where key is not null
   on conflict (chatbot_id, key) do update set
     made_at = excluded.made_at, turn_until = null, chat_id = excluded.chat_id, entry_id = excluded.entry_id
 )`
-      : ""
-  }
+        : ""
+    }${settles ? `, ${addSpending("created where spent_tokens is not null")}` : ""}
 select id::float8 as id, create_time as "createTime", entry_id::float8 as "entryId", at from created`,
-  ({ keyed }) => keyed !== null,
-);
+    ({ keyed }) => keyed !== null,
+  );
+const insertOnly = insertStatement(false);
+const insertAndSettle = insertStatement(true);
 
 const chatOfKey = `
 select k.fingerprint, ${chatColumns("c")}

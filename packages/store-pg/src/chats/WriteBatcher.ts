@@ -6,38 +6,42 @@ import { StorageUnavailable, type Overloaded } from "@parley/core/ports";
 import { Effect, Exit, Fiber, Iterable, type Context } from "effect";
 import { busy } from "../database/PgErrors.ts";
 
-interface Write<A, B, E> {
+interface PendingWrite<A, B, E> {
   readonly item: A;
   done: (exit: Exit.Exit<B, E | Overloaded | StorageUnavailable>) => void;
 }
 
 interface Lane<A, B, E> {
-  readonly waiting: Set<Write<A, B, E>>;
+  readonly waiting: Set<PendingWrite<A, B, E>>;
   writers: number;
 }
 
 /**
- * Makes a function that writes one item of a lane. `write` returns one result for each item, in their order; its
+ * Makes a function that writes one item of a lane. `writeItems` returns one result for each item, in their order; its
  * failure is that of every item, because any may have been written. A batch that dies has written nothing; its items
  * are written one by one, so that only the item with the defect dies. After so many milliseconds an item fails: with
  * `Overloaded` if it still waits, with `StorageUnavailable` if it is in flight. An interruption removes an item that
  * waits, and waits for the end of a write in flight.
  */
 export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
-  write: (lane: number, items: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>,
+  writeItems: (lane: number, items: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>,
   /** The number of batches of one lane in flight at a time, and of the items of a batch. */
   { batch, writers }: { readonly batch: number; readonly writers: number },
 ) {
   const scope = yield* Effect.scope;
   const lanes = new Map<number, Lane<A, B, E>>();
 
-  const writeAll = (name: number, writes: ReadonlyArray<Write<A, B, E>>): Effect.Effect<void> => {
+  const writeAll = (
+    name: number,
+    writes: ReadonlyArray<PendingWrite<A, B, E>>,
+  ): Effect.Effect<void> => {
     const items = writes.map(({ item }) => item);
-    return Effect.flatMap(Effect.exit(Effect.suspend(() => write(name, items))), (exit) => {
+    return Effect.flatMap(Effect.exit(Effect.suspend(() => writeItems(name, items))), (exit) => {
       if (writes.length > 1 && Exit.hasDies(exit)) {
-        return Effect.forEach(writes, (one) => writeAll(name, [one]), { discard: true });
+        return Effect.forEach(writes, (write) => writeAll(name, [write]), { discard: true });
       }
-      for (const [at, one] of writes.entries()) one.done(Exit.map(exit, (results) => results[at]!));
+      for (const [at, write] of writes.entries())
+        write.done(Exit.map(exit, (results) => results[at]!));
       return Effect.void;
     });
   };
@@ -47,7 +51,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
   const drain = (name: number, lane: Lane<A, B, E>): Effect.Effect<void> =>
     Effect.suspend(() => {
       const writes = Array.from(Iterable.take(lane.waiting, batch));
-      for (const one of writes) lane.waiting.delete(one);
+      for (const write of writes) lane.waiting.delete(write);
       if (writes.length > 0) {
         isShared = writes.length > 1;
         return Effect.flatMap(writeAll(name, writes), () => drain(name, lane));
@@ -67,17 +71,17 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
         if (lane === undefined) lanes.set(name, (lane = { waiting: new Set(), writers: 0 }));
         const { waiting } = lane;
         const timer = setTimeout(
-          () => one.done(Exit.fail(waiting.delete(one) ? busy : noAnswer)),
+          () => write.done(Exit.fail(waiting.delete(write) ? busy : noAnswer)),
           timeout,
         );
-        const one: Write<A, B, E> = {
+        const write: PendingWrite<A, B, E> = {
           item,
           done: (exit) => {
             clearTimeout(timer);
             resume(exit);
           },
         };
-        waiting.add(one);
+        waiting.add(write);
         if (lane.writers < writers) {
           lane.writers++;
           const begin =
@@ -87,11 +91,11 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
           Fiber.runIn(Effect.runForkWith(context)(begin, { uninterruptible: true }), scope);
         }
         return Effect.callback<void>((ended) => {
-          one.done = () => {
+          write.done = () => {
             clearTimeout(timer);
             ended(Effect.void);
           };
-          if (waiting.delete(one)) one.done(Exit.interrupt());
+          if (waiting.delete(write)) write.done(Exit.interrupt());
         });
       }),
     );

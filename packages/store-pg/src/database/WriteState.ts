@@ -44,7 +44,7 @@ select ${millisNow} as now, case when pg_is_in_recovery() then 'it is a standby'
 const probes = [
   "begin",
   "select set_config('parley.chatbot', '0', true)",
-  ...["chat", "chat_counter", "idempotency_key"].flatMap((table) => [
+  ...["chat", "chat_counter", "idempotency_key", "key_spending"].flatMap((table) => [
     `insert into ${table} select * from ${table} where false`,
     `update ${table} set chatbot_id = 0 where false`,
   ]),

@@ -7,7 +7,14 @@
 const tenant = "chatbot_id = nullif(current_setting('parley.chatbot', true), '')::int";
 
 /** The tables with rows of tenants. Their owner is not bound. */
-export const tenantTables = ["chat", "entry", "chat_counter", "position_gap", "idempotency_key"];
+export const tenantTables = [
+  "chat",
+  "entry",
+  "chat_counter",
+  "position_gap",
+  "idempotency_key",
+  "key_spending",
+];
 
 const policies = tenantTables
   .map(
@@ -137,6 +144,15 @@ create table position_gap (
   -- Rows of 2 kB: with less room an update would move its row to another page.
 ) with (fillfactor = 70);
 alter table position_gap alter column chats_before set storage plain;
+
+-- The tokens that the asks of an API key cost on a day of UTC. No foreign key to it: keys that embedders check have no row.
+create table key_spending (
+  chatbot_id int not null references chatbot on delete cascade,
+  key_id text not null,
+  day date not null,
+  tokens bigint not null,
+  primary key (chatbot_id, key_id, day)
+) with (fillfactor = 50);
 
 -- See rows/IdempotencyKeys.ts.
 create table idempotency_key (

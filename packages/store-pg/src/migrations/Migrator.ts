@@ -92,6 +92,9 @@ export const migrate = Effect.fnUntraced(function* (
   if ((yield* pending(schema, all)).missing.length === 0) return;
 
   const apply = Effect.gen(function* () {
+    // Behind a pooler those of the role apply.
+    yield* sql.unsafe("set local statement_timeout = 0");
+    yield* sql.unsafe("set local lock_timeout = 0");
     yield* sql.unsafe(`select pg_advisory_xact_lock(${lock})`);
     yield* sql.unsafe(`set local lock_timeout = ${deadlines.migrationLock}`);
     const { exists, missing } = yield* pending(schema, all);

@@ -42,6 +42,13 @@ const columns: ReadonlyArray<Column<NewEntry>> = [
 
 export const newEntryColumns = namesOf(columns);
 
+/** The tokens that an item's entry adds to what its key has spent. */
+export const spentColumn = <Item>(entryOf: (item: Item) => NewEntry | null): Column<Item> => [
+  "spent_tokens",
+  "int8",
+  (item) => big(entryOf(item)?.spentTokens ?? undefined),
+];
+
 /** The columns of the items' entries; nulls for an absent entry. */
 export const columnsOfEntry = <Item>(
   entryOf: (item: Item) => NewEntry | null,

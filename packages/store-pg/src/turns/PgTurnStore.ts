@@ -12,6 +12,7 @@ import {
   TurnStore,
   type Entry,
   type NewEntry,
+  type Spending,
   type StorageUnavailable,
   type Turn,
 } from "@parley/core/ports";
@@ -31,7 +32,14 @@ import type { PgPools } from "../database/PgPools.ts";
 import { ownSequence } from "../database/WriteState.ts";
 import type { Statement } from "../database/TenantSession.ts";
 import { atKey, batchStatement, type Column } from "../rows/Statements.ts";
-import { columnsOfEntry, entryColumns, newEntryColumns, toEntry } from "../rows/ChatRows.ts";
+import {
+  columnsOfEntry,
+  entryColumns,
+  newEntryColumns,
+  spentColumn,
+  toEntry,
+} from "../rows/ChatRows.ts";
+import { addSpending, readSpending } from "../rows/Spending.ts";
 import { makeTakeTurn } from "./TakeTurn.ts";
 
 export const makeTurnStore = Effect.fnUntraced(function* (
@@ -86,7 +94,24 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     );
   const renew = yield* makeChange(renewTurns);
   const release = yield* makeChange(releaseTurns);
-  const appendToChat = yield* makeChange<Append, Outcome & Entry>(appendEntries);
+  const appendToChat = yield* makeChange<Append, Outcome & Entry>((turns, chatbot) => {
+    const settles = turns.some(({ entry }) => entry.spentTokens != null);
+    return (settles ? appendAndSettle : appendOnly)(turns, chatbot);
+  });
+  const settle = yield* makeWriteBatcher(
+    (chatbot: number, spent: ReadonlyArray<Spent>) => {
+      const { text, values } = settleSpending(spent, chatbot);
+      return writes
+        .query(chatbot, text, values)
+        .pipe(
+          retryOnConflict,
+          mapLockTimeout,
+          endAfter(deadlines.request),
+          Effect.as(spent.map(() => undefined)),
+        );
+    },
+    { writers: 2, batch: 100 },
+  );
 
   const appendToNewChat = Effect.fnUntraced(function* (
     { chatbot, id, idempotencyKey, userRef = null }: Turn,
@@ -95,7 +120,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     const keyed = idempotencyKey && { ...idempotencyKey, turn: id, claims: false };
     const created = yield* create(chatbot, { name: null, userRef, entry, keyed });
     if (created === null) return yield* new TurnLost();
-    const { keyId: _, usage: __, ...stored } = entry;
+    const { keyId: _, spentTokens: __, usage: ___, ...stored } = entry;
     return {
       ...stored,
       id: created.entryId!,
@@ -140,20 +165,20 @@ export const makeTurnStore = Effect.fnUntraced(function* (
           if (error._tag === "StorageUnavailable" && !isUnsent(error)) unknown = error;
         }),
       );
-      const mayPass = (error: Effect.Error<typeof append>) =>
+      const isTransient = (error: Effect.Error<typeof append>) =>
         error._tag === "Overloaded" ||
         (error._tag === "StorageUnavailable" && (hasRow || isUnsent(error)));
       return yield* attempt.pipe(
         // A schedule is made for those that need one.
-        Effect.catchIf(mayPass, () =>
-          Effect.retry(attempt, { while: mayPass, schedule: retriesFor(millis) }),
+        Effect.catchIf(isTransient, () =>
+          Effect.retry(attempt, { while: isTransient, schedule: retriesFor(millis) }),
         ),
         Effect.catchTag("TurnLost", (lost) => Effect.fail(unknown ?? lost)),
         endAfter(millis + deadlines.request),
       );
     }),
 
-    release: (turn) =>
+    release: (turn, spent) =>
       release(turn).pipe(
         // For as long as the lease of a turn without renewals.
         Effect.retry({
@@ -161,7 +186,15 @@ export const makeTurnStore = Effect.fnUntraced(function* (
           schedule: retriesFor(turnLease),
         }),
         Effect.catchTag(["ChatNotFound", "TurnLost", "Overloaded"], () => Effect.void),
+        Effect.ensuring(
+          spent ? Effect.ignore(settle(turn.chatbot, spent, deadlines.request)) : Effect.void,
+        ),
         Effect.asVoid,
+      ),
+
+    spending: (chatbot, keyId) =>
+      toStorageUnavailable(
+        Effect.map(reads.query<Spending>(chatbot, readSpending, [chatbot, keyId]), ([row]) => row!),
       ),
 
     freed: Stream.map(notifications("freed"), (freed) => {
@@ -176,6 +209,20 @@ export const makeTurnStore = Effect.fnUntraced(function* (
 interface Append extends Turn {
   readonly entry: NewEntry;
 }
+
+/** Tokens that the asks of an API key cost. */
+interface Spent {
+  readonly keyId: string;
+  readonly tokens: number;
+}
+
+const settleSpending = batchStatement<Spent>(
+  [
+    ["key_id", "text", ({ keyId }) => keyId],
+    ["spent_tokens", "int8", ({ tokens }) => BigInt(tokens)],
+  ],
+  (items) => `with ${addSpending(items)} select`,
+);
 
 /** What became of a turn; `locked`: its chat is locked for the moment. */
 interface Outcome {
@@ -197,7 +244,6 @@ where chatbot_id = $1 and chat_id = $2::int8 and id < $3::int8 and position < co
   (select position from entry ${atKey("id", "$3::int8", "chat_id = $2::int8")}), $3::int8)
 order by position desc limit ${turnEntries}`;
 
-const hasKey = ({ idempotencyKey }: Turn) => idempotencyKey !== null;
 const turnColumns: ReadonlyArray<Column<Turn>> = [
   ["chat_id", "int8", ({ chat }) => (chat === null ? null : BigInt(chat))],
   ["turn", "text", ({ id }) => id],
@@ -249,7 +295,6 @@ const renewTurns = batchStatement(
   on conflict (chatbot_id, key) do update set turn_until = excluded.turn_until
 )
 select at::int4 as at, outcome from turn_row`,
-  hasKey,
 );
 
 // A key is old then: free for any request, and the first to be swept.
@@ -265,12 +310,22 @@ const releaseTurns = batchStatement(
   on conflict (chatbot_id, key) do update set turn = null, made_at = excluded.made_at
 )
 select at::int4 as at, outcome, ${notifyFreed} as notified from turn_row`,
-  hasKey,
 );
 
-const appendEntries = batchStatement<Append>(
-  [...turnColumns, ...columnsOfEntry(({ entry }: Append) => entry)],
-  (items, isKeyed) => `${lockTurns(items)}, freed as (
+// After the turns' own rows: `stored` has locked those of chats.
+const settledTurns = `(
+  select turn_row.key_id, turn_row.spent_tokens from turn_row join stored using (chat_id)
+  where outcome = 'held' and spent_tokens is not null
+) settled_turn`;
+
+const appendEntries = (settles: boolean) =>
+  batchStatement<Append>(
+    [
+      ...turnColumns,
+      ...columnsOfEntry(({ entry }: Append) => entry),
+      ...(settles ? [spentColumn(({ entry }: Append) => entry)] : []),
+    ],
+    (items, isKeyed) => `${lockTurns(items)}, freed as (
   insert into chat (chatbot_id, id, position, create_time, entries, last_entry_time, turn_until)
   select $1, id, position, create_time, entries + 1,
     greatest(last_entry_time, create_time, date_trunc('milliseconds', clock_timestamp())), clock_timestamp()
@@ -284,17 +339,19 @@ const appendEntries = batchStatement<Append>(
   from turn_row join freed using (id) where outcome = 'held'
   returning *
 )${
-    isKeyed
-      ? `, settled as (
+      isKeyed
+        ? `, settled as (
   insert into idempotency_key (chatbot_id, key, fingerprint, made_at, chat_id, entry_id)
   select $1, key, '', clock_timestamp(), stored.chat_id, stored.id
   from turn_row join stored using (chat_id) where outcome = 'held' and key is not null
   on conflict (chatbot_id, key) do update set
     made_at = excluded.made_at, turn_until = null, chat_id = excluded.chat_id, entry_id = excluded.entry_id
 )`
-      : ""
-  }
+        : ""
+    }${settles ? `, ${addSpending(settledTurns)}` : ""}
 select at::int4 as at, outcome, ${entryColumns("stored")}, ${notifyFreed} as notified
 from turn_row left join stored on outcome = 'held' and stored.chat_id = turn_row.chat_id`,
-  hasKey,
-);
+    ({ idempotencyKey }) => idempotencyKey !== null,
+  );
+const appendOnly = appendEntries(false);
+const appendAndSettle = appendEntries(true);

@@ -164,6 +164,9 @@ const instanceParameter = `$${columns.length + 2}::text`;
 // keys, which it takes in their order. Look-ups (`atKey`) and changes (`on conflict`) find a row by its primary key,
 // whatever the planner expects.
 //
+// The entry of a key is given again only when synchronous standbys have it. A transaction that writes nothing would not
+// wait for them: the message makes it write.
+//
 // The first instance of the queue leaves it: either it takes the turn, or it did not come in time and another takes it.
 // While the turn is held, an instance that is already in the queue locks nothing: many that ask again would keep the
 // holder from the lock for its append.
@@ -210,7 +213,8 @@ with request as (
   on conflict (chatbot_id, id) do update set
     turn = excluded.turn, turn_until = excluded.turn_until, waiting = excluded.waiting
 )
-select at::int4 as at, outcome as decision, key_turn,
+select at::int4 as at, outcome as decision,
+  case when outcome = 'answered' and pg_logical_emit_message(true, 'parley', '') is not null then key_turn end as key_turn,
   least(${turnLease}, greatest(1, ceil(1000 * extract(epoch from case outcome
     when 'key_held' then key_until
     when 'chat_held' then coalesce(chat_until, held_until)

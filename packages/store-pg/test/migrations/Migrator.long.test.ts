@@ -6,7 +6,7 @@ import { SqlClient } from "effect/sql";
 import { makeMigrationClient } from "../../src/database/PgPools.ts";
 import { migrate, migrations } from "../../src/migrations/Migrator.ts";
 import { hold } from "../hold.ts";
-import { clientOf, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
+import { clientOf, freshDatabase, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
 
 const later = {
   id: migrations.length + 1,
@@ -68,3 +68,21 @@ describe("a migration whose table another session has locked", () => {
     }).pipe(Effect.scoped),
   );
 });
+
+it.live("a migration behind a pooler outlasts the timeouts of its role", () =>
+  Effect.gen(function* () {
+    const { name, sql, url } = yield* freshDatabase();
+    yield* Effect.scoped(Layer.build(layerPostgres({ url })));
+    for (const setting of ["search_path = parley", "statement_timeout = '200ms'"])
+      yield* sql.unsafe(`alter role current_user in database ${name} set ${setting}`);
+    const slow = { ...later, text: "select pg_sleep(1);" };
+    yield* migrate("parley", [...migrations, slow]).pipe(
+      Effect.provideServiceEffect(
+        SqlClient.SqlClient,
+        makeMigrationClient({ url, schema: "parley", pooler: true, maxConnections: 6 }),
+      ),
+      Effect.scoped,
+      Effect.provide(Reactivity.layer),
+    );
+  }).pipe(Effect.scoped),
+);

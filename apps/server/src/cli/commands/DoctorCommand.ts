@@ -54,11 +54,13 @@ const checkDatabase = Effect.gen(function* () {
   const ascii = `The character type of the database is ${ctype}: the search index only covers ASCII letters.`;
   const recreate =
     'Create a database with lc_ctype C.UTF-8: "Start on your own PostgreSQL" in docs/operations.md.';
+  const explained =
+    "ParleyDatabaseReadOnly and ParleyClockOff in docs/troubleshooting.md, or Back up and restore in docs/operations.md, say what to do.";
   const behind = 'The schema is out of date; a start or "parley migrate" updates it.';
   return [
     ok("database", `PostgreSQL ${version} (${encoding}) responds.`),
     ...(/^(C|POSIX)$/.test(ctype) ? [warning("database", ascii, recreate)] : []),
-    ...warnings.map((message) => warning("database", message)),
+    ...warnings.map((message) => warning("database", message, explained)),
     ...(current || refusal !== null ? [] : [warning("database", behind)]),
     ...(refusal === null ? [] : [failed("database", refusal)]),
   ];

@@ -1,4 +1,4 @@
-import { ChatArchive, earliestTime } from "@parley/core/ports";
+import { ChatArchive, earliestTime, TurnStore } from "@parley/core/ports";
 import { Effect, Option } from "effect";
 import { Flag } from "effect/cli";
 import { onDatabase } from "../Database.ts";
@@ -31,12 +31,20 @@ export const usage = makeCommand("usage", {
     const field = Option.getOrNull(by);
     const names = new Map(keys.map(({ id, name }) => [id, name]));
     const sums = yield* archive.usage(chatbot.id, from, field);
+    // By the clock of the budgets, which ends the day at midnight UTC.
+    const budgets = new Map<string | null, object>();
+    for (const { id, tokensPerDay } of field === "key" ? keys : []) {
+      if (tokensPerDay === null) continue;
+      const { tokens } = yield* TurnStore.use((store) => store.spending(chatbot.id, id));
+      budgets.set(id, { spentToday: tokens, tokensPerDay });
+    }
     const rows = sums.map(({ group, model, provider, ...counts }) => ({
       ...(field !== null && { [field]: group }),
       ...(field === "key" && { keyName: names.get(group ?? "") ?? null }),
       provider,
       model,
       ...counts,
+      ...(budgets.size > 0 && (budgets.get(group) ?? { spentToday: null, tokensPerDay: null })),
     }));
     // By group, provider and model: `null` follows each text.
     const sorted = rows.toSorted((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1));

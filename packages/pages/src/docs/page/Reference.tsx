@@ -180,7 +180,7 @@ const Operation = (operation: Json) => (
 const Reference = () => {
   const { error, value } = useRead(async () => (await fetch("/openapi.json")).json());
   if (value === undefined)
-    return <main>{error !== undefined && "The description does not arrive."}</main>;
+    return <main>{error !== undefined && "Could not load the API description."}</main>;
   spec = value;
   const operations = Object.entries<Json>(spec["paths"]).flatMap(([path, methods]) =>
     Object.entries<Json>(methods).map(([method, operation]): Json => {
@@ -199,11 +199,11 @@ const Reference = () => {
         </ul>
       </nav>
       <main class="stack markdown">
-        <h1>The interface</h1>
+        <h1>API reference</h1>
         <p>
           {spec["info"].description} Every request carries an API key in the header{" "}
-          <code>x-api-key</code>. The page draws <a href="/openapi.json">the OpenAPI description</a>
-          .
+          <code>x-api-key</code>. This page shows{" "}
+          <a href="/openapi.json">the OpenAPI description</a>.
         </p>
         {operations.map((operation) => (
           <Operation key={operation["operationId"]} {...operation} />

@@ -53,7 +53,7 @@ export const ChatList = () => {
           dir="auto"
           aria-label="Search chats by name or user reference"
           placeholder="Search chats"
-          title="Names that contain the text, or else the chats of that user reference (Ctrl K)"
+          title="Finds chats by name, or else by their whole user reference (Ctrl K)"
           value={search}
           onInput={(event) => (list.value = { page: 1, search: event.currentTarget.value })}
         />
@@ -76,7 +76,7 @@ export const ChatList = () => {
         ))}
         {value?.total === 0 && (
           <p class="quiet">
-            {search === "" ? "No chats yet." : "No chat has such a name or user."}
+            {search === "" ? "No chats yet." : "No chat has this name or user reference."}
           </p>
         )}
       </div>

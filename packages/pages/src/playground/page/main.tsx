@@ -34,15 +34,15 @@ const KeyForm = ({ error }: { readonly error?: unknown }) => {
             autoComplete="off"
             placeholder="prl_…"
             pattern="\s*[!-~]+\s*"
-            title="A key has no spaces and no accents"
+            title="A key has no spaces or accents"
             required
             ref={focus}
           />
           <button class="primary">Open</button>
         </div>
         <p class="quiet">
-          The first start prints a key, and <code>parley key create</code> makes another. This tab
-          keeps it until you close the tab. <code>parley key token</code> makes a token, with which
+          The first start prints a key, and <code>parley key create</code> makes another. It stays
+          in this tab until you close it. <code>parley key token</code> makes a token, with which
           you see what a visitor sees.
         </p>
       </form>
@@ -113,8 +113,8 @@ const note =
 /** `undefined` where this page may ask. */
 const instead = mayAsk ? undefined : (
   <p>
-    The answers interface has port {new URL(addresses.askUrl).port}. Start the server with{" "}
-    <code>PARLEY_CORS_ORIGINS={location.origin}</code>, so that this page may ask.
+    The answers interface is on port {new URL(addresses.askUrl).port}. Start the server with{" "}
+    <code>PARLEY_CORS_ORIGINS={location.origin}</code>, so that this page can ask questions.
   </p>
 );
 
@@ -218,7 +218,7 @@ const NewChat = ({
         <form class="stack" ref={fields} onSubmit={create}>
           <label for="name">Name</label>
           <input id="name" name="name" dir="auto" />
-          <label for="user-ref">User reference: your own name of the user</label>
+          <label for="user-ref">User reference: your own id for the user</label>
           <input id="user-ref" name="userRef" dir="auto" />
           <button>Create chat</button>
           <Failure error={error} />

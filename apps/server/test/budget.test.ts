@@ -1,0 +1,91 @@
+/** The budget of a key, over two servers with one database and a model that a test controls. */
+import { createServer, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterAll, beforeAll, expect, inject, it, vi } from "vitest";
+import { askApi, expectGeneral, listChats, unique, type Target } from "./contract/client.ts";
+import { launch, type Running } from "./contract/launch.ts";
+import { chunk } from "./SlowModel.ts";
+import { visitorToken } from "./visitorToken.ts";
+
+let model: Server;
+let servers: ReadonlyArray<Running>;
+/** Answers that wait for the test. */
+let waiting: Array<() => void> = [];
+
+const usage = { prompt_tokens: 30, completion_tokens: 10, total_tokens: 40 };
+const finish = (response: ServerResponse) => {
+  response.write(chunk({}, "stop"));
+  response.write(`data: ${JSON.stringify({ choices: [], usage })}\n\n`);
+  response.end("data: [DONE]\n\n");
+};
+
+beforeAll(async () => {
+  model = createServer((request, response) => {
+    request.resume().on("end", () => {
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      response.write(chunk({ role: "assistant", content: "Hello" }));
+      waiting.push(() => finish(response));
+    });
+  });
+  await new Promise<void>((resolve) => model.listen(0, "127.0.0.1", resolve));
+  const { port } = model.address() as AddressInfo;
+  const settings = {
+    DATABASE_URL: inject("postgresUrl"),
+    PARLEY_SCHEMA: `budget_${unique()}`,
+    PARLEY_LLM_BASE_URL: `http://127.0.0.1:${port}/v1`,
+    PARLEY_LLM_MODEL: "m",
+    PARLEY_LLM_API_KEY: "k",
+  };
+  const first = await launch("postgres", settings);
+  servers = [first, await launch("postgres", settings)];
+}, 120_000);
+afterAll(async () => {
+  await Promise.all(servers?.map(({ stop }) => stop()) ?? []);
+  model?.closeAllConnections();
+  model?.close();
+});
+
+const target = (n: number, key: string): Target => ({ ...servers[n % 2]!.target, key });
+
+/** Asks on both servers in turn. */
+const ask = (n: number, json = {}) => {
+  const { budgetedKey } = servers[0]!.target;
+  // Every third is of a visitor.
+  const key = n % 3 === 0 ? visitorToken(budgetedKey, `user ${n}`) : budgetedKey;
+  const headers = n % 5 === 0 ? { "idempotency-key": unique() } : {};
+  return askApi(target(n, key), { json: { query: "q", ...json }, headers });
+};
+
+const answerAll = () => {
+  for (const answer of waiting) answer();
+  waiting = [];
+};
+
+it("is exact over both, whatever overlaps", async () => {
+  /** Asks that many at once, which are all taken before any is settled. */
+  const askAtOnce = async (count: number) => {
+    const overlapping = Array.from({ length: count }, (_, n) => ask(n));
+    await vi.waitFor(() => expect(waiting.length).toBe(count), 20_000);
+    answerAll();
+    for (const { status, text } of await Promise.all(overlapping)) expect(status, text).toBe(201);
+  };
+  // Each costs 40 of 1000 tokens.
+  for (const count of [16, 8, 1]) await askAtOnce(count);
+  const { total } = await listChats(target(0, servers[0]!.target.key), "limit=1");
+  expect(total).toBe(25);
+  for (let n = 0; n < 8; n++) {
+    const refused = await ask(n);
+    expectGeneral(refused, 403);
+    expect(refused.body.message).toBe("BUDGET_SPENT");
+    const midnight = (86_400_000 - (Date.now() % 86_400_000)) / 1000;
+    expect(Math.abs(Number(refused.headers["retry-after"]) - midnight)).toBeLessThan(10);
+  }
+  expect(waiting.length).toBe(0);
+  const { key } = servers[0]!.target;
+  // Another key of the chatbot is not concerned, nor are lists.
+  const other = askApi(target(1, key), { json: { query: "q" } });
+  await vi.waitFor(() => expect(waiting.length).toBe(1), 20_000);
+  answerAll();
+  expect((await other).status).toBe(201);
+  expect((await listChats(target(0, servers[0]!.target.budgetedKey), "limit=1")).total).toBe(26);
+}, 60_000);

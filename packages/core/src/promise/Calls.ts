@@ -1,0 +1,99 @@
+/**
+ * Runs effects and streams as promises and async iterables, which a signal ends at once and `close` waits for.
+ */
+import { Context, Effect, Stream, type Layer } from "effect";
+import { StorageUnavailable } from "../model/Errors.ts";
+import { makeDrainingRuntime } from "../services/DrainingRuntime.ts";
+import type { CallOptions } from "./Parley.ts";
+
+/**
+ * Builds the services of the layer, and rejects with its error if that fails.
+ *
+ * @param patience how many milliseconds `close` waits for iterators that are neither read nor left
+ */
+export const makeCalls = async <R, E>(layer: Layer.Layer<R, E>, patience: number) => {
+  const runtime = makeDrainingRuntime(layer);
+  const context: Context.Context<R> = await runtime
+    .run(async (services) => services, refuse)
+    .catch((error: unknown) => runtime.dispose().then(() => Promise.reject(error)));
+
+  let expire = () => {};
+  const expired = new Promise<void>((resolve) => (expire = resolve));
+  const close = () => {
+    const timer = setTimeout(expire, patience);
+    return runtime.dispose().finally(() => clearTimeout(timer));
+  };
+
+  const run = async <A, E>(
+    effect: Effect.Effect<A, E, R>,
+    { signal }: CallOptions = {},
+  ): Promise<A> => {
+    signal?.throwIfAborted();
+    const start = () => Effect.runPromiseWith(context)(effect, { signal });
+    return orAborted(runtime.run(start, refuse), signal);
+  };
+
+  /** Runs the stream from the first step of a loop on. The signal and the end of the loop end it at once. */
+  const iterate = <A, E>(
+    stream: Stream.Stream<A, E, R>,
+    { signal }: CallOptions = {},
+  ): AsyncIterable<A> => ({
+    [Symbol.asyncIterator]: () => {
+      let iterator: AsyncIterator<A> | undefined;
+      let isLeft = false;
+      let end = () => {};
+      const left = new Promise<void>((resolve) => (end = resolve));
+      // Unlike that of a generator, it does not wait for a step in progress.
+      const leave = async (): Promise<IteratorResult<A>> => {
+        isLeft = true;
+        signal?.removeEventListener("abort", leave);
+        await iterator?.return?.().finally(end);
+        return { done: true, value: undefined };
+      };
+      const start = () =>
+        new Promise<IteratorResult<A>>((resolve, reject) => {
+          const loop = async () => {
+            if (isLeft) return;
+            iterator = Stream.toAsyncIterableWith(stream, context)[Symbol.asyncIterator]();
+            signal?.addEventListener("abort", leave);
+            resolve(iterator.next());
+            await Promise.race([left, expired]);
+          };
+          runtime.run(loop, refuse).catch(reject);
+        });
+      const step = async (): Promise<IteratorResult<A>> => {
+        signal?.throwIfAborted();
+        if (isLeft) return leave();
+        try {
+          const result = await orAborted(iterator?.next() ?? start(), signal);
+          return result.done ? leave() : result;
+        } catch (error) {
+          void leave();
+          throw error;
+        }
+      };
+      let last: Promise<unknown> = Promise.resolve();
+      const next = () => {
+        const result = last.then(step, step);
+        last = result;
+        return result;
+      };
+      return { next, return: leave };
+    },
+  });
+
+  return { context, run, iterate, close };
+};
+
+const refuse = () =>
+  Promise.reject(new StorageUnavailable({ cause: new Error("Parley was closed") }));
+
+/** The promise, or a rejection with the signal's reason as soon as that is aborted. */
+const orAborted = <A>(promise: Promise<A>, signal: AbortSignal | undefined): Promise<A> =>
+  signal === undefined
+    ? promise
+    : new Promise((resolve, reject) => {
+        const abort = () => reject(signal.reason);
+        signal.addEventListener("abort", abort);
+        promise.finally(() => signal.removeEventListener("abort", abort)).then(resolve, reject);
+      });

@@ -1,0 +1,12 @@
+import { readFileSync } from "node:fs";
+import { expect, it } from "vitest";
+
+it("@parley/core has at most 70 public names; what adapters need is in /ports", () => {
+  const index = readFileSync(new URL("../src/index.ts", import.meta.url), "utf8");
+  expect(index).not.toContain("export *");
+  const names = [...index.matchAll(/export (?:type )?\{([^}]*)\}/g)].flatMap(([, list]) =>
+    list!.split(",").filter((name) => name.trim() !== ""),
+  );
+  expect(names.length).toBeGreaterThan(0);
+  expect(names.length).toBeLessThanOrEqual(70);
+});

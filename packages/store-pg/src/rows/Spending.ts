@@ -1,0 +1,18 @@
+/**
+ * Rows of what the asks of API keys cost, a row for a key and a day of UTC, by the database's clock.
+ */
+const day = "(clock_timestamp() at time zone 'utc')::date";
+
+/**
+ * A CTE that adds the tokens of rows with `key_id` and `spent_tokens`: one update for each key, in the order of keys, so
+ * that statements never wait for one another in a circle.
+ */
+export const addSpending = (rows: string) => `spending as (
+  insert into key_spending as s (chatbot_id, key_id, day, tokens)
+  select $1, key_id, ${day}, sum(spent_tokens)::int8 from ${rows} group by key_id order by key_id
+  on conflict (chatbot_id, key_id, day) do update set tokens = s.tokens + excluded.tokens
+)`;
+
+export const readSpending = `
+select coalesce((select tokens from key_spending where chatbot_id = $1 and key_id = $2 and day = ${day}), 0)::float8 as tokens,
+  1000 * extract(epoch from ${day} + 1 - clock_timestamp() at time zone 'utc')::float8 as "endsInMillis"`;

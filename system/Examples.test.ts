@@ -1,0 +1,162 @@
+/**
+ * Examples whose packages are no members of the workspace: the Express backend, which runs over every store with the
+ * Express of `mounts`, and the page with assistant-ui, which is type-checked.
+ */
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { rolldown } from "rolldown";
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
+import { freshSchema } from "../packages/store-pg/test/PostgresUnderTest.ts";
+
+const run = promisify(execFile);
+const root = join(import.meta.dirname, "..");
+const mounts = join(import.meta.dirname, "mounts");
+const folder = mkdtempSync(join(tmpdir(), "parley-express-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+const source = join(root, "examples/express/server.ts");
+
+/** The stores by the expression and the import that stand in the place of the example's. */
+const stores = {
+  postgres: ["postgres", "store-pg", `{ url: process.env["DATABASE_URL"], schema: "SCHEMA" }`],
+  sqlite: ["sqlite", "store-sqlite", JSON.stringify(join(folder, "chats.db"))],
+  memory: ["memory", "store-memory", ""],
+} as const;
+
+/** A model that answers at once, but waits for its signal when it is asked to. */
+const answerer = `async function* ({ question, signal }) {
+  yield "You asked: ";
+  if (question === "Wait.") {
+    await new Promise((resolve) => signal.addEventListener("abort", resolve));
+    console.log("aborted");
+  }
+  yield question;
+}`;
+
+beforeAll(() => {
+  if (!existsSync(join(mounts, "node_modules"))) {
+    throw new Error("Express is not installed: npm ci --prefix system/mounts");
+  }
+});
+
+const replaceOnce = (text: string, part: string | RegExp, by: string) => {
+  expect(text.match(part), String(part)).not.toBeNull();
+  return text.replace(part, () => by);
+};
+
+/** Bundles the example with another store and answerer, as an application is bundled. */
+const bundle = async (name: keyof typeof stores) => {
+  const [opener, module, options] = stores[name];
+  const example = await readFile(source, "utf8");
+  const code = [
+    [/postgres\(process.*\)(?=,\n)/, `${opener}(${options.replace("SCHEMA", freshSchema())})`],
+    [
+      /import \{ postgres \} from "@parley\/store-pg"/,
+      `import { ${opener} } from "@parley/${module}"`,
+    ],
+    [/\(\{ question \}\) => `.*`(?=,)/, answerer],
+  ] as const;
+  const changed = code.reduce((text, [part, by]) => replaceOnce(text, part, by), example);
+  const build = await rolldown({
+    input: source,
+    platform: "node",
+    // Its paths lead to types.
+    tsconfig: false,
+    external: ["express"],
+    plugins: [{ name: "store", load: (id) => (id === source ? changed : null) }],
+  });
+  const file = join(mounts, `dist/example-over-${name}.mjs`);
+  await build.write({ file, format: "es" });
+  await build.close();
+  return file;
+};
+
+const typeErrors = async (example: string) => {
+  const tsc = join(root, "node_modules/.bin/tsc");
+  const { stdout } = await run(tsc, ["-p", join(root, example)]).catch((error) => error);
+  return stdout;
+};
+
+it("the Express example is type-checked, and has at most 35 lines", async () => {
+  expect(await typeErrors("examples/express")).toBe("");
+  expect((await readFile(source, "utf8")).trimEnd().split("\n").length).toBeLessThanOrEqual(35);
+});
+
+it("the assistant-ui example is type-checked", async () => {
+  if (!existsSync(join(root, "examples/assistant-ui/node_modules"))) {
+    throw new Error("assistant-ui is not installed: npm ci --prefix examples/assistant-ui");
+  }
+  expect(await typeErrors("examples/assistant-ui")).toBe("");
+});
+
+describe.each(Object.keys(stores) as Array<keyof typeof stores>)(
+  "the Express example over %s",
+  (name) => {
+    it("creates, streams, cancels and reads, and keeps users apart", async () => {
+      const child = spawn(process.execPath, [await bundle(name)], {
+        env: { ...withoutSettings(), DATABASE_URL: inject("postgresUrl"), PORT: "0" },
+      });
+      const exited = once(child, "exit");
+      let output = "";
+      child.stdout.on("data", (chunk) => (output += chunk));
+      child.stderr.on("data", (chunk) => (output += chunk));
+      const printed = async (pattern: RegExp) => {
+        while (!pattern.test(output)) {
+          if (child.exitCode !== null) throw new Error(output);
+          await new Promise((resolve) => setTimeout(resolve, 20));
+        }
+        return pattern.exec(output)!;
+      };
+      try {
+        const [, port] = await printed(/port: (\d+)/);
+        const send = (path: string, init: RequestInit & { readonly user?: string } = {}) =>
+          fetch(`http://127.0.0.1:${port}${path}`, {
+            ...init,
+            headers: {
+              authorization: `Bearer token-of-${init.user ?? "ann"}`,
+              "content-type": "application/json",
+            },
+          });
+        const post = (path: string, body: unknown, init: RequestInit = {}) =>
+          send(path, { method: "POST", body: JSON.stringify(body), ...init });
+
+        expect((await send("/chats", { user: "bob" })).status).toBe(401);
+        const chat = (await (await post("/chats", {})).json()) as any;
+        expect(chat.userRef).toBe("ann");
+
+        const streamed = await post(`/chats/${chat.id}`, { question: "Are you open?" });
+        const events = (await streamed.text())
+          .trim()
+          .split("\n")
+          .map((line) => JSON.parse(line));
+        expect(events.at(-1).entry.answer).toBe("You asked: Are you open?");
+        expect(events[0]).toMatchObject({ type: "delta" });
+
+        const hangUp = new AbortController();
+        const waiting = await post(
+          `/chats/${chat.id}`,
+          { question: "Wait." },
+          { signal: hangUp.signal },
+        );
+        await waiting.body!.getReader().read();
+        hangUp.abort();
+        await printed(/aborted/);
+
+        expect((await post(`/chats/${chat.id}`, {})).status).toBe(422);
+        expect((await send("/chats/999")).status).toBe(404);
+        expect((await send("/chats/abc")).status).toBe(422);
+        const history = (await (await send(`/chats/${chat.id}`)).json()) as any;
+        expect(history.data.map(({ question }: any) => question)).toEqual(["Are you open?", ""]);
+        expect(((await (await send("/chats")).json()) as any).total).toBe(1);
+      } finally {
+        child.kill("SIGTERM");
+      }
+      expect((await exited)[0], output).toBe(0);
+    });
+  },
+);
