@@ -89,7 +89,7 @@ describe("the first start", () => {
       PARLEY_PORT: String(port),
     };
     expect(await refusal(settings, run)).toContain(
-      `the port is in use; set PARLEY_PORT to another one, such as ${port < 65_000 ? port + 100 : port - 100}.`,
+      `the port is in use; set PARLEY_PORT to another, such as ${port < 65_000 ? port + 100 : port - 100}.`,
     );
     taken.close();
     await once(taken, "close");
@@ -106,7 +106,7 @@ describe("the first start", () => {
     expect(shown).toMatch(/^Playground +http:\/\/127\.0\.0\.1:\d+\/$/m);
     expect(shown).toMatch(/^Guide +http:\/\/127\.0\.0\.1:\d+\/docs\/guide$/m);
     expect(shown).toMatch(
-      /^API key +shown at the first start; another: npx --yes pnpm@12 --silent parley key create /m,
+      /^API key +shown at the first start; create another: npx --yes pnpm@12 --silent parley key create /m,
     );
   }, 60_000);
 
@@ -302,7 +302,7 @@ describe("a setting", () => {
     }
     for (const value of ["30", "5 sec", "2 hours"]) {
       expect(await refusal({ PARLEY_DRAIN_DELAY: value })).toContain(
-        "write 5 seconds or 500 millis",
+        "such as 5 seconds or 500 millis",
       );
     }
   });
