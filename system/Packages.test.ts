@@ -5,7 +5,7 @@
 import { storeChecks } from "@parley/core/testing";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmod, cp, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { chmod, cp, mkdtemp, readFile, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -48,8 +48,8 @@ const instructions = [
 ].map(([, name, rest]) => ({ name: name!, rest: rest! }));
 const inImage = (text: string) =>
   text.replaceAll(/(?<=^|[\s"])\/(src|opt\/parley)\b/g, `${image}/$1`);
-const instructionsOf = (wanted: string) =>
-  instructions.flatMap(({ name, rest }) => (name === wanted ? [rest] : []));
+const instructionsOf = (instruction: string) =>
+  instructions.flatMap(({ name, rest }) => (name === instruction ? [rest] : []));
 const variablesOf = (name: string) =>
   Object.fromEntries(
     instructionsOf(name)
@@ -222,6 +222,18 @@ describe("the SQLite store", () => {
 });
 
 describe("the tarballs", () => {
+  it("contain a README, the changelog and the license", async () => {
+    const folder = join(image, "src/dist");
+    const tarballs = (await readdir(folder)).filter((name) => name.endsWith(".tgz"));
+    expect(tarballs.length).toBeGreaterThan(8);
+    for (const tarball of tarballs) {
+      const { stdout } = await run("tar", ["-tzf", join(folder, tarball)]);
+      for (const file of ["README.md", "CHANGELOG.md", "LICENSE"]) {
+        expect(stdout.split("\n"), tarball).toContain(`package/${file}`);
+      }
+    }
+  });
+
   /** README.md quotes it. */
   const example = read("examples/quick.ts");
 

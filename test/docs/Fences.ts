@@ -8,8 +8,11 @@ export const root = join(import.meta.dirname, "../..");
 
 export const read = (file: string): string => readFileSync(join(root, file), "utf8");
 
-/** The pages in the root and in docs. */
-export const documents: ReadonlyArray<string> = globSync(["*.md", "docs/**/*.md"], { cwd: root });
+/** The pages in the root, in docs and of the packages. */
+export const documents: ReadonlyArray<string> = globSync(
+  ["*.md", "docs/**/*.md", "{apps,packages}/*/README.md"],
+  { cwd: root },
+);
 
 export interface Fence {
   /** The rest of the opening line: the language and more. */

@@ -17,12 +17,12 @@ interface Addresses {
   readonly management: string | null;
 }
 
-/** Without a terminal standard output is a log, which others may read. */
+/** Without a terminal, standard output is a log that others may read. */
 const writeKey = Effect.fnUntraced(
   function* (key: Redacted.Redacted) {
     const { dataDir, store } = yield* Settings;
     const files = yield* FileSystem.FileSystem;
-    // The key of the store in the directory lives on.
+    // The directory may also contain the key of an embedded database, which stays valid.
     const name = store === "memory" ? "memory-key" : "first-key";
     const path = (yield* Path.Path).resolve(dataDir, name);
     yield* files.makeDirectory(dataDir, { recursive: true });
@@ -31,7 +31,9 @@ const writeKey = Effect.fnUntraced(
     yield* Effect.logInfo(`The first API key is in ${path}, which only this user can read`);
   },
   Effect.catch(({ message }) =>
-    Effect.logError(`The first API key is lost, "${command} key create" makes another: ${message}`),
+    Effect.logError(
+      `The first API key could not be saved: ${message}. Create another with "${command} key create"`,
+    ),
   ),
 );
 
@@ -50,12 +52,13 @@ export const announceStart = Effect.fnUntraced(function* (
   if (text) {
     const key = isShown && Option.isSome(firstKey) ? Redacted.value(firstKey.value) : null;
     const create = `${command} key create --name playground`;
-    const kept = provision === null ? `shown at the first start; another: ${create}` : create;
+    const kept =
+      provision === null ? `shown at the first start; create another: ${create}` : create;
     const another = store === "memory" || !isShown ? null : kept;
     const stores = {
       embedded: `PostgreSQL in ${dataDir}`,
       postgres: `PostgreSQL at DATABASE_URL (${security})`,
-      memory: "memory: the chats end with the server",
+      memory: "memory (chats are lost when the server stops)",
     };
     const rows: ReadonlyArray<readonly [string, Cell]> = [
       ["Playground", pages && `${pages}/${key === null ? "" : `#key=${key}`}`],

@@ -3,7 +3,8 @@
  */
 import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import * as NodeServices from "@effect/platform-node/NodeServices";
-import { Access, Asking, layerRetention } from "@parley/core";
+import { Access, Asking, keyState, layerRetention } from "@parley/core";
+import { ChatbotRegistry } from "@parley/core/ports";
 import {
   layerNoRequestSpans,
   makeApp,
@@ -36,14 +37,14 @@ import { provision } from "./provision/Provision.ts";
 import { Settings } from "./Settings.ts";
 import { hasTerminal } from "./StopSignals.ts";
 
-/** Logs for how many answers a server that stops waits. */
+/** Logs how many answers a stopping server waits for. */
 const reportAnswers = Effect.gen(function* () {
   // Asks that wait for their turn are refused first.
   yield* Effect.sleep("100 millis");
   const answers = yield* Asking.use(({ inProgress }) => inProgress);
   if (answers === 0) return;
   yield* Effect.logInfo(
-    `Waiting for ${answers} ${answers === 1 ? "answer" : "answers"}; a second signal ends the server at once`,
+    `Waiting for ${answers} ${answers === 1 ? "answer" : "answers"}; a second signal stops the server immediately`,
   );
 });
 
@@ -59,7 +60,7 @@ const stop = Effect.fnUntraced(function* (
   const { drainDelay } = yield* Settings;
   if (signal === "SIGTERM" && !Duration.isZero(drainDelay)) {
     yield* Effect.logInfo(
-      `Stopping: not ready any more; serving for ${Duration.format(drainDelay)}`,
+      `Stopping: no longer ready, but serving for another ${Duration.format(drainDelay)}`,
     );
     yield* Effect.sleep(drainDelay);
   }
@@ -89,6 +90,19 @@ const questionsFor = Effect.gen(function* () {
       const knowledge = yield* named(chatbot.settings.knowledge);
       return scopes.includes("read") ? (knowledge?.questions ?? []) : [];
     }).pipe(Effect.orElseSucceed(() => []));
+});
+
+/** Without the addresses of clients, all of them share the bound on tokens for anonymous visitors. */
+const warnOfSharedBound = Effect.gen(function* () {
+  const chatbots = yield* ChatbotRegistry.use(({ list }) => list);
+  const now = yield* ChatbotRegistry.use((registry) => registry.now);
+  const isOpen = chatbots.some(({ keys }) =>
+    keys.some((key) => key.anonymous && keyState(key, now.getTime()) === "live"),
+  );
+  if (isOpen)
+    yield* Effect.logWarning(
+      "A widget gives tokens to anonymous visitors, bounded for each client address. Behind a proxy all clients share one bound: set PARLEY_TRUSTED_PROXIES",
+    );
 });
 
 /** Listens until the scope closes. The store is ready before the first connection is accepted. */
@@ -156,7 +170,8 @@ const listeners = Effect.gen(function* () {
     askListener === null ? (["general", "answers"] as const) : (["general"] as const);
   const origin = yield* serve(port, interfacesHere, pages);
   const askOrigin = askListener ?? origin;
-  // After listening: nobody would see the key of a start that fails.
+  if (settings.trustedProxies === "") yield* warnOfSharedBound;
+  // After listening: if the start failed, nobody would see the key.
   const firstKey = settings.provision === null ? yield* firstStart : Option.none();
   yield* announceStart(
     {
@@ -167,16 +182,16 @@ const listeners = Effect.gen(function* () {
     },
     firstKey,
   );
-  // Who waits for readiness may read the first key's file.
+  // Whoever waits for readiness may then read the file of the first key.
   if (lifecycle.phase === "starting") lifecycle.phase = "serving";
 });
 
-/** Before all else: a variable without effect may be why the server fails. */
+/** First of all: a variable without effect may be the reason why the start fails. */
 const warn = Effect.flatMap(Settings, ({ warnings }) =>
   Effect.forEach(warnings, (warning) => Effect.logWarning(warning), { discard: true }),
 );
 
-/** The last line of a server; one that cannot start has an error instead. */
+/** The last log line of a server. If the start fails, the last line is the error. */
 const stopped = Effect.addFinalizer((exit) =>
   Exit.isFailure(exit) && !Cause.hasInterruptsOnly(exit.cause)
     ? Effect.void
@@ -187,7 +202,7 @@ const stopped = Effect.addFinalizer((exit) =>
 export const layerServer = Layer.merge(Layer.effectDiscard(listeners), layerRetention).pipe(
   Layer.provide(Access.layer),
   Layer.provide(layerAsking),
-  // At the same time: a database takes a while to start.
+  // Concurrently: a database takes a while to start.
   Layer.provide([layerStore, layerDocuments(hasTerminal ? Stream.empty : reloadOnSighup)]),
   Layer.provide([
     layerDigest,

@@ -64,7 +64,7 @@ const toDuration = (text: string): Duration.Duration | undefined => {
 };
 
 const duration = (name: string, fallback: Duration.Input, minimum: Duration.Input = "1 second") => {
-  const expected = `a time between "${minimum}" and "1 hour": write 5 seconds or 500 millis`;
+  const expected = `a duration between "${minimum}" and "1 hour", such as 5 seconds or 500 millis`;
   const between = { minimum: Duration.fromInputUnsafe(minimum), maximum: Duration.hours(1) };
   const isBetween = (value: string) => {
     const time = toDuration(value);
@@ -79,7 +79,7 @@ const duration = (name: string, fallback: Duration.Input, minimum: Duration.Inpu
 const basePath = (name: string, fallback: `/${string}`) =>
   text(
     name,
-    "a path such as /api, without a slash at its end, that is no page of the server",
+    "a path such as /api that neither ends with a slash nor is a page of the server",
     (path) =>
       /^(\/(?!\.\.?(\/|$))[A-Za-z0-9._~-]+)+$/.test(path) &&
       !["/docs", "/openapi.json", "/playground"].includes(path),
@@ -175,7 +175,7 @@ const config = Config.all({
   rowSecurity: boolean("PARLEY_ROW_SECURITY", false),
   pooler: boolean("PARLEY_POOLER", false),
   schema: Config.String("PARLEY_SCHEMA").pipe(Config.withDefault("parley")),
-  /** The person who runs a command, in the audit. */
+  /** The person who runs a command, in the audit log. */
   actor: text("PARLEY_ACTOR", "a name of at most 200 printable characters", (name) =>
     /^\P{C}{1,200}$/u.test(name),
   ).pipe(Config.withDefault(null)),
@@ -231,7 +231,7 @@ const read = Effect.gen(function* () {
       `PARLEY_BASE_PATH "${basePaths.general}" and PARLEY_ASK_PATH "${basePaths.answers}" must not be equal or nested.`,
     store === "postgres" &&
       databaseUrl === null &&
-      "PARLEY_STORE is postgres, but DATABASE_URL is not set, such as postgres://user:password@host:5432/database.",
+      "PARLEY_STORE is postgres, but DATABASE_URL is not set. Example: postgres://user:password@host:5432/database.",
     typeof transport === "string" && `DATABASE_URL ${transport}.`,
     [values.port, values.askPort, values.managementPort].some(
       (port, at, all) => port && all.indexOf(port) < at,
@@ -253,7 +253,7 @@ const read = Effect.gen(function* () {
 });
 
 export type SettingsShape = Effect.Success<typeof read> & {
-  /** What an operator should know about variables that have no effect. */
+  /** Warnings about variables that have no effect. */
   readonly warnings: ReadonlyArray<string>;
 };
 
@@ -284,7 +284,7 @@ export const readSettings = (
         ...ignoredTelemetry(environment),
         ...models.flatMap(({ baseUrl }) => unusedProxy(environment, baseUrl)),
         ...(settings.store !== "postgres" && settings.databaseUrl !== null
-          ? [`DATABASE_URL is set, but not used: PARLEY_STORE is ${settings.store}.`]
+          ? [`DATABASE_URL is set, but ignored: PARLEY_STORE is ${settings.store}.`]
           : []),
       ];
       return { ...settings, warnings: [...new Set(warnings)] };

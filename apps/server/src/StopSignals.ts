@@ -30,12 +30,12 @@ const findRunners = Effect.promise(async () => {
   const runners: Array<number> = [];
   const shells: Array<number> = [];
   for (let pid = process.ppid; shells.length < 2;) {
-    const found = await findProcess(pid);
-    if (found === null) break;
+    const above = await findProcess(pid);
+    if (above === null) break;
     shells.push(pid);
-    if (isRunner(found.command)) runners.push(...shells.splice(0));
-    else if (!/^\S*sh -c /.test(found.command)) break;
-    pid = found.parent;
+    if (isRunner(above.command)) runners.push(...shells.splice(0));
+    else if (!/^\S*sh -c /.test(above.command)) break;
+    pid = above.parent;
   }
   return runners.join();
 });
@@ -49,7 +49,7 @@ export const stopWithScript = Effect.gen(function* () {
   const stop = yield* makeStop;
   const runners = yield* findRunners;
   yield* Effect.repeat(findRunners, {
-    while: (found) => found === runners,
+    while: (current) => current === runners,
     schedule: Schedule.spaced("1 second"),
   }).pipe(Effect.andThen(Effect.sync(() => stop("SIGTERM"))), Effect.forkScoped);
 });

@@ -32,8 +32,7 @@ export const readAuthorities = (path: string) =>
     },
     catch: () =>
       new SettingsInvalid({
-        message:
-          "DATABASE_URL has an sslrootcert that is not a readable file of certificates (PEM).",
+        message: "DATABASE_URL: sslrootcert must name a readable file of PEM certificates.",
       }),
   });
 

@@ -344,7 +344,7 @@ describe("a collector that cannot be reached", () => {
       .split("\n")
       .filter((line) => line.includes("collector"));
     expect(first).toMatch(
-      /^\d{4}-\d\d-\d\dT[\d:.]{12}Z WARN The OpenTelemetry collector takes no data .*ECONNREFUSED/,
+      /^\d{4}-\d\d-\d\dT[\d:.]{12}Z WARN The OpenTelemetry collector does not accept data .*ECONNREFUSED/,
     );
     expect(more).toEqual([]);
   }, 40_000);

@@ -24,10 +24,10 @@ export const command = Command.make("parley").pipe(
   withHelp({
     description: "A chatbot conversation service",
     examples: {
-      "parley serve": "Serve with the settings of the environment",
+      "parley serve": "Start the server with the settings of the environment",
       "parley key create --name web": "Create a key for the only chatbot",
       "parley doctor": "Check settings, database and models",
-      "parley --completions bash >> ~/.bashrc": "Complete commands in the shell",
+      "parley --completions bash >> ~/.bashrc": "Turn on completion in bash",
     },
   }),
   Command.withSubcommands([
@@ -52,8 +52,8 @@ export const parley: Effect.Effect<void, unknown, Command.Environment> = Effect.
   if (args.some((arg) => redactKeys(arg) !== arg)) {
     return yield* new CommandFailed({
       message:
-        "An argument contains an API key, which others can read there: the command did nothing.",
-      hint: 'name a key by its id, prl_<id>, or write it to standard input; "parley key revoke" ends an exposed key.',
+        "An argument contains an API key, which other users of this machine can read. Nothing was done.",
+      hint: 'pass the id of a key, prl_<id>, or pipe the key to standard input; "parley key revoke" revokes an exposed key.',
       exitCode: 2,
     });
   }

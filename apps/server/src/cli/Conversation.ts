@@ -26,7 +26,7 @@ const help = `/new [NAME]  begin a new chat
 /chats       list the newest chats
 /history     show the newest entries of this chat
 /help        show this
-Ctrl-C stops an answer, of which nothing is stored. Ctrl-C at the prompt, or Ctrl-D, leaves.`;
+Ctrl-C cancels an answer; nothing of it is stored. Ctrl-C at the prompt, or Ctrl-D, quits.`;
 
 const decode = <A>(schema: Schema.Codec<A, string>, text: string, problem: string) =>
   Effect.mapError(
@@ -34,7 +34,7 @@ const decode = <A>(schema: Schema.Codec<A, string>, text: string, problem: strin
     (error) =>
       new CommandFailed({
         message: `${problem}: ${describeSchemaError(error)}.`,
-        hint: "a question has at most 200 characters, a name 255, and none of them is NUL.",
+        hint: "a question has at most 200 characters and a name at most 255, without NUL.",
       }),
   );
 
@@ -80,16 +80,16 @@ export const converse = Effect.fnUntraced(function* (
   });
 
   const begin = Effect.fnUntraced(function* (title = "") {
-    name = title === "" ? null : yield* decode(ChatName, title, "No chat begins");
+    name = title === "" ? null : yield* decode(ChatName, title, "The chat was not created");
     chat = null;
     const { helloMessage } = chatbot.settings;
     if (helloMessage) yield* write(printable(`${helloMessage}\n`));
   });
   const open = Effect.fnUntraced(function* (id: string) {
-    const history = yield* chats.history(chatbot, Number(id), { ...newest, limit: 1 });
+    const { total } = yield* chats.history(chatbot, Number(id), { ...newest, limit: 1 });
     chat = Number(id);
     yield* Console.error(
-      `Chat ${id}. /history shows its ${history.total === 1 ? "entry" : `${history.total} entries`}.`,
+      `Chat ${id}. /history shows its ${total === 1 ? "entry" : `${total} entries`}.`,
     );
   });
   const history = Effect.gen(function* () {
@@ -103,7 +103,9 @@ export const converse = Effect.fnUntraced(function* (
         ["answer", answer],
       ]),
     );
-    yield* Console.error([...entries, `The newest ${items.length} of ${total}.`].join("\n\n"));
+    yield* Console.error(
+      [...entries, `The newest ${items.length} of ${total} entries.`].join("\n\n"),
+    );
   });
   /** The chat; without a name it has that of its first question. */
   const firstQuestion = Effect.fnUntraced(function* (chat: Chat) {
@@ -133,7 +135,7 @@ export const converse = Effect.fnUntraced(function* (
   if (prompt !== null) {
     yield* Console.error(
       `${chatbot.name} of ${chatbot.workspaceName} answers, by ${answerer}, as this terminal's settings say. A running server may have others.
-Enter asks, Ctrl-C stops an answer, Ctrl-D leaves, /help shows more.`,
+Enter asks, Ctrl-C cancels an answer, Ctrl-D quits, /help shows more.`,
     );
     if (chatId === null) yield* begin();
     yield* prompt.show;

@@ -32,7 +32,7 @@ export const databaseOptions = Effect.gen(function* () {
   );
   if (options !== null) return { ...options, listen: false, settle: false };
   return yield* noDatabase(
-    "With PARLEY_STORE=memory the chats are in the memory of the running server alone: commands need another store.",
+    "With PARLEY_STORE=memory, chats exist only in the memory of the running server; commands need another store.",
   );
 });
 
@@ -47,14 +47,14 @@ const layerDatabase = Effect.gen(function* () {
   // In another directory than the server's a command would make a database, and find it empty.
   if (!(yield* databaseExists)) {
     return yield* noDatabase(
-      `There is no database in PARLEY_DATA_DIR ${dataDir}: name the server's, or make one with "parley migrate".`,
+      `There is no database in PARLEY_DATA_DIR ${dataDir}: set the directory of the server, or create one with "parley migrate".`,
     );
   }
   const options = yield* databaseOptions;
   // Servers of an older version may use the schema as it is, so only a start and `parley migrate` change it.
   if ((yield* pendingSql(options)) !== "") {
     return yield* noDatabase(
-      'The schema of the database is not up to date: run "parley migrate" first.',
+      'The schema of the database is out of date: run "parley migrate" first.',
     );
   }
   return layerPostgres(options);
@@ -82,7 +82,7 @@ export const actor = Effect.map(Settings, ({ actor }) => {
   }
 });
 
-/** Adds the line of the audit for texts of users that the command is about to show. */
+/** Adds an entry to the audit log before the command shows texts of users. */
 export const recordRead = Effect.fnUntraced(function* (chatbot: number, detail: string) {
   const registry = yield* ChatbotRegistry;
   yield* registry.recordRead(chatbot, detail, yield* actor);

@@ -23,7 +23,7 @@ export const listChatbots = '"parley chatbot list" shows the chatbots.';
 
 /** For a command that changes the named fields of something. */
 export const nothingNamed = new CommandFailed({
-  message: "Name what to change.",
+  message: "Nothing to change was given.",
   hint: "--help lists what can be changed.",
   exitCode: 2,
 });
@@ -32,11 +32,11 @@ const hints: Readonly<Record<string, string>> = {
   ChatbotNotFound: listChatbots,
   ChatbotTaken: listChatbots,
   ChatNotFound: '"parley chats list" shows the chats.',
-  ArgumentInvalid: "nothing was changed; docs/operations.md says what each setting may be.",
-  ImportRefused: '"parley chats import --help" says what can be imported.',
+  ArgumentInvalid: "nothing was changed; docs/operations.md describes the valid values.",
+  ImportRefused: '"parley chats import --help" explains what can be imported.',
   KeyNotFound: '"parley key list" shows the keys, revoked ones too.',
   ListenFailed:
-    "PARLEY_HOST and PARLEY_MANAGEMENT_HOST, PARLEY_PORT, PARLEY_ASK_PORT and PARLEY_MANAGEMENT_PORT say where to listen.",
+    "PARLEY_HOST, PARLEY_MANAGEMENT_HOST, PARLEY_PORT, PARLEY_ASK_PORT and PARLEY_MANAGEMENT_PORT set the addresses.",
   Overloaded: "try again in a moment.",
   ProvisionInvalid: "nothing was changed; docs/provisioning.schema.json describes the file.",
 };

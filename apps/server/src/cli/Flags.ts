@@ -24,31 +24,31 @@ export const countFlag = (name: string, most: number) =>
   Flag.Int(name).pipe(
     Flag.filter(
       (count) => count > 0 && count <= most,
-      () => `Expected a number above 0 and up to ${most}`,
+      () => `Expected a whole number from 1 to ${most}`,
     ),
   );
 
 export const chatbotFlag = textFlag(
   "chatbot",
-  "The chatbot's id or name; not needed when there is only one",
+  "Id or name of the chatbot; optional if there is only one",
 );
 
-/** The chatbot with this id or, failing that, this name; the only one for none. */
-export const chatbotOf = Effect.fnUntraced(function* (wanted: Option.Option<string>) {
+/** Finds a chatbot by id, then by name; without an argument, the only one. */
+export const chatbotOf = Effect.fnUntraced(function* (selector: Option.Option<string>) {
   const all = yield* ChatbotRegistry.use(({ list }) => list);
-  const text = Option.getOrNull(wanted);
+  const text = Option.getOrNull(selector);
   const byId = all.filter(({ chatbot }) => String(chatbot.id) === text);
   const byName = all.filter(({ chatbot }) => text === null || chatbot.name === text);
-  const [found, ...others] = byId.length > 0 ? byId : byName;
-  if (found !== undefined && others.length === 0) return found;
-  const isNone = found === undefined;
+  const [match, ...others] = byId.length > 0 ? byId : byName;
+  if (match !== undefined && others.length === 0) return match;
+  const isNone = match === undefined;
   return yield* new CommandFailed({
     message:
       text !== null
         ? `There is ${isNone ? "no" : "more than one"} chatbot "${text}".`
         : isNone
           ? "There is no chatbot yet."
-          : "There is more than one chatbot: name one with --chatbot.",
+          : "There is more than one chatbot: select one with --chatbot.",
     hint: isNone && text === null ? '"parley chatbot create" creates one.' : listChatbots,
   });
 });
@@ -92,7 +92,7 @@ const timeFrom = (text: string, sign: 1 | -1): Option.Option<Timed<Date>> =>
         const time = timeAt(now);
         if (sign * (time.getTime() - now.getTime()) > -1000) return Effect.succeed(time);
         const message = `Expected a ${sign > 0 ? "future" : "past"} time, not ${time.toISOString()}.`;
-        const hint = `by the database's clock it is ${now.toISOString()}.`;
+        const hint = `the clock of the database says ${now.toISOString()}.`;
         return Effect.fail(new CommandFailed({ message, hint, exitCode: 2 }));
       }),
     ),
@@ -104,7 +104,7 @@ export const expiresFlag = <Absent extends null | undefined>(absent: Absent, des
       (text): Option.Option<Timed<Date | null>> =>
         text === "never" ? Option.some(Effect.succeed(null)) : timeFrom(text, 1),
       () =>
-        "Expected a future date such as 2030-01-31, a time in ISO 8601, a duration such as 30d, or never",
+        "Expected a future date such as 2030-01-31, an ISO 8601 time with a time zone, a duration such as 30d, or never",
     ),
     Flag.withMetavar("date|30d|never"),
     Flag.withDefault(absent),
@@ -117,7 +117,7 @@ export const sinceFlag = (name: string, description: string) =>
     Flag.filterMap(
       (text) => timeFrom(text, -1),
       () =>
-        "Expected a past date such as 2026-01-31, a time with its zone in ISO 8601, or 30d for that long ago",
+        "Expected a past date such as 2026-01-31, an ISO 8601 time with a time zone, or a duration such as 30d (30 days ago)",
     ),
     Flag.withMetavar("date|30d"),
     Flag.withDefault(undefined),

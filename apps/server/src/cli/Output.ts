@@ -5,10 +5,7 @@ import { Effect, Stdio, Stream } from "effect";
 import { CliOutput, Flag, GlobalFlag } from "effect/cli";
 
 export const Json = GlobalFlag.Setting("json")({
-  flag: Flag.Boolean("json").pipe(
-    Flag.withDefault(false),
-    Flag.withDescription("Print JSON, for programs"),
-  ),
+  flag: Flag.Boolean("json").pipe(Flag.withDefault(false), Flag.withDescription("Print JSON")),
 });
 
 /** Writes to standard output; fails if that is impossible. */

@@ -41,7 +41,7 @@ const checkListener = Effect.fnUntraced(function* (
   if (target === null) return fail(`The host ${host} of ${name} cannot be resolved.`);
   const isAny = target.address === "0.0.0.0" || target.address === "::";
   const addresses = Object.values(networkInterfaces()).flatMap((all) =>
-    all!.map((one) => one.address),
+    all!.map(({ address }) => address),
   );
   if (!isAny && !target.address.startsWith("127.") && !addresses.includes(target.address)) {
     return fail(`The host ${host} of ${name} is not an address of this machine.`);
@@ -49,8 +49,8 @@ const checkListener = Effect.fnUntraced(function* (
   const answer = port === 0 ? null : yield* answerAt(isAny ? "localhost" : target.address, port);
   if (answer === null) return [];
   return /"live":true|"INVALID_PATH"/.test(answer)
-    ? [["listeners", "warning", `A Parley server listens on ${name} ${port} already.`]]
-    : fail(`${name} ${port} is taken by another program.`);
+    ? [["listeners", "warning", `A Parley server is already listening on ${name} ${port}.`]]
+    : fail(`${name} ${port} is in use by another program.`);
 });
 
 /** Whether a collector of OpenTelemetry can be reached. */
@@ -64,11 +64,11 @@ const checkCollector = Effect.fnUntraced(function* (
     hostname.replace(/^\[|\]$/g, ""),
     Number(port) || (protocol === "https:" ? 443 : 80),
   );
-  const message = `Nothing listens at ${endpoint}, the address of ${name}.`;
+  const message = `Nothing is listening at ${endpoint} (${name}).`;
   return answer === null ? [["telemetry", "warning", message]] : [];
 });
 
-/** The directory because of which this process cannot write into a path, which need not exist; `null` for none. */
+/** The directory that keeps this process from writing to a path, which need not exist; `null` if there is none. */
 const unwritable = (path: string): string | null => {
   let at = resolve(path);
   while (!existsSync(at)) at = dirname(at);
@@ -102,6 +102,6 @@ export const checkStart = Effect.fnUntraced(function* (variables: Variables, cha
   const directory = isNew ? unwritable(dataDir) : null;
   if (directory === null) return problems.flat();
   const status = store === "embedded" ? "failed" : "warning";
-  const problem: Problem = ["directory", status, `The server cannot write into ${directory}.`];
+  const problem: Problem = ["directory", status, `The server cannot write to ${directory}.`];
   return [...problems.flat(), problem];
 });

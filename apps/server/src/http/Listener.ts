@@ -23,15 +23,15 @@ export interface ListenOptions {
   readonly host: string;
   /** 0: any free port. */
   readonly port: number;
-  /** The name of the port's setting, for the message where another program has the port. */
+  /** The name of the port's setting, for the error if another program uses the port. */
   readonly setting?: string;
   /** How long requests in flight may take once the listener closes. */
   readonly grace: Duration.Duration;
-  /** Called for each request that the listener refuses in the application's place. */
+  /** Called for each request that the listener itself refuses. */
   readonly refused?: RequestTelemetry["refuse"];
-  /** Where the requests of all listeners wait for their turn; by default, this one has its own. */
+  /** The queue of requests, which listeners can share; by default, this one has its own. */
   readonly queue?: RequestQueue;
-  /** What a client that hangs up on an ask without `On-Disconnect` wants; `finish` by default. */
+  /** The effect of a disconnect on an ask without `On-Disconnect`; `finish` by default. */
   readonly onDisconnect?: "finish" | "cancel";
 }
 
@@ -76,17 +76,17 @@ export const listen = Effect.fnUntraced(function* (
     Effect.callback<string, ListenFailed>((resume) => {
       const fail = ({ code, message }: NodeJS.ErrnoException) => {
         const other = port < 65_000 ? port + 100 : port - 100;
-        const taken = `the port is taken; set ${setting} to another one, such as ${other}`;
-        const reason = code === "EADDRINUSE" ? taken : message;
+        const inUse = `the port is in use; set ${setting} to another, such as ${other}`;
+        const reason = code === "EADDRINUSE" ? inUse : message;
         const failed = `Cannot listen on ${toOrigin(port)}: ${reason}.`;
         resume(Effect.fail(new ListenFailed({ message: failed })));
       };
       server.once("error", fail);
       server.listen({ port, host, backlog }, () => {
         const origin = toOrigin((server.address() as AddressInfo).port);
-        // For example: no file descriptor is left for a connection. Later connections may succeed.
+        // For example, the process is out of file descriptors. Later connections may succeed.
         server.off("error", fail).on("error", ({ message }) => {
-          runFork(Effect.logError(`The listener on ${origin} met an error: ${message}`));
+          runFork(Effect.logError(`Error on the listener ${origin}: ${message}`));
         });
         resume(Effect.succeed(origin));
       });

@@ -8,7 +8,7 @@ import { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { PrometheusMetrics } from "effect/observability";
 import { Lifecycle } from "../Lifecycle.ts";
 
-/** How long the store may take to answer before the server counts as not ready. */
+/** If the store takes longer to respond, the server is not ready. */
 const readyTimeout = Duration.seconds(2);
 
 const units: Readonly<Record<string, string>> = { s: "_seconds", By: "_bytes" };

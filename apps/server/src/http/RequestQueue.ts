@@ -17,7 +17,7 @@ const interval = 5;
 /** After how long without a request the timer ends, in milliseconds: it must not wake an idle machine. */
 const idleAfter = 1_000;
 
-/** Makes the queue of a process: its listeners share one. */
+/** Makes the queue of a process, which its listeners share. */
 export const makeRequestQueue = () => {
   const requests: Array<{ readonly read: number; readonly begin: () => void }> = [];
   const asks: Array<{ readonly since: number; readonly begin: () => void }> = [];

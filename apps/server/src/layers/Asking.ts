@@ -9,7 +9,7 @@ import { Settings } from "../Settings.ts";
 import { Documents } from "./Documents.ts";
 import { layerModerator } from "./Moderator.ts";
 
-const hint = "PARLEY_LLM_BASE_URL and PARLEY_LLM_MODEL turn a language model on.";
+const hint = "Set PARLEY_LLM_BASE_URL and PARLEY_LLM_MODEL to use a language model.";
 
 /** Answers by the language models of the settings, or else by the documents alone. */
 export const layerAnswerer = Layer.unwrap(

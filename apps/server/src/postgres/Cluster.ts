@@ -71,7 +71,7 @@ const createCluster = Effect.fnUntraced(function* (dataDir: string, initdb: stri
       () => existsSync(home),
       () => Effect.void,
     ),
-    Effect.mapError(failedTo(`A new database cannot be made in ${home}`)),
+    Effect.mapError(failedTo(`Cannot create a database in ${home}`)),
   );
 });
 
@@ -89,14 +89,14 @@ const restrict = (data: string, runAs: RunAs) =>
 
 /** Finds the cluster in the directory, or makes both. Root, as which PostgreSQL does not run, runs it as another user. */
 export const openCluster = Effect.fnUntraced(function* (path: string, from: string) {
-  const dataDir = yield* attempt(`PARLEY_DATA_DIR ${path} cannot be used`, async () => {
+  const dataDir = yield* attempt(`Cannot use PARLEY_DATA_DIR ${path}`, async () => {
     await fs.mkdir(path, { mode: 0o700, recursive: true });
     return fs.realpath(path);
   });
   const home = homeOf(dataDir);
   const data = join(home, "data");
   const isNew = !existsSync(home);
-  const unreadable = `The database in ${home} cannot be read`;
+  const unreadable = `Cannot read the database in ${home}`;
   const owner = isNew ? null : yield* attempt(unreadable, () => fs.stat(data));
   const { gid, uid } = owner ?? nobody;
   const runAs = process.getuid?.() === 0 ? { uid, gid } : null;

@@ -1,6 +1,6 @@
 /**
  * A PostgreSQL of the server's own in PARLEY_DATA_DIR. Only this machine can reach it. It runs as long as the scope is
- * open, and is started again if it ends before.
+ * open, and is restarted if it exits earlier.
  *
  * PostgreSQL is a child of its server, whose number is among its arguments. If its parent is another process, it is an
  * orphan, whose server was killed. A server stops only its own child and orphans. PostgreSQL itself makes sure that one
@@ -64,10 +64,10 @@ const stopOrphan = Effect.fnUntraced(function* ({ data, dataDir }: Cluster) {
   const { pid, server } = running;
   if (server !== null) {
     return yield* new EmbeddedFailed({
-      message: `${dataDir} is in use by process ${server}: stop that server, or name another PARLEY_DATA_DIR.`,
+      message: `${dataDir} is in use by process ${server}: stop that server, or set another PARLEY_DATA_DIR.`,
     });
   }
-  yield* Effect.logInfo(`Stopping the PostgreSQL that a killed server left behind (${pid})`);
+  yield* Effect.logInfo(`Stopping PostgreSQL (${pid}), left behind by a server that was killed`);
   process.kill(pid, "SIGINT");
   yield* Effect.repeat(findPostmaster(data), {
     until: (running) => running?.pid !== pid,
@@ -195,19 +195,19 @@ export const embeddedPostgres = Effect.fnUntraced(function* (
 
   yield* Effect.gen(function* () {
     const connection = yield* PgConnection.make({ url: urlOf(port, cluster.password, "postgres") });
-    const found = yield* connection.query("SELECT FROM pg_database WHERE datname = 'parley'");
-    if (found.rows.length === 0) yield* connection.query("CREATE DATABASE parley");
-  }).pipe(Effect.scoped, Effect.mapError(failedTo("PostgreSQL cannot be used")));
+    const databases = yield* connection.query("SELECT FROM pg_database WHERE datname = 'parley'");
+    if (databases.rows.length === 0) yield* connection.query("CREATE DATABASE parley");
+  }).pipe(Effect.scoped, Effect.mapError(failedTo("Cannot use PostgreSQL")));
   yield* connectionFile(cluster, port);
 
   const restart = Effect.gen(function* () {
-    yield* Effect.logWarning(`PostgreSQL has ended unasked (${yield* end}) and is started again`);
+    yield* Effect.logWarning(`PostgreSQL exited unexpectedly (${yield* end}); restarting`);
     end = yield* start(port).pipe(
       Effect.tapError(({ message }) => Effect.logError(message)),
       Effect.retry(Schedule.spaced("1 second")),
       Effect.delay("100 millis"),
     );
-    yield* Effect.logInfo("PostgreSQL runs again");
+    yield* Effect.logInfo("PostgreSQL is running again");
   });
   yield* Effect.forkScoped(Effect.forever(restart));
   return urlOf(port, cluster.password);

@@ -18,7 +18,7 @@ type Registry = typeof ChatbotRegistry.Service;
 /** One change of the store. */
 interface Planned {
   readonly title: string;
-  /** The fields of a known chatbot or key that change. */
+  /** The fields of an existing chatbot or key that change. */
   readonly fields: ReadonlyArray<FieldChange>;
   readonly apply: Effect.Effect<
     unknown,
@@ -39,44 +39,45 @@ export const plan = Effect.fnUntraced(function* (
   const registered = yield* registry.list;
   const now = (yield* registry.now).getTime();
   const changes: Array<Planned> = [];
-  for (const { keys, ...wanted } of declared) {
-    const known = registered.find(
+  for (const { keys, ...declaration } of declared) {
+    const current = registered.find(
       ({ chatbot }) =>
-        chatbot.workspaceName === wanted.workspaceName && chatbot.name === wanted.name,
+        chatbot.workspaceName === declaration.workspaceName && chatbot.name === declaration.name,
     );
     for (const key of keys) {
-      const wrong = conflict(key, known, registered);
-      if (wrong !== null) return yield* new ProvisionInvalid({ message: `${path}: ${wrong}` });
+      const problem = conflict(key, current, registered);
+      if (problem !== null) return yield* new ProvisionInvalid({ message: `${path}: ${problem}` });
       const end = key.expiresAt?.getTime() ?? Infinity;
-      const current = known?.keys.find(({ id }) => id === key.id)?.expiresAt?.getTime();
-      if (end > now || end === current) continue;
+      const currentEnd = current?.keys.find(({ id }) => id === key.id)?.expiresAt?.getTime();
+      if (end > now || end === currentEnd) continue;
       const message = `${path}: the expiresAt of the key ${key.id} is in the past.`;
       if (!isStart) return yield* new ProvisionInvalid({ message });
       yield* Effect.logWarning(message);
     }
-    const title = `chatbot "${wanted.name}" of workspace "${wanted.workspaceName}"`;
-    if (known === undefined) {
+    const title = `chatbot "${declaration.name}" of workspace "${declaration.workspaceName}"`;
+    if (current === undefined) {
       const ids = keys.map(({ id }) => `prl_${id}_…`).join(", ");
-      const apply = registry.create({ ...wanted, keys: keys.map(newKey) }, actor);
+      const apply = registry.create({ ...declaration, keys: keys.map(newKey) }, actor);
       const withKeys = ids === "" ? "" : ` with the keys ${ids}`;
       changes.push({ title: `create ${title}${withKeys}`, fields: [], apply });
       continue;
     }
-    const { id } = known.chatbot;
-    const fields = fieldChanges(known.chatbot, wanted);
-    const apply = registry.change(id, wanted, actor);
+    const { id } = current.chatbot;
+    const fields = fieldChanges(current.chatbot, declaration);
+    const apply = registry.change(id, declaration, actor);
     if (fields.length > 0) changes.push({ title: `change ${title}`, fields, apply });
     for (const key of keys) {
       const { hash: _, id: keyId, ...change } = key;
       const keyTitle = `key prl_${keyId}_… of ${title}`;
-      const kept = known.keys.find((one) => one.id === keyId);
-      if (kept === undefined) {
+      const currentKey = current.keys.find((key) => key.id === keyId);
+      if (currentKey === undefined) {
         const apply = registry.addKey(id, newKey(key), actor);
         changes.push({ title: `add ${keyTitle}`, fields: [], apply });
         continue;
       }
       // A declaration that still names a revoked key must not revive it.
-      const fields = kept.revokedAt === null ? fieldChanges(kept, change).map(withoutSecret) : [];
+      const fields =
+        currentKey.revokedAt === null ? fieldChanges(currentKey, change).map(withoutSecret) : [];
       const apply = registry.changeKey(id, keyId, change, actor);
       if (fields.length > 0) changes.push({ title: `change ${keyTitle}`, fields, apply });
     }
@@ -89,7 +90,9 @@ export const provision = Effect.fnUntraced(function* (...args: Parameters<typeof
   const done: Array<Planned> = [];
   return yield* plan(...args).pipe(
     Effect.flatMap(
-      Effect.forEach((one) => Effect.map(one.apply, () => done.push(one)), { discard: true }),
+      Effect.forEach((change) => Effect.map(change.apply, () => done.push(change)), {
+        discard: true,
+      }),
     ),
     Effect.as(done),
     // Another process has changed what the plan was made from.
@@ -115,13 +118,13 @@ const conflict = (
   all: ReadonlyArray<RegisteredChatbot>,
 ): string | null => {
   const owner = all.find(({ keys }) => keys.some((key) => key.id === id));
-  const known = owner?.keys.find((key) => key.id === id);
-  if (owner === undefined || known === undefined) return null;
+  const ownKey = owner?.keys.find((key) => key.id === id);
+  if (owner === undefined || ownKey === undefined) return null;
   if (owner !== chatbot) {
     const { name, workspaceName } = owner.chatbot;
     return `the key prl_${id}_… belongs to another chatbot, "${name}" of workspace "${workspaceName}".`;
   }
-  return Hex.encode(known.hash) === Hex.encode(hash)
+  return Hex.encode(ownKey.hash) === Hex.encode(hash)
     ? null
-    : `the key prl_${id}_… is known with another secret.`;
+    : `the key prl_${id}_… exists with another secret.`;
 };

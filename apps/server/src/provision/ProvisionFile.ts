@@ -42,30 +42,30 @@ const Key = Schema.Struct({
   key: Schema.String.check(
     Schema.isPattern(
       /^(prl_[0-9A-Za-z]{12}_[0-9A-Za-z]{32}_[0-9A-Za-z]{6}|\$\{[A-Za-z_][A-Za-z0-9_]*\})$/u,
-      { message: 'is neither a key nor ${NAME}; "parley key generate" makes a key' },
+      { message: 'is neither a key nor ${NAME}; "parley key generate" generates a key' },
     ),
   ).annotate({
     description:
-      "The key's text, or ${NAME} for the value of an environment variable, or of the file that NAME_FILE names",
+      "The API key, or ${NAME} for the value of an environment variable or of the file in NAME_FILE",
   }),
   scopes: Scopes.annotate({
     description: "read: details and lists; write: create chats; ask: ask questions",
   }),
-  name: optional(Text, "A name for your own overview"),
+  name: optional(Text, "Name, for your own overview"),
   expiresAt: Schema.String.check(
     Schema.isPattern(isoTime, {
-      message: "is no time in ISO 8601 with a zone, such as 2030-01-01T00:00:00Z",
+      message: "is not an ISO 8601 time with a time zone, such as 2030-01-01T00:00:00Z",
     }),
   )
     .annotate({
       description:
-        "Time in ISO 8601 at which the key ends; absent: never, or as it was changed elsewhere",
+        "When the key expires, in ISO 8601; absent: never, or unchanged for an existing key",
       examples: ["2030-01-01T00:00:00Z"],
     })
     .pipe(Schema.decodeTo(PointInTime, SchemaTransformation.dateFromString), Schema.optionalKey),
   ratePerMinute: optional(
     Schema.NullOr(RatePerMinute),
-    "How many requests each server process accepts in a minute; null: any number; absent: so, or as it was changed elsewhere",
+    "How many requests each server process accepts in a minute; null: any number; absent: any number, or unchanged for an existing key",
   ),
   visitorRatePerMinute: optional(
     Schema.NullOr(RatePerMinute),
@@ -75,7 +75,7 @@ const Key = Schema.Struct({
     Schema.NullOr(TokensPerDay),
     "How many tokens the key's asks may cost in a day of UTC; null: any number",
   ),
-  origins: optional(Origins, "The origins of the pages that may show the key's widget"),
+  origins: optional(Origins, "Comma-separated origins of the pages that may show its widget"),
   anonymous: optional(
     Schema.Boolean,
     "Whether the key's widget gives a token to anybody, which needs visitors, visitorRatePerMinute and tokensPerDay",
@@ -92,18 +92,18 @@ const settings = {
   helloMessage: optional(fields.helloMessage, "The first entry of each new chat; null: none"),
   moderationErrorMessage: optional(
     fields.moderationErrorMessage,
-    "The answer to a flagged question; a sentence in English by default",
+    "Answer to flagged questions; by default a sentence in English",
   ),
-  instructions: optional(fields.instructions, "For the language model; null: none"),
+  instructions: optional(fields.instructions, "Instructions for the language model; null: none"),
   model: optional(fields.model, "The language model; null: PARLEY_LLM_MODEL"),
   moderation: optional(fields.moderation, "The moderator of questions; null: PARLEY_MODERATION"),
   knowledge: optional(
     fields.knowledge,
-    "The subfolder of PARLEY_KNOWLEDGE_DIR that it answers from; null: the whole folder",
+    "Subfolder of PARLEY_KNOWLEDGE_DIR to answer from; null: the whole folder",
   ),
   retentionDays: optional(
     fields.retentionDays,
-    "The days without an entry after which a chat is erased; null: never",
+    "Erase a chat after this many days without an entry; null: never",
   ),
 } satisfies Record<keyof ChatbotSettings, unknown>;
 
@@ -113,14 +113,14 @@ export const ProvisionFile = Schema.Struct({
     Schema.Struct({
       workspace: Name.annotate({ description: "Name of the workspace" }),
       name: Name.annotate({
-        description: "Name of the chatbot; workspace and name together identify it",
+        description: "Name of the chatbot, unique within the workspace",
       }),
       description: optional(LongText, "Shown by the details endpoint; empty by default"),
       ...settings,
-      keys: optional(Schema.Array(Key), "The API keys that open this chatbot"),
+      keys: optional(Schema.Array(Key), "API keys of this chatbot"),
     }),
   ).annotate({
-    description: "Chatbots and keys that are not named here stay as they are",
+    description: "Chatbots and keys that are not listed stay as they are",
   }),
 }).annotate({
   title: "Provisioning file of Parley",
@@ -144,7 +144,7 @@ export const readProvisionFile = Effect.fnUntraced(function* (
   const bytes = yield* Effect.mapError(files.readFile(path), () => invalid("cannot be read."));
   const text = yield* Effect.try({
     try: () => decodeUtf8(bytes),
-    catch: () => invalid("is not UTF-8: save it with that encoding."),
+    catch: () => invalid("is not UTF-8: save it in that encoding."),
   });
   const json = yield* Effect.try({
     try: (): unknown => JSON.parse(text),
@@ -202,7 +202,7 @@ export const readProvisionFile = Effect.fnUntraced(function* (
   const twice = repeated(names);
   if (twice !== undefined) return yield* invalid(`the chatbot ${twice} is declared twice.`);
   const key = repeated(declared.flatMap(({ keys }) => keys.map(({ id }) => id)));
-  if (key !== undefined) return yield* invalid(`the key prl_${key}_… is named twice.`);
+  if (key !== undefined) return yield* invalid(`the key prl_${key}_… is declared twice.`);
   return declared;
 });
 

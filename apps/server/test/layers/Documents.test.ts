@@ -81,10 +81,10 @@ it.effect("a defect while one folder is read again is logged, and keeps none fro
       "/default/office",
     ]);
     assert.deepStrictEqual(logs, [
-      "Could not read the documents in /default again",
-      "Read the documents in /default/office again",
-      "Read the documents in /default again",
-      "Read the documents in /default/office again",
+      "Could not reload the documents in /default",
+      "Reloaded the documents in /default/office",
+      "Reloaded the documents in /default",
+      "Reloaded the documents in /default/office",
     ]);
   }).pipe(Effect.scoped, Effect.provide(NodeServices.layer)),
 );

@@ -1,5 +1,5 @@
 /**
- * A chat, and the fields that a client may set when it creates one (sections 2.2 and 4.2).
+ * A chat, and the fields that a client may set when it creates one.
  */
 import { Schema } from "effect";
 import { ChatName, UserRef } from "./Text.ts";

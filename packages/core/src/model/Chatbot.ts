@@ -1,5 +1,5 @@
 /**
- * A chatbot: its details, which clients read (section 2.1), and its settings, which operators change.
+ * A chatbot: its details, which clients read, and its settings, which operators change.
  */
 import { Schema } from "effect";
 import { notBlank, Text } from "./Text.ts";
@@ -17,9 +17,9 @@ export const LongText = Text.check(Schema.isMaxCodePoints(100_000));
 
 /** The settings of a chatbot. */
 export const ChatbotSettings = Schema.Struct({
-  /** The answer of the entry that a new chat starts with (section 4.2). `null` or `""`: there is no such entry. */
+  /** The answer of the entry that a new chat starts with. `null` or `""`: there is no such entry. */
   helloMessage: Schema.NullOr(LongText),
-  /** The answer to a flagged question (section 2.3). */
+  /** The answer to a flagged question. */
   moderationErrorMessage: LongText.check(notBlank),
   /** The system prompt of the language model; `null` for none. */
   instructions: Schema.NullOr(LongText),

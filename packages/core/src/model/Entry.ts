@@ -1,5 +1,5 @@
 /**
- * An entry of a chat's history: a question and its answer (section 2.3).
+ * An entry of a chat's history: a question and its answer.
  */
 /** The cost of an answer, in whole numbers. It is stored with the entry, and clients do not see it. */
 export interface Usage {

@@ -1,5 +1,5 @@
 /**
- * The queries of the lists of chats and entries (sections 4.3 and 4.4), after decoding.
+ * The queries of the lists of chats and entries, after decoding.
  */
 import { Schema } from "effect";
 import { Text } from "./Text.ts";

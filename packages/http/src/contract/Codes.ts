@@ -1,6 +1,6 @@
 /**
- * Every code of the contract, once (section 7). A number never changes its meaning: a code that is no longer needed
- * stays here, unused.
+ * Every code of the contract, once. A number never changes its meaning: a code that is no longer needed stays here,
+ * unused.
  */
 
 /** General exceptions by their message: status, code and meaning. */
@@ -15,7 +15,7 @@ export const generalCodes = {
   EXPECTATION_NOT_MET: {
     status: 400,
     code: 400008,
-    means: "Expect may only ask for 100-continue.",
+    means: "The only supported value of Expect is 100-continue.",
   },
   REQUEST_TIMEOUT: { status: 400, code: 400009, means: "The request did not arrive in time." },
   METHOD_NOT_SUPPORTED: {
@@ -25,7 +25,11 @@ export const generalCodes = {
   },
   API_KEY_NOT_PRESENT: { status: 401, code: 401001, means: "The x-api-key header is missing." },
   API_KEY_NOT_VALID: { status: 401, code: 401002, means: "The API key is not valid." },
-  SCOPE_NOT_GRANTED: { status: 403, code: 403001, means: "The API key lacks the scope." },
+  SCOPE_NOT_GRANTED: {
+    status: 403,
+    code: 403001,
+    means: "The API key does not have the required scope.",
+  },
   RATE_EXCEEDED: {
     status: 403,
     code: 403002,
@@ -47,18 +51,18 @@ export const generalCodes = {
   INTERNAL_ERROR: {
     status: 500,
     code: 500001,
-    means: "A defect; the header x-request-id names its line in the log.",
+    means: "Unexpected error; x-request-id identifies the log line.",
   },
   ANSWER_UNAVAILABLE: {
     status: 500,
     code: 500002,
     means: "The answer failed; nothing was stored.",
   },
-  STORAGE_UNAVAILABLE: { status: 500, code: 500003, means: "The storage cannot be used." },
+  STORAGE_UNAVAILABLE: { status: 500, code: 500003, means: "The storage is unavailable." },
   SERVICE_OVERLOADED: {
     status: 500,
     code: 500004,
-    means: "The server is overloaded; repeat the request after Retry-After seconds.",
+    means: "The server is overloaded; retry after Retry-After seconds.",
   },
 } as const;
 

@@ -47,7 +47,7 @@ export const endpoints = {
     path: "/details",
     scope: "read",
     summary: "Get chatbot details",
-    description: "The chatbot of the API key.",
+    description: "Returns the chatbot that the API key belongs to.",
     success: envelope(200, DetailsWire),
   },
   createChat: {
@@ -56,7 +56,7 @@ export const endpoints = {
     path: "/chats",
     scope: "write",
     summary: "Create a chat",
-    description: "The chat begins with the chatbot's hello message, if it has one.",
+    description: "If the chatbot has a hello message, it becomes the first entry of the chat.",
     dto: "CREATE_CHAT_DTO",
     parameters: { header: postHeaders },
     body: CreateChatBody,
@@ -68,7 +68,7 @@ export const endpoints = {
     path: "/chats",
     scope: "read",
     summary: "Get chats",
-    description: "A page of the chatbot's chats and their total.",
+    description: "Returns a page of the chatbot's chats, and how many match in total.",
     dto: "CHATS_DTO",
     parameters: { query: chatsQuery },
     success: listEnvelope(ChatWire),
@@ -79,7 +79,7 @@ export const endpoints = {
     path: "/chats/:chat_id/history",
     scope: "read",
     summary: "Get a chat's history",
-    description: "A page of the chat's entries and their total.",
+    description: "Returns a page of the chat's entries, and how many match in total.",
     dto: "HISTORY_DTO",
     parameters: { path: historyPath, query: historyQuery },
     success: listEnvelope(EntryWire),
@@ -92,10 +92,10 @@ export const endpoints = {
     summary: "Ask the chatbot a question",
     // Not in `success`: generators would make a call of this endpoint that reads nothing but event streams.
     description:
-      "Responds with the stored entry.\n\nWith the header `Accept: text/event-stream`, the response has the status 200 " +
-      'instead, and is a stream of server-sent events: a `delta` with the data `{"text": "…"}` for each piece of the ' +
-      "answer, then an `entry` with the data of the 201 response, or an `error` with the data of another. Comments keep " +
-      "the connection alive. A generated client does not read the stream; `fetch` or `@parley/client` does.",
+      "Returns the stored entry.\n\nWith the header `Accept: text/event-stream`, the response has status 200 and is a " +
+      'stream of server-sent events: a `delta` with the data `{"text": "…"}` for each piece of the answer, then an ' +
+      "`entry` with the body of the 201 response, or an `error` with the body of an error response. Comments keep the " +
+      "connection alive. Generated clients cannot read the stream; use `fetch` or `@parley/client`.",
     dto: "ASK_DTO",
     parameters: { header: askHeaders },
     body: AskBody,

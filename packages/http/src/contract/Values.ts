@@ -24,7 +24,7 @@ const optional = <S extends Schema.Top>(description: string, schema: S) =>
 export const CreateChatBody = Schema.Struct({
   name: Schema.optionalKey(Schema.NullOr(ChatName).annotate({ message: "NOT_STRING" })),
   userRef: optional(
-    "The client's reference to its own user",
+    "Reference to one of your own users",
     Schema.NullOr(UserRef).annotate({ message: "NOT_STRING" }),
   ),
 }).annotate({
@@ -35,12 +35,12 @@ export const CreateChatBody = Schema.Struct({
 /** The body of an ask. */
 export const AskBody = Schema.Struct({
   chat_id: optional(
-    "The chat to continue; without it the question begins a new chat",
+    "Chat to continue; without it, the question starts a new chat",
     Schema.NullOr(Schema.Number.check(Schema.isInt(notInteger))).annotate({
       message: "NOT_INTEGER",
     }),
   ),
-  query: Question.annotate({ description: "The question" }),
+  query: Question.annotate({ description: "Question or instruction" }),
 }).annotate({
   identifier: "Ask",
   examples: [{ query: "How do I change the port?" }],
@@ -49,21 +49,21 @@ export const AskBody = Schema.Struct({
 /** The headers of both POSTs. */
 export const postHeaders = {
   "Idempotency-Key": optional(
-    "A key of the client's for this request, 1 to 255 printable ASCII characters. Within 24 hours a repetition of the " +
-      "request with the same key gets the first success again, and nothing is stored twice.",
+    "A unique key for this request, 1 to 255 printable ASCII characters. For 24 hours, repeating the request with the " +
+      "same key returns the first successful response, and nothing is stored twice.",
     IdempotencyKeyText,
   ),
 };
 export const askHeaders = {
   ...postHeaders,
   "On-Disconnect": optional(
-    "The effect of a hang-up: `finish` the answer and store it, or `cancel` it and store nothing. " +
-      "The server's setting is the default, `finish` unless changed.",
+    "What happens if the client disconnects: `finish` and store the answer, or `cancel` it and store nothing. " +
+      "The default is a setting of the server, usually `finish`.",
     Schema.Literals(["cancel", "finish"]).annotate({ message: "NOT_CANCEL_OR_FINISH" }),
   ),
   "Last-Event-ID": optional(
-    "The id of the last event that the client received of a stream that broke off. With the `Idempotency-Key` of the " +
-      "broken request, the stream goes on there.",
+    "Id of the last event that the client received before a stream broke. With the `Idempotency-Key` of that request, " +
+      "the stream continues there.",
     Schema.String,
   ),
 };
@@ -95,17 +95,17 @@ const spellings = (name: string) =>
 const list = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
   limit: optionalNumber(Limit.annotate({ description: "Items per page", default: 25 })),
   page: optionalNumber(
-    PageNumber.annotate({ description: "Number of the page, from 1", default: 1 }),
+    PageNumber.annotate({ description: "Page number, starting at 1", default: 1 }),
   ),
   orderBy: optional(
-    `Fields to sort by, in this order. By default the newest items come first. ${spellings("orderBy")}`,
+    `Fields to sort by, in this order. By default, the newest items come first. ${spellings("orderBy")}`,
     Schema.Array(Schema.Literals(fields).annotate({ message: "NOT_A_FIELD" })).check(
       Schema.isUnique({ problem: "REPEATED" }),
     ),
   ),
   desc: optional(
-    "Whether to sort in descending order: one value for each field of `orderBy`, in its order. Without `orderBy`, one " +
-      `value, for \`id\`. ${spellings("desc")}`,
+    "Whether to sort in descending order: one value for each field in `orderBy`, in the same order. Without `orderBy`, " +
+      `one value, which applies to \`id\`. ${spellings("desc")}`,
     Schema.Array(
       Schema.Literals(["true", "false"])
         .annotate({ message: "NOT_BOOLEAN" })
@@ -130,8 +130,8 @@ export const historyPath = {
 
 /** The query of a list of chats. */
 export const chatsQuery = {
-  search: optional("Only chats whose name contains this text, in any case", Text),
-  userRef: optional("Only chats with exactly this reference", Text),
+  search: optional("Only chats whose name contains this text, ignoring case", Text),
+  userRef: optional("Only chats with exactly this `userRef`", Text),
   ...list(["id", "name", "userRef", "_createTime"]),
 };
 

@@ -1,6 +1,6 @@
 /**
- * The bodies of responses: resources, envelopes and failures (sections 2 and 7) as schemas, from which the API
- * description is derived, and the encoding of the core's records.
+ * The bodies of responses: resources, envelopes and failures as schemas, from which the API description is derived, and
+ * the encoding of the core's records.
  */
 import type { Chat, Chatbot, Entry, Page } from "@parley/core";
 import { Schema, Stream } from "effect";
@@ -36,7 +36,8 @@ export const EntryWire = Schema.Struct({
     description: "`none`, or the category of a question that violates the usage policy",
   }),
   flagged: Schema.Boolean.annotate({
-    description: "Whether the question violates the usage policy; the answer then says so",
+    description:
+      "Whether the question violates the usage policy; if so, the answer is the moderation error message",
   }),
   _createTime: Time,
 }).annotate({
@@ -46,7 +47,7 @@ export const EntryWire = Schema.Struct({
       id: 2,
       chat_id: 1,
       question: "How do I change the port?",
-      answer: "Set `PORT`.",
+      answer: "Set `PARLEY_PORT`.",
       moderation: "none",
       flagged: false,
       _createTime: exampleTime,
@@ -60,7 +61,13 @@ export const DetailsWire = Schema.Struct({
   workspaceName: Schema.String,
 }).annotate({
   identifier: "ChatbotDetails",
-  examples: [{ chatBotName: "Guide", chatBotDescription: "Knows the way", workspaceName: "Home" }],
+  examples: [
+    {
+      chatBotName: "Helpdesk",
+      chatBotDescription: "Answers questions about our products",
+      workspaceName: "Acme",
+    },
+  ],
 });
 
 export const envelope = <S extends Schema.Top>(status: 200 | 201, data: S) =>
@@ -70,7 +77,7 @@ export const listEnvelope = <S extends Schema.Top>(item: S) =>
   Schema.Struct({
     ...envelope(200, Schema.Array(item)).fields,
     meta: Schema.Struct({
-      total: from(0).annotate({ description: "How many items match in all" }),
+      total: from(0).annotate({ description: "How many items match in total" }),
     }),
   });
 
@@ -80,7 +87,7 @@ const failure = <Fields extends Schema.Struct.Fields>(
   fields: Fields,
 ) => Schema.Struct({ status: Schema.Literal(status), ...fields }).annotate({ identifier });
 
-// A range, not the codes of today: a later version may add some.
+// A range instead of the current codes: later versions may add some.
 const coded = { code: from(400_000, 5_999_999), message: Schema.String };
 
 export const BadRequest = failure(400, "BadRequest", coded);
@@ -97,7 +104,7 @@ export const ValidationException = failure(422, "ValidationException", {
   errors: Schema.Array(Schema.Struct({ ...coded, path: Schema.Array(Schema.String) })),
 });
 
-// Member by member: every store then yields the same bytes.
+// Member by member, so that all stores yield the same bytes.
 export const encodeChat = (chat: Chat): typeof ChatWire.Type => ({
   id: chat.id,
   name: chat.name,
@@ -131,15 +138,15 @@ export const encodePage = <A, B>({ items, total }: Page<A>, encode: (item: A) =>
 /** The body of a response; `status` is its HTTP status, too. */
 export type ResponseBody = { readonly status: number; readonly [member: string]: unknown };
 
-/** Headers of every response of the interfaces: browsers guess no type, and no cache keeps what a key opens. */
+/** Headers of every response: browsers do not guess its type, and caches do not store it. */
 export const guarded = { "cache-control": "no-store", "x-content-type-options": "nosniff" };
 
-/** Bytes that a large response sends as one piece. */
+/** How many bytes of a large response are sent at once. */
 const pieceLength = 65_536;
 
 /**
- * A JSON response with the status that its body names. No cache may keep what a key opens. A large one is sent in pieces,
- * as fast as its client takes them.
+ * A JSON response with the status that its body names. Caches must not store it. A large one is sent in chunks, as fast
+ * as its client reads them.
  */
 export const toJsonResponse = (
   body: ResponseBody,
@@ -156,7 +163,7 @@ export const toJsonResponse = (
   const pieces = Array.from({ length: Math.ceil(bytes.length / pieceLength) }, (_, n) =>
     bytes.subarray(n * pieceLength, (n + 1) * pieceLength),
   );
-  // A chunk of the stream is written as a whole.
+  // One element per chunk: a chunk of the stream is written at once.
   const stream = Stream.fromIterable(pieces, { chunkSize: 1 });
   return HttpServerResponse.stream(stream, { ...options, contentLength: bytes.length });
 };

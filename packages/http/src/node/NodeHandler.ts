@@ -44,22 +44,22 @@ export const toNodeHandler =
     const incoming = "raw" in request ? request.raw : request;
     const outgoing = "raw" in response ? response.raw : response;
     if ("hijack" in response) response.hijack();
-    const hangUp = new AbortController();
+    const disconnect = new AbortController();
     const close = () => {
-      if (!outgoing.writableFinished && !outgoing.errored) hangUp.abort();
+      if (!outgoing.writableFinished && !outgoing.errored) disconnect.abort();
     };
     // It may have closed while a middleware waited.
     if (outgoing.destroyed) close();
     outgoing.once("close", close);
     try {
-      const answer = await handler(await toWebRequest(incoming, request.body, hangUp.signal));
+      const answer = await handler(await toWebRequest(incoming, request.body, disconnect.signal));
       // The client hung up, or a middleware answered in the meantime.
       if (outgoing.headersSent || outgoing.destroyed) return void (await answer.body?.cancel());
       outgoing.writeHead(answer.status, Object.fromEntries(answer.headers));
       if (answer.body === null) outgoing.end();
       else await pipeline(Readable.fromWeb(answer.body as never), outgoing);
     } catch (error) {
-      if (hangUp.signal.aborted) return;
+      if (disconnect.signal.aborted) return;
       if (next !== undefined && !outgoing.headersSent) return next(error);
       console.error(error);
       if (outgoing.headersSent) return void outgoing.destroy();

@@ -1,20 +1,20 @@
 /**
- * Decides which asks a full server takes on. Nobody tells it how many that are: it watches how late the event loop is.
+ * Decides which asks a full server accepts. No setting says how many: it measures how late the event loop is.
  *
- * The control loop. Taking on an ask costs the event loop some work at once, and more when the model answers, much later.
- * So the effect of a decision shows late, and whoever admits until the loop is late has admitted too many. Three choices
- * make the loop stable:
+ * The control loop. Accepting an ask costs the event loop some work at once, and more when the model answers, much later.
+ * So a decision takes effect late, and a controller that accepts asks until the loop is late has accepted too many. Three
+ * choices make the control stable:
  *
- * - The limit is one of asks in progress, not of asks a second. Whatever the model's pace is, each answer that ends lets
- *   one ask in, and the work that comes back later is bounded from the start.
- * - What counts is the least delay of a step, not the greatest, and two steps in a row make a server full. After a pause
- *   (a collection of garbage, a large page) the first requests are late, and the next are not; on a full server all are.
- *   And the thousands of asks that come to an idle server at once are taken on.
+ * - It limits asks in progress, not asks per second. Whatever the model's pace, each answer that ends admits one ask, and
+ *   the work that follows later is bounded from the start.
+ * - The least delay of a step counts, not the greatest, and it takes two steps in a row to make a server full. After a
+ *   pause (a garbage collection, a large page), the first requests are late and the next are not; on a full server all
+ *   are. So thousands of asks that arrive at an idle server at once are accepted.
  * - While the loop is late, the limit falls slowly from the number of asks in progress. Otherwise it grows slowly from
- *   there, so that the step from an idle server to a full one does not overshoot by much, and ends when nothing is refused.
+ *   there, so that the limit of a server that becomes full does not overshoot by much. It ends when nothing is refused.
  *
- * Fairness. Half of the asks that a full server takes on in a second belong to the keys, in equal shares; the limit
- * gives the others to whoever comes. So a key that asks less than its share is never refused, whatever others do.
+ * Fairness. Half of the asks that a full server accepts in a second belong to the keys, in equal shares; the limit admits
+ * the others in order of arrival. So a key that asks less than its share is never refused, whatever others do.
  */
 import type { Effect } from "effect";
 
@@ -40,10 +40,10 @@ const late = 10;
 const growth = 1.04;
 const decline = 0.96;
 
-/** So many asks never make a server full: to answer them late is better than to refuse them. */
+/** This many asks never make a server full: it is better to answer them late than to refuse them. */
 const few = 128;
 
-/** How long a key counts after its last ask, in milliseconds. */
+/** How long a key gets a share after its last ask, in milliseconds. */
 const memory = 1_000;
 
 /** Makes a function that takes on or refuses an ask of a key, while so many asks have begun and not ended. */
@@ -51,7 +51,7 @@ export const makeAdmission = (loop: EventLoop) => {
   let limit = Infinity;
   /** Asks a second that are taken on when all is well, as a moving mean. */
   let rate = 0;
-  /** What a key may ask in a second in any case. */
+  /** How many asks of a key are accepted in a second in any case. */
   let share = 0;
   /** By key: what is left of its share, at the time of its latest ask; below 0 if it was given more. */
   const accounts = new Map<string, { left: number; at: number }>();
@@ -61,10 +61,13 @@ export const makeAdmission = (loop: EventLoop) => {
   let admitted = 0;
   let refused = 0;
 
-  const endStep = (time: number, inProgress: number): void => {
+  const endStep = (time: number, inProgress: number, delay: number): void => {
     const millis = Math.min(time - stepStart, memory);
     const isLate = leastDelay > late;
-    if (isLate && wasLate) limit = Math.min(limit, inProgress) * decline;
+    // A step without asks refuses nothing.
+    const hasPaused = time - stepStart >= 2 * step && delay <= late;
+    if (hasPaused) limit = Infinity;
+    else if (isLate && wasLate) limit = Math.min(limit, inProgress) * decline;
     else if (!isLate) limit = refused === 0 ? Infinity : Math.max(limit, inProgress) * growth + 1;
     const present = (1_000 * admitted) / millis;
     // It falls slowly: a server that stands still for a second does not owe the keys less.
@@ -80,8 +83,9 @@ export const makeAdmission = (loop: EventLoop) => {
   return (key: string, begun: number): boolean => {
     const time = loop.arrival();
     const inProgress = begun + loop.waiting();
-    leastDelay = Math.min(leastDelay, loop.delay());
-    if (time - stepStart >= step) endStep(time, inProgress);
+    const delay = loop.delay();
+    leastDelay = Math.min(leastDelay, delay);
+    if (time - stepStart >= step) endStep(time, inProgress, delay);
     const account = accounts.get(key) ?? { left: 1, at: time };
     // A share may be less than one ask a second.
     const most = Math.max(share, 1);

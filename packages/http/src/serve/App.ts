@@ -44,11 +44,11 @@ export interface AppOptions {
   readonly clientAddress?: (request: HttpServerRequest.HttpServerRequest) => string | undefined;
   /** Origins whose pages may call the interfaces; none by default. */
   readonly corsOrigins?: ReadonlyArray<string>;
-  /** By which asks are refused while the process is overloaded; without it, only beyond the bound of `AskLimits`. */
+  /** Lets the application refuse asks while the process is overloaded; without it, only `AskLimits` limits asks. */
   readonly eventLoop?: EventLoop;
-  /** The effect of a hang-up on an ask without an `On-Disconnect` header; `finish` by default. */
+  /** The effect of a disconnect on an ask without an `On-Disconnect` header; `finish` by default. */
   readonly onDisconnect?: "finish" | "cancel";
-  /** Whether each request leaves a line in the log, without any text of a user; `false` by default. */
+  /** Whether each request is logged, without texts of users; `false` by default. */
   readonly logRequests?: boolean;
   /**
    * Pages outside the base paths, such as those of `@parley/pages/docs` and `@parley/pages/playground`; none by default.
@@ -78,7 +78,7 @@ export const toRequestId = (header: unknown): string =>
     ? header
     : `${processId}-${(++count).toString(36)}`;
 
-// A number is far cheaper than randomness for each request.
+// A counter is much cheaper than a random id for each request.
 const processId = crypto.randomUUID().slice(0, 13);
 let count = 0;
 
@@ -87,14 +87,14 @@ export const toPath = (target: string): string => target.split("?", 1)[0]!;
 
 /**
  * A function from a request's method and path to its endpoint, the template of the path, and its parameter as
- * received (empty where the path has none). HEAD and OPTIONS of a path are no endpoints.
+ * received (empty if the path has none). HEAD and OPTIONS are not endpoints.
  */
 const makeRouter = (paths: BasePaths) => {
   const names = Object.keys(endpoints) as Array<EndpointName>;
   const routes = names.map((endpoint) => {
     const { interface: name, method, path, scope, dto }: Endpoint = endpoints[endpoint];
     const base = paths[name].replace(/[^\w/-]/g, "\\$&");
-    // The answers interface has one address with two spellings.
+    // The address of the answers interface has two spellings.
     const below = endpoint === "ask" ? "/?" : path.replace(/:\w+/, "([^/]+)");
     const pattern = new RegExp(`^${base}${below}$`);
     return { dto, endpoint, method, pattern, scope, template: paths[name] + path };
@@ -113,7 +113,7 @@ type Route = NonNullable<ReturnType<ReturnType<typeof makeRouter>>>;
 /** Refuses an ask of a full server. */
 const makeAskRefusal = (fail: RequestTelemetry["fail"]) => {
   let refusals = 0;
-  /** A line for each refusal would cost more than the refusal. */
+  /** Logging each refusal would cost more than the refusal. */
   const logRefusals = Effect.suspend(() => {
     const line = Effect.logWarning("The server is full and refused asks in the last second");
     const asks = refusals;
@@ -201,7 +201,12 @@ export const makeApp = Effect.fnUntraced(function* ({
       const error = Option.getOrNull(Cause.findErrorOption(cause));
       if (error?._tag === "RateExceeded") facts.key = error.keyId;
       fail(response.reason, facts);
-      return Effect.as(Effect.annotateLogs(logFailure(cause), { ...facts }), response);
+      // Elsewhere it is a client's mistake, without a line in the log. Its reason may quote a value.
+      const logged =
+        error?._tag === "ArgumentInvalid"
+          ? Cause.die(new Error(`The core refused the field ${error.field}`))
+          : cause;
+      return Effect.as(Effect.annotateLogs(logFailure(logged), { ...facts }), response);
     };
 
   /** An ask begins in its turn, unless the server is full. Its log lines have the facts of its request. */
@@ -225,7 +230,7 @@ export const makeApp = Effect.fnUntraced(function* ({
     const key = request.headers["x-api-key"];
     if (key === undefined)
       return Effect.fail(new RequestRefused({ reason: "API_KEY_NOT_PRESENT" }));
-    // Details need the store for the key alone.
+    // Details need the store only for the key.
     const recalls = route?.endpoint === "details";
     return Effect.flatMap(access.authenticate(key, { recalls, tokens }), (principal) => {
       facts.chatbot = principal.chatbot.id;

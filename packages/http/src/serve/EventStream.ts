@@ -8,7 +8,7 @@ import { HttpServerResponse } from "effect/http";
 import { encodeEntry, guarded } from "../contract/Wire.ts";
 import type { ReportFailure } from "./ErrorResponses.ts";
 
-/** Between two comments, by which proxies see that the connection is alive. */
+/** The interval of comments, by which proxies see that the connection is alive. */
 const heartbeat = Duration.seconds(15);
 const comment = ": \n\n";
 
@@ -59,7 +59,7 @@ export const toEventStream = Effect.fnUntraced(function* (
     contentType: "text/event-stream; charset=utf-8",
     headers: {
       ...guarded,
-      // Compression holds the pieces of a response back, and so do some proxies.
+      // Compression delays the chunks of a response, and so do some proxies.
       "cache-control": "no-store, no-transform",
       "x-accel-buffering": "no",
       ...(replayed && { "idempotent-replayed": "true" }),
@@ -75,6 +75,6 @@ const encodeEvent = (event: AnswerEvent | typeof comment): string => {
     : encode("entry", { status: 201, data: encodeEntry(event.entry) }, id);
 };
 
-/** One event; its JSON holds no line break. */
+/** One event; its JSON contains no line break. */
 const encode = (name: string, data: object, id?: string): string =>
   `event: ${name}\n${id === undefined ? "" : `id: ${id}\n`}data: ${JSON.stringify(data)}\n\n`;

@@ -51,8 +51,8 @@ export const makeHandlers = Effect.fnUntraced(function* (onDisconnect: "finish" 
 
   const handlers: Readonly<Record<EndpointName, Handler>> = {
     details: ({ principal: { chatbot } }) => {
-      const known = details.get(chatbot);
-      const response = known ?? toJsonResponse({ status: 200, data: encodeDetails(chatbot) });
+      const response =
+        details.get(chatbot) ?? toJsonResponse({ status: 200, data: encodeDetails(chatbot) });
       details.set(chatbot, response);
       return Effect.succeed(response);
     },

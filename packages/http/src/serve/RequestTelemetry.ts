@@ -1,6 +1,6 @@
 /**
  * Requests as an operator sees them: metrics by OpenTelemetry's conventions for HTTP servers, spans where a tracer is
- * installed, and a log line for each request where that is wanted. None contains a path as received, a query or a body.
+ * installed, and a log line for each request if the operator turns that on. None contains a path as received, a query or a body.
  */
 import { endSpan, isTraced, secondsHistogram } from "@parley/core/ports";
 import { Effect, Exit, Metric, Option, Scope, Tracer } from "effect";
@@ -9,11 +9,11 @@ import { generalCodes, type GeneralMessage } from "../contract/Codes.ts";
 
 type Response = HttpServerResponse.HttpServerResponse;
 
-/** The known facts of a request: the annotations of its log lines and of its span. */
+/** Facts about a request: the annotations of its log lines and its span. */
 export interface RequestFacts {
   readonly requestId: string;
   readonly method: string;
-  /** The template of the path, such as `/api/chats/:chat_id/history`; none where no endpoint has the path. */
+  /** The template of the path, such as `/api/chats/:chat_id/history`; absent if no endpoint has the path. */
   readonly route?: string;
   /** The address of the client. */
   readonly client?: string;
@@ -33,14 +33,14 @@ const active = Metric.gauge("http.server.active_requests", {
 /** How many addresses or keys a line about refused requests names. */
 const maxNames = 50;
 
-/** As other servers do, for a request whose client hung up before it had a response. */
-const hungUp = 499;
+/** The status that servers commonly log for a request whose client disconnected before the response. */
+const disconnectedStatus = 499;
 
 /** @param logRequests whether each request leaves a log line; `false` by default */
 export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = false) {
   const context = yield* Effect.context<never>();
   const traced = yield* isTraced;
-  /** Series by their attributes: to look one up is far cheaper than to describe it. */
+  /** Series by their attributes: looking one up is much cheaper than describing it. */
   const durations = new Map<string, Metric.Histogram<number>>();
   const failures = new Map<string, Metric.Counter<number>>();
 
@@ -55,7 +55,7 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
   const noteRefusal = (reason: GeneralMessage, who = "unknown"): void => {
     if (refusals.size === 0) {
       const timer: { unref?: () => void } | number = setTimeout(logRefusals, 60_000);
-      // The line must not keep a process from ending.
+      // The timer must not keep the process alive.
       if (typeof timer === "object") timer.unref?.();
     }
     const name = `${reason} ${who}`;
@@ -66,7 +66,7 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
   const describeDuration = ({ method, route }: RequestFacts, status: number) =>
     secondsHistogram(
       "http.server.request.duration",
-      "From a request's arrival to the end of its response",
+      "Time from the arrival of a request to the end of its response",
       boundaries,
       {
         "http.request.method": method,
@@ -76,12 +76,12 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
     );
   const describeFailure = (reason: string) =>
     Metric.counter("parley.failures", {
-      description: "Requests that failed, by the message that their clients got",
+      description: "Failed requests by the message that the client got",
       attributes: { reason },
       incremental: true,
     });
 
-  // A counter exists from the start: a rate does not see the step to the first value.
+  // Counters exist from the start: a rate does not see the step from no value to the first.
   for (const reason of [...Object.keys(generalCodes), "VALIDATION"]) {
     const failure = describeFailure(reason);
     failures.set(reason, failure);
@@ -122,7 +122,7 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
   ): Effect.Effect<Response, E, R | Scope.Scope> => {
     const begun = performance.now();
     active.modifyUnsafe(1, context);
-    let status = hungUp;
+    let status = disconnectedStatus;
     const observed = Effect.onExit(response, (exit): Effect.Effect<void, never, Scope.Scope> => {
       if (Exit.isFailure(exit)) return end(begun, facts, status);
       status = exit.value.status;
@@ -148,7 +148,7 @@ const inRequestSpan = Effect.fnUntraced(function* <E, R>(
   status: () => number,
 ) {
   const { method, requestId, route } = facts;
-  // Where an embedder has a span of its own, that is the parent.
+  // If the embedder has a span of its own, that is the parent.
   const outer = yield* Effect.serviceOption(Tracer.ParentSpan);
   const parent = Option.orElse(outer, () => HttpTraceContext.fromHeaders(headers));
   const span = yield* Effect.makeSpan(route === undefined ? method : `${method} ${route}`, {
@@ -172,6 +172,6 @@ const inRequestSpan = Effect.fnUntraced(function* <E, R>(
 
 const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
 
-/** The method of a request as an attribute: others than the standard ones are all `_OTHER`. */
+/** The method of a request as an attribute: `_OTHER` for all methods that are not standard. */
 export const toMethod = (method: string | undefined): string =>
   methods.includes(method!) ? method! : "_OTHER";

@@ -38,9 +38,9 @@ export const makeWebHandler = <E>(
   );
   const ready = run(
     async () => {},
-    () => Promise.reject(new Error("the handler was disposed of")),
+    () => Promise.reject(new Error("The handler was disposed")),
   );
-  // An embedder that does not wait for it learns of its failure from the first request.
+  // An embedder that does not await it sees the failure with the first request.
   ready.catch(() => undefined);
   return {
     ready,

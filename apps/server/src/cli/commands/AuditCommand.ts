@@ -7,16 +7,16 @@ import { countFlag, textFlag } from "../Flags.ts";
 import { print, table } from "../Output.ts";
 
 export const audit = makeCommand("audit", {
-  description: "Show changes, exports, erasures and readings with their actors, newest first",
+  description: "Show the audit log: changes, exports, erasures and reads, newest first",
   examples: {
-    "parley audit --limit 10": "The last ten changes",
+    "parley audit --limit 10": "Show the last ten entries",
     "parley audit --limit 100000 --json": "For a program",
-    "parley audit --user-ref user-7": "Whether the chats of a user were exported or erased",
+    "parley audit --user-ref user-7": "Check whether the chats of a user were exported or erased",
   },
   flags: {
     limit: countFlag("limit", 2 ** 31 - 1).pipe(
       Flag.withDefault(50),
-      Flag.withDescription("How many lines at most; 50 by default"),
+      Flag.withDescription("Maximum number of entries (default: 50)"),
     ),
     userRef: textFlag("user-ref", "Only exports and erasures of this userRef"),
   },

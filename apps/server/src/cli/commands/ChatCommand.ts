@@ -10,28 +10,27 @@ import { makePrompt } from "../Prompt.ts";
 
 /** Runs the core in this process. Beside a running server the store keeps the asks of a chat in turn. */
 export const chat = makeCommand("chat", {
-  description: "Talk to a chatbot: a question a line, the answers as they arrive",
+  description: "Talk to a chatbot: one question per line, answers as they arrive",
   examples: {
-    "parley chat": "A new chat with the only chatbot",
+    "parley chat": "Start a chat with the only chatbot",
     "parley chat --chatbot Helpdesk --chat 17": "Continue a chat",
-    'echo "How do I change the port?" | parley chat':
-      "The answer alone on standard output; the chat's id on standard error",
+    'echo "How do I change the port?" | parley chat': "Print only the answer on standard output",
   },
   flags: {
     chatbot: chatbotFlag,
     chat: Flag.Int("chat").pipe(
       Flag.optional,
-      Flag.withDescription("The id of a chat to continue; without it a new chat begins"),
+      Flag.withDescription("Id of a chat to continue (default: a new chat)"),
     ),
   },
-  run: Effect.fnUntraced(function* ({ chat, chatbot: wanted }) {
+  run: Effect.fnUntraced(function* ({ chat, chatbot: selector }) {
     // The other commands need no language models.
     const { layerAsking } = yield* Effect.promise(() => import("../../layers/Asking.ts"));
     const { layerDocuments } = yield* Effect.promise(() => import("../../layers/Documents.ts"));
     const isTerminal = yield* Stdio.Stdio.use(({ stdinIsTerminal }) => stdinIsTerminal);
     const logLevel = yield* GlobalFlag.LogLevel;
     const failures = yield* Effect.gen(function* () {
-      const { chatbot } = yield* chatbotOf(wanted);
+      const { chatbot } = yield* chatbotOf(selector);
       const prompt = isTerminal ? yield* makePrompt : null;
       return yield* converse(chatbot, Option.getOrNull(chat), prompt);
     }).pipe(
@@ -42,11 +41,11 @@ export const chat = makeCommand("chat", {
         Option.getOrElse(logLevel, () => "None" as const),
       ),
     );
-    // A person has tried again.
+    // On a terminal, the person saw it and could try again.
     if (failures === 0 || isTerminal) return;
     return yield* new CommandFailed({
       message: `${counted(failures, "ask")} failed.`,
-      hint: "each failure is printed where its answer would have been.",
+      hint: "each error is printed in place of its answer.",
     });
   }, onDatabase),
 });

@@ -18,18 +18,18 @@ import { chatbotFlag, chatbotOf, givenOf, switchFlag, textFlag } from "../Flags.
 import { counted, details, print, table } from "../Output.ts";
 
 const settingFlags = {
-  helloMessage: textFlag("hello-message", "The first entry of each chat that a client creates"),
-  moderationErrorMessage: textFlag("moderation-error-message", "The answer to a flagged question"),
+  helloMessage: textFlag("hello-message", "First entry of each chat that a client creates"),
+  moderationErrorMessage: textFlag("moderation-error-message", "Answer to flagged questions"),
   instructions: textFlag("instructions", "Instructions for the language model"),
-  model: textFlag("model", "The language model, by the name that its provider uses"),
+  model: textFlag("model", "Name of the language model at its provider"),
   moderation: Flag.Literals("moderation", ["off", "words", "endpoint"]).pipe(
     Flag.optional,
-    Flag.withDescription("The moderator of questions"),
+    Flag.withDescription("How questions are moderated"),
   ),
-  knowledge: textFlag("knowledge", "The subfolder of PARLEY_KNOWLEDGE_DIR that it answers from"),
+  knowledge: textFlag("knowledge", "Subfolder of PARLEY_KNOWLEDGE_DIR to answer from"),
   retentionDays: Flag.Int("retention-days").pipe(
     Flag.optional,
-    Flag.withDescription("The days without an entry after which a chat is erased"),
+    Flag.withDescription("Erase a chat after this many days without an entry"),
   ),
 } satisfies Record<keyof ChatbotSettings, unknown>;
 
@@ -46,20 +46,18 @@ const titleOf = ({ id, name, workspaceName }: Chatbot) =>
   `chatbot ${id} "${name}" of the workspace "${workspaceName}"`;
 
 const create = makeCommand("create", {
-  description: "Create a chatbot; it needs a key before a client can use it",
+  description: "Create a chatbot; clients also need a key for it",
   examples: {
-    "parley chatbot create --workspace Acme --name Helpdesk": "With the default settings",
+    "parley chatbot create --workspace Acme --name Helpdesk": "Create one with default settings",
     'parley chatbot create --workspace Acme --name Sales --instructions "$(cat sales.md)"':
-      "With instructions from a file",
+      "Read the instructions from a file",
   },
   flags: {
-    workspaceName: Flag.String("workspace").pipe(Flag.withDescription("Its workspace")),
-    name: Flag.String("name").pipe(
-      Flag.withDescription("Its name; workspace and name together identify it"),
-    ),
+    workspaceName: Flag.String("workspace").pipe(Flag.withDescription("Workspace")),
+    name: Flag.String("name").pipe(Flag.withDescription("Name, unique within the workspace")),
     description: Flag.String("description").pipe(
       Flag.withDefault(""),
-      Flag.withDescription("Its description, which GET /details returns"),
+      Flag.withDescription("Description, returned by GET /details"),
     ),
     settings: settingFlags,
   },
@@ -74,8 +72,8 @@ const create = makeCommand("create", {
 const list = makeCommand("list", {
   description: "List the chatbots",
   examples: {
-    "parley chatbot list": "A table",
-    "parley chatbot list --json": "With every setting, for a program",
+    "parley chatbot list": "Print a table",
+    "parley chatbot list --json": "Print all settings as JSON",
   },
   flags: {},
   run: Effect.fnUntraced(function* () {
@@ -88,12 +86,12 @@ const list = makeCommand("list", {
 const show = makeCommand("show", {
   description: "Show a chatbot with all its settings",
   examples: {
-    "parley chatbot show": "The only one",
-    "parley chatbot show --chatbot Helpdesk --json": "For a program",
+    "parley chatbot show": "Show the only chatbot",
+    "parley chatbot show --chatbot Helpdesk --json": "Print JSON",
   },
   flags: { chatbot: chatbotFlag },
-  run: Effect.fnUntraced(function* ({ chatbot: wanted }) {
-    const { chatbot } = yield* chatbotOf(wanted);
+  run: Effect.fnUntraced(function* ({ chatbot: selector }) {
+    const { chatbot } = yield* chatbotOf(selector);
     const document = documentOf(chatbot);
     yield* print(document, details(Object.entries(document)));
   }, onDatabase),
@@ -102,33 +100,30 @@ const show = makeCommand("show", {
 const settingNames = Object.keys(defaultSettings) as ReadonlyArray<keyof ChatbotSettings>;
 
 const set = makeCommand("set", {
-  description: "Change the named fields of a chatbot; servers follow within a second",
+  description: "Change fields of a chatbot; servers apply the change within a second",
   examples: {
-    "parley chatbot set --hello-message 'Good day!'": "Of the only one",
+    "parley chatbot set --hello-message 'Good day!'": "Set the greeting of the only chatbot",
     "parley chatbot set --chatbot Helpdesk --unset hello-message --retention-days 30":
-      "No hello message, and chats are erased after 30 idle days",
+      "Remove the hello message, and erase chats after 30 idle days",
   },
   flags: {
     chatbot: chatbotFlag,
     names: {
-      workspaceName: textFlag("workspace", "Its workspace"),
-      name: textFlag("name", "Its name; workspace and name together identify it"),
-      description: textFlag("description", "Its description, which GET /details returns"),
+      workspaceName: textFlag("workspace", "New workspace"),
+      name: textFlag("name", "New name, unique within the workspace"),
+      description: textFlag("description", "New description, returned by GET /details"),
     },
     settings: settingFlags,
     unset: Flag.ChoiceWithValue(
       "unset",
       settingNames.map((name) => [String.kebabCase(name), name] as const),
-    ).pipe(
-      Flag.atLeast(0),
-      Flag.withDescription("A setting to put back to its default; can be repeated"),
-    ),
+    ).pipe(Flag.atLeast(0), Flag.withDescription("Reset a setting to its default; repeatable")),
   },
-  run: Effect.fnUntraced(function* ({ chatbot: wanted, names, settings, unset }) {
+  run: Effect.fnUntraced(function* ({ chatbot: selector, names, settings, unset }) {
     const defaults = Object.fromEntries(unset.map((name) => [name, defaultSettings[name]]));
     const given = { ...givenOf(names), ...givenOf(settings), ...defaults };
     if (Object.keys(given).length === 0) return yield* nothingNamed;
-    const { chatbot } = yield* chatbotOf(wanted);
+    const { chatbot } = yield* chatbotOf(selector);
     const administration = yield* Administration;
     const change = { ...givenOf(names), settings: { ...givenOf(settings), ...defaults } };
     const changed = yield* administration.changeChatbot(chatbot.id, change, yield* actor);
@@ -139,15 +134,15 @@ const set = makeCommand("set", {
 const remove = makeCommand("delete", {
   description: "Permanently delete a chatbot with its keys and all its chats",
   examples: {
-    "parley chatbot delete Helpdesk": "Only says what would be deleted",
-    "parley chatbot delete Helpdesk --yes": "Deletes it",
+    "parley chatbot delete Helpdesk": "Only show what would be deleted",
+    "parley chatbot delete Helpdesk --yes": "Delete it",
   },
   flags: {
-    chatbot: Argument.String("chatbot").pipe(Argument.withDescription("The chatbot's id or name")),
+    chatbot: Argument.String("chatbot").pipe(Argument.withDescription("Id or name of the chatbot")),
     yes: switchFlag("yes", "Delete it"),
   },
-  run: Effect.fnUntraced(function* ({ chatbot: wanted, yes }) {
-    const { chatbot, keys } = yield* chatbotOf(Option.some(wanted));
+  run: Effect.fnUntraced(function* ({ chatbot: selector, yes }) {
+    const { chatbot, keys } = yield* chatbotOf(Option.some(selector));
     const withKeys = (chats: number) =>
       `the ${titleOf(chatbot)} with ${counted(chats, "chat")} and ${counted(keys.length, "key")}`;
     if (!yes) {
@@ -169,8 +164,8 @@ export const chatbot = Command.make("chatbot").pipe(
   withHelp({
     description: "Chatbots and their settings",
     examples: {
-      "parley chatbot list": "All of them",
-      "parley chatbot set --help": "How to change one",
+      "parley chatbot list": "List all chatbots",
+      "parley chatbot set --help": "Show how to change one",
     },
   }),
   Command.withSubcommands([create, list, show, set, remove]),

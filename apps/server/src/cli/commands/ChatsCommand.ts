@@ -1,5 +1,5 @@
 /**
- * Seeing chats, erasing them, and moving them between stores.
+ * Shows chats, erases them, and moves them between stores.
  */
 import { Administration, decodeArchive, encodeArchive, newest, newestChats } from "@parley/core";
 import { ChatArchive, ChatStore, type Erasable } from "@parley/core/ports";
@@ -23,13 +23,13 @@ const pageFlags = {
   chatbot: chatbotFlag,
   limit: countFlag("limit", 100).pipe(
     Flag.withDefault(newest.limit),
-    Flag.withDescription(`How many at most; ${newest.limit} by default`),
+    Flag.withDescription(`Rows per page (default: ${newest.limit})`),
   ),
   page: countFlag("page", Number.MAX_SAFE_INTEGER).pipe(
     Flag.withDefault(1),
-    Flag.withDescription("Which page of them"),
+    Flag.withDescription("Page number"),
   ),
-  text: switchFlag("text", "Show texts of users, too: names, questions and answers"),
+  text: switchFlag("text", "Also show texts of users: names, questions and answers"),
 };
 
 /** The texts, or the numbers of their characters. */
@@ -55,7 +55,7 @@ const list = makeCommand("list", {
   },
   flags: {
     ...pageFlags,
-    search: textFlag("search", "Only chats whose name contains this text, in any case"),
+    search: textFlag("search", "Only chats whose name contains this text, ignoring case"),
     userRef: textFlag("user-ref", "Only chats with this userRef"),
   },
   run: Effect.fnUntraced(function* ({ chatbot: name, limit, page, search, text, userRef }) {
@@ -72,17 +72,17 @@ const list = makeCommand("list", {
 });
 
 const show = makeCommand("show", {
-  description: "Show the history of a chat, the newest entries first",
+  description: "Show the history of a chat, newest entries first",
   examples: {
-    "parley chats show 17": "Times, lengths and moderation of its entries",
-    "parley chats show 17 --text": "With questions and answers",
+    "parley chats show 17": "Show times, lengths and moderation of its entries",
+    "parley chats show 17 --text": "Also show questions and answers",
   },
   flags: {
     ...pageFlags,
-    id: Argument.Int("id").pipe(Argument.withDescription("The id of the chat")),
+    id: Argument.Int("id").pipe(Argument.withDescription("Id of the chat")),
   },
-  run: Effect.fnUntraced(function* ({ chatbot: wanted, id, limit, page, text }) {
-    const { chatbot } = yield* chatbotOf(wanted);
+  run: Effect.fnUntraced(function* ({ chatbot: selector, id, limit, page, text }) {
+    const { chatbot } = yield* chatbotOf(selector);
     const store = yield* ChatStore;
     if (text) yield* recordRead(chatbot.id, `chat ${id}`);
     const { items, total } = yield* store.listEntries(chatbot.id, id, { ...newest, limit, page });
@@ -96,21 +96,22 @@ const show = makeCommand("show", {
 });
 
 const erase = makeCommand("erase", {
-  description: "Erase chats with everything that belongs to them, permanently",
+  description: "Permanently erase chats with their entries and usage",
   examples: {
-    "parley chats erase --id 17": "One chat",
-    "parley chats erase --user-ref user-7": "All chats of a user",
-    "parley chats erase --user-ref user-7 --workspace Acme": "In all chatbots of a workspace",
-    "parley chats erase --idle-since 2026-01-01": "Chats without an entry since then",
+    "parley chats erase --id 17": "Erase one chat",
+    "parley chats erase --user-ref user-7": "Erase all chats of a user",
+    "parley chats erase --user-ref user-7 --workspace Acme":
+      "Erase a user's chats in all chatbots of a workspace",
+    "parley chats erase --idle-since 2026-01-01": "Erase chats without an entry since then",
   },
   flags: {
     chatbot: chatbotFlag,
-    workspace: textFlag("workspace", "With --user-ref: in every chatbot of this workspace"),
-    id: Flag.Int("id").pipe(Flag.optional, Flag.withDescription("The chat with this id")),
-    userRef: textFlag("user-ref", "Every chat with this userRef"),
-    idleSince: sinceFlag("idle-since", "Every chat with no entry since this time"),
+    workspace: textFlag("workspace", "With --user-ref: all chatbots of this workspace"),
+    id: Flag.Int("id").pipe(Flag.optional, Flag.withDescription("Erase the chat with this id")),
+    userRef: textFlag("user-ref", "Erase all chats with this userRef"),
+    idleSince: sinceFlag("idle-since", "Erase all chats without an entry since this time"),
   },
-  run: Effect.fnUntraced(function* ({ chatbot: wanted, id, idleSince, userRef, workspace }) {
+  run: Effect.fnUntraced(function* ({ chatbot: selector, id, idleSince, userRef, workspace }) {
     const person = yield* personOf(userRef);
     const limit = idleSince && (yield* idleSince);
     const [which, ...others] = [
@@ -122,17 +123,17 @@ const erase = makeCommand("erase", {
       })),
     ].flatMap(Option.toArray);
     const isWide = Option.isSome(workspace);
-    const isClear = !isWide || (Option.isSome(person) && Option.isNone(wanted));
+    const isClear = !isWide || (Option.isSome(person) && Option.isNone(selector));
     if (which === undefined || others.length > 0 || !isClear) {
       return yield* new CommandFailed({
         message:
-          "Name the chats by one of --id, --user-ref and --idle-since; --workspace needs --user-ref and no --chatbot.",
+          "Give exactly one of --id, --user-ref and --idle-since; --workspace requires --user-ref and excludes --chatbot.",
         hint: '"parley chats erase --help" explains it, with examples.',
         exitCode: 2,
       });
     }
     const archive = yield* ChatArchive;
-    const chatbots = isWide ? yield* chatbotsIn(workspace.value) : [yield* chatbotOf(wanted)];
+    const chatbots = isWide ? yield* chatbotsIn(workspace.value) : [yield* chatbotOf(selector)];
     const by = yield* actor;
     const erasures = yield* Effect.forEach(chatbots, ({ chatbot: { id: chatbot } }) =>
       Effect.map(archive.erase(chatbot, which, by), (erased) => ({ chatbot, erased })),
@@ -143,15 +144,15 @@ const erase = makeCommand("erase", {
 });
 
 const exporting = makeCommand("export", {
-  description: "Write the chats and entries of a chatbot as newline-delimited JSON",
+  description: "Export the chats and entries of a chatbot as newline-delimited JSON",
   examples: {
-    "parley chats export > chats.ndjson": "Into a file",
-    "parley chats export | gzip > chats.ndjson.gz": "Compressed",
-    "parley chats export --user-ref user-7 > user-7.ndjson": "Of one user",
+    "parley chats export > chats.ndjson": "Export to a file",
+    "parley chats export | gzip > chats.ndjson.gz": "Export to a compressed file",
+    "parley chats export --user-ref user-7 > user-7.ndjson": "Export the chats of a user",
   },
   flags: { chatbot: chatbotFlag, userRef: textFlag("user-ref", "Only chats with this userRef") },
-  run: Effect.fnUntraced(function* ({ chatbot: wanted, userRef }) {
-    const { chatbot } = yield* chatbotOf(wanted);
+  run: Effect.fnUntraced(function* ({ chatbot: selector, userRef }) {
+    const { chatbot } = yield* chatbotOf(selector);
     const person = Option.getOrUndefined(yield* personOf(userRef));
     const archive = yield* ChatArchive;
     let records = 0;
@@ -167,11 +168,11 @@ const exporting = makeCommand("export", {
 });
 
 const importing = makeCommand("import", {
-  description: "Read an export into a chatbot that has no chats, with its ids and times",
-  examples: { "parley chats import --chatbot 2 < chats.ndjson": "From a file" },
+  description: "Import chats, with their ids and times, into a chatbot without chats",
+  examples: { "parley chats import --chatbot 2 < chats.ndjson": "Import a file" },
   flags: { chatbot: chatbotFlag },
-  run: Effect.fnUntraced(function* ({ chatbot: wanted }) {
-    const { chatbot } = yield* chatbotOf(wanted);
+  run: Effect.fnUntraced(function* ({ chatbot: selector }) {
+    const { chatbot } = yield* chatbotOf(selector);
     const archive = yield* ChatArchive;
     const { stdin } = yield* Stdio.Stdio;
     const imported = yield* archive.import(chatbot.id, decodeArchive(stdin), yield* actor);
@@ -183,9 +184,9 @@ export const chats = Command.make("chats").pipe(
   withHelp({
     description: "The chats of a chatbot",
     examples: {
-      "parley chats list": "The newest",
-      "parley chats export > chats.ndjson": "Back them up",
-      "parley chats erase --help": "Which can be erased",
+      "parley chats list": "List the newest chats",
+      "parley chats export > chats.ndjson": "Back up all chats",
+      "parley chats erase --help": "Show how to erase chats",
     },
   }),
   Command.withSubcommands([list, show, erase, exporting, importing]),

@@ -19,17 +19,18 @@ import { checkStart } from "../StartChecks.ts";
 const hints = {
   settings: "docs/settings.md explains every setting.",
   database:
-    "Check DATABASE_URL, that PostgreSQL runs, and its roles (docs/operations.md); or else PARLEY_DATA_DIR.",
+    "Check that PostgreSQL is running, DATABASE_URL and the roles (docs/operations.md), or PARLEY_DATA_DIR.",
   documents: "Check PARLEY_KNOWLEDGE_DIR and its subfolders; documents end with .md or .txt.",
-  listeners: "Set another PARLEY_HOST, PARLEY_MANAGEMENT_HOST or port, or stop what listens there.",
-  directory: "Name a directory in PARLEY_DATA_DIR that the server's user may write into.",
+  listeners:
+    "Set another PARLEY_HOST, PARLEY_MANAGEMENT_HOST or port, or stop the program that uses it.",
+  directory: "Set PARLEY_DATA_DIR to a directory that the user of the server can write to.",
   provision: "docs/provisioning.schema.json describes the file of PARLEY_PROVISION.",
-  telemetry: "Check the variables OTEL_EXPORTER_OTLP_…ENDPOINT, and that the collector runs.",
+  telemetry: "Check OTEL_EXPORTER_OTLP_…ENDPOINT, and that the collector is running.",
   model: "Set PARLEY_LLM_BASE_URL and PARLEY_LLM_MODEL.",
   moderation: "Set PARLEY_MODERATION_BASE_URL and PARLEY_MODERATION_MODEL.",
 };
 
-/** `warning`: it works, but hardly as the operator intends. */
+/** `warning`: it works, but probably not as the operator intends. */
 const finding =
   (status: "ok" | "warning" | "failed") =>
   (check: keyof typeof hints, message: string, hint = hints[check]) => ({
@@ -42,22 +43,22 @@ const [ok, warning, failed] = [finding("ok"), finding("warning"), finding("faile
 
 const checkDatabase = Effect.gen(function* () {
   if ((yield* Settings).store === "memory") {
-    return [warning("database", "PARLEY_STORE is memory, which ends with the server.")];
+    return [warning("database", "PARLEY_STORE is memory: chats are lost when the server stops.")];
   }
   if (!(yield* databaseExists)) {
     yield* findBinaries(null, import.meta.url);
-    return [ok("database", "There is none yet; the first start makes it.")];
+    return [ok("database", "There is no database yet; the first start creates it.")];
   }
   const options = yield* databaseOptions;
   const { ctype, current, encoding, refusal, version, warnings } = yield* inspectPostgres(options);
-  const ascii = `The character type of the database is ${ctype}: the search index recognizes only ASCII letters.`;
+  const ascii = `The character type of the database is ${ctype}: the search index only covers ASCII letters.`;
   const recreate =
     'Create a database with lc_ctype C.UTF-8: "Start on your own PostgreSQL" in docs/operations.md.';
   const explained =
     "ParleyDatabaseReadOnly and ParleyClockOff in docs/troubleshooting.md, or Back up and restore in docs/operations.md, say what to do.";
-  const behind = 'The schema is not up to date; a start or "parley migrate" brings it there.';
+  const behind = 'The schema is out of date; a start or "parley migrate" updates it.';
   return [
-    ok("database", `PostgreSQL ${version} with ${encoding} answers.`),
+    ok("database", `PostgreSQL ${version} (${encoding}) responds.`),
     ...(/^(C|POSIX)$/.test(ctype) ? [warning("database", ascii, recreate)] : []),
     ...warnings.map((message) => warning("database", message, explained)),
     ...(current || refusal !== null ? [] : [warning("database", behind)]),
@@ -105,7 +106,7 @@ const checkDocuments = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chat
   const path = yield* Path.Path;
   const named = namedBy(chatbots, "knowledge");
   if (knowledgeDir === null) {
-    const message = `Chatbots name the documents ${named.join(", ")}, but PARLEY_KNOWLEDGE_DIR is not set.`;
+    const message = `Chatbots use the documents ${named.join(", ")}, but PARLEY_KNOWLEDGE_DIR is not set.`;
     return named.length === 0 ? [] : [failed("documents", message)];
   }
   const folders = [knowledgeDir, ...named.map((name) => path.join(knowledgeDir, name))];
@@ -122,7 +123,7 @@ const checkDocuments = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chat
   const others = chatbots.filter(({ settings }) => settings.knowledge === null);
   if (named.length === 0 || others.length === 0) return findings;
   const names = others.map(({ name }) => name).join(", ");
-  const message = `Chatbots without a subfolder of their own also answer from those of others: ${names}.`;
+  const message = `These chatbots have no subfolder of their own and also answer from those of others: ${names}.`;
   return [...findings, warning("documents", message, 'Set one: "parley chatbot set --knowledge".')];
 });
 
@@ -132,7 +133,7 @@ const tryCall = (
   call: Effect.Effect<unknown, string>,
 ) =>
   Effect.match(call, {
-    onSuccess: () => ok(check, `${model} at ${provider} answers.`),
+    onSuccess: () => ok(check, `${model} at ${provider} responds.`),
     onFailure: (reason) =>
       // A model that refuses this call, or an account with too many, may answer a question.
       (/HTTP 4(00|29)/.test(reason) ? warning : failed)(
@@ -148,7 +149,7 @@ const checkModels = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chatbot
   const { openAiCompatible, tryModel } = yield* llm;
   const named = namedBy(chatbots, "model").filter((model) => model !== llms[0]?.model);
   if (llms[0] === undefined && named.length > 0) {
-    const message = `Chatbots name the models ${named.join(", ")}, but no endpoint is set.`;
+    const message = `Chatbots use the models ${named.join(", ")}, but no endpoint is set.`;
     return [warning("model", message)];
   }
   const own = named.map((model) => ({ ...llms[0]!, model }));
@@ -164,7 +165,7 @@ const checkModeration = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Cha
   const { endpoint } = (yield* Settings).moderation;
   const { layerModerationEndpoint } = yield* llm;
   if (endpoint === null) {
-    const message = "Chatbots are set to be moderated by the endpoint, but no endpoint is set.";
+    const message = "Chatbots use endpoint moderation, but no moderation endpoint is set.";
     const isNamed = chatbots.some(({ settings }) => settings.moderation === "endpoint");
     return isNamed ? [failed("moderation", message)] : [];
   }
@@ -183,7 +184,7 @@ const examine = Effect.gen(function* () {
   const read = yield* Effect.result(readSettings(process.env));
   if (Result.isFailure(read)) return [failed("settings", read.failure.message)];
   const settings = read.success;
-  const unknown = settings.warnings.map((message) => warning("settings", message));
+  const warnings = settings.warnings.map((message) => warning("settings", message));
   const findings = yield* Effect.gen(function* () {
     const database = yield* checkDatabase;
     const chatbots = yield* readChatbots;
@@ -200,16 +201,16 @@ const examine = Effect.gen(function* () {
       ...(yield* Effect.all(checks)).flat(),
     ];
   }).pipe(Effect.provideService(Settings, settings));
-  return unknown.length > 0
-    ? [...unknown, ...findings]
-    : [ok("settings", "All settings can be read."), ...findings];
+  return warnings.length > 0
+    ? [...warnings, ...findings]
+    : [ok("settings", "All settings are valid."), ...findings];
 });
 
 export const doctor = makeCommand("doctor", {
   description: "Check settings, database, documents and models, with hints",
   examples: {
-    "parley doctor": "Before the first start, or when something is wrong",
-    "parley doctor --json": "For a program",
+    "parley doctor": "Run it before the first start, or when something is wrong",
+    "parley doctor --json": "Print JSON",
   },
   flags: {},
   run: Effect.fnUntraced(function* () {
@@ -223,7 +224,7 @@ export const doctor = makeCommand("doctor", {
     if (failures === 0) return;
     return yield* new CommandFailed({
       message: `${counted(failures, "check")} failed.`,
-      hint: "the findings say what to do.",
+      hint: "the hints above say how to fix it.",
     });
   }),
 });

@@ -39,7 +39,7 @@ import { Settings } from "../../Settings.ts";
 /** The id of a key. `Cli.ts` refuses an argument that contains a whole key; standard input may have one. */
 const idArgument = Argument.String("key").pipe(
   Argument.withDescription(
-    "The key's id, as prl_<id> or <id>; - reads the id or the whole key from standard input",
+    "Id of the key, as prl_<id> or <id>; - reads the id or the whole key from standard input",
   ),
   Argument.mapEffect(
     Effect.fnUntraced(function* (argument) {
@@ -48,12 +48,12 @@ const idArgument = Argument.String("key").pipe(
         argument === "-"
           ? (yield* Effect.mapError(
               Stream.mkString(Stream.decodeText(stdin)),
-              () => new CliError.ValidationError({ message: "Standard input cannot be read." }),
+              () => new CliError.ValidationError({ message: "Cannot read standard input." }),
             )).trim()
           : argument;
       const id = keyId(text) ?? /^(?:prl_)?([0-9A-Za-z]{12})(?:_(?:…|\.\.\.)?)?$/.exec(text)?.[1];
       // The message does not repeat the argument, which may be most of a key.
-      const message = "The argument is not the id of a key.";
+      const message = "The argument is not a key id.";
       return id ?? (yield* new CliError.ValidationError({ message }));
     }),
   ),
@@ -62,24 +62,24 @@ const idArgument = Argument.String("key").pipe(
 /** The chatbot of the key with this id. */
 const chatbotWithKey = Effect.fnUntraced(function* (id: string) {
   const all = yield* Administration.use((administration) => administration.chatbots);
-  const found = all.find(({ keys }) => keys.some((key) => key.id === id));
-  return found?.chatbot ?? (yield* new KeyNotFound({ keyId: id }));
+  const owner = all.find(({ keys }) => keys.some((key) => key.id === id));
+  return owner?.chatbot ?? (yield* new KeyNotFound({ keyId: id }));
 });
 
-const nameFlag = textFlag("name", "A name for your own overview");
+const nameFlag = textFlag("name", "Name, for your own overview");
 /** An empty name is none. */
 const newNameFlag = Flag.map(nameFlag, (name) => Option.map(name, (text) => text || null));
 
 const scopesOf = (text: string): Option.Option<ReadonlyArray<Scope>> => {
   const named = text.split(",");
-  const known = scopes.filter((scope) => named.includes(scope));
-  return known.length === named.length ? Option.some(known) : Option.none();
+  const matching = scopes.filter((scope) => named.includes(scope));
+  return matching.length === named.length ? Option.some(matching) : Option.none();
 };
 
 const scopesFlag = Flag.String("scopes").pipe(
-  Flag.filterMap(scopesOf, () => "Expected some of read, write and ask, with commas between them"),
+  Flag.filterMap(scopesOf, () => "Expected a comma-separated list of read, write and ask"),
   Flag.withMetavar("read,write,ask"),
-  Flag.withDescription("The scopes of the key: read, write and ask; a new key has all by default"),
+  Flag.withDescription("Comma-separated scopes: read, write and ask (default for a new key: all)"),
 );
 
 /** Requests in a minute; `null` for none. */
@@ -91,17 +91,14 @@ const rateOf = (text: string): Option.Option<number | null> => {
 
 const makeRateFlag = (name: string, description: string) =>
   Flag.String(name).pipe(
-    Flag.filterMap(
-      rateOf,
-      () => "Expected a number up to 1000000 a minute, such as 60/min, or none",
-    ),
+    Flag.filterMap(rateOf, () => "Expected a rate of up to 1000000/min, such as 60/min, or none"),
     Flag.withMetavar("60/min|none"),
     Flag.withDescription(description),
   );
-const rateFlag = makeRateFlag("rate", "How many requests with the key each server process accepts");
+const rateFlag = makeRateFlag("rate", "Maximum rate of requests with the key, per server process");
 const visitorRateFlag = makeRateFlag(
   "visitor-rate",
-  "How many requests of each of the key's visitors each server process accepts",
+  "Maximum rate of requests of each of its visitors, per server process",
 );
 
 /** Tokens in a day; `null` for any number. */
@@ -112,19 +109,22 @@ const budgetOf = (text: string): Option.Option<number | null> => {
 };
 
 const budgetFlag = Flag.String("budget").pipe(
-  Flag.filterMap(budgetOf, () => "Expected a number of tokens a day, such as 200000/day, or none"),
+  Flag.filterMap(
+    budgetOf,
+    () => "Expected a number of tokens per day, such as 200000/day, or none",
+  ),
   Flag.withMetavar("200000/day|none"),
-  Flag.withDescription("How many tokens the key's asks may cost in a day of UTC"),
+  Flag.withDescription("Maximum number of tokens that its asks may cost per day (UTC)"),
 );
 
 const originsFlag = Flag.String("origins").pipe(
   Flag.map((text) => (text === "" ? [] : text.split(","))),
   Flag.filter(
     Schema.is(Origins),
-    () => "Expected origins such as https://shop.example, with commas",
+    () => "Expected a comma-separated list of origins such as https://shop.example",
   ),
   Flag.withMetavar("https://shop.example"),
-  Flag.withDescription("The origins of the pages that may show the key's widget"),
+  Flag.withDescription("Comma-separated origins of the pages that may show its widget"),
 );
 
 const newExpiresFlag = expiresFlag(null, "When the new key expires (default: never)");
@@ -154,52 +154,57 @@ const printKey = Effect.fnUntraced(function* (
 const widgetIncomplete = new CommandFailed({
   message:
     "A widget needs --origins and, unless --token-url signs its tokens, --visitor-rate and --budget.",
-  hint: "a stranger can spend the budget of the day.",
+  hint: "otherwise strangers could spend without a limit.",
   exitCode: 2,
 });
 
 const create = makeCommand("create", {
-  description: "Create a key for a chatbot, and print it on standard output",
+  description: "Create a key for a chatbot and print it",
   examples: {
-    "parley key create --name 'web shop'": "With all scopes",
-    "parley key create --chatbot Helpdesk --scopes read --expires 30d": "For a report, for a month",
-    "parley key create --rate 60/min": "Limited",
-    "parley key create --visitors --visitor-rate 10/min": "To sign tokens of visitors, too",
+    "parley key create --name 'web shop'": "Create a key with all scopes",
+    "parley key create --chatbot Helpdesk --scopes read --expires 30d":
+      "Create a key that can only read and expires in 30 days",
+    "parley key create --rate 60/min": "Limit the rate of requests",
+    "parley key create --visitors --visitor-rate 10/min":
+      "Create a key that also signs visitor tokens",
     "parley key create --widget --origins https://shop.example --visitor-rate 10/min --budget 200000/day":
-      "A widget for anybody on a page",
-    "KEY=$(parley key create)": "Into a variable of the shell",
+      "Create a key for a widget that anyone on the page can use",
+    "KEY=$(parley key create)": "Store the key in a shell variable",
   },
   flags: {
     chatbot: chatbotFlag,
     name: nameFlag,
     scopes: scopesFlag.pipe(Flag.withDefault(scopes)),
     expires: newExpiresFlag,
-    visitors: switchFlag("visitors", "Whether the key signs tokens of visitors"),
-    widget: switchFlag("widget", "Print the line that shows the widget on a page of --origins"),
+    visitors: switchFlag("visitors", "Let the key sign visitor tokens"),
+    widget: switchFlag(
+      "widget",
+      "Print the HTML line that shows the widget on a page of --origins",
+    ),
     origins: originsFlag.pipe(Flag.withDefault([])),
     tokenUrl: textFlag(
       "token-url",
-      "Where the page's own server signs tokens (default: for anybody)",
+      "URL at which your own server signs visitor tokens (default: anyone gets one)",
     ),
-    url: textFlag("url", "The address at which browsers reach the server, for the line"),
+    url: textFlag("url", "URL at which browsers reach the server, for the HTML line"),
     bounds: {
       ratePerMinute: rateFlag.pipe(Flag.withDefault(null)),
       visitorRatePerMinute: visitorRateFlag.pipe(Flag.withDefault(null)),
       tokensPerDay: budgetFlag.pipe(Flag.withDefault(null)),
     },
   },
-  run: Effect.fnUntraced(function* ({ bounds, chatbot: wanted, expires, name, scopes, ...more }) {
+  run: Effect.fnUntraced(function* ({ bounds, chatbot: selector, expires, name, scopes, ...more }) {
     const { origins, tokenUrl, url, widget } = more;
     const anonymous = widget && Option.isNone(tokenUrl);
     const isBounded = bounds.visitorRatePerMinute !== null && bounds.tokensPerDay !== null;
     if ((widget && origins.length === 0) || (anonymous && !isBounded))
       return yield* widgetIncomplete;
-    const { chatbot } = yield* chatbotOf(wanted);
+    const { chatbot } = yield* chatbotOf(selector);
     const administration = yield* Administration;
     const expiresAt = expires && (yield* expires);
     const key = { name: Option.getOrNull(name), scopes, expiresAt, ...bounds };
-    const wantedKey = { ...key, origins, anonymous, visitors: more.visitors || widget };
-    const created = yield* administration.createKey(chatbot.id, wantedKey, yield* actor);
+    const newKey = { ...key, origins, anonymous, visitors: more.visitors || widget };
+    const created = yield* administration.createKey(chatbot.id, newKey, yield* actor);
     if (!widget) return yield* printKey(chatbot, created, { ...key, origins, anonymous });
     const { port } = yield* Settings;
     const base = Option.getOrElse(url, () => `http://127.0.0.1:${port}`).replace(/\/+$/, "");
@@ -210,15 +215,15 @@ const create = makeCommand("create", {
 });
 
 const list = makeCommand("list", {
-  description: "List the keys, expired and revoked ones too",
+  description: "List the keys, including expired and revoked ones",
   examples: {
-    "parley key list": "Of every chatbot",
-    "parley key list --chatbot Helpdesk --json": "For a program",
+    "parley key list": "List the keys of all chatbots",
+    "parley key list --chatbot Helpdesk --json": "Print the keys of one chatbot as JSON",
   },
-  flags: { chatbot: textFlag("chatbot", "Only the keys of this chatbot, by id or name") },
-  run: Effect.fnUntraced(function* ({ chatbot: wanted }) {
-    const chatbots = yield* Option.isSome(wanted)
-      ? Effect.map(chatbotOf(wanted), (one) => [one])
+  flags: { chatbot: textFlag("chatbot", "Only keys of this chatbot (id or name)") },
+  run: Effect.fnUntraced(function* ({ chatbot: selector }) {
+    const chatbots = yield* Option.isSome(selector)
+      ? Effect.map(chatbotOf(selector), (registered) => [registered])
       : Administration.use((administration) => administration.chatbots);
     const now = yield* present;
     const documents = chatbots.flatMap(({ chatbot, keys }) =>
@@ -241,15 +246,16 @@ const list = makeCommand("list", {
 });
 
 const set = makeCommand("set", {
-  description: "Change the named fields of a key; servers follow within a second",
+  description: "Change fields of a key; servers apply the change within a second",
   examples: {
-    "parley key set prl_QSCmEIhoudPA --scopes read": "Only to read",
-    "parley key set prl_QSCmEIhoudPA --expires 2030-01-31": "Another end",
-    "parley key set prl_QSCmEIhoudPA --rate 60/min": "At most a request a second on average",
+    "parley key set prl_QSCmEIhoudPA --scopes read": "Allow only reading",
+    "parley key set prl_QSCmEIhoudPA --expires 2030-01-31": "Change the expiry",
+    "parley key set prl_QSCmEIhoudPA --rate 60/min":
+      "Limit it to one request per second on average",
   },
   flags: {
     id: idArgument,
-    expires: expiresFlag(undefined, "When the key expires; 0s ends it at once"),
+    expires: expiresFlag(undefined, "When the key expires; 0s: now"),
     change: {
       name: newNameFlag,
       scopes: Flag.optional(scopesFlag),
@@ -271,10 +277,10 @@ const set = makeCommand("set", {
 });
 
 const revoke = makeCommand("revoke", {
-  description: "Revoke a key permanently; servers refuse it within a second",
+  description: "Permanently revoke a key; servers reject it within a second",
   examples: {
-    "parley key revoke prl_QSCmEIhoudPA": "By its id",
-    "parley key revoke - < leaked.txt": "A whole key in a file",
+    "parley key revoke prl_QSCmEIhoudPA": "Revoke a key by its id",
+    "parley key revoke - < leaked.txt": "Revoke a leaked key",
   },
   flags: { id: idArgument },
   run: Effect.fnUntraced(function* ({ id }) {
@@ -288,8 +294,8 @@ const revoke = makeCommand("revoke", {
 const rotate = makeCommand("rotate", {
   description: "Create a key that replaces another, which stays valid for a while",
   examples: {
-    "parley key rotate prl_QSCmEIhoudPA": "The old one ends in an hour",
-    "parley key rotate prl_QSCmEIhoudPA --keep-for 7d": "A week to change over",
+    "parley key rotate prl_QSCmEIhoudPA": "Let the old key expire in an hour",
+    "parley key rotate prl_QSCmEIhoudPA --keep-for 7d": "Leave a week to switch over",
   },
   flags: {
     id: idArgument,
@@ -297,7 +303,7 @@ const rotate = makeCommand("rotate", {
       Flag.filterMap(durationOf, () => "Expected a duration such as 90s, 30m, 24h, 7d or 2w"),
       Flag.withMetavar("24h"),
       Flag.withDefault(3_600_000),
-      Flag.withDescription("How long the old key stays valid; an hour by default"),
+      Flag.withDescription("How long the old key stays valid (default: 1h)"),
     ),
     expires: newExpiresFlag,
   },
@@ -315,8 +321,8 @@ const rotate = makeCommand("rotate", {
 });
 
 const generate = makeCommand("generate", {
-  description: "Print a fresh API key; nothing is stored",
-  examples: { "parley key generate": "A key for the provisioning file" },
+  description: "Generate an API key without storing it",
+  examples: { "parley key generate": "Generate a key for the provisioning file" },
   flags: {},
   run: Effect.fnUntraced(function* () {
     const key = Redacted.value(yield* generateKey);
@@ -325,10 +331,11 @@ const generate = makeCommand("generate", {
 });
 
 const token = makeCommand("token", {
-  description: "Print a token of a visitor, for whom only the chats with its userRef exist",
+  description: "Print a visitor token, which opens only the chats with its userRef",
   examples: {
-    "parley key token --user-ref user-7 --expires 15m": "By the only key that signs tokens",
-    "parley key token prl_QSCmEIhoudPA --user-ref user-7 --scopes read": "Only to read",
+    "parley key token --user-ref user-7 --expires 15m":
+      "Sign it with the only key that signs tokens",
+    "parley key token prl_QSCmEIhoudPA --user-ref user-7 --scopes read": "Allow only reading",
   },
   flags: {
     id: Argument.optional(idArgument),
@@ -336,11 +343,11 @@ const token = makeCommand("token", {
       Flag.filter(Schema.is(UserRef), () => "Expected up to 60 characters"),
       Flag.filter(
         (userRef) => userRef !== "",
-        () => "Expected a userRef that is not empty",
+        () => "Expected at least one character",
       ),
-      Flag.withDescription("The visitor's userRef"),
+      Flag.withDescription("userRef of the visitor"),
     ),
-    expires: expiresFlag(undefined, "When the token expires, at most 24 hours ahead (default: 1h)"),
+    expires: expiresFlag(undefined, "When the token expires, within 24 hours (default: 1h)"),
     scopes: Flag.optional(scopesFlag),
   },
   run: Effect.fnUntraced(function* ({ expires, id, scopes, userRef }) {
@@ -367,7 +374,7 @@ const token = makeCommand("token", {
         message: Option.getOrElse(named, () =>
           signer === undefined
             ? "No live key signs tokens."
-            : "More than one key signs tokens: name one.",
+            : "More than one key signs tokens: select one.",
         ),
         hint: '"parley key create --visitors" creates one, and "parley key list" lists all.',
       });
@@ -376,7 +383,7 @@ const token = makeCommand("token", {
     if (end.getTime() - now.getTime() > 1000 * longestLife)
       return yield* new CommandFailed({
         message: `A token expires at most 24 hours ahead, not at ${end.toISOString()}.`,
-        hint: "--expires 24h is the longest.",
+        hint: "the longest is --expires 24h.",
         exitCode: 2,
       });
     // Whoever has the token reads the user's chats.
@@ -397,8 +404,8 @@ export const key = Command.make("key").pipe(
   withHelp({
     description: "API keys",
     examples: {
-      "parley key list": "All of them, with their states",
-      "parley key rotate --help": "How to replace one",
+      "parley key list": "List all keys with their states",
+      "parley key rotate --help": "Show how to replace one",
     },
   }),
   Command.withSubcommands([create, list, set, revoke, rotate, generate, token]),

@@ -7,9 +7,9 @@ import { write } from "../Output.ts";
 import { Settings } from "../../Settings.ts";
 
 export const migrate = makeCommand("migrate", {
-  description: "Bring the database's schema up to date, as every start does",
+  description: "Bring the schema of the database up to date, as every start does",
   examples: { "parley migrate --dry-run": "Print the SQL first" },
-  flags: { dryRun: switchFlag("dry-run", "Print the SQL and run none of it") },
+  flags: { dryRun: switchFlag("dry-run", "Print the SQL without running it") },
   run: Effect.fnUntraced(
     function* ({ dryRun }) {
       // A migration may take longer than the role's settings for a pooler allow.
@@ -17,7 +17,7 @@ export const migrate = makeCommand("migrate", {
       const sql = yield* pendingSql(options);
       if (dryRun) return yield* write(`${sql || "-- The schema is up to date."}\n`);
       yield* migratePostgres(options);
-      yield* write(`The schema ${sql === "" ? "is" : "was brought"} up to date.\n`);
+      yield* write(`The schema ${sql === "" ? "was already" : "is now"} up to date.\n`);
     },
     Effect.scoped,
     Effect.provide(Settings.layer),

@@ -8,17 +8,17 @@ import { switchFlag } from "../Flags.ts";
 import { print, printable } from "../Output.ts";
 
 export const provision = makeCommand("provision", {
-  description: "Make the store match a provisioning file, and print the changes",
+  description: "Apply a provisioning file and print the changes",
   examples: {
-    "parley provision chatbots.json --dry-run": "Print the difference first",
-    "parley provision chatbots.json": "Apply it; again changes nothing",
+    "parley provision chatbots.json --dry-run": "Only print the changes",
+    "parley provision chatbots.json": "Apply the file; applying it again changes nothing",
   },
   flags: {
     file: Argument.Path("file").pipe(
       Argument.withFallbackConfig(Config.String("PARLEY_PROVISION")),
-      Argument.withDescription("The provisioning file; by default the one of PARLEY_PROVISION"),
+      Argument.withDescription("The provisioning file (default: PARLEY_PROVISION)"),
     ),
-    dryRun: switchFlag("dry-run", "Print the difference and change nothing"),
+    dryRun: switchFlag("dry-run", "Print the changes without applying them"),
   },
   run: Effect.fnUntraced(
     function* ({ dryRun, file }) {

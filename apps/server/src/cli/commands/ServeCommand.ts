@@ -7,7 +7,7 @@ const ignoreHangup = Effect.sync(() => process.on("SIGHUP", () => {}));
 
 export const serve = makeCommand("serve", {
   description: "Serve both interfaces until stopped",
-  examples: { "parley serve": "Serve with the settings of the environment" },
+  examples: { "parley serve": "Start the server with the settings of the environment" },
   flags: {},
   run: Effect.fnUntraced(
     function* () {

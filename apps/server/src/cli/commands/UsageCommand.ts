@@ -7,25 +7,25 @@ import { chatbotFlag, chatbotOf, sinceFlag } from "../Flags.ts";
 import { print, table } from "../Output.ts";
 
 export const usage = makeCommand("usage", {
-  description: "Sum a chatbot's answers and their tokens, by provider and model",
+  description: "Sum the answers and tokens of a chatbot by provider and model",
   examples: {
-    "parley usage --since 2026-11-01 --json": "Since November, as JSON",
-    "parley usage --by key --since 30d": "Which key cost how much",
+    "parley usage --since 2026-11-01 --json": "Print the usage since November as JSON",
+    "parley usage --by key --since 30d": "Sum the last 30 days by API key",
   },
   flags: {
     chatbot: chatbotFlag,
-    since: sinceFlag("since", "Count answers since this time; all of them by default"),
+    since: sinceFlag("since", "Count answers since this time (default: all)"),
     by: Flag.ChoiceWithValue("by", [
       ["day", "day"],
       ["key", "key"],
       ["user-ref", "userRef"],
     ]).pipe(
       Flag.optional,
-      Flag.withDescription("Sum by day in UTC, by API key, or by userRef of the chat, too"),
+      Flag.withDescription("Also group by day (UTC), by API key, or by userRef of the chat"),
     ),
   },
-  run: Effect.fnUntraced(function* ({ by, chatbot: wanted, since }) {
-    const { chatbot, keys } = yield* chatbotOf(wanted);
+  run: Effect.fnUntraced(function* ({ by, chatbot: selector, since }) {
+    const { chatbot, keys } = yield* chatbotOf(selector);
     const archive = yield* ChatArchive;
     const from = since === undefined ? earliestTime : yield* since;
     const field = Option.getOrNull(by);
