@@ -232,7 +232,7 @@ describe("a server with row security", () => {
         PARLEY_SCHEMA: `bound_${process.pid}`,
         PARLEY_ROW_SECURITY: "true",
       });
-      expect(message).toContain("row security does not bind the role");
+      expect(message).toContain("row security does not apply to the role");
       expect(message).not.toContain(new URL(url).password);
     }
   }, 60_000);
@@ -322,4 +322,19 @@ describe("a setting", () => {
     const [, general, answers] = /(http:\S+)\/api\n.* {2}(http:\S+)\/ask\//.exec(printed)!;
     expect(answers).toBe(general);
   });
+});
+
+it("a start warns that anonymous visitors share one bound behind a proxy, unless it knows the proxies", async () => {
+  const file = join(directory, "anonymous.json");
+  const key = (await run(["key", "generate"], {})).stdout.trim();
+  const bounds = { visitorRatePerMinute: 10, tokensPerDay: 1000 };
+  const declared = { key, scopes: ["ask"], visitors: true, anonymous: true, ...bounds };
+  const chatbot = { workspace: "W", name: "B", keys: [declared] };
+  await writeFile(file, JSON.stringify({ chatbots: [chatbot] }));
+  const settings = { PARLEY_PROVISION: file, PARLEY_LOG_FORMAT: "text" };
+  const warning = "all clients share one bound: set PARLEY_TRUSTED_PROXIES";
+  expect(await started(settings)).toContain(warning);
+  expect(await started({ ...settings, PARLEY_TRUSTED_PROXIES: "10.0.0.0/8" })).not.toContain(
+    warning,
+  );
 });

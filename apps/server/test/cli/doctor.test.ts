@@ -147,7 +147,7 @@ it("reports a role of the database that a server refuses, and a database that ta
     { status: "ok" },
     {
       status: "warning",
-      message: expect.stringContaining("cannot be written: its transactions"),
+      message: expect.stringContaining("refuses writes: its transactions"),
       hint: expect.stringContaining("docs/troubleshooting.md"),
     },
   ]);

@@ -27,13 +27,11 @@ const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     troubleshooting: "By symptom: what it means, and what helps.",
     scaling: "Several servers, large chatbots and many asks at once.",
     performance: "How fast it is, measured, and how to measure it yourself.",
-    visitors: "A chatbot on a public page: tokens for visitors, and a widget.",
     security: "Risk by risk: what the server does, and what is left to you.",
   },
   "Call it": {
     interface: "The two HTTP interfaces in words.",
     errors: "Every code with its meaning.",
-    visitors: "Tokens for the visitors of your own page.",
     "library/client": "The client for browsers and Node.js.",
   },
   "Build on it": {
