@@ -33,6 +33,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "Call it": {
     interface: "The two HTTP interfaces in words.",
     errors: "Every code with its meaning.",
+    visitors: "A chatbot on a public page: tokens for visitors, and a widget.",
     "library/client": "The client for browsers and Node.js.",
   },
   "Build on it": {
