@@ -27,7 +27,6 @@ const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     troubleshooting: "By symptom: what it means, and what helps.",
     scaling: "Several servers, large chatbots and many asks at once.",
     performance: "How fast it is, measured, and how to measure it yourself.",
-    visitors: "A chatbot on a public page: tokens for visitors, and a widget.",
     security: "Risk by risk: what the server does, and what is left to you.",
   },
   "Call it": {
