@@ -7,7 +7,7 @@ import { ConnectionError } from "@parley/client";
 import { copy } from "./copy.ts";
 
 /** A value that this tab keeps over a reload. */
-export const kept = <A,>(name: string, initial: A): Signal<A> => {
+export const tabValue = <A,>(name: string, initial: A): Signal<A> => {
   const key = `parley-${name}`;
   const text = sessionStorage.getItem(key);
   const value = signal<A>(text === null ? initial : JSON.parse(text));

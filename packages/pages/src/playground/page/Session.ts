@@ -5,7 +5,7 @@
 import { signal } from "@preact/signals";
 import { makeClient, ResponseError, type Attempt } from "@parley/client";
 import { openSession } from "../../page/ChatSession.ts";
-import { kept } from "../../page/Parts.tsx";
+import { tabValue } from "../../page/Parts.tsx";
 import type { PlaygroundConfig } from "../PlaygroundConfig.ts";
 
 export const config: PlaygroundConfig = JSON.parse(document.body.dataset["config"]!);
@@ -39,7 +39,7 @@ export const key = sessionStorage.getItem(storage);
 const visitorOf = (text: string): string | null => {
   try {
     const payload = atob(text.split(".")[1]!.replace(/-/g, "+").replace(/_/g, "/"));
-    const bytes = Uint8Array.from(payload, (one) => one.charCodeAt(0));
+    const bytes = Uint8Array.from(payload, (char) => char.charCodeAt(0));
     return JSON.parse(new TextDecoder().decode(bytes)).sub ?? null;
   } catch {
     return null;
@@ -71,7 +71,7 @@ addEventListener("hashchange", () => {
 });
 
 /** The page and the search of the list. */
-export const list = kept("list", { page: 1, search: "" });
+export const list = tabValue("list", { page: 1, search: "" });
 
 /** The latest requests, newest first. */
 export const attempts = signal<ReadonlyArray<Attempt>>([]);
@@ -93,7 +93,7 @@ export const client = makeClient({
 });
 
 /** Which tabs have the same key, without the key. */
-const name = [...(key ?? "")].reduce((hash, one) => (hash * 31 + one.codePointAt(0)!) | 0, 0);
+const name = [...(key ?? "")].reduce((hash, char) => (hash * 31 + char.codePointAt(0)!) | 0, 0);
 
 /** A document of the guide, by a link in one of its documents. */
 const toGuide = (href: string): string | undefined => {
