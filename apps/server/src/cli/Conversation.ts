@@ -134,8 +134,8 @@ export const converse = Effect.fnUntraced(function* (
   if (chatId !== null) yield* chats.history(chatbot, chatId, { ...newest, limit: 1 });
   if (prompt !== null) {
     yield* Console.error(
-      `${chatbot.name} of ${chatbot.workspaceName} answers, by ${answerer}, as this terminal's settings say. A running server may have others.
-Enter asks, Ctrl-C cancels an answer, Ctrl-D quits, /help shows more.`,
+      `${chatbot.name} of ${chatbot.workspaceName} answers (${answerer}), by the settings of this terminal. A running server may have others.
+Enter sends a question, Ctrl-C cancels an answer, Ctrl-D quits, /help shows more.`,
     );
     if (chatId === null) yield* begin();
     yield* prompt.show;

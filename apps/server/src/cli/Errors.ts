@@ -23,7 +23,7 @@ export const listChatbots = '"parley chatbot list" shows the chatbots.';
 
 /** For a command that changes the named fields of something. */
 export const nothingNamed = new CommandFailed({
-  message: "Nothing to change was given.",
+  message: "No change was given.",
   hint: "--help lists what can be changed.",
   exitCode: 2,
 });

@@ -16,7 +16,7 @@ export interface Principal {
   readonly chatbot: Chatbot;
   /** The only user whose chats it opens; `null` or absent: every user. */
   readonly userRef?: string | null;
-  /** How many tokens the key's asks may cost in a day of UTC; absent: any number. */
+  /** How many tokens the key's asks may cost per day (UTC); absent: any number. */
   readonly tokensPerDay?: number;
 }
 
@@ -162,7 +162,7 @@ const make = Effect.gen(function* () {
     used = new Set();
     return Effect.catchCause(directory.used([...ids]), (cause) => {
       for (const id of ids) used.add(id);
-      return Effect.logDebug("The use of keys could not be written", cause);
+      return Effect.logDebug("Could not record which keys were used", cause);
     });
   });
   yield* Effect.addFinalizer(() => Effect.timeoutOption(writeUse, "2 seconds"));

@@ -154,7 +154,7 @@ const entriesBefore = (
     ),
   ).pipe(Stream.filter((entry) => !entry.flagged));
 
-/** A paid answer must not be lost to the numbers that came with it. */
+/** Clamps the provider's counts: a bad number must not fail the append of a paid answer. */
 const storableUsage = (usage: Usage): Usage => ({
   ...usage,
   promptTokens: wholeCount(usage.promptTokens),

@@ -346,7 +346,7 @@ describe("asking", () => {
       for (const [failure, expected] of [
         [Effect.fail(broken), ["AnswerUnavailable", '"test"']],
         [Effect.fail(new StorageUnavailable({ cause: "gone" })), ["StorageUnavailable", "gone"]],
-        [Effect.die(new Error("a mistake")), ["A request met a defect", "a mistake"]],
+        [Effect.die(new Error("a mistake")), ["Unexpected error in a request", "a mistake"]],
       ] as const) {
         fails = failure;
         for (const onDisconnect of ["finish", "cancel"] as const) {

@@ -43,7 +43,7 @@ const toChatId = (text: string): number =>
   /^[0-9]+$/.test(text) && Number.isSafeInteger(Number(text)) ? Number(text) : 0;
 
 /** The handlers of the declared endpoints. */
-export const makeHandlers = Effect.fnUntraced(function* (onDisconnect: "finish" | "cancel") {
+export const makeHandlers = Effect.fnUntraced(function* (defaultOnDisconnect: "finish" | "cancel") {
   const chats = yield* Chats;
   const asking = yield* Asking;
   /** Encoded once for each chatbot that the core remembers. */
@@ -87,11 +87,11 @@ export const makeHandlers = Effect.fnUntraced(function* (onDisconnect: "finish" 
       const {
         body: { chat_id: chatId = null, query: question },
         "Idempotency-Key": idempotencyKey = null,
-        "On-Disconnect": wish = onDisconnect,
-      } = yield* decodeAsk(request, onDisconnect);
+        "On-Disconnect": onDisconnect = defaultOnDisconnect,
+      } = yield* decodeAsk(request, defaultOnDisconnect);
       if (chatId !== null) facts.chat = chatId;
       const asker = { keyId, tokensPerDay, visitor };
-      const ask = { chatId, question, idempotencyKey, ...asker, onDisconnect: wish };
+      const ask = { chatId, question, idempotencyKey, ...asker, onDisconnect };
       if (acceptsEvents(headers["accept"])) {
         const seen = parseEventId(headers["last-event-id"]);
         return yield* toEventStream(

@@ -105,7 +105,7 @@ interface Finish {
 const empty = makeFailure("empty", "the answer is empty");
 const reasoningOnly = makeFailure(
   "reasoning_only",
-  "the model used all tokens of its answer for reasoning",
+  "the model spent all tokens of its answer on reasoning",
 );
 
 /** Finish words of content filters, by any provider's name. */

@@ -66,7 +66,7 @@ const chatbotWithKey = Effect.fnUntraced(function* (id: string) {
   return owner?.chatbot ?? (yield* new KeyNotFound({ keyId: id }));
 });
 
-const nameFlag = textFlag("name", "Name, for your own overview");
+const nameFlag = textFlag("name", "Name, to tell keys apart");
 /** An empty name is none. */
 const newNameFlag = Flag.map(nameFlag, (name) => Option.map(name, (text) => text || null));
 
@@ -272,7 +272,7 @@ const set = makeCommand("set", {
     const chatbot = yield* chatbotWithKey(id);
     const administration = yield* Administration;
     yield* administration.changeKey(chatbot.id, id, given, yield* actor);
-    yield* print({ id, chatbot: chatbot.id, ...given }, `${titleOf(id, chatbot)} is changed.`);
+    yield* print({ id, chatbot: chatbot.id, ...given }, `${titleOf(id, chatbot)} was changed.`);
   }, onDatabase),
 });
 
@@ -287,7 +287,7 @@ const revoke = makeCommand("revoke", {
     const chatbot = yield* chatbotWithKey(id);
     const administration = yield* Administration;
     yield* administration.revokeKey(chatbot.id, id, yield* actor);
-    yield* print({ id, chatbot: chatbot.id }, `${titleOf(id, chatbot)} is revoked permanently.`);
+    yield* print({ id, chatbot: chatbot.id }, `${titleOf(id, chatbot)} was permanently revoked.`);
   }, onDatabase),
 });
 
@@ -316,7 +316,7 @@ const rotate = makeCommand("rotate", {
     const { expiresAt: end, name, scopes } = created.replaced;
     const replaces = { id, expiresAt: end };
     yield* printKey(chatbot, created, { name, scopes, expiresAt, replaces });
-    yield* Console.error(`${titleOf(id, chatbot)} ends at ${end.toISOString()}.`);
+    yield* Console.error(`${titleOf(id, chatbot)} expires at ${end.toISOString()}.`);
   }, onDatabase),
 });
 
