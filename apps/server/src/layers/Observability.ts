@@ -36,7 +36,7 @@ const formatText = Logger.map(
       .replace(/\s*\n\s*/g, " | "),
 );
 
-/** An event as an object of JSON on one line. The annotations are members beside the others. */
+/** An event as a JSON object on one line. The annotations are members of the same object. */
 const formatJson = Logger.make((event: Logger.Options<unknown>) => {
   const { annotations, cause, level, message, timestamp } = Logger.formatStructured.log(event);
   return Formatter.formatJson({

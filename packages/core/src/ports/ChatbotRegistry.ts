@@ -105,7 +105,7 @@ export class ChatbotRegistry extends Context.Service<
       detail: string,
       actor: string,
     ) => Effect.Effect<void, StorageUnavailable>;
-    /** The present by the store's clock, which decides when keys expire and which chats are idle. */
+    /** The current time by the store's clock, which decides when keys expire and which chats are idle. */
     readonly now: Effect.Effect<Date, StorageUnavailable>;
     /** The newest `limit` lines, newest first. The lines of concurrent writes may have any order. */
     readonly audit: (

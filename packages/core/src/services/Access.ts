@@ -71,7 +71,7 @@ const memory = 60_000;
 /** How often the process writes which keys were used. */
 const useInterval = Duration.minutes(1);
 
-/** Milliseconds of a clock that nobody sets. */
+/** Milliseconds of a monotonic clock. */
 const elapsedMillis = Effect.map(Clock.monotonicTimeNanos, (nanos) => Number(nanos) / 1e6);
 
 /** What the store said of a key. Times are elapsed ones. */
@@ -120,7 +120,7 @@ const make = Effect.gen(function* () {
   });
 
   // By the key's id: at most one request a second looks it up, whether it is valid, revoked or unknown. A text that is
-  // neither a key nor a token takes no room.
+  // neither a key nor a token is not remembered.
   const keys = yield* Cache.makeWith(lookUp, {
     capacity,
     timeToLive: (exit) => (Exit.isFailure(exit) ? Duration.zero : staleness),

@@ -40,7 +40,7 @@ export type AnswerEvent = {
   | { readonly _tag: "Entry"; readonly entry: Entry }
 );
 
-/** A value that a stream emits so often beside the answer, so that its reader sees that the stream lives. */
+/** A value that a stream emits at an interval besides the answer, so that its reader sees that the stream is alive. */
 export interface Pulse<P> {
   readonly value: P;
   readonly every: Duration.Duration;

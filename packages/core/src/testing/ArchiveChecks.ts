@@ -155,7 +155,7 @@ export const archiveChecks: ReadonlyArray<
     const turns = yield* TurnStore;
     const [unused, used] = yield* createAll(chatbot, [{ helloMessage: "Hello" }, {}]);
     const { createTime: limit } = yield* askLater(chatbot, used!.id, unused!.createTime);
-    // Reading is no use, nor is a turn without an entry.
+    // Reading does not count as use, nor does a turn without an entry.
     yield* history(chatbot, unused!.id);
     yield* turns.release(yield* taken(chatbot, unused!.id));
     const late = yield* taken(chatbot, unused!.id);
@@ -182,7 +182,7 @@ export const archiveChecks: ReadonlyArray<
     }
   }),
 
-  check("a chat is idle for so long by the store's clock", function* () {
+  check("how long a chat is idle goes by the store's clock", function* () {
     const chatbot = yield* newChatbot;
     const { now } = yield* ChatbotRegistry;
     const before = (yield* now).getTime();
@@ -393,7 +393,7 @@ export const archiveChecks: ReadonlyArray<
         Stream.runCollect,
       );
       yield* same("the records", read, before);
-      // An export that is not read to its end is in nobody's way.
+      // An export that is not read to its end blocks nobody.
       yield* Stream.runDrain(Stream.take(archive.export(chatbot, actor), 1));
       yield* create(chatbot, { name: "afterwards" });
       const { total } = yield* list(chatbot);
@@ -561,7 +561,7 @@ export const archiveChecks: ReadonlyArray<
     yield* same("asks meanwhile", yield* questions(from), [["a", "meanwhile", "meanwhile"]]);
     yield* same("a turn meanwhile", yield* turns.renew(turn), true);
     const { createTime } = yield* append(turn, entry("q"));
-    yield* same("a time of the present", createTime < future, true);
+    yield* same("the current time", createTime < future, true);
   }),
 
   check("a chat that is created during an import comes after the imported ones", function* () {

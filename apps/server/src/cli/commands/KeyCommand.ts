@@ -351,7 +351,7 @@ const token = makeCommand("token", {
     scopes: Flag.optional(scopesFlag),
   },
   run: Effect.fnUntraced(function* ({ expires, id, scopes, userRef }) {
-    // Before the present is read: 24h are then at most 24 hours.
+    // Before the current time is read, so that 24h is at most 24 hours.
     const expiresAt = expires && (yield* expires);
     const all = yield* Administration.use((administration) => administration.chatbots);
     const now = yield* present;
