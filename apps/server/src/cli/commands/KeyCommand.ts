@@ -347,8 +347,13 @@ const token = makeCommand("token", {
       ),
       Flag.withDescription("userRef of the visitor"),
     ),
-    expires: expiresFlag(undefined, "When the token expires, within 24 hours (default: 1h)"),
-    scopes: Flag.optional(scopesFlag),
+    expires: expiresFlag(undefined, "When the token expires, within 24 hours (default: 1h)").pipe(
+      Flag.withMetavar("date|15m"),
+    ),
+    scopes: scopesFlag.pipe(
+      Flag.withDescription("Comma-separated scopes: read, write and ask (default: the key's)"),
+      Flag.optional,
+    ),
   },
   run: Effect.fnUntraced(function* ({ expires, id, scopes, userRef }) {
     // Before the current time is read, so that 24h is at most 24 hours.
