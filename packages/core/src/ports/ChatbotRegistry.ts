@@ -126,10 +126,10 @@ export const fieldChanges = (
   before: Chatbot | KeyRecord,
   change: ChatbotChange | KeyChange,
 ): ReadonlyArray<FieldChange> => {
-  const known: Readonly<Record<string, unknown>> = flat(before);
+  const oldValues: Readonly<Record<string, unknown>> = flat(before);
   return Object.entries(flat(change))
-    .filter(([field, value]) => JSON.stringify(value) !== JSON.stringify(known[field]))
-    .map(([field, after]) => ({ field, before: known[field], after }))
+    .filter(([field, value]) => JSON.stringify(value) !== JSON.stringify(oldValues[field]))
+    .map(([field, after]) => ({ field, before: oldValues[field], after }))
     .toSorted((a, b) => (a.field < b.field ? -1 : 1));
 };
 

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest";
-import { Asking, AskLimits, newestChats, type Ask } from "@parley/core";
+import { Asking, AskLimits, defaultChatQuery, type Ask } from "@parley/core";
 import {
   AnswerUnavailable,
   BudgetSpent,
@@ -40,7 +40,7 @@ const tagOf = (exit: Exit.Exit<unknown, { readonly _tag: string }>) =>
     : "success";
 
 const total = ChatStore.use((store) =>
-  Effect.map(store.listChats(chatbot.id, newestChats), (page) => page.total),
+  Effect.map(store.listChats(chatbot.id, defaultChatQuery), (page) => page.total),
 );
 
 /** Runs every fiber as far as it gets at the present time. */

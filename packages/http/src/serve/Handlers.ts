@@ -1,7 +1,14 @@
 /**
  * The handlers of the endpoints: each decodes a request, calls the core and encodes the response.
  */
-import { Asking, Chats, newest, newestChats, type Chatbot, type Principal } from "@parley/core";
+import {
+  Asking,
+  Chats,
+  defaultEntryQuery,
+  defaultChatQuery,
+  type Chatbot,
+  type Principal,
+} from "@parley/core";
 import { Effect, type Scope } from "effect";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import type { EndpointName } from "../contract/Endpoints.ts";
@@ -69,13 +76,13 @@ export const makeHandlers = Effect.fnUntraced(function* (defaultOnDisconnect: "f
     }),
 
     listChats: Effect.fnUntraced(function* ({ principal, request }) {
-      const query = { ...newestChats, ...(yield* decodeChatsQuery(request.url)) };
+      const query = { ...defaultChatQuery, ...(yield* decodeChatsQuery(request.url)) };
       const page = yield* chats.list(principal.chatbot, query, principal.userRef);
       return toJsonResponse(encodePage(page, encodeChat));
     }),
 
     history: Effect.fnUntraced(function* ({ facts, parameter, principal, request }) {
-      const query = { ...newest, ...(yield* decodeHistoryQuery(request.url)) };
+      const query = { ...defaultEntryQuery, ...(yield* decodeHistoryQuery(request.url)) };
       facts.chat = toChatId(parameter);
       const page = yield* chats.history(principal.chatbot, facts.chat, query, principal.userRef);
       return toJsonResponse(encodePage(page, encodeEntry));

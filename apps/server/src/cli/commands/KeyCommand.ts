@@ -267,12 +267,12 @@ const set = makeCommand("set", {
   },
   run: Effect.fnUntraced(function* ({ id, change, expires }) {
     const expiresAt = expires && (yield* expires);
-    const given = { ...givenOf(change), ...(expiresAt !== undefined && { expiresAt }) };
-    if (Object.keys(given).length === 0) return yield* nothingNamed;
+    const fields = { ...givenOf(change), ...(expiresAt !== undefined && { expiresAt }) };
+    if (Object.keys(fields).length === 0) return yield* nothingNamed;
     const chatbot = yield* chatbotWithKey(id);
     const administration = yield* Administration;
-    yield* administration.changeKey(chatbot.id, id, given, yield* actor);
-    yield* print({ id, chatbot: chatbot.id, ...given }, `${titleOf(id, chatbot)} was changed.`);
+    yield* administration.changeKey(chatbot.id, id, fields, yield* actor);
+    yield* print({ id, chatbot: chatbot.id, ...fields }, `${titleOf(id, chatbot)} was changed.`);
   }, onDatabase),
 });
 
