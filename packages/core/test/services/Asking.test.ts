@@ -723,7 +723,7 @@ describe("the budget of a key", () => {
     }).pipe(Effect.provide(layerAsking((question) => answers[question]!, moderator)));
   });
 
-  it.effect("costs a key without one no call of the store", () => {
+  it.effect("costs no call of the store for a key without one", () => {
     let calls = 0;
     const counted = Layer.effect(
       TurnStore,
