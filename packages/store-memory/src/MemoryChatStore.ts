@@ -23,8 +23,10 @@ import {
   type Memory,
 } from "./Memory.ts";
 
-export const makeChatStore = (memory: Memory): ChatStore["Service"] => ({
-  createChat: (chatbot, { helloMessage, ...chat }, idempotencyKey) =>
+type Port = ChatStore["Service"];
+
+export const makeChatStore = (memory: Memory): Port => {
+  const createChat: Port["createChat"] = (chatbot, { helloMessage, ...chat }, idempotencyKey) =>
     atomically(function* (now) {
       const tenant = yield* findChatbot(memory, chatbot);
       const record = findRecord(tenant, idempotencyKey, now);
@@ -39,9 +41,9 @@ export const makeChatStore = (memory: Memory): ChatStore["Service"] => ({
       if (helloMessage !== null) addEntry(memory, stored, helloEntry(helloMessage), now);
       putRecord(tenant, idempotencyKey, now, { _tag: "Chat", chat: stored.chat.id });
       return { chat: stored.chat, replayed: false };
-    }),
+    });
 
-  listChats: (chatbot, query) =>
+  const listChats: Port["listChats"] = (chatbot, query) =>
     Effect.sync(() => {
       const { id, userRef } = query;
       const search = fold(query.search ?? "");
@@ -56,9 +58,9 @@ export const makeChatStore = (memory: Memory): ChatStore["Service"] => ({
         query,
         (chat, field) => chat[field],
       );
-    }),
+    });
 
-  listEntries: (chatbot, chatId, { id, ...query }, userRef = null) =>
+  const listEntries: Port["listEntries"] = (chatbot, chatId, { id, ...query }, userRef = null) =>
     Effect.suspend(() => {
       const stored = tenantOf(memory, chatbot).chats.get(chatId);
       if (stored === undefined || !isOwn(stored, userRef))
@@ -71,8 +73,10 @@ export const makeChatStore = (memory: Memory): ChatStore["Service"] => ({
           (entry, field) => entry[field],
         ),
       );
-    }),
-});
+    });
+
+  return { createChat, listChats, listEntries };
+};
 
 type Value = string | number | boolean | Date | null;
 
