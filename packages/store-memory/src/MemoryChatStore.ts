@@ -53,11 +53,8 @@ export const makeChatStore = (memory: Memory): Port => {
           (userRef === null || chat.userRef === userRef) &&
           (search === "" || folded?.includes(search) === true),
       );
-      return pageOf(
-        matching.map(({ chat }) => chat),
-        query,
-        (chat, field) => chat[field],
-      );
+      const chats = matching.map(({ chat }) => chat);
+      return pageOf(chats, query);
     });
 
   const listEntries: Port["listEntries"] = (chatbot, chatId, { id, ...query }, userRef = null) =>
@@ -66,13 +63,8 @@ export const makeChatStore = (memory: Memory): Port => {
       if (stored === undefined || !isOwn(stored, userRef))
         return Effect.fail(new ChatNotFound({ chatId }));
       const entries = stored.entries.map(({ entry }) => entry);
-      return Effect.succeed(
-        pageOf(
-          id === null ? entries : entries.filter((entry) => entry.id === id),
-          query,
-          (entry, field) => entry[field],
-        ),
-      );
+      const matching = id === null ? entries : entries.filter((entry) => entry.id === id);
+      return Effect.succeed(pageOf(matching, query));
     });
 
   return { createChat, listChats, listEntries };
@@ -80,18 +72,15 @@ export const makeChatStore = (memory: Memory): Port => {
 
 type Value = string | number | boolean | Date | null;
 
-/**
- * One page of the rows, which are in ascending order of id and all match; `read` returns a row's value of a field.
- */
-const pageOf = <Row, Field extends string>(
+/** One page of the rows, which are in ascending order of id and all match. */
+const pageOf = <Row extends Record<Field | "id", Value>, Field extends string>(
   rows: ReadonlyArray<Row>,
   { limit, orderBy, page }: Omit<ListQuery<Field>, "id">,
-  read: (row: Row, field: NoInfer<Field> | "id") => Value,
 ): Page<Row> => {
   const order = [...orderBy, { field: "id" as const, descending: orderBy.at(-1)!.descending }];
   const byOrder = (a: Row, b: Row): number => {
     for (const { field, descending } of order) {
-      const ascending = compare(read(a, field), read(b, field));
+      const ascending = compare(a[field], b[field]);
       if (ascending !== 0) return descending ? -ascending : ascending;
     }
     return 0;

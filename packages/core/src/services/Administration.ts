@@ -46,29 +46,23 @@ const make = Effect.gen(function* () {
   const archive = yield* ChatArchive;
   const services = yield* Effect.context<Digest.Digest | SecureRandom.SecureRandom>();
 
-  const freshKey = Effect.gen(function* () {
+  /** A new key, which signs tokens of visitors if `signs`, and what the registry records of it. */
+  const newKey = Effect.fnUntraced(function* (signs: boolean) {
     const key = yield* generateKey;
     const text = Redacted.value(key);
-    const [hash, signingSecret] = [yield* hashKey(text), yield* signingSecretOf(text)];
-    return { key, record: { id: keyId(text)!, hash, signingSecret } };
-  }).pipe(Effect.provideContext(services));
-
-  const created = (
-    key: Redacted.Redacted,
-    { id, signingSecret }: Pick<KeyRecord, "id" | "signingSecret">,
-  ) =>
-    ({
-      id,
-      key,
-      signingSecret: signingSecret === null ? null : Redacted.make(signingSecret),
-    }) satisfies CreatedKey;
+    const id = keyId(text)!;
+    const secret = signs ? yield* signingSecretOf(text) : null;
+    const created = { id, key, signingSecret: secret === null ? null : Redacted.make(secret) };
+    return { created, record: { id, hash: yield* hashKey(text), signingSecret: secret } };
+  }, Effect.provideContext(services));
 
   const sha256 = (data: Uint8Array) =>
     Context.get(services, Digest.Digest).digestHex(Digest.sha256, data);
   const digestWith = (salt: string, userRef: string) =>
-    Effect.map(sha256(new TextEncoder().encode(`${salt}:${userRef}`)), (hash) => {
-      return `sha256:${salt}:${hash}`;
-    });
+    Effect.map(
+      sha256(new TextEncoder().encode(`${salt}:${userRef}`)),
+      (hash) => `sha256:${salt}:${hash}`,
+    );
 
   const findChatbot = Effect.fnUntraced(function* (id: number) {
     const chatbot = (yield* registry.list).find(({ chatbot }) => chatbot.id === id);
@@ -127,15 +121,9 @@ const make = Effect.gen(function* () {
     actor: string,
   ) {
     yield* checkKey({ ...fields, actor });
-    const { key, record } = yield* freshKey;
-    const added = {
-      ...plainKey,
-      ...fields,
-      ...record,
-      ...(visitors ? {} : { signingSecret: null }),
-    };
-    yield* registry.addKey(id, added, actor);
-    return created(key, added);
+    const { created, record } = yield* newKey(visitors);
+    yield* registry.addKey(id, { ...plainKey, ...fields, ...record }, actor);
+    return created;
   });
 
   const changeKey = Effect.fn("Administration.changeKey")(function* (
@@ -163,15 +151,13 @@ const make = Effect.gen(function* () {
     const current = keys.find((key) => key.id === oldKey && key.revokedAt === null);
     if (current === undefined) return yield* new KeyNotFound({ keyId: oldKey });
     const { createdAt: _, lastUsedAt: __, revokedAt: ___, ...fields } = current;
-    const { key, record } = yield* freshKey;
-    const signingSecret = current.signingSecret && record.signingSecret;
-    const fresh = { ...record, signingSecret, expiresAt };
-    yield* registry.addKey(id, { ...fields, ...fresh }, actor);
+    const { created, record } = yield* newKey(current.signingSecret !== null);
+    yield* registry.addKey(id, { ...fields, ...record, expiresAt }, actor);
     const end = new Date((yield* registry.now).getTime() + millis);
     const isEarlier = current.expiresAt !== null && current.expiresAt <= end;
     const replaced = { ...fields, expiresAt: isEarlier ? current.expiresAt : end };
     yield* registry.changeKey(id, oldKey, { expiresAt: replaced.expiresAt }, actor);
-    return { ...created(key, fresh), replaced };
+    return { ...created, replaced };
   });
 
   const revokeKey = Effect.fn("Administration.revokeKey")(function* (

@@ -12,6 +12,7 @@ import {
   Layer,
   Scheduler,
   Schema,
+  type Scope,
   Stream,
 } from "effect";
 import { Digest } from "effect/crypto";
@@ -81,12 +82,15 @@ const makeRunningAsks = Effect.fnUntraced(function* (limits: AskLimits) {
   const find = (chatbot: number, key: IdempotencyKey | null) =>
     key === null ? undefined : byKey.get(nameOf(chatbot, key));
 
+  const count = FiberSet.size(fibers);
+  const awaitEmpty = FiberSet.awaitEmpty(fibers);
+
   const start = Effect.fnUntraced(function* (
     ask: Omit<RunningAsk, "fiber">,
     answer: Effect.Effect<Completed, AskError>,
   ) {
     const { chatbot, key, live } = ask;
-    if ((yield* FiberSet.size(fibers)) >= limits.asks) return yield* overloaded;
+    if ((yield* count) >= limits.asks) return yield* overloaded;
     const fiber = yield* FiberSet.run(
       fibers,
       // Without a reader no request is left to answer, and its caller logs nothing.
@@ -113,13 +117,7 @@ const makeRunningAsks = Effect.fnUntraced(function* (limits: AskLimits) {
     ask.fiber.interruptUnsafe();
   };
 
-  return {
-    find,
-    start,
-    cancel,
-    count: FiberSet.size(fibers),
-    awaitEmpty: FiberSet.awaitEmpty(fibers),
-  };
+  return { find, start, cancel, count, awaitEmpty };
 });
 
 const make = Effect.gen(function* () {
@@ -176,16 +174,14 @@ const make = Effect.gen(function* () {
     return { ...running, isJoined: earlier !== undefined };
   }, Effect.uninterruptible);
 
-  const ask = (chatbot: Chatbot, ask: Ask): Effect.Effect<Asked, AskError> =>
-    join(chatbot, ask).pipe(
-      Effect.flatMap(({ fiber, isJoined }) =>
-        Effect.map(Fiber.join(fiber), ({ entry, replayed }) => ({
-          entry,
-          replayed: replayed || isJoined,
-        })),
-      ),
-      Effect.scoped,
-    );
+  const ask = Effect.fnUntraced(function* (
+    chatbot: Chatbot,
+    ask: Ask,
+  ): Effect.fn.Return<Asked, AskError, Scope.Scope> {
+    const { fiber, isJoined } = yield* join(chatbot, ask);
+    const { entry, replayed } = yield* Fiber.join(fiber);
+    return { entry, replayed: replayed || isJoined };
+  }, Effect.scoped);
 
   const stream = <P = never>(
     chatbot: Chatbot,
