@@ -97,11 +97,8 @@ export const makeChatArchive = (memory: Memory): Port => {
         for (const { entry, keyId, usage } of entries) {
           if (entry.question === "" || entry.flagged || entry.createTime < since) continue;
           const { attempts, completionTokens, model, promptTokens, provider } = usage ?? free;
-          const groups = {
-            day: entry.createTime.toISOString().slice(0, 10),
-            key: keyId,
-            userRef: chat.userRef,
-          };
+          const day = entry.createTime.toISOString().slice(0, 10);
+          const groups = { day, key: keyId, userRef: chat.userRef };
           const group = by === null ? null : groups[by];
           const key = JSON.stringify([group, provider, model]);
           const sum = sums.get(key);

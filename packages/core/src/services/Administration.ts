@@ -101,11 +101,8 @@ const make = Effect.gen(function* () {
     const { keys } = yield* findChatbot(id);
     for (const key of keys.filter(({ revokedAt }) => revokedAt === null)) {
       // Another operator may have revoked the key meanwhile.
-      yield* Effect.catchTag(
-        registry.revokeKey(id, key.id, actor),
-        "KeyNotFound",
-        () => Effect.void,
-      );
+      const revoke = registry.revokeKey(id, key.id, actor);
+      yield* Effect.catchTag(revoke, "KeyNotFound", () => Effect.void);
     }
     const erased = yield* archive.erase(id, { _tag: "All" }, actor);
     yield* registry.delete(id, actor);
