@@ -135,6 +135,7 @@ export const describeFailure = (error: SqlError.SqlError): string => {
       /SELF_SIGNED|UNABLE_TO_/,
       "set sslrootcert=<file> or NODE_EXTRA_CA_CERTS to its certificate authority",
     ],
+    [/No username/, "write postgres://user:password@host:5432/database"],
     [/ALTNAME_INVALID/, "use a host name that the certificate contains, or set sslmode=verify-ca"],
     [
       /startup parameter/,
