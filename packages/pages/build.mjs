@@ -25,6 +25,8 @@ const files = {
   "page.js": await bundled("playground/page/main.tsx", "esm"),
   "reference.js": await bundled("docs/page/Reference.tsx", "esm"),
   "guide.js": await bundled("docs/page/guide.ts", "esm"),
+  "window.js": await bundled("widget/page/main.tsx", "esm"),
+  "widget.js": await bundled("widget/page/loader.ts", "iife"),
   "theme.js": await bundled("page/theme.ts", "iife"),
   "style.css": await source("style.css"),
   "icon.svg": await source("icon.svg"),

@@ -9,10 +9,12 @@ import {
   makeApp,
   makeRequestTelemetry,
   makeVisitorTokens,
+  type WidgetPages,
 } from "@parley/http";
 import { makeDocumentation } from "@parley/pages/docs";
 import { makeGuide, type Place } from "@parley/pages/guide";
 import { makePlayground } from "@parley/pages/playground";
+import { makeWidgetPages } from "@parley/pages/widget";
 import { Cause, Duration, Effect, Exit, Layer, Option, Scope, Stream } from "effect";
 import { SecureRandom } from "effect/crypto";
 import { announceStart } from "./Announcement.ts";
@@ -123,6 +125,7 @@ const listeners = Effect.gen(function* () {
     port: number,
     serves: ReadonlyArray<"general" | "answers">,
     pages = documentation,
+    widget?: WidgetPages,
   ) {
     const app = yield* makeApp({
       basePaths,
@@ -133,6 +136,7 @@ const listeners = Effect.gen(function* () {
       onDisconnect,
       pages,
       serves,
+      ...(widget && { widget }),
     });
     return yield* Scope.provide(
       listenTo(port, app, serves.includes("general") ? "PARLEY_PORT" : "PARLEY_ASK_PORT"),
@@ -145,16 +149,20 @@ const listeners = Effect.gen(function* () {
   const places: ReadonlyArray<Place> = ["playground", "guide", "docs"];
   const quotes = settings.knowledgeDir === null ? ("guide" as const) : ("documents" as const);
   const answerer = settings.llms.length > 0 ? ("model" as const) : quotes;
+  const questions = yield* questionsFor;
   const pages = settings.pages
     ? [
-        makePlayground({ answersPort, answerer, places, questions: yield* questionsFor }),
+        makePlayground({ answersPort, answerer, places, questions }),
         makeDocumentation({ places }),
         yield* guideOf(places),
       ]
     : [];
   const interfacesHere =
     askListener === null ? (["general", "answers"] as const) : (["general"] as const);
-  const origin = yield* serve(port, interfacesHere, pages);
+  // Whatever `pages` says: only keys with origins have a window.
+  const model = answerer === "model";
+  const widget = yield* makeWidgetPages({ answersPort, basePaths, model, questions });
+  const origin = yield* serve(port, interfacesHere, pages, widget);
   const askOrigin = askListener ?? origin;
   // After listening: if the start failed, nobody would see the key.
   const firstKey = settings.provision === null ? yield* firstStart : Option.none();

@@ -6,6 +6,7 @@ import { signal, type Signal } from "@preact/signals";
 import { ConnectionError, ResponseError } from "@parley/client";
 import type { Client, Entry, NewChat } from "@parley/client";
 import { kept, untilBack } from "./Parts.tsx";
+import { say, type Word } from "./words.ts";
 
 export const states = {
   waiting: "Waiting for the answer",
@@ -16,7 +17,7 @@ export const states = {
   stopped: "Stopped. If the server finishes the answer anyway, it appears here.",
   cancelled: "Stopped. Nothing was stored.",
   failed: "There is no answer yet.",
-};
+} satisfies Record<string, Word>;
 
 /** A question, and the answer so far. */
 export interface Ask {
@@ -154,7 +155,7 @@ const change = (id: string, part: Partial<Ask>) => {
 const finish = (askId: string, entry: Entry) => {
   entries.value = new Map(entries.peek()).set(entry.id, { ...entry, askId });
   asks.value = asks.peek().filter(({ id }) => id !== askId);
-  spoken.value = `Answer: ${entry.answer}`;
+  spoken.value = say("Answer: {}", entry.answer);
 };
 
 const run = async (id: string) => {

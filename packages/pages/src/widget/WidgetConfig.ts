@@ -1,0 +1,10 @@
+/** The settings that the server passes to the window. Everybody can read them. */
+export interface WidgetConfig {
+  readonly general: string;
+  readonly answers: string;
+  readonly answersPort: number | null;
+  /** The origins of the pages that may show the window. */
+  readonly origins: ReadonlyArray<string>;
+  /** Whether a language model answers. */
+  readonly model: boolean;
+}
