@@ -8,11 +8,24 @@ import { rolldown } from "rolldown";
 const here = (path) => new URL(path, import.meta.url);
 const source = (name) => readFile(here(`src/page/${name}`), "utf8");
 
+/** The lexer of `marked` alone: its exports share an instance, which would keep the renderer that no page uses. */
+const lexerOnly = {
+  name: "lexer-only",
+  transform: (code, id) => {
+    if (!id.endsWith("/marked.esm.js")) return undefined;
+    const lexer = code
+      .replace(/var (\w+)=new \w+;function (\w+)\([\w,]+\)\{return \1\.parse\([^]*?(?=export\{)/, "")
+      .replace(/(?<=export\{).*(?=\};)/, (names) => names.match(/\w+ as (Lexer|Tokenizer)\b/g).join());
+    return { code: lexer, map: null };
+  },
+};
+
 const modules = new Set();
 const bundled = async (path, format) => {
   const bundle = await rolldown({
     input: here(`src/${path}`).pathname,
     platform: "browser",
+    plugins: [lexerOnly],
     transform: { jsx: { runtime: "automatic", importSource: "preact" }, target: "es2022" },
   });
   const { output } = await bundle.generate({ format, minify: true });
