@@ -28,12 +28,12 @@ export const makeWidgetPages = Effect.fnUntraced(function* ({
 }: WidgetOptions = {}) {
   const load = Effect.all([
     loadFiles("", ["widget.js"]),
-    loadFiles("/widget", ["window.js", "style.css"]),
+    loadFiles("/widget", ["window.js", "widget.css"]),
   ]);
   const loaded = yield* Effect.cached(
     Effect.map(load, (files) => new Map(files.flatMap((one) => [...one]))),
   );
-  const paths = ["/widget.js", "/widget/window.js", "/widget/style.css"];
+  const paths = ["/widget.js", "/widget/window.js", "/widget/widget.css"];
   return {
     file: ({ headers, method, url }) => {
       const path = toPath(url);
@@ -70,7 +70,7 @@ const toHtml = (config: WidgetConfig): string => `<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Chat</title>
-<link rel="stylesheet" href="style.css">
+<link rel="stylesheet" href="widget.css">
 <script type="module" src="window.js"></script>
 </head>
 <body data-config="${escape(JSON.stringify(config))}"></body>

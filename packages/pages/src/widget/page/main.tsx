@@ -78,8 +78,8 @@ const Window = ({ readQuestions, start }: WindowProps) => {
   );
   return (
     <main class="widget view">
+      <h1 class="unseen">Chat</h1>
       <header class="row">
-        <h1 class="unseen">Chat</h1>
         <h2 dir="auto" tabIndex={-1}>
           {name ?? "Chat"}
         </h2>
