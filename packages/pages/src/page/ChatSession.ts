@@ -3,6 +3,7 @@
  * it once, and it tells the other tabs of the same origin.
  */
 import { signal, type Signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { ConnectionError, ResponseError } from "@parley/client";
 import type { Client, Entry, NewChat } from "@parley/client";
 import { kept, untilBack } from "./Parts.tsx";
@@ -43,6 +44,8 @@ export interface ChatSession {
   readonly name: string;
   /** Called when a first question has created its chat. */
   readonly onCreated: (chatId: number) => void;
+  /** Shows what operators want to know of an entry; `undefined`: the page is for others. */
+  readonly toFacts?: (entry: Entry) => ComponentChildren;
   /** Where a link of an answer leads that is neither on the web nor mail; `undefined`: it stays text. */
   readonly toAddress: (href: string) => string | undefined;
 }

@@ -8,7 +8,7 @@ import * as chat from "./ChatSession.ts";
 import { Composer } from "./Composer.tsx";
 import { Failure } from "./Failure.tsx";
 import { Markdown } from "./Markdown.tsx";
-import { CopyButton, Icon, Time, useRead } from "./Parts.tsx";
+import { CopyButton, Icon, useRead } from "./Parts.tsx";
 import { say } from "./words.ts";
 
 export interface ConversationProps {
@@ -171,10 +171,17 @@ const Exchange = ({ ask, entry }: { readonly ask?: chat.Ask; readonly entry?: En
         </p>
       )}
       <div class={`stack ${entry?.flagged ? "flagged" : ""}`}>
-        {entry?.flagged && <strong class="bad">Flagged: {entry.moderation}</strong>}
+        {entry?.flagged && chat.session.toFacts && (
+          <strong class="bad">Flagged: {entry.moderation}</strong>
+        )}
         {text && <Markdown text={text} toAddress={chat.session.toAddress} />}
       </div>
-      {entry && <Facts {...entry} />}
+      {entry && (
+        <div class="acts quiet">
+          <CopyButton text={entry.answer} name={say("Copy answer")} />
+          {chat.session.toFacts?.(entry)}
+        </div>
+      )}
       {isBusy && <Progress {...ask} />}
       {ask && !isBusy && (
         <Failure error={ask.error ?? say(chat.states[ask.state])} retry={() => chat.again(ask)}>
@@ -184,23 +191,6 @@ const Exchange = ({ ask, entry }: { readonly ask?: chat.Ask; readonly entry?: En
     </article>
   );
 };
-
-const Facts = ({ _createTime, answer, flagged, id, moderation }: Entry) => (
-  <div class="acts quiet">
-    <CopyButton text={answer} name={say("Copy answer")} />
-    <details>
-      <summary title="Details">
-        <Icon name="more" />
-      </summary>
-      <span class="facts">
-        <Time iso={_createTime} dateStyle="medium" />
-        <span>Entry {id}</span>
-        <span>Moderation: {moderation}</span>
-        <span>{flagged ? "Flagged" : "Not flagged"}</span>
-      </span>
-    </details>
-  </div>
-);
 
 /** What an ask waits for, and for how long after two seconds. */
 const Progress = ({ chatId, since, state }: chat.Ask) => {

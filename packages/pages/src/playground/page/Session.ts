@@ -6,6 +6,7 @@ import { signal } from "@preact/signals";
 import { makeClient, ResponseError, type Attempt } from "@parley/client";
 import { openSession } from "../../page/ChatSession.ts";
 import { kept, visitorOf } from "../../page/Parts.tsx";
+import { Facts } from "./Facts.tsx";
 import type { PlaygroundConfig } from "../PlaygroundConfig.ts";
 
 export const config: PlaygroundConfig = JSON.parse(document.body.dataset["config"]!);
@@ -97,5 +98,6 @@ openSession({
   onCreated: (id) => {
     if (route.peek() === "") location.replace(`#chat/${id}`);
   },
+  toFacts: Facts,
   toAddress: (href) => (config.answerer === "guide" && config.guide ? toGuide(href) : undefined),
 });
