@@ -161,7 +161,7 @@ const listeners = Effect.gen(function* () {
     askListener === null ? (["general", "answers"] as const) : (["general"] as const);
   // Whatever `pages` says: only keys with origins have a window.
   const model = answerer === "model";
-  const widget = yield* makeWidgetPages({ answersPort, basePaths, model, questions });
+  const widget = makeWidgetPages({ answersPort, basePaths, model, questions });
   const origin = yield* serve(port, interfacesHere, pages, widget);
   const askOrigin = askListener ?? origin;
   // After listening: if the start failed, nobody would see the key.

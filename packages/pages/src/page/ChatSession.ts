@@ -79,12 +79,21 @@ export const setDraft = (chatId: number | null, text: string): void => {
   drafts.value = text === "" ? others : { ...others, [chatId ?? "new"]: text };
 };
 
+/** Browsers that block the storage of a frame block its channel to other tabs, too. */
+const openChannel = (name: string): BroadcastChannel | MessagePort => {
+  try {
+    return new BroadcastChannel(name);
+  } catch {
+    return new MessageChannel().port1;
+  }
+};
+
 /** Resumes the asks of this tab before it was loaded. */
 export const openSession = (options: ChatSession): void => {
   session = options;
   asks.value = stored.peek().map((ask) => ({ ...ask, text: signal("") }));
   const tab = randomId();
-  const channel = new BroadcastChannel(`parley-${options.name}`);
+  const channel = openChannel(`parley-${options.name}`);
   const tell = () =>
     channel.postMessage({
       tab,

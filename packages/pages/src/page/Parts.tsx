@@ -20,7 +20,7 @@ export const storageOf = (name: "sessionStorage" | "localStorage") => {
     };
   }
 };
-const storage = storageOf("sessionStorage");
+export const storage = storageOf("sessionStorage");
 
 /** A value that this tab keeps over a reload, for this page. */
 export const kept = <A,>(name: string, initial: A): Signal<A> => {

@@ -20,18 +20,18 @@ export interface WidgetOptions extends Pick<AppOptions, "basePaths"> {
 }
 
 /** What browsers get of the widget: `widget` of `AppOptions`. The files are loaded by the first request. */
-export const makeWidgetPages = Effect.fnUntraced(function* ({
+export const makeWidgetPages = ({
   answersPort = null,
   basePaths = { general: "/api", answers: "/ask" },
   model = false,
   questions = () => Effect.succeed([]),
-}: WidgetOptions = {}) {
+}: WidgetOptions = {}): WidgetPages => {
   const load = Effect.all([
     loadFiles("", ["widget.js"]),
     loadFiles("/widget", ["window.js", "widget.css"]),
   ]);
-  const loaded = yield* Effect.cached(
-    Effect.map(load, (files) => new Map(files.flatMap((one) => [...one]))),
+  const loaded = Effect.runSync(
+    Effect.cached(Effect.map(load, (files) => new Map(files.flatMap((one) => [...one])))),
   );
   const paths = ["/widget.js", "/widget/window.js", "/widget/widget.css"];
   return {
@@ -61,8 +61,8 @@ export const makeWidgetPages = Effect.fnUntraced(function* ({
         }),
       );
     },
-  } satisfies WidgetPages as WidgetPages;
-});
+  };
+};
 
 const toHtml = (config: WidgetConfig): string => `<!doctype html>
 <html lang="en">

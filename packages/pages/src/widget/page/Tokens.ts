@@ -2,10 +2,10 @@
  * The visitor's tokens, and requests with them. A token is renewed before it expires, and when the server refuses it:
  * an answer that was interrupted goes on with the next one, by its idempotency key.
  */
-import { kept, storageOf, visitorOf } from "../../page/Parts.tsx";
+import { kept, storage, storageOf, visitorOf } from "../../page/Parts.tsx";
 import type { Token } from "./Messages.ts";
 
-const storage = storageOf("localStorage");
+const visits = storageOf("localStorage");
 const name = `parley-token${location.pathname}`;
 /** Whose drafts and asks this tab keeps. */
 const visitor = kept<string | null>("visitor", null);
@@ -26,7 +26,7 @@ const keep = (renewed: Token): Promise<undefined> | undefined => {
   if (former === null) return undefined;
   // What this tab has is another person's.
   for (const key of ["drafts", "asks"])
-    sessionStorage.removeItem(`parley-${key}${location.pathname.slice(1)}`);
+    storage.removeItem(`parley-${key}${location.pathname.slice(1)}`);
   location.reload();
   return new Promise(() => undefined);
 };
@@ -39,7 +39,7 @@ const renew = async (ask: (() => Promise<Partial<Token> | null>) | undefined) =>
     if (typeof answer.token === "string") return keep(answer as Token);
     return Response.json({ status: 401, message: "API_KEY_NOT_VALID" }, { status: 401 });
   }
-  token ??= JSON.parse(storage.getItem(name) ?? "null") ?? undefined;
+  token ??= JSON.parse(visits.getItem(name) ?? "null") ?? undefined;
   const post = (headers: HeadersInit) =>
     fetch(`${location.pathname}/token`, { method: "POST", headers });
   let response = await post(token === undefined ? {} : { "x-api-key": token.token });
@@ -47,7 +47,7 @@ const renew = async (ask: (() => Promise<Partial<Token> | null>) | undefined) =>
   if (response.status === 401) response = await post({});
   if (!response.ok) return response;
   const renewed = await response.json();
-  storage.setItem(name, JSON.stringify(renewed));
+  visits.setItem(name, JSON.stringify(renewed));
   return keep(renewed);
 };
 

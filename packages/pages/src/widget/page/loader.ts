@@ -69,6 +69,7 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
   const color = getComputedStyle(button).backgroundColor;
   const colors = [color, (button.style.color = legibleOn(color))] as const;
 
+  const isReady = () => dialog.classList.contains("ready");
   let frame: HTMLIFrameElement | undefined;
   let port: MessagePort | undefined;
   const send = (message: FromPage) => port?.postMessage(message);
@@ -85,6 +86,7 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
     port.onmessage = async ({ data }: MessageEvent<FromWindow>) => {
       if (data === "ready") {
         dialog.classList.add("ready");
+        note.textContent = "";
         send("open");
       }
       if (data === "close") close();
@@ -93,17 +95,18 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
     const greeting: Greeting = { locale, colors, isKnown: dataset["tokenUrl"] !== undefined };
     // For a document of the server only.
     target.contentWindow!.postMessage(greeting, new URL(src).origin, [channel.port2]);
-    setTimeout(() => (note.textContent = unavailable), 4000);
+    setTimeout(() => isReady() || (note.textContent = unavailable), 4000);
   };
   const open = () => {
     if (dialog.open) return;
-    note.textContent = loading;
     if (frame === undefined) {
-      frame = create("iframe", dialog);
+      note.textContent = loading;
+      frame = document.createElement("iframe");
       frame.title = title;
       frame.allow = "clipboard-write";
       frame.src = new URL(`widget/${encodeURIComponent(dataset["key"] ?? "")}`, src).href;
       frame.onload = ({ target }) => greet(target as HTMLIFrameElement);
+      dialog.append(frame);
     }
     // A window that fills the screen keeps the focus.
     if (matchMedia("(max-width: 640px)").matches) dialog.showModal();
@@ -114,7 +117,7 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
   const close = () => dialog.close();
   dialog.onclose = () => {
     button.setAttribute("aria-expanded", "false");
-    if (dialog.classList.contains("ready")) return;
+    if (isReady()) return;
     // The next try begins anew.
     frame?.remove();
     frame = undefined;
@@ -128,7 +131,8 @@ const script =
   document.currentScript ?? document.querySelector('script[data-key][src$="/widget.js"]');
 const start = () => {
   try {
-    if (!("parley" in window)) mount(script as HTMLScriptElement);
+    // The script may be loaded twice.
+    if (!document.querySelector("parley-widget")) mount(script as HTMLScriptElement);
   } catch (error) {
     // An old browser: the page goes on without the button.
     console.warn("Parley's widget cannot start:", error);

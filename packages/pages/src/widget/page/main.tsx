@@ -3,7 +3,6 @@
  */
 import { signal } from "@preact/signals";
 import { render } from "preact";
-import { useState } from "preact/hooks";
 import { makeClient, ResponseError } from "@parley/client";
 import { openSession, session, spoken, stale } from "../../page/ChatSession.ts";
 import { Conversation } from "../../page/Conversation.tsx";
@@ -44,13 +43,21 @@ const shown = signal<number | null>(null);
 /** Why the last request failed, if it was for want of a valid token. */
 const rejection = signal<unknown>(undefined);
 
+/** Why the last new chat failed. */
+const creation = signal<unknown>(undefined);
+
 const createChat = async () => {
   shown.value = (await session.client.createChat()).id;
+  creation.value = undefined;
   stale.value++;
 };
+const create = () => createChat().catch((error) => (creation.value = error));
 
 /** Takes the focus: on a phone, the field would open the keyboard over the greeting. */
-const focus = () => document.querySelector<HTMLElement>(isPhone ? "h2" : "textarea, h2")?.focus();
+const focus = () => {
+  const field = isPhone ? null : document.querySelector("textarea");
+  (field ?? document.querySelector("h2"))?.focus();
+};
 
 interface WindowProps {
   /** Opens a chat, and resolves with the chatbot's name. */
@@ -61,9 +68,7 @@ interface WindowProps {
 const Window = ({ readQuestions, start }: WindowProps) => {
   const { error, retry, value: name } = useRead(start);
   const { value: questions = [] } = useRead(readQuestions);
-  const [creation, setCreation] = useState<unknown>();
-  const create = () => createChat().then(() => setCreation(undefined), setCreation);
-  acts["chat"] = <button onClick={create}>{say("New chat")}</button>;
+  const failure = error ?? rejection.value;
   const chatId = shown.value;
   const welcome = (ask: (question: string) => void) => (
     <ul class="questions" aria-label={say("Questions to begin with")}>
@@ -98,7 +103,7 @@ const Window = ({ readQuestions, start }: WindowProps) => {
         </button>
       </header>
       <div>
-        <Failure error={error ?? creation ?? rejection.value} retry={error ? retry : create} />
+        <Failure error={failure ?? creation.value} retry={failure ? retry : create} />
       </div>
       {name !== undefined &&
         (chatId === null ? (
@@ -176,8 +181,9 @@ const begin = ({ colors, isKnown, locale }: Greeting) => {
     const response = await fetch("questions", {});
     return response.ok ? response.json() : [];
   };
-  // Visitors have no key to enter.
+  // Visitors have no key to enter, and a link would add to the history of the page around.
   delete acts["key"];
+  acts["chat"] = <button onClick={create}>{say("New chat")}</button>;
   render(<Window {...{ start, readQuestions }} />, document.body);
   send("ready");
 };
