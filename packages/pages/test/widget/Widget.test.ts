@@ -1,27 +1,32 @@
 import { expect, it } from "@effect/vitest";
-import { keyId, type KeyRecord } from "@parley/core";
+import { keyId } from "@parley/core";
 import { makeTestHandler } from "@parley/http/test";
 import { makeWidgetPages, type WidgetOptions } from "@parley/pages/widget";
 import { layerMemory } from "@parley/store-memory";
 import { Effect, Redacted, Stream } from "effect";
 
-const serve = (origins: KeyRecord["origins"], options?: WidgetOptions) =>
+const serve = (origins: ReadonlyArray<string>, options?: WidgetOptions) =>
   Effect.map(
     makeTestHandler(
       () => Stream.empty,
       { widget: makeWidgetPages(options) },
       layerMemory,
-      origins && { origins },
+      { origins },
     ),
     ({ key, send }) => ({
       window: `/widget/${keyId(Redacted.value(key))}`,
       get: (path: string, headers: Record<string, string> = {}) =>
         Effect.flatMap(
           send(path, { method: "GET", headers: { host: "chat.example:3000", ...headers } }),
-          ({ headers, status, ...response }) =>
+          (response) =>
             Effect.map(
               Effect.promise(() => response.bytes()),
-              (bytes) => ({ bytes, headers, status, text: new TextDecoder().decode(bytes) }),
+              (bytes) => ({
+                bytes,
+                headers: response.headers,
+                status: response.status,
+                text: new TextDecoder().decode(bytes),
+              }),
             ),
         ),
     }),
@@ -67,7 +72,7 @@ it.effect(
 
 it.effect("a key without origins has no window", () =>
   Effect.gen(function* () {
-    const { get, window } = yield* serve(undefined);
+    const { get, window } = yield* serve([]);
     expect((yield* get(window)).status).toBe(404);
     expect((yield* get("/widget/other.js")).status).toBe(404);
   }).pipe(Effect.scoped),

@@ -72,6 +72,7 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
   const isReady = () => dialog.classList.contains("ready");
   let frame: HTMLIFrameElement | undefined;
   let port: MessagePort | undefined;
+  let opener: Element | null;
   const send = (message: FromPage) => port?.postMessage(message);
 
   /** A token of the site's own backend. */
@@ -99,6 +100,7 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
   };
   const open = () => {
     if (dialog.open) return;
+    opener = shadow.activeElement ?? document.activeElement;
     if (frame === undefined) {
       note.textContent = loading;
       frame = document.createElement("iframe");
@@ -114,7 +116,11 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
     button.setAttribute("aria-expanded", "true");
     send("open");
   };
-  const close = () => dialog.close();
+  const close = () => {
+    const hadFocus = frame !== undefined && shadow.activeElement === frame;
+    dialog.close();
+    if (hadFocus) (opener as HTMLElement | null)?.focus();
+  };
   dialog.onclose = () => {
     button.setAttribute("aria-expanded", "false");
     if (isReady()) return;
@@ -122,7 +128,12 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
     frame?.remove();
     frame = undefined;
   };
-  button.onclick = () => (dialog.open ? close() : open());
+  button.onclick = () => {
+    // Safari does not focus a button that is pressed.
+    button.focus();
+    if (dialog.open) close();
+    else open();
+  };
   section.onkeydown = ({ key }) => void (key === "Escape" && close());
   Object.assign(window, { parley: Object.freeze({ open, close }) });
 };
