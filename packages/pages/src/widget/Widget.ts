@@ -43,8 +43,11 @@ export const makeWidgetPages = ({
           HttpServerResponse.jsonUnsafe(found, { headers: { "cache-control": "no-store" } }),
         );
       if (!paths.includes(path)) return undefined;
-      // Pages that are isolated from other origins may load it, too.
-      const shared = { "cross-origin-resource-policy": "cross-origin" };
+      // Also as a module, and on pages that are isolated from other origins.
+      const shared = {
+        "access-control-allow-origin": "*",
+        "cross-origin-resource-policy": "cross-origin",
+      };
       return Effect.map(loaded, (files) => files.get(path)!(headers, shared));
     },
     document: ({ headers }, widget) => {

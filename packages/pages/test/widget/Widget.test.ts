@@ -7,12 +7,9 @@ import { Effect, Redacted, Stream } from "effect";
 
 const serve = (origins: ReadonlyArray<string>, options?: WidgetOptions) =>
   Effect.map(
-    makeTestHandler(
-      () => Stream.empty,
-      { widget: makeWidgetPages(options) },
-      layerMemory,
-      { origins },
-    ),
+    makeTestHandler(() => Stream.empty, { widget: makeWidgetPages(options) }, layerMemory, {
+      origins,
+    }),
     ({ key, send }) => ({
       window: `/widget/${keyId(Redacted.value(key))}`,
       get: (path: string, headers: Record<string, string> = {}) =>

@@ -6,20 +6,22 @@
 import type { FromPage, FromWindow, Greeting } from "./Messages.ts";
 
 const texts = {
-  en: ["Chat", "Loading the chat …", "The chat is not available at the moment."],
-  de: ["Chat", "Der Chat wird geladen …", "Der Chat ist derzeit nicht verfügbar."],
+  en: ["Chat", "Close", "Loading the chat …", "The chat is not available at the moment."],
+  de: ["Chat", "Schließen", "Der Chat wird geladen …", "Der Chat ist derzeit nicht verfügbar."],
 } as const;
 
 const css = `
 :host { all: initial !important; color-scheme: light dark !important }
 * { box-sizing: border-box; z-index: 2147483647; inset: auto }
-button { position: fixed; bottom: 20px; width: 56px; height: 56px; padding: 15px; border: 0; border-radius: 50%; cursor: pointer; background: #0f5c5c; box-shadow: 0 2px 12px #0005 }
+button { position: fixed; bottom: 20px; width: 56px; height: 56px; padding: 14px; border: 1px solid transparent; border-radius: 50%; cursor: pointer; background: #0f5c5c; box-shadow: 0 2px 12px #0005 }
 button:focus-visible { outline: 3px solid Highlight; outline-offset: 2px }
 path { fill: none; stroke: currentcolor; stroke-width: 2; stroke-linecap: round; stroke-linejoin: round }
 [aria-expanded=false] path + path, [aria-expanded=true] path:first-child { display: none }
-dialog { position: fixed; bottom: 92px; width: 400px; height: min(680px, 100dvh - 112px); max-width: none; max-height: none; margin: 0; padding: 0; overflow: hidden; border: 0; border-radius: 14px; box-shadow: 0 6px 40px #0005; background: Canvas; color: CanvasText; font: 16px/1.5 system-ui, sans-serif }
+dialog { position: fixed; bottom: 92px; width: 400px; height: min(680px, 100dvh - 112px); max-width: none; max-height: none; margin: 0; padding: 0; overflow: hidden; border: 1px solid transparent; border-radius: 14px; box-shadow: 0 6px 40px #0005; background: Canvas; color: CanvasText; font: 16px/1.5 system-ui, sans-serif }
 .right { right: 20px } .left { left: 20px }
-p { position: absolute; margin: 24px }
+p { margin: 24px }
+dialog button { position: static; margin: 0 24px; width: 48px; height: 48px; color: #fff }
+.ready button { display: none }
 iframe { position: absolute; inset: 0; width: 100%; height: 100%; border: 0; opacity: 0 }
 .ready iframe { opacity: 1 }
 @media (max-width: 640px) { dialog { inset: 0; width: 100%; height: 100dvh; border-radius: 0 } }
@@ -37,7 +39,7 @@ const legibleOn = (color: string): string => {
 const mount = ({ dataset, src }: HTMLScriptElement) => {
   const root = document.documentElement;
   const locale = /^de\b/i.test(dataset["locale"] ?? root.lang) ? "de" : "en";
-  const [title, loading, unavailable] = texts[locale];
+  const [title, closing, loading, unavailable] = texts[locale];
   const isLeft =
     /left|right/.exec(dataset["position"] ?? "")?.[0] ??
     (getComputedStyle(root).direction === "rtl" ? "left" : "right");
@@ -51,6 +53,10 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
   const section = create("section", shadow);
   const dialog = create("dialog", section);
   const note = create("p", dialog);
+  // Until the window has one.
+  const exit = create("button", dialog);
+  exit.textContent = "✕";
+  exit.setAttribute("aria-label", closing);
   const button = create("button", section);
   for (const element of [section, dialog, button]) element.setAttribute("aria-label", title);
   note.setAttribute("role", "status");
@@ -88,6 +94,7 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
       if (data === "ready") {
         dialog.classList.add("ready");
         note.textContent = "";
+        frame?.focus();
         send("open");
       }
       if (data === "close") close();
@@ -117,7 +124,7 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
     send("open");
   };
   const close = () => {
-    const hadFocus = frame !== undefined && shadow.activeElement === frame;
+    const hadFocus = dialog.contains(shadow.activeElement);
     dialog.close();
     if (hadFocus) (opener as HTMLElement | null)?.focus();
   };
@@ -128,6 +135,7 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
     frame?.remove();
     frame = undefined;
   };
+  exit.onclick = close;
   button.onclick = () => {
     // Safari does not focus a button that is pressed.
     button.focus();
