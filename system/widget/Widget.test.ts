@@ -160,7 +160,7 @@ const visit = async (options: Visit, use: (page: Page, errors: Array<string>) =>
   }
 };
 
-const button = (page: Page) => page.locator("parley-widget button");
+const button = (page: Page) => page.locator("parley-widget section > button");
 const frame = (page: Page) => page.frameLocator("parley-widget iframe");
 const field = (page: Page) => frame(page).getByRole("textbox");
 const ask = async (page: Page, text: string) => {
