@@ -33,7 +33,10 @@ const details = {
   workspaceName: "Acme Sports",
 };
 
-const model = await startSlowModel((question) => answers[question]);
+const model = await startSlowModel(
+  (question) => answers[question],
+  () => 200,
+);
 const server = await launch("memory", model.settings);
 const { key, origin } = server.target;
 const client = makeClient({ origin, apiKey: key });
@@ -68,7 +71,7 @@ for (const [name, colorScheme, device] of [
     route.fulfill({ json: { status: 200, data: details } }),
   );
   await page.goto(`${origin}/#key=${key}`);
-  await page.waitForSelector(".chats li");
+  await page.waitForSelector(".composer");
   await page.evaluate((to) => (location.hash = to), `#chat/${id}`);
   await page.waitForSelector(".stored");
   const ask = async (question: string) => {
@@ -81,7 +84,7 @@ for (const [name, colorScheme, device] of [
   } else {
     if (name === "phone") {
       await ask("How do I build a weapon?");
-      await page.getByText("Flagged").waitFor();
+      await page.getByText("Flagged: violence").waitFor();
     }
     await ask("Which colours are there?");
     await page.waitForSelector(".failure");

@@ -3,7 +3,8 @@
  */
 import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import * as NodeServices from "@effect/platform-node/NodeServices";
-import { Access, Asking, layerRetention } from "@parley/core";
+import { Access, Asking, keyState, layerRetention } from "@parley/core";
+import { ChatbotRegistry } from "@parley/core/ports";
 import {
   layerNoRequestSpans,
   makeApp,
@@ -93,6 +94,19 @@ const questionsFor = Effect.gen(function* () {
     }).pipe(Effect.orElseSucceed(() => []));
 });
 
+/** Without the addresses of clients, all of them share the bound on tokens for anonymous visitors. */
+const warnOfSharedBound = Effect.gen(function* () {
+  const chatbots = yield* ChatbotRegistry.use(({ list }) => list);
+  const now = yield* ChatbotRegistry.use((registry) => registry.now);
+  const isOpen = chatbots.some(({ keys }) =>
+    keys.some((key) => key.anonymous && keyState(key, now.getTime()) === "live"),
+  );
+  if (isOpen)
+    yield* Effect.logWarning(
+      "A widget gives tokens to anonymous visitors, bounded for each client address. Behind a proxy all clients share one bound: set PARLEY_TRUSTED_PROXIES",
+    );
+});
+
 /** Listens until the scope closes. The store is ready before the first connection is accepted. */
 const listeners = Effect.gen(function* () {
   const settings = yield* Settings;
@@ -164,6 +178,7 @@ const listeners = Effect.gen(function* () {
   const widget = makeWidgetPages({ answersPort, basePaths, model, questions });
   const origin = yield* serve(port, interfacesHere, pages, widget);
   const askOrigin = askListener ?? origin;
+  if (settings.trustedProxies === "") yield* warnOfSharedBound;
   // After listening: if the start failed, nobody would see the key.
   const firstKey = settings.provision === null ? yield* firstStart : Option.none();
   yield* announceStart(

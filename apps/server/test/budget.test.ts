@@ -3,12 +3,16 @@ import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, expect, inject, it, vi } from "vitest";
 import { askApi, expectGeneral, listChats, unique, type Target } from "./contract/client.ts";
+import { freePort } from "./FreePort.ts";
 import { launch, type Running } from "./contract/launch.ts";
+import { run } from "./cli/run.ts";
 import { chunk } from "./SlowModel.ts";
 import { visitorToken } from "./visitorToken.ts";
 
 let model: Server;
 let servers: ReadonlyArray<Running>;
+let metricsPort: number;
+let database: Readonly<Record<string, string>>;
 /** Answers that wait for the test. */
 let waiting: Array<() => void> = [];
 
@@ -29,14 +33,16 @@ beforeAll(async () => {
   });
   await new Promise<void>((resolve) => model.listen(0, "127.0.0.1", resolve));
   const { port } = model.address() as AddressInfo;
+  database = { DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: `budget_${unique()}` };
   const settings = {
-    DATABASE_URL: inject("postgresUrl"),
-    PARLEY_SCHEMA: `budget_${unique()}`,
+    ...database,
     PARLEY_LLM_BASE_URL: `http://127.0.0.1:${port}/v1`,
     PARLEY_LLM_MODEL: "m",
     PARLEY_LLM_API_KEY: "k",
   };
-  const first = await launch("postgres", settings);
+  metricsPort = await freePort();
+  const management = { PARLEY_MANAGEMENT_PORT: String(metricsPort) };
+  const first = await launch("postgres", { ...settings, ...management });
   servers = [first, await launch("postgres", settings)];
 }, 120_000);
 afterAll(async () => {
@@ -81,6 +87,14 @@ it("is exact over both, whatever overlaps", async () => {
     expect(Math.abs(Number(refused.headers["retry-after"]) - midnight)).toBeLessThan(10);
   }
   expect(waiting.length).toBe(0);
+  const { stdout } = await run(["usage", "--chatbot", "Contract bot", "--by", "key", "--json"], {
+    PARLEY_STORE: "postgres",
+    ...database,
+  });
+  const used = JSON.parse(stdout);
+  expect(used).toMatchObject([{ answers: 25, spentToday: 1000, tokensPerDay: 1000 }]);
+  const metrics = await (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).text();
+  expect(metrics).toContain(`parley_key_budget_used{key="${used[0].key}"} 1\n`);
   const { key } = servers[0]!.target;
   // Another key of the chatbot is not concerned, nor are lists.
   const other = askApi(target(1, key), { json: { query: "q" } });

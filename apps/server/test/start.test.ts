@@ -89,7 +89,7 @@ describe("the first start", () => {
       PARLEY_PORT: String(port),
     };
     expect(await refusal(settings, run)).toContain(
-      `the port is in use; set PARLEY_PORT to another one, such as ${port < 65_000 ? port + 100 : port - 100}.`,
+      `the port is in use; set PARLEY_PORT to another, such as ${port < 65_000 ? port + 100 : port - 100}.`,
     );
     taken.close();
     await once(taken, "close");
@@ -106,7 +106,7 @@ describe("the first start", () => {
     expect(shown).toMatch(/^Playground +http:\/\/127\.0\.0\.1:\d+\/$/m);
     expect(shown).toMatch(/^Guide +http:\/\/127\.0\.0\.1:\d+\/docs\/guide$/m);
     expect(shown).toMatch(
-      /^API key +shown at the first start; another: npx --yes pnpm@12 --silent parley key create /m,
+      /^API key +shown at the first start; create another: npx --yes pnpm@12 --silent parley key create /m,
     );
   }, 60_000);
 
@@ -232,7 +232,7 @@ describe("a server with row security", () => {
         PARLEY_SCHEMA: `bound_${process.pid}`,
         PARLEY_ROW_SECURITY: "true",
       });
-      expect(message).toContain("row security does not bind the role");
+      expect(message).toContain("row security does not apply to the role");
       expect(message).not.toContain(new URL(url).password);
     }
   }, 60_000);
@@ -302,7 +302,7 @@ describe("a setting", () => {
     }
     for (const value of ["30", "5 sec", "2 hours"]) {
       expect(await refusal({ PARLEY_DRAIN_DELAY: value })).toContain(
-        "write 5 seconds or 500 millis",
+        "such as 5 seconds or 500 millis",
       );
     }
   });
@@ -322,4 +322,19 @@ describe("a setting", () => {
     const [, general, answers] = /(http:\S+)\/api\n.* {2}(http:\S+)\/ask\//.exec(printed)!;
     expect(answers).toBe(general);
   });
+});
+
+it("a start warns that anonymous visitors share one bound behind a proxy, unless it knows the proxies", async () => {
+  const file = join(directory, "anonymous.json");
+  const key = (await run(["key", "generate"], {})).stdout.trim();
+  const bounds = { visitorRatePerMinute: 10, tokensPerDay: 1000 };
+  const declared = { key, scopes: ["ask"], visitors: true, anonymous: true, ...bounds };
+  const chatbot = { workspace: "W", name: "B", keys: [declared] };
+  await writeFile(file, JSON.stringify({ chatbots: [chatbot] }));
+  const settings = { PARLEY_PROVISION: file, PARLEY_LOG_FORMAT: "text" };
+  const warning = "all clients share one bound: set PARLEY_TRUSTED_PROXIES";
+  expect(await started(settings)).toContain(warning);
+  expect(await started({ ...settings, PARLEY_TRUSTED_PROXIES: "10.0.0.0/8" })).not.toContain(
+    warning,
+  );
 });

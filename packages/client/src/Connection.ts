@@ -4,7 +4,7 @@
  */
 import type { Attempt, ClientOptions } from "./Interface.ts";
 
-/** The server answered with a failure (section 7). `message` is the contract's, such as `CHAT_DOES_NOT_EXISTS`. */
+/** The server answered with a failure. `message` is the contract's, such as `CHAT_DOES_NOT_EXISTS`. */
 export class ResponseError extends Error {
   override readonly name: string = "ResponseError";
   readonly status: number;
@@ -48,7 +48,7 @@ export interface ClientRequest extends Pick<Attempt, "method" | "url" | "headers
   readonly signal?: AbortSignal | undefined;
 }
 
-/** The error of a failure's body (section 7), or of any other body. */
+/** The error of a failure's body, or of any other body. */
 export const toResponseError = (
   status: number,
   body: any,

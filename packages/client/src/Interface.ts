@@ -58,15 +58,15 @@ export interface AskOptions extends PostOptions {
  * `Idempotency-Key`. It rejects with a `ResponseError`, `ValidationError`, `ConnectionError` or the signal's reason.
  */
 export interface Client {
-  /** Section 4.1. */
+  /** Reads the names of the chatbot and its workspace. */
   readonly details: (options?: CallOptions) => Promise<ChatbotDetails>;
-  /** Section 4.2. */
+  /** Creates a chat, which begins with the hello message if the chatbot has one. */
   readonly createChat: (chat?: NewChat, options?: PostOptions) => Promise<Chat>;
-  /** Section 4.3. */
+  /** The chats, newest first by default. */
   readonly chats: (query?: ChatsQuery, options?: CallOptions) => List<Chat>;
-  /** Section 4.4. */
+  /** The entries of a chat, newest first by default. */
   readonly history: (chatId: number, query?: HistoryQuery, options?: CallOptions) => List<Entry>;
-  /** Section 4.5: resolves once the entry is stored. */
+  /** Asks, and resolves once the entry is stored. */
   readonly ask: (question: Question, options?: AskOptions) => Promise<Entry>;
   /**
    * Asks, and yields the answer as it arrives. If the connection breaks, the stream takes up the answer where it was.
@@ -92,14 +92,14 @@ export interface Attempt {
   readonly error?: unknown;
 }
 
-/** Chatbot details (section 2.1). */
+/** Chatbot details. */
 export interface ChatbotDetails {
   readonly chatBotName: string;
   readonly chatBotDescription: string;
   readonly workspaceName: string;
 }
 
-/** A chat (section 2.2). */
+/** A chat. */
 export interface Chat {
   readonly id: number;
   readonly name: string | null;
@@ -108,7 +108,7 @@ export interface Chat {
   readonly _createTime: string;
 }
 
-/** A chat history entry (section 2.3). */
+/** A chat history entry. */
 export interface Entry {
   readonly id: number;
   readonly chat_id: number;
@@ -120,7 +120,7 @@ export interface Entry {
   readonly _createTime: string;
 }
 
-/** The body of section 4.2. */
+/** The fields of a chat to create. */
 export interface NewChat {
   /** Up to 255 characters. */
   readonly name?: string | null | undefined;
@@ -128,7 +128,7 @@ export interface NewChat {
   readonly userRef?: string | null | undefined;
 }
 
-/** The body of section 4.5. */
+/** A question to ask. */
 export interface Question {
   /** Without it, the service creates a chat. */
   readonly chat_id?: number | null | undefined;
@@ -136,7 +136,7 @@ export interface Question {
   readonly query: string;
 }
 
-/** The parameters of every list (sections 4.3 and 4.4). */
+/** The parameters of every list. */
 export interface ListQuery<Field extends string> {
   /** Rows of a page, 1 to 100; 25 by default. */
   readonly limit?: number | undefined;

@@ -37,7 +37,7 @@ export const makeStaticFile = Effect.fnUntraced(function* (
 
   return (request: Headers, more: Readonly<Record<string, string>> = {}) => {
     const all = { ...common, ...more };
-    if (request["if-none-match"]?.split(",").some((one) => one.trim() === etag)) {
+    if (request["if-none-match"]?.split(",").some((tag) => tag.trim() === etag)) {
       return HttpServerResponse.empty({ status: 304, headers: all });
     }
     const accepts = /\bgzip\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))/i.test(request["accept-encoding"] ?? "");

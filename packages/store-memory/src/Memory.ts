@@ -60,9 +60,7 @@ export interface Memory {
   readonly chatbots: Map<number, StoredChatbot>;
   /** Oldest first. */
   readonly audit: Array<AuditRecord>;
-  /** The highest ids that were assigned. */
   readonly lastId: Record<"chatbot" | "chat" | "entry", number>;
-  /** Messages between the instances. */
   readonly notifications: {
     /** A chat whose turn may be free. */
     readonly freed: PubSub.PubSub<{ readonly chatbot: number; readonly chat: number }>;
@@ -119,7 +117,6 @@ export const addChat = (
   return stored;
 };
 
-/** A chat without entries, in which no turn was taken. */
 export const emptyChat = (chat: Chat): StoredChat => ({
   chat,
   folded: chat.name === null ? null : fold(chat.name),
@@ -166,7 +163,6 @@ export const spend = (
   tenant.spending.set(spendingName(keyId, now), spendingOf(tenant, keyId, now) + tokens);
 };
 
-/** Adds a line to the audit, and notifies that the chatbot changed. */
 export const record = (
   { audit, notifications }: Memory,
   now: number,

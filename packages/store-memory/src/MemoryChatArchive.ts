@@ -118,7 +118,6 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
     }),
 });
 
-/** The cost of an answer without a model. */
 const free = { provider: null, model: null, attempts: 0, promptTokens: 0, completionTokens: 0 };
 
 const matches = (which: DatedErasure, { chat, entries }: StoredChat): boolean => {

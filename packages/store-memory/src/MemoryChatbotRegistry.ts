@@ -59,17 +59,17 @@ export const makeChatbotRegistry = (memory: Memory) => {
 
     change: (id, change, actor) =>
       atomically(function* (now) {
-        const found = yield* findChatbot(memory, id);
-        const before = found.chatbot;
+        const stored = yield* findChatbot(memory, id);
+        const before = stored.chatbot;
         const settings = { ...before.settings, ...change.settings };
         const chatbot = { ...before, ...change, settings };
         const { name, workspaceName } = chatbot;
-        if ((findByName(workspaceName, name) ?? found) !== found) {
+        if ((findByName(workspaceName, name) ?? stored) !== stored) {
           return yield* Result.fail(new ChatbotTaken({ workspaceName, name }));
         }
         const fields = changedFields(before, change);
         if (fields.length === 0) return before;
-        found.chatbot = chatbot;
+        stored.chatbot = chatbot;
         record(memory, now, actor, id, "change", fields.join(", "));
         return chatbot;
       }),

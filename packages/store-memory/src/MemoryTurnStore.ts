@@ -40,9 +40,9 @@ const day = 24 * 60 * 60 * 1000;
 
 const holdsNothing = ({ chat, idempotencyKey }: Turn) => chat === null && idempotencyKey === null;
 
+type Port = TurnStore["Service"];
+
 export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
-  const { freed } = memory.notifications;
-  /** Identifies this instance among those that wait. */
   const instance = {};
 
   /** The tenant and the chat of a turn: `null` for a new chat, `undefined` if the chat was erased. */
@@ -74,95 +74,95 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
   };
   /** The last step of a change: readers may take the turn before it returns. */
   const notify = ({ chat, chatbot }: Turn) => {
-    if (chat !== null) publish(freed, { chatbot, chat });
+    if (chat !== null) publish(memory.notifications.freed, { chatbot, chat });
   };
 
-  return TurnStore.of({
-    take: (chatbot, chatId, idempotencyKey, userRef = null) =>
-      atomically(function* (now) {
-        const { chat, tenant } = find({ chatbot, chat: chatId });
-        const record = findRecord(tenant, idempotencyKey, now);
-        if (record !== undefined && record.fingerprint !== idempotencyKey!.fingerprint) {
-          return yield* Result.fail(new IdempotencyKeyReused({ key: idempotencyKey!.key }));
+  const take: Port["take"] = (chatbot, chatId, idempotencyKey, userRef = null) =>
+    atomically(function* (now) {
+      const { chat, tenant } = find({ chatbot, chat: chatId });
+      const record = findRecord(tenant, idempotencyKey, now);
+      if (record !== undefined && record.fingerprint !== idempotencyKey!.fingerprint) {
+        return yield* Result.fail(new IdempotencyKeyReused({ key: idempotencyKey!.key }));
+      }
+      const outcome = record?.outcome;
+      if (outcome?._tag === "Entry") {
+        const { entries } = tenant.chats.get(outcome.chat)!;
+        const { entry } = entries.find(({ entry }) => entry.id === outcome.entry)!;
+        return { _tag: "Done", entry, turn: outcome.turn } satisfies Taken;
+      }
+      if (chat === undefined || (chat !== null && !isOwn(chat, userRef)))
+        return yield* Result.fail(new ChatNotFound({ chatId: chatId! }));
+      if (chat === null && idempotencyKey !== null) yield* findChatbot(memory, chatbot);
+      if (outcome?._tag === "Pending") {
+        const forMillis = tenant.leases.get(outcome.turn)! - now;
+        return { _tag: "Held", forMillis, by: "key" } satisfies Taken;
+      }
+      // Unique across processes: a client may resume a stream by its turn's id after a restart.
+      const id = crypto.randomUUID();
+      if (chat !== null) {
+        const at = availableAt(tenant, chat, now);
+        if (at > now) {
+          if (!chat.waiting.includes(instance)) chat.waiting.push(instance);
+          return { _tag: "Held", forMillis: at - now, by: "chat" } satisfies Taken;
         }
-        const outcome = record?.outcome;
-        if (outcome?._tag === "Entry") {
-          const { entries } = tenant.chats.get(outcome.chat)!;
-          const { entry } = entries.find(({ entry }) => entry.id === outcome.entry)!;
-          return { _tag: "Done", entry, turn: outcome.turn } satisfies Taken;
-        }
-        if (chat === undefined || (chat !== null && !isOwn(chat, userRef)))
-          return yield* Result.fail(new ChatNotFound({ chatId: chatId! }));
-        if (chat === null && idempotencyKey !== null) yield* findChatbot(memory, chatbot);
-        if (outcome?._tag === "Pending") {
-          const forMillis = tenant.leases.get(outcome.turn)! - now;
-          return { _tag: "Held", forMillis, by: "key" } satisfies Taken;
-        }
-        // Unique across processes: a client may resume a stream by its turn's id after a restart.
-        const id = crypto.randomUUID();
-        if (chat !== null) {
-          const at = availableAt(tenant, chat, now);
-          if (at > now) {
-            if (!chat.waiting.includes(instance)) chat.waiting.push(instance);
-            return { _tag: "Held", forMillis: at - now, by: "chat" } satisfies Taken;
-          }
-          // The first is this instance, or did not ask again in time.
-          chat.waiting = chat.waiting.slice(1).filter((one) => one !== instance);
-          tenant.leases.delete(chat.turn ?? "");
-          chat.turn = id;
-        }
-        putRecord(tenant, idempotencyKey, now, { _tag: "Pending", turn: id });
-        const newest = chat === null ? [] : newestEntries(chat);
-        const turn = { id, chatbot, chat: chatId, idempotencyKey, userRef, newest };
-        if (!holdsNothing(turn)) tenant.leases.set(id, now + turnLease);
-        return { _tag: "Turn", turn } satisfies Taken;
-      }),
+        // The first is this instance, or did not ask again in time.
+        chat.waiting = chat.waiting.slice(1).filter((other) => other !== instance);
+        tenant.leases.delete(chat.turn ?? "");
+        chat.turn = id;
+      }
+      putRecord(tenant, idempotencyKey, now, { _tag: "Pending", turn: id });
+      const newest = chat === null ? [] : newestEntries(chat);
+      const turn = { id, chatbot, chat: chatId, idempotencyKey, userRef, newest };
+      if (!holdsNothing(turn)) tenant.leases.set(id, now + turnLease);
+      return { _tag: "Turn", turn } satisfies Taken;
+    });
 
-    earlier: (turn, before) =>
-      Effect.sync(() => {
-        const { chat } = find(turn);
-        if (!chat) return [];
-        const at = chat.entries.findIndex(({ entry }) => entry.id >= before);
-        return newestEntries(chat, at === -1 ? undefined : at);
-      }),
+  const earlier: Port["earlier"] = (turn, before) =>
+    Effect.sync(() => {
+      const { chat } = find(turn);
+      if (!chat) return [];
+      const at = chat.entries.findIndex(({ entry }) => entry.id >= before);
+      return newestEntries(chat, at === -1 ? undefined : at);
+    });
 
-    renew: (turn) =>
-      atomically(function* (now) {
-        const { chat, tenant } = find(turn);
-        if (chat === undefined) return yield* Result.fail(new ChatNotFound({ chatId: turn.chat! }));
-        if (!tenant.leases.has(turn.id)) return holdsNothing(turn);
-        tenant.leases.set(turn.id, now + turnLease);
-        return true;
-      }),
+  const renew: Port["renew"] = (turn) =>
+    atomically(function* (now) {
+      const { chat, tenant } = find(turn);
+      if (chat === undefined) return yield* Result.fail(new ChatNotFound({ chatId: turn.chat! }));
+      if (!tenant.leases.has(turn.id)) return holdsNothing(turn);
+      tenant.leases.set(turn.id, now + turnLease);
+      return true;
+    });
 
-    append: (turn, entry) =>
-      atomically(function* (now) {
-        const { chat, tenant } = find(turn);
-        if (chat === undefined) return yield* Result.fail(new ChatNotFound({ chatId: turn.chat! }));
-        if (!end(turn, now)) return yield* Result.fail(new TurnLost());
-        yield* findChatbot(memory, turn.chatbot);
-        const asked =
-          chat ?? addChat(memory, tenant, { name: null, userRef: turn.userRef ?? null }, now);
-        const stored = addEntry(memory, asked, entry, now);
-        spend(tenant, entry.keyId, entry.spentTokens, now);
-        const made = { chat: stored.chatId, entry: stored.id, turn: turn.id };
-        putRecord(tenant, turn.idempotencyKey, now, { _tag: "Entry", ...made });
-        notify(turn);
-        return stored;
-      }),
+  const append: Port["append"] = (turn, entry) =>
+    atomically(function* (now) {
+      const { chat, tenant } = find(turn);
+      if (chat === undefined) return yield* Result.fail(new ChatNotFound({ chatId: turn.chat! }));
+      if (!end(turn, now)) return yield* Result.fail(new TurnLost());
+      yield* findChatbot(memory, turn.chatbot);
+      const target =
+        chat ?? addChat(memory, tenant, { name: null, userRef: turn.userRef ?? null }, now);
+      const stored = addEntry(memory, target, entry, now);
+      spend(tenant, entry.keyId, entry.spentTokens, now);
+      const ids = { chat: stored.chatId, entry: stored.id, turn: turn.id };
+      putRecord(tenant, turn.idempotencyKey, now, { _tag: "Entry", ...ids });
+      notify(turn);
+      return stored;
+    });
 
-    release: (turn, spent) =>
-      Effect.map(Clock.currentTimeMillis, (now) => {
-        spend(tenantOf(memory, turn.chatbot), spent?.keyId, spent?.tokens, now);
-        if (end(turn, now)) notify(turn);
-      }),
+  const release: Port["release"] = (turn, spent) =>
+    Effect.map(Clock.currentTimeMillis, (now) => {
+      spend(tenantOf(memory, turn.chatbot), spent?.keyId, spent?.tokens, now);
+      if (end(turn, now)) notify(turn);
+    });
 
-    spending: (chatbot, keyId) =>
-      Effect.map(Clock.currentTimeMillis, (now) => ({
-        tokens: spendingOf(tenantOf(memory, chatbot), keyId, now),
-        endsInMillis: day - (now % day),
-      })),
+  const spending: Port["spending"] = (chatbot, keyId) =>
+    Effect.map(Clock.currentTimeMillis, (now) => ({
+      tokens: spendingOf(tenantOf(memory, chatbot), keyId, now),
+      endsInMillis: day - (now % day),
+    }));
 
-    freed: Stream.fromPubSub(freed),
-  });
+  const freed: Port["freed"] = Stream.fromPubSub(memory.notifications.freed);
+
+  return TurnStore.of({ take, earlier, renew, append, release, spending, freed });
 };

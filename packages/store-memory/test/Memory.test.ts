@@ -7,27 +7,17 @@ import {
   TurnStore,
   type ArchiveRecord,
 } from "@parley/core/ports";
+import { registerChatbot } from "@parley/core/testing";
 import { layerMemory, layerMemoryWith } from "@parley/store-memory";
 import { Effect, Exit, Scheduler, Stream } from "effect";
 import { TestClock } from "effect/testing";
 
 const bare = { name: null, userRef: null, helloMessage: null };
 
-const newChatbot = (name = "chatbot") =>
-  ChatbotRegistry.use((registry) =>
-    Effect.map(
-      registry.create(
-        { workspaceName: "W", name, description: "", settings: defaultSettings, keys: [] },
-        "somebody",
-      ),
-      ({ id }) => id,
-    ),
-  );
-
 it.effect("times do not go back with the clock, even if the newest chat was erased", () =>
   Effect.gen(function* () {
     const chats = yield* ChatStore;
-    const chatbot = yield* newChatbot();
+    const chatbot = yield* registerChatbot;
     const create = Effect.map(chats.createChat(chatbot, bare, null), ({ chat }) => chat);
     yield* TestClock.setTime(1_000);
     const { id } = yield* create;
@@ -54,7 +44,7 @@ it.effect("no chat is created in the middle of an import, whenever its fiber yie
     const chats = yield* ChatStore;
     const archive = yield* ChatArchive;
     for (let n = 1; n <= 300; n++) {
-      const chatbot = yield* newChatbot(`${n}`);
+      const chatbot = yield* registerChatbot;
       const createTime = new Date(0);
       const record: ArchiveRecord = { _tag: "Chat", chat: { ...bare, id: n, createTime } };
       const [imported] = yield* Effect.all(
@@ -84,7 +74,7 @@ it.effect("a memory that begins with chatbots serves them, and gives later ones 
   };
   return Effect.gen(function* () {
     yield* ChatStore.use((chats) => chats.createChat(7, bare, null));
-    assert.strictEqual(yield* newChatbot("second"), 8);
+    assert.strictEqual(yield* registerChatbot, 8);
     const listed = yield* ChatbotRegistry.use((registry) => registry.list);
     assert.deepStrictEqual(listed[0], { chatbot, keys: [] });
   }).pipe(Effect.provide(layerMemoryWith([chatbot])));

@@ -84,7 +84,7 @@ const onConnection = <A, R>(
   const transport = transportOf(settings.url);
   if (typeof transport === "string") return Effect.fail(cannotBeUsed(`its address ${transport}`));
   if (transport.authorities !== undefined && settings.authorities === undefined) {
-    return Effect.fail(cannotBeUsed("it needs the authorities that sslrootcert names"));
+    return Effect.fail(cannotBeUsed("it needs the certificate authorities that sslrootcert names"));
   }
   return checkDatabase(settings.schema, settings.pooler).pipe(
     Effect.flatMap((database) => work(settings, database)),

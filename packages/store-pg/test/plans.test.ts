@@ -14,10 +14,10 @@ import type { Session, Statement } from "../src/database/TenantSession.ts";
 import { makeTurnStore } from "../src/turns/PgTurnStore.ts";
 import { literal, mostOf } from "./buffers.ts";
 import { fillChats, fillEntries, filledChatbot as chatbot, settle } from "./fill.ts";
+import { entry } from "./fixtures.ts";
 import { freshDatabase } from "./PostgresUnderTest.ts";
 
 const rows = 30_000;
-const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
 const keyOf = (n: number): IdempotencyKey => ({ key: `key ${n}`, fingerprint: "f" });
 
 /** The statements of takes, appends, renewals, releases and creations, alone and eight together, without and with keys. */

@@ -119,12 +119,12 @@ it.live.each([
       const turns = yield* makeTurnStore(noted, make, () => Stream.empty);
       const archive = makeChatArchive(noted);
       const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
-      const wanted = { name: "name", userRef: "user", helloMessage: "Hello" };
+      const newChat = { name: "name", userRef: "user", helloMessage: "Hello" };
       for (let n = 0; n < 10; n++) {
         for (const key of [null, { key: `key ${n}`, fingerprint: "f" }]) {
           const created = { key: `chat ${n}`, fingerprint: "f" };
-          yield* chats.createChat(chatbot, wanted, key && created);
-          yield* chats.createChat(chatbot, wanted, key && created);
+          yield* chats.createChat(chatbot, newChat, key && created);
+          yield* chats.createChat(chatbot, newChat, key && created);
           for (const chat of [1, null]) {
             const idempotencyKey = key && { ...key, key: `${key.key} of ${chat}` };
             for (const end of ["release", "append"]) {

@@ -68,7 +68,7 @@ const checkCollector = Effect.fnUntraced(function* (
   return answer === null ? [["telemetry", "warning", message]] : [];
 });
 
-/** The directory because of which this process cannot write into a path, which need not exist; `null` for none. */
+/** The directory that keeps this process from writing to a path, which need not exist; `null` if there is none. */
 const unwritable = (path: string): string | null => {
   let at = resolve(path);
   while (!existsSync(at)) at = dirname(at);

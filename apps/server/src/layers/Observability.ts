@@ -116,7 +116,7 @@ const layerProcessMetrics = Layer.effectDiscard(
   }),
 );
 
-/** Logs once that the collector takes no data. */
+/** Logs once that the collector does not accept data. */
 const layerCollector = Layer.effect(
   HttpClient.HttpClient,
   Effect.map(HttpClient.HttpClient, (client) => {

@@ -1,6 +1,6 @@
 /**
  * A PostgreSQL of the server's own in PARLEY_DATA_DIR. Only this machine can reach it. It runs as long as the scope is
- * open, and is started again if it ends before.
+ * open, and is restarted if it exits earlier.
  *
  * PostgreSQL is a child of its server, whose number is among its arguments. If its parent is another process, it is an
  * orphan, whose server was killed. A server stops only its own child and orphans. PostgreSQL itself makes sure that one

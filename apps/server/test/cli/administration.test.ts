@@ -251,8 +251,10 @@ it("a token of a visitor is signed by a live key of the store, and noted", async
     expect(claims).toEqual({ sub: "user-7", exp: expect.any(Number), ...(scope && { scope }) });
     expect(Math.abs(claims.exp - Date.now() / 1000 - seconds)).toBeLessThan(30);
   }
-  const [noted] = await json("audit --limit 1");
-  expect(noted).toMatchObject({ action: "read", detail: `token of user-7 by ${id}` });
+  const noted = await json("audit --user-ref user-7 --limit 3");
+  const detail = expect.stringMatching(new RegExp(`^${id}: token of a userRef \\S+$`));
+  expect(noted).toMatchObject([1, 2, 3].map(() => ({ action: "read", detail })));
+  expect(JSON.stringify(noted)).not.toContain("user-7");
   for (const wrong of ["--user-ref=", `--user-ref ${"u".repeat(61)}`, "--user-ref u --expires 25h"])
     expect((await parley(`key token ${id} ${wrong}`)).code).toBe(2);
   expect((await parley("key token --user-ref u")).stderr).toContain("More than one key");

@@ -152,16 +152,16 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
     /another chatbot/,
   ],
   [
-    "a taken port",
+    "a port of another program",
     () => ({ ...memory, PARLEY_PORT: portOfOther() }),
     "listeners",
-    /PARLEY_PORT.*taken/,
+    /PARLEY_PORT.*in use/,
   ],
   [
-    "a taken management port",
+    "a management port of another program",
     () => ({ ...memory, PARLEY_MANAGEMENT_PORT: portOfOther() }),
     "listeners",
-    /PARLEY_MANAGEMENT_PORT.*taken/,
+    /PARLEY_MANAGEMENT_PORT.*in use/,
   ],
   [
     "the host of another machine",
@@ -189,7 +189,7 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
     "a data directory below a file",
     () => ({ PARLEY_DATA_DIR: file("blank/data") }),
     "directory",
-    /write into .*blank/,
+    /write to .*blank/,
   ],
   [
     "no database server",
@@ -261,13 +261,13 @@ const warned: ReadonlyArray<readonly [string, SetUp, check: string, message: Reg
     "a port of a Parley server",
     () => ({ ...memory, PARLEY_PORT: new URL(running.target.origin).port }),
     "listeners",
-    /Parley server listens/,
+    /Parley server is already listening/,
   ],
   [
     "a collector that is away",
     () => ({ ...memory, OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }),
     "telemetry",
-    /Nothing listens/,
+    /Nothing is listening/,
   ],
   [
     "the character type C",
@@ -276,10 +276,10 @@ const warned: ReadonlyArray<readonly [string, SetUp, check: string, message: Reg
     /ASCII/,
   ],
   [
-    "a directory for no key",
+    "a directory that cannot take the first key",
     () => ({ ...memory, PARLEY_DATA_DIR: file("blank/data") }),
     "directory",
-    /write into .*blank/,
+    /write to .*blank/,
   ],
   ["a former setting", () => ({ ...memory, PARLEY_LISTEN: "false" }), "settings", /PARLEY_POOLER/],
   [

@@ -72,7 +72,7 @@ describe("parley chat", () => {
     expect(await asked()).toEqual(before);
   });
 
-  it("stops an answer by Ctrl-C, has commands, and leaves by Ctrl-C at the prompt", async () => {
+  it("cancels an answer on Ctrl-C, has commands, and quits on Ctrl-C at the prompt", async () => {
     const model = createServer(async (request, response) => {
       const prompt = await text(request);
       response.writeHead(200, { "content-type": "text/event-stream" });
@@ -102,7 +102,7 @@ describe("parley chat", () => {
       ["answer    Once upon", "/chats\r"],
       ["A name", "/open 1\r"],
       ["Chat 1. /history shows its", "/what\r"],
-      ["Ctrl-D, leaves.", "\x03"],
+      ["Ctrl-D, quits.", "\x03"],
     ];
     let printed = "";
     let all = "";

@@ -109,7 +109,7 @@ describe("parley chats", () => {
       stdout: "",
       stderr:
         "parley: The import was refused, and nothing was written: the chatbot has chats.\n" +
-        'hint: "npx --yes pnpm@12 --silent parley chats import --help" says what can be imported.\n',
+        'hint: "npx --yes pnpm@12 --silent parley chats import --help" explains what can be imported.\n',
     });
     await parley("chats erase --chatbot Empty --idle-since 0s");
     expect(await totalOf(empty)).toBe(0);
@@ -308,6 +308,6 @@ it("parley migrate prints the SQL first, and then does it", async () => {
   const fresh = { ...settings(), PARLEY_SCHEMA: `${schema}_fresh` };
   const plan = await here(["migrate", "--dry-run"], fresh);
   expect(plan).toMatchObject({ code: 0, stdout: expect.stringContaining("create table chat (") });
-  expect((await here(["migrate"], fresh)).stdout).toBe("The schema was brought up to date.\n");
-  expect((await here(["migrate"], fresh)).stdout).toBe("The schema is up to date.\n");
+  expect((await here(["migrate"], fresh)).stdout).toBe("The schema is now up to date.\n");
+  expect((await here(["migrate"], fresh)).stdout).toBe("The schema was already up to date.\n");
 });

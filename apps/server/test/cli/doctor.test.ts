@@ -91,10 +91,10 @@ it("reports only ok where all is well, and writes nothing", async () => {
   const { code, stderr, stdout } = await here(["doctor"], { ...database(), ...models() });
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   expect(stdout.replace(/:\d+/g, ":0").replace(/18\.\d+/, "18.x")).toBe(
-    "ok       settings    All settings can be read.\n" +
-      "ok       database    PostgreSQL 18.x with UTF8 answers.\n" +
-      "ok       model       small at 127.0.0.1:0 answers.\n" +
-      "ok       moderation  judge at 127.0.0.1:0 answers.\n",
+    "ok       settings    All settings are valid.\n" +
+      "ok       database    PostgreSQL 18.x (UTF8) responds.\n" +
+      "ok       model       small at 127.0.0.1:0 responds.\n" +
+      "ok       moderation  judge at 127.0.0.1:0 responds.\n",
   );
   const call = received.find((one) => one.startsWith("/v1/chat/completions"))!;
   expect(call).toContain(`Bearer ${secret}`);
@@ -147,7 +147,7 @@ it("reports a role of the database that a server refuses, and a database that ta
     { status: "ok" },
     {
       status: "warning",
-      message: expect.stringContaining("cannot be written: its transactions"),
+      message: expect.stringContaining("refuses writes: its transactions"),
       hint: expect.stringContaining("docs/troubleshooting.md"),
     },
   ]);

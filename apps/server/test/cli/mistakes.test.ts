@@ -152,7 +152,9 @@ describe("a command without a usable database says so", () => {
   it("and brings none up to date", async () => {
     const fresh = { ...settings(), PARLEY_SCHEMA: `${schema}_fresh` };
     for (const args of uses) {
-      expect(await expectRefusal(1, args, fresh)).toContain("The schema of the database is not up");
+      expect(await expectRefusal(1, args, fresh)).toContain(
+        "The schema of the database is out of date",
+      );
     }
   });
 

@@ -348,7 +348,7 @@ it.live("an error of the listener itself is logged, and ends nothing", () => {
     const [server] = begun.mock.contexts as ReadonlyArray<Server>;
     for (let n = 0; n < 2; n++) server!.emit("error", new Error("accept EMFILE"));
     assert.deepStrictEqual(statusesOf(yield* exchange(port, last)), [200]);
-    const line = `The listener on http://127.0.0.1:${port} met an error: accept EMFILE`;
+    const line = `Error on the listener http://127.0.0.1:${port}: accept EMFILE`;
     assert.deepStrictEqual(logs, [line, line]);
   }).pipe(
     Effect.scoped,

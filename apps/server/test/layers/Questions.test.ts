@@ -44,7 +44,7 @@ describe("a server without settings", () => {
           if (good.every((pattern) => pattern.test(text))) continue;
           bad.push(`${question} -> ${text}`);
           if (
-            !/^(I am not sure that this answers the question:|The documents do not cover that)/.test(
+            !/^(I am not sure this answers your question:|The documents do not cover that)/.test(
               text,
             )
           ) {

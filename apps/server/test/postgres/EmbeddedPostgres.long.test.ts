@@ -194,10 +194,10 @@ describe("the embedded PostgreSQL", () => {
 
       const lost = `${dataDir}-lost`;
       yield* Effect.promise(() => fs.mkdir(join(lost, "postgres"), { recursive: true }));
-      assert.match(yield* refusal(lost), /^The database in .* cannot be read: ENOENT/);
+      assert.match(yield* refusal(lost), /^Cannot read the database in .*: ENOENT/);
       assert.match(
         yield* refusal("/dev/null/data"),
-        /^PARLEY_DATA_DIR \/dev\/null\/data cannot be used: ENOTDIR/,
+        /^Cannot use PARLEY_DATA_DIR \/dev\/null\/data: ENOTDIR/,
       );
     }).pipe(quiet),
   );
@@ -393,7 +393,7 @@ describe.skipIf(!isRoot)("as root", () => {
       assert.strictEqual((yield* Effect.promise(() => fs.stat(dataOf(dataDir)))).uid, nobody.uid);
       assert.strictEqual(yield* answerOf(dataDir), 42);
       const other = yield* startServer(dataDir, { uid: 65533, gid: 65533 });
-      assert.match(yield* other.answer, /^failed A new database cannot be made in .*: EACCES/);
+      assert.match(yield* other.answer, /^failed Cannot create a database in .*: EACCES/);
     }),
   );
 
@@ -410,7 +410,7 @@ describe.skipIf(!isRoot)("as root", () => {
           yield* mount("8m");
           assert.match(
             yield* refusal(join(directory, "data")),
-            /^A new database cannot be made in .*No space left on device/,
+            /^Cannot create a database in .*No space left on device/,
           );
         }),
       );

@@ -117,7 +117,6 @@ export {
   makeBusiest,
   registerGauge,
   secondsHistogram,
-  traceHeaders,
 } from "../services/Telemetry.ts";
 
 // For servers

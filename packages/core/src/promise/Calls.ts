@@ -18,7 +18,7 @@ export const makeCalls = async <R, E>(layer: Layer.Layer<R, E>, patience: number
     .catch((error: unknown) => runtime.dispose().then(() => Promise.reject(error)));
 
   let expire = () => {};
-  const expired = new Promise<void>((resolve) => (expire = resolve));
+  const expiry = new Promise<void>((resolve) => (expire = resolve));
   const close = () => {
     const timer = setTimeout(expire, patience);
     return runtime.dispose().finally(() => clearTimeout(timer));
@@ -42,7 +42,7 @@ export const makeCalls = async <R, E>(layer: Layer.Layer<R, E>, patience: number
       let iterator: AsyncIterator<A> | undefined;
       let isLeft = false;
       let end = () => {};
-      const left = new Promise<void>((resolve) => (end = resolve));
+      const theEnd = new Promise<void>((resolve) => (end = resolve));
       // Unlike that of a generator, it does not wait for a step in progress.
       const leave = async (): Promise<IteratorResult<A>> => {
         isLeft = true;
@@ -57,7 +57,7 @@ export const makeCalls = async <R, E>(layer: Layer.Layer<R, E>, patience: number
             iterator = Stream.toAsyncIterableWith(stream, context)[Symbol.asyncIterator]();
             signal?.addEventListener("abort", leave);
             resolve(iterator.next());
-            await Promise.race([left, expired]);
+            await Promise.race([theEnd, expiry]);
           };
           runtime.run(loop, refuse).catch(reject);
         });

@@ -35,7 +35,7 @@ export const declaration = makeCheck(
   }),
 );
 
-export const keyed = makeCheck(
+export const idempotency = makeCheck(
   Schema.Struct({ idempotencyKey: Schema.optional(IdempotencyKeyText) }),
 );
 
@@ -62,4 +62,4 @@ export const usage = makeCheck(
   }),
 );
 
-export const exported = makeCheck(Schema.Struct({ userRef: Schema.optionalKey(Text) }));
+export const exportFilter = makeCheck(Schema.Struct({ userRef: Schema.optionalKey(Text) }));

@@ -17,7 +17,7 @@ export const makeList = <A, Query>(
   const directions = [desc ?? fields.map(() => orderBy === undefined)].flat();
   const order = fields.map((field, at) => ({ field, descending: directions[at] }));
   const readPage = async (page: number): Promise<api.Page<A>> => {
-    const query = { id: null, ...defined(filters), limit, page, orderBy: order } as Query;
+    const query = { id: null, ...withoutUndefined(filters), limit, page, orderBy: order } as Query;
     const { items, total } = await run(
       directions.length === fields.length
         ? Effect.andThen(check(query), () => read(query))
@@ -45,7 +45,7 @@ const reason = "needs one value for each field of orderBy";
 const wrongDirections = new ArgumentInvalid({ field: "desc", reason, message: `desc: ${reason}.` });
 
 /** The fields that are not `undefined`; none of `undefined`. */
-export const defined = <A extends object>(
+export const withoutUndefined = <A extends object>(
   fields: A,
 ): { readonly [Name in keyof A]: Exclude<A[Name], undefined> } =>
   Object.fromEntries(

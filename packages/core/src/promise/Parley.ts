@@ -73,7 +73,7 @@ export interface Authenticated {
 
 /** Options of every call. */
 export interface CallOptions {
-  /** Ends the call with the signal's reason. */
+  /** Ends the call at once with the signal's reason. What is being written may still be stored. */
   readonly signal?: AbortSignal | undefined;
 }
 

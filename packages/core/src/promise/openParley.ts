@@ -17,17 +17,20 @@ import type { AnswerEvent } from "../services/LiveAnswer.ts";
 import { layerParley } from "../services/Parley.ts";
 import { makeCalls } from "./Calls.ts";
 import * as check from "./Checks.ts";
-import { defined, makeList } from "./Lists.ts";
+import { withoutUndefined, makeList } from "./Lists.ts";
 import type * as api from "./Parley.ts";
 
-/** Opens the store, and rejects with its error if it cannot be used. */
-export const openParley = async ({
+/**
+ * Opens the store. Rejects with its error if it cannot be used, and with `ArgumentInvalid` if an option is wrong. Close
+ * what it returns at the end of the process.
+ */
+export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = async ({
   actor = "openParley",
   answerMillis = Duration.toMillis(AskLimits.defaultValue().deadline),
   log = console.error,
   moderator = Moderator.layerOff,
   ...wiring
-}: api.ParleyOptions): Promise<api.Parley> => {
+}) => {
   await Effect.runPromise(check.options({ ...wiring, moderator, actor, answerMillis }));
   const loggers = log === false ? [] : [Logger.map(Logger.formatLogFmt, (line) => log(line))];
   const limits = { ...AskLimits.defaultValue(), deadline: Duration.millis(answerMillis) };
@@ -50,7 +53,7 @@ export const openParley = async ({
       createChat: (chat = {}, { signal, ...options } = {}) =>
         run(
           Effect.gen(function* () {
-            yield* check.keyed(options);
+            yield* check.idempotency(options);
             return (yield* chats.create(chatbot, chat, options.idempotencyKey)).chat;
           }),
           { signal },
@@ -71,9 +74,11 @@ export const openParley = async ({
           (effect) => run(effect, call),
         ),
       ask: (chatId, question, { signal, ...options } = {}) =>
-        run(asking.ask(chatbot, { ...defined(options), chatId, question, keyId }), { signal }),
+        run(asking.ask(chatbot, { ...withoutUndefined(options), chatId, question, keyId }), {
+          signal,
+        }),
       stream: (chatId, question, { signal, onDisconnect = "cancel", ...options } = {}) => {
-        const ask = { ...defined(options), chatId, question, keyId, onDisconnect };
+        const ask = { ...withoutUndefined(options), chatId, question, keyId, onDisconnect };
         return iterate(Stream.map(asking.stream(chatbot, ask), toEvent), { signal });
       },
       erase: (which) =>
@@ -96,7 +101,7 @@ export const openParley = async ({
       export: (which = {}) =>
         iterate(
           Effect.gen(function* () {
-            yield* check.exported(defined(which));
+            yield* check.exportFilter(withoutUndefined(which));
             const { userRef } = which;
             if (userRef === undefined) return archive.export(id, actor);
             return archive.export(id, actor, yield* administration.person(userRef));
@@ -107,8 +112,9 @@ export const openParley = async ({
         return run(archive.import(id, decodeArchive(chunks), actor));
       },
       createKey: async (key = {}) => {
-        const created = await run(administration.createKey(id, { scopes, ...defined(key) }, actor));
-        return { id: created.id, key: Redacted.value(created.key) };
+        const fields = { scopes, ...withoutUndefined(key) };
+        const apiKey = await run(administration.createKey(id, fields, actor));
+        return { id: apiKey.id, key: Redacted.value(apiKey.key) };
       },
       revokeKey: (key) => run(administration.revokeKey(id, key, actor)),
     };
@@ -122,17 +128,17 @@ export const openParley = async ({
       all.find(({ chatbot }) => chatbot.name === name && chatbot.workspaceName === workspaceName),
     );
     if ((yield* find) === undefined) {
-      const created = yield* administration
+      const newChatbot = yield* administration
         .createChatbot({ ...change, name, workspaceName }, actor)
         // Another process may create it at the same time.
         .pipe(Effect.catchTag("ChatbotTaken", () => Effect.succeed(null)));
-      if (created !== null) return created;
+      if (newChatbot !== null) return newChatbot;
     }
     return yield* administration.changeChatbot((yield* find)!.chatbot.id, change, actor);
   });
 
   return {
-    chatbot: async (declaration) => bind(await run(findOrCreate(defined(declaration)))),
+    chatbot: async (declaration) => bind(await run(findOrCreate(withoutUndefined(declaration)))),
     authenticate: async (text) => {
       const access = Context.get(context, Access);
       const { chatbot, keyId, scopes } = await run(access.authenticate(text));

@@ -1,5 +1,5 @@
 /**
- * Authentication: from the text of an API key, or a visitor's token that the key signed, to what it opens (section 5).
+ * Authentication: from the text of an API key, or a visitor's token that the key signed, to what it opens.
  */
 import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Schedule, Stream } from "effect";
 import { Digest, Mac } from "effect/crypto";
@@ -170,7 +170,7 @@ const make = Effect.gen(function* () {
 
   return {
     /**
-     * Checks a key (section 5) or, with `tokens`, a token of a visitor. A malformed one costs no look-up; every other
+     * Checks a key or, with `tokens`, a token of a visitor. A malformed one costs no look-up; every other
      * rejection does the same work. Fails with `RateExceeded` beyond the rate of the visitor or the key, which count the
      * calls in this process.
      *

@@ -1,5 +1,5 @@
 /**
- * Asking a chatbot (section 4.5). Each ask is a fiber of its own, so that it outlives the request that started it,
+ * Asking a chatbot. Each ask is a fiber of its own, so that it outlives the request that started it,
  * and so that requests with the same idempotency key share it.
  */
 import {

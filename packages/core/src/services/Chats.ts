@@ -1,5 +1,5 @@
 /**
- * Creating chats and reading them (sections 4.2 to 4.4).
+ * Creating chats and reading them.
  */
 import { Context, Effect, Layer, Schema } from "effect";
 import { Digest } from "effect/crypto";

@@ -72,23 +72,6 @@ export const inSpan = <A, E>(
       : effect,
   );
 
-/**
- * The headers by which the spans of a service that is called belong to the trace of the current span (W3C Trace
- * Context); none without a tracer.
- */
-export const traceHeaders: Effect.Effect<Readonly<Record<string, string>>> = Effect.flatMap(
-  isTraced,
-  (traced) =>
-    traced
-      ? Effect.match(Effect.currentSpan, {
-          onFailure: () => ({}),
-          onSuccess: ({ sampled, spanId, traceId }) => ({
-            traceparent: `00-${traceId.padStart(32, "0")}-${spanId}-${sampled ? "01" : "00"}`,
-          }),
-        })
-      : Effect.succeed({}),
-);
-
 /** Registers a gauge that is computed only when the metrics are read. */
 export const registerGauge = (
   context: Context.Context<never>,

@@ -34,7 +34,7 @@ export type NodeHandler = (
 
 /**
  * Makes a listener of a web handler, such as that of `makeWebHandler`. It serves the path that the client sent, also
- * below a router's prefix, and takes a body that a parser has read from `request.body`. If the client hangs up, it
+ * below a router's prefix, and takes a body that a parser has read from `request.body`. If the client disconnects, it
  * aborts the signal of the handler's request. An error of the handler goes to `next` or, without it, to the console,
  * and its response is 500 `INTERNAL_ERROR`.
  */
@@ -48,12 +48,12 @@ export const toNodeHandler =
     const close = () => {
       if (!outgoing.writableFinished && !outgoing.errored) disconnect.abort();
     };
-    // It may have closed while a middleware waited.
+    // It may have closed while a middleware was waiting.
     if (outgoing.destroyed) close();
     outgoing.once("close", close);
     try {
       const answer = await handler(await toWebRequest(incoming, request.body, disconnect.signal));
-      // The client hung up, or a middleware answered in the meantime.
+      // The client disconnected, or a middleware has responded in the meantime.
       if (outgoing.headersSent || outgoing.destroyed) return void (await answer.body?.cancel());
       outgoing.writeHead(answer.status, Object.fromEntries(answer.headers));
       if (answer.body === null) outgoing.end();

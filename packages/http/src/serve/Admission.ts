@@ -61,10 +61,13 @@ export const makeAdmission = (loop: EventLoop) => {
   let admitted = 0;
   let refused = 0;
 
-  const endStep = (time: number, inProgress: number): void => {
+  const endStep = (time: number, inProgress: number, delay: number): void => {
     const millis = Math.min(time - stepStart, memory);
     const isLate = leastDelay > late;
-    if (isLate && wasLate) limit = Math.min(limit, inProgress) * decline;
+    // A step without asks refuses nothing.
+    const hasPaused = time - stepStart >= 2 * step && delay <= late;
+    if (hasPaused) limit = Infinity;
+    else if (isLate && wasLate) limit = Math.min(limit, inProgress) * decline;
     else if (!isLate) limit = refused === 0 ? Infinity : Math.max(limit, inProgress) * growth + 1;
     const present = (1_000 * admitted) / millis;
     // It falls slowly: a server that stands still for a second does not owe the keys less.
@@ -80,8 +83,9 @@ export const makeAdmission = (loop: EventLoop) => {
   return (key: string, begun: number): boolean => {
     const time = loop.arrival();
     const inProgress = begun + loop.waiting();
-    leastDelay = Math.min(leastDelay, loop.delay());
-    if (time - stepStart >= step) endStep(time, inProgress);
+    const delay = loop.delay();
+    leastDelay = Math.min(leastDelay, delay);
+    if (time - stepStart >= step) endStep(time, inProgress, delay);
     const account = accounts.get(key) ?? { left: 1, at: time };
     // A share may be less than one ask a second.
     const most = Math.max(share, 1);

@@ -201,7 +201,12 @@ export const makeApp = Effect.fnUntraced(function* ({
       const error = Option.getOrNull(Cause.findErrorOption(cause));
       if (error?._tag === "RateExceeded") facts.key = error.keyId;
       fail(response.reason, facts);
-      return Effect.as(Effect.annotateLogs(logFailure(cause), { ...facts }), response);
+      // Elsewhere it is a client's mistake, without a line in the log. Its reason may quote a value.
+      const logged =
+        error?._tag === "ArgumentInvalid"
+          ? Cause.die(new Error(`The core refused the field ${error.field}`))
+          : cause;
+      return Effect.as(Effect.annotateLogs(logFailure(logged), { ...facts }), response);
     };
 
   /** An ask begins in its turn, unless the server is full. Its log lines have the facts of its request. */

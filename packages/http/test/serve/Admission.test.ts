@@ -202,6 +202,18 @@ describe("a server that has time", () => {
       expect(of("polite").refused).toEqual([]);
     });
 
+  it("takes on two thousand asks at once two seconds after it refused the last one", () => {
+    let [time, delay] = [0, 100];
+    const loop = { arrival: () => time, delay: () => delay, waiting: () => 0, turn: Effect.void };
+    const admit = makeAdmission(loop);
+    let isRefused = false;
+    for (; time < 1_000; time++) isRefused = !admit("flood", 1_000);
+    expect(isRefused).toBe(true);
+    [time, delay] = [3_000, 0];
+    const admitted = Array.from({ length: 2_000 }, (_, n) => admit("burst", n));
+    expect(admitted.indexOf(false)).toBe(-1);
+  });
+
   it("refuses nothing because of a pause", () => {
     const { of } = run(steady("key", capacity / 2, 100, seconds), usual, [3_000, 5_000, 8_000]);
     expect(of("key").refused).toEqual([]);

@@ -16,7 +16,7 @@ const counted = Effect.map(Metric.snapshot, (metrics) => ({
 
 const withMetrics = Effect.provideService(Metric.MetricRegistry, new Map());
 
-it.effect("a request whose client hangs up counts as 499", () =>
+it.effect("a request whose client disconnects counts as 499", () =>
   Effect.gen(function* () {
     const { observe } = yield* makeRequestTelemetry();
     const asked = yield* Effect.forkChild(observe(Effect.never, request, facts), {

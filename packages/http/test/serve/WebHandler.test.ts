@@ -2,12 +2,14 @@ import { expect, it } from "@effect/vitest";
 import { Access, Asking, Chats } from "@parley/core";
 import {
   AnswerUnavailable,
+  ArgumentInvalid,
   ChatbotDirectory,
   ChatbotNotFound,
   StorageUnavailable,
 } from "@parley/core/ports";
+import { openParley } from "@parley/core/promise";
 import { makeWebHandler } from "@parley/http";
-import { layerMemory } from "@parley/store-memory";
+import { layerMemory, memory } from "@parley/store-memory";
 import { Deferred, Effect, Fiber, Layer, Redacted, Stream } from "effect";
 import { makeTestHandler, usage } from "../TestHandler.ts";
 
@@ -143,4 +145,43 @@ it.live("a key whose chatbot was deleted meanwhile gets the response of any reje
     expect(yield* send("/ask", { ...valid, accept: "text/event-stream" })).toEqual(rejected);
     yield* Effect.promise(dispose);
   }).pipe(Effect.scoped),
+);
+
+it("the layer of openParley serves the chatbots and keys that it made", async () => {
+  const parley = await openParley({ store: memory(), answerer: () => "Yes.", log: false });
+  const bot = await parley.chatbot({ workspace: "Acme", name: "Support" });
+  const { key } = await bot.createKey();
+  const { dispose, handler } = makeWebHandler(parley.layer);
+  const response = await handler("http://localhost/ask", {
+    method: "POST",
+    headers: { "x-api-key": key, "content-type": "application/json" },
+    body: JSON.stringify({ query: "Are you open?" }),
+  });
+  expect([response.status, await response.json()]).toMatchObject([
+    201,
+    { data: { answer: "Yes." } },
+  ]);
+  await dispose();
+  expect((await bot.chats().page()).total).toBe(1);
+  await parley.close();
+});
+
+it.live("a value that only the core refuses is a 500, and leaves a line in the log", () =>
+  Effect.gen(function* () {
+    const { key, layer, logged } = yield* makeTestHandler(() => Stream.empty);
+    const refusing = Effect.map(Asking, (asking) => ({
+      ...asking,
+      ask: () =>
+        new ArgumentInvalid({ field: "tokensPerDay", reason: "secret", message: "secret" }),
+    }));
+    const { handler } = makeWebHandler(
+      Layer.effect(Asking, refusing).pipe(Layer.provideMerge(layer)),
+    );
+    const headers = { "x-api-key": Redacted.value(key), "content-type": "application/json" };
+    const init = { method: "POST", headers, body: '{"query":"q"}' };
+    const response = yield* Effect.promise(() => handler("http://localhost/ask", init));
+    expect(response.status).toBe(500);
+    expect(logged.join()).toContain("The core refused the field tokensPerDay");
+    expect(logged.join()).not.toContain("secret");
+  }),
 );

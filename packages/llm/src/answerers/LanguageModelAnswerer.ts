@@ -60,7 +60,7 @@ const maxPassages = 5;
 /**
  * An `Answerer` over one model or several, in the order of preference. Building the layer loads the AI SDK.
  *
- * - A call that fails for a passing reason (network, idle timeout, 408, 429, 5xx, an answer that is empty or breaks
+ * - A call that fails for a transient reason (network, idle timeout, 408, 429, 5xx, an answer that is empty or breaks
  *   off) is repeated after a growing, jittered pause, and not before its `Retry-After`. Meanwhile the next model is
  *   called. No attempt begins after the ask's deadline. A failed attempt ends with a `Restart` part, before the pause.
  * - A provider that fails ten questions in a row is not called for a while. Then one question tries it.
@@ -92,7 +92,7 @@ export const layerLanguageModel = (
         );
         return makeProvider({ ai, model, maxOutputTokens, idleTimeout });
       };
-      const usual = yield* Effect.forEach(list, (model, index) => providerAt(index, model));
+      const defaults = yield* Effect.forEach(list, (model, index) => providerAt(index, model));
       const scope = yield* Effect.scope;
       const named = yield* Cache.makeWith(
         (name: string) =>
@@ -108,11 +108,11 @@ export const layerLanguageModel = (
         answer: (chatbot, earlier, question) =>
           Stream.callback<AnswerPart, AnswerUnavailable | StorageUnavailable>(
             Effect.fnUntraced(function* (queue) {
-              const known = yield* knowledgeOf(chatbot);
-              const passages = known === null ? null : known.search(question, maxPassages);
+              const documents = yield* knowledgeOf(chatbot);
+              const passages = documents && documents.search(question, maxPassages);
               const { model } = chatbot.settings;
               const providers =
-                model === null ? usual : [yield* Cache.get(named, model), ...usual.slice(1)];
+                model === null ? defaults : [yield* Cache.get(named, model), ...defaults.slice(1)];
               const tokens = contextTokens - maxOutputTokens;
               const promptOf = yield* promptBuilder(chatbot, question, passages, earlier, tokens);
               yield* answerWith(providers, promptOf, tokens, retries, queue);
@@ -124,7 +124,7 @@ export const layerLanguageModel = (
   );
 
 const noModel = new AnswerUnavailable({
-  reason: "a chatbot names a model, but none can be chosen",
+  reason: "the chatbot names a model, but no other model is configured",
 });
 
 const maxHalvings = 3;
@@ -154,8 +154,8 @@ const tokensOf = (
 
 /**
  * Each attempt goes to the provider that is ready first; if several are, to the first in the list. A provider that
- * failed is ready again after the pause of {@link retrySchedule}, and never when that schedule ends. A refusal of the
- * prompt as too long halves it, up to three times, without a pause. A content filter ends all attempts.
+ * failed is ready again after the pause of {@link retrySchedule}, and gets no more attempts when that schedule ends. A
+ * refusal of the prompt as too long halves it, up to three times, without a pause. A content filter ends all attempts.
  *
  * @param providers at least one
  * @param promptOf builds a prompt of at most that many tokens
@@ -169,13 +169,13 @@ const answerWith = Effect.fnUntraced(function* (
   queue: Queue.Enqueue<AnswerPart>,
 ) {
   const startedAt = yield* Clock.currentTimeMillis;
-  const asked = yield* AskedModel;
+  const askedModel = yield* AskedModel;
   const emit = (text: string) => {
     const part = { _tag: "Delta", text } as const;
     return Queue.offerUnsafe(queue, part) || Effect.runPromise(Queue.offer(queue, part));
   };
   const details = new Set<string>();
-  const candidates = yield* Effect.forEach(providers, (provider) =>
+  let candidates = yield* Effect.forEach(providers, (provider) =>
     Effect.map(Schedule.toStep(retrySchedule(retries)), (nextPause) => ({
       provider,
       nextPause,
@@ -185,52 +185,52 @@ const answerWith = Effect.fnUntraced(function* (
       hasFailed: false,
     })),
   );
+  let candidate = candidates[0]!;
   let attempts = 0;
   while (true) {
-    const next = candidates.toSorted((a, b) => a.readyAt - b.readyAt)[0]!;
-    yield* Effect.sleep(Math.max(0, next.readyAt - (yield* Clock.currentTimeMillis)));
-    const { model, name: provider } = next.provider;
-    asked.model = model;
-    const { messages } = next.prompt;
+    const { model, name: provider } = candidate.provider;
+    askedModel.model = model;
+    const { messages } = candidate.prompt;
     let answered = 0;
     const count = (text: string) => {
       answered += text.length;
       return emit(text);
     };
-    const called = yield* next.provider.call(next, messages, count).pipe(
+    const result = yield* candidate.provider.call(candidate, messages, count).pipe(
       Effect.onExit((exit) =>
         Effect.sync(() => {
-          asked.tokens = (asked.tokens ?? 0) + tokensOf(exit, messages, answered);
+          askedModel.tokens = (askedModel.tokens ?? 0) + tokensOf(exit, messages, answered);
         }),
       ),
       Effect.result,
     );
     const now = yield* Clock.currentTimeMillis;
-    if (Result.isSuccess(called)) {
-      const { completion: completionTokens, prompt: promptTokens } = called.success;
+    if (Result.isSuccess(result)) {
+      const { completion: completionTokens, prompt: promptTokens } = result.success;
       attempts++;
       const latencyMillis = now - startedAt;
       const usage = { provider, model, promptTokens, completionTokens, attempts, latencyMillis };
       return yield* Queue.offer(queue, { _tag: "Usage", usage });
     }
-    const { failure } = called;
+    const { failure } = result;
     details.add(providers.length > 1 ? `${provider}: ${failure.detail}` : failure.detail);
     if (failure.reason !== "circuit_open") attempts++;
-    if (failure.reason === "context_length" && next.halvings < maxHalvings) {
-      next.halvings++;
-      next.prompt = promptOf(next.prompt.tokens / 2);
-      next.readyAt = 0;
-    } else {
-      next.readyAt = yield* Effect.match(next.nextPause(now, failure), {
-        onSuccess: ([, pause]) => now + Duration.toMillis(pause),
-        onFailure: () => Infinity,
-      });
+    if (failure.reason === "context_length" && candidate.halvings < maxHalvings) {
+      candidate.halvings++;
+      candidate.prompt = promptOf(candidate.prompt.tokens / 2);
+      yield* Queue.offer(queue, { _tag: "Restart" });
+      continue;
     }
-    const isOver = candidates.every(({ readyAt }) => readyAt === Infinity);
-    if (isOver || failure.reason === "content_filter") {
+    const pause = yield* Effect.option(candidate.nextPause(now, failure));
+    if (Option.isSome(pause)) candidate.readyAt = now + Duration.toMillis(pause.value[1]);
+    else candidates = candidates.filter((other) => other !== candidate);
+    const [next] = candidates.toSorted((a, b) => a.readyAt - b.readyAt);
+    if (next === undefined || failure.reason === "content_filter") {
       const reason = `the language model failed: ${[...details].join("; ")}`;
       return yield* new AnswerUnavailable({ reason });
     }
     yield* Queue.offer(queue, { _tag: "Restart" });
+    yield* Effect.sleep(Math.max(0, next.readyAt - now));
+    candidate = next;
   }
 });

@@ -23,15 +23,15 @@ export const layerOffline = (knowledge: KnowledgeSource, hint = ""): Layer.Layer
       answer: (chatbot, _earlier, question) =>
         Stream.fromEffect(
           Effect.gen(function* () {
-            const known = yield* lookUpIn(knowledge)(chatbot);
+            const documents = yield* lookUpIn(knowledge)(chatbot);
             (yield* AskedModel).tokens = 0;
-            return { _tag: "Delta", text: answerFrom(chatbot, known, question, hint) } as const;
+            return { _tag: "Delta", text: answerFrom(chatbot, documents, question, hint) } as const;
           }),
         ),
     }),
   );
 
-const unsure = "I am not sure that this answers the question:";
+const unsure = "I am not sure this answers your question:";
 
 /** Messages that the documents need not answer, in English and German, each with the sentence that does. */
 const smallTalk = ({ description, name }: Chatbot): Record<string, RegExp> => ({
@@ -39,7 +39,7 @@ const smallTalk = ({ description, name }: Chatbot): Record<string, RegExp> => ({
     /^(hi|hello|hey|good (morning|day|evening)|hallo|moin|servus|guten (morgen|tag|abend))( (all|there|parley|zusammen))?$/,
   "You are welcome.": /^(thanks|thank you|thx|danke|vielen dank)( (a lot|very much|schon|sehr))?$/,
   "Goodbye!": /^((good )?bye|goodbye|see you|tschuss|ciao|auf wiedersehen)$/,
-  [`I am ${name}. ${description || "I quote documents."}`]:
+  [`I am ${name}. ${description || "I answer from documents."}`]:
     /^(help|help me|hilfe|what (can you do|can i ask|are you|is this)|who are you|(was kannst|wer bist) du)$/,
 });
 
@@ -50,7 +50,7 @@ const answerFrom = (
   hint: string,
 ): string => {
   if (knowledge === null || knowledge.topics.length === 0) {
-    return `Neither a language model nor documents to answer from are configured. ${hint}`.trim();
+    return `No language model and no documents are configured. ${hint}`.trim();
   }
   const words = wordsOf(question).map(fold).join(" ");
   const talk = Object.entries(smallTalk(chatbot));
@@ -80,7 +80,6 @@ const quote = ({ headings, source, text }: Passage): string => {
   return `${links}\n\n---\n\nSource: [${label}](${encodeURI(source)}${anchor})`;
 };
 
-/** The anchor of a heading, as GitHub makes it. */
 const toAnchor = (heading: string): string =>
   encodeURI(
     heading

@@ -17,17 +17,18 @@ export class DocumentsNeedFiles extends Data.TaggedError("DocumentsNeedFiles")<{
   }
 }
 
-const read = Effect.fnUntraced(function* (folder: string) {
-  const [files, path] = yield* Effect.tryPromise({
-    try: () =>
-      Promise.all([
-        import("@effect/platform-node/NodeFileSystem"),
-        import("@effect/platform-node/NodePath"),
-      ]),
-    catch: (cause) => new DocumentsNeedFiles({ cause }),
+const read = (folder: string) =>
+  Effect.gen(function* () {
+    const [files, path] = yield* Effect.tryPromise({
+      try: () =>
+        Promise.all([
+          import("@effect/platform-node/NodeFileSystem"),
+          import("@effect/platform-node/NodePath"),
+        ]),
+      catch: (cause) => new DocumentsNeedFiles({ cause }),
+    });
+    return yield* Effect.provide(readKnowledge(folder), [files.layer, path.layer]);
   });
-  return yield* Effect.provide(readKnowledge(folder), [files.layer, path.layer]);
-});
 
 /** A language model for `openParley`. */
 export interface LanguageModelSettings {
@@ -49,14 +50,14 @@ export interface LanguageModelSettings {
  * Answers with a language model behind an endpoint that speaks OpenAI's chat completions. A call that fails for a
  * transient reason is repeated within the time limit of the answer. Needs `ai` and `@ai-sdk/openai-compatible`.
  */
-export const languageModel = ({
+export const languageModel: (settings: LanguageModelSettings) => AnswererLayer = ({
   apiKey,
   baseUrl,
   contextTokens,
   documents,
   maxOutputTokens,
   model,
-}: LanguageModelSettings): AnswererLayer =>
+}) =>
   Layer.unwrap(
     Effect.gen(function* () {
       const knowledge = documents === undefined ? null : yield* read(documents);

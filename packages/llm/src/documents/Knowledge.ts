@@ -33,7 +33,6 @@ export type KnowledgeSource =
   | null
   | ((chatbot: Chatbot) => Effect.Effect<Knowledge | null, AnswerUnavailable>);
 
-/** The look-up of a source. */
 export const lookUpIn = (source: KnowledgeSource) =>
   typeof source === "function" ? source : () => Effect.succeed(source);
 
@@ -47,7 +46,6 @@ export class KnowledgeUnreadable extends Data.TaggedError("KnowledgeUnreadable")
   }
 }
 
-/** The size limit of a document, in bytes. */
 const maxBytes = 5_000_000n;
 
 /**
@@ -75,9 +73,10 @@ export const readKnowledge = (
         // Only the real path is read: a link that changes meanwhile cannot lead out of the folder.
         const real = yield* fs.realPath(at);
         if (!real.startsWith(within)) {
-          return yield* Effect.fail("its symbolic link leads out of the folder");
+          return yield* Effect.fail("its symbolic link leaves the folder");
         }
-        if ((yield* fs.stat(real)).size > maxBytes) return yield* Effect.fail("it is over 5 MB");
+        if ((yield* fs.stat(real)).size > maxBytes)
+          return yield* Effect.fail("it is larger than 5 MB");
         const bytes = yield* fs.readFile(real);
         const text = yield* Effect.try({
           try: () => {
@@ -95,7 +94,7 @@ export const readKnowledge = (
           const reason = typeof error === "string" ? error : error.reason._tag;
           const older = previous?.passages.filter((passage) => passage.source === source) ?? [];
           passages.push(...older);
-          const outcome = older.length > 0 ? "Did not read again" : "Skipped";
+          const outcome = older.length > 0 ? "Kept the previous version of" : "Skipped";
           return Effect.logWarning(`${outcome} the document ${source}: ${reason}`);
         }),
     );
@@ -142,10 +141,10 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
     const search = (question: string, limit: number): ReadonlyArray<Match> => {
       const { about, words } = questionTerms(question, index);
       const acts = actsOf(words);
-      const hits = about.map((asked) => {
+      const hits = about.map((term) => {
         const parts = new Map<number, number>();
-        for (const [term, partsOfTerm] of index) {
-          if (term !== asked && !(asked.length >= 4 && term.startsWith(asked))) continue;
+        for (const [indexed, partsOfTerm] of index) {
+          if (indexed !== term && !(term.length >= 4 && indexed.startsWith(term))) continue;
           for (const [id, part] of partsOfTerm) {
             parts.set(id, Math.max(part, parts.get(id) ?? 0));
           }
@@ -153,7 +152,7 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
         return { parts, weight: toWeight(parts.size) };
       });
       const whole = hits.reduce((sum, { weight }) => sum + weight, 0);
-      const found = passages.flatMap((passage, id) => {
+      const matches = passages.flatMap((passage, id) => {
         const covered = hits.reduce((sum, hit) => sum + (hit.parts.get(id) ?? 0) * hit.weight, 0);
         const share = covered / whole;
         if (covered === 0 || share < aboutShare) return [];
@@ -166,7 +165,7 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
         const certain = share >= certainShare && alike >= certainLikeness && !isOtherAct;
         return [{ rank: share + alike - lack, match: { ...passage, certain } }];
       });
-      return found
+      return matches
         .sort((a, b) => b.rank - a.rank)
         .slice(0, limit)
         .map(({ match }) => match);
@@ -209,12 +208,12 @@ const likeness = (
   weigh: (term: string) => number,
 ): number => {
   const sum = (terms: Iterable<string>) => [...terms].reduce((all, term) => all + weigh(term), 0);
-  const asked = sum(question);
+  const size = sum(question);
   return Math.max(
     ...heading.split(/[\p{P}\p{S}]\s/u).map((part) => {
       const words = new Set(wordsOf(part).map(termOf));
       const common = [...words].filter((word) => question.has(word));
-      return (2 * sum(common)) / (sum(words) + asked);
+      return (2 * sum(common)) / (sum(words) + size);
     }),
   );
 };

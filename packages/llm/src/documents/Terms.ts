@@ -3,7 +3,6 @@
  */
 import { Array as Arr } from "effect";
 
-/** The words of a text, unchanged. */
 export const wordsOf = (text: string): Array<string> => text.match(/[\p{L}\p{M}\p{N}]+/gu) ?? [];
 
 /** Common words of English and German, and the phrases around questions. They never are a question's subject. */
@@ -91,10 +90,8 @@ export const questionTerms = (question: string, vocabulary: ReadonlyMap<string, 
   return { about: Arr.dedupe(about), words: new Set(words.map(read)) };
 };
 
-/** Whether the term never is a question's subject. */
 export const isCommon = (term: string): boolean => stopTerms.has(term);
 
-/** Those of the terms that say what is done. */
 export const actsOf = (terms: Iterable<string>): ReadonlyArray<string> =>
   [...terms].filter((term) => acts.has(term));
 
@@ -102,7 +99,7 @@ export const actsOf = (terms: Iterable<string>): ReadonlyArray<string> =>
 const correct = (term: string, vocabulary: ReadonlyMap<string, unknown>): string =>
   term.length < 4 || vocabulary.has(term)
     ? term
-    : ([...vocabulary.keys()].find((known) => isSlip(term, known)) ?? term);
+    : ([...vocabulary.keys()].find((word) => isSlip(term, word)) ?? term);
 
 /**
  * Whether the terms begin alike and differ in one letter: in the wrong place, or from five letters on added, left out or

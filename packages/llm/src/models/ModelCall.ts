@@ -1,11 +1,11 @@
 /**
  * One call of one language model.
  */
-import { traceHeaders } from "@parley/core/ports";
 import type * as Ai from "ai";
 import { Clock, Duration, Effect } from "effect";
 import { classifyError, cutOff, makeFailure, type ModelFailure } from "./ModelFailure.ts";
 import type { Message } from "./Prompt.ts";
+import { traceHeaders } from "./TraceHeaders.ts";
 
 /**
  * A model object of the AI SDK, from any provider. A model's bare name is excluded: the AI SDK would send the chat to
@@ -82,7 +82,7 @@ export const callModel = (
       const now = clock.currentTimeMillisUnsafe();
       const left = (silentSince ?? now) + millis - now;
       if (left > 0) return Effect.andThen(Effect.sleep(left), silence);
-      return Effect.fail(makeFailure("timeout", `no answer for ${millis} ms`));
+      return Effect.fail(makeFailure("timeout", `no response for ${millis} ms`));
     });
     yield* Effect.raceFirst(Effect.tryPromise({ try: read, catch: classifyError }), silence);
     const failure = finish === undefined ? cutOff : failureOf(finish);
@@ -105,7 +105,7 @@ interface Finish {
 const empty = makeFailure("empty", "the answer is empty");
 const reasoningOnly = makeFailure(
   "reasoning_only",
-  "the model spent the tokens of its answer on reasoning, and said nothing",
+  "the model used all tokens of its answer for reasoning",
 );
 
 /** Finish words of content filters, by any provider's name. */
@@ -120,7 +120,7 @@ const failureOf = ({ finishReason: { raw, unified }, providerMetadata }: Finish)
   // The provider chooses the word: a long one may quote the chat.
   const word = raw !== undefined && /^[\w-]{1,40}$/.test(raw) ? raw : unified;
   if (unified === "content-filter" || filterWords.test(`${raw}`)) {
-    return makeFailure("content_filter", `a content filter ended the answer: ${word}`);
+    return makeFailure("content_filter", `a content filter stopped the answer: ${word}`);
   }
   if (unified === "stop" || unified === "length") return null;
   // An adapter of the AI SDK adds a finish without a raw reason to a stream that breaks off.

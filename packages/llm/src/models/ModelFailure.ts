@@ -23,7 +23,6 @@ const scopeOf = {
   bad_request: "question",
   /** A redirect, a refused key or an unknown model. */
   client_error: "provider",
-  /** The prompt is longer than the model's context. */
   context_length: "question",
   content_filter: "question",
   /** The model stopped for a reason that leaves no usable answer. */
@@ -39,7 +38,6 @@ export const failureReasons = Object.keys(scopeOf) as ReadonlyArray<FailureReaso
 /** A call of a language model or of the moderation endpoint that failed. */
 export class ModelFailure extends Data.TaggedError("ModelFailure")<{
   readonly reason: FailureReason;
-  /** For logs. */
   readonly detail: string;
   /** The provider's `Retry-After`, in milliseconds. */
   readonly retryAfterMillis?: number | undefined;
@@ -52,15 +50,15 @@ export class ModelFailure extends Data.TaggedError("ModelFailure")<{
 export const makeFailure = (reason: FailureReason, detail: string): ModelFailure =>
   new ModelFailure({ reason, detail });
 
-export const cutOff = makeFailure("cut_off", "the answer broke off");
+export const cutOff = makeFailure("cut_off", "the answer was cut off");
 
 /** Codes of Node's network errors in words. */
 const meanings: ReadonlyArray<readonly [RegExp, string]> = [
   [/^ECONNREFUSED$/, "connection refused"],
   [/^(ECONNRESET|EPIPE|UND_ERR_SOCKET)$/, "connection closed"],
-  [/^(ENOTFOUND|EAI_AGAIN)$/, "the host name is unknown"],
+  [/^(ENOTFOUND|EAI_AGAIN)$/, "unknown host"],
   [/TIMEDOUT$|_TIMEOUT$/, "connection timed out"],
-  [/^E(HOST|NET)(UNREACH|DOWN)$/, "the host cannot be reached"],
+  [/^E(HOST|NET)(UNREACH|DOWN)$/, "host unreachable"],
   [/CERT|^UNABLE_TO_|^ERR_(SSL|TLS)_|^EPROTO$/, "TLS failed"],
 ];
 
@@ -101,12 +99,12 @@ export const classifyError = (error: unknown): ModelFailure => {
     }
     // What `fetch` refuses has no code.
     if (message === "bad port" || message === "unknown scheme") facts.push(message);
-    if (/^\s*<(!doctype|html)/i.test(body)) facts.push("an HTML page");
+    if (/^\s*<(!doctype|html)/i.test(body)) facts.push("HTML page");
     quoted += [message, code, e["type"], body].join("\n").slice(0, 8000);
   }
   return new ModelFailure({
     reason: reasonOf(error, status, quoted),
-    detail: [...new Set(facts.length > 0 ? facts : names)].join(", ") || "an error of unknown kind",
+    detail: [...new Set(facts.length > 0 ? facts : names)].join(", ") || "unknown error",
     retryAfterMillis: millisOf(retryAfter),
   });
 };

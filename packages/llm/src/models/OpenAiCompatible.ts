@@ -59,10 +59,10 @@ export const openAiCompatible = ({
 const fetchEvents: typeof fetch = async (url, init) => {
   // A redirect would send the chat to another address.
   const response = await fetch(url, { ...init, redirect: "manual" });
-  // The AI SDK would take the page of a proxy, or of a wrong address, for a stream that broke off.
+  // The AI SDK would take the page of a proxy, or of a wrong address, for a stream that was cut off.
   if (response.ok && response.headers.get("content-type")?.startsWith("text/html")) {
     await response.body?.cancel();
-    throw makeFailure("client_error", "the address answers with an HTML page");
+    throw makeFailure("client_error", "the address returned an HTML page");
   }
   return response;
 };

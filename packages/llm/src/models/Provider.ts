@@ -88,7 +88,7 @@ export const makeProvider = (options: CallOptions) =>
         ),
         (called) => breaker.execute(called, { key: "calls", classify: outcomeFor(question) }),
         Effect.catchTag("CircuitBreakerError", () =>
-          Effect.fail(makeFailure("circuit_open", `${name} failed too often just before`)),
+          Effect.fail(makeFailure("circuit_open", `${name} failed too often and is paused`)),
         ),
         // By OpenTelemetry's conventions for generative AI.
         (called) =>
@@ -110,9 +110,9 @@ export type Provider = Effect.Success<ReturnType<typeof makeProvider>>;
 
 const logTransition = (transition: CircuitBreaker.Transition) => {
   if (transition.to === "HalfOpen") return Effect.void;
-  if (transition.to === "Closed") return Effect.logInfo("A language model is called again");
+  if (transition.to === "Closed") return Effect.logInfo("A language model is used again");
   const seconds = Math.round(Duration.toSeconds(transition.retryAfter));
-  return Effect.logWarning(`A language model failed too often, and is not called for ${seconds} s`);
+  return Effect.logWarning(`A language model failed too often; pausing it for ${seconds} s`);
 };
 
 const outcomeOf = (exit: Exit.Exit<unknown, ModelFailure>): CircuitBreaker.Outcome => {

@@ -49,9 +49,10 @@ const final: Record<string, Reply> = {
   "a token limit without text": [...said(), finish("length")],
 };
 
-describe("a failing model", () => {
-  for (const [name, reply] of Object.entries(transient)) {
-    it.effect(`is called again after ${name}, or the next one is called without a pause`, () =>
+for (const [name, reply] of Object.entries(transient)) {
+  it.effect(
+    `a failing model is called again after ${name}, or the next one is called without a pause`,
+    () =>
       Effect.gen(function* () {
         const parts = yield* driven(collect("Hi?")).pipe(withModels([first(reply, reply)]));
         assert.strictEqual(textOf(parts), "Hello");
@@ -64,31 +65,36 @@ describe("a failing model", () => {
         assert.strictEqual(textOf(others), "other");
         assert.deepInclude(usageOf(others), { provider: "two", attempts: 2, latencyMillis: 0 });
       }),
-    );
-  }
+  );
+}
 
-  for (const [name, reply] of Object.entries(final)) {
-    it.effect(`is not called again after ${name}, but the next one is`, () => {
-      const one = always(reply);
-      return Effect.gen(function* () {
-        const parts = yield* driven(collect("Hi?")).pipe(withModels([one, other()]));
-        assert.deepInclude(usageOf(parts), { provider: "two", attempts: 2 });
-        yield* driven(Effect.flip(collect("Hi?"))).pipe(withModels([one]));
-        assert.strictEqual(one.doStreamCalls.length, 2);
-      });
+for (const [name, reply] of Object.entries(final)) {
+  it.effect(`a failing model is not called again after ${name}, but the next one is`, () => {
+    const one = always(reply);
+    return Effect.gen(function* () {
+      const parts = yield* driven(collect("Hi?")).pipe(withModels([one, other()]));
+      assert.deepInclude(usageOf(parts), { provider: "two", attempts: 2 });
+      yield* driven(Effect.flip(collect("Hi?"))).pipe(withModels([one]));
+      assert.strictEqual(one.doStreamCalls.length, 2);
     });
-  }
+  });
+}
 
-  it.effect("is called five times, in turn with the next one, before the answer fails", () => {
+it.effect(
+  "a failing model is called five times, in turn with the next one, before the answer fails",
+  () => {
     const [one, two] = [always(httpError(503)), always(httpError(503), "two")];
     return Effect.gen(function* () {
       yield* driven(Effect.flip(collect("Hi?")));
       assert.deepStrictEqual([one.doStreamCalls.length, two.doStreamCalls.length], [5, 5]);
       assert.isAtMost(yield* Clock.currentTimeMillis, 4000);
     }).pipe(withModels([one, two]));
-  });
+  },
+);
 
-  it.effect("may be silent for a share of the deadline, the last one for a larger share", () =>
+it.effect(
+  "a failing model may be silent for a share of the deadline, the last one for a larger share",
+  () =>
     Effect.gen(function* () {
       for (const minutes of [0.5, 2]) {
         const limits = { ...AskLimits.defaultValue(), deadline: Duration.minutes(minutes) };
@@ -106,23 +112,25 @@ describe("a failing model", () => {
         assert.isAtMost(millis, (2 * 8 + 21) * 2000 * minutes + 1000);
       }
     }),
-  );
+);
 
-  it.effect("is not called for the same question before its Retry-After", () =>
-    Effect.gen(function* () {
-      const { latencyMillis, ...usage } = usageOf(yield* driven(collect("Hi?")));
-      assert.deepInclude(usage, { provider: "one", attempts: 3 });
-      assert.isAtLeast(latencyMillis, 5000);
-      assert.isAtMost(latencyMillis, 5300);
-    }).pipe(
-      withModels([
-        first(httpError(429, { headers: { "retry-after": "5" } })),
-        always(httpError(400), "two"),
-      ]),
-    ),
-  );
+it.effect("a failing model is not called for the same question before its Retry-After", () =>
+  Effect.gen(function* () {
+    const { latencyMillis, ...usage } = usageOf(yield* driven(collect("Hi?")));
+    assert.deepInclude(usage, { provider: "one", attempts: 3 });
+    assert.isAtLeast(latencyMillis, 5000);
+    assert.isAtMost(latencyMillis, 5300);
+  }).pipe(
+    withModels([
+      first(httpError(429, { headers: { "retry-after": "5" } })),
+      always(httpError(400), "two"),
+    ]),
+  ),
+);
 
-  it.effect("fails the answer at once if its Retry-After ends after the deadline", () => {
+it.effect(
+  "a failing model fails the answer at once if its Retry-After ends after the deadline",
+  () => {
     const one = always(httpError(429, { headers: { "retry-after": "10" } }));
     return Effect.gen(function* () {
       yield* driven(Effect.flip(collect("Hi?")));
@@ -130,46 +138,49 @@ describe("a failing model", () => {
       assert.isAtMost(yield* Clock.currentTimeMillis, 21_000);
       assert.strictEqual(one.doStreamCalls.length, 3);
     }).pipe(withModels([one]), Effect.provideService(AskDeadline, 30_000));
-  });
+  },
+);
 
-  it.effect("restarts an answer that breaks off before the pause, not after it", () =>
-    Effect.gen(function* () {
-      const times: Array<number> = [];
-      yield* Stream.tap(ask("Hi?"), () =>
-        Effect.map(Clock.currentTimeMillis, (now) => void times.push(now)),
-      ).pipe(Stream.runDrain, driven);
-      const [delta, restart, again] = times;
-      assert.deepStrictEqual([delta, restart], [0, 0]);
-      assert.isAtLeast(again!, 160);
-    }).pipe(withModels([first(said("Hel"))])),
-  );
+it.effect("a failing model restarts an answer that breaks off before the pause, not after it", () =>
+  Effect.gen(function* () {
+    const times: Array<number> = [];
+    yield* Stream.tap(ask("Hi?"), () =>
+      Effect.map(Clock.currentTimeMillis, (now) => void times.push(now)),
+    ).pipe(Stream.runDrain, driven);
+    const [delta, restart, again] = times;
+    assert.deepStrictEqual([delta, restart], [0, 0]);
+    assert.isAtLeast(again!, 160);
+  }).pipe(withModels([first(said("Hel"))])),
+);
 
-  it.effect("is not replaced by the next one if it withholds its answer", () => {
-    const [one, two] = [always([...said(), finish("content-filter")]), other()];
-    return Effect.gen(function* () {
-      const error = yield* Effect.flip(collect("Hi?"));
-      const reason =
-        "the language model failed: one: a content filter ended the answer: content-filter";
-      assert.propertyVal(error, "reason", reason);
-      assert.strictEqual(two.doStreamCalls.length, 0);
-    }).pipe(withModels([one, two]));
-  });
+it.effect("a failing model is not replaced by the next one if it withholds its answer", () => {
+  const [one, two] = [always([...said(), finish("content-filter")]), other()];
+  return Effect.gen(function* () {
+    const error = yield* Effect.flip(collect("Hi?"));
+    const reason =
+      "the language model failed: one: a content filter stopped the answer: content-filter";
+    assert.propertyVal(error, "reason", reason);
+    assert.strictEqual(two.doStreamCalls.length, 0);
+  }).pipe(withModels([one, two]));
+});
 
-  it.effect("is named in the error with the failures of all models, each once", () =>
-    Effect.gen(function* () {
-      const error = yield* driven(Effect.flip(collect("Hi?")));
-      const reason =
-        "the language model failed: one: HTTP 401, invalid_api_key; two: the answer is empty";
-      assert.propertyVal(error, "reason", reason);
-    }).pipe(
-      withModels([
-        always(httpError(401, { body: '{"error":{"code":"invalid_api_key"}}' })),
-        always(says(), "two"),
-      ]),
-    ),
-  );
+it.effect("a failing model is named in the error with the failures of all models, each once", () =>
+  Effect.gen(function* () {
+    const error = yield* driven(Effect.flip(collect("Hi?")));
+    const reason =
+      "the language model failed: one: HTTP 401, invalid_api_key; two: the answer is empty";
+    assert.propertyVal(error, "reason", reason);
+  }).pipe(
+    withModels([
+      always(httpError(401, { body: '{"error":{"code":"invalid_api_key"}}' })),
+      always(says(), "two"),
+    ]),
+  ),
+);
 
-  it.effect("is counted in metrics by its reason; answers and their tokens are, too", () =>
+it.effect(
+  "a failing model is counted in metrics by its reason; answers and their tokens are, too",
+  () =>
     Effect.gen(function* () {
       yield* driven(collect("Hi?"));
       const counts = (yield* Metric.snapshot).flatMap((one) =>
@@ -192,9 +203,11 @@ describe("a failing model", () => {
       withModels([first(httpError(500), httpError(502), httpError(429))]),
       Effect.provideService(Metric.MetricRegistry, new Map()),
     ),
-  );
+);
 
-  it.effect("gets half of a prompt that was too long before another model is called", () => {
+it.effect(
+  "a failing model gets half of a prompt that was too long before another model is called",
+  () => {
     const [one, two] = [
       first(
         httpError(400, { body: '{"error":{"code":"context_length_exceeded"}}' }),
@@ -213,15 +226,15 @@ describe("a failing model", () => {
       const lengths = one.doStreamCalls.map(({ prompt }) => (prompt.length - 1) / 2);
       assert.deepStrictEqual(lengths, [98, 48, 23, 10]);
     }).pipe(withModels([one, two], { contextTokens: 5000, maxOutputTokens: 1000 }));
-  });
+  },
+);
 
-  it.effect("is left for the next one if an eighth of the prompt is too long", () => {
-    const [one, two] = [always(httpError(400, { body: "context_length_exceeded" })), other()];
-    return Effect.gen(function* () {
-      assert.strictEqual(usageOf(yield* collect("Hi?")).attempts, 5);
-      assert.strictEqual(one.doStreamCalls.length, 4);
-    }).pipe(withModels([one, two]));
-  });
+it.effect("a failing model is left for the next one if an eighth of the prompt is too long", () => {
+  const [one, two] = [always(httpError(400, { body: "context_length_exceeded" })), other()];
+  return Effect.gen(function* () {
+    assert.strictEqual(usageOf(yield* collect("Hi?")).attempts, 5);
+    assert.strictEqual(one.doStreamCalls.length, 4);
+  }).pipe(withModels([one, two]));
 });
 
 describe("the tokens of a question, for the budget of its key,", () => {

@@ -1,7 +1,7 @@
 /** Asks of two models that fail three calls in ten. */
 import { type Ask, Asking, type Chatbot, layerParley } from "@parley/core";
 import { layerMemoryWith } from "@parley/store-memory";
-import { assert, describe, it } from "@effect/vitest";
+import { assert, it } from "@effect/vitest";
 import { Clock, Effect, Exit, Random, Stream } from "effect";
 import { type LanguageModel, layerLanguageModel } from "../../src/index.ts";
 import { chatbotWith } from "../support/chat.ts";
@@ -81,39 +81,26 @@ const load = <E, R>(one: (n: number) => Effect.Effect<unknown, E, R>) =>
     return { longest, succeeded };
   }).pipe(Random.withSeed("faults"));
 
-describe("two providers, each failing three calls in ten", () => {
-  for (const [name, faults, seed, streams] of [
-    ["answer plain asks in spite of any fault", [...beforeText, ...withinText], 1, false],
-    ["answer streams in spite of faults before the first piece", beforeText, 2, true],
-  ] as const) {
-    it.effect(
-      name,
-      () => {
-        const { failed, layer } = layerWith(faults, seed);
-        return Effect.gen(function* () {
-          const asking = yield* Asking;
-          const { longest, succeeded } = yield* load((n) =>
-            streams
-              ? Stream.runDrain(asking.stream(chatbot, ask(n)))
-              : Effect.asVoid(asking.ask(chatbot, ask(n))),
-          );
-          assert.isAbove(failed.calls / failed.of, 0.25);
-          assert.isAtLeast(succeeded, asks * 0.995);
-          assert.isAtMost(longest, deadline + 250);
-        }).pipe(Effect.provide(layer));
-      },
-      120_000,
-    );
-  }
-
-  it.effect("fails an ask at its deadline if all are silent", () => {
-    const silent = [modelThat(() => "silence", "one"), modelThat(() => "silence", "two")] as const;
-    return Effect.gen(function* () {
-      const asking = yield* Asking;
-      const startedAt = yield* Clock.currentTimeMillis;
-      const exit = yield* driven(Effect.exit(asking.ask(chatbot, ask(1))), 125);
-      assert.isTrue(Exit.isFailure(exit));
-      assert.isAtMost((yield* Clock.currentTimeMillis) - startedAt, deadline + 250);
-    }).pipe(Effect.provide(layerOver(silent)));
-  });
-});
+for (const [name, faults, seed, streams] of [
+  ["answer plain asks in spite of any fault", [...beforeText, ...withinText], 1, false],
+  ["answer streams in spite of faults before the first piece", beforeText, 2, true],
+] as const) {
+  it.effect(
+    name,
+    () => {
+      const { failed, layer } = layerWith(faults, seed);
+      return Effect.gen(function* () {
+        const asking = yield* Asking;
+        const { longest, succeeded } = yield* load((n) =>
+          streams
+            ? Stream.runDrain(asking.stream(chatbot, ask(n)))
+            : Effect.asVoid(asking.ask(chatbot, ask(n))),
+        );
+        assert.isAbove(failed.calls / failed.of, 0.25);
+        assert.isAtLeast(succeeded, asks * 0.995);
+        assert.isAtMost(longest, deadline + 250);
+      }).pipe(Effect.provide(layer));
+    },
+    120_000,
+  );
+}

@@ -1,7 +1,7 @@
 import { rename, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import * as NodeServices from "@effect/platform-node/NodeServices";
-import { assert, describe, it } from "@effect/vitest";
+import { assert, it } from "@effect/vitest";
 import { Effect, Logger } from "effect";
 import { KnowledgeUnreadable, makeKnowledge, readKnowledge } from "../../src/index.ts";
 import { passagesOf } from "../../src/documents/Passage.ts";
@@ -20,60 +20,49 @@ const warningsOf = <A, E, R>(effect: Effect.Effect<A, E, R>) => {
 
 const read = (folder: string) => readKnowledge(folder).pipe(Effect.provide(NodeServices.layer));
 
-describe("readKnowledge", () => {
-  it.effect("indexes Markdown and text below the folder", () =>
-    Effect.gen(function* () {
-      const folder = yield* folderOf({
-        "a.md": "# Apples\nThey are red.",
-        "deep/down/B.TXT": "Bananas bend.",
-        "c.html": "Cherries",
-        ".git/d.md": "Dates",
-        "node_modules/e/README.md": "Elderberries",
-      });
-      const knowledge = yield* read(folder);
-      assert.deepStrictEqual(knowledge.topics, ["Apples", "deep/down/B"]);
-      const found = ["apples", "bananas", "cherries", "dates", "elderberries"].flatMap((word) =>
-        knowledge.search(word, 5),
-      );
-      assert.deepStrictEqual(found, [
-        {
-          source: "a.md",
-          headings: ["Apples"],
+it.effect("readKnowledge indexes Markdown and text below the folder", () =>
+  Effect.gen(function* () {
+    const folder = yield* folderOf({
+      "a.md": "# Apples\nThey are red.",
+      "deep/down/B.TXT": "Bananas bend.",
+      "c.html": "Cherries",
+      ".git/d.md": "Dates",
+      "node_modules/e/README.md": "Elderberries",
+    });
+    const knowledge = yield* read(folder);
+    assert.deepStrictEqual(knowledge.topics, ["Apples", "deep/down/B"]);
+    const matches = ["apples", "bananas", "cherries", "dates", "elderberries"].flatMap((word) =>
+      knowledge.search(word, 5),
+    );
+    assert.deepStrictEqual(matches, [
+      { source: "a.md", headings: ["Apples"], text: "They are red.", certain: true },
+      { source: "deep/down/B.TXT", headings: [], text: "Bananas bend.", certain: false },
+    ]);
+  }),
+);
 
-          text: "They are red.",
-          certain: true,
-        },
-        {
-          source: "deep/down/B.TXT",
-          headings: [],
+it.effect("readKnowledge skips files that are too large or not UTF-8 text, with a warning", () =>
+  Effect.gen(function* () {
+    const folder = yield* folderOf({
+      "good.md": "good",
+      "largest.txt": "a".repeat(5_000_000),
+      "larger.txt": "b".repeat(5_000_001),
+      "latin1.txt": Uint8Array.of(0x66, 0xfc, 0x72),
+      "utf16.md": Uint8Array.of(0x23, 0, 0x20, 0, 0x48, 0, 0x69, 0),
+    });
+    const { value, warnings } = yield* warningsOf(read(folder));
+    assert.strictEqual(value.topics.length, 2);
+    assert.deepStrictEqual(warnings, [
+      "Skipped the document larger.txt: it is larger than 5 MB",
+      "Skipped the document latin1.txt: it is not UTF-8",
+      "Skipped the document utf16.md: it is not UTF-8",
+    ]);
+  }),
+);
 
-          text: "Bananas bend.",
-          certain: false,
-        },
-      ]);
-    }),
-  );
-
-  it.effect("skips files that are too large or not UTF-8 text, with a warning", () =>
-    Effect.gen(function* () {
-      const folder = yield* folderOf({
-        "good.md": "good",
-        "largest.txt": "a".repeat(5_000_000),
-        "larger.txt": "b".repeat(5_000_001),
-        "latin1.txt": Uint8Array.of(0x66, 0xfc, 0x72),
-        "utf16.md": Uint8Array.of(0x23, 0, 0x20, 0, 0x48, 0, 0x69, 0),
-      });
-      const { value, warnings } = yield* warningsOf(read(folder));
-      assert.strictEqual(value.topics.length, 2);
-      assert.deepStrictEqual(warnings, [
-        "Skipped the document larger.txt: it is over 5 MB",
-        "Skipped the document latin1.txt: it is not UTF-8",
-        "Skipped the document utf16.md: it is not UTF-8",
-      ]);
-    }),
-  );
-
-  it.effect("reads a file behind a symbolic link only if it lies within the folder", () =>
+it.effect(
+  "readKnowledge reads a file behind a symbolic link only if it lies within the folder",
+  () =>
     Effect.gen(function* () {
       const elsewhere = yield* folderOf({ "b.md": "Bananas bend.", "folder/c.md": "Cherries." });
       const folder = yield* folderOf({ "..data/a.md": "Apples are red.", "sub/d.md": "Dates." });
@@ -90,90 +79,88 @@ describe("readKnowledge", () => {
         const { value, warnings } = yield* warningsOf(read(path));
         assert.deepStrictEqual(value.topics, ["a", "sub/d"]);
         assert.deepStrictEqual(warnings, [
-          "Skipped the document b.md: its symbolic link leads out of the folder",
+          "Skipped the document b.md: its symbolic link leaves the folder",
           "Skipped the document lost.md: NotFound",
         ]);
       }
     }),
-  );
+);
 
-  it.effect("finds the first heading behind a byte order mark and with Windows' line breaks", () =>
+it.effect(
+  "readKnowledge finds the first heading behind a byte order mark and with Windows' line breaks",
+  () =>
     Effect.gen(function* () {
       const folder = yield* folderOf({ "a.md": "\ufeff# Apples\r\n\r\nThey are red.\r\n" });
       assert.deepStrictEqual((yield* read(folder)).topics, ["Apples"]);
     }),
-  );
+);
 
-  it.effect(
-    "keeps the passages of documents that cannot be read again, such as behind a link that dangles",
-    () =>
-      Effect.gen(function* () {
-        const folder = yield* folderOf({
-          "..one/a.md": "Apples are red.",
-          "..two/a.md": "Apples are green.",
-          "b.md": "Bananas bend.",
-        });
-        const lead = (to: string) =>
-          Effect.promise(async () => {
-            await symlink(to, join(folder, "..next"));
-            await rename(join(folder, "..next"), join(folder, "..data"));
-          });
-        yield* lead("..one");
-        yield* Effect.promise(() => symlink(join("..data", "a.md"), join(folder, "a.md")));
-        let knowledge = yield* read(folder);
-        const readAgain = Effect.gen(function* () {
-          const again = readKnowledge(folder, [], knowledge).pipe(
-            Effect.provide(NodeServices.layer),
-          );
-          const { value, warnings } = yield* warningsOf(again);
-          knowledge = value;
-          return warnings;
-        });
-        yield* lead("..nowhere");
-        yield* Effect.promise(() => writeFile(join(folder, "b.md"), "Bananas are yellow."));
-        for (const _ of [1, 2]) {
-          assert.deepStrictEqual(yield* readAgain, [
-            "Did not read again the document a.md: NotFound",
-          ]);
-          const texts = knowledge.passages.map(({ text }) => text);
-          assert.sameMembers(texts, ["Apples are red.", "Bananas are yellow."]);
-        }
-        yield* lead("..two");
-        assert.deepStrictEqual(yield* readAgain, []);
-        assert.strictEqual(knowledge.search("apples", 1)[0]?.text, "Apples are green.");
-      }),
-  );
-
-  it.effect("names a folder that is missing or a file", () =>
+it.effect(
+  "readKnowledge keeps the passages of documents that cannot be read again, such as behind a link that dangles",
+  () =>
     Effect.gen(function* () {
-      const folder = yield* folderOf({ "a.md": "Apples" });
-      for (const path of [join(folder, "nowhere"), join(folder, "a.md")]) {
-        const error = yield* Effect.flip(read(path));
-        assert.instanceOf(error, KnowledgeUnreadable);
-        assert.strictEqual(error.folder, path);
-        assert.include(error.message, path);
-      }
-    }),
-  );
-
-  it.effect("lets other work run between passages", () =>
-    Effect.gen(function* () {
-      const section = `# Heading\n${"Some words of a text. ".repeat(40)}\n`;
-      const folder = yield* folderOf({ "a.md": section.repeat(1000) });
-      let turns = 0;
-      let ticking = setImmediate(function tick() {
-        turns++;
-        ticking = setImmediate(tick);
+      const folder = yield* folderOf({
+        "..one/a.md": "Apples are red.",
+        "..two/a.md": "Apples are green.",
+        "b.md": "Bananas bend.",
       });
-      yield* Effect.addFinalizer(() => Effect.sync(() => clearImmediate(ticking)));
-      yield* read(folder);
-      assert.isAtLeast(turns, 1000);
+      const lead = (to: string) =>
+        Effect.promise(async () => {
+          await symlink(to, join(folder, "..next"));
+          await rename(join(folder, "..next"), join(folder, "..data"));
+        });
+      yield* lead("..one");
+      yield* Effect.promise(() => symlink(join("..data", "a.md"), join(folder, "a.md")));
+      let knowledge = yield* read(folder);
+      const readAgain = Effect.gen(function* () {
+        const again = readKnowledge(folder, [], knowledge).pipe(Effect.provide(NodeServices.layer));
+        const { value, warnings } = yield* warningsOf(again);
+        knowledge = value;
+        return warnings;
+      });
+      yield* lead("..nowhere");
+      yield* Effect.promise(() => writeFile(join(folder, "b.md"), "Bananas are yellow."));
+      for (const _ of [1, 2]) {
+        assert.deepStrictEqual(yield* readAgain, [
+          "Kept the previous version of the document a.md: NotFound",
+        ]);
+        const texts = knowledge.passages.map(({ text }) => text);
+        assert.sameMembers(texts, ["Apples are red.", "Bananas are yellow."]);
+      }
+      yield* lead("..two");
+      assert.deepStrictEqual(yield* readAgain, []);
+      assert.strictEqual(knowledge.search("apples", 1)[0]?.text, "Apples are green.");
     }),
-  );
-});
+);
 
-describe("search", () => {
-  const guide = `
+it.effect("readKnowledge names a folder that is missing or a file", () =>
+  Effect.gen(function* () {
+    const folder = yield* folderOf({ "a.md": "Apples" });
+    for (const path of [join(folder, "nowhere"), join(folder, "a.md")]) {
+      const error = yield* Effect.flip(read(path));
+      assert.instanceOf(error, KnowledgeUnreadable);
+      assert.strictEqual(error.folder, path);
+      assert.include(error.message, path);
+    }
+  }),
+);
+
+it.effect("readKnowledge lets other work run between passages", () =>
+  Effect.gen(function* () {
+    const section = `# Heading\n${"Some words of a text. ".repeat(40)}\n`;
+    const folder = yield* folderOf({ "a.md": section.repeat(1000) });
+    let turns = 0;
+    let ticking = setImmediate(function tick() {
+      turns++;
+      ticking = setImmediate(tick);
+    });
+    yield* Effect.addFinalizer(() => Effect.sync(() => clearImmediate(ticking)));
+    yield* read(folder);
+    assert.isAtLeast(turns, 1000);
+  }),
+);
+
+const guide = `
 ## Backups
 Run the dump every night and keep seven of them.
 ## Chats
@@ -181,12 +168,14 @@ A chat belongs to a user. Use \`userRef\` to link chats to your own users.
 ## Limits
 A page holds at most 100 items. Backups are not limited.
 `;
-  const headings = (question: string) =>
-    Effect.map(makeKnowledge(passagesOf("guide.md", guide)), ({ search }) =>
-      search(question, 10).map((passage) => passage.headings.at(-1)),
-    );
+const headings = (question: string) =>
+  Effect.map(makeKnowledge(passagesOf("guide.md", guide)), ({ search }) =>
+    search(question, 10).map((passage) => passage.headings.at(-1)),
+  );
 
-  it.effect("ignores case, accents, plurals and endings, and finds beginnings of words", () =>
+it.effect(
+  "a search ignores case, accents, plurals and endings, and finds beginnings of words",
+  () =>
     Effect.gen(function* () {
       for (const question of ["backup", "BACKUPS", "b\u00e1ckups", "dumping", "nights"]) {
         assert.strictEqual((yield* headings(question))[0], "Backups", question);
@@ -195,23 +184,22 @@ A page holds at most 100 items. Backups are not limited.
         assert.strictEqual((yield* headings(question))[0], "Chats", question);
       }
     }),
-  );
+);
 
-  it.effect("finds nothing unless a passage has a third of what the question is about", () =>
-    Effect.gen(function* () {
-      assert.deepStrictEqual(yield* headings("items of chats from Mars, Venus and Pluto"), []);
-      assert.deepStrictEqual((yield* headings("items of chats and users"))[0], "Chats");
-      assert.deepStrictEqual(yield* headings("dumps on Mars"), []);
-      assert.deepStrictEqual((yield* headings("dumps of chats"))[0], "Chats");
-    }),
-  );
+it.effect("a search finds nothing unless a passage has a third of what the question is about", () =>
+  Effect.gen(function* () {
+    assert.deepStrictEqual(yield* headings("items of chats from Mars, Venus and Pluto"), []);
+    assert.deepStrictEqual((yield* headings("items of chats and users"))[0], "Chats");
+    assert.deepStrictEqual(yield* headings("dumps on Mars"), []);
+    assert.deepStrictEqual((yield* headings("dumps of chats"))[0], "Chats");
+  }),
+);
 
-  it.effect("reads a word that no document has as the one that it is misspelt for", () =>
-    Effect.gen(function* () {
-      for (const question of ["bakcups", "bacups", "backkups", "beckups"]) {
-        assert.strictEqual((yield* headings(question))[0], "Backups", question);
-      }
-      assert.deepStrictEqual(yield* headings("bkacpus"), []);
-    }),
-  );
-});
+it.effect("a search reads a word that no document has as the one that it is misspelt for", () =>
+  Effect.gen(function* () {
+    for (const question of ["bakcups", "bacups", "backkups", "beckups"]) {
+      assert.strictEqual((yield* headings(question))[0], "Backups", question);
+    }
+    assert.deepStrictEqual(yield* headings("bkacpus"), []);
+  }),
+);

@@ -1,4 +1,4 @@
-import { assert, describe, it } from "@effect/vitest";
+import { assert, it } from "@effect/vitest";
 import { passagesOf } from "../../src/documents/Passage.ts";
 
 const split = (document: string) =>
@@ -7,9 +7,8 @@ const split = (document: string) =>
 const longest = (passages: ReadonlyArray<{ readonly text: string }>) =>
   Math.max(...passages.map(({ text }) => [...text].length));
 
-describe("passagesOf", () => {
-  it("gives each passage the headings above it", () => {
-    const document = `Before.
+it("passagesOf gives each passage the headings above it", () => {
+  const document = `Before.
 # One
 ## Two ##
 a
@@ -23,49 +22,47 @@ d
 Eight
 ---
 e`;
-    assert.deepStrictEqual(split(document), [
-      ["", "Before."],
-      ["One > Two", "a\n\nb"],
-      ["One > Two > Four", "c"],
-      ["One > Five and six", "d"],
-      ["One > Eight", "e"],
-    ]);
-  });
+  assert.deepStrictEqual(split(document), [
+    ["", "Before."],
+    ["One > Two", "a\n\nb"],
+    ["One > Two > Four", "c"],
+    ["One > Five and six", "d"],
+    ["One > Eight", "e"],
+  ]);
+});
 
-  it("leaves out front matter, and reads rules and #tags as text", () => {
-    const document = "---\ntitle: x\n---\n#tag\n\n---\n\nb";
-    assert.deepStrictEqual(split(document), [["", "#tag\n\n---\n\nb"]]);
-  });
+it("passagesOf leaves out front matter, and reads rules and #tags as text", () => {
+  const document = "---\ntitle: x\n---\n#tag\n\n---\n\nb";
+  assert.deepStrictEqual(split(document), [["", "#tag\n\n---\n\nb"]]);
+});
 
-  it("cuts long sections between paragraphs", () => {
-    const passages = passagesOf("x.md", `# A\n${`${"word ".repeat(100)}\n\n`.repeat(10)}`);
-    assert.isAtMost(longest(passages), 1200);
-    assert.strictEqual(passages.length, 5);
-    assert.isTrue(passages.every(({ headings }) => headings[0] === "A"));
-  });
+it("passagesOf cuts long sections between paragraphs", () => {
+  const passages = passagesOf("x.md", `# A\n${`${"word ".repeat(100)}\n\n`.repeat(10)}`);
+  assert.isAtMost(longest(passages), 1200);
+  assert.strictEqual(passages.length, 5);
+  assert.isTrue(passages.every(({ headings }) => headings[0] === "A"));
+});
 
-  it("cuts long paragraphs between sentences", () => {
-    const passages = passagesOf("x.md", "A sentence of six words here. ".repeat(100));
-    assert.isAtMost(longest(passages), 1200);
-    for (const { text } of passages) assert.match(text, /^A.*here\.$/);
-  });
+it("passagesOf cuts long paragraphs between sentences", () => {
+  const passages = passagesOf("x.md", "A sentence of six words here. ".repeat(100));
+  assert.isAtMost(longest(passages), 1200);
+  for (const { text } of passages) assert.match(text, /^A.*here\.$/);
+});
 
-  it("repeats the head of a cut table and the fence of cut code in each piece", () => {
-    const rows = Array.from({ length: 60 }, (_, n) => `| PARLEY_${n} | what it does, at length |`);
-    const table = passagesOf("x.md", ["| name | what |", "|---|:-:|", ...rows].join("\n"));
-    assert.isAbove(table.length, 1);
-    assert.isAtMost(longest(table), 1200);
-    for (const { text } of table)
-      assert.match(text, /^\| name \| what \|\n\|---\|:-:\|\n\| PARLEY/);
+it("passagesOf repeats the head of a cut table and the fence of cut code in each piece", () => {
+  const rows = Array.from({ length: 60 }, (_, n) => `| PARLEY_${n} | what it does, at length |`);
+  const table = passagesOf("x.md", ["| name | what |", "|---|:-:|", ...rows].join("\n"));
+  assert.isAbove(table.length, 1);
+  assert.isAtMost(longest(table), 1200);
+  for (const { text } of table) assert.match(text, /^\| name \| what \|\n\|---\|:-:\|\n\| PARLEY/);
 
-    const code = passagesOf("x.md", ["```ts", ...rows, "```"].join("\n\n"));
-    assert.isAbove(code.length, 1);
-    for (const { text } of code) assert.match(text, /^```ts\n[^]*h \|\n\n\|[^]*\n```$/);
-  });
+  const code = passagesOf("x.md", ["```ts", ...rows, "```"].join("\n\n"));
+  assert.isAbove(code.length, 1);
+  for (const { text } of code) assert.match(text, /^```ts\n[^]*h \|\n\n\|[^]*\n```$/);
+});
 
-  it("returns no passage for an empty document or headings alone", () => {
-    for (const document of ["", "# A\n## B\n  ", "---\n---\n"]) {
-      assert.deepStrictEqual(split(document), []);
-    }
-  });
+it("passagesOf returns no passage for an empty document or headings alone", () => {
+  for (const document of ["", "# A\n## B\n  ", "---\n---\n"]) {
+    assert.deepStrictEqual(split(document), []);
+  }
 });

@@ -1,4 +1,4 @@
-import { assert, describe, it } from "@effect/vitest";
+import { assert, it } from "@effect/vitest";
 import { Effect, Stream } from "effect";
 import { layerLanguageModel, type LanguageModelOptions, makeKnowledge } from "../../src/index.ts";
 import { passagesOf } from "../../src/documents/Passage.ts";
@@ -22,8 +22,9 @@ const chatOf = (total: number, bytes: number) => {
   return { earlier, read };
 };
 
-describe("the token budget of a prompt", () => {
-  it.effect("is spent on the newest entries that fit, each whole, and no others are read", () => {
+it.effect(
+  "the token budget of a prompt is spent on the newest entries that fit, each whole, and no others are read",
+  () => {
     const model = modelThat(() => says("ok"));
     const { earlier, read } = chatOf(1000, 10);
     return Effect.gen(function* () {
@@ -31,9 +32,12 @@ describe("the token budget of a prompt", () => {
       assert.strictEqual(promptOf(model).length, 1 + 2 * 2 + 1);
       assert.strictEqual(read.entries, 3);
     }).pipe(Effect.provide(layerLanguageModel(model, windowFor(1 + 1 + (1 + 4) * 2, 6))));
-  });
+  },
+);
 
-  it.effect("is the context less the tokens reserved for the answer", () =>
+it.effect(
+  "the token budget of a prompt is the context less the tokens reserved for the answer",
+  () =>
     Effect.gen(function* () {
       for (const [contextTokens, output, entries] of [
         [2000, 500, 26],
@@ -48,16 +52,16 @@ describe("the token budget of a prompt", () => {
         assert.strictEqual(promptOf(model).length, 1 + 2 * entries);
       }
     }),
-  );
-});
+);
 
 const documents = makeKnowledge([
   ...passagesOf("guide.md", "# Guide\n## Backups\nRun the dump every night."),
   ...passagesOf("faq.md", "# FAQ\n## Shipping\nShipping to Austria takes three days."),
 ]);
 
-describe("passages of documents in a prompt", () => {
-  it.effect("are in the system message with their source, and the question is not", () => {
+it.effect(
+  "passages of documents in a prompt are in the system message with their source, and the question is not",
+  () => {
     const model = modelThat(() => says("ok"));
     return Effect.gen(function* () {
       const knowledge = yield* documents;
@@ -76,27 +80,30 @@ describe("passages of documents in a prompt", () => {
       assert.deepStrictEqual(user, { role: "user", content: "Shipping time to Austria?" });
       assert.deepStrictEqual(rest, []);
     });
-  });
+  },
+);
 
-  it.effect(
-    "are replaced by a sentence if none is about the question, and by nothing without documents",
-    () => {
-      const model = modelThat(() => says("ok"));
-      return Effect.gen(function* () {
-        for (const knowledge of [yield* documents, null]) {
-          yield* collect("Who won the world cup?").pipe(
-            Effect.provide(layerLanguageModel(model, { knowledge })),
-          );
-        }
-        const [system, user] = promptOf(model);
-        assert.include(system?.content, "The documents hold nothing about the user's question.");
-        assert.notInclude(system?.content, "cup");
-        assert.deepStrictEqual(promptOf(model, 1), [user]);
-      });
-    },
-  );
+it.effect(
+  "passages of documents in a prompt are replaced by a sentence if none is about the question, and by nothing without documents",
+  () => {
+    const model = modelThat(() => says("ok"));
+    return Effect.gen(function* () {
+      for (const knowledge of [yield* documents, null]) {
+        yield* collect("Who won the world cup?").pipe(
+          Effect.provide(layerLanguageModel(model, { knowledge })),
+        );
+      }
+      const [system, user] = promptOf(model);
+      assert.include(system?.content, "The documents do not cover the user's question.");
+      assert.notInclude(system?.content, "cup");
+      assert.deepStrictEqual(promptOf(model, 1), [user]);
+    });
+  },
+);
 
-  it.effect("are left out whole if they do not fit, and take no room from the chat", () => {
+it.effect(
+  "passages of documents in a prompt are left out whole if they do not fit, and take no room from the chat",
+  () => {
     const model = modelThat(() => says("ok"));
     return Effect.gen(function* () {
       const long = (n: number) => `## Backups ${n}\n${`backup ${"x".repeat(70)} `.repeat(14)}`;
@@ -112,5 +119,5 @@ describe("passages of documents in a prompt", () => {
       assert.strictEqual(system?.content.split("[Source: ").length, 1 + 2);
       assert.strictEqual(messages.length, 3);
     });
-  });
-});
+  },
+);

@@ -1,4 +1,4 @@
-import { assert, describe, it } from "@effect/vitest";
+import { assert, it } from "@effect/vitest";
 import { Clock, Effect, Exit, Fiber, Metric } from "effect";
 import { TestClock } from "effect/testing";
 import { layerLanguageModel } from "../../src/index.ts";
@@ -36,17 +36,21 @@ const failsAtOnce = Effect.gen(function* () {
   assert.strictEqual(yield* Clock.currentTimeMillis, startedAt);
 });
 
-describe("the circuit of a provider", () => {
-  it.effect("opens for silent providers, and later asks do not wait", () => {
+it.effect(
+  "the circuit of a provider opens for silent providers, and later asks do not wait",
+  () => {
     const silent = [modelThat(() => "silence", "one"), modelThat(() => "silence", "two")] as const;
     return Effect.gen(function* () {
       const asks = Array.from({ length: 20 }, () => Effect.exit(collect("Hi?")));
       yield* driven(Effect.all(asks, { concurrency: 20 }), 250);
       for (let n = 0; n < 5; n++) yield* failsAtOnce;
     }).pipe(Effect.provide(layerLanguageModel(silent, { idleTimeout: "4 seconds" })));
-  });
+  },
+);
 
-  it.effect("lets one ask try the provider, and closes once it is answered", () => {
+it.effect(
+  "the circuit of a provider lets one ask try the provider, and closes once it is answered",
+  () => {
     const one = changing("one", httpError(503));
     return Effect.gen(function* () {
       yield* askAtOnce(10);
@@ -75,34 +79,37 @@ describe("the circuit of a provider", () => {
       Effect.provide(layerLanguageModel(one.model)),
       Effect.provideService(Metric.MetricRegistry, new Map()),
     );
-  });
+  },
+);
 
-  it.effect("opens for a provider that breaks off every answer", () => {
-    const [one, two] = [changing("one", said("Hel")), changing("two", says("whole"))];
-    const answeredBy = Effect.map(driven(collect("Hi?")), (parts) => usageOf(parts).provider);
+it.effect("the circuit of a provider opens for a provider that breaks off every answer", () => {
+  const [one, two] = [changing("one", said("Hel")), changing("two", says("whole"))];
+  const answeredBy = Effect.map(driven(collect("Hi?")), (parts) => usageOf(parts).provider);
+  return Effect.gen(function* () {
+    for (let n = 0; n < 12; n++) assert.strictEqual(yield* answeredBy, "two");
+    assert.strictEqual(one.calls(), 10);
+    one.now.reply = says("whole");
+    yield* TestClock.adjust("2 seconds");
+    assert.strictEqual(yield* answeredBy, "one");
+  }).pipe(Effect.provide(layerLanguageModel([one.model, two.model])));
+});
+
+for (const [name, status, calls] of [
+  ["opens for a provider that refuses the key", 401, 10],
+  ["stays closed for a provider that rejects questions as bad requests", 400, 30],
+] as const) {
+  it.effect(`the circuit of a provider ${name}`, () => {
+    const one = changing("one", httpError(status));
     return Effect.gen(function* () {
-      for (let n = 0; n < 12; n++) assert.strictEqual(yield* answeredBy, "two");
-      assert.strictEqual(one.calls(), 10);
-      one.now.reply = says("whole");
-      yield* TestClock.adjust("2 seconds");
-      assert.strictEqual(yield* answeredBy, "one");
-    }).pipe(Effect.provide(layerLanguageModel([one.model, two.model])));
+      for (let n = 0; n < 30; n++) yield* Effect.exit(collect("Hi?"));
+      assert.strictEqual(one.calls(), calls);
+    }).pipe(Effect.provide(layerLanguageModel(one.model)));
   });
+}
 
-  for (const [name, status, calls] of [
-    ["opens for a provider that refuses the key", 401, 10],
-    ["stays closed for a provider that rejects questions as bad requests", 400, 30],
-  ] as const) {
-    it.effect(name, () => {
-      const one = changing("one", httpError(status));
-      return Effect.gen(function* () {
-        for (let n = 0; n < 30; n++) yield* Effect.exit(collect("Hi?"));
-        assert.strictEqual(one.calls(), calls);
-      }).pipe(Effect.provide(layerLanguageModel(one.model)));
-    });
-  }
-
-  it.effect("counts the attempts of one question once, and opens at the tenth that fails", () => {
+it.effect(
+  "the circuit of a provider counts the attempts of one question once, and opens at the tenth that fails",
+  () => {
     const one = changing("one", httpError(503));
     return Effect.gen(function* () {
       for (let n = 0; n < 9; n++) yield* askAtOnce(1);
@@ -115,18 +122,18 @@ describe("the circuit of a provider", () => {
       Effect.provide(layerLanguageModel(one.model)),
       Effect.provideService(Metric.MetricRegistry, new Map()),
     );
-  });
+  },
+);
 
-  it.effect("stays closed when clients cancel their asks", () => {
-    const one = changing("one", "silence");
-    return Effect.gen(function* () {
-      for (let n = 0; n < 15; n++) {
-        const asked = yield* Effect.forkChild(Effect.exit(collect("Hi?")));
-        yield* settle;
-        yield* Fiber.interrupt(asked);
-      }
-      one.now.reply = says("Hello");
-      assert.strictEqual(textOf(yield* collect("Hi?")), "Hello");
-    }).pipe(Effect.provide(layerLanguageModel(one.model)));
-  });
+it.effect("the circuit of a provider stays closed when clients cancel their asks", () => {
+  const one = changing("one", "silence");
+  return Effect.gen(function* () {
+    for (let n = 0; n < 15; n++) {
+      const asked = yield* Effect.forkChild(Effect.exit(collect("Hi?")));
+      yield* settle;
+      yield* Fiber.interrupt(asked);
+    }
+    one.now.reply = says("Hello");
+    assert.strictEqual(textOf(yield* collect("Hi?")), "Hello");
+  }).pipe(Effect.provide(layerLanguageModel(one.model)));
 });

@@ -1,6 +1,6 @@
 import type { ServerResponse } from "node:http";
 import { AnswerUnavailable, Moderator } from "@parley/core/ports";
-import { assert, describe, it } from "@effect/vitest";
+import { assert, it } from "@effect/vitest";
 import { Clock, Effect, Logger, Redacted } from "effect";
 import { layerModerationEndpoint, type ModerationEndpointSettings } from "../../src/index.ts";
 import { chatbotWith } from "../support/chat.ts";
@@ -25,52 +25,53 @@ const json =
   (response: ServerResponse) =>
     response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(value));
 
-describe("layerModerationEndpoint", () => {
-  for (const [name, result, expected] of [
-    [
-      "returns the flagged category with the highest score",
-      {
-        flagged: true,
-        categories: { hate: true, "violence/graphic": true, violence: true, sexual: false },
-        category_scores: { hate: 0.3, "violence/graphic": 0.9, violence: 0.5, sexual: 0.95 },
-      },
-      "violence/graphic",
-    ],
-    [
-      "flags a question for which the endpoint names no category",
-      { flagged: true, categories: {} },
-      "flagged",
-    ],
-    [
-      "does not flag a question that the endpoint does not",
-      { flagged: false, categories: { hate: false } },
-      "none",
-    ],
-  ] as const) {
-    it.effect(name, () =>
-      Effect.gen(function* () {
-        const { baseUrl, received } = yield* endpoint(json({ results: [result] }));
-        assert.deepStrictEqual(yield* check("q").pipe(at(`${baseUrl}/`)), {
-          category: expected,
-          flagged: result.flagged,
-        });
-        const body = { model: "omni-moderation-latest", input: "q" };
-        assert.deepStrictEqual(received, [
-          { url: "/v1/moderations", authorization: "Bearer sk-1", body },
-        ]);
-      }),
-    );
-  }
+for (const [name, result, expected] of [
+  [
+    "returns the flagged category with the highest score",
+    {
+      flagged: true,
+      categories: { hate: true, "violence/graphic": true, violence: true, sexual: false },
+      category_scores: { hate: 0.3, "violence/graphic": 0.9, violence: 0.5, sexual: 0.95 },
+    },
+    "violence/graphic",
+  ],
+  [
+    "flags a question for which the endpoint names no category",
+    { flagged: true, categories: {} },
+    "flagged",
+  ],
+  [
+    "does not flag a question that the endpoint does not",
+    { flagged: false, categories: { hate: false } },
+    "none",
+  ],
+] as const) {
+  it.effect(`layerModerationEndpoint ${name}`, () =>
+    Effect.gen(function* () {
+      const { baseUrl, received } = yield* endpoint(json({ results: [result] }));
+      assert.deepStrictEqual(yield* check("q").pipe(at(`${baseUrl}/`)), {
+        category: expected,
+        flagged: result.flagged,
+      });
+      const body = { model: "omni-moderation-latest", input: "q" };
+      assert.deepStrictEqual(received, [
+        { url: "/v1/moderations", authorization: "Bearer sk-1", body },
+      ]);
+    }),
+  );
+}
 
-  const failures: Record<string, readonly [(response: ServerResponse) => void, calls: number]> = {
-    "HTTP 500": [json({ error: "secret question sk-1" }, 500), 5],
-    "HTTP 401": [json({ error: "secret question sk-1" }, 401), 1],
-    "connection closed (UND_ERR_SOCKET)": [(response) => response.destroy(), 5],
-    "unexpected response": [json({ results: [] }), 1],
-    "no response in 5 seconds": [() => {}, 1],
-  };
-  for (const [reason, [respond, calls]] of Object.entries(failures)) {
-    it.effect(`fails, or with failOpen flags nothing and logs a warning: ${reason}`, () => {
+const failures: Record<string, readonly [(response: ServerResponse) => void, calls: number]> = {
+  "HTTP 500": [json({ error: "secret question sk-1" }, 500), 5],
+  "HTTP 401": [json({ error: "secret question sk-1" }, 401), 1],
+  "connection closed (UND_ERR_SOCKET)": [(response) => response.destroy(), 5],
+  "unexpected response": [json({ results: [] }), 1],
+  "no response in 5 seconds": [() => {}, 1],
+};
+for (const [reason, [respond, calls]] of Object.entries(failures)) {
+  it.effect(
+    `layerModerationEndpoint fails, or with failOpen flags nothing and logs a warning: ${reason}`,
+    () => {
       const logged: Array<string> = [];
       const logger = Logger.make((entry) => {
         logged.push(Logger.formatJson.log(entry));
@@ -88,10 +89,13 @@ describe("layerModerationEndpoint", () => {
         assert.strictEqual(logged.length, 1);
         assert.notMatch([...logged, JSON.stringify({ ...error })].join(), /secret|sk-1/);
       }).pipe(Effect.provide(Logger.layer([logger])));
-    });
-  }
+    },
+  );
+}
 
-  it.effect("follows no redirect, which would send the question to another address", () =>
+it.effect(
+  "layerModerationEndpoint follows no redirect, which would send the question to another address",
+  () =>
     Effect.gen(function* () {
       const other = yield* endpoint(json({ results: [{ flagged: false, categories: {} }] }));
       const { baseUrl } = yield* endpoint((response) =>
@@ -100,9 +104,11 @@ describe("layerModerationEndpoint", () => {
       yield* Effect.flip(driven(check("q").pipe(at(baseUrl)), 1000));
       assert.strictEqual(other.received.length, 0);
     }),
-  );
+);
 
-  it.effect("repeats a call after a transient failure, and not before its Retry-After", () =>
+it.effect(
+  "layerModerationEndpoint repeats a call after a transient failure, and not before its Retry-After",
+  () =>
     Effect.gen(function* () {
       const replies = [
         json({}, 503),
@@ -116,5 +122,4 @@ describe("layerModerationEndpoint", () => {
       assert.isAtLeast(now, 7000);
       assert.isAtMost(now, 8000);
     }),
-  );
-});
+);

@@ -162,7 +162,7 @@ const examplesOf = (name: string, endpoint: Endpoint, status: number): Json => {
       return [message, { summary: means, value: { ...body, ...target } }];
     });
   const validation = Object.entries(validationCodes).flatMap(([message, code]) => {
-    const path = paths.find((one) => message.startsWith(`${endpoint.dto}_${toFieldName(one)}_`));
+    const path = paths.find((name) => message.startsWith(`${endpoint.dto}_${toFieldName(name)}_`));
     return status !== 422 || path === undefined
       ? []
       : [[message, { value: { status, errors: [{ code, message, path }] } }]];

@@ -27,13 +27,12 @@ const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     troubleshooting: "By symptom: what it means, and what helps.",
     scaling: "Several servers, large chatbots and many asks at once.",
     performance: "How fast it is, measured, and how to measure it yourself.",
-    visitors: "A chatbot on a public page: tokens for visitors, and a widget.",
     security: "Risk by risk: what the server does, and what is left to you.",
   },
   "Call it": {
     interface: "The two HTTP interfaces in words.",
     errors: "Every code with its meaning.",
-    visitors: "Tokens for the visitors of your own page.",
+    visitors: "A chatbot on a public page: tokens for visitors, and a widget.",
     "library/client": "The client for browsers and Node.js.",
   },
   "Build on it": {
@@ -186,13 +185,13 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
   };
   const search = Effect.fnUntraced(function* (query: string) {
     const passages = yield* options.search(query, 10);
-    const found = passages.map(({ headings, source, text }) => {
+    const items = passages.map(({ headings, source, text }) => {
       const name = source === "README.md" ? source : `docs/${source}`;
       const address = `${toAddress(name)}#${toAnchor(headings.at(-1) ?? "")}`;
       const title = headings.join(" › ");
       return `<li><a href="${escape(address)}">${escape(title)}</a>${render(name, text)}</li>`;
     });
-    const results = found.length === 0 ? "<p>Nothing found.</p>" : `<ol>${found.join("")}</ol>`;
+    const results = items.length === 0 ? "<p>Nothing items.</p>" : `<ol>${items.join("")}</ol>`;
     return layout("Search", "", `<h1>Search</h1>${results}`, query);
   }, Effect.orDie);
 

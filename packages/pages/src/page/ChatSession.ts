@@ -6,7 +6,7 @@ import { signal, type Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { ConnectionError, ResponseError } from "@parley/client";
 import type { Client, Entry, NewChat } from "@parley/client";
-import { kept, untilBack } from "./Parts.tsx";
+import { tabValue, untilBack } from "./Parts.tsx";
 import { say, type Word } from "./words.ts";
 
 export const states = {
@@ -60,8 +60,8 @@ export const stale = signal(0);
 /** The chats in which other tabs wait for an answer, by tab. */
 const elsewhere = signal<ReadonlyMap<string, ReadonlyArray<number>>>(new Map());
 /** By the chat's id, or `new`. */
-const drafts = kept<Readonly<Record<string, string>>>("drafts", {});
-const stored = kept<ReadonlyArray<Omit<Ask, "text" | "error">>>("asks", []);
+const drafts = tabValue<Readonly<Record<string, string>>>("drafts", {});
+const stored = tabValue<ReadonlyArray<Omit<Ask, "text" | "error">>>("asks", []);
 /** The text that a screen reader announces next. */
 export const spoken = signal("");
 const hangUps = new Map<string, AbortController>();

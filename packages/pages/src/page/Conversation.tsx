@@ -95,7 +95,7 @@ const groupSize = 20;
 
 /** The history of a chat, newest page first, and what was added while it was open. */
 const useHistory = (chatId: number | null) => {
-  const known = useRef(new Set<number>());
+  const shownIds = useRef(new Set<number>());
   const groups = useRef<ReadonlyArray<ReadonlyArray<Entry>>>([]);
   const [page, setPage] = useState(1);
   const read = async (page: number) => {
@@ -106,8 +106,8 @@ const useHistory = (chatId: number | null) => {
     if (list.data.length === limit && list.data.at(-1)!.id > last) location.reload();
     chat.add(list.data, last);
     // Entries that were added move the pages. Those that arrive twice are kept once.
-    const older = list.data.filter(({ id }) => id <= last && !known.current.has(id)).reverse();
-    for (const { id } of older) known.current.add(id);
+    const older = list.data.filter(({ id }) => id <= last && !shownIds.current.has(id)).reverse();
+    for (const { id } of older) shownIds.current.add(id);
     const chunks = [];
     while (older.length > 0) chunks.push(older.splice(0, groupSize));
     groups.current = [...chunks, ...groups.current];
@@ -116,7 +116,7 @@ const useHistory = (chatId: number | null) => {
   const first = useRead(() => read(1), [chat.stale.value]);
   const more = useRead(async () => (page === 1 ? undefined : read(page)), [page]);
   const added = [...chat.entries.value.values()]
-    .filter(({ chat_id, id }) => chat_id === chatId && !known.current.has(id))
+    .filter(({ chat_id, id }) => chat_id === chatId && !shownIds.current.has(id))
     .toSorted((a, b) => a.id - b.id);
   const { data = [], total = 0 } = first.value ?? {};
   const since = added.filter(({ id }) => id > (data[0]?.id ?? 0)).length;

@@ -23,7 +23,7 @@ export const storageOf = (name: "sessionStorage" | "localStorage") => {
 export const storage = storageOf("sessionStorage");
 
 /** A value that this tab keeps over a reload, for this page. */
-export const kept = <A,>(name: string, initial: A): Signal<A> => {
+export const tabValue = <A,>(name: string, initial: A): Signal<A> => {
   const key = `parley-${name}${location.pathname.slice(1)}`;
   const text = storage.getItem(key);
   const value = signal<A>(text === null ? initial : JSON.parse(text));
@@ -74,7 +74,7 @@ export const useRead = <A,>(
 export const visitorOf = (text: string): string | null => {
   try {
     const payload = atob(text.split(".")[1]!.replace(/-/g, "+").replace(/_/g, "/"));
-    const bytes = Uint8Array.from(payload, (one) => one.charCodeAt(0));
+    const bytes = Uint8Array.from(payload, (char) => char.charCodeAt(0));
     return JSON.parse(new TextDecoder().decode(bytes)).sub ?? null;
   } catch {
     return null;

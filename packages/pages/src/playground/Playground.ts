@@ -57,8 +57,8 @@ export const makePlayground =
       const path = toPath(url);
       if (!isRead(method) || (path !== "/" && !path.startsWith("/playground/"))) return undefined;
       if (path === "/playground/questions") {
-        return Effect.map(questions(headers["x-api-key"] ?? ""), (found) =>
-          HttpServerResponse.jsonUnsafe(found, { headers: { "cache-control": "no-store" } }),
+        return Effect.map(questions(headers["x-api-key"] ?? ""), (headings) =>
+          HttpServerResponse.jsonUnsafe(headings, { headers: { "cache-control": "no-store" } }),
         );
       }
       const policy = toPolicy("'none'", toSource(headers["host"], answersPort));

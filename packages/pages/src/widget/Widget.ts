@@ -31,7 +31,7 @@ export const makeWidgetPages = ({
     loadFiles("/widget", ["window.js", "widget.css"]),
   ]);
   const loaded = Effect.runSync(
-    Effect.cached(Effect.map(load, (files) => new Map(files.flatMap((one) => [...one])))),
+    Effect.cached(Effect.map(load, (files) => new Map(files.flatMap((entries) => [...entries])))),
   );
   const paths = ["/widget.js", "/widget/window.js", "/widget/widget.css"];
   return {
@@ -39,8 +39,8 @@ export const makeWidgetPages = ({
       const path = toPath(url);
       if (!isRead(method)) return undefined;
       if (path === "/widget/questions")
-        return Effect.map(questions(headers["x-api-key"] ?? ""), (found) =>
-          HttpServerResponse.jsonUnsafe(found, { headers: { "cache-control": "no-store" } }),
+        return Effect.map(questions(headers["x-api-key"] ?? ""), (texts) =>
+          HttpServerResponse.jsonUnsafe(texts, { headers: { "cache-control": "no-store" } }),
         );
       if (!paths.includes(path)) return undefined;
       // Also as a module, and on pages that are isolated from other origins.

@@ -61,9 +61,9 @@ export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["era
         while (after !== null) {
           // Up to the last position at the start: chats that are created meanwhile must not keep it from ending.
           const values = [chatbot, after, counter.positions, userRef, time(limit)];
-          const [found] = (yield* query<FoundRow>(chatbot, findChats, values)) as [FoundRow];
-          if (found.ids !== null) yield* erase(found.ids);
-          after = found.reached;
+          const [batch] = (yield* query<BatchRow>(chatbot, findChats, values)) as [BatchRow];
+          if (batch.ids !== null) yield* erase(batch.ids);
+          after = batch.reached;
         }
       });
       const audit = Effect.suspend(() =>
@@ -80,7 +80,6 @@ export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["era
     }).pipe(Effect.scoped, toStorageUnavailable);
 };
 
-/** A chat to erase. */
 interface LockedRow {
   readonly id: bigint;
   readonly position: bigint;
@@ -92,9 +91,9 @@ interface CounterRow {
   readonly now: number;
 }
 
-interface FoundRow {
+interface BatchRow {
   readonly ids: ReadonlyArray<bigint> | null;
-  /** The position after which more may be found; `null` at the end. */
+  /** The position after which more may follow; `null` at the end. */
   readonly reached: bigint | null;
 }
 
@@ -117,14 +116,14 @@ from (
   select id, position, create_time, last_entry_time from chat
   where chatbot_id = $1 and position > $2::int8 and position <= $3::int8 and ($4::text is null or user_ref = $4)
   order by position limit 1000
-) looked`;
+) batch`;
 
 // In the order of ids, which is that of positions. Each is looked up by itself (`offset 0`), because the planner
 // expects an average chatbot.
 const lockChats = `
-select chat.* from unnest($2::int8[]) wanted cross join lateral (
+select chat.* from unnest($2::int8[]) requested_id cross join lateral (
   select id, position from chat
-  where chatbot_id = $1 and id = wanted and ${isIdle("$3")}
+  where chatbot_id = $1 and id = requested_id and ${isIdle("$3")}
   offset 0 for update
 ) chat`;
 

@@ -67,7 +67,11 @@ export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] => {
       toStorageUnavailable,
     );
     const inTransaction = Effect.gen(function* () {
-      const [counter] = yield* query<CounterRow>(chatbot, lockCounter, [chatbot]);
+      const [counter] = yield* query<{ readonly chats: bigint; readonly positions: bigint }>(
+        chatbot,
+        lockCounter,
+        [chatbot],
+      );
       if (counter === undefined) return yield* new ChatbotNotFound({ chatbot });
       if (counter.chats > 0n) return yield* new ImportRefused({ reason: "the chatbot has chats" });
       yield* checkArchiveOrder(records).pipe(
@@ -137,11 +141,6 @@ const toRecords = (
     ],
   ];
 };
-
-interface CounterRow {
-  readonly chats: bigint;
-  readonly positions: bigint;
-}
 
 interface ChatToImport {
   readonly chat: Chat;

@@ -53,8 +53,6 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
         retryOnConflict,
         toChatbotNotFound(chatbot),
         mapLockTimeout,
-        // A deadline of its own: the batcher's fiber inherits that of the request that started it.
-        endAfter(deadlines.request),
         Effect.tap(() => sweepKeys(chatbot, chats.filter(({ keyed }) => keyed?.claims).length)),
       ),
     { writers: 2, batch: 200 },

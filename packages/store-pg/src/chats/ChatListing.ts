@@ -191,9 +191,9 @@ left join lateral (
     order by ${orderIn("chat", true)} offset greatest(chats - $2::int8 - $3::int8, 0)
     limit greatest(least(chats - $2::int8, $3::int8), 0))
   limit $3::int8
-) picked on true
+) ranked on true
 left join lateral (
-  select * from chat where chatbot_id = counter.chatbot_id and position = picked.position limit 1
+  select * from chat where chatbot_id = counter.chatbot_id and position = ranked.position limit 1
 ) page on true
 order by ${orderIn("page")}`,
     values: [chatbot, offsetOf(query), query.limit],

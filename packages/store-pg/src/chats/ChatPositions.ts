@@ -20,7 +20,7 @@ left join lateral (
     where chatbot_id = $1 and part_size = ${size} and number = ${from}.first / ${size * parts}
     -- Without the fence the planner nests the expressions, and they are computed many times.
     offset 0
-  ) found offset 0
+  ) range_row offset 0
 ) level_${level + 1} on true`;
 };
 
@@ -46,7 +46,7 @@ from (select 0::int8 as first, ${rank} as rank) level_0${partSizes.map((_, level
  * order, the largest first, because erasures at the same time add to the same ranges.
  */
 export const addGaps = `
-insert into position_gap as held (chatbot_id, part_size, number, chats_before)
+insert into position_gap as gap (chatbot_id, part_size, number, chats_before)
 select chatbot_id, part_size, number, array(
   select n * part_size - width_bucket(n * part_size - 1, places) from generate_series(0, ${parts}) n order by n
 )
@@ -58,6 +58,6 @@ from (
 ) gaps
 order by chatbot_id, part_size desc, number
 on conflict (chatbot_id, part_size, number) do update set chats_before = array(
-  select before + added - (n - 1) * held.part_size
-  from unnest(held.chats_before, excluded.chats_before) with ordinality both_of (before, added, n) order by n
+  select before + added - (n - 1) * gap.part_size
+  from unnest(gap.chats_before, excluded.chats_before) with ordinality both_of (before, added, n) order by n
 )`;

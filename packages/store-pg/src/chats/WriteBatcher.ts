@@ -4,6 +4,7 @@
  */
 import { StorageUnavailable, type Overloaded } from "@parley/core/ports";
 import { Effect, Exit, Fiber, Iterable, type Context } from "effect";
+import { deadlines, endAfter } from "../database/Deadlines.ts";
 import { busy } from "../database/PgErrors.ts";
 
 interface PendingWrite<A, B, E> {
@@ -36,7 +37,9 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
     writes: ReadonlyArray<PendingWrite<A, B, E>>,
   ): Effect.Effect<void> => {
     const items = writes.map(({ item }) => item);
-    return Effect.flatMap(Effect.exit(Effect.suspend(() => writeItems(name, items))), (exit) => {
+    // A deadline of its own: the fiber inherits that of the request that started it.
+    const statement = endAfter(deadlines.request)(Effect.suspend(() => writeItems(name, items)));
+    return Effect.flatMap(Effect.exit(statement), (exit) => {
       if (writes.length > 1 && Exit.hasDies(exit)) {
         return Effect.forEach(writes, (write) => writeAll(name, [write]), { discard: true });
       }
@@ -71,7 +74,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
         if (lane === undefined) lanes.set(name, (lane = { waiting: new Set(), writers: 0 }));
         const { waiting } = lane;
         const timer = setTimeout(
-          () => write.done(Exit.fail(waiting.delete(write) ? busy : noAnswer)),
+          () => write.done(Exit.fail(waiting.delete(write) ? busy : noResponse)),
           timeout,
         );
         const write: PendingWrite<A, B, E> = {
@@ -101,4 +104,6 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
     );
 });
 
-const noAnswer = new StorageUnavailable({ cause: new Error("no answer in time") });
+const noResponse = new StorageUnavailable({
+  cause: new Error("the database did not respond in time"),
+});

@@ -15,9 +15,7 @@ export type Tenant = number | "operator";
 
 export type Work<A, E, R> = (connection: PgConnection) => Effect.Effect<A, E, R>;
 
-/** Connections that tenants share. */
 export interface TenantPool {
-  /** Runs the work on a connection. */
   readonly use: <A, E, R>(
     tenant: Tenant,
     work: Work<A, E, R>,
@@ -36,7 +34,6 @@ export interface DatabaseState {
 }
 
 export interface CheckoutOptions {
-  /** The pool in metrics. */
   readonly name: string;
   /** The most connections of the pool, for metrics. */
   readonly size: number;
@@ -138,7 +135,6 @@ export const makeTenantPool = Effect.fnUntraced(function* (
   return tenantPool;
 });
 
-/** Nothing was sent. */
 const databaseAway = new SqlError.SqlError({
   reason: new SqlError.ConnectionError({
     operation: "connect",

@@ -9,14 +9,13 @@ import { SqlError } from "effect/sql";
 import { codeOf } from "./PgErrors.ts";
 
 const supported = /^(application_name|dbname|host|options|password|port|sslmode|sslrootcert|user)$/;
-const onePrimary = "name the one address that always leads to the primary, such as a proxy's";
+const onePrimary = "use one address that always leads to the primary, such as that of a proxy";
 /** What to do about a parameter. Any other is to be removed. */
 const advice: Readonly<Record<string, string>> = {
   load_balance_hosts: onePrimary,
-  ssl: "write sslmode=require, or sslmode=disable",
+  ssl: "use sslmode=require or sslmode=disable",
   target_session_attrs: onePrimary,
 };
-/** By strength. */
 const modes = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
 const noAddress = "is not an address such as postgres://user:password@host:5432/database";
 const notEncoded =
@@ -25,10 +24,8 @@ const notEncoded =
 type TlsOptions = Exclude<PgConnection.Config["ssl"], boolean | undefined>;
 
 export interface Transport {
-  /** The address as the driver reads it. */
   readonly url: Redacted.Redacted;
   readonly applicationName: string;
-  /** The name of the database. */
   readonly database: string;
   /** The file of the authorities that are trusted, or `system`; this package reads no files. */
   readonly authorities: string | undefined;
@@ -44,7 +41,7 @@ const readAddress = (address: string): Transport | string => {
   if (authority === undefined) return noAddress;
   // libpq accepts a user without a host, such as with the directory of a Unix socket in `host`; `URL` does not.
   const text = authority.endsWith("@") ? address.replace(/@(?=[/?#]|$)/, "@localhost") : address;
-  const several = `names several hosts: ${onePrimary}`;
+  const several = `lists several hosts: ${onePrimary}`;
   if (authority.slice(authority.lastIndexOf("@") + 1).includes(",")) return several;
   if (!URL.canParse(text)) return text.includes("@") ? notEncoded : noAddress;
   const url = new URL(text);
@@ -134,11 +131,15 @@ export const withFallback =
 export const describeFailure = (error: SqlError.SqlError): string => {
   const message = describeCause(error);
   const hints: ReadonlyArray<readonly [RegExp, string]> = [
-    [/SELF_SIGNED|UNABLE_TO_/, "name its authority in sslrootcert=<file> or NODE_EXTRA_CA_CERTS"],
-    [/ALTNAME_INVALID/, "name another host, or set sslmode=verify-ca"],
+    [
+      /SELF_SIGNED|UNABLE_TO_/,
+      "set sslrootcert=<file> or NODE_EXTRA_CA_CERTS to its certificate authority",
+    ],
+    [/No username/, "write postgres://user:password@host:5432/database"],
+    [/ALTNAME_INVALID/, "use a host name that the certificate contains, or set sslmode=verify-ca"],
     [
       /startup parameter/,
-      "a pooler needs PARLEY_POOLER=true, a migration PostgreSQL's own address",
+      "set PARLEY_POOLER=true for a pooler, and migrate at the address of PostgreSQL itself",
     ],
   ];
   const hint = hints.find(([pattern]) => pattern.test(`${codeOf(error)} ${message}`))?.[1];

@@ -32,7 +32,6 @@ export const deadlines = {
   idleTransaction: 5_000,
   /** A list that reads much, with the waiting for a connection; also its `statement_timeout`. */
   bulk: 10_000,
-  /** LISTEN on a new connection. */
   listen: 10_000,
   /** A connection is replaced: it may lead to a former primary that has become a standby. */
   connectionAge: 30_000,

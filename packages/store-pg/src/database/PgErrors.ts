@@ -1,5 +1,5 @@
 /**
- * Maps errors of the database to errors of the core, and retries those that pass.
+ * Maps errors of the database to errors of the core, and retries transient ones.
  */
 import { ChatbotNotFound, Overloaded, StorageUnavailable } from "@parley/core/ports";
 import { Data, Effect, Schedule } from "effect";
@@ -14,7 +14,6 @@ export class PostgresUnusable extends Data.TaggedError("PostgresUnusable")<{
 export const cannotBeUsed = (reason: string, cause?: unknown) =>
   new PostgresUnusable({ message: `The database cannot be used: ${reason}.`, cause });
 
-/** The error of work that waits for too long. */
 export const busy = new Overloaded({ retryAfterSeconds: 2 });
 
 const hasReason =
@@ -27,7 +26,6 @@ export const isLockTimeout = hasReason("LockTimeoutError");
 export const isStatementTimeout = hasReason("StatementTimeoutError");
 export const isUniqueViolation = hasReason("UniqueViolation");
 
-/** The SQLSTATE. */
 export const codeOf = ({ reason }: SqlError.SqlError): string =>
   String((reason.cause as { readonly code?: unknown } | undefined)?.code ?? "");
 
@@ -57,7 +55,6 @@ export const unavailable = (error: SqlError.SqlError) =>
     ? Effect.fail(new StorageUnavailable({ cause: error }))
     : Effect.die(error);
 
-/** Maps failures as {@link unavailable} does. */
 export const toStorageUnavailable = <A, E, R>(effect: Effect.Effect<A, E | SqlError.SqlError, R>) =>
   Effect.catchIf(effect, SqlError.isSqlError, unavailable) as Effect.Effect<
     A,

@@ -7,7 +7,6 @@ import { Effect } from "effect";
 export interface RoundRobin<Tenant> {
   /** Waits for a turn of the tenant. */
   readonly take: (tenant: Tenant) => Effect.Effect<void>;
-  /** Ends a turn. */
   readonly end: () => void;
 }
 

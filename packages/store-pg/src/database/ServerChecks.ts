@@ -10,18 +10,14 @@ import { quoteSchema, texts } from "./PgParams.ts";
 interface DatabaseRow {
   readonly version: string;
   readonly encoding: string;
-  /** The database, quoted. */
   readonly database: string;
   /** What connections send when they start, unless a pooler drops it. */
   readonly settings: Readonly<Record<string, string>>;
   /** The schema of names without one; `null` if there is none. */
   readonly current_schema: string | null;
   readonly role: string;
-  /** Whether the role may use the schema; `null` if there is none. */
   readonly usable: boolean | null;
-  /** `lc_ctype`. */
   readonly ctype: string;
-  /** Whether the role may create or change the schema. */
   readonly mayMigrate: boolean;
 }
 
@@ -87,7 +83,7 @@ export const checkRole = Effect.fnUntraced(function* (rowSecurity: boolean) {
   if (bound === rowSecurity) return;
   return yield* cannotBeUsed(
     bound
-      ? `row security binds the role "${role}": set PARLEY_ROW_SECURITY=true, or connect as the owner of the tables`
-      : `row security does not bind the role "${role}", as it is superuser, owns the tables or bypasses it: connect as another role, or unset PARLEY_ROW_SECURITY`,
+      ? `row security applies to the role "${role}": set PARLEY_ROW_SECURITY=true, or connect as the owner of the tables`
+      : `row security does not apply to the role "${role}", which is a superuser, owns the tables or bypasses it: connect as another role, or unset PARLEY_ROW_SECURITY`,
   );
 });

@@ -9,7 +9,6 @@ import { SqlError } from "effect/sql";
 import type { Tenant, TenantPool } from "./Checkout.ts";
 import { inTime } from "./Deadlines.ts";
 
-/** SQL with its parameters. */
 export interface Statement {
   readonly text: string;
   readonly values: ReadonlyArray<unknown>;
@@ -41,9 +40,7 @@ export interface Session {
   ) => Effect.Effect<A, E | SqlError.SqlError, R>;
 }
 
-/** A session with a connection of its own. */
 export interface DedicatedSession extends Session {
-  /** The rows of one statement, as they arrive. */
   readonly stream: <Row extends object>(
     tenant: Tenant,
     text: string,
@@ -53,7 +50,6 @@ export interface DedicatedSession extends Session {
 
 interface SessionOptions {
   readonly rowSecurity: boolean;
-  /** The database's name, for spans. */
   readonly database: string;
 }
 

@@ -1,6 +1,6 @@
 /**
  * Guards the writes. While the database refuses them they fail without a statement, so that no model is paid for an
- * answer that cannot be stored. When the ids are not those of this database, the sequences are moved, and the write is
+ * answer that cannot be stored. When the ids are not those of this database, the sequences are idsMoved, and the write is
  * tried again.
  */
 import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
@@ -20,10 +20,10 @@ export const ownSequence = (name: "chat_id" | "entry_id") =>
 /** Returns whether the ids are not those of this database. With `true` it moves the sequences. */
 export const settleIds = "select settle_ids($1::bool) as unsettled";
 const isSettled = ({ rows: [row] }: Result) => row!["unsettled"] !== true;
-const moved =
-  "New ids begin at least 100,000 further, so that none comes back: the database was restored, copied, replicated, or promoted from a standby.";
+const idsMoved =
+  "New ids start at least 100,000 higher, so that none is reused: the database was restored, copied, replicated, or promoted from a standby.";
 
-const describeReadOnly = (reason: string) => `The database cannot be written: ${reason}.`;
+const describeReadOnly = (reason: string) => `The database refuses writes: ${reason}.`;
 
 const describeClock = (offset: number) => {
   const difference = Duration.format(Duration.seconds(Math.round(Math.abs(offset) / 1000)));
@@ -106,7 +106,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
       }
       renewedAt = performance.now();
       renew();
-      return Effect.logInfo("The database can be written again");
+      return Effect.logInfo("The database accepts writes again");
     });
   /** Notes a refusal, unless the statement was sent on a connection that has been replaced since. */
   const refuse = (reason: string, sentAt: number) =>
@@ -138,7 +138,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
     return [
       ...(Math.abs(clockOffset) > 60_000 ? [describeClock(clockOffset)] : []),
       ...(readOnlyReason === null ? [] : [describeReadOnly(readOnlyReason)]),
-      ...(isFine ? [] : [moved]),
+      ...(isFine ? [] : [idsMoved]),
     ];
   }, Effect.scoped);
 
@@ -165,7 +165,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
   const guard = ({ use }: TenantPool): TenantPool => {
     const settle = Effect.flatMap(
       use("operator", ({ query }) => query(settleIds, [true])),
-      (result) => (isSettled(result) ? Effect.void : Effect.logWarning(moved)),
+      (result) => (isSettled(result) ? Effect.void : Effect.logWarning(idsMoved)),
     );
     return {
       use: <A, E, R>(tenant: Tenant, work: Work<A, E, R>) =>

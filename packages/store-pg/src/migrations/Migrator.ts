@@ -10,9 +10,11 @@ import { quoteSchema } from "../database/PgParams.ts";
 import { checkDatabase } from "../database/ServerChecks.ts";
 import { initial } from "./0001_initial.ts";
 
-/** Tells a text from each other one. */
 const hashOf = (text: string) =>
-  Array.from(text).reduce((hash, one) => Math.imul(hash ^ one.codePointAt(0)!, 0x1000193), 0) >>> 0;
+  Array.from(text).reduce(
+    (hash, letter) => Math.imul(hash ^ letter.codePointAt(0)!, 0x1000193),
+    0,
+  ) >>> 0;
 
 /** Until its release a migration changes. Its name in the database tells from which text a schema was made. */
 export const migrations = [{ name: "initial", text: initial }].map(({ name, text }, at) => ({
@@ -23,7 +25,6 @@ export const migrations = [{ name: "initial", text: initial }].map(({ name, text
 
 type Migrations = typeof migrations;
 
-/** Records the migrations that were applied. */
 const table = "parley_schema";
 
 // A select from tables, so that a session in a transaction learns of relations that others have created since.
@@ -46,7 +47,7 @@ const pending = Effect.fnUntraced(function* (schema: string, migrations: Migrati
     : [];
   if (migrations.some(({ name }, at) => at < applied.length && applied[at]!.name !== name)) {
     return yield* cannotBeUsed(
-      "its schema was made by an unreleased version of Parley: export its chats with that version, and import them here, into a new database or another PARLEY_SCHEMA",
+      "its schema was created by an unreleased version of Parley: export its chats with that version, and import them here, into a new database or another PARLEY_SCHEMA",
     );
   }
   if (applied.length > migrations.length) {
@@ -64,10 +65,9 @@ const hints: Readonly<Record<string, string>> = {
   "42501":
     "its schema is not up to date, and the role may not change it: run DATABASE_URL=<owner> parley migrate",
   "42P07":
-    "its schema has a table with the name of one of Parley's, of another program or of an unreleased version: name another schema in PARLEY_SCHEMA",
+    "its schema already has a table with the name of one of Parley's, from another program or an unreleased version: set PARLEY_SCHEMA to another schema",
 };
 
-/** Held by the session that migrates. */
 const lock = 7275395391;
 
 // The role may not see the state and the time of another role's session.
@@ -83,11 +83,7 @@ from pg_stat_activity where pid in (
  * While a migration waits for a table, all others wait for the migration: so it gives up, tries a few times more, and at
  * last fails with the sessions that held the table.
  */
-export const migrate = Effect.fnUntraced(function* (
-  schema: string,
-  /** Tests add some. */
-  all: Migrations = migrations,
-) {
+export const migrate = Effect.fnUntraced(function* (schema: string, all: Migrations = migrations) {
   const sql = yield* SqlClient.SqlClient;
   if ((yield* pending(schema, all)).missing.length === 0) return;
 

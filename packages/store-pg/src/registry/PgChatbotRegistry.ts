@@ -1,5 +1,5 @@
 /**
- * The port `ChatbotRegistry`. A change, its lines of the audit and the notifications of other
+ * The port `ChatbotRegistry`. A change, its entry in the audit log and the notifications of other
  * processes are one transaction.
  */
 import { PgTypes } from "@effect/sql-pg";
@@ -33,12 +33,14 @@ import {
   type ChatbotRow,
 } from "../rows/ChatbotRows.ts";
 
+type Port = ChatbotRegistry["Service"];
+
 export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
   const query = <Row extends object>(text: string, values: ReadonlyArray<unknown> = []) =>
     writes.query<Row>("operator", text, values);
 
-  /** Adds a line to the audit, and notifies other processes of the change. */
-  const audit = (actor: string, chatbot: number, action: AuditRecord["action"], detail: string) =>
+  /** Adds an entry to the audit log, and notifies other processes of the change. */
+  const record = (actor: string, chatbot: number, action: AuditRecord["action"], detail: string) =>
     query(addLine, [actor, chatbot, action, detail]);
 
   /** Makes changes one after the other, so that each sees the one before. */
@@ -59,112 +61,123 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
         : Effect.succeed(toChatbot(row)),
     );
 
-  /** A key that is not revoked. */
   const keyWith = (chatbot: number, keyId: string) =>
     Effect.flatMap(query<RegisteredKey>(oneKey, [chatbot, keyId]), ([row]) =>
       row === undefined ? Effect.fail(new KeyNotFound({ keyId })) : Effect.succeed(toKey(row)),
     );
 
-  /** Inserts or updates a row, or fails with `taken` if another row has its name. */
-  const writeUnique = <E>(text: string, values: ReadonlyArray<unknown>, taken: E) =>
+  /** Inserts or updates a row, or fails with the error if another row has its name. */
+  const writeUnique = <E>(text: string, values: ReadonlyArray<unknown>, error: E) =>
     Effect.catchIf(
       query<{ readonly id: number }>(text, values),
-      (error) => isUniqueViolation(error) && !isUnsettled(error),
-      () => Effect.fail(taken),
+      (failure) => isUniqueViolation(failure) && !isUnsettled(failure),
+      () => Effect.fail(error),
     );
 
   const insertKey = Effect.fnUntraced(function* (chatbot: number, key: KeyRecord, actor: string) {
     const values = [...valuesOf(key), chatbot, key.hash, actor];
-    yield* writeUnique(addKey, values, new KeyTaken({ keyId: key.id }));
+    yield* writeUnique(insertApiKey, values, new KeyTaken({ keyId: key.id }));
   });
 
+  const list: Port["list"] = reads
+    .query<ChatbotRow & (RegisteredKey | { readonly id: null })>("operator", everyChatbot)
+    .pipe(
+      Effect.map((rows) => {
+        const listed = new Map<number, { chatbot: Chatbot; keys: Array<RegisteredKey> }>();
+        for (const row of rows) {
+          const item = listed.get(row.chatbot_id) ?? { chatbot: toChatbot(row), keys: [] };
+          if (row.id !== null) item.keys.push(toKey(row));
+          listed.set(row.chatbot_id, item);
+        }
+        return [...listed.values()];
+      }),
+      toStorageUnavailable,
+    );
+
+  const create: Port["create"] = ({ keys, ...chatbot }, actor) =>
+    write(function* () {
+      const { description, name, settings, workspaceName } = chatbot;
+      const values = [workspaceName, name, description, PgTypes.jsonb(settings)];
+      const nameTaken = new ChatbotTaken({ workspaceName, name });
+      const [row] = yield* writeUnique(addChatbot, values, nameTaken);
+      const { id } = row!;
+      yield* record(actor, id, "create", name);
+      for (const key of keys) yield* insertKey(id, key, actor);
+      return { id, ...chatbot };
+    });
+
+  const change: Port["change"] = (id, change, actor) =>
+    write(function* () {
+      const before = yield* chatbotWith(id);
+      const settings = { ...before.settings, ...change.settings };
+      const after = { ...before, ...change, settings };
+      const { description, name, workspaceName } = after;
+      const fields = changedFields(before, change);
+      if (fields.length === 0) return before;
+      // Only the changed settings: another version may have more of them.
+      const changed = PgTypes.jsonb(change.settings ?? {});
+      const values = [id, workspaceName, name, description, changed];
+      const nameTaken = new ChatbotTaken({ workspaceName, name });
+      yield* writeUnique(changeChatbot, values, nameTaken);
+      yield* record(actor, id, "change", fields.join(", "));
+      return after;
+    });
+
+  const remove: Port["delete"] = (id, actor) =>
+    write(function* () {
+      const { name } = yield* chatbotWith(id);
+      // Foreign keys and a trigger delete its other rows.
+      yield* query(deleteChatbot, [id]);
+      yield* record(actor, id, "delete", name);
+    });
+
+  const addKey: Port["addKey"] = (id, key, actor) =>
+    write(function* () {
+      yield* chatbotWith(id);
+      yield* insertKey(id, key, actor);
+    });
+
+  const changeKey: Port["changeKey"] = (id, keyId, change, actor) =>
+    write(function* () {
+      const before = yield* keyWith(id, keyId);
+      const fields = changedFields(before, change);
+      if (fields.length === 0) return;
+      yield* query(updateApiKey, valuesOf({ ...before, ...change }));
+      yield* record(actor, id, "change-key", `${keyId}: ${fields.join(", ")}`);
+    });
+
+  const revokeKey: Port["revokeKey"] = (id, keyId, actor) =>
+    write(function* () {
+      yield* keyWith(id, keyId);
+      yield* query(revokeApiKey, [keyId]);
+      yield* record(actor, id, "revoke-key", keyId);
+    });
+
+  const recordRead: Port["recordRead"] = (id, detail, actor) =>
+    Effect.asVoid(record(actor, id, "read", detail)).pipe(toStorageUnavailable);
+
+  const now: Port["now"] = Effect.map(
+    toStorageUnavailable(reads.query<{ readonly now: Date }>("operator", present)),
+    ([row]) => row!.now,
+  );
+
+  const audit: Port["audit"] = (limit) =>
+    reads.query<AuditRecord>("operator", newestAudit, [limit]).pipe(
+      Effect.map((rows) => rows.map((row) => ({ ...row }))),
+      toStorageUnavailable,
+    );
+
   return ChatbotRegistry.of({
-    list: reads
-      .query<ChatbotRow & (RegisteredKey | { readonly id: null })>("operator", everyChatbot)
-      .pipe(
-        Effect.map((rows) => {
-          const listed = new Map<number, { chatbot: Chatbot; keys: Array<RegisteredKey> }>();
-          for (const row of rows) {
-            const one = listed.get(row.chatbot_id) ?? { chatbot: toChatbot(row), keys: [] };
-            if (row.id !== null) one.keys.push(toKey(row));
-            listed.set(row.chatbot_id, one);
-          }
-          return [...listed.values()];
-        }),
-        toStorageUnavailable,
-      ),
-
-    create: ({ keys, ...chatbot }, actor) =>
-      write(function* () {
-        const { description, name, settings, workspaceName } = chatbot;
-        const values = [workspaceName, name, description, PgTypes.jsonb(settings)];
-        const taken = new ChatbotTaken({ workspaceName, name });
-        const [made] = yield* writeUnique(addChatbot, values, taken);
-        const { id } = made!;
-        yield* audit(actor, id, "create", name);
-        for (const key of keys) yield* insertKey(id, key, actor);
-        return { id, ...chatbot };
-      }),
-
-    change: (id, change, actor) =>
-      write(function* () {
-        const before = yield* chatbotWith(id);
-        const settings = { ...before.settings, ...change.settings };
-        const after = { ...before, ...change, settings };
-        const { description, name, workspaceName } = after;
-        const fields = changedFields(before, change);
-        if (fields.length === 0) return before;
-        // Only the changed settings: another version may have more of them.
-        const changed = PgTypes.jsonb(change.settings ?? {});
-        const values = [id, workspaceName, name, description, changed];
-        const taken = new ChatbotTaken({ workspaceName, name });
-        yield* writeUnique(changeChatbot, values, taken);
-        yield* audit(actor, id, "change", fields.join(", "));
-        return after;
-      }),
-
-    delete: (id, actor) =>
-      write(function* () {
-        const { name } = yield* chatbotWith(id);
-        // Foreign keys and a trigger delete its other rows.
-        yield* query(deleteChatbot, [id]);
-        yield* audit(actor, id, "delete", name);
-      }),
-
-    addKey: (id, key, actor) =>
-      write(function* () {
-        yield* chatbotWith(id);
-        yield* insertKey(id, key, actor);
-      }),
-
-    changeKey: (id, keyId, change, actor) =>
-      write(function* () {
-        const before = yield* keyWith(id, keyId);
-        const fields = changedFields(before, change);
-        if (fields.length === 0) return;
-        yield* query(changeKey, valuesOf({ ...before, ...change }));
-        yield* audit(actor, id, "change-key", `${keyId}: ${fields.join(", ")}`);
-      }),
-
-    revokeKey: (id, keyId, actor) =>
-      write(function* () {
-        yield* keyWith(id, keyId);
-        yield* query(revokeKey, [keyId]);
-        yield* audit(actor, id, "revoke-key", keyId);
-      }),
-
-    recordRead: (id, detail, actor) =>
-      Effect.asVoid(audit(actor, id, "read", detail)).pipe(toStorageUnavailable),
-    now: Effect.map(
-      toStorageUnavailable(reads.query<{ readonly now: Date }>("operator", present)),
-      ([row]) => row!.now,
-    ),
-
-    audit: (limit) =>
-      reads.query<AuditRecord>("operator", newestAudit, [limit]).pipe(
-        Effect.map((rows) => rows.map((row) => ({ ...row }))),
-        toStorageUnavailable,
-      ),
+    list,
+    create,
+    change,
+    delete: remove,
+    addKey,
+    changeKey,
+    revokeKey,
+    recordRead,
+    now,
+    audit,
   });
 };
 
@@ -189,7 +202,6 @@ update chatbot set workspace_name = $2, name = $3, description = $4, settings = 
 where id = $1`;
 const deleteChatbot = "delete from chatbot where id = $1";
 
-/** The id of a key, then the fields that an operator can change. */
 const valuesOf = (key: KeyRecord) => [
   key.id,
   key.name,
@@ -206,9 +218,9 @@ const keyFields =
   "name, scopes, expires_at, rate_per_minute, signing_secret, visitor_rate_per_minute, tokens_per_day, origins, anonymous";
 const keyValues = "$2, $3, $4::timestamptz, $5::int, $6, $7::int, $8::int8, $9, $10::bool";
 
-const changeKey = `update api_key set (${keyFields}) = row(${keyValues}) where id = $1`;
+const updateApiKey = `update api_key set (${keyFields}) = row(${keyValues}) where id = $1`;
 const present = "select clock_timestamp()::timestamptz(3) as now";
-const revokeKey = "update api_key set revoked_at = clock_timestamp() where id = $1";
+const revokeApiKey = "update api_key set revoked_at = clock_timestamp() where id = $1";
 
 // Equal notifications of a transaction are sent once.
 const written = (line: string) => `
@@ -220,7 +232,7 @@ select pg_notify(current_schema(), 'changed:' || chatbot_id)::text from written`
 const addLine = `with ${written("$1, $2, $3, $4")}`;
 
 // One statement, because a chatbot may be created with a thousand keys.
-const addKey = `
+const insertApiKey = `
 with added as (
   insert into api_key (id, ${keyFields}, chatbot_id, hash) values ($1, ${keyValues}, $11, $12)
 ), ${written("$13, $11, 'add-key', $1")}`;

@@ -8,7 +8,6 @@ import { namesOf, type Column } from "./Statements.ts";
 export const chatColumns = (row: string) =>
   `${row}.id::float8 as id, ${row}.name, ${row}.user_ref as "userRef", ${row}.create_time as "createTime"`;
 
-/** The columns of an entry. */
 export const entryColumns = (row: string) => `
   ${row}.id::float8 as id, ${row}.chat_id::float8 as "chatId", ${row}.question, ${row}.answer, ${row}.moderation,
   ${row}.flagged, ${row}.create_time as "createTime"`;

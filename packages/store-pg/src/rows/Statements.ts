@@ -19,7 +19,6 @@ export type Column<Item> = readonly [
   value: (item: Item) => string | boolean | number | bigint | null | undefined,
 ];
 
-/** The names of columns, as SQL. */
 export const namesOf = (columns: ReadonlyArray<Column<never>>) =>
   columns.map(([name]) => name).join(", ");
 

@@ -42,6 +42,8 @@ import {
 import { addSpending, readSpending } from "../rows/Spending.ts";
 import { makeTakeTurn } from "./TakeTurn.ts";
 
+type Port = TurnStore["Service"];
+
 export const makeTurnStore = Effect.fnUntraced(function* (
   pools: PgPools,
   { create }: ChatCreation,
@@ -54,7 +56,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       rows.map(toEntry),
     );
 
-  const takeTurn = yield* makeTakeTurn(pools, (turn) =>
+  const take = yield* makeTakeTurn(pools, (turn) =>
     mapLockTimeout(entriesBefore(turn, Number.MAX_SAFE_INTEGER)),
   );
 
@@ -68,8 +70,6 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         return writes.query<Row & { readonly at: number }>(chatbot, text, values).pipe(
           retryOnConflict,
           mapLockTimeout,
-          // A deadline of its own: the batcher's fiber inherits that of the request that started it.
-          endAfter(deadlines.request),
           Effect.map((rows) => rows.toSorted((a, b) => a.at - b.at)),
         );
       },
@@ -92,8 +92,8 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         }),
       ),
     );
-  const renew = yield* makeChange(renewTurns);
-  const release = yield* makeChange(releaseTurns);
+  const renewTurn = yield* makeChange(renewTurns);
+  const releaseTurn = yield* makeChange(releaseTurns);
   const appendToChat = yield* makeChange<Append, Outcome & Entry>((turns, chatbot) => {
     const settles = turns.some(({ entry }) => entry.spentTokens != null);
     return (settles ? appendAndSettle : appendOnly)(turns, chatbot);
@@ -103,12 +103,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       const { text, values } = settleSpending(spent, chatbot);
       return writes
         .query(chatbot, text, values)
-        .pipe(
-          retryOnConflict,
-          mapLockTimeout,
-          endAfter(deadlines.request),
-          Effect.as(spent.map(() => undefined)),
-        );
+        .pipe(retryOnConflict, mapLockTimeout, Effect.as(spent.map(() => undefined)));
     },
     { writers: 2, batch: 100 },
   );
@@ -129,83 +124,80 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     };
   });
 
-  return TurnStore.of({
-    take: takeTurn,
+  const earlier: Port["earlier"] = (turn, before) =>
+    toStorageUnavailable(entriesBefore(turn, before));
 
-    earlier: (turn, before) => toStorageUnavailable(entriesBefore(turn, before)),
+  const renew: Port["renew"] = (turn) =>
+    renewTurn(turn).pipe(
+      Effect.as(true),
+      Effect.catchTags({
+        TurnLost: () => Effect.succeed(false),
+        // A locked chat is renewed the next time.
+        Overloaded: () => Effect.succeed(true),
+      }),
+    );
 
-    renew: (turn) =>
-      renew(turn).pipe(
-        Effect.as(true),
-        Effect.catchTags({
-          TurnLost: () => Effect.succeed(false),
-          // A locked chat is renewed the next time.
-          Overloaded: () => Effect.succeed(true),
-        }),
-        endAfter(deadlines.request),
+  /**
+   * The answer is paid for, so a failed append is tried again until the ask's deadline. The last attempt ends at most
+   * five seconds later. An attempt with an unknown outcome may have stored the entry. Then it also ended the turn, so
+   * that no later attempt stores the entry again. A turn without chat and key has no row that could show this, and
+   * its append is tried once.
+   */
+  const append: Port["append"] = Effect.fnUntraced(function* (turn, entry) {
+    const left = (yield* AskDeadline) - (yield* Clock.currentTimeMillis);
+    const millis = left === Infinity ? turnLease : Math.max(0, left);
+    const hasRow = turn.chat !== null || turn.idempotencyKey !== null;
+    let lastUnknown: StorageUnavailable | null = null;
+    const attempt: ReturnType<Port["append"]> =
+      turn.chat === null
+        ? appendToNewChat(turn, entry)
+        : Effect.map(appendToChat({ ...turn, entry }), toEntry);
+    const attemptNoted = Effect.tapError(attempt, (error) =>
+      Effect.sync(() => {
+        if (error._tag === "StorageUnavailable" && !isUnsent(error)) lastUnknown = error;
+      }),
+    );
+    const isTransient = (error: Effect.Error<typeof attempt>) =>
+      error._tag === "Overloaded" ||
+      (error._tag === "StorageUnavailable" && (hasRow || isUnsent(error)));
+    return yield* attemptNoted.pipe(
+      // A schedule is made for those that need one.
+      Effect.catchIf(isTransient, () =>
+        Effect.retry(attemptNoted, { while: isTransient, schedule: retriesFor(millis) }),
       ),
-
-    /**
-     * The answer is paid for, so a failed append is tried again until the ask's deadline. The last attempt ends at most
-     * five seconds later. An attempt with an unknown outcome may have stored the entry. Then it also ended the turn, so
-     * that no later attempt stores the entry again. A turn without chat and key has no row that could show this, and
-     * its append is tried once.
-     */
-    append: Effect.fnUntraced(function* (turn, entry) {
-      const left = (yield* AskDeadline) - (yield* Clock.currentTimeMillis);
-      const millis = left === Infinity ? turnLease : Math.max(0, left);
-      const hasRow = turn.chat !== null || turn.idempotencyKey !== null;
-      let unknown: StorageUnavailable | null = null;
-      const append: ReturnType<TurnStore["Service"]["append"]> =
-        turn.chat === null
-          ? appendToNewChat(turn, entry)
-          : Effect.map(appendToChat({ ...turn, entry }), toEntry);
-      const attempt = Effect.tapError(append, (error) =>
-        Effect.sync(() => {
-          if (error._tag === "StorageUnavailable" && !isUnsent(error)) unknown = error;
-        }),
-      );
-      const isTransient = (error: Effect.Error<typeof append>) =>
-        error._tag === "Overloaded" ||
-        (error._tag === "StorageUnavailable" && (hasRow || isUnsent(error)));
-      return yield* attempt.pipe(
-        // A schedule is made for those that need one.
-        Effect.catchIf(isTransient, () =>
-          Effect.retry(attempt, { while: isTransient, schedule: retriesFor(millis) }),
-        ),
-        Effect.catchTag("TurnLost", (lost) => Effect.fail(unknown ?? lost)),
-        endAfter(millis + deadlines.request),
-      );
-    }),
-
-    release: (turn, spent) =>
-      release(turn).pipe(
-        // For as long as the lease of a turn without renewals.
-        Effect.retry({
-          while: Predicate.isTagged("Overloaded"),
-          schedule: retriesFor(turnLease),
-        }),
-        Effect.catchTag(["ChatNotFound", "TurnLost", "Overloaded"], () => Effect.void),
-        Effect.ensuring(
-          spent ? Effect.ignore(settle(turn.chatbot, spent, deadlines.request)) : Effect.void,
-        ),
-        Effect.asVoid,
-      ),
-
-    spending: (chatbot, keyId) =>
-      toStorageUnavailable(
-        Effect.map(reads.query<Spending>(chatbot, readSpending, [chatbot, keyId]), ([row]) => row!),
-      ),
-
-    freed: Stream.map(notifications("freed"), (freed) => {
-      if (freed === null) return null;
-      const [chatbot, chat] = freed.split(":");
-      return { chatbot: Number(chatbot), chat: Number(chat) };
-    }),
+      Effect.catchTag("TurnLost", (lost) => Effect.fail(lastUnknown ?? lost)),
+      endAfter(millis + deadlines.request),
+    );
   });
+
+  const release: Port["release"] = (turn, spent) =>
+    releaseTurn(turn).pipe(
+      // For as long as the lease of a turn without renewals.
+      Effect.retry({
+        while: Predicate.isTagged("Overloaded"),
+        schedule: retriesFor(turnLease),
+      }),
+      Effect.catchTag(["ChatNotFound", "TurnLost", "Overloaded"], () => Effect.void),
+      Effect.ensuring(
+        spent ? Effect.ignore(settle(turn.chatbot, spent, deadlines.request)) : Effect.void,
+      ),
+      Effect.asVoid,
+    );
+
+  const spending: Port["spending"] = (chatbot, keyId) =>
+    toStorageUnavailable(
+      Effect.map(reads.query<Spending>(chatbot, readSpending, [chatbot, keyId]), ([row]) => row!),
+    );
+
+  const freed: Port["freed"] = Stream.map(notifications("freed"), (freed) => {
+    if (freed === null) return null;
+    const [chatbot, chat] = freed.split(":");
+    return { chatbot: Number(chatbot), chat: Number(chat) };
+  });
+
+  return TurnStore.of({ take, earlier, renew, append, release, spending, freed });
 });
 
-/** The turn of an existing chat, with the entry to append. */
 interface Append extends Turn {
   readonly entry: NewEntry;
 }
@@ -229,7 +221,6 @@ interface Outcome {
   readonly outcome: "held" | "locked" | "lost" | "erased";
 }
 
-/** Retries for so many milliseconds. */
 const retriesFor = (duration: number) =>
   Schedule.min([Schedule.exponential(5), Schedule.spaced(100)]).pipe(
     Schedule.jittered,
@@ -312,9 +303,9 @@ const releaseTurns = batchStatement(
 select at::int4 as at, outcome, ${notifyFreed} as notified from turn_row`,
 );
 
-// After the turns' own rows: `stored` has locked those of chats.
+// After the turns' own rows: `new_entry` has locked those of chats.
 const settledTurns = `(
-  select turn_row.key_id, turn_row.spent_tokens from turn_row join stored using (chat_id)
+  select turn_row.key_id, turn_row.spent_tokens from turn_row join new_entry using (chat_id)
   where outcome = 'held' and spent_tokens is not null
 ) settled_turn`;
 
@@ -325,7 +316,7 @@ const appendEntries = (settles: boolean) =>
       ...columnsOfEntry(({ entry }: Append) => entry),
       ...(settles ? [spentColumn(({ entry }: Append) => entry)] : []),
     ],
-    (items, isKeyed) => `${lockTurns(items)}, freed as (
+    (items, isKeyed) => `${lockTurns(items)}, chat_change as (
   insert into chat (chatbot_id, id, position, create_time, entries, last_entry_time, turn_until)
   select $1, id, position, create_time, entries + 1,
     greatest(last_entry_time, create_time, date_trunc('milliseconds', clock_timestamp())), clock_timestamp()
@@ -333,24 +324,24 @@ const appendEntries = (settles: boolean) =>
   on conflict (chatbot_id, id) do update set
     turn = null, turn_until = excluded.turn_until, entries = excluded.entries, last_entry_time = excluded.last_entry_time
   returning id, entries, last_entry_time
-), stored as (
+), new_entry as (
   insert into entry (chatbot_id, chat_id, id, position, create_time, ${newEntryColumns})
-  select $1, id, nextval(${ownSequence("entry_id")}), freed.entries, freed.last_entry_time, ${newEntryColumns}
-  from turn_row join freed using (id) where outcome = 'held'
+  select $1, id, nextval(${ownSequence("entry_id")}), chat_change.entries, chat_change.last_entry_time, ${newEntryColumns}
+  from turn_row join chat_change using (id) where outcome = 'held'
   returning *
 )${
       isKeyed
-        ? `, settled as (
+        ? `, settled_key as (
   insert into idempotency_key (chatbot_id, key, fingerprint, made_at, chat_id, entry_id)
-  select $1, key, '', clock_timestamp(), stored.chat_id, stored.id
-  from turn_row join stored using (chat_id) where outcome = 'held' and key is not null
+  select $1, key, '', clock_timestamp(), new_entry.chat_id, new_entry.id
+  from turn_row join new_entry using (chat_id) where outcome = 'held' and key is not null
   on conflict (chatbot_id, key) do update set
     made_at = excluded.made_at, turn_until = null, chat_id = excluded.chat_id, entry_id = excluded.entry_id
 )`
         : ""
     }${settles ? `, ${addSpending(settledTurns)}` : ""}
-select at::int4 as at, outcome, ${entryColumns("stored")}, ${notifyFreed} as notified
-from turn_row left join stored on outcome = 'held' and stored.chat_id = turn_row.chat_id`,
+select at::int4 as at, outcome, ${entryColumns("new_entry")}, ${notifyFreed} as notified
+from turn_row left join new_entry on outcome = 'held' and new_entry.chat_id = turn_row.chat_id`,
     ({ idempotencyKey }) => idempotencyKey !== null,
   );
 const appendOnly = appendEntries(false);

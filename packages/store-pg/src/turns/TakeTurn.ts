@@ -47,9 +47,7 @@ type DecisionRow = {
   readonly decision: Decision;
   /** The turn that stored the key's entry. */
   readonly key_turn: string | null;
-  /** Milliseconds after which the turn is free. */
   readonly free_in: number | null;
-  /** The number of the chat's entries. */
   readonly entries: number | null;
   readonly position: number | null;
 } & (Entry | { readonly id: null });
@@ -59,26 +57,21 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
   pools: PgPools,
   entriesOf: (turn: Turn) => Effect.Effect<ReadonlyArray<Entry>, E>,
 ) {
-  /** Identifies this instance in the queues of chats. */
   const instance = crypto.randomUUID();
   const sweepKeys = yield* makeKeySweep(pools);
 
   const decide = yield* makeWriteBatcher(
-    Effect.fnUntraced(
-      function* (chatbot: number, turns: ReadonlyArray<Turn>) {
-        const { text, values } = takeTurns(turns, chatbot, instance);
-        const rows = yield* pools.writes
-          .query<DecisionRow>(chatbot, text, values)
-          .pipe(retryOnConflict, toChatbotNotFound(chatbot), mapLockTimeout);
-        yield* sweepKeys(chatbot, turns.filter((turn) => turn.idempotencyKey !== null).length);
-        const decisions = turns.map((): Array<DecisionRow> => []);
-        for (const row of rows) decisions[row.at - 1]!.push(row);
-        for (const entries of decisions) entries.sort((a, b) => b.position! - a.position!);
-        return decisions as ReadonlyArray<ReadonlyArray<DecisionRow>>;
-      },
-      // A deadline of its own: the batcher's fiber inherits that of the request that started it.
-      endAfter(deadlines.request),
-    ),
+    Effect.fnUntraced(function* (chatbot: number, turns: ReadonlyArray<Turn>) {
+      const { text, values } = takeTurns(turns, chatbot, instance);
+      const rows = yield* pools.writes
+        .query<DecisionRow>(chatbot, text, values)
+        .pipe(retryOnConflict, toChatbotNotFound(chatbot), mapLockTimeout);
+      yield* sweepKeys(chatbot, turns.filter(hasKey).length);
+      const decisions = turns.map((): Array<DecisionRow> => []);
+      for (const row of rows) decisions[row.at - 1]!.push(row);
+      for (const entries of decisions) entries.sort((a, b) => b.position! - a.position!);
+      return decisions as ReadonlyArray<ReadonlyArray<DecisionRow>>;
+    }),
     { writers: 2, batch: 100 },
   );
 
@@ -98,7 +91,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
     do rows = yield* decide(chatbot, turn, yield* timeLeft);
     while (rows[0]!.decision === "overtaken");
     const { decision, entries, free_in, key_turn, position } = rows[0]!;
-    const held = (by: "chat" | "key") =>
+    const heldBy = (by: "chat" | "key") =>
       ({ _tag: "Held", by, forMillis: free_in! }) satisfies Taken;
     switch (decision) {
       case "key_reused":
@@ -110,11 +103,11 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
       case "no_chatbot":
         return yield* new ChatbotNotFound({ chatbot });
       case "key_held":
-        return held("key");
+        return heldBy("key");
       case "chat_held":
       case "chat_locked":
       case "chat_reserved":
-        return held("chat");
+        return heldBy("chat");
       default: {
         // An append may have committed between the snapshot and the turn. A second read is exact, now that the turn is
         // ours.
@@ -153,6 +146,8 @@ const columns: ReadonlyArray<Column<Turn>> = [
   ["fingerprint", "text", ({ idempotencyKey }) => idempotencyKey?.fingerprint],
   ["visitor", "text", ({ userRef }) => userRef],
 ];
+
+const hasKey = ({ idempotencyKey }: Turn) => idempotencyKey !== null;
 
 /** The parameter after the columns: this instance. */
 const instanceParameter = `$${columns.length + 2}::text`;
@@ -229,5 +224,5 @@ from outcome left join lateral (
     order by position desc limit ${turnEntries}
   )
 ) newest on true`,
-  ({ idempotencyKey }) => idempotencyKey !== null,
+  hasKey,
 );

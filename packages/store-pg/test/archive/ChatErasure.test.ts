@@ -8,7 +8,8 @@ import { Reactivity } from "effect/reactivity";
 import { makePools } from "../../src/database/PgPools.ts";
 import { makeChatArchive } from "../../src/archive/PgChatArchive.ts";
 import type { Session } from "../../src/database/TenantSession.ts";
-import { bound, clientOf, freshSchema, layerStore, optionsOf } from "../PostgresUnderTest.ts";
+import { inSchema, keyOf, takeFree } from "../fixtures.ts";
+import { bound, clientOf, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
 
 const secret = "Zugspitzpanorama";
 const entry = { question: secret, answer: secret, moderation: "none", flagged: false };
@@ -20,7 +21,7 @@ const create = (chatbot: number) =>
     chats.createChat(
       chatbot,
       { name: secret, userRef: secret, helloMessage: secret },
-      { key: `${secret} ${crypto.randomUUID()}`, fingerprint: "f" },
+      keyOf(`${secret} ${crypto.randomUUID()}`),
     ),
   );
 
@@ -34,155 +35,149 @@ describe.each([
   ["", (schema: string) => optionsOf(schema)],
   [" with row security", (schema: string) => ({ ...optionsOf(schema), ...bound() })],
 ] as const)("an erasure%s", (_, optionsIn) => {
-  it.live("leaves no text of its chats in any row, also if asks were in progress or killed", () => {
-    const schema = freshSchema();
-    return Effect.gen(function* () {
-      const sql = yield* clientOf(schema);
-      const chatbot = yield* registerChatbot;
-      const turns = yield* TurnStore;
-      const take = (chat: number, key: string | null) =>
-        turns.take(chatbot, chat, key === null ? null : { key, fingerprint: "f" });
-      const taken = Effect.fnUntraced(function* (chat: number, key: string | null) {
-        const turn = yield* take(chat, key);
-        return turn._tag === "Turn" ? turn.turn : yield* Effect.die("the turn is free");
-      });
-      for (let n = 0; n < 4; n++) {
-        const { chat } = yield* create(chatbot);
-        yield* turns.append(yield* taken(chat.id, `${secret} ask ${n}`), {
-          ...entry,
-          usage: null,
-        });
-        // The process of an ask was killed, and another ask took over its turn.
-        yield* taken(chat.id, `${secret} killed ${n}`);
-        for (const table of ["chat", "idempotency_key"]) {
-          yield* sql.unsafe(`update ${table} set turn_until = now() where turn_until is not null`);
-        }
-        const over = yield* taken(chat.id, n % 2 === 0 ? null : `${secret} over ${n}`);
-        if (n < 2) yield* turns.release(over);
-      }
-      assert.isAbove(yield* occurrences(sql, schema, secret), 0);
-      const archive = yield* ChatArchive;
-      assert.strictEqual(yield* archive.erase(chatbot, ofUser, "test"), 4);
-      assert.strictEqual(yield* occurrences(sql, schema, secret), 0);
-      assert.deepStrictEqual(yield* auditLines, [
-        { actor: "test", detail: "4 chats of a userRef" },
-      ]);
-    }).pipe(Effect.provide(layerStore(optionsIn(schema))), Effect.scoped);
-  });
+  it.live(
+    "it leaves no text of its chats in any row, even if asks were in progress or killed",
+    () =>
+      inSchema(
+        Effect.fnUntraced(function* (sql, schema) {
+          const chatbot = yield* registerChatbot;
+          const turns = yield* TurnStore;
+          const take = (chat: number, key: string | null) =>
+            takeFree(chatbot, chat, key === null ? null : keyOf(key));
+          for (let n = 0; n < 4; n++) {
+            const { chat } = yield* create(chatbot);
+            yield* turns.append(yield* take(chat.id, `${secret} ask ${n}`), {
+              ...entry,
+              usage: null,
+            });
+            // The process of an ask was killed, and another ask took over its turn.
+            yield* take(chat.id, `${secret} killed ${n}`);
+            for (const table of ["chat", "idempotency_key"]) {
+              yield* sql.unsafe(
+                `update ${table} set turn_until = now() where turn_until is not null`,
+              );
+            }
+            const over = yield* take(chat.id, n % 2 === 0 ? null : `${secret} over ${n}`);
+            if (n < 2) yield* turns.release(over);
+          }
+          assert.isAbove(yield* occurrences(sql, schema, secret), 0);
+          const archive = yield* ChatArchive;
+          assert.strictEqual(yield* archive.erase(chatbot, ofUser, "test"), 4);
+          assert.strictEqual(yield* occurrences(sql, schema, secret), 0);
+          assert.deepStrictEqual(yield* auditLines, [
+            { actor: "test", detail: "4 chats of a userRef" },
+          ]);
+        }),
+        optionsIn,
+      ),
+  );
 });
 
-describe("an erasure", () => {
-  it.live(
-    "that fails midway is in the audit with the chats that it erased; an erasure of no chat is not",
-    () => {
-      const options = optionsOf(freshSchema());
-      return Effect.gen(function* () {
-        const chatbot = yield* registerChatbot;
-        const sql = yield* clientOf(options.schema);
-        const pools = yield* makePools({ ...options, maxConnections: 6 });
-        const { erase } = makeChatArchive(pools);
-        assert.strictEqual(yield* erase(chatbot, ofUser, "nobody"), 0);
-        yield* create(chatbot);
-        yield* create(chatbot);
-        // The second batch cannot be erased.
-        yield* sql.unsafe(
-          `insert into chat (chatbot_id, id, position, user_ref, create_time, entries)
-        select $1, n, n, $2, now(), 0 from generate_series(3, 1001) n`,
-          [chatbot, secret],
-        );
-        yield* sql.unsafe("update chat_counter set chats = 1001, positions = 1001");
-        yield* sql.unsafe(`create function stop() returns trigger language plpgsql as $$ begin
-        if old.position = 1001 then raise exception using errcode = '53100'; end if; return old; end $$`);
-        yield* sql.unsafe(
-          "create trigger stop before delete on chat for each row execute function stop()",
-        );
-        const failure = yield* Effect.flip(erase(chatbot, ofUser, "test"));
-        assert.strictEqual(failure._tag, "StorageUnavailable");
-        assert.deepStrictEqual(yield* auditLines, [
-          { actor: "test", detail: "1000 chats of a userRef" },
-        ]);
-      }).pipe(
-        Effect.provide(layerPostgres(options)),
-        Effect.provide(Reactivity.layer),
-        Effect.scoped,
+it.live(
+  "an erasure that fails midway is in the audit log with the chats that it erased; an erasure of no chat is not",
+  () => {
+    const options = optionsOf(freshSchema());
+    return Effect.gen(function* () {
+      const chatbot = yield* registerChatbot;
+      const sql = yield* clientOf(options.schema);
+      const pools = yield* makePools({ ...options, maxConnections: 6 });
+      const { erase } = makeChatArchive(pools);
+      assert.strictEqual(yield* erase(chatbot, ofUser, "nobody"), 0);
+      yield* create(chatbot);
+      yield* create(chatbot);
+      // The second batch cannot be erased.
+      yield* sql.unsafe(
+        `insert into chat (chatbot_id, id, position, user_ref, create_time, entries)
+      select $1, n, n, $2, now(), 0 from generate_series(3, 1001) n`,
+        [chatbot, secret],
       );
-    },
-  );
+      yield* sql.unsafe("update chat_counter set chats = 1001, positions = 1001");
+      yield* sql.unsafe(`create function stop() returns trigger language plpgsql as $$ begin
+      if old.position = 1001 then raise exception using errcode = '53100'; end if; return old; end $$`);
+      yield* sql.unsafe(
+        "create trigger stop before delete on chat for each row execute function stop()",
+      );
+      const failure = yield* Effect.flip(erase(chatbot, ofUser, "test"));
+      assert.strictEqual(failure._tag, "StorageUnavailable");
+      assert.deepStrictEqual(yield* auditLines, [
+        { actor: "test", detail: "1000 chats of a userRef" },
+      ]);
+    }).pipe(
+      Effect.provide(layerPostgres(options)),
+      Effect.provide(Reactivity.layer),
+      Effect.scoped,
+    );
+  },
+);
 
-  it.live("locks what writers wait for only together with its COMMIT", () => {
-    const options = optionsOf(freshSchema());
-    return Effect.gen(function* () {
-      const chatbot = yield* registerChatbot;
-      const pools = yield* makePools({ ...options, maxConnections: 6 });
-      const [store, turns] = [yield* ChatStore, yield* TurnStore];
-      const [made, asked] = ["made", "asked"].map((key) => ({ key, fingerprint: "f" })) as any;
-      const chat = { name: null, userRef: "u", helloMessage: null };
-      const first = yield* store.createChat(chatbot, chat, made);
-      const taken = yield* turns.take(chatbot, first.chat.id, asked);
-      if (taken._tag !== "Turn") return assert.fail("the turn is free");
-      const appended = yield* turns.append(taken.turn, { ...entry, usage: null });
-      // They fail if they wait for a lock.
-      const writers = Effect.gen(function* () {
-        yield* store.createChat(chatbot, chat, null);
-        assert.deepStrictEqual(yield* store.createChat(chatbot, chat, made), {
-          ...first,
-          replayed: true,
-        });
-        const done = yield* turns.take(chatbot, first.chat.id, asked);
-        assert.deepStrictEqual(done._tag === "Done" && done.entry, appended);
+it.live("an erasure locks what writers wait for only together with its COMMIT", () => {
+  const options = optionsOf(freshSchema());
+  return Effect.gen(function* () {
+    const chatbot = yield* registerChatbot;
+    const pools = yield* makePools({ ...options, maxConnections: 6 });
+    const [store, turns] = [yield* ChatStore, yield* TurnStore];
+    const [creation, ask] = [keyOf("creation"), keyOf("ask")];
+    const chat = { name: null, userRef: "u", helloMessage: null };
+    const first = yield* store.createChat(chatbot, chat, creation);
+    const turn = yield* takeFree(chatbot, first.chat.id, ask);
+    const appended = yield* turns.append(turn, { ...entry, usage: null });
+    // They fail if they wait for a lock.
+    const writers = Effect.gen(function* () {
+      yield* store.createChat(chatbot, chat, null);
+      assert.deepStrictEqual(yield* store.createChat(chatbot, chat, creation), {
+        ...first,
+        replayed: true,
       });
-      const operation = Effect.map(pools.operation, (session): Session => ({
-        ...session,
-        transaction: (tenant, effect, last) =>
-          session.transaction(
-            tenant,
-            Effect.tap(effect, () => Effect.orDie(writers)),
-            last,
-          ),
-      }));
-      const archive = makeChatArchive({ ...pools, operation });
-      assert.strictEqual(yield* archive.erase(chatbot, ofUser, "test"), 0);
-      const which = { _tag: "Chat", id: first.chat.id } as const;
-      assert.strictEqual(yield* archive.erase(chatbot, which, "test"), 1);
-      assert.strictEqual((yield* store.listChats(chatbot, newestChats)).total, 1);
-    }).pipe(
-      Effect.provide(layerPostgres(options)),
-      Effect.provide(Reactivity.layer),
-      Effect.scoped,
-    );
-  });
+      const done = yield* turns.take(chatbot, first.chat.id, ask);
+      assert.deepStrictEqual(done._tag === "Done" && done.entry, appended);
+    });
+    const operation = Effect.map(pools.operation, (session): Session => ({
+      ...session,
+      transaction: (tenant, effect, last) =>
+        session.transaction(
+          tenant,
+          Effect.tap(effect, () => Effect.orDie(writers)),
+          last,
+        ),
+    }));
+    const archive = makeChatArchive({ ...pools, operation });
+    assert.strictEqual(yield* archive.erase(chatbot, ofUser, "test"), 0);
+    const which = { _tag: "Chat", id: first.chat.id } as const;
+    assert.strictEqual(yield* archive.erase(chatbot, which, "test"), 1);
+    assert.strictEqual((yield* store.listChats(chatbot, newestChats)).total, 1);
+  }).pipe(Effect.provide(layerPostgres(options)), Effect.provide(Reactivity.layer), Effect.scoped);
+});
 
-  it.live("of many chats ends while more are created", () => {
-    const options = optionsOf(freshSchema());
-    return Effect.gen(function* () {
-      const chatbot = yield* registerChatbot;
-      const pools = yield* makePools({ ...options, maxConnections: 6 });
-      const store = yield* ChatStore;
-      const chat = { name: null, userRef: "u", helloMessage: null };
-      const create = store.createChat(chatbot, chat, null);
-      const operation = Effect.map(pools.operation, (session): Session => ({
-        ...session,
-        transaction: (tenant, effect, last) =>
-          Effect.tap(session.transaction(tenant, effect, last), () => Effect.orDie(create)),
-      }));
-      const archive = makeChatArchive({ ...pools, operation });
-      const later = new Date("2100-01-01");
-      for (const which of [
-        { _tag: "UserRef", userRef: "u" },
-        { _tag: "IdleSince", limit: later },
-      ] as const) {
-        yield* Effect.repeat(create, { times: 2 });
-        const { total } = yield* store.listChats(chatbot, newestChats);
-        assert.strictEqual(yield* archive.erase(chatbot, which, "test"), total);
-        assert.strictEqual((yield* store.listChats(chatbot, newestChats)).total, 1);
-      }
-    }).pipe(
-      Effect.timeout("10 seconds"),
-      Effect.provide(layerPostgres(options)),
-      Effect.provide(Reactivity.layer),
-      Effect.scoped,
-    );
-  });
+it.live("an erasure of many chats ends while more are created", () => {
+  const options = optionsOf(freshSchema());
+  return Effect.gen(function* () {
+    const chatbot = yield* registerChatbot;
+    const pools = yield* makePools({ ...options, maxConnections: 6 });
+    const store = yield* ChatStore;
+    const chat = { name: null, userRef: "u", helloMessage: null };
+    const create = store.createChat(chatbot, chat, null);
+    const operation = Effect.map(pools.operation, (session): Session => ({
+      ...session,
+      transaction: (tenant, effect, last) =>
+        Effect.tap(session.transaction(tenant, effect, last), () => Effect.orDie(create)),
+    }));
+    const archive = makeChatArchive({ ...pools, operation });
+    const later = new Date("2100-01-01");
+    for (const which of [
+      { _tag: "UserRef", userRef: "u" },
+      { _tag: "IdleSince", limit: later },
+    ] as const) {
+      yield* Effect.repeat(create, { times: 2 });
+      const { total } = yield* store.listChats(chatbot, newestChats);
+      assert.strictEqual(yield* archive.erase(chatbot, which, "test"), total);
+      assert.strictEqual((yield* store.listChats(chatbot, newestChats)).total, 1);
+    }
+  }).pipe(
+    Effect.timeout("10 seconds"),
+    Effect.provide(layerPostgres(options)),
+    Effect.provide(Reactivity.layer),
+    Effect.scoped,
+  );
 });
 
 /** The number of rows of all tables that contain the text. */

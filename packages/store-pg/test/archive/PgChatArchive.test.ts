@@ -1,8 +1,9 @@
-import { assert, describe, it } from "@effect/vitest";
+import { assert, it } from "@effect/vitest";
 import { ChatArchive, ChatStore, TurnStore, type ArchiveRecord } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Fiber, Stream } from "effect";
+import { takeFree } from "../fixtures.ts";
 import { hold } from "../hold.ts";
 import { clientOf, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
 
@@ -21,57 +22,54 @@ const imported = (chatbot: number, id: number) =>
     archive.import(chatbot, Stream.fromIterable(conversation(id)), "test"),
   );
 
-describe("an import", () => {
-  it.live("of high ids leaves room for ids that can be imported again", () =>
+it.live("an import of high ids leaves room for ids that can be imported again", () =>
+  Effect.gen(function* () {
+    const archive = yield* ChatArchive;
+    const [first, other, to] = [
+      yield* registerChatbot,
+      yield* registerChatbot,
+      yield* registerChatbot,
+    ];
+    yield* imported(first, 2 ** 52);
+    yield* ChatStore.use((chats) => chats.createChat(other, bare, null));
+    assert.strictEqual(yield* archive.import(to, archive.export(other, "test"), "test"), 1);
+  }).pipe(Effect.provide(layerPostgres(optionsOf(freshSchema())))),
+);
+
+for (const id of [1, 2]) {
+  it.live(`after an import of the id ${id} into a new database, new ids are greater`, () =>
     Effect.gen(function* () {
-      const archive = yield* ChatArchive;
-      const [first, other, to] = [
-        yield* registerChatbot,
-        yield* registerChatbot,
-        yield* registerChatbot,
-      ];
-      yield* imported(first, 2 ** 52);
-      yield* ChatStore.use((chats) => chats.createChat(other, bare, null));
-      assert.strictEqual(yield* archive.import(to, archive.export(other, "test"), "test"), 1);
+      const [chats, turns] = [yield* ChatStore, yield* TurnStore];
+      const chatbot = yield* registerChatbot;
+      yield* imported(chatbot, id);
+      const turn = yield* takeFree(chatbot, id);
+      const entry = yield* turns.append(turn, { ...texts, usage: null });
+      assert.isAbove(entry.id, id);
+      const { chat } = yield* chats.createChat(chatbot, bare, null);
+      assert.isAbove(chat.id, id);
     }).pipe(Effect.provide(layerPostgres(optionsOf(freshSchema())))),
   );
+}
 
-  for (const id of [1, 2]) {
-    it.live(`of the id ${id} into a new database is followed by greater ids`, () =>
-      Effect.gen(function* () {
-        const [chats, turns] = [yield* ChatStore, yield* TurnStore];
-        const chatbot = yield* registerChatbot;
-        yield* imported(chatbot, id);
-        const taken = yield* turns.take(chatbot, id, null);
-        if (taken._tag !== "Turn") return assert.fail("the turn is free");
-        const entry = yield* turns.append(taken.turn, { ...texts, usage: null });
-        assert.isAbove(entry.id, id);
-        const { chat } = yield* chats.createChat(chatbot, bare, null);
-        assert.isAbove(chat.id, id);
-      }).pipe(Effect.provide(layerPostgres(optionsOf(freshSchema())))),
+it.live("an import waits for another to move the sequences, and never moves them back", () => {
+  const schema = freshSchema();
+  return Effect.gen(function* () {
+    const [first, second] = [yield* registerChatbot, yield* registerChatbot];
+    const sql = yield* clientOf(schema);
+    const chats = yield* ChatStore;
+    yield* imported(first, 5_000);
+    // Another import, at its end.
+    const other = yield* hold(
+      sql,
+      "select pg_advisory_xact_lock(hashtextextended('parley.sequences.' || current_schema(), 0))",
+      [],
     );
-  }
-
-  it.live("waits for another import to move the sequences, and never moves them back", () => {
-    const schema = freshSchema();
-    return Effect.gen(function* () {
-      const [first, second] = [yield* registerChatbot, yield* registerChatbot];
-      const sql = yield* clientOf(schema);
-      const chats = yield* ChatStore;
-      yield* imported(first, 5_000);
-      // Another import, at its end.
-      const other = yield* hold(
-        sql,
-        "select pg_advisory_xact_lock(hashtextextended('parley.sequences.' || current_schema(), 0))",
-        [],
-      );
-      const importing = yield* Effect.forkChild(imported(second, 7_000));
-      yield* other.awaited;
-      yield* sql.unsafe("select setval('chat_id', 9000), setval('entry_id', 9000)");
-      yield* other.release;
-      yield* Fiber.join(importing);
-      const { chat } = yield* chats.createChat(second, bare, null);
-      assert.strictEqual(chat.id, 9_001);
-    }).pipe(Effect.provide(layerPostgres(optionsOf(schema))), Effect.scoped);
-  });
+    const importing = yield* Effect.forkChild(imported(second, 7_000));
+    yield* other.awaited;
+    yield* sql.unsafe("select setval('chat_id', 9000), setval('entry_id', 9000)");
+    yield* other.release;
+    yield* Fiber.join(importing);
+    const { chat } = yield* chats.createChat(second, bare, null);
+    assert.strictEqual(chat.id, 9_001);
+  }).pipe(Effect.provide(layerPostgres(optionsOf(schema))), Effect.scoped);
 });

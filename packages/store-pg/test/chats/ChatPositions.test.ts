@@ -1,4 +1,4 @@
-import { assert, describe, it } from "@effect/vitest";
+import { assert, it } from "@effect/vitest";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Random } from "effect";
@@ -61,9 +61,10 @@ const someOf = Effect.fnUntraced(function* (left: ReadonlyArray<number>) {
 
 const seeds = [1, Date.now()] as const;
 
-describe("the position of a chat of any rank", () => {
-  for (const seed of seeds) {
-    it.live(`is found after random erasures (seed ${seed})`, () => {
+for (const seed of seeds) {
+  it.live(
+    `the position of a chat of any rank is found after random erasures (seed ${seed})`,
+    () => {
       const schema = freshSchema();
       return Effect.gen(function* () {
         const chatbot = yield* registerChatbot;
@@ -72,9 +73,9 @@ describe("the position of a chat of any rank", () => {
         yield* insertChats(sql, chatbot, left);
         yield* sql.unsafe(
           `with gone as (
-            select $1::int4 as chatbot_id, position from generate_series(1, ${highest}) as gone (position)
-            where not exists (select from chat where chatbot_id = $1 and chat.position = gone.position)
-          )${addGaps}`,
+          select $1::int4 as chatbot_id, position from generate_series(1, ${highest}) as gone (position)
+          where not exists (select from chat where chatbot_id = $1 and chat.position = gone.position)
+        )${addGaps}`,
           [chatbot],
         );
         for (let round = 0; round < 3; round++) {
@@ -89,9 +90,9 @@ describe("the position of a chat of any rank", () => {
           left = left.filter((position) => !gone.has(position));
           yield* sql.unsafe(
             `with gone as (
-              delete from chat where chatbot_id = $1 and position = any ($2::int8[])
-              returning chatbot_id, position
-            )${addGaps}`,
+            delete from chat where chatbot_id = $1 and position = any ($2::int8[])
+            returning chatbot_id, position
+          )${addGaps}`,
             [chatbot, `{${[...gone].join()}}`],
           );
         }
@@ -100,10 +101,13 @@ describe("the position of a chat of any rank", () => {
         Effect.provide(layerPostgres(optionsOf(schema))),
         Effect.scoped,
       );
-    });
-  }
+    },
+  );
+}
 
-  it.live(`is found when erased chats lie scattered among billions (seed ${seeds[1]})`, () => {
+it.live(
+  `the position of a chat of any rank is found when erased chats lie scattered among billions (seed ${seeds[1]})`,
+  () => {
     const schema = freshSchema();
     return Effect.gen(function* () {
       const chatbot = yield* registerChatbot;
@@ -150,5 +154,5 @@ describe("the position of a chat of any rank", () => {
       Effect.provide(layerPostgres(optionsOf(schema))),
       Effect.scoped,
     );
-  });
-});
+  },
+);

@@ -66,7 +66,7 @@ it.each(["nonsense", "mysql://ann:secret@db.example/parley", "host=db.example db
   },
 );
 
-it("a plus sign is what it is, and the last of two equal parameters counts", () => {
+it("a plus sign stays a plus sign, and the last of two equal parameters wins", () => {
   const url = Redacted.make(`${base}?application_name=a+b&sslmode=require&sslmode=disable`);
   expect(transportOf(url)).toMatchObject({ applicationName: "a+b" });
   expect(securityOf(url)).toBe("plain text");

@@ -2,42 +2,35 @@ import { assert, it } from "@effect/vitest";
 import { turnLease } from "@parley/core/ports";
 import { deadlines } from "../../src/database/Deadlines.ts";
 
-const {
-  bulk,
-  checkout,
-  connect,
-  connectionAge,
-  idleTransaction,
-  migrationLock,
-  probe,
-  probeOnNewConnection,
-  request,
-  silence,
-  statement,
-  writeLock,
-} = deadlines;
+const limit = deadlines;
 
 /** The limits in the order in which they must expire. */
 const orders: Readonly<Record<string, ReadonlyArray<number>>> = {
-  "a write that waits for a lock is told so before PostgreSQL cancels it": [writeLock, statement],
-  "a statement that waits behind a migration outlasts it": [migrationLock, statement],
-  "PostgreSQL cancels a slow statement before its connection counts as dead": [statement, silence],
+  "a write that waits for a lock is told so before PostgreSQL cancels it": [
+    limit.writeLock,
+    limit.statement,
+  ],
+  "a statement that waits behind a migration outlasts it": [limit.migrationLock, limit.statement],
+  "PostgreSQL cancels a slow statement before its connection counts as dead": [
+    limit.statement,
+    limit.silence,
+  ],
   "a checkout of a dead connection ends as one, and leaves none to the next attempt of the request":
-    [silence, checkout, request],
+    [limit.silence, limit.checkout, limit.request],
   "work without a database fails because nobody can connect, and not because it waited": [
-    connect,
-    checkout,
+    limit.connect,
+    limit.checkout,
   ],
   "a database that is away is noticed before a request gives up": [
-    1_000 + probe + probeOnNewConnection,
-    request,
+    1_000 + limit.probe + limit.probeOnNewConnection,
+    limit.request,
   ],
   "four attempts of the registry last longer than the transaction of a vanished process": [
-    idleTransaction,
-    4 * writeLock,
+    limit.idleTransaction,
+    4 * limit.writeLock,
   ],
-  "a turn can be renewed before its lease ends": [request, turnLease],
-  "a connection outlasts the longest work on it": [bulk, connectionAge],
+  "a turn can be renewed before its lease ends": [limit.request, turnLease],
+  "a connection outlasts the longest work on it": [limit.bulk, limit.connectionAge],
 };
 
 it("each time limit expires before those that rely on it", () => {

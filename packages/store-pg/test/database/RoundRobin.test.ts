@@ -1,4 +1,4 @@
-import { assert, describe, it } from "@effect/vitest";
+import { assert, it } from "@effect/vitest";
 import { Effect, Fiber } from "effect";
 import { makeRoundRobin } from "../../src/database/RoundRobin.ts";
 
@@ -13,86 +13,84 @@ const turnsOf = (turns: number) => {
     );
 };
 
-describe("a turn", () => {
-  it.effect("is granted to each waiting chatbot equally often, however much work it has", () =>
-    Effect.gen(function* () {
-      const turn = turnsOf(2);
-      const served = new Map<number, number>();
-      let all = 0;
-      const client = (chatbot: number) =>
-        turn(
-          chatbot,
-          Effect.suspend(() => {
-            served.set(chatbot, (served.get(chatbot) ?? 0) + 1);
-            // Works of different lengths, so that others join the queue at any time.
-            return Effect.forEach(
-              Array.from({ length: 1 + ((all++ * 7) % 5) }),
-              () => Effect.yieldNow,
-            );
-          }),
-        ).pipe(Effect.forever, Effect.forkChild);
-      const clients = yield* Effect.forEach([1, 1, 1, 1, 2, 3, 4, 5], client);
-      while (all < 1_000) yield* Effect.yieldNow;
-      yield* Fiber.interruptAll(clients);
-      for (const [chatbot, one] of served) assert.isAtLeast(one, all / 10, `chatbot ${chatbot}`);
-    }),
-  );
+it.effect("each waiting chatbot gets a turn equally often, however much work it has", () =>
+  Effect.gen(function* () {
+    const turn = turnsOf(2);
+    const served = new Map<number, number>();
+    let all = 0;
+    const client = (chatbot: number) =>
+      turn(
+        chatbot,
+        Effect.suspend(() => {
+          served.set(chatbot, (served.get(chatbot) ?? 0) + 1);
+          // Works of different lengths, so that others join the queue at any time.
+          return Effect.forEach(
+            Array.from({ length: 1 + ((all++ * 7) % 5) }),
+            () => Effect.yieldNow,
+          );
+        }),
+      ).pipe(Effect.forever, Effect.forkChild);
+    const clients = yield* Effect.forEach([1, 1, 1, 1, 2, 3, 4, 5], client);
+    while (all < 1_000) yield* Effect.yieldNow;
+    yield* Fiber.interruptAll(clients);
+    for (const [chatbot, one] of served) assert.isAtLeast(one, all / 10, `chatbot ${chatbot}`);
+  }),
+);
 
-  it.live("is never lost or granted twice when work is interrupted or times out", () =>
-    Effect.gen(function* () {
-      const turn = turnsOf(3);
-      let inside = 0;
-      let most = 0;
-      const client = (n: number) =>
-        turn(
-          n % 5,
-          Effect.gen(function* () {
-            most = Math.max(most, ++inside);
-            for (let turns = 0; turns < n % 4; turns++) yield* Effect.yieldNow;
-            // Turns are granted in the very moment in which others time out.
-            if (n % 11 === 0) yield* Effect.sleep(20);
-          }).pipe(Effect.ensuring(Effect.sync(() => inside--))),
-        ).pipe(Effect.timeoutOption(20));
-      const fibers = yield* Effect.forEach(
-        Array.from({ length: 300 }, (_, n) => n),
-        (n) => Effect.forkChild(client(n)),
-      );
-      // Before they wait, while they do, and while they run.
-      for (const [n, fiber] of fibers.entries()) {
-        if (n % 3 === 0) yield* Effect.forkChild(Fiber.interrupt(fiber));
-        if (n % 7 === 0) yield* Effect.yieldNow;
-      }
-      yield* Effect.forEach(fibers, Fiber.await, { discard: true });
-      assert.strictEqual(most, 3);
-      assert.strictEqual(inside, 0);
-      const enter = (n: number) =>
-        Effect.forkChild(turn(n, Effect.sync(() => inside++).pipe(Effect.andThen(Effect.never))));
-      const forever = yield* Effect.forEach([1, 2, 3, 4], enter);
-      yield* Effect.sleep(20);
-      assert.strictEqual(inside, 3);
-      yield* Fiber.interruptAll(forever);
-    }),
-  );
+it.live("a turn is neither lost nor granted twice when work is interrupted or times out", () =>
+  Effect.gen(function* () {
+    const turn = turnsOf(3);
+    let inside = 0;
+    let most = 0;
+    const client = (n: number) =>
+      turn(
+        n % 5,
+        Effect.gen(function* () {
+          most = Math.max(most, ++inside);
+          for (let turns = 0; turns < n % 4; turns++) yield* Effect.yieldNow;
+          // Turns are granted in the very moment in which others time out.
+          if (n % 11 === 0) yield* Effect.sleep(20);
+        }).pipe(Effect.ensuring(Effect.sync(() => inside--))),
+      ).pipe(Effect.timeoutOption(20));
+    const fibers = yield* Effect.forEach(
+      Array.from({ length: 300 }, (_, n) => n),
+      (n) => Effect.forkChild(client(n)),
+    );
+    // Before they wait, while they do, and while they run.
+    for (const [n, fiber] of fibers.entries()) {
+      if (n % 3 === 0) yield* Effect.forkChild(Fiber.interrupt(fiber));
+      if (n % 7 === 0) yield* Effect.yieldNow;
+    }
+    yield* Effect.forEach(fibers, Fiber.await, { discard: true });
+    assert.strictEqual(most, 3);
+    assert.strictEqual(inside, 0);
+    const enter = (n: number) =>
+      Effect.forkChild(turn(n, Effect.sync(() => inside++).pipe(Effect.andThen(Effect.never))));
+    const forever = yield* Effect.forEach([1, 2, 3, 4], enter);
+    yield* Effect.sleep(20);
+    assert.strictEqual(inside, 3);
+    yield* Fiber.interruptAll(forever);
+  }),
+);
 
-  it.effect("passes through any number of waiting works that end at once", () =>
-    Effect.gen(function* () {
-      const turn = turnsOf(1);
-      let done = 0;
-      const first = yield* Effect.forkChild(turn(0, Effect.never), { startImmediately: true });
-      const fibers = yield* Effect.forEach(
-        Array.from({ length: 10_000 }, (_, n) => n % 7),
-        (chatbot) =>
-          Effect.forkChild(
-            turn(
-              chatbot,
-              Effect.sync(() => done++),
-            ),
+it.effect("ten thousand waiting works that end immediately do not overflow the stack", () =>
+  Effect.gen(function* () {
+    const turn = turnsOf(1);
+    let done = 0;
+    const first = yield* Effect.forkChild(turn(0, Effect.never), { startImmediately: true });
+    const fibers = yield* Effect.forEach(
+      Array.from({ length: 10_000 }, (_, n) => n % 7),
+      (chatbot) =>
+        Effect.forkChild(
+          turn(
+            chatbot,
+            Effect.sync(() => done++),
           ),
-      );
-      yield* Effect.yieldNow;
-      yield* Fiber.interrupt(first);
-      yield* Effect.forEach(fibers, Fiber.join, { discard: true });
-      assert.strictEqual(done, 10_000);
-    }),
-  );
-});
+        ),
+    );
+    yield* Effect.yieldNow;
+    yield* Fiber.interrupt(first);
+    yield* Effect.forEach(fibers, Fiber.join, { discard: true });
+    assert.strictEqual(done, 10_000);
+  }),
+);

@@ -1,4 +1,4 @@
-import { assert, describe, it } from "@effect/vitest";
+import { assert, it } from "@effect/vitest";
 import { newest, newestChats } from "@parley/core";
 import { ChatArchive, ChatStore, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
@@ -15,6 +15,7 @@ import { tenantTables } from "../../src/migrations/0001_initial.ts";
 import { makeListChats } from "../../src/chats/ChatListing.ts";
 import { makeListEntries } from "../../src/chats/EntryListing.ts";
 import { makeTurnStore } from "../../src/turns/PgTurnStore.ts";
+import { keyOf, takeFree } from "../fixtures.ts";
 import { bound, clientOf, freshSchema, layerStore, optionsOf } from "../PostgresUnderTest.ts";
 
 const boundOptions = () => ({ ...optionsOf(freshSchema()), ...bound() });
@@ -46,9 +47,8 @@ const inhabited = Effect.gen(function* () {
   const chatbot = yield* registerChatbot;
   const [store, turns] = [yield* ChatStore, yield* TurnStore];
   for (const n of [1, 2, 3, 4]) {
-    const created = yield* store.createChat(chatbot, chat, { key: `c${n}`, fingerprint: "f" });
-    const taken = yield* turns.take(chatbot, created.chat.id, { key: `a${n}`, fingerprint: "f" });
-    if (taken._tag === "Turn") yield* turns.append(taken.turn, entry);
+    const created = yield* store.createChat(chatbot, chat, keyOf(`c${n}`));
+    yield* turns.append(yield* takeFree(chatbot, created.chat.id, keyOf(`a${n}`)), entry);
     if (n === 1) {
       const which = { _tag: "Chat", id: created.chat.id } as const;
       yield* ChatArchive.use((archive) => archive.erase(chatbot, which, "test"));
@@ -116,11 +116,11 @@ it.live("a start refuses a role that row security binds without its setting, or 
     assert.include(why, "set PARLEY_ROW_SECURITY=true");
     for (const url of [inject("roleUrls").superuser, inject("postgresUrl")]) {
       const why = yield* refusal({ ...options, url: Redacted.make(url) });
-      assert.include(why, "row security does not bind the role");
+      assert.include(why, "row security does not apply to the role");
     }
     const bypassing = { ...boundOptions(), url: Redacted.make(inject("roleUrls").bypassing) };
     const { message } = yield* Effect.flip(Effect.scoped(Layer.build(layerStore(bypassing))));
-    assert.include(message, "row security does not bind the role");
+    assert.include(message, "row security does not apply to the role");
   }),
 );
 
@@ -132,82 +132,81 @@ it.live("a start refuses a role without grants", () =>
   }),
 );
 
-describe("the store whose statements lack the condition on the chatbot", () => {
-  for (const mode of ["with row security", "as it is"] as const) {
-    const shows = mode === "as it is" ? "shows and changes foreign rows" : "shows no foreign row";
-    it.live(`${mode}: ${shows}`, () =>
-      Effect.gen(function* () {
-        const tenants = yield* twoTenants;
-        const { ours, sql, stores, theirs } = tenants;
-        const pools = withoutConditions(mode === "as it is" ? tenants.plain : tenants.bound);
-        const creation = yield* makeChatCreation(pools);
-        const store = {
-          ...creation,
-          listChats: makeListChats(pools),
-          listEntries: makeListEntries(pools),
-        };
-        const turns = yield* makeTurnStore(pools, creation, () => Stream.empty);
-        const archive = makeChatArchive(pools);
-        const theirChats = (yield* Effect.provideContext(
-          ChatStore.use((intact) => intact.listChats(theirs, newestChats)),
-          stores,
-        )).items;
-        const [theirChat] = theirChats;
-        const before = yield* contents(sql, theirs);
-        let foreign = 0;
-        const see = (ids: ReadonlyArray<number>) => {
-          foreign += ids.filter((id) => theirChats.some((one) => one.id === id)).length;
-        };
-        for (const query of [
-          {},
-          { page: 2, limit: 1 },
-          { id: theirChat!.id },
-          { userRef: "u" },
-          { search: "alph" },
-          { search: "alph", page: 2, limit: 2 },
-          { orderBy: [{ field: "name", descending: false }] },
-          { orderBy: [{ field: "id", descending: false }] },
-          { userRef: "u", orderBy: [{ field: "name", descending: true }] },
-        ] as const) {
-          const exit = yield* Effect.exit(store.listChats(ours, { ...newestChats, ...query }));
-          if (Exit.isFailure(exit)) continue;
-          see(exit.value.items.map(({ id }) => id));
-          if (exit.value.total > 3) foreign++;
-        }
-        const history = yield* Effect.exit(store.listEntries(ours, theirChat!.id, newest));
-        if (Exit.isSuccess(history)) see(history.value.items.map(({ chatId }) => chatId));
-        const records = yield* Effect.exit(Stream.runCollect(archive.export(ours, "test")));
-        if (Exit.isSuccess(records)) {
-          see(records.value.map((one) => (one._tag === "Chat" ? one.chat.id : one.entry.chatId)));
-        }
-        const usage = yield* archive.usage(ours, new Date(0));
-        if (usage[0]!.answers > 3) foreign++;
-        const taken = yield* Effect.exit(turns.take(ours, theirChat!.id, null));
-        if (Exit.isSuccess(taken) && taken.value._tag === "Turn") {
-          foreign++;
-          yield* Effect.exit(turns.append(taken.value.turn, entry));
-        }
-        yield* Effect.exit(turns.take(ours, null, { key: "a2", fingerprint: "f" }));
-        yield* Effect.exit(store.createChat(ours, chat, { key: "c2", fingerprint: "f" }));
-        for (const which of [
-          { _tag: "Chat", id: theirChat!.id },
-          { _tag: "UserRef", userRef: "u" },
-          { _tag: "IdleSince", limit: new Date() },
-          { _tag: "All" },
-        ] as const) {
-          yield* Effect.exit(archive.erase(ours, which, "test"));
-        }
-        const isUnchanged = JSON.stringify(yield* contents(sql, theirs)) === JSON.stringify(before);
-        assert.strictEqual(isUnchanged, mode !== "as it is");
-        if (mode === "as it is") assert.isAbove(foreign, 10);
-        else assert.strictEqual(foreign, 0);
-      }).pipe(Effect.scoped),
-    );
-  }
-});
+for (const mode of ["with row security", "as it is"] as const) {
+  const shows = mode === "as it is" ? "shows and changes foreign rows" : "shows no foreign row";
+  it.live(`the store whose statements lack the condition on the chatbot ${mode}: ${shows}`, () =>
+    Effect.gen(function* () {
+      const tenants = yield* twoTenants;
+      const { ours, sql, stores, theirs } = tenants;
+      const pools = withoutConditions(mode === "as it is" ? tenants.plain : tenants.bound);
+      const creation = yield* makeChatCreation(pools);
+      const store = {
+        ...creation,
+        listChats: makeListChats(pools),
+        listEntries: makeListEntries(pools),
+      };
+      const turns = yield* makeTurnStore(pools, creation, () => Stream.empty);
+      const archive = makeChatArchive(pools);
+      const theirChats = (yield* Effect.provideContext(
+        ChatStore.use((intact) => intact.listChats(theirs, newestChats)),
+        stores,
+      )).items;
+      const [theirChat] = theirChats;
+      const before = yield* contents(sql, theirs);
+      let foreign = 0;
+      const see = (ids: ReadonlyArray<number>) => {
+        foreign += ids.filter((id) => theirChats.some((one) => one.id === id)).length;
+      };
+      for (const query of [
+        {},
+        { page: 2, limit: 1 },
+        { id: theirChat!.id },
+        { userRef: "u" },
+        { search: "alph" },
+        { search: "alph", page: 2, limit: 2 },
+        { orderBy: [{ field: "name", descending: false }] },
+        { orderBy: [{ field: "id", descending: false }] },
+        { userRef: "u", orderBy: [{ field: "name", descending: true }] },
+      ] as const) {
+        const exit = yield* Effect.exit(store.listChats(ours, { ...newestChats, ...query }));
+        if (Exit.isFailure(exit)) continue;
+        see(exit.value.items.map(({ id }) => id));
+        if (exit.value.total > 3) foreign++;
+      }
+      const history = yield* Effect.exit(store.listEntries(ours, theirChat!.id, newest));
+      if (Exit.isSuccess(history)) see(history.value.items.map(({ chatId }) => chatId));
+      const records = yield* Effect.exit(Stream.runCollect(archive.export(ours, "test")));
+      if (Exit.isSuccess(records)) {
+        see(records.value.map((one) => (one._tag === "Chat" ? one.chat.id : one.entry.chatId)));
+      }
+      const usage = yield* archive.usage(ours, new Date(0));
+      if (usage[0]!.answers > 3) foreign++;
+      const taken = yield* Effect.exit(turns.take(ours, theirChat!.id, null));
+      if (Exit.isSuccess(taken) && taken.value._tag === "Turn") {
+        foreign++;
+        yield* Effect.exit(turns.append(taken.value.turn, entry));
+      }
+      yield* Effect.exit(turns.take(ours, null, keyOf("a2")));
+      yield* Effect.exit(store.createChat(ours, chat, keyOf("c2")));
+      for (const which of [
+        { _tag: "Chat", id: theirChat!.id },
+        { _tag: "UserRef", userRef: "u" },
+        { _tag: "IdleSince", limit: new Date() },
+        { _tag: "All" },
+      ] as const) {
+        yield* Effect.exit(archive.erase(ours, which, "test"));
+      }
+      const isUnchanged = JSON.stringify(yield* contents(sql, theirs)) === JSON.stringify(before);
+      assert.strictEqual(isUnchanged, mode !== "as it is");
+      if (mode === "as it is") assert.isAbove(foreign, 10);
+      else assert.strictEqual(foreign, 0);
+    }).pipe(Effect.scoped),
+  );
+}
 
-describe("a session with row security", () => {
-  it.live("keeps apart the tenants of thousands of statements on its connections", () =>
+it.live(
+  "a session with row security keeps apart the tenants of thousands of statements on its connections",
+  () =>
     Effect.gen(function* () {
       const { bound } = yield* twoTenants;
       const said = "select current_setting('parley.chatbot', true) as chatbot";
@@ -236,9 +235,11 @@ describe("a session with row security", () => {
         assert.deepStrictEqual(unbound, []);
       }
     }).pipe(Effect.scoped),
-  );
+);
 
-  it.live("rolls back a transaction that fails, and leaves none open", () =>
+it.live(
+  "a session with row security rolls back a transaction that fails, and leaves none open",
+  () =>
     Effect.gen(function* () {
       const { bound, ours, sql } = yield* twoTenants;
       const { writes } = bound;
@@ -259,10 +260,9 @@ describe("a session with row security", () => {
       const role = new URL(inject("roleUrls").bound).username;
       const open = yield* sql.unsafe(
         `select from pg_stat_activity where usename = $1 and state like 'idle in transaction%'
-          and query_start > clock_timestamp() - interval '1 minute'`,
+        and query_start > clock_timestamp() - interval '1 minute'`,
         [role],
       );
       assert.deepStrictEqual(open, []);
     }).pipe(Effect.scoped),
-  );
-});
+);

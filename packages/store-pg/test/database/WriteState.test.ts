@@ -1,14 +1,12 @@
-import { assert, describe, it } from "@effect/vitest";
+import { assert, it } from "@effect/vitest";
 import { newestChats } from "@parley/core";
 import { ChatStore, StoreState, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { inspectPostgres, layerPostgres } from "@parley/store-pg";
 import { Effect, Layer, Logger, Redacted } from "effect";
 import { inject } from "vitest";
+import { bare, entry, keyOf, takeFree } from "../fixtures.ts";
 import { clientOf, freshDatabase, inDatabase } from "../PostgresUnderTest.ts";
-
-const bare = { name: null, userRef: null, helloMessage: null };
-const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
 
 /** Keeps the lines of the log. */
 const logging = Effect.fnUntraced(function* <A, E, R>(
@@ -54,13 +52,9 @@ const services = Effect.gen(function* () {
     takes: {
       "of a new chat": turns.take(chatbot, null, null),
       "of a chat": turns.take(chatbot, chat.id, null),
-      "with a key": turns.take(chatbot, null, { key: "k", fingerprint: "f" }),
+      "with a key": turns.take(chatbot, null, keyOf("k")),
     },
-    ask: Effect.gen(function* () {
-      const taken = yield* turns.take(chatbot, null, null);
-      if (taken._tag !== "Turn") return assert.fail("a new chat has no turn");
-      return yield* turns.append(taken.turn, entry);
-    }),
+    ask: Effect.flatMap(takeFree(chatbot, null), (turn) => turns.append(turn, entry)),
   };
 });
 
@@ -72,8 +66,9 @@ const becomes = (readOnlyReason: Effect.Effect<string | null>, isReadOnly: boole
     Effect.timeout("5 seconds"),
   );
 
-describe("a database that becomes read-only", () => {
-  it.live("refuses asks before they are answered, is read on, and is well again by itself", () =>
+it.live(
+  "a database that becomes read-only refuses asks before they are answered, serves reads, and recovers by itself",
+  () =>
     logging((lines) =>
       Effect.gen(function* () {
         const { disconnect, setReadOnly, url } = yield* database;
@@ -87,12 +82,12 @@ describe("a database that becomes read-only", () => {
           for (const [which, take] of Object.entries(takes)) {
             // PostgreSQL's own message would show that a statement was sent.
             const { message } = yield* Effect.flip(take);
-            assert.include(message, "The database cannot be written: ", which);
+            assert.include(message, "The database refuses writes: ", which);
           }
           assert.strictEqual((yield* Effect.flip(create))._tag, "StorageUnavailable");
           assert.strictEqual((yield* chats.listChats(chatbot, newestChats)).total, 1);
           assert.deepStrictEqual((yield* inspectPostgres({ url })).warnings, [
-            "The database cannot be written: its transactions are read-only by default.",
+            "The database refuses writes: its transactions are read-only by default.",
           ]);
           yield* setReadOnly(false);
           // Connections that were opened meanwhile are read-only for as long as they live.
@@ -100,29 +95,30 @@ describe("a database that becomes read-only", () => {
           yield* Effect.all([create, ask, create]);
         }).pipe(Effect.provide(layerPostgres({ url })));
         assert.deepStrictEqual(
-          lines.filter((line) => line.includes("written")),
+          lines.filter((line) => line.includes("writes")),
           [
-            "The database cannot be written: its transactions are read-only by default.",
-            "The database can be written again",
+            "The database refuses writes: its transactions are read-only by default.",
+            "The database accepts writes again",
           ],
         );
       }).pipe(Effect.scoped),
     ),
-  );
+);
 
-  it.live("stores an answer that was finished meanwhile, once it can be written again", () =>
+it.live(
+  "an answer that was completed on a read-only database is stored once it accepts writes again",
+  () =>
     Effect.gen(function* () {
       const { disconnect, setReadOnly, url } = yield* database;
       yield* Effect.gen(function* () {
         const turns = yield* TurnStore;
         const { chatbot, chats, create } = yield* services;
         const { chat } = yield* create;
-        const taken = yield* turns.take(chatbot, chat.id, null);
-        if (taken._tag !== "Turn") return assert.fail("the turn is free");
+        const turn = yield* takeFree(chatbot, chat.id);
         yield* setReadOnly(true);
         yield* disconnect;
         yield* Effect.repeat(Effect.ignore(create), { times: 2 });
-        const append = turns.append(taken.turn, entry);
+        const append = turns.append(turn, entry);
         yield* Effect.all([append, Effect.delay(setReadOnly(false), "1 second")], {
           concurrency: 2,
         });
@@ -133,101 +129,103 @@ describe("a database that becomes read-only", () => {
         assert.strictEqual(total, 1);
       }).pipe(Effect.provide(layerPostgres({ url })));
     }).pipe(Effect.scoped),
-  );
-});
+);
 
-describe("a start", () => {
-  it.live("on a read-only database warns in one line, and serves what can be read", () =>
-    logging((lines) =>
-      Effect.gen(function* () {
-        const { setReadOnly, url } = yield* database;
-        yield* Effect.scoped(Layer.build(layerPostgres({ url })));
-        yield* setReadOnly(true);
-        yield* Effect.gen(function* () {
-          const { readOnlyReason } = yield* StoreState;
-          const chats = yield* ChatStore;
-          assert.isNotNull(yield* readOnlyReason);
-          assert.strictEqual((yield* chats.listChats(1, newestChats)).total, 0);
-          yield* setReadOnly(false);
-          yield* becomes(readOnlyReason, false);
-        }).pipe(Effect.provide(layerPostgres({ url })));
-        assert.deepStrictEqual(lines, [
-          "The database cannot be written: its transactions are read-only by default.",
-          "The database can be written again",
-        ]);
-      }).pipe(Effect.scoped),
-    ),
-  );
-
-  it.live("as a role without a right names the right", () =>
+it.live("a start on a read-only database logs one warning, and serves reads", () =>
+  logging((lines) =>
     Effect.gen(function* () {
-      const { name, sql, url } = yield* database;
+      const { setReadOnly, url } = yield* database;
       yield* Effect.scoped(Layer.build(layerPostgres({ url })));
-      yield* sql.unsafe("grant usage on schema parley to parley_bypass");
-      yield* sql.unsafe("grant all on all tables in schema parley to parley_bypass");
-      yield* sql.unsafe("grant all on all sequences in schema parley to parley_bypass");
-      yield* sql.unsafe("revoke insert on parley.entry from parley_bypass");
-      const server = { url: inDatabase(name, Redacted.make(inject("roleUrls").bypassing)) };
+      yield* setReadOnly(true);
       yield* Effect.gen(function* () {
         const { readOnlyReason } = yield* StoreState;
-        assert.strictEqual(yield* readOnlyReason, "permission denied for table entry");
-        yield* sql.unsafe("grant insert on parley.entry to parley_bypass");
+        const chats = yield* ChatStore;
+        assert.isNotNull(yield* readOnlyReason);
+        assert.strictEqual((yield* chats.listChats(1, newestChats)).total, 0);
+        yield* setReadOnly(false);
         yield* becomes(readOnlyReason, false);
-        yield* sql.unsafe("revoke all on sequence parley.entry_id from parley_bypass");
-        assert.strictEqual(yield* readOnlyReason, "permission denied for sequences");
-        yield* sql.unsafe("grant usage on sequence parley.entry_id to parley_bypass");
-        yield* becomes(readOnlyReason, false);
-      }).pipe(Effect.provide(layerPostgres(server)));
+      }).pipe(Effect.provide(layerPostgres({ url })));
+      assert.deepStrictEqual(lines, [
+        "The database refuses writes: its transactions are read-only by default.",
+        "The database accepts writes again",
+      ]);
     }).pipe(Effect.scoped),
-  );
-});
+  ),
+);
 
-describe("an error of a write", () => {
-  /** Lets each row of a table fail with the SQLSTATE. */
-  const failing = (table: string, condition: string, code: string) => [
-    `create or replace function fail() returns trigger language plpgsql as $$ begin
-      if ${condition} then raise exception 'could not extend file' using errcode = '${code}'; end if; return new; end $$`,
-    `create trigger fail before insert on parley.${table} for each row execute function fail()`,
-  ];
+it.live("a role that lacks a privilege cannot write, and the reason names the privilege", () =>
+  Effect.gen(function* () {
+    const { name, sql, url } = yield* database;
+    yield* Effect.scoped(Layer.build(layerPostgres({ url })));
+    yield* sql.unsafe("grant usage on schema parley to parley_bypass");
+    yield* sql.unsafe("grant all on all tables in schema parley to parley_bypass");
+    yield* sql.unsafe("grant all on all sequences in schema parley to parley_bypass");
+    yield* sql.unsafe("revoke insert on parley.entry from parley_bypass");
+    const server = { url: inDatabase(name, Redacted.make(inject("roleUrls").bypassing)) };
+    yield* Effect.gen(function* () {
+      const { readOnlyReason } = yield* StoreState;
+      assert.strictEqual(yield* readOnlyReason, "permission denied for table entry");
+      yield* sql.unsafe("grant insert on parley.entry to parley_bypass");
+      yield* becomes(readOnlyReason, false);
+      yield* sql.unsafe("revoke all on sequence parley.entry_id from parley_bypass");
+      assert.strictEqual(yield* readOnlyReason, "permission denied for sequences");
+      yield* sql.unsafe("grant usage on sequence parley.entry_id to parley_bypass");
+      yield* becomes(readOnlyReason, false);
+    }).pipe(Effect.provide(layerPostgres(server)));
+    // A table that an earlier version did not have.
+    yield* sql.unsafe("revoke all on parley.key_spending from parley_bypass");
+    const reason = StoreState.use(({ readOnlyReason }) => readOnlyReason);
+    assert.strictEqual(
+      yield* Effect.provide(reason, layerPostgres(server)),
+      "permission denied for table key_spending",
+    );
+  }).pipe(Effect.scoped),
+);
 
-  it.live("about a full disk lasts for as long as a larger row finds no room", () =>
-    Effect.gen(function* () {
-      const { sql, url } = yield* database;
-      yield* Effect.gen(function* () {
-        const { create, readOnlyReason, takes } = yield* services;
-        for (const statement of failing("entry", "true", "53100")) yield* sql.unsafe(statement);
-        yield* sql.unsafe(
-          "create trigger fail before insert on parley.chat for each row execute function fail()",
-        );
+/** Lets each row of a table fail with the SQLSTATE. */
+const failing = (table: string, condition: string, code: string) => [
+  `create or replace function fail() returns trigger language plpgsql as $$ begin
+    if ${condition} then raise exception 'could not extend file' using errcode = '${code}'; end if; return new; end $$`,
+  `create trigger fail before insert on parley.${table} for each row execute function fail()`,
+];
+
+it.live("after a full disk, writes are refused until a large row fits again", () =>
+  Effect.gen(function* () {
+    const { sql, url } = yield* database;
+    yield* Effect.gen(function* () {
+      const { create, readOnlyReason, takes } = yield* services;
+      for (const statement of failing("entry", "true", "53100")) yield* sql.unsafe(statement);
+      yield* sql.unsafe(
+        "create trigger fail before insert on parley.chat for each row execute function fail()",
+      );
+      assert.strictEqual((yield* Effect.flip(create))._tag, "StorageUnavailable");
+      yield* sql.unsafe("drop trigger fail on parley.chat");
+      yield* Effect.sleep("1500 millis");
+      assert.strictEqual(yield* readOnlyReason, "could not extend file");
+      yield* Effect.flip(takes["of a new chat"]);
+      yield* sql.unsafe("drop trigger fail on parley.entry");
+      yield* becomes(readOnlyReason, false);
+      yield* create;
+      const [probed] = yield* sql.unsafe("select count(*)::int4 as rows from parley.entry");
+      assert.deepStrictEqual(probed, { rows: 0 });
+    }).pipe(Effect.provide(layerPostgres({ url })));
+  }).pipe(Effect.scoped),
+);
+
+it.live("a refused row of one chatbot does not block the writes of another", () =>
+  Effect.gen(function* () {
+    const { sql, url } = yield* database;
+    yield* Effect.gen(function* () {
+      const { chatbot, chats, create, readOnlyReason } = yield* services;
+      for (const statement of failing("chat", `new.chatbot_id = ${chatbot}`, "42501")) {
+        yield* sql.unsafe(statement);
+      }
+      const other = yield* registerChatbot;
+      for (let n = 0; n < 5; n++) {
         assert.strictEqual((yield* Effect.flip(create))._tag, "StorageUnavailable");
-        yield* sql.unsafe("drop trigger fail on parley.chat");
-        yield* Effect.sleep("1500 millis");
-        assert.strictEqual(yield* readOnlyReason, "could not extend file");
-        yield* Effect.flip(takes["of a new chat"]);
-        yield* sql.unsafe("drop trigger fail on parley.entry");
-        yield* becomes(readOnlyReason, false);
-        yield* create;
-        const [probed] = yield* sql.unsafe("select count(*)::int4 as rows from parley.entry");
-        assert.deepStrictEqual(probed, { rows: 0 });
-      }).pipe(Effect.provide(layerPostgres({ url })));
-    }).pipe(Effect.scoped),
-  );
-
-  it.live("about the rows of one chatbot does not refuse those of another", () =>
-    Effect.gen(function* () {
-      const { sql, url } = yield* database;
-      yield* Effect.gen(function* () {
-        const { chatbot, chats, create, readOnlyReason } = yield* services;
-        for (const statement of failing("chat", `new.chatbot_id = ${chatbot}`, "42501")) {
-          yield* sql.unsafe(statement);
-        }
-        const other = yield* registerChatbot;
-        for (let n = 0; n < 5; n++) {
-          assert.strictEqual((yield* Effect.flip(create))._tag, "StorageUnavailable");
-          yield* chats.createChat(other, bare, null);
-          assert.isNull(yield* readOnlyReason);
-        }
-      }).pipe(Effect.provide(layerPostgres({ url })));
-    }).pipe(Effect.scoped),
-  );
-});
+        yield* chats.createChat(other, bare, null);
+        assert.isNull(yield* readOnlyReason);
+      }
+    }).pipe(Effect.provide(layerPostgres({ url })));
+  }).pipe(Effect.scoped),
+);

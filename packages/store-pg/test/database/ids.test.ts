@@ -1,9 +1,10 @@
-import { assert, describe, it } from "@effect/vitest";
+import { assert, it } from "@effect/vitest";
 import { defaultSettings, newestChats } from "@parley/core";
 import { ChatArchive, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { inspectPostgres, layerPostgres } from "@parley/store-pg";
 import { Effect, Layer, Logger, Stream } from "effect";
+import { bare, entry, takeFree } from "../fixtures.ts";
 import {
   clientOf,
   freshDatabase,
@@ -16,19 +17,14 @@ import {
 
 type Options = Parameters<typeof layerPostgres>[0];
 
-const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
-const bare = { name: null, userRef: null, helloMessage: null };
-
 const create = Effect.fnUntraced(function* (chatbot: number, helloMessage: string | null = null) {
   const { createChat } = yield* ChatStore;
   return (yield* createChat(chatbot, { ...bare, helloMessage }, null)).chat.id;
 });
 
 const append = Effect.fnUntraced(function* (chatbot: number, chat: number | null) {
-  const turns = yield* TurnStore;
-  const taken = yield* turns.take(chatbot, chat, null);
-  if (taken._tag !== "Turn") return assert.fail("the turn is free");
-  return yield* turns.append(taken.turn, entry);
+  const turn = yield* takeFree(chatbot, chat);
+  return yield* TurnStore.use((turns) => turns.append(turn, entry));
 });
 
 const ask = (chatbot: number): Effect.Effect<number, unknown, ChatStore | TurnStore> =>
@@ -63,81 +59,81 @@ const moved = 100_000;
 /** The row as another transaction writes it, which copies all rows of the schema. */
 const copyRows = "update database_identity set identity = identity";
 
-describe("ids", () => {
-  it.live("of a database that nobody restored go on without a gap at each start", () =>
-    Effect.gen(function* () {
-      const { url } = yield* freshDatabase();
-      const { result: chatbot, warnings } = yield* served({ url }, registerChatbot);
-      assert.deepStrictEqual(warnings, []);
-      for (const expected of [1, 2, 3]) {
-        const { result, warnings } = yield* served({ url }, create(chatbot));
-        assert.deepStrictEqual([result, warnings], [expected, []]);
-      }
-      assert.deepStrictEqual((yield* inspectPostgres({ url })).warnings, []);
-    }).pipe(Effect.scoped),
-  );
+it.live("ids continue without a gap at each start of a database that was not restored", () =>
+  Effect.gen(function* () {
+    const { url } = yield* freshDatabase();
+    const { result: chatbot, warnings } = yield* served({ url }, registerChatbot);
+    assert.deepStrictEqual(warnings, []);
+    for (const expected of [1, 2, 3]) {
+      const { result, warnings } = yield* served({ url }, create(chatbot));
+      assert.deepStrictEqual([result, warnings], [expected, []]);
+    }
+    assert.deepStrictEqual((yield* inspectPostgres({ url })).warnings, []);
+  }).pipe(Effect.scoped),
+);
 
-  it.live("of a copy of the database are none that the original has given out since", () =>
-    Effect.gen(function* () {
-      const original = yield* freshDatabase();
-      const { result: before } = yield* served({ url: original.url }, fill);
-      const copy = freshSchema();
-      const admin = yield* clientOf("public", 1);
-      yield* admin.unsafe(`create database ${copy} template ${original.name}`);
-      yield* Effect.addFinalizer(() =>
-        Effect.orDie(admin.unsafe(`drop database ${copy} with (force)`)),
-      );
-      const options = { url: inDatabase(copy, original.url) };
-      const [warning] = (yield* inspectPostgres(options)).warnings;
-      assert.include(warning, "restored");
-      const next = Effect.gen(function* () {
-        const chat = yield* create(before.chatbot, "Hello");
-        const { id } = yield* append(before.chatbot, null);
-        return { chat, entry: id, chatbot: yield* registerChatbot };
-      });
-      const { result, warnings } = yield* served(options, next);
-      assert.deepStrictEqual(warnings, [warning!]);
-      assert.isAbove(result.chat, Math.max(...before.chats) + moved);
-      assert.isAbove(result.entry, before.entry + moved);
-      assert.isAbove(result.chatbot, before.chatbot + 1);
-      const { result: again, warnings: others } = yield* served(options, next);
-      assert.deepStrictEqual([again.chat, others], [result.chat + 2, []]);
-      assert.deepStrictEqual((yield* inspectPostgres(options)).warnings, []);
-    }).pipe(Effect.scoped),
-  );
-
-  for (const rowSecurity of [false, true]) {
-    it.live(
-      `move once when the rows are replaced under several servers (row security: ${rowSecurity})`,
-      () =>
-        Effect.gen(function* () {
-          const options = {
-            ...optionsOf(freshSchema()),
-            ...(rowSecurity ? bound() : {}),
-          };
-          const sql = yield* clientOf(options.schema);
-          yield* Layer.build(layerStore(options));
-          const servers = yield* Effect.replicateEffect(
-            Layer.build(Layer.fresh(layerPostgres(options))),
-            2,
-          );
-          const { chatbot, chats } = yield* Effect.provideContext(fill, servers[0]!);
-          yield* sql.unsafe(copyRows);
-          const ids = yield* Effect.forEach(
-            Array.from({ length: 40 }, (_, n) => servers[n % 2]!),
-            (server, n) =>
-              Effect.provideContext(n % 4 < 2 ? create(chatbot) : ask(chatbot), server),
-            { concurrency: 40 },
-          );
-          const last = Math.max(...chats);
-          assert.isAbove(Math.min(...ids), last + moved);
-          assert.isBelow(Math.max(...ids), last + 2 * moved);
-          assert.strictEqual(new Set(ids).size, ids.length);
-        }).pipe(Effect.scoped),
+it.live("a copy of a database gives out no id that the original has given out since", () =>
+  Effect.gen(function* () {
+    const original = yield* freshDatabase();
+    const { result: before } = yield* served({ url: original.url }, fill);
+    const copy = freshSchema();
+    const admin = yield* clientOf("public", 1);
+    yield* admin.unsafe(`create database ${copy} template ${original.name}`);
+    yield* Effect.addFinalizer(() =>
+      Effect.orDie(admin.unsafe(`drop database ${copy} with (force)`)),
     );
-  }
+    const options = { url: inDatabase(copy, original.url) };
+    const [warning] = (yield* inspectPostgres(options)).warnings;
+    assert.include(warning, "restored");
+    const next = Effect.gen(function* () {
+      const chat = yield* create(before.chatbot, "Hello");
+      const { id } = yield* append(before.chatbot, null);
+      return { chat, entry: id, chatbot: yield* registerChatbot };
+    });
+    const { result, warnings } = yield* served(options, next);
+    assert.deepStrictEqual(warnings, [warning!]);
+    assert.isAbove(result.chat, Math.max(...before.chats) + moved);
+    assert.isAbove(result.entry, before.entry + moved);
+    assert.isAbove(result.chatbot, before.chatbot + 1);
+    const { result: again, warnings: others } = yield* served(options, next);
+    assert.deepStrictEqual([again.chat, others], [result.chat + 2, []]);
+    assert.deepStrictEqual((yield* inspectPostgres(options)).warnings, []);
+  }).pipe(Effect.scoped),
+);
 
-  it.live("behind the rows are moved by the first write of each kind, and by a start", () =>
+for (const rowSecurity of [false, true]) {
+  it.live(
+    `ids move once when the rows are replaced under several servers (row security: ${rowSecurity})`,
+    () =>
+      Effect.gen(function* () {
+        const options = {
+          ...optionsOf(freshSchema()),
+          ...(rowSecurity ? bound() : {}),
+        };
+        const sql = yield* clientOf(options.schema);
+        yield* Layer.build(layerStore(options));
+        const servers = yield* Effect.replicateEffect(
+          Layer.build(Layer.fresh(layerPostgres(options))),
+          2,
+        );
+        const { chatbot, chats } = yield* Effect.provideContext(fill, servers[0]!);
+        yield* sql.unsafe(copyRows);
+        const ids = yield* Effect.forEach(
+          Array.from({ length: 40 }, (_, n) => servers[n % 2]!),
+          (server, n) => Effect.provideContext(n % 4 < 2 ? create(chatbot) : ask(chatbot), server),
+          { concurrency: 40 },
+        );
+        const last = Math.max(...chats);
+        assert.isAbove(Math.min(...ids), last + moved);
+        assert.isBelow(Math.max(...ids), last + 2 * moved);
+        assert.strictEqual(new Set(ids).size, ids.length);
+      }).pipe(Effect.scoped),
+  );
+}
+
+it.live(
+  "sequences that are behind the rows are moved by the first write of each kind, and by a start",
+  () =>
     Effect.gen(function* () {
       const { sql, url } = yield* freshDatabase();
       const reset = Effect.forEach(
@@ -171,13 +167,15 @@ describe("ids", () => {
       const { warnings } = yield* served({ url }, written);
       assert.lengthOf(warnings, 5);
       yield* reset;
-      assert.include((yield* inspectPostgres({ url })).warnings[0], "at least 100,000 further");
+      assert.include((yield* inspectPostgres({ url })).warnings[0], "at least 100,000 higher");
       const started = yield* served({ url }, Effect.void);
       assert.lengthOf(started.warnings, 1);
     }).pipe(Effect.scoped),
-  );
+);
 
-  it.live("move before an import into a restored database, which leaves its own ids", () =>
+it.live(
+  "ids move before an import into a restored database, and the import keeps its own ids",
+  () =>
     Effect.gen(function* () {
       const { sql, url } = yield* freshDatabase();
       const options = { url, settle: false };
@@ -195,5 +193,4 @@ describe("ids", () => {
       const { result } = yield* served(options, work);
       assert.isAbove(result, Math.max(...filled.chats) + moved);
     }).pipe(Effect.scoped),
-  );
-});
+);

@@ -1,4 +1,4 @@
-import { assert, describe, it } from "@effect/vitest";
+import { assert, it } from "@effect/vitest";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Fiber, Layer, Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
@@ -33,41 +33,39 @@ const blocked = Effect.gen(function* () {
   return { sql: yield* clientOf(options.schema), migration, release };
 });
 
-describe("a migration whose table another session has locked", () => {
-  it.live(
-    "lets readers through between its tries, and at last names the session",
-    () =>
-      Effect.gen(function* () {
-        const { migration, sql } = yield* blocked;
-        const migrating = yield* Effect.forkChild(Effect.flip(migration));
-        let reads = 0;
-        const reader = yield* Effect.forkChild(
-          sql.unsafe("select from entry").pipe(
-            Effect.tap(() => Effect.sync(() => reads++)),
-            Effect.delay("100 millis"),
-            Effect.forever,
-          ),
-        );
-        const error = yield* Fiber.join(migrating);
-        yield* Fiber.interrupt(reader);
-        assert.match(
-          error.message,
-          /locked by process \d+, "nightly report", idle in transaction, since 2\d{3}-.*Z: end that session/,
-        );
-        // Three pauses of three seconds.
-        assert.isAbove(reads, 30);
-      }).pipe(Effect.scoped),
-    60_000,
-  );
-
-  it.live("goes on when the session has ended", () =>
+it.live(
+  "a blocked migration lets readers through between its attempts, and finally names the blocking session",
+  () =>
     Effect.gen(function* () {
-      const { migration, release, sql } = yield* blocked;
-      yield* Effect.all([migration, Effect.delay(release, "4 seconds")], { concurrency: 2 });
-      yield* sql.unsafe("select later from entry");
+      const { migration, sql } = yield* blocked;
+      const migrating = yield* Effect.forkChild(Effect.flip(migration));
+      let reads = 0;
+      const reader = yield* Effect.forkChild(
+        sql.unsafe("select from entry").pipe(
+          Effect.tap(() => Effect.sync(() => reads++)),
+          Effect.delay("100 millis"),
+          Effect.forever,
+        ),
+      );
+      const error = yield* Fiber.join(migrating);
+      yield* Fiber.interrupt(reader);
+      assert.match(
+        error.message,
+        /locked by process \d+, "nightly report", idle in transaction, since 2\d{3}-.*Z: end that session/,
+      );
+      // Three pauses of three seconds.
+      assert.isAbove(reads, 30);
     }).pipe(Effect.scoped),
-  );
-});
+  60_000,
+);
+
+it.live("a blocked migration continues when the blocking session has ended", () =>
+  Effect.gen(function* () {
+    const { migration, release, sql } = yield* blocked;
+    yield* Effect.all([migration, Effect.delay(release, "4 seconds")], { concurrency: 2 });
+    yield* sql.unsafe("select later from entry");
+  }).pipe(Effect.scoped),
+);
 
 it.live("a migration behind a pooler outlasts the timeouts of its role", () =>
   Effect.gen(function* () {

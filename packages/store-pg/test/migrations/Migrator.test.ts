@@ -1,4 +1,4 @@
-import { assert, describe, it } from "@effect/vitest";
+import { assert, it } from "@effect/vitest";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Layer, Redacted } from "effect";
 import { migrations } from "../../src/migrations/Migrator.ts";
@@ -22,76 +22,72 @@ const withSchema = Effect.fnUntraced(function* (statements: ReadonlyArray<string
   return { options, sql };
 });
 
-describe("a start", () => {
-  it.live("of several servers on an empty database creates the schema once", () =>
-    Effect.gen(function* () {
-      const { sql, ...options } = yield* freshDatabase();
-      const starts = Array.from({ length: 4 }, () => start(options));
-      yield* Effect.all(starts, { concurrency: "unbounded" });
-      const rows = yield* sql.unsafe("select migration_id as id, name from parley_schema");
-      assert.deepStrictEqual(
-        rows,
-        migrations.map(({ id, name }) => ({ id, name })),
-      );
-    }),
-  );
+it.live("several servers that start on an empty database create the schema once", () =>
+  Effect.gen(function* () {
+    const { sql, ...options } = yield* freshDatabase();
+    const starts = Array.from({ length: 4 }, () => start(options));
+    yield* Effect.all(starts, { concurrency: "unbounded" });
+    const rows = yield* sql.unsafe("select migration_id as id, name from parley_schema");
+    assert.deepStrictEqual(
+      rows,
+      migrations.map(({ id, name }) => ({ id, name })),
+    );
+  }),
+);
 
-  it.live("on a current schema waits for no dump", () =>
-    Effect.gen(function* () {
-      const { options, sql } = yield* withSchema([]);
-      yield* start(options);
-      // As a dump does.
-      yield* sql.withTransaction(
-        Effect.andThen(sql.unsafe("lock table parley_schema in access share mode"), start(options)),
-      );
-    }),
-  );
+it.live("a start on a current schema does not wait for a dump", () =>
+  Effect.gen(function* () {
+    const { options, sql } = yield* withSchema([]);
+    yield* start(options);
+    // As a dump does.
+    yield* sql.withTransaction(
+      Effect.andThen(sql.unsafe("lock table parley_schema in access share mode"), start(options)),
+    );
+  }),
+);
 
-  it.live("of a role that may not create the schema names the command of the owner", () =>
-    Effect.gen(function* () {
-      const { name } = yield* freshDatabase();
-      const url = new URL(inject("roleUrls").server);
-      url.pathname = `/${name}`;
-      assert.include(
-        yield* refusal({ url: Redacted.make(url.href) }),
-        "run DATABASE_URL=<owner> parley migrate",
-      );
-    }),
-  );
+it.live("a start with a role that may not create the schema names the owner's command", () =>
+  Effect.gen(function* () {
+    const { name } = yield* freshDatabase();
+    const url = new URL(inject("roleUrls").server);
+    url.pathname = `/${name}`;
+    assert.include(
+      yield* refusal({ url: Redacted.make(url.href) }),
+      "run DATABASE_URL=<owner> parley migrate",
+    );
+  }),
+);
 
-  it.live("refuses a newer schema", () =>
-    Effect.gen(function* () {
-      const { options, sql } = yield* withSchema([]);
-      yield* start(options);
-      yield* sql.unsafe("insert into parley_schema (migration_id, name) values (2, 'later')");
-      assert.include(yield* refusal(options), "has migration 2, which this version");
-    }),
-  );
+it.live("a start refuses a newer schema", () =>
+  Effect.gen(function* () {
+    const { options, sql } = yield* withSchema([]);
+    yield* start(options);
+    yield* sql.unsafe("insert into parley_schema (migration_id, name) values (2, 'later')");
+    assert.include(yield* refusal(options), "has migration 2, which this version");
+  }),
+);
 
-  it.live(
-    "refuses the schema of an unreleased version as such, and says how to move its chats",
-    () =>
-      Effect.gen(function* () {
-        // As they were made before the first release, and as a text of the first migration that changed meanwhile.
-        for (const names of [["initial", "keys"], ["initial"], ["initial_1f2e3d4c"]]) {
-          const { options } = yield* withSchema([
-            "create table chat (id int)",
-            "create table parley_schema (migration_id int primary key, name text, created_at timestamptz)",
-            ...names.map((name, at) => `insert into parley_schema values (${at + 1}, '${name}')`),
-          ]);
-          const message = yield* refusal(options);
-          assert.include(message, "was made by an unreleased version of Parley: export its chats");
-        }
-      }),
-  );
+it.live("a start refuses the schema of an unreleased version, and says how to move its chats", () =>
+  Effect.gen(function* () {
+    // As they were made before the first release, and as a text of the first migration that changed meanwhile.
+    for (const names of [["initial", "keys"], ["initial"], ["initial_1f2e3d4c"]]) {
+      const { options } = yield* withSchema([
+        "create table chat (id int)",
+        "create table parley_schema (migration_id int primary key, name text, created_at timestamptz)",
+        ...names.map((name, at) => `insert into parley_schema values (${at + 1}, '${name}')`),
+      ]);
+      const message = yield* refusal(options);
+      assert.include(message, "was created by an unreleased version of Parley: export its chats");
+    }
+  }),
+);
 
-  it.live("on a table of another program with the name of one of ours names PARLEY_SCHEMA", () =>
-    Effect.gen(function* () {
-      const { options } = yield* withSchema(["create table chat (id int)"]);
-      assert.include(yield* refusal(options), "name another schema in PARLEY_SCHEMA");
-    }),
-  );
-});
+it.live("a start beside another program's table of the same name suggests PARLEY_SCHEMA", () =>
+  Effect.gen(function* () {
+    const { options } = yield* withSchema(["create table chat (id int)"]);
+    assert.include(yield* refusal(options), "set PARLEY_SCHEMA to another schema");
+  }),
+);
 
 it.live("the audit is append-only, also for its owner", () =>
   Effect.gen(function* () {

@@ -9,10 +9,10 @@ import { Reactivity } from "effect/reactivity";
 import { makeChatCreation } from "../../src/chats/ChatCreation.ts";
 import { makePools } from "../../src/database/PgPools.ts";
 import { makeTurnStore } from "../../src/turns/PgTurnStore.ts";
+import { entry, inSchema } from "../fixtures.ts";
 import { hold } from "../hold.ts";
-import { clientOf, freshSchema, layerStore, optionsOf } from "../PostgresUnderTest.ts";
+import { clientOf, optionsOf } from "../PostgresUnderTest.ts";
 
-const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
 /** An id that no chatbot has. */
 const noChatbot = 2_000_000_000;
 const key = (name: string, fingerprint = "f"): IdempotencyKey => ({ key: name, fingerprint });
@@ -152,14 +152,11 @@ const describeTaken = (result: Result.Result<Taken, { readonly _tag: string }>):
   return taken._tag === "Held" ? `Held by ${taken.by}` : taken._tag;
 };
 
-const withStore = <A, E>(test: (schema: string) => Effect.Effect<A, E, Context>) => {
-  const schema = freshSchema();
-  return test(schema).pipe(
-    Effect.provide(layerStore(optionsOf(schema))),
-    Effect.provide(Reactivity.layer),
-    Effect.scoped,
+const withStore = <A, E>(test: (schema: string) => Effect.Effect<A, E, Context>) =>
+  Effect.provide(
+    inSchema((_, schema) => test(schema)),
+    Reactivity.layer,
   );
-};
 
 for (const [name, arrange] of Object.entries(rows)) {
   it.live(`a take that the row ${name} decides leaves the others of its statement alone`, () =>

@@ -1,13 +1,13 @@
 import { assert, describe, it } from "@effect/vitest";
 import { newestChats } from "@parley/core";
-import { ChatArchive, ChatStore, TurnStore, type IdempotencyKey } from "@parley/core/ports";
+import { ChatArchive, ChatStore, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { Cause, Effect, Exit, Fiber, Stream } from "effect";
+import { entry, inSchema, keyOf, takeFree } from "../fixtures.ts";
 import { hold } from "../hold.ts";
-import { bound, clientOf, freshSchema, layerStore, optionsOf } from "../PostgresUnderTest.ts";
+import { bound, freshSchema, layerStore, optionsOf } from "../PostgresUnderTest.ts";
 
 const chat = { name: "n", userRef: "u", helloMessage: "Hello" };
-const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
 const list = (chatbot: number) => ChatStore.use((store) => store.listChats(chatbot, newestChats));
 
 describe.each([
@@ -16,94 +16,95 @@ describe.each([
 ] as const)("%s", (_, options) => {
   it.live(
     "a lock of one chatbot delays no other chatbot, and its creations give up on it in time",
-    () => {
-      const schema = freshSchema();
-      return Effect.gen(function* () {
-        const [ours, theirs] = [yield* registerChatbot, yield* registerChatbot];
-        const [store, turns] = [yield* ChatStore, yield* TurnStore];
-        yield* store.createChat(ours, chat, null);
-        yield* store.createChat(theirs, chat, null);
-        const sql = yield* clientOf(schema);
-        const lock = yield* hold(sql, "select from chat_counter where chatbot_id = $1 for update", [
-          theirs,
-        ]);
-        const numbers = Array.from({ length: 50 }, (_, n) => n);
-        const keyOf = (n: number) => (n % 2 === 0 ? null : { key: `key ${n}`, fingerprint: "f" });
-        const creating = yield* Effect.forkChild(
-          Effect.forEach(numbers, (n) => Effect.flip(store.createChat(theirs, chat, keyOf(n))), {
-            concurrency: "unbounded",
-          }),
-        );
-        const ask = Effect.fnUntraced(function* (n: number) {
-          const taken = yield* turns.take(theirs, null, keyOf(100 + n));
-          return taken._tag === "Turn" ? yield* turns.append(taken.turn, entry) : taken;
-        });
-        const asking = yield* Effect.forkChild(
-          Effect.forEach(numbers, ask, { concurrency: "unbounded" }),
-        );
-        yield* Effect.sleep("100 millis");
-        for (let n = 0; n < 20; n++) {
-          yield* list(ours);
-          yield* list(theirs);
+    () =>
+      inSchema(
+        Effect.fnUntraced(function* (sql) {
+          const [ours, theirs] = [yield* registerChatbot, yield* registerChatbot];
+          const [store, turns] = [yield* ChatStore, yield* TurnStore];
           yield* store.createChat(ours, chat, null);
-        }
-        for (const { _tag } of yield* Fiber.join(creating)) {
-          assert.include(["Overloaded", "StorageUnavailable"], _tag);
-        }
-        // Appends are retried for longer.
-        yield* lock.release;
-        for (const { chatId } of (yield* Fiber.join(asking)) as any) assert.isNumber(chatId);
-        yield* store.createChat(theirs, chat, null);
-        assert.strictEqual((yield* list(theirs)).total, 52);
-      }).pipe(Effect.provide(layerStore(options(schema))), Effect.scoped);
-    },
+          yield* store.createChat(theirs, chat, null);
+          const lock = yield* hold(
+            sql,
+            "select from chat_counter where chatbot_id = $1 for update",
+            [theirs],
+          );
+          const numbers = Array.from({ length: 50 }, (_, n) => n);
+          const keyFor = (n: number) => (n % 2 === 0 ? null : keyOf(`key ${n}`));
+          const creating = yield* Effect.forkChild(
+            Effect.forEach(numbers, (n) => Effect.flip(store.createChat(theirs, chat, keyFor(n))), {
+              concurrency: "unbounded",
+            }),
+          );
+          const ask = (n: number) =>
+            Effect.flatMap(takeFree(theirs, null, keyFor(100 + n)), (turn) =>
+              turns.append(turn, entry),
+            );
+          const asking = yield* Effect.forkChild(
+            Effect.forEach(numbers, ask, { concurrency: "unbounded" }),
+          );
+          yield* Effect.sleep("100 millis");
+          for (let n = 0; n < 20; n++) {
+            yield* list(ours);
+            yield* list(theirs);
+            yield* store.createChat(ours, chat, null);
+          }
+          for (const { _tag } of yield* Fiber.join(creating)) {
+            assert.include(["Overloaded", "StorageUnavailable"], _tag);
+          }
+          // Appends are retried for longer.
+          yield* lock.release;
+          for (const { chatId } of yield* Fiber.join(asking)) assert.isNumber(chatId);
+          yield* store.createChat(theirs, chat, null);
+          assert.strictEqual((yield* list(theirs)).total, 52);
+        }),
+        options,
+      ),
   );
 
-  it.live("many asks of one chatbot delay no other chatbot", () => {
-    const schema = freshSchema();
-    return Effect.gen(function* () {
-      const [ours, theirs] = [yield* registerChatbot, yield* registerChatbot];
-      const [store, turns] = [yield* ChatStore, yield* TurnStore];
-      const { chat: held } = yield* store.createChat(ours, chat, null);
-      const our = yield* turns.take(ours, held.id, null);
-      const their = yield* turns.take(theirs, null, { key: "key", fingerprint: "f" });
-      if (our._tag !== "Turn" || their._tag !== "Turn") return assert.fail("the turns are free");
-      const sql = yield* clientOf(schema);
-      const lock = yield* hold(
-        sql,
-        "select from idempotency_key where chatbot_id = $1 for update",
-        [theirs],
-      );
-      const served: Array<number> = [];
-      // The first ones occupy all connections until the release.
-      const crowd = yield* Effect.forEach(Array.from({ length: 100 }), () =>
-        Effect.forkChild(
-          Effect.ensuring(
-            Effect.exit(turns.renew(their.turn)),
-            Effect.sync(() => served.push(theirs)),
+  it.live("many asks of one chatbot delay no other chatbot", () =>
+    inSchema(
+      Effect.fnUntraced(function* (sql) {
+        const [ours, theirs] = [yield* registerChatbot, yield* registerChatbot];
+        const [store, turns] = [yield* ChatStore, yield* TurnStore];
+        const { chat: held } = yield* store.createChat(ours, chat, null);
+        const our = yield* takeFree(ours, held.id);
+        const their = yield* takeFree(theirs, null, keyOf("key"));
+        const lock = yield* hold(
+          sql,
+          "select from idempotency_key where chatbot_id = $1 for update",
+          [theirs],
+        );
+        const served: Array<number> = [];
+        // The first ones occupy all connections until the release.
+        const crowd = yield* Effect.forEach(Array.from({ length: 100 }), () =>
+          Effect.forkChild(
+            Effect.ensuring(
+              Effect.exit(turns.renew(their)),
+              Effect.sync(() => served.push(theirs)),
+            ),
+            { startImmediately: true },
           ),
+        );
+        yield* lock.awaited;
+        const renewing = yield* Effect.forkChild(
+          Effect.tap(turns.renew(our), () => Effect.sync(() => served.push(ours))),
           { startImmediately: true },
-        ),
-      );
-      yield* lock.awaited;
-      const renewing = yield* Effect.forkChild(
-        Effect.tap(turns.renew(our.turn), () => Effect.sync(() => served.push(ours))),
-        { startImmediately: true },
-      );
-      yield* lock.release;
-      assert.isTrue(yield* Fiber.join(renewing));
-      yield* Fiber.joinAll(crowd);
-      assert.isBelow(served.indexOf(ours), 50);
-    }).pipe(Effect.provide(layerStore(options(schema))), Effect.scoped);
-  });
+        );
+        yield* lock.release;
+        assert.isTrue(yield* Fiber.join(renewing));
+        yield* Fiber.joinAll(crowd);
+        assert.isBelow(served.indexOf(ours), 50);
+      }),
+      options,
+    ),
+  );
 
   it.live("an erasure and requests with idempotency keys resolve their deadlocks", () =>
     Effect.gen(function* () {
       const chatbot = yield* registerChatbot;
       const store = yield* ChatStore;
       const archive = yield* ChatArchive;
-      const create = (n: number) =>
-        store.createChat(chatbot, chat, { key: `key ${n}`, fingerprint: "f" });
+      const create = (n: number) => store.createChat(chatbot, chat, keyOf(`key ${n}`));
       const numbers = Array.from({ length: 150 }, (_, n) => n);
       for (let round = 0; round < 3; round++) {
         yield* Effect.forEach(numbers, create, { concurrency: 20 });
@@ -120,151 +121,121 @@ describe.each([
     }).pipe(Effect.provide(layerStore(options(freshSchema())))),
   );
 
-  it.live("no answer is lost to the locks of a frozen process", () => {
-    const schema = freshSchema();
-    return Effect.gen(function* () {
-      const chatbot = yield* registerChatbot;
-      const [store, turns] = [yield* ChatStore, yield* TurnStore];
-      const { chat: held } = yield* store.createChat(chatbot, chat, null);
-      const sql = yield* clientOf(schema);
-      const taken = yield* turns.take(chatbot, held.id, null);
-      if (taken._tag !== "Turn") return assert.fail("the turn is free");
-      const lock = yield* hold(
-        sql,
-        "select from chat where chatbot_id = $1 and id = $2::int8 for update",
-        [chatbot, held.id],
-      );
-      const chat_counter = "select from chat_counter where chatbot_id = $1 for update";
-      const counterLock = yield* hold(sql, chat_counter, [chatbot]);
-      const append = (key: IdempotencyKey | null) =>
-        Effect.gen(function* () {
-          const fresh = yield* turns.take(chatbot, null, key);
-          return fresh._tag === "Turn" ? yield* turns.append(fresh.turn, entry) : fresh;
-        });
-      const inNew = [null, { key: "key", fingerprint: "f" }].map(append);
-      // PostgreSQL ends the transaction of a frozen process after 5 s.
-      const appending = yield* Effect.forkChild(turns.append(taken.turn, entry));
-      const making = yield* Effect.forkChild(Effect.all(inNew, { concurrency: "unbounded" }));
-      yield* Effect.sleep("5 seconds");
-      yield* lock.release;
-      yield* counterLock.release;
-      yield* Fiber.join(making);
-      assert.strictEqual((yield* Fiber.join(appending)).chatId, held.id);
-      const again = yield* turns.take(chatbot, held.id, null);
-      if (again._tag !== "Turn") return assert.fail("the turn is free again");
-      yield* turns.release(again.turn);
-    }).pipe(Effect.provide(layerStore(options(schema))), Effect.scoped);
-  });
-
-  it.live(
-    "an erasure that waits for a lock delays no creation, and keeps a chat that is used meanwhile",
-    () => {
-      const schema = freshSchema();
-      return Effect.gen(function* () {
+  it.live("no answer is lost to the locks of a frozen process", () =>
+    inSchema(
+      Effect.fnUntraced(function* (sql) {
         const chatbot = yield* registerChatbot;
         const [store, turns] = [yield* ChatStore, yield* TurnStore];
-        const archive = yield* ChatArchive;
-        const sql = yield* clientOf(schema);
-        const create = Effect.map(store.createChat(chatbot, chat, null), ({ chat }) => chat);
-        // Batches that precede the locked chat.
-        yield* sql.unsafe(
-          `insert into chat (chatbot_id, id, position, create_time, entries)
-        select $1, nextval('chat_id'), n, 'epoch', 0 from generate_series(1, 2500) n`,
-          [chatbot],
-        );
-        yield* sql.unsafe(
-          "insert into chat_counter (chatbot_id, chats, positions, last_time) values ($1, 2500, 2500, 'epoch')",
-          [chatbot],
-        );
-        const [held, used] = [yield* create, yield* create];
-        const limit = new Date(used.createTime.getTime() + 1);
+        const { chat: held } = yield* store.createChat(chatbot, chat, null);
+        const turn = yield* takeFree(chatbot, held.id);
         const lock = yield* hold(
           sql,
           "select from chat where chatbot_id = $1 and id = $2::int8 for update",
           [chatbot, held.id],
         );
-        const erasing = yield* Effect.forkChild(
-          archive.erase(chatbot, { _tag: "IdleSince", limit }, "test"),
+        const chat_counter = "select from chat_counter where chatbot_id = $1 for update";
+        const counterLock = yield* hold(sql, chat_counter, [chatbot]);
+        const inNew = [null, keyOf("key")].map((key) =>
+          Effect.flatMap(takeFree(chatbot, null, key), (turn) => turns.append(turn, entry)),
         );
-        yield* lock.awaited;
-        yield* sql
-          .unsafe("select where clock_timestamp() >= $1::timestamptz", [limit])
-          .pipe(Effect.repeat({ until: (passed) => passed.length > 0 }));
-        // The erasure has found both chats, and waits for the lock of the first.
-        const created = yield* create;
-        const taken = yield* turns.take(chatbot, used.id, null);
-        if (taken._tag !== "Turn") return assert.fail("the turn is free");
-        yield* turns.append(taken.turn, entry);
+        // PostgreSQL ends the transaction of a frozen process after 5 s.
+        const appending = yield* Effect.forkChild(turns.append(turn, entry));
+        const making = yield* Effect.forkChild(Effect.all(inNew, { concurrency: "unbounded" }));
+        yield* Effect.sleep("5 seconds");
         yield* lock.release;
-        assert.strictEqual(yield* Fiber.join(erasing), 2501);
-        assert.deepStrictEqual(yield* list(chatbot), { total: 2, items: [created, used] });
-      }).pipe(Effect.provide(layerStore(options(schema))), Effect.scoped);
-    },
+        yield* counterLock.release;
+        yield* Fiber.join(making);
+        assert.strictEqual((yield* Fiber.join(appending)).chatId, held.id);
+        yield* turns.release(yield* takeFree(chatbot, held.id));
+      }),
+      options,
+    ),
   );
 
-  it.live("no writer waits for the locks of an erasure", () => {
-    const schema = freshSchema();
-    return Effect.gen(function* () {
-      const chatbot = yield* registerChatbot;
-      const [store, turns] = [yield* ChatStore, yield* TurnStore];
-      const sql = yield* clientOf(schema);
-      const key = { key: "key", fingerprint: "f" };
-      const create = Effect.map(store.createChat(chatbot, chat, null), ({ chat }) => chat.id);
-      const take = Effect.fnUntraced(function* (id: number, key: IdempotencyKey | null) {
-        const taken = yield* turns.take(chatbot, id, key);
-        return taken._tag === "Turn" ? taken.turn : yield* Effect.die("the turn is free");
-      });
-      const [other, doomed, free] = [yield* create, yield* create, yield* create];
-      const turn = yield* take(doomed, key);
-      const elsewhere = yield* take(other, null);
-      const lock = yield* hold(sql, "delete from chat where chatbot_id = $1 and id = $2::int8", [
-        chatbot,
-        doomed,
-      ]);
-      const atOnce = Effect.gen(function* () {
-        yield* create;
-        yield* store.createChat(chatbot, chat, { key: "another", fingerprint: "f" });
-        yield* take(free, { key: "third", fingerprint: "f" });
-        const waiting = yield* turns.take(chatbot, doomed, null);
-        assert.deepStrictEqual(waiting, { _tag: "Held", by: "chat", forMillis: 50 });
-        assert.isTrue(yield* turns.renew(turn));
-        yield* turns.append(elsewhere, entry);
-        yield* list(chatbot);
-      });
-      // More than there are connections.
-      const appending = yield* Effect.forEach(Array.from({ length: 20 }), () =>
-        Effect.forkChild(Effect.exit(turns.append(turn, entry))),
-      );
-      yield* Effect.raceFirst(atOnce, Effect.andThen(lock.awaited, Effect.die("a writer waits")));
-      yield* lock.release;
-      for (const exit of yield* Fiber.joinAll(appending)) {
-        assert.strictEqual(
-          Exit.isFailure(exit) && (Cause.squash(exit.cause) as any)._tag,
-          "ChatNotFound",
-        );
-      }
-    }).pipe(Effect.provide(layerStore(options(schema))), Effect.scoped);
-  });
+  it.live(
+    "an erasure that waits for a lock tries again, delays no creation, and keeps a chat that is used meanwhile",
+    () =>
+      inSchema(
+        Effect.fnUntraced(function* (sql) {
+          const chatbot = yield* registerChatbot;
+          const [store, turns] = [yield* ChatStore, yield* TurnStore];
+          const archive = yield* ChatArchive;
+          const create = Effect.map(store.createChat(chatbot, chat, null), ({ chat }) => chat);
+          // Batches that precede the locked chat.
+          yield* sql.unsafe(
+            `insert into chat (chatbot_id, id, position, create_time, entries)
+        select $1, nextval('chat_id'), n, 'epoch', 0 from generate_series(1, 2500) n`,
+            [chatbot],
+          );
+          yield* sql.unsafe(
+            "insert into chat_counter (chatbot_id, chats, positions, last_time) values ($1, 2500, 2500, 'epoch')",
+            [chatbot],
+          );
+          const [held, used] = [yield* create, yield* create];
+          const limit = new Date(used.createTime.getTime() + 1);
+          const lock = yield* hold(
+            sql,
+            "select from chat where chatbot_id = $1 and id = $2::int8 for update",
+            [chatbot, held.id],
+          );
+          const erasing = yield* Effect.forkChild(
+            archive.erase(chatbot, { _tag: "IdleSince", limit }, "test"),
+          );
+          yield* lock.awaited;
+          yield* sql
+            .unsafe("select where clock_timestamp() >= $1::timestamptz", [limit])
+            .pipe(Effect.repeat({ until: (passed) => passed.length > 0 }));
+          // The erasure has found both chats, and waits for the lock of the first.
+          const created = yield* create;
+          const turn = yield* takeFree(chatbot, used.id);
+          yield* turns.append(turn, entry);
+          // Longer than one attempt waits.
+          yield* Effect.sleep("1500 millis");
+          yield* lock.release;
+          assert.strictEqual(yield* Fiber.join(erasing), 2501);
+          assert.deepStrictEqual(yield* list(chatbot), { total: 2, items: [created, used] });
+        }),
+        options,
+      ),
+  );
 
-  it.live("an erasure retries a locked chat", () => {
-    const schema = freshSchema();
-    return Effect.gen(function* () {
-      const chatbot = yield* registerChatbot;
-      const [store, archive] = [yield* ChatStore, yield* ChatArchive];
-      const sql = yield* clientOf(schema);
-      const { chat: held } = yield* store.createChat(chatbot, chat, null);
-      const lock = yield* hold(
-        sql,
-        "select from chat where chatbot_id = $1 and id = $2::int8 for update",
-        [chatbot, held.id],
-      );
-      const erasing = yield* Effect.forkScoped(
-        archive.erase(chatbot, { _tag: "UserRef", userRef: "u" }, "test"),
-      );
-      yield* lock.awaited;
-      yield* Effect.sleep("1500 millis");
-      yield* lock.release;
-      assert.strictEqual(yield* Fiber.join(erasing), 1);
-    }).pipe(Effect.provide(layerStore(options(schema))), Effect.scoped);
-  });
+  it.live("no writer waits for the locks of an erasure", () =>
+    inSchema(
+      Effect.fnUntraced(function* (sql) {
+        const chatbot = yield* registerChatbot;
+        const [store, turns] = [yield* ChatStore, yield* TurnStore];
+        const create = Effect.map(store.createChat(chatbot, chat, null), ({ chat }) => chat.id);
+        const [other, doomed, free] = [yield* create, yield* create, yield* create];
+        const turn = yield* takeFree(chatbot, doomed, keyOf("key"));
+        const elsewhere = yield* takeFree(chatbot, other);
+        const lock = yield* hold(sql, "delete from chat where chatbot_id = $1 and id = $2::int8", [
+          chatbot,
+          doomed,
+        ]);
+        const atOnce = Effect.gen(function* () {
+          yield* create;
+          yield* store.createChat(chatbot, chat, keyOf("another"));
+          yield* takeFree(chatbot, free, keyOf("third"));
+          const waiting = yield* turns.take(chatbot, doomed, null);
+          assert.deepStrictEqual(waiting, { _tag: "Held", by: "chat", forMillis: 50 });
+          assert.isTrue(yield* turns.renew(turn));
+          yield* turns.append(elsewhere, entry);
+          yield* list(chatbot);
+        });
+        // More than there are connections.
+        const appending = yield* Effect.forEach(Array.from({ length: 20 }), () =>
+          Effect.forkChild(Effect.exit(turns.append(turn, entry))),
+        );
+        yield* Effect.raceFirst(atOnce, Effect.andThen(lock.awaited, Effect.die("a writer waits")));
+        yield* lock.release;
+        for (const exit of yield* Fiber.joinAll(appending)) {
+          assert.strictEqual(
+            Exit.isFailure(exit) && (Cause.squash(exit.cause) as any)._tag,
+            "ChatNotFound",
+          );
+        }
+      }),
+      options,
+    ),
+  );
 });

@@ -15,7 +15,7 @@ import {
   type CreatedKey,
   type Scope,
 } from "@parley/core";
-import { KeyNotFound } from "@parley/core/ports";
+import { exportDetail, KeyNotFound } from "@parley/core/ports";
 import { longestLife, signVisitorToken } from "@parley/http";
 import { Console, Duration, Effect, Option, Redacted, Schema, Stdio, Stream } from "effect";
 import { Argument, CliError, Command, Flag } from "effect/cli";
@@ -386,8 +386,9 @@ const token = makeCommand("token", {
         hint: "the longest is --expires 24h.",
         exitCode: 2,
       });
-    // Whoever has the token reads the user's chats.
-    yield* recordRead(signer.chatbot.id, `token of ${userRef} by ${signer.id}`);
+    // Whoever has the token reads the user's chats. An erasure of the user leaves the audit log as it is.
+    const person = yield* Administration.use((administration) => administration.person(userRef));
+    yield* recordRead(signer.chatbot.id, `${signer.id}: token of ${exportDetail(person)}`);
     const token = yield* signVisitorToken({
       ...signer,
       keyId: signer.id,

@@ -93,8 +93,8 @@ const Trial = ({ method, operationId, parameters, path }: Json) => {
     const key = value("x-api-key");
     sessionStorage.setItem("parley-key", key);
     const query = parameters
-      .filter((one: Json) => one["in"] === "query" && value(one["name"]) !== "")
-      .map((one: Json) => [one["name"], value(one["name"])]);
+      .filter((parameter: Json) => parameter["in"] === "query" && value(parameter["name"]) !== "")
+      .map((parameter: Json) => [parameter["name"], value(parameter["name"])]);
     const search = query.length === 0 ? "" : `?${new URLSearchParams(query)}`;
     const target = path.replace(/\{(\w+)\}/g, (_: string, name: string) =>
       encodeURIComponent(value(name)),
@@ -135,7 +135,7 @@ const Trial = ({ method, operationId, parameters, path }: Json) => {
     <form class="stack trial" onSubmit={submit}>
       {field("x-api-key", sessionStorage.getItem("parley-key") ?? "", "prl_…", "password")}
       {parameters
-        .filter((one: Json) => one["in"] !== "header")
+        .filter((parameter: Json) => parameter["in"] !== "header")
         .map(({ in: place, name, schema }: Json) =>
           field(name, place === "path" ? "1" : "", JSON.stringify(schema.default) ?? ""),
         )}

@@ -134,8 +134,8 @@ const dayOf = (iso: string): string => {
 
 const positionOf = ({ data, page, total }: Page<Chat>): string => {
   const before = (page - 1) * limit;
-  const [first, last, all] = [before + 1, before + data.length, total].map((one) =>
-    one.toLocaleString("en"),
+  const [first, last, all] = [before + 1, before + data.length, total].map((number) =>
+    number.toLocaleString("en"),
   );
   return `${first}–${last} of ${all}`;
 };

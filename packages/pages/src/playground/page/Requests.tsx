@@ -37,7 +37,8 @@ export const Requests = () => {
 };
 
 const Request = ({ attempt, isOpen }: { readonly attempt: Attempt; readonly isOpen: boolean }) => {
-  const { beganAt, error, durationMillis, headers, method, requestId, status, url } = attempt;
+  const { beganAt, body, error, durationMillis, headers, method, requestId, status, url } = attempt;
+  const { query } = JSON.parse(body ?? "{}");
   const answer = [...entries.value.values()].find(
     ({ askId }) => askId !== undefined && askId === headers["idempotency-key"],
   );
@@ -54,13 +55,9 @@ const Request = ({ attempt, isOpen }: { readonly attempt: Attempt; readonly isOp
           <Time iso={new Date(beganAt).toISOString()} /> · {durationMillis} ms
         </span>
       </summary>
+      {query && <p class="question">{query}</p>}
+      {answer && <p class="clipped">{answer.answer}</p>}
       <Failure error={error} />
-      {answer && (
-        <>
-          <p class="question">{answer.question}</p>
-          <p class="clipped">{answer.answer}</p>
-        </>
-      )}
       {requestId && (
         <p class="quiet">
           Request id <code>{requestId}</code>

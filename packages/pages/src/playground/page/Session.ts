@@ -5,7 +5,7 @@
 import { signal } from "@preact/signals";
 import { makeClient, ResponseError, type Attempt } from "@parley/client";
 import { openSession } from "../../page/ChatSession.ts";
-import { kept, visitorOf } from "../../page/Parts.tsx";
+import { tabValue, visitorOf } from "../../page/Parts.tsx";
 import { Facts } from "./Facts.tsx";
 import type { PlaygroundConfig } from "../PlaygroundConfig.ts";
 
@@ -62,7 +62,7 @@ addEventListener("hashchange", () => {
 });
 
 /** The page and the search of the list. */
-export const list = kept("list", { page: 1, search: "" });
+export const list = tabValue("list", { page: 1, search: "" });
 
 /** The latest requests, newest first. */
 export const attempts = signal<ReadonlyArray<Attempt>>([]);
@@ -84,7 +84,7 @@ export const client = makeClient({
 });
 
 /** Which tabs have the same key, without the key. */
-const name = [...(key ?? "")].reduce((hash, one) => (hash * 31 + one.codePointAt(0)!) | 0, 0);
+const name = [...(key ?? "")].reduce((hash, char) => (hash * 31 + char.codePointAt(0)!) | 0, 0);
 
 /** A document of the guide, by a link in one of its documents. */
 const toGuide = (href: string): string | undefined => {

@@ -2,13 +2,13 @@
  * The visitor's tokens, and requests with them. A token is renewed before it expires, and when the server refuses it:
  * an answer that was interrupted goes on with the next one, by its idempotency key.
  */
-import { kept, storage, storageOf, visitorOf } from "../../page/Parts.tsx";
+import { tabValue, storage, storageOf, visitorOf } from "../../page/Parts.tsx";
 import type { Token } from "./Messages.ts";
 
 const visits = storageOf("localStorage");
 const name = `parley-token${location.pathname}`;
 /** Whose drafts and asks this tab keeps. */
-const visitor = kept<string | null>("visitor", null);
+const visitor = tabValue<string | null>("visitor", null);
 
 let token: Token | undefined;
 let renewAt = 0;

@@ -22,8 +22,8 @@ dialog { position: fixed; bottom: 92px; width: 400px; height: min(680px, 100dvh 
 p { margin: 24px }
 dialog button { position: static; margin: 0 24px; width: 48px; height: 48px; color: #fff }
 .ready button { display: none }
-iframe { position: absolute; inset: 0; width: 100%; height: 100%; border: 0; opacity: 0 }
-.ready iframe { opacity: 1 }
+iframe { position: absolute; inset: 0; width: 100%; height: 100%; border: 0; visibility: hidden }
+.ready iframe { visibility: visible }
 @media (max-width: 640px) { dialog { inset: 0; width: 100%; height: 100dvh; border-radius: 0 } }
 @media print { section { display: none } }`;
 

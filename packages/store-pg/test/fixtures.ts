@@ -1,0 +1,43 @@
+/**
+ * Rows and calls that tests share.
+ */
+import { TurnStore, type IdempotencyKey } from "@parley/core/ports";
+import { Effect } from "effect";
+import { clientOf, freshSchema, layerStore, optionsOf } from "./PostgresUnderTest.ts";
+
+export const bare = { name: null, userRef: null, helloMessage: null };
+export const entry = {
+  question: "q",
+  answer: "a",
+  moderation: "none",
+  flagged: false,
+  usage: null,
+};
+
+/** Keys of one fingerprint. */
+export const keyOf = (key: string): IdempotencyKey => ({ key, fingerprint: "f" });
+
+/** Takes a turn that must be free. */
+export const takeFree = Effect.fnUntraced(function* (
+  chatbot: number,
+  chat: number | null,
+  idempotencyKey: IdempotencyKey | null = null,
+) {
+  const result = yield* TurnStore.use(({ take }) => take(chatbot, chat, idempotencyKey));
+  return result._tag === "Turn" ? result.turn : yield* Effect.die("the turn is not free");
+});
+
+/** Runs a test over the store in a schema of its own, with a client of the schema. */
+export const inSchema = <A, E, R>(
+  test: (
+    sql: Effect.Success<ReturnType<typeof clientOf>>,
+    schema: string,
+  ) => Effect.Effect<A, E, R>,
+  optionsIn: typeof optionsOf = optionsOf,
+) => {
+  const schema = freshSchema();
+  return Effect.flatMap(clientOf(schema), (sql) => test(sql, schema)).pipe(
+    Effect.provide(layerStore(optionsIn(schema))),
+    Effect.scoped,
+  );
+};
