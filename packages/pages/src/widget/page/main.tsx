@@ -42,7 +42,6 @@ const ask = () => {
 const shown = signal<number | null>(null);
 /** Why the last request failed, if it was for want of a valid token. */
 const rejection = signal<unknown>(undefined);
-
 /** Why the last new chat failed. */
 const creation = signal<unknown>(undefined);
 
