@@ -195,6 +195,11 @@ for (const [name, device] of Object.entries({
 })) {
   it(`an anonymous visitor asks in the widget, on ${name}`, () =>
     visit({ ...device, attributes: 'data-color="#ffcc00"' }, async (page) => {
+      const counted: Array<string> = [];
+      page.on("request", (request) => {
+        const { pathname } = new URL(request.url());
+        if (request.headers()["x-api-key"]) counted.push(`${request.method()} ${pathname}`);
+      });
       await button(page).click();
       await frame(page).getByText("Hello! 👋").waitFor();
       await frame(page).getByRole("button", { name: "Ports" }).waitFor();
@@ -206,6 +211,8 @@ for (const [name, device] of Object.entries({
       await frame(page).getByRole("button", { name: "Ports" }).click();
       await frame(page).locator(".question:text-is('Ports')").waitFor();
       expect(await answered(page)).toBe("A short answer.");
+      // A visitor may have ten a minute.
+      expect(counted.length, counted.join()).toBeLessThanOrEqual(5);
       await ask(page, "fail");
       await frame(page).getByText("The answer failed. Nothing was stored.").waitFor();
       await ask(page, "long");

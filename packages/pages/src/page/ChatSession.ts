@@ -111,7 +111,8 @@ export const openSession = (options: ChatSession): void => {
   };
   channel.postMessage({ tab });
   addEventListener("pagehide", () => channel.postMessage({ tab, chats: [] }));
-  addEventListener("focus", () => stale.value++);
+  // In a frame, each press on the page around it ends in another focus: its visitor has few requests.
+  if (parent === window) addEventListener("focus", () => stale.value++);
   asks.subscribe((now) => {
     stored.value = now.map(({ error: _, text: __, ...ask }) => ask);
     tell();

@@ -55,7 +55,8 @@ export const makeWidgetPages = ({
       const origins = (widget.origins ?? [])
         .filter((origin) => URL.canParse(origin))
         .map((origin) => new URL(origin).origin);
-      const config: WidgetConfig = { ...basePaths, answersPort, origins, model };
+      const { name } = widget.chatbot;
+      const config: WidgetConfig = { ...basePaths, name, answersPort, origins, model };
       const policy = toPolicy("'none'", toSource(headers["host"], answersPort), origins.join(" "));
       return Effect.succeed(
         HttpServerResponse.text(toHtml(config), {

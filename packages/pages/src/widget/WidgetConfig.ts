@@ -1,5 +1,7 @@
 /** The settings that the server passes to the window. Everybody can read them. */
 export interface WidgetConfig {
+  /** The chatbot's. */
+  readonly name: string;
   readonly general: string;
   readonly answers: string;
   readonly answersPort: number | null;

@@ -38,8 +38,8 @@ const ask = () => {
   return promise;
 };
 
-/** The open chat; `null`: the list of chats. */
-const shown = signal<number | null>(null);
+/** The open chat, or the list of chats; `null` at the start. */
+const shown = signal<number | "chats" | null>(null);
 /** Why the last request failed, if it was for want of a valid token. */
 const rejection = signal<unknown>(undefined);
 /** Why the last new chat failed. */
@@ -58,38 +58,32 @@ const focus = () => {
   (field ?? document.querySelector("h2"))?.focus();
 };
 
+type Ask = (question: string) => void;
 interface WindowProps {
-  /** Opens a chat, and resolves with the chatbot's name. */
-  readonly start: () => Promise<string>;
+  /** Opens a chat. */
+  readonly start: () => Promise<void>;
   readonly readQuestions: () => Promise<ReadonlyArray<string>>;
 }
 
 const Window = ({ readQuestions, start }: WindowProps) => {
-  const { error, retry, value: name } = useRead(start);
-  const { value: questions = [] } = useRead(readQuestions);
+  const { error, retry } = useRead(start);
   const failure = error ?? rejection.value;
-  const chatId = shown.value;
-  const welcome = (ask: (question: string) => void) => (
-    <ul class="questions" aria-label={say("Questions to begin with")}>
-      {questions.map((question) => (
-        <li>
-          <button dir="auto" onClick={() => ask(question)}>
-            {question}
-          </button>
-        </li>
-      ))}
-    </ul>
-  );
+  const view = shown.value;
+  const welcome = (ask: Ask) => <Questions {...{ ask, readQuestions }} />;
   return (
     <main class="widget view">
       <h1 class="unseen">Chat</h1>
       <header class="row">
         <h2 dir="auto" tabIndex={-1}>
-          {name ?? "Chat"}
+          {config.name}
         </h2>
-        {name !== undefined && (
+        {view !== null && (
           <>
-            <button class="plain" title={say("Earlier chats")} onClick={() => (shown.value = null)}>
+            <button
+              class="plain"
+              title={say("Earlier chats")}
+              onClick={() => (shown.value = "chats")}
+            >
               <Icon name="more" />
             </button>
             <button class="plain" title={say("New chat")} onClick={create}>
@@ -104,16 +98,18 @@ const Window = ({ readQuestions, start }: WindowProps) => {
       <div>
         <Failure error={failure ?? creation.value} retry={failure ? retry : create} />
       </div>
-      {name !== undefined &&
-        (chatId === null ? (
-          <Chats />
-        ) : (
+      {view === "chats" ? (
+        <Chats />
+      ) : (
+        view && (
           <Conversation
-            key={chatId}
-            {...{ chatId, welcome }}
+            key={view}
+            chatId={view}
+            welcome={welcome}
             note={config.model && say("A language model answers. It can be wrong.")}
           />
-        ))}
+        )
+      )}
       <p class="unseen" role="status">
         {spoken.value}
       </p>
@@ -121,11 +117,28 @@ const Window = ({ readQuestions, start }: WindowProps) => {
   );
 };
 
+const Questions = ({ ask, readQuestions }: Pick<WindowProps, "readQuestions"> & { ask: Ask }) => {
+  const { value = [] } = useRead(readQuestions);
+  if (value.length === 0) return null;
+  return (
+    <ul class="questions" aria-label={say("Questions to begin with")}>
+      {value.map((question) => (
+        <li>
+          <button dir="auto" onClick={() => ask(question)}>
+            {question}
+          </button>
+        </li>
+      ))}
+    </ul>
+  );
+};
+
 /** The visitor's chats, newest first. */
 const Chats = () => {
   const { error, retry, value } = useRead(async () => {
     const { data } = await session.client.chats({ limit: 100 }).page();
-    for (const chat of data.slice(0, 20)) nameChat(chat).catch(() => undefined);
+    // Each is a request, of which a visitor has few.
+    for (const chat of data.slice(0, 5)) nameChat(chat).catch(() => undefined);
     return data;
   }, [stale.value]);
   return (
@@ -168,13 +181,11 @@ const begin = ({ colors, isKnown, locale }: Greeting) => {
   const start = async () => {
     // The token of the first request shows whose drafts and asks this tab has.
     const { data } = await client.chats().page();
-    const { chatBotName } = await client.details();
     const name = location.pathname;
     if (session === undefined)
       openSession({ client, name, onCreated: () => undefined, toAddress: () => undefined });
     if (data.length === 0) await createChat();
     else shown.value = data[0]!.id;
-    return chatBotName;
   };
   const readQuestions = async () => {
     const response = await fetch("questions", {});
