@@ -31,7 +31,7 @@ export const nextId = ({ get }: Database, kind: "chat" | "entry"): number =>
     kind,
   })!.last;
 
-/** The present, or the time of the row before if that is later: the clock went back, or the row was imported. */
+/** The current time, or the time of the row before if that is later: the clock went back, or the row was imported. */
 export const nextTime = (
   { get }: Database,
   chatbot: number,

@@ -115,8 +115,8 @@ const textLines = <E, R>(
   });
 
 /**
- * The records of an export in UTF-8. Fails with `ImportRefused` at the first line that is no record, whose number it
- * states, and if the last line is missing or counts something else. The reason quotes no text of the export.
+ * The records of an export in UTF-8. Fails with `ImportRefused` at the first line that is not a record, whose number
+ * it states, and if the last line is missing or counts something else. The reason quotes no text of the export.
  */
 export const decodeArchive = <E, R>(
   bytes: Stream.Stream<Uint8Array, E, R>,

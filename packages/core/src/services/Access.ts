@@ -16,7 +16,7 @@ export interface Principal {
   readonly chatbot: Chatbot;
   /** The only user whose chats it opens; `null` or absent: every user. */
   readonly userRef?: string | null;
-  /** How many tokens the key's asks may cost in a day of UTC; absent: any number. */
+  /** How many tokens the key's asks may cost per day (UTC); absent: any number. */
   readonly tokensPerDay?: number;
 }
 
@@ -71,7 +71,7 @@ const memory = 60_000;
 /** How often the process writes which keys were used. */
 const useInterval = Duration.minutes(1);
 
-/** Milliseconds of a clock that nobody sets. */
+/** Milliseconds of a monotonic clock. */
 const elapsedMillis = Effect.map(Clock.monotonicTimeNanos, (nanos) => Number(nanos) / 1e6);
 
 /** What the store said of a key. Times are elapsed ones. */
@@ -120,7 +120,7 @@ const make = Effect.gen(function* () {
   });
 
   // By the key's id: at most one request a second looks it up, whether it is valid, revoked or unknown. A text that is
-  // neither a key nor a token takes no room.
+  // neither a key nor a token is not remembered.
   const keys = yield* Cache.makeWith(lookUp, {
     capacity,
     timeToLive: (exit) => (Exit.isFailure(exit) ? Duration.zero : staleness),
@@ -162,7 +162,7 @@ const make = Effect.gen(function* () {
     used = new Set();
     return Effect.catchCause(directory.used([...ids]), (cause) => {
       for (const id of ids) used.add(id);
-      return Effect.logDebug("The use of keys could not be written", cause);
+      return Effect.logDebug("Could not record which keys were used", cause);
     });
   });
   yield* Effect.addFinalizer(() => Effect.timeoutOption(writeUse, "2 seconds"));

@@ -8,7 +8,7 @@ import type { Taken, Turn, TurnStore } from "../ports/TurnStore.ts";
 import type { AskLimits } from "./AskLimits.ts";
 import { inSpan, makeBudgetGauges } from "./Telemetry.ts";
 
-/** What the asks of an API key may cost in a day of UTC. */
+/** What the asks of an API key may cost per day (UTC). */
 export interface Budget {
   readonly keyId: string;
   readonly tokensPerDay: number;

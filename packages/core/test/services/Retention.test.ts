@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest";
-import { defaultSettings, layerRetention, newestChats, plainKey } from "@parley/core";
+import { defaultSettings, layerRetention, defaultChatQuery, plainKey } from "@parley/core";
 import {
   ChatArchive,
   ChatbotRegistry,
@@ -35,7 +35,7 @@ const make = Effect.fnUntraced(function* (name: string, retentionDays: number | 
 
 const chatsOf = ({ id }: { readonly id: number }) =>
   ChatStore.use((store) =>
-    Effect.map(store.listChats(id, newestChats), ({ items }) => items.map((chat) => chat.id)),
+    Effect.map(store.listChats(id, defaultChatQuery), ({ items }) => items.map((chat) => chat.id)),
   );
 
 const use = Effect.fnUntraced(function* (chatbot: number, chat: number) {
