@@ -27,7 +27,7 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^marked$/,
     /^#files$/,
   ],
-  // Code of browsers, which is bundled: the parts of all pages, and two pages.
+  // Code of browsers, which is bundled: the parts of all pages, and three pages.
   "packages/pages/src/page": browser,
   "packages/pages/src/playground/page": [
     ...browser,
@@ -35,6 +35,7 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^\.\.\/PlaygroundConfig\.ts$/,
   ],
   "packages/pages/src/docs/page": [...browser, /^\.\.\/\.\.\/page\//],
+  "packages/pages/src/widget/page": [...browser, /^\.\.\/\.\.\/page\//, /^\.\.\/WidgetConfig\.ts$/],
   "packages/store-memory/src": [/^@parley\/core\/ports$/, /^effect$/],
   "packages/store-pg/src": [
     /^@parley\/core\/ports$/,

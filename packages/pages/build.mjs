@@ -6,28 +6,59 @@ import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { rolldown } from "rolldown";
 
 const here = (path) => new URL(path, import.meta.url);
-const source = (name) => readFile(here(`src/page/${name}`), "utf8");
+const source = (name) => readFile(here(`src/${name}`), "utf8");
+const styles = async (...names) =>
+  (await Promise.all(names.map(source)))
+    .join("")
+    .replace(/\/\*[^]*?\*\/|\s+/g, " ")
+    .replace(/\s*([{};,]|:(?= ))\s*/g, "$1");
+
+/**
+ * The lexer of `marked` for GitHub's Markdown: its exports share an instance, which would keep the renderer that no page
+ * uses, and so would an option keep the rules of the first Markdown.
+ */
+const lexerOnly = {
+  name: "lexer-only",
+  transform: (code, id) => {
+    if (!id.endsWith("/marked.esm.js")) return undefined;
+    const lexer = code
+      .replace(
+        /var (\w+)=new \w+;function (\w+)\([\w,]+\)\{return \1\.parse\([^]*?(?=export\{)/,
+        "",
+      )
+      .replace(/(?<=export\{).*(?=\};)/, (names) =>
+        names.match(/\w+ as (Lexer|Tokenizer)\b/g).join(),
+      )
+      .replaceAll("this.options.pedantic", "false")
+      .replaceAll(/,pedantic:\w+(?=\})/g, "");
+    return { code: lexer, map: null };
+  },
+};
 
 const modules = new Set();
 const bundled = async (path, format) => {
   const bundle = await rolldown({
     input: here(`src/${path}`).pathname,
     platform: "browser",
+    plugins: [lexerOnly],
     transform: { jsx: { runtime: "automatic", importSource: "preact" }, target: "es2022" },
   });
   const { output } = await bundle.generate({ format, minify: true });
   await bundle.close();
   output[0].moduleIds.forEach((id) => modules.add(id));
-  return output[0].code;
+  return output[0].code.replaceAll("/* @__PURE__ */", "");
 };
 
 const files = {
   "page.js": await bundled("playground/page/main.tsx", "esm"),
   "reference.js": await bundled("docs/page/Reference.tsx", "esm"),
   "guide.js": await bundled("docs/page/guide.ts", "esm"),
+  "window.js": await bundled("widget/page/main.tsx", "esm"),
+  "widget.js": await bundled("widget/page/loader.ts", "iife"),
   "theme.js": await bundled("page/theme.ts", "iife"),
-  "style.css": await source("style.css"),
-  "icon.svg": await source("icon.svg"),
+  "style.css": await styles("page/style.css", "page/places.css"),
+  "widget.css": await styles("page/style.css", "widget/page/widget.css"),
+  "icon.svg": await source("page/icon.svg"),
 };
 const licences = await Promise.all(
   [...new Set([...modules].map((id) => /^.*\/node_modules\/(@[^/]+\/)?[^/]+/.exec(id)?.[0]))]

@@ -10,10 +10,12 @@ import {
   makeApp,
   makeRequestTelemetry,
   makeVisitorTokens,
+  type WidgetPages,
 } from "@parley/http";
 import { makeDocumentation } from "@parley/pages/docs";
 import { makeGuide, type Place } from "@parley/pages/guide";
 import { makePlayground } from "@parley/pages/playground";
+import { makeWidgetPages } from "@parley/pages/widget";
 import { Cause, Duration, Effect, Exit, Layer, Option, Scope, Stream } from "effect";
 import { SecureRandom } from "effect/crypto";
 import { announceStart } from "./Announcement.ts";
@@ -137,6 +139,7 @@ const listeners = Effect.gen(function* () {
     port: number,
     serves: ReadonlyArray<"general" | "answers">,
     pages = documentation,
+    widget?: WidgetPages,
   ) {
     const app = yield* makeApp({
       basePaths,
@@ -147,6 +150,7 @@ const listeners = Effect.gen(function* () {
       onDisconnect,
       pages,
       serves,
+      ...(widget && { widget }),
     });
     return yield* Scope.provide(
       listenTo(port, app, serves.includes("general") ? "PARLEY_PORT" : "PARLEY_ASK_PORT"),
@@ -159,16 +163,20 @@ const listeners = Effect.gen(function* () {
   const places: ReadonlyArray<Place> = ["playground", "guide", "docs"];
   const quotes = settings.knowledgeDir === null ? ("guide" as const) : ("documents" as const);
   const answerer = settings.llms.length > 0 ? ("model" as const) : quotes;
+  const questions = yield* questionsFor;
   const pages = settings.pages
     ? [
-        makePlayground({ answersPort, answerer, places, questions: yield* questionsFor }),
+        makePlayground({ answersPort, answerer, places, questions }),
         makeDocumentation({ places }),
         yield* guideOf(places),
       ]
     : [];
   const interfacesHere =
     askListener === null ? (["general", "answers"] as const) : (["general"] as const);
-  const origin = yield* serve(port, interfacesHere, pages);
+  // Whatever `pages` says: only keys with origins have a window.
+  const model = answerer === "model";
+  const widget = makeWidgetPages({ answersPort, basePaths, model, questions });
+  const origin = yield* serve(port, interfacesHere, pages, widget);
   const askOrigin = askListener ?? origin;
   if (settings.trustedProxies === "") yield* warnOfSharedBound;
   // After listening: if the start failed, nobody would see the key.

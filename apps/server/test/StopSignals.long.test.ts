@@ -55,7 +55,7 @@ const running = async (program: string, ...args: ReadonlyArray<string>) => {
       await once(reader, "line");
     }
   };
-  const origin = await printed(/Documentation +(\S+)\/docs/);
+  const origin = await printed(/API reference +(\S+)\/docs/);
   const isUp = () =>
     fetch(`${origin}/docs`).then(
       ({ ok }) => ok,

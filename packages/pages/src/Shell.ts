@@ -58,11 +58,23 @@ ${main}
 `;
 };
 
-/** The content policy of all pages. `forms` and `others` are sources that forms and requests may have beside their own. */
-export const toPolicy = (forms = "'none'", others = ""): string =>
+/**
+ * The content policy of all pages. `forms` and `others` are sources that forms and requests may have beside their own;
+ * `ancestors` may frame the page.
+ */
+export const toPolicy = (forms = "'none'", others = "", ancestors = "'none'"): string =>
   `default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'${others}; ` +
-  `base-uri 'none'; form-action ${forms}; frame-ancestors 'none'; require-trusted-types-for 'script'; ` +
+  `base-uri 'none'; form-action ${forms}; frame-ancestors ${ancestors}; require-trusted-types-for 'script'; ` +
   "trusted-types 'none'";
+
+/** A host without its port, as an address of the policy. */
+const plainHost = /^(\[[\da-f:.]+\]|[\w.-]+)(?::\d+)?$/i;
+
+/** The answers interface's own port, on the host that the browser uses. Without a scheme: that of the page. */
+export const toSource = (host = "", answersPort: number | null): string => {
+  const name = plainHost.exec(host)?.[1];
+  return answersPort === null || name === undefined ? "" : ` ${name}:${answersPort}`;
+};
 
 export const escape = (text: string): string =>
   text

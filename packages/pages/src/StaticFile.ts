@@ -7,7 +7,7 @@ import { HttpServerResponse } from "effect/http";
 type Headers = Readonly<Record<string, string | undefined>>;
 
 /** Headers of every page: no guessed types, no address for other sites, no frame of another site. */
-const guarded = {
+export const guarded = {
   "cache-control": "no-cache",
   "x-content-type-options": "nosniff",
   "referrer-policy": "no-referrer",

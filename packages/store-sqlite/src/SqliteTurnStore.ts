@@ -124,17 +124,13 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         );
         for (const { id } of turns) run("DELETE FROM turns WHERE id = :id", { id });
         const id = crypto.randomUUID();
-        if (holdsNothing(chat, idempotencyKey))
-          return {
-            _tag: "TurnTaken",
-            turn: { id, chatbot, chat, idempotencyKey, userRef, newest: [] },
-          };
-        run(
-          `INSERT INTO turns (id, chatbot, chat, idempotencyKey, fingerprint, heldUntil)
-           VALUES (:id, :chatbot, :chat, :key, :fingerprint, :until)`,
-          { ...values, id, until: now + turnLease },
-        );
-        const newest = entriesBefore(chatbot, chat, Infinity);
+        if (!holdsNothing(chat, idempotencyKey))
+          run(
+            `INSERT INTO turns (id, chatbot, chat, idempotencyKey, fingerprint, heldUntil)
+             VALUES (:id, :chatbot, :chat, :key, :fingerprint, :until)`,
+            { ...values, id, until: now + turnLease },
+          );
+        const newest = chat === null ? [] : entriesBefore(chatbot, chat, Infinity);
         return { _tag: "TurnTaken", turn: { id, chatbot, chat, idempotencyKey, userRef, newest } };
       }),
 
@@ -174,15 +170,8 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         const appended = { id, chatId, ...entry, createTime };
         Rows.insertEntry(database, chatbot, appended, usage, keyId);
         if (keyId !== null && spentTokens !== null) spend(chatbot, keyId, spentTokens, now);
-        const values = {
-          chatbot,
-          chatId,
-          id,
-          turn,
-          now,
-          until: now + idempotencyKeyLifetime,
-          ...idempotencyKey,
-        };
+        const until = now + idempotencyKeyLifetime;
+        const values = { chatbot, chatId, id, turn, now, until, ...idempotencyKey };
         run("UPDATE chats SET turnEnded = :now WHERE chatbot = :chatbot AND id = :chatId", values);
         if (idempotencyKey !== null)
           run(

@@ -130,12 +130,8 @@ export const decodeArchive = <E, R>(
     const decodeRecord = Effect.fnUntraced(function* (text: string) {
       at++;
       if (text.trim() === "") return null;
-      const line = yield* Effect.mapError(
-        decodeLine(text),
-        (error) =>
-          new ImportRefused({
-            reason: `line ${at} is neither a chat nor an entry${describeProblem(error)}`,
-          }),
+      const line = yield* Effect.catch(decodeLine(text), (error) =>
+        refuse(`line ${at} is neither a chat nor an entry${describeProblem(error)}`),
       );
       if (hasEnded) return yield* refuse(`line ${at} follows the last line`);
       if (line.chat !== undefined) {

@@ -4,6 +4,7 @@
  */
 import { Effect, Redacted, Schema } from "effect";
 import { Digest, SecureRandom, WebCrypto } from "effect/crypto";
+import { Hex } from "effect/encoding";
 
 /** Every scope. */
 export const scopes = ["read", "write", "ask"] as const;
@@ -133,9 +134,7 @@ export const signingSecretOf = Effect.fnUntraced(function* (key: string) {
     const text = await subtle.importKey("raw", encoder.encode(key), hmac, false, ["sign"]);
     return subtle.sign("HMAC", text, encoder.encode("parley-visitor"));
   });
-  return Array.from(new Uint8Array(signature), (byte) => byte.toString(16).padStart(2, "0")).join(
-    "",
-  );
+  return Hex.encode(new Uint8Array(signature));
 });
 
 /**

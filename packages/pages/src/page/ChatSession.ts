@@ -3,9 +3,11 @@
  * it once, and it tells the other tabs of the same origin.
  */
 import { signal, type Signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { ConnectionError, ResponseError } from "@parley/client";
 import type { Client, Entry, NewChat } from "@parley/client";
 import { tabValue, untilBack } from "./Parts.tsx";
+import { say, type Word } from "./words.ts";
 
 export const states = {
   waiting: "Waiting for the answer",
@@ -16,7 +18,7 @@ export const states = {
   stopped: "Stopped. If the server finishes the answer anyway, it appears here.",
   cancelled: "Stopped. Nothing was stored.",
   failed: "There is no answer yet.",
-};
+} satisfies Record<string, Word>;
 
 /** A question, and the answer so far. */
 export interface Ask {
@@ -42,6 +44,8 @@ export interface ChatSession {
   readonly name: string;
   /** Called when a first question has created its chat. */
   readonly onCreated: (chatId: number) => void;
+  /** Shows what operators want to know of an entry; `undefined`: the page is for others. */
+  readonly toFacts?: (entry: Entry) => ComponentChildren;
   /** Where a link of an answer leads that is neither on the web nor mail; `undefined`: it stays text. */
   readonly toAddress: (href: string) => string | undefined;
 }
@@ -75,12 +79,21 @@ export const setDraft = (chatId: number | null, text: string): void => {
   drafts.value = text === "" ? others : { ...others, [chatId ?? "new"]: text };
 };
 
+/** Browsers that block the storage of a frame block its channel to other tabs, too. */
+const openChannel = (name: string): BroadcastChannel | MessagePort => {
+  try {
+    return new BroadcastChannel(name);
+  } catch {
+    return new MessageChannel().port1;
+  }
+};
+
 /** Resumes the asks of this tab before it was loaded. */
 export const openSession = (options: ChatSession): void => {
   session = options;
   asks.value = stored.peek().map((ask) => ({ ...ask, text: signal("") }));
   const tab = randomId();
-  const channel = new BroadcastChannel(`parley-${options.name}`);
+  const channel = openChannel(`parley-${options.name}`);
   const tell = () =>
     channel.postMessage({
       tab,
@@ -98,7 +111,8 @@ export const openSession = (options: ChatSession): void => {
   };
   channel.postMessage({ tab });
   addEventListener("pagehide", () => channel.postMessage({ tab, chats: [] }));
-  addEventListener("focus", () => stale.value++);
+  // In a frame, each press on the page around it ends in another focus: its visitor has few requests.
+  if (parent === window) addEventListener("focus", () => stale.value++);
   asks.subscribe((now) => {
     stored.value = now.map(({ error: _, text: __, ...ask }) => ask);
     tell();
@@ -154,7 +168,7 @@ const change = (id: string, part: Partial<Ask>) => {
 const finish = (askId: string, entry: Entry) => {
   entries.value = new Map(entries.peek()).set(entry.id, { ...entry, askId });
   asks.value = asks.peek().filter(({ id }) => id !== askId);
-  spoken.value = `Answer: ${entry.answer}`;
+  spoken.value = say("Answer: {}", entry.answer);
 };
 
 const run = async (id: string) => {

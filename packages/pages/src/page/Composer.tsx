@@ -5,6 +5,7 @@ import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import { draftOf, setDraft, stop, type Ask } from "./ChatSession.ts";
 import { Icon, isPhone } from "./Parts.tsx";
+import { say } from "./words.ts";
 
 const longest = 200;
 
@@ -39,7 +40,11 @@ export const Composer = ({ chatId, children, last, running, send }: ComposerProp
     // Enter, and in Safari the code 229, ends the composition of a word in some scripts.
     if (event.isComposing || event.keyCode === 229) return;
     if (event.key === "Enter" && !event.shiftKey) submit(event);
-    if (event.key === "Escape" && running) halt();
+    if (event.key === "Escape" && running) {
+      // It does not close a window around the page.
+      event.preventDefault();
+      halt();
+    }
     if (event.key === "ArrowUp" && text === "" && last) setDraft(chatId, last);
   };
   const hold = (element: HTMLTextAreaElement | null) => {
@@ -50,15 +55,15 @@ export const Composer = ({ chatId, children, last, running, send }: ComposerProp
     <form class="composer" onSubmit={submit}>
       {isTooLong && (
         <p class="bad" role="alert">
-          A question has at most {longest} characters; this one has {length}.
+          {say("A question has at most {} characters; this one has {}.", longest, length)}
         </p>
       )}
       <div class="field">
         <textarea
           dir="auto"
           rows={1}
-          aria-label="Your question"
-          placeholder="Ask a question"
+          aria-label={say("Your question")}
+          placeholder={say("Ask a question")}
           value={text}
           ref={hold}
           onInput={(event) => setDraft(chatId, event.currentTarget.value)}
@@ -66,11 +71,11 @@ export const Composer = ({ chatId, children, last, running, send }: ComposerProp
         />
         {length > longest - 40 && <span class="quiet">{longest - length}</span>}
         {running ? (
-          <button type="button" class="round" title="Stop" onClick={halt}>
+          <button type="button" class="round" title={say("Stop")} onClick={halt}>
             <Icon name="stop" />
           </button>
         ) : (
-          <button class="round primary" title="Ask" disabled={!canSend}>
+          <button class="round primary" title={say("Ask")} disabled={!canSend}>
             <Icon name="send" />
           </button>
         )}

@@ -8,7 +8,8 @@ import * as chat from "./ChatSession.ts";
 import { Composer } from "./Composer.tsx";
 import { Failure } from "./Failure.tsx";
 import { Markdown } from "./Markdown.tsx";
-import { CopyButton, Icon, Time, useRead } from "./Parts.tsx";
+import { CopyButton, Icon, useRead } from "./Parts.tsx";
+import { say } from "./words.ts";
 
 export interface ConversationProps {
   /** `null`: the first question creates the chat, with the fields of `toNewChat`. */
@@ -16,7 +17,7 @@ export interface ConversationProps {
   readonly toNewChat?: (question: string) => NewChat;
   /** What stands above, with the number of entries as far as it is known. */
   readonly header?: (total: number | undefined) => ComponentChildren;
-  /** What stands in place of the entries of a new chat. */
+  /** What stands below the entries of a chat without a question. */
   readonly welcome?: (ask: (question: string) => void) => ComponentChildren;
   /** The line below the field. */
   readonly note?: ComponentChildren;
@@ -31,6 +32,8 @@ export const Conversation = (props: ConversationProps) => {
   const [isAway, setAway] = useState(false);
   const asks = chat.asks.value.filter((ask) => ask.chatId === chatId);
   const running = asks.find(chat.isRunning);
+  const isRead = chatId === null || total !== undefined;
+  const isNew = isRead && asks.length === 0 && !newest?.question;
   // Counted from the end of the history.
   const toNewest = () => scroller.current!.scrollTo({ top: 0 });
   const send = (question: string) => {
@@ -47,7 +50,7 @@ export const Conversation = (props: ConversationProps) => {
       <div
         class="scroller"
         role="region"
-        aria-label="History"
+        aria-label={say("History")}
         tabIndex={0}
         ref={scroller}
         onScroll={({ currentTarget: { clientHeight, scrollHeight, scrollTop } }) => {
@@ -57,22 +60,22 @@ export const Conversation = (props: ConversationProps) => {
       >
         <div>
           <Failure error={error} retry={retry} />
-          {readOlder && <button onClick={readOlder}>Earlier entries</button>}
+          {readOlder && <button onClick={readOlder}>{say("Earlier entries")}</button>}
           {groups.map((entries) => (
             <Group key={entries[0]!.id} entries={entries} />
           ))}
           {tail.map(({ at: _, key, ...exchange }) => (
             <Exchange key={key} {...exchange} />
           ))}
-          {chatId === null && tail.length === 0 && welcome?.(send)}
+          {isNew && welcome?.(send)}
           {chat.waitsElsewhere(chatId) && !running && (
-            <p class="quiet">Another tab is waiting for an answer in this chat.</p>
+            <p class="quiet">{say("Another tab is waiting for an answer in this chat.")}</p>
           )}
         </div>
       </div>
       <div class="below">
         {isAway && (
-          <button class="round to-newest" title="To the newest" onClick={toNewest}>
+          <button class="round to-newest" title={say("To the newest")} onClick={toNewest}>
             <Icon name="down" />
           </button>
         )}
@@ -168,36 +171,26 @@ const Exchange = ({ ask, entry }: { readonly ask?: chat.Ask; readonly entry?: En
         </p>
       )}
       <div class={`stack ${entry?.flagged ? "flagged" : ""}`}>
-        {entry?.flagged && <strong class="bad">Flagged: {entry.moderation}</strong>}
+        {entry?.flagged && chat.session.toFacts && (
+          <strong class="bad">Flagged: {entry.moderation}</strong>
+        )}
         {text && <Markdown text={text} toAddress={chat.session.toAddress} />}
       </div>
-      {entry && <Facts {...entry} />}
+      {entry && (
+        <div class="acts quiet">
+          <CopyButton text={entry.answer} name={say("Copy answer")} />
+          {chat.session.toFacts?.(entry)}
+        </div>
+      )}
       {isBusy && <Progress {...ask} />}
       {ask && !isBusy && (
-        <Failure error={ask.error ?? chat.states[ask.state]} retry={() => chat.again(ask)}>
-          <button onClick={() => chat.edit(ask)}>Edit</button>
+        <Failure error={ask.error ?? say(chat.states[ask.state])} retry={() => chat.again(ask)}>
+          <button onClick={() => chat.edit(ask)}>{say("Edit")}</button>
         </Failure>
       )}
     </article>
   );
 };
-
-const Facts = ({ _createTime, answer, flagged, id, moderation }: Entry) => (
-  <div class="acts quiet">
-    <CopyButton text={answer} name="Copy answer" />
-    <details>
-      <summary title="Details">
-        <Icon name="more" />
-      </summary>
-      <span class="facts">
-        <Time iso={_createTime} dateStyle="medium" />
-        <span>Entry {id}</span>
-        <span>Moderation: {moderation}</span>
-        <span>{flagged ? "Flagged" : "Not flagged"}</span>
-      </span>
-    </details>
-  </div>
-);
 
 /** What an ask waits for, and for how long after two seconds. */
 const Progress = ({ chatId, since, state }: chat.Ask) => {
@@ -210,8 +203,8 @@ const Progress = ({ chatId, since, state }: chat.Ask) => {
   return (
     <p class="quiet state">
       <span class="motion" />
-      {chat.states[state]}
-      {state === "waiting" && chat.waitsElsewhere(chatId) && " in another tab"}
+      {say(chat.states[state])}
+      {state === "waiting" && chat.waitsElsewhere(chatId) && say(" in another tab")}
       {state !== "streaming" && seconds >= 2 && ` · ${seconds} s`}
     </p>
   );

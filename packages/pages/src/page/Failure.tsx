@@ -4,19 +4,25 @@
  */
 import type { ComponentChildren } from "preact";
 import { ConnectionError, ResponseError, ValidationError } from "@parley/client";
+import { say, type Word } from "./words.ts";
 
-const key = <a href="#key">Enter another key</a>;
-const chat = <a href="#">New chat</a>;
+/** What can help beside another try. */
+export const acts: Record<string, ComponentChildren> = {
+  key: <a href="#key">Enter another key</a>,
+  chat: <a href="#">New chat</a>,
+};
+
+type Act = "again" | "key" | "chat" | null;
 
 /** By the contract's message: a sentence, and what can help; `null`: nothing here. */
-const sentences: Readonly<Record<string, readonly [string, ComponentChildren]>> = {
-  API_KEY_NOT_PRESENT: ["The server needs an API key. Enter one.", key],
-  API_KEY_NOT_VALID: ["The key is not valid, or no longer valid. Enter another one.", key],
-  SCOPE_NOT_GRANTED: ["This key does not allow that. Enter one that does.", key],
-  USER_REF_NOT_GRANTED: ["This key does not allow acting for this user.", key],
+const sentences: Readonly<Record<string, readonly [Word, Act]>> = {
+  API_KEY_NOT_PRESENT: ["The server needs an API key. Enter one.", "key"],
+  API_KEY_NOT_VALID: ["The key is not valid, or no longer valid. Enter another one.", "key"],
+  SCOPE_NOT_GRANTED: ["This key does not allow that. Enter one that does.", "key"],
+  USER_REF_NOT_GRANTED: ["This key does not allow acting for this user.", "key"],
   RATE_EXCEEDED: ["Too many requests with this key.", "again"],
   BUDGET_SPENT: ["This key's budget for today is used up.", null],
-  CHAT_DOES_NOT_EXISTS: ["This chat does not exist, or no longer exists.", chat],
+  CHAT_DOES_NOT_EXISTS: ["This chat does not exist, or no longer exists.", "chat"],
   ANSWER_UNAVAILABLE: ["The answer failed. Nothing was stored.", "again"],
   STORAGE_UNAVAILABLE: ["The server cannot reach its database at the moment.", "again"],
   SERVICE_OVERLOADED: ["The server is busy.", "again"],
@@ -26,20 +32,20 @@ const sentences: Readonly<Record<string, readonly [string, ComponentChildren]>> 
   INVALID_PATH: ["The server does not know this request. It may be another version.", null],
 };
 
-const format = new Intl.RelativeTimeFormat("en");
-
-const explain = (error: unknown): readonly [sentence: string, act: ComponentChildren] => {
+const explain = (error: unknown): readonly [sentence: string, act: Act] => {
   if (error instanceof ConnectionError) {
-    return ["The server is not responding. This page keeps trying.", "again"];
+    return [say("The server is not responding. This page keeps trying."), "again"];
   }
   if (!(error instanceof ResponseError)) return [String(error), "again"];
   const { message, retryAfterSeconds: wait, status } = error;
-  const other = `The server, or a proxy in front of it, answered with HTTP ${status}.`;
-  const [sentence, act] = sentences[message] ?? [other, status >= 500 && "again"];
+  const other = "The server, or a proxy in front of it, answered with HTTP {}.";
+  const [text, act] = sentences[message] ?? ([other, status >= 500 ? "again" : null] as const);
+  const sentence = say(text, status);
   if (!wait) return [sentence, act];
+  const format = new Intl.RelativeTimeFormat(document.documentElement.lang);
   const time =
     wait < 90 ? format.format(wait, "second") : format.format(Math.ceil(wait / 60), "minute");
-  return [`${sentence} Try again ${time}.`, act];
+  return [`${sentence} ${say("Try again {}.", time)}`, act];
 };
 
 interface FailureProps {
@@ -58,7 +64,7 @@ export const Failure = ({ children, error, retry }: FailureProps) => {
     <div class={typeof error === "string" ? "stack" : "failure stack"} role="alert">
       <p>{sentence}</p>
       <div class="acts">
-        {act === "again" ? retry && <button onClick={retry}>Try again</button> : act}
+        {act && (acts[act] ?? (retry && <button onClick={retry}>{say("Try again")}</button>))}
         {children}
       </div>
       <Reason error={error} />
@@ -74,7 +80,7 @@ export const Reason = ({ error }: { readonly error: unknown }) => {
     error instanceof ValidationError ? error.errors : [{ code, message, path: null }];
   return (
     <details class="quiet">
-      <summary>Details</summary>
+      <summary>{say("Details")}</summary>
       {problems.map(({ code, message, path }) => (
         <p>
           Status {status}, code {code}, <code>{message}</code>{" "}

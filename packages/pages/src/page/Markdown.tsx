@@ -6,6 +6,7 @@ import { Lexer, Tokenizer, type MarkedToken, type Token } from "marked";
 import { h, type ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { CopyButton } from "./Parts.tsx";
+import { say } from "./words.ts";
 
 /** The address of a link that is neither on the web nor mail; `undefined`: it stays text. */
 type ToAddress = (href: string) => string | undefined;
@@ -140,7 +141,7 @@ const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
           return <tr>{cells}</tr>;
         });
         return (
-          <div class="box" role="group" aria-label="Table" tabIndex={0} {...props}>
+          <div class="box" role="group" aria-label={say("Table")} tabIndex={0} {...props}>
             <table>
               <thead>{head}</thead>
               <tbody>{rows}</tbody>
@@ -179,7 +180,7 @@ export const Code = ({
   <div class="code" dir="ltr">
     <div class="row quiet">
       <span>{language}</span>
-      <CopyButton text={text} name="Copy code" />
+      <CopyButton text={text} name={say("Copy code")} />
     </div>
     <pre tabIndex={0}>
       <code>{text}</code>

@@ -5,15 +5,31 @@ import { signal, type Signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
 import { ConnectionError } from "@parley/client";
 import { copy } from "./copy.ts";
+import { say } from "./words.ts";
 
-/** A value that this tab keeps over a reload. */
+/** A storage of the browser; in memory where the browser blocks those of frames. */
+export const storageOf = (name: "sessionStorage" | "localStorage") => {
+  try {
+    return window[name];
+  } catch {
+    const texts = new Map<string, string>();
+    return {
+      getItem: (key: string) => texts.get(key) ?? null,
+      setItem: (key: string, text: string) => void texts.set(key, text),
+      removeItem: (key: string) => void texts.delete(key),
+    };
+  }
+};
+export const storage = storageOf("sessionStorage");
+
+/** A value that this tab keeps over a reload, for this page. */
 export const tabValue = <A,>(name: string, initial: A): Signal<A> => {
-  const key = `parley-${name}`;
-  const text = sessionStorage.getItem(key);
+  const key = `parley-${name}${location.pathname.slice(1)}`;
+  const text = storage.getItem(key);
   const value = signal<A>(text === null ? initial : JSON.parse(text));
   value.subscribe((now) => {
-    if (JSON.stringify(now) === JSON.stringify(initial)) sessionStorage.removeItem(key);
-    else sessionStorage.setItem(key, JSON.stringify(now));
+    if (JSON.stringify(now) === JSON.stringify(initial)) storage.removeItem(key);
+    else storage.setItem(key, JSON.stringify(now));
   });
   return value;
 };
@@ -54,6 +70,17 @@ export const useRead = <A,>(
   return { ...result, retry };
 };
 
+/** The `userRef` of a visitor whose token is the key; `null` for an API key. */
+export const visitorOf = (text: string): string | null => {
+  try {
+    const payload = atob(text.split(".")[1]!.replace(/-/g, "+").replace(/_/g, "/"));
+    const bytes = Uint8Array.from(payload, (char) => char.charCodeAt(0));
+    return JSON.parse(new TextDecoder().decode(bytes)).sub ?? null;
+  } catch {
+    return null;
+  }
+};
+
 /** Takes the focus when its element is shown. */
 export const focus = (element: HTMLElement | null): void => element?.focus();
 
@@ -89,7 +116,7 @@ export const Time = ({
   readonly dateStyle?: "medium";
 }) => (
   <time dateTime={iso} title={iso}>
-    {new Date(iso).toLocaleString("en", { dateStyle, timeStyle: "short" })}
+    {new Date(iso).toLocaleString(document.documentElement.lang, { dateStyle, timeStyle: "short" })}
   </time>
 );
 
@@ -102,7 +129,7 @@ export const CopyButton = ({ name, text }: { readonly name: string; readonly tex
     setTimeout(() => setCopied(false), 2000);
   };
   return (
-    <button type="button" class="plain" title={isCopied ? "Copied" : name} onClick={click}>
+    <button type="button" class="plain" title={isCopied ? say("Copied") : name} onClick={click}>
       <Icon name={isCopied ? "check" : "copy"} />
     </button>
   );

@@ -4,7 +4,7 @@
 import { toEndpointNotFound, toPath, type Pages } from "@parley/http";
 import { Effect } from "effect";
 import { HttpServerResponse } from "effect/http";
-import { escape, toHtml, toPolicy, type Place } from "../Shell.ts";
+import { escape, toHtml, toPolicy, toSource, type Place } from "../Shell.ts";
 import { isRead, loadFiles, makeStaticFile } from "../StaticFile.ts";
 import type { PlaygroundConfig } from "./PlaygroundConfig.ts";
 
@@ -70,12 +70,3 @@ export const makePlayground =
       });
     });
   };
-
-/** A host without its port, as an address of the policy. */
-const plainHost = /^(\[[\da-f:.]+\]|[\w.-]+)(?::\d+)?$/i;
-
-/** The answers interface's own port, on the host that the browser uses. Without a scheme: that of the page. */
-const toSource = (host = "", answersPort: number | null): string => {
-  const name = plainHost.exec(host)?.[1];
-  return answersPort === null || name === undefined ? "" : ` ${name}:${answersPort}`;
-};

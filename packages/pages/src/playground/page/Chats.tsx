@@ -1,31 +1,15 @@
 /**
  * The chats, newest first, page by page.
  */
-import { signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import type { Chat, Page } from "@parley/client";
 import { stale } from "../../page/ChatSession.ts";
 import { Failure } from "../../page/Failure.tsx";
 import { Icon, Time, useRead } from "../../page/Parts.tsx";
+import { nameChat, titleOf } from "../../page/titles.ts";
 import { client, list, route } from "./Session.ts";
 
 const limit = 25;
-
-/** The first questions of chats without a name, by id; empty while one is read. */
-const questions = signal<ReadonlyMap<number, string>>(new Map());
-
-export const titleOf = ({ id, name }: Pick<Chat, "id" | "name">): string =>
-  name || questions.value.get(id) || `Chat ${id}`;
-
-/** Reads the first question of a chat without a name. */
-export const nameChat = async ({ id, name }: Pick<Chat, "id" | "name">): Promise<void> => {
-  if (name || questions.peek().get(id)) return;
-  const keep = (text: string) => (questions.value = new Map(questions.peek()).set(id, text));
-  keep("");
-  // The first entry may be the hello message.
-  const { data } = await client.history(id, { limit: 2, orderBy: "id" }).page();
-  keep(data.find(({ question }) => question !== "")?.question ?? "");
-};
 
 export const ChatList = () => {
   const { page, search } = list.value;

@@ -5,7 +5,8 @@
 import { signal } from "@preact/signals";
 import { makeClient, ResponseError, type Attempt } from "@parley/client";
 import { openSession } from "../../page/ChatSession.ts";
-import { tabValue } from "../../page/Parts.tsx";
+import { tabValue, visitorOf } from "../../page/Parts.tsx";
+import { Facts } from "./Facts.tsx";
 import type { PlaygroundConfig } from "../PlaygroundConfig.ts";
 
 export const config: PlaygroundConfig = JSON.parse(document.body.dataset["config"]!);
@@ -35,16 +36,6 @@ if (linked !== undefined) {
 /** The key of this tab: `sessionStorage` ends with it. */
 export const key = sessionStorage.getItem(storage);
 
-/** The `userRef` of a visitor whose token is the key; `null` for an API key. */
-const visitorOf = (text: string): string | null => {
-  try {
-    const payload = atob(text.split(".")[1]!.replace(/-/g, "+").replace(/_/g, "/"));
-    const bytes = Uint8Array.from(payload, (char) => char.charCodeAt(0));
-    return JSON.parse(new TextDecoder().decode(bytes)).sub ?? null;
-  } catch {
-    return null;
-  }
-};
 export const visitor = visitorOf(key ?? "");
 
 /** Whether an HTTP header can carry the text. */
@@ -107,5 +98,6 @@ openSession({
   onCreated: (id) => {
     if (route.peek() === "") location.replace(`#chat/${id}`);
   },
+  toFacts: Facts,
   toAddress: (href) => (config.answerer === "guide" && config.guide ? toGuide(href) : undefined),
 });

@@ -1,0 +1,63 @@
+/** The texts of the widget in German. */
+export const german = {
+  "A question has at most {} characters; this one has {}.":
+    "Eine Frage hat höchstens {} Zeichen; diese hat {}.",
+  "Your question": "Ihre Frage",
+  "Ask a question": "Stellen Sie eine Frage",
+  Stop: "Anhalten",
+  Ask: "Fragen",
+  History: "Verlauf",
+  "Earlier entries": "Frühere Einträge",
+  "Another tab is waiting for an answer in this chat.":
+    "Ein anderer Tab wartet in diesem Chat auf eine Antwort.",
+  "To the newest": "Zum Neuesten",
+  Edit: "Bearbeiten",
+  "Copy answer": "Antwort kopieren",
+  " in another tab": " in einem anderen Tab",
+  "Waiting for the answer": "Warten auf die Antwort",
+  Answering: "Antwort kommt",
+  "The connection is lost. Trying again": "Die Verbindung ist unterbrochen. Neuer Versuch",
+  "The server is busy. Trying again": "Der Server ist ausgelastet. Neuer Versuch",
+  Stopping: "Wird angehalten",
+  "Stopped. If the server finishes the answer anyway, it appears here.":
+    "Angehalten. Falls der Server die Antwort noch beendet, erscheint sie hier.",
+  "Stopped. Nothing was stored.": "Angehalten. Nichts wurde gespeichert.",
+  "There is no answer yet.": "Es gibt noch keine Antwort.",
+  "Answer: {}": "Antwort: {}",
+  "The server needs an API key. Enter one.": "Dieser Chat ist derzeit nicht verfügbar.",
+  "The key is not valid, or no longer valid. Enter another one.":
+    "Dieser Chat ist derzeit nicht verfügbar.",
+  "This key does not allow that. Enter one that does.": "Das ist in diesem Chat nicht erlaubt.",
+  "This key does not allow acting for this user.": "Das ist in diesem Chat nicht erlaubt.",
+  "Too many requests with this key.": "Zu viele Anfragen.",
+  "This key's budget for today is used up.": "Für heute beantwortet dieser Chat keine Fragen mehr.",
+  "This chat does not exist, or no longer exists.": "Diesen Chat gibt es nicht oder nicht mehr.",
+  "The answer failed. Nothing was stored.":
+    "Die Antwort ist fehlgeschlagen. Nichts wurde gespeichert.",
+  "The server cannot reach its database at the moment.":
+    "Der Server erreicht gerade seine Datenbank nicht.",
+  "The server is busy.": "Der Server ist ausgelastet.",
+  "The server had an unexpected error. Its log has the details.":
+    "Auf dem Server ist ein unerwarteter Fehler aufgetreten.",
+  "The name is longer than 255 characters.": "Der Name hat mehr als 255 Zeichen.",
+  "The user reference is longer than 60 characters.":
+    "Die Benutzerreferenz hat mehr als 60 Zeichen.",
+  "The server does not know this request. It may be another version.":
+    "Dieser Chat ist derzeit nicht verfügbar.",
+  "The server is not responding. This page keeps trying.":
+    "Der Server antwortet nicht. Es wird weiter versucht.",
+  "The server, or a proxy in front of it, answered with HTTP {}.":
+    "Der Server oder ein Proxy davor hat mit HTTP {} geantwortet.",
+  "Try again {}.": "Versuchen Sie es {} noch einmal.",
+  "Try again": "Noch einmal versuchen",
+  Details: "Details",
+  Table: "Tabelle",
+  "Copy code": "Code kopieren",
+  Copied: "Kopiert",
+  "Close the chat": "Chat schließen",
+  "New chat": "Neuer Chat",
+  "Earlier chats": "Frühere Chats",
+  "Questions to begin with": "Fragen für den Anfang",
+  "A language model answers. It can be wrong.": "Ein Sprachmodell antwortet. Es kann sich irren.",
+  "Chat {}": "Chat {}",
+};

@@ -1,0 +1,23 @@
+/**
+ * What chats are called.
+ */
+import { signal } from "@preact/signals";
+import type { Chat } from "@parley/client";
+import { session } from "./ChatSession.ts";
+import { say } from "./words.ts";
+
+/** The first questions of chats without a name, by id; empty while one is read. */
+const questions = signal<ReadonlyMap<number, string>>(new Map());
+
+export const titleOf = ({ id, name }: Pick<Chat, "id" | "name">): string =>
+  name || questions.value.get(id) || say("Chat {}", id);
+
+/** Reads the first question of a chat without a name. */
+export const nameChat = async ({ id, name }: Pick<Chat, "id" | "name">): Promise<void> => {
+  if (name || questions.peek().get(id)) return;
+  const keep = (text: string) => (questions.value = new Map(questions.peek()).set(id, text));
+  keep("");
+  // The first entry may be the hello message.
+  const { data } = await session.client.history(id, { limit: 2, orderBy: "id" }).page();
+  keep(data.find(({ question }) => question !== "")?.question ?? "");
+};

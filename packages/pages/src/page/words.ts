@@ -1,0 +1,14 @@
+import type { german } from "./German.ts";
+
+/** A text of the pages, in English; `{}` stands for a value. */
+export type Word = keyof typeof german;
+
+let words: Readonly<Partial<Record<Word, string>>> = {};
+
+/** Texts in another language, by those in English. */
+export const setWords = (translated: typeof words): void => void (words = translated);
+
+export const say = (text: Word, ...values: ReadonlyArray<unknown>): string => {
+  let at = 0;
+  return (words[text] ?? text).replaceAll("{}", () => String(values[at++]));
+};

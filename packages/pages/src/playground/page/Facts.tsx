@@ -1,0 +1,17 @@
+import type { Entry } from "@parley/client";
+import { Icon, Time } from "../../page/Parts.tsx";
+
+/** What unfolds below an entry. */
+export const Facts = ({ _createTime, flagged, id, moderation }: Entry) => (
+  <details>
+    <summary title="Details">
+      <Icon name="more" />
+    </summary>
+    <span class="facts">
+      <Time iso={_createTime} dateStyle="medium" />
+      <span>Entry {id}</span>
+      <span>Moderation: {moderation}</span>
+      <span>{flagged ? "Flagged" : "Not flagged"}</span>
+    </span>
+  </details>
+);

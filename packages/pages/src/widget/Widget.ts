@@ -1,0 +1,82 @@
+/**
+ * `@parley/pages/widget`: a button for pages of other sites, and the window that it opens. Both load nothing from other
+ * hosts.
+ */
+import { toPath, type AppOptions, type WidgetPages } from "@parley/http";
+import { Effect } from "effect";
+import { HttpServerResponse } from "effect/http";
+import { escape, toPolicy, toSource } from "../Shell.ts";
+import { guarded, isRead, loadFiles } from "../StaticFile.ts";
+import type { WidgetConfig } from "./WidgetConfig.ts";
+
+/** Options of {@link makeWidgetPages}. */
+export interface WidgetOptions extends Pick<AppOptions, "basePaths"> {
+  /** The port of the answers interface, on the server's own host, where it is not the window's. */
+  readonly answersPort?: number | null;
+  /** Whether the window says that a language model answers; `false` by default. */
+  readonly model?: boolean;
+  /** Finds questions to begin with, for the holder of a token; none by default. */
+  readonly questions?: (token: string) => Effect.Effect<ReadonlyArray<string>>;
+}
+
+/** What browsers get of the widget: `widget` of `AppOptions`. The files are loaded by the first request. */
+export const makeWidgetPages = ({
+  answersPort = null,
+  basePaths = { general: "/api", answers: "/ask" },
+  model = false,
+  questions = () => Effect.succeed([]),
+}: WidgetOptions = {}): WidgetPages => {
+  const load = Effect.all([
+    loadFiles("", ["widget.js"]),
+    loadFiles("/widget", ["window.js", "widget.css"]),
+  ]);
+  const loaded = Effect.runSync(
+    Effect.cached(Effect.map(load, (files) => new Map(files.flatMap((entries) => [...entries])))),
+  );
+  const paths = ["/widget.js", "/widget/window.js", "/widget/widget.css"];
+  return {
+    file: ({ headers, method, url }) => {
+      const path = toPath(url);
+      if (!isRead(method)) return undefined;
+      if (path === "/widget/questions")
+        return Effect.map(questions(headers["x-api-key"] ?? ""), (texts) =>
+          HttpServerResponse.jsonUnsafe(texts, { headers: { "cache-control": "no-store" } }),
+        );
+      if (!paths.includes(path)) return undefined;
+      // Also as a module, and on pages that are isolated from other origins.
+      const shared = {
+        "access-control-allow-origin": "*",
+        "cross-origin-resource-policy": "cross-origin",
+      };
+      return Effect.map(loaded, (files) => files.get(path)!(headers, shared));
+    },
+    document: ({ headers }, widget) => {
+      // As browsers spell them.
+      const origins = (widget.origins ?? [])
+        .filter((origin) => URL.canParse(origin))
+        .map((origin) => new URL(origin).origin);
+      const { name } = widget.chatbot;
+      const config: WidgetConfig = { ...basePaths, name, answersPort, origins, model };
+      const policy = toPolicy("'none'", toSource(headers["host"], answersPort), origins.join(" "));
+      return Effect.succeed(
+        HttpServerResponse.text(toHtml(config), {
+          contentType: "text/html; charset=utf-8",
+          headers: { ...guarded, "content-security-policy": policy },
+        }),
+      );
+    },
+  };
+};
+
+const toHtml = (config: WidgetConfig): string => `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Chat</title>
+<link rel="stylesheet" href="widget.css">
+<script type="module" src="window.js"></script>
+</head>
+<body data-config="${escape(JSON.stringify(config))}"></body>
+</html>
+`;

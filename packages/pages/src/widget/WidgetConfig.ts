@@ -1,0 +1,12 @@
+/** The settings that the server passes to the window. Everybody can read them. */
+export interface WidgetConfig {
+  /** The chatbot's. */
+  readonly name: string;
+  readonly general: string;
+  readonly answers: string;
+  readonly answersPort: number | null;
+  /** The origins of the pages that may show the window. */
+  readonly origins: ReadonlyArray<string>;
+  /** Whether a language model answers. */
+  readonly model: boolean;
+}

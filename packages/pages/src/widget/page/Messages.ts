@@ -1,0 +1,20 @@
+/** What the page of a site passes to the window with the port of their channel. */
+export interface Greeting {
+  readonly locale: "en" | "de";
+  /** A colour and one that is legible on it, as CSS. */
+  readonly colors: readonly [string, string];
+  /** Whether the site's own backend signs the tokens. */
+  readonly isKnown: boolean;
+}
+
+/** A token as the server and the backends of sites send it. */
+export interface Token {
+  readonly token: string;
+  readonly expires_at: string;
+}
+
+/** From the page: the window is shown; or an answer to `token`, `null` if the backend did not answer. */
+export type FromPage = "open" | { readonly token: Partial<Token> | null };
+
+/** From the window. */
+export type FromWindow = "ready" | "close" | "token";

@@ -1,0 +1,72 @@
+/**
+ * The visitor's tokens, and requests with them. A token is renewed before it expires, and when the server refuses it:
+ * an answer that was interrupted goes on with the next one, by its idempotency key.
+ */
+import { tabValue, storage, storageOf, visitorOf } from "../../page/Parts.tsx";
+import type { Token } from "./Messages.ts";
+
+const visits = storageOf("localStorage");
+const name = `parley-token${location.pathname}`;
+/** Whose drafts and asks this tab keeps. */
+const visitor = tabValue<string | null>("visitor", null);
+
+let token: Token | undefined;
+let renewAt = 0;
+let renewal: Promise<Response | undefined> | undefined;
+
+const keep = (renewed: Token): Promise<undefined> | undefined => {
+  token = renewed;
+  // Between half a minute and an hour, whatever the clock of this machine says.
+  const left = Date.parse(renewed.expires_at) - Date.now() - 60_000;
+  renewAt = performance.now() + Math.min(Math.max(left || 0, 30_000), 3_600_000);
+  const former = visitor.peek();
+  const present = visitorOf(renewed.token);
+  if (former === present) return undefined;
+  visitor.value = present;
+  if (former === null) return undefined;
+  // What this tab has is another person's.
+  for (const key of ["drafts", "asks"])
+    storage.removeItem(`parley-${key}${location.pathname.slice(1)}`);
+  location.reload();
+  return new Promise(() => undefined);
+};
+
+/** Resolves with the failure, if there is one. `ask` asks the site's backend; without it the visitor is anonymous. */
+const renew = async (ask: (() => Promise<Partial<Token> | null>) | undefined) => {
+  if (ask !== undefined) {
+    const answer = await ask();
+    if (answer === null) throw new TypeError("The site's backend does not respond");
+    if (typeof answer.token === "string") return keep(answer as Token);
+    return Response.json({ status: 401, message: "API_KEY_NOT_VALID" }, { status: 401 });
+  }
+  token ??= JSON.parse(visits.getItem(name) ?? "null") ?? undefined;
+  const post = (headers: HeadersInit) =>
+    fetch(`${location.pathname}/token`, { method: "POST", headers });
+  let response = await post(token === undefined ? {} : { "x-api-key": token.token });
+  // It cannot be renewed.
+  if (response.status === 401) response = await post({});
+  if (!response.ok) return response;
+  const renewed = await response.json();
+  visits.setItem(name, JSON.stringify(renewed));
+  return keep(renewed);
+};
+
+/** A `fetch` with the visitor's token, for a client. */
+export const makeFetch =
+  (ask?: () => Promise<Partial<Token> | null>) =>
+  async (url: string, init: RequestInit): Promise<Response> => {
+    for (let isSecond = false; ; isSecond = true) {
+      if (performance.now() >= renewAt) {
+        renewal ??= renew(ask).finally(() => (renewal = undefined));
+        const failure = await renewal;
+        if (failure !== undefined) return failure.clone();
+      }
+      const used = token!.token;
+      const headers = new Headers(init.headers);
+      headers.set("x-api-key", used);
+      const response = await fetch(url, { ...init, headers });
+      if (response.status !== 401 || isSecond) return response;
+      // Another request may have renewed it meanwhile.
+      if (token!.token === used) renewAt = 0;
+    }
+  };

@@ -1,0 +1,211 @@
+/**
+ * The window: the visitor's newest chat, or another one of the visitor's.
+ */
+import { signal } from "@preact/signals";
+import { render } from "preact";
+import { makeClient, ResponseError } from "@parley/client";
+import { openSession, session, spoken, stale } from "../../page/ChatSession.ts";
+import { Conversation } from "../../page/Conversation.tsx";
+import { acts, Failure } from "../../page/Failure.tsx";
+import { german } from "../../page/German.ts";
+import { Icon, isPhone, Time, useRead } from "../../page/Parts.tsx";
+import { nameChat, titleOf } from "../../page/titles.ts";
+import { say, setWords } from "../../page/words.ts";
+import type { WidgetConfig } from "../WidgetConfig.ts";
+import type { FromPage, FromWindow, Greeting, Token } from "./Messages.ts";
+import { makeFetch } from "./Tokens.ts";
+
+const config: WidgetConfig = JSON.parse(document.body.dataset["config"]!);
+const unavailable = "This chat is not available at the moment.";
+/** A visitor has no key. */
+const english = {
+  "The server needs an API key. Enter one.": unavailable,
+  "The key is not valid, or no longer valid. Enter another one.": unavailable,
+  "The server does not know this request. It may be another version.": unavailable,
+  "This key does not allow that. Enter one that does.": "This chat does not allow that.",
+  "Too many requests with this key.": "Too many requests.",
+  "This key's budget for today is used up.": "This chat answers no more questions today.",
+};
+
+let port: MessagePort | undefined;
+const send = (message: FromWindow) => port?.postMessage(message);
+/** Waits for a token of the site's backend. */
+let resolve: (token: Partial<Token> | null) => void = () => undefined;
+const ask = () => {
+  const { promise, ...answer } = Promise.withResolvers<Partial<Token> | null>();
+  resolve = answer.resolve;
+  send("token");
+  return promise;
+};
+
+/** The open chat, or the list of chats; `null` at the start. */
+const shown = signal<number | "chats" | null>(null);
+/** Why the last request failed, if it was for want of a valid token. */
+const rejection = signal<unknown>(undefined);
+/** Why the last new chat failed. */
+const creation = signal<unknown>(undefined);
+
+const createChat = async () => {
+  shown.value = (await session.client.createChat()).id;
+  creation.value = undefined;
+  stale.value++;
+};
+const create = () => createChat().catch((error) => (creation.value = error));
+
+/** Takes the focus: on a phone, the field would open the keyboard over the greeting. */
+const focus = () => {
+  const field = isPhone ? null : document.querySelector("textarea");
+  (field ?? document.querySelector("h2"))?.focus();
+};
+
+type Ask = (question: string) => void;
+interface WindowProps {
+  /** Opens a chat. */
+  readonly start: () => Promise<void>;
+  readonly readQuestions: () => Promise<ReadonlyArray<string>>;
+}
+
+const Window = ({ readQuestions, start }: WindowProps) => {
+  const { error, retry } = useRead(start);
+  const failure = error ?? rejection.value;
+  const view = shown.value;
+  const welcome = (ask: Ask) => <Questions {...{ ask, readQuestions }} />;
+  return (
+    <main class="widget view">
+      <h1 class="unseen">Chat</h1>
+      <header class="row">
+        <h2 dir="auto" tabIndex={-1}>
+          {config.name}
+        </h2>
+        {view !== null && (
+          <>
+            <button
+              class="plain"
+              title={say("Earlier chats")}
+              onClick={() => (shown.value = "chats")}
+            >
+              <Icon name="more" />
+            </button>
+            <button class="plain" title={say("New chat")} onClick={create}>
+              <Icon name="plus" />
+            </button>
+          </>
+        )}
+        <button class="plain" title={say("Close the chat")} onClick={() => send("close")}>
+          <Icon name="close" />
+        </button>
+      </header>
+      <div>
+        <Failure error={failure ?? creation.value} retry={failure ? retry : create} />
+      </div>
+      {view === "chats" ? (
+        <Chats />
+      ) : (
+        view && (
+          <Conversation
+            key={view}
+            chatId={view}
+            welcome={welcome}
+            note={config.model && say("A language model answers. It can be wrong.")}
+          />
+        )
+      )}
+      <p class="unseen" role="status">
+        {spoken.value}
+      </p>
+    </main>
+  );
+};
+
+const Questions = ({ ask, readQuestions }: Pick<WindowProps, "readQuestions"> & { ask: Ask }) => {
+  const { value = [] } = useRead(readQuestions);
+  if (value.length === 0) return null;
+  return (
+    <ul class="questions" aria-label={say("Questions to begin with")}>
+      {value.map((question) => (
+        <li>
+          <button dir="auto" onClick={() => ask(question)}>
+            {question}
+          </button>
+        </li>
+      ))}
+    </ul>
+  );
+};
+
+/** The visitor's chats, newest first. */
+const Chats = () => {
+  const { error, retry, value } = useRead(async () => {
+    const { data } = await session.client.chats({ limit: 100 }).page();
+    // Each is a request, of which a visitor has few.
+    for (const chat of data.slice(0, 5)) nameChat(chat).catch(() => undefined);
+    return data;
+  }, [stale.value]);
+  return (
+    <nav class="chats" aria-label={say("Earlier chats")}>
+      <Failure error={error} retry={retry} />
+      <ul>
+        {value?.map((chat) => (
+          <li>
+            <button class="plain" onClick={() => (shown.value = chat.id)}>
+              <span class="name" dir="auto">
+                {titleOf(chat)}
+              </span>
+              <span class="quiet">
+                <Time iso={chat._createTime} />
+              </span>
+            </button>
+          </li>
+        ))}
+      </ul>
+    </nav>
+  );
+};
+
+const begin = ({ colors, isKnown, locale }: Greeting) => {
+  const root = document.documentElement;
+  root.lang = locale;
+  root.style.setProperty("--brand", colors[0]);
+  root.style.setProperty("--on-brand", colors[1]);
+  setWords(locale === "de" ? german : english);
+  const { answers, answersPort, general } = config;
+  const fetch = makeFetch(isKnown ? ask : undefined);
+  const client = makeClient({
+    baseUrl: location.origin + general,
+    askUrl: answersPort === null ? answers : `//${location.hostname}:${answersPort}${answers}`,
+    fetch,
+    onAttempt: ({ error }) => {
+      rejection.value = error instanceof ResponseError && error.status === 401 ? error : undefined;
+    },
+  });
+  const start = async () => {
+    // The token of the first request shows whose drafts and asks this tab has.
+    const { data } = await client.chats().page();
+    const name = location.pathname;
+    if (session === undefined)
+      openSession({ client, name, onCreated: () => undefined, toAddress: () => undefined });
+    if (data.length === 0) await createChat();
+    else shown.value = data[0]!.id;
+  };
+  const readQuestions = async () => {
+    const response = await fetch("questions", {});
+    return response.ok ? response.json() : [];
+  };
+  // Visitors have no key to enter, and a link would add to the history of the page around.
+  delete acts["key"];
+  acts["chat"] = <button onClick={create}>{say("New chat")}</button>;
+  render(<Window {...{ start, readQuestions }} />, document.body);
+  send("ready");
+};
+
+addEventListener("message", ({ data, origin, ports, source }) => {
+  if (port !== undefined || source !== parent || !config.origins.includes(origin)) return;
+  port = ports[0]!;
+  port.onmessage = ({ data }: MessageEvent<FromPage>) =>
+    data === "open" ? focus() : resolve(data.token);
+  begin(data);
+});
+// The element with the focus may handle it first.
+addEventListener("keydown", ({ defaultPrevented, isComposing, key }) => {
+  if (key === "Escape" && !defaultPrevented && !isComposing) send("close");
+});

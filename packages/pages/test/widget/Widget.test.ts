@@ -1,0 +1,90 @@
+import { expect, it } from "@effect/vitest";
+import { keyId } from "@parley/core";
+import { makeTestHandler } from "@parley/http/test";
+import { makeWidgetPages, type WidgetOptions } from "@parley/pages/widget";
+import { layerMemory } from "@parley/store-memory";
+import { Effect, Redacted, Stream } from "effect";
+
+const serve = (origins: ReadonlyArray<string>, options?: WidgetOptions) =>
+  Effect.map(
+    makeTestHandler(() => Stream.empty, { widget: makeWidgetPages(options) }, layerMemory, {
+      origins,
+    }),
+    ({ key, send }) => ({
+      window: `/widget/${keyId(Redacted.value(key))}`,
+      get: (path: string, headers: Record<string, string> = {}) =>
+        Effect.flatMap(
+          send(path, { method: "GET", headers: { host: "chat.example:3000", ...headers } }),
+          (response) =>
+            Effect.map(
+              Effect.promise(() => response.bytes()),
+              (bytes) => ({
+                bytes,
+                headers: response.headers,
+                status: response.status,
+                text: new TextDecoder().decode(bytes),
+              }),
+            ),
+        ),
+    }),
+  );
+
+it.effect("the loader has at most 3 kB as it is sent, and the window with its files 35 kB", () =>
+  Effect.gen(function* () {
+    const { get, window } = yield* serve(["https://shop.example"]);
+    const sizeOf = (path: string) =>
+      Effect.map(get(path, { "accept-encoding": "gzip" }), ({ bytes, status }) => {
+        expect([path, status]).toEqual([path, 200]);
+        return bytes.length;
+      });
+    expect(yield* sizeOf("/widget.js")).toBeLessThanOrEqual(3000);
+    const { text } = yield* get(window);
+    const named = [...text.matchAll(/(?:src|href)="(.*?)"/g)].map(([, path]) => `/widget/${path}`);
+    expect(named).toEqual(["/widget/widget.css", "/widget/window.js"]);
+    const sizes = yield* Effect.forEach([window, ...named], sizeOf);
+    expect(sizes.reduce((sum, size) => sum + size)).toBeLessThanOrEqual(35_000);
+  }).pipe(Effect.scoped),
+);
+
+it.effect(
+  "the window's policy lets the key's origins frame it, and allows no inline script and no other host",
+  () =>
+    Effect.gen(function* () {
+      const origins = ["https://shop.example", "https://WWW.shop.example:443"];
+      const { get, window } = yield* serve(origins);
+      const { headers, text } = yield* get(window);
+      expect(headers.get("content-security-policy")).toBe(
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+          "base-uri 'none'; form-action 'none'; frame-ancestors https://shop.example https://www.shop.example; " +
+          "require-trusted-types-for 'script'; trusted-types 'none'",
+      );
+      expect(headers.get("set-cookie")).toBeNull();
+      expect(headers.get("x-content-type-options")).toBe("nosniff");
+      expect(text).toContain("https://www.shop.example&quot;");
+      const apart = yield* serve(origins, { answersPort: 3002 });
+      const policy = (yield* apart.get(apart.window)).headers.get("content-security-policy");
+      expect(policy).toContain("connect-src 'self' chat.example:3002; ");
+    }).pipe(Effect.scoped),
+);
+
+it.effect("a key without origins has no window", () =>
+  Effect.gen(function* () {
+    const { get, window } = yield* serve([]);
+    expect((yield* get(window)).status).toBe(404);
+    expect((yield* get("/widget/other.js")).status).toBe(404);
+  }).pipe(Effect.scoped),
+);
+
+it.effect("questions to begin with are those that the holder of the token may see", () =>
+  Effect.gen(function* () {
+    const questions = (token: string) => Effect.succeed(token === "t" ? ["Which sizes?"] : []);
+    const { get } = yield* serve(["https://shop.example"], { questions });
+    const read = (headers?: Record<string, string>) =>
+      Effect.map(get("/widget/questions", headers), ({ headers, text }) => [
+        headers.get("cache-control"),
+        JSON.parse(text),
+      ]);
+    expect(yield* read({ "x-api-key": "t" })).toEqual(["no-store", ["Which sizes?"]]);
+    expect(yield* read()).toEqual(["no-store", []]);
+  }).pipe(Effect.scoped),
+);

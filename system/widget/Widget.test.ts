@@ -1,0 +1,351 @@
+/**
+ * The widget in Chromium, on pages of another site with a strict policy of their own.
+ */
+import { generateKey, keyId } from "@parley/core";
+import { signVisitorToken } from "@parley/http";
+import axe from "axe-core";
+import { Effect, Redacted } from "effect";
+import { SecureRandom } from "effect/crypto";
+import { createHmac } from "node:crypto";
+import { once } from "node:events";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { chromium, type Browser, type BrowserContextOptions, type Page } from "playwright-core";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { launch, type Running } from "../../apps/server/test/contract/launch.ts";
+import { startRelay, type Relay } from "../../apps/server/test/Relay.ts";
+import { startSlowModel, type SlowModel } from "../playground/SlowModel.ts";
+
+const desk = { viewport: { width: 1280, height: 800 } };
+const phone = { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true };
+const long = `It begins. ${Array.from({ length: 80 }, (_, at) => `word${at}`).join(" ")} It ends.`;
+
+let browser: Browser;
+let model: SlowModel;
+let server: Running;
+/** The way of browsers to the server. */
+let relay: Relay;
+const connections = new Set<Socket>();
+let directory: string;
+let key: string;
+let id: string;
+/** A page of the key's origin, and one of another. */
+let shop: Server;
+let stranger: Server;
+/** The site's own backend, by the names of the signed-in users; `null`: nobody is signed in. */
+let user: string | null = "user-1";
+/** When the next tokens expire, in seconds from now. */
+let lives: Array<number> = [];
+const signed: Array<string> = [];
+
+/** In a private window, as these are, Chromium blocks the storage of frames of other sites, which `localhost` is here. */
+const originOf = (site: Server, name = "localhost") =>
+  `http://${name}:${(site.address() as AddressInfo).port}`;
+
+/** A site, whose policy allows nothing but the widget and its own backend. */
+const startSite = async () => {
+  const site = createServer(async (request, response) => {
+    const { pathname, searchParams } = new URL(request.url!, "http://localhost");
+    if (pathname === "/chat-token") {
+      if (user === null) return void response.writeHead(401).end("{}");
+      const expiresAt = new Date(Date.now() + 1000 * (lives.shift() ?? 3600));
+      const signingSecret = createHmac("sha256", key).update("parley-visitor").digest("hex");
+      const token = await Effect.runPromise(
+        signVisitorToken({ keyId: id, signingSecret, userRef: user, expiresAt }),
+      );
+      signed.push(token);
+      return void response
+        .writeHead(200, { "content-type": "application/json" })
+        .end(JSON.stringify({ token, expires_at: expiresAt.toISOString() }));
+    }
+    const origin = new URL(relay.url).origin;
+    response.writeHead(200, {
+      "content-type": "text/html; charset=utf-8",
+      "content-security-policy":
+        `default-src 'none'; script-src ${origin}; frame-src ${origin}; connect-src 'self'; ` +
+        "require-trusted-types-for 'script'; trusted-types 'none'",
+    });
+    const attributes = searchParams.get("attributes") ?? "";
+    response.end(`<!doctype html>
+<html lang="en">
+<head><title>Shop</title><meta name="viewport" content="width=device-width, initial-scale=1">
+<script src="${origin}/widget.js" data-key="${searchParams.get("key") ?? id}" ${attributes} async></script></head>
+<body><main><h1>Shop</h1><button>Buy</button></main></body>
+</html>`);
+  });
+  await once(site.listen(0, "127.0.0.1"), "listening");
+  return site;
+};
+
+beforeAll(async () => {
+  const generated = Effect.provide(generateKey, SecureRandom.layerWebCrypto);
+  key = Redacted.value(await Effect.runPromise(generated));
+  id = keyId(key)!;
+  [shop, stranger] = [await startSite(), await startSite()];
+  directory = await mkdtemp(join(tmpdir(), "parley-widget-"));
+  const provision = join(directory, "provision.json");
+  const widget = {
+    key,
+    scopes: ["read", "write", "ask"],
+    visitors: true,
+    origins: [originOf(shop), originOf(shop, sameSite)],
+    anonymous: true,
+    visitorRatePerMinute: 1000,
+    tokensPerDay: 1_000_000,
+  };
+  const chatbot = { workspace: "Shop", name: "Shop assistant", helloMessage: "Hello! 👋" };
+  await writeFile(provision, JSON.stringify({ chatbots: [{ ...chatbot, keys: [widget] }] }));
+  model = await startSlowModel((question) =>
+    question === "fail" ? undefined : question === "long" ? long : "A short **answer**.",
+  );
+  const settings = { PARLEY_PROVISION: provision, PARLEY_PAGES: "false" };
+  server = await launch("memory", { ...model.settings, ...settings });
+  relay = await startRelay(server.target.origin, (near, far) => {
+    near.pipe(far).pipe(near);
+    connections.add(near);
+    near.on("close", () => connections.delete(near));
+  });
+  const args = ["--no-sandbox"];
+  browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args });
+});
+afterAll(async () => {
+  await browser?.close();
+  relay?.close();
+  await server?.stop();
+  model?.close();
+  for (const site of [shop, stranger]) {
+    site?.close();
+    site?.closeAllConnections();
+  }
+  await rm(directory, { recursive: true, force: true });
+});
+
+const sameSite = "127.0.0.1";
+
+interface Visit extends BrowserContextOptions {
+  readonly site?: Server;
+  readonly name?: string;
+  readonly attributes?: string;
+}
+
+const addressOf = ({ attributes = "", name, site = shop }: Visit) =>
+  `${originOf(site, name)}/?attributes=${encodeURIComponent(attributes)}`;
+
+/** Opens the page, and fails by any error in it, cookie or request to another host. */
+const visit = async (options: Visit, use: (page: Page, errors: Array<string>) => Promise<void>) => {
+  const { attributes: _, name: __, site: ___, ...device } = options;
+  const context = await browser.newContext({ ...desk, ...device });
+  const page = await context.newPage();
+  const errors: Array<string> = [];
+  const hosts = new Set<string>();
+  page.on("pageerror", ({ message }) => errors.push(message));
+  page.on("console", (message) => {
+    if (/Content Security Policy|Trusted|Uncaught/i.test(message.text()))
+      errors.push(message.text());
+  });
+  page.on("request", (request) => hosts.add(new URL(request.url()).origin));
+  try {
+    await page.goto(addressOf(options));
+    await use(page, errors);
+    expect(errors).toEqual([]);
+    expect(await context.cookies()).toEqual([]);
+    hosts.delete(new URL(addressOf(options)).origin);
+    hosts.delete(new URL(relay.url).origin);
+    expect([...hosts]).toEqual([]);
+  } finally {
+    await context.close();
+  }
+};
+
+const button = (page: Page) => page.locator("parley-widget section > button");
+const frame = (page: Page) => page.frameLocator("parley-widget iframe");
+const field = (page: Page) => frame(page).getByRole("textbox");
+const ask = async (page: Page, text: string) => {
+  await field(page).fill(text);
+  await field(page).press("Enter");
+};
+const answered = async (page: Page) => {
+  await frame(page).locator(".pending").waitFor({ state: "detached" });
+  return frame(page).locator(".stored .markdown").last().innerText();
+};
+const focused = (page: Page) =>
+  page.evaluate(() => {
+    const { activeElement } = document;
+    return (activeElement?.shadowRoot?.activeElement ?? activeElement)?.localName;
+  });
+
+/** Checks the page and the window, each as axe sees it. */
+const expectAccessible = async (page: Page) => {
+  for (const each of page.frames()) {
+    const { violations } = await each.evaluate<axe.AxeResults>(
+      `(() => { ${axe.source}; return axe.run({ reporter: "v2" }); })()`,
+    );
+    const found = violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`);
+    expect(found, each.url()).toEqual([]);
+  }
+};
+
+for (const [name, device] of Object.entries({
+  "a desk": desk,
+  "a dark desk": { ...desk, colorScheme: "dark" as const },
+  "a phone": phone,
+})) {
+  it(`an anonymous visitor asks in the widget, on ${name}`, () =>
+    visit({ ...device, attributes: 'data-color="#ffcc00"' }, async (page) => {
+      const counted: Array<string> = [];
+      page.on("request", (request) => {
+        const { pathname } = new URL(request.url());
+        if (request.headers()["x-api-key"]) counted.push(`${request.method()} ${pathname}`);
+      });
+      await button(page).click();
+      await frame(page).getByText("Hello! 👋").waitFor();
+      await frame(page).getByRole("button", { name: "Ports" }).waitFor();
+      expect(await focused(page)).toBe("iframe");
+      await expectAccessible(page);
+      const box = await page.locator("parley-widget dialog").boundingBox();
+      if (name === "a phone") expect(box).toEqual({ x: 0, y: 0, ...phone.viewport });
+      else expect(box).toMatchObject({ x: 860, width: 400 });
+      await frame(page).getByRole("button", { name: "Ports" }).click();
+      await frame(page).locator(".question:text-is('Ports')").waitFor();
+      expect(await answered(page)).toBe("A short answer.");
+      // A visitor may have ten a minute.
+      expect(counted.length, counted.join()).toBeLessThanOrEqual(5);
+      await ask(page, "fail");
+      await frame(page).getByText("The answer failed. Nothing was stored.").waitFor();
+      await ask(page, "long");
+      await frame(page).getByText("word3").waitFor();
+      await frame(page).getByTitle("Stop").click();
+      await frame(page).getByText("Stopped. Nothing was stored.").waitFor();
+      await expectAccessible(page);
+    }));
+}
+
+it("Escape closes the window and returns the focus, and the page keeps all that it had", () =>
+  visit({}, async (page) => {
+    const before = await page.evaluate(() => document.body.outerHTML);
+    expect(await page.evaluate("Object.keys(parley)")).toEqual(["open", "close"]);
+    await button(page).focus();
+    await page.keyboard.press("Enter");
+    await frame(page).getByText("Hello! 👋").waitFor();
+    await field(page).press("Escape");
+    await page.locator("parley-widget dialog").waitFor({ state: "hidden" });
+    expect(await button(page).getAttribute("aria-expanded")).toBe("false");
+    expect(await focused(page)).toBe("button");
+    await page.getByRole("button", { name: "Buy" }).focus();
+    await page.evaluate("parley.open()");
+    await ask(page, "long");
+    await frame(page).getByText("word3").waitFor();
+    // The first Escape stops the answer.
+    await field(page).press("Escape");
+    await frame(page).getByText("Stopped.").first().waitFor();
+    expect(await page.locator("parley-widget dialog").isVisible()).toBe(true);
+    await page.evaluate("parley.close()");
+    expect(await page.evaluate(() => document.activeElement?.textContent)).toBe("Buy");
+    expect(await page.evaluate(() => document.body.outerHTML)).toBe(before);
+    expect(await page.evaluate(() => history.length)).toBeLessThanOrEqual(2);
+  }));
+
+const german = { name: sameSite, attributes: 'data-locale="de" data-position="left"' };
+it("an answer goes on after the visitor has opened another page of the site", () =>
+  visit(german, async (page) => {
+    await button(page).click();
+    await ask(page, "long");
+    await frame(page).getByText("word3").waitFor();
+    await page.goto(addressOf(german));
+    await button(page).click();
+    await frame(page).getByText("Antwort kommt").waitFor();
+    expect(await answered(page)).toBe(long);
+    await frame(page).getByTitle("Neuer Chat").click();
+    await frame(page).locator(".question").waitFor({ state: "detached" });
+    await frame(page).getByTitle("Frühere Chats").click();
+    await expectAccessible(page);
+    await frame(page).getByRole("button", { name: "long" }).click();
+    await frame(page).locator(".question:text-is('long')").waitFor();
+    expect((await button(page).boundingBox())!.x).toBe(20);
+  }));
+
+it("where the browser blocks the storage of frames, the widget answers all the same", () =>
+  visit({}, async (page) => {
+    await button(page).click();
+    await frame(page).getByText("Hello! 👋").waitFor();
+    for (const name of ["sessionStorage", "localStorage"])
+      await expect(page.frames()[1]!.evaluate(name)).rejects.toThrow("SecurityError");
+    await ask(page, "Is it open?");
+    expect(await answered(page)).toBe("A short answer.");
+  }));
+
+const known = { name: sameSite, attributes: 'data-token-url="/chat-token"' };
+it("a token that expires in mid answer is renewed, and the answer goes on", () =>
+  visit(known, async (page) => {
+    // The server allows for clocks that differ by 60 seconds.
+    lives = [-57];
+    signed.length = 0;
+    await button(page).click();
+    await frame(page).getByText("Hello! 👋").waitFor();
+    await ask(page, "long");
+    await frame(page).getByText("word3").waitFor();
+    await page.waitForTimeout(3500);
+    for (const socket of connections) socket.destroy();
+    expect(await answered(page)).toBe(long);
+    expect(signed).toHaveLength(2);
+  }));
+
+it("a token is renewed before it expires", () =>
+  visit(known, async (page) => {
+    signed.length = 0;
+    const statuses: Array<number> = [];
+    page.on("response", (response) => statuses.push(response.status()));
+    await page.clock.install();
+    await button(page).click();
+    await frame(page).getByText("Hello! 👋").waitFor();
+    await page.clock.fastForward("58:00");
+    await ask(page, "Is it open?");
+    await answered(page);
+    expect(signed).toHaveLength(1);
+    await page.clock.fastForward("01:30");
+    await ask(page, "Is it still open?");
+    await answered(page);
+    expect(signed).toHaveLength(2);
+    expect(statuses.filter((status) => status >= 400)).toEqual([]);
+  }));
+
+it("what one user of a browser has written, the next does not see", () =>
+  visit(known, async (page) => {
+    user = "user-2";
+    await button(page).click();
+    await ask(page, "Whose is it?");
+    await answered(page);
+    await field(page).fill("A draft");
+    user = "user-3";
+    await page.goto(addressOf(known));
+    await button(page).click();
+    await frame(page).getByText("Hello! 👋").waitFor();
+    expect(await field(page).inputValue()).toBe("");
+    expect(await frame(page).getByText("Whose is it?").count()).toBe(0);
+    const kept = await page.frames()[1]!.evaluate("JSON.stringify({ ...sessionStorage })");
+    expect(kept).not.toContain("A draft");
+    user = null;
+    await page.goto(addressOf(known));
+    await button(page).click();
+    await frame(page).getByText("This chat is not available at the moment.").first().waitFor();
+    user = "user-2";
+    await frame(page).getByRole("button", { name: "Try again" }).first().click();
+    await frame(page).getByText("Whose is it?").waitFor();
+  }));
+
+it("a page of an origin that is not allowed shows a sentence, and nobody gets a token", () =>
+  visit({ ...phone, site: stranger }, async (page, errors) => {
+    const paths: Array<string> = [];
+    page.on("request", (request) => paths.push(new URL(request.url()).pathname));
+    await button(page).click();
+    await page.getByText("The chat is not available at the moment.").waitFor();
+    expect(paths).toEqual([`/widget/${id}`]);
+    await page.getByRole("button", { name: "Close" }).click();
+    expect(await focused(page)).toBe("button");
+    expect(await page.locator("parley-widget dialog").isVisible()).toBe(false);
+    // The browser tells the developer of the page.
+    expect(errors.splice(0).join()).toContain("frame-ancestors");
+  }));
