@@ -357,10 +357,10 @@ export const archiveChecks: ReadonlyArray<
   check("an export of a user holds the chats of this user alone", function* () {
     const archive = yield* ChatArchive;
     const [chatbot, other] = [yield* newChatbot, yield* newChatbot];
-    for (const of of [chatbot, other]) {
+    for (const id of [chatbot, other]) {
       for (const userRef of ["u", null, "U", "u", "u "]) {
-        const chat = yield* create(of, { userRef });
-        yield* ask(of, chat.id, entry("q", { usage }));
+        const chat = yield* create(id, { userRef });
+        yield* ask(id, chat.id, entry("q", { usage }));
       }
     }
     const whole = yield* exported(chatbot);
