@@ -103,7 +103,7 @@ describe.each([
         const { chatbot, chats, create, list, path, take, turns } = yield* connected;
         const { chat } = yield* create;
         const taken = yield* turns.take(chatbot, chat.id, null);
-        if (taken._tag !== "Turn") return assert.fail("the turn is free");
+        if (taken._tag !== "TurnTaken") return assert.fail("the turn is free");
 
         path.forget();
         const appending = yield* Effect.forkChild(timed(turns.append(taken.turn, entry)));
@@ -129,7 +129,7 @@ describe.each([
         assert.strictEqual(new Set(names).size, total);
         assert.includeMembers(names, acknowledged);
         const history = yield* turns.take(chatbot, chat.id, null);
-        assert.strictEqual(history._tag === "Turn" && history.turn.newest.length, 1);
+        assert.strictEqual(history._tag === "TurnTaken" && history.turn.newest.length, 1);
       }).pipe(Effect.scoped),
     { timeout: 60_000 },
   );
@@ -141,7 +141,7 @@ describe.each([
         const { bulk, chatbot, chats, create, list, path, scope, take, turns } = yield* connected;
         const { chat } = yield* create;
         const taken = yield* turns.take(chatbot, chat.id, null);
-        if (taken._tag !== "Turn") return assert.fail("the turn is free");
+        if (taken._tag !== "TurnTaken") return assert.fail("the turn is free");
         path.freeze(true);
         const history = chats.listEntries(chatbot, chat.id, defaultEntryQuery);
         // A creation with a key, and one without.
@@ -189,7 +189,7 @@ describe.each([
         const keyed = chats.createChat(chatbot, wanted, { key: "keyed", fingerprint: "f" });
         const replay = yield* Effect.as(keyed, keyed);
         const taken = yield* turns.take(chatbot, chat.id, null);
-        if (taken._tag !== "Turn") return assert.fail("the turn is free");
+        if (taken._tag !== "TurnTaken") return assert.fail("the turn is free");
         yield* turns.release(taken.turn);
         path.slow(3_500);
         const lost = turns.renew(taken.turn);

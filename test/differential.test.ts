@@ -282,7 +282,7 @@ const subject = Effect.fnUntraced(function* (run: number) {
     const take = (chat: number | null, key: IdempotencyKey | null) =>
       Effect.tap(turnStore.take(chatbot, chat, key), (taken) =>
         Effect.sync(() => {
-          if (taken._tag !== "Turn") return;
+          if (taken._tag !== "TurnTaken") return;
           turns.push(taken.turn);
           takenAt.set(taken.turn, passed);
         }),
@@ -299,7 +299,7 @@ const subject = Effect.fnUntraced(function* (run: number) {
         const taken = take(chat, toIdempotencyKey(command.key, `ask ${command.chat === null}`));
         if (command._tag === "Take") return taken;
         return Effect.flatMap(taken, (one): Effect.Effect<unknown, unknown> =>
-          one._tag === "Turn"
+          one._tag === "TurnTaken"
             ? turnStore.append(one.turn, entryOf(command.question))
             : Effect.succeed(one),
         );

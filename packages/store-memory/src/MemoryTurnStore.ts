@@ -9,7 +9,7 @@ import {
   TurnLost,
   turnPrecedence,
   TurnStore,
-  type Taken,
+  type TakeResult,
   type Turn,
 } from "@parley/core/ports";
 import { Clock, Effect, Result, Stream } from "effect";
@@ -88,14 +88,14 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
       if (outcome?._tag === "Entry") {
         const { entries } = tenant.chats.get(outcome.chat)!;
         const { entry } = entries.find(({ entry }) => entry.id === outcome.entry)!;
-        return { _tag: "Done", entry, turn: outcome.turn } satisfies Taken;
+        return { _tag: "AlreadyAnswered", entry, turn: outcome.turn } satisfies TakeResult;
       }
       if (chat === undefined || (chat !== null && !isOwn(chat, userRef)))
         return yield* Result.fail(new ChatNotFound({ chatId: chatId! }));
       if (chat === null && idempotencyKey !== null) yield* findChatbot(memory, chatbot);
       if (outcome?._tag === "Pending") {
         const forMillis = tenant.leases.get(outcome.turn)! - now;
-        return { _tag: "Held", forMillis, by: "key" } satisfies Taken;
+        return { _tag: "Held", forMillis, by: "key" } satisfies TakeResult;
       }
       // Unique across processes: a client may resume a stream by its turn's id after a restart.
       const id = crypto.randomUUID();
@@ -103,7 +103,7 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
         const at = availableAt(tenant, chat, now);
         if (at > now) {
           if (!chat.waiting.includes(instance)) chat.waiting.push(instance);
-          return { _tag: "Held", forMillis: at - now, by: "chat" } satisfies Taken;
+          return { _tag: "Held", forMillis: at - now, by: "chat" } satisfies TakeResult;
         }
         // The first is this instance, or did not ask again in time.
         chat.waiting = chat.waiting.slice(1).filter((other) => other !== instance);
@@ -114,7 +114,7 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
       const newest = chat === null ? [] : newestEntries(chat);
       const turn = { id, chatbot, chat: chatId, idempotencyKey, userRef, newest };
       if (!holdsNothing(turn)) tenant.leases.set(id, now + turnLease);
-      return { _tag: "Turn", turn } satisfies Taken;
+      return { _tag: "TurnTaken", turn } satisfies TakeResult;
     });
 
   const earlier: Port["earlier"] = (turn, before) =>

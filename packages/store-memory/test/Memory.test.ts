@@ -33,7 +33,7 @@ it.effect("the id of a turn differs from those of earlier processes", () =>
       Effect.provide(layerMemory, { local: true }),
     );
     const ids = yield* Effect.forEach([first, first], (take) =>
-      Effect.map(take, (taken) => (taken._tag === "Turn" ? taken.turn.id : null)),
+      Effect.map(take, (taken) => (taken._tag === "TurnTaken" ? taken.turn.id : null)),
     );
     assert.notStrictEqual(ids[0], ids[1]);
   }),

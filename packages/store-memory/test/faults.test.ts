@@ -159,7 +159,7 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
       turns: {
         take: (chatbot, chat, idempotencyKey) =>
           Effect.map(turns.take(chatbot, chat, idempotencyKey), (taken) =>
-            taken._tag === "Turn"
+            taken._tag === "TurnTaken"
               ? { ...taken, turn: { ...taken.turn, newest: taken.turn.newest.toReversed() } }
               : taken,
           ),

@@ -24,7 +24,7 @@ export const takeFree = Effect.fnUntraced(function* (
   idempotencyKey: IdempotencyKey | null = null,
 ) {
   const result = yield* TurnStore.use(({ take }) => take(chatbot, chat, idempotencyKey));
-  return result._tag === "Turn" ? result.turn : yield* Effect.die("the turn is not free");
+  return result._tag === "TurnTaken" ? result.turn : yield* Effect.die("the turn is not free");
 });
 
 /** Runs a test over the store in a schema of its own, with a client of the schema. */

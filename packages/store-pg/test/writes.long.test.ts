@@ -129,7 +129,7 @@ it.live.each([
             const idempotencyKey = key && { ...key, key: `${key.key} of ${chat}` };
             for (const end of ["release", "append"]) {
               const taken = yield* turns.take(chatbot, chat, idempotencyKey);
-              if (taken._tag !== "Turn") return assert.fail("the turn is free");
+              if (taken._tag !== "TurnTaken") return assert.fail("the turn is free");
               const { turn } = taken;
               yield* turns.take(chatbot, chat, idempotencyKey);
               yield* turns.earlier(turn, rows / 2);
@@ -145,7 +145,7 @@ it.live.each([
           "update chat set turn = $3, turn_until = 'epoch' where chatbot_id = $1 and id = $2::int8";
         yield* sql.unsafe(lost, [chatbot, id, `turn ${id}`]);
         const taken = yield* turns.take(chatbot, id, null);
-        if (taken._tag !== "Turn") return assert.fail("the turn is free");
+        if (taken._tag !== "TurnTaken") return assert.fail("the turn is free");
         yield* archive.erase(chatbot, { _tag: "Chat", id }, "test");
       }
       yield* archive.erase(chatbot, { _tag: "UserRef", userRef: "user 7" }, "test");

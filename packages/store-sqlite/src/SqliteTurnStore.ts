@@ -5,7 +5,7 @@ import {
   type IdempotencyKey,
   IdempotencyKeyReused,
   idempotencyKeyLifetime,
-  type Taken,
+  type TakeResult,
   turnEntries,
   turnLease,
   TurnLost,
@@ -52,7 +52,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
 
   return TurnStore.of({
     take: (chatbot, chat, idempotencyKey, userRef = null) =>
-      write((now): Taken | ChatbotNotFound | ChatNotFound | IdempotencyKeyReused => {
+      write((now): TakeResult | ChatbotNotFound | ChatNotFound | IdempotencyKeyReused => {
         const key = idempotencyKey?.key ?? null;
         const fingerprint = idempotencyKey?.fingerprint ?? null;
         const values = { chatbot, chat, key, fingerprint, instance, now };
@@ -85,7 +85,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
             `SELECT ${Rows.entryColumns} FROM entries WHERE chatbot = :chatbot AND id = :entry`,
             { chatbot, entry: keyRecord.entry },
           );
-          return { _tag: "Done", entry: Rows.toEntry(row!), turn: keyRecord.turn };
+          return { _tag: "AlreadyAnswered", entry: Rows.toEntry(row!), turn: keyRecord.turn };
         }
         if (chat !== null && !Rows.chatExists(database, chatbot, chat, userRef))
           return new ChatNotFound({ chatId: chat });
@@ -131,7 +131,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
             { ...values, id, until: now + turnLease },
           );
         const newest = chat === null ? [] : entriesBefore(chatbot, chat, Infinity);
-        return { _tag: "Turn", turn: { id, chatbot, chat, idempotencyKey, userRef, newest } };
+        return { _tag: "TurnTaken", turn: { id, chatbot, chat, idempotencyKey, userRef, newest } };
       }),
 
     earlier: (turn, before) => read(() => entriesBefore(turn.chatbot, turn.chat, before)),

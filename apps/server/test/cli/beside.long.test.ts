@@ -1,6 +1,6 @@
 /**
- * Commands beside a running server with its embedded database, all of them as talkative as can be: what
- * they change holds in the server, and no key gets anywhere but where it is printed once.
+ * Commands while a server with its embedded database runs, all at the most verbose log level: the server applies what
+ * they change, and a key appears only where it is printed once.
  */
 import { keyId } from "@parley/core";
 import { spawn } from "node:child_process";

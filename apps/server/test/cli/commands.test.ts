@@ -81,7 +81,7 @@ beforeAll(async () => {
           null,
         );
         const taken = yield* turns.take(full, chat.id, null);
-        if (taken._tag !== "Turn") continue;
+        if (taken._tag !== "TurnTaken") continue;
         const tokens = { promptTokens: 3, completionTokens: 4, attempts: 1, latencyMillis: 5 };
         yield* turns.append(taken.turn, {
           question: "q",

@@ -46,16 +46,16 @@ export interface Spending {
 }
 
 /** The outcome of `take`. */
-export type Taken =
+export type TakeResult =
   /** The turn is taken. */
-  | { readonly _tag: "Turn"; readonly turn: Turn }
+  | { readonly _tag: "TurnTaken"; readonly turn: Turn }
   /**
    * Another turn holds the idempotency key (`key`) or the chat (`chat`), or the chat's turn is reserved for another
    * instance (`chat`). It is free in `forMillis` milliseconds at the latest, a number above 0.
    */
   | { readonly _tag: "Held"; readonly forMillis: number; readonly by: "chat" | "key" }
   /** An earlier request with the same idempotency key was answered with this entry, in the turn with this id. */
-  | { readonly _tag: "Done"; readonly entry: Entry; readonly turn: string };
+  | { readonly _tag: "AlreadyAnswered"; readonly entry: Entry; readonly turn: string };
 
 /**
  * An instance of the store is one layer that was built over the data. Every instance can renew, append to and release
@@ -68,7 +68,7 @@ export class TurnStore extends Context.Service<
      * Takes the turn of a chat and of an idempotency key, for one lease. Checks in this order:
      *
      * 1. Another request used the key, finished or not: fails with `IdempotencyKeyReused`.
-     * 2. The request was answered: returns `Done`.
+     * 2. The request was answered: returns `AlreadyAnswered`.
      * 3. The chat does not exist or, with a `userRef`, has another one: fails with `ChatNotFound`, without a lock and at
      *    the same cost. With a key and without a chat, an unregistered chatbot
      *    fails with `ChatbotNotFound`; without both, that fails at the append.
@@ -84,7 +84,7 @@ export class TurnStore extends Context.Service<
       idempotencyKey: IdempotencyKey | null,
       userRef?: string | null,
     ) => Effect.Effect<
-      Taken,
+      TakeResult,
       ChatbotNotFound | ChatNotFound | IdempotencyKeyReused | Overloaded | StorageUnavailable
     >;
     /**

@@ -51,7 +51,7 @@ export {
   turnPrecedence,
   TurnStore,
   type Spending,
-  type Taken,
+  type TakeResult,
   type Turn,
 } from "./TurnStore.ts";
 

@@ -139,7 +139,7 @@ const make = Effect.gen(function* () {
       return queue
         .inTurn({ chatbot: chatbot.id, chat, idempotencyKey: key, userRef, budget }, (taken) => {
           times.taken();
-          return taken._tag === "Done"
+          return taken._tag === "AlreadyAnswered"
             ? Effect.succeed({ entry: taken.entry, replayed: true, turn: taken.turn })
             : answerInTurn(services, live, chatbot, taken.turn, ask, times);
         })

@@ -4,7 +4,7 @@
  */
 import { Clock, Deferred, Duration, Effect, Stream } from "effect";
 import { BudgetSpent, Overloaded, type AskError } from "../model/Errors.ts";
-import type { Taken, Turn, TurnStore } from "../ports/TurnStore.ts";
+import type { TakeResult, Turn, TurnStore } from "../ports/TurnStore.ts";
 import type { AskLimits } from "./AskLimits.ts";
 import { inSpan, makeBudgetGauges } from "./Telemetry.ts";
 
@@ -76,10 +76,11 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
         if (budget !== null && isNew) yield* checkBudget(chatbot, budget);
         const taken = yield* store.take(chatbot, chat, idempotencyKey, userRef);
         // An answer that was stored before costs nothing, and may still come for the key of another ask.
-        const isFree = taken._tag === "Done" || (taken._tag === "Held" && taken.by === "key");
+        const isFree =
+          taken._tag === "AlreadyAnswered" || (taken._tag === "Held" && taken.by === "key");
         if (budget !== null && !isNew && !isFree)
           yield* Effect.tapError(checkBudget(chatbot, budget), () =>
-            taken._tag === "Turn" ? Effect.ignore(store.release(taken.turn)) : Effect.void,
+            taken._tag === "TurnTaken" ? Effect.ignore(store.release(taken.turn)) : Effect.void,
           );
         if (taken._tag !== "Held") return taken;
         const left = until - (yield* Clock.currentTimeMillis);
@@ -128,7 +129,7 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
 
     const inTurn = <A, E>(
       place: Place,
-      use: (taken: Exclude<Taken, { readonly _tag: "Held" }>) => Effect.Effect<A, E>,
+      use: (taken: Exclude<TakeResult, { readonly _tag: "Held" }>) => Effect.Effect<A, E>,
     ): Effect.Effect<A, E | AskError> =>
       Effect.flatMap(Clock.currentTimeMillis, (now) => {
         const until = now + Duration.toMillis(limits.queueTimeout);

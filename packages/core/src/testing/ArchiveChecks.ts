@@ -241,7 +241,11 @@ export const archiveChecks: ReadonlyArray<
       const again = first.turns.take(chatbot, turn.chat, turn.idempotencyKey);
       yield* same("the key is held", (yield* again)._tag, "Held");
       const made = yield* append(turn, entry("q"));
-      yield* same("afterwards", yield* again, { _tag: "Done", entry: made, turn: turn.id });
+      yield* same("afterwards", yield* again, {
+        _tag: "AlreadyAnswered",
+        entry: made,
+        turn: turn.id,
+      });
     }
     const early = yield* first.turns.take(chatbot, other!.id, null);
     yield* same("the first does not overtake", early._tag, "Held");
@@ -272,7 +276,7 @@ export const archiveChecks: ReadonlyArray<
         [chatbot, kept.chatId, "moved"],
       ] as const) {
         const done = yield* turns.take(of, chatId, keyOf(name));
-        yield* same(`the key "${name}"`, done._tag, "Done");
+        yield* same(`the key "${name}"`, done._tag, "AlreadyAnswered");
       }
       yield* same("the creation's key", (yield* creating).replayed, false);
       yield* turns.release(yield* taken(chatbot, null, keyOf("asked", 1)));
@@ -657,7 +661,7 @@ export const archiveChecks: ReadonlyArray<
             yield* same("its history", page, { items: entries.toReversed(), total: 2 });
             const outcome = yield* turns.take(chatbot, chat.id, null);
             yield* Effect.yieldNow;
-            if (outcome._tag !== "Turn") continue;
+            if (outcome._tag !== "TurnTaken") continue;
             yield* same("its newest entries", outcome.turn.newest, entries.toReversed());
             yield* turns.release(outcome.turn);
           }
@@ -685,7 +689,7 @@ export const archiveChecks: ReadonlyArray<
         chats.createChat(chatbot, hello, null),
         chats.createChat(chatbot, hello, keyOf(`chat ${n}`)),
         Effect.flatMap(turns.take(chatbot, id, keyOf(`key ${id}`)), (taken) =>
-          taken._tag === "Turn" ? turns.append(taken.turn, entry("q")) : Effect.void,
+          taken._tag === "TurnTaken" ? turns.append(taken.turn, entry("q")) : Effect.void,
         ),
         archive.erase(chatbot, { _tag: "UserRef", userRef: "nobody" }, actor),
       ];
@@ -709,9 +713,9 @@ export const archiveChecks: ReadonlyArray<
     for (const id of asked) {
       const { turns } = both[1];
       const outcome = yield* turns.take(chatbot, id, keyOf(`key ${id}`));
-      const made = outcome._tag === "Done" ? [outcome.entry] : [];
+      const made = outcome._tag === "AlreadyAnswered" ? [outcome.entry] : [];
       yield* same("the ask's entry", (yield* history(chatbot, id)).items, made);
-      if (outcome._tag === "Turn") yield* turns.release(outcome.turn);
+      if (outcome._tag === "TurnTaken") yield* turns.release(outcome.turn);
       yield* taken(chatbot, id, null, turns);
     }
   }),

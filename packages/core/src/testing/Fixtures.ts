@@ -125,10 +125,10 @@ export const taken = (
 ) =>
   TurnStore.use((store) => (turns ?? store).take(chatbot, chat, idempotencyKey, userRef)).pipe(
     Effect.flatMap((outcome) =>
-      outcome._tag === "Turn"
+      outcome._tag === "TurnTaken"
         ? Effect.succeed(outcome.turn)
         : Effect.fail(
-            new CheckFailed({ what: "a free turn", expected: "Turn", actual: outcome._tag }),
+            new CheckFailed({ what: "a free turn", expected: "TurnTaken", actual: outcome._tag }),
           ),
     ),
   );

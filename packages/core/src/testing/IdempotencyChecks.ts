@@ -6,7 +6,7 @@ import { ChatStore, type ChatToCreate } from "../ports/ChatStore.ts";
 import { ChatbotNotFound, ChatNotFound, IdempotencyKeyReused, TurnLost } from "../model/Errors.ts";
 import { idempotencyKeyLifetime, type IdempotencyKey } from "../model/IdempotencyKey.ts";
 import type { Entry } from "../model/Entry.ts";
-import { turnLease, TurnStore, type Taken, type Turn } from "../ports/TurnStore.ts";
+import { turnLease, TurnStore, type TakeResult, type Turn } from "../ports/TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
   append,
@@ -41,7 +41,11 @@ const take = (chatbot: number, chat: number | null, idempotencyKey: IdempotencyK
   TurnStore.use((store) => store.take(chatbot, chat, idempotencyKey));
 
 /** The result of a take once the turn has stored its entry. */
-const done = (turn: Turn, entry: Entry): Taken => ({ _tag: "Done", entry, turn: turn.id });
+const done = (turn: Turn, entry: Entry): TakeResult => ({
+  _tag: "AlreadyAnswered",
+  entry,
+  turn: turn.id,
+});
 
 const key = keyOf("key");
 /** The same key with another request. */
@@ -304,7 +308,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
           const outcome = yield* turns.take(chatbot, request === 1 ? null : id, idempotencyKey);
           // The chat may be another ask's for the moment.
           if (outcome._tag === "Held" && outcome.by === "chat") return "nothing";
-          if (outcome._tag !== "Turn") return `again by ${request}`;
+          if (outcome._tag !== "TurnTaken") return `again by ${request}`;
           yield* turns.append(outcome.turn, entry("q"));
           return `made by ${request}`;
         }).pipe(Effect.catchTag("IdempotencyKeyReused", () => Effect.succeed("nothing"))),

@@ -386,7 +386,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         while (true) {
           const outcome = yield* turns.take(chatbot, id, null);
           yield* Effect.yieldNow;
-          if (outcome._tag !== "Turn") continue;
+          if (outcome._tag !== "TurnTaken") continue;
           const before: Array<Entry> = [...outcome.turn.newest];
           while (before.length > 0 && before.length % turnEntries === 0) {
             const older = yield* turns.earlier(outcome.turn, before.at(-1)!.id);
@@ -419,7 +419,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         tag === "success" ? 1 : 0,
       );
       const taking = Effect.map(both[n < 2 ? 0 : 1].take(chatbot, id, null), (outcome) =>
-        outcome._tag === "Turn" ? outcome.turn.newest.length : null,
+        outcome._tag === "TurnTaken" ? outcome.turn.newest.length : null,
       );
       const came = yield* atOnce(2, (at) => (at === n % 2 ? appending : taking));
       const [made, seen] = n % 2 === 0 ? came : came.toReversed();
@@ -434,7 +434,9 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const chatbot = yield* newChatbot;
     const { id } = yield* create(chatbot);
     const outcomes = yield* atOnce(8, (n) => both[n % 2]!.take(chatbot, id, null));
-    const [turn, ...others] = outcomes.flatMap((one) => (one._tag === "Turn" ? [one.turn] : []));
+    const [turn, ...others] = outcomes.flatMap((one) =>
+      one._tag === "TurnTaken" ? [one.turn] : [],
+    );
     yield* same("other turns", others, []);
     for (const one of [turn!, yield* taken(chatbot, null, key)]) {
       const tags = yield* atOnce(4, (n) => tagOf(both[n % 2]!.append(one, entry(`q${n}`))));

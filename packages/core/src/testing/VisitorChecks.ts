@@ -130,7 +130,11 @@ export const visitorChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnd
       );
       yield* same("made anew", [chat.userRef, replayed], [userRef, false]);
       const turn = yield* taken(chatbot, null, keyed("ask", userRef), undefined, userRef);
-      answers.push({ _tag: "Done", entry: yield* append(turn, entry("q")), turn: turn.id });
+      answers.push({
+        _tag: "AlreadyAnswered",
+        entry: yield* append(turn, entry("q")),
+        turn: turn.id,
+      });
     }
     for (const [at, userRef] of visitors.entries()) {
       const { chat, replayed } = yield* store.createChat(

@@ -206,7 +206,7 @@ describe("asking", () => {
       const chatId = yield* newChat;
       const store = yield* TurnStore;
       const taken = yield* store.take(chatbot.id, chatId, null);
-      if (taken._tag !== "Turn") return assert.fail("the turn is free");
+      if (taken._tag !== "TurnTaken") return assert.fail("the turn is free");
       const waiting = yield* Effect.forkChild(Effect.exit(asking(ask("q", { chatId }))));
       for (let seconds = 0; seconds < 62; seconds += 3) {
         yield* TestClock.adjust("3 seconds");
@@ -223,7 +223,7 @@ describe("asking", () => {
       const store = yield* TurnStore;
       yield* settle;
       const taken = yield* store.take(chatbot.id, chatId, null);
-      if (taken._tag !== "Turn") return assert.fail("the turn is free");
+      if (taken._tag !== "TurnTaken") return assert.fail("the turn is free");
       const waiting = yield* Effect.forkChild(asking(ask("q", { chatId })));
       yield* settle;
       assert.isUndefined(waiting.pollUnsafe());
@@ -257,7 +257,7 @@ describe("asking", () => {
       yield* TestClock.adjust("1 second");
       assert.deepStrictEqual(tagOf(yield* Fiber.join(slow)), ["AnswerUnavailable"]);
       const other = yield* TurnStore.use((store) => store.take(chatbot.id, chatId, null));
-      assert.strictEqual(other._tag, "Turn");
+      assert.strictEqual(other._tag, "TurnTaken");
       assert.deepStrictEqual(yield* questionsOf(chatId), []);
     }).pipe(Effect.provide(layerAsking(() => Stream.never))),
   );
@@ -272,7 +272,7 @@ describe("asking", () => {
         // The process stood still for longer than the lease of its turn.
         yield* TestClock.adjust(turnLease + 1);
         const taken = yield* TurnStore.use((store) => store.take(chatbot.id, chatId, null));
-        assert.strictEqual(taken._tag, "Turn");
+        assert.strictEqual(taken._tag, "TurnTaken");
         yield* Deferred.succeed(gate, undefined);
         assert.deepStrictEqual(tagOf(yield* Fiber.join(late)), ["AnswerUnavailable"]);
         assert.deepStrictEqual(yield* questionsOf(chatId), []);
@@ -393,7 +393,7 @@ describe("asking", () => {
           assert.isTrue(yield* Deferred.isDone(closed));
           assert.deepStrictEqual(yield* questionsOf(chatId), []);
           const other = yield* TurnStore.use((store) => store.take(chatbot.id, chatId, null));
-          assert.strictEqual(other._tag, "Turn");
+          assert.strictEqual(other._tag, "TurnTaken");
         }).pipe(Effect.provide(layer));
       }),
   );
@@ -559,7 +559,7 @@ describe("asking", () => {
           assert.deepStrictEqual(yield* questionsOf(chatId), []);
           const turns = yield* TurnStore;
           const key = { key: "key", fingerprint: "another" };
-          assert.strictEqual((yield* turns.take(chatbot.id, chatId, key))._tag, "Turn");
+          assert.strictEqual((yield* turns.take(chatbot.id, chatId, key))._tag, "TurnTaken");
         }).pipe(Effect.provide(layerAsking(answers)));
       }
     }),

@@ -41,7 +41,7 @@ const chatsOf = ({ id }: { readonly id: number }) =>
 const use = Effect.fnUntraced(function* (chatbot: number, chat: number) {
   const turns = yield* TurnStore;
   const taken = yield* turns.take(chatbot, chat, null);
-  if (taken._tag !== "Turn") return assert.fail("the turn is free");
+  if (taken._tag !== "TurnTaken") return assert.fail("the turn is free");
   yield* turns.append(taken.turn, entry);
 });
 

@@ -121,7 +121,7 @@ export const fold = (word: string): string =>
     .normalize("NFC")
     .toLowerCase();
 
-/** Folds case and accents, removes the endings of plurals and verbs, roughly, and unites words for the same act or thing. */
+/** Folds case and accents, roughly removes the endings of plurals and verbs, and maps synonyms to one word. */
 export const termOf = (word: string): string => {
   const term = stemOf(fold(word));
   return canonical.get(term) ?? term;

@@ -10,7 +10,7 @@ import {
   turnLease,
   turnPrecedence,
   type Entry,
-  type Taken,
+  type TakeResult,
   type Turn,
 } from "@parley/core/ports";
 import { Effect } from "effect";
@@ -85,19 +85,23 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
     const turn: Turn = { id, chatbot, chat, idempotencyKey, userRef, newest: [] };
     if (chat === null && idempotencyKey === null) {
       yield* toStorageUnavailable(pools.writable);
-      return { _tag: "Turn", turn } satisfies Taken;
+      return { _tag: "TurnTaken", turn } satisfies TakeResult;
     }
     let rows: ReadonlyArray<DecisionRow>;
     do rows = yield* decide(chatbot, turn, yield* timeLeft);
     while (rows[0]!.decision === "overtaken");
     const { decision, entries, free_in, key_turn, position } = rows[0]!;
     const heldBy = (by: "chat" | "key") =>
-      ({ _tag: "Held", by, forMillis: free_in! }) satisfies Taken;
+      ({ _tag: "Held", by, forMillis: free_in! }) satisfies TakeResult;
     switch (decision) {
       case "key_reused":
         return yield* new IdempotencyKeyReused({ key: idempotencyKey!.key });
       case "answered":
-        return { _tag: "Done", entry: toEntry(rows[0] as Entry), turn: key_turn! } satisfies Taken;
+        return {
+          _tag: "AlreadyAnswered",
+          entry: toEntry(rows[0] as Entry),
+          turn: key_turn!,
+        } satisfies TakeResult;
       case "no_chat":
         return yield* new ChatNotFound({ chatId: chat! });
       case "no_chatbot":
@@ -115,7 +119,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
           (position ?? 0) === (entries ?? 0)
             ? rows.flatMap((row) => (row.id === null ? [] : toEntry(row)))
             : yield* entriesOf(turn);
-        return { _tag: "Turn", turn: { ...turn, newest } } satisfies Taken;
+        return { _tag: "TurnTaken", turn: { ...turn, newest } } satisfies TakeResult;
       }
     }
   }, endAfter(deadlines.request));

@@ -182,7 +182,7 @@ for (const mode of ["with row security", "as it is"] as const) {
       const usage = yield* archive.usage(ours, new Date(0));
       if (usage[0]!.answers > 3) foreign++;
       const taken = yield* Effect.exit(turns.take(ours, theirChat!.id, null));
-      if (Exit.isSuccess(taken) && taken.value._tag === "Turn") {
+      if (Exit.isSuccess(taken) && taken.value._tag === "TurnTaken") {
         foreign++;
         yield* Effect.exit(turns.append(taken.value.turn, entry));
       }

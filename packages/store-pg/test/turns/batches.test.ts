@@ -2,7 +2,12 @@
  * Takes and appends that share a statement: each is decided by itself.
  */
 import { assert, it } from "@effect/vitest";
-import { ChatbotRegistry, ChatStore, type IdempotencyKey, type Taken } from "@parley/core/ports";
+import {
+  ChatbotRegistry,
+  ChatStore,
+  type IdempotencyKey,
+  type TakeResult,
+} from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { Cause, Deferred, Effect, Exit, Fiber, Result, Scope, Stream } from "effect";
 import { Reactivity } from "effect/reactivity";
@@ -49,7 +54,7 @@ const setUp = Effect.fnUntraced(function* (schema: string) {
     idempotencyKey: IdempotencyKey | null = null,
   ) {
     const taken = yield* turns.take(chatbot, chat, idempotencyKey);
-    return taken._tag === "Turn" ? taken.turn : assert.fail("the turn is free");
+    return taken._tag === "TurnTaken" ? taken.turn : assert.fail("the turn is free");
   });
   /** Runs work that arrives while both writers of the chatbot are busy, so that it shares a statement. */
   const together = Effect.fnUntraced(function* <A, E>(
@@ -96,7 +101,7 @@ const rows: Readonly<Record<string, (up: SetUp) => Effect.Effect<Row, unknown, C
   answered: Effect.fnUntraced(function* ({ create, take, turns }) {
     const chat = yield* create;
     yield* turns.append(yield* take(chat, key("k")), entry);
-    return { chat, key: key("k"), outcome: "Done" };
+    return { chat, key: key("k"), outcome: "AlreadyAnswered" };
   }),
   no_chat: () => Effect.succeed({ chat: 2 ** 40, key: key("k"), outcome: "ChatNotFound" }),
   no_chatbot: () =>
@@ -126,7 +131,7 @@ const rows: Readonly<Record<string, (up: SetUp) => Effect.Effect<Row, unknown, C
     const chat = yield* create;
     yield* take(chat, key("old"));
     yield* sql.unsafe("update chat set turn_until = 'epoch' where id = $1::int8", [chat]);
-    return { chat, key: key("k"), outcome: "Turn" };
+    return { chat, key: key("k"), outcome: "TurnTaken" };
   }),
   "chat_locked, which is not in the table,": Effect.fnUntraced(function* ({ create, sql }) {
     const chat = yield* create;
@@ -146,7 +151,7 @@ const rows: Readonly<Record<string, (up: SetUp) => Effect.Effect<Row, unknown, C
   }),
 };
 
-const describeTaken = (result: Result.Result<Taken, { readonly _tag: string }>): string => {
+const describeTaken = (result: Result.Result<TakeResult, { readonly _tag: string }>): string => {
   if (Result.isFailure(result)) return result.failure._tag;
   const taken = result.success;
   return taken._tag === "Held" ? `Held by ${taken.by}` : taken._tag;
@@ -178,7 +183,7 @@ for (const [name, arrange] of Object.entries(rows)) {
         yield* release ?? Effect.void;
         const outcomes = (yield* Fiber.joinAll(fibers)).map(describeTaken);
         // No chat is that of a chatbot which is not registered.
-        const usual = chatbot === registered ? "Turn" : "ChatNotFound";
+        const usual = chatbot === registered ? "TurnTaken" : "ChatNotFound";
         assert.deepStrictEqual(outcomes, [usual, outcome, usual]);
         // A request that was overtaken is decided again.
         assert.strictEqual(statements(), name.startsWith("overtaken") ? 2 : 1);
