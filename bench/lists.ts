@@ -8,8 +8,8 @@
  * of so many runs: whatever else the machine does spoils some of them.
  */
 import {
-  newest,
-  newestChats,
+  defaultEntryQuery,
+  defaultChatQuery,
   type ChatQuery,
   type EntryQuery,
 } from "../packages/core/src/index.ts";
@@ -45,12 +45,16 @@ type List = readonly [
 
 const chats = (name: string, query: (size: number, n: number) => Partial<ChatQuery>): List => [
   name,
-  ({ size, store }, n) => store.listChats(filledChatbot, { ...newestChats, ...query(size, n) }),
+  ({ size, store }, n) =>
+    store.listChats(filledChatbot, { ...defaultChatQuery, ...query(size, n) }),
 ];
 const entries = (name: string, query: (size: number) => Partial<EntryQuery>): List => [
   name,
   ({ size, store }) =>
-    store.listEntries(filledChatbot, 1, { ...newest, ...query(Math.min(size, 1_000_000)) }),
+    store.listEntries(filledChatbot, 1, {
+      ...defaultEntryQuery,
+      ...query(Math.min(size, 1_000_000)),
+    }),
 ];
 /** How many of so many chats are left. */
 const left = (size: number) => size - (erased === undefined ? 0 : Math.floor(size / erased));
@@ -167,7 +171,7 @@ const program = Effect.gen(function* () {
       Array.from("abcdefghijklmnopqrst"),
       (letter) =>
         large.store
-          .listChats(filledChatbot, { ...newestChats, search: `${letter}o` })
+          .listChats(filledChatbot, { ...defaultChatQuery, search: `${letter}o` })
           .pipe(
             Effect.match({ onFailure: () => refused++, onSuccess: () => done++ }),
             Effect.forever,

@@ -62,7 +62,7 @@ const failures: ReadonlyArray<(response: ServerResponse, question: string) => vo
 
 const chance = (share: number) => Math.random() < share;
 
-/** So many of its calls fail, from 0 to 1. */
+/** The share of its calls that fail, from 0 to 1. */
 export const startModel = async (failing = 0): Promise<Model> => {
   const calls: Array<Call> = [];
   const server = createServer(async (request, response) => {

@@ -55,7 +55,7 @@ const generators: ReadonlyArray<readonly [string, ReadonlyArray<string>]> = [
   ["orval", ["orval/dist/bin/orval.mjs", "--config", "clients/orval.config.ts"]],
 ];
 
-it("clients of three generators are strictly typed, and go through the flow of section 1", async () => {
+it("clients of three generators are strictly typed, and go through a conversation", async () => {
   await rm(join(judges, "clients/generated"), { recursive: true, force: true });
   await mkdir(join(judges, "clients/generated"));
   const response = await fetch(`${origin}/openapi.json`);

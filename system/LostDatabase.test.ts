@@ -4,7 +4,7 @@
  */
 import type { Socket } from "node:net";
 import { assert, describe, it } from "@effect/vitest";
-import { newest, newestChats } from "@parley/core";
+import { defaultEntryQuery, defaultChatQuery } from "@parley/core";
 import { AskDeadline, ChatStore, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
@@ -90,9 +90,9 @@ describe.each([
     const take = Effect.suspend(() =>
       turns.take(chatbot, null, { key: `ask ${++names}`, fingerprint: "f" }),
     );
-    const list = chats.listChats(chatbot, newestChats);
+    const list = chats.listChats(chatbot, defaultChatQuery);
     yield* Effect.replicateEffect(Effect.all([create, take, list]), 30, { concurrency: 30 });
-    const bulk = chats.listChats(chatbot, { ...newestChats, orderBy: byName });
+    const bulk = chats.listChats(chatbot, { ...defaultChatQuery, orderBy: byName });
     return { bulk, chatbot, chats, create, list, path, scope, take, turns };
   });
 
@@ -121,7 +121,10 @@ describe.each([
         assert.isTrue(Exit.isSuccess(appended.exit));
         assert.isBelow(appended.millis, 2 * inTime);
 
-        const { items, total } = yield* chats.listChats(chatbot, { ...newestChats, limit: 100 });
+        const { items, total } = yield* chats.listChats(chatbot, {
+          ...defaultChatQuery,
+          limit: 100,
+        });
         const names = items.map(({ name }) => name);
         assert.strictEqual(new Set(names).size, total);
         assert.includeMembers(names, acknowledged);
@@ -140,7 +143,7 @@ describe.each([
         const taken = yield* turns.take(chatbot, chat.id, null);
         if (taken._tag !== "Turn") return assert.fail("the turn is free");
         path.freeze(true);
-        const history = chats.listEntries(chatbot, chat.id, newest);
+        const history = chats.listEntries(chatbot, chat.id, defaultEntryQuery);
         // A creation with a key, and one without.
         const quick = [create, create, take, list, history];
         const tries = yield* Effect.forEach([...quick, bulk], timed, { concurrency: 10 });

@@ -52,9 +52,9 @@ export const announceStart = Effect.fnUntraced(function* (
   if (text) {
     const key = isShown && Option.isSome(firstKey) ? Redacted.value(firstKey.value) : null;
     const create = `${command} key create --name playground`;
-    const kept =
+    const keyHint =
       provision === null ? `shown at the first start; create another: ${create}` : create;
-    const another = store === "memory" || !isShown ? null : kept;
+    const another = store === "memory" || !isShown ? null : keyHint;
     const stores = {
       embedded: `PostgreSQL in ${dataDir}`,
       postgres: `PostgreSQL at DATABASE_URL (${security})`,

@@ -1,5 +1,5 @@
 /**
- * The ends of a process beside SIGTERM and SIGINT: the end of its terminal, or of the package manager that runs it.
+ * What ends a process besides SIGTERM and SIGINT: the end of its terminal, or of the package manager that runs it.
  */
 import { Effect, Schedule } from "effect";
 import { findProcess } from "./Processes.ts";

@@ -6,7 +6,7 @@
 const [major, minor] = process.versions.node.split(".").map(Number) as [number, number];
 if (major < 22 || (major === 22 && minor < 19)) {
   console.error(
-    `parley: Node ${process.versions.node} is too old: 22.19 is the oldest that serves.`,
+    `parley: Node ${process.versions.node} is too old: the server needs 22.19 or later.`,
   );
   process.exit(1);
 }

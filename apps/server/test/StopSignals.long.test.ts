@@ -55,7 +55,7 @@ const running = async (program: string, ...args: ReadonlyArray<string>) => {
       await once(reader, "line");
     }
   };
-  const origin = await printed(/Documentation +(\S+)\/docs/);
+  const origin = await printed(/API reference +(\S+)\/docs/);
   const isUp = () =>
     fetch(`${origin}/docs`).then(
       ({ ok }) => ok,
@@ -87,7 +87,7 @@ it.each([start, serve])("a terminal that is closed stops its server: %s", async 
 it("a SIGHUP makes a server without a terminal read its documents again", async () => {
   const { child, isUp, printed } = await running("sh", "-c", `exec ${serve}`);
   child.kill("SIGHUP");
-  await printed(/Read the documents in (.*) again/);
+  await printed(/Reloaded the documents in (.*)/);
   expect(await isUp()).toBe(true);
 });
 

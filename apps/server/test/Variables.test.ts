@@ -55,7 +55,7 @@ describe("a setting that <name>_FILE gives", () => {
     }),
   );
 
-  it.effect("is no file for a setting that is a path itself", () =>
+  it.effect("does not exist for a setting that is a path itself", () =>
     Effect.gen(function* () {
       const path = yield* fileOf("/elsewhere");
       const settings = yield* readSettings({ PARLEY_DATA_DIR_FILE: path });

@@ -236,7 +236,7 @@ describe.each([
     });
   }
 
-  it("totals", async () => {
+  it("totals count only the rows of their own chatbot, and cost the same", async () => {
     const before = (await api(target(), "/chats?limit=1")).body.meta.total;
     const { answer } = await both(async (foreign) => {
       if (foreign) await createChat(target(), {}, target().otherKey);

@@ -4,7 +4,7 @@
 import type { ChatTransport, UIMessage, UIMessageChunk } from "ai";
 import type { AnswerEvent, AskOptions, Client, Entry } from "./Interface.ts";
 
-/** The fields of an entry that an assistant's message carries beside the texts. */
+/** The fields of an entry that an assistant's message carries besides the texts. */
 export type EntryMetadata = Omit<Entry, "question" | "answer">;
 
 /**
@@ -41,13 +41,13 @@ export const makeChatTransport = ({
   onDisconnect,
 }: ChatTransportOptions): ChatTransport<ParleyMessage> => ({
   sendMessages: async ({ abortSignal, chatId: id, messages }) => {
-    const asked = messages.findLast(({ role }) => role === "user");
-    const query = asked === undefined ? "" : toText(asked);
+    const userMessage = messages.findLast(({ role }) => role === "user");
+    const query = userMessage === undefined ? "" : toText(userMessage);
     const answeredAt = messages.findLastIndex(({ metadata }) => metadata?.chat_id !== undefined);
     const last = messages[answeredAt]?.metadata;
     const question = { chat_id: chatId ?? last?.chat_id, query };
     // An edited message keeps its id.
-    const key = `${hash(JSON.stringify(question))}.${id}.${asked?.id}`;
+    const key = `${hash(JSON.stringify(question))}.${id}.${userMessage?.id}`;
     const idempotencyKey = encodeURIComponent(key).slice(0, 255);
     const options = { idempotencyKey, onDisconnect, signal: abortSignal };
     const events = client.stream(question, options)[Symbol.asyncIterator]();
@@ -60,7 +60,7 @@ export const makeChatTransport = ({
         ? []
         : messages
             .slice(answeredAt + 1)
-            .filter((message) => message.role === "user" && message !== asked)
+            .filter((message) => message.role === "user" && message !== userMessage)
             .map(toText);
     const readMissing = async (): Promise<ReadonlyArray<Entry>> => {
       if (question.chat_id === undefined) return [];

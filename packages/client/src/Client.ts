@@ -120,7 +120,7 @@ const randomKey = (): string =>
 const toSearch = (query: object): URLSearchParams =>
   new URLSearchParams(
     Object.entries(query).flatMap(([name, value]) =>
-      value === undefined ? [] : [value].flat().map((one) => [name, String(one)]),
+      value === undefined ? [] : [value].flat().map((item) => [name, String(item)]),
     ),
   );
 

@@ -66,12 +66,12 @@ export async function* send(
 ) {
   signal?.throwIfAborted();
   const keyed = { ...request.headers, ...(apiKey !== undefined && { "x-api-key": apiKey }) };
-  // Outside the attempt: headers that HTTP does not allow are no broken connection. A plain object, which a `fetch` of
+  // Outside the attempt: headers that HTTP does not allow are not a broken connection. A plain object, which a `fetch` of
   // the caller's can spread.
   const headers = Object.fromEntries(new Headers(keyed));
   const hangUp = new AbortController();
   const silence = new Error(`The server was silent for ${timeoutMillis} ms`);
-  /** Limits each wait by itself: a slow reader is no silent server. */
+  /** Limits each wait by itself: a slow reader does not mean a silent server. */
   const inTime = <A>(awaited: Promise<A>): Promise<A> => {
     const timer = setTimeout(() => hangUp.abort(silence), timeoutMillis);
     return awaited.finally(() => clearTimeout(timer));

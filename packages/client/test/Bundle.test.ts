@@ -1,5 +1,5 @@
 /**
- * The client as a bundler takes it into a page: its size, and that nothing comes along.
+ * The client as a bundler takes it into a page: its size, and that it pulls in nothing else.
  */
 import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";

@@ -209,7 +209,7 @@ describe("errors", () => {
     }
   });
 
-  it("are classes", async () => {
+  it("are instances of their classes", async () => {
     const bot = await openBot(() => {
       throw "a string";
     });

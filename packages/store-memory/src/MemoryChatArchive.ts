@@ -24,8 +24,10 @@ import {
   type StoredChat,
 } from "./Memory.ts";
 
-export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
-  erase: (chatbot, which, actor) =>
+type Port = ChatArchive["Service"];
+
+export const makeChatArchive = (memory: Memory): Port => {
+  const erase: Port["erase"] = (chatbot, which, actor) =>
     atomically(function* (now) {
       const { chats, idempotencyRecords, leases } = yield* findChatbot(memory, chatbot);
       const erasure = erasureAt(which, now);
@@ -40,9 +42,9 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
       const detail = erasureDetail(erasure, erased.length);
       if (erased.length > 0) record(memory, now, actor, chatbot, "erase", detail);
       return erased.length;
-    }),
+    });
 
-  export: (chatbot, actor, person) =>
+  const exportChats: Port["export"] = (chatbot, actor, person) =>
     atomically(function* (now) {
       const { chats } = yield* findChatbot(memory, chatbot);
       record(memory, now, actor, chatbot, "export", exportDetail(person));
@@ -50,9 +52,9 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
         ({ chat }) => person === undefined || chat.userRef === person.userRef,
       );
       return Stream.fromIterable(exported.flatMap(toRecords));
-    }).pipe(Stream.unwrap),
+    }).pipe(Stream.unwrap);
 
-  import: Effect.fnUntraced(function* (chatbot, records, actor) {
+  const importChats: Port["import"] = Effect.fnUntraced(function* (chatbot, records, actor) {
     const refusal = (reason: string) => Result.fail(new ImportRefused({ reason }));
     const findEmpty = () =>
       Result.flatMap(findChatbot(memory, chatbot), (tenant) =>
@@ -86,20 +88,17 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
       record(memory, now, actor, chatbot, "import", importDetail(chats.length));
       return chats.length;
     });
-  }),
+  });
 
-  usage: (chatbot, since, by = null) =>
+  const usage: Port["usage"] = (chatbot, since, by = null) =>
     Effect.sync(() => {
       const sums = new Map<string, UsageSum>();
       for (const { chat, entries } of tenantOf(memory, chatbot).chats.values()) {
         for (const { entry, keyId, usage } of entries) {
           if (entry.question === "" || entry.flagged || entry.createTime < since) continue;
           const { attempts, completionTokens, model, promptTokens, provider } = usage ?? free;
-          const groups = {
-            day: entry.createTime.toISOString().slice(0, 10),
-            key: keyId,
-            userRef: chat.userRef,
-          };
+          const day = entry.createTime.toISOString().slice(0, 10);
+          const groups = { day, key: keyId, userRef: chat.userRef };
           const group = by === null ? null : groups[by];
           const key = JSON.stringify([group, provider, model]);
           const sum = sums.get(key);
@@ -115,8 +114,10 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
         }
       }
       return [...sums.values()];
-    }),
-});
+    });
+
+  return { erase, export: exportChats, import: importChats, usage };
+};
 
 const free = { provider: null, model: null, attempts: 0, promptTokens: 0, completionTokens: 0 };
 

@@ -23,8 +23,10 @@ import {
   type Memory,
 } from "./Memory.ts";
 
-export const makeChatStore = (memory: Memory): ChatStore["Service"] => ({
-  createChat: (chatbot, { helloMessage, ...chat }, idempotencyKey) =>
+type Port = ChatStore["Service"];
+
+export const makeChatStore = (memory: Memory): Port => {
+  const createChat: Port["createChat"] = (chatbot, { helloMessage, ...chat }, idempotencyKey) =>
     atomically(function* (now) {
       const tenant = yield* findChatbot(memory, chatbot);
       const record = findRecord(tenant, idempotencyKey, now);
@@ -39,9 +41,9 @@ export const makeChatStore = (memory: Memory): ChatStore["Service"] => ({
       if (helloMessage !== null) addEntry(memory, stored, helloEntry(helloMessage), now);
       putRecord(tenant, idempotencyKey, now, { _tag: "Chat", chat: stored.chat.id });
       return { chat: stored.chat, replayed: false };
-    }),
+    });
 
-  listChats: (chatbot, query) =>
+  const listChats: Port["listChats"] = (chatbot, query) =>
     Effect.sync(() => {
       const { id, userRef } = query;
       const search = fold(query.search ?? "");
@@ -51,43 +53,34 @@ export const makeChatStore = (memory: Memory): ChatStore["Service"] => ({
           (userRef === null || chat.userRef === userRef) &&
           (search === "" || folded?.includes(search) === true),
       );
-      return pageOf(
-        matching.map(({ chat }) => chat),
-        query,
-        (chat, field) => chat[field],
-      );
-    }),
+      const chats = matching.map(({ chat }) => chat);
+      return pageOf(chats, query);
+    });
 
-  listEntries: (chatbot, chatId, { id, ...query }, userRef = null) =>
+  const listEntries: Port["listEntries"] = (chatbot, chatId, { id, ...query }, userRef = null) =>
     Effect.suspend(() => {
       const stored = tenantOf(memory, chatbot).chats.get(chatId);
       if (stored === undefined || !isOwn(stored, userRef))
         return Effect.fail(new ChatNotFound({ chatId }));
       const entries = stored.entries.map(({ entry }) => entry);
-      return Effect.succeed(
-        pageOf(
-          id === null ? entries : entries.filter((entry) => entry.id === id),
-          query,
-          (entry, field) => entry[field],
-        ),
-      );
-    }),
-});
+      const matching = id === null ? entries : entries.filter((entry) => entry.id === id);
+      return Effect.succeed(pageOf(matching, query));
+    });
+
+  return { createChat, listChats, listEntries };
+};
 
 type Value = string | number | boolean | Date | null;
 
-/**
- * One page of the rows, which are in ascending order of id and all match; `read` returns a row's value of a field.
- */
-const pageOf = <Row, Field extends string>(
+/** One page of the rows, which are in ascending order of id and all match. */
+const pageOf = <Row extends Record<Field | "id", Value>, Field extends string>(
   rows: ReadonlyArray<Row>,
   { limit, orderBy, page }: Omit<ListQuery<Field>, "id">,
-  read: (row: Row, field: NoInfer<Field> | "id") => Value,
 ): Page<Row> => {
   const order = [...orderBy, { field: "id" as const, descending: orderBy.at(-1)!.descending }];
   const byOrder = (a: Row, b: Row): number => {
     for (const { field, descending } of order) {
-      const ascending = compare(read(a, field), read(b, field));
+      const ascending = compare(a[field], b[field]);
       if (ascending !== 0) return descending ? -ascending : ascending;
     }
     return 0;

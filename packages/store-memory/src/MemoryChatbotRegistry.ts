@@ -14,6 +14,9 @@ import {
 import { Clock, Context, Effect, Result, Stream } from "effect";
 import { atomically, emptyTenant, findChatbot, record, type Memory } from "./Memory.ts";
 
+type Registry = ChatbotRegistry["Service"];
+type Directory = ChatbotDirectory["Service"];
+
 /** A key that is added was neither used nor revoked. */
 const newKey = { revokedAt: null, lastUsedAt: null };
 
@@ -33,106 +36,119 @@ export const makeChatbotRegistry = (memory: Memory) => {
       : Result.succeed({ key, keys });
   };
 
+  const list: Registry["list"] = Effect.sync(() =>
+    all().map(({ chatbot, keys }) => ({ chatbot, keys: [...keys.values()] })),
+  );
+
+  const create: Registry["create"] = ({ keys, name, workspaceName, ...rest }, actor) =>
+    atomically(function* (now) {
+      if (findByName(workspaceName, name) !== undefined) {
+        return yield* Result.fail(new ChatbotTaken({ workspaceName, name }));
+      }
+      const registered = new Map<string, RegisteredKey>();
+      for (const key of keys) {
+        if (isTaken(key.id) || registered.has(key.id)) {
+          return yield* Result.fail(new KeyTaken({ keyId: key.id }));
+        }
+        registered.set(key.id, { ...key, ...newKey, createdAt: new Date(now) });
+      }
+      const chatbot = { id: ++lastId.chatbot, name, workspaceName, ...rest };
+      chatbots.set(chatbot.id, { chatbot, keys: registered, ...emptyTenant() });
+      record(memory, now, actor, chatbot.id, "create", name);
+      for (const { id } of keys) record(memory, now, actor, chatbot.id, "add-key", id);
+      return chatbot;
+    });
+
+  const change: Registry["change"] = (id, change, actor) =>
+    atomically(function* (now) {
+      const stored = yield* findChatbot(memory, id);
+      const before = stored.chatbot;
+      const settings = { ...before.settings, ...change.settings };
+      const chatbot = { ...before, ...change, settings };
+      const { name, workspaceName } = chatbot;
+      if ((findByName(workspaceName, name) ?? stored) !== stored) {
+        return yield* Result.fail(new ChatbotTaken({ workspaceName, name }));
+      }
+      const fields = changedFields(before, change);
+      if (fields.length === 0) return before;
+      stored.chatbot = chatbot;
+      record(memory, now, actor, id, "change", fields.join(", "));
+      return chatbot;
+    });
+
+  const remove: Registry["delete"] = (id, actor) =>
+    atomically(function* (now) {
+      const { name } = (yield* findChatbot(memory, id)).chatbot;
+      chatbots.delete(id);
+      record(memory, now, actor, id, "delete", name);
+    });
+
+  const addKey: Registry["addKey"] = (id, key, actor) =>
+    atomically(function* (now) {
+      const { keys } = yield* findChatbot(memory, id);
+      if (isTaken(key.id)) return yield* Result.fail(new KeyTaken({ keyId: key.id }));
+      keys.set(key.id, { ...key, ...newKey, createdAt: new Date(now) });
+      record(memory, now, actor, id, "add-key", key.id);
+    });
+
+  const changeKey: Registry["changeKey"] = (id, keyId, change, actor) =>
+    atomically(function* (now) {
+      const { key, keys } = yield* findKey(id, keyId);
+      const fields = changedFields(key, change);
+      if (fields.length === 0) return;
+      keys.set(keyId, { ...key, ...change });
+      record(memory, now, actor, id, "change-key", `${keyId}: ${fields.join(", ")}`);
+    });
+
+  const revokeKey: Registry["revokeKey"] = (id, keyId, actor) =>
+    atomically(function* (now) {
+      const { key, keys } = yield* findKey(id, keyId);
+      keys.set(keyId, { ...key, revokedAt: new Date(now) });
+      record(memory, now, actor, id, "revoke-key", keyId);
+    });
+
+  const recordRead: Registry["recordRead"] = (id, detail, actor) =>
+    Effect.map(Clock.currentTimeMillis, (now) => record(memory, now, actor, id, "read", detail));
+
+  const now: Registry["now"] = Effect.map(Clock.currentTimeMillis, (now) => new Date(now));
+
+  const audit: Registry["audit"] = (limit) =>
+    Effect.sync(() => memory.audit.toReversed().slice(0, limit));
+
+  const open: Directory["open"] = (keyId) =>
+    Effect.map(Clock.currentTimeMillis, (now) => {
+      for (const { chatbot, keys } of all()) {
+        const key = keys.get(keyId);
+        if (key === undefined || key.revokedAt !== null) continue;
+        return grantOf(key, chatbot, now);
+      }
+      return null;
+    });
+
+  const used: Directory["used"] = (keyIds) =>
+    Effect.map(Clock.currentTimeMillis, (now) => {
+      for (const { keys } of all()) {
+        for (const id of keyIds) {
+          const key = keys.get(id);
+          if (key !== undefined) keys.set(id, { ...key, lastUsedAt: new Date(now) });
+        }
+      }
+    });
+
+  const changed: Directory["changed"] = Stream.fromPubSub(notifications.changed);
+
+  const directory = ChatbotDirectory.of({ open, used, changed });
   const registry = ChatbotRegistry.of({
-    list: Effect.sync(() =>
-      all().map(({ chatbot, keys }) => ({ chatbot, keys: [...keys.values()] })),
-    ),
-
-    create: ({ keys, name, workspaceName, ...rest }, actor) =>
-      atomically(function* (now) {
-        if (findByName(workspaceName, name) !== undefined) {
-          return yield* Result.fail(new ChatbotTaken({ workspaceName, name }));
-        }
-        const registered = new Map<string, RegisteredKey>();
-        for (const key of keys) {
-          if (isTaken(key.id) || registered.has(key.id)) {
-            return yield* Result.fail(new KeyTaken({ keyId: key.id }));
-          }
-          registered.set(key.id, { ...key, ...newKey, createdAt: new Date(now) });
-        }
-        const chatbot = { id: ++lastId.chatbot, name, workspaceName, ...rest };
-        chatbots.set(chatbot.id, { chatbot, keys: registered, ...emptyTenant() });
-        record(memory, now, actor, chatbot.id, "create", name);
-        for (const { id } of keys) record(memory, now, actor, chatbot.id, "add-key", id);
-        return chatbot;
-      }),
-
-    change: (id, change, actor) =>
-      atomically(function* (now) {
-        const stored = yield* findChatbot(memory, id);
-        const before = stored.chatbot;
-        const settings = { ...before.settings, ...change.settings };
-        const chatbot = { ...before, ...change, settings };
-        const { name, workspaceName } = chatbot;
-        if ((findByName(workspaceName, name) ?? stored) !== stored) {
-          return yield* Result.fail(new ChatbotTaken({ workspaceName, name }));
-        }
-        const fields = changedFields(before, change);
-        if (fields.length === 0) return before;
-        stored.chatbot = chatbot;
-        record(memory, now, actor, id, "change", fields.join(", "));
-        return chatbot;
-      }),
-
-    delete: (id, actor) =>
-      atomically(function* (now) {
-        const { name } = (yield* findChatbot(memory, id)).chatbot;
-        chatbots.delete(id);
-        record(memory, now, actor, id, "delete", name);
-      }),
-
-    addKey: (id, key, actor) =>
-      atomically(function* (now) {
-        const { keys } = yield* findChatbot(memory, id);
-        if (isTaken(key.id)) return yield* Result.fail(new KeyTaken({ keyId: key.id }));
-        keys.set(key.id, { ...key, ...newKey, createdAt: new Date(now) });
-        record(memory, now, actor, id, "add-key", key.id);
-      }),
-
-    changeKey: (id, keyId, change, actor) =>
-      atomically(function* (now) {
-        const { key, keys } = yield* findKey(id, keyId);
-        const fields = changedFields(key, change);
-        if (fields.length === 0) return;
-        keys.set(keyId, { ...key, ...change });
-        record(memory, now, actor, id, "change-key", `${keyId}: ${fields.join(", ")}`);
-      }),
-
-    revokeKey: (id, keyId, actor) =>
-      atomically(function* (now) {
-        const { key, keys } = yield* findKey(id, keyId);
-        keys.set(keyId, { ...key, revokedAt: new Date(now) });
-        record(memory, now, actor, id, "revoke-key", keyId);
-      }),
-
-    recordRead: (id, detail, actor) =>
-      Effect.map(Clock.currentTimeMillis, (now) => record(memory, now, actor, id, "read", detail)),
-    now: Effect.map(Clock.currentTimeMillis, (now) => new Date(now)),
-
-    audit: (limit) => Effect.sync(() => memory.audit.toReversed().slice(0, limit)),
+    list,
+    create,
+    change,
+    delete: remove,
+    addKey,
+    changeKey,
+    revokeKey,
+    recordRead,
+    now,
+    audit,
   });
-
-  const directory = ChatbotDirectory.of({
-    open: (keyId) =>
-      Effect.map(Clock.currentTimeMillis, (now) => {
-        for (const { chatbot, keys } of all()) {
-          const key = keys.get(keyId);
-          if (key === undefined || key.revokedAt !== null) continue;
-          return grantOf(key, chatbot, now);
-        }
-        return null;
-      }),
-    used: (keyIds) =>
-      Effect.map(Clock.currentTimeMillis, (now) => {
-        for (const { keys } of all()) {
-          for (const id of keyIds) {
-            const key = keys.get(id);
-            if (key !== undefined) keys.set(id, { ...key, lastUsedAt: new Date(now) });
-          }
-        }
-      }),
-    changed: Stream.fromPubSub(notifications.changed),
-  });
-
   return Context.make(ChatbotRegistry, registry).pipe(Context.add(ChatbotDirectory, directory));
 };

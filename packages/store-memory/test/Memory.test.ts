@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest";
-import { defaultSettings, newestChats } from "@parley/core";
+import { defaultSettings, defaultChatQuery } from "@parley/core";
 import {
   ChatArchive,
   ChatbotRegistry,
@@ -54,7 +54,7 @@ it.effect("no chat is created in the middle of an import, whenever its fiber yie
         ],
         { concurrency: 2 },
       ).pipe(Effect.provideService(Scheduler.MaxOpsBeforeYield, 3 + (n % 100)));
-      const { items } = yield* chats.listChats(chatbot, newestChats);
+      const { items } = yield* chats.listChats(chatbot, defaultChatQuery);
       const ids = new Set(items.map(({ id }) => id));
       assert.strictEqual(ids.size, Exit.isSuccess(imported) ? 2 : 1);
       assert.strictEqual(items.length, ids.size);

@@ -117,7 +117,7 @@ export interface Inspection {
   readonly current: boolean;
   /** Why a server would refuse to serve on the schema, or to bring it up to date; `null` if it would serve. */
   readonly refusal: string | null;
-  /** What a start would warn of: a database that cannot be written, clocks that differ, ids that could come back. */
+  /** What a start would warn of: a database that cannot be written, clocks that differ, ids that could be given out again. */
   readonly warnings: ReadonlyArray<string>;
 }
 

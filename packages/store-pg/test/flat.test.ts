@@ -1,5 +1,5 @@
 import { assert, layer } from "@effect/vitest";
-import { newest, newestChats, type ChatQuery, type EntryQuery } from "@parley/core";
+import { defaultEntryQuery, defaultChatQuery, type ChatQuery, type EntryQuery } from "@parley/core";
 import { ChatArchive } from "@parley/core/ports";
 import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Layer } from "effect";
@@ -52,8 +52,8 @@ const filled = Layer.unwrap(
   ),
 );
 
-const query = (more: Partial<ChatQuery> = {}): ChatQuery => ({ ...newestChats, ...more });
-const entries = (more: Partial<EntryQuery> = {}): EntryQuery => ({ ...newest, ...more });
+const query = (more: Partial<ChatQuery> = {}): ChatQuery => ({ ...defaultChatQuery, ...more });
+const entries = (more: Partial<EntryQuery> = {}): EntryQuery => ({ ...defaultEntryQuery, ...more });
 
 const directions = ["asc", "desc"] as const;
 const byId = (descending: boolean) => [{ field: "id", descending }] as const;

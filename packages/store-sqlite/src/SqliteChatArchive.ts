@@ -40,17 +40,11 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
         if (missing) return missing;
         const erasure = erasureAt(which, now);
         const value = erasure._tag === "IdleSince" ? { limit: erasure.limit.getTime() } : erasure;
-        const erased = run(
-          `DELETE FROM chats WHERE chatbot = :chatbot AND ${erasable[erasure._tag]}`,
-          {
-            chatbot,
-            ...value,
-          },
-        );
+        const where = `chatbot = :chatbot AND ${erasable[erasure._tag]}`;
+        const erased = run(`DELETE FROM chats WHERE ${where}`, { chatbot, ...value });
         const detail = erasureDetail(erasure, erased);
-        if (erased > 0) {
+        if (erased > 0)
           Rows.insertAudit(database, { actor, chatbot, action: "erase", detail }, now);
-        }
         return erased;
       }),
 
@@ -60,11 +54,8 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
         write((now): ReadonlyArray<ArchiveRecord> | ChatbotNotFound => {
           const missing = Rows.chatbotMissing(database, chatbot);
           if (missing) return missing;
-          Rows.insertAudit(
-            database,
-            { actor, chatbot, action: "export", detail: exportDetail(person) },
-            now,
-          );
+          const detail = exportDetail(person);
+          Rows.insertAudit(database, { actor, chatbot, action: "export", detail }, now);
           return all<Rows.ChatRow>(
             `SELECT ${Rows.chatColumns} FROM chats
              WHERE chatbot = :chatbot AND (:userRef IS NULL OR userRef = :userRef) ORDER BY id`,

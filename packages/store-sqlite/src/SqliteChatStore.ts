@@ -25,13 +25,14 @@ const orderBy = (order: Query["orderBy"]): string =>
 export const makeChatStore = (database: Database): ChatStore["Service"] => {
   const { all, get, read, run, write } = database;
 
-  const page = <Row>(
+  const page = <Row, Item>(
     columns: string,
+    toItem: (row: Row) => Item,
     query: Query,
-    [from, ...conditions]: [string, ...Array<string>],
+    [from, ...filters]: readonly [string, ...ReadonlyArray<string>],
     values: Values,
   ) => {
-    if (query.id !== null) conditions.push("id = :id");
+    const conditions = query.id === null ? filters : [...filters, "id = :id"];
     const matching = `FROM ${from} WHERE ${conditions.join(" AND ")}`;
     const bound = {
       ...values,
@@ -39,14 +40,11 @@ export const makeChatStore = (database: Database): ChatStore["Service"] => {
       limit: query.limit,
       offset: Math.min((query.page - 1) * query.limit, Number.MAX_SAFE_INTEGER),
     };
-    return {
-      rows: all<Row>(
-        `SELECT ${columns} ${matching} ORDER BY ${orderBy(query.orderBy)}
-         LIMIT :limit OFFSET :offset`,
-        bound,
-      ),
-      total: get<{ total: number }>(`SELECT count(*) AS total ${matching}`, bound)!.total,
-    };
+    const order = orderBy(query.orderBy);
+    const rows = `SELECT ${columns} ${matching} ORDER BY ${order} LIMIT :limit OFFSET :offset`;
+    const items = all<Row>(rows, bound).map(toItem);
+    const total = `SELECT count(*) AS total ${matching}`;
+    return { items, total: get<{ total: number }>(total, bound)!.total };
   };
 
   return ChatStore.of({
@@ -100,26 +98,15 @@ export const makeChatStore = (database: Database): ChatStore["Service"] => {
         if (query.userRef !== null) conditions.push("userRef = :userRef");
         if (search !== "") conditions.push("instr(fold(name), :search) > 0");
         const values = { chatbot, userRef: query.userRef, search };
-        const { rows, total } = page<Rows.ChatRow>(
-          Rows.chatColumns,
-          query,
-          ["chats", ...conditions],
-          values,
-        );
-        return { items: rows.map(Rows.toChat), total };
+        return page(Rows.chatColumns, Rows.toChat, query, ["chats", ...conditions], values);
       }),
 
     listEntries: (chatbot, chat, query, userRef) =>
       read(() => {
         if (!Rows.chatExists(database, chatbot, chat, userRef))
           return new ChatNotFound({ chatId: chat });
-        const { rows, total } = page<Rows.EntryRow>(
-          Rows.entryColumns,
-          query,
-          ["entries", "chatbot = :chatbot", "chatId = :chat"],
-          { chatbot, chat },
-        );
-        return { items: rows.map(Rows.toEntry), total };
+        const ofChat = ["entries", "chatbot = :chatbot", "chatId = :chat"] as const;
+        return page(Rows.entryColumns, Rows.toEntry, query, ofChat, { chatbot, chat });
       }),
   });
 };

@@ -136,21 +136,6 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
     return undefined;
   };
 
-  const change = (before: Chatbot, after: Chatbot, fields: string, actor: string, now: number) => {
-    const { description, id, name, settings, workspaceName } = after;
-    const isMoved = name !== before.name || workspaceName !== before.workspaceName;
-    if (isMoved && isTaken(workspaceName, name)) return new ChatbotTaken({ workspaceName, name });
-    if (fields === "") return after;
-    run(
-      `UPDATE chatbots SET workspaceName = :workspaceName, name = :name,
-         description = :description, settings = :settings
-       WHERE id = :id`,
-      { id, workspaceName, name, description, settings: JSON.stringify(settings) },
-    );
-    note({ actor, chatbot: id, action: "change", detail: fields }, now);
-    return after;
-  };
-
   return ChatbotRegistry.of({
     list: read(() =>
       all<ChatbotRow>("SELECT * FROM chatbots ORDER BY id").map((row) => ({
@@ -179,13 +164,26 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
         return { id, ...declared };
       }),
 
-    change: (id, wanted, actor) =>
+    change: (id, change, actor) =>
       write((now): Chatbot | ChatbotNotFound | ChatbotTaken => {
         const before = find(id);
         if (before === undefined) return new ChatbotNotFound({ chatbot: id });
-        const settings = { ...before.settings, ...wanted.settings };
-        const fields = changedFields(before, wanted).join(", ");
-        return change(before, { ...before, ...wanted, settings }, fields, actor, now);
+        const settings = { ...before.settings, ...change.settings };
+        const after = { ...before, ...change, settings };
+        const { description, name, workspaceName } = after;
+        const isMoved = name !== before.name || workspaceName !== before.workspaceName;
+        if (isMoved && isTaken(workspaceName, name))
+          return new ChatbotTaken({ workspaceName, name });
+        const fields = changedFields(before, change).join(", ");
+        if (fields === "") return after;
+        run(
+          `UPDATE chatbots SET workspaceName = :workspaceName, name = :name,
+             description = :description, settings = :settings
+           WHERE id = :id`,
+          { id, workspaceName, name, description, settings: JSON.stringify(settings) },
+        );
+        note({ actor, chatbot: id, action: "change", detail: fields }, now);
+        return after;
       }),
 
     // Foreign keys delete the keys and the chats.
@@ -200,16 +198,16 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
     addKey: (chatbot, key, actor) =>
       write((now) => Rows.chatbotMissing(database, chatbot) ?? insertKey(chatbot, key, actor, now)),
 
-    changeKey: (chatbot, keyId, wanted, actor) =>
+    changeKey: (chatbot, keyId, change, actor) =>
       write((now): void | KeyNotFound => {
         const before = findKey(chatbot, keyId);
         if (before === undefined) return new KeyNotFound({ keyId });
-        const fields = changedFields(before, wanted).join(", ");
+        const fields = changedFields(before, change).join(", ");
         if (fields === "") return;
         run(
           `UPDATE keys SET name = :name, scopes = :scopes, expiresAt = :expires, bounds = :bounds
            WHERE id = :id`,
-          valuesOf({ ...before, ...wanted }),
+          valuesOf({ ...before, ...change }),
         );
         note({ actor, chatbot, action: "change-key", detail: `${keyId}: ${fields}` }, now);
       }),

@@ -31,7 +31,7 @@ export const nextId = ({ get }: Database, kind: "chat" | "entry"): number =>
     kind,
   })!.last;
 
-/** The present, or the time of the row before if that is later: the clock went back, or the row was imported. */
+/** The current time, or the time of the row before if that is later: the clock went back, or the row was imported. */
 export const nextTime = (
   { get }: Database,
   chatbot: number,
@@ -70,7 +70,7 @@ export const insertEntry = (
   { createTime, flagged, ...row }: Entry,
   usage: Usage | null,
   keyId: string | null = null,
-): Entry => {
+): void => {
   run(
     `INSERT INTO entries (chatbot, ${entryColumns}, usage, keyId)
      VALUES (:chatbot, :id, :chatId, :question, :answer, :moderation, :flagged, :time, :usage, :keyId)`,
@@ -83,7 +83,6 @@ export const insertEntry = (
       keyId,
     },
   );
-  return { ...row, flagged, createTime };
 };
 
 /** Whether the chat exists; with a `userRef`, one with another is missing. */

@@ -64,7 +64,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         run("DELETE FROM turns WHERE heldUntil <= :before AND idempotencyKey IS NOT NULL", {
           before: now - idempotencyKeyLifetime,
         });
-        const made = get<{ fingerprint: string; entry: number | null; turn: string }>(
+        const keyRecord = get<{ fingerprint: string; entry: number | null; turn: string }>(
           "SELECT fingerprint, entry, turn FROM made WHERE chatbot = :chatbot AND idempotencyKey = :key",
           values,
         );
@@ -73,19 +73,19 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
           "SELECT * FROM turns WHERE chatbot = :chatbot AND (chat = :chat OR idempotencyKey = :key)",
           values,
         );
-        const held = turns.filter(({ heldUntil }) => heldUntil > now);
+        const heldTurns = turns.filter(({ heldUntil }) => heldUntil > now);
         if (key !== null) {
-          const first = made ?? held.find((turn) => turn.idempotencyKey === key);
-          if ((first && first.fingerprint !== fingerprint) || made?.entry === null)
+          const first = keyRecord ?? heldTurns.find((turn) => turn.idempotencyKey === key);
+          if ((first && first.fingerprint !== fingerprint) || keyRecord?.entry === null)
             return new IdempotencyKeyReused({ key });
         }
-        if (made) {
+        if (keyRecord) {
           stopWaiting("instance = :instance");
           const row = get<Rows.EntryRow>(
             `SELECT ${Rows.entryColumns} FROM entries WHERE chatbot = :chatbot AND id = :entry`,
-            { chatbot, entry: made.entry },
+            { chatbot, entry: keyRecord.entry },
           );
-          return { _tag: "Done", entry: Rows.toEntry(row!), turn: made.turn };
+          return { _tag: "Done", entry: Rows.toEntry(row!), turn: keyRecord.turn };
         }
         if (chat !== null && !Rows.chatExists(database, chatbot, chat, userRef))
           return new ChatNotFound({ chatId: chat });
@@ -103,9 +103,11 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
           values,
         );
         const until =
-          held.length > 0 ? Math.max(...held.map(({ heldUntil }) => heldUntil)) : others?.until;
+          heldTurns.length > 0
+            ? Math.max(...heldTurns.map(({ heldUntil }) => heldUntil))
+            : others?.until;
         if (until !== undefined && until > now) {
-          const byKey = key !== null && held.some((turn) => turn.idempotencyKey === key);
+          const byKey = key !== null && heldTurns.some((turn) => turn.idempotencyKey === key);
           if (chat !== null && !byKey)
             run(
               `INSERT OR IGNORE INTO waiting (chatbot, chat, instance)
@@ -122,14 +124,13 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         );
         for (const { id } of turns) run("DELETE FROM turns WHERE id = :id", { id });
         const id = crypto.randomUUID();
-        if (holdsNothing(chat, idempotencyKey))
-          return { _tag: "Turn", turn: { id, chatbot, chat, idempotencyKey, userRef, newest: [] } };
-        run(
-          `INSERT INTO turns (id, chatbot, chat, idempotencyKey, fingerprint, heldUntil)
-           VALUES (:id, :chatbot, :chat, :key, :fingerprint, :until)`,
-          { ...values, id, until: now + turnLease },
-        );
-        const newest = entriesBefore(chatbot, chat, Infinity);
+        if (!holdsNothing(chat, idempotencyKey))
+          run(
+            `INSERT INTO turns (id, chatbot, chat, idempotencyKey, fingerprint, heldUntil)
+             VALUES (:id, :chatbot, :chat, :key, :fingerprint, :until)`,
+            { ...values, id, until: now + turnLease },
+          );
+        const newest = chat === null ? [] : entriesBefore(chatbot, chat, Infinity);
         return { _tag: "Turn", turn: { id, chatbot, chat, idempotencyKey, userRef, newest } };
       }),
 
@@ -169,15 +170,8 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         const appended = { id, chatId, ...entry, createTime };
         Rows.insertEntry(database, chatbot, appended, usage, keyId);
         if (keyId !== null && spentTokens !== null) spend(chatbot, keyId, spentTokens, now);
-        const values = {
-          chatbot,
-          chatId,
-          id,
-          turn,
-          now,
-          until: now + idempotencyKeyLifetime,
-          ...idempotencyKey,
-        };
+        const until = now + idempotencyKeyLifetime;
+        const values = { chatbot, chatId, id, turn, now, until, ...idempotencyKey };
         run("UPDATE chats SET turnEnded = :now WHERE chatbot = :chatbot AND id = :chatId", values);
         if (idempotencyKey !== null)
           run(

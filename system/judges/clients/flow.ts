@@ -1,5 +1,5 @@
 /**
- * The flow of section 1, by a client that was generated from the API description.
+ * The flow of a conversation, by a client that was generated from the API description.
  */
 import assert from "node:assert/strict";
 

@@ -6,8 +6,8 @@ import {
   ChatName,
   Chats,
   isBlank,
-  newest,
-  newestChats,
+  defaultEntryQuery,
+  defaultChatQuery,
   describeSchemaError,
   Question,
   type Chat,
@@ -86,7 +86,7 @@ export const converse = Effect.fnUntraced(function* (
     if (helloMessage) yield* write(printable(`${helloMessage}\n`));
   });
   const open = Effect.fnUntraced(function* (id: string) {
-    const { total } = yield* chats.history(chatbot, Number(id), { ...newest, limit: 1 });
+    const { total } = yield* chats.history(chatbot, Number(id), { ...defaultEntryQuery, limit: 1 });
     chat = Number(id);
     yield* Console.error(
       `Chat ${id}. /history shows its ${total === 1 ? "entry" : `${total} entries`}.`,
@@ -95,7 +95,7 @@ export const converse = Effect.fnUntraced(function* (
   const history = Effect.gen(function* () {
     if (chat === null) return yield* Console.error("This chat is new.");
     yield* recordRead(chatbot.id, `chat ${chat}`);
-    const { items, total } = yield* chats.history(chatbot, chat, newest);
+    const { items, total } = yield* chats.history(chatbot, chat, defaultEntryQuery);
     const entries = items.toReversed().map(({ answer, createTime, question }) =>
       details([
         ["time", createTime],
@@ -110,13 +110,17 @@ export const converse = Effect.fnUntraced(function* (
   /** The chat; without a name it has that of its first question. */
   const firstQuestion = Effect.fnUntraced(function* (chat: Chat) {
     if (chat.name !== null) return chat;
-    const query = { ...newest, limit: 2, orderBy: [{ field: "id", descending: false }] } as const;
+    const query = {
+      ...defaultEntryQuery,
+      limit: 2,
+      orderBy: [{ field: "id", descending: false }],
+    } as const;
     const { items } = yield* chats.history(chatbot, chat.id, query);
     return { ...chat, name: items.find(({ question }) => question !== "")?.question ?? null };
   });
   const list = Effect.gen(function* () {
     yield* recordRead(chatbot.id, "names of chats");
-    const { items, total } = yield* chats.list(chatbot, newestChats);
+    const { items, total } = yield* chats.list(chatbot, defaultChatQuery);
     const named = yield* Effect.forEach(items, firstQuestion);
     const rows = table(named, ["id", "createTime", "name"]);
     yield* Console.error(`${rows}\n${items.length} of ${total}`);
@@ -131,11 +135,11 @@ export const converse = Effect.fnUntraced(function* (
     return yield* Console.error(help);
   });
 
-  if (chatId !== null) yield* chats.history(chatbot, chatId, { ...newest, limit: 1 });
+  if (chatId !== null) yield* chats.history(chatbot, chatId, { ...defaultEntryQuery, limit: 1 });
   if (prompt !== null) {
     yield* Console.error(
-      `${chatbot.name} of ${chatbot.workspaceName} answers, by ${answerer}, as this terminal's settings say. A running server may have others.
-Enter asks, Ctrl-C cancels an answer, Ctrl-D quits, /help shows more.`,
+      `${chatbot.name} of ${chatbot.workspaceName} answers (${answerer}), by the settings of this terminal. A running server may have others.
+Enter sends a question, Ctrl-C cancels an answer, Ctrl-D quits, /help shows more.`,
     );
     if (chatId === null) yield* begin();
     yield* prompt.show;

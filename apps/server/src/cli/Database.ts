@@ -1,5 +1,5 @@
 /**
- * The database of a command: beside a running server the server's.
+ * The database that a command uses: that of the server, also while the server runs.
  */
 import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import { Administration } from "@parley/core";

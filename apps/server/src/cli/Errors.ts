@@ -23,7 +23,7 @@ export const listChatbots = '"parley chatbot list" shows the chatbots.';
 
 /** For a command that changes the named fields of something. */
 export const nothingNamed = new CommandFailed({
-  message: "Nothing to change was given.",
+  message: "No change was given.",
   hint: "--help lists what can be changed.",
   exitCode: 2,
 });
@@ -88,6 +88,18 @@ export const printingErrors = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.
       : printError(describeError(error));
   });
 
+/** The examples of a help text, as the reader can run them. */
+const withCommand = (help: CliOutput.Presenter.Help): CliOutput.Presenter.Help => ({
+  ...help,
+  helpDoc: {
+    ...help.helpDoc,
+    examples: (help.helpDoc.examples ?? []).map((example) => ({
+      ...example,
+      command: example.command.replace(/(?<=^|\$\(|\| )parley /, `${command} `),
+    })),
+  },
+});
+
 /** The usual help; after wrong usage one line of error and a hint instead. */
 export const presenter: CliOutput.Presenter = {
   present: (event) =>
@@ -96,7 +108,7 @@ export const presenter: CliOutput.Presenter = {
           message: `${toLine(event.errors[0]!.message).replace(/\.$/, "")}.`,
           hint: `"${event.commandPath.join(" ")} --help" explains it, with examples.`,
         })
-      : CliOutput.defaultPresenter.present(event),
+      : CliOutput.defaultPresenter.present(event._tag === "Help" ? withCommand(event) : event),
 };
 
 /**

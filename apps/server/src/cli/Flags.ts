@@ -75,10 +75,10 @@ export const durationOf = (text: string): Option.Option<number> => {
 /** What depends on the database's clock. */
 type Timed<A> = Effect.Effect<A, StorageUnavailable | CommandFailed, ChatbotRegistry>;
 
-/** The present by the database's clock. */
+/** The current time by the database's clock. */
 export const present: Timed<Date> = ChatbotRegistry.use(({ now }) => now);
 
-/** A future time, or a duration after the present; a past one and before it, if `sign` is negative. */
+/** A future time, or a duration from now; a past time, or a duration before now, if `sign` is negative. */
 const timeFrom = (text: string, sign: 1 | -1): Option.Option<Timed<Date>> =>
   Option.orElse(
     Option.map(

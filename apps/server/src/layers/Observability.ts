@@ -36,7 +36,7 @@ const formatText = Logger.map(
       .replace(/\s*\n\s*/g, " | "),
 );
 
-/** An event as an object of JSON on one line. The annotations are members beside the others. */
+/** An event as a JSON object on one line. The annotations are members of the same object. */
 const formatJson = Logger.make((event: Logger.Options<unknown>) => {
   const { annotations, cause, level, message, timestamp } = Logger.formatStructured.log(event);
   return Formatter.formatJson({
@@ -80,7 +80,7 @@ const layerProcessMetrics = Layer.effectDiscard(
     // The names of Prometheus' own clients.
     gauge("process.resident_memory", "Resident memory", "By", () => process.memoryUsage.rss());
     const started = Date.now() / 1000 - process.uptime();
-    gauge("process.start_time", "Start of the process since 1970", "s", () => started);
+    gauge("process.start_time", "Start time of the process, since 1970", "s", () => started);
     Metric.registerUnsafe(
       Metric.counter("process.cpu", { description: "CPU time", attributes: { unit: "s" } }),
       context,
@@ -98,7 +98,7 @@ const layerProcessMetrics = Layer.effectDiscard(
     }
     gauge(
       "v8js.memory.heap.used",
-      "Memory of JavaScript's objects",
+      "Memory in use by JavaScript objects",
       "By",
       () => getHeapStatistics().used_heap_size,
     );

@@ -75,7 +75,7 @@ const stopOrphan = Effect.fnUntraced(function* ({ data, dataDir }: Cluster) {
   });
 });
 
-/** Another start, a port that another program took meanwhile, and children of a killed postmaster pass. */
+/** Transient: another start, a port that another program took meanwhile, children of a killed postmaster. */
 const retryableReasons =
   /lock file .* (already exists|is empty)|TCP\/IP sockets|shared memory block/;
 

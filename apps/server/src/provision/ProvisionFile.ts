@@ -51,7 +51,7 @@ const Key = Schema.Struct({
   scopes: Scopes.annotate({
     description: "read: details and lists; write: create chats; ask: ask questions",
   }),
-  name: optional(Text, "Name, for your own overview"),
+  name: optional(Text, "Name, to tell keys apart"),
   expiresAt: Schema.String.check(
     Schema.isPattern(isoTime, {
       message: "is not an ISO 8601 time with a time zone, such as 2030-01-01T00:00:00Z",
@@ -73,7 +73,7 @@ const Key = Schema.Struct({
   ),
   tokensPerDay: optional(
     Schema.NullOr(TokensPerDay),
-    "How many tokens the key's asks may cost in a day of UTC; null: any number",
+    "How many tokens the key's asks may cost per day (UTC); null: any number",
   ),
   origins: optional(Origins, "Comma-separated origins of the pages that may show its widget"),
   anonymous: optional(

@@ -165,7 +165,7 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
 
   const revoked = await parley("key revoke -", `${rotated.key}\n`);
   expect(revoked.stdout).toBe(
-    `The key prl_${rotated.id}_… of chatbot 2 "Sales" is revoked permanently.\n`,
+    `The key prl_${rotated.id}_… of chatbot 2 "Sales" was permanently revoked.\n`,
   );
   await json(`key set ${id} --expires 0s`);
   const { stdout } = await parley("key list");

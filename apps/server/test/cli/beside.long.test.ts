@@ -145,7 +145,7 @@ it("changes hold in the server, and keys stay where they belong", async () => {
   await parley(["chat", "--chat", id!], "And the host?");
   await parley(["audit"]);
   await parley(["usage", "--json"]);
-  expect((await parley(["doctor"])).stdout).toMatch(/^ok {7}database .* answers\.$/m);
+  expect((await parley(["doctor"])).stdout).toMatch(/^ok {7}database .* responds\.$/m);
 
   // Invalid keys that a server may receive.
   for (const wrong of [`${first}x`, first.slice(0, -1), first.replace(/.$/, "_"), key]) {

@@ -114,7 +114,9 @@ describe("parley chat", () => {
       printed = "";
     }
     expect(await ended).toEqual([0, null]);
-    expect(all).toMatch(/^Helpdesk of Acme answers, by slow at 127\.0\.0\.1:\d+, as this terminal/);
+    expect(all).toMatch(
+      /^Helpdesk of Acme answers \(slow at 127\.0\.0\.1:\d+\), by the settings of this terminal/,
+    );
     expect(await asked()).toEqual([...before, [expect.any(Number), "A short story?"]]);
     child.stdin.end();
     model.closeAllConnections();

@@ -1,7 +1,7 @@
 /**
  * Commands about the chats of a chatbot.
  */
-import { defaultSettings, newestChats, plainKey } from "@parley/core";
+import { defaultSettings, defaultChatQuery, plainKey } from "@parley/core";
 import { ChatbotRegistry, ChatStore, TurnStore } from "@parley/core/ports";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Redacted } from "effect";
@@ -37,7 +37,9 @@ const withStores = <A, E>(
 /** How many chats the chatbot has. */
 const totalOf = (id: number) =>
   withStores(
-    ChatStore.use((store) => Effect.map(store.listChats(id, newestChats), ({ total }) => total)),
+    ChatStore.use((store) =>
+      Effect.map(store.listChats(id, defaultChatQuery), ({ total }) => total),
+    ),
   );
 
 /** The newest lines of the audit, oldest first. */
@@ -186,7 +188,7 @@ describe("parley chats", () => {
   });
 
   it("erases one chat, all of a user, and idle ones, and is audited", async () => {
-    const all = await withStores(ChatStore.use((store) => store.listChats(full, newestChats)));
+    const all = await withStores(ChatStore.use((store) => store.listChats(full, defaultChatQuery)));
     const { id } = all.items[0]!;
     for (const [which, erased] of [
       [`--id ${id}`, "1 chat"],

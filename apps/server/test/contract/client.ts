@@ -1,6 +1,6 @@
 /**
  * HTTP for the contract suite: one exchange over `node:http`, raw bytes over a socket, and
- * the shapes of section 7 and 2.4. Every answer that goes through `send` or `raw` is checked against
+ * the shapes of the responses in docs/interface.md. Every answer that goes through `send` or `raw` is checked against
  * them, so that a test only states what is special about its case.
  */
 import { request as httpRequest } from "node:http";

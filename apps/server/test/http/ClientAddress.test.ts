@@ -36,7 +36,7 @@ describe("the address of a client", () => {
     });
   }
 
-  it("is not looked for behind a network that is none", () => {
+  it("is not looked for behind an entry that is not a network", () => {
     for (const wrong of [
       "10.0.0.0/33",
       "10.0.0",

@@ -99,7 +99,7 @@ const tunnel = "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n";
 const nonsense = "nonsense\r\n\r\n";
 const last = get("/last", "Connection: close\r\n");
 
-describe("responses to pipelined requests are sent in order, and none after the last", () => {
+describe("responses to pipelined requests are sent in order, and none follows one that closes the connection", () => {
   for (const [what, pieces, statuses] of [
     ["a request and one with a bad chunk", [post("/", "x") + badChunk("/")], [201, 400]],
     ["a slow one and, later, a bad chunk", [get("/slow"), badChunk("/")], [200, 400]],

@@ -74,7 +74,7 @@ export const questions: ReadonlyArray<readonly [question: string, ...good: Reado
     ["Does it need Docker?", /no\s+Docker/],
     ["How do I embed the chatbot in my website?", /client|widget/],
     ["What database does it use?", /PostgreSQL/],
-    ["what is userRef", /userRef/, /id of a user/],
+    ["what is userRef", /userRef/, /id for a user/],
     ["Ist das DSGVO-konform?", /erased/],
     ["how can i connect it to openai", /PARLEY_LLM_BASE_URL/],
     ["kann ich Ollama nehmen", /11434/],

@@ -115,8 +115,8 @@ const textLines = <E, R>(
   });
 
 /**
- * The records of an export in UTF-8. Fails with `ImportRefused` at the first line that is no record, whose number it
- * states, and if the last line is missing or counts something else. The reason quotes no text of the export.
+ * The records of an export in UTF-8. Fails with `ImportRefused` at the first line that is not a record, whose number
+ * it states, and if the last line is missing or counts something else. The reason quotes no text of the export.
  */
 export const decodeArchive = <E, R>(
   bytes: Stream.Stream<Uint8Array, E, R>,
@@ -130,12 +130,8 @@ export const decodeArchive = <E, R>(
     const decodeRecord = Effect.fnUntraced(function* (text: string) {
       at++;
       if (text.trim() === "") return null;
-      const line = yield* Effect.mapError(
-        decodeLine(text),
-        (error) =>
-          new ImportRefused({
-            reason: `line ${at} is neither a chat nor an entry${describeProblem(error)}`,
-          }),
+      const line = yield* Effect.catch(decodeLine(text), (error) =>
+        refuse(`line ${at} is neither a chat nor an entry${describeProblem(error)}`),
       );
       if (hasEnded) return yield* refuse(`line ${at} follows the last line`);
       if (line.chat !== undefined) {

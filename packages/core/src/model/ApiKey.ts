@@ -4,6 +4,7 @@
  */
 import { Effect, Redacted, Schema } from "effect";
 import { Digest, SecureRandom, WebCrypto } from "effect/crypto";
+import { Hex } from "effect/encoding";
 
 /** Every scope. */
 export const scopes = ["read", "write", "ask"] as const;
@@ -21,7 +22,7 @@ export const PointInTime = Schema.Date.check(
   Schema.makeFilter<Date>(
     (date) =>
       (date.getTime() >= Date.UTC(1970) && date.getTime() < Date.UTC(10_000)) ||
-      "is no point in time between 1970 and 9999",
+      "is not a time between 1970 and 9999",
   ),
 );
 
@@ -57,7 +58,7 @@ export interface KeyRecord {
   readonly signingSecret: string | null;
   /** How many requests of each visitor each server process accepts in a minute; `null`: any number. */
   readonly visitorRatePerMinute: number | null;
-  /** How many tokens of language models the key's asks may cost in a day of UTC; `null`: any number. */
+  /** How many tokens of language models the key's asks may cost per day (UTC); `null`: any number. */
   readonly tokensPerDay: number | null;
   /** The origins of the pages that may show the key's widget, such as `https://shop.example`. */
   readonly origins: ReadonlyArray<string>;
@@ -133,9 +134,7 @@ export const signingSecretOf = Effect.fnUntraced(function* (key: string) {
     const text = await subtle.importKey("raw", encoder.encode(key), hmac, false, ["sign"]);
     return subtle.sign("HMAC", text, encoder.encode("parley-visitor"));
   });
-  return Array.from(new Uint8Array(signature), (byte) => byte.toString(16).padStart(2, "0")).join(
-    "",
-  );
+  return Hex.encode(new Uint8Array(signature));
 });
 
 /**

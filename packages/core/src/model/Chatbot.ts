@@ -9,7 +9,7 @@ export const Name = Text.check(notBlank, Schema.isMaxCodePoints(255));
 
 /** The name of a folder: no path, not hidden, and without characters that break the line of a log. */
 const FolderName = Name.check(
-  Schema.isPattern(/^(?!\.)[^/\\\p{Cc}\p{Zl}\p{Zp}]*$/u, { message: "is no name of a folder" }),
+  Schema.isPattern(/^(?!\.)[^/\\\p{Cc}\p{Zl}\p{Zp}]*$/u, { message: "is not a valid folder name" }),
 );
 
 /** A description, a message or instructions: up to 100,000 code points. */

@@ -23,7 +23,7 @@ export interface NewEntry {
   readonly usage: Usage | null;
   /** The id of the API key that asked. It is stored for sums of usage alone. */
   readonly keyId?: string | null;
-  /** The tokens that count against the key's budget of the day; `null` or absent: the key has none. */
+  /** The tokens that count against the key's daily budget; `null` or absent: the key has none. */
   readonly spentTokens?: number | null;
 }
 

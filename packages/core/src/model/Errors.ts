@@ -57,12 +57,12 @@ export class RateExceeded extends Data.TaggedError("RateExceeded")<{
   override message = `The key is over its rate. Try again in ${this.retryAfterSeconds} s.`;
 }
 
-/** The key has spent its budget of the day. The same request may succeed on the next day of UTC. */
+/** The key has spent its daily budget. The same request may succeed on the next day (UTC). */
 export class BudgetSpent extends Data.TaggedError("BudgetSpent")<{
   readonly keyId: string;
   readonly retryAfterSeconds: number;
 }> {
-  override message = `The key has spent its budget of the day. Try again in ${this.retryAfterSeconds} s.`;
+  override message = `The key has spent its daily budget. Try again in ${this.retryAfterSeconds} s.`;
 }
 
 /** A visitor asked for a chat with the `userRef` of somebody else. */

@@ -91,7 +91,7 @@ export interface Page<A> {
 }
 
 /** The default query of every list: the newest 25 rows. */
-export const newest = {
+export const defaultEntryQuery = {
   limit: 25,
   page: 1,
   orderBy: [{ field: "id", descending: true }],
@@ -99,4 +99,4 @@ export const newest = {
 } as const satisfies ListQuery<"id">;
 
 /** The default query of chats: the newest 25. */
-export const newestChats: ChatQuery = { ...newest, search: null, userRef: null };
+export const defaultChatQuery: ChatQuery = { ...defaultEntryQuery, search: null, userRef: null };

@@ -28,10 +28,7 @@ export const describeSchemaError = (error: Schema.SchemaError): string =>
 export const makeCheck = <Rules extends Schema.Top>(rules: Rules) => {
   const decode = Schema.decodeUnknownResult(
     Schema.toType(rules as Schema.Top) as Schema.Decoder<Rules["Type"]>,
-    {
-      onExcessProperty: "error",
-      errors: "all",
-    },
+    { onExcessProperty: "error", errors: "all" },
   );
   return (values: Rules["Type"]): Effect.Effect<void, ArgumentInvalid> => {
     const result = decode(values);

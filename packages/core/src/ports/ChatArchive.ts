@@ -19,14 +19,14 @@ export type Erasable =
   | ({ readonly _tag: "UserRef" } & Person)
   /** Chats that were created before `limit`, without an entry since. */
   | { readonly _tag: "IdleSince"; readonly limit: Date }
-  /** As `IdleSince`, with a limit so many milliseconds before the present of the store's clock. */
+  /** As `IdleSince`, with a limit this many milliseconds before the current time of the store's clock. */
   | { readonly _tag: "IdleFor"; readonly millis: number }
   | { readonly _tag: "All" };
 
-/** An erasure whose limit does not depend on the present. */
+/** An erasure whose limit does not depend on the current time. */
 export type DatedErasure = Exclude<Erasable, { readonly _tag: "IdleFor" }>;
 
-/** The erasure at `now`, the present of the store's clock in milliseconds since 1970. */
+/** The erasure at `now`, the current time of the store's clock in milliseconds since 1970. */
 export const erasureAt = (which: Erasable, now: number): DatedErasure =>
   which._tag === "IdleFor" ? { _tag: "IdleSince", limit: new Date(now - which.millis) } : which;
 

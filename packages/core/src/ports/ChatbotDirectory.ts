@@ -16,7 +16,7 @@ export type Grant = Pick<KeyRecord, "hash" | "scopes"> &
      * one that never expires. Servers count it down without a clock that can be set.
      */
     readonly expiresInMillis: number | null;
-    /** The present by the store's clock, in milliseconds since 1970; absent: the server's clock is the store's. */
+    /** The current time by the store's clock, in milliseconds since 1970; absent: the server's clock is the store's. */
     readonly nowMillis?: number;
     /** The only user whose chats the key opens, for an embedder's own keys; absent: every user. */
     readonly userRef?: string | null;
@@ -41,7 +41,7 @@ export const grantOf = (key: KeyRecord, chatbot: Chatbot, nowMillis: number): Gr
 export class ChatbotDirectory extends Context.Service<
   ChatbotDirectory,
   {
-    /** The present state of the key with this id; `null` if the key is unknown or revoked. */
+    /** The current state of the key with this id; `null` if the key is unknown or revoked. */
     readonly open: (keyId: string) => Effect.Effect<Grant | null, StorageUnavailable>;
     /** Records that these keys were used lately. Each process calls it at most once a minute, and when it stops. */
     readonly used: (keyIds: ReadonlyArray<string>) => Effect.Effect<void, StorageUnavailable>;

@@ -105,7 +105,7 @@ export class ChatbotRegistry extends Context.Service<
       detail: string,
       actor: string,
     ) => Effect.Effect<void, StorageUnavailable>;
-    /** The present by the store's clock, which decides when keys expire and which chats are idle. */
+    /** The current time by the store's clock, which decides when keys expire and which chats are idle. */
     readonly now: Effect.Effect<Date, StorageUnavailable>;
     /** The newest `limit` lines, newest first. The lines of concurrent writes may have any order. */
     readonly audit: (
@@ -126,10 +126,10 @@ export const fieldChanges = (
   before: Chatbot | KeyRecord,
   change: ChatbotChange | KeyChange,
 ): ReadonlyArray<FieldChange> => {
-  const known: Readonly<Record<string, unknown>> = flat(before);
+  const oldValues: Readonly<Record<string, unknown>> = flat(before);
   return Object.entries(flat(change))
-    .filter(([field, value]) => JSON.stringify(value) !== JSON.stringify(known[field]))
-    .map(([field, after]) => ({ field, before: known[field], after }))
+    .filter(([field, value]) => JSON.stringify(value) !== JSON.stringify(oldValues[field]))
+    .map(([field, after]) => ({ field, before: oldValues[field], after }))
     .toSorted((a, b) => (a.field < b.field ? -1 : 1));
 };
 

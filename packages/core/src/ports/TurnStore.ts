@@ -38,7 +38,7 @@ export interface Turn {
   readonly newest: ReadonlyArray<Entry>;
 }
 
-/** What the key's asks cost on the present day of UTC, by the store's clock. */
+/** What the key's asks have cost today (UTC), by the store's clock. */
 export interface Spending {
   readonly tokens: number;
   /** How long the day still lasts, in milliseconds. */
@@ -106,7 +106,7 @@ export class TurnStore extends Context.Service<
      * if another turn took the chat or the key, or the turn has ended; with `ChatbotNotFound` if the chat is new and
      * the chatbot is not registered.
      *
-     * Adds `spentTokens`, if any, to what the key has spent on the present day.
+     * Adds `spentTokens`, if any, to what the key has spent today.
      */
     readonly append: (
       turn: Turn,
@@ -117,13 +117,13 @@ export class TurnStore extends Context.Service<
     >;
     /**
      * Ends the turn without an entry and forgets its key. Leaves a chat and a key that another turn took. Adds the tokens
-     * to what the API key has spent on the present day, also if the turn was lost.
+     * to what the API key has spent today, also if the turn was lost.
      */
     readonly release: (
       turn: Turn,
       spent?: { readonly keyId: string; readonly tokens: number } | null,
     ) => Effect.Effect<void, StorageUnavailable>;
-    /** What appends and releases added for an API key on the present day: the sum over all instances. */
+    /** What appends and releases have added for an API key today: the sum over all instances. */
     readonly spending: (
       chatbot: number,
       keyId: string,

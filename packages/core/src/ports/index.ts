@@ -71,8 +71,8 @@ export { idempotencyKeyLifetime, type IdempotencyKey } from "../model/Idempotenc
 export {
   chatFields,
   entryFields,
-  newest,
-  newestChats,
+  defaultEntryQuery,
+  defaultChatQuery,
   type ChatField,
   type ChatQuery,
   type EntryField,

@@ -50,7 +50,7 @@ export const erasure = makeCheck(
   }).check(
     Schema.makeFilter(
       (which) =>
-        Object.keys(which).length === 1 || "needs one of chatId, userRef and idleSince, or all",
+        Object.keys(which).length === 1 || "needs one of chatId, userRef, idleSince or all",
     ),
   ),
 );

@@ -16,7 +16,7 @@ export interface Principal {
   readonly chatbot: Chatbot;
   /** The only user whose chats it opens; `null` or absent: every user. */
   readonly userRef?: string | null;
-  /** How many tokens the key's asks may cost in a day of UTC; absent: any number. */
+  /** How many tokens the key's asks may cost per day (UTC); absent: any number. */
   readonly tokensPerDay?: number;
 }
 
@@ -71,7 +71,7 @@ const memory = 60_000;
 /** How often the process writes which keys were used. */
 const useInterval = Duration.minutes(1);
 
-/** Milliseconds of a clock that nobody sets. */
+/** Milliseconds of a monotonic clock. */
 const elapsedMillis = Effect.map(Clock.monotonicTimeNanos, (nanos) => Number(nanos) / 1e6);
 
 /** What the store said of a key. Times are elapsed ones. */
@@ -120,7 +120,7 @@ const make = Effect.gen(function* () {
   });
 
   // By the key's id: at most one request a second looks it up, whether it is valid, revoked or unknown. A text that is
-  // neither a key nor a token takes no room.
+  // neither a key nor a token is not remembered.
   const keys = yield* Cache.makeWith(lookUp, {
     capacity,
     timeToLive: (exit) => (Exit.isFailure(exit) ? Duration.zero : staleness),
@@ -162,11 +162,94 @@ const make = Effect.gen(function* () {
     used = new Set();
     return Effect.catchCause(directory.used([...ids]), (cause) => {
       for (const id of ids) used.add(id);
-      return Effect.logDebug("The use of keys could not be written", cause);
+      return Effect.logDebug("Could not record which keys were used", cause);
     });
   });
   yield* Effect.addFinalizer(() => Effect.timeoutOption(writeUse, "2 seconds"));
   yield* writeUse.pipe(Effect.repeat(Schedule.spaced(useInterval)), Effect.forkScoped);
+
+  const authenticate = Effect.fnUntraced(function* (
+    credential: string,
+    {
+      recalls = false,
+      tokens,
+    }: { readonly recalls?: boolean; readonly tokens?: VisitorTokens } = {},
+  ) {
+    const ofKey = keyId(credential);
+    const id = ofKey ?? tokens?.keyId(credential) ?? null;
+    if (id === null) return yield* new KeyRejected();
+    const key = yield* recalls
+      ? Effect.catchTag(keyWith(id), "StorageUnavailable", (error) => recall(id, error))
+      : keyWith(id);
+    const { epoch, expiresAt, grant, signer } = key;
+    const now = yield* elapsedMillis;
+    const claims =
+      ofKey === null
+        ? yield* tokens!.verify(credential, signer, new Date(epoch + now))
+        : (yield* isGenuine(credential, key))
+          ? { userRef: grant?.userRef ?? null, scopes: null }
+          : null;
+    if (grant === null || claims === null || expiresAt <= now) return yield* new KeyRejected();
+    if (ofKey === null && signer === noKey) return yield* new KeyRejected();
+    const { chatbot, ratePerMinute, scopes, visitorRatePerMinute } = grant;
+    const { scopes: named, userRef } = claims;
+    used.add(id);
+    countRequest(id, 0, 1);
+    // First, so that a visitor beyond its rate does not use up the key's.
+    if (visitorRatePerMinute != null && userRef !== null)
+      yield* spendVisitor(`${id}/${userRef}`, visitorRatePerMinute, id);
+    if (ratePerMinute != null) yield* spendKey(id, ratePerMinute, id);
+    return {
+      keyId: id,
+      scopes: named === null ? scopes : scopes.filter((scope) => named.includes(scope)),
+      chatbot,
+      userRef,
+      ...(grant.tokensPerDay != null && { tokensPerDay: grant.tokensPerDay }),
+    } satisfies Principal as Principal;
+  });
+
+  const widget = Effect.fnUntraced(function* (keyId: string) {
+    const { expiresAt, grant } = yield* keyWith(keyId);
+    if (grant === null || expiresAt <= (yield* elapsedMillis)) return null;
+    const { chatbot, origins = [] } = grant;
+    return { keyId, chatbot, origins, anonymous: allowsAnonymous(grant) } satisfies Widget;
+  });
+
+  const admitVisitor = Effect.fnUntraced(function* (
+    id: string,
+    tokens: VisitorTokens,
+    {
+      former,
+      network,
+      newVisitors,
+    }: {
+      readonly former: string | undefined;
+      readonly network: string;
+      readonly newVisitors: { readonly address: number; readonly key: number };
+    },
+  ) {
+    const { epoch, expiresAt, grant, signer } = yield* keyWith(id);
+    const now = yield* elapsedMillis;
+    if (grant === null || !allowsAnonymous(grant) || expiresAt <= now) return null;
+    const present = new Date(epoch + now);
+    let userRef = `${anonymousPrefix}${crypto.randomUUID()}`;
+    if (former === undefined) {
+      // First, so that an address beyond its bound does not use up the key's.
+      yield* spendNew(`${id}/${network}`, newVisitors.address, id);
+      yield* spendNew(id, newVisitors.key, id);
+    } else {
+      const late = Duration.toMillis(renewableFor);
+      const claims =
+        tokens.keyId(former) === id ? yield* tokens.verify(former, signer, present, late) : null;
+      // A token that the site's backend signed for a known visitor is its to renew.
+      if (claims?.userRef.startsWith(anonymousPrefix) !== true) return yield* new KeyRejected();
+      userRef = claims.userRef;
+      const rate = grant.visitorRatePerMinute;
+      if (rate != null) yield* spendVisitor(`${id}/${userRef}`, rate, id);
+    }
+    const end = Math.min(now + Duration.toMillis(anonymousLife), expiresAt);
+    return { userRef, signingSecret: signer.signingSecret, expiresAt: new Date(epoch + end) };
+  });
 
   return {
     /**
@@ -177,93 +260,16 @@ const make = Effect.gen(function* () {
      * `recalls`: whether a key that was valid within the last minute counts while the store is away; its expiry counts,
      * too, but not a revocation. `false` by default.
      */
-    authenticate: Effect.fnUntraced(function* (
-      credential: string,
-      {
-        recalls = false,
-        tokens,
-      }: { readonly recalls?: boolean; readonly tokens?: VisitorTokens } = {},
-    ) {
-      const ofKey = keyId(credential);
-      const id = ofKey ?? tokens?.keyId(credential) ?? null;
-      if (id === null) return yield* new KeyRejected();
-      const key = yield* recalls
-        ? Effect.catchTag(keyWith(id), "StorageUnavailable", (error) => recall(id, error))
-        : keyWith(id);
-      const { epoch, expiresAt, grant, signer } = key;
-      const now = yield* elapsedMillis;
-      const claims =
-        ofKey === null
-          ? yield* tokens!.verify(credential, signer, new Date(epoch + now))
-          : (yield* isGenuine(credential, key))
-            ? { userRef: grant?.userRef ?? null, scopes: null }
-            : null;
-      if (grant === null || claims === null || expiresAt <= now) return yield* new KeyRejected();
-      if (ofKey === null && signer === noKey) return yield* new KeyRejected();
-      const { chatbot, ratePerMinute, scopes, visitorRatePerMinute } = grant;
-      const { scopes: named, userRef } = claims;
-      used.add(id);
-      countRequest(id, 0, 1);
-      // First, so that a visitor beyond its rate does not use up the key's.
-      if (visitorRatePerMinute != null && userRef !== null)
-        yield* spendVisitor(`${id}/${userRef}`, visitorRatePerMinute, id);
-      if (ratePerMinute != null) yield* spendKey(id, ratePerMinute, id);
-      return {
-        keyId: id,
-        scopes: named === null ? scopes : scopes.filter((scope) => named.includes(scope)),
-        chatbot,
-        userRef,
-        ...(grant.tokensPerDay != null && { tokensPerDay: grant.tokensPerDay }),
-      } satisfies Principal as Principal;
-    }),
+    authenticate,
     /** The widget of a valid key; `null` for a key that is unknown, expired or revoked. */
-    widget: Effect.fnUntraced(function* (keyId: string) {
-      const { expiresAt, grant } = yield* keyWith(keyId);
-      if (grant === null || expiresAt <= (yield* elapsedMillis)) return null;
-      const { chatbot, origins = [] } = grant;
-      return { keyId, chatbot, origins, anonymous: allowsAnonymous(grant) } satisfies Widget;
-    }),
+    widget,
     /**
      * What a token for an anonymous visitor says, and the secret to sign it with; `null` for a key that allows none. The
      * visitor is a new one, or that of a `former` token; another text fails with `KeyRejected`. Fails with
      * `RateExceeded` beyond `newVisitors` a minute in this process, for the network of the client or for the key, or
      * beyond the rate of the visitor.
      */
-    admitVisitor: Effect.fnUntraced(function* (
-      id: string,
-      tokens: VisitorTokens,
-      {
-        former,
-        network,
-        newVisitors,
-      }: {
-        readonly former: string | undefined;
-        readonly network: string;
-        readonly newVisitors: { readonly address: number; readonly key: number };
-      },
-    ) {
-      const { epoch, expiresAt, grant, signer } = yield* keyWith(id);
-      const now = yield* elapsedMillis;
-      if (grant === null || !allowsAnonymous(grant) || expiresAt <= now) return null;
-      const present = new Date(epoch + now);
-      let userRef = `${anonymousPrefix}${crypto.randomUUID()}`;
-      if (former === undefined) {
-        // First, so that an address beyond its bound does not use up the key's.
-        yield* spendNew(`${id}/${network}`, newVisitors.address, id);
-        yield* spendNew(id, newVisitors.key, id);
-      } else {
-        const late = Duration.toMillis(renewableFor);
-        const claims =
-          tokens.keyId(former) === id ? yield* tokens.verify(former, signer, present, late) : null;
-        // A token that the site's backend signed for a known visitor is its to renew.
-        if (claims?.userRef.startsWith(anonymousPrefix) !== true) return yield* new KeyRejected();
-        userRef = claims.userRef;
-        const rate = grant.visitorRatePerMinute;
-        if (rate != null) yield* spendVisitor(`${id}/${userRef}`, rate, id);
-      }
-      const end = Math.min(now + Duration.toMillis(anonymousLife), expiresAt);
-      return { userRef, signingSecret: signer.signingSecret, expiresAt: new Date(epoch + end) };
-    }),
+    admitVisitor,
   };
 });
 

@@ -46,165 +46,178 @@ const make = Effect.gen(function* () {
   const archive = yield* ChatArchive;
   const services = yield* Effect.context<Digest.Digest | SecureRandom.SecureRandom>();
 
-  const freshKey = Effect.gen(function* () {
+  /** A new key, which signs tokens of visitors if `signs`, and what the registry records of it. */
+  const newKey = Effect.fnUntraced(function* (signs: boolean) {
     const key = yield* generateKey;
     const text = Redacted.value(key);
-    const [hash, signingSecret] = [yield* hashKey(text), yield* signingSecretOf(text)];
-    return { key, record: { id: keyId(text)!, hash, signingSecret } };
-  }).pipe(Effect.provideContext(services));
-
-  const created = (
-    key: Redacted.Redacted,
-    { id, signingSecret }: Pick<KeyRecord, "id" | "signingSecret">,
-  ) =>
-    ({
-      id,
-      key,
-      signingSecret: signingSecret === null ? null : Redacted.make(signingSecret),
-    }) satisfies CreatedKey;
+    const id = keyId(text)!;
+    const secret = signs ? yield* signingSecretOf(text) : null;
+    const created = { id, key, signingSecret: secret === null ? null : Redacted.make(secret) };
+    return { created, record: { id, hash: yield* hashKey(text), signingSecret: secret } };
+  }, Effect.provideContext(services));
 
   const sha256 = (data: Uint8Array) =>
     Context.get(services, Digest.Digest).digestHex(Digest.sha256, data);
   const digestWith = (salt: string, userRef: string) =>
-    Effect.map(sha256(new TextEncoder().encode(`${salt}:${userRef}`)), (hash) => {
-      return `sha256:${salt}:${hash}`;
-    });
+    Effect.map(
+      sha256(new TextEncoder().encode(`${salt}:${userRef}`)),
+      (hash) => `sha256:${salt}:${hash}`,
+    );
 
-  const find = Effect.fnUntraced(function* (id: number) {
-    const found = (yield* registry.list).find(({ chatbot }) => chatbot.id === id);
-    return found ?? (yield* new ChatbotNotFound({ chatbot: id }));
+  const findChatbot = Effect.fnUntraced(function* (id: number) {
+    const chatbot = (yield* registry.list).find(({ chatbot }) => chatbot.id === id);
+    return chatbot ?? (yield* new ChatbotNotFound({ chatbot: id }));
+  });
+
+  const createChatbot = Effect.fn("Administration.createChatbot")(function* (
+    {
+      description = "",
+      name,
+      settings: given,
+      workspaceName,
+    }: ChatbotChange & Pick<Chatbot, "workspaceName" | "name">,
+    actor: string,
+  ) {
+    const settings = { ...defaultSettings, ...given };
+    const chatbot = { workspaceName, name, description, settings };
+    yield* checkChatbot({ ...chatbot, actor });
+    return yield* registry.create({ ...chatbot, keys: [] }, actor);
+  });
+
+  const changeChatbot = Effect.fn("Administration.changeChatbot")(function* (
+    id: number,
+    change: ChatbotChange,
+    actor: string,
+  ) {
+    yield* checkChatbot({ ...change, actor });
+    return yield* registry.change(id, change, actor);
+  });
+
+  const deleteChatbot = Effect.fn("Administration.deleteChatbot")(function* (
+    id: number,
+    actor: string,
+  ) {
+    yield* checkChatbot({ actor });
+    const { keys } = yield* findChatbot(id);
+    for (const key of keys.filter(({ revokedAt }) => revokedAt === null)) {
+      // Another operator may have revoked the key meanwhile.
+      const revoke = registry.revokeKey(id, key.id, actor);
+      yield* Effect.catchTag(revoke, "KeyNotFound", () => Effect.void);
+    }
+    const erased = yield* archive.erase(id, { _tag: "All" }, actor);
+    yield* registry.delete(id, actor);
+    return erased;
+  });
+
+  const createKey = Effect.fn("Administration.createKey")(function* (
+    id: number,
+    {
+      visitors = false,
+      ...fields
+    }: ChosenFields & Pick<KeyRecord, "scopes"> & { readonly visitors?: boolean },
+    actor: string,
+  ) {
+    yield* checkKey({ ...fields, actor });
+    const { created, record } = yield* newKey(visitors);
+    yield* registry.addKey(id, { ...plainKey, ...fields, ...record }, actor);
+    return created;
+  });
+
+  const changeKey = Effect.fn("Administration.changeKey")(function* (
+    id: number,
+    keyId: string,
+    change: ChosenFields,
+    actor: string,
+  ) {
+    yield* checkKey({ ...change, actor });
+    yield* registry.changeKey(id, keyId, change, actor);
+  });
+
+  const rotateKey = Effect.fn("Administration.rotateKey")(function* (
+    id: number,
+    oldKey: string,
+    {
+      expiresAt = null,
+      keepFor,
+    }: { readonly keepFor: Duration.Duration; readonly expiresAt?: Date | null },
+    actor: string,
+  ) {
+    const millis = Duration.toMillis(keepFor);
+    yield* checkKey({ keepFor: millis, expiresAt, actor });
+    const { keys } = yield* findChatbot(id);
+    const current = keys.find((key) => key.id === oldKey && key.revokedAt === null);
+    if (current === undefined) return yield* new KeyNotFound({ keyId: oldKey });
+    const { createdAt: _, lastUsedAt: __, revokedAt: ___, ...fields } = current;
+    const { created, record } = yield* newKey(current.signingSecret !== null);
+    yield* registry.addKey(id, { ...fields, ...record, expiresAt }, actor);
+    const end = new Date((yield* registry.now).getTime() + millis);
+    const isEarlier = current.expiresAt !== null && current.expiresAt <= end;
+    const replaced = { ...fields, expiresAt: isEarlier ? current.expiresAt : end };
+    yield* registry.changeKey(id, oldKey, { expiresAt: replaced.expiresAt }, actor);
+    return { ...created, replaced };
+  });
+
+  const revokeKey = Effect.fn("Administration.revokeKey")(function* (
+    id: number,
+    keyId: string,
+    actor: string,
+  ) {
+    yield* checkKey({ actor });
+    yield* registry.revokeKey(id, keyId, actor);
+  });
+
+  const person = Effect.fn("Administration.person")(function* (
+    userRef: string,
+  ): Effect.fn.Return<Person> {
+    const { randomBytes } = Context.get(services, SecureRandom.SecureRandom);
+    const salt = (yield* sha256(yield* randomBytes(16))).slice(0, 32);
+    return { userRef, digest: yield* digestWith(salt, userRef) };
+  });
+
+  const audit = Effect.fn("Administration.audit")(function* (limit: number, userRef?: string) {
+    if (userRef === undefined) return yield* registry.audit(limit);
+    const lines = yield* Effect.filter(yield* registry.audit(2 ** 31 - 1), ({ detail }) => {
+      const [digest, salt] = /sha256:(\w+):\w+$/.exec(detail) ?? [];
+      return salt === undefined
+        ? Effect.succeed(false)
+        : Effect.map(digestWith(salt, userRef), (own) => own === digest);
+    });
+    return lines.slice(0, limit);
   });
 
   return {
     /** Every chatbot with its keys, revoked and expired ones included, in ascending order of id. */
     chatbots: registry.list,
     /** A chatbot with its keys; fails with `ChatbotNotFound`. */
-    chatbot: find,
+    chatbot: findChatbot,
     /** Creates a chatbot. Settings that are absent have the values of `defaultSettings`. */
-    createChatbot: Effect.fnUntraced(function* (
-      {
-        description = "",
-        name,
-        settings: given,
-        workspaceName,
-      }: ChatbotChange & Pick<Chatbot, "workspaceName" | "name">,
-      actor: string,
-    ) {
-      const settings = { ...defaultSettings, ...given };
-      const chatbot = { workspaceName, name, description, settings };
-      yield* checkChatbot({ ...chatbot, actor });
-      return yield* registry.create({ ...chatbot, keys: [] }, actor);
-    }),
+    createChatbot,
     /** Changes the given fields and leaves the others. */
-    changeChatbot: Effect.fnUntraced(function* (id: number, change: ChatbotChange, actor: string) {
-      yield* checkChatbot({ ...change, actor });
-      return yield* registry.change(id, change, actor);
-    }),
+    changeChatbot,
     /**
      * Deletes a chatbot with its keys and chats, and returns the number of erased chats. It revokes the keys first
      * and erases the chats before the chatbot. If it is interrupted, the same call finishes the deletion.
      */
-    deleteChatbot: Effect.fnUntraced(function* (id: number, actor: string) {
-      yield* checkChatbot({ actor });
-      const { keys } = yield* find(id);
-      for (const key of keys.filter(({ revokedAt }) => revokedAt === null)) {
-        // Another operator may have revoked the key meanwhile.
-        yield* Effect.catchTag(
-          registry.revokeKey(id, key.id, actor),
-          "KeyNotFound",
-          () => Effect.void,
-        );
-      }
-      const erased = yield* archive.erase(id, { _tag: "All" }, actor);
-      yield* registry.delete(id, actor);
-      return erased;
-    }),
-
+    deleteChatbot,
     /**
      * Creates a key; fields that are absent are those of `plainKey`. A chatbot can have any number of live keys.
      * `visitors`: whether the key signs tokens of visitors; `false` by default.
      */
-    createKey: Effect.fnUntraced(function* (
-      id: number,
-      {
-        visitors = false,
-        ...fields
-      }: ChosenFields & Pick<KeyRecord, "scopes"> & { readonly visitors?: boolean },
-      actor: string,
-    ) {
-      yield* checkKey({ ...fields, actor });
-      const { key, record } = yield* freshKey;
-      const added = {
-        ...plainKey,
-        ...fields,
-        ...record,
-        ...(visitors ? {} : { signingSecret: null }),
-      };
-      yield* registry.addKey(id, added, actor);
-      return created(key, added);
-    }),
+    createKey,
     /** Changes the given fields of a key; fails with `KeyNotFound` if the key is revoked. */
-    changeKey: Effect.fnUntraced(function* (
-      id: number,
-      keyId: string,
-      change: ChosenFields,
-      actor: string,
-    ) {
-      yield* checkKey({ ...change, actor });
-      yield* registry.changeKey(id, keyId, change, actor);
-    }),
+    changeKey,
     /**
      * Creates a key with the fields of another, which signs tokens of visitors only if the other does; without `expiresAt` it never expires. Then it lets the other expire after
      * `keepFor`, unless that expires earlier, so that its users can change over. `replaced` is the other key. Fails with
      * `KeyNotFound` if the other is revoked.
      */
-    rotateKey: Effect.fnUntraced(function* (
-      id: number,
-      oldKey: string,
-      {
-        expiresAt = null,
-        keepFor,
-      }: { readonly keepFor: Duration.Duration; readonly expiresAt?: Date | null },
-      actor: string,
-    ) {
-      const millis = Duration.toMillis(keepFor);
-      yield* checkKey({ keepFor: millis, expiresAt, actor });
-      const { keys } = yield* find(id);
-      const current = keys.find((key) => key.id === oldKey && key.revokedAt === null);
-      if (current === undefined) return yield* new KeyNotFound({ keyId: oldKey });
-      const { createdAt: _, lastUsedAt: __, revokedAt: ___, ...fields } = current;
-      const { key, record } = yield* freshKey;
-      const signingSecret = current.signingSecret && record.signingSecret;
-      const fresh = { ...record, signingSecret, expiresAt };
-      yield* registry.addKey(id, { ...fields, ...fresh }, actor);
-      const end = new Date((yield* registry.now).getTime() + millis);
-      const isEarlier = current.expiresAt !== null && current.expiresAt <= end;
-      const replaced = { ...fields, expiresAt: isEarlier ? current.expiresAt : end };
-      yield* registry.changeKey(id, oldKey, { expiresAt: replaced.expiresAt }, actor);
-      return { ...created(key, fresh), replaced };
-    }),
+    rotateKey,
     /** Revokes a key for good. */
-    revokeKey: Effect.fnUntraced(function* (id: number, keyId: string, actor: string) {
-      yield* checkKey({ actor });
-      yield* registry.revokeKey(id, keyId, actor);
-    }),
+    revokeKey,
     /** A person for exports and erasures. The salt of the digest is random, so that nobody can list persons by it. */
-    person: Effect.fnUntraced(function* (userRef: string): Effect.fn.Return<Person> {
-      const { randomBytes } = Context.get(services, SecureRandom.SecureRandom);
-      const salt = (yield* sha256(yield* randomBytes(16))).slice(0, 32);
-      return { userRef, digest: yield* digestWith(salt, userRef) };
-    }),
+    person,
     /** The newest `limit` lines of the audit, newest first; with a `userRef`, those with a digest of it. */
-    audit: Effect.fnUntraced(function* (limit: number, userRef?: string) {
-      if (userRef === undefined) return yield* registry.audit(limit);
-      const lines = yield* Effect.filter(yield* registry.audit(2 ** 31 - 1), ({ detail }) => {
-        const [digest, salt] = /sha256:(\w+):\w+$/.exec(detail) ?? [];
-        return salt === undefined
-          ? Effect.succeed(false)
-          : Effect.map(digestWith(salt, userRef), (own) => own === digest);
-      });
-      return lines.slice(0, limit);
-    }),
+    audit,
   };
 });
 

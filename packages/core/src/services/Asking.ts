@@ -12,6 +12,7 @@ import {
   Layer,
   Scheduler,
   Schema,
+  type Scope,
   Stream,
 } from "effect";
 import { Digest } from "effect/crypto";
@@ -65,35 +66,71 @@ export interface Ask {
 }
 
 /** An ask in progress in this process. */
-interface Running {
+interface RunningAsk {
+  readonly chatbot: number;
+  readonly key: IdempotencyKey | null;
   readonly live: LiveAnswer;
   readonly fiber: Fiber.Fiber<Completed, AskError>;
-  readonly fingerprint: string | null;
 }
 
-const make = Effect.gen(function* () {
-  const services = {
-    store: yield* TurnStore,
-    answerer: yield* Answerer,
-    moderator: yield* Moderator,
-    limits: yield* AskLimits,
+/** The asks in progress in this process: counted, and by the idempotency key with which later requests join them. */
+const makeRunningAsks = Effect.fnUntraced(function* (limits: AskLimits) {
+  const fibers = yield* FiberSet.make<Completed, AskError>();
+  const byKey = new Map<string, RunningAsk>();
+  const nameOf = (chatbot: number, key: IdempotencyKey) => `${chatbot}/${key.key}`;
+
+  const find = (chatbot: number, key: IdempotencyKey | null) =>
+    key === null ? undefined : byKey.get(nameOf(chatbot, key));
+
+  const count = FiberSet.size(fibers);
+  const awaitEmpty = FiberSet.awaitEmpty(fibers);
+
+  const start = Effect.fnUntraced(function* (
+    ask: Omit<RunningAsk, "fiber">,
+    answer: Effect.Effect<Completed, AskError>,
+  ) {
+    const { chatbot, key, live } = ask;
+    if ((yield* count) >= limits.asks) return yield* overloaded;
+    const fiber = yield* FiberSet.run(
+      fibers,
+      // Without a reader no request is left to answer, and its caller logs nothing.
+      Effect.tapCause(answer, (cause) =>
+        live.readers > 0 || Cause.hasInterruptsOnly(cause) ? Effect.void : logFailure(cause),
+      ),
+    );
+    const running = { ...ask, fiber };
+    if (key !== null) byKey.set(nameOf(chatbot, key), running);
+    fiber.addObserver((exit) => {
+      forget(running);
+      live.complete(exit);
+    });
+    return running;
+  });
+
+  /** Lets a later request with the same key start anew. */
+  const forget = (ask: RunningAsk) => {
+    if (find(ask.chatbot, ask.key) === ask) byKey.delete(nameOf(ask.chatbot, ask.key!));
   };
-  const { limits } = services;
+
+  const cancel = (ask: RunningAsk) => {
+    forget(ask);
+    ask.fiber.interruptUnsafe();
+  };
+
+  return { find, start, cancel, count, awaitEmpty };
+});
+
+const make = Effect.gen(function* () {
+  const limits = yield* AskLimits;
+  const store = yield* TurnStore;
+  const services = { store, answerer: yield* Answerer, moderator: yield* Moderator, limits };
   const digest = yield* Digest.Digest;
   const dispatcher = (yield* Scheduler.Scheduler).makeDispatcher();
-  const queue = yield* makeChatQueue(services.store, limits);
-  const fibers = yield* FiberSet.make<Completed, AskError>();
-  // The store may retry the entry of a finished answer for five seconds.
-  const drain = queue.close.pipe(
-    Effect.andThen(FiberSet.awaitEmpty(fibers)),
-    Effect.timeoutOption(Duration.sum(limits.deadline, Duration.seconds(5))),
-    Effect.asVoid,
-  );
-  yield* Effect.addFinalizer(() => drain);
-  const byKey = new Map<string, Running>();
-
+  const queue = yield* makeChatQueue(store, limits);
+  const asks = yield* makeRunningAsks(limits);
   const beginTimes = yield* makeAskTimes;
-  const run = (live: LiveAnswer, chatbot: Chatbot, ask: Ask, key: IdempotencyKey | null) =>
+
+  const answer = (live: LiveAnswer, chatbot: Chatbot, ask: Ask, key: IdempotencyKey | null) =>
     Effect.suspend(() => {
       const times = beginTimes(chatbot.id);
       const facts = { chatbot: chatbot.id, ...(ask.chatId !== null && { chat: ask.chatId }) };
@@ -113,89 +150,72 @@ const make = Effect.gen(function* () {
         );
     });
 
-  const start = Effect.fnUntraced(function* (
-    live: LiveAnswer,
-    chatbot: Chatbot,
-    ask: Ask,
-    key: IdempotencyKey | null,
-    name: string,
-  ) {
-    if ((yield* FiberSet.size(fibers)) >= limits.asks) return yield* overloaded;
-    const fiber = yield* FiberSet.run(
-      fibers,
-      // Without a reader no request is left to answer, and its caller logs nothing.
-      Effect.tapCause(run(live, chatbot, ask, key), (cause) =>
-        live.readers > 0 || Cause.hasInterruptsOnly(cause) ? Effect.void : logFailure(cause),
-      ),
-    );
-    const running: Running = { live, fiber, fingerprint: key?.fingerprint ?? null };
-    if (key !== null) byKey.set(name, running);
-    fiber.addObserver((exit) => {
-      if (byKey.get(name) === running) byKey.delete(name);
-      live.complete(exit);
-    });
-    return running;
-  });
-
-  /**
-   * Starts the ask, or joins the one in progress with the same key. The request reads it until the scope closes.
-   */
+  /** Starts the ask, or joins the one in progress with the same key. The request reads it until the scope closes. */
   const join = Effect.fnUntraced(function* (chatbot: Chatbot, ask: Ask) {
     const { chatId, idempotencyKey = null, question, visitor = null } = ask;
     yield* checkAsk(ask);
     const values = [chatId, question];
     const key = yield* toIdempotencyKey(digest, idempotencyKey, "ask", values, visitor);
-    const name = `${chatbot.id}/${key?.key}`;
-    const joined = key === null ? undefined : byKey.get(name);
-    if (joined !== undefined && joined.fingerprint !== key!.fingerprint) {
+    const earlier = asks.find(chatbot.id, key);
+    if (earlier !== undefined && earlier.key!.fingerprint !== key!.fingerprint) {
       return yield* new IdempotencyKeyReused({ key: key!.key });
     }
-    const live = joined?.live ?? new LiveAnswer(dispatcher);
+    const live = earlier?.live ?? new LiveAnswer(dispatcher);
     live.readers++;
-    const running = joined ?? (yield* start(live, chatbot, ask, key, name));
+    const running =
+      earlier ??
+      (yield* asks.start({ chatbot: chatbot.id, key, live }, answer(live, chatbot, ask, key)));
     yield* Effect.addFinalizer(() =>
       Effect.sync(() => {
-        if (--live.readers > 0 || ask.onDisconnect !== "cancel" || live.exit !== null) return;
-        // A later request with the same key starts anew.
-        if (byKey.get(name) === running) byKey.delete(name);
-        running.fiber.interruptUnsafe();
+        const isRead = --live.readers > 0;
+        if (!isRead && ask.onDisconnect === "cancel" && live.exit === null) asks.cancel(running);
       }),
     );
-    return { ...running, isJoined: joined !== undefined };
+    return { ...running, isJoined: earlier !== undefined };
   }, Effect.uninterruptible);
+
+  const ask = Effect.fnUntraced(function* (
+    chatbot: Chatbot,
+    ask: Ask,
+  ): Effect.fn.Return<Asked, AskError, Scope.Scope> {
+    const { fiber, isJoined } = yield* join(chatbot, ask);
+    const { entry, replayed } = yield* Fiber.join(fiber);
+    return { entry, replayed: replayed || isJoined };
+  }, Effect.scoped);
+
+  const stream = <P = never>(
+    chatbot: Chatbot,
+    ask: Ask,
+    after: Progress | null = null,
+    pulse: Pulse<P> | null = null,
+  ): Stream.Stream<AnswerEvent | P, AskError> =>
+    join(chatbot, ask).pipe(
+      Effect.map(({ isJoined, live }) => live.subscribe(after, isJoined, pulse)),
+      Stream.unwrap,
+    );
+
+  const drain = queue.close.pipe(
+    Effect.andThen(asks.awaitEmpty),
+    // The store may retry the entry of a finished answer for five seconds.
+    Effect.timeoutOption(Duration.sum(limits.deadline, Duration.seconds(5))),
+    Effect.asVoid,
+  );
+  yield* Effect.addFinalizer(() => drain);
 
   return {
     /**
      * Asks, and waits for the stored entry. Asks in one chat are answered in turn, across processes; each sees the
      * entries before it. A failed ask stores nothing.
      */
-    ask: (chatbot: Chatbot, ask: Ask): Effect.Effect<Asked, AskError> =>
-      join(chatbot, ask).pipe(
-        Effect.flatMap(({ fiber, isJoined }) =>
-          Effect.map(Fiber.join(fiber), ({ entry, replayed }) => ({
-            entry,
-            replayed: replayed || isJoined,
-          })),
-        ),
-        Effect.scoped,
-      ),
+    ask,
     /**
      * Asks like `ask`, and emits the answer in pieces as it arrives, then the stored entry. `after` is the progress
      * of a reader whose connection broke: the stream continues from there, or from the start if it is of another
      * turn.
      */
-    stream: <P = never>(
-      chatbot: Chatbot,
-      ask: Ask,
-      after: Progress | null = null,
-      pulse: Pulse<P> | null = null,
-    ): Stream.Stream<AnswerEvent | P, AskError> =>
-      join(chatbot, ask).pipe(
-        Effect.map(({ isJoined, live }) => live.subscribe(after, isJoined, pulse)),
-        Stream.unwrap,
-      ),
+    stream,
     /** How many asks are in progress in this process, waiting ones included. */
-    inProgress: FiberSet.size(fibers),
+    inProgress: asks.count,
     /**
      * Ends the asking in this process: asks that wait for a turn, and later ones, fail with `Overloaded`. Completes
      * when all answers in progress are stored or have failed, at the latest five seconds after the deadline. The layer

@@ -8,7 +8,7 @@ import type { Taken, Turn, TurnStore } from "../ports/TurnStore.ts";
 import type { AskLimits } from "./AskLimits.ts";
 import { inSpan, makeBudgetGauges } from "./Telemetry.ts";
 
-/** What the asks of an API key may cost in a day of UTC. */
+/** What the asks of an API key may cost per day (UTC). */
 export interface Budget {
   readonly keyId: string;
   readonly tokensPerDay: number;
@@ -120,42 +120,46 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
         }
       });
 
+    const close = Effect.sync(() => {
+      isClosed = true;
+      for (const ofChat of queues.values())
+        for (const { asks, freed } of ofChat.values()) [freed, ...asks].forEach(wake);
+    });
+
+    const inTurn = <A, E>(
+      place: Place,
+      use: (taken: Exclude<Taken, { readonly _tag: "Held" }>) => Effect.Effect<A, E>,
+    ): Effect.Effect<A, E | AskError> =>
+      Effect.flatMap(Clock.currentTimeMillis, (now) => {
+        const until = now + Duration.toMillis(limits.queueTimeout);
+        const takeAndUse = (queue: Queue | null) =>
+          Effect.uninterruptible(Effect.flatMap(inSpan(take(place, until, queue), "take"), use));
+        if (place.chat === null) return takeAndUse(null);
+        return Effect.acquireUseRelease(
+          enter(place),
+          ({ ask, queue }) =>
+            // The first one does not wait: its chat is idle, as most are.
+            queue.asks[0] === ask
+              ? takeAndUse(queue)
+              : Deferred.await(ask).pipe(
+                  Effect.timeoutOrElse({
+                    duration: limits.queueTimeout,
+                    orElse: () => Effect.fail(overloaded),
+                  }),
+                  Effect.andThen(takeAndUse(queue)),
+                ),
+          ({ ask, queue }) => leave(place, queue, ask),
+        );
+      });
+
     return {
       /** Ends the waiting: asks without a turn, and all later ones, fail with `Overloaded`. */
-      close: Effect.sync(() => {
-        isClosed = true;
-        for (const ofChat of queues.values())
-          for (const { asks, freed } of ofChat.values()) [freed, ...asks].forEach(wake);
-      }),
+      close,
       /**
        * Waits for the turn, or for the entry of an earlier request with the same key, and runs `use` with it. Fails with
        * `Overloaded` if the queue is full or the wait takes too long. `use` runs uninterruptibly, because an interruption
        * between taking a turn and using it would leave the turn taken; it makes its own parts interruptible.
        */
-      inTurn: <A, E>(
-        place: Place,
-        use: (taken: Exclude<Taken, { readonly _tag: "Held" }>) => Effect.Effect<A, E>,
-      ): Effect.Effect<A, E | AskError> =>
-        Effect.flatMap(Clock.currentTimeMillis, (now) => {
-          const until = now + Duration.toMillis(limits.queueTimeout);
-          const takeAndUse = (queue: Queue | null) =>
-            Effect.uninterruptible(Effect.flatMap(inSpan(take(place, until, queue), "take"), use));
-          if (place.chat === null) return takeAndUse(null);
-          return Effect.acquireUseRelease(
-            enter(place),
-            ({ ask, queue }) =>
-              // The first one does not wait: its chat is idle, as most are.
-              queue.asks[0] === ask
-                ? takeAndUse(queue)
-                : Deferred.await(ask).pipe(
-                    Effect.timeoutOrElse({
-                      duration: limits.queueTimeout,
-                      orElse: () => Effect.fail(overloaded),
-                    }),
-                    Effect.andThen(takeAndUse(queue)),
-                  ),
-            ({ ask, queue }) => leave(place, queue, ask),
-          );
-        }),
+      inTurn,
     };
   });

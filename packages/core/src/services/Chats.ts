@@ -15,6 +15,41 @@ const make = Effect.gen(function* () {
   const store = yield* ChatStore;
   const digest = yield* Digest.Digest;
 
+  const create = (
+    chatbot: Chatbot,
+    { name = null, userRef: ownRef = null, ...rest }: NewChat,
+    idempotencyKey: string | null = null,
+    visitor: string | null = null,
+  ) => {
+    const userRef = ownRef ?? visitor;
+    const isGranted = visitor === null || userRef === visitor;
+    const chat = { name, userRef, helloMessage: chatbot.settings.helloMessage || null };
+    return checkChat({ ...rest, name, userRef, idempotencyKey }).pipe(
+      Effect.andThen(toIdempotencyKey(digest, idempotencyKey, "chats", [name, userRef], visitor)),
+      Effect.filterOrFail(
+        () => isGranted,
+        () => new UserRefNotGranted(),
+      ),
+      Effect.flatMap((request) => store.createChat(chatbot.id, chat, request)),
+      // A client that hangs up must not cancel a write in progress.
+      Effect.uninterruptible,
+    );
+  };
+
+  const list = (chatbot: Chatbot, query: ChatQuery, visitor: string | null = null) => {
+    const userRef = query.userRef ?? visitor;
+    return visitor !== null && userRef !== visitor
+      ? Effect.succeed({ items: [], total: 0 })
+      : store.listChats(chatbot.id, { ...query, userRef });
+  };
+
+  const history = (
+    chatbot: Chatbot,
+    chatId: number,
+    query: EntryQuery,
+    visitor: string | null = null,
+  ) => store.listEntries(chatbot.id, chatId, query, visitor);
+
   return {
     /**
      * Creates a chat, and its hello entry if the chatbot has a hello message. With an idempotency key, the same
@@ -24,36 +59,11 @@ const make = Effect.gen(function* () {
      * `visitor`, here and below: the only user whose chats exist (the `userRef` of a `Principal`), `null` for every
      * user. A chat that a visitor creates has its `userRef`; another one in `NewChat` fails with `UserRefNotGranted`.
      */
-    create: (
-      chatbot: Chatbot,
-      { name = null, userRef: ownRef = null, ...rest }: NewChat,
-      idempotencyKey: string | null = null,
-      visitor: string | null = null,
-    ) => {
-      const userRef = ownRef ?? visitor;
-      const isGranted = visitor === null || userRef === visitor;
-      const chat = { name, userRef, helloMessage: chatbot.settings.helloMessage || null };
-      return checkChat({ ...rest, name, userRef, idempotencyKey }).pipe(
-        Effect.andThen(toIdempotencyKey(digest, idempotencyKey, "chats", [name, userRef], visitor)),
-        Effect.filterOrFail(
-          () => isGranted,
-          () => new UserRefNotGranted(),
-        ),
-        Effect.flatMap((request) => store.createChat(chatbot.id, chat, request)),
-        // A client that hangs up must not cancel a write in progress.
-        Effect.uninterruptible,
-      );
-    },
+    create,
     /** A page of the chatbot's chats, and the number of chats that match. */
-    list: (chatbot: Chatbot, query: ChatQuery, visitor: string | null = null) => {
-      const userRef = query.userRef ?? visitor;
-      return visitor !== null && userRef !== visitor
-        ? Effect.succeed({ items: [], total: 0 })
-        : store.listChats(chatbot.id, { ...query, userRef });
-    },
+    list,
     /** A page of the chat's entries, and the number of entries that match. */
-    history: (chatbot: Chatbot, chatId: number, query: EntryQuery, visitor: string | null = null) =>
-      store.listEntries(chatbot.id, chatId, query, visitor),
+    history,
   };
 });
 

@@ -19,12 +19,12 @@ export const makeDrainingRuntime = <R, E>(layer: Layer.Layer<R, E>) => {
       disposed: () => Promise<A>,
     ): Promise<A> => {
       if (disposing !== undefined) return disposed();
-      const one = runtime.context().then(use);
-      running.add(one);
+      const result = runtime.context().then(use);
+      running.add(result);
       try {
-        return await one;
+        return await result;
       } finally {
-        running.delete(one);
+        running.delete(result);
       }
     },
     /** Waits for the runs in progress, then releases the services. A run that waits for this promise never ends. */

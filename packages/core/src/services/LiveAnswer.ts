@@ -40,7 +40,7 @@ export type AnswerEvent = {
   | { readonly _tag: "Entry"; readonly entry: Entry }
 );
 
-/** A value that a stream emits so often beside the answer, so that its reader sees that the stream lives. */
+/** A value that a stream emits at an interval besides the answer, so that its reader sees that the stream is alive. */
 export interface Pulse<P> {
   readonly value: P;
   readonly every: Duration.Duration;
@@ -83,11 +83,11 @@ export class LiveAnswer {
    */
   append(text: string, limit: number): boolean {
     const all = this.#half + text;
-    const kept = all.slice(0, limit - this.text.length);
-    this.#half = /[\ud800-\udbff]$/.test(kept) ? kept.slice(-1) : "";
-    this.text += storableText(kept.slice(0, kept.length - this.#half.length));
+    const prefix = all.slice(0, limit - this.text.length);
+    this.#half = /[\ud800-\udbff]$/.test(prefix) ? prefix.slice(-1) : "";
+    this.text += storableText(prefix.slice(0, prefix.length - this.#half.length));
     this.#notify();
-    return kept === all;
+    return prefix === all;
   }
 
   complete(exit: Exit.Exit<Completed, AskError>): void {

@@ -21,9 +21,13 @@ const retain = Effect.gen(function* () {
   const gauge = (name: string, description: string, millis: () => number) =>
     registerGauge(context, name, description, { unit: "s" }, () => millis() / 1000);
   const age = () => now() - completedAt;
-  gauge("parley.retention.age", "Time since a retention without a failure, or the start", age);
+  gauge(
+    "parley.retention.age",
+    "Time since the last successful retention, or since the start",
+    age,
+  );
   const next = () => Math.min(...expiries.filter((expiry) => expiry > now())) - now();
-  gauge("parley.key.expiry", "Time to the next expiry of a key", next);
+  gauge("parley.key.expiry", "Time until the next key expires", next);
 
   /** Logs every failure, defects included. The next run erases the chats that are left. */
   const logged = (message: string) =>

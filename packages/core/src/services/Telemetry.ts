@@ -26,7 +26,10 @@ const tagOf = (error: unknown): string =>
 export const logFailure = Effect.fnUntraced(function* (cause: Cause.Cause<unknown>) {
   for (const reason of cause.reasons) {
     if (Cause.isDieReason(reason)) {
-      yield* Effect.logError("A request met a defect", Cause.pretty(Cause.die(reason.defect)));
+      yield* Effect.logError(
+        "Unexpected error in a request",
+        Cause.pretty(Cause.die(reason.defect)),
+      );
     } else if (Cause.isFailReason(reason)) {
       const words = reasonOf(reason.error);
       if (words === null) continue;
@@ -49,7 +52,7 @@ export const endSpan = (
   Effect.map(Clock.currentTimeNanos, (now) => {
     if (Exit.isSuccess(exit) || Cause.hasInterruptsOnly(exit.cause)) return span.end(now, exit);
     const words = Option.match(Cause.findErrorOption(exit.cause), {
-      onNone: () => "A request met a defect",
+      onNone: () => "Unexpected error in a request",
       onSome: (error) => reasonOf(error) ?? tagOf(error),
     });
     span.end(now, Exit.fail(words));
@@ -135,7 +138,7 @@ export const makeKeyRequests = Effect.map(Effect.context<never>(), (context) =>
 const budgetSeries = 1000;
 
 /**
- * Returns a function that notes which share of its budget of the day a key has spent, and how many milliseconds the day
+ * Returns a function that notes which share of its daily budget a key has spent, and how many milliseconds the day
  * still lasts. After that the share is 0, also without another ask.
  */
 export const makeBudgetGauges = Effect.map(Effect.context<never>(), (context) => {
@@ -146,7 +149,7 @@ export const makeBudgetGauges = Effect.map(Effect.context<never>(), (context) =>
     const isNew = !shares.has(key);
     if (isNew && shares.size >= budgetSeries) return;
     shares.set(key, { share, until: now() + endsInMillis });
-    const description = "The share of its budget of the day that a key has spent, by the key's id";
+    const description = "The share of its daily budget that a key has spent, by the key's id";
     if (isNew)
       registerGauge(context, "parley.key.budget.used", description, { key }, () => {
         const { share, until } = shares.get(key)!;

@@ -39,10 +39,10 @@ export const answerInTurn = (
 ): Effect.Effect<Completed, AskError> => {
   const { limits, store } = services;
   /** The answerer writes it. */
-  const asked: typeof AskedModel.Service = { model: null, tokens: null };
+  const askedModel: typeof AskedModel.Service = { model: null, tokens: null };
   const cost: Cost = { usage: null, characters: 0 };
   const hasBudget = tokensPerDay !== null && keyId !== null;
-  const spentTokens = () => asked.tokens ?? toTokens(cost);
+  const spentTokens = () => askedModel.tokens ?? toTokens(cost);
   return Effect.flatMap(Clock.currentTimeMillis, (now) =>
     answer(services, live, chatbot, turn, question, times, cost).pipe(
       Effect.raceFirst(keepTurn(services, turn)),
@@ -62,14 +62,14 @@ export const answerInTurn = (
       ),
       Effect.catchTag("TurnLost", () => Effect.fail(unavailable("the turn was lost"))),
       Effect.onError((cause) => {
-        if (!Cause.hasInterruptsOnly(cause)) times.failed(asked.model);
+        if (!Cause.hasInterruptsOnly(cause)) times.failed(askedModel.model);
         // The model's provider bills an answer that nobody gets, too.
         const tokens = hasBudget ? spentTokens() : 0;
         return Effect.ignore(store.release(turn, tokens === 0 ? null : { keyId: keyId!, tokens }));
       }),
       Effect.map((entry) => ({ entry, replayed: false, turn: turn.id })),
       Effect.provideService(AskDeadline, now + Duration.toMillis(limits.deadline)),
-      Effect.provideService(AskedModel, asked),
+      Effect.provideService(AskedModel, askedModel),
     ),
   );
 };
@@ -154,7 +154,7 @@ const entriesBefore = (
     ),
   ).pipe(Stream.filter((entry) => !entry.flagged));
 
-/** A paid answer must not be lost to the numbers that came with it. */
+/** Clamps the provider's counts: a bad number must not fail the append of a paid answer. */
 const storableUsage = (usage: Usage): Usage => ({
   ...usage,
   promptTokens: wholeCount(usage.promptTokens),

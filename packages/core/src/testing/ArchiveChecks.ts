@@ -14,7 +14,7 @@ import {
 import { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
 import type { ChatStore } from "../ports/ChatStore.ts";
 import { ChatbotNotFound, ChatNotFound } from "../model/Errors.ts";
-import { newest, newestChats } from "../model/ListQuery.ts";
+import { defaultEntryQuery, defaultChatQuery } from "../model/ListQuery.ts";
 import { turnLease, TurnStore } from "../ports/TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
@@ -143,7 +143,7 @@ export const archiveChecks: ReadonlyArray<
       for (const field of ["id", "name"] as const) {
         for (const page of [1, 2, 3]) {
           const orderBy = [{ field, descending: true }] as const;
-          const query = { ...newestChats, ...more, orderBy, limit: 100, page };
+          const query = { ...defaultChatQuery, ...more, orderBy, limit: 100, page };
           yield* same("a page", yield* list(chatbot, query), chatPage(kept, query));
         }
       }
@@ -155,7 +155,7 @@ export const archiveChecks: ReadonlyArray<
     const turns = yield* TurnStore;
     const [unused, used] = yield* createAll(chatbot, [{ helloMessage: "Hello" }, {}]);
     const { createTime: limit } = yield* askLater(chatbot, used!.id, unused!.createTime);
-    // Reading is no use, nor is a turn without an entry.
+    // Reading does not count as use, nor does a turn without an entry.
     yield* history(chatbot, unused!.id);
     yield* turns.release(yield* taken(chatbot, unused!.id));
     const late = yield* taken(chatbot, unused!.id);
@@ -182,7 +182,7 @@ export const archiveChecks: ReadonlyArray<
     }
   }),
 
-  check("a chat is idle for so long by the store's clock", function* () {
+  check("how long a chat is idle goes by the store's clock", function* () {
     const chatbot = yield* newChatbot;
     const { now } = yield* ChatbotRegistry;
     const before = (yield* now).getTime();
@@ -338,7 +338,7 @@ export const archiveChecks: ReadonlyArray<
     yield* listsAre(to, chats);
     for (const text of awkwardTexts) {
       for (const more of [{ search: text }, { userRef: text }]) {
-        const query = { ...newestChats, limit: 100, ...more };
+        const query = { ...defaultChatQuery, limit: 100, ...more };
         const what = `the page of ${JSON.stringify(query)}`;
         yield* same(what, yield* list(to, query), chatPage(chats, query));
       }
@@ -353,10 +353,10 @@ export const archiveChecks: ReadonlyArray<
   check("an export of a user holds the chats of this user alone", function* () {
     const archive = yield* ChatArchive;
     const [chatbot, other] = [yield* newChatbot, yield* newChatbot];
-    for (const of of [chatbot, other]) {
+    for (const id of [chatbot, other]) {
       for (const userRef of ["u", null, "U", "u", "u "]) {
-        const chat = yield* create(of, { userRef });
-        yield* ask(of, chat.id, entry("q", { usage }));
+        const chat = yield* create(id, { userRef });
+        yield* ask(id, chat.id, entry("q", { usage }));
       }
     }
     const whole = yield* exported(chatbot);
@@ -393,7 +393,7 @@ export const archiveChecks: ReadonlyArray<
         Stream.runCollect,
       );
       yield* same("the records", read, before);
-      // An export that is not read to its end is in nobody's way.
+      // An export that is not read to its end blocks nobody.
       yield* Stream.runDrain(Stream.take(archive.export(chatbot, actor), 1));
       yield* create(chatbot, { name: "afterwards" });
       const { total } = yield* list(chatbot);
@@ -432,7 +432,10 @@ export const archiveChecks: ReadonlyArray<
     yield* imported(chatbot, records);
     yield* same("the export", yield* exported(chatbot), records);
     for (const descending of [true, false]) {
-      const query = { ...newestChats, orderBy: [{ field: "createTime", descending }] as const };
+      const query = {
+        ...defaultChatQuery,
+        orderBy: [{ field: "createTime", descending }] as const,
+      };
       yield* same("by time", yield* list(chatbot, query), chatPage(chatsOf(records), query));
     }
     for (const [n, time] of awkwardTimes.entries()) {
@@ -463,7 +466,7 @@ export const archiveChecks: ReadonlyArray<
       const { chat } = yield* chats.createChat(chatbot, { ...bare, helloMessage: "Hi" }, null);
       yield* same("a chat's higher id", chat.id > far + 1, true);
       yield* same("a chat's time not before", chat.createTime >= last, true);
-      const [hello] = (yield* chats.listEntries(chatbot, chat.id, newest)).items;
+      const [hello] = (yield* chats.listEntries(chatbot, chat.id, defaultEntryQuery)).items;
       yield* same("its entry's time not before", hello!.createTime >= chat.createTime, true);
       const made = yield* ask(chatbot, far, entry("later"));
       yield* same("an entry's higher id", made.id > far + 90_000, true);
@@ -561,7 +564,7 @@ export const archiveChecks: ReadonlyArray<
     yield* same("asks meanwhile", yield* questions(from), [["a", "meanwhile", "meanwhile"]]);
     yield* same("a turn meanwhile", yield* turns.renew(turn), true);
     const { createTime } = yield* append(turn, entry("q"));
-    yield* same("a time of the present", createTime < future, true);
+    yield* same("the current time", createTime < future, true);
   }),
 
   check("a chat that is created during an import comes after the imported ones", function* () {
@@ -620,7 +623,7 @@ export const archiveChecks: ReadonlyArray<
       { userRef: "gone" },
       { search: "GO" },
       { orderBy: [{ field: "name", descending: false }] as const },
-    ].map((more) => ({ ...newestChats, limit: 100, ...more }));
+    ].map((more) => ({ ...defaultChatQuery, limit: 100, ...more }));
     const writing = yield* Effect.forkChild(atOnce(6, write), { startImmediately: true });
     while (writing.pollUnsafe() === undefined) {
       for (const [n, query] of queries.entries()) {
@@ -650,7 +653,7 @@ export const archiveChecks: ReadonlyArray<
         Effect.gen(function* () {
           const { chats, turns } = both[n % 2]!;
           while (true) {
-            const page = yield* chats.listEntries(chatbot, chat.id, newest);
+            const page = yield* chats.listEntries(chatbot, chat.id, defaultEntryQuery);
             yield* same("its history", page, { items: entries.toReversed(), total: 2 });
             const outcome = yield* turns.take(chatbot, chat.id, null);
             yield* Effect.yieldNow;

@@ -7,8 +7,8 @@ import { ChatbotNotFound, ChatNotFound } from "../model/Errors.ts";
 import {
   chatFields,
   entryFields,
-  newest,
-  newestChats,
+  defaultEntryQuery,
+  defaultChatQuery,
   type ChatQuery,
   type EntryQuery,
 } from "../model/ListQuery.ts";
@@ -137,7 +137,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         [100, 1],
         [25, Number.MAX_SAFE_INTEGER],
       ] as const) {
-        const query = { ...newestChats, orderBy, limit, page };
+        const query = { ...defaultChatQuery, orderBy, limit, page };
         const what = `the page of ${JSON.stringify(query)}`;
         yield* same(what, yield* list(chatbot, query), chatPage(chats, query));
       }
@@ -146,7 +146,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       field: field as "name",
       descending: field === "name",
     }));
-    const query = { ...newestChats, orderBy: [a!, b!, c!] as const };
+    const query = { ...defaultChatQuery, orderBy: [a!, b!, c!] as const };
     yield* same("by three fields", yield* list(chatbot, query), chatPage(chats, query));
   }),
 
@@ -161,7 +161,11 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     ]);
     for (const field of ["name", "userRef"] as const) {
       for (const descending of [false, true]) {
-        const query = { ...newestChats, limit: 100, orderBy: [{ field, descending }] as const };
+        const query = {
+          ...defaultChatQuery,
+          limit: 100,
+          orderBy: [{ field, descending }] as const,
+        };
         const what = `by ${field}${descending ? ", descending" : ""}`;
         yield* same(what, yield* list(chatbot, query), chatPage(chats, query));
       }
@@ -179,7 +183,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     ]);
     const parts = ["before ", "BEFORE", "r a", "%a", "i!", "م!", "ffi".repeat(254)];
     for (const search of [...awkwardTexts, ...parts, "nothing like it"]) {
-      const query = { ...newestChats, search, limit: 100 };
+      const query = { ...defaultChatQuery, search, limit: 100 };
       const what = `the chats found by ${JSON.stringify(search)}`;
       yield* same(what, yield* list(chatbot, query), chatPage(chats, query));
     }
@@ -283,17 +287,17 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     });
     const other = yield* ask(chatbot, null, entry("in another chat"));
     for (const { id } of [...entries, other, { id: Number.MAX_SAFE_INTEGER }]) {
-      for (const page of [1, 2]) yield* read({ ...newest, id, page });
+      for (const page of [1, 2]) yield* read({ ...defaultEntryQuery, id, page });
     }
     for (const orderBy of orders(entryFields)) {
-      yield* read({ ...newest, orderBy });
+      yield* read({ ...defaultEntryQuery, orderBy });
       const pages = orderBy.length === 1 ? [1, 3, 4, Number.MAX_SAFE_INTEGER] : [2];
-      for (const page of pages) yield* read({ ...newest, orderBy, limit: 4, page });
+      for (const page of pages) yield* read({ ...defaultEntryQuery, orderBy, limit: 4, page });
     }
     const texts = alikeUpTo(20_000).map((text) => entry(text, { answer: `${text}x` }));
     const long = yield* conversation(chatbot, texts);
     for (const orderBy of orders(["question", "answer"])) {
-      const query = { ...newest, orderBy };
+      const query = { ...defaultEntryQuery, orderBy };
       const page = yield* history(chatbot, long.chat.id, query);
       yield* same("long texts", page, entryPage(long.entries, query));
     }
@@ -321,13 +325,21 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       written = writing.pollUnsafe() !== undefined;
       for (const chats of [store, second.chats]) {
         for (const query of queries) {
-          const page = yield* chats.listChats(chatbot, { ...newestChats, limit: 100, ...query });
+          const page = yield* chats.listChats(chatbot, {
+            ...defaultChatQuery,
+            limit: 100,
+            ...query,
+          });
           yield* same("as many chats as the total", page.items.length, page.total);
           if (written) yield* same("all chats", page.total, 61);
         }
         for (const field of ["id", "question"] as const) {
           const orderBy = [{ field, descending: true }] as const;
-          const page = yield* chats.listEntries(chatbot, id, { ...newest, limit: 100, orderBy });
+          const page = yield* chats.listEntries(chatbot, id, {
+            ...defaultEntryQuery,
+            limit: 100,
+            orderBy,
+          });
           yield* same("as many entries as the total", page.items.length, page.total);
           if (written) yield* same("all entries", page.total, 60);
         }

@@ -10,8 +10,8 @@ import { ChatbotRegistry, type NewChatbot } from "../ports/ChatbotRegistry.ts";
 import { ChatStore, type ChatToCreate } from "../ports/ChatStore.ts";
 import type { Entry, NewEntry, Usage } from "../model/Entry.ts";
 import {
-  newest,
-  newestChats,
+  defaultEntryQuery,
+  defaultChatQuery,
   type ChatField,
   type ChatQuery,
   type EntryField,
@@ -83,10 +83,10 @@ export const createAll = (chatbot: number, chats: ReadonlyArray<Partial<ChatToCr
   Effect.forEach(chats, (chat) => create(chatbot, chat));
 
 export const list = (chatbot: number, query: Partial<ChatQuery> = {}) =>
-  ChatStore.use((store) => store.listChats(chatbot, { ...newestChats, ...query }));
+  ChatStore.use((store) => store.listChats(chatbot, { ...defaultChatQuery, ...query }));
 
 export const history = (chatbot: number, chat: number, query: Partial<EntryQuery> = {}) =>
-  ChatStore.use((store) => store.listEntries(chatbot, chat, { ...newest, ...query }));
+  ChatStore.use((store) => store.listEntries(chatbot, chat, { ...defaultEntryQuery, ...query }));
 
 export const usage: Usage = {
   provider: "provider",
@@ -345,7 +345,7 @@ export const listsAre = Effect.fnUntraced(function* (chatbot: number, chats: Rea
       for (const page of [1, 2, 5, 6]) {
         for (const more of [{}, { userRef: "y" }, { search: "CHAT 1" }]) {
           const orderBy = [{ field, descending }] as const;
-          const query: ChatQuery = { ...newestChats, ...more, limit: 7, page, orderBy };
+          const query: ChatQuery = { ...defaultChatQuery, ...more, limit: 7, page, orderBy };
           const what = `the page of ${JSON.stringify(query)}`;
           yield* same(what, yield* list(chatbot, query), chatPage(chats, query));
         }

@@ -63,7 +63,7 @@ const openedBy = ({ createdAt: _, revokedAt: __, lastUsedAt: ___, ...key }: Regi
   return grant;
 };
 
-/** The present by the store's clock, and the time that is left of a key, beside what it opens. */
+/** The current time by the store's clock, and the rest of a key's life, besides what the key opens. */
 const openKey = Effect.fnUntraced(function* (id: string) {
   const { directory, registry } = yield* services;
   const { chatbot, expiresInMillis, nowMillis, ...opened } = (yield* directory.open(id))!;
@@ -76,7 +76,7 @@ const openKey = Effect.fnUntraced(function* (id: string) {
   return { chatbot, expiresInMillis, opened };
 });
 
-/** Whether the time is about so many milliseconds after the present of the store's clock. */
+/** Whether the time is about this many milliseconds after the current time of the store's clock. */
 const isIn = Effect.fnUntraced(function* (time: Date | null | undefined, millis: number) {
   const { now } = yield* ChatbotRegistry;
   return Math.abs(time!.getTime() - (yield* now).getTime() - millis) < 60_000;

@@ -2,7 +2,7 @@
  * The promises of `ChatStore` and `TurnStore` about visitors, for whom chats of others do not exist.
  */
 import { ChatNotFound } from "../model/Errors.ts";
-import { newest } from "../model/ListQuery.ts";
+import { defaultEntryQuery } from "../model/ListQuery.ts";
 import { ChatStore } from "../ports/ChatStore.ts";
 import { TurnStore } from "../ports/TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
@@ -48,8 +48,15 @@ export const visitorChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnd
         const one = yield* list(chatbot, { userRef: visitor, id });
         yield* same("the chats with the id", one.total, userRef === visitor ? 1 : 0);
         const page = yield* history(chatbot, id);
-        const byText = { ...newest, orderBy: [{ field: "answer", descending: false }] } as const;
-        for (const query of [newest, { ...newest, id: page.items[0]?.id ?? 1 }, byText]) {
+        const byText = {
+          ...defaultEntryQuery,
+          orderBy: [{ field: "answer", descending: false }],
+        } as const;
+        for (const query of [
+          defaultEntryQuery,
+          { ...defaultEntryQuery, id: page.items[0]?.id ?? 1 },
+          byText,
+        ]) {
           const read = store.listEntries(chatbot, id, query, visitor);
           if (userRef === visitor) yield* same("the visitor's history", yield* read, page);
           else yield* failsWith("the history", new ChatNotFound({ chatId: id }), read);

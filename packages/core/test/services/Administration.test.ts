@@ -108,7 +108,7 @@ describe("administration", () => {
         const { message } = yield* Effect.flip(change({ retentionDays: 0, knowledge: ".." }));
         assert.strictEqual(
           message,
-          "settings.knowledge: is no name of a folder; settings.retentionDays: Expected a value between 1 and 36500.",
+          "settings.knowledge: is not a valid folder name; settings.retentionDays: Expected a value between 1 and 36500.",
         );
         assert.deepStrictEqual(yield* administration.audit(100), lines);
       }).pipe(administered),

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest";
-import { Asking, AskLimits, newestChats, type Ask } from "@parley/core";
+import { Asking, AskLimits, defaultChatQuery, type Ask } from "@parley/core";
 import {
   AnswerUnavailable,
   BudgetSpent,
@@ -40,7 +40,7 @@ const tagOf = (exit: Exit.Exit<unknown, { readonly _tag: string }>) =>
     : "success";
 
 const total = ChatStore.use((store) =>
-  Effect.map(store.listChats(chatbot.id, newestChats), (page) => page.total),
+  Effect.map(store.listChats(chatbot.id, defaultChatQuery), (page) => page.total),
 );
 
 /** Runs every fiber as far as it gets at the present time. */
@@ -346,7 +346,7 @@ describe("asking", () => {
       for (const [failure, expected] of [
         [Effect.fail(broken), ["AnswerUnavailable", '"test"']],
         [Effect.fail(new StorageUnavailable({ cause: "gone" })), ["StorageUnavailable", "gone"]],
-        [Effect.die(new Error("a mistake")), ["A request met a defect", "a mistake"]],
+        [Effect.die(new Error("a mistake")), ["Unexpected error in a request", "a mistake"]],
       ] as const) {
         fails = failure;
         for (const onDisconnect of ["finish", "cancel"] as const) {
@@ -723,7 +723,7 @@ describe("the budget of a key", () => {
     }).pipe(Effect.provide(layerAsking((question) => answers[question]!, moderator)));
   });
 
-  it.effect("costs a key without one no call of the store", () => {
+  it.effect("costs no call of the store for a key without one", () => {
     let calls = 0;
     const counted = Layer.effect(
       TurnStore,

@@ -1,7 +1,14 @@
 /**
  * Asking over the memory store, with an answerer that a test controls.
  */
-import { Asking, newest, type Ask, type Chatbot, type Entry, defaultSettings } from "@parley/core";
+import {
+  Asking,
+  defaultEntryQuery,
+  type Ask,
+  type Chatbot,
+  type Entry,
+  defaultSettings,
+} from "@parley/core";
 import {
   Answerer,
   ChatStore,
@@ -88,7 +95,8 @@ export const newChat = ChatStore.use((store) =>
 /** The questions of a chat, oldest first. */
 export const questionsOf = (chat: number) =>
   ChatStore.use((store) =>
-    Effect.map(store.listEntries(chatbot.id, chat, { ...newest, limit: 100 }), ({ items }) =>
-      items.map(({ question }) => question).toReversed(),
+    Effect.map(
+      store.listEntries(chatbot.id, chat, { ...defaultEntryQuery, limit: 100 }),
+      ({ items }) => items.map(({ question }) => question).toReversed(),
     ),
   );

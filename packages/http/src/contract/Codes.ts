@@ -39,13 +39,12 @@ export const generalCodes = {
   BUDGET_SPENT: {
     status: 403,
     code: 403004,
-    means:
-      "The API key has spent its budget of the day; repeat the request after Retry-After seconds.",
+    means: "The API key has spent its daily budget; repeat the request after Retry-After seconds.",
   },
   USER_REF_NOT_GRANTED: {
     status: 403,
     code: 403003,
-    means: "A visitor's token makes chats with the visitor's own userRef only.",
+    means: "A visitor's token creates chats only with the visitor's own userRef.",
   },
   CHAT_DOES_NOT_EXISTS: { status: 404, code: 404011, means: "The chatbot has no such chat." },
   INTERNAL_ERROR: {

@@ -1,7 +1,14 @@
 /**
  * The handlers of the endpoints: each decodes a request, calls the core and encodes the response.
  */
-import { Asking, Chats, newest, newestChats, type Chatbot, type Principal } from "@parley/core";
+import {
+  Asking,
+  Chats,
+  defaultEntryQuery,
+  defaultChatQuery,
+  type Chatbot,
+  type Principal,
+} from "@parley/core";
 import { Effect, type Scope } from "effect";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import type { EndpointName } from "../contract/Endpoints.ts";
@@ -43,7 +50,7 @@ const toChatId = (text: string): number =>
   /^[0-9]+$/.test(text) && Number.isSafeInteger(Number(text)) ? Number(text) : 0;
 
 /** The handlers of the declared endpoints. */
-export const makeHandlers = Effect.fnUntraced(function* (onDisconnect: "finish" | "cancel") {
+export const makeHandlers = Effect.fnUntraced(function* (defaultOnDisconnect: "finish" | "cancel") {
   const chats = yield* Chats;
   const asking = yield* Asking;
   /** Encoded once for each chatbot that the core remembers. */
@@ -69,13 +76,13 @@ export const makeHandlers = Effect.fnUntraced(function* (onDisconnect: "finish" 
     }),
 
     listChats: Effect.fnUntraced(function* ({ principal, request }) {
-      const query = { ...newestChats, ...(yield* decodeChatsQuery(request.url)) };
+      const query = { ...defaultChatQuery, ...(yield* decodeChatsQuery(request.url)) };
       const page = yield* chats.list(principal.chatbot, query, principal.userRef);
       return toJsonResponse(encodePage(page, encodeChat));
     }),
 
     history: Effect.fnUntraced(function* ({ facts, parameter, principal, request }) {
-      const query = { ...newest, ...(yield* decodeHistoryQuery(request.url)) };
+      const query = { ...defaultEntryQuery, ...(yield* decodeHistoryQuery(request.url)) };
       facts.chat = toChatId(parameter);
       const page = yield* chats.history(principal.chatbot, facts.chat, query, principal.userRef);
       return toJsonResponse(encodePage(page, encodeEntry));
@@ -87,11 +94,11 @@ export const makeHandlers = Effect.fnUntraced(function* (onDisconnect: "finish" 
       const {
         body: { chat_id: chatId = null, query: question },
         "Idempotency-Key": idempotencyKey = null,
-        "On-Disconnect": wish = onDisconnect,
-      } = yield* decodeAsk(request, onDisconnect);
+        "On-Disconnect": onDisconnect = defaultOnDisconnect,
+      } = yield* decodeAsk(request, defaultOnDisconnect);
       if (chatId !== null) facts.chat = chatId;
       const asker = { keyId, tokensPerDay, visitor };
-      const ask = { chatId, question, idempotencyKey, ...asker, onDisconnect: wish };
+      const ask = { chatId, question, idempotencyKey, ...asker, onDisconnect };
       if (acceptsEvents(headers["accept"])) {
         const seen = parseEventId(headers["last-event-id"]);
         return yield* toEventStream(

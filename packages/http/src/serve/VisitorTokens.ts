@@ -8,7 +8,7 @@ import { decodeProtectedHeader, jwtVerify, SignJWT } from "jose";
 /** How far the clock of a signer may be off, in seconds. */
 const skew = 60;
 
-/** A token is valid for at most so many seconds. */
+/** The longest life of a token, in seconds. */
 export const longestLife = Duration.toSeconds("24 hours");
 
 const Claims = Schema.Struct({

@@ -11,7 +11,7 @@ it.live("a stream that breaks off leaves a line in the log with the id of its re
   Effect.gen(function* () {
     for (const [failure, message] of [
       [Effect.fail(new AnswerUnavailable({ reason: "cut off" })), "cut off"],
-      [Effect.die(new Error("a mistake")), "A request met a defect"],
+      [Effect.die(new Error("a mistake")), "Unexpected error in a request"],
     ] as const) {
       const { logged, send } = yield* makeTestHandler(() =>
         Stream.concat(

@@ -148,8 +148,8 @@ const tokensOf = (
   if (reported > 0) return reported;
   const failure = Option.getOrNull(Exit.findErrorOption(exit));
   if (answered === 0 && failure !== null && unbilled.includes(failure.reason)) return 0;
-  const asked = messages.reduce((sum, { content }) => sum + content.length, 0);
-  return Math.ceil((asked + answered) / 4);
+  const promptLength = messages.reduce((sum, { content }) => sum + content.length, 0);
+  return Math.ceil((promptLength + answered) / 4);
 };
 
 /**

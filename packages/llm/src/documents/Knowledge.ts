@@ -126,7 +126,7 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
       }
     };
     for (const [id, { headings, source, synonyms = [], text }] of passages.entries()) {
-      // A large folder would stop the server for seconds.
+      // A large folder would block the event loop for seconds.
       yield* Effect.yieldNow;
       const title = source.replace(/\.[^./]*$/, "");
       if (!topics.has(source)) topics.set(source, headings[0] ?? title);

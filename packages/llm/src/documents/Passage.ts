@@ -14,7 +14,7 @@ export interface Passage {
   readonly text: string;
 }
 
-/** The most characters of a passage, unless a single sentence, or line of a table or of code, is longer. */
+/** The maximum length of a passage in characters, unless a single sentence, or line of a table or of code, is longer. */
 const maxLength = 1200;
 
 /** The passages of a document in Markdown. Each belongs to one heading; long sections are cut. */

@@ -105,7 +105,7 @@ interface Finish {
 const empty = makeFailure("empty", "the answer is empty");
 const reasoningOnly = makeFailure(
   "reasoning_only",
-  "the model used all tokens of its answer for reasoning",
+  "the model spent all tokens of its answer on reasoning",
 );
 
 /** Finish words of content filters, by any provider's name. */
@@ -131,7 +131,7 @@ const failureOf = ({ finishReason: { raw, unified }, providerMetadata }: Finish)
 };
 
 /**
- * Succeeds if the model answers a short text, which is no user's, in at most 2000 tokens. Fails after 30 silent
+ * Succeeds if the model answers a short text that is not from a user, in at most 2000 tokens. Fails after 30 silent
  * seconds.
  */
 export const tryModel = (model: LanguageModel): Effect.Effect<void, ModelFailure> =>

@@ -10,14 +10,15 @@ import type { Message } from "./Prompt.ts";
 
 const counter = (name: string, description: string) =>
   Metric.counter(name, { description, incremental: true });
-const failures = counter("parley.model.failures", "Calls of language models that failed");
+const failures = counter("parley.model.failures", "Failed calls to language models");
 const answers = counter("parley.model.answers", "Answers that language models completed");
 const tokens = counter(
   "parley.model.tokens",
   "Tokens of completed answers, as the providers report them",
 );
 const circuit = Metric.gauge("parley.model.circuit", {
-  description: "Circuit of a model: 0 closed, 1 tried again, 2 open: it is not called",
+  description:
+    "Circuit breaker of a model: 0 closed, 1 half-open (one question tries the model), 2 open (the model is not called)",
 });
 const circuitStates = { Closed: 0, HalfOpen: 1, Open: 2 };
 

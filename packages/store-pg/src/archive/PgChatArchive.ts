@@ -38,11 +38,8 @@ export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] => {
   const exportRecords: ChatArchive["Service"]["export"] = (chatbot, actor, person) =>
     Effect.gen(function* () {
       const session = yield* pools.transfer;
-      const audited = yield* session.query(chatbot, auditExport, [
-        chatbot,
-        actor,
-        exportDetail(person),
-      ]);
+      const values = [chatbot, actor, exportDetail(person)];
+      const audited = yield* session.query(chatbot, auditExport, values);
       if (audited.length === 0) return yield* new ChatbotNotFound({ chatbot });
       const userRef = person === undefined ? [] : [person.userRef];
       return session
@@ -77,21 +74,12 @@ export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] => {
       yield* checkArchiveOrder(records).pipe(
         toImportRows(counter.positions),
         Stream.rechunk(batch),
-        Stream.runForEachArray((rows) =>
-          Effect.forEach(
-            [
-              insertChats(
-                rows.flatMap((row) => ("chat" in row ? row : [])),
-                chatbot,
-              ),
-              insertEntries(
-                rows.flatMap((row) => ("entry" in row ? row : [])),
-                chatbot,
-              ),
-            ],
-            ({ text, values }) => query(chatbot, text, values),
-          ),
-        ),
+        Stream.runForEachArray((rows) => {
+          const chats = rows.flatMap((row) => ("chat" in row ? row : []));
+          const entries = rows.flatMap((row) => ("entry" in row ? row : []));
+          const inserts = [insertChats(chats, chatbot), insertEntries(entries, chatbot)];
+          return Effect.forEach(inserts, ({ text, values }) => query(chatbot, text, values));
+        }),
       );
       const [settled] = yield* query<{ readonly chats: number }>(chatbot, settleCounter, [chatbot]);
       const chats = settled?.chats ?? 0;
@@ -116,12 +104,8 @@ export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] => {
       toStorageUnavailable,
     );
 
-  return ChatArchive.of({
-    erase: makeErasure(pools),
-    export: exportRecords,
-    import: importRecords,
-    usage,
-  });
+  const erase = makeErasure(pools);
+  return ChatArchive.of({ erase, export: exportRecords, import: importRecords, usage });
 };
 
 /** The records of a row: its chat, if that is not the chat of the row before, and its entry. */
@@ -130,16 +114,10 @@ const toRecords = (
   row: ExportRow,
 ): readonly [number, ReadonlyArray<ArchiveRecord>] => {
   const { chat_time: createTime, in_chat: id, name, userRef } = row;
-  const chat: ArchiveRecord = { _tag: "Chat", chat: { id, name, userRef, createTime } };
-  return [
-    id,
-    [
-      ...(id === chatBefore ? [] : [chat]),
-      ...(row.id === null
-        ? []
-        : [{ _tag: "Entry", entry: toEntry(row), usage: row.usage } as const]),
-    ],
-  ];
+  const records: Array<ArchiveRecord> = [];
+  if (id !== chatBefore) records.push({ _tag: "Chat", chat: { id, name, userRef, createTime } });
+  if (row.id !== null) records.push({ _tag: "Entry", entry: toEntry(row), usage: row.usage });
+  return [id, records];
 };
 
 interface ChatToImport {

@@ -35,7 +35,7 @@ export interface DatabaseState {
 
 export interface CheckoutOptions {
   readonly name: string;
-  /** The most connections of the pool, for metrics. */
+  /** The maximum number of connections of the pool, for metrics. */
   readonly size: number;
   /** Milliseconds for the waiting and the work together. */
   readonly deadline: number;
@@ -71,7 +71,7 @@ export const makeTenantPool = Effect.fnUntraced(function* (
   const used = () => [...checkouts].flatMap(({ connection }) => connection ?? []);
   const gauge = (metric: string, description: string, read: () => number) =>
     registerGauge(context, metric, description, { "db.client.connection.pool.name": name }, read);
-  gauge("db.client.connection.max", "The most connections of the pool", () => size);
+  gauge("db.client.connection.max", "Maximum number of connections of the pool", () => size);
   gauge("db.client.connection.used", "Connections in use", () => new Set(used()).size);
   gauge("db.client.connection.pending_requests", "Statements waiting for a connection", () => {
     return checkouts.size - used().length;

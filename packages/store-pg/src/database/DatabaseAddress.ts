@@ -87,7 +87,7 @@ const transports = new WeakMap<Redacted.Redacted, Transport | string>();
 
 /**
  * How to connect to an address, or what is wrong with it, to follow its name. All connections to one address share what
- * a failure taught.
+ * a failure has shown.
  */
 export const transportOf = (url: Redacted.Redacted): Transport | string => {
   const transport = transports.get(url) ?? readAddress(Redacted.value(url));

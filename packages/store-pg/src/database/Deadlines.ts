@@ -22,7 +22,7 @@ export const deadlines = {
   connect: 4_000,
   /** PostgreSQL cancels a read or a write (`statement_timeout`). The connection stays usable. */
   statement: 4_000,
-  /** A connection without a response to a read or a write for so long is dead. */
+  /** A connection without a response to a read or a write for this long is dead. */
   silence: 4_500,
   /** One read or write, with the waiting for a connection. */
   checkout: 4_800,
@@ -46,7 +46,7 @@ const WorkDeadline = Context.Reference("@parley/store-pg/WorkDeadline", {
   defaultValue: () => Infinity,
 });
 
-/** Gives all statements of the work so many milliseconds together, besides the deadline of each. */
+/** Gives all statements of the work this many milliseconds together, besides the deadline of each. */
 export const endAfter =
   (millis: number) =>
   <A, E, R>(work: Effect.Effect<A, E, R>) =>
@@ -68,7 +68,7 @@ export const inTime = <A, E, R>(
 ) => within(statement, millis, true, () => noResponse);
 
 /**
- * Stops waiting for the work after so many milliseconds. The work has a fiber of its own and the timer is Node's, so
+ * Stops waiting for the work after this many milliseconds. The work has a fiber of its own and the timer is Node's, so
  * that this holds in uninterruptible regions; work on a silent connection may end later. An interruption cancels the
  * work (`cancels`) or waits for its end.
  */

@@ -17,7 +17,7 @@ export const texts = (items: ReadonlyArray<string>) => array(items, "text", (ite
 /** A `timestamptz` as text: the driver computes microseconds in floating point, inexactly for distant centuries. */
 export const time = (at: Date | null): string | null => at && at.toISOString();
 
-/** SQL for the present by the database's clock, in milliseconds since 1970. */
+/** SQL for the current time by the database's clock, in milliseconds since 1970. */
 export const millisNow = "extract(epoch from clock_timestamp())::float8 * 1000";
 
 /** The name of a schema, quoted for SQL and for `search_path`. */

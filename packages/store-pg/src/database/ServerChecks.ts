@@ -68,7 +68,7 @@ export const checkDatabase = Effect.fnUntraced(function* (schema: string, pooler
         ? `behind a pooler its role lacks settings: run ${missing.join(" ")} Then have the pooler open new connections (RECONNECT in PgBouncer's console)`
         : "a pooler drops the settings that Parley sends: set PARLEY_POOLER=true (docs/scaling.md)"),
   ];
-  const problem = problems.find((one) => one !== false);
+  const problem = problems.find((text) => text !== false);
   if (problem !== undefined) return yield* cannotBeUsed(problem);
   return row!;
 });

@@ -40,7 +40,7 @@ select ${millisNow} as now, case when pg_is_in_recovery() then 'it is a standby'
   when not (${mayDraw("chat_id")} and ${mayDraw("entry_id")})
     then 'permission denied for sequences' end as reason`;
 
-// What creations and asks write. PostgreSQL checks a right though there is no row. The entry needs new space on the disk.
+// What creations and asks write. PostgreSQL checks a privilege even if there is no row. The entry needs new space on the disk.
 const probes = [
   "begin",
   "select set_config('parley.chatbot', '0', true)",
@@ -56,7 +56,7 @@ const probes = [
 export type WriteState = Effect.Success<ReturnType<typeof makeWriteState>>;
 
 /**
- * @param connect opens a connection, with the present settings of the database
+ * @param connect opens a connection, with the current settings of the database
  * @param renew replaces all open connections: their settings may be those of a read-only database
  */
 export const makeWriteState = Effect.fnUntraced(function* (

@@ -15,21 +15,24 @@ import {
   type ChatbotRow,
 } from "../rows/ChatbotRows.ts";
 
-export const makeChatbotDirectory = ({ reads, writes }: PgPools, notifications: Notifications) =>
-  ChatbotDirectory.of({
-    open: (keyId) =>
-      reads.query<GrantRow>("operator", openKey, [keyId]).pipe(
-        Effect.map(([row]) =>
-          row === undefined ? null : grantOf(toKey(row), toChatbot(row), row.nowMillis),
-        ),
-        toStorageUnavailable,
+type Port = ChatbotDirectory["Service"];
+
+export const makeChatbotDirectory = ({ reads, writes }: PgPools, notifications: Notifications) => {
+  const open: Port["open"] = (keyId) =>
+    reads.query<GrantRow>("operator", openKey, [keyId]).pipe(
+      Effect.map(([row]) =>
+        row === undefined ? null : grantOf(toKey(row), toChatbot(row), row.nowMillis),
       ),
-    used: (keyIds) =>
-      writes
-        .query("operator", recordUse, [texts(keyIds)])
-        .pipe(Effect.asVoid, toStorageUnavailable),
-    changed: Stream.map(notifications("changed"), (id) => (id === null ? null : Number(id))),
-  });
+      toStorageUnavailable,
+    );
+
+  const used: Port["used"] = (keyIds) =>
+    writes.query("operator", recordUse, [texts(keyIds)]).pipe(Effect.asVoid, toStorageUnavailable);
+
+  const changed = Stream.map(notifications("changed"), (id) => (id === null ? null : Number(id)));
+
+  return ChatbotDirectory.of({ open, used, changed });
+};
 
 type GrantRow = ChatbotRow & RegisteredKey & { readonly nowMillis: number };
 

@@ -115,13 +115,9 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     const keyed = idempotencyKey && { ...idempotencyKey, turn: id, claims: false };
     const created = yield* create(chatbot, { name: null, userRef, entry, keyed });
     if (created === null) return yield* new TurnLost();
+    const { createTime, entryId, id: chatId } = created;
     const { keyId: _, spentTokens: __, usage: ___, ...stored } = entry;
-    return {
-      ...stored,
-      id: created.entryId!,
-      chatId: created.id,
-      createTime: created.createTime,
-    };
+    return { ...stored, id: entryId!, chatId, createTime };
   });
 
   const earlier: Port["earlier"] = (turn, before) =>
@@ -173,10 +169,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   const release: Port["release"] = (turn, spent) =>
     releaseTurn(turn).pipe(
       // For as long as the lease of a turn without renewals.
-      Effect.retry({
-        while: Predicate.isTagged("Overloaded"),
-        schedule: retriesFor(turnLease),
-      }),
+      Effect.retry({ while: Predicate.isTagged("Overloaded"), schedule: retriesFor(turnLease) }),
       Effect.catchTag(["ChatNotFound", "TurnLost", "Overloaded"], () => Effect.void),
       Effect.ensuring(
         spent ? Effect.ignore(settle(turn.chatbot, spent, deadlines.request)) : Effect.void,

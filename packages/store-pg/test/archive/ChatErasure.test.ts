@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest";
-import { newestChats } from "@parley/core";
+import { defaultChatQuery } from "@parley/core";
 import { ChatArchive, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
@@ -144,7 +144,7 @@ it.live("an erasure locks what writers wait for only together with its COMMIT", 
     assert.strictEqual(yield* archive.erase(chatbot, ofUser, "test"), 0);
     const which = { _tag: "Chat", id: first.chat.id } as const;
     assert.strictEqual(yield* archive.erase(chatbot, which, "test"), 1);
-    assert.strictEqual((yield* store.listChats(chatbot, newestChats)).total, 1);
+    assert.strictEqual((yield* store.listChats(chatbot, defaultChatQuery)).total, 1);
   }).pipe(Effect.provide(layerPostgres(options)), Effect.provide(Reactivity.layer), Effect.scoped);
 });
 
@@ -168,9 +168,9 @@ it.live("an erasure of many chats ends while more are created", () => {
       { _tag: "IdleSince", limit: later },
     ] as const) {
       yield* Effect.repeat(create, { times: 2 });
-      const { total } = yield* store.listChats(chatbot, newestChats);
+      const { total } = yield* store.listChats(chatbot, defaultChatQuery);
       assert.strictEqual(yield* archive.erase(chatbot, which, "test"), total);
-      assert.strictEqual((yield* store.listChats(chatbot, newestChats)).total, 1);
+      assert.strictEqual((yield* store.listChats(chatbot, defaultChatQuery)).total, 1);
     }
   }).pipe(
     Effect.timeout("10 seconds"),

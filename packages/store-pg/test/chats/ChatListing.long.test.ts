@@ -2,7 +2,7 @@
  * Lists over many chats, against plain arrays.
  */
 import { assert, it } from "@effect/vitest";
-import { newestChats, type Chat, type ChatQuery } from "@parley/core";
+import { defaultChatQuery, type Chat, type ChatQuery } from "@parley/core";
 import { ChatArchive, ChatStore } from "@parley/core/ports";
 import { chatPage } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
@@ -44,7 +44,7 @@ const randomQuery = Effect.gen(function* () {
 const deepByText = Effect.gen(function* () {
   const field = yield* oneOf(["name", "userRef"] as const);
   return {
-    ...newestChats,
+    ...defaultChatQuery,
     page: yield* Random.nextIntBetween(800, 3_400),
     orderBy: [{ field, descending: yield* Random.nextBoolean }],
   } satisfies ChatQuery;

@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest";
-import { newest, newestChats, type ChatQuery, type EntryQuery } from "@parley/core";
+import { defaultEntryQuery, defaultChatQuery, type ChatQuery, type EntryQuery } from "@parley/core";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Layer } from "effect";
 import { filtered, makeListChats } from "../../src/chats/ChatListing.ts";
@@ -56,8 +56,8 @@ it.live("a list uses the bulk connections only if its cost grows with the rows",
       for (const list of lists) {
         statements = 0;
         yield* "chats" in list
-          ? listChats(chatbot, { ...newestChats, ...list.chats })
-          : listEntries(chatbot, 1, { ...newest, ...list.entries });
+          ? listChats(chatbot, { ...defaultChatQuery, ...list.chats })
+          : listEntries(chatbot, 1, { ...defaultEntryQuery, ...list.entries });
         assert.strictEqual(statements, expected, JSON.stringify(list));
       }
     }
@@ -72,6 +72,6 @@ it.each([
   ["zq", false],
   ["++", false],
 ])("a search for %j can use the trigram index: %s", (search, canUse) => {
-  const { text } = filtered(chatbot, { ...newestChats, search }, "chat");
+  const { text } = filtered(chatbot, { ...defaultChatQuery, search }, "chat");
   assert.strictEqual(text.includes("folded_name like"), canUse);
 });

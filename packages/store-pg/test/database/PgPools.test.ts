@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest";
-import { newestChats } from "@parley/core";
+import { defaultChatQuery } from "@parley/core";
 import { ChatStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { Effect } from "effect";
@@ -55,8 +55,8 @@ for (const rowSecurity of [false, true]) {
             const key = n % 2 === 0 ? null : { key: `key ${n}`, fingerprint: "f" };
             return Effect.all([
               store.createChat(chatbot, chat, key),
-              store.listChats(chatbot, newestChats),
-              store.listChats(chatbot, { ...newestChats, orderBy: byName }),
+              store.listChats(chatbot, defaultChatQuery),
+              store.listChats(chatbot, { ...defaultChatQuery, orderBy: byName }),
             ]);
           },
           { concurrency: 200 },

@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest";
-import { newest, newestChats } from "@parley/core";
+import { defaultEntryQuery, defaultChatQuery } from "@parley/core";
 import { ChatArchive, ChatStore, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres, migratePostgres, type PostgresOptions } from "@parley/store-pg";
@@ -148,7 +148,7 @@ for (const mode of ["with row security", "as it is"] as const) {
       const turns = yield* makeTurnStore(pools, creation, () => Stream.empty);
       const archive = makeChatArchive(pools);
       const theirChats = (yield* Effect.provideContext(
-        ChatStore.use((intact) => intact.listChats(theirs, newestChats)),
+        ChatStore.use((intact) => intact.listChats(theirs, defaultChatQuery)),
         stores,
       )).items;
       const [theirChat] = theirChats;
@@ -168,12 +168,12 @@ for (const mode of ["with row security", "as it is"] as const) {
         { orderBy: [{ field: "id", descending: false }] },
         { userRef: "u", orderBy: [{ field: "name", descending: true }] },
       ] as const) {
-        const exit = yield* Effect.exit(store.listChats(ours, { ...newestChats, ...query }));
+        const exit = yield* Effect.exit(store.listChats(ours, { ...defaultChatQuery, ...query }));
         if (Exit.isFailure(exit)) continue;
         see(exit.value.items.map(({ id }) => id));
         if (exit.value.total > 3) foreign++;
       }
-      const history = yield* Effect.exit(store.listEntries(ours, theirChat!.id, newest));
+      const history = yield* Effect.exit(store.listEntries(ours, theirChat!.id, defaultEntryQuery));
       if (Exit.isSuccess(history)) see(history.value.items.map(({ chatId }) => chatId));
       const records = yield* Effect.exit(Stream.runCollect(archive.export(ours, "test")));
       if (Exit.isSuccess(records)) {

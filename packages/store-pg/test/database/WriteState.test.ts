@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest";
-import { newestChats } from "@parley/core";
+import { defaultChatQuery } from "@parley/core";
 import { ChatStore, StoreState, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { inspectPostgres, layerPostgres } from "@parley/store-pg";
@@ -77,7 +77,7 @@ it.live(
           assert.isNull(yield* readOnlyReason);
           yield* setReadOnly(true);
           yield* disconnect;
-          yield* Effect.ignore(chats.listChats(chatbot, newestChats));
+          yield* Effect.ignore(chats.listChats(chatbot, defaultChatQuery));
           assert.strictEqual(yield* readOnlyReason, "its transactions are read-only by default");
           for (const [which, take] of Object.entries(takes)) {
             // PostgreSQL's own message would show that a statement was sent.
@@ -85,7 +85,7 @@ it.live(
             assert.include(message, "The database refuses writes: ", which);
           }
           assert.strictEqual((yield* Effect.flip(create))._tag, "StorageUnavailable");
-          assert.strictEqual((yield* chats.listChats(chatbot, newestChats)).total, 1);
+          assert.strictEqual((yield* chats.listChats(chatbot, defaultChatQuery)).total, 1);
           assert.deepStrictEqual((yield* inspectPostgres({ url })).warnings, [
             "The database refuses writes: its transactions are read-only by default.",
           ]);
@@ -123,7 +123,7 @@ it.live(
           concurrency: 2,
         });
         const { total } = yield* chats.listEntries(chatbot, chat.id, {
-          ...newestChats,
+          ...defaultChatQuery,
           orderBy: [{ field: "id", descending: true }],
         });
         assert.strictEqual(total, 1);
@@ -141,7 +141,7 @@ it.live("a start on a read-only database logs one warning, and serves reads", ()
         const { readOnlyReason } = yield* StoreState;
         const chats = yield* ChatStore;
         assert.isNotNull(yield* readOnlyReason);
-        assert.strictEqual((yield* chats.listChats(1, newestChats)).total, 0);
+        assert.strictEqual((yield* chats.listChats(1, defaultChatQuery)).total, 0);
         yield* setReadOnly(false);
         yield* becomes(readOnlyReason, false);
       }).pipe(Effect.provide(layerPostgres({ url })));

@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest";
-import { defaultSettings, newestChats } from "@parley/core";
+import { defaultSettings, defaultChatQuery } from "@parley/core";
 import { ChatArchive, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { inspectPostgres, layerPostgres } from "@parley/store-pg";
@@ -157,7 +157,9 @@ it.live(
           yield* reset;
           assert.isTrue(yield* Effect.isSuccess(write), name);
         }
-        const { items } = yield* ChatStore.use((store) => store.listChats(chatbot, newestChats));
+        const { items } = yield* ChatStore.use((store) =>
+          store.listChats(chatbot, defaultChatQuery),
+        );
         const ids = items.map(({ id }) => id);
         assert.deepStrictEqual(
           ids,
@@ -186,7 +188,9 @@ it.live(
         const records = yield* Stream.runCollect(archive.export(filled.chatbot, "test"));
         const chatbot = yield* registerChatbot;
         yield* archive.import(chatbot, Stream.fromIterable(records), "test");
-        const { items } = yield* ChatStore.use((store) => store.listChats(chatbot, newestChats));
+        const { items } = yield* ChatStore.use((store) =>
+          store.listChats(chatbot, defaultChatQuery),
+        );
         assert.deepStrictEqual(items.map(({ id }) => id).toReversed(), filled.chats);
         return yield* create(chatbot);
       });

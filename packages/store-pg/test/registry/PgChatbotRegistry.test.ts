@@ -1,5 +1,5 @@
 import { assert, layer } from "@effect/vitest";
-import { defaultSettings, newestChats, plainKey } from "@parley/core";
+import { defaultSettings, defaultChatQuery, plainKey } from "@parley/core";
 import {
   ChatArchive,
   ChatbotDirectory,
@@ -118,7 +118,7 @@ layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on Post
       yield* registry.addKey(id, keyRecord(), "test");
       yield* gate.open;
       assert.strictEqual(yield* Fiber.join(importing), 3001);
-      assert.strictEqual((yield* store.listChats(id, newestChats)).total, 3001);
+      assert.strictEqual((yield* store.listChats(id, defaultChatQuery)).total, 3001);
     }),
   );
 });

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest";
-import { newestChats } from "@parley/core";
+import { defaultChatQuery } from "@parley/core";
 import { ChatArchive, ChatStore, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { Cause, Effect, Exit, Fiber, Stream } from "effect";
@@ -8,7 +8,8 @@ import { hold } from "../hold.ts";
 import { bound, freshSchema, layerStore, optionsOf } from "../PostgresUnderTest.ts";
 
 const chat = { name: "n", userRef: "u", helloMessage: "Hello" };
-const list = (chatbot: number) => ChatStore.use((store) => store.listChats(chatbot, newestChats));
+const list = (chatbot: number) =>
+  ChatStore.use((store) => store.listChats(chatbot, defaultChatQuery));
 
 describe.each([
   ["without row security", optionsOf],

@@ -10,7 +10,7 @@ export const audit = makeCommand("audit", {
   description: "Show the audit log: changes, exports, erasures and reads, newest first",
   examples: {
     "parley audit --limit 10": "Show the last ten entries",
-    "parley audit --limit 100000 --json": "For a program",
+    "parley audit --limit 100000 --json": "Print the log as JSON",
     "parley audit --user-ref user-7": "Check whether the chats of a user were exported or erased",
   },
   flags: {

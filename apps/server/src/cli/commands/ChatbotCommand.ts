@@ -4,7 +4,7 @@
 import {
   Administration,
   defaultSettings,
-  newestChats,
+  defaultChatQuery,
   type Chatbot,
   type ChatbotSettings,
 } from "@parley/core";
@@ -121,8 +121,8 @@ const set = makeCommand("set", {
   },
   run: Effect.fnUntraced(function* ({ chatbot: selector, names, settings, unset }) {
     const defaults = Object.fromEntries(unset.map((name) => [name, defaultSettings[name]]));
-    const given = { ...givenOf(names), ...givenOf(settings), ...defaults };
-    if (Object.keys(given).length === 0) return yield* nothingNamed;
+    const fields = { ...givenOf(names), ...givenOf(settings), ...defaults };
+    if (Object.keys(fields).length === 0) return yield* nothingNamed;
     const { chatbot } = yield* chatbotOf(selector);
     const administration = yield* Administration;
     const change = { ...givenOf(names), settings: { ...givenOf(settings), ...defaults } };
@@ -147,7 +147,7 @@ const remove = makeCommand("delete", {
       `the ${titleOf(chatbot)} with ${counted(chats, "chat")} and ${counted(keys.length, "key")}`;
     if (!yes) {
       const store = yield* ChatStore;
-      const { total } = yield* store.listChats(chatbot.id, { ...newestChats, limit: 1 });
+      const { total } = yield* store.listChats(chatbot.id, { ...defaultChatQuery, limit: 1 });
       return yield* new CommandFailed({
         message: `With --yes this permanently deletes ${withKeys(total)}.`,
         hint: "nothing was deleted.",

@@ -1,7 +1,13 @@
 /**
  * Shows chats, erases them, and moves them between stores.
  */
-import { Administration, decodeArchive, encodeArchive, newest, newestChats } from "@parley/core";
+import {
+  Administration,
+  decodeArchive,
+  encodeArchive,
+  defaultEntryQuery,
+  defaultChatQuery,
+} from "@parley/core";
 import { ChatArchive, ChatStore, type Erasable } from "@parley/core/ports";
 import { Console, Effect, Option, Stdio, Stream } from "effect";
 import { Argument, Command, Flag } from "effect/cli";
@@ -22,8 +28,8 @@ import { counted, details, print, table, write } from "../Output.ts";
 const pageFlags = {
   chatbot: chatbotFlag,
   limit: countFlag("limit", 100).pipe(
-    Flag.withDefault(newest.limit),
-    Flag.withDescription(`Rows per page (default: ${newest.limit})`),
+    Flag.withDefault(defaultEntryQuery.limit),
+    Flag.withDescription(`Rows per page (default: ${defaultEntryQuery.limit})`),
   ),
   page: countFlag("page", Number.MAX_SAFE_INTEGER).pipe(
     Flag.withDefault(1),
@@ -62,7 +68,7 @@ const list = makeCommand("list", {
     const { chatbot } = yield* chatbotOf(name);
     if (text) yield* recordRead(chatbot.id, "names of chats");
     const filter = { search: Option.getOrNull(search), userRef: Option.getOrNull(userRef) };
-    const query = { ...newestChats, limit, page, ...filter };
+    const query = { ...defaultChatQuery, limit, page, ...filter };
     const { items, total } = yield* ChatStore.use((store) => store.listChats(chatbot.id, query));
     const chats = items.map(({ name, ...chat }) => ({ ...chat, ...textFields({ name }, text) }));
     const columns = ["id", "createTime", "userRef", text ? "name" : "nameLength"];
@@ -85,7 +91,11 @@ const show = makeCommand("show", {
     const { chatbot } = yield* chatbotOf(selector);
     const store = yield* ChatStore;
     if (text) yield* recordRead(chatbot.id, `chat ${id}`);
-    const { items, total } = yield* store.listEntries(chatbot.id, id, { ...newest, limit, page });
+    const { items, total } = yield* store.listEntries(chatbot.id, id, {
+      ...defaultEntryQuery,
+      limit,
+      page,
+    });
     const entries = items.map(({ answer, chatId: _, question, ...entry }) => ({
       ...entry,
       ...textFields({ question, answer }, text),

@@ -66,7 +66,7 @@ const chatbotWithKey = Effect.fnUntraced(function* (id: string) {
   return owner?.chatbot ?? (yield* new KeyNotFound({ keyId: id }));
 });
 
-const nameFlag = textFlag("name", "Name, for your own overview");
+const nameFlag = textFlag("name", "Name, to tell keys apart");
 /** An empty name is none. */
 const newNameFlag = Flag.map(nameFlag, (name) => Option.map(name, (text) => text || null));
 
@@ -267,12 +267,12 @@ const set = makeCommand("set", {
   },
   run: Effect.fnUntraced(function* ({ id, change, expires }) {
     const expiresAt = expires && (yield* expires);
-    const given = { ...givenOf(change), ...(expiresAt !== undefined && { expiresAt }) };
-    if (Object.keys(given).length === 0) return yield* nothingNamed;
+    const fields = { ...givenOf(change), ...(expiresAt !== undefined && { expiresAt }) };
+    if (Object.keys(fields).length === 0) return yield* nothingNamed;
     const chatbot = yield* chatbotWithKey(id);
     const administration = yield* Administration;
-    yield* administration.changeKey(chatbot.id, id, given, yield* actor);
-    yield* print({ id, chatbot: chatbot.id, ...given }, `${titleOf(id, chatbot)} is changed.`);
+    yield* administration.changeKey(chatbot.id, id, fields, yield* actor);
+    yield* print({ id, chatbot: chatbot.id, ...fields }, `${titleOf(id, chatbot)} was changed.`);
   }, onDatabase),
 });
 
@@ -287,7 +287,7 @@ const revoke = makeCommand("revoke", {
     const chatbot = yield* chatbotWithKey(id);
     const administration = yield* Administration;
     yield* administration.revokeKey(chatbot.id, id, yield* actor);
-    yield* print({ id, chatbot: chatbot.id }, `${titleOf(id, chatbot)} is revoked permanently.`);
+    yield* print({ id, chatbot: chatbot.id }, `${titleOf(id, chatbot)} was permanently revoked.`);
   }, onDatabase),
 });
 
@@ -316,7 +316,7 @@ const rotate = makeCommand("rotate", {
     const { expiresAt: end, name, scopes } = created.replaced;
     const replaces = { id, expiresAt: end };
     yield* printKey(chatbot, created, { name, scopes, expiresAt, replaces });
-    yield* Console.error(`${titleOf(id, chatbot)} ends at ${end.toISOString()}.`);
+    yield* Console.error(`${titleOf(id, chatbot)} expires at ${end.toISOString()}.`);
   }, onDatabase),
 });
 
@@ -347,11 +347,16 @@ const token = makeCommand("token", {
       ),
       Flag.withDescription("userRef of the visitor"),
     ),
-    expires: expiresFlag(undefined, "When the token expires, within 24 hours (default: 1h)"),
-    scopes: Flag.optional(scopesFlag),
+    expires: expiresFlag(undefined, "When the token expires, within 24 hours (default: 1h)").pipe(
+      Flag.withMetavar("date|15m"),
+    ),
+    scopes: scopesFlag.pipe(
+      Flag.withDescription("Comma-separated scopes: read, write and ask (default: the key's)"),
+      Flag.optional,
+    ),
   },
   run: Effect.fnUntraced(function* ({ expires, id, scopes, userRef }) {
-    // Before the present is read: 24h are then at most 24 hours.
+    // Before the current time is read, so that 24h is at most 24 hours.
     const expiresAt = expires && (yield* expires);
     const all = yield* Administration.use((administration) => administration.chatbots);
     const now = yield* present;

@@ -18,9 +18,9 @@ import { clean, hostileJson, hostileStrings } from "./values.ts";
 
 const json = { "content-type": "application/json" };
 
-/** Section 4.5 and "Asking" of the decisions. */
+/** "Ask" of docs/interface.md. */
 export const ask = (server: Server): void => {
-  describe("ask (4.5): a new chat", () => {
+  describe("ask: a new chat", () => {
     it("returns the entry, and the chat that was made for it", async () => {
       const query = `How do I change the port? ${unique()}`;
       const entry = await askQuestion(server(), { query });
@@ -185,7 +185,7 @@ export const ask = (server: Server): void => {
       expect([...codes]).not.toContain(4222055);
     });
 
-    it("is not blank with U+FEFF, which is no white space", async () => {
+    it("is not blank with U+FEFF, which is not white space", async () => {
       expect((await askQuestion(server(), { query: "\ufeff" })).question).toBe("\ufeff");
     });
 
@@ -198,7 +198,7 @@ export const ask = (server: Server): void => {
       expect(new Set(codes).size).toBe(4);
     });
 
-    it("is refused in a body that is no object (422), broken, of another type or over 64 KiB (400)", async () => {
+    it("is refused in a body that is not an object (422), broken, of another type or over 64 KiB (400)", async () => {
       const noObject = await askApi(server(), { body: '[{"query":"x"}]', headers: json });
       expect(noObject.body).toMatchObject({ status: 422, errors: [{ path: [] }] });
       for (const body of ["", '{"query":"x"', `{"query":"port"}${" ".repeat(65_536)}`])
@@ -286,12 +286,12 @@ export const ask = (server: Server): void => {
   describe("ask: other paths and methods", () => {
     for (const method of ["GET", "PUT", "PATCH", "DELETE", "OPTIONS"])
       for (const path of ["", "/"])
-        it(`${method} ${JSON.stringify(path)} is no endpoint`, async () => {
+        it(`${method} ${JSON.stringify(path)} is not an endpoint`, async () => {
           const answer = await askApi(server(), { method }, path);
           expectNoEndpoint(answer, method, `${askPath(server())}${path}`);
         });
     for (const path of ["//", "/x", "/details", "/chats", "/%20", "/./"])
-      it(`POST ${path} is no endpoint`, async () => {
+      it(`POST ${path} is not an endpoint`, async () => {
         const answer = await askApi(server(), { json: { query: "port" } }, path);
         expectNoEndpoint(answer, "POST", `${askPath(server())}${path}`);
       });

@@ -41,7 +41,7 @@ const endpoints: ReadonlyArray<Endpoint> = [
   },
 ];
 
-/** Section 5 and "Order of the checks" of the decisions. */
+/** "The API key" and "Order of the checks" of docs/interface.md. */
 export const auth = (server: Server): void => {
   describe("401", () => {
     /** Anything that is a header value and not a valid key, the missing one aside. */
@@ -253,7 +253,7 @@ export const auth = (server: Server): void => {
   });
 
   describe("the other checks, in their order", () => {
-    it("a body that is no JSON is 400 before the values of the header", async () => {
+    it("a body that is not JSON is 400 before the values of the header", async () => {
       const headers = { "content-type": "application/json", "idempotency-key": "é" };
       expectGeneral(await api(server(), "/chats", { body: "{", headers }), 400);
     });

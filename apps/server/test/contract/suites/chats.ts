@@ -12,7 +12,7 @@ import { notIntegers } from "./values.ts";
 
 const ids = (chats: ReadonlyArray<Chat>): ReadonlyArray<number> => chats.map(({ id }) => id);
 
-/** Section 4.3 and "Lists" of the decisions. The conformance kit has all orders, ties, filters and searches. */
+/** "List chats" and "Lists" of docs/interface.md. The conformance kit has all orders, ties, filters and searches. */
 export const chats = (server: Server): void => {
   describe("chats: pages", () => {
     const userRef = unique();

@@ -15,9 +15,9 @@ import { clean, hostileJson, hostileStrings } from "./values.ts";
 const post = (server: Server, body: string | Buffer, type = "application/json") =>
   api(server(), "/chats", { method: "POST", body, headers: { "content-type": type } });
 
-/** Section 4.2, and the values that a body can carry. */
+/** "Create a chat" of docs/interface.md, and the values that a body can carry. */
 export const create = (server: Server): void => {
-  describe("create chat (4.2)", () => {
+  describe("create chat", () => {
     it("accepts an empty object: both fields are null", async () => {
       const chat = await createChat(server(), {});
       expect(chat).toMatchObject({ name: null, userRef: null });
@@ -177,7 +177,7 @@ export const create = (server: Server): void => {
 
   describe("create chat: bodies", () => {
     for (const body of ["[]", "[{}]", "null", "true", "false", "0", '"text"', '"{}"'])
-      it(`JSON that is no object is 422 at []: ${body}`, async () => {
+      it(`JSON that is not an object is 422 at []: ${body}`, async () => {
         const answer = await post(server, body);
         expect(answer.status, answer.text).toBe(422);
         expect(answer.body.errors.map((error: { path: unknown }) => error.path)).toEqual([[]]);

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { api, expectNoEndpoint, basePath, type Server } from "../client.ts";
 
-/** Section 4.1. */
+/** "Chatbot details" of docs/interface.md. */
 export const details = (server: Server): void => {
-  describe("details (4.1)", () => {
+  describe("details", () => {
     it("returns name, description and workspace of the key's chatbot", async () => {
       const answer = await api(server(), "/details");
       const { name, description, workspaceName } = server().chatBot;

@@ -11,9 +11,9 @@ import {
 } from "../client.ts";
 import { notIntegers } from "./values.ts";
 
-/** Section 4.4 and "Lists" of the decisions. */
+/** "Read a chat's history" and "Lists" of docs/interface.md. */
 export const history = (server: Server): void => {
-  describe("history (4.4)", () => {
+  describe("history", () => {
     let chat = 0;
     let oldestFirst: ReadonlyArray<Entry> = [];
     const list = (query: string) => listEntries(server(), chat, query);

@@ -54,14 +54,14 @@ export const malformed = (server: Server): void => {
         () => requestText(`GET /${"a".repeat(70_000)} HTTP/1.1`, [host, ""]),
       ],
       ["an expectation other than 100-continue", () => post("Expect: 200-ok\r\nContent-Length: 2")],
-      ["a length that is no number", () => post("Content-Length: x")],
+      ["a length that is not a number", () => post("Content-Length: x")],
       ["two lengths", () => post("Content-Length: 2\r\nContent-Length: 3")],
       [
         "a length and chunks",
         () => post(`Content-Length: 2\r\n${chunked}`, "2\r\n{}\r\n0\r\n\r\n"),
       ],
       ["an unknown transfer coding", () => post("Transfer-Encoding: gzip")],
-      ["a chunk's size that is no number", () => post(chunked, "zz\r\n{}\r\n0\r\n\r\n")],
+      ["a chunk size that is not a number", () => post(chunked, "zz\r\n{}\r\n0\r\n\r\n")],
       ["a broken second chunk", () => post(chunked, "1\r\n{\r\nq\r\n}\r\n0\r\n\r\n")],
       [
         "chunks over 64 KiB",

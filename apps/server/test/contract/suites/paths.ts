@@ -13,7 +13,7 @@ import {
   type Server,
 } from "../client.ts";
 
-/** Section 7.4, "Addresses" of the decisions, and the addresses outside the two interfaces. */
+/** The paths of docs/interface.md that are not endpoints, and the addresses outside the two interfaces. */
 export const paths = (server: Server): void => {
   describe("INVALID_PATH below the general interface's address", () => {
     for (const path of [
@@ -182,7 +182,7 @@ export const paths = (server: Server): void => {
         expectNoEndpoint(await rawTarget("PUT", target), "PUT", "/");
       });
 
-    it("an asterisk is no endpoint", async () => {
+    it("an asterisk is not an endpoint", async () => {
       const answer = await rawTarget("OPTIONS", "*");
       expect(answer.body).toMatchObject({ status: 404, message: "INVALID_PATH", path: "*" });
     });
@@ -215,7 +215,7 @@ export const paths = (server: Server): void => {
       expect(JSON.stringify(answer.body.components.securitySchemes)).toMatch(/x-api-key/i);
     });
 
-    it("/openapi.json lists only the statuses of section 7.1", async () => {
+    it("/openapi.json lists only the statuses of the contract", async () => {
       const answer = await exchange(server().origin, {
         method: "GET",
         path: "/openapi.json",
@@ -244,7 +244,7 @@ export const paths = (server: Server): void => {
 
     for (const path of ["/openapi.json", "/docs", "/"])
       for (const method of ["POST", "PUT", "DELETE", "OPTIONS"])
-        it(`${method} ${path} is no endpoint`, async () => {
+        it(`${method} ${path} is not an endpoint`, async () => {
           expectNoEndpoint(await anywhere(server(), path, { method }), method, path);
         });
   });
