@@ -39,7 +39,11 @@ const renew = async (ask: (() => Promise<Partial<Token> | null>) | undefined) =>
     if (typeof answer.token === "string") return keep(answer as Token);
     return Response.json({ status: 401, message: "API_KEY_NOT_VALID" }, { status: 401 });
   }
-  token ??= JSON.parse(visits.getItem(name) ?? "null") ?? undefined;
+  if (token === undefined) {
+    token = JSON.parse(visits.getItem(name) ?? "null") ?? undefined;
+    if (token !== undefined && Date.parse(token.expires_at) > Date.now() + 60_000)
+      return keep(token);
+  }
   const post = (headers: HeadersInit) =>
     fetch(`${location.pathname}/token`, { method: "POST", headers });
   let response = await post(token === undefined ? {} : { "x-api-key": token.token });

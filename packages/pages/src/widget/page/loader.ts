@@ -40,7 +40,7 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
   const root = document.documentElement;
   const locale = /^de\b/i.test(dataset["locale"] ?? root.lang) ? "de" : "en";
   const [title, closing, loading, unavailable] = texts[locale];
-  const isLeft =
+  const side =
     /left|right/.exec(dataset["position"] ?? "")?.[0] ??
     (getComputedStyle(root).direction === "rtl" ? "left" : "right");
   const create = <Name extends keyof HTMLElementTagNameMap>(name: Name, parent: Node) =>
@@ -69,7 +69,7 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
   const icon = svg("svg", button, { viewBox: "0 0 24 24", "aria-hidden": "true" });
   svg("path", icon, { d: "M4 5h16v11h-9l-4 4v-4H4z" });
   svg("path", icon, { d: "M6 6l12 12M18 6L6 18" });
-  dialog.className = button.className = isLeft;
+  dialog.className = button.className = side;
   button.style.backgroundColor = dataset["color"] ?? "";
   root.append(shadow.host);
   const color = getComputedStyle(button).backgroundColor;
