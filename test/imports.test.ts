@@ -8,7 +8,7 @@ const browser = [/^preact(\/hooks)?$/, /^@preact\/signals$/, /^marked$/, /^@parl
 
 /** The imports that each package's sources may have, beside their own files. */
 const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
-  "packages/core/src": [/^effect$/, /^effect\/(crypto|encoding)$/],
+  "packages/core/src": [/^effect$/, /^effect\/crypto$/],
   "packages/core/src/testing": [/^effect$/, /^effect\/testing$/, /^\.\.\//],
   "packages/client/src": [/^ai$/],
   "packages/http/src": [/^@parley\/core(\/ports)?$/, /^effect$/, /^effect\//, /^jose(\/|$)/],
