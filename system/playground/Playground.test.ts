@@ -495,7 +495,7 @@ describe("the history", () => {
       await openChat(page, id);
       const scroller = page.locator(".scroller");
       await scroller.evaluate((one) => (one.scrollTop = -one.scrollHeight / 2));
-      const toNewest = page.getByRole("button", { name: "To the newest" });
+      const toNewest = page.getByRole("button", { name: "Jump to latest" });
       await toNewest.waitFor();
       await ask(page, "long");
       await expect.poll(() => distance(page)).toBe(0);
@@ -913,7 +913,7 @@ describe("with the documents of the server itself", () => {
   it("the links of an answer lead to the guide, and a line says who answers", () =>
     visit(
       async (page) => {
-        await page.getByText("Quotes its documents.").waitFor();
+        await page.getByText("Answers with quotes from its documents.").waitFor();
         await page.getByRole("link", { name: "Connect a model" }).waitFor();
         expect(await page.locator(".questions button").count()).toBe(3);
         await ask(page, "Can I use my own PostgreSQL database?");

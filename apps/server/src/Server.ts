@@ -103,7 +103,7 @@ const warnOfSharedBound = Effect.gen(function* () {
   );
   if (isOpen)
     yield* Effect.logWarning(
-      "A widget gives tokens to anonymous visitors, bounded for each client address. Behind a proxy all clients share one bound: set PARLEY_TRUSTED_PROXIES",
+      "A widget issues tokens to anonymous visitors, with a limit per client address. Behind a proxy, all clients share one limit: set PARLEY_TRUSTED_PROXIES",
     );
 });
 

@@ -4,7 +4,7 @@ import { ChatArchive } from "@parley/core/ports";
 import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Layer } from "effect";
 import type { SqlClient, SqlError } from "effect/sql";
-import { byPosition, byText, few, filtered } from "../src/chats/ChatListing.ts";
+import { byPosition, byText, quickReadLimit, filtered } from "../src/chats/ChatListing.ts";
 import { entryPage } from "../src/chats/EntryListing.ts";
 import type { Statement } from "../src/database/TenantSession.ts";
 import {
@@ -61,7 +61,7 @@ const pages = [1, 2, 5, 6, 7, chats / 50, chats / 25, chats / 25 + 1, Number.MAX
 const matching = (chatbot: number, more: Partial<ChatQuery>, from: "chat" | "own_chat" = "chat") =>
   filtered(chatbot, query(more), from);
 const ofUser = (chatbot: number, more: Partial<ChatQuery>) =>
-  filtered(chatbot, query(more), "chat", few + 1);
+  filtered(chatbot, query(more), "chat", quickReadLimit + 1);
 
 /** Pages near either end in the orders of texts. */
 const byTexts = (chatbot: number) =>

@@ -20,7 +20,7 @@ export interface Principal {
   readonly tokensPerDay?: number;
 }
 
-/** What a token of a visitor says. */
+/** The claims in a visitor's token. */
 export interface VisitorClaims {
   readonly userRef: string;
   /** Those of the key, where it names none. */

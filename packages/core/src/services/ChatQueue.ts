@@ -76,9 +76,9 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
         if (budget !== null && isNew) yield* checkBudget(chatbot, budget);
         const taken = yield* store.take(chatbot, chat, idempotencyKey, userRef);
         // An answer that was stored before costs nothing, and may still come for the key of another ask.
-        const isFree =
+        const costsNothing =
           taken._tag === "AlreadyAnswered" || (taken._tag === "Held" && taken.by === "key");
-        if (budget !== null && !isNew && !isFree)
+        if (budget !== null && !isNew && !costsNothing)
           yield* Effect.tapError(checkBudget(chatbot, budget), () =>
             taken._tag === "TurnTaken" ? Effect.ignore(store.release(taken.turn)) : Effect.void,
           );

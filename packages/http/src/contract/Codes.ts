@@ -61,7 +61,7 @@ export const generalCodes = {
   SERVICE_OVERLOADED: {
     status: 500,
     code: 500004,
-    means: "The server is overloaded; retry after Retry-After seconds.",
+    means: "The server is overloaded; retry after the number of seconds in `Retry-After`.",
   },
 } as const;
 

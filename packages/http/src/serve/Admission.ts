@@ -41,7 +41,7 @@ const growth = 1.04;
 const decline = 0.96;
 
 /** This many asks never make a server full: it is better to answer them late than to refuse them. */
-const few = 128;
+const alwaysAccepted = 128;
 
 /** How long a key gets a share after its last ask, in milliseconds. */
 const memory = 1_000;
@@ -92,7 +92,7 @@ export const makeAdmission = (loop: EventLoop) => {
     account.left = Math.min(account.left + (share * (time - account.at)) / 1_000, most);
     account.at = time;
     accounts.set(key, account);
-    if (inProgress >= Math.max(limit, few) && account.left < 1) {
+    if (inProgress >= Math.max(limit, alwaysAccepted) && account.left < 1) {
       refused++;
       return false;
     }

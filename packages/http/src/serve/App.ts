@@ -111,7 +111,7 @@ const makeRouter = (paths: BasePaths) => {
 type Route = NonNullable<ReturnType<ReturnType<typeof makeRouter>>>;
 
 /** Refuses an ask of a full server. */
-const makeAskRefusal = (fail: RequestTelemetry["fail"]) => {
+const makeAskRefusal = (countFailure: RequestTelemetry["countFailure"]) => {
   let refusals = 0;
   /** Logging each refusal would cost more than the refusal. */
   const logRefusals = Effect.suspend(() => {
@@ -121,7 +121,7 @@ const makeAskRefusal = (fail: RequestTelemetry["fail"]) => {
     return Effect.annotateLogs(line, { asks });
   }).pipe(Effect.delay("1 second"));
   return Effect.suspend(() => {
-    fail("SERVICE_OVERLOADED");
+    countFailure("SERVICE_OVERLOADED");
     const isFirst = refusals++ === 0;
     return Effect.as(isFirst ? Effect.forkDetach(logRefusals) : Effect.void, overloadedResponse);
   });
@@ -158,15 +158,15 @@ export const makeApp = Effect.fnUntraced(function* ({
   const pagesOf = yield* Effect.forEach(pages, (make) => make({ basePaths, serves, corsOrigins }));
   const findRoute = makeRouter(basePaths);
   const bases = serves.map((name) => basePaths[name]);
-  const { fail, observe } = yield* makeRequestTelemetry(logRequests);
+  const { countFailure, observe } = yield* makeRequestTelemetry(logRequests);
   const handlers = yield* makeHandlers(onDisconnect);
   const admit = eventLoop === undefined ? () => true : makeAdmission(eventLoop);
   const turn = eventLoop?.turn ?? Effect.void;
-  const refuseAsk = makeAskRefusal(fail);
+  const refuseAsk = makeAskRefusal(countFailure);
   const tokens = makeVisitorTokens();
 
   const respondNotFound = ({ method, url }: Request) => {
-    fail("INVALID_PATH");
+    countFailure("INVALID_PATH");
     return Effect.succeed(toEndpointNotFound(method, toPath(url)));
   };
   const widgetOf = serves.includes("general")
@@ -200,7 +200,7 @@ export const makeApp = Effect.fnUntraced(function* ({
       const response = toErrorResponse(cause, route?.dto);
       const error = Option.getOrNull(Cause.findErrorOption(cause));
       if (error?._tag === "RateExceeded") facts.key = error.keyId;
-      fail(response.reason, facts);
+      countFailure(response.reason, facts);
       // Elsewhere it is a client's mistake, without a line in the log. Its reason may quote a value.
       const logged =
         error?._tag === "ArgumentInvalid"

@@ -101,7 +101,7 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
   };
 
   /** Counts a failure by the message that the client gets; `VALIDATION` stands for those of a 422. */
-  const fail = (reason: GeneralMessage | "VALIDATION", facts?: RequestFacts): void => {
+  const countFailure = (reason: GeneralMessage | "VALIDATION", facts?: RequestFacts): void => {
     failures.get(reason)!.updateUnsafe(1, context);
     if (reason === "RATE_EXCEEDED" || reason === "BUDGET_SPENT") noteRefusal(reason, facts?.key);
     if (reason === "API_KEY_NOT_VALID") noteRefusal(reason, facts?.client);
@@ -109,7 +109,7 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
 
   /** Records a request that was refused before it reached the application. */
   const refuse = (facts: RequestFacts, reason: GeneralMessage, status: number): void => {
-    fail(reason);
+    countFailure(reason);
     active.modifyUnsafe(1, context);
     Effect.runForkWith(context)(end(performance.now(), facts, status));
   };
@@ -134,7 +134,7 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
     return traced ? inRequestSpan(observed, request, facts, () => status) : observed;
   };
 
-  return { fail, observe, refuse };
+  return { countFailure, observe, refuse };
 });
 
 /** Records requests; see {@link makeRequestTelemetry}. */

@@ -44,15 +44,15 @@ it("requests that are refused for their key or its rate are one line a minute, w
   vi.useFakeTimers();
   const lines: Array<string> = [];
   const logger = Logger.make((entry) => void lines.push(Logger.formatJson.log(entry)));
-  const { fail } = await Effect.runPromise(
+  const { countFailure } = await Effect.runPromise(
     makeRequestTelemetry().pipe(Effect.provide(Logger.layer([logger]))),
   );
   for (let n = 0; n < 70; n++) {
     for (const client of ["192.0.2.1", `198.51.100.${n}`])
-      fail("API_KEY_NOT_VALID", { ...facts, client });
-    fail("RATE_EXCEEDED", { ...facts, key: "4gT" });
+      countFailure("API_KEY_NOT_VALID", { ...facts, client });
+    countFailure("RATE_EXCEEDED", { ...facts, key: "4gT" });
   }
-  fail("INVALID_PATH");
+  countFailure("INVALID_PATH");
   assert.isEmpty(lines);
   vi.advanceTimersByTime(60_000);
   vi.advanceTimersByTime(600_000);

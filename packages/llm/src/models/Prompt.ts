@@ -20,7 +20,7 @@ export interface Prompt {
 const tokensPerMessage = 8;
 const tokensPerPrompt = 32;
 
-/** An estimate: in English a token has about four bytes of UTF-8, and in few languages less than three. */
+/** An estimate: a token averages about four bytes of UTF-8 in English, and fewer than three in only a few languages. */
 const tokensOf = (text: string): number =>
   Math.ceil(new TextEncoder().encode(text).length / 3) + tokensPerMessage;
 

@@ -64,7 +64,8 @@ const ownRequestId = {
   schema: { type: "string" },
 };
 const replayed = {
-  description: "`true`: an earlier request with the same `Idempotency-Key` made it",
+  description:
+    "`true`: this response repeats the result of an earlier request with the same `Idempotency-Key`",
   schema: { type: "string", enum: ["true"] },
 };
 const retryAfter = {

@@ -24,7 +24,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     models: "Language models of OpenAI, Anthropic, Ollama and others.",
     operations: "Keys, chatbots, backups, upgrades and erasures, as recipes.",
     monitoring: "Health, metrics, alerts, logs and traces.",
-    troubleshooting: "By symptom: what it means, and what helps.",
+    troubleshooting: "Common symptoms, their causes and how to fix them.",
     scaling: "Several servers, large chatbots and many asks at once.",
     performance: "How fast it is, measured, and how to measure it yourself.",
     security: "Risk by risk: what the server does, and what is left to you.",

@@ -88,7 +88,7 @@ const openChannel = (name: string): BroadcastChannel | MessagePort => {
   }
 };
 
-/** Resumes the asks of this tab before it was loaded. */
+/** Resumes the asks that this tab had in progress before it was reloaded. */
 export const openSession = (options: ChatSession): void => {
   session = options;
   asks.value = stored.peek().map((ask) => ({ ...ask, text: signal("") }));

@@ -75,7 +75,7 @@ export const Conversation = (props: ConversationProps) => {
       </div>
       <div class="below">
         {isAway && (
-          <button class="round to-newest" title={say("To the newest")} onClick={toNewest}>
+          <button class="round to-newest" title={say("Jump to latest")} onClick={toNewest}>
             <Icon name="down" />
           </button>
         )}

@@ -29,7 +29,10 @@ const sentences: Readonly<Record<string, readonly [Word, Act]>> = {
   INTERNAL_ERROR: ["The server had an unexpected error. Its log has the details.", "again"],
   CREATE_CHAT_DTO_NAME_TOO_LONG: ["The name is longer than 255 characters.", null],
   CREATE_CHAT_DTO_USER_REF_TOO_LONG: ["The user reference is longer than 60 characters.", null],
-  INVALID_PATH: ["The server does not know this request. It may be another version.", null],
+  INVALID_PATH: [
+    "The server does not support this request. It may be running a different version.",
+    null,
+  ],
 };
 
 const explain = (error: unknown): readonly [sentence: string, act: Act] => {

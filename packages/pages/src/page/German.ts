@@ -10,7 +10,7 @@ export const german = {
   "Earlier entries": "Frühere Einträge",
   "Another tab is waiting for an answer in this chat.":
     "Ein anderer Tab wartet in diesem Chat auf eine Antwort.",
-  "To the newest": "Zum Neuesten",
+  "Jump to latest": "Zum Neuesten",
   Edit: "Bearbeiten",
   "Copy answer": "Antwort kopieren",
   " in another tab": " in einem anderen Tab",
@@ -42,7 +42,7 @@ export const german = {
   "The name is longer than 255 characters.": "Der Name hat mehr als 255 Zeichen.",
   "The user reference is longer than 60 characters.":
     "Die Benutzerreferenz hat mehr als 60 Zeichen.",
-  "The server does not know this request. It may be another version.":
+  "The server does not support this request. It may be running a different version.":
     "Dieser Chat ist derzeit nicht verfügbar.",
   "The server is not responding. This page keeps trying.":
     "Der Server antwortet nicht. Es wird weiter versucht.",
@@ -57,7 +57,7 @@ export const german = {
   "Close the chat": "Chat schließen",
   "New chat": "Neuer Chat",
   "Earlier chats": "Frühere Chats",
-  "Questions to begin with": "Fragen für den Anfang",
+  "Suggested questions": "Fragen für den Anfang",
   "A language model answers. It can be wrong.": "Ein Sprachmodell antwortet. Es kann sich irren.",
   "Chat {}": "Chat {}",
 };

@@ -6,7 +6,7 @@
  * | all chats, by id or time       | {@link byPosition} | `reads`                                |
  * | all chats, by name or userRef  | {@link byText}     | `bulk`                                 |
  * | the chat with an id            | {@link filtered}   | `reads`                                |
- * | a user's chats, by id or time  | {@link filtered}   | `reads` up to {@link few}, then `bulk` |
+ * | a user's chats, by id or time  | {@link filtered}   | `reads` up to {@link quickReadLimit}, then `bulk` |
  * | a search, and any other order  | {@link filtered}   | `bulk`                                 |
  *
  * SQL consists of constant pieces; every value of a client is a parameter.
@@ -71,7 +71,7 @@ export const orderOf = <Field extends string>(
 const directionOf = (descending: boolean) => (descending ? "desc" : "asc");
 
 /** `reads` counts or skips at most this many chats of a user. */
-export const few = 10_000;
+export const quickReadLimit = 10_000;
 
 export const makeListChats = (
   pools: ListPools & Pick<PgPools, "searched">,
@@ -88,12 +88,14 @@ export const makeListChats = (
     }
     const matching = filtered(chatbot, query, pools.searched);
     if (query.id !== null) return readQuickly<Row>(pools, chatbot, matching);
-    if (isSearch(query) || position === undefined || offsetOf(query) > few) {
+    if (isSearch(query) || position === undefined || offsetOf(query) > quickReadLimit) {
       return readInBulk<Row>(pools, chatbot, matching);
     }
-    const first = filtered(chatbot, query, pools.searched, few + 1);
+    const first = filtered(chatbot, query, pools.searched, quickReadLimit + 1);
     return Effect.flatMap(readQuickly<Row>(pools, chatbot, first), (rows) =>
-      rows[0]!.total! > few ? readInBulk<Row>(pools, chatbot, matching) : Effect.succeed(rows),
+      rows[0]!.total! > quickReadLimit
+        ? readInBulk<Row>(pools, chatbot, matching)
+        : Effect.succeed(rows),
     ).pipe(endAfter(deadlines.bulk));
   };
   return (chatbot, query) =>

@@ -37,7 +37,7 @@ export const ChatList = () => {
           dir="auto"
           aria-label="Search chats by name or user reference"
           placeholder="Search chats"
-          title="Finds chats by name, or else by their whole user reference (Ctrl K)"
+          title="Search by name or exact user reference (Ctrl+K)"
           value={search}
           onInput={(event) => (list.value = { page: 1, search: event.currentTarget.value })}
         />

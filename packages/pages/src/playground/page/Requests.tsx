@@ -27,7 +27,7 @@ export const Requests = () => {
             <Icon name="close" />
           </button>
         </header>
-        <p class="quiet">Newest first, without the key.</p>
+        <p class="quiet">Newest first. The API key is not shown.</p>
         {all.map((attempt, at) => (
           <Request key={all.length - at} attempt={attempt} isOpen={at === 0} />
         ))}

@@ -43,8 +43,8 @@ const KeyForm = ({ error }: { readonly error?: unknown }) => {
         </div>
         <p class="quiet">
           The first start prints a key, and <code>parley key create</code> makes another. It stays
-          in this tab until you close it. <code>parley key token</code> makes a token, with which
-          you see what a visitor sees.
+          in this tab until you close it. To see what a visitor sees, create a visitor's token with{" "}
+          <code>parley key token</code> and enter it here.
         </p>
       </form>
     </main>
@@ -108,7 +108,10 @@ const note =
   config.answerer === "model" ? (
     "A language model answers. It can be wrong."
   ) : config.answerer === null ? null : (
-    <>Quotes its documents. {config.guide && <a href="/docs/models">Connect a model →</a>}</>
+    <>
+      Answers with quotes from its documents.{" "}
+      {config.guide && <a href="/docs/models">Connect a model →</a>}
+    </>
   );
 
 /** `undefined` where this page may ask. */
@@ -205,7 +208,7 @@ const NewChat = ({
     <div class="stack welcome">
       <h2 dir="auto">Ask {name}</h2>
       <p dir="auto">{description}</p>
-      <ul class="questions" aria-label="Questions to begin with">
+      <ul class="questions" aria-label="Suggested questions">
         {questions.map((question) => (
           <li>
             <button dir="auto" onClick={() => ask(question)}>

@@ -21,7 +21,7 @@ const unavailable = "This chat is not available at the moment.";
 const english = {
   "The server needs an API key. Enter one.": unavailable,
   "The key is not valid, or no longer valid. Enter another one.": unavailable,
-  "The server does not know this request. It may be another version.": unavailable,
+  "The server does not support this request. It may be running a different version.": unavailable,
   "This key does not allow that. Enter one that does.": "This chat does not allow that.",
   "Too many requests with this key.": "Too many requests.",
   "This key's budget for today is used up.": "This chat answers no more questions today.",
@@ -121,7 +121,7 @@ const Questions = ({ ask, readQuestions }: Pick<WindowProps, "readQuestions"> & 
   const { value = [] } = useRead(readQuestions);
   if (value.length === 0) return null;
   return (
-    <ul class="questions" aria-label={say("Questions to begin with")}>
+    <ul class="questions" aria-label={say("Suggested questions")}>
       {value.map((question) => (
         <li>
           <button dir="auto" onClick={() => ask(question)}>
