@@ -42,9 +42,11 @@ describe.each(["example.com", "localhost"])("the documentation page at %s", (nam
     const asked = await visit(name, async ({ evaluate, send, until }) => {
       expect(await evaluate("document.title")).toBe("API · Parley");
       await evaluate(
-        `sessionStorage.setItem("parley-key", ${JSON.stringify(key)}); location.reload()`,
+        `sessionStorage.setItem("parley-key", ${JSON.stringify(key)}); window.isFormer = true; location.reload()`,
       );
-      await until(`document.querySelectorAll(".trial").length === ${samples.length}`);
+      await until(
+        `!window.isFormer && document.querySelectorAll(".trial").length === ${samples.length}`,
+      );
       for (const [at, expected] of samples.entries()) {
         const form = `document.querySelectorAll(".trial")[${at}]`;
         await evaluate(`${form}.querySelector("button").click()`);
