@@ -16,7 +16,7 @@ export interface Load {
   readonly most?: number;
   readonly sockets: number;
   readonly streamed: boolean;
-  /** Whether every second ask of the flood has a body that is no JSON: it is 400 if it is taken on. */
+  /** Whether every second ask of the flood has a malformed body, which gets 400 if the server accepts the ask. */
   readonly malformed: boolean;
 }
 
@@ -144,7 +144,7 @@ const run = async (load: Load): Promise<Report> => {
   const details = `GET /api/details HTTP/1.1\r\nHost: a\r\nx-api-key: ${keys[1]}\r\n\r\n`;
   const isAnswered = streamed ? /^event: entry/m : /^HTTP\/1.1 201 /;
 
-  // The sockets are open before, so that what is measured is not how fast they open.
+  // Opened before the measurement, which is not about how fast sockets open.
   for (let n = 0; n < sockets; n++) {
     const client = new Client();
     client.socket.once("connect", () => free.push(client));

@@ -5,6 +5,7 @@
 import { storeChecks } from "@parley/core/testing";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
+import { readdirSync } from "node:fs";
 import { chmod, cp, mkdtemp, readFile, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -186,17 +187,7 @@ describe("the libraries", () => {
   });
 
   it("load by require, every export", async () => {
-    const names = [
-      "client",
-      "core",
-      "http",
-      "llm",
-      "pages",
-      "store-memory",
-      "store-pg",
-      "store-sqlite",
-    ];
-    const entries = names.flatMap((name) => {
+    const entries = readdirSync(join(root, "packages")).flatMap((name) => {
       const { publishConfig } = JSON.parse(read(`packages/${name}/package.json`));
       return Object.keys(publishConfig.exports).map((path) => join("@parley", name, path));
     });

@@ -1,7 +1,7 @@
 /**
  * THIRD-PARTY-NOTICES.md: every package that the product needs at run time, with its licence.
  */
-import { existsSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, it } from "vitest";
 import { read, root } from "./docs/Fences.ts";
@@ -15,16 +15,7 @@ interface Manifest {
   readonly peerDependencies?: Readonly<Record<string, string>>;
 }
 
-const products = [
-  "client",
-  "core",
-  "http",
-  "llm",
-  "pages",
-  "store-memory",
-  "store-pg",
-  "store-sqlite",
-]
+const products = readdirSync(join(root, "packages"))
   .map((name) => join(root, "packages", name))
   .concat(join(root, "apps/server"));
 

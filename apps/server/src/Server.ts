@@ -190,7 +190,7 @@ const listeners = Effect.gen(function* () {
     },
     firstKey,
   );
-  // Whoever waits for readiness may then read the file of the first key.
+  // A script that waits for readiness then reads the first key's file.
   if (lifecycle.phase === "starting") lifecycle.phase = "serving";
 });
 

@@ -38,7 +38,7 @@ const collect = async <A>(items: AsyncIterable<A>) => {
 };
 const total = async (bot: Bot) => (await bot.chats().page()).total;
 
-/** An answerer that yields a piece and then waits until it is told to go on, or until its signal is aborted. */
+/** An answerer that yields a piece, then waits for the test to call `goOn` or for its signal to abort. */
 const makeSlowAnswer = () => {
   const [goOn, aborted] = [makeSignal(), makeSignal()];
   const answerer: AnswererFunction = async function* ({ signal }) {

@@ -129,7 +129,7 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     },
   ],
   [
-    "a visitor who waits for somebody else's chat learns that it is held",
+    "a visitor can tell whether another user's chat is in use",
     visitorChecks,
     ({ turns: { take } }) => ({
       turns: {

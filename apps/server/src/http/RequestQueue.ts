@@ -2,7 +2,7 @@
  * The requests that wait for the event loop. In one turn, Node reads from every connection that has something to read,
  * but accepts a single new one. If each request began as soon as it is read, a turn would take as long as all of them
  * together, and a new client would wait for many such turns. So the requests of a turn begin within a few milliseconds,
- * and the others in the turns that follow, in order of arrival. Asks that were taken on come last: they cost more than
+ * and the others in the turns that follow, in order of arrival. Accepted asks come last: they cost more than
  * the rest.
  */
 import type { EventLoop } from "@parley/http";

@@ -65,7 +65,7 @@ export class BudgetSpent extends Data.TaggedError("BudgetSpent")<{
   override message = `The key has spent its daily budget. Try again in ${this.retryAfterSeconds} s.`;
 }
 
-/** A visitor asked for a chat with the `userRef` of somebody else. */
+/** A visitor asked for a chat with another user's `userRef`. */
 export class UserRefNotGranted extends Data.TaggedError("UserRefNotGranted") {
   override message = "A visitor's chats have the visitor's own userRef.";
 }

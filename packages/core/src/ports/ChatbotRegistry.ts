@@ -32,7 +32,7 @@ export interface RegisteredChatbot {
 }
 
 /**
- * A line of the audit, to which lines are only added. The line of a new chatbot precedes those of its keys.
+ * An entry of the audit log, which is append-only. The entry of a new chatbot precedes those of its keys.
  */
 export interface AuditRecord {
   readonly time: Date;

@@ -21,7 +21,7 @@ type Place = Pick<Turn, "chatbot" | "chat" | "idempotencyKey"> & {
 };
 
 /**
- * The asks of one chat in this process, and of one visitor: to wait behind an ask in somebody else's chat would tell that
+ * The asks of one chat in this process, and of one visitor: waiting behind an ask in another user's chat would reveal that
  * the chat exists.
  */
 interface Queue {

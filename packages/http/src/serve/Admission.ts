@@ -24,7 +24,7 @@ export interface EventLoop {
   readonly arrival: () => number;
   /** How late it is: for how long work that is ready waits, in milliseconds. */
   readonly delay: () => number;
-  /** Lets an ask that was taken on wait until it may begin, so that the turns of the loop stay short. */
+  /** Delays an accepted ask until it may begin, so that the turns of the loop stay short. */
   readonly turn: Effect.Effect<void>;
   /** How many asks wait for that. */
   readonly waiting: () => number;
@@ -46,10 +46,10 @@ const alwaysAccepted = 128;
 /** How long a key gets a share after its last ask, in milliseconds. */
 const memory = 1_000;
 
-/** Makes a function that takes on or refuses an ask of a key, while so many asks have begun and not ended. */
+/** Makes a function that accepts or refuses an ask of a key, given how many asks are in progress. */
 export const makeAdmission = (loop: EventLoop) => {
   let limit = Infinity;
-  /** Asks a second that are taken on when all is well, as a moving mean. */
+  /** Asks a second that the server accepts when it is not full, as a moving mean. */
   let rate = 0;
   /** How many asks of a key are accepted in a second in any case. */
   let share = 0;

@@ -209,3 +209,21 @@ const Progress = ({ chatId, since, state }: chat.Ask) => {
     </p>
   );
 };
+
+export interface QuestionsProps {
+  readonly ask: (question: string) => void;
+  readonly questions: ReadonlyArray<string>;
+}
+
+/** Questions to click, for a chat without one. */
+export const Questions = ({ ask, questions }: QuestionsProps) => (
+  <ul class="questions" aria-label={say("Suggested questions")}>
+    {questions.map((question) => (
+      <li>
+        <button dir="auto" onClick={() => ask(question)}>
+          {question}
+        </button>
+      </li>
+    ))}
+  </ul>
+);

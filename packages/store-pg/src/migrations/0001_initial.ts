@@ -45,7 +45,7 @@ create table api_key (
   scopes text[] not null,
   expires_at timestamptz(3),
   rate_per_minute int,
-  -- Whoever reads it can sign tokens of visitors.
+  -- Signs visitors' tokens: keep it secret.
   signing_secret text,
   visitor_rate_per_minute int,
   tokens_per_day bigint,

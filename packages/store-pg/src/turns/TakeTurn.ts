@@ -130,7 +130,7 @@ const lockedPause = 50;
 
 const leaseEnd = `clock_timestamp() + interval '${turnLease} milliseconds'`;
 
-/** A chat of somebody else is a missing one, and is not locked. */
+/** Another user's chat counts as missing, and is not locked. */
 const isOwn = "(visitor is null or user_ref = visitor)";
 
 // CTEs that claim the keys of what was decided. The `outcome` is the decision, or that another request claimed the key

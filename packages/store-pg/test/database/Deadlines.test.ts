@@ -6,7 +6,7 @@ const limit = deadlines;
 
 /** The limits in the order in which they must expire. */
 const orders: Readonly<Record<string, ReadonlyArray<number>>> = {
-  "a write that waits for a lock is told so before PostgreSQL cancels it": [
+  "a write gives up on a lock before PostgreSQL cancels the statement": [
     limit.writeLock,
     limit.statement,
   ],

@@ -391,7 +391,8 @@ const token = makeCommand("token", {
         hint: "the longest is --expires 24h.",
         exitCode: 2,
       });
-    // Whoever has the token reads the user's chats. An erasure of the user leaves the audit log as it is.
+    // A token gives access to the user's chats, so the audit log records it, by a digest: erasing the user does not
+    // change the log.
     const person = yield* Administration.use((administration) => administration.person(userRef));
     yield* recordRead(signer.chatbot.id, `${signer.id}: token of ${exportDetail(person)}`);
     const token = yield* signVisitorToken({

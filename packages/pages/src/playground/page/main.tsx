@@ -5,7 +5,7 @@ import { render } from "preact";
 import { useRef, useState } from "preact/hooks";
 import type { Chat, Entry } from "@parley/client";
 import { spoken, stale } from "../../page/ChatSession.ts";
-import { Conversation } from "../../page/Conversation.tsx";
+import { Conversation, Questions } from "../../page/Conversation.tsx";
 import { Failure } from "../../page/Failure.tsx";
 import { focus, Icon, isPhone, useRead } from "../../page/Parts.tsx";
 import { nameChat, titleOf } from "../../page/titles.ts";
@@ -208,15 +208,7 @@ const NewChat = ({
     <div class="stack welcome">
       <h2 dir="auto">Ask {name}</h2>
       <p dir="auto">{description}</p>
-      <ul class="questions" aria-label="Suggested questions">
-        {questions.map((question) => (
-          <li>
-            <button dir="auto" onClick={() => ask(question)}>
-              {question}
-            </button>
-          </li>
-        ))}
-      </ul>
+      <Questions {...{ ask, questions }} />
       <details>
         <summary class="quiet">With a name or a user reference</summary>
         <form class="stack" ref={fields} onSubmit={create}>

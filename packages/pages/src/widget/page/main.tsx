@@ -5,7 +5,7 @@ import { signal } from "@preact/signals";
 import { render } from "preact";
 import { makeClient, ResponseError } from "@parley/client";
 import { openSession, session, spoken, stale } from "../../page/ChatSession.ts";
-import { Conversation } from "../../page/Conversation.tsx";
+import { Conversation, Questions, type QuestionsProps } from "../../page/Conversation.tsx";
 import { acts, Failure } from "../../page/Failure.tsx";
 import { german } from "../../page/German.ts";
 import { Icon, isPhone, Time, useRead } from "../../page/Parts.tsx";
@@ -58,7 +58,6 @@ const focus = () => {
   (field ?? document.querySelector("h2"))?.focus();
 };
 
-type Ask = (question: string) => void;
 interface WindowProps {
   /** Opens a chat. */
   readonly start: () => Promise<void>;
@@ -69,7 +68,7 @@ const Window = ({ readQuestions, start }: WindowProps) => {
   const { error, retry } = useRead(start);
   const failure = error ?? rejection.value;
   const view = shown.value;
-  const welcome = (ask: Ask) => <Questions {...{ ask, readQuestions }} />;
+  const welcome = (ask: QuestionsProps["ask"]) => <Welcome {...{ ask, readQuestions }} />;
   return (
     <main class="widget view">
       <h1 class="unseen">Chat</h1>
@@ -117,20 +116,12 @@ const Window = ({ readQuestions, start }: WindowProps) => {
   );
 };
 
-const Questions = ({ ask, readQuestions }: Pick<WindowProps, "readQuestions"> & { ask: Ask }) => {
-  const { value = [] } = useRead(readQuestions);
-  if (value.length === 0) return null;
-  return (
-    <ul class="questions" aria-label={say("Suggested questions")}>
-      {value.map((question) => (
-        <li>
-          <button dir="auto" onClick={() => ask(question)}>
-            {question}
-          </button>
-        </li>
-      ))}
-    </ul>
-  );
+const Welcome = ({
+  ask,
+  readQuestions,
+}: Pick<QuestionsProps, "ask"> & Pick<WindowProps, "readQuestions">) => {
+  const { value: questions = [] } = useRead(readQuestions);
+  return questions.length === 0 ? null : <Questions {...{ ask, questions }} />;
 };
 
 /** The visitor's chats, newest first. */
