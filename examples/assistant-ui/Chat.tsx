@@ -30,15 +30,15 @@ const useParley = (chatId: number) => {
   const hangUp = useRef<AbortController | null>(null);
 
   useEffect(() => {
-    const left = new AbortController();
+    const unmount = new AbortController();
     const load = async () => {
       const read: Array<Entry> = [];
-      const history = parley.history(chatId, { orderBy: "id" }, { signal: left.signal });
+      const history = parley.history(chatId, { orderBy: "id" }, { signal: unmount.signal });
       for await (const entry of history) read.push(entry);
       setEntries(read);
     };
-    load().catch((error) => left.signal.aborted || console.error(error));
-    return () => left.abort();
+    load().catch((error) => unmount.signal.aborted || console.error(error));
+    return () => unmount.abort();
   }, [chatId]);
 
   const onNew = async ({ content }: AppendMessage) => {

@@ -38,8 +38,8 @@ const asPostgres = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-g
 export const until = async <A>(what: string, look: () => Promise<A | undefined>): Promise<A> => {
   const end = Date.now() + 120_000;
   while (Date.now() < end) {
-    const seen = await look().catch(() => undefined);
-    if (seen !== undefined) return seen;
+    const result = await look().catch(() => undefined);
+    if (result !== undefined) return result;
     await sleep(100);
   }
   throw new Error(`${what} took longer than two minutes.`);

@@ -179,14 +179,14 @@ describe("in asynchronous mode writes can be lost, but no id comes back for anot
         const { id } = JSON.parse(acknowledged.bytes) as { readonly id: number };
         return { row: `${kind === "create" ? "chat" : "entry"} ${id}`, bytes: acknowledged.bytes };
       });
-      const lost = acknowledged.filter(({ row }) => !stored.has(row));
+      const losses = acknowledged.filter(({ row }) => !stored.has(row));
       const another = acknowledged.filter(
         ({ bytes, row }) => stored.has(row) && stored.get(row) !== bytes,
       );
       report.push({
         what: `asynchronous: the leader ${what}`,
         acknowledged: acknowledged.length,
-        lost: lost.length + another.length,
+        lost: losses.length + another.length,
         "ids that came back": another.length,
         "Patroni, s": patroni / 1000,
       });

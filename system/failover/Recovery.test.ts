@@ -50,8 +50,8 @@ const expectNewIds = (
   given: ReadonlyArray<Stored> = before,
 ) => {
   for (const kind of ["chats", "entries"] as const) {
-    const known = new Set(idsOf(before)[kind]);
-    const fresh = idsOf(after)[kind].filter((id) => !known.has(id));
+    const formerIds = new Set(idsOf(before)[kind]);
+    const fresh = idsOf(after)[kind].filter((id) => !formerIds.has(id));
     expect(fresh.length).toBeGreaterThan(0);
     expect(Math.min(...fresh)).toBeGreaterThan(Math.max(...idsOf(given)[kind]));
   }
@@ -92,8 +92,8 @@ test(
       const [host, port] = new URL(cluster.url).host.split(":") as [string, string];
       await query(superuser.href, subscribe.replace("127.0.0.1", host).replace("5000", port));
       await until("The first copy", async () => {
-        const left = "select count(*) from pg_subscription_rel where srsubstate <> 'r'";
-        return (await query(superuser.href, left)) === "0" || undefined;
+        const pendingTables = "select count(*) from pg_subscription_rel where srsubstate <> 'r'";
+        return (await query(superuser.href, pendingTables)) === "0" || undefined;
       });
       await sleep(3000);
     });

@@ -183,8 +183,8 @@ const expectAccessible = async (page: Page) => {
     const { violations } = await each.evaluate<axe.AxeResults>(
       `(() => { ${axe.source}; return axe.run({ reporter: "v2" }); })()`,
     );
-    const found = violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`);
-    expect(found, each.url()).toEqual([]);
+    const problems = violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`);
+    expect(problems, each.url()).toEqual([]);
   }
 };
 
@@ -277,9 +277,9 @@ it("where the browser blocks the storage of frames, the widget answers all the s
     expect(await answered(page)).toBe("A short answer.");
   }));
 
-const known = { name: sameSite, attributes: 'data-token-url="/chat-token"' };
+const withTokenUrl = { name: sameSite, attributes: 'data-token-url="/chat-token"' };
 it("a token that expires in mid answer is renewed, and the answer goes on", () =>
-  visit(known, async (page) => {
+  visit(withTokenUrl, async (page) => {
     // The server allows for clocks that differ by 60 seconds.
     lives = [-57];
     signed.length = 0;
@@ -294,7 +294,7 @@ it("a token that expires in mid answer is renewed, and the answer goes on", () =
   }));
 
 it("a token is renewed before it expires", () =>
-  visit(known, async (page) => {
+  visit(withTokenUrl, async (page) => {
     signed.length = 0;
     const statuses: Array<number> = [];
     page.on("response", (response) => statuses.push(response.status()));
@@ -313,22 +313,22 @@ it("a token is renewed before it expires", () =>
   }));
 
 it("what one user of a browser has written, the next does not see", () =>
-  visit(known, async (page) => {
+  visit(withTokenUrl, async (page) => {
     user = "user-2";
     await button(page).click();
     await ask(page, "Whose is it?");
     await answered(page);
     await field(page).fill("A draft");
     user = "user-3";
-    await page.goto(addressOf(known));
+    await page.goto(addressOf(withTokenUrl));
     await button(page).click();
     await frame(page).getByText("Hello! 👋").waitFor();
     expect(await field(page).inputValue()).toBe("");
     expect(await frame(page).getByText("Whose is it?").count()).toBe(0);
-    const kept = await page.frames()[1]!.evaluate("JSON.stringify({ ...sessionStorage })");
-    expect(kept).not.toContain("A draft");
+    const storage = await page.frames()[1]!.evaluate("JSON.stringify({ ...sessionStorage })");
+    expect(storage).not.toContain("A draft");
     user = null;
-    await page.goto(addressOf(known));
+    await page.goto(addressOf(withTokenUrl));
     await button(page).click();
     await frame(page).getByText("This chat is not available at the moment.").first().waitFor();
     user = "user-2";

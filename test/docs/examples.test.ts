@@ -84,8 +84,8 @@ it("mount.ts serves both interfaces", async () => {
       });
     const details = await send("/support/chatbot/details", {});
     expect(details.status).toBe(200);
-    const asked = await send("/support/ask", { method: "POST", body: '{"query":"Hello?"}' });
-    expect(asked.status).toBe(201);
+    const answer = await send("/support/ask", { method: "POST", body: '{"query":"Hello?"}' });
+    expect(answer.status).toBe(201);
     const streamed = await send("/support/ask", {
       method: "POST",
       body: '{"query":"Hello?"}',

@@ -91,10 +91,10 @@ it("is exact over both, whatever overlaps", async () => {
     PARLEY_STORE: "postgres",
     ...database,
   });
-  const used = JSON.parse(stdout);
-  expect(used).toMatchObject([{ answers: 25, spentToday: 1000, tokensPerDay: 1000 }]);
+  const usages = JSON.parse(stdout);
+  expect(usages).toMatchObject([{ answers: 25, spentToday: 1000, tokensPerDay: 1000 }]);
   const metrics = await (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).text();
-  expect(metrics).toContain(`parley_key_budget_used{key="${used[0].key}"} 1\n`);
+  expect(metrics).toContain(`parley_key_budget_used{key="${usages[0].key}"} 1\n`);
   const { key } = servers[0]!.target;
   // Another key of the chatbot is not concerned, nor are lists.
   const other = askApi(target(1, key), { json: { query: "q" } });

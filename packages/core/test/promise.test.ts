@@ -13,12 +13,12 @@ import {
 import { memory } from "@parley/store-memory";
 import { afterAll, describe, expect, it } from "vitest";
 
-const opened: Array<Parley> = [];
-afterAll(() => Promise.all(opened.map((parley) => parley.close())));
+const instances: Array<Parley> = [];
+afterAll(() => Promise.all(instances.map((parley) => parley.close())));
 
 const open = async (answerer: AnswererFunction = () => "a", options: object = {}) => {
   const parley = await openParley({ store: memory(), answerer, log: false, ...options });
-  opened.push(parley);
+  instances.push(parley);
   return parley;
 };
 const declaration = { workspace: "Acme", name: "Support" };
@@ -27,8 +27,8 @@ const openBot = async (answerer?: AnswererFunction, options?: object) =>
 
 const makeSignal = () => {
   let send!: () => void;
-  const sent = new Promise<void>((resolve) => (send = resolve));
-  return { send, sent };
+  const signal = new Promise<void>((resolve) => (send = resolve));
+  return { send, sent: signal };
 };
 
 const collect = async <A>(items: AsyncIterable<A>) => {
@@ -246,9 +246,9 @@ describe("a hang-up", () => {
     "the signal of an ask that cancels": async (bot) => {
       const controller = new AbortController();
       const { signal } = controller;
-      const asked = bot.ask(null, "q", { signal, onDisconnect: "cancel" });
+      const answer = bot.ask(null, "q", { signal, onDisconnect: "cancel" });
       setTimeout(() => controller.abort(), 20);
-      await expect(asked).rejects.toBe(await Promise.resolve(asked).catch(() => signal.reason));
+      await expect(answer).rejects.toBe(await Promise.resolve(answer).catch(() => signal.reason));
     },
   };
   it.each(Object.entries(leaveBy))(
@@ -266,12 +266,12 @@ describe("a hang-up", () => {
     const { answerer, goOn } = makeSlowAnswer();
     const bot = await openBot(answerer);
     const controller = new AbortController();
-    const asked = bot.ask(null, "q", { signal: controller.signal, idempotencyKey: "a" });
+    const answer = bot.ask(null, "q", { signal: controller.signal, idempotencyKey: "a" });
     for await (const _ of bot.stream(null, "q", { onDisconnect: "finish", idempotencyKey: "s" })) {
       break;
     }
     controller.abort("over");
-    await expect(asked).rejects.toBe("over");
+    await expect(answer).rejects.toBe("over");
     goOn();
     for (const idempotencyKey of ["a", "s"]) {
       const { entry, replayed } = await bot.ask(null, "q", { idempotencyKey });
@@ -306,19 +306,19 @@ describe("close", () => {
     const { answerer, goOn } = makeSlowAnswer();
     const parley = await open(answerer);
     const bot = await parley.chatbot(declaration);
-    const asked = bot.ask(null, "q");
+    const answer = bot.ask(null, "q");
     const iterator = bot.stream(null, "q")[Symbol.asyncIterator]();
     await iterator.next();
     let isClosed = false;
-    const closed = parley.close().then(() => (isClosed = true));
+    const closing = parley.close().then(() => (isClosed = true));
     await expect(bot.createChat()).rejects.toBeInstanceOf(StorageUnavailable);
     await expect(collect(bot.stream(null, "q"))).rejects.toBeInstanceOf(StorageUnavailable);
     goOn();
-    expect((await asked).entry.answer).toBe("one two");
+    expect((await answer).entry.answer).toBe("one two");
     expect(isClosed).toBe(false);
     const events = await collect({ [Symbol.asyncIterator]: () => iterator });
     expect(events.at(-1)).toMatchObject({ type: "entry", entry: { answer: "one two" } });
-    await closed;
+    await closing;
     await parley.close();
   });
 });
@@ -337,9 +337,9 @@ it("two instances in one process share neither data nor logs", async () => {
   );
   await a!.createChat();
   const controller = new AbortController();
-  const asked = a!.ask(null, "q", { signal: controller.signal });
+  const answer = a!.ask(null, "q", { signal: controller.signal });
   setTimeout(() => controller.abort("over"), 5);
-  await expect(asked).rejects.toBe("over");
+  await expect(answer).rejects.toBe("over");
   await logged.sent;
   expect(lines[0].join("\n")).toContain("the answerer threw Error");
   expect(await total(b!)).toBe(0);

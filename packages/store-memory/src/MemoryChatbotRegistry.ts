@@ -61,17 +61,17 @@ export const makeChatbotRegistry = (memory: Memory) => {
 
   const change: Registry["change"] = (id, change, actor) =>
     atomically(function* (now) {
-      const stored = yield* findChatbot(memory, id);
-      const before = stored.chatbot;
+      const row = yield* findChatbot(memory, id);
+      const before = row.chatbot;
       const settings = { ...before.settings, ...change.settings };
       const chatbot = { ...before, ...change, settings };
       const { name, workspaceName } = chatbot;
-      if ((findByName(workspaceName, name) ?? stored) !== stored) {
+      if ((findByName(workspaceName, name) ?? row) !== row) {
         return yield* Result.fail(new ChatbotTaken({ workspaceName, name }));
       }
       const fields = changedFields(before, change);
       if (fields.length === 0) return before;
-      stored.chatbot = chatbot;
+      row.chatbot = chatbot;
       record(memory, now, actor, id, "change", fields.join(", "));
       return chatbot;
     });

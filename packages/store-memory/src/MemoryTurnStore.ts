@@ -142,12 +142,12 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
       yield* findChatbot(memory, turn.chatbot);
       const target =
         chat ?? addChat(memory, tenant, { name: null, userRef: turn.userRef ?? null }, now);
-      const stored = addEntry(memory, target, entry, now);
+      const newEntry = addEntry(memory, target, entry, now);
       spend(tenant, entry.keyId, entry.spentTokens, now);
-      const ids = { chat: stored.chatId, entry: stored.id, turn: turn.id };
+      const ids = { chat: newEntry.chatId, entry: newEntry.id, turn: turn.id };
       putRecord(tenant, turn.idempotencyKey, now, { _tag: "Entry", ...ids });
       notify(turn);
-      return stored;
+      return newEntry;
     });
 
   const release: Port["release"] = (turn, spent) =>

@@ -42,7 +42,7 @@ const statementsOf = Effect.fnUntraced(function* (
   const turns = yield* makeTurnStore(captured, creation, () => Stream.empty);
   const run = (work: ReadonlyArray<Effect.Effect<unknown, unknown>>) =>
     Effect.forEach(work, Effect.exit, { concurrency: "unbounded" });
-  const held = (n: number, isKeyed: boolean): Turn => ({
+  const turn = (n: number, isKeyed: boolean): Turn => ({
     id: `turn ${n}`,
     chatbot,
     chat: n,
@@ -53,15 +53,15 @@ const statementsOf = Effect.fnUntraced(function* (
   for (const isKeyed of [false, true]) {
     for (items of [1, 8]) {
       const numbers = Array.from({ length: items }, (_, n) => 1000 + n);
-      yield* run(numbers.map((n) => turns.append(held(n, isKeyed), entry)));
+      yield* run(numbers.map((n) => turns.append(turn(n, isKeyed), entry)));
       const free = numbers.map((n) => n + 1000);
       yield* run(free.map((n) => turns.take(chatbot, n, isKeyed ? keyOf(n) : null)));
       yield* run(free.map((n) => turns.take(chatbot, null, keyOf(n))));
       yield* run(free.map((n) => creation.createChat(chatbot, chat, isKeyed ? keyOf(n) : null)));
     }
     items = 1;
-    yield* run([turns.renew(held(1000, isKeyed))]);
-    yield* run([turns.release(held(1000, isKeyed))]);
+    yield* run([turns.renew(turn(1000, isKeyed))]);
+    yield* run([turns.release(turn(1000, isKeyed))]);
   }
   return statements;
 });

@@ -179,10 +179,10 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
 
 it("a key for visitors is printed with its signing secret, which no list shows", async () => {
   const flags = "--visitors --visitor-rate 10/min --budget 200000/day";
-  const made = await parley(`key create --chatbot Sales ${flags}`);
-  const key = made.stdout.trim();
+  const creation = await parley(`key create --chatbot Sales ${flags}`);
+  const key = creation.stdout.trim();
   const secret = createHmac("sha256", key).update("parley-visitor").digest("hex");
-  expect(made.stderr.split("\n")[1]).toBe(
+  expect(creation.stderr.split("\n")[1]).toBe(
     `The signing secret of key ${keyId(key)}, for tokens of visitors: ${secret}`,
   );
   const id = keyId(key)!;
@@ -216,9 +216,9 @@ it("a key for a widget is printed as the line for a page, without the key", asyn
     `<script src="https://chat.example/widget.js" data-key="${id}" async></script>\n`,
   );
   expect(stderr).toBe("");
-  const known = await parley(`${create} --token-url /chat-token?a=1&b="`);
-  expect(known.stdout).toContain(' data-token-url="/chat-token?a=1&amp;b=&quot;" async>');
-  expect(known.stderr).toMatch(
+  const withTokenUrl = await parley(`${create} --token-url /chat-token?a=1&b="`);
+  expect(withTokenUrl.stdout).toContain(' data-token-url="/chat-token?a=1&amp;b=&quot;" async>');
+  expect(withTokenUrl.stderr).toMatch(
     /^The signing secret of key \w{12}, for tokens of visitors: \w{64}\n$/,
   );
   const keys = await json("key list --chatbot Sales");

@@ -36,9 +36,9 @@ for (const [what, response] of [
           const open = () => {
             const socket = connect(Number(new URL(origin).port), "127.0.0.1");
             socket.on("error", () => {}).write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-            let taken = 0;
-            socket.on("data", ({ length }) => void (taken += length));
-            return { socket, closed: once(socket, "close"), taken: () => taken };
+            let bytes = 0;
+            socket.on("data", ({ length }) => void (bytes += length));
+            return { socket, closed: once(socket, "close"), taken: () => bytes };
           };
           const [idle, slow] = [open(), open()];
           idle.socket.pause();

@@ -69,21 +69,21 @@ export class Answerer extends Context.Service<
             signal,
             earlier: Stream.toAsyncIterableWith(earlier, services),
           };
-          const answered = yield* Effect.tryPromise({
+          const result = yield* Effect.tryPromise({
             try: async () => answer(call),
             catch: toUnavailable,
           });
           if (
-            typeof answered !== "string" &&
-            !(Object(answered)[Symbol.asyncIterator] instanceof Function)
+            typeof result !== "string" &&
+            !(Object(result)[Symbol.asyncIterator] instanceof Function)
           )
             throw new TypeError(
-              `The answerer returned neither text nor an async iterable, but ${typeof answered}.`,
+              `The answerer returned neither text nor an async iterable, but ${typeof result}.`,
             );
           const pieces =
-            typeof answered === "string"
-              ? Stream.succeed(answered)
-              : Stream.fromAsyncIterable(answered, toUnavailable);
+            typeof result === "string"
+              ? Stream.succeed(result)
+              : Stream.fromAsyncIterable(result, toUnavailable);
           return Stream.map(pieces, toPart);
         }, Stream.unwrap),
       }),

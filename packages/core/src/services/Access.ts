@@ -136,8 +136,8 @@ const make = Effect.gen(function* () {
   });
   /** Hashes a text once, unless many wrong texts have the key's id. */
   const isGenuine = Effect.fnUntraced(function* (text: string, { grant, texts }: LookedUp) {
-    const known = texts.get(text);
-    if (known !== undefined) return known;
+    const verdict = texts.get(text);
+    if (verdict !== undefined) return verdict;
     const hash = yield* Effect.provideService(hashKey(text), Digest.Digest, digest);
     const genuine = Mac.timingSafeEqual(hash, grant?.hash ?? noHash) && grant !== null;
     if (genuine || texts.size < 8) texts.set(text, genuine);

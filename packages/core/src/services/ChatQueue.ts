@@ -74,20 +74,20 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
         if (queue !== null) queue.freed = freed;
         const isNew = chat === null && idempotencyKey === null;
         if (budget !== null && isNew) yield* checkBudget(chatbot, budget);
-        const taken = yield* store.take(chatbot, chat, idempotencyKey, userRef);
+        const result = yield* store.take(chatbot, chat, idempotencyKey, userRef);
         // An answer that was stored before costs nothing, and may still come for the key of another ask.
         const costsNothing =
-          taken._tag === "AlreadyAnswered" || (taken._tag === "Held" && taken.by === "key");
+          result._tag === "AlreadyAnswered" || (result._tag === "Held" && result.by === "key");
         if (budget !== null && !isNew && !costsNothing)
           yield* Effect.tapError(checkBudget(chatbot, budget), () =>
-            taken._tag === "TurnTaken" ? Effect.ignore(store.release(taken.turn)) : Effect.void,
+            result._tag === "TurnTaken" ? Effect.ignore(store.release(result.turn)) : Effect.void,
           );
-        if (taken._tag !== "Held") return taken;
+        if (result._tag !== "Held") return result;
         const left = until - (yield* Clock.currentTimeMillis);
         if (left <= 0) return yield* overloaded;
-        const poll = Duration.toMillis(taken.by === "key" ? limits.keyPoll : limits.poll);
+        const poll = Duration.toMillis(result.by === "key" ? limits.keyPoll : limits.poll);
         yield* Deferred.await(freed).pipe(
-          Effect.timeoutOption(Math.min(poll, taken.forMillis + 1, left)),
+          Effect.timeoutOption(Math.min(poll, result.forMillis + 1, left)),
           Effect.interruptible,
         );
       }

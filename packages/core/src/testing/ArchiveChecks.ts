@@ -713,8 +713,8 @@ export const archiveChecks: ReadonlyArray<
     for (const id of asked) {
       const { turns } = both[1];
       const outcome = yield* turns.take(chatbot, id, keyOf(`key ${id}`));
-      const made = outcome._tag === "AlreadyAnswered" ? [outcome.entry] : [];
-      yield* same("the ask's entry", (yield* history(chatbot, id)).items, made);
+      const answers = outcome._tag === "AlreadyAnswered" ? [outcome.entry] : [];
+      yield* same("the ask's entry", (yield* history(chatbot, id)).items, answers);
       if (outcome._tag === "TurnTaken") yield* turns.release(outcome.turn);
       yield* taken(chatbot, id, null, turns);
     }

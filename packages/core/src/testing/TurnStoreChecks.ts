@@ -224,11 +224,11 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     function* () {
       const [chatbot, another] = [yield* newChatbot, yield* newChatbot];
       const both = yield* bothTurns;
-      const spent = (keyId: string, of = chatbot) =>
+      const tokensOf = (keyId: string, of = chatbot) =>
         Effect.forEach(both, (turns) =>
           Effect.map(turns.spending(of, keyId), ({ tokens }) => tokens),
         );
-      yield* same("at first", yield* spent("a"), [0, 0]);
+      yield* same("at first", yield* tokensOf("a"), [0, 0]);
       const { id } = yield* create(chatbot);
       yield* atOnce(60, (n) =>
         Effect.gen(function* () {
@@ -244,24 +244,24 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       const sums = { a: 0, b: 0 };
       for (let n = 0; n < 60; n++)
         sums[n % 3 === 0 ? "a" : "b"] += n % 5 === 0 ? 1000 : n % 7 === 0 ? 0 : n;
-      yield* same("the one key", yield* spent("a"), [sums.a, sums.a]);
-      yield* same("the other key", yield* spent("b"), [sums.b, sums.b]);
-      yield* same("another chatbot", yield* spent("a", another), [0, 0]);
+      yield* same("the one key", yield* tokensOf("a"), [sums.a, sums.a]);
+      yield* same("the other key", yield* tokensOf("b"), [sums.b, sums.b]);
+      yield* same("another chatbot", yield* tokensOf("a", another), [0, 0]);
       // In an existing chat, and after the turn was lost.
       yield* append(yield* taken(chatbot, id), entry("q", { keyId: "a", spentTokens: 5 }));
-      const lost = yield* taken(chatbot, id);
+      const formerTurn = yield* taken(chatbot, id);
       yield* pass(turnLease + 1);
       const next = yield* taken(chatbot, id, null, both[1]);
       const late = entry("late", { keyId: "a", spentTokens: 5 });
-      yield* failsWith("a late append", new TurnLost(), append(lost, late));
-      yield* both[0].release(lost, { keyId: "a", tokens: 7 });
+      yield* failsWith("a late append", new TurnLost(), append(formerTurn, late));
+      yield* both[0].release(formerTurn, { keyId: "a", tokens: 7 });
       yield* both[1].release(next);
       const total = sums.a + 12;
-      yield* same("afterwards", yield* spent("a"), [total, total]);
+      yield* same("afterwards", yield* tokensOf("a"), [total, total]);
       const { endsInMillis } = yield* both[0].spending(chatbot, "a");
       yield* same("within a day", endsInMillis > 0 && endsInMillis <= 86_400_000, true);
       yield* pass(86_400_000);
-      yield* same("on the next day", yield* spent("a"), [0, 0]);
+      yield* same("on the next day", yield* tokensOf("a"), [0, 0]);
     },
   ),
 

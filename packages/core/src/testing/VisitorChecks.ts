@@ -45,8 +45,8 @@ export const visitorChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnd
         total: 1,
       });
       for (const { id, userRef } of chats) {
-        const one = yield* list(chatbot, { userRef: visitor, id });
-        yield* same("the chats with the id", one.total, userRef === visitor ? 1 : 0);
+        const byId = yield* list(chatbot, { userRef: visitor, id });
+        yield* same("the chats with the id", byId.total, userRef === visitor ? 1 : 0);
         const page = yield* history(chatbot, id);
         const byText = {
           ...defaultEntryQuery,
@@ -57,9 +57,9 @@ export const visitorChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnd
           { ...defaultEntryQuery, id: page.items[0]?.id ?? 1 },
           byText,
         ]) {
-          const read = store.listEntries(chatbot, id, query, visitor);
-          if (userRef === visitor) yield* same("the visitor's history", yield* read, page);
-          else yield* failsWith("the history", new ChatNotFound({ chatId: id }), read);
+          const reading = store.listEntries(chatbot, id, query, visitor);
+          if (userRef === visitor) yield* same("the visitor's history", yield* reading, page);
+          else yield* failsWith("the history", new ChatNotFound({ chatId: id }), reading);
         }
       }
     }

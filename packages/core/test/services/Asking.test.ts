@@ -110,7 +110,7 @@ describe("asking", () => {
       yield* Effect.gen(function* () {
         const { entry } = yield* asking(ask("first", { visitor: "u" }));
         const chatId = entry.chatId;
-        const asked = yield* Effect.forkChild(asking(ask("slow", { chatId, visitor: "u" })));
+        const fiber = yield* Effect.forkChild(asking(ask("slow", { chatId, visitor: "u" })));
         yield* settle;
         for (const visitor of ["v", "", "u "]) {
           const error = yield* Effect.flip(asking(ask("q", { chatId, visitor })));
@@ -122,7 +122,7 @@ describe("asking", () => {
         );
         yield* settle;
         yield* Deferred.done(gate, Exit.void);
-        yield* Fiber.join(asked);
+        yield* Fiber.join(fiber);
         for (const other of others) yield* Fiber.join(other);
         assert.deepStrictEqual(yield* questionsOf(chatId), ["first", "slow", "later", "later"]);
       }).pipe(
@@ -649,7 +649,7 @@ describe("asking", () => {
 
 describe("the budget of a key", () => {
   const key = { keyId: "k", tokensPerDay: 10 };
-  const spent = TurnStore.use((store) =>
+  const spending = TurnStore.use((store) =>
     Effect.map(store.spending(chatbot.id, "k"), ({ tokens }) => tokens),
   );
   const isSpent = (retryAfterSeconds: number) => new BudgetSpent({ keyId: "k", retryAfterSeconds });
@@ -662,7 +662,7 @@ describe("the budget of a key", () => {
       const { chatId } = first.entry;
       // Of one token for the question and one for the answer.
       for (let n = 0; n < 4; n++) yield* asking(ask("q", { ...key, chatId }));
-      assert.strictEqual(yield* spent, 10);
+      assert.strictEqual(yield* spending, 10);
       const other = "other";
       for (const more of [
         {},
@@ -681,9 +681,9 @@ describe("the budget of a key", () => {
       // Nothing of a refused ask stays: the chat and the key are free.
       yield* asking(ask("q", { chatId, keyId: "another", idempotencyKey: other }));
       yield* TestClock.setTime(Date.parse("2030-02-01T00:00:00Z"));
-      assert.strictEqual(yield* spent, 0);
+      assert.strictEqual(yield* spending, 0);
       yield* asking(ask("q", { ...key, chatId }));
-      assert.strictEqual(yield* spent, 2);
+      assert.strictEqual(yield* spending, 2);
     }).pipe(Effect.provide(layerAsking(() => says("Hello")))),
   );
 
@@ -717,7 +717,7 @@ describe("the budget of a key", () => {
         if (question === "late") yield* TestClock.adjust("31 seconds");
         yield* Fiber.await(fiber);
         yield* settle;
-        assert.strictEqual((yield* spent) - before, tokens, question);
+        assert.strictEqual((yield* spending) - before, tokens, question);
         before += tokens;
       }
     }).pipe(Effect.provide(layerAsking((question) => answers[question]!, moderator)));
@@ -738,7 +738,7 @@ describe("the budget of a key", () => {
     return Effect.gen(function* () {
       yield* asking(ask("q", { keyId: "k" }));
       assert.strictEqual(calls, 0);
-      assert.strictEqual(yield* spent, 0);
+      assert.strictEqual(yield* spending, 0);
       yield* asking(ask("q", key));
       assert.strictEqual(calls, 2);
     }).pipe(Effect.provide(layerAsking(() => says("a"), Moderator.layerOff, counted)));

@@ -51,13 +51,13 @@ export const makeWidget = Effect.fnUntraced(function* (
       : yield* pages.document(request, widget);
   });
   const respondToken = Effect.fnUntraced(function* (request: Request, keyId: string) {
-    const signed = yield* access.admitVisitor(keyId, tokens, {
+    const grant = yield* access.admitVisitor(keyId, tokens, {
       former: request.headers["x-api-key"],
       network: toNetwork(clientAddress(request) ?? ""),
       newVisitors,
     });
-    if (signed === null) return yield* notFound(request);
-    const { expiresAt, ...claims } = signed;
+    if (grant === null) return yield* notFound(request);
+    const { expiresAt, ...claims } = grant;
     const token = yield* signVisitorToken({ ...claims, keyId, expiresAt });
     const body = { token, expires_at: expiresAt.toISOString() };
     return HttpServerResponse.jsonUnsafe(body, { status: 201, headers: guarded });

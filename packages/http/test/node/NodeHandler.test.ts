@@ -150,8 +150,8 @@ it("a stream that fails breaks the connection and is printed; a client that leav
     await once(response, "data");
     return response;
   };
-  const left = await open();
-  left.destroy();
+  const abandoned = await open();
+  abandoned.destroy();
   await vi.waitFor(() => expect(signals[0]!.aborted).toBe(true));
   const broken = await open();
   controller!.error(error);

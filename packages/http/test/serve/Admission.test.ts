@@ -78,10 +78,10 @@ const run = (asks: ReadonlyArray<Ask>, work = usual, pauses: ReadonlyArray<numbe
   };
   const admit = makeAdmission(loop);
   let next = 0;
-  const left = [...pauses];
+  const remaining = [...pauses];
   while (next < arriving.length || requests.length + waiting.length + ends.length > 0) {
     turnStart = time;
-    if ((left[0] ?? Infinity) <= time) time = left.shift()! + 300;
+    if ((remaining[0] ?? Infinity) <= time) time = remaining.shift()! + 300;
     for (; (arriving[next]?.at ?? Infinity) <= turnStart; next++) {
       time += work.read;
       requests.push({ read: time, ask: arriving[next]! });

@@ -52,8 +52,8 @@ it.live("an anonymous visitor gets a token, and renews it for the same chats", (
     expect(first.status).toBe(201);
     expect(first.headers.get("cache-control")).toBe("no-store");
     expect(Object.keys(first.body)).toEqual(["token", "expires_at"]);
-    const left = Date.parse(first.body.expires_at) - Date.now();
-    expect(Math.abs(left - 3_600_000)).toBeLessThan(10_000);
+    const millis = Date.parse(first.body.expires_at) - Date.now();
+    expect(Math.abs(millis - 3_600_000)).toBeLessThan(10_000);
     expect(subOf(first.body.token)).toMatch(/^visitor-[\w-]{36}$/);
     expect(subOf(second.body.token)).not.toBe(subOf(first.body.token));
     const headers = { "x-api-key": first.body.token };

@@ -191,15 +191,15 @@ const answerWith = Effect.fnUntraced(function* (
     const { model, name: provider } = candidate.provider;
     askedModel.model = model;
     const { messages } = candidate.prompt;
-    let answered = 0;
+    let answerLength = 0;
     const count = (text: string) => {
-      answered += text.length;
+      answerLength += text.length;
       return emit(text);
     };
     const result = yield* candidate.provider.call(candidate, messages, count).pipe(
       Effect.onExit((exit) =>
         Effect.sync(() => {
-          askedModel.tokens = (askedModel.tokens ?? 0) + tokensOf(exit, messages, answered);
+          askedModel.tokens = (askedModel.tokens ?? 0) + tokensOf(exit, messages, answerLength);
         }),
       ),
       Effect.result,

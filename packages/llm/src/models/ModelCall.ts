@@ -80,8 +80,8 @@ export const callModel = (
     const silence: Effect.Effect<never, ModelFailure> = Effect.suspend(() => {
       const millis = Duration.toMillis(idleTimeout);
       const now = clock.currentTimeMillisUnsafe();
-      const left = (silentSince ?? now) + millis - now;
-      if (left > 0) return Effect.andThen(Effect.sleep(left), silence);
+      const remainder = (silentSince ?? now) + millis - now;
+      if (remainder > 0) return Effect.andThen(Effect.sleep(remainder), silence);
       return Effect.fail(makeFailure("timeout", `no response for ${millis} ms`));
     });
     yield* Effect.raceFirst(Effect.tryPromise({ try: read, catch: classifyError }), silence);

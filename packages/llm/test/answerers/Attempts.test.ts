@@ -70,12 +70,12 @@ for (const [name, reply] of Object.entries(transient)) {
 
 for (const [name, reply] of Object.entries(final)) {
   it.effect(`a failing model is not called again after ${name}, but the next one is`, () => {
-    const one = always(reply);
+    const provider = always(reply);
     return Effect.gen(function* () {
-      const parts = yield* driven(collect("Hi?")).pipe(withModels([one, other()]));
+      const parts = yield* driven(collect("Hi?")).pipe(withModels([provider, other()]));
       assert.deepInclude(usageOf(parts), { provider: "two", attempts: 2 });
-      yield* driven(Effect.flip(collect("Hi?"))).pipe(withModels([one]));
-      assert.strictEqual(one.doStreamCalls.length, 2);
+      yield* driven(Effect.flip(collect("Hi?"))).pipe(withModels([provider]));
+      assert.strictEqual(provider.doStreamCalls.length, 2);
     });
   });
 }
@@ -245,12 +245,12 @@ describe("the tokens of a question, for the budget of its key,", () => {
       answer,
     ) => Stream.runDrain(answer),
   ) {
-    const asked: typeof AskedModel.Service = { model: null, tokens: null };
+    const call: typeof AskedModel.Service = { model: null, tokens: null };
     yield* Effect.exit(driven(read(ask("Hi?")))).pipe(
       withModels([model]),
-      Effect.provideService(AskedModel, asked),
+      Effect.provideService(AskedModel, call),
     );
-    return asked.tokens!;
+    return call.tokens!;
   });
 
   it.effect(

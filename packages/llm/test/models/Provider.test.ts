@@ -99,11 +99,11 @@ for (const [name, status, calls] of [
   ["stays closed for a provider that rejects questions as bad requests", 400, 30],
 ] as const) {
   it.effect(`the circuit of a provider ${name}`, () => {
-    const one = changing("one", httpError(status));
+    const provider = changing("one", httpError(status));
     return Effect.gen(function* () {
       for (let n = 0; n < 30; n++) yield* Effect.exit(collect("Hi?"));
-      assert.strictEqual(one.calls(), calls);
-    }).pipe(Effect.provide(layerLanguageModel(one.model)));
+      assert.strictEqual(provider.calls(), calls);
+    }).pipe(Effect.provide(layerLanguageModel(provider.model)));
   });
 }
 
@@ -126,14 +126,14 @@ it.effect(
 );
 
 it.effect("the circuit of a provider stays closed when clients cancel their asks", () => {
-  const one = changing("one", "silence");
+  const provider = changing("one", "silence");
   return Effect.gen(function* () {
     for (let n = 0; n < 15; n++) {
-      const asked = yield* Effect.forkChild(Effect.exit(collect("Hi?")));
+      const fiber = yield* Effect.forkChild(Effect.exit(collect("Hi?")));
       yield* settle;
-      yield* Fiber.interrupt(asked);
+      yield* Fiber.interrupt(fiber);
     }
-    one.now.reply = says("Hello");
+    provider.now.reply = says("Hello");
     assert.strictEqual(textOf(yield* collect("Hi?")), "Hello");
-  }).pipe(Effect.provide(layerLanguageModel(one.model)));
+  }).pipe(Effect.provide(layerLanguageModel(provider.model)));
 });

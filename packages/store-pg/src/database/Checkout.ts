@@ -68,13 +68,13 @@ export const makeTenantPool = Effect.fnUntraced(function* (
   const context = yield* Effect.context<never>();
   const firstUses = new WeakMap<PgConnection, number>();
   const checkouts = new Set<Checkout>();
-  const used = () => [...checkouts].flatMap(({ connection }) => connection ?? []);
+  const connections = () => [...checkouts].flatMap(({ connection }) => connection ?? []);
   const gauge = (metric: string, description: string, read: () => number) =>
     registerGauge(context, metric, description, { "db.client.connection.pool.name": name }, read);
   gauge("db.client.connection.max", "Maximum number of connections of the pool", () => size);
-  gauge("db.client.connection.used", "Connections in use", () => new Set(used()).size);
+  gauge("db.client.connection.used", "Connections in use", () => new Set(connections()).size);
   gauge("db.client.connection.pending_requests", "Statements waiting for a connection", () => {
-    return checkouts.size - used().length;
+    return checkouts.size - connections().length;
   });
 
   /** Gives the connection to the checkout, unless it is to be replaced. */

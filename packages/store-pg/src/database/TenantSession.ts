@@ -108,10 +108,10 @@ export const makeTenantSession = (
     statements: ReadonlyArray<Statement>,
   ): Effect.Effect<ReadonlyArray<Result>, SqlError.SqlError> => {
     if (!pipelined) {
-      const sent = Effect.flatMap(OpenTransaction, (open) =>
+      const statement = Effect.flatMap(OpenTransaction, (open) =>
         Effect.all(run(open!.connection, statements)),
       );
-      return transaction(tenant, sent);
+      return transaction(tenant, statement);
     }
     // A statement that fails turns the COMMIT after it into a ROLLBACK.
     return pool.use(tenant, (connection) => {

@@ -115,8 +115,8 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
       const fields = changedFields(before, change);
       if (fields.length === 0) return before;
       // Only the changed settings: another version may have more of them.
-      const changed = PgTypes.jsonb(change.settings ?? {});
-      const values = [id, workspaceName, name, description, changed];
+      const settingsJson = PgTypes.jsonb(change.settings ?? {});
+      const values = [id, workspaceName, name, description, settingsJson];
       const nameTaken = new ChatbotTaken({ workspaceName, name });
       yield* writeUnique(changeChatbot, values, nameTaken);
       yield* record(actor, id, "change", fields.join(", "));

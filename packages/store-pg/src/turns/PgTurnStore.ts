@@ -77,8 +77,8 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     ).pipe(
       Effect.map((change) =>
         Effect.fnUntraced(function* (turn: Item) {
-          const left = Math.min(yield* timeLeft, deadlines.request);
-          const row = yield* change(turn.chatbot, turn, left);
+          const millisLeft = Math.min(yield* timeLeft, deadlines.request);
+          const row = yield* change(turn.chatbot, turn, millisLeft);
           switch (row.outcome) {
             case "held":
               return row;
@@ -140,8 +140,8 @@ export const makeTurnStore = Effect.fnUntraced(function* (
    * its append is tried once.
    */
   const append: Port["append"] = Effect.fnUntraced(function* (turn, entry) {
-    const left = (yield* AskDeadline) - (yield* Clock.currentTimeMillis);
-    const millis = left === Infinity ? turnLease : Math.max(0, left);
+    const millisLeft = (yield* AskDeadline) - (yield* Clock.currentTimeMillis);
+    const millis = millisLeft === Infinity ? turnLease : Math.max(0, millisLeft);
     const hasRow = turn.chat !== null || turn.idempotencyKey !== null;
     let lastUnknown: StorageUnavailable | null = null;
     const attempt: ReturnType<Port["append"]> =

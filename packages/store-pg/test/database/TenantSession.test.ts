@@ -181,10 +181,10 @@ for (const mode of ["with row security", "as it is"] as const) {
       }
       const usage = yield* archive.usage(ours, new Date(0));
       if (usage[0]!.answers > 3) foreign++;
-      const taken = yield* Effect.exit(turns.take(ours, theirChat!.id, null));
-      if (Exit.isSuccess(taken) && taken.value._tag === "TurnTaken") {
+      const exit = yield* Effect.exit(turns.take(ours, theirChat!.id, null));
+      if (Exit.isSuccess(exit) && exit.value._tag === "TurnTaken") {
         foreign++;
-        yield* Effect.exit(turns.append(taken.value.turn, entry));
+        yield* Effect.exit(turns.append(exit.value.turn, entry));
       }
       yield* Effect.exit(turns.take(ours, null, keyOf("a2")));
       yield* Effect.exit(store.createChat(ours, chat, keyOf("c2")));

@@ -31,7 +31,7 @@ export const visitors = (server: Server): void => {
         await createChat(server(), { name: tag, userRef: null }, key),
       ];
       expect(created.map(({ userRef }) => userRef)).toEqual([user, user, user]);
-      const asked = [
+      const asks = [
         await askQuestion(server(), { query: "port" }, key),
         (
           await askApi(server(), {
@@ -43,7 +43,7 @@ export const visitors = (server: Server): void => {
         parseEvents((await askStream(server(), { json: { query: "port" }, key })).text).at(-1)!.data
           .data,
       ];
-      const ids = [...created.map(({ id }) => id), ...asked.map(({ chat_id }) => chat_id)];
+      const ids = [...created.map(({ id }) => id), ...asks.map(({ chat_id }) => chat_id)];
       const page = await listChats(server(), "limit=100", key);
       expect(page.data.map(({ id }) => id)).toEqual(ids.toReversed());
       expect(page.total).toBe(6);
@@ -81,10 +81,10 @@ export const visitors = (server: Server): void => {
       const ids = new Set<number>();
       for (const isAgain of [false, true]) {
         for (const key of keys) {
-          const made = await api(server(), "/chats", { json: { name: "n" }, headers, key });
-          expect(made.status).toBe(201);
-          expect(made.headers["idempotent-replayed"]).toBe(isAgain ? "true" : undefined);
-          ids.add(made.body.data.id);
+          const creation = await api(server(), "/chats", { json: { name: "n" }, headers, key });
+          expect(creation.status).toBe(201);
+          expect(creation.headers["idempotent-replayed"]).toBe(isAgain ? "true" : undefined);
+          ids.add(creation.body.data.id);
         }
       }
       expect(ids.size).toBe(keys.length);

@@ -17,8 +17,8 @@ let renewal: Promise<Response | undefined> | undefined;
 const keep = (renewed: Token): Promise<undefined> | undefined => {
   token = renewed;
   // Between half a minute and an hour, whatever the clock of this machine says.
-  const left = Date.parse(renewed.expires_at) - Date.now() - 60_000;
-  renewAt = performance.now() + Math.min(Math.max(left || 0, 30_000), 3_600_000);
+  const millis = Date.parse(renewed.expires_at) - Date.now() - 60_000;
+  renewAt = performance.now() + Math.min(Math.max(millis || 0, 30_000), 3_600_000);
   const former = visitor.peek();
   const present = visitorOf(renewed.token);
   if (former === present) return undefined;
@@ -65,12 +65,12 @@ export const makeFetch =
         const failure = await renewal;
         if (failure !== undefined) return failure.clone();
       }
-      const used = token!.token;
+      const refusedToken = token!.token;
       const headers = new Headers(init.headers);
-      headers.set("x-api-key", used);
+      headers.set("x-api-key", refusedToken);
       const response = await fetch(url, { ...init, headers });
       if (response.status !== 401 || isSecond) return response;
       // Another request may have renewed it meanwhile.
-      if (token!.token === used) renewAt = 0;
+      if (token!.token === refusedToken) renewAt = 0;
     }
   };
