@@ -1,16 +1,21 @@
+import { Administration, scopes } from "@parley/core";
+import { ChatbotDirectory } from "@parley/core/ports";
 import {
   AnswerUnavailable,
   ArgumentInvalid,
+  BudgetSpent,
   ChatNotFound,
   IdempotencyKeyReused,
   openParley,
   StorageUnavailable,
+  UserRefNotGranted,
   type AnswerEvent,
   type AnswererFunction,
   type Bot,
   type Parley,
 } from "@parley/core/promise";
 import { memory } from "@parley/store-memory";
+import { Effect, Layer, Redacted } from "effect";
 import { afterAll, describe, expect, it } from "vitest";
 
 const instances: Array<Parley> = [];
@@ -110,6 +115,44 @@ describe("a conversation by openParley", () => {
     await bot.revokeKey(id);
     await expect(parley.authenticate(key)).rejects.toMatchObject({ name: "KeyRejected" });
     await expect(bot.revokeKey(id)).rejects.toMatchObject({ name: "KeyNotFound" });
+  });
+
+  it("asks with a key within its budget", async () => {
+    const parley = await open();
+    const { chatbot } = await parley.chatbot(declaration);
+    const { key } = await Administration.use((administration) =>
+      administration.createKey(chatbot.id, { scopes, tokensPerDay: 1 }, "test"),
+    ).pipe(Effect.provide(parley.layer), Effect.runPromise);
+    const { bot } = await parley.authenticate(Redacted.value(key));
+    await bot.ask(null, "q");
+    await expect(bot.ask(null, "q")).rejects.toBeInstanceOf(BudgetSpent);
+    await expect(collect(bot.stream(null, "q"))).rejects.toBeInstanceOf(BudgetSpent);
+  });
+
+  it("shows a key that is bound to a user only the chats of that user", async () => {
+    const boundTo = (userRef: string) =>
+      Layer.effect(
+        ChatbotDirectory,
+        Effect.map(ChatbotDirectory, (directory) => ({
+          ...directory,
+          open: (id: string) =>
+            Effect.map(directory.open(id), (grant) => grant && { ...grant, userRef }),
+        })),
+      );
+    const parley = await open(undefined, { store: Layer.provideMerge(boundTo("ann"), memory()) });
+    const bot = await parley.chatbot(declaration);
+    const [own, other] = [
+      await bot.createChat({ userRef: "ann" }),
+      await bot.createChat({ userRef: "bob" }),
+    ];
+    const { key } = await bot.createKey();
+    const ann = (await parley.authenticate(key)).bot;
+    expect((await ann.chats().page()).data).toEqual([own]);
+    expect((await ann.createChat()).userRef).toBe("ann");
+    await expect(ann.createChat({ userRef: "bob" })).rejects.toBeInstanceOf(UserRefNotGranted);
+    await expect(ann.history(other.id).page()).rejects.toBeInstanceOf(ChatNotFound);
+    await expect(ann.ask(other.id, "q")).rejects.toBeInstanceOf(ChatNotFound);
+    await expect(collect(ann.stream(other.id, "q"))).rejects.toBeInstanceOf(ChatNotFound);
   });
 
   it("repeats what an idempotency key stored, and rejects another call with the key", async () => {

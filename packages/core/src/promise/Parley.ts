@@ -41,7 +41,9 @@ export interface Parley {
    */
   readonly chatbot: (chatbot: ChatbotDeclaration) => Promise<Bot>;
   /**
-   * Finds the chatbot of an API key, which sums of usage then name. Rejects with `KeyRejected`, `RateExceeded` or
+   * Finds the chatbot of an API key. Its asks are added to the key's usage and daily budget, beyond which they reject
+   * with `BudgetSpent`. If the key is bound to a user, the bot's chats, histories, asks and new chats are that user's
+   * alone; another `userRef` rejects with `UserRefNotGranted`. Rejects with `KeyRejected`, `RateExceeded` or
    * `StorageUnavailable`.
    */
   readonly authenticate: (key: string) => Promise<Authenticated>;
@@ -65,7 +67,10 @@ export interface ChatbotDeclaration extends Partial<ChatbotSettings> {
   readonly description?: string;
 }
 
-/** The chatbot of an API key, and what the key may do. Calls of `bot` do not check the scopes. */
+/**
+ * The chatbot of an API key, and what the key may do. Calls of `bot` do not check the scopes, and those of operators
+ * (`erase`, `usage`, `export`, `import`, `createKey`, `revokeKey`) concern the whole chatbot.
+ */
 export interface Authenticated {
   readonly bot: Bot;
   readonly scopes: ReadonlyArray<Scope>;

@@ -15,6 +15,7 @@ export type { Asked } from "../services/LiveAnswer.ts";
 export {
   AnswerUnavailable,
   ArgumentInvalid,
+  BudgetSpent,
   ChatbotNotFound,
   ChatNotFound,
   IdempotencyKeyReused,
@@ -24,4 +25,5 @@ export {
   Overloaded,
   RateExceeded,
   StorageUnavailable,
+  UserRefNotGranted,
 } from "../model/Errors.ts";

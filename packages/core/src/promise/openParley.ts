@@ -8,7 +8,7 @@ import type { Chatbot } from "../model/Chatbot.ts";
 import type { ChatQuery, EntryQuery } from "../model/ListQuery.ts";
 import { ChatArchive, type Erasable } from "../ports/ChatArchive.ts";
 import { Moderator } from "../ports/Moderator.ts";
-import { Access } from "../services/Access.ts";
+import { Access, type Principal } from "../services/Access.ts";
 import { Administration } from "../services/Administration.ts";
 import { Asking } from "../services/Asking.ts";
 import { AskLimits } from "../services/AskLimits.ts";
@@ -46,15 +46,17 @@ export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = a
   const asking = Context.get(context, Asking);
   const chats = Context.get(context, Chats);
 
-  const bind = (chatbot: Chatbot, keyId: string | null = null): api.Bot => {
+  const bind = (chatbot: Chatbot, principal?: Principal): api.Bot => {
     const { id } = chatbot;
+    const { keyId = null, tokensPerDay = null, userRef: visitor = null } = principal ?? {};
+    const asker = { keyId, tokensPerDay, visitor };
     return {
       chatbot,
       createChat: (chat = {}, { signal, ...options } = {}) =>
         run(
           Effect.gen(function* () {
             yield* check.idempotency(options);
-            return (yield* chats.create(chatbot, chat, options.idempotencyKey)).chat;
+            return (yield* chats.create(chatbot, chat, options.idempotencyKey, visitor)).chat;
           }),
           { signal },
         ),
@@ -62,7 +64,7 @@ export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = a
         makeList(
           { search: null, userRef: null, ...query },
           check.chats,
-          (page: ChatQuery) => chats.list(chatbot, page),
+          (page: ChatQuery) => chats.list(chatbot, page, visitor),
           (effect) => run(effect, call),
         ),
       history: (chatId, query = {}, call) =>
@@ -70,15 +72,15 @@ export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = a
           { ...query, chatId } as api.HistoryQuery,
           check.entries,
           ({ chatId: id, ...page }: EntryQuery & { readonly chatId: number }) =>
-            chats.history(chatbot, id, page),
+            chats.history(chatbot, id, page, visitor),
           (effect) => run(effect, call),
         ),
       ask: (chatId, question, { signal, ...options } = {}) =>
-        run(asking.ask(chatbot, { ...withoutUndefined(options), chatId, question, keyId }), {
+        run(asking.ask(chatbot, { ...withoutUndefined(options), ...asker, chatId, question }), {
           signal,
         }),
       stream: (chatId, question, { signal, onDisconnect = "cancel", ...options } = {}) => {
-        const ask = { ...withoutUndefined(options), chatId, question, keyId, onDisconnect };
+        const ask = { ...withoutUndefined(options), ...asker, chatId, question, onDisconnect };
         return iterate(Stream.map(asking.stream(chatbot, ask), toEvent), { signal });
       },
       erase: (which) =>
@@ -141,8 +143,8 @@ export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = a
     chatbot: async (declaration) => bind(await run(findOrCreate(withoutUndefined(declaration)))),
     authenticate: async (text) => {
       const access = Context.get(context, Access);
-      const { chatbot, keyId, scopes } = await run(access.authenticate(text));
-      return { bot: bind(chatbot, keyId), scopes };
+      const principal = await run(access.authenticate(text));
+      return { bot: bind(principal.chatbot, principal), scopes: principal.scopes };
     },
     close,
     [Symbol.asyncDispose]: close,
