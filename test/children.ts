@@ -1,7 +1,18 @@
-/** Ends the processes that a test file started and left: the run would wait for them forever. */
+/** Ends the processes that a test file started and left, with theirs: the run would wait for them forever. */
 import type { ChildProcess } from "node:child_process";
 import { subscribe } from "node:diagnostics_channel";
+import { readFileSync } from "node:fs";
 import { afterAll } from "vitest";
+
+/** The process and those below it, of which Linux alone tells. */
+const treeOf = (pid: number): ReadonlyArray<number> => {
+  try {
+    const text = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8");
+    return [pid, ...text.split(" ").filter(Boolean).map(Number).flatMap(treeOf)];
+  } catch {
+    return [pid];
+  }
+};
 
 const children = new Set<ChildProcess>();
 subscribe("child_process", (message) => {
@@ -11,5 +22,13 @@ subscribe("child_process", (message) => {
 });
 // The first hook that is registered, and so the last to run.
 afterAll(() => {
-  for (const child of children) child.kill("SIGKILL");
+  for (const { pid } of children) {
+    for (const each of pid === undefined ? [] : treeOf(pid)) {
+      try {
+        process.kill(each, "SIGKILL");
+      } catch {
+        // It has just ended.
+      }
+    }
+  }
 });
