@@ -7,7 +7,7 @@ import type { PgPool } from "@effect/sql-pg/PgPool";
 import { registerGauge } from "@parley/core/ports";
 import { Effect } from "effect";
 import { SqlError } from "effect/sql";
-import { deadlines, noResponse, timeLeft, timeout, within } from "./Deadlines.ts";
+import { deadlines, inTime, noResponse, timeLeft, timeout, within } from "./Deadlines.ts";
 import type { RoundRobin } from "./RoundRobin.ts";
 
 /** A chatbot; or the operator, for rows that belong to no chatbot. */
@@ -80,27 +80,44 @@ export const makeTenantPool = Effect.fnUntraced(function* (
   /** Gives the connection to the checkout, unless it is to be replaced. */
   const acquire = (connection: PgConnection, checkout: Checkout): boolean => {
     const now = performance.now();
-    const firstUse = firstUses.get(connection) ?? now;
-    firstUses.set(connection, firstUse);
     // Not the pool's `connectionTTL`, with which each statement opens a scope, and which counts by the wall clock.
-    if (firstUse <= Math.max(state.replaceBefore, now - deadlines.connectionAge)) return false;
+    const oldest = Math.max(state.replaceBefore, now - deadlines.connectionAge);
+    if (firstUses.get(connection)! <= oldest) return false;
     checkout.connection = connection;
     checkout.acquiredAt = now;
     return true;
   };
 
+  /**
+   * Finds out at its first use whether a connection responds: it may have been open for a minute, since the pool opens
+   * more connections than are used when work ends meanwhile, and nothing tells its age.
+   */
+  const probe = (connection: PgConnection): Effect.Effect<unknown, SqlError.SqlError> => {
+    firstUses.set(connection, performance.now());
+    return Effect.catchIf(
+      inTime(connection.query("select 1"), deadlines.probe),
+      (error) => error === noResponse,
+      () => Effect.sync(() => firstUses.set(connection, -Infinity)),
+    );
+  };
+
   const run = <A, E, R>(
     work: Work<A, E, R>,
     checkout: Checkout,
-  ): Effect.Effect<A, E | SqlError.SqlError, R> =>
-    Effect.flatMap(
-      pool.use((connection): Effect.Effect<A | typeof stale, E, R> =>
-        acquire(connection, checkout)
-          ? work(connection)
-          : Effect.as(pool.invalidate(connection), stale),
+  ): Effect.Effect<A, E | SqlError.SqlError, R> => {
+    const workUnlessStale = (connection: PgConnection): Effect.Effect<A | typeof stale, E, R> =>
+      acquire(connection, checkout)
+        ? work(connection)
+        : Effect.as(pool.invalidate(connection), stale);
+    return Effect.flatMap(
+      pool.use((connection) =>
+        firstUses.has(connection)
+          ? workUnlessStale(connection)
+          : Effect.flatMap(probe(connection), () => workUnlessStale(connection)),
       ),
       (result) => (result === stale ? run(work, checkout) : Effect.succeed(result)),
     );
+  };
 
   /** Returns the error of a checkout that reached its deadline. The pool replaces the connection. */
   const expire = ({ acquiredAt, connection }: Checkout) => {

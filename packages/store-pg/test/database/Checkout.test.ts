@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 import * as PgPool from "@effect/sql-pg/PgPool";
 import { assert, it } from "@effect/vitest";
 import { layerPostgres } from "@parley/store-pg";
@@ -82,6 +84,43 @@ it.live("a connection that reached its age is replaced before its next statement
     const second = yield* backend;
     assert.notStrictEqual(second, first);
     assert.strictEqual(yield* backend, second);
+  }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
+);
+
+/** A path to the database that falls silent, on the connections that it has then. */
+const silentPath = Effect.gen(function* () {
+  const url = new URL(Redacted.value(optionsOf("public").url));
+  const { hostname, port } = url;
+  const sockets = new Set<Socket>();
+  const server = createServer((near) => {
+    const far = connect(Number(port), hostname);
+    for (const socket of [near, far]) sockets.add(socket.on("error", () => undefined));
+    near.pipe(far).pipe(near);
+  });
+  yield* Effect.promise(() => once(server.listen(0, "127.0.0.1"), "listening"));
+  yield* Effect.addFinalizer(() => Effect.sync(() => server.close()));
+  url.port = String((server.address() as AddressInfo).port);
+  const fallSilent = () => {
+    for (const socket of sockets) socket.unpipe();
+  };
+  return { url: Redacted.make(url.href), fallSilent };
+});
+
+it.live("a connection that fell silent before its first use is replaced within a second", () =>
+  Effect.gen(function* () {
+    const { fallSilent, url } = yield* silentPath;
+    const pool = yield* PgPool.make({ url, maxConnections: 1 });
+    yield* pool.use(() => Effect.void);
+    fallSilent();
+    const options = {
+      name: "bulk",
+      size: 1,
+      deadline: 3_000,
+      silentAfter: Infinity,
+      cancels: true,
+    };
+    const { use } = yield* makeTenantPool(pool, newState(), options);
+    yield* use(1, ({ query }) => query("select 1"));
   }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
 );
 
