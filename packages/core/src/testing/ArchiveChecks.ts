@@ -219,10 +219,11 @@ export const archiveChecks: ReadonlyArray<
         yield* failsWith("the append", notFound, append(turn, entry("q")));
         yield* same("earlier entries", yield* turns.earlier(turn, 2 ** 53 - 1), []);
         // Its key is free, whether the ask ends or not.
-        if (renewals > 0) yield* turns.release(turn);
+        if (renewals > 0) yield* turns.release(turn, { keyId: "k", tokens: 5 });
         yield* turns.release(yield* taken(chatbot, null, keyOf("key", 1)));
       }
     }
+    yield* same("what was spent", (yield* turns.spending(chatbot, "k")).tokens, 10);
     yield* same("the stored chats", yield* stored(chatbot), []);
   }),
 
