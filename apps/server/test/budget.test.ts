@@ -118,7 +118,7 @@ it("64 overlapping asks exceed a budget by at most what they cost, and in one ch
   const spentWith = async (key: string) => {
     const command = ["usage", "--chatbot", "Contract bot", "--by", "key", "--json"];
     const { stdout } = await run(command, { PARLEY_STORE: "postgres", ...database });
-    const id = key.split("_")[1];
+    const id = key.split("_")[1]!;
     const usage = JSON.parse(stdout).find(({ key }: { readonly key: string }) => key.includes(id));
     return usage.spentToday;
   };
