@@ -1,5 +1,5 @@
 /**
- * The output of a start: addresses and the first key for a person, a line for the log.
+ * What a start prints: addresses and the first key for people, and a line for the log.
  */
 import { securityOf } from "@parley/store-pg";
 import { Console, Effect, FileSystem, Option, Path, Redacted } from "effect";
@@ -70,7 +70,7 @@ export const announceStart = Effect.fnUntraced(function* (
       ["Model", models || null],
       ["Documents", knowledgeDir ?? (models === "" ? "its own documentation" : null)],
       ["Management", management],
-      ["API key", key === null ? another : `${key} (shown only now)`],
+      ["API key", key === null ? another : `${key} (shown only once)`],
     ];
     yield* Console.log(details(rows.filter(([, value]) => value !== null)));
     if (isShown) yield* Console.log("\nCtrl-C stops the server.");

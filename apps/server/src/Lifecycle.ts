@@ -4,8 +4,8 @@ import { Context, Effect, Layer } from "effect";
 const abandoned = 130;
 
 /**
- * How long a further signal counts as the first one, in milliseconds: systemd and terminals signal a whole group of
- * processes, and npm and pnpm forward the signal to the server again.
+ * How long a repeated signal counts as part of the first, in milliseconds: systemd and terminals signal a whole group
+ * of processes, and npm and pnpm forward the signal to the server again.
  */
 const forwarding = 300;
 
@@ -18,7 +18,7 @@ export class Lifecycle extends Context.Service<
     signal: NodeJS.Signals | null;
   }
 >()("@parley/server/Lifecycle") {
-  /** Follows the signals of the process. The second one ends it. */
+  /** Watches the signals of the process. A second one exits immediately. */
   static readonly layer = Layer.effect(
     Lifecycle,
     Effect.gen(function* () {

@@ -52,7 +52,7 @@ const reportAnswers = Effect.gen(function* () {
 
 /**
  * Stops the interfaces. After a SIGTERM they go on serving for a while, until load balancers have noticed. Then they
- * accept no more connections, and requests in flight end.
+ * accept no more connections, and requests in flight complete.
  */
 const stop = Effect.fnUntraced(function* (
   interfaces: Scope.Closeable,
@@ -70,7 +70,7 @@ const stop = Effect.fnUntraced(function* (
   yield* Effect.all([drain, Scope.close(interfaces, exit), reportAnswers], { concurrency: 3 });
 });
 
-/** This project's documents. */
+/** The guide: pages of this project's documentation. */
 const guideOf = Effect.fnUntraced(function* (places: ReadonlyArray<Place>) {
   const { own } = yield* Documents;
   return yield* makeGuide({
@@ -81,7 +81,7 @@ const guideOf = Effect.fnUntraced(function* (places: ReadonlyArray<Place>) {
   });
 });
 
-/** Questions that a chatbot's documents answer, for the holder of a key that reads. */
+/** Suggested questions, which the chatbot's documents answer. Only a key with the scope `read` gets any. */
 const questionsFor = Effect.gen(function* () {
   const { authenticate } = yield* Access;
   const { named } = yield* Documents;
@@ -94,7 +94,7 @@ const questionsFor = Effect.gen(function* () {
     }).pipe(Effect.orElseSucceed(() => []));
 });
 
-/** Without the addresses of clients, all of them share the bound on tokens for anonymous visitors. */
+/** Behind a proxy that is not trusted, all clients share one limit on tokens for anonymous visitors. */
 const warnOfSharedBound = Effect.gen(function* () {
   const chatbots = yield* ChatbotRegistry.use(({ list }) => list);
   const now = yield* ChatbotRegistry.use((registry) => registry.now);
@@ -103,7 +103,7 @@ const warnOfSharedBound = Effect.gen(function* () {
   );
   if (isOpen)
     yield* Effect.logWarning(
-      "A widget issues tokens to anonymous visitors, with a limit per client address. Behind a proxy, all clients share one limit: set PARLEY_TRUSTED_PROXIES",
+      "A widget issues tokens to anonymous visitors, with a limit for each client address. Behind a proxy, all clients share one limit: set PARLEY_TRUSTED_PROXIES",
     );
 });
 
@@ -123,7 +123,7 @@ const listeners = Effect.gen(function* () {
   const queue = makeRequestQueue();
   const listenTo = (port: number, app: Parameters<typeof listen>[0], setting: string, at = host) =>
     listen(app, { host: at, port, setting, grace, refused, onDisconnect, queue });
-  // It closes last.
+  // The management listener closes last.
   const management =
     managementPort === 0
       ? null
@@ -173,7 +173,7 @@ const listeners = Effect.gen(function* () {
     : [];
   const interfacesHere =
     askListener === null ? (["general", "answers"] as const) : (["general"] as const);
-  // Whatever `pages` says: only keys with origins have a window.
+  // Served even if `pages` is off: only keys with origins have a window.
   const model = answerer === "model";
   const widget = makeWidgetPages({ answersPort, basePaths, model, questions });
   const origin = yield* serve(port, interfacesHere, pages, widget);
@@ -194,7 +194,7 @@ const listeners = Effect.gen(function* () {
   if (lifecycle.phase === "starting") lifecycle.phase = "serving";
 });
 
-/** First of all: a variable without effect may be the reason why the start fails. */
+/** Logged before anything else: an ignored variable may be the reason why the start fails. */
 const warn = Effect.flatMap(Settings, ({ warnings }) =>
   Effect.forEach(warnings, (warning) => Effect.logWarning(warning), { discard: true }),
 );

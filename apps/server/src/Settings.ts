@@ -38,7 +38,7 @@ export interface ModelSettings {
   readonly model: string;
   /** The host of the endpoint: its name in usage and metrics. */
   readonly provider: string;
-  /** The settings that these values are from. */
+  /** The names of the settings that these values come from. */
   readonly names: { readonly baseUrl: string; readonly model: string; readonly apiKey: string };
 }
 
@@ -53,7 +53,7 @@ const port = (name: string) => integer(name, 0, 65_535);
 const text = (name: string, expected: string, isValid: (value: string) => boolean) =>
   Config.schema(Schema.String.check(Schema.makeFilter(isValid, { expected })), name);
 
-/** `0`, `5s`, `500ms`, or the words of Effect such as `5 seconds`; `undefined` for other texts. */
+/** `0`, `5s`, `500ms`, or Effect's notation such as `5 seconds`; `undefined` for other texts. */
 const toDuration = (text: string): Duration.Duration | undefined => {
   const [, count, unit = "ms"] = /^(\d+)\s*(ms|s|m|h)?$/.exec(text) ?? [];
   const units = { ms: "millis", s: "seconds", m: "minutes", h: "hours" };
@@ -147,7 +147,7 @@ const config = Config.all({
   askPort: port("PARLEY_ASK_PORT").pipe(Config.withDefault(null)),
   /** The port of health and metrics; 0: there are none. */
   managementPort: port("PARLEY_MANAGEMENT_PORT").pipe(Config.withDefault(3001)),
-  /** Health and metrics ask for no key: they are not on `host`. */
+  /** A host of its own, because health and metrics need no key. */
   managementHost: Config.String("PARLEY_MANAGEMENT_HOST").pipe(Config.withDefault("127.0.0.1")),
   /** The form of log lines; `null`: JSON, but text on a terminal. */
   logFormat: Config.Literals(["json", "text"], "PARLEY_LOG_FORMAT").pipe(Config.withDefault(null)),
@@ -181,7 +181,7 @@ const config = Config.all({
   ).pipe(Config.withDefault(null)),
   /** The path of the provisioning file. */
   provision: optional("PARLEY_PROVISION"),
-  /** The window of the models in tokens. */
+  /** The context window of the models, in tokens. */
   contextTokens: integer("PARLEY_LLM_CONTEXT_TOKENS", 1000).pipe(Config.withDefault(32_000)),
   moderation: Config.all({
     /** The moderator of chatbots whose own settings name none. */
@@ -238,7 +238,7 @@ const read = Effect.gen(function* () {
     ) && "PARLEY_PORT, PARLEY_ASK_PORT and PARLEY_MANAGEMENT_PORT must be different ports.",
     rowSecurity &&
       store !== "postgres" &&
-      `PARLEY_ROW_SECURITY is on, but PARLEY_STORE is ${store}: it needs a database of your own (DATABASE_URL).`,
+      `PARLEY_ROW_SECURITY is on, but PARLEY_STORE is ${store}: row security needs a database of your own (DATABASE_URL).`,
     llm === null &&
       fallback !== null &&
       "PARLEY_LLM_FALLBACK_BASE_URL is set, but PARLEY_LLM_BASE_URL is not.",

@@ -1,15 +1,15 @@
 /**
- * What ends a process besides SIGTERM and SIGINT: the end of its terminal, or of the package manager that runs it.
+ * What stops a process besides SIGTERM and SIGINT: the end of its terminal, or of the package manager that runs it.
  */
 import { Effect, Schedule } from "effect";
 import { findProcess } from "./Processes.ts";
 
-/** Whether a person sees the process. `nohup` and supervisors take it from the terminal. */
+/** Whether the process has a terminal. Under `nohup` or a supervisor it has none. */
 export const hasTerminal = [process.stdin, process.stdout, process.stderr].some(
   ({ isTTY }) => isTTY,
 );
 
-/** Sends a signal to this process, unless another one has stopped it: the second would end it at once. */
+/** Sends a signal to this process, unless it is already stopping: a second signal would end it immediately. */
 const makeStop = Effect.sync(() => {
   let isStopping = false;
   const note = () => void (isStopping = true);
@@ -41,8 +41,8 @@ const findRunners = Effect.promise(async () => {
 });
 
 /**
- * Stops a server of the script `start` when a package manager above it ends. npx ends at a SIGTERM, but passes it on to
- * a shell alone, and pnpm and the server would run on.
+ * Stops a server that the script `start` runs when a package manager above it ends. npx ends at a SIGTERM, but passes
+ * it on to a shell alone, and pnpm and the server would run on.
  */
 export const stopWithScript = Effect.gen(function* () {
   if (process.env["npm_lifecycle_event"] !== "start") return;

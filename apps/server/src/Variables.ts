@@ -110,7 +110,7 @@ export const ignoredVariables = (variables: Variables, settings: ReadonlySet<str
   return [link, ...warnings];
 };
 
-/** The values of OpenTelemetry's variables that have their effect here. */
+/** The values of OpenTelemetry's variables that the server supports. */
 const telemetryValues: Readonly<Record<string, RegExp>> = {
   OTEL_EXPORTER_OTLP_PROTOCOL: /^http\/(protobuf|json)$/,
   OTEL_LOGS_EXPORTER: /^(otlp|none)$/,
@@ -125,7 +125,7 @@ export const ignoredTelemetry = (variables: Variables): ReadonlyArray<string> =>
     const value = variables[name];
     return !value || values.test(value)
       ? []
-      : [`${name}=${value} is not supported: docs/monitoring.md says what is.`];
+      : [`${name}=${value} is not supported: docs/monitoring.md lists what is.`];
   });
 
 /** A warning if requests to an address ignore a proxy because Node does, unless NO_PROXY names the host. */

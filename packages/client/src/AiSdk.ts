@@ -4,7 +4,7 @@
 import type { ChatTransport, UIMessage, UIMessageChunk } from "ai";
 import type { AnswerEvent, AskOptions, Client, Entry } from "./Interface.ts";
 
-/** The fields of an entry that an assistant's message carries besides the texts. */
+/** The fields of an entry that an assistant's message carries in addition to the texts. */
 export type EntryMetadata = Omit<Entry, "question" | "answer">;
 
 /**

@@ -153,7 +153,7 @@ async function* streamAnswer(
           yield { type: "restart" };
         }
         turn = current;
-        // Progress after a restart counts less, or an answer that always breaks would be paid for without end.
+        // Each restart counts as a failure: an answer that always breaks off must not be paid for again and again.
         failures = restarts;
         if (name === "delta") yield { type: "delta", text: data.text };
         if (name === "entry") {

@@ -5,7 +5,7 @@
 
 /** Options of a client. */
 export interface ClientOptions {
-  /** Left out where a proxy adds it. */
+  /** Omit it if a proxy adds it. */
   readonly apiKey?: string | undefined;
   /**
    * Sends the requests; the global one by default. The `handler` of `makeWebHandler` answers them in this process.
@@ -31,7 +31,7 @@ export interface ClientOptions {
   readonly timeoutMillis?: number | undefined;
   /** The same for `ask`, which is silent until the answer is complete; 120 seconds by default. */
   readonly askTimeoutMillis?: number | undefined;
-  /** How many attempts may follow one that failed; a stream that goes on counts anew. 4 by default. */
+  /** How many attempts may follow one that failed; progress of a stream resets the count. 4 by default. */
   readonly retries?: number | undefined;
 }
 

@@ -11,7 +11,7 @@ const places = {
 export type Place = keyof typeof places;
 
 export interface Document {
-  /** Of the window. */
+  /** The title of the window. */
   readonly title: string;
   /** The page's place in the bar. */
   readonly place: Place;
@@ -21,7 +21,7 @@ export interface Document {
   readonly folder: "/playground" | "/docs";
   /** The name of the page's module there. */
   readonly script: string;
-  /** In the bar, as HTML. */
+  /** HTML for the end of the bar. */
   readonly tools?: string;
   /** Attributes of the body. */
   readonly attributes?: string;

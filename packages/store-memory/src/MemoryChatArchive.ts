@@ -65,7 +65,7 @@ export const makeChatArchive = (memory: Memory): Port => {
     const refusal = (reason: string) => Result.fail(new ImportRefused({ reason }));
     const findEmpty = () =>
       Result.flatMap(findChatbot(memory, chatbot), (tenant) =>
-        tenant.chats.size > 0 ? refusal("the chatbot has chats") : Result.succeed(tenant),
+        tenant.chats.size > 0 ? refusal("the chatbot already has chats") : Result.succeed(tenant),
       );
     yield* Effect.fromResult(findEmpty());
     const chats: Array<StoredChat> = [];

@@ -36,7 +36,7 @@ export interface PostgresOptions {
   readonly authorities?: string | Array<string> | undefined;
   /**
    * Whether row-level security keeps the chatbots apart, too; `false` by default. The role of `url` must then be one
-   * that row security binds: no superuser, not the owner of the tables, and without BYPASSRLS.
+   * that row security binds: not a superuser, not the owner of the tables, and without BYPASSRLS.
    */
   readonly rowSecurity?: boolean | undefined;
   /** The schema of the tables, `parley` by default; created if it does not exist. */
@@ -91,7 +91,7 @@ const onConnection = <A, R>(
     Effect.provideServiceEffect(SqlClient.SqlClient, makeMigrationClient(settings)),
     Effect.scoped,
     Effect.provide(Reactivity.layer),
-    // The client's spans name another database: it does not read that of the address.
+    // The client's spans would name the wrong database: it does not read the name in the address.
     Effect.withTracerEnabled(false),
     withFallback(settings.url),
     toUnusable,
@@ -111,7 +111,7 @@ export interface Inspection {
   /** The version of PostgreSQL, such as `18.4`. */
   readonly version: string;
   readonly encoding: string;
-  /** The character type: with `C`, the search index recognizes only ASCII letters. */
+  /** The `lc_ctype` of the database: with `C`, the search index recognizes only ASCII letters. */
   readonly ctype: string;
   /** Whether the schema is up to date. */
   readonly current: boolean;

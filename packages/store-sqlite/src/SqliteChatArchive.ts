@@ -92,14 +92,14 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
         }),
       ),
 
-    // Taken whole before the transaction for the same reason.
+    // Collected before the transaction, for the same reason.
     import: (chatbot, stream, actor) =>
       Effect.flatMap(Stream.runCollect(checkArchiveOrder(stream)), (records) =>
         write((now): number | ChatbotNotFound | ImportRefused => {
           const missing = Rows.chatbotMissing(database, chatbot);
           if (missing) return missing;
           const full = get("SELECT 1 FROM chats WHERE chatbot = :chatbot", { chatbot });
-          if (full) return new ImportRefused({ reason: "the chatbot has chats" });
+          if (full) return new ImportRefused({ reason: "the chatbot already has chats" });
           if (sharesEntryId(records)) {
             return new ImportRefused({ reason: "two entries have the same id" });
           }

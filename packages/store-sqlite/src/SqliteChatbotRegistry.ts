@@ -123,7 +123,7 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
     };
   };
 
-  /** Gives the error if the id is another key's. */
+  /** Returns the error if another key has the id. */
   const insertKey = (chatbot: number, key: KeyRecord, actor: string, now: number) => {
     const { hash, id } = key;
     if (get("SELECT 1 FROM keys WHERE id = :id", { id })) return new KeyTaken({ keyId: id });

@@ -75,7 +75,7 @@ const tables = `
   CREATE INDEX madeUntil ON made (knownUntil);
 `;
 
-/** Values of `:names` in a statement; more than it names are fine. */
+/** Values of the `:names` in a statement; values that it does not name are ignored. */
 export type Values = Record<string, SQLInputValue>;
 
 const busy = 5;
@@ -104,7 +104,7 @@ const openFile = (file: string): DatabaseSync => {
     throw new Error(`@parley/store-sqlite needs Node 22.13 or later; this is ${process.version}`);
   }
   // SQLite would delete a file without a name when it is closed.
-  if (file === "") throw new Error("the name of the file is empty");
+  if (file === "") throw new Error("the file name is empty");
   const db = new sqlite.DatabaseSync(file);
   try {
     db.function("fold", (text) => (typeof text === "string" ? fold(text) : null));
@@ -120,7 +120,7 @@ const openFile = (file: string): DatabaseSync => {
     } else if (read("application_id") !== header.application_id) {
       throw new Error("it belongs to another application");
     } else if (read("user_version") !== header.user_version) {
-      throw new Error("another version of @parley/store-sqlite made it");
+      throw new Error("it was created by another version of @parley/store-sqlite");
     }
     // From here on a statement waits for other processes.
     db.exec("COMMIT; PRAGMA busy_timeout = 5000");

@@ -20,7 +20,7 @@ import { makeTurnStore } from "./SqliteTurnStore.ts";
 
 /** Options of {@link layerSqlite}. */
 export interface SqliteOptions {
-  /** The path of the file. It is made if it is missing, its folder is not. */
+  /** The path of the file, which is created if it is missing. Its folder must exist. */
   readonly file: string;
 }
 

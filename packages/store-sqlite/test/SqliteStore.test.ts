@@ -49,7 +49,7 @@ it.effect(
       }
       assert.lengthOf(other.prepare("SELECT * FROM sqlite_schema").all(), 1);
       other.close();
-      assert.match(yield* refusal(""), /name of the file is empty/);
+      assert.match(yield* refusal(""), /file name is empty/);
       yield* Effect.scoped(Layer.build(sqlite(path("newer"))));
       const newer = new DatabaseSync(path("newer"));
       newer.exec("PRAGMA user_version = 99");

@@ -24,7 +24,7 @@ export const command = Command.make("parley").pipe(
   withHelp({
     description: "A chatbot conversation service",
     examples: {
-      "parley serve": "Start the server with the settings of the environment",
+      "parley serve": "Start the server with the settings in the environment",
       "parley key create --name web": "Create a key for the only chatbot",
       "parley doctor": "Check settings, database and models",
       "parley --completions bash >> ~/.bashrc": "Turn on completion in bash",
@@ -45,7 +45,7 @@ export const command = Command.make("parley").pipe(
   Command.withGlobalFlags([Json]),
 );
 
-/** Runs the command of the process's arguments, and prints why it fails. */
+/** Runs the command that the arguments name. If it fails, prints why. */
 export const parley: Effect.Effect<void, unknown, Command.Environment> = Effect.gen(function* () {
   const args = yield* Stdio.Stdio.use(({ args }) => args);
   // Other users of the machine can read arguments, and shells keep them.
@@ -65,7 +65,7 @@ export const parley: Effect.Effect<void, unknown, Command.Environment> = Effect.
   Effect.provideService(Logger.LogToStderr, true),
 );
 
-/** Runs it as the process, which ends with its exit code. */
+/** Runs `parley` as the main program, which exits with the command's exit code. */
 export const main = () =>
   parley.pipe(
     Effect.provide(NodeServices.layer),

@@ -26,7 +26,7 @@ const help = `/new [NAME]  begin a new chat
 /chats       list the newest chats
 /history     show the newest entries of this chat
 /help        show this
-Ctrl-C cancels an answer; nothing of it is stored. Ctrl-C at the prompt, or Ctrl-D, quits.`;
+Ctrl-C cancels an answer; none of it is stored. Ctrl-C at the prompt, or Ctrl-D, quits.`;
 
 const decode = <A>(schema: Schema.Codec<A, string>, text: string, problem: string) =>
   Effect.mapError(
@@ -93,7 +93,7 @@ export const converse = Effect.fnUntraced(function* (
     );
   });
   const history = Effect.gen(function* () {
-    if (chat === null) return yield* Console.error("This chat is new.");
+    if (chat === null) return yield* Console.error("This is a new chat.");
     yield* recordRead(chatbot.id, `chat ${chat}`);
     const { items, total } = yield* chats.history(chatbot, chat, defaultEntryQuery);
     const entries = items.toReversed().map(({ answer, createTime, question }) =>
@@ -107,7 +107,7 @@ export const converse = Effect.fnUntraced(function* (
       [...entries, `The newest ${items.length} of ${total} entries.`].join("\n\n"),
     );
   });
-  /** The chat; without a name it has that of its first question. */
+  /** A chat on one line. Without a name, it is titled by its first question. */
   const firstQuestion = Effect.fnUntraced(function* (chat: Chat) {
     if (chat.name !== null) return chat;
     const query = {
@@ -138,7 +138,7 @@ export const converse = Effect.fnUntraced(function* (
   if (chatId !== null) yield* chats.history(chatbot, chatId, { ...defaultEntryQuery, limit: 1 });
   if (prompt !== null) {
     yield* Console.error(
-      `${chatbot.name} of ${chatbot.workspaceName} answers (${answerer}), by the settings of this terminal. A running server may have others.
+      `${chatbot.name} of ${chatbot.workspaceName} answers (${answerer}), with the settings of this terminal. A running server may use other settings.
 Enter sends a question, Ctrl-C cancels an answer, Ctrl-D quits, /help shows more.`,
     );
     if (chatId === null) yield* begin();

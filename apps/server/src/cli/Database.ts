@@ -1,5 +1,5 @@
 /**
- * The database that a command uses: that of the server, also while the server runs.
+ * The database that a command uses: the server's, even while the server runs.
  */
 import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import { Administration } from "@parley/core";
@@ -15,7 +15,7 @@ import { Settings } from "../Settings.ts";
 import { stopOnHangup } from "../StopSignals.ts";
 import { CommandFailed } from "./Errors.ts";
 
-/** The store has no database that a command could use. */
+/** The configured store has no database that a command could use. */
 const noDatabase = (message: string) =>
   new CommandFailed({
     message,
@@ -36,7 +36,7 @@ export const databaseOptions = Effect.gen(function* () {
   );
 });
 
-/** Whether there is a database; a start makes the embedded one. */
+/** Whether there is a database; a start creates the embedded one. */
 export const databaseExists = Effect.gen(function* () {
   const { dataDir, store } = yield* Settings;
   return store !== "embedded" || (yield* hasDatabase(dataDir));
@@ -44,7 +44,7 @@ export const databaseExists = Effect.gen(function* () {
 
 const layerDatabase = Effect.gen(function* () {
   const { dataDir } = yield* Settings;
-  // In another directory than the server's a command would make a database, and find it empty.
+  // In a directory other than the server's, a command would create a database and find it empty.
   if (!(yield* databaseExists)) {
     return yield* noDatabase(
       `There is no database in PARLEY_DATA_DIR ${dataDir}: set the directory of the server, or create one with "parley migrate".`,
@@ -65,12 +65,12 @@ const layerAdministration = Administration.layer.pipe(
   Layer.provide([layerDigest, SecureRandom.layerWebCrypto]),
 );
 
-/** Provides the stores and `Administration` on the database of the settings, which it neither makes nor migrates. */
+/** Provides the stores and `Administration` on the database of the settings, which it neither creates nor migrates. */
 export const onDatabase = <A, E, R>(work: Effect.Effect<A, E, R>) =>
   work.pipe(Effect.provide(layerAdministration), Effect.scoped, Effect.provide(Settings.layer));
 
 /**
- * The actor of the command in the audit: the user of the operating system, such as `cli:ann`, or its number. With
+ * The command's actor in the audit log: the user of the operating system, such as `cli:ann`, or the user's number. With
  * PARLEY_ACTOR, the person behind a shared account, too: `cli:deploy (ann)`.
  */
 export const actor = Effect.map(Settings, ({ actor }) => {

@@ -23,7 +23,7 @@ export const listChatbots = '"parley chatbot list" shows the chatbots.';
 
 /** For a command that changes the named fields of something. */
 export const nothingNamed = new CommandFailed({
-  message: "No change was given.",
+  message: "No changes were given.",
   hint: "--help lists what can be changed.",
   exitCode: 2,
 });
@@ -62,10 +62,10 @@ export const toLine = (text: string): string => redactKeys(text.trim().replace(/
 const key =
   /(?:prl_([0-9A-Za-z]{1,16})_[0-9A-Za-z]{12,}|\b([0-9A-Za-z]{12})_[0-9A-Za-z]{32})(?:_[0-9A-Za-z]*)?/g;
 
-/** Leaves only the id of each API key in the text, also of a mistyped or cut one. */
+/** Reduces each API key in the text to its id, even a mistyped or truncated one. */
 export const redactKeys = (text: string): string => text.replace(key, "prl_$1$2_…");
 
-/** How the reader runs the command: in a clone, by npx, or as it was found. */
+/** How the reader runs the command: in a clone, with npx, or as installed. */
 export const command = import.meta.url.endsWith(".ts")
   ? "npx --yes pnpm@12 --silent parley"
   : process.env["npm_command"] === "exec"
@@ -100,7 +100,7 @@ const withCommand = (help: CliOutput.Presenter.Help): CliOutput.Presenter.Help =
   },
 });
 
-/** The usual help; after wrong usage one line of error and a hint instead. */
+/** The usual help; after incorrect usage, one line with the error and a hint instead. */
 export const presenter: CliOutput.Presenter = {
   present: (event) =>
     event._tag === "InvalidInvocation"

@@ -46,7 +46,7 @@ export const details = (pairs: ReadonlyArray<readonly [string, Cell]>): string =
   return pairs.map(([name, cell]) => name.padEnd(width) + indented(cell)).join("\n");
 };
 
-/** The text without what moves the cursor, rings or colours a terminal. */
+/** The text without characters that would move the cursor, ring the bell or change colours. */
 export const printable = (text: string): string =>
   text.replaceAll("\r\n", "\n").replace(/[\0-\x08\x0b-\x1f\x7f-\x9f]/g, "\ufffd");
 

@@ -10,7 +10,7 @@ import { dirname, resolve } from "node:path";
 import { Settings } from "../Settings.ts";
 import type { Variables } from "../Variables.ts";
 
-/** What a program answers to a request for liveness; `null` if none listens. */
+/** A program's response to a liveness request; `null` if nothing listens. */
 const answerAt = (host: string, port: number) =>
   Effect.callback<string | null>((resume) => {
     let answer: string | null = null;
@@ -23,7 +23,7 @@ const answerAt = (host: string, port: number) =>
     socket.on("close", () => resume(Effect.succeed(answer)));
   });
 
-/** A start fails, or works differently. */
+/** `failed`: the start would fail. `warning`: it would not work as intended. */
 type Problem = readonly [
   check: "listeners" | "telemetry" | "directory",
   status: "failed" | "warning",
@@ -53,7 +53,7 @@ const checkListener = Effect.fnUntraced(function* (
     : fail(`${name} ${port} is in use by another program.`);
 });
 
-/** Whether a collector of OpenTelemetry can be reached. */
+/** Whether an OpenTelemetry collector can be reached. */
 const checkCollector = Effect.fnUntraced(function* (
   name: string,
   endpoint: string,
@@ -73,7 +73,7 @@ const unwritable = (path: string): string | null => {
   let at = resolve(path);
   while (!existsSync(at)) at = dirname(at);
   try {
-    // A file has no such path.
+    // With `/.`, the check also fails for a file.
     accessSync(`${at}/.`, constants.W_OK | constants.X_OK);
     return null;
   } catch {

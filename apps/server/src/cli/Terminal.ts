@@ -14,7 +14,7 @@ const cellsOf = (row: string) =>
 const withAddresses = (text: string) =>
   text.replace(/\[([^\]]+)\]\(([^)\s]+)\)/g, (_, label, address) => `${label} (${address})`);
 
-/** A table as columns, or where they do not fit as a list of each row's values. */
+/** A table as columns or, where they do not fit, as a list of each row's values. */
 const setTable = (lines: ReadonlyArray<string>, width: number): string => {
   const [head, , ...rows] = lines.map((line) => cellsOf(withAddresses(line)));
   const widths = head!.map((_, at) =>

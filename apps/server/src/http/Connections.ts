@@ -1,6 +1,7 @@
 /**
- * The requests of a Node server. Every response has a shape of the contract, also where Node itself would respond or hang
- * up. Responses go out in the order of their requests, each whole. No response follows one with `Connection: close`.
+ * The requests of a Node server. Every response has a shape of the contract, even where Node itself would respond or
+ * hang up. Responses go out in the order of their requests, each whole. No response follows
+ * one with `Connection: close`.
  */
 import {
   toGeneralBody,
@@ -115,7 +116,7 @@ export const serveRequests = (
     // The server cannot send on a connection whose sending half it has closed.
     if (connection === undefined || !socket.writable) return false;
     if (connection.unanswered.size === maxUnanswered) {
-      // To pause would be too late: one read brings thousands of requests, and Node keeps them all.
+      // Pausing would be too late: one read brings thousands of requests, and Node keeps them all.
       connections.delete(socket);
       socket.destroy();
       return false;

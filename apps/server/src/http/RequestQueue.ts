@@ -52,7 +52,7 @@ export const makeRequestQueue = () => {
       arrival = read;
       begin();
     }
-    // The other requests must not keep the asks waiting for ever.
+    // The other requests must not keep the asks waiting forever.
     if (asks.length > 0) {
       do asks.shift()!.begin();
       while (asks.length > 0 && performance.now() < end);

@@ -11,7 +11,7 @@ import { layerModerator } from "./Moderator.ts";
 
 const hint = "Set PARLEY_LLM_BASE_URL and PARLEY_LLM_MODEL to use a language model.";
 
-/** Answers by the language models of the settings, or else by the documents alone. */
+/** Answers with the configured language models or, without any, with quotes from the documents. */
 export const layerAnswerer = Layer.unwrap(
   Effect.gen(function* () {
     const { contextTokens, llms } = yield* Settings;
@@ -43,6 +43,6 @@ const layerLimits = Layer.effect(
 
 export const layerAsking = Layer.merge(Asking.layer, Chats.layer).pipe(
   Layer.provide([layerAnswerer, layerModerator, layerDigest]),
-  // The application refuses asks by the limits, too.
+  // The HTTP application reads the limits, too.
   Layer.provideMerge(layerLimits),
 );

@@ -35,7 +35,7 @@ export class Documents extends Context.Service<
   }
 >()("@parley/server/Documents") {}
 
-/** A SIGHUP each. Signals that arrive while one is handled are handled as one. */
+/** Emits for each SIGHUP. Signals that arrive while one is handled count as one. */
 export const reloadOnSighup: Stream.Stream<unknown> = Stream.suspend(() =>
   Stream.fromAsyncIterable(on(process, "SIGHUP"), String),
 ).pipe(Stream.orDie, Stream.buffer({ capacity: 1, strategy: "sliding" }));

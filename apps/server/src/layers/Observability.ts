@@ -1,5 +1,5 @@
 /**
- * Logs, the metrics of the process, and the export by OpenTelemetry's protocol (OTLP).
+ * Logs, the metrics of the process, and the export over OpenTelemetry's protocol (OTLP).
  */
 import { describeCause, registerGauge } from "@parley/core/ports";
 import { Array, Cause, ConfigProvider, Effect, Formatter, Layer, Logger, Metric } from "effect";
@@ -77,7 +77,7 @@ const layerProcessMetrics = Layer.effectDiscard(
       registerGauge(context, name, description, { unit }, read);
     const versions = { version, node_version: process.version };
     registerGauge(context, "parley.build_info", "Always 1", versions, () => 1);
-    // The names of Prometheus' own clients.
+    // Named as in Prometheus' own client libraries.
     gauge("process.resident_memory", "Resident memory", "By", () => process.memoryUsage.rss());
     const started = Date.now() / 1000 - process.uptime();
     gauge("process.start_time", "Start time of the process, since 1970", "s", () => started);

@@ -1,5 +1,5 @@
 /**
- * The store of the settings: the memory of this process, or a PostgreSQL of the operator's or of the server's own.
+ * The configured store: this process's memory, the operator's PostgreSQL, or the server's own PostgreSQL.
  */
 import { layerMemory } from "@parley/store-memory";
 import { layerPostgres, type PostgresOptions } from "@parley/store-pg";

@@ -52,7 +52,7 @@ export const run = (program: string, args: ReadonlyArray<string>, runAs: RunAs, 
 
 const platform = `${process.platform}-${process.arch}`;
 
-/** Copies the programs to a place that every user can reach and nothing empties, once for each version. */
+/** Copies the programs to a place that every user can reach and no clean-up empties, once for each version. */
 const copied = Effect.fnUntraced(function* ({ postgres }: Binaries, version: string) {
   const target = `/var/lib/parley/postgresql-${version}-${platform}`;
   if (!existsSync(target)) {

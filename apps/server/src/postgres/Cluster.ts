@@ -13,7 +13,7 @@ import { attempt, EmbeddedFailed, failedTo, findBinaries, run, type RunAs } from
 
 export const homeOf = (dataDir: string) => join(dataDir, "postgres");
 
-/** Whether a start has made a database in the directory. */
+/** Whether a start has created a database in the directory. */
 export const hasDatabase = (dataDir: string) => Effect.sync(() => existsSync(homeOf(dataDir)));
 
 export const remove = (path: string) =>
@@ -40,7 +40,7 @@ const createCluster = Effect.fnUntraced(function* (dataDir: string, initdb: stri
     const password = randomBytes(24).toString("base64url");
     await fs.writeFile(join(fresh, "password"), password, { mode: 0o600 });
     if (runAs === null) return;
-    // The owner of both passes through to the password, whatever the umask is.
+    // The other user must reach its files in this directory, whatever the umask is.
     await fs.chmod(fresh, 0o711);
     for (const name of ["data", "password"]) {
       await fs.chown(join(fresh, name), runAs.uid, runAs.gid);
@@ -75,16 +75,18 @@ const createCluster = Effect.fnUntraced(function* (dataDir: string, initdb: stri
   );
 });
 
-/** PostgreSQL refuses a directory that others can read, as Kubernetes makes it with `fsGroup`. */
+/** PostgreSQL refuses a directory that other users can read, such as Kubernetes makes with `fsGroup`. */
 const restrict = (data: string, runAs: RunAs) =>
   run("chmod", ["00700", "."], runAs, data).pipe(
     Effect.mapError(
       ({ message }) =>
         new EmbeddedFailed({
-          message: `Others can read ${data}, so PostgreSQL refuses it (${message}): run chmod 0700 ${data} as its owner.`,
+          message: `Other users can read ${data}, so PostgreSQL refuses to use it (${message}): run chmod 0700 ${data} as its owner.`,
         }),
     ),
-    Effect.andThen(Effect.logInfo(`Set the permissions of ${data} to 0700: others could read it`)),
+    Effect.andThen(
+      Effect.logInfo(`Set the permissions of ${data} to 0700: other users could read it`),
+    ),
   );
 
 /** Finds the cluster in the directory, or makes both. Root, as which PostgreSQL does not run, runs it as another user. */

@@ -1,5 +1,5 @@
 /**
- * A PostgreSQL of the server's own in PARLEY_DATA_DIR. Only this machine can reach it. It runs as long as the scope is
+ * The server's own PostgreSQL, in PARLEY_DATA_DIR. Only this machine can reach it. It runs as long as the scope is
  * open, and is restarted if it exits earlier.
  *
  * PostgreSQL is a child of its server, whose number is among its arguments. If its parent is another process, it is an
@@ -182,7 +182,7 @@ export const embeddedPostgres = Effect.fnUntraced(function* (
   });
   let { end, port } = yield* Effect.gen(function* () {
     yield* stopOrphan(cluster);
-    // No system gives it to an outgoing connection while PostgreSQL is started again.
+    // Below the ports of outgoing connections, so that none takes the port while PostgreSQL restarts.
     const port = randomInt(20_000, 30_000);
     return { port, end: yield* start(port) };
   }).pipe(

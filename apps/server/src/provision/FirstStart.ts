@@ -5,7 +5,7 @@ import { defaultSettings, generateKey, keyRecord } from "@parley/core";
 import { ChatbotRegistry } from "@parley/core/ports";
 import { Effect, Option, Redacted } from "effect";
 
-/** Creates a chatbot with a key, which nothing shows again; none if the store has a chatbot already. */
+/** Creates a chatbot, and returns its key, whose text cannot be read again. Does nothing if the store has a chatbot. */
 export const firstStart = Effect.gen(function* () {
   const registry = yield* ChatbotRegistry;
   if ((yield* registry.list).length > 0) return Option.none<Redacted.Redacted>();

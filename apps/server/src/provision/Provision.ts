@@ -31,7 +31,7 @@ export const plan = Effect.fnUntraced(function* (
   path: string,
   environment: Variables,
   actor: string,
-  /** A start does not fail because a key of its file has expired since. */
+  /** A start does not fail because a key in its file has since expired. */
   isStart = false,
 ) {
   const declared = yield* readProvisionFile(path, environment);
@@ -95,7 +95,7 @@ export const provision = Effect.fnUntraced(function* (...args: Parameters<typeof
       }),
     ),
     Effect.as(done),
-    // Another process has changed what the plan was made from.
+    // Another process has changed the store since the plan was made.
     Effect.retry({
       while: ({ _tag }) => _tag !== "ProvisionInvalid" && _tag !== "StorageUnavailable",
       times: 10,
@@ -105,7 +105,7 @@ export const provision = Effect.fnUntraced(function* (...args: Parameters<typeof
 
 const newKey = (key: DeclaredKey) => ({ ...plainKey, ...key });
 
-/** The change of a signing secret as that of the field in the file: changes are printed. */
+/** Changes are printed, so a changed signing secret appears as the file's field `visitors`. */
 const withoutSecret = (change: FieldChange): FieldChange =>
   change.field !== "signingSecret"
     ? change
@@ -126,5 +126,5 @@ const conflict = (
   }
   return Hex.encode(ownKey.hash) === Hex.encode(hash)
     ? null
-    : `the key prl_${id}_… exists with another secret.`;
+    : `the key prl_${id}_… exists with a different secret.`;
 };

@@ -65,11 +65,11 @@ const Key = Schema.Struct({
     .pipe(Schema.decodeTo(PointInTime, SchemaTransformation.dateFromString), Schema.optionalKey),
   ratePerMinute: optional(
     Schema.NullOr(RatePerMinute),
-    "How many requests each server process accepts in a minute; null: any number; absent: any number, or unchanged for an existing key",
+    "How many requests a server process accepts in a minute; null: any number; absent: any number, or unchanged for an existing key",
   ),
   visitorRatePerMinute: optional(
     Schema.NullOr(RatePerMinute),
-    "How many requests of each visitor each server process accepts in a minute; null: any number",
+    "How many requests from each visitor a server process accepts in a minute; null: any number",
   ),
   tokensPerDay: optional(
     Schema.NullOr(TokensPerDay),
@@ -78,11 +78,11 @@ const Key = Schema.Struct({
   origins: optional(Origins, "Comma-separated origins of the pages that may show its widget"),
   anonymous: optional(
     Schema.Boolean,
-    "Whether the key's widget gives a token to anybody, which needs visitors, visitorRatePerMinute and tokensPerDay",
+    "Whether the key's widget gives a token to anyone; this needs visitors, visitorRatePerMinute and tokensPerDay",
   ),
   visitors: optional(
     Schema.Boolean,
-    "Whether the key signs tokens of visitors; absent: false, or as it was when the key was created",
+    "Whether the key signs visitor tokens; absent: false, or as when the key was created",
   ),
 });
 
@@ -123,7 +123,7 @@ export const ProvisionFile = Schema.Struct({
     description: "Chatbots and keys that are not listed stay as they are",
   }),
 }).annotate({
-  title: "Provisioning file of Parley",
+  title: "Parley provisioning file",
   description: "Chatbots and their API keys, for PARLEY_PROVISION and parley provision",
 });
 

@@ -90,7 +90,7 @@ it("chatbots are created, shown and changed", async () => {
   );
 });
 
-it("the audit lists changes with their actors, newest first", async () => {
+it("the audit log lists changes with their actors, newest first", async () => {
   const user = `cli:${userInfo().username}`;
   const changed = { time, actor: user, chatbot: 1, chatbotName: "Desk", action: "change" };
   expect(await json("audit --limit 2")).toEqual([
@@ -108,7 +108,7 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
   const key = made.stdout.trim();
   const id = keyId(key)!;
   expect(made.stdout).toBe(`${key}\n`);
-  expect(made.stderr).toBe(`The key prl_${id}_… of chatbot 2 "Sales" is shown only now.\n`);
+  expect(made.stderr).toBe(`The key prl_${id}_… of chatbot 2 "Sales" is shown only once.\n`);
   const listed = await json("key list");
   const common = { id, chatbot: 2, chatbotName: "Sales", name: "web", createdAt: time };
   const scopes = ["read", "write", "ask"];
@@ -183,7 +183,7 @@ it("a key for visitors is printed with its signing secret, which no list shows",
   const key = creation.stdout.trim();
   const secret = createHmac("sha256", key).update("parley-visitor").digest("hex");
   expect(creation.stderr.split("\n")[1]).toBe(
-    `The signing secret of key ${keyId(key)}, for tokens of visitors: ${secret}`,
+    `The signing secret of key ${keyId(key)}, for visitor tokens: ${secret}`,
   );
   const id = keyId(key)!;
   const [listed] = (await json("key list")).filter((one: { id: string }) => one.id === id);
@@ -219,7 +219,7 @@ it("a key for a widget is printed as the line for a page, without the key", asyn
   const withTokenUrl = await parley(`${create} --token-url /chat-token?a=1&b="`);
   expect(withTokenUrl.stdout).toContain(' data-token-url="/chat-token?a=1&amp;b=&quot;" async>');
   expect(withTokenUrl.stderr).toMatch(
-    /^The signing secret of key \w{12}, for tokens of visitors: \w{64}\n$/,
+    /^The signing secret of key \w{12}, for visitor tokens: \w{64}\n$/,
   );
   const keys = await json("key list --chatbot Sales");
   const origins = ["https://shop.example", "http://[::1]:8080"];

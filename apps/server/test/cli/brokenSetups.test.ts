@@ -270,7 +270,7 @@ const warned: ReadonlyArray<readonly [string, SetUp, check: string, message: Reg
     /Nothing is listening/,
   ],
   [
-    "the character type C",
+    "a database with lc_ctype C",
     () => as((url) => (url.pathname = `/${schema}_ascii`)),
     "database",
     /ASCII/,

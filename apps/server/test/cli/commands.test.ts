@@ -42,7 +42,7 @@ const totalOf = (id: number) =>
     ),
   );
 
-/** The newest lines of the audit, oldest first. */
+/** The newest entries of the audit log, oldest first. */
 const audited = async (limit: number) => {
   const { stdout } = await parley(`audit --json --limit ${limit}`);
   const lines: ReadonlyArray<Record<string, unknown>> = JSON.parse(stdout);
@@ -110,7 +110,7 @@ describe("parley chats", () => {
       code: 1,
       stdout: "",
       stderr:
-        "parley: The import was refused, and nothing was written: the chatbot has chats.\n" +
+        "parley: The import was refused, and nothing was written: the chatbot already has chats.\n" +
         'hint: "npx --yes pnpm@12 --silent parley chats import --help" explains what can be imported.\n',
     });
     await parley("chats erase --chatbot Empty --idle-since 0s");
@@ -208,7 +208,7 @@ describe("parley chats", () => {
     ]);
   });
 
-  it("exports and erases one person in a workspace, verifies it in the audit, and lists nobody", async () => {
+  it("exports and erases one person in a workspace, verifies it in the audit log, and lists nobody", async () => {
     await withStores(
       Effect.gen(function* () {
         const registry = yield* ChatbotRegistry;
@@ -250,7 +250,7 @@ describe("parley chats", () => {
     expect((await parley("chats list --chatbot Three")).stdout).toContain("2 of 2 chats");
   });
 
-  it("leaves a line in the audit when it shows texts, with the person behind the account", async () => {
+  it("adds an entry to the audit log when it shows texts, with the person behind the account", async () => {
     const { stdout } = await parley("chats list --chatbot Full --limit 1 --json");
     const { id } = JSON.parse(stdout).chats[0];
     const lines = await audited(100);

@@ -78,7 +78,7 @@ export class Answerer extends Context.Service<
             !(Object(result)[Symbol.asyncIterator] instanceof Function)
           )
             throw new TypeError(
-              `The answerer returned neither text nor an async iterable, but ${typeof result}.`,
+              `The answerer returned a value of type ${typeof result} instead of text or an async iterable.`,
             );
           const pieces =
             typeof result === "string"
@@ -96,7 +96,7 @@ export interface AnswererLayer extends Layer.Layer<Answerer, unknown> {}
 const toPart = (piece: string | AnswerPart): AnswerPart => {
   if (typeof piece === "string") return { _tag: "Delta", text: piece };
   if (typeof piece?._tag === "string") return piece;
-  throw new TypeError(`The answerer yielded a piece that is not text, but ${typeof piece}.`);
+  throw new TypeError(`The answerer yielded a value of type ${typeof piece} instead of text.`);
 };
 
 const toUnavailable = (cause: unknown) =>

@@ -9,7 +9,7 @@ import type { ChatbotNotFound, ImportRefused, StorageUnavailable } from "../mode
 /** A person whose chats are erased or exported. */
 export interface Person {
   readonly userRef: string;
-  /** A salted digest of `userRef`, for the audit; see `Administration.person`. */
+  /** A salted digest of `userRef`, for the audit log; see `Administration.person`. */
   readonly digest?: string;
 }
 
@@ -30,7 +30,7 @@ export type DatedErasure = Exclude<Erasable, { readonly _tag: "IdleFor" }>;
 export const erasureAt = (which: Erasable, now: number): DatedErasure =>
   which._tag === "IdleFor" ? { _tag: "IdleSince", limit: new Date(now - which.millis) } : which;
 
-/** The detail of an erasure's line in the audit. It contains no text of a client, and so no `userRef`. */
+/** The detail of an erasure's entry in the audit log. It contains no text of a client, and so no `userRef`. */
 export const erasureDetail = (which: DatedErasure, erased: number): string => {
   const chats = importDetail(erased);
   switch (which._tag) {
@@ -45,11 +45,11 @@ export const erasureDetail = (which: DatedErasure, erased: number): string => {
   }
 };
 
-/** The detail of an export's line in the audit. */
+/** The detail of an export's entry in the audit log. */
 export const exportDetail = (person?: Person): string =>
   person === undefined ? "" : `a userRef ${person.digest ?? ""}`.trimEnd();
 
-/** The detail of an import's line in the audit. */
+/** The detail of an import's entry in the audit log. */
 export const importDetail = (chats: number): string => `${chats} ${chats === 1 ? "chat" : "chats"}`;
 
 /** A chat or an entry of an export, in the order that `checkArchiveOrder` states. */
@@ -73,8 +73,8 @@ export interface UsageSum extends Omit<Usage, "latencyMillis" | "provider" | "mo
 }
 
 /**
- * Erasures, exports and imports add one line each to the audit, with their actor: an erasure at its end, if it erased
- * any chat; an export at its start; an import together with the chats.
+ * Erasures, exports and imports add one entry each to the audit log, with their actor: an erasure at its end, if it
+ * erased any chat; an export at its start; an import together with the chats.
  */
 export class ChatArchive extends Context.Service<
   ChatArchive,

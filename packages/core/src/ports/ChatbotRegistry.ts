@@ -1,6 +1,6 @@
 /**
- * Port for operators: chatbots and their keys. A change and its lines in the audit are written together. A change that
- * leaves every value as it is writes nothing.
+ * Port for operators: chatbots and their keys. A change and its entries in the audit log are written together. A change
+ * that leaves every value as it is writes nothing.
  */
 import { Context, type Effect } from "effect";
 import type { KeyRecord, RegisteredKey } from "../model/ApiKey.ts";
@@ -75,7 +75,7 @@ export class ChatbotRegistry extends Context.Service<
       change: ChatbotChange,
       actor: string,
     ) => Effect.Effect<Chatbot, ChatbotNotFound | ChatbotTaken | StorageUnavailable>;
-    /** Deletes a chatbot with its keys, chats, turns and idempotency keys. Its lines in the audit stay. */
+    /** Deletes a chatbot with its keys, chats, turns and idempotency keys. Its entries in the audit log stay. */
     readonly delete: (
       chatbot: number,
       actor: string,
@@ -99,7 +99,7 @@ export class ChatbotRegistry extends Context.Service<
       keyId: string,
       actor: string,
     ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
-    /** Adds the line of an operator who reads texts of users. */
+    /** Adds the entry of an operator who reads texts of users. */
     readonly recordRead: (
       chatbot: number,
       detail: string,
@@ -107,7 +107,7 @@ export class ChatbotRegistry extends Context.Service<
     ) => Effect.Effect<void, StorageUnavailable>;
     /** The current time by the store's clock, which decides when keys expire and which chats are idle. */
     readonly now: Effect.Effect<Date, StorageUnavailable>;
-    /** The newest `limit` lines, newest first. The lines of concurrent writes may have any order. */
+    /** The newest `limit` entries, newest first. The entries of concurrent writes may have any order. */
     readonly audit: (
       limit: number,
     ) => Effect.Effect<ReadonlyArray<AuditRecord>, StorageUnavailable>;

@@ -32,7 +32,7 @@ export interface Turn {
   /** `null`: the append creates the chat. */
   readonly chat: number | null;
   readonly idempotencyKey: IdempotencyKey | null;
-  /** Of the visitor that asks, and of a chat that the append creates; `null` or absent: none. */
+  /** The `userRef` of the visitor who asks, which a chat that the append creates also gets; `null` or absent: none. */
   readonly userRef?: string | null;
   /** The chat's {@link turnEntries} newest entries, newest first; fewer only if the chat has no more. */
   readonly newest: ReadonlyArray<Entry>;
@@ -41,7 +41,7 @@ export interface Turn {
 /** What the key's asks have cost today (UTC), by the store's clock. */
 export interface Spending {
   readonly tokens: number;
-  /** How long the day still lasts, in milliseconds. */
+  /** How long the day will still last, in milliseconds. */
   readonly endsInMillis: number;
 }
 

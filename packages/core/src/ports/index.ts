@@ -1,6 +1,6 @@
 /**
- * `@parley/core/ports`: what adapters need. The ports, the values and errors of their methods, and what the core lends
- * to adapters and servers.
+ * `@parley/core/ports`: what adapters need. The ports, the values and errors of their methods, and functions of the
+ * core for adapters and servers.
  */
 
 // Ports

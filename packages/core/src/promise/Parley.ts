@@ -135,7 +135,7 @@ export interface Bot {
   readonly import: (
     lines: AsyncIterable<string | Uint8Array> | Iterable<string | Uint8Array>,
   ) => Promise<number>;
-  /** Creates an API key, by default with all scopes and without an end. Its text is shown only here. */
+  /** Creates an API key, by default with all scopes and no expiry. Only this call returns its text. */
   readonly createKey: (key?: KeyFields) => Promise<{ readonly id: string; readonly key: string }>;
   /** Revokes a key for good; rejects with `KeyNotFound`. */
   readonly revokeKey: (keyId: string) => Promise<void>;

@@ -1,6 +1,6 @@
 /**
- * The work of operators: chatbots, their settings and their keys. Every change adds a line with its actor
- * to the audit. It takes effect in every process within a second.
+ * The work of operators: chatbots, their settings and their keys. Every change adds an entry with its actor to the
+ * audit log. It takes effect in every process within a second.
  */
 import { Context, Duration, Effect, Layer, Redacted, Schema, Struct } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
@@ -34,11 +34,11 @@ import { Text } from "../model/Text.ts";
 export interface CreatedKey {
   readonly id: string;
   readonly key: Redacted.Redacted;
-  /** By which a backend signs tokens of visitors; `null` for a key that signs none. */
+  /** The secret with which a backend signs visitor tokens; `null` for a key that signs none. */
   readonly signingSecret: Redacted.Redacted | null;
 }
 
-/** The fields of a key that an operator chooses. Whether it signs tokens of visitors is settled when it is created. */
+/** The fields of a key that an operator chooses. Whether it signs visitor tokens is decided when it is created. */
 type ChosenFields = Omit<KeyChange, "signingSecret">;
 
 const make = Effect.gen(function* () {
@@ -216,7 +216,7 @@ const make = Effect.gen(function* () {
     revokeKey,
     /** A person for exports and erasures. The salt of the digest is random, so that nobody can list persons by it. */
     person,
-    /** The newest `limit` lines of the audit, newest first; with a `userRef`, those with a digest of it. */
+    /** The newest `limit` entries of the audit log, newest first; with a `userRef`, those with a digest of it. */
     audit,
   };
 });

@@ -1,6 +1,6 @@
 import { Context, Duration } from "effect";
 
-/** The bounds of asking; a layer may replace them. */
+/** The limits of asking; a layer may replace them. */
 export const AskLimits = Context.Reference("@parley/core/AskLimits", {
   defaultValue: () => ({
     /** From the start of the turn to the last piece of the answer. */
@@ -19,11 +19,11 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
     poll: Duration.seconds(1),
     /** The interval at which the store is asked for the answer to a key that another process works on. */
     keyPoll: Duration.millis(100),
-    /** Code units of an answer; the rest is cut off and not read. */
+    /** The greatest length of an answer in UTF-16 code units; the rest is cut off and not read. */
     length: 100_000,
   }),
 });
-/** The bounds of asking. */
+/** The limits of asking. */
 export type AskLimits = typeof AskLimits.Service;
 
 /**

@@ -93,7 +93,7 @@ const makeRunningAsks = Effect.fnUntraced(function* (limits: AskLimits) {
     if ((yield* count) >= limits.asks) return yield* overloaded;
     const fiber = yield* FiberSet.run(
       fibers,
-      // Without a reader no request is left to answer, and its caller logs nothing.
+      // Without a reader, no request is left whose handler would log the failure.
       Effect.tapCause(answer, (cause) =>
         live.readers > 0 || Cause.hasInterruptsOnly(cause) ? Effect.void : logFailure(cause),
       ),
@@ -137,11 +137,11 @@ const make = Effect.gen(function* () {
       const { chatId: chat, keyId, tokensPerDay, visitor: userRef = null } = ask;
       const budget = keyId == null || tokensPerDay == null ? null : { keyId, tokensPerDay };
       return queue
-        .inTurn({ chatbot: chatbot.id, chat, idempotencyKey: key, userRef, budget }, (taken) => {
+        .inTurn({ chatbot: chatbot.id, chat, idempotencyKey: key, userRef, budget }, (result) => {
           times.taken();
-          return taken._tag === "AlreadyAnswered"
-            ? Effect.succeed({ entry: taken.entry, replayed: true, turn: taken.turn })
-            : answerInTurn(services, live, chatbot, taken.turn, ask, times);
+          return result._tag === "AlreadyAnswered"
+            ? Effect.succeed({ entry: result.entry, replayed: true, turn: result.turn })
+            : answerInTurn(services, live, chatbot, result.turn, ask, times);
         })
         .pipe(
           (answered) => inSpan(answered, "turn", facts),
@@ -217,9 +217,9 @@ const make = Effect.gen(function* () {
     /** How many asks are in progress in this process, waiting ones included. */
     inProgress: asks.count,
     /**
-     * Ends the asking in this process: asks that wait for a turn, and later ones, fail with `Overloaded`. Completes
-     * when all answers in progress are stored or have failed, at the latest five seconds after the deadline. The layer
-     * does so when it is closed.
+     * Stops asking in this process: asks that wait for a turn, and later ones, fail with `Overloaded`. Completes when
+     * all answers in progress are stored or have failed, at the latest five seconds after the deadline. The layer does
+     * so when it is closed.
      */
     drain,
   };

@@ -14,8 +14,11 @@ export interface Budget {
   readonly tokensPerDay: number;
 }
 
-/** The chat and the key whose turn an ask needs. No other ask can wait for a new chat. */
-type Place = Pick<Turn, "chatbot" | "chat" | "idempotencyKey"> & {
+/**
+ * What an ask needs before it is answered: the turn of its chat and of its key, and the rest of its budget. No other
+ * ask can wait for a new chat.
+ */
+type TurnRequest = Pick<Turn, "chatbot" | "chat" | "idempotencyKey"> & {
   readonly userRef: string | null;
   readonly budget: Budget | null;
 };
@@ -63,7 +66,7 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
 
     /** Takes the turn from the store; while another process holds it, asks again until `until`. */
     const take = Effect.fnUntraced(function* (
-      { budget, chat, chatbot, idempotencyKey, userRef }: Place,
+      { budget, chat, chatbot, idempotencyKey, userRef }: TurnRequest,
       until: number,
       queue: Queue | null,
     ) {
@@ -93,11 +96,11 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
       }
     });
 
-    const enter = (place: Place) =>
+    const enter = (request: TurnRequest) =>
       Effect.suspend(() => {
-        const name = nameOf(place);
+        const name = nameOf(request);
         const ofChat = queues.get(name) ?? new Map<string | null, Queue>();
-        const queue = ofChat.get(place.userRef) ?? {
+        const queue = ofChat.get(request.userRef) ?? {
           asks: [],
           freed: Deferred.makeUnsafe<void>(),
         };
@@ -106,18 +109,18 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
         const ask = Deferred.makeUnsafe<void>();
         queue.asks.push(ask);
         wake(queue.asks[0]!);
-        queues.set(name, ofChat.set(place.userRef, queue));
+        queues.set(name, ofChat.set(request.userRef, queue));
         return Effect.succeed({ ask, queue });
       });
-    const leave = (place: Place, { asks }: Queue, ask: Deferred.Deferred<void>) =>
+    const leave = (request: TurnRequest, { asks }: Queue, ask: Deferred.Deferred<void>) =>
       Effect.sync(() => {
         asks.splice(asks.indexOf(ask), 1);
         if (asks.length > 0) {
           wake(asks[0]!);
         } else {
-          const ofChat = queues.get(nameOf(place))!;
-          ofChat.delete(place.userRef);
-          if (ofChat.size === 0) queues.delete(nameOf(place));
+          const ofChat = queues.get(nameOf(request))!;
+          ofChat.delete(request.userRef);
+          if (ofChat.size === 0) queues.delete(nameOf(request));
         }
       });
 
@@ -128,16 +131,16 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
     });
 
     const inTurn = <A, E>(
-      place: Place,
-      use: (taken: Exclude<TakeResult, { readonly _tag: "Held" }>) => Effect.Effect<A, E>,
+      request: TurnRequest,
+      use: (result: Exclude<TakeResult, { readonly _tag: "Held" }>) => Effect.Effect<A, E>,
     ): Effect.Effect<A, E | AskError> =>
       Effect.flatMap(Clock.currentTimeMillis, (now) => {
         const until = now + Duration.toMillis(limits.queueTimeout);
         const takeAndUse = (queue: Queue | null) =>
-          Effect.uninterruptible(Effect.flatMap(inSpan(take(place, until, queue), "take"), use));
-        if (place.chat === null) return takeAndUse(null);
+          Effect.uninterruptible(Effect.flatMap(inSpan(take(request, until, queue), "take"), use));
+        if (request.chat === null) return takeAndUse(null);
         return Effect.acquireUseRelease(
-          enter(place),
+          enter(request),
           ({ ask, queue }) =>
             // The first one does not wait: its chat is idle, as most are.
             queue.asks[0] === ask
@@ -149,12 +152,12 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
                   }),
                   Effect.andThen(takeAndUse(queue)),
                 ),
-          ({ ask, queue }) => leave(place, queue, ask),
+          ({ ask, queue }) => leave(request, queue, ask),
         );
       });
 
     return {
-      /** Ends the waiting: asks without a turn, and all later ones, fail with `Overloaded`. */
+      /** Closes the queue: asks without a turn, and all later ones, fail with `Overloaded`. */
       close,
       /**
        * Waits for the turn, or for the entry of an earlier request with the same key, and runs `use` with it. Fails with

@@ -23,7 +23,7 @@ export interface Asked {
   readonly replayed: boolean;
 }
 
-/** How much of an answer a reader has: so many code points of the answer of a turn. */
+/** How much of an answer a reader has: the turn that answers, and the number of code points read. */
 export interface Progress {
   readonly turn: string;
   readonly points: number;

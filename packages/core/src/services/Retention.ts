@@ -1,6 +1,5 @@
 /**
- * Erases the chats that had no entry for as many days as their chatbot's `retentionDays` say, and reports the expiry of
- * keys.
+ * Erases expired chats, which had no entry for the `retentionDays` of their chatbot, and reports the expiry of keys.
  */
 import { Clock, Context, Effect, Layer, Schedule } from "effect";
 import { ChatArchive } from "../ports/ChatArchive.ts";
@@ -23,7 +22,7 @@ const retain = Effect.gen(function* () {
   const age = () => now() - completedAt;
   gauge(
     "parley.retention.age",
-    "Time since the last successful retention, or since the start",
+    "Time since the last successful retention run, or since the start",
     age,
   );
   const next = () => Math.min(...expiries.filter((expiry) => expiry > now())) - now();
@@ -39,14 +38,14 @@ const retain = Effect.gen(function* () {
     const live = all.flatMap(({ keys }) => keys.filter(({ revokedAt }) => revokedAt === null));
     expiries = live.flatMap(({ expiresAt }) => expiresAt?.getTime() ?? []);
   });
-  const eraseOutdated = Effect.gen(function* () {
+  const eraseExpired = Effect.gen(function* () {
     hasFailed = false;
     for (const { chatbot } of yield* registry.list) {
       const days = chatbot.settings.retentionDays;
       if (days === null) continue;
       yield* archive
         .erase(chatbot.id, { _tag: "IdleFor", millis: days * day }, "retention")
-        .pipe(logged(`Outdated chats of the chatbot ${chatbot.id} could not be erased`));
+        .pipe(logged(`Expired chats of chatbot ${chatbot.id} could not be erased`));
     }
     if (!hasFailed) completedAt = now();
   });
@@ -56,15 +55,15 @@ const retain = Effect.gen(function* () {
     Effect.repeat(Schedule.spaced("1 minute")),
     Effect.forkChild,
   );
-  yield* eraseOutdated.pipe(
-    logged("The erasure of outdated chats failed"),
+  yield* eraseExpired.pipe(
+    logged("Erasing expired chats failed"),
     Effect.repeat(Schedule.jittered(Schedule.spaced("1 hour"))),
     Effect.delay("1 minute"),
   );
 });
 
 /**
- * Erases outdated chats a minute after the start and then about once an hour, as the actor `retention`. Several
+ * Erases expired chats a minute after the start and then about once an hour, as the actor `retention`. Several
  * processes may do so.
  */
 export const layerRetention: Layer.Layer<never, never, ChatArchive | ChatbotRegistry> =

@@ -7,8 +7,8 @@ import type { Usage } from "../model/Entry.ts";
 import { AnswerUnavailable, Overloaded, StorageUnavailable } from "../model/Errors.ts";
 
 /**
- * The reason of a failure in words that quote no text of a user and no key; `null` for a client's mistake. An error's
- * other properties may quote rows.
+ * The reason for a failure, which quotes no text of a user and no key; `null` for a client's mistake. An error's other
+ * properties may quote rows.
  */
 const reasonOf = (error: unknown): string | null => {
   if (error instanceof AnswerUnavailable) return error.reason;
@@ -20,7 +20,7 @@ const tagOf = (error: unknown): string =>
   (error as { readonly _tag?: string })._tag ?? "the request is not valid";
 
 /**
- * Logs each reason of a failure on a line of its own: a defect, an answer that failed, a store that cannot be reached,
+ * Logs each reason for a failure on a line of its own: a defect, an answer that failed, a store that cannot be reached,
  * or too much work. A client's mistake leaves no line.
  */
 export const logFailure = Effect.fnUntraced(function* (cause: Cause.Cause<unknown>) {

@@ -26,7 +26,7 @@ export interface AnswerServices {
   readonly limits: AskLimits;
 }
 
-const uncounted = "The tokens of a failed ask are not counted";
+const countingFailed = "The tokens of a failed ask could not be counted";
 
 const unavailable = (reason: string) => new AnswerUnavailable({ reason });
 
@@ -40,7 +40,7 @@ export const answerInTurn = (
   times: AskTimes,
 ): Effect.Effect<Completed, AskError> => {
   const { limits, store } = services;
-  /** The answerer writes it. */
+  /** The answerer fills it in. */
   const askedModel: typeof AskedModel.Service = { model: null, tokens: null };
   const cost: Cost = { usage: null, characters: 0 };
   const hasBudget = tokensPerDay !== null && keyId !== null;
@@ -65,17 +65,19 @@ export const answerInTurn = (
       Effect.catchTag("TurnLost", () => Effect.fail(unavailable("the turn was lost"))),
       Effect.onError((cause) => {
         if (!Cause.hasInterruptsOnly(cause)) times.failed(askedModel.model);
-        // The model's provider bills an answer that nobody gets, too.
+        // The provider also bills for an answer that nobody receives.
         const tokens = hasBudget ? spentTokens() : 0;
-        return store
-          .release(turn, tokens === 0 ? null : { keyId: keyId!, tokens })
-          .pipe(
-            Effect.catch(({ message: reason }) =>
-              tokens === 0
-                ? Effect.void
-                : Effect.annotateLogs(Effect.logWarning(uncounted), { key: keyId, tokens, reason }),
-            ),
-          );
+        return store.release(turn, tokens === 0 ? null : { keyId: keyId!, tokens }).pipe(
+          Effect.catch(({ message: reason }) =>
+            tokens === 0
+              ? Effect.void
+              : Effect.annotateLogs(Effect.logWarning(countingFailed), {
+                  key: keyId,
+                  tokens,
+                  reason,
+                }),
+          ),
+        );
       }),
       Effect.map((entry) => ({ entry, replayed: false, turn: turn.id })),
       Effect.provideService(AskDeadline, now + Duration.toMillis(limits.deadline)),
@@ -90,7 +92,7 @@ const keepTurn = (
   turn: Turn,
 ): Effect.Effect<never, AnswerUnavailable | ChatNotFound> =>
   store.renew(turn).pipe(
-    // The storage may return before the lease ends. If it does not, the append fails.
+    // The storage may recover before the lease ends. If it does not, the append fails.
     Effect.catchTag("StorageUnavailable", () => Effect.succeed(true)),
     Effect.flatMap((ours) => (ours ? Effect.void : unavailable("the turn was lost"))),
     Effect.delay(limits.renewal),

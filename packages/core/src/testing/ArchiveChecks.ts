@@ -115,7 +115,7 @@ export const archiveChecks: ReadonlyArray<
     yield* listsAre(others, foreign);
   }),
 
-  check("after an erasure no id is used again, and no time goes back", function* () {
+  check("after an erasure, ids are not reused, and times do not go back", function* () {
     const chatbot = yield* newChatbot;
     const kept = yield* create(chatbot);
     let [chatId, entryId, time] = [kept.id, 0, kept.createTime];
@@ -182,7 +182,7 @@ export const archiveChecks: ReadonlyArray<
     }
   }),
 
-  check("how long a chat is idle goes by the store's clock", function* () {
+  check("the store's clock decides how long a chat has been idle", function* () {
     const chatbot = yield* newChatbot;
     const { now } = yield* ChatbotRegistry;
     const before = (yield* now).getTime();
@@ -201,7 +201,7 @@ export const archiveChecks: ReadonlyArray<
     const [line] = (yield* auditOf(chatbot)).slice(-1);
     const [, limit] = /^conformance erase 1 chat idle since (.*)$/.exec(line!) ?? [];
     const late = Date.parse(limit ?? "") - ago(29).getTime();
-    yield* same("the limit in the audit", late >= 0 && late < 60_000, true);
+    yield* same("the limit in the audit log", late >= 0 && late < 60_000, true);
   }),
 
   check("an ask in flight in an erased chat stores nothing and forgets its key", function* () {
@@ -319,7 +319,7 @@ export const archiveChecks: ReadonlyArray<
     }
   }),
 
-  check("erasures, exports and imports write one line each to the audit", function* () {
+  check("erasures, exports and imports add one entry each to the audit log", function* () {
     const archive = yield* ChatArchive;
     const chatbot = yield* newChatbot;
     const before = yield* auditOf(chatbot);
@@ -329,7 +329,7 @@ export const archiveChecks: ReadonlyArray<
     yield* archive.erase(chatbot, { _tag: "Chat", id }, "ann");
     yield* archive.erase(chatbot, idle(longAgo), "ann");
     yield* archive.erase(chatbot, { _tag: "UserRef", ...user, digest: "d1" }, "bob");
-    // The line of an export is written when it begins.
+    // The entry of an export is written when the export begins.
     yield* Stream.runDrain(Stream.take(archive.export(chatbot, "cat"), 1));
     yield* Stream.runDrain(archive.export(chatbot, "cat", { ...user, digest: "d2" }));
     const refused = archive.import(chatbot, Stream.make(chatRecord(1, longAgo)), "dan");
@@ -339,7 +339,7 @@ export const archiveChecks: ReadonlyArray<
     yield* archive.import(chatbot, Stream.fromIterable(records), "fay");
     yield* archive.erase(chatbot, { _tag: "All" }, "guy");
     yield* archive.import(chatbot, Stream.empty, "hal");
-    yield* same("the audit", (yield* auditOf(chatbot)).slice(before.length), [
+    yield* same("the audit log", (yield* auditOf(chatbot)).slice(before.length), [
       `ann erase ${erasureDetail({ _tag: "Chat", id }, 1)}`,
       "bob erase 1 chat of a userRef d1",
       "cat export ",
@@ -351,7 +351,7 @@ export const archiveChecks: ReadonlyArray<
     ]);
   }),
 
-  check("an export holds all rows in order, and an import restores them", function* () {
+  check("an export contains all rows in order, and an import restores them", function* () {
     const archive = yield* ChatArchive;
     const [from, to] = [yield* newChatbot, yield* newChatbot];
     const chats = [
@@ -390,7 +390,7 @@ export const archiveChecks: ReadonlyArray<
     yield* same("the newest entry and the total", [items[0]?.id, total], expected);
   }),
 
-  check("an export of a user holds the chats of this user alone", function* () {
+  check("an export of a user contains only the chats of that user", function* () {
     const archive = yield* ChatArchive;
     const [chatbot, other] = [yield* newChatbot, yield* newChatbot];
     for (const id of [chatbot, other]) {
@@ -413,7 +413,7 @@ export const archiveChecks: ReadonlyArray<
     }
   }),
 
-  check("an export is of one moment, whatever is written while it is read", function* () {
+  check("an export is one snapshot, whatever is written while it is read", function* () {
     const archive = yield* ChatArchive;
     const [few, long] = [yield* newChatbot, yield* newChatbot];
     yield* filled(few);
@@ -525,34 +525,37 @@ export const archiveChecks: ReadonlyArray<
     }
   }),
 
-  check("chatbots whose chats and entries have the same ids never meet", function* () {
-    const [archive, turns] = [yield* ChatArchive, yield* TurnStore];
-    const from = yield* newChatbot;
-    const { chat, entries } = yield* conversation(from, [entry("a"), entry("b")]);
-    const twins = [from, yield* newChatbot, yield* newChatbot] as const;
-    for (const twin of twins.slice(1)) yield* imported(twin, yield* exported(from));
-    const held = yield* Effect.forEach(twins, (twin, n) => taken(twin, chat.id, keyOf("key", n)));
-    for (const turn of held) {
-      yield* same("the entries of a take", turn.newest, entries.toReversed());
-      yield* same("the renewal", yield* turns.renew(turn), true);
-      yield* same("earlier", yield* turns.earlier(turn, entries[1]!.id), [entries[0]]);
-    }
-    yield* turns.release(held[2]!);
-    yield* append(held[0]!, entry("first", { usage }));
-    yield* append(held[1]!, entry("second"));
-    for (const [n, more] of [["first"], ["second"], []].entries()) {
-      yield* same("the questions", yield* questions(twins[n]!), [["a", "b", ...more]]);
-      const all = yield* archive.usage(twins[n]!, longAgo);
-      const sums = all.filter(({ provider }) => provider !== null);
-      yield* same("the usage", sums.length, n === 0 ? 1 : 0);
-    }
-    yield* erase(twins[1], { _tag: "Chat", id: chat.id });
-    for (const [n, total] of [1, 0, 1].entries()) {
-      yield* same("the chat", (yield* list(twins[n]!, { id: chat.id })).total, total);
-    }
-  }),
+  check(
+    "chatbots whose chats and entries have the same ids do not affect each other",
+    function* () {
+      const [archive, turns] = [yield* ChatArchive, yield* TurnStore];
+      const from = yield* newChatbot;
+      const { chat, entries } = yield* conversation(from, [entry("a"), entry("b")]);
+      const twins = [from, yield* newChatbot, yield* newChatbot] as const;
+      for (const twin of twins.slice(1)) yield* imported(twin, yield* exported(from));
+      const held = yield* Effect.forEach(twins, (twin, n) => taken(twin, chat.id, keyOf("key", n)));
+      for (const turn of held) {
+        yield* same("the entries of a take", turn.newest, entries.toReversed());
+        yield* same("the renewal", yield* turns.renew(turn), true);
+        yield* same("earlier", yield* turns.earlier(turn, entries[1]!.id), [entries[0]]);
+      }
+      yield* turns.release(held[2]!);
+      yield* append(held[0]!, entry("first", { usage }));
+      yield* append(held[1]!, entry("second"));
+      for (const [n, more] of [["first"], ["second"], []].entries()) {
+        yield* same("the questions", yield* questions(twins[n]!), [["a", "b", ...more]]);
+        const all = yield* archive.usage(twins[n]!, longAgo);
+        const sums = all.filter(({ provider }) => provider !== null);
+        yield* same("the usage", sums.length, n === 0 ? 1 : 0);
+      }
+      yield* erase(twins[1], { _tag: "Chat", id: chat.id });
+      for (const [n, total] of [1, 0, 1].entries()) {
+        yield* same("the chat", (yield* list(twins[n]!, { id: chat.id })).total, total);
+      }
+    },
+  ),
 
-  check("an import that is out of order writes nothing", function* () {
+  check("an import whose records are out of order writes nothing", function* () {
     const to = yield* newChatbot;
     const sooner = new Date(longAgo.getTime() - 1);
     const chat = (id: number, time = longAgo) => chatRecord(id, time);
@@ -712,49 +715,52 @@ export const archiveChecks: ReadonlyArray<
     }
   }),
 
-  check("an interrupted call leaves nothing half done, and blocks no other", function* () {
-    const chatbot = yield* newChatbot;
-    const both = yield* instances;
-    const hello = { ...bare, name: "n", helloMessage: "Hello" };
-    const asked: Array<number> = [];
-    for (let n = 0; n < 30; n++) {
-      const { archive, chats, turns } = both[n % 2]!;
-      const { id } = yield* create(chatbot);
-      asked.push(id);
-      const calls: ReadonlyArray<Effect.Effect<unknown, unknown>> = [
-        chats.createChat(chatbot, hello, null),
-        chats.createChat(chatbot, hello, keyOf(`chat ${n}`)),
-        Effect.flatMap(turns.take(chatbot, id, keyOf(`key ${id}`)), (taken) =>
-          taken._tag === "TurnTaken" ? turns.append(taken.turn, entry("q")) : Effect.void,
-        ),
-        archive.erase(chatbot, { _tag: "UserRef", userRef: "nobody" }, actor),
-      ];
-      const begun = yield* Effect.forEach(calls, (call) => Effect.forkChild(call));
-      for (let step = 0; step < n % 5; step++) yield* Effect.yieldNow;
-      if (n % 2 === 1) yield* after(n % 8);
-      yield* Fiber.interruptAll(begun);
-      for (const fiber of begun) {
-        const exit = yield* Fiber.await(fiber);
-        if (Exit.isFailure(exit) && !Cause.hasInterruptsOnly(exit.cause)) yield* exit;
+  check(
+    "an interrupted call leaves nothing half done, and does not block other calls",
+    function* () {
+      const chatbot = yield* newChatbot;
+      const both = yield* instances;
+      const hello = { ...bare, name: "n", helloMessage: "Hello" };
+      const asked: Array<number> = [];
+      for (let n = 0; n < 30; n++) {
+        const { archive, chats, turns } = both[n % 2]!;
+        const { id } = yield* create(chatbot);
+        asked.push(id);
+        const calls: ReadonlyArray<Effect.Effect<unknown, unknown>> = [
+          chats.createChat(chatbot, hello, null),
+          chats.createChat(chatbot, hello, keyOf(`chat ${n}`)),
+          Effect.flatMap(turns.take(chatbot, id, keyOf(`key ${id}`)), (taken) =>
+            taken._tag === "TurnTaken" ? turns.append(taken.turn, entry("q")) : Effect.void,
+          ),
+          archive.erase(chatbot, { _tag: "UserRef", userRef: "nobody" }, actor),
+        ];
+        const begun = yield* Effect.forEach(calls, (call) => Effect.forkChild(call));
+        for (let step = 0; step < n % 5; step++) yield* Effect.yieldNow;
+        if (n % 2 === 1) yield* after(n % 8);
+        yield* Fiber.interruptAll(begun);
+        for (const fiber of begun) {
+          const exit = yield* Fiber.await(fiber);
+          if (Exit.isFailure(exit) && !Cause.hasInterruptsOnly(exit.cause)) yield* exit;
+        }
       }
-    }
-    const before = yield* stored(chatbot);
-    yield* after(20);
-    yield* same("nothing is written afterwards", yield* stored(chatbot), before);
-    for (const { chat, entries } of before) {
-      yield* same("the total", (yield* history(chatbot, chat.id)).total, entries.length);
-      if (chat.name === "n") yield* same("its hello entry", entries.length, 1);
-    }
-    yield* pass(turnLease + 1);
-    for (const id of asked) {
-      const { turns } = both[1];
-      const outcome = yield* turns.take(chatbot, id, keyOf(`key ${id}`));
-      const answers = outcome._tag === "AlreadyAnswered" ? [outcome.entry] : [];
-      yield* same("the ask's entry", (yield* history(chatbot, id)).items, answers);
-      if (outcome._tag === "TurnTaken") yield* turns.release(outcome.turn);
-      yield* taken(chatbot, id, null, turns);
-    }
-  }),
+      const before = yield* stored(chatbot);
+      yield* after(20);
+      yield* same("nothing is written afterwards", yield* stored(chatbot), before);
+      for (const { chat, entries } of before) {
+        yield* same("the total", (yield* history(chatbot, chat.id)).total, entries.length);
+        if (chat.name === "n") yield* same("its hello entry", entries.length, 1);
+      }
+      yield* pass(turnLease + 1);
+      for (const id of asked) {
+        const { turns } = both[1];
+        const outcome = yield* turns.take(chatbot, id, keyOf(`key ${id}`));
+        const answers = outcome._tag === "AlreadyAnswered" ? [outcome.entry] : [];
+        yield* same("the ask's entry", (yield* history(chatbot, id)).items, answers);
+        if (outcome._tag === "TurnTaken") yield* turns.release(outcome.turn);
+        yield* taken(chatbot, id, null, turns);
+      }
+    },
+  ),
 
   check(
     "usage is summed by provider and model since a time, also of answers without a model",
@@ -833,7 +839,7 @@ export const archiveChecks: ReadonlyArray<
     yield* same("a key in the export", text.includes("first"), false);
   }),
 
-  check("the archive of a chatbot that is not registered is not found", function* () {
+  check("erasing, exporting or importing chats of an unregistered chatbot fails", function* () {
     const notFound = new ChatbotNotFound({ chatbot: noChatbot });
     yield* failsWith("an erasure", notFound, erase(noChatbot, { _tag: "All" }));
     yield* failsWith("an export", notFound, exported(noChatbot));

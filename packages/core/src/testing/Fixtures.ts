@@ -264,7 +264,7 @@ export const found = (id: number) =>
 export const foundKey = (chatbot: number, keyId: string) =>
   Effect.map(found(chatbot), (one) => one?.keys.find(({ id }) => id === keyId));
 
-/** The chatbot's lines of the audit, oldest first. */
+/** The chatbot's entries in the audit log, oldest first. */
 export const auditOf = (chatbot: number) =>
   ChatbotRegistry.use((registry) =>
     Effect.map(registry.audit(1_000), (lines) =>
@@ -368,7 +368,7 @@ export const awkwardTexts: ReadonlyArray<string> = [
   ["", " ", "a", "A", "B", "Z", "b", "z", "aa", "a b", "a-b", "a_b", "aXb"],
   ["[ab]", "[^b]", "a.b", "a*", "?", "^a$", "(a|b)", "a+b", "&amp;", "a%20b"],
   ["100%", "100", "%", "_", "\\", "\\%", "a\\b", "'; drop table chat; --", '"quoted"', "$1", "{}"],
-  // Wide signs, which folding turns into some of those above.
+  // Full-width characters, which folding turns into some of those above.
   ["％", "＿", "＼", "Ｆｕｌｌ"],
   ["line\nbreak", "tab\there", "\u007f", "\u202eright to left", "\ufeffmark", "\ufeff\ufffd"],
   ["é", "e\u0301", "É", "ß", "ẞ", "SS", "ﬁn", "FIN", "İstanbul", "istanbul"],

@@ -122,7 +122,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     }
   }),
 
-  check("a key whose turn was released or ran out is free for any request", function* () {
+  check("a key whose turn was released or has expired is free for any request", function* () {
     const chatbot = yield* newChatbot;
     const store = yield* TurnStore;
     const { id } = yield* create(chatbot);
@@ -269,7 +269,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     yield* same("late entries", late, []);
   }),
 
-  check("a turn that ran out is its owner's until another takes it", function* () {
+  check("an expired turn belongs to its owner until another ask takes it", function* () {
     const chatbot = yield* newChatbot;
     const store = yield* TurnStore;
     const [first, second] = yield* createAll(chatbot, [{}, {}]);
@@ -289,7 +289,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     }
   }),
 
-  check("a key sent with several concurrent requests works for one of them", function* () {
+  check("a key that different requests send concurrently works for only one of them", function* () {
     const both = yield* bothTurns;
     const { second } = yield* StoreUnderTest;
     const chats = [yield* ChatStore, second.chats];

@@ -149,7 +149,7 @@ export const registryChecks: ReadonlyArray<
     }
     yield* same("how many keys", listed!.keys.length, keys.length);
     yield* same("an unknown key", yield* directory.open(fresh("key")), null);
-    yield* same("the audit", yield* auditOf(chatbot.id), [
+    yield* same("the audit log", yield* auditOf(chatbot.id), [
       `${actor} create ${wanted.name}`,
       ...keys.map(({ id }) => `${actor} add-key ${id}`),
     ]);
@@ -172,7 +172,7 @@ export const registryChecks: ReadonlyArray<
     const actors = newest.map((line) => line.actor);
     const expected = texts.toReversed().flatMap((text) => [text, text]);
     yield* same("the actors, newest first", actors, expected);
-    yield* same("no line", yield* registry.audit(0), []);
+    yield* same("no entry", yield* registry.audit(0), []);
     const all = yield* registry.audit(2 ** 31 - 1);
     yield* same("the newest of all", all[0], newest[0]);
   }),
@@ -213,7 +213,7 @@ export const registryChecks: ReadonlyArray<
   }),
 
   check(
-    "a change sets the fields that it names, and the audit notes those that differ",
+    "a change sets the fields that it names, and the audit log names those that differ",
     function* () {
       const { directory, other, registry } = yield* services;
       const key = newKey();
@@ -239,7 +239,7 @@ export const registryChecks: ReadonlyArray<
         yield* same("the listed chatbot", (yield* found(id))?.chatbot, chatbot);
         yield* same("the opened chatbot", (yield* directory.open(key.id))?.chatbot, chatbot);
       }
-      yield* same("the audit", yield* auditOf(id), [
+      yield* same("the audit log", yield* auditOf(id), [
         `${actor} create ${name}`,
         `${actor} add-key ${key.id}`,
         "actor 0 change description, helloMessage, instructions, moderationErrorMessage",
@@ -308,7 +308,7 @@ export const registryChecks: ReadonlyArray<
     yield* same("its time", revoked?.revokedAt instanceof Date, true);
     yield* same("the rest", { ...revoked, revokedAt: null }, expected);
     yield* same("the other key", (yield* directory.open(kept.id))?.chatbot.id, id);
-    yield* same("the audit", (yield* auditOf(id)).slice(2), [
+    yield* same("the audit log", (yield* auditOf(id)).slice(2), [
       `${actor} add-key ${key.id}`,
       `${actor} add-key ${last.id}`,
       `another change-key ${key.id}: expiresAt, scopes`,
@@ -350,7 +350,7 @@ export const registryChecks: ReadonlyArray<
     yield* same("its keys", (yield* found(id))?.keys.length, 120);
   }),
 
-  check("the last use of a key is stored with the key, and not in the audit", function* () {
+  check("the last use of a key is stored with the key, and not in the audit log", function* () {
     const { directory, registry } = yield* services;
     const keys = Array.from({ length: 1_003 }, () => newKey());
     const [idle, over, ...used] = keys.map(({ id }) => id);
@@ -369,7 +369,7 @@ export const registryChecks: ReadonlyArray<
       [idle],
     );
     yield* same("how many keys", listed.length, keys.length);
-    yield* same("the audit", yield* auditOf(id), before);
+    yield* same("the audit log", yield* auditOf(id), before);
   }),
 
   check("concurrent changes of different fields all take effect and are noted once", function* () {
@@ -395,7 +395,7 @@ export const registryChecks: ReadonlyArray<
       ...Object.keys(wanted).map((field) => `${actor} change ${field}`),
       ...Object.keys(keyChange).map((field) => `${actor} change-key ${key.id}: ${field}`),
     ];
-    yield* same("the audit", (yield* auditOf(id)).slice(2).toSorted(), lines.toSorted());
+    yield* same("the audit log", (yield* auditOf(id)).slice(2).toSorted(), lines.toSorted());
   }),
 
   check(
@@ -417,48 +417,51 @@ export const registryChecks: ReadonlyArray<
     },
   ),
 
-  check("a reading of texts is a line of the audit", function* () {
+  check("reading texts of users adds an entry to the audit log", function* () {
     const registry = yield* ChatbotRegistry;
     const { id } = yield* newOne();
     const before = yield* auditOf(id);
     yield* registry.recordRead(id, "chat 17", "ann");
-    yield* same("the audit", yield* auditOf(id), [...before, "ann read chat 17"]);
+    yield* same("the audit log", yield* auditOf(id), [...before, "ann read chat 17"]);
   }),
 
-  check("a deleted chatbot is gone with its keys and chats, and its audit stays", function* () {
-    const { directory, other, registry } = yield* services;
-    const key = newKey();
-    const { id, name, workspaceName } = yield* newOne({ keys: [key], workspaceName: fresh("W") });
-    const kept = yield* newOne({ workspaceName });
-    yield* create(kept.id);
-    const { chat } = yield* conversation(id, [entry("q")]);
-    yield* append(yield* taken(id, null, keyOf("key")), entry("q"));
-    const turn = yield* taken(id, chat.id);
-    const withoutChat = yield* taken(id, null, keyOf("held"));
-    yield* other.delete(id, "ann");
-    yield* same("the chatbot", yield* found(id), undefined);
-    yield* same("its key", yield* directory.open(key.id), null);
-    yield* same("its chats", yield* list(id), { items: [], total: 0 });
-    const chatGone = new Errors.ChatNotFound({ chatId: chat.id });
-    yield* failsWith("its history", chatGone, history(id, chat.id));
-    yield* failsWith("an ask in flight", chatGone, append(turn, entry("late")));
-    const renewed = yield* TurnStore.use(({ renew }) => renew(withoutChat));
-    yield* same("a renewal of a turn without a chat", renewed, false);
-    yield* failsWith("its append", new Errors.TurnLost(), append(withoutChat, entry("late")));
-    const spent = { keyId: key.id, tokens: 5 };
-    for (const ended of [turn, withoutChat])
-      yield* TurnStore.use(({ release }) => release(ended, spent));
-    const notFound = new Errors.ChatbotNotFound({ chatbot: id });
-    yield* failsWith("a new chat", notFound, create(id));
-    yield* failsWith("a known key", notFound, taken(id, null, keyOf("key")));
-    yield* failsWith("an erasure", notFound, erase(id, { _tag: "All" }));
-    yield* failsWith("a change", notFound, registry.change(id, { name: "n" }, actor));
-    yield* failsWith("a second deletion", notFound, registry.delete(id, actor));
-    const lines = [`${actor} create ${name}`, `${actor} add-key ${key.id}`, `ann delete ${name}`];
-    yield* same("the audit", yield* auditOf(id), lines);
-    const again = yield* newOne({ name, workspaceName, keys: [key] });
-    yield* same("a new id", again.id === id, false);
-    yield* same("no chats", yield* list(again.id), { items: [], total: 0 });
-    yield* same("the other's chat", (yield* list(kept.id)).total, 1);
-  }),
+  check(
+    "a deleted chatbot is gone with its keys and chats, and its entries in the audit log stay",
+    function* () {
+      const { directory, other, registry } = yield* services;
+      const key = newKey();
+      const { id, name, workspaceName } = yield* newOne({ keys: [key], workspaceName: fresh("W") });
+      const kept = yield* newOne({ workspaceName });
+      yield* create(kept.id);
+      const { chat } = yield* conversation(id, [entry("q")]);
+      yield* append(yield* taken(id, null, keyOf("key")), entry("q"));
+      const turn = yield* taken(id, chat.id);
+      const withoutChat = yield* taken(id, null, keyOf("held"));
+      yield* other.delete(id, "ann");
+      yield* same("the chatbot", yield* found(id), undefined);
+      yield* same("its key", yield* directory.open(key.id), null);
+      yield* same("its chats", yield* list(id), { items: [], total: 0 });
+      const chatGone = new Errors.ChatNotFound({ chatId: chat.id });
+      yield* failsWith("its history", chatGone, history(id, chat.id));
+      yield* failsWith("an ask in flight", chatGone, append(turn, entry("late")));
+      const renewed = yield* TurnStore.use(({ renew }) => renew(withoutChat));
+      yield* same("a renewal of a turn without a chat", renewed, false);
+      yield* failsWith("its append", new Errors.TurnLost(), append(withoutChat, entry("late")));
+      const spent = { keyId: key.id, tokens: 5 };
+      for (const ended of [turn, withoutChat])
+        yield* TurnStore.use(({ release }) => release(ended, spent));
+      const notFound = new Errors.ChatbotNotFound({ chatbot: id });
+      yield* failsWith("a new chat", notFound, create(id));
+      yield* failsWith("a known key", notFound, taken(id, null, keyOf("key")));
+      yield* failsWith("an erasure", notFound, erase(id, { _tag: "All" }));
+      yield* failsWith("a change", notFound, registry.change(id, { name: "n" }, actor));
+      yield* failsWith("a second deletion", notFound, registry.delete(id, actor));
+      const lines = [`${actor} create ${name}`, `${actor} add-key ${key.id}`, `ann delete ${name}`];
+      yield* same("the audit log", yield* auditOf(id), lines);
+      const again = yield* newOne({ name, workspaceName, keys: [key] });
+      yield* same("a new id", again.id === id, false);
+      yield* same("no chats", yield* list(again.id), { items: [], total: 0 });
+      yield* same("the other's chat", (yield* list(kept.id)).total, 1);
+    },
+  ),
 ];

@@ -324,7 +324,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
   }),
 
-  check("a turn that ran out is lost for good once another ask takes the chat", function* () {
+  check("an expired turn is lost for good once another ask takes the chat", function* () {
     const chatbot = yield* newChatbot;
     const [store, second] = yield* bothTurns;
     const { id } = yield* create(chatbot);
@@ -408,7 +408,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
   }),
 
-  check("of a late append and a concurrent take, the later sees the earlier", function* () {
+  check("a take concurrent with a late append sees its entry, or makes it fail", function* () {
     const both = yield* bothTurns;
     const chatbot = yield* newChatbot;
     for (let n = 0; n < 4; n++) {

@@ -98,7 +98,7 @@ describe("an answerer that is a function", () => {
   it.effect("that yields what is not text is a defect that says so", () =>
     Effect.gen(function* () {
       const exit = yield* Effect.exit(asking(ask("Hi")));
-      assert.include(String(exit), "not text, but undefined");
+      assert.include(String(exit), "a value of type undefined instead of text");
     }).pipe(
       Effect.provide(
         layerOf(async function* () {
@@ -113,7 +113,10 @@ describe("an answerer that is a function", () => {
     (value) =>
       Effect.gen(function* () {
         const exit = yield* Effect.exit(asking(ask("Hi")));
-        assert.include(String(exit), `neither text nor an async iterable, but ${typeof value}`);
+        assert.include(
+          String(exit),
+          `a value of type ${typeof value} instead of text or an async iterable`,
+        );
       }).pipe(Effect.provide(layerOf(() => value as never))),
   );
 

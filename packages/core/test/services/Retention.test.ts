@@ -129,8 +129,8 @@ it.effect("a failed erasure is logged, and the chats of the other chatbots are e
     assert.deepStrictEqual(yield* chatsOf(other), []);
     const errors = logs.filter((line) => line.startsWith("Error"));
     assert.strictEqual(errors.length, 2);
-    assert.include(errors[0], `of the chatbot ${failing.id} could not be erased`);
-    assert.include(errors[1], `of the chatbot ${broken.id} could not be erased`);
+    assert.include(errors[0], `of chatbot ${failing.id} could not be erased`);
+    assert.include(errors[1], `of chatbot ${broken.id} could not be erased`);
     assert.include(errors[1], "Error: broken");
   }).pipe(Effect.scoped, Effect.provide(layerMemory)),
 );

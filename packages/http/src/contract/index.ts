@@ -1,5 +1,5 @@
 /**
- * `@parley/http/contract`: the declaration of both interfaces, for what describes them.
+ * `@parley/http/contract`: the declaration of both interfaces, for packages that describe them.
  */
 export { generalCodes, validationCodes, type GeneralMessage } from "./Codes.ts";
 export { endpoints, type BasePaths, type Endpoint } from "./Endpoints.ts";

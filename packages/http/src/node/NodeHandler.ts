@@ -25,7 +25,7 @@ export interface FastifyReply {
   readonly hijack: () => unknown;
 }
 
-/** Responds by a web handler. The promise never rejects. */
+/** Responds with a web handler. The promise never rejects. */
 export type NodeHandler = (
   request: NodeRequest | FastifyRequest,
   response: ServerResponse | FastifyReply,
@@ -33,7 +33,7 @@ export type NodeHandler = (
 ) => Promise<void>;
 
 /**
- * Makes a listener of a web handler, such as that of `makeWebHandler`. It serves the path that the client sent, also
+ * Turns a web handler, such as that of `makeWebHandler`, into a listener. It serves the path that the client sent, also
  * below a router's prefix, and takes a body that a parser has read from `request.body`. If the client disconnects, it
  * aborts the signal of the handler's request. An error of the handler goes to `next` or, without it, to the console,
  * and its response is 500 `INTERNAL_ERROR`.
@@ -92,7 +92,7 @@ const toWebRequest = async (incoming: NodeRequest, parsed: unknown, signal: Abor
     ...(method !== "GET" && method !== "HEAD" && { body, duplex: "half" }),
   } as RequestInit);
   if (method === "TRACE") Object.defineProperty(request, "method", { value: method });
-  // `bodyUsed` then says that the body cannot be had.
+  // `bodyUsed` then says that the body is unavailable.
   if (isRead && parsed === undefined) await request.arrayBuffer();
   return request;
 };

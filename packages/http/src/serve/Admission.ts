@@ -30,10 +30,13 @@ export interface EventLoop {
   readonly waiting: () => number;
 }
 
-/** The length of a step, in milliseconds: of arrivals, so that a burst counts as short that takes long to decide. */
+/**
+ * The length of a step, in milliseconds between arrivals, so that a burst that takes long to decide still counts as
+ * short.
+ */
 const step = 40;
 
-/** The delay from which on the event loop is late, in milliseconds. */
+/** The delay above which the event loop counts as late, in milliseconds. */
 const late = 10;
 
 /** How the limit changes in a step. */
@@ -53,7 +56,7 @@ export const makeAdmission = (loop: EventLoop) => {
   let rate = 0;
   /** How many asks of a key are accepted in a second in any case. */
   let share = 0;
-  /** By key: what is left of its share, at the time of its latest ask; below 0 if it was given more. */
+  /** By key: what is left of its share, at the time of its latest ask; below 0 if the key got more. */
   const accounts = new Map<string, { left: number; at: number }>();
   let stepStart = -Infinity;
   let leastDelay = Infinity;
@@ -70,7 +73,7 @@ export const makeAdmission = (loop: EventLoop) => {
     else if (isLate && wasLate) limit = Math.min(limit, inProgress) * decline;
     else if (!isLate) limit = refused === 0 ? Infinity : Math.max(limit, inProgress) * growth + 1;
     const present = (1_000 * admitted) / millis;
-    // It falls slowly: a server that stands still for a second does not owe the keys less.
+    // It falls slowly: a server that stalls for a second still owes the keys their shares.
     rate += (millis / memory) * (present > rate ? 1 : 0.1) * (present - rate);
     for (const [key, { at }] of accounts) if (time - at > memory) accounts.delete(key);
     share = rate / 2 / Math.max(accounts.size, 1);

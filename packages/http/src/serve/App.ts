@@ -127,7 +127,7 @@ const makeAskRefusal = (countFailure: RequestTelemetry["countFailure"]) => {
   });
 };
 
-/** A request on its way to its response. */
+/** A request, with the route or the page that answers it. */
 interface Exchange {
   readonly request: Request;
   /** `undefined`: no endpoint has the method and path. */
@@ -230,7 +230,7 @@ export const makeApp = Effect.fnUntraced(function* ({
     const key = request.headers["x-api-key"];
     if (key === undefined)
       return Effect.fail(new RequestRefused({ reason: "API_KEY_NOT_PRESENT" }));
-    // Details need the store only for the key.
+    // For details, the store is needed only to check the key, so a remembered key may count.
     const recalls = route?.endpoint === "details";
     return Effect.flatMap(access.authenticate(key, { recalls, tokens }), (principal) => {
       facts.chatbot = principal.chatbot.id;

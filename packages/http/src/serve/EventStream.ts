@@ -8,7 +8,7 @@ import { HttpServerResponse } from "effect/http";
 import { encodeEntry, guarded } from "../contract/Wire.ts";
 import type { ReportFailure } from "./ErrorResponses.ts";
 
-/** The interval of comments, by which proxies see that the connection is alive. */
+/** The interval of comments, which show proxies that the connection is alive. */
 const heartbeat = Duration.seconds(15);
 const comment = ": \n\n";
 

@@ -35,7 +35,7 @@ type Response = HttpServerResponse.HttpServerResponse;
 type Handler = (accepted: {
   readonly request: HttpServerRequest.HttpServerRequest;
   readonly facts: RequestFacts;
-  /** Reports the failure of a stream that began. */
+  /** Reports a failure after the stream has begun. */
   readonly reportFailure: ReportFailure;
   readonly principal: Principal;
   /** The path's parameter, as received; empty where the path has none. */

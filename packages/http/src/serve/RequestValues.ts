@@ -92,7 +92,7 @@ const decodeText = (text: string): string => {
   try {
     return decodeURIComponent(text.replaceAll("+", " "));
   } catch {
-    // It is not percent-encoded UTF-8. Every rule refuses NUL.
+    // NUL, which every rule refuses, stands for text that is not percent-encoded UTF-8.
     return "\0";
   }
 };

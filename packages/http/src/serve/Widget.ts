@@ -12,7 +12,7 @@ import { signVisitorToken } from "./VisitorTokens.ts";
 type Request = HttpServerRequest.HttpServerRequest;
 type Response = HttpServerResponse.HttpServerResponse;
 
-/** What browsers get of the widget, such as `@parley/pages/widget` makes it. */
+/** The widget as browsers get it, such as from `@parley/pages/widget`. */
 export interface WidgetPages {
   /** Answers `/widget.js` and files below `/widget/`; `undefined` for another path. */
   readonly file: (request: Request) => Effect.Effect<Response> | undefined;
@@ -20,7 +20,7 @@ export interface WidgetPages {
   readonly document: (request: Request, widget: Widget) => Effect.Effect<Response>;
 }
 
-/** Beyond them, a client address or a key gets no token of a new visitor; in a minute of each server process. */
+/** How many new visitors a minute each server process admits for one client address, and for one key. */
 const newVisitors = { address: 10, key: 300 };
 
 /** The network that a client may have as its own: an IPv4 address, or the first 64 bits of an IPv6 address. */

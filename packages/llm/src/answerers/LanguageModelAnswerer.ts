@@ -124,7 +124,7 @@ export const layerLanguageModel = (
   );
 
 const noModel = new AnswerUnavailable({
-  reason: "the chatbot names a model, but no other model is configured",
+  reason: "the chatbot names a model, but the server cannot select models by name",
 });
 
 const maxHalvings = 3;

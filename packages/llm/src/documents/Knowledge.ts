@@ -63,7 +63,7 @@ export const readKnowledge = (
     const fs = yield* FileSystem.FileSystem;
     const path = yield* Path.Path;
     const root = yield* fs.realPath(folder);
-    // A glob in a file has no matches; this fails.
+    // If `root` is a file, a glob has no matches, but this fails.
     yield* fs.readDirectory(root);
     const names = yield* fs.glob("**/*", { root, exclude: ["**/node_modules"] });
     const passages: Array<Passage> = [];
@@ -105,12 +105,14 @@ export const readKnowledge = (
     return yield* makeKnowledge(passages);
   }).pipe(Effect.mapError((cause) => new KnowledgeUnreadable({ folder, cause })));
 
-/** The share of a question that a passage covers at least if it is about it, and if it is likely to answer it. */
+/**
+ * The least share of a question that a passage covers if it is about the question, and if it is likely to answer it.
+ */
 const aboutShare = 0.3;
 const certainShare = 0.85;
-/** How like the question a heading is at least if its passage is likely to answer it. */
+/** The least likeness of a heading to the question if its passage is likely to answer the question. */
 const certainLikeness = 0.75;
-/** The share of its weight that a term keeps if only the text of a passage has it, and no heading. */
+/** The share of its weight that a term keeps if it occurs only in the text of a passage, and in no heading. */
 const inText = 0.5;
 
 /** An index of the given passages. */
@@ -199,8 +201,8 @@ const questionsOf = (
 };
 
 /**
- * How like the words of a question a heading is, from 0 to 1, by the weight of the terms that they have in common; or
- * the part of it between two marks that is most so.
+ * The likeness of a heading to a question, from 0 to 1: the weight of the terms that they share. If punctuation divides
+ * the heading, the likeness of its most similar part.
  */
 const likeness = (
   question: ReadonlySet<string>,

@@ -5,7 +5,7 @@ import { Array as Arr } from "effect";
 
 export const wordsOf = (text: string): Array<string> => text.match(/[\p{L}\p{M}\p{N}]+/gu) ?? [];
 
-/** Common words of English and German, and the phrases around questions. They never are a question's subject. */
+/** Common words of English and German, and the phrases around questions. They are never a question's subject. */
 const stopWords = new Set(
   `a about above after again all already also always am an and any anybody anyone anything are aren as at be because
   been before being below between both but by can cannot could couldn did didn do does doesn
@@ -95,15 +95,15 @@ export const isCommon = (term: string): boolean => stopTerms.has(term);
 export const actsOf = (terms: Iterable<string>): ReadonlyArray<string> =>
   [...terms].filter((term) => acts.has(term));
 
-/** The term, or the known one for which it is misspelt. */
+/** The term, or the known term of which it is a misspelling. */
 const correct = (term: string, vocabulary: ReadonlyMap<string, unknown>): string =>
   term.length < 4 || vocabulary.has(term)
     ? term
     : ([...vocabulary.keys()].find((word) => isSlip(term, word)) ?? term);
 
 /**
- * Whether the terms begin alike and differ in one letter: in the wrong place, or from five letters on added, left out or
- * exchanged.
+ * Whether the terms have the same first letter and differ by one slip: two adjacent letters swapped or, in terms of
+ * five or more letters, one letter added, omitted or replaced.
  */
 const isSlip = (a: string, b: string): boolean => {
   if (a[0] !== b[0] || b.length < 4 || Math.abs(a.length - b.length) > 1) return false;

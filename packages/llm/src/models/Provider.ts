@@ -111,7 +111,7 @@ export type Provider = Effect.Success<ReturnType<typeof makeProvider>>;
 
 const logTransition = (transition: CircuitBreaker.Transition) => {
   if (transition.to === "HalfOpen") return Effect.void;
-  if (transition.to === "Closed") return Effect.logInfo("A language model is used again");
+  if (transition.to === "Closed") return Effect.logInfo("A language model is in use again");
   const seconds = Math.round(Duration.toSeconds(transition.retryAfter));
   return Effect.logWarning(`A language model failed too often; pausing it for ${seconds} s`);
 };

@@ -28,9 +28,9 @@ const decodeResponse = Schema.decodeUnknownEffect(
 );
 
 /**
- * A `Moderator` that returns the endpoint's flagged category with the highest score. A call that fails by the network,
- * 408, 429 or 5xx is repeated like a language model's; a call without a response in 5 seconds is not. A failure is
- * `AnswerUnavailable`, or with `failOpen` a warning in the log; neither contains the question or the key.
+ * A `Moderator` that returns the endpoint's flagged category with the highest score. A call that fails because of the
+ * network, or with 408, 429 or 5xx, is repeated like a language model's; a call without a response in 5 seconds is not.
+ * A failure is `AnswerUnavailable`, or with `failOpen` a warning in the log; neither contains the question or the key.
  */
 export const layerModerationEndpoint = ({
   apiKey,

@@ -48,7 +48,7 @@ const apiKey = {
   type: "apiKey",
   name: "x-api-key",
   in: "header",
-  description: "A key of the chatbot, with the scopes it needs",
+  description: "An API key of the chatbot, with the scope that the endpoint needs",
 };
 const requestId = {
   description: "The request's id in the server's log",
@@ -60,7 +60,7 @@ const ownRequestId = {
   in: "header",
   required: false,
   description:
-    "The request's id in the server's log, 1 to 128 letters, digits, `.`, `_` or `-`; by default the server makes one",
+    "The request's id in the server's log, 1 to 128 letters, digits, `.`, `_` or `-`; by default, the server generates one",
   schema: { type: "string" },
 };
 const replayed = {

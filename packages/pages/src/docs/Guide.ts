@@ -15,13 +15,13 @@ export type { Place };
 const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "First steps": {
     README: "What it is, the first five minutes, and all settings in a table.",
-    playground: "The page on which people try a chatbot.",
+    playground: "The page where people try out a chatbot.",
     faq: "Short answers to common first questions.",
-    install: "As a package, a service of systemd or a container, and behind a proxy.",
+    install: "As a package, a systemd service or a container, and behind a proxy.",
   },
   "Run it": {
-    settings: "What each setting means, where a line in the table is too short.",
-    models: "Language models of OpenAI, Anthropic, Ollama and others.",
+    settings: "What each setting means, in more detail than the table.",
+    models: "Language models from OpenAI, Anthropic, Ollama and others.",
     operations: "Keys, chatbots, backups, upgrades and erasures, as recipes.",
     monitoring: "Health, metrics, alerts, logs and traces.",
     troubleshooting: "Common symptoms, their causes and how to fix them.",
@@ -30,17 +30,17 @@ const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     security: "Risk by risk: what the server does, and what is left to you.",
   },
   "Call it": {
-    interface: "The two HTTP interfaces in words.",
-    errors: "Every code with its meaning.",
+    interface: "The two HTTP interfaces, explained.",
+    errors: "Every error code and its meaning.",
     visitors: "A chatbot on a public page: tokens for visitors, and a widget.",
     "library/client": "The client for browsers and Node.js.",
   },
   "Build on it": {
-    "library/embedding": "The services inside your own program.",
+    "library/embedding": "Parley's services inside your own program.",
     "library/mounting": "Both interfaces on your own HTTP server.",
-    "library/write-an-answerer": "Answers from a service of your own.",
+    "library/write-an-answerer": "Answers from your own service.",
     "library/write-a-store": "Chats in another database.",
-    "library/testing": "Tests of your service without a database.",
+    "library/testing": "Testing your service without a database.",
     decisions: "Why it is built as it is.",
   },
 };

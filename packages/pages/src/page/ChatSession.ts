@@ -12,7 +12,7 @@ import { say, type Word } from "./words.ts";
 export const states = {
   waiting: "Waiting for the answer",
   streaming: "Answering",
-  reconnecting: "The connection is lost. Trying again",
+  reconnecting: "Connection lost. Trying again",
   busy: "The server is busy. Trying again",
   stopping: "Stopping",
   stopped: "Stopped. If the server finishes the answer anyway, it appears here.",
@@ -111,7 +111,7 @@ export const openSession = (options: ChatSession): void => {
   };
   channel.postMessage({ tab });
   addEventListener("pagehide", () => channel.postMessage({ tab, chats: [] }));
-  // In a frame, each press on the page around it ends in another focus: its visitor has few requests.
+  // Not in a frame, which gets the focus after each click on the page around it: a visitor may send few requests.
   if (parent === window) addEventListener("focus", () => stale.value++);
   asks.subscribe((now) => {
     stored.value = now.map(({ error: _, text: __, ...ask }) => ask);

@@ -14,7 +14,7 @@ interface ComposerProps {
   /** The ask that can be stopped. */
   readonly running: Ask | undefined;
   readonly send: (question: string) => void;
-  /** The question before, which the arrow up brings back. */
+  /** The previous question, which the up arrow brings back. */
   readonly last: string | undefined;
   /** The line below. */
   readonly children: ComponentChildren;
@@ -41,7 +41,7 @@ export const Composer = ({ chatId, children, last, running, send }: ComposerProp
     if (event.isComposing || event.keyCode === 229) return;
     if (event.key === "Enter" && !event.shiftKey) submit(event);
     if (event.key === "Escape" && running) {
-      // It does not close a window around the page.
+      // The key must not also close a window around the page.
       event.preventDefault();
       halt();
     }

@@ -1,12 +1,12 @@
 /**
- * Failures as a sentence and an act. The contract's message and code, and the id by which the operator finds the
+ * Failures as a sentence and an action. The contract's message and code, and the id by which the operator finds the
  * failure in the log, unfold.
  */
 import type { ComponentChildren } from "preact";
 import { ConnectionError, ResponseError, ValidationError } from "@parley/client";
 import { say, type Word } from "./words.ts";
 
-/** What can help beside another try. */
+/** What can help besides trying again. */
 export const acts: Record<string, ComponentChildren> = {
   key: <a href="#key">Enter another key</a>,
   chat: <a href="#">New chat</a>,
@@ -14,7 +14,7 @@ export const acts: Record<string, ComponentChildren> = {
 
 type Act = "again" | "key" | "chat" | null;
 
-/** By the contract's message: a sentence, and what can help; `null`: nothing here. */
+/** By the contract's message: a sentence, and what can help; `null`: nothing on this page. */
 const sentences: Readonly<Record<string, readonly [Word, Act]>> = {
   API_KEY_NOT_PRESENT: ["The server needs an API key. Enter one.", "key"],
   API_KEY_NOT_VALID: ["The key is not valid, or no longer valid. Enter another one.", "key"],
@@ -52,14 +52,14 @@ const explain = (error: unknown): readonly [sentence: string, act: Act] => {
 };
 
 interface FailureProps {
-  /** Or the sentence itself; `undefined`: there is none. */
+  /** The error, or a sentence about it; `undefined`: no failure. */
   readonly error: unknown;
   readonly retry?: () => void;
-  /** Other acts. */
+  /** Other actions. */
   readonly children?: ComponentChildren;
 }
 
-/** An alert that explains why a request failed, with the act that can help. */
+/** An alert that explains why a request failed, with the action that can help. */
 export const Failure = ({ children, error, retry }: FailureProps) => {
   if (error === undefined) return null;
   const [sentence, act] = explain(error);

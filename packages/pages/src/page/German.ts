@@ -16,7 +16,7 @@ export const german = {
   " in another tab": " in einem anderen Tab",
   "Waiting for the answer": "Warten auf die Antwort",
   Answering: "Antwort kommt",
-  "The connection is lost. Trying again": "Die Verbindung ist unterbrochen. Neuer Versuch",
+  "Connection lost. Trying again": "Die Verbindung ist unterbrochen. Neuer Versuch",
   "The server is busy. Trying again": "Der Server ist ausgelastet. Neuer Versuch",
   Stopping: "Wird angehalten",
   "Stopped. If the server finishes the answer anyway, it appears here.":

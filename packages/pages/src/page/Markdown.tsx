@@ -66,7 +66,7 @@ const makeReader = (toAddress: ToAddress) => {
 /** Forty quotations or lists in one line, which would overflow the stack of the lexer, or take it minutes. */
 const nested = /^[ \t]*(?:(?:>|(?:[-*+]|\d{1,9}[.)])[ \t])[ \t]*){40}/m;
 const maxDepth = 40;
-/** Some 0.3 s: marks of emphasis take time by the length of their paragraph. */
+/** About 0.3 s: each mark of emphasis takes time in proportion to the length of its paragraph. */
 const maxWork = 1e9;
 
 /** Whether the lexer would overflow the stack, or it or the browser take seconds. */
@@ -96,7 +96,7 @@ class BoundedTokenizer extends Tokenizer {
   }
 }
 
-/** The elements of tokens that have nothing but their content. */
+/** The elements of tokens that consist of their content alone. */
 const elements = {
   blockquote: "blockquote",
   br: "br",

@@ -1,5 +1,5 @@
 /**
- * A page at `/` on which a person meets a chatbot: `@parley/pages/playground`. It loads nothing from other hosts.
+ * A page at `/` where people try out a chatbot: `@parley/pages/playground`. It loads nothing from other hosts.
  */
 import { toEndpointNotFound, toPath, type Pages } from "@parley/http";
 import { Effect } from "effect";

@@ -12,9 +12,10 @@ import type { Session } from "../database/TenantSession.ts";
 
 export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["erase"] => {
   /**
-   * Erases the chats that are still to be erased. The statements that delete run after the locks, so that they see
-   * entries that were appended while the locks were awaited. Statements of turns skip locked chats, but writers wait for
-   * keys and for the counter: these are locked last, by statements that are sent together with the COMMIT.
+   * Erases those of the chats that still meet the condition of the erasure. The statements that delete run after the
+   * locks, so that they see entries that were appended while the locks were awaited. Statements of turns skip locked
+   * chats, but writers wait for keys and for the counter: these are locked last, by statements that are sent together
+   * with the COMMIT.
    */
   const eraseBatch = (
     { query, transaction }: Session,

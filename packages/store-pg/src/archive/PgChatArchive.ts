@@ -70,7 +70,8 @@ export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] => {
         [chatbot],
       );
       if (counter === undefined) return yield* new ChatbotNotFound({ chatbot });
-      if (counter.chats > 0n) return yield* new ImportRefused({ reason: "the chatbot has chats" });
+      if (counter.chats > 0n)
+        return yield* new ImportRefused({ reason: "the chatbot already has chats" });
       yield* checkArchiveOrder(records).pipe(
         toImportRows(counter.positions),
         Stream.rechunk(batch),
@@ -132,7 +133,7 @@ interface EntryToImport {
   readonly position: number;
 }
 
-/** The rows of records, which begin after a position. A chat follows its entries, when they are counted. */
+/** The rows of records, with the positions after the given one. A chat follows its entries, once they are counted. */
 const toImportRows = (position: bigint) =>
   Stream.mapAccum(
     (): ChatToImport | null => null,

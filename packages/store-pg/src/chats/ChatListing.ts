@@ -132,7 +132,7 @@ const sortColumns = {
 
 const pagesByPosition = (direction: "asc" | "desc", rank: string, compare: string) => `
 select counter.chats::float8 as total, ${chatColumns("page")}
-from (values (1)) one
+from (values (1)) always
 left join chat_counter counter on counter.chatbot_id = $1
 left join lateral (
   select case when chats = positions then ${rank} else (${positionOf(rank)}) end as position
@@ -183,7 +183,7 @@ export const byText = (
   return {
     text: `
 select counter.chats::float8 as total, ${chatColumns("page")}
-from (values (1)) one
+from (values (1)) always
 left join chat_counter counter on counter.chatbot_id = $1
 left join lateral (
   (select position from chat where chatbot_id = counter.chatbot_id and $2::int8 <= chats / 2
@@ -228,7 +228,7 @@ export const filtered = (
         : `strpos(folded_name, ${parameter(folded)}) > 0`,
     );
   }
-  const matching = `from ${from} one where ${conditions.join(" and ")}`;
+  const matching = `from ${from} candidate where ${conditions.join(" and ")}`;
   const counted =
     atMost === undefined
       ? matching
@@ -240,7 +240,7 @@ select counted.total::float8 as total, ${chatColumns("page")}
 from (select count(*) as total ${counted}) counted
 left join lateral (
   select * ${matching} and counted.total > $3::int8
-  order by ${orderOf("one", query.orderBy, sortColumns)} limit $2::int8 offset $3::int8
+  order by ${orderOf("candidate", query.orderBy, sortColumns)} limit $2::int8 offset $3::int8
 ) page on true
 order by ${orderOf("page", query.orderBy, sortColumns)}`,
     values,

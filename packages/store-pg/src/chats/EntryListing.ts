@@ -80,13 +80,13 @@ export const entryPage = (
     ...(query.id === null ? [] : [query.id]),
   ];
   const owned = userRef === null ? "" : ` and chat.user_ref = $${values.length + 1}`;
-  const matching = `from ${from} one where chatbot_id = $1 and chat_id = $2::int8 and ${condition}`;
+  const matching = `from ${from} candidate where chatbot_id = $1 and chat_id = $2::int8 and ${condition}`;
   return {
     text: `
 select ${query.id === null ? "chat.entries" : `(select count(*) ${matching})`}::float8 as total, ${entryColumns("page")}
 from chat left join lateral (
   select * ${matching}
-  order by ${orderOf("one", orderBy, sortColumns)} limit $3::int8 ${offset}
+  order by ${orderOf("candidate", orderBy, sortColumns)} limit $3::int8 ${offset}
 ) page on true
 where chat.chatbot_id = $1 and chat.id = $2::int8${owned}
 order by ${orderOf("page", orderBy, sortColumns)}`,

@@ -65,7 +65,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
       return Effect.void;
     });
 
-  // Without a fiber, a deferred and finalizers of its own: an ask makes two of them.
+  // A callback, without a fiber, a deferred or finalizers: each ask makes two such writes.
   return (name: number, item: A, timeout: number) =>
     Effect.contextWith((context: Context.Context<never>) =>
       Effect.callback<B, E | Overloaded | StorageUnavailable>((resume) => {

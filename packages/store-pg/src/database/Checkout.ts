@@ -37,7 +37,7 @@ export interface CheckoutOptions {
   readonly name: string;
   /** The maximum number of connections of the pool, for metrics. */
   readonly size: number;
-  /** Milliseconds for the waiting and the work together. */
+  /** Milliseconds for the wait and the work together. */
   readonly deadline: number;
   /**
    * Milliseconds within which a live server responds to a statement, because its `statement_timeout` is shorter.
@@ -89,8 +89,8 @@ export const makeTenantPool = Effect.fnUntraced(function* (
   };
 
   /**
-   * Finds out at its first use whether a connection responds: it may have been open for a minute, since the pool opens
-   * more connections than are used when work ends meanwhile, and nothing tells its age.
+   * Checks a connection at its first use: it may have been open for a minute, since the pool opens more connections
+   * than it needs when work ends in the meantime, and does not know their age.
    */
   const probe = (connection: PgConnection): Effect.Effect<unknown, SqlError.SqlError> => {
     firstUses.set(connection, performance.now());

@@ -10,7 +10,7 @@ import { codeOf } from "./PgErrors.ts";
 
 const supported = /^(application_name|dbname|host|options|password|port|sslmode|sslrootcert|user)$/;
 const onePrimary = "use one address that always leads to the primary, such as that of a proxy";
-/** What to do about a parameter. Any other is to be removed. */
+/** What to do about an unsupported parameter; by default, remove it. */
 const advice: Readonly<Record<string, string>> = {
   load_balance_hosts: onePrimary,
   ssl: "use sslmode=require or sslmode=disable",
@@ -45,7 +45,7 @@ const readAddress = (address: string): Transport | string => {
   if (authority.slice(authority.lastIndexOf("@") + 1).includes(",")) return several;
   if (!URL.canParse(text)) return text.includes("@") ? notEncoded : noAddress;
   const url = new URL(text);
-  // In a form + is a space; libpq takes it as it is.
+  // `URLSearchParams` reads + as a space; libpq takes it as it is.
   url.search = url.search.replaceAll("+", "%2B");
   const parameters = Object.fromEntries(url.searchParams);
   const parameter = Object.keys(parameters).find((name) => !supported.test(name));

@@ -24,13 +24,13 @@ export const deadlines = {
   statement: 4_000,
   /** A connection without a response to a read or a write for this long is dead. */
   silence: 4_500,
-  /** One read or write, with the waiting for a connection. */
+  /** One read or write, including the wait for a connection. */
   checkout: 4_800,
   /** All statements of a creation, a take or a quick read together. */
   request: 5_000,
   /** PostgreSQL ends a session whose process vanished within a transaction (`idle_in_transaction_session_timeout`). */
   idleTransaction: 5_000,
-  /** A list that reads much, with the waiting for a connection; also its `statement_timeout`. */
+  /** A list that reads much, including the wait for a connection; also its `statement_timeout`. */
   bulk: 10_000,
   listen: 10_000,
   /** A connection is replaced: it may lead to a former primary that has become a standby. */

@@ -1,6 +1,6 @@
 /**
  * Guards the writes. While the database refuses them they fail without a statement, so that no model is paid for an
- * answer that cannot be stored. When the ids are not those of this database, the sequences are idsMoved, and the write is
+ * answer that cannot be stored. When the ids are not those of this database, the sequences are moved, and the write is
  * tried again.
  */
 import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";

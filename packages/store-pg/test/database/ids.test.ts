@@ -151,7 +151,7 @@ it.live(
             { workspaceName: "W", name: "N", description: "", settings: defaultSettings, keys: [] },
             "test",
           ),
-          "a line of the audit": registry.change(chatbot, { description: "changed" }, "test"),
+          "an entry of the audit log": registry.change(chatbot, { description: "changed" }, "test"),
         };
         for (const [name, write] of Object.entries(writes)) {
           yield* reset;

@@ -89,7 +89,7 @@ it.live("a start beside another program's table of the same name suggests PARLEY
   }),
 );
 
-it.live("the audit is append-only, also for its owner", () =>
+it.live("the audit log is append-only, even for its owner", () =>
   Effect.gen(function* () {
     const { options, sql } = yield* withSchema([]);
     yield* start(options);

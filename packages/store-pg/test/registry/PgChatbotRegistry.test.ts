@@ -124,7 +124,7 @@ layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on Post
 });
 
 layer(layerPostgresUnderTest({ schema }))("deletion on PostgreSQL", (it) => {
-  it.effect("a deleted chatbot leaves rows only in the audit", () =>
+  it.effect("a deleted chatbot leaves rows only in the audit log", () =>
     Effect.gen(function* () {
       const registry = yield* ChatbotRegistry;
       const store = yield* ChatStore;

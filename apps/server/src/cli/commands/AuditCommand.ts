@@ -18,7 +18,7 @@ export const audit = makeCommand("audit", {
       Flag.withDefault(50),
       Flag.withDescription("Maximum number of entries (default: 50)"),
     ),
-    userRef: textFlag("user-ref", "Only exports and erasures of this userRef"),
+    userRef: textFlag("user-ref", "Only exports and erasures for this userRef"),
   },
   run: Effect.fnUntraced(function* ({ limit, userRef }) {
     const administration = yield* Administration;

@@ -8,7 +8,7 @@ import { chatbotFlag, chatbotOf } from "../Flags.ts";
 import { counted } from "../Output.ts";
 import { makePrompt } from "../Prompt.ts";
 
-/** Runs the core in this process. Beside a running server the store keeps the asks of a chat in turn. */
+/** Runs the core in this process. If a server runs, too, the store keeps the asks of a chat in turn. */
 export const chat = makeCommand("chat", {
   description: "Talk to a chatbot: one question per line, answers as they arrive",
   examples: {

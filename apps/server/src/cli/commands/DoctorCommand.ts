@@ -51,11 +51,11 @@ const checkDatabase = Effect.gen(function* () {
   }
   const options = yield* databaseOptions;
   const { ctype, current, encoding, refusal, version, warnings } = yield* inspectPostgres(options);
-  const ascii = `The character type of the database is ${ctype}: the search index only covers ASCII letters.`;
+  const ascii = `The lc_ctype of the database is ${ctype}: the search index covers only ASCII letters.`;
   const recreate =
     'Create a database with lc_ctype C.UTF-8: "Start on your own PostgreSQL" in docs/operations.md.';
   const explained =
-    "ParleyDatabaseReadOnly and ParleyClockOff in docs/troubleshooting.md, or Back up and restore in docs/operations.md, say what to do.";
+    'See ParleyDatabaseReadOnly and ParleyClockOff in docs/troubleshooting.md, or "Back up and restore" in docs/operations.md.';
   const behind = 'The schema is out of date; a start or "parley migrate" updates it.';
   return [
     ok("database", `PostgreSQL ${version} (${encoding}) responds.`),
@@ -69,7 +69,7 @@ const checkDatabase = Effect.gen(function* () {
   Effect.catch((error) => Effect.succeed([failed("database", describeError(error).message)])),
 );
 
-/** Also where the database cannot be used: the file, and the variables that it names. */
+/** Checks the file and the variables that it names, even if the database cannot be used. */
 const checkProvisioning = Effect.gen(function* () {
   const { provision } = yield* Settings;
   if (provision === null) return [];
@@ -123,7 +123,7 @@ const checkDocuments = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chat
   const others = chatbots.filter(({ settings }) => settings.knowledge === null);
   if (named.length === 0 || others.length === 0) return findings;
   const names = others.map(({ name }) => name).join(", ");
-  const message = `These chatbots have no subfolder of their own and also answer from those of others: ${names}.`;
+  const message = `These chatbots have no subfolder of their own and also answer from the documents of other chatbots: ${names}.`;
   return [...findings, warning("documents", message, 'Set one: "parley chatbot set --knowledge".')];
 });
 
@@ -135,7 +135,7 @@ const tryCall = (
   Effect.match(call, {
     onSuccess: () => ok(check, `${model} at ${provider} responds.`),
     onFailure: (reason) =>
-      // A model that refuses this call, or an account with too many, may answer a question.
+      // A model that refuses this call, or an account that has made too many, may still answer a question.
       (/HTTP 4(00|29)/.test(reason) ? warning : failed)(
         check,
         `${model} at ${provider}: ${reason}.`,
@@ -207,7 +207,7 @@ const examine = Effect.gen(function* () {
 });
 
 export const doctor = makeCommand("doctor", {
-  description: "Check settings, database, documents and models, with hints",
+  description: "Check settings, database, documents and models, and suggest fixes",
   examples: {
     "parley doctor": "Run it before the first start, or when something is wrong",
     "parley doctor --json": "Print JSON",

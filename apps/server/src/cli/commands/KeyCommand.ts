@@ -67,7 +67,7 @@ const chatbotWithKey = Effect.fnUntraced(function* (id: string) {
 });
 
 const nameFlag = textFlag("name", "Name, to tell keys apart");
-/** An empty name is none. */
+/** An empty name counts as no name. */
 const newNameFlag = Flag.map(nameFlag, (name) => Option.map(name, (text) => text || null));
 
 const scopesOf = (text: string): Option.Option<ReadonlyArray<Scope>> => {
@@ -98,7 +98,7 @@ const makeRateFlag = (name: string, description: string) =>
 const rateFlag = makeRateFlag("rate", "Maximum rate of requests with the key, per server process");
 const visitorRateFlag = makeRateFlag(
   "visitor-rate",
-  "Maximum rate of requests of each of its visitors, per server process",
+  "Maximum rate of requests from each of its visitors, per server process",
 );
 
 /** Tokens in a day; `null` for any number. */
@@ -145,16 +145,16 @@ const printKey = Effect.fnUntraced(function* (
   const secret = signingSecret && Redacted.value(signingSecret);
   yield* print({ id, key: text, signingSecret: secret, chatbot: chatbot.id, ...more }, shown);
   const isKey = shown === text;
-  if (isKey) yield* Console.error(`${titleOf(id, chatbot)} is shown only now.`);
-  // Without a backend nobody needs it.
+  if (isKey) yield* Console.error(`${titleOf(id, chatbot)} is shown only once.`);
+  // Without a backend, nobody needs the secret.
   if (secret !== null && (isKey || more["anonymous"] === false))
-    yield* Console.error(`The signing secret of key ${id}, for tokens of visitors: ${secret}`);
+    yield* Console.error(`The signing secret of key ${id}, for visitor tokens: ${secret}`);
 });
 
 const widgetIncomplete = new CommandFailed({
   message:
     "A widget needs --origins and, unless --token-url signs its tokens, --visitor-rate and --budget.",
-  hint: "otherwise strangers could spend without a limit.",
+  hint: "otherwise strangers could spend without limit.",
   exitCode: 2,
 });
 
@@ -177,10 +177,7 @@ const create = makeCommand("create", {
     scopes: scopesFlag.pipe(Flag.withDefault(scopes)),
     expires: newExpiresFlag,
     visitors: switchFlag("visitors", "Let the key sign visitor tokens"),
-    widget: switchFlag(
-      "widget",
-      "Print the HTML line that shows the widget on a page of --origins",
-    ),
+    widget: switchFlag("widget", "Print the HTML line that adds the widget to a page of --origins"),
     origins: originsFlag.pipe(Flag.withDefault([])),
     tokenUrl: textFlag(
       "token-url",
@@ -373,13 +370,13 @@ const token = makeCommand("token", {
     if (signer === undefined || others.length > 0) {
       const named = Option.map(
         id,
-        (text) => `The key prl_${text}_… is not live, or signs no tokens.`,
+        (text) => `The key prl_${text}_… is not live, or cannot sign tokens.`,
       );
       return yield* new CommandFailed({
         message: Option.getOrElse(named, () =>
           signer === undefined
-            ? "No live key signs tokens."
-            : "More than one key signs tokens: select one.",
+            ? "No live key can sign tokens."
+            : "More than one key can sign tokens: select one.",
         ),
         hint: '"parley key create --visitors" creates one, and "parley key list" lists all.',
       });
@@ -387,7 +384,7 @@ const token = makeCommand("token", {
     const end = expiresAt ?? new Date(now.getTime() + 3_600_000);
     if (end.getTime() - now.getTime() > 1000 * longestLife)
       return yield* new CommandFailed({
-        message: `A token expires at most 24 hours ahead, not at ${end.toISOString()}.`,
+        message: `A token must expire within 24 hours, not at ${end.toISOString()}.`,
         hint: "the longest is --expires 24h.",
         exitCode: 2,
       });

@@ -7,7 +7,7 @@ const ignoreHangup = Effect.sync(() => process.on("SIGHUP", () => {}));
 
 export const serve = makeCommand("serve", {
   description: "Serve both interfaces until stopped",
-  examples: { "parley serve": "Start the server with the settings of the environment" },
+  examples: { "parley serve": "Start the server with the settings in the environment" },
   flags: {},
   run: Effect.fnUntraced(
     function* () {
@@ -18,7 +18,7 @@ export const serve = makeCommand("serve", {
       return yield* Layer.launch(layerServer);
     },
     Effect.scoped,
-    // Supervisors take another exit code than 0 for a failure.
+    // Supervisors take any exit code other than 0 for a failure.
     Effect.onInterrupt(() => Effect.sync(() => (process.exitCode = 0))),
     Effect.provideService(Logger.LogToStderr, false),
   ),

@@ -24,7 +24,10 @@ const KeyForm = ({ error }: { readonly error?: unknown }) => {
     <main>
       <form class="stack form" onSubmit={submit}>
         <h1>Meet your chatbot</h1>
-        <p>Read its chats, ask it questions, and see each request. An API key opens one chatbot.</p>
+        <p>
+          Read its chats, ask it questions, and see each request. An API key gives access to one
+          chatbot.
+        </p>
         <Failure error={error} />
         <label for="key">API key, or a visitor's token</label>
         <div class="row">
@@ -35,16 +38,16 @@ const KeyForm = ({ error }: { readonly error?: unknown }) => {
             autoComplete="off"
             placeholder="prl_…"
             pattern="\s*[!-~]+\s*"
-            title="A key has no spaces or accents"
+            title="A key has no spaces or accented letters"
             required
             ref={focus}
           />
           <button class="primary">Open</button>
         </div>
         <p class="quiet">
-          The first start prints a key, and <code>parley key create</code> makes another. It stays
-          in this tab until you close it. To see what a visitor sees, create a visitor's token with{" "}
-          <code>parley key token</code> and enter it here.
+          The first start prints a key, and <code>parley key create</code> makes another. The key
+          stays in this tab until you close it. To see what a visitor sees, create a visitor's token
+          with <code>parley key token</code> and enter it here.
         </p>
       </form>
     </main>

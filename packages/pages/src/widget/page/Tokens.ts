@@ -7,7 +7,7 @@ import type { Token } from "./Messages.ts";
 
 const visits = storageOf("localStorage");
 const name = `parley-token${location.pathname}`;
-/** Whose drafts and asks this tab keeps. */
+/** The visitor whose drafts and asks this tab keeps. */
 const visitor = tabValue<string | null>("visitor", null);
 
 let token: Token | undefined;
@@ -24,7 +24,7 @@ const keep = (renewed: Token): Promise<undefined> | undefined => {
   if (former === present) return undefined;
   visitor.value = present;
   if (former === null) return undefined;
-  // What this tab has is another person's.
+  // The drafts and asks of this tab are another person's.
   for (const key of ["drafts", "asks"])
     storage.removeItem(`parley-${key}${location.pathname.slice(1)}`);
   location.reload();
@@ -35,7 +35,7 @@ const keep = (renewed: Token): Promise<undefined> | undefined => {
 const renew = async (ask: (() => Promise<Partial<Token> | null>) | undefined) => {
   if (ask !== undefined) {
     const answer = await ask();
-    if (answer === null) throw new TypeError("The site's backend does not respond");
+    if (answer === null) throw new TypeError("The site's backend is not responding");
     if (typeof answer.token === "string") return keep(answer as Token);
     return Response.json({ status: 401, message: "API_KEY_NOT_VALID" }, { status: 401 });
   }

@@ -1,12 +1,12 @@
 /**
  * `widget.js`: a button on the page of a site, which opens the window in a frame. All that it adds to the page is one
  * element with a shadow root, and `parley`. It needs no style of the page's policy: sheets that a script constructs and
- * single properties are no inline styles.
+ * single properties are not inline styles.
  */
 import type { FromPage, FromWindow, Greeting } from "./Messages.ts";
 
 const texts = {
-  en: ["Chat", "Close", "Loading the chat …", "The chat is not available at the moment."],
+  en: ["Chat", "Close", "Loading the chat…", "The chat is not available at the moment."],
   de: ["Chat", "Schließen", "Der Chat wird geladen …", "Der Chat ist derzeit nicht verfügbar."],
 } as const;
 
@@ -153,7 +153,7 @@ const start = () => {
     // The script may be loaded twice.
     if (!document.querySelector("parley-widget")) mount(script as HTMLScriptElement);
   } catch (error) {
-    // An old browser: the page goes on without the button.
+    // An old browser: the page works without the button.
     console.warn("Parley's widget cannot start:", error);
   }
 };

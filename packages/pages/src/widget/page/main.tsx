@@ -24,7 +24,7 @@ const english = {
   "The server does not support this request. It may be running a different version.": unavailable,
   "This key does not allow that. Enter one that does.": "This chat does not allow that.",
   "Too many requests with this key.": "Too many requests.",
-  "This key's budget for today is used up.": "This chat answers no more questions today.",
+  "This key's budget for today is used up.": "This chat has reached its limit for today.",
 };
 
 let port: MessagePort | undefined;
