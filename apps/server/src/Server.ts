@@ -179,7 +179,7 @@ const listeners = Effect.gen(function* () {
   const origin = yield* serve(port, interfacesHere, pages, widget);
   const askOrigin = askListener ?? origin;
   if (settings.trustedProxies === "") yield* warnOfSharedBound;
-  // After listening: if the start failed, nobody would see the key.
+  // Only after listening: if the start failed, nobody would see the key.
   const firstKey = settings.provision === null ? yield* firstStart : Option.none();
   yield* announceStart(
     {
@@ -190,7 +190,7 @@ const listeners = Effect.gen(function* () {
     },
     firstKey,
   );
-  // A script that waits for readiness then reads the first key's file.
+  // Last, because a script that waits for readiness then reads the first key's file.
   if (lifecycle.phase === "starting") lifecycle.phase = "serving";
 });
 
@@ -210,7 +210,7 @@ const stopped = Effect.addFinalizer((exit) =>
 export const layerServer = Layer.merge(Layer.effectDiscard(listeners), layerRetention).pipe(
   Layer.provide(Access.layer),
   Layer.provide(layerAsking),
-  // Concurrently: a database takes a while to start.
+  // Built concurrently, because a database takes a while to start.
   Layer.provide([layerStore, layerDocuments(hasTerminal ? Stream.empty : reloadOnSighup)]),
   Layer.provide([
     layerDigest,

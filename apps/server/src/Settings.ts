@@ -79,7 +79,7 @@ const duration = (name: string, fallback: Duration.Input, minimum: Duration.Inpu
 const basePath = (name: string, fallback: `/${string}`) =>
   text(
     name,
-    "a path such as /api that neither ends with a slash nor is a page of the server",
+    "a path such as /api that neither ends with a slash nor is the path of a page",
     (path) =>
       /^(\/(?!\.\.?(\/|$))[A-Za-z0-9._~-]+)+$/.test(path) &&
       !["/docs", "/openapi.json", "/playground"].includes(path),

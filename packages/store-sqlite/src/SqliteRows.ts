@@ -85,7 +85,7 @@ export const insertEntry = (
   );
 };
 
-/** Whether the chat exists; with a `userRef`, one with another is missing. */
+/** Whether the chat exists; with a `userRef`, a chat with another one counts as missing. */
 export const chatExists = (
   { get }: Database,
   chatbot: number,

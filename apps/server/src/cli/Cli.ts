@@ -52,7 +52,7 @@ export const parley: Effect.Effect<void, unknown, Command.Environment> = Effect.
   if (args.some((arg) => redactKeys(arg) !== arg)) {
     return yield* new CommandFailed({
       message:
-        "An argument contains an API key, which other users of this machine can read. Nothing was done.",
+        "An argument contains an API key, which other users on this machine can read. Nothing was done.",
       hint: 'pass the id of a key, prl_<id>, or pipe the key to standard input; "parley key revoke" revokes an exposed key.',
       exitCode: 2,
     });

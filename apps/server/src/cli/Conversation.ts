@@ -60,7 +60,7 @@ export const converse = Effect.fnUntraced(function* (
   const models = llms.map(({ model, provider }) => `${model} at ${provider}`).join(", ");
   const answerer = models || `quoting ${knowledgeDir ?? "its own documentation"}`;
   let chat = chatId;
-  /** Of the next chat. */
+  /** The name of the next chat. */
   let name: typeof ChatName.Type | null = null;
 
   const ask = Effect.fnUntraced(function* (line: string) {

@@ -19,7 +19,7 @@ import { CommandFailed } from "./Errors.ts";
 const noDatabase = (message: string) =>
   new CommandFailed({
     message,
-    hint: 'commands need the settings of the server; "parley doctor" checks them.',
+    hint: 'commands need the same settings as the server; "parley doctor" checks them.',
   });
 
 export const databaseOptions = Effect.gen(function* () {
@@ -47,7 +47,7 @@ const layerDatabase = Effect.gen(function* () {
   // In a directory other than the server's, a command would create a database and find it empty.
   if (!(yield* databaseExists)) {
     return yield* noDatabase(
-      `There is no database in PARLEY_DATA_DIR ${dataDir}: set the directory of the server, or create one with "parley migrate".`,
+      `There is no database in PARLEY_DATA_DIR ${dataDir}: set it to the server's directory, or create a database with "parley migrate".`,
     );
   }
   const options = yield* databaseOptions;

@@ -9,7 +9,7 @@ import type { CallOptions } from "./Parley.ts";
 /**
  * Builds the services of the layer, and rejects with its error if that fails.
  *
- * @param patience how many milliseconds `close` waits for iterators that are neither read nor left
+ * @param patience how many milliseconds `close` waits for iterators that are neither read nor closed
  */
 export const makeCalls = async <R, E>(layer: Layer.Layer<R, E>, patience: number) => {
   const runtime = makeDrainingRuntime(layer);

@@ -44,7 +44,7 @@ export const makeList = <A, Query>(
 const reason = "needs one value for each field of orderBy";
 const wrongDirections = new ArgumentInvalid({ field: "desc", reason, message: `desc: ${reason}.` });
 
-/** The fields that are not `undefined`; none of `undefined`. */
+/** The fields that are not `undefined`; for `undefined` itself, no fields. */
 export const withoutUndefined = <A extends object>(
   fields: A,
 ): { readonly [Name in keyof A]: Exclude<A[Name], undefined> } =>

@@ -182,7 +182,7 @@ const waitTime = secondsHistogram(
 );
 const firstDeltaTime = secondsHistogram(
   "parley.ask.first_delta.duration",
-  "From the turn to the first piece of the answer",
+  "From the turn to the first delta of the answer",
   boundaries,
 );
 const answerTimes = (model: string) =>

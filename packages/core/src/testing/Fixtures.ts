@@ -338,7 +338,7 @@ export const orders = <const Field extends string>(
   ]);
 };
 
-/** Every list of the chatbot is exact over these chats. */
+/** Checks that every list of the chatbot is exact, given that these are its chats. */
 export const listsAre = Effect.fnUntraced(function* (chatbot: number, chats: ReadonlyArray<Chat>) {
   for (const field of ["id", "createTime", "name"] as const) {
     for (const descending of [true, false]) {

@@ -47,7 +47,7 @@ const services = Effect.gen(function* () {
 const newOne = (more: Parameters<typeof declared>[0] = {}) =>
   ChatbotRegistry.use((registry) => registry.create(declared(more), actor));
 
-/** The fields of a key that are not those of every key. */
+/** The optional fields of a key. */
 const rare = {
   ratePerMinute: 9,
   signingSecret: "f".repeat(64),

@@ -1,5 +1,5 @@
 /**
- * A store with the needs of the checks besides the ports: chatbots, a clock that a test can move, and a second instance.
+ * A store under test. Besides the ports, the checks need chatbots, a clock that a test can move, and a second instance.
  */
 import { Context, Effect, Layer } from "effect";
 import { TestClock } from "effect/testing";
@@ -10,7 +10,7 @@ import { ChatStore } from "../ports/ChatStore.ts";
 import type { StorePorts } from "../ports/Store.ts";
 import { TurnStore } from "../ports/TurnStore.ts";
 
-/** The needs of the checks besides the ports. */
+/** What the checks need besides the ports. */
 export class StoreUnderTest extends Context.Service<
   StoreUnderTest,
   {

@@ -159,7 +159,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* pass(1_100);
       yield* isHeld("chat", store, chatbot, id);
       yield* pass(turnPrecedence - 1_099);
-      // Then nobody is waited for: neither the second nor the first, which was behind it.
+      // Now the chat is reserved for no instance: neither for the second nor for the first, which was behind it.
       const next = isReleased ? store : second;
       yield* store.release(yield* taken(chatbot, id));
       yield* next.release(yield* taken(chatbot, id, null, next));

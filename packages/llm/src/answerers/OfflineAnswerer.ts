@@ -33,7 +33,7 @@ export const layerOffline = (knowledge: KnowledgeSource, hint = ""): Layer.Layer
 
 const unsure = "I am not sure this answers your question:";
 
-/** Messages that the documents need not answer, in English and German, each with the sentence that does. */
+/** Replies to small talk, which needs no documents, each with the messages in English and German that get it. */
 const smallTalk = ({ description, name }: Chatbot): Record<string, RegExp> => ({
   "Hello!":
     /^(hi|hello|hey|good (morning|day|evening)|hallo|moin|servus|guten (morgen|tag|abend))( (all|there|parley|zusammen))?$/,

@@ -33,7 +33,7 @@ const settingWords = new Set(
 );
 
 /**
- * Verbs of which each means another act, with their German ones: a passage about stopping does not answer a question
+ * Verbs in English and German. Each line means a different act: a passage about stopping does not answer a question
  * about starting.
  */
 const verbs = `start launch starten

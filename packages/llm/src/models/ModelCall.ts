@@ -46,7 +46,7 @@ export const callModel = (
     const headers = yield* traceHeaders;
     const clock = yield* Clock.Clock;
     const middleware = ai.extractReasoningMiddleware({ tagName: "think" });
-    /** Since when the model is silent; `null` while it has to wait. */
+    /** Since when the model has been silent; `null` while it has to wait. */
     let silentSince: number | null = clock.currentTimeMillisUnsafe();
     let hasText = false;
     let finish: Finish | undefined;

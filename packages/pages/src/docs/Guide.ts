@@ -93,7 +93,7 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
   /** Of the document, as GitHub numbers those that are equal. */
   let anchors = new Map<string, number>();
   let sections: Array<string> = [];
-  /** Where a link of the document leads; `null` out of the guide, such as to source code. */
+  /** Where a link in the document leads; `null` if that is not in the guide, such as source code. */
   const resolve = (link: string): string | null => {
     if (/^(https?:|#)/.test(link)) return link;
     const { hash, pathname } = new URL(link, `file:///${document}`);

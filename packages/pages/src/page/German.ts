@@ -10,7 +10,7 @@ export const german = {
   "Earlier entries": "Frühere Einträge",
   "Another tab is waiting for an answer in this chat.":
     "Ein anderer Tab wartet in diesem Chat auf eine Antwort.",
-  "Jump to latest": "Zum Neuesten",
+  "Jump to latest": "Zum neuesten Eintrag",
   Edit: "Bearbeiten",
   "Copy answer": "Antwort kopieren",
   " in another tab": " in einem anderen Tab",
@@ -45,7 +45,7 @@ export const german = {
   "The server does not support this request. It may be running a different version.":
     "Dieser Chat ist derzeit nicht verfügbar.",
   "The server is not responding. This page keeps trying.":
-    "Der Server antwortet nicht. Es wird weiter versucht.",
+    "Der Server antwortet nicht. Diese Seite versucht es weiter.",
   "The server, or a proxy in front of it, answered with HTTP {}.":
     "Der Server oder ein Proxy davor hat mit HTTP {} geantwortet.",
   "Try again {}.": "Versuchen Sie es {} noch einmal.",
@@ -57,7 +57,7 @@ export const german = {
   "Close the chat": "Chat schließen",
   "New chat": "Neuer Chat",
   "Earlier chats": "Frühere Chats",
-  "Suggested questions": "Fragen für den Anfang",
+  "Suggested questions": "Vorgeschlagene Fragen",
   "A language model answers. It can be wrong.": "Ein Sprachmodell antwortet. Es kann sich irren.",
   "Chat {}": "Chat {}",
 };

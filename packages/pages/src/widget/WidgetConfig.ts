@@ -1,6 +1,6 @@
 /** The settings that the server passes to the window. Everybody can read them. */
 export interface WidgetConfig {
-  /** The chatbot's. */
+  /** The name of the chatbot. */
   readonly name: string;
   readonly general: string;
   readonly answers: string;

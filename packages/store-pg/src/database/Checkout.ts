@@ -24,11 +24,11 @@ export interface TenantPool {
 
 /** What the pools of one database know about it. */
 export interface DatabaseState {
-  /** Work fails without a connection. */
+  /** The database is unavailable: work fails immediately, without a connection. */
   isAway: boolean;
   /**
    * Connections that are older than this time of `performance.now` are replaced: when one is dead, others often are,
-   * and to find out one by one would cost a deadline each.
+   * too, and finding that out one by one would cost a deadline each.
    */
   replaceBefore: number;
 }

@@ -35,7 +35,7 @@ export interface Transport {
   other: false | TlsOptions | null;
 }
 
-/** A string says what is wrong with the address, and contains no part of a password. */
+/** Reads an address. A string says what is wrong with it, and contains no part of a password. */
 const readAddress = (address: string): Transport | string => {
   const [, authority, rest] = /^postgres(?:ql)?:\/\/([^/?#]*)(.*)$/s.exec(address) ?? [];
   if (authority === undefined) return noAddress;
@@ -139,7 +139,7 @@ export const describeFailure = (error: SqlError.SqlError): string => {
     [/ALTNAME_INVALID/, "use a host name that the certificate contains, or set sslmode=verify-ca"],
     [
       /startup parameter/,
-      "set PARLEY_POOLER=true for a pooler, and migrate at the address of PostgreSQL itself",
+      "set PARLEY_POOLER=true for a pooler, and migrate at PostgreSQL's own address",
     ],
   ];
   const hint = hints.find(([pattern]) => pattern.test(`${codeOf(error)} ${message}`))?.[1];

@@ -128,7 +128,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
     Effect.forever,
     Effect.forkScoped,
   );
-  /** Returns the warnings of a start. One that `starts` tries to write, and moves the sequences if need be. */
+  /** Returns what a start would warn of. If it `starts`, it also tries to write, and moves the sequences if need be. */
   const examine = Effect.fnUntraced(function* (starts: boolean) {
     const connection = yield* connect;
     const { query } = connection;

@@ -67,7 +67,7 @@ export const list = tabValue("list", { page: 1, search: "" });
 /** The latest requests, newest first. */
 export const attempts = signal<ReadonlyArray<Attempt>>([]);
 
-/** Why the key opens nothing. */
+/** Why the server rejected the key. */
 export const rejection = signal<unknown>(undefined);
 
 export const client = makeClient({

@@ -1,4 +1,4 @@
-/** What the page of a site passes to the window with the port of their channel. */
+/** What the site's page sends to the window along with the port of their channel. */
 export interface Greeting {
   readonly locale: "en" | "de";
   /** A colour and one that is legible on it, as CSS. */
@@ -13,8 +13,10 @@ export interface Token {
   readonly expires_at: string;
 }
 
-/** From the page: the window is shown; or an answer to `token`, `null` if the backend did not answer. */
+/**
+ * A message from the page: the window is shown, or the answer to `token`, with `null` if the backend did not answer.
+ */
 export type FromPage = "open" | { readonly token: Partial<Token> | null };
 
-/** From the window. */
+/** A message from the window. */
 export type FromWindow = "ready" | "close" | "token";
