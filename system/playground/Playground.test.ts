@@ -577,7 +577,7 @@ describe("the history", () => {
     });
   }, 120_000);
 
-  it("the browser stays free while 26 kB arrive in 5,000 pieces", async () => {
+  it("the browser stays responsive while 26 kB arrive in 5,000 pieces", async () => {
     const { id } = await client.createChat();
     await visit(async (page) => {
       await openChat(page, id);
@@ -600,7 +600,7 @@ describe("the history", () => {
 });
 
 describe("asking", () => {
-  it("too long a question is refused before it leaves the field", async () => {
+  it("a question that is too long is refused before it leaves the field", async () => {
     const { id } = await client.createChat();
     await visit(async (page) => {
       await openChat(page, id);
@@ -628,7 +628,7 @@ describe("asking", () => {
     });
   });
 
-  it("an ask fails with a sentence and an act, and the question stays over a reload", async () => {
+  it("a failed ask shows a sentence and an action, and the question survives a reload", async () => {
     const { id } = await client.createChat();
     await visit(
       async (page) => {

@@ -119,10 +119,10 @@ const listeners = Effect.gen(function* () {
 
   // An ask whose turn begins now may take its whole deadline.
   const grace = Duration.sum(settings.asks.deadline, Duration.seconds(5));
-  const { refuse: refused } = yield* makeRequestTelemetry(logRequests);
+  const { refuse: onRefusal } = yield* makeRequestTelemetry(logRequests);
   const queue = makeRequestQueue();
   const listenTo = (port: number, app: Parameters<typeof listen>[0], setting: string, at = host) =>
-    listen(app, { host: at, port, setting, grace, refused, onDisconnect, queue });
+    listen(app, { host: at, port, setting, grace, onRefusal, onDisconnect, queue });
   // The management listener closes last.
   const management =
     managementPort === 0
@@ -195,12 +195,12 @@ const listeners = Effect.gen(function* () {
 });
 
 /** Logged before anything else: an ignored variable may be the reason why the start fails. */
-const warn = Effect.flatMap(Settings, ({ warnings }) =>
+const logWarnings = Effect.flatMap(Settings, ({ warnings }) =>
   Effect.forEach(warnings, (warning) => Effect.logWarning(warning), { discard: true }),
 );
 
 /** The last log line of a server. If the start fails, the last line is the error. */
-const stopped = Effect.addFinalizer((exit) =>
+const logStop = Effect.addFinalizer((exit) =>
   Exit.isFailure(exit) && !Cause.hasInterruptsOnly(exit.cause)
     ? Effect.void
     : Effect.logInfo("Parley has stopped"),
@@ -218,7 +218,7 @@ export const layerServer = Layer.merge(Layer.effectDiscard(listeners), layerRete
     NodeServices.layer,
     layerNoRequestSpans,
   ]),
-  Layer.provide(Layer.effectDiscard(Effect.andThen(warn, stopped))),
+  Layer.provide(Layer.effectDiscard(Effect.andThen(logWarnings, logStop))),
   Layer.provide(layerObservability),
   Layer.provide([Settings.layer, Lifecycle.layer]),
 );

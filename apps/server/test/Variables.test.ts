@@ -67,7 +67,7 @@ describe("a setting that <name>_FILE gives", () => {
 
 const settings = new Set(["DATABASE_URL", "PARLEY_PORT", "PARLEY_POOLER", "PARLEY_LLM_MODEL"]);
 
-it("a variable that looks like a setting is a warning with its name", () => {
+it("a variable that looks like a setting causes a warning with its name", () => {
   for (const name of ["PARLEY_PROT", "PARLEY_PROT_FILE", "PARLEY_DATABASE_URL", "DATABASE_ULR"]) {
     const warnings = ignoredVariables({ [name]: "x", HOME: "/", PARLEY_PORT: "1" }, settings);
     assert.strictEqual(warnings.length, 1, name);
@@ -76,7 +76,7 @@ it("a variable that looks like a setting is a warning with its name", () => {
   assert.deepStrictEqual(ignoredVariables({ PARLEY_PROT: " ", PARLEYS: "x" }, settings), []);
 });
 
-it.effect("what OpenTelemetry's variables ask for in vain is a warning", () =>
+it.effect("an OpenTelemetry variable whose value is not supported causes a warning", () =>
   Effect.gen(function* () {
     for (const [name, values] of [
       ["OTEL_TRACES_SAMPLER", ["always_off", "traceidratio", "parentbased_traceidratio"]],
@@ -93,7 +93,7 @@ it.effect("what OpenTelemetry's variables ask for in vain is a warning", () =>
   }),
 );
 
-it("the former name of a setting is a warning that names what replaces it", () => {
+it("the former name of a setting causes a warning that names what replaces it", () => {
   for (const [name, replacement] of [
     ["PARLEY_PREPARE", "PARLEY_POOLER"],
     ["PARLEY_PREPARE_FILE", "PARLEY_POOLER"],
@@ -136,7 +136,7 @@ it.effect("what Kubernetes sets for Services is ignored, with one warning for al
   }),
 );
 
-it("a proxy that Node does not use is a warning", () => {
+it("a proxy that Node does not use causes a warning", () => {
   const model = "https://llm.example/v1";
   const isWarned = (variables: Record<string, string>, address = model) =>
     unusedProxy(variables, address).length > 0;

@@ -324,7 +324,7 @@ describe("a setting", () => {
   });
 });
 
-it("a start warns that anonymous visitors share one bound behind a proxy, unless it knows the proxies", async () => {
+it("a start warns that anonymous visitors share one limit behind a proxy, unless it knows the proxies", async () => {
   const file = join(directory, "anonymous.json");
   const key = (await run(["key", "generate"], {})).stdout.trim();
   const bounds = { visitorRatePerMinute: 10, tokensPerDay: 1000 };

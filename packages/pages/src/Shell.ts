@@ -67,7 +67,7 @@ export const toPolicy = (forms = "'none'", others = "", ancestors = "'none'"): s
   `base-uri 'none'; form-action ${forms}; frame-ancestors ${ancestors}; require-trusted-types-for 'script'; ` +
   "trusted-types 'none'";
 
-/** A host without its port, as an address of the policy. */
+/** A host without its port, as a source in the policy. */
 const plainHost = /^(\[[\da-f:.]+\]|[\w.-]+)(?::\d+)?$/i;
 
 /** The answers interface's own port, on the host that the browser uses. Without a scheme: that of the page. */

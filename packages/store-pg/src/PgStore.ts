@@ -186,7 +186,7 @@ export interface PostgresSettings extends Omit<PostgresOptions, "url"> {
 
 /**
  * A PostgreSQL database, version 15 or later, for `openParley`, which brings the schema up to date and rejects with
- * `PostgresUnusable` if the database cannot be used. `options` is its address, or has it.
+ * `PostgresUnusable` if the database cannot be used. `options` is its address, or an object with its address.
  */
 export const postgres = (options: string | PostgresSettings): Store => {
   const { url, ...others } = typeof options === "object" ? options : { url: options ?? "" };

@@ -5,16 +5,16 @@ import { describeCause } from "@parley/core/ports";
 import { Cause, Console, Data, Effect, Exit, Runtime } from "effect";
 import { CliError, CliOutput } from "effect/cli";
 
-interface Described {
+interface ErrorText {
   /** One line: the problem. */
   readonly message: string;
   /** One line: what to do about it. */
   readonly hint: string;
 }
 
-/** Why a command has failed, for errors that only commands have. */
+/** A failure that only commands have. */
 export class CommandFailed extends Data.TaggedError("CommandFailed")<
-  Described & { readonly exitCode?: 1 | 2 }
+  ErrorText & { readonly exitCode?: 1 | 2 }
 > {
   override readonly [Runtime.errorExitCode] = this.exitCode ?? 1;
 }
@@ -41,7 +41,7 @@ const hints: Readonly<Record<string, string>> = {
   ProvisionInvalid: "nothing was changed; docs/provisioning.schema.json describes the file.",
 };
 
-export const describeError = (error: Error): Described => {
+export const describeError = (error: Error): ErrorText => {
   const { _tag = "", hint } = error as { readonly _tag?: string; readonly hint?: string };
   const problem = _tag === "StorageUnavailable" ? "Database unavailable: " : "";
   const message = toLine(
@@ -73,7 +73,7 @@ export const command = import.meta.url.endsWith(".ts")
     : (process.argv[1] ?? "parley");
 
 /** Prints it on standard error, with quoted commands as the reader can run them. */
-export const printError = ({ hint, message }: Described): Effect.Effect<void> =>
+export const printError = ({ hint, message }: ErrorText): Effect.Effect<void> =>
   Console.error(`parley: ${message}\nhint: ${hint}`.replaceAll('"parley ', `"${command} `));
 
 /** Prints why the effect failed: an error as its line and hint, a defect as it is. */

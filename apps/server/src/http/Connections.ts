@@ -60,7 +60,7 @@ export interface ConnectionOptions {
   /** The effect of a half-closed connection on a POST without `On-Disconnect`. */
   readonly onDisconnect: "finish" | "cancel";
   /** Called for each refused request. */
-  readonly refused?: RequestTelemetry["refuse"] | undefined;
+  readonly onRefusal?: RequestTelemetry["refuse"] | undefined;
 }
 
 interface Connection {
@@ -78,7 +78,7 @@ interface Connection {
 export const serveRequests = (
   server: Server,
   handle: (request: IncomingMessage, response: ServerResponse) => void,
-  { isStopping, onDisconnect, queue, refused }: ConnectionOptions,
+  { isStopping, onDisconnect, queue, onRefusal }: ConnectionOptions,
 ) => {
   const connections = new Map<Socket, Connection>();
   const latestOn = (socket: Socket) => connections.get(socket)?.latest ?? null;
@@ -156,7 +156,7 @@ export const serveRequests = (
     const body = toGeneralBody(message);
     const text = JSON.stringify(body);
     const requestId = toRequestId(response.req.headers["x-request-id"]);
-    refused?.({ requestId, method: toMethod(response.req.method) }, message, body.status);
+    onRefusal?.({ requestId, method: toMethod(response.req.method) }, message, body.status);
     response.writeHead(body.status, {
       "content-type": "application/json; charset=utf-8",
       "content-length": Buffer.byteLength(text),

@@ -28,7 +28,7 @@ export interface ListenOptions {
   /** How long requests in flight may take once the listener closes. */
   readonly grace: Duration.Duration;
   /** Called for each request that the listener itself refuses. */
-  readonly refused?: RequestTelemetry["refuse"];
+  readonly onRefusal?: RequestTelemetry["refuse"];
   /** The queue of requests, which listeners can share; by default, this one has its own. */
   readonly queue?: RequestQueue;
   /** The effect of a disconnect on an ask without `On-Disconnect`; `finish` by default. */
@@ -48,7 +48,7 @@ export const listen = Effect.fnUntraced(function* (
     onDisconnect = "finish",
     port,
     queue = makeRequestQueue(),
-    refused,
+    onRefusal,
     setting = "the port",
   }: ListenOptions,
 ) {
@@ -68,7 +68,7 @@ export const listen = Effect.fnUntraced(function* (
     isStopping: () => lifecycle.phase === "stopping",
     onDisconnect,
     queue,
-    refused,
+    onRefusal,
   });
   const toOrigin = (port: number) => `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
   const runFork = Effect.runForkWith(yield* Effect.context<never>());

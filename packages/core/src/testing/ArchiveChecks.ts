@@ -150,37 +150,40 @@ export const archiveChecks: ReadonlyArray<
     }
   }),
 
-  check("a chat is idle since its last entry, or else since its creation", function* () {
-    const chatbot = yield* newChatbot;
-    const turns = yield* TurnStore;
-    const [unused, used] = yield* createAll(chatbot, [{ helloMessage: "Hello" }, {}]);
-    const { createTime: limit } = yield* askLater(chatbot, used!.id, unused!.createTime);
-    // Reading does not count as use, nor does a turn without an entry.
-    yield* history(chatbot, unused!.id);
-    yield* turns.release(yield* taken(chatbot, unused!.id));
-    const late = yield* taken(chatbot, unused!.id);
-    yield* pass(turnLease + 1);
-    yield* turns.renew(late);
-    yield* same("the unused one", yield* erase(chatbot, idle(limit)), 1);
-    yield* same("the used one is left", (yield* list(chatbot)).items, [used]);
-    yield* erase(chatbot, { _tag: "All" });
-    // Imported times are whatever they were elsewhere.
-    const asked = new Date("1965-01-01T00:00:00Z");
-    const records = [chatRecord(1, longAgo), chatRecord(2, longAgo), entryRecord(2, 1, asked)];
-    yield* imported(chatbot, records);
-    for (const [limit, expected] of [
-      [longAgo, 0],
-      [new Date(longAgo.getTime() + 1), 1],
-      [asked, 0],
-      [new Date(asked.getTime() + 1), 1],
-    ] as const) {
-      yield* same(
-        `idle since ${limit.toISOString()}`,
-        yield* erase(chatbot, idle(limit)),
-        expected,
-      );
-    }
-  }),
+  check(
+    "a chat has been idle since its last entry or, without one, since its creation",
+    function* () {
+      const chatbot = yield* newChatbot;
+      const turns = yield* TurnStore;
+      const [unused, used] = yield* createAll(chatbot, [{ helloMessage: "Hello" }, {}]);
+      const { createTime: limit } = yield* askLater(chatbot, used!.id, unused!.createTime);
+      // Reading does not count as use, nor does a turn without an entry.
+      yield* history(chatbot, unused!.id);
+      yield* turns.release(yield* taken(chatbot, unused!.id));
+      const late = yield* taken(chatbot, unused!.id);
+      yield* pass(turnLease + 1);
+      yield* turns.renew(late);
+      yield* same("the unused one", yield* erase(chatbot, idle(limit)), 1);
+      yield* same("the used one is left", (yield* list(chatbot)).items, [used]);
+      yield* erase(chatbot, { _tag: "All" });
+      // Imported times are whatever they were elsewhere.
+      const asked = new Date("1965-01-01T00:00:00Z");
+      const records = [chatRecord(1, longAgo), chatRecord(2, longAgo), entryRecord(2, 1, asked)];
+      yield* imported(chatbot, records);
+      for (const [limit, expected] of [
+        [longAgo, 0],
+        [new Date(longAgo.getTime() + 1), 1],
+        [asked, 0],
+        [new Date(asked.getTime() + 1), 1],
+      ] as const) {
+        yield* same(
+          `idle since ${limit.toISOString()}`,
+          yield* erase(chatbot, idle(limit)),
+          expected,
+        );
+      }
+    },
+  ),
 
   check("the store's clock decides how long a chat has been idle", function* () {
     const chatbot = yield* newChatbot;
@@ -487,7 +490,7 @@ export const archiveChecks: ReadonlyArray<
     }
   }),
 
-  check("after an import, ids and times go on from the imported ones", function* () {
+  check("after an import, ids and times continue from the imported ones", function* () {
     const now = (yield* create(yield* newChatbot)).createTime;
     const soon = new Date(now.getTime() + 3_600_000);
     const last = new Date(soon.getTime() + 5_000);
@@ -763,7 +766,7 @@ export const archiveChecks: ReadonlyArray<
   ),
 
   check(
-    "usage is summed by provider and model since a time, also of answers without a model",
+    "usage since a time is summed by provider and model, including answers without a model",
     function* () {
       const archive = yield* ChatArchive;
       const chatbot = yield* newChatbot;

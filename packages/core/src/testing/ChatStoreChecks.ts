@@ -351,7 +351,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
   }),
 
-  check("a chatbot that is not registered has empty lists and gets no chat", function* () {
+  check("an unregistered chatbot has empty lists, and creating a chat in it fails", function* () {
     const chatbot = noChatbot;
     yield* failsWith("a creation", new ChatbotNotFound({ chatbot }), create(chatbot));
     for (const query of [{}, { search: "a" }, { userRef: "u" }, { id: 1 }]) {

@@ -54,7 +54,7 @@ const reused = new IdempotencyKeyReused({ key: "key" });
 
 /** The promises of `ChatStore` and `TurnStore` about idempotency keys. */
 export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
-  check("creations with one key create one chat, also concurrently", function* () {
+  check("creations with the same key create one chat, even concurrently", function* () {
     const chatbot = yield* newChatbot;
     const { second } = yield* StoreUnderTest;
     const store = yield* ChatStore;
@@ -96,7 +96,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     }
   }),
 
-  check("the key of an ask is held in its turn, and then returns the entry", function* () {
+  check("the key of an ask is held during its turn, and then returns the entry", function* () {
     const chatbot = yield* newChatbot;
     const [store, second] = yield* bothTurns;
     const { id } = yield* create(chatbot);
@@ -145,7 +145,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     yield* same("the stored questions", yield* questions(chatbot), [["q"], ["q"]]);
   }),
 
-  check("a key is known for 24 hours after its row was stored, and no longer", function* () {
+  check("a key is remembered for 24 hours after its row was stored, and no longer", function* () {
     const chatbot = yield* newChatbot;
     const store = yield* TurnStore;
     const { id } = yield* create(chatbot);
@@ -188,7 +188,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     },
   ),
 
-  check("a key of a creation is reused if an ask sends it, and the other way round", function* () {
+  check("a creation's key counts as reused if an ask sends it, and vice versa", function* () {
     const chatbot = yield* newChatbot;
     const store = yield* TurnStore;
     const creation = createWith(chatbot, other);
@@ -323,7 +323,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     }
   }),
 
-  check("asks and keyed creations in a chatbot that is not registered fail", function* () {
+  check("asks and creations with a key fail in an unregistered chatbot", function* () {
     const notFound = new ChatbotNotFound({ chatbot: noChatbot });
     yield* failsWith("an ask", notFound, take(noChatbot, null, key));
     yield* failsWith("a creation", notFound, createWith(noChatbot, key));

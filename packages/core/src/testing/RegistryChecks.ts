@@ -94,7 +94,7 @@ const bothAtOnce = (round: number, both: ReadonlyArray<Effect.Effect<unknown, un
 export const registryChecks: ReadonlyArray<
   Check<ChatbotRegistry | ChatbotDirectory | ChatStore | TurnStore | ChatArchive | StoreUnderTest>
 > = [
-  check("a chatbot is kept as declared, and its keys open it", function* () {
+  check("a chatbot is stored as declared, and its keys give access to it", function* () {
     const { directory, registry } = yield* services;
     const keys = [
       newKey({ id: fresh("a") }),
@@ -155,7 +155,7 @@ export const registryChecks: ReadonlyArray<
     ]);
   }),
 
-  check("texts of chatbots, keys and actors are kept as they are", function* () {
+  check("texts of chatbots, keys and actors are stored unchanged", function* () {
     const { registry } = yield* services;
     const { id } = yield* newOne();
     const texts = awkwardTexts.filter((text) => text.trim() !== "");
@@ -323,32 +323,35 @@ export const registryChecks: ReadonlyArray<
     yield* failsWith("no chatbot", missing, registry.addKey(unknown, kept, actor));
   }),
 
-  check("a creation fails for its name before a key, and writes all keys or nothing", function* () {
-    const { registry } = yield* services;
-    const known = declared({ keys: [newKey()] });
-    yield* registry.create(known, actor);
-    const { name, workspaceName } = known;
-    const nameTaken = new Errors.ChatbotTaken({ workspaceName, name });
-    const keys = Array.from({ length: 120 }, () => newKey());
-    for (const key of [known.keys[0]!, { ...keys[0]!, name: "twice" }]) {
-      const wanted = declared({ keys: [...keys, key] });
-      const keyTaken = new Errors.KeyTaken({ keyId: key.id });
-      yield* failsWith("a key", keyTaken, registry.create(wanted, actor));
-      const both = { ...wanted, name, workspaceName };
-      yield* failsWith("a name and a key", nameTaken, registry.create(both, actor));
-    }
-    for (let steps = 0; steps < 6; steps++) {
-      const wanted = declared({ keys: keys.map((key) => ({ ...key, id: fresh("key") })) });
-      const creating = yield* Effect.forkChild(registry.create(wanted, actor));
-      for (let step = 0; step < steps; step++) yield* Effect.yieldNow;
-      yield* Fiber.interrupt(creating);
-      const made = (yield* registry.list).find(({ chatbot }) => chatbot.name === wanted.name);
-      const length = made?.keys.length ?? 0;
-      yield* same("an interrupted creation", length === 0 ? made : length, made && 120);
-    }
-    const { id } = yield* newOne({ keys });
-    yield* same("its keys", (yield* found(id))?.keys.length, 120);
-  }),
+  check(
+    "a creation reports a duplicate name before a duplicate key, and writes all keys or none",
+    function* () {
+      const { registry } = yield* services;
+      const known = declared({ keys: [newKey()] });
+      yield* registry.create(known, actor);
+      const { name, workspaceName } = known;
+      const nameTaken = new Errors.ChatbotTaken({ workspaceName, name });
+      const keys = Array.from({ length: 120 }, () => newKey());
+      for (const key of [known.keys[0]!, { ...keys[0]!, name: "twice" }]) {
+        const wanted = declared({ keys: [...keys, key] });
+        const keyTaken = new Errors.KeyTaken({ keyId: key.id });
+        yield* failsWith("a key", keyTaken, registry.create(wanted, actor));
+        const both = { ...wanted, name, workspaceName };
+        yield* failsWith("a name and a key", nameTaken, registry.create(both, actor));
+      }
+      for (let steps = 0; steps < 6; steps++) {
+        const wanted = declared({ keys: keys.map((key) => ({ ...key, id: fresh("key") })) });
+        const creating = yield* Effect.forkChild(registry.create(wanted, actor));
+        for (let step = 0; step < steps; step++) yield* Effect.yieldNow;
+        yield* Fiber.interrupt(creating);
+        const made = (yield* registry.list).find(({ chatbot }) => chatbot.name === wanted.name);
+        const length = made?.keys.length ?? 0;
+        yield* same("an interrupted creation", length === 0 ? made : length, made && 120);
+      }
+      const { id } = yield* newOne({ keys });
+      yield* same("its keys", (yield* found(id))?.keys.length, 120);
+    },
+  ),
 
   check("the last use of a key is stored with the key, and not in the audit log", function* () {
     const { directory, registry } = yield* services;
@@ -372,7 +375,7 @@ export const registryChecks: ReadonlyArray<
     yield* same("the audit log", yield* auditOf(id), before);
   }),
 
-  check("concurrent changes of different fields all take effect and are noted once", function* () {
+  check("concurrent changes of different fields all take effect and are logged once", function* () {
     const { other, registry } = yield* services;
     const key = newKey();
     const { id, settings } = yield* newOne({ keys: [key] });

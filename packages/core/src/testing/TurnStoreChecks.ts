@@ -101,7 +101,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     yield* same("before an entry of another chat", few, entries.slice(0, 6).toReversed());
   }),
 
-  check("one turn at a time is held in a chat, for a lease", function* () {
+  check("a chat has one turn at a time, which lasts for a lease", function* () {
     const chatbot = yield* newChatbot;
     const { id } = yield* create(chatbot);
     const [store, second] = yield* bothTurns;
@@ -177,7 +177,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     yield* taken(chatbot, chat!.id);
   }),
 
-  check("notifications come at the end of turns only, and delay no ask", function* () {
+  check("only the end of a turn sends a notification, and asks do not wait for it", function* () {
     const chatbot = yield* newChatbot;
     const [store, second] = yield* bothTurns;
     const { id } = yield* create(chatbot);
@@ -376,37 +376,40 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
   }),
 
-  check("concurrent asks in one chat take turns, and each sees all before it", function* () {
-    const chatbot = yield* newChatbot;
-    const both = yield* bothTurns;
-    const { id } = yield* create(chatbot);
-    yield* atOnce(64, (n) =>
-      Effect.gen(function* () {
-        const turns = both[n % 2]!;
-        while (true) {
-          const outcome = yield* turns.take(chatbot, id, null);
-          yield* Effect.yieldNow;
-          if (outcome._tag !== "TurnTaken") continue;
-          const before: Array<Entry> = [...outcome.turn.newest];
-          while (before.length > 0 && before.length % turnEntries === 0) {
-            const older = yield* turns.earlier(outcome.turn, before.at(-1)!.id);
-            if (older.length === 0) break;
-            before.push(...older);
+  check(
+    "concurrent asks in one chat take turns, and each sees all entries before it",
+    function* () {
+      const chatbot = yield* newChatbot;
+      const both = yield* bothTurns;
+      const { id } = yield* create(chatbot);
+      yield* atOnce(64, (n) =>
+        Effect.gen(function* () {
+          const turns = both[n % 2]!;
+          while (true) {
+            const outcome = yield* turns.take(chatbot, id, null);
+            yield* Effect.yieldNow;
+            if (outcome._tag !== "TurnTaken") continue;
+            const before: Array<Entry> = [...outcome.turn.newest];
+            while (before.length > 0 && before.length % turnEntries === 0) {
+              const older = yield* turns.earlier(outcome.turn, before.at(-1)!.id);
+              if (older.length === 0) break;
+              before.push(...older);
+            }
+            // Each answer names the entries that its turn saw.
+            const answer = before.map((one) => one.id).join();
+            return yield* turns.append(outcome.turn, entry(`q${n}`, { answer }));
           }
-          // Each answer names the entries that its turn saw.
-          const answer = before.map((one) => one.id).join();
-          return yield* turns.append(outcome.turn, entry(`q${n}`, { answer }));
-        }
-      }),
-    );
-    const { entries } = (yield* stored(chatbot))[0]!;
-    const ids = entries.map((made) => made.id);
-    yield* same("how many", new Set(ids).size, 64);
-    for (const [at, made] of entries.entries()) {
-      yield* same("the entries before", made.answer, ids.slice(0, at).toReversed().join());
-      yield* same("its id is higher", made.id > (ids[at - 1] ?? 0), true);
-    }
-  }),
+        }),
+      );
+      const { entries } = (yield* stored(chatbot))[0]!;
+      const ids = entries.map((made) => made.id);
+      yield* same("how many", new Set(ids).size, 64);
+      for (const [at, made] of entries.entries()) {
+        yield* same("the entries before", made.answer, ids.slice(0, at).toReversed().join());
+        yield* same("its id is higher", made.id > (ids[at - 1] ?? 0), true);
+      }
+    },
+  ),
 
   check("a take concurrent with a late append sees its entry, or makes it fail", function* () {
     const both = yield* bothTurns;

@@ -211,13 +211,13 @@ export const makeApp = Effect.fnUntraced(function* ({
 
   /** An ask begins in its turn, unless the server is full. Its log lines have the facts of its request. */
   const admitAsk = (
-    handled: ReturnType<(typeof handlers)["ask"]>,
+    response: ReturnType<(typeof handlers)["ask"]>,
     { keyId }: Principal,
     facts: RequestFacts,
   ) =>
     Effect.flatMap(asking.inProgress, (inProgress) =>
       inProgress < maxAsks && admit(keyId, inProgress)
-        ? Effect.annotateLogs(Effect.andThen(turn, handled), { ...facts })
+        ? Effect.annotateLogs(Effect.andThen(turn, response), { ...facts })
         : refuseAsk,
     );
 
@@ -240,8 +240,8 @@ export const makeApp = Effect.fnUntraced(function* ({
       if (!principal.scopes.includes(scope)) {
         return Effect.fail(new RequestRefused({ reason: "SCOPE_NOT_GRANTED" }));
       }
-      const handled = handlers[endpoint]({ request, facts, principal, parameter, reportFailure });
-      return scope === "ask" ? admitAsk(handled, principal, facts) : handled;
+      const response = handlers[endpoint]({ request, facts, principal, parameter, reportFailure });
+      return scope === "ask" ? admitAsk(response, principal, facts) : response;
     });
   };
 

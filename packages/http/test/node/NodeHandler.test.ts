@@ -78,7 +78,7 @@ it("a body in an encoding that a middleware has set arrives unchanged", async ()
   }
 });
 
-it("a body that was read and is nowhere is a 500, whose log line names the parser and the line to move", async () => {
+it("a body that was read but not kept is a 500, whose log line names the parser and the line to move", async () => {
   const { ask, handler, logged } = await makeService();
   const listener = toNodeHandler(handler);
   const ports = [

@@ -141,7 +141,7 @@ describe("a server with more asks than it can answer", () => {
         expect(of("polite").refused).toEqual([]);
       });
 
-  it("takes on what it can of asks whose model takes five seconds, and serves the polite", () => {
+  it("accepts what it can of asks whose model takes five seconds, and serves keys that ask little", () => {
     const { most, of } = run([
       ...steady("flood", 5 * capacity, 100, 30_000, 5_000),
       ...steady("polite", 5, 100, 30_000, 5_000),
@@ -151,7 +151,7 @@ describe("a server with more asks than it can answer", () => {
     expect(of("polite").refused).toEqual([]);
   });
 
-  it("serves each key up to its share: one of twenty floods takes nothing from the polite", () => {
+  it("serves each key up to its share: a flood from one key of twenty takes nothing from keys that ask little", () => {
     const floods = Array.from({ length: 20 }, (_, n) =>
       steady(`flood ${n}`, capacity / 4, 100 + n, seconds),
     ).flat();
@@ -161,7 +161,7 @@ describe("a server with more asks than it can answer", () => {
     expect(Math.min(...answered)).toBeGreaterThan(Math.max(...answered) / 2);
   });
 
-  it("does not lose its pace to a thousand keys that ask a little each", () => {
+  it("keeps its pace when a thousand keys ask a little each", () => {
     const floods = Array.from({ length: 1000 }, (_, n) =>
       steady(`key ${n}`, (3 * capacity) / 1000, 100 + n, seconds),
     ).flat();
@@ -191,7 +191,7 @@ describe("a server with more asks than it can answer", () => {
 
 describe("a server that has time", () => {
   for (const millis of [0, 40, 80])
-    it(`takes on three thousand asks of a slow model that come within ${millis} ms`, () => {
+    it(`accepts three thousand asks of a slow model that arrive within ${millis} ms`, () => {
       const burst = Array.from({ length: 3000 }, (_, n): Ask => ({
         key: "burst",
         at: 1_000 + (n * millis) / 3000,
@@ -202,7 +202,7 @@ describe("a server that has time", () => {
       expect(of("polite").refused).toEqual([]);
     });
 
-  it("takes on two thousand asks at once two seconds after it refused the last one", () => {
+  it("accepts two thousand asks at once two seconds after it refused the last one", () => {
     let [time, delay] = [0, 100];
     const loop = { arrival: () => time, delay: () => delay, waiting: () => 0, turn: Effect.void };
     const admit = makeAdmission(loop);

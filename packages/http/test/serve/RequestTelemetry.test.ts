@@ -40,7 +40,7 @@ it.effect("a stream lasts until its request's scope closes", () =>
   }).pipe(Effect.provideService(Metric.MetricRegistry, new Map())),
 );
 
-it("requests that are refused for their key or its rate are one line a minute, with counts", async () => {
+it("requests that are refused for their key or its rate are logged in one line a minute, with counts", async () => {
   vi.useFakeTimers();
   const lines: Array<string> = [];
   const logger = Logger.make((entry) => void lines.push(Logger.formatJson.log(entry)));
@@ -68,7 +68,7 @@ it("requests that are refused for their key or its rate are one line a minute, w
   vi.useRealTimers();
 });
 
-it.effect("a failure has a counter before the first", () =>
+it.effect("a failure has a counter before it first occurs", () =>
   Effect.gen(function* () {
     yield* makeRequestTelemetry();
     const counters = (yield* Metric.snapshot).filter(({ id }) => id === "parley.failures");

@@ -96,7 +96,7 @@ it.live("a token that is not of an anonymous visitor of the key is not renewed",
   }).pipe(Effect.scoped),
 );
 
-it.live("new visitors are bounded for a client's network, IPv4 or IPv6, and for the key", () =>
+it.live("new visitors are limited for a client's network, IPv4 or IPv6, and for the key", () =>
   Effect.gen(function* () {
     const { ask } = yield* setUp();
     const began = performance.now();

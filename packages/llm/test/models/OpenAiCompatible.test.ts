@@ -129,7 +129,7 @@ const last = (finish_reason: string | null) => ({ delta: {}, finish_reason });
 
 const done = "eos_token eos end  end_turn STOP COMPLETE null max_tokens stop_sequence normal";
 for (const word of done.split(" ")) {
-  it.live(`openAiCompatible takes an answer that ends with ${JSON.stringify(word)}`, () =>
+  it.live(`openAiCompatible accepts an answer that ends with ${JSON.stringify(word)}`, () =>
     Effect.gen(function* () {
       assert.strictEqual(yield* endOf(text, last(word), "[DONE]"), "Fine.");
     }),
@@ -172,7 +172,7 @@ for (const [name, chunks, reason] of failures) {
 }
 
 it.live(
-  "openAiCompatible takes an answer whose chunks all have an empty word, up to the last without text",
+  "openAiCompatible accepts an answer whose chunks all have an empty word, up to the last without text",
   () =>
     Effect.gen(function* () {
       assert.strictEqual(yield* endOf(blank, blank, last(""), "[DONE]"), "Fine.Fine.");

@@ -45,7 +45,10 @@ export const readInBulk = <Row extends object>(
 export const offsetOf = ({ limit, page }: { readonly limit: number; readonly page: number }) =>
   Math.min((page - 1) * limit, Number.MAX_SAFE_INTEGER);
 
-/** The direction of the order if it is that of positions, which ids and times of creation follow. */
+/**
+ * The direction of an order that is the order of positions, as those by id and by time of creation are; else
+ * `undefined`.
+ */
 export const positionOrder = (
   orderBy: readonly [OrderBy<string>, ...Array<OrderBy<string>>],
 ): "asc" | "desc" | undefined => {

@@ -19,7 +19,7 @@ export const watchAvailability = (
   state: DatabaseState,
 ) => {
   let isPending = false;
-  /** One at a time: each would keep another connection from the requests. */
+  /** One probe at a time: each takes a connection that requests could use. */
   const onOpenConnection = Effect.suspend(() => {
     isPending = true;
     const end = Effect.sync(() => void (isPending = false));

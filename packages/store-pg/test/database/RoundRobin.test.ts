@@ -73,7 +73,7 @@ it.live("a turn is neither lost nor granted twice when work is interrupted or ti
   }),
 );
 
-it.effect("ten thousand waiting works that end immediately do not overflow the stack", () =>
+it.effect("ten thousand waiting tasks that end immediately do not overflow the stack", () =>
   Effect.gen(function* () {
     const turn = turnsOf(1);
     let done = 0;

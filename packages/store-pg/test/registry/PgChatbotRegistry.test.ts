@@ -46,7 +46,7 @@ const keyRecord = () => ({
 });
 
 layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on PostgreSQL", (it) => {
-  it.effect("every change notifies once, and a change to the present state does not", () =>
+  it.effect("every change notifies once, and a change that alters nothing does not", () =>
     Effect.gen(function* () {
       const registry = yield* ChatbotRegistry;
       const directory = yield* ChatbotDirectory;
