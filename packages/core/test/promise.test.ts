@@ -362,7 +362,7 @@ describe("an iterator of a stream", () => {
         const { signal } = controller;
         const iterator = bot.stream(null, "q", { signal })[Symbol.asyncIterator]();
         const steps = Promise.allSettled([iterator.next(), iterator.next()]);
-        for (let at = 0; at < microtasks; at++) await null;
+        for (let at = 0; at < microtasks; at++) await Promise.resolve();
         if (isAborted) controller.abort("over");
         else expect(await withinASecond(iterator.return!())).toEqual(done);
         const settled = await withinASecond(steps);
