@@ -15,6 +15,8 @@ let metricsPort: number;
 let database: Readonly<Record<string, string>>;
 /** Answers that wait for the test. */
 let waiting: Array<() => void> = [];
+/** Whether the model answers without waiting for the test. */
+let isPrompt = false;
 
 const usage = { prompt_tokens: 30, completion_tokens: 10, total_tokens: 40 };
 const finish = (response: ServerResponse) => {
@@ -28,7 +30,8 @@ beforeAll(async () => {
     request.resume().on("end", () => {
       response.writeHead(200, { "content-type": "text/event-stream" });
       response.write(chunk({ role: "assistant", content: "Hello" }));
-      waiting.push(() => finish(response));
+      if (isPrompt) finish(response);
+      else waiting.push(() => finish(response));
     });
   });
   await new Promise<void>((resolve) => model.listen(0, "127.0.0.1", resolve));
@@ -102,4 +105,52 @@ it("is exact over both, whatever overlaps", async () => {
   answerAll();
   expect((await other).status).toBe(201);
   expect((await listChats(target(0, servers[0]!.target.budgetedKey), "limit=1")).total).toBe(26);
+}, 60_000);
+
+it("64 overlapping asks exceed a budget by at most what they cost, and in one chat by less than one answer", async () => {
+  const cost = 40;
+  isPrompt = true;
+  const createKey = async (budget: number) => {
+    const command = ["key", "create", "--chatbot", "Contract bot", "--budget", `${budget}/day`];
+    const { stdout } = await run(command, { PARLEY_STORE: "postgres", ...database });
+    return stdout.trim();
+  };
+  const spentWith = async (key: string) => {
+    const command = ["usage", "--chatbot", "Contract bot", "--by", "key", "--json"];
+    const { stdout } = await run(command, { PARLEY_STORE: "postgres", ...database });
+    const id = key.split("_")[1]!;
+    const usage = JSON.parse(stdout).find(({ key }: { readonly key: string }) => key.includes(id));
+    return usage.spentToday;
+  };
+  const askWith = async (key: string, n: number, json = {}) => {
+    const headers = n % 5 === 0 ? { "idempotency-key": unique() } : {};
+    const { body, status } = await askApi(target(n, key), {
+      json: { query: "q", ...json },
+      headers,
+    });
+    if (status !== 201) expect([status, body.message]).toEqual([403, "BUDGET_SPENT"]);
+    return status === 201;
+  };
+  const clients = Array.from({ length: 64 }, (_, n) => n);
+
+  // Each client asks in new chats until the budget is spent.
+  const key = await createKey(10_010);
+  const answers = await Promise.all(
+    clients.map(async (n) => {
+      let count = 0;
+      while (await askWith(key, n + count)) count++;
+      return count;
+    }),
+  );
+  const spent = answers.reduce((sum, count) => sum + count, 0) * cost;
+  expect(await spentWith(key)).toBe(spent);
+  expect(spent).toBeGreaterThanOrEqual(10_010);
+  expect(spent).toBeLessThan(10_010 + clients.length * cost);
+
+  const { key: unlimitedKey } = servers[0]!.target;
+  const first = await askApi(target(0, unlimitedKey), { json: { query: "q" } });
+  const inOneChat = await createKey(410);
+  const asked = clients.map((n) => askWith(inOneChat, n, { chat_id: first.body.data.chat_id }));
+  expect((await Promise.all(asked)).filter(Boolean)).toHaveLength(11);
+  expect(await spentWith(inOneChat)).toBe(440);
 }, 60_000);

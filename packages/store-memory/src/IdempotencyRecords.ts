@@ -8,9 +8,12 @@ export interface IdempotencyRecord {
   readonly fingerprint: string;
   /** In milliseconds since 1970. */
   readonly createdAt: number;
-  /** The turn that works on the request, or what the request stored: a chat, or an entry by a turn. */
+  /**
+   * The turn that works on the request, in a chat if that exists, or what the request stored: a chat, or an entry by a
+   * turn.
+   */
   readonly outcome:
-    | { readonly _tag: "Pending"; readonly turn: string }
+    | { readonly _tag: "Pending"; readonly chat: number | null; readonly turn: string }
     | { readonly _tag: "Chat"; readonly chat: number }
     | {
         readonly _tag: "Entry";

@@ -37,7 +37,14 @@ export const makeChatArchive = (memory: Memory): Port => {
         if (turn !== null) leases.delete(turn);
       }
       for (const [key, { outcome }] of idempotencyRecords) {
-        if (outcome._tag !== "Pending" && !chats.has(outcome.chat)) idempotencyRecords.delete(key);
+        const turn = outcome._tag === "Pending" ? outcome.turn : "";
+        const isErased =
+          outcome.chat === null
+            ? matchesVisitor(erasure, key, leases.get(turn))
+            : !chats.has(outcome.chat);
+        if (!isErased) continue;
+        idempotencyRecords.delete(key);
+        leases.delete(turn);
       }
       const detail = erasureDetail(erasure, erased.length);
       if (erased.length > 0) record(memory, now, actor, chatbot, "erase", detail);
@@ -129,6 +136,22 @@ const matches = (which: DatedErasure, { chat, entries }: StoredChat): boolean =>
       return chat.userRef === which.userRef;
     case "IdleSince":
       return (entries.at(-1)?.entry ?? chat).createTime < which.limit;
+    case "All":
+      return true;
+  }
+};
+
+/** Whether an ask without a chat is to be erased: its key contains the `userRef` of its visitor. */
+const matchesVisitor = (which: DatedErasure, key: string, leaseEnd = 0): boolean => {
+  const at = key.indexOf("\n");
+  if (at === -1) return false;
+  switch (which._tag) {
+    case "Chat":
+      return false;
+    case "UserRef":
+      return key.slice(at + 1) === which.userRef;
+    case "IdleSince":
+      return leaseEnd < which.limit.getTime();
     case "All":
       return true;
   }

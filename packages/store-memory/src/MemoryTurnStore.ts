@@ -110,7 +110,7 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
         tenant.leases.delete(chat.turn ?? "");
         chat.turn = id;
       }
-      putRecord(tenant, idempotencyKey, now, { _tag: "Pending", turn: id });
+      putRecord(tenant, idempotencyKey, now, { _tag: "Pending", chat: chatId, turn: id });
       const newest = chat === null ? [] : newestEntries(chat);
       const turn = { id, chatbot, chat: chatId, idempotencyKey, userRef, newest };
       if (!holdsNothing(turn)) tenant.leases.set(id, now + turnLease);

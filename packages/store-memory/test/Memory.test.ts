@@ -8,9 +8,10 @@ import {
   type ArchiveRecord,
 } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
-import { layerMemory, layerMemoryWith } from "@parley/store-memory";
+import { layerMemory, layerMemoryOf, layerMemoryWith, makeMemory } from "@parley/store-memory";
 import { Effect, Exit, Scheduler, Stream } from "effect";
 import { TestClock } from "effect/testing";
+import { inspect } from "node:util";
 
 const bare = { name: null, userRef: null, helloMessage: null };
 
@@ -26,6 +27,31 @@ it.effect("times do not go back with the clock, even if the newest chat was eras
     assert.strictEqual((yield* create).createTime.getTime(), 1_000);
   }).pipe(Effect.provide(layerMemory)),
 );
+
+it.effect("an erasure of a user leaves none of its texts in the memory", () => {
+  const secret = "Zugspitzpanorama";
+  const memory = makeMemory();
+  const hasSecret = () => inspect(memory, { depth: Infinity }).includes(secret);
+  return Effect.gen(function* () {
+    const chatbot = yield* registerChatbot;
+    const turns = yield* TurnStore;
+    const take = Effect.fnUntraced(function* (chat: number | null, name: string) {
+      const key = { key: `${name}\n${secret}`, fingerprint: "f" };
+      const result = yield* turns.take(chatbot, chat, key, secret);
+      return result._tag === "TurnTaken" ? result.turn : assert.fail("the turn is free");
+    });
+    const texts = { name: secret, userRef: secret, helloMessage: secret };
+    const { chat } = yield* ChatStore.use((store) => store.createChat(chatbot, texts, null));
+    yield* turns.release(yield* take(chat.id, "failed in a chat"));
+    yield* turns.release(yield* take(null, "failed"));
+    yield* take(chat.id, "in progress in a chat");
+    yield* take(null, "in progress");
+    assert.isTrue(hasSecret());
+    const which = { _tag: "UserRef", userRef: secret } as const;
+    yield* ChatArchive.use((archive) => archive.erase(chatbot, which, "somebody"));
+    assert.isFalse(hasSecret());
+  }).pipe(Effect.provide(layerMemoryOf(memory)));
+});
 
 it.effect("the id of a turn differs from those of earlier processes", () =>
   Effect.gen(function* () {

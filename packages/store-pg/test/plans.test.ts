@@ -62,6 +62,7 @@ const statementsOf = Effect.fnUntraced(function* (
     items = 1;
     yield* run([turns.renew(turn(1000, isKeyed))]);
     yield* run([turns.release(turn(1000, isKeyed))]);
+    yield* run([turns.release(turn(1000, isKeyed), { keyId: "k", tokens: 1 })]);
   }
   return statements;
 });

@@ -15,11 +15,20 @@ import { Effect, Stream } from "effect";
 import type { Database } from "./SqliteDatabase.ts";
 import * as Rows from "./SqliteRows.ts";
 
+/** The chats to erase. */
 const erasable: Record<DatedErasure["_tag"], string> = {
   Chat: "id = :id",
   UserRef: "userRef = :userRef",
   IdleSince: `createTime < :limit AND NOT EXISTS (SELECT 1 FROM entries
     WHERE entries.chatbot = chats.chatbot AND chatId = chats.id AND createTime >= :limit)`,
+  All: "TRUE",
+};
+
+/** The turns without a chat to erase: their keys contain the `userRef` of their visitor. */
+const erasableTurns: Record<DatedErasure["_tag"], string> = {
+  Chat: "FALSE",
+  UserRef: "substr(idempotencyKey, instr(idempotencyKey, char(10)) + 1) = :userRef",
+  IdleSince: "heldUntil < :limit",
   All: "TRUE",
 };
 
@@ -30,7 +39,7 @@ const sharesEntryId = (records: ReadonlyArray<ArchiveRecord>): boolean => {
 };
 
 export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
-  const { all, get, read, run, write } = database;
+  const { all, emptyLog, get, read, run, write } = database;
 
   return ChatArchive.of({
     // Foreign keys delete all rows that refer to a chat.
@@ -40,13 +49,21 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
         if (missing) return missing;
         const erasure = erasureAt(which, now);
         const value = erasure._tag === "IdleSince" ? { limit: erasure.limit.getTime() } : erasure;
-        const where = `chatbot = :chatbot AND ${erasable[erasure._tag]}`;
-        const erased = run(`DELETE FROM chats WHERE ${where}`, { chatbot, ...value });
+        const values = { chatbot, ...value };
+        const erased = run(
+          `DELETE FROM chats WHERE chatbot = :chatbot AND ${erasable[erasure._tag]}`,
+          values,
+        );
+        run(
+          `DELETE FROM turns WHERE chatbot = :chatbot AND chat IS NULL
+             AND instr(idempotencyKey, char(10)) > 0 AND ${erasableTurns[erasure._tag]}`,
+          values,
+        );
         const detail = erasureDetail(erasure, erased);
         if (erased > 0)
           Rows.insertAudit(database, { actor, chatbot, action: "erase", detail }, now);
         return erased;
-      }),
+      }).pipe(Effect.tap(emptyLog)),
 
     // Read in one go: a transaction that stays open would hold up every other fiber.
     export: (chatbot, actor, person) =>

@@ -181,6 +181,15 @@ const make = (db: DatabaseSync) => {
   const bind = (sql: string, values: Values): Values =>
     Object.fromEntries([...sql.matchAll(/:(\w+)/g)].map(([, name]) => [name!, values[name!]!]));
   return {
+    /** Texts that were erased from the file are in its write-ahead log until they are overwritten there. */
+    emptyLog: Effect.suspend(() => {
+      try {
+        db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+        return Effect.void;
+      } catch (cause) {
+        return failOrDie(cause);
+      }
+    }),
     read: transaction("BEGIN"),
     write: transaction("BEGIN IMMEDIATE"),
     get: <Row>(sql: string, values: Values) =>

@@ -1,9 +1,16 @@
 import { assert, it } from "@effect/vitest";
-import { ChatbotRegistry, StorageUnavailable } from "@parley/core/ports";
+import {
+  ChatArchive,
+  ChatbotRegistry,
+  ChatStore,
+  StorageUnavailable,
+  TurnStore,
+} from "@parley/core/ports";
+import { registerChatbot } from "@parley/core/testing";
 import { layerSqlite, sqlite } from "@parley/store-sqlite";
 import { Context, Effect, Fiber, Layer } from "effect";
 import { TestClock } from "effect/testing";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
@@ -49,6 +56,39 @@ it.effect(
       newer.close();
       assert.match(yield* refusal(path("newer")), /another version of @parley\/store-sqlite/);
     }),
+);
+
+it.effect("an erasure of a user leaves none of its texts in the file or its log", () =>
+  Effect.gen(function* () {
+    const secret = "Zugspitzpanorama";
+    const filesWithSecret = () =>
+      readdirSync(folder).filter(
+        (name) => name.startsWith("erased") && readFileSync(path(name)).includes(secret),
+      );
+    const chatbot = yield* registerChatbot;
+    const turns = yield* TurnStore;
+    const take = Effect.fnUntraced(function* (chat: number | null, name: string) {
+      const key = { key: `${name}\n${secret}`, fingerprint: "f" };
+      const result = yield* turns.take(chatbot, chat, key, secret);
+      return result._tag === "TurnTaken" ? result.turn : assert.fail("the turn is free");
+    });
+    const texts = { name: secret, userRef: secret, helloMessage: secret };
+    const { chat } = yield* ChatStore.use((store) => store.createChat(chatbot, texts, null));
+    yield* turns.append(yield* take(chat.id, "answered"), {
+      question: secret,
+      answer: secret,
+      moderation: "none",
+      flagged: false,
+      usage: null,
+    });
+    yield* turns.release(yield* take(null, "failed"));
+    yield* take(null, "in progress");
+    assert.isNotEmpty(filesWithSecret());
+    const archive = yield* ChatArchive;
+    const which = { _tag: "UserRef", userRef: secret } as const;
+    assert.strictEqual(yield* archive.erase(chatbot, which, "test"), 1);
+    assert.isEmpty(filesWithSecret());
+  }).pipe(Effect.provide(layerSqlite({ file: path("erased") }))),
 );
 
 it.effect("a Node without SQLite is refused with the version that is needed", () =>

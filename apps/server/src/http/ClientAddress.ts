@@ -32,19 +32,33 @@ export const parseNetworks = (list: string): BlockList | null => {
 
 type Message = Pick<HttpServerRequest.HttpServerRequest, "headers" | "remoteAddress">;
 
+/** How many addresses a listener remembers. To check one against a `BlockList` costs as much as the rest of its request. */
+const capacity = 1_000;
+
 /**
  * A function from a request to the address of its client: the last in `X-Forwarded-For` that is not one of the proxies.
  * A proxy vouches only for the address before its own, and a client can send any.
  */
-export const clientAddressBehind =
-  (proxies: BlockList) =>
-  ({ headers, remoteAddress }: Message): string | undefined => {
-    let address = toAddress(Option.getOrElse(remoteAddress, () => ""));
-    const hops = (headers["x-forwarded-for"] ?? "").split(",");
-    while (address !== "" && proxies.check(address, familyOf(address))) {
-      const hop = toAddress(hops.pop() ?? "");
-      if (hop === "") break;
-      address = hop;
-    }
-    return address || undefined;
+export const clientAddressBehind = (proxies: BlockList) => {
+  const hops = new Map<string, { readonly address: string; readonly isProxy: boolean }>();
+  const toHop = (text: string) => {
+    const cached = hops.get(text);
+    if (cached !== undefined) return cached;
+    const address = toAddress(text);
+    const isProxy = address !== "" && proxies.check(address, familyOf(address));
+    if (hops.size === capacity) hops.clear();
+    hops.set(text, { address, isProxy });
+    return { address, isProxy };
   };
+  return ({ headers, remoteAddress }: Message): string | undefined => {
+    let { address, isProxy } = toHop(Option.getOrElse(remoteAddress, () => ""));
+    if (!isProxy) return address || undefined;
+    const forwarded = (headers["x-forwarded-for"] ?? "").split(",");
+    while (isProxy) {
+      const hop = toHop(forwarded.pop() ?? "");
+      if (hop.address === "") break;
+      ({ address, isProxy } = hop);
+    }
+    return address;
+  };
+};

@@ -138,15 +138,14 @@ export const serveRequests = (
     // A target may have the form of a whole URL.
     request.url = request.url!.replace(/^https?:\/\/[^/?#]*\/?/i, "/");
     const { unanswered, waiting } = connections.get(request.socket)!;
-    const enter = () =>
-      queue.enter(() => {
-        if (response.writableEnded) return;
-        handle(request, response);
-        // The client disconnected while the request waited.
-        if (request.destroyed) response.emit("close");
-      });
-    if (unanswered.size > maxHandled) waiting.push(enter);
-    else enter();
+    const start = () => {
+      if (response.writableEnded) return;
+      handle(request, response);
+      // The client disconnected while the request waited.
+      if (request.destroyed) response.emit("close");
+    };
+    if (unanswered.size > maxHandled) waiting.push(() => queue.enter(start));
+    else queue.enter(start);
   };
 
   /** Responds in place of the application. Node sends the response in its turn, and closes the connection. */

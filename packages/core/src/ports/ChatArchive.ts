@@ -80,8 +80,9 @@ export class ChatArchive extends Context.Service<
   ChatArchive,
   {
     /**
-     * Erases the chats, and everything that refers to them, the idempotency keys of asks in progress included.
-     * Returns the number of chats. Chats that are created meanwhile may stay.
+     * Erases the chats, and everything that refers to them, the idempotency keys of asks in progress included. Unless
+     * `which` is one chat, it also forgets the keys of visitors' asks without a chat, which contain a `userRef`. Returns
+     * the number of chats. Chats that are created meanwhile may stay.
      */
     readonly erase: (
       chatbot: number,

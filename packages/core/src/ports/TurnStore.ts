@@ -117,7 +117,8 @@ export class TurnStore extends Context.Service<
     >;
     /**
      * Ends the turn without an entry and forgets its key. Leaves a chat and a key that another turn took. Adds the tokens
-     * to what the API key has spent today, also if the turn was lost.
+     * to what the API key has spent today, also if the turn was lost, but not if an append or a release of the turn may
+     * have added them.
      */
     readonly release: (
       turn: Turn,

@@ -9,6 +9,8 @@ import { ChatbotDirectory, type Grant } from "../ports/ChatbotDirectory.ts";
 import { KeyRejected, RateExceeded, type StorageUnavailable } from "../model/Errors.ts";
 import { makeKeyRequests } from "./Telemetry.ts";
 
+type Refusal = KeyRejected | RateExceeded;
+
 /** What a valid credential opens. */
 export interface Principal {
   readonly keyId: string;
@@ -78,6 +80,8 @@ const elapsedMillis = Effect.map(Clock.monotonicTimeNanos, (nanos) => Number(nan
 interface LookedUp {
   readonly at: number;
   readonly grant: Grant | null;
+  /** What the key itself opens; `null` for an unknown key. */
+  readonly principal: Principal | null;
   readonly staleAt: number;
   readonly expiresAt: number;
   /** The start of the elapsed time by the store's clock, in milliseconds since 1970. */
@@ -107,6 +111,7 @@ const make = Effect.gen(function* () {
     const lookedUp = {
       at,
       grant,
+      principal: grant && toPrincipal(id, grant, { userRef: grant.userRef ?? null, scopes: null }),
       staleAt: (yield* elapsedMillis) + Duration.toMillis(staleness),
       expiresAt: at + (grant?.expiresInMillis ?? Infinity),
       epoch: now - at,
@@ -130,25 +135,21 @@ const make = Effect.gen(function* () {
     Effect.forkScoped,
   );
   /** The cache goes by the machine's clock: after that was set back, it would keep a revoked key for as long. */
-  const keyWith = Effect.fnUntraced(function* (id: string) {
-    const cached = yield* Cache.get(keys, id);
-    return (yield* elapsedMillis) < cached.staleAt ? cached : yield* Cache.refresh(keys, id);
-  });
-  /** Hashes a text once, unless many wrong texts have the key's id. */
-  const isGenuine = Effect.fnUntraced(function* (text: string, { grant, texts }: LookedUp) {
-    const verdict = texts.get(text);
-    if (verdict !== undefined) return verdict;
-    const hash = yield* Effect.provideService(hashKey(text), Digest.Digest, digest);
-    const genuine = Mac.timingSafeEqual(hash, grant?.hash ?? noHash) && grant !== null;
-    if (genuine || texts.size < 8) texts.set(text, genuine);
-    return genuine;
-  });
-
+  const keyWith = (id: string) =>
+    Effect.flatMap(Cache.get(keys, id), (cached) =>
+      Effect.flatMap(elapsedMillis, (now) =>
+        now < cached.staleAt ? Effect.succeed(cached) : Cache.refresh(keys, id),
+      ),
+    );
   const recall = Effect.fnUntraced(function* (id: string, error: StorageUnavailable) {
     const key = remembered.get(id);
     const until = key === undefined ? 0 : Math.min(key.at + memory, key.expiresAt);
     return (yield* elapsedMillis) < until ? key! : yield* error;
   });
+  const findKey = (id: string, recalls: boolean) =>
+    recalls
+      ? Effect.catchTag(keyWith(id), "StorageUnavailable", (error) => recall(id, error))
+      : keyWith(id);
 
   const spendKey = makeRates(capacity);
   const spendVisitor = makeRates(visitorCapacity);
@@ -168,45 +169,74 @@ const make = Effect.gen(function* () {
   yield* Effect.addFinalizer(() => Effect.timeoutOption(writeUse, "2 seconds"));
   yield* writeUse.pipe(Effect.repeat(Schedule.spaced(useInterval)), Effect.forkScoped);
 
-  const authenticate = Effect.fnUntraced(function* (
+  /** Checks what is left to check of a credential that opens `principal`; `null`: nothing. */
+  const admit = (
+    id: string,
+    { expiresAt, grant }: LookedUp,
+    principal: Principal | null,
+  ): Effect.Effect<Principal, Refusal> =>
+    Effect.flatMap(elapsedMillis, (now): Effect.Effect<Principal, Refusal> => {
+      if (grant === null || principal === null || expiresAt <= now) {
+        return Effect.fail(new KeyRejected());
+      }
+      used.add(id);
+      countRequest(id, 0, 1);
+      const { ratePerMinute, visitorRatePerMinute } = grant;
+      const { userRef } = principal;
+      let admission: Effect.Effect<Principal, RateExceeded> = Effect.succeed(principal);
+      if (ratePerMinute != null) {
+        admission = Effect.andThen(spendKey(id, ratePerMinute, id), admission);
+      }
+      // First, so that a visitor beyond its rate does not use up the key's.
+      if (visitorRatePerMinute != null && userRef != null) {
+        admission = Effect.andThen(
+          spendVisitor(`${id}/${userRef}`, visitorRatePerMinute, id),
+          admission,
+        );
+      }
+      return admission;
+    });
+
+  /** Hashes a text once, unless many wrong texts have the key's id. */
+  const hashAndAdmit = Effect.fnUntraced(function* (id: string, text: string, key: LookedUp) {
+    const { grant, principal, texts } = key;
+    const hash = yield* Effect.provideService(hashKey(text), Digest.Digest, digest);
+    const genuine = Mac.timingSafeEqual(hash, grant?.hash ?? noHash) && grant !== null;
+    if (genuine || texts.size < 8) texts.set(text, genuine);
+    return yield* admit(id, key, genuine ? principal : null);
+  });
+
+  const authenticateVisitor = Effect.fnUntraced(function* (
+    token: string,
+    tokens: VisitorTokens | undefined,
+    recalls: boolean,
+  ) {
+    const id = tokens?.keyId(token) ?? null;
+    if (id === null) return yield* new KeyRejected();
+    const key = yield* findKey(id, recalls);
+    const { epoch, grant, signer } = key;
+    const claims = yield* tokens!.verify(token, signer, new Date(epoch + (yield* elapsedMillis)));
+    const isSigned = claims !== null && grant !== null && signer !== noKey;
+    return yield* admit(id, key, isSigned ? toPrincipal(id, grant, claims) : null);
+  });
+
+  /** Each request makes one: of a key whose text is known, without a generator. */
+  const authenticate = (
     credential: string,
     {
       recalls = false,
       tokens,
     }: { readonly recalls?: boolean; readonly tokens?: VisitorTokens } = {},
-  ) {
-    const ofKey = keyId(credential);
-    const id = ofKey ?? tokens?.keyId(credential) ?? null;
-    if (id === null) return yield* new KeyRejected();
-    const key = yield* recalls
-      ? Effect.catchTag(keyWith(id), "StorageUnavailable", (error) => recall(id, error))
-      : keyWith(id);
-    const { epoch, expiresAt, grant, signer } = key;
-    const now = yield* elapsedMillis;
-    const claims =
-      ofKey === null
-        ? yield* tokens!.verify(credential, signer, new Date(epoch + now))
-        : (yield* isGenuine(credential, key))
-          ? { userRef: grant?.userRef ?? null, scopes: null }
-          : null;
-    if (grant === null || claims === null || expiresAt <= now) return yield* new KeyRejected();
-    if (ofKey === null && signer === noKey) return yield* new KeyRejected();
-    const { chatbot, ratePerMinute, scopes, visitorRatePerMinute } = grant;
-    const { scopes: named, userRef } = claims;
-    used.add(id);
-    countRequest(id, 0, 1);
-    // First, so that a visitor beyond its rate does not use up the key's.
-    if (visitorRatePerMinute != null && userRef !== null)
-      yield* spendVisitor(`${id}/${userRef}`, visitorRatePerMinute, id);
-    if (ratePerMinute != null) yield* spendKey(id, ratePerMinute, id);
-    return {
-      keyId: id,
-      scopes: named === null ? scopes : scopes.filter((scope) => named.includes(scope)),
-      chatbot,
-      userRef,
-      ...(grant.tokensPerDay != null && { tokensPerDay: grant.tokensPerDay }),
-    } satisfies Principal as Principal;
-  });
+  ): Effect.Effect<Principal, Refusal | StorageUnavailable> => {
+    const id = keyId(credential);
+    if (id === null) return authenticateVisitor(credential, tokens, recalls);
+    return Effect.flatMap(findKey(id, recalls), (key): Effect.Effect<Principal, Refusal> => {
+      const genuine = key.texts.get(credential);
+      return genuine === undefined
+        ? hashAndAdmit(id, credential, key)
+        : admit(id, key, genuine ? key.principal : null);
+    });
+  };
 
   const widget = Effect.fnUntraced(function* (keyId: string) {
     const { expiresAt, grant } = yield* keyWith(keyId);
@@ -271,6 +301,22 @@ const make = Effect.gen(function* () {
      */
     admitVisitor,
   };
+});
+
+/** What a credential of a key opens that makes these claims. */
+const toPrincipal = (
+  keyId: string,
+  { chatbot, scopes, tokensPerDay }: Grant,
+  {
+    scopes: named,
+    userRef,
+  }: { readonly userRef: string | null; readonly scopes: VisitorClaims["scopes"] },
+): Principal => ({
+  keyId,
+  scopes: named === null ? scopes : scopes.filter((scope) => named.includes(scope)),
+  chatbot,
+  userRef,
+  ...(tokensPerDay != null && { tokensPerDay }),
 });
 
 /** Without a bound on what strangers spend, a key admits none. */

@@ -26,6 +26,8 @@ export interface AnswerServices {
   readonly limits: AskLimits;
 }
 
+const uncounted = "The tokens of a failed ask are not counted";
+
 const unavailable = (reason: string) => new AnswerUnavailable({ reason });
 
 /** Answers the question in the turn. At the end, the entry is stored or the turn is released. */
@@ -65,7 +67,15 @@ export const answerInTurn = (
         if (!Cause.hasInterruptsOnly(cause)) times.failed(askedModel.model);
         // The model's provider bills an answer that nobody gets, too.
         const tokens = hasBudget ? spentTokens() : 0;
-        return Effect.ignore(store.release(turn, tokens === 0 ? null : { keyId: keyId!, tokens }));
+        return store
+          .release(turn, tokens === 0 ? null : { keyId: keyId!, tokens })
+          .pipe(
+            Effect.catch(({ message: reason }) =>
+              tokens === 0
+                ? Effect.void
+                : Effect.annotateLogs(Effect.logWarning(uncounted), { key: keyId, tokens, reason }),
+            ),
+          );
       }),
       Effect.map((entry) => ({ entry, replayed: false, turn: turn.id })),
       Effect.provideService(AskDeadline, now + Duration.toMillis(limits.deadline)),

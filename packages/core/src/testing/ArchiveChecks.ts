@@ -13,7 +13,7 @@ import {
 } from "../ports/ChatArchive.ts";
 import { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
 import type { ChatStore } from "../ports/ChatStore.ts";
-import { ChatbotNotFound, ChatNotFound } from "../model/Errors.ts";
+import { ChatbotNotFound, ChatNotFound, TurnLost } from "../model/Errors.ts";
 import { defaultEntryQuery, defaultChatQuery } from "../model/ListQuery.ts";
 import { turnLease, TurnStore } from "../ports/TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
@@ -219,10 +219,11 @@ export const archiveChecks: ReadonlyArray<
         yield* failsWith("the append", notFound, append(turn, entry("q")));
         yield* same("earlier entries", yield* turns.earlier(turn, 2 ** 53 - 1), []);
         // Its key is free, whether the ask ends or not.
-        if (renewals > 0) yield* turns.release(turn);
+        if (renewals > 0) yield* turns.release(turn, { keyId: "k", tokens: 5 });
         yield* turns.release(yield* taken(chatbot, null, keyOf("key", 1)));
       }
     }
+    yield* same("what was spent", (yield* turns.spending(chatbot, "k")).tokens, 10);
     yield* same("the stored chats", yield* stored(chatbot), []);
   }),
 
@@ -280,6 +281,41 @@ export const archiveChecks: ReadonlyArray<
       }
       yield* same("the creation's key", (yield* creating).replayed, false);
       yield* turns.release(yield* taken(chatbot, null, keyOf("asked", 1)));
+    }
+  }),
+
+  check("an erasure of a user forgets the keys of asks that have no chat yet", function* () {
+    const [{ turns }, second] = yield* instances;
+    const users = ["u", "U", "v\nu", "u\nv", "%", null];
+    const erasures: ReadonlyArray<readonly [Erasable, (user: string | null) => boolean]> = [
+      [{ _tag: "Chat", id: 1 }, () => false],
+      [{ _tag: "UserRef", userRef: "u" }, (user) => user === "u"],
+      [{ _tag: "UserRef", userRef: "v\nu" }, (user) => user === "v\nu"],
+      [{ _tag: "UserRef", userRef: "%" }, (user) => user === "%"],
+      [{ _tag: "IdleFor", millis: turnLease }, () => false],
+      [idle(new Date("2100-01-01")), (user) => user !== null],
+      [{ _tag: "All" }, (user) => user !== null],
+    ];
+    for (const [which, isErased] of erasures) {
+      const [chatbot, twin] = [yield* newChatbot, yield* newChatbot];
+      const held = yield* Effect.forEach(users, (user) =>
+        taken(chatbot, null, keyOf(user === null ? "k" : `k\n${user}`), turns, user),
+      );
+      const inTwin = yield* taken(twin, null, keyOf("k\nu"), turns, "u");
+      yield* same("the chats", yield* second.archive.erase(chatbot, which, actor), 0);
+      yield* same("the renewal in another chatbot", yield* turns.renew(inTwin), true);
+      for (const [n, user] of users.entries()) {
+        const turn = held[n]!;
+        const { _tag, ...rest } = which;
+        const name = `the turn of ${user} after ${_tag} ${JSON.stringify(rest)}`;
+        yield* same(name, yield* turns.renew(turn), !isErased(user));
+        if (!isErased(user)) yield* append(turn, entry("q"));
+        else {
+          yield* failsWith(name, new TurnLost(), append(turn, entry("q")));
+          const other = keyOf(turn.idempotencyKey!.key, 1);
+          yield* turns.release(yield* taken(chatbot, null, other, turns, user));
+        }
+      }
     }
   }),
 

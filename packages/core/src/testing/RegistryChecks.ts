@@ -445,6 +445,9 @@ export const registryChecks: ReadonlyArray<
     const renewed = yield* TurnStore.use(({ renew }) => renew(withoutChat));
     yield* same("a renewal of a turn without a chat", renewed, false);
     yield* failsWith("its append", new Errors.TurnLost(), append(withoutChat, entry("late")));
+    const spent = { keyId: key.id, tokens: 5 };
+    for (const ended of [turn, withoutChat])
+      yield* TurnStore.use(({ release }) => release(ended, spent));
     const notFound = new Errors.ChatbotNotFound({ chatbot: id });
     yield* failsWith("a new chat", notFound, create(id));
     yield* failsWith("a known key", notFound, taken(id, null, keyOf("key")));

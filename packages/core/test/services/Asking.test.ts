@@ -723,6 +723,33 @@ describe("the budget of a key", () => {
     }).pipe(Effect.provide(layerAsking((question) => answers[question]!, moderator)));
   });
 
+  it.effect("leaves one line in the log if the tokens of a failed ask cannot be counted", () => {
+    const logged: Array<string> = [];
+    const logger = Logger.make((entry) => void logged.push(Logger.formatLogFmt.log(entry)));
+    const failing = Layer.effect(
+      TurnStore,
+      TurnStore.useSync((store) => ({
+        ...store,
+        release: () => Effect.fail(new StorageUnavailable({ cause: "the database is away" })),
+      })),
+    ).pipe(Layer.provideMerge(layerMemoryWith([chatbot])));
+    return Effect.gen(function* () {
+      const failure = yield* Effect.flip(asking(ask("8 signs.", key)));
+      assert.strictEqual(failure._tag, "AnswerUnavailable");
+      const lines = logged.filter((line) => line.includes("not counted"));
+      assert.lengthOf(lines, 1);
+      assert.match(lines[0]!, /level=WARN.* key=k tokens=2 reason=/);
+      yield* Effect.flip(asking(ask("8 signs.")));
+      assert.lengthOf(
+        logged.filter((line) => line.includes("not counted")),
+        1,
+      );
+    }).pipe(
+      Effect.provide(layerAsking(() => Stream.fail(broken), Moderator.layerOff, failing)),
+      Effect.provide(Logger.layer([logger])),
+    );
+  });
+
   it.effect("costs no call of the store for a key without one", () => {
     let calls = 0;
     const counted = Layer.effect(

@@ -3,6 +3,7 @@
  */
 import { ChatbotNotFound, erasureAt, erasureDetail, type ChatArchive } from "@parley/core/ports";
 import { Effect, Schedule } from "effect";
+import type { SqlError } from "effect/sql";
 import { addGaps } from "../chats/ChatPositions.ts";
 import { isLockTimeout, retryOnConflict, toStorageUnavailable } from "../database/PgErrors.ts";
 import { array, millisNow, time } from "../database/PgParams.ts";
@@ -37,9 +38,7 @@ export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["era
       ];
     }).pipe(
       Effect.map((rows) => rows.length),
-      retryOnConflict,
-      // Another transaction may lock a chat for a while. Each attempt waits a second for it.
-      Effect.retry({ while: isLockTimeout, times: 14, schedule: Schedule.spaced("1 second") }),
+      retryOnLocks,
     );
   };
 
@@ -76,9 +75,20 @@ export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["era
         erasure._tag === "Chat" ? erase([BigInt(erasure.id)]) : eraseMatching,
         () => audit,
       );
+      if (erasure._tag !== "Chat") {
+        const values = [chatbot, userRef, time(limit)];
+        yield* retryOnLocks(query(chatbot, deleteVisitorKeys, values));
+      }
       return erased;
     }).pipe(Effect.scoped, toStorageUnavailable);
 };
+
+const retryOnLocks = <A, E, R>(work: Effect.Effect<A, E | SqlError.SqlError, R>) =>
+  work.pipe(
+    retryOnConflict,
+    // Another transaction may lock a row for a while. Each attempt waits a second for it.
+    Effect.retry({ while: isLockTimeout, times: 14, schedule: Schedule.spaced("1 second") }),
+  );
 
 interface LockedRow {
   readonly id: bigint;
@@ -135,6 +145,16 @@ delete from chat where chatbot_id = $1 and id = any ($2::int8[])`;
 
 const deleteKeys =
   "delete from idempotency_key where chatbot_id = $1 and chat_id = any ($2::int8[])";
+
+// Keys of asks without a chat, which contain the `userRef` of their visitor. They are locked in their order, as everywhere.
+const deleteVisitorKeys = `
+delete from idempotency_key where chatbot_id = $1 and key = any (array(
+  select key from idempotency_key
+  where chatbot_id = $1 and chat_id is null and strpos(key, chr(10)) > 0
+    and ($2::text is null or substr(key, strpos(key, chr(10)) + 1) = $2)
+    and ($3::timestamptz is null or turn_until < $3)
+  order by key for update
+))`;
 
 const countGaps = `
 with gone as (select $1::int4 as chatbot_id, position from unnest($2::int8[]) position)${addGaps}`;

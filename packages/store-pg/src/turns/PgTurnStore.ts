@@ -8,15 +8,15 @@ import {
   ChatNotFound,
   turnEntries,
   turnLease,
+  StorageUnavailable,
   TurnLost,
   TurnStore,
   type Entry,
   type NewEntry,
   type Spending,
-  type StorageUnavailable,
   type Turn,
 } from "@parley/core/ports";
-import { Clock, Effect, Predicate, Schedule, Stream } from "effect";
+import { Clock, Effect, Schedule, Stream } from "effect";
 import type { ChatCreation } from "../chats/ChatCreation.ts";
 import { makeWriteBatcher } from "../chats/WriteBatcher.ts";
 import { deadlines, endAfter, timeLeft } from "../database/Deadlines.ts";
@@ -93,20 +93,28 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       ),
     );
   const renewTurn = yield* makeChange(renewTurns);
-  const releaseTurn = yield* makeChange(releaseTurns);
+  const releaseTurn = yield* makeChange<Release, Outcome>((turns, chatbot) =>
+    (turns.some(({ spent }) => spent !== null) ? releaseAndSettle : releaseOnly)(turns, chatbot),
+  );
   const appendToChat = yield* makeChange<Append, Outcome & Entry>((turns, chatbot) => {
     const settles = turns.some(({ entry }) => entry.spentTokens != null);
     return (settles ? appendAndSettle : appendOnly)(turns, chatbot);
   });
-  const settle = yield* makeWriteBatcher(
-    (chatbot: number, spent: ReadonlyArray<Spent>) => {
-      const { text, values } = settleSpending(spent, chatbot);
-      return writes
-        .query(chatbot, text, values)
-        .pipe(retryOnConflict, mapLockTimeout, Effect.as(spent.map(() => undefined)));
-    },
-    { writers: 2, batch: 100 },
-  );
+
+  /** The last failure with an unknown outcome of a turn's append or release, which may have ended the turn. */
+  const unknownOutcomes = new WeakMap<Turn, StorageUnavailable>();
+  const noteUnknown =
+    (turn: Turn) =>
+    <A, E>(attempt: Effect.Effect<A, E | StorageUnavailable>) =>
+      Effect.tapError(attempt, (error) =>
+        Effect.sync(() => {
+          if (error instanceof StorageUnavailable && !isUnsent(error))
+            unknownOutcomes.set(turn, error);
+        }),
+      );
+  const isTransient = (turn: Turn) => (error: { readonly _tag: string }) =>
+    error._tag === "Overloaded" ||
+    (error instanceof StorageUnavailable && (hasRow(turn) || isUnsent(error)));
 
   const appendToNewChat = Effect.fnUntraced(function* (
     { chatbot, id, idempotencyKey, userRef = null }: Turn,
@@ -142,37 +150,40 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   const append: Port["append"] = Effect.fnUntraced(function* (turn, entry) {
     const millisLeft = (yield* AskDeadline) - (yield* Clock.currentTimeMillis);
     const millis = millisLeft === Infinity ? turnLease : Math.max(0, millisLeft);
-    const hasRow = turn.chat !== null || turn.idempotencyKey !== null;
-    let lastUnknown: StorageUnavailable | null = null;
     const attempt: ReturnType<Port["append"]> =
       turn.chat === null
         ? appendToNewChat(turn, entry)
         : Effect.map(appendToChat({ ...turn, entry }), toEntry);
-    const attemptNoted = Effect.tapError(attempt, (error) =>
-      Effect.sync(() => {
-        if (error._tag === "StorageUnavailable" && !isUnsent(error)) lastUnknown = error;
-      }),
-    );
-    const isTransient = (error: Effect.Error<typeof attempt>) =>
-      error._tag === "Overloaded" ||
-      (error._tag === "StorageUnavailable" && (hasRow || isUnsent(error)));
+    const attemptNoted = noteUnknown(turn)(attempt);
     return yield* attemptNoted.pipe(
       // A schedule is made for those that need one.
-      Effect.catchIf(isTransient, () =>
-        Effect.retry(attemptNoted, { while: isTransient, schedule: retriesFor(millis) }),
+      Effect.catchIf(isTransient(turn), () =>
+        Effect.retry(attemptNoted, { while: isTransient(turn), schedule: retriesFor(millis) }),
       ),
-      Effect.catchTag("TurnLost", (lost) => Effect.fail(lastUnknown ?? lost)),
+      Effect.catchTag("TurnLost", (lost) => Effect.fail(unknownOutcomes.get(turn) ?? lost)),
       endAfter(millis + deadlines.request),
     );
   });
 
-  const release: Port["release"] = (turn, spent) =>
-    releaseTurn(turn).pipe(
+  /**
+   * The statement that ends the turn counts the tokens, so that they count once. After an unknown outcome they may be
+   * counted already: then they count only if the turn is still held. A turn without chat and key has no row that could
+   * show this.
+   */
+  const release: Port["release"] = (turn, spent = null) =>
+    Effect.suspend(() => {
+      const isFirst = !unknownOutcomes.has(turn);
+      return releaseTurn({ ...turn, spent: isFirst || hasRow(turn) ? spent : null, isFirst });
+    }).pipe(
+      noteUnknown(turn),
       // For as long as the lease of a turn without renewals.
-      Effect.retry({ while: Predicate.isTagged("Overloaded"), schedule: retriesFor(turnLease) }),
-      Effect.catchTag(["ChatNotFound", "TurnLost", "Overloaded"], () => Effect.void),
-      Effect.ensuring(
-        spent ? Effect.ignore(settle(turn.chatbot, spent, deadlines.request)) : Effect.void,
+      Effect.retry({
+        while: (error) => (spent === null ? error._tag === "Overloaded" : isTransient(turn)(error)),
+        schedule: retriesFor(turnLease),
+      }),
+      Effect.catchTag(["ChatNotFound", "TurnLost"], () => Effect.void),
+      Effect.catchTag("Overloaded", (cause) =>
+        spent === null ? Effect.void : Effect.fail(new StorageUnavailable({ cause })),
       ),
       Effect.asVoid,
     );
@@ -195,19 +206,15 @@ interface Append extends Turn {
   readonly entry: NewEntry;
 }
 
-/** Tokens that the asks of an API key cost. */
-interface Spent {
-  readonly keyId: string;
-  readonly tokens: number;
+interface Release extends Turn {
+  /** The tokens that the ask cost. */
+  readonly spent: { readonly keyId: string; readonly tokens: number } | null;
+  /** Whether no earlier append or release can have counted the tokens. */
+  readonly isFirst: boolean;
 }
 
-const settleSpending = batchStatement<Spent>(
-  [
-    ["key_id", "text", ({ keyId }) => keyId],
-    ["spent_tokens", "int8", ({ tokens }) => BigInt(tokens)],
-  ],
-  (items) => `with ${addSpending(items)} select`,
-);
+/** Whether a row shows that the turn is held. */
+const hasRow = ({ chat, idempotencyKey }: Turn) => chat !== null || idempotencyKey !== null;
 
 /** What became of a turn; `locked`: its chat is locked for the moment. */
 interface Outcome {
@@ -281,10 +288,24 @@ const renewTurns = batchStatement(
 select at::int4 as at, outcome from turn_row`,
 );
 
+const releaseColumns: ReadonlyArray<Column<Release>> = [
+  ["key_id", "text", ({ spent }) => spent?.keyId],
+  ["spent_tokens", "int8", ({ spent }) => spent && BigInt(spent.tokens)],
+  ["is_first", "bool", ({ isFirst }) => isFirst],
+];
+
+// Those of a chatbot that was deleted are not counted.
+const releasedTurns = `(
+  select key_id, spent_tokens from turn_row
+  where spent_tokens is not null and (outcome = 'held' or is_first and outcome <> 'locked')
+    and exists (select from chatbot where id = $1)
+) released_turn`;
+
 // A key is old then: free for any request, and the first to be swept.
-const releaseTurns = batchStatement(
-  turnColumns,
-  (items) => `${lockTurns(items)}, chats as (
+const releaseTurns = (settles: boolean) =>
+  batchStatement<Release>(
+    settles ? [...turnColumns, ...releaseColumns] : turnColumns,
+    (items) => `${lockTurns(items)}, chats as (
   insert into chat (chatbot_id, id, position, create_time, entries, turn_until)
   select $1, id, position, create_time, entries, clock_timestamp() from turn_row where outcome = 'held' and id is not null
   on conflict (chatbot_id, id) do update set turn = null, turn_until = excluded.turn_until
@@ -292,9 +313,11 @@ const releaseTurns = batchStatement(
   insert into idempotency_key (chatbot_id, key, fingerprint, made_at)
   select $1, key, '', '-infinity' from turn_row where outcome = 'held' and key is not null
   on conflict (chatbot_id, key) do update set turn = null, made_at = excluded.made_at
-)
+)${settles ? `, ${addSpending(releasedTurns)}` : ""}
 select at::int4 as at, outcome, ${notifyFreed} as notified from turn_row`,
-);
+  );
+const releaseOnly = releaseTurns(false);
+const releaseAndSettle = releaseTurns(true);
 
 // After the turns' own rows: `new_entry` has locked those of chats.
 const settledTurns = `(

@@ -60,6 +60,12 @@ describe.each([
             const over = yield* take(chat.id, n % 2 === 0 ? null : `${secret} over ${n}`);
             if (n < 2) yield* turns.release(over);
           }
+          // A visitor's asks without a chat: one failed, one was killed and one is in progress.
+          const failed = yield* takeFree(chatbot, null, keyOf(`failed\n${secret}`));
+          yield* turns.release(failed);
+          yield* takeFree(chatbot, null, keyOf(`killed\n${secret}`));
+          yield* sql.unsafe("update idempotency_key set turn_until = now() where key ~ '^killed'");
+          yield* takeFree(chatbot, null, keyOf(`in progress\n${secret}`));
           assert.isAbove(yield* occurrences(sql, schema, secret), 0);
           const archive = yield* ChatArchive;
           assert.strictEqual(yield* archive.erase(chatbot, ofUser, "test"), 4);
