@@ -151,40 +151,37 @@ export const archiveChecks: ReadonlyArray<
     }
   }),
 
-  check(
-    "a chat has been idle since its last entry or, without one, since its creation",
-    function* () {
-      const chatbot = yield* newChatbot;
-      const turns = yield* TurnStore;
-      const [unused, used] = yield* createAll(chatbot, [{ helloMessage: "Hello" }, {}]);
-      const { createTime: limit } = yield* askLater(chatbot, used!.id, unused!.createTime);
-      // Reading does not count as use, nor does a turn without an entry.
-      yield* history(chatbot, unused!.id);
-      yield* turns.release(yield* taken(chatbot, unused!.id));
-      const late = yield* taken(chatbot, unused!.id);
-      yield* pass(turnLease + 1);
-      yield* turns.renew(late);
-      yield* same("the unused one", yield* erase(chatbot, idle(limit)), 1);
-      yield* same("the used one is left", (yield* list(chatbot)).items, [used]);
-      yield* erase(chatbot, { _tag: "All" });
-      // Imported times are whatever they were elsewhere.
-      const asked = new Date("1965-01-01T00:00:00Z");
-      const records = [chatRecord(1, longAgo), chatRecord(2, longAgo), entryRecord(2, 1, asked)];
-      yield* imported(chatbot, records);
-      for (const [limit, expected] of [
-        [longAgo, 0],
-        [new Date(longAgo.getTime() + 1), 1],
-        [asked, 0],
-        [new Date(asked.getTime() + 1), 1],
-      ] as const) {
-        yield* same(
-          `idle since ${limit.toISOString()}`,
-          yield* erase(chatbot, idle(limit)),
-          expected,
-        );
-      }
-    },
-  ),
+  check("a chat is idle from its last entry or, without one, from its creation", function* () {
+    const chatbot = yield* newChatbot;
+    const turns = yield* TurnStore;
+    const [unused, used] = yield* createAll(chatbot, [{ helloMessage: "Hello" }, {}]);
+    const { createTime: limit } = yield* askLater(chatbot, used!.id, unused!.createTime);
+    // Reading does not count as use, nor does a turn without an entry.
+    yield* history(chatbot, unused!.id);
+    yield* turns.release(yield* taken(chatbot, unused!.id));
+    const late = yield* taken(chatbot, unused!.id);
+    yield* pass(turnLease + 1);
+    yield* turns.renew(late);
+    yield* same("the unused one", yield* erase(chatbot, idle(limit)), 1);
+    yield* same("the used one is left", (yield* list(chatbot)).items, [used]);
+    yield* erase(chatbot, { _tag: "All" });
+    // Imported times are whatever they were elsewhere.
+    const asked = new Date("1965-01-01T00:00:00Z");
+    const records = [chatRecord(1, longAgo), chatRecord(2, longAgo), entryRecord(2, 1, asked)];
+    yield* imported(chatbot, records);
+    for (const [limit, expected] of [
+      [longAgo, 0],
+      [new Date(longAgo.getTime() + 1), 1],
+      [asked, 0],
+      [new Date(asked.getTime() + 1), 1],
+    ] as const) {
+      yield* same(
+        `idle since ${limit.toISOString()}`,
+        yield* erase(chatbot, idle(limit)),
+        expected,
+      );
+    }
+  }),
 
   check("the store's clock decides how long a chat has been idle", function* () {
     const chatbot = yield* newChatbot;
@@ -529,35 +526,32 @@ export const archiveChecks: ReadonlyArray<
     }
   }),
 
-  check(
-    "chatbots whose chats and entries have the same ids do not affect each other",
-    function* () {
-      const [archive, turns] = [yield* ChatArchive, yield* TurnStore];
-      const from = yield* newChatbot;
-      const { chat, entries } = yield* conversation(from, [entry("a"), entry("b")]);
-      const twins = [from, yield* newChatbot, yield* newChatbot] as const;
-      for (const twin of twins.slice(1)) yield* imported(twin, yield* exported(from));
-      const held = yield* Effect.forEach(twins, (twin, n) => taken(twin, chat.id, keyOf("key", n)));
-      for (const turn of held) {
-        yield* same("the entries of a take", turn.newest, entries.toReversed());
-        yield* same("the renewal", yield* turns.renew(turn), true);
-        yield* same("earlier", yield* turns.earlier(turn, entries[1]!.id), [entries[0]]);
-      }
-      yield* turns.release(held[2]!);
-      yield* append(held[0]!, entry("first", { usage }));
-      yield* append(held[1]!, entry("second"));
-      for (const [n, more] of [["first"], ["second"], []].entries()) {
-        yield* same("the questions", yield* questions(twins[n]!), [["a", "b", ...more]]);
-        const all = yield* archive.usage(twins[n]!, longAgo);
-        const sums = all.filter(({ provider }) => provider !== null);
-        yield* same("the usage", sums.length, n === 0 ? 1 : 0);
-      }
-      yield* erase(twins[1], { _tag: "Chat", id: chat.id });
-      for (const [n, total] of [1, 0, 1].entries()) {
-        yield* same("the chat", (yield* list(twins[n]!, { id: chat.id })).total, total);
-      }
-    },
-  ),
+  check("chatbots with equal ids of chats and entries do not affect each other", function* () {
+    const [archive, turns] = [yield* ChatArchive, yield* TurnStore];
+    const from = yield* newChatbot;
+    const { chat, entries } = yield* conversation(from, [entry("a"), entry("b")]);
+    const twins = [from, yield* newChatbot, yield* newChatbot] as const;
+    for (const twin of twins.slice(1)) yield* imported(twin, yield* exported(from));
+    const held = yield* Effect.forEach(twins, (twin, n) => taken(twin, chat.id, keyOf("key", n)));
+    for (const turn of held) {
+      yield* same("the entries of a take", turn.newest, entries.toReversed());
+      yield* same("the renewal", yield* turns.renew(turn), true);
+      yield* same("earlier", yield* turns.earlier(turn, entries[1]!.id), [entries[0]]);
+    }
+    yield* turns.release(held[2]!);
+    yield* append(held[0]!, entry("first", { usage }));
+    yield* append(held[1]!, entry("second"));
+    for (const [n, more] of [["first"], ["second"], []].entries()) {
+      yield* same("the questions", yield* questions(twins[n]!), [["a", "b", ...more]]);
+      const all = yield* archive.usage(twins[n]!, longAgo);
+      const sums = all.filter(({ provider }) => provider !== null);
+      yield* same("the usage", sums.length, n === 0 ? 1 : 0);
+    }
+    yield* erase(twins[1], { _tag: "Chat", id: chat.id });
+    for (const [n, total] of [1, 0, 1].entries()) {
+      yield* same("the chat", (yield* list(twins[n]!, { id: chat.id })).total, total);
+    }
+  }),
 
   check("an import whose records are out of order writes nothing", function* () {
     const to = yield* newChatbot;

@@ -151,7 +151,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     yield* same("by three fields", yield* list(chatbot, query), chatPage(chats, query));
   }),
 
-  check("texts sort by all of their code points, and absent values after all others", function* () {
+  check("texts sort by all their code points, and absent values follow all others", function* () {
     const chatbot = yield* newChatbot;
     const references = alikeUpTo(59);
     const chats = yield* createAll(chatbot, [
@@ -190,35 +190,32 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
   }),
 
-  check(
-    "a search ignores case in all scripts, and compatibility forms such as ligatures",
-    function* () {
-      const chatbot = yield* newChatbot;
-      const names = ["ΣΑΣ", "Straße", "STRAẞE", "İstanbul", "Diyarbakır", "ﬁn"];
-      const chats = yield* createAll(
-        chatbot,
-        names.map((name) => ({ name })),
+  check("a search ignores case in all scripts, and forms such as ligatures", function* () {
+    const chatbot = yield* newChatbot;
+    const names = ["ΣΑΣ", "Straße", "STRAẞE", "İstanbul", "Diyarbakır", "ﬁn"];
+    const chats = yield* createAll(
+      chatbot,
+      names.map((name) => ({ name })),
+    );
+    for (const [search, ...positions] of [
+      ["σας", 0],
+      ["strasse", 1, 2],
+      ["straße", 1, 2],
+      ["istanbul", 3],
+      ["DIYARBAKIR", 4],
+      ["FI", 5],
+      ["ss", 1, 2],
+      ["é"],
+    ] as const) {
+      const { items } = yield* list(chatbot, { search });
+      const expected = positions.map((at) => chats[at]!.id).toReversed();
+      yield* same(
+        `the chats found by ${search}`,
+        items.map(({ id }) => id),
+        expected,
       );
-      for (const [search, ...positions] of [
-        ["σας", 0],
-        ["strasse", 1, 2],
-        ["straße", 1, 2],
-        ["istanbul", 3],
-        ["DIYARBAKIR", 4],
-        ["FI", 5],
-        ["ss", 1, 2],
-        ["é"],
-      ] as const) {
-        const { items } = yield* list(chatbot, { search });
-        const expected = positions.map((at) => chats[at]!.id).toReversed();
-        yield* same(
-          `the chats found by ${search}`,
-          items.map(({ id }) => id),
-          expected,
-        );
-      }
-    },
-  ),
+    }
+  }),
 
   check("filters combine, for the page and for the total", function* () {
     const chatbot = yield* newChatbot;

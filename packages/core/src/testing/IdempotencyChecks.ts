@@ -290,7 +290,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     }
   }),
 
-  check("a key that different requests send concurrently works for only one of them", function* () {
+  check("a key that different requests send at once works for only one of them", function* () {
     const both = yield* bothTurns;
     const { second } = yield* StoreUnderTest;
     const chats = [yield* ChatStore, second.chats];

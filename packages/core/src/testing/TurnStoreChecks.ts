@@ -377,40 +377,37 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
   }),
 
-  check(
-    "concurrent asks in one chat take turns, and each sees all entries before it",
-    function* () {
-      const chatbot = yield* newChatbot;
-      const both = yield* bothTurns;
-      const { id } = yield* create(chatbot);
-      yield* atOnce(64, (n) =>
-        Effect.gen(function* () {
-          const turns = both[n % 2]!;
-          while (true) {
-            const outcome = yield* turns.take(chatbot, id, null);
-            yield* Effect.yieldNow;
-            if (outcome._tag !== "TurnTaken") continue;
-            const before: Array<Entry> = [...outcome.turn.newest];
-            while (before.length > 0 && before.length % turnEntries === 0) {
-              const older = yield* turns.earlier(outcome.turn, before.at(-1)!.id);
-              if (older.length === 0) break;
-              before.push(...older);
-            }
-            // Each answer names the entries that its turn saw.
-            const answer = before.map((one) => one.id).join();
-            return yield* turns.append(outcome.turn, entry(`q${n}`, { answer }));
+  check("concurrent asks in a chat take turns, and each sees the entries before it", function* () {
+    const chatbot = yield* newChatbot;
+    const both = yield* bothTurns;
+    const { id } = yield* create(chatbot);
+    yield* atOnce(64, (n) =>
+      Effect.gen(function* () {
+        const turns = both[n % 2]!;
+        while (true) {
+          const outcome = yield* turns.take(chatbot, id, null);
+          yield* Effect.yieldNow;
+          if (outcome._tag !== "TurnTaken") continue;
+          const before: Array<Entry> = [...outcome.turn.newest];
+          while (before.length > 0 && before.length % turnEntries === 0) {
+            const older = yield* turns.earlier(outcome.turn, before.at(-1)!.id);
+            if (older.length === 0) break;
+            before.push(...older);
           }
-        }),
-      );
-      const { entries } = (yield* stored(chatbot))[0]!;
-      const ids = entries.map((made) => made.id);
-      yield* same("how many", new Set(ids).size, 64);
-      for (const [at, made] of entries.entries()) {
-        yield* same("the entries before", made.answer, ids.slice(0, at).toReversed().join());
-        yield* same("its id is higher", made.id > (ids[at - 1] ?? 0), true);
-      }
-    },
-  ),
+          // Each answer names the entries that its turn saw.
+          const answer = before.map((one) => one.id).join();
+          return yield* turns.append(outcome.turn, entry(`q${n}`, { answer }));
+        }
+      }),
+    );
+    const { entries } = (yield* stored(chatbot))[0]!;
+    const ids = entries.map((made) => made.id);
+    yield* same("how many", new Set(ids).size, 64);
+    for (const [at, made] of entries.entries()) {
+      yield* same("the entries before", made.answer, ids.slice(0, at).toReversed().join());
+      yield* same("its id is higher", made.id > (ids[at - 1] ?? 0), true);
+    }
+  }),
 
   check("a take concurrent with a late append sees its entry, or makes it fail", function* () {
     const both = yield* bothTurns;

@@ -88,34 +88,31 @@ export const visitorChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnd
     }
   }),
 
-  check(
-    "a visitor asks only in its own chats, and cannot take the turn of another's chat",
-    function* () {
-      const chatbot = yield* newChatbot;
-      const [store, second] = yield* bothTurns;
-      const [own, nobody] = yield* createAll(chatbot, [{ userRef: "u" }, {}]);
-      for (const chat of [own!, nobody!]) {
-        const notFound = new ChatNotFound({ chatId: chat.id });
-        const turn = yield* taken(chatbot, chat.id, null);
-        for (const isHeld of [true, false]) {
-          for (const visitor of references.filter((one) => one !== chat.userRef)) {
-            const key = isHeld ? null : keyOf(`key\n${visitor}`);
-            for (const turns of [store, second])
-              yield* failsWith("the chat", notFound, turns.take(chatbot, chat.id, key, visitor));
-            // It takes nothing: no turn, no place in the queue and no key.
-            if (key !== null)
-              yield* store.release(yield* taken(chatbot, null, keyOf(key.key, 1), store, visitor));
-          }
-          if (isHeld) yield* append(turn, entry("q"));
-          else yield* store.release(yield* taken(chatbot, chat.id));
+  check("a visitor asks only in its own chats, and takes no turn in other chats", function* () {
+    const chatbot = yield* newChatbot;
+    const [store, second] = yield* bothTurns;
+    const [own, nobody] = yield* createAll(chatbot, [{ userRef: "u" }, {}]);
+    for (const chat of [own!, nobody!]) {
+      const notFound = new ChatNotFound({ chatId: chat.id });
+      const turn = yield* taken(chatbot, chat.id, null);
+      for (const isHeld of [true, false]) {
+        for (const visitor of references.filter((one) => one !== chat.userRef)) {
+          const key = isHeld ? null : keyOf(`key\n${visitor}`);
+          for (const turns of [store, second])
+            yield* failsWith("the chat", notFound, turns.take(chatbot, chat.id, key, visitor));
+          // It takes nothing: no turn, no place in the queue and no key.
+          if (key !== null)
+            yield* store.release(yield* taken(chatbot, null, keyOf(key.key, 1), store, visitor));
         }
+        if (isHeld) yield* append(turn, entry("q"));
+        else yield* store.release(yield* taken(chatbot, chat.id));
       }
-      const turn = yield* taken(chatbot, own!.id, null, store, "u");
-      yield* same("held", (yield* second.take(chatbot, own!.id, null, "u"))._tag, "Held");
-      yield* append(turn, entry("own"));
-      yield* same("the questions", yield* questions(chatbot), [["q", "own"], ["q"]]);
-    },
-  ),
+    }
+    const turn = yield* taken(chatbot, own!.id, null, store, "u");
+    yield* same("held", (yield* second.take(chatbot, own!.id, null, "u"))._tag, "Held");
+    yield* append(turn, entry("own"));
+    yield* same("the questions", yield* questions(chatbot), [["q", "own"], ["q"]]);
+  }),
 
   check("an idempotency key belongs to one visitor, for chats, turns and answers", function* () {
     const chatbot = yield* newChatbot;

@@ -124,23 +124,21 @@ it.live("a connection that fell silent before its first use is replaced within a
   }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
 );
 
-it.live(
-  "the loss of the database and its recovery are logged once each, even without requests",
-  () =>
-    Effect.gen(function* () {
-      const logged: Array<string> = [];
-      const logger = Logger.make((entry) => void logged.push(Logger.formatJson.log(entry)));
-      const { name, url } = yield* freshDatabase();
-      const superuser = yield* clientOf("public", 1, Redacted.make(inject("roleUrls").superuser));
-      yield* Effect.gen(function* () {
-        yield* superuser.unsafe(`drop database ${name} with (force)`);
-        yield* Effect.repeat(Effect.sleep("20 millis"), { until: () => logged.length > 0 });
-        assert.include(logged[0]!, "The database is unavailable");
-        assert.match(logged[0]!, /does not exist|did not respond/);
-        yield* superuser.unsafe(`create database ${name} template template0`);
-        yield* Effect.repeat(Effect.sleep("20 millis"), { until: () => logged.length > 1 });
-        assert.include(logged[1]!, "The database is available again");
-        assert.lengthOf(logged, 2);
-      }).pipe(Effect.provide(layerPostgres({ url })), Effect.provide(Logger.layer([logger])));
-    }).pipe(Effect.scoped),
+it.live("the loss and return of the database are logged once each, even without requests", () =>
+  Effect.gen(function* () {
+    const logged: Array<string> = [];
+    const logger = Logger.make((entry) => void logged.push(Logger.formatJson.log(entry)));
+    const { name, url } = yield* freshDatabase();
+    const superuser = yield* clientOf("public", 1, Redacted.make(inject("roleUrls").superuser));
+    yield* Effect.gen(function* () {
+      yield* superuser.unsafe(`drop database ${name} with (force)`);
+      yield* Effect.repeat(Effect.sleep("20 millis"), { until: () => logged.length > 0 });
+      assert.include(logged[0]!, "The database is unavailable");
+      assert.match(logged[0]!, /does not exist|did not respond/);
+      yield* superuser.unsafe(`create database ${name} template template0`);
+      yield* Effect.repeat(Effect.sleep("20 millis"), { until: () => logged.length > 1 });
+      assert.include(logged[1]!, "The database is available again");
+      assert.lengthOf(logged, 2);
+    }).pipe(Effect.provide(layerPostgres({ url })), Effect.provide(Logger.layer([logger])));
+  }).pipe(Effect.scoped),
 );
