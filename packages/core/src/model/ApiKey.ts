@@ -31,7 +31,7 @@ export const RatePerMinute = Schema.Int.check(Schema.isBetween({ minimum: 1, max
 /** A number of tokens that a key may spend in a day. */
 export const TokensPerDay = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 1e12 }));
 
-/** Origins of pages. They consist of signs that end no word of a header. */
+/** Origins of pages. They contain no character with a meaning in a header. */
 export const Origins = Schema.Array(
   Schema.String.check(
     Schema.isPattern(/^https?:\/\/[\w.:[\]-]+$/, {
@@ -53,15 +53,15 @@ export interface KeyRecord {
   readonly expiresAt: Date | null;
   /** How many requests each server process accepts in a minute; `null`: any number. */
   readonly ratePerMinute: number | null;
-  /** {@link signingSecretOf} of the key's text, for a key that signs tokens of visitors; `null`: it signs none. */
+  /** {@link signingSecretOf} of the key's text, for a key that signs visitor tokens; `null`: it cannot. */
   readonly signingSecret: string | null;
-  /** How many requests of each visitor each server process accepts in a minute; `null`: any number. */
+  /** How many requests from each visitor a server process accepts in a minute; `null`: any number. */
   readonly visitorRatePerMinute: number | null;
   /** How many tokens of language models the key's asks may cost per day (UTC); `null`: any number. */
   readonly tokensPerDay: number | null;
   /** The origins of the pages that may show the key's widget, such as `https://shop.example`. */
   readonly origins: ReadonlyArray<string>;
-  /** Whether the key's widget gives a token to anybody, if the key has a budget and a rate for each visitor. */
+  /** Whether the key's widget gives a token to anyone, if the key has a budget and a rate for each visitor. */
   readonly anonymous: boolean;
 }
 
@@ -120,7 +120,7 @@ export const hashKey = (key: string): Effect.Effect<Uint8Array, never, Digest.Di
   Digest.Digest.use((digest) => digest.digest(Digest.sha256, new TextEncoder().encode(key)));
 
 /**
- * The secret by which a key signs tokens of visitors: HMAC-SHA-256, with the key's text as key, over `parley-visitor`,
+ * The secret by which a key signs visitor tokens: HMAC-SHA-256, with the key's text as key, over `parley-visitor`,
  * in lower-case hexadecimal.
  */
 export const signingSecretOf = Effect.fnUntraced(function* (key: string) {

@@ -49,12 +49,12 @@ export class Overloaded extends Data.TaggedError("Overloaded")<{
   override message = `The server is overloaded. Try again in ${this.retryAfterSeconds} s.`;
 }
 
-/** The key is over its rate. The same request may succeed after the given time. */
+/** The key has exceeded its rate. The same request may succeed after the given time. */
 export class RateExceeded extends Data.TaggedError("RateExceeded")<{
   readonly keyId: string;
   readonly retryAfterSeconds: number;
 }> {
-  override message = `The key is over its rate. Try again in ${this.retryAfterSeconds} s.`;
+  override message = `The key has exceeded its rate. Try again in ${this.retryAfterSeconds} s.`;
 }
 
 /** The key has spent its daily budget. The same request may succeed on the next day (UTC). */
@@ -77,7 +77,7 @@ export class KeyRejected extends Data.TaggedError("KeyRejected") {
 
 /** A key with this id exists. Nothing was written. */
 export class KeyTaken extends Data.TaggedError("KeyTaken")<{ readonly keyId: string }> {
-  override message = `There is a key prl_${this.keyId}_… already.`;
+  override message = `The key prl_${this.keyId}_… already exists.`;
 }
 
 /** The chatbot has no key with this id, or the key is revoked. */
@@ -97,7 +97,7 @@ export class ChatbotTaken extends Data.TaggedError("ChatbotTaken")<{
   readonly workspaceName: string;
   readonly name: string;
 }> {
-  override message = `The workspace "${this.workspaceName}" has a chatbot "${this.name}" already.`;
+  override message = `The workspace "${this.workspaceName}" already has a chatbot "${this.name}".`;
 }
 
 /** An argument breaks a rule. Nothing was written. The message names every wrong field. */

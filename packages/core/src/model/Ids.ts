@@ -1,5 +1,5 @@
 /**
- * The ids of chats and chatbots: numbers, of which one does not compile in the place of the other. `make` checks a
+ * The ids of chats and chatbots: numbers, of which one does not compile in place of the other. `make` checks a
  * number from outside.
  */
 import { Schema } from "effect";

@@ -4,7 +4,7 @@
  */
 import { Schema } from "effect";
 
-/** The text without NUL, and with U+FFFD in the place of lone surrogates. */
+/** The text without NUL, and with U+FFFD in place of lone surrogates. */
 export const storableText = (text: string): string => text.replaceAll("\0", "").toWellFormed();
 
 const storable = Schema.makeFilter<string>(

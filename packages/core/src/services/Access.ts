@@ -35,12 +35,12 @@ export interface Widget extends Pick<KeyRecord, "origins" | "anonymous"> {
   readonly chatbot: Chatbot;
 }
 
-/** Reads the tokens of visitors, whose form is that of an adapter. */
+/** Reads visitor tokens, whose format an adapter defines. */
 export interface VisitorTokens {
-  /** The id of the key that is said to have signed the token; `null` for a text that is not a token. */
+  /** The id of the key that the token names as its signer; `null` for a text that is not a token. */
   readonly keyId: (token: string) => string | null;
   /**
-   * What a token says that was signed with this secret and is valid at this time, or expired at most `lateMillis` before
+   * The claims of a token that this secret signed and that is valid at this time, or expired at most `lateMillis` before
    * (0 by default); `null` for any other. Takes the same time for a wrong secret as for the right one.
    */
   readonly verify: (
@@ -67,7 +67,7 @@ const renewableFor = Duration.days(30);
 /** How long a process takes at most to notice a change whose notification was lost. */
 const staleness = Duration.seconds(1);
 
-/** How long after its last look-up a key counts where the store is away, in milliseconds. */
+/** How long after its last look-up a key is accepted while the store is away, in milliseconds. */
 const memory = 60_000;
 
 /** How often the process writes which keys were used. */
@@ -87,7 +87,7 @@ interface LookedUp {
   /** The start of the elapsed time by the store's clock, in milliseconds since 1970. */
   readonly epoch: number;
   readonly signer: { readonly signingSecret: string };
-  /** Whether texts with the key's id are the key. A map compares hashes before texts, and so tells no time. */
+  /** Whether texts with the key's id are the key. A map compares hashes before texts, so its time reveals nothing of the key. */
   readonly texts: Map<string, boolean>;
 }
 
@@ -104,7 +104,7 @@ const make = Effect.gen(function* () {
   const lookUp = Effect.fnUntraced(function* (
     id: string,
   ): Effect.fn.Return<LookedUp, StorageUnavailable> {
-    // Before the look-up: what that takes is time of the key, too.
+    // Before the look-up, whose time counts towards the key's expiry.
     const at = yield* elapsedMillis;
     const grant = yield* directory.open(id);
     const now = grant?.nowMillis ?? (yield* Clock.currentTimeMillis);
@@ -178,7 +178,7 @@ const make = Effect.gen(function* () {
   yield* Effect.addFinalizer(() => Effect.timeoutOption(writeUse, "2 seconds"));
   yield* writeUse.pipe(Effect.repeat(Schedule.spaced(useInterval)), Effect.forkScoped);
 
-  /** Checks what is left to check of a credential that opens `principal`; `null`: nothing. */
+  /** Makes the remaining checks of a credential that opens `principal`; `null`: a wrong credential. */
   const admit = (
     id: string,
     { expiresAt, grant }: LookedUp,
@@ -312,7 +312,7 @@ const make = Effect.gen(function* () {
   };
 });
 
-/** What a credential of a key opens that makes these claims. */
+/** What a credential opens that belongs to a key and makes these claims. */
 const toPrincipal = (
   keyId: string,
   { chatbot, scopes, tokensPerDay }: Grant,
@@ -336,8 +336,8 @@ const allowsAnonymous = (grant: Grant): boolean =>
   grant.visitorRatePerMinute != null;
 
 /**
- * Token buckets of a minute, by name. Beyond `most` the one that was spent from longest ago is forgotten, which is full
- * again after a minute.
+ * Token buckets that fill within a minute, by name. Beyond `most` buckets it forgets the one that was used longest ago,
+ * which is full again after a minute.
  */
 const makeRates = (most: number) => {
   const buckets = new Map<string, { readonly left: number; readonly at: number }>();
@@ -357,7 +357,7 @@ const makeRates = (most: number) => {
     });
 };
 
-/** Checks API keys, and tokens of visitors. */
+/** Checks API keys and visitor tokens. */
 export class Access extends Context.Service<Access>()("@parley/core/Access", { make }) {
   static readonly layer = Layer.effect(Access, Access.make);
 }

@@ -47,7 +47,7 @@ const make = Effect.gen(function* () {
   const archive = yield* ChatArchive;
   const services = yield* Effect.context<Digest.Digest | SecureRandom.SecureRandom>();
 
-  /** A new key, which signs tokens of visitors if `signs`, and what the registry records of it. */
+  /** A new key, which signs visitor tokens if `signs`, and what the registry records of it. */
   const newKey = Effect.fnUntraced(function* (signs: boolean) {
     const key = yield* generateKey;
     const text = Redacted.value(key);
@@ -202,13 +202,13 @@ const make = Effect.gen(function* () {
     deleteChatbot,
     /**
      * Creates a key; fields that are absent are those of `plainKey`. A chatbot can have any number of live keys.
-     * `visitors`: whether the key signs tokens of visitors; `false` by default.
+     * `visitors`: whether the key signs visitor tokens; `false` by default.
      */
     createKey,
     /** Changes the given fields of a key; fails with `KeyNotFound` if the key is revoked. */
     changeKey,
     /**
-     * Creates a key with the fields of another, which signs tokens of visitors only if the other does; without `expiresAt` it never expires. Then it lets the other expire after
+     * Creates a key with the fields of another, which signs visitor tokens only if the other does; without `expiresAt` it never expires. Then it lets the other expire after
      * `keepFor`, unless that expires earlier, so that its users can change over. `replaced` is the other key. Fails with
      * `KeyNotFound` if the other is revoked.
      */

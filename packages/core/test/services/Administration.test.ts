@@ -54,7 +54,7 @@ describe("administration", () => {
         assert.strictEqual(line?.actor, "bob");
         assert.strictEqual(line?.detail, "description, retentionDays");
         const again = yield* Effect.flip(administration.createChatbot(helpdesk, "ann"));
-        assert.strictEqual(again.message, 'The workspace "Acme" has a chatbot "Helpdesk" already.');
+        assert.strictEqual(again.message, 'The workspace "Acme" already has a chatbot "Helpdesk".');
         const missing = yield* Effect.flip(administration.chatbot(ChatbotId.make(99)));
         assert.strictEqual(missing.message, "There is no chatbot 99.");
       }).pipe(administered),

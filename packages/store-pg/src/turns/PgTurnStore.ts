@@ -158,7 +158,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         : Effect.map(appendToChat({ ...turn, entry }), toEntry);
     const attemptNoted = noteUnknown(turn)(attempt);
     return yield* attemptNoted.pipe(
-      // A schedule is made for those that need one.
+      // Most appends succeed at once, and need no schedule.
       Effect.catchIf(isTransient(turn), () =>
         Effect.retry(attemptNoted, { while: isTransient(turn), schedule: retriesFor(millis) }),
       ),
@@ -178,7 +178,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       return releaseTurn({ ...turn, spent: isFirst || hasRow(turn) ? spent : null, isFirst });
     }).pipe(
       noteUnknown(turn),
-      // For as long as the lease of a turn without renewals.
+      // As long as a turn is held without a renewal.
       Effect.retry({
         while: (error) => (spent === null ? error._tag === "Overloaded" : isTransient(turn)(error)),
         schedule: retriesFor(turnLease),
