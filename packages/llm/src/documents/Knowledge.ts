@@ -108,6 +108,8 @@ export const readKnowledge = (
 /** The share of a question that a passage covers at least if it is about it, and if it is likely to answer it. */
 const aboutShare = 0.3;
 const certainShare = 0.85;
+/** Of a question with more terms, which tells a story around its subject, a passage need only cover this many. */
+const maxTerms = 5;
 /** How like the question a heading is at least if its passage is likely to answer it. */
 const certainLikeness = 0.75;
 /** The share of its weight that a term keeps if only the text of a passage has it, and no heading. */
@@ -152,9 +154,10 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
         return { parts, weight: toWeight(parts.size) };
       });
       const whole = hits.reduce((sum, { weight }) => sum + weight, 0);
+      const subject = whole * Math.min(1, maxTerms / hits.length);
       const matches = passages.flatMap((passage, id) => {
         const covered = hits.reduce((sum, hit) => sum + (hit.parts.get(id) ?? 0) * hit.weight, 0);
-        const share = covered / whole;
+        const share = covered / subject;
         if (covered === 0 || share < aboutShare) return [];
         const phrases = [passage.headings.at(-1) ?? "", ...(passage.synonyms ?? [])];
         const others = actsOf(new Set(wordsOf(phrases.join("\n")).map(termOf)));
@@ -162,7 +165,7 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
         const isOtherAct = acts.length > 0 && !acts.some((act) => others.includes(act));
         const lack = isOtherAct ? (others.length > 0 ? 0.5 : 0.25) : 0;
         const alike = Math.max(...phrases.map((phrase) => likeness(words, phrase, weigh)));
-        const certain = share >= certainShare && alike >= certainLikeness && !isOtherAct;
+        const certain = covered >= certainShare * whole && alike >= certainLikeness && !isOtherAct;
         return [{ rank: share + alike - lack, match: { ...passage, certain } }];
       });
       return matches

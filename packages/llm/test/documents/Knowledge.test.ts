@@ -180,7 +180,7 @@ it.effect(
       for (const question of ["backup", "BACKUPS", "b\u00e1ckups", "dumping", "nights"]) {
         assert.strictEqual((yield* headings(question))[0], "Backups", question);
       }
-      for (const question of ["userRef", "userref", "linking", "belong"]) {
+      for (const question of ["userRef", "userref", "linking", "belong", "people"]) {
         assert.strictEqual((yield* headings(question))[0], "Chats", question);
       }
     }),
@@ -192,6 +192,15 @@ it.effect("a search finds nothing unless a passage has a third of what the quest
     assert.deepStrictEqual((yield* headings("items of chats and users"))[0], "Chats");
     assert.deepStrictEqual(yield* headings("dumps on Mars"), []);
     assert.deepStrictEqual((yield* headings("dumps of chats"))[0], "Chats");
+  }),
+);
+
+it.effect("a search finds the subject of a long question that also tells a story", () =>
+  Effect.gen(function* () {
+    const story =
+      "Our old server crashed yesterday morning after a power failure and my boss is really angry.";
+    assert.deepStrictEqual(yield* headings(story), []);
+    assert.strictEqual((yield* headings(`${story} Do you keep backups of each night?`))[0], "Backups");
   }),
 );
 
