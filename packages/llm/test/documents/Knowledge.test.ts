@@ -200,7 +200,10 @@ it.effect("a search finds the subject of a long question that also tells a story
     const story =
       "Our old server crashed yesterday morning after a power failure and my boss is really angry.";
     assert.deepStrictEqual(yield* headings(story), []);
-    assert.strictEqual((yield* headings(`${story} Do you keep backups of each night?`))[0], "Backups");
+    assert.strictEqual(
+      (yield* headings(`${story} Do you keep backups of each night?`))[0],
+      "Backups",
+    );
   }),
 );
 
