@@ -112,6 +112,8 @@ const certainShare = 0.85;
 const maxTerms = 5;
 /** How like the question a heading is at least if its passage is likely to answer it. */
 const certainLikeness = 0.75;
+/** How like a longer question a heading is that the question contains. */
+const containedLikeness = 0.9;
 /** The share of its weight that a term keeps if only the text of a passage has it, and no heading. */
 const inText = 0.5;
 
@@ -203,7 +205,8 @@ const questionsOf = (
 
 /**
  * How like the words of a question a heading is, from 0 to 1, by the weight of the terms that they have in common; or
- * the part of it between two marks that is most so.
+ * the part of it between two marks that is most so. A heading of which the question has all words, two or more of them
+ * not common, is like it, however long the question is.
  */
 const likeness = (
   question: ReadonlySet<string>,
@@ -216,7 +219,10 @@ const likeness = (
     ...heading.split(/[\p{P}\p{S}]\s/u).map((part) => {
       const words = new Set(wordsOf(part).map(termOf));
       const common = [...words].filter((word) => question.has(word));
-      return (2 * sum(common)) / (sum(words) + size);
+      const similarity = (2 * sum(common)) / (sum(words) + size);
+      const subject = [...words].filter((word) => !isCommon(word));
+      const isContained = subject.length >= 2 && subject.every((word) => question.has(word));
+      return isContained ? Math.max(similarity, containedLikeness) : similarity;
     }),
   );
 };

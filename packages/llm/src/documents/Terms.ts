@@ -66,7 +66,7 @@ const nouns = `chat conversation dialogue unterhaltung unterhaltungen gesprach
   error fault fehler
   key schlussel
   document file dokument dokumente datei dateien
-  model modell modelle ki
+  model llm modell modelle ki
   language sprache sprachen
   cost price kosten preis
   phone mobile handy smartphone

@@ -207,6 +207,22 @@ it.effect("a search finds the subject of a long question that also tells a story
   }),
 );
 
+it.effect(
+  "a search prefers a heading that a long question contains to one with other words of it",
+  () =>
+    Effect.gen(function* () {
+      const text = `# Where is the database?
+<!-- password · environment · variable -->
+In a folder.
+# Secrets from files
+Add a suffix to the name.`;
+      const { search } = yield* makeKnowledge(passagesOf("a.md", text));
+      const question =
+        "Can secrets such as the password of the database come from files instead of environment variables?";
+      assert.strictEqual(search(question, 1)[0]?.headings.at(-1), "Secrets from files");
+    }),
+);
+
 it.effect("a search reads a word that no document has as the one that it is misspelt for", () =>
   Effect.gen(function* () {
     for (const question of ["bakcups", "bacups", "backkups", "beckups"]) {
