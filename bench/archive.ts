@@ -6,6 +6,7 @@
  *
  *   BENCH_DATABASE_URL=postgres://… npm run archive -- [--entries 1000000] [--bytes 1000] [--most 200]
  */
+import { ChatId } from "@parley/core/ports";
 import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
 import { encodeArchive } from "../packages/core/src/index.ts";
 import type { ArchiveRecord } from "../packages/core/src/ports/index.ts";
@@ -75,14 +76,14 @@ function* records(): Generator<ArchiveRecord> {
       chat++;
       yield {
         _tag: "Chat",
-        chat: { id: chat, name: `Chat ${chat}`, userRef: null, createTime: time(n) },
+        chat: { id: ChatId.make(chat), name: `Chat ${chat}`, userRef: null, createTime: time(n) },
       };
     }
     yield {
       _tag: "Entry",
       entry: {
         id: n + 1,
-        chatId: chat,
+        chatId: ChatId.make(chat),
         question: `Question ${n}`,
         answer: `${n} `.repeat(bytes).slice(0, bytes),
         moderation: "none",

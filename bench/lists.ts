@@ -7,6 +7,7 @@
  * With --erased 100 one chat in a hundred was erased, all over, before it begins. The figures are medians of --rounds
  * of so many runs: whatever else the machine does spoils some of them.
  */
+import { ChatId } from "@parley/core/ports";
 import {
   defaultEntryQuery,
   defaultChatQuery,
@@ -51,7 +52,7 @@ const chats = (name: string, query: (size: number, n: number) => Partial<ChatQue
 const entries = (name: string, query: (size: number) => Partial<EntryQuery>): List => [
   name,
   ({ size, store }) =>
-    store.listEntries(filledChatbot, 1, {
+    store.listEntries(filledChatbot, ChatId.make(1), {
       ...defaultEntryQuery,
       ...query(Math.min(size, 1_000_000)),
     }),

@@ -1,11 +1,11 @@
-import { Access, defaultSettings, keyId, type Chatbot } from "@parley/core";
+import { Access, ChatbotId, defaultSettings, keyId, type Chatbot } from "@parley/core";
 import { ChatbotDirectory } from "@parley/core/ports";
 import { Effect, Layer, Stream } from "effect";
 import { Digest } from "effect/crypto";
 import { createHash } from "node:crypto";
 
 const chatbot: Chatbot = {
-  id: 1,
+  id: ChatbotId.make(1),
   name: "Helpdesk",
   description: "",
   workspaceName: "Acme",

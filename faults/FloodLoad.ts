@@ -14,6 +14,8 @@ export interface Load {
   readonly millis: number;
   /** The most asks of the flood; without it, as many as the rate gives. */
   readonly most?: number;
+  /** The process of a server that stands still while asks are sent: to it, they arrive all at once. */
+  readonly pid?: number;
   readonly sockets: number;
   readonly streamed: boolean;
   /** Whether every second ask of the flood has a malformed body, which gets 400 if the server accepts the ask. */
@@ -57,7 +59,7 @@ const makeTally = (): Tally => ({
 const patience = 40_000;
 
 const run = async (load: Load): Promise<Report> => {
-  const { keys, malformed, millis, most = Infinity, port, rate, sockets, streamed } = load;
+  const { keys, malformed, millis, most = Infinity, pid, port, rate, sockets, streamed } = load;
   const report: Report = {
     flood: makeTally(),
     malformed: makeTally(),
@@ -156,11 +158,14 @@ const run = async (load: Load): Promise<Report> => {
   const timers = [
     setInterval(() => {
       const due = Math.min(Math.floor(((performance.now() - begun) / 1000) * rate), most);
+      if (asks === due) return;
+      if (pid !== undefined) process.kill(pid, "SIGSTOP");
       for (; asks < due; asks++) {
         if (malformed && asks % 2 === 1) {
           send(report.malformed, broken, /^HTTP\/1.1 400 /);
         } else send(report.flood, flood, isAnswered);
       }
+      if (pid !== undefined) process.kill(pid, "SIGCONT");
     }, 2),
     setInterval(() => send(report.polite, polite, isAnswered), 200),
     setInterval(() => send(report.details, details, /^HTTP\/1.1 200 /), 100),

@@ -4,7 +4,14 @@
  *
  * `PARLEY_RANDOM_REQUESTS` and `PARLEY_RANDOM_SEED` decide how many commands and which; test:system runs 10,000.
  */
-import { chatFields, defaultSettings, entryFields, plainKey } from "@parley/core";
+import {
+  ChatbotId,
+  ChatId,
+  chatFields,
+  defaultSettings,
+  entryFields,
+  plainKey,
+} from "@parley/core";
 import {
   ChatArchive,
   ChatbotDirectory,
@@ -227,7 +234,7 @@ const subject = Effect.fnUntraced(function* (run: number) {
     known.at(-1 - (n % Math.max(1, known.length))) ?? nowhere;
 
   chatbots.push((yield* register(first.registry, "a", "a")).id);
-  let chatbot = chatbots[0]!;
+  let chatbot = ChatbotId.make(chatbots[0]!);
 
   /** The value without ids and times. */
   const plain = (value: unknown): unknown => {
@@ -268,7 +275,7 @@ const subject = Effect.fnUntraced(function* (run: number) {
 
   const answer = (command: Command): Effect.Effect<unknown, unknown> => {
     const { archive, chats, registry, turns: turnStore } = command.second ? under.second : first;
-    const chatOf = (n: number) => pick(seen("chat", chatbot), n);
+    const chatOf = (n: number) => ChatId.make(pick(seen("chat", chatbot), n));
     const entryId = (n: number) => pick(seen("entry", chatbot), n);
     const turnOf = (n: number) => turns.at(-1 - (n % Math.max(1, turns.length)));
     const onTurn = (n: number, f: (turn: Turn) => Effect.Effect<unknown, unknown>) => {
@@ -279,7 +286,7 @@ const subject = Effect.fnUntraced(function* (run: number) {
         turn.idempotencyKey !== null && passed - takenAt.get(turn)! >= idempotencyKeyLifetime;
       return isOld ? Effect.succeed("an old turn") : f(turn);
     };
-    const take = (chat: number | null, key: IdempotencyKey | null) =>
+    const take = (chat: ChatId | null, key: IdempotencyKey | null) =>
       Effect.tap(turnStore.take(chatbot, chat, key), (taken) =>
         Effect.sync(() => {
           if (taken._tag !== "TurnTaken") return;
@@ -328,7 +335,7 @@ const subject = Effect.fnUntraced(function* (run: number) {
         return archive.erase(chatbot, which, "tester");
       }
       case "Copy": {
-        const to = pick(chatbots, command.to);
+        const to = ChatbotId.make(pick(chatbots, command.to));
         return Effect.gen(function* () {
           const records = yield* Stream.runCollect(archive.export(chatbot, "tester"));
           const copied = yield* archive.import(to, Stream.fromIterable(records), "tester");
@@ -342,7 +349,7 @@ const subject = Effect.fnUntraced(function* (run: number) {
         // Times ascend, so ids may be any.
         const times = command.times.toSorted();
         const records = times.flatMap((time, n): Array<ArchiveRecord> => {
-          const [id, createTime] = [n + 1, past[time]!];
+          const [id, createTime] = [ChatId.make(n + 1), past[time]!];
           const { usage, ...texts } = entryOf("a");
           return [
             { _tag: "Chat", chat: { id, name: texts.question, userRef: null, createTime } },
@@ -365,7 +372,7 @@ const subject = Effect.fnUntraced(function* (run: number) {
         passed += command.millis;
         return under.pass(command.millis);
       case "Switch":
-        chatbot = pick(chatbots, command.chatbot);
+        chatbot = ChatbotId.make(pick(chatbots, command.chatbot));
         return Effect.void;
       case "Register":
         return register(registry, command.workspace, command.name, command.keys);

@@ -114,6 +114,9 @@ const visit = async (
     await page.goto(`${origin}/${hash}`);
     await use(page);
     expect(errors).toEqual([]);
+  } catch (cause) {
+    const text = await page.locator("body").innerText().catch(String);
+    throw new Error(`Errors of the page: ${errors.join()}. It shows: ${text}`, { cause });
   } finally {
     await context.close();
   }
@@ -291,22 +294,20 @@ describe("the list of chats", () => {
 
   it("the list finds the chats of a user, by day, and names one without a name by its first question", async () => {
     const userRef = `user-${crypto.randomUUID()}`;
-    const { id } = await client.createChat({ userRef });
-    await client.ask({ chat_id: id, query: "What was first?" });
-    await client.ask({ chat_id: id, query: "What was second?" });
+    const chat = await client.createChat({ userRef });
+    await client.ask({ chat_id: chat.id, query: "What was first?" });
+    await client.ask({ chat_id: chat.id, query: "What was second?" });
     await visit(async (page) => {
-      await page.route(/chats\?userRef/, async (route) => {
-        const response = await route.fetch();
-        const { data, ...rest } = await response.json();
-        const before = (days: number) => new Date(Date.now() - days * 864e5).toISOString();
-        const older = [0, 1, 400].map((days, at) => ({
-          ...data[0],
-          id: id - at,
-          name: `named ${days}`,
-          _createTime: before(days),
-        }));
-        return route.fulfill({ json: { ...rest, data: [data[0], ...older] } });
-      });
+      const before = (days: number) => new Date(Date.now() - days * 864e5).toISOString();
+      const older = [0, 1, 400].map((days, at) => ({
+        ...chat,
+        id: chat.id - at - 1,
+        name: `named ${days}`,
+        _createTime: before(days),
+      }));
+      const json = { status: 200, data: [chat, ...older], meta: { total: 4 } };
+      const ofUser = new RegExp(`/chats\\?userRef=${userRef}&`);
+      await page.route(ofUser, (route) => route.fulfill({ json }));
       await page.getByRole("searchbox").fill(userRef);
       await page.getByText("named 400").waitFor();
       await page.locator(".chats").getByText("What was first?").waitFor();

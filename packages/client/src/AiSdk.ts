@@ -9,7 +9,7 @@ export type EntryMetadata = Omit<Entry, "question" | "answer">;
 
 /**
  * A message of `useChat`, with the metadata of its entry. A part of the type `data-entry` is an earlier entry of the
- * chat, which another page asked for in the meantime.
+ * chat that no message before has: another page asked for it, or its answer was stopped and completed by the server.
  */
 export type ParleyMessage = UIMessage<EntryMetadata, { entry: Entry }>;
 
@@ -17,8 +17,9 @@ export type ParleyMessage = UIMessage<EntryMetadata, { entry: Entry }>;
 export interface ChatTransportOptions {
   readonly client: Client;
   /**
-   * The chat to ask in. Without it, the metadata of the last answer names the chat, and the first question creates one.
-   * A route handler always sets it, as a browser can send any metadata.
+   * The chat to ask in. Without it, the metadata of the last answer names the chat, and the first question creates one;
+   * if its answer is stopped, the next question creates another. A route handler always sets it, as a browser can send
+   * any metadata.
    */
   readonly chatId?: number | undefined;
   /**
@@ -32,8 +33,8 @@ export interface ChatTransportOptions {
 /**
  * A transport that asks the text of the last message of the user. A message has an idempotency key: `regenerate` asks
  * a question again that failed, and returns the stored answer of one that did not. After an answer, the message's
- * metadata is that of its entry. Entries that the messages lack, as another page asked for them, come with the answer,
- * the newest 100, if the key may read. A failure arrives as the SDK's error, with the code's identifier as its message.
+ * metadata is that of its entry. Entries that the messages lack come with the answer, the newest 100, if the key may
+ * read. A failure arrives as the SDK's error, with the code's identifier as its message.
  */
 export const makeChatTransport = ({
   chatId,
@@ -43,8 +44,7 @@ export const makeChatTransport = ({
   sendMessages: async ({ abortSignal, chatId: id, messages }) => {
     const userMessage = messages.findLast(({ role }) => role === "user");
     const query = userMessage === undefined ? "" : toText(userMessage);
-    const answeredAt = messages.findLastIndex(({ metadata }) => metadata?.chat_id !== undefined);
-    const last = messages[answeredAt]?.metadata;
+    const last = messages.findLast(({ metadata }) => metadata?.chat_id !== undefined)?.metadata;
     const question = { chat_id: chatId ?? last?.chat_id, query };
     // An edited message keeps its id.
     const key = `${hash(JSON.stringify(question))}.${id}.${userMessage?.id}`;
@@ -54,24 +54,11 @@ export const makeChatTransport = ({
     const shown = messages.flatMap(({ parts }) =>
       parts.flatMap((part) => (part.type === "data-entry" ? [part.data.id] : [])),
     );
-    // Earlier messages without an answer, which the server may have completed after a hang-up.
-    const own =
-      onDisconnect === "cancel"
-        ? []
-        : messages
-            .slice(answeredAt + 1)
-            .filter((message) => message.role === "user" && message !== userMessage)
-            .map(toText);
     const readMissing = async (): Promise<ReadonlyArray<Entry>> => {
       if (question.chat_id === undefined) return [];
       const call = { signal: abortSignal };
       const { data } = await client.history(question.chat_id, { limit: 100 }, call).page();
-      return data.toReversed().filter((entry) => {
-        if (entry.id <= (last?.id ?? 0) || shown.includes(entry.id)) return false;
-        const at = own.indexOf(entry.question);
-        if (at >= 0) own.splice(at, 1);
-        return at < 0;
-      });
+      return data.toReversed().filter(({ id }) => id > (last?.id ?? 0) && !shown.includes(id));
     };
     const chunks = toChunks({ [Symbol.asyncIterator]: () => events }, query, readMissing);
     return new ReadableStream({

@@ -41,6 +41,10 @@ class TestChat extends AbstractChat<ParleyMessage> {
 const textOf = ({ parts }: ParleyMessage): string =>
   parts.map((part) => (part.type === "text" ? part.text : "")).join("");
 
+/** The questions of the earlier entries that came with the message. */
+const entriesOf = ({ parts }: ParleyMessage): Array<string> =>
+  parts.flatMap((part) => (part.type === "data-entry" ? [part.data.question] : []));
+
 describe("the transport for the AI SDK", () => {
   it.live("streams answers into one chat, which the messages name", () =>
     Effect.gen(function* () {
@@ -249,7 +253,7 @@ describe("the transport for the AI SDK", () => {
           const asking = second.sendMessage({ text: "next" });
           release();
           await Promise.all([running, asking]);
-          const entriesOf = ({ lastMessage }: TestChat) =>
+          const answersOf = ({ lastMessage }: TestChat) =>
             lastMessage!.parts.flatMap((part) =>
               part.type === "data-entry"
                 ? [part.data.answer]
@@ -257,12 +261,12 @@ describe("the transport for the AI SDK", () => {
                   ? [part.text]
                   : [],
             );
-          assert.deepStrictEqual(entriesOf(second), ["re: slow", "re: next"]);
+          assert.deepStrictEqual(answersOf(second), ["re: slow", "re: next"]);
           // Both know of everything now, but for the entry of the second chat.
           await second.sendMessage({ text: "more" });
-          assert.deepStrictEqual(entriesOf(second), ["re: more"]);
+          assert.deepStrictEqual(answersOf(second), ["re: more"]);
           await first.sendMessage({ text: "and more" });
-          assert.deepStrictEqual(entriesOf(first), ["re: next", "re: more", "re: and more"]);
+          assert.deepStrictEqual(answersOf(first), ["re: next", "re: more", "re: and more"]);
           const { data } = await client.history(id, { orderBy: "id" }).page();
           const ids = toMessages(data).map((message) => message.id);
           assert.strictEqual(new Set(ids).size, ids.length);
@@ -279,8 +283,6 @@ describe("the transport for the AI SDK", () => {
           const { id } = await client.createChat();
           const { data } = await client.history(id, { orderBy: "id" }).page();
           const chat = new TestChat(client, toMessages(data), id, "cancel");
-          const entriesOf = ({ parts }: ParleyMessage) =>
-            parts.flatMap((part) => (part.type === "data-entry" ? [part.data.question] : []));
           await client.ask({ chat_id: id, query: "same" });
           await client.ask({ chat_id: id, query: "other" });
           const stopped = chat.sendMessage({ text: "slow" });
@@ -296,5 +298,49 @@ describe("the transport for the AI SDK", () => {
           assert.strictEqual((await client.history(id).page()).total, 5);
         });
       }).pipe(Effect.scoped),
+  );
+
+  it.live(
+    "after a stop, the answer that the server completed comes once, with the next answer",
+    () =>
+      Effect.gen(function* () {
+        const { client, release } = yield* makeSlowClient;
+        yield* Effect.promise(async () => {
+          const { id } = await client.createChat();
+          const chat = new TestChat(client, [], id);
+          await chat.sendMessage({ text: "first" });
+          const stopped = chat.sendMessage({ text: "slow" });
+          while (!chat.shown.includes("re: slow")) await new Promise(setImmediate);
+          await chat.stop();
+          await stopped;
+          const asking = chat.sendMessage({ text: "next" });
+          release();
+          await asking;
+          assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["slow"]);
+          await chat.sendMessage({ text: "last" });
+          assert.deepStrictEqual(entriesOf(chat.lastMessage!), []);
+        });
+      }).pipe(Effect.scoped),
+  );
+
+  it.live("after an ask that failed, another page's entry with the same question comes", () =>
+    Effect.gen(function* () {
+      const { client, make } = yield* makeTestClient();
+      const failure = { status: 500, code: 500002, message: "ANSWER_UNAVAILABLE" };
+      const failing = make({
+        alter: (send, attempt) =>
+          attempt === 1 ? Response.json(failure, { status: 500 }) : send(),
+      });
+      yield* Effect.promise(async () => {
+        const { id } = await client.createChat();
+        const { data } = await client.history(id).page();
+        const chat = new TestChat(failing, toMessages(data), id);
+        await chat.sendMessage({ text: "same" });
+        assert.strictEqual(chat.error?.message, "ANSWER_UNAVAILABLE");
+        await client.ask({ chat_id: id, query: "same" });
+        await chat.sendMessage({ text: "next" });
+        assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["same"]);
+      });
+    }).pipe(Effect.scoped),
   );
 });

@@ -40,6 +40,7 @@ export {
 export { NewChat, type Chat } from "./model/Chat.ts";
 export { ChatbotSettings, defaultSettings, LongText, Name, type Chatbot } from "./model/Chatbot.ts";
 export type { Entry } from "./model/Entry.ts";
+export { ChatbotId, ChatId } from "./model/Ids.ts";
 export type { AskError } from "./model/Errors.ts";
 export { IdempotencyKeyText } from "./model/IdempotencyKey.ts";
 export {

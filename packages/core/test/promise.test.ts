@@ -344,6 +344,51 @@ describe("a hang-up", () => {
   });
 });
 
+describe("an iterator of a stream", () => {
+  const done = { done: true, value: undefined };
+  /** Rejects if the iterator leaves a call without a result. */
+  const withinASecond = <A>(call: Promise<A>) =>
+    Promise.race([
+      call,
+      new Promise<never>((_, reject) => setTimeout(reject, 1000, new Error("no result"))),
+    ]);
+
+  it("ends every call, whenever it is left or its signal is aborted", async () => {
+    const { answerer } = makeSlowAnswer();
+    const bot = await openBot(answerer);
+    for (let microtasks = 0; microtasks < 30; microtasks++) {
+      for (const isAborted of [false, true]) {
+        const controller = new AbortController();
+        const { signal } = controller;
+        const iterator = bot.stream(null, "q", { signal })[Symbol.asyncIterator]();
+        const steps = Promise.allSettled([iterator.next(), iterator.next()]);
+        for (let at = 0; at < microtasks; at++) await Promise.resolve();
+        if (isAborted) controller.abort("over");
+        else expect(await withinASecond(iterator.return!())).toEqual(done);
+        const settled = await withinASecond(steps);
+        const rejections = settled.filter(({ status }) => status === "rejected");
+        expect(rejections).toEqual(isAborted ? [{ status: "rejected", reason: "over" }] : []);
+        expect(await withinASecond(iterator.next())).toEqual(done);
+        expect(await withinASecond(iterator.return!())).toEqual(done);
+        expect(await withinASecond(iterator.next())).toEqual(done);
+      }
+    }
+    expect(await total(bot)).toBe(0);
+  });
+
+  it("stays at its end, also when its signal is aborted later", async () => {
+    const bot = await openBot();
+    const controller = new AbortController();
+    const { signal } = controller;
+    const iterator = bot.stream(null, "q", { signal })[Symbol.asyncIterator]();
+    const steps = [iterator.next(), iterator.next(), iterator.next(), iterator.next()];
+    expect((await Promise.all(steps)).map((step) => step.done)).toEqual([false, false, true, true]);
+    controller.abort("over");
+    expect(await iterator.next()).toEqual(done);
+    expect(await iterator.return!()).toEqual(done);
+  });
+});
+
 describe("close", () => {
   it("waits for asks and streams in progress, and rejects later calls", async () => {
     const { answerer, goOn } = makeSlowAnswer();

@@ -2,6 +2,8 @@
  * The state that the memory store's ports share, and all of its instances over one memory.
  */
 import {
+  type ChatbotId,
+  ChatId,
   ChatbotNotFound,
   fold,
   type AuditRecord,
@@ -63,9 +65,9 @@ export interface Memory {
   readonly lastId: Record<"chatbot" | "chat" | "entry", number>;
   readonly notifications: {
     /** A chat whose turn may be free. */
-    readonly freed: PubSub.PubSub<{ readonly chatbot: number; readonly chat: number }>;
+    readonly freed: PubSub.PubSub<{ readonly chatbot: ChatbotId; readonly chat: ChatId }>;
     /** The id of a chatbot that changed. */
-    readonly changed: PubSub.PubSub<number>;
+    readonly changed: PubSub.PubSub<ChatbotId>;
   };
 }
 
@@ -112,7 +114,7 @@ export const addChat = (
 ): StoredChat => {
   tenant.lastTime = Math.max(now, tenant.lastTime);
   const createTime = new Date(tenant.lastTime);
-  const stored = emptyChat({ ...chat, id: ++lastId.chat, createTime });
+  const stored = emptyChat({ ...chat, id: ChatId.make(++lastId.chat), createTime });
   tenant.chats.set(stored.chat.id, stored);
   return stored;
 };
@@ -167,7 +169,7 @@ export const record = (
   { audit, notifications }: Memory,
   now: number,
   actor: string,
-  chatbot: number,
+  chatbot: ChatbotId,
   action: AuditRecord["action"],
   detail: string,
 ) => {

@@ -2,6 +2,7 @@
  * The registry and the directory of chatbots: two ports over the same chatbots and keys.
  */
 import {
+  ChatbotId,
   changedFields,
   ChatbotDirectory,
   ChatbotRegistry,
@@ -52,7 +53,7 @@ export const makeChatbotRegistry = (memory: Memory) => {
         }
         registered.set(key.id, { ...key, ...newKey, createdAt: new Date(now) });
       }
-      const chatbot = { id: ++lastId.chatbot, name, workspaceName, ...rest };
+      const chatbot = { id: ChatbotId.make(++lastId.chatbot), name, workspaceName, ...rest };
       chatbots.set(chatbot.id, { chatbot, keys: registered, ...emptyTenant() });
       record(memory, now, actor, chatbot.id, "create", name);
       for (const { id } of keys) record(memory, now, actor, chatbot.id, "add-key", id);

@@ -1,6 +1,8 @@
 import { assert, it } from "@effect/vitest";
 import { defaultSettings, defaultChatQuery } from "@parley/core";
 import {
+  ChatbotId,
+  ChatId,
   ChatArchive,
   ChatbotRegistry,
   ChatStore,
@@ -35,7 +37,7 @@ it.effect("an erasure of a user leaves none of its texts in the memory", () => {
   return Effect.gen(function* () {
     const chatbot = yield* registerChatbot;
     const turns = yield* TurnStore;
-    const take = Effect.fnUntraced(function* (chat: number | null, name: string) {
+    const take = Effect.fnUntraced(function* (chat: ChatId | null, name: string) {
       const key = { key: `${name}\n${secret}`, fingerprint: "f" };
       const result = yield* turns.take(chatbot, chat, key, secret);
       return result._tag === "TurnTaken" ? result.turn : assert.fail("the turn is free");
@@ -55,7 +57,7 @@ it.effect("an erasure of a user leaves none of its texts in the memory", () => {
 
 it.effect("the id of a turn differs from those of earlier processes", () =>
   Effect.gen(function* () {
-    const first = TurnStore.use(({ take }) => take(1, null, null)).pipe(
+    const first = TurnStore.use(({ take }) => take(ChatbotId.make(1), null, null)).pipe(
       Effect.provide(layerMemory, { local: true }),
     );
     const ids = yield* Effect.forEach([first, first], (take) =>
@@ -72,7 +74,10 @@ it.effect("no chat is created in the middle of an import, whenever its fiber yie
     for (let n = 1; n <= 300; n++) {
       const chatbot = yield* registerChatbot;
       const createTime = new Date(0);
-      const record: ArchiveRecord = { _tag: "Chat", chat: { ...bare, id: n, createTime } };
+      const record: ArchiveRecord = {
+        _tag: "Chat",
+        chat: { ...bare, id: ChatId.make(n), createTime },
+      };
       const [imported] = yield* Effect.all(
         [
           Effect.exit(archive.import(chatbot, Stream.make(record), "somebody")),
@@ -85,21 +90,21 @@ it.effect("no chat is created in the middle of an import, whenever its fiber yie
       assert.strictEqual(ids.size, Exit.isSuccess(imported) ? 2 : 1);
       assert.strictEqual(items.length, ids.size);
       // The imported chat is the older one.
-      if (ids.size === 2) assert.isTrue(ids.has(n) && items[1]!.id === n);
+      if (ids.size === 2) assert.isTrue(ids.has(ChatId.make(n)) && items[1]!.id === n);
     }
   }).pipe(Effect.provide(layerMemory)),
 );
 
 it.effect("a memory that begins with chatbots serves them, and gives later ones higher ids", () => {
   const chatbot = {
-    id: 7,
+    id: ChatbotId.make(7),
     workspaceName: "W",
     name: "first",
     description: "",
     settings: defaultSettings,
   };
   return Effect.gen(function* () {
-    yield* ChatStore.use((chats) => chats.createChat(7, bare, null));
+    yield* ChatStore.use((chats) => chats.createChat(chatbot.id, bare, null));
     assert.strictEqual(yield* registerChatbot, 8);
     const listed = yield* ChatbotRegistry.use((registry) => registry.list);
     assert.deepStrictEqual(listed[0], { chatbot, keys: [] });

@@ -1,6 +1,7 @@
 /**
  * Fills a schema with many chats, past the store, as the store would have made them.
  */
+import { ChatbotId } from "@parley/core/ports";
 import * as PgClient from "@effect/sql-pg/PgClient";
 import * as PgPool from "@effect/sql-pg/PgPool";
 import { layerPostgres, type PostgresOptions } from "@parley/store-pg";
@@ -11,7 +12,7 @@ import { addGaps, partSizes } from "../src/chats/ChatPositions.ts";
 import { makeTenantSession } from "../src/database/TenantSession.ts";
 
 /** The chatbot that is filled. */
-export const filledChatbot = 1_000_001;
+export const filledChatbot = ChatbotId.make(1_000_001);
 
 const words =
   "harbour lantern meadow copper violet thunder orchard whisper granite falcon ember willow saffron glacier pebble";

@@ -1,7 +1,7 @@
 /**
  * Rows and calls that tests share.
  */
-import { TurnStore, type IdempotencyKey } from "@parley/core/ports";
+import { type ChatbotId, type ChatId, TurnStore, type IdempotencyKey } from "@parley/core/ports";
 import { Effect } from "effect";
 import { clientOf, freshSchema, layerStore, optionsOf } from "./PostgresUnderTest.ts";
 
@@ -19,8 +19,8 @@ export const keyOf = (key: string): IdempotencyKey => ({ key, fingerprint: "f" }
 
 /** Takes a turn that must be free. */
 export const takeFree = Effect.fnUntraced(function* (
-  chatbot: number,
-  chat: number | null,
+  chatbot: ChatbotId,
+  chat: ChatId | null,
   idempotencyKey: IdempotencyKey | null = null,
 ) {
   const result = yield* TurnStore.use(({ take }) => take(chatbot, chat, idempotencyKey));

@@ -1,6 +1,6 @@
 import { assert, layer } from "@effect/vitest";
 import { defaultEntryQuery, defaultChatQuery, type ChatQuery, type EntryQuery } from "@parley/core";
-import { ChatArchive } from "@parley/core/ports";
+import { ChatbotId, ChatId, ChatArchive } from "@parley/core/ports";
 import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Layer } from "effect";
 import type { SqlClient, SqlError } from "effect/sql";
@@ -75,6 +75,8 @@ const byTexts = (chatbot: number) =>
     ),
   );
 
+const firstChat = ChatId.make(1);
+
 type List = readonly [name: string, statement: Statement, mode?: "force_custom_plan"];
 
 /** The lists whose cost must not grow. */
@@ -84,7 +86,7 @@ const flat: ReadonlyArray<List> = [
       [`page ${page} ${direction}`, byPosition(chatbot, query({ page }), direction)],
       [
         `history page ${page} ${direction}`,
-        entryPage(chatbot, 1, entries({ page, orderBy: byId(direction === "desc") })),
+        entryPage(chatbot, firstChat, entries({ page, orderBy: byId(direction === "desc") })),
       ],
     ]),
   ),
@@ -96,7 +98,7 @@ const flat: ReadonlyArray<List> = [
   ),
   ["one chat by its id", matching(chatbot, { id: 77_777 })],
   ["no chat by its id", matching(chatbot, { id: 777_777 })],
-  ["one entry by its id", entryPage(chatbot, 1, entries({ id: 77_777 }))],
+  ["one entry by its id", entryPage(chatbot, firstChat, entries({ id: 77_777 }))],
   ...byTexts(chatbot),
 ];
 
@@ -219,14 +221,14 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
   it.effect("an entry is found by its id in a chat that grew since it was analyzed", () =>
     Effect.gen(function* () {
       const { sql } = yield* Filled;
-      const small = chatbot + 3;
+      const small = ChatbotId.make(chatbot + 3);
       yield* fillChats(sql, small, 2);
       yield* sql.unsafe(
         `insert into entry (chatbot_id, chat_id, id, position, question, answer, moderation, flagged, create_time)
         select $1, 1, 1000000 + n, n, '', '', 'none', false, now() from generate_series(1, 50000) n`,
         [small],
       );
-      const statement = entryPage(small, 1, entries({ id: 1_049_000 }));
+      const statement = entryPage(small, firstChat, entries({ id: 1_049_000 }));
       assert.isAtMost(yield* buffers(sql, statement), most);
     }),
   );
@@ -236,7 +238,7 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
       Effect.gen(function* () {
         const { sql } = yield* Filled;
         const orderBy = [{ field, descending: true }] as const;
-        const statement = entryPage(chatbot, 1, entries({ orderBy }));
+        const statement = entryPage(chatbot, firstChat, entries({ orderBy }));
         const plan = yield* executed(sql, statement, "force_custom_plan");
         assert.strictEqual(plan["Temp Written Blocks"], 0);
       }),

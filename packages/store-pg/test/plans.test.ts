@@ -3,7 +3,7 @@
  * buffers all the same.
  */
 import { assert, it } from "@effect/vitest";
-import type { IdempotencyKey, Turn } from "@parley/core/ports";
+import { ChatId, type IdempotencyKey, type Turn } from "@parley/core/ports";
 import { migratePostgres } from "@parley/store-pg";
 import { Effect, Stream } from "effect";
 import { Reactivity } from "effect/reactivity";
@@ -45,7 +45,7 @@ const statementsOf = Effect.fnUntraced(function* (
   const turn = (n: number, isKeyed: boolean): Turn => ({
     id: `turn ${n}`,
     chatbot,
-    chat: n,
+    chat: ChatId.make(n),
     idempotencyKey: isKeyed ? keyOf(n) : null,
     newest: [],
   });
@@ -55,7 +55,7 @@ const statementsOf = Effect.fnUntraced(function* (
       const numbers = Array.from({ length: items }, (_, n) => 1000 + n);
       yield* run(numbers.map((n) => turns.append(turn(n, isKeyed), entry)));
       const free = numbers.map((n) => n + 1000);
-      yield* run(free.map((n) => turns.take(chatbot, n, isKeyed ? keyOf(n) : null)));
+      yield* run(free.map((n) => turns.take(chatbot, ChatId.make(n), isKeyed ? keyOf(n) : null)));
       yield* run(free.map((n) => turns.take(chatbot, null, keyOf(n))));
       yield* run(free.map((n) => creation.createChat(chatbot, chat, isKeyed ? keyOf(n) : null)));
     }

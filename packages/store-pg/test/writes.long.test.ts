@@ -1,3 +1,4 @@
+import { ChatId } from "@parley/core/ports";
 import { assert, it } from "@effect/vitest";
 import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Stream } from "effect";
@@ -125,7 +126,7 @@ it.live.each([
           const created = { key: `chat ${n}`, fingerprint: "f" };
           yield* chats.createChat(chatbot, newChat, key && created);
           yield* chats.createChat(chatbot, newChat, key && created);
-          for (const chat of [1, null]) {
+          for (const chat of [ChatId.make(1), null]) {
             const idempotencyKey = key && { ...key, key: `${key.key} of ${chat}` };
             for (const end of ["release", "append"]) {
               const taken = yield* turns.take(chatbot, chat, idempotencyKey);
@@ -144,9 +145,10 @@ it.live.each([
         const lost =
           "update chat set turn = $3, turn_until = 'epoch' where chatbot_id = $1 and id = $2::int8";
         yield* sql.unsafe(lost, [chatbot, id, `turn ${id}`]);
-        const taken = yield* turns.take(chatbot, id, null);
+        const chat = ChatId.make(id);
+        const taken = yield* turns.take(chatbot, chat, null);
         if (taken._tag !== "TurnTaken") return assert.fail("the turn is free");
-        yield* archive.erase(chatbot, { _tag: "Chat", id }, "test");
+        yield* archive.erase(chatbot, { _tag: "Chat", id: chat }, "test");
       }
       yield* archive.erase(chatbot, { _tag: "UserRef", userRef: "user 7" }, "test");
       // Now and then a statement merges the pending list of the search index.

@@ -1,4 +1,5 @@
 import {
+  ChatId,
   type ChatbotNotFound,
   type ChatField,
   ChatNotFound,
@@ -75,7 +76,7 @@ export const makeChatStore = (database: Database): ChatStore["Service"] => {
           run("DELETE FROM turns WHERE chatbot = :chatbot AND idempotencyKey = :key", values);
         }
         const createTime = Rows.nextTime(database, chatbot, null, now);
-        const id = Rows.nextId(database, "chat");
+        const id = ChatId.make(Rows.nextId(database, "chat"));
         const chat = Rows.insertChat(database, chatbot, { id, name, userRef, createTime });
         if (helloMessage !== null) {
           const { usage, ...hello } = helloEntry(helloMessage);

@@ -124,7 +124,7 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
   };
 
   /** Gives the error if the id is another key's. */
-  const insertKey = (chatbot: number, key: KeyRecord, actor: string, now: number) => {
+  const insertKey = (chatbot: Chatbot["id"], key: KeyRecord, actor: string, now: number) => {
     const { hash, id } = key;
     if (get("SELECT 1 FROM keys WHERE id = :id", { id })) return new KeyTaken({ keyId: id });
     run(
@@ -150,7 +150,7 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
       write((now): Chatbot | ChatbotTaken | KeyTaken => {
         const { description, name, settings, workspaceName } = declared;
         if (isTaken(workspaceName, name)) return new ChatbotTaken({ workspaceName, name });
-        const made = get<{ readonly id: number }>(
+        const made = get<Pick<Chatbot, "id">>(
           `INSERT INTO chatbots (workspaceName, name, description, settings)
            VALUES (:workspaceName, :name, :description, :settings) RETURNING id`,
           { workspaceName, name, description, settings: JSON.stringify(settings) },

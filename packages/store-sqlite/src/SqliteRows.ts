@@ -2,6 +2,8 @@
  * Chats and entries as rows.
  */
 import {
+  type ChatbotId,
+  type ChatId,
   type AuditRecord,
   type Chat,
   ChatbotNotFound,
@@ -34,8 +36,8 @@ export const nextId = ({ get }: Database, kind: "chat" | "entry"): number =>
 /** The current time, or the time of the row before if that is later: the clock went back, or the row was imported. */
 export const nextTime = (
   { get }: Database,
-  chatbot: number,
-  chat: number | null,
+  chatbot: ChatbotId,
+  chat: ChatId | null,
   now: number,
 ): Date => {
   const before = get<{ time: number | null }>(
@@ -88,8 +90,8 @@ export const insertEntry = (
 /** Whether the chat exists; with a `userRef`, one with another is missing. */
 export const chatExists = (
   { get }: Database,
-  chatbot: number,
-  chat: number,
+  chatbot: ChatbotId,
+  chat: ChatId,
   userRef: string | null = null,
 ): boolean =>
   get(

@@ -1,4 +1,6 @@
 import {
+  type ChatbotId,
+  ChatId,
   type ChatbotNotFound,
   ChatNotFound,
   type Entry,
@@ -34,7 +36,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
   const { all, get, read, run, write } = database;
   const instance = crypto.randomUUID();
 
-  const entriesBefore = (chatbot: number, chat: number | null, before: number) =>
+  const entriesBefore = (chatbot: ChatbotId, chat: ChatId | null, before: number) =>
     all<Rows.EntryRow>(
       `SELECT ${Rows.entryColumns} FROM entries
        WHERE chatbot = :chatbot AND chatId = :chat AND id < :before
@@ -163,7 +165,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         const missing = chat === null ? Rows.chatbotMissing(database, chatbot) : undefined;
         if (missing) return missing;
         const createTime = Rows.nextTime(database, chatbot, chat, now);
-        const chatId = chat ?? Rows.nextId(database, "chat");
+        const chatId = chat ?? ChatId.make(Rows.nextId(database, "chat"));
         if (chat === null)
           Rows.insertChat(database, chatbot, { id: chatId, name: null, userRef, createTime });
         const id = Rows.nextId(database, "entry");

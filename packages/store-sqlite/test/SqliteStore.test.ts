@@ -1,5 +1,6 @@
 import { assert, it } from "@effect/vitest";
 import {
+  type ChatId,
   ChatArchive,
   ChatbotRegistry,
   ChatStore,
@@ -67,7 +68,7 @@ it.effect("an erasure of a user leaves none of its texts in the file or its log"
       );
     const chatbot = yield* registerChatbot;
     const turns = yield* TurnStore;
-    const take = Effect.fnUntraced(function* (chat: number | null, name: string) {
+    const take = Effect.fnUntraced(function* (chat: ChatId | null, name: string) {
       const key = { key: `${name}\n${secret}`, fingerprint: "f" };
       const result = yield* turns.take(chatbot, chat, key, secret);
       return result._tag === "TurnTaken" ? result.turn : assert.fail("the turn is free");

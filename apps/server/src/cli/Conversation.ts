@@ -2,6 +2,7 @@
  * A conversation of one person, or one pipe, with a chatbot.
  */
 import {
+  ChatId,
   Asking,
   ChatName,
   Chats,
@@ -50,7 +51,7 @@ const plain: ReturnType<typeof makeTypesetter> = { push: (text) => text, end: ()
  */
 export const converse = Effect.fnUntraced(function* (
   chatbot: Chatbot,
-  chatId: number | null,
+  chatId: ChatId | null,
   prompt: Prompt | null = null,
 ) {
   const asking = yield* Asking;
@@ -86,8 +87,9 @@ export const converse = Effect.fnUntraced(function* (
     if (helloMessage) yield* write(printable(`${helloMessage}\n`));
   });
   const open = Effect.fnUntraced(function* (id: string) {
-    const { total } = yield* chats.history(chatbot, Number(id), { ...defaultEntryQuery, limit: 1 });
-    chat = Number(id);
+    const chatId = ChatId.make(Number(id), { disableChecks: true });
+    const { total } = yield* chats.history(chatbot, chatId, { ...defaultEntryQuery, limit: 1 });
+    chat = chatId;
     yield* Console.error(
       `Chat ${id}. /history shows its ${total === 1 ? "entry" : `${total} entries`}.`,
     );

@@ -3,7 +3,7 @@
  */
 import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import { Administration } from "@parley/core";
-import { ChatbotRegistry } from "@parley/core/ports";
+import { type ChatbotId, ChatbotRegistry } from "@parley/core/ports";
 import { layerPostgres, pendingSql } from "@parley/store-pg";
 import { Effect, Layer, Option } from "effect";
 import { SecureRandom } from "effect/crypto";
@@ -83,7 +83,7 @@ export const actor = Effect.map(Settings, ({ actor }) => {
 });
 
 /** Adds an entry to the audit log before the command shows texts of users. */
-export const recordRead = Effect.fnUntraced(function* (chatbot: number, detail: string) {
+export const recordRead = Effect.fnUntraced(function* (chatbot: ChatbotId, detail: string) {
   const registry = yield* ChatbotRegistry;
   yield* registry.recordRead(chatbot, detail, yield* actor);
 });

@@ -19,9 +19,11 @@ const idleAfter = 1_000;
 
 /** Makes the queue of a process, which its listeners share. */
 export const makeRequestQueue = () => {
-  const requests: Array<{ readonly read: number; readonly begin: () => void }> = [];
+  const requests: Array<{ readonly arrival: number; readonly begin: () => void }> = [];
   const asks: Array<{ readonly since: number; readonly begin: () => void }> = [];
   let isInTurn = false;
+  /** When this turn began, which is the arrival of what it reads: a slow machine takes long to read a burst. */
+  let start = 0;
   /** When nothing further begins in this turn. */
   let end = 0;
   let latest = 0;
@@ -40,7 +42,8 @@ export const makeRequestQueue = () => {
   };
   const startTurn = (): void => {
     isInTurn = true;
-    end = performance.now() + slice;
+    start = performance.now();
+    end = start + slice;
     setImmediate(endTurn);
   };
   const endTurn = (): void => {
@@ -48,9 +51,9 @@ export const makeRequestQueue = () => {
     if (requests.length + asks.length === 0) return;
     startTurn();
     while (requests.length > 0 && performance.now() < end) {
-      const { begin, read } = requests.shift()!;
-      arrival = read;
-      begin();
+      const request = requests.shift()!;
+      arrival = request.arrival;
+      request.begin();
     }
     // The other requests must not keep the asks waiting for ever.
     if (asks.length > 0) {
@@ -89,9 +92,9 @@ export const makeRequestQueue = () => {
       }
       if (!isInTurn) startTurn();
       if (requests.length === 0 && latest < end) {
-        arrival = latest;
+        arrival = start;
         begin();
-      } else requests.push({ read: latest, begin });
+      } else requests.push({ arrival: start, begin });
     },
   };
 };

@@ -1,5 +1,5 @@
 import { keyId } from "@parley/core";
-import { ChatStore } from "@parley/core/ports";
+import { ChatbotId, ChatStore } from "@parley/core/ports";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Redacted } from "effect";
 import { createHmac } from "node:crypto";
@@ -292,7 +292,10 @@ it("no command takes a key as an argument, or repeats it", async () => {
 it("a chatbot is deleted with its keys and chats, and only with --yes", async () => {
   const chat = { name: null, userRef: null, helloMessage: null };
   await ChatStore.use((store) =>
-    Effect.andThen(store.createChat(2, chat, null), store.createChat(2, chat, null)),
+    Effect.andThen(
+      store.createChat(ChatbotId.make(2), chat, null),
+      store.createChat(ChatbotId.make(2), chat, null),
+    ),
   ).pipe(
     Effect.provide(layerPostgres({ url: Redacted.make(inject("postgresUrl")), schema })),
     Effect.runPromise,

@@ -2,7 +2,7 @@
  * Commands about the chats of a chatbot.
  */
 import { defaultSettings, defaultChatQuery, plainKey } from "@parley/core";
-import { ChatbotRegistry, ChatStore, TurnStore } from "@parley/core/ports";
+import { ChatbotId, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core/ports";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Redacted } from "effect";
 import { spawn } from "node:child_process";
@@ -35,7 +35,7 @@ const withStores = <A, E>(
   );
 
 /** How many chats the chatbot has. */
-const totalOf = (id: number) =>
+const totalOf = (id: ChatbotId) =>
   withStores(
     ChatStore.use((store) =>
       Effect.map(store.listChats(id, defaultChatQuery), ({ total }) => total),
@@ -54,7 +54,7 @@ const user = `cli:${userInfo().username}`;
 
 const keyId = "QSCmEIhoudPA";
 /** Twelve chats with two entries each, and none. */
-const [full, empty] = [1, 2];
+const [full, empty] = [ChatbotId.make(1), ChatbotId.make(2)];
 
 beforeAll(async () => {
   await withStores(

@@ -44,6 +44,25 @@ it("requests that are read in one turn of the event loop begin in many short one
   expect(queue.loop.waiting()).toBe(0);
 });
 
+it("requests that are read in one turn have arrived at the same time, however long the server reads them", async () => {
+  const queue = makeRequestQueue();
+  const arrivals: Array<number> = [];
+  const enter = (count: number) => {
+    for (let n = 0; n < count; n++) {
+      queue.enter(() => arrivals.push(queue.loop.arrival()));
+      spin();
+    }
+  };
+  const start = millis;
+  enter(100);
+  await new Promise(setImmediate);
+  const next = millis;
+  enter(100);
+  while (arrivals.length < 200) await new Promise(setImmediate);
+  expect(new Set(arrivals.slice(0, 100))).toEqual(new Set([start]));
+  expect(new Set(arrivals.slice(100))).toEqual(new Set([next]));
+});
+
 it("an ask that is interrupted while it waits gives up its place", async () => {
   const queue = makeRequestQueue();
   // The slice of this turn is over.

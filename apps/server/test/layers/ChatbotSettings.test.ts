@@ -1,6 +1,6 @@
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { assert, describe, it } from "@effect/vitest";
-import { defaultSettings, type Chatbot, type ChatbotSettings } from "@parley/core";
+import { ChatbotId, defaultSettings, type Chatbot, type ChatbotSettings } from "@parley/core";
 import { Answerer, Moderator } from "@parley/core/ports";
 import { layerMemory } from "@parley/store-memory";
 import { Effect, Exit, FileSystem, Layer, Path, Stream } from "effect";
@@ -13,7 +13,7 @@ import { layerModerator } from "../../src/layers/Moderator.ts";
 import { readSettings, Settings, type SettingsShape } from "../../src/Settings.ts";
 
 const chatbot = (settings: Partial<ChatbotSettings>): Chatbot => ({
-  id: 1,
+  id: ChatbotId.make(1),
   name: "Bot",
   description: "",
   workspaceName: "Workspace",

@@ -1,6 +1,6 @@
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { assert, describe, layer } from "@effect/vitest";
-import { defaultSettings, type Chatbot } from "@parley/core";
+import { ChatbotId, defaultSettings, type Chatbot } from "@parley/core";
 import { Answerer } from "@parley/core/ports";
 import { Effect, Layer, Stream } from "effect";
 import { layerAnswerer } from "../../src/layers/Asking.ts";
@@ -9,7 +9,7 @@ import { readSettings, Settings } from "../../src/Settings.ts";
 import { questions } from "./questions.ts";
 
 const chatbot: Chatbot = {
-  id: 1,
+  id: ChatbotId.make(1),
   name: "Bot",
   description: "",
   workspaceName: "Workspace",

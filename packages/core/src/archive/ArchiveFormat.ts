@@ -13,6 +13,7 @@ const count = (maximum: number, minimum = 0) =>
   Schema.Int.check(Schema.isBetween({ minimum, maximum }));
 const Count = count(Number.MAX_SAFE_INTEGER);
 const Id = count(Number.MAX_SAFE_INTEGER, 1);
+const StoredChatId = Id.pipe(Schema.brand("ChatId"));
 const Time = Schema.String.check(
   Schema.makeFilter(
     (text: string) => {
@@ -27,7 +28,7 @@ const Time = Schema.String.check(
 const Line = Schema.Struct({
   chat: Schema.optionalKey(
     Schema.Struct({
-      id: Id,
+      id: StoredChatId,
       name: Schema.NullOr(ChatName),
       userRef: Schema.NullOr(UserRef),
       _createTime: Time,
@@ -36,7 +37,7 @@ const Line = Schema.Struct({
   entry: Schema.optionalKey(
     Schema.Struct({
       id: Id,
-      chat_id: Id,
+      chat_id: StoredChatId,
       question: Text,
       answer: Text,
       moderation: Text,

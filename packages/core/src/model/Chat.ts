@@ -2,11 +2,12 @@
  * A chat, and the fields that a client may set when it creates one.
  */
 import { Schema } from "effect";
+import type { ChatId } from "./Ids.ts";
 import { ChatName, UserRef } from "./Text.ts";
 
 /** A stored chat. Ids are positive, below 2^53, and ascend in order of creation within a chatbot. */
 export interface Chat {
-  readonly id: number;
+  readonly id: ChatId;
   readonly name: string | null;
   readonly userRef: string | null;
   /** Whole milliseconds. */

@@ -2,6 +2,7 @@
  * A chatbot: its details, which clients read, and its settings, which operators change.
  */
 import { Schema } from "effect";
+import type { ChatbotId } from "./Ids.ts";
 import { notBlank, Text } from "./Text.ts";
 
 /** The name of a chatbot or a workspace: 1 to 255 code points, not white space alone. */
@@ -47,7 +48,7 @@ export const defaultSettings: ChatbotSettings = {
 
 /** A chatbot of a workspace. It is the tenant: every chat belongs to one chatbot. */
 export interface Chatbot {
-  readonly id: number;
+  readonly id: ChatbotId;
   readonly name: string;
   readonly description: string;
   readonly workspaceName: string;

@@ -1,6 +1,7 @@
 /**
  * An entry of a chat's history: a question and its answer.
  */
+import type { ChatId } from "./Ids.ts";
 /** The cost of an answer, in whole numbers. It is stored with the entry, and clients do not see it. */
 export interface Usage {
   readonly provider: string;
@@ -30,7 +31,7 @@ export interface NewEntry {
 /** A stored entry. Ids are positive, below 2^53, and ascend within a chat. */
 export interface Entry extends Omit<NewEntry, "usage" | "keyId" | "spentTokens"> {
   readonly id: number;
-  readonly chatId: number;
+  readonly chatId: ChatId;
   /** Whole milliseconds. */
   readonly createTime: Date;
 }

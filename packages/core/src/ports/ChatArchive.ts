@@ -5,6 +5,7 @@ import { Context, type Effect, type Stream } from "effect";
 import type { Chat } from "../model/Chat.ts";
 import type { Entry, Usage } from "../model/Entry.ts";
 import type { ChatbotNotFound, ImportRefused, StorageUnavailable } from "../model/Errors.ts";
+import type { ChatbotId, ChatId } from "../model/Ids.ts";
 
 /** A person whose chats are erased or exported. */
 export interface Person {
@@ -15,7 +16,7 @@ export interface Person {
 
 /** The chats to erase. A chat is always erased as a whole. */
 export type Erasable =
-  | { readonly _tag: "Chat"; readonly id: number }
+  | { readonly _tag: "Chat"; readonly id: ChatId }
   | ({ readonly _tag: "UserRef" } & Person)
   /** Chats that were created before `limit`, without an entry since. */
   | { readonly _tag: "IdleSince"; readonly limit: Date }
@@ -85,7 +86,7 @@ export class ChatArchive extends Context.Service<
      * the number of chats. Chats that are created meanwhile may stay.
      */
     readonly erase: (
-      chatbot: number,
+      chatbot: ChatbotId,
       which: Erasable,
       actor: string,
     ) => Effect.Effect<number, ChatbotNotFound | StorageUnavailable>;
@@ -94,7 +95,7 @@ export class ChatArchive extends Context.Service<
      * another export.
      */
     readonly export: (
-      chatbot: number,
+      chatbot: ChatbotId,
       actor: string,
       person?: Person,
     ) => Stream.Stream<ArchiveRecord, ChatbotNotFound | StorageUnavailable>;
@@ -105,7 +106,7 @@ export class ChatArchive extends Context.Service<
      * are: their reader checks that a client could have sent them, as `decodeArchive` does.
      */
     readonly import: <E, R>(
-      chatbot: number,
+      chatbot: ChatbotId,
       records: Stream.Stream<ArchiveRecord, E, R>,
       actor: string,
     ) => Effect.Effect<number, E | ChatbotNotFound | ImportRefused | StorageUnavailable, R>;
@@ -114,7 +115,7 @@ export class ChatArchive extends Context.Service<
      * time, inclusive. Hello entries and flagged questions have no answer. Imported entries have no key.
      */
     readonly usage: (
-      chatbot: number,
+      chatbot: ChatbotId,
       since: Date,
       by?: UsageGroup | null,
     ) => Effect.Effect<ReadonlyArray<UsageSum>, StorageUnavailable>;

@@ -12,6 +12,7 @@ import type {
   StorageUnavailable,
 } from "../model/Errors.ts";
 import type { IdempotencyKey } from "../model/IdempotencyKey.ts";
+import type { ChatbotId, ChatId } from "../model/Ids.ts";
 import type { ChatQuery, EntryQuery, Page } from "../model/ListQuery.ts";
 
 /** A chat to create. */
@@ -39,7 +40,7 @@ export class ChatStore extends Context.Service<
      * times, which are whole milliseconds. No id occurs twice in a chatbot, even after an erasure.
      */
     readonly createChat: (
-      chatbot: number,
+      chatbot: ChatbotId,
       chat: ChatToCreate,
       idempotencyKey: IdempotencyKey | null,
     ) => Effect.Effect<
@@ -48,7 +49,7 @@ export class ChatStore extends Context.Service<
     >;
     /** A page of the chatbot's chats, and the number of chats that match, both from one snapshot. */
     readonly listChats: (
-      chatbot: number,
+      chatbot: ChatbotId,
       query: ChatQuery,
     ) => Effect.Effect<Page<Chat>, Overloaded | StorageUnavailable>;
     /**
@@ -56,8 +57,8 @@ export class ChatStore extends Context.Service<
      * chat with another one, or with none, does not exist, and costs the same as one that does not.
      */
     readonly listEntries: (
-      chatbot: number,
-      chat: number,
+      chatbot: ChatbotId,
+      chat: ChatId,
       query: EntryQuery,
       userRef?: string | null,
     ) => Effect.Effect<Page<Entry>, ChatNotFound | Overloaded | StorageUnavailable>;

@@ -6,6 +6,7 @@ import { Context, type Effect, type Stream } from "effect";
 import type { KeyRecord } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import type { StorageUnavailable } from "../model/Errors.ts";
+import type { ChatbotId } from "../model/Ids.ts";
 
 /** A key that is not revoked, though it may be expired, and its chatbot. */
 export type Grant = Pick<KeyRecord, "hash" | "scopes"> &
@@ -46,6 +47,6 @@ export class ChatbotDirectory extends Context.Service<
     /** Records that these keys were used lately. Each process calls it at most once a minute, and when it stops. */
     readonly used: (keyIds: ReadonlyArray<string>) => Effect.Effect<void, StorageUnavailable>;
     /** Notifications that a chatbot or its keys changed; `null`: any chatbot. Some may be missing. */
-    readonly changed: Stream.Stream<number | null>;
+    readonly changed: Stream.Stream<ChatbotId | null>;
   }
 >()("@parley/core/ChatbotDirectory") {}

@@ -12,6 +12,7 @@ import type {
   KeyTaken,
   StorageUnavailable,
 } from "../model/Errors.ts";
+import type { ChatbotId } from "../model/Ids.ts";
 
 /** A chatbot to create. No two chatbots have the same workspace and name, compared by code points. */
 export type NewChatbot = Omit<Chatbot, "id"> & { readonly keys: ReadonlyArray<KeyRecord> };
@@ -37,7 +38,7 @@ export interface RegisteredChatbot {
 export interface AuditRecord {
   readonly time: Date;
   readonly actor: string;
-  readonly chatbot: number;
+  readonly chatbot: ChatbotId;
   readonly action:
     | "create"
     | "change"
@@ -71,37 +72,37 @@ export class ChatbotRegistry extends Context.Service<
     ) => Effect.Effect<Chatbot, ChatbotTaken | KeyTaken | StorageUnavailable>;
     /** Changes a chatbot. Concurrent changes of different fields all take effect. */
     readonly change: (
-      chatbot: number,
+      chatbot: ChatbotId,
       change: ChatbotChange,
       actor: string,
     ) => Effect.Effect<Chatbot, ChatbotNotFound | ChatbotTaken | StorageUnavailable>;
     /** Deletes a chatbot with its keys, chats, turns and idempotency keys. Its lines in the audit stay. */
     readonly delete: (
-      chatbot: number,
+      chatbot: ChatbotId,
       actor: string,
     ) => Effect.Effect<void, ChatbotNotFound | StorageUnavailable>;
     /** Adds a key. The chatbot is checked first, then the key's id, which must be unused in all chatbots. */
     readonly addKey: (
-      chatbot: number,
+      chatbot: ChatbotId,
       key: KeyRecord,
       actor: string,
     ) => Effect.Effect<void, ChatbotNotFound | KeyTaken | StorageUnavailable>;
     /** Changes a key; fails with `KeyNotFound` if it is revoked. */
     readonly changeKey: (
-      chatbot: number,
+      chatbot: ChatbotId,
       keyId: string,
       change: KeyChange,
       actor: string,
     ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
     /** Revokes a key, for good; fails with `KeyNotFound` if it is revoked. */
     readonly revokeKey: (
-      chatbot: number,
+      chatbot: ChatbotId,
       keyId: string,
       actor: string,
     ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
     /** Adds the line of an operator who reads texts of users. */
     readonly recordRead: (
-      chatbot: number,
+      chatbot: ChatbotId,
       detail: string,
       actor: string,
     ) => Effect.Effect<void, StorageUnavailable>;

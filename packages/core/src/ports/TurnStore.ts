@@ -14,6 +14,7 @@ import type {
   TurnLost,
 } from "../model/Errors.ts";
 import type { IdempotencyKey } from "../model/IdempotencyKey.ts";
+import type { ChatbotId, ChatId } from "../model/Ids.ts";
 
 /** The lease of a turn, in milliseconds of the store's clock. It starts anew with each renewal. */
 export const turnLease = 10_000;
@@ -28,9 +29,9 @@ export const turnEntries = 20;
 export interface Turn {
   /** Unique among all turns ever. */
   readonly id: string;
-  readonly chatbot: number;
+  readonly chatbot: ChatbotId;
   /** `null`: the append creates the chat. */
-  readonly chat: number | null;
+  readonly chat: ChatId | null;
   readonly idempotencyKey: IdempotencyKey | null;
   /** Of the visitor that asks, and of a chat that the append creates; `null` or absent: none. */
   readonly userRef?: string | null;
@@ -79,8 +80,8 @@ export class TurnStore extends Context.Service<
      * A turn whose lease ended stays valid until another turn takes its chat or its key; then it loses both for good.
      */
     readonly take: (
-      chatbot: number,
-      chat: number | null,
+      chatbot: ChatbotId,
+      chat: ChatId | null,
       idempotencyKey: IdempotencyKey | null,
       userRef?: string | null,
     ) => Effect.Effect<
@@ -126,13 +127,13 @@ export class TurnStore extends Context.Service<
     ) => Effect.Effect<void, StorageUnavailable>;
     /** What appends and releases have added for an API key today: the sum over all instances. */
     readonly spending: (
-      chatbot: number,
+      chatbot: ChatbotId,
       keyId: string,
     ) => Effect.Effect<Spending, StorageUnavailable>;
     /**
      * Notifications that the turn of a chat may be free; `null`: of any chat. Some may be missing, and the stream may
      * end: asks poll once a second, too. A take and a renewal send none.
      */
-    readonly freed: Stream.Stream<{ readonly chatbot: number; readonly chat: number } | null>;
+    readonly freed: Stream.Stream<{ readonly chatbot: ChatbotId; readonly chat: ChatId } | null>;
   }
 >()("@parley/core/TurnStore") {}

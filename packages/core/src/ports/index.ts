@@ -67,6 +67,7 @@ export {
 export type { Chat } from "../model/Chat.ts";
 export { defaultSettings, type Chatbot, type ChatbotSettings } from "../model/Chatbot.ts";
 export { helloEntry, type Entry, type NewEntry, type Usage } from "../model/Entry.ts";
+export { ChatbotId, ChatId } from "../model/Ids.ts";
 export { idempotencyKeyLifetime, type IdempotencyKey } from "../model/IdempotencyKey.ts";
 export {
   chatFields,

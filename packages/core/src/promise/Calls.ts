@@ -43,28 +43,29 @@ export const makeCalls = async <R, E>(layer: Layer.Layer<R, E>, patience: number
       let isLeft = false;
       let end = () => {};
       const theEnd = new Promise<void>((resolve) => (end = resolve));
+      const hangUp = () => iterator?.return?.().finally(end);
       // Unlike that of a generator, it does not wait for a step in progress.
       const leave = async (): Promise<IteratorResult<A>> => {
         isLeft = true;
-        signal?.removeEventListener("abort", leave);
-        await iterator?.return?.().finally(end);
+        signal?.removeEventListener("abort", hangUp);
+        await hangUp();
         return { done: true, value: undefined };
       };
       const start = () =>
         new Promise<IteratorResult<A>>((resolve, reject) => {
           const loop = async () => {
-            if (isLeft) return;
+            if (isLeft) return resolve(leave());
             iterator = Stream.toAsyncIterableWith(stream, context)[Symbol.asyncIterator]();
-            signal?.addEventListener("abort", leave);
+            signal?.addEventListener("abort", hangUp);
             resolve(iterator.next());
             await Promise.race([theEnd, expiry]);
           };
           runtime.run(loop, refuse).catch(reject);
         });
       const step = async (): Promise<IteratorResult<A>> => {
-        signal?.throwIfAborted();
         if (isLeft) return leave();
         try {
+          signal?.throwIfAborted();
           const result = await orAborted(iterator?.next() ?? start(), signal);
           return result.done ? leave() : result;
         } catch (error) {

@@ -5,6 +5,7 @@ import { Layer, Schema, Struct } from "effect";
 import { PointInTime } from "../model/ApiKey.ts";
 import { ChatbotSettings, LongText, Name } from "../model/Chatbot.ts";
 import { IdempotencyKeyText } from "../model/IdempotencyKey.ts";
+import { ChatId } from "../model/Ids.ts";
 import { ChatQuery, EntryQuery } from "../model/ListQuery.ts";
 import { makeCheck } from "../model/SchemaErrors.ts";
 import { Text } from "../model/Text.ts";
@@ -40,7 +41,7 @@ export const idempotency = makeCheck(
 );
 
 export const chats = makeCheck(ChatQuery);
-export const entries = makeCheck(Schema.Struct({ ...EntryQuery.fields, chatId: Schema.Int }));
+export const entries = makeCheck(Schema.Struct({ ...EntryQuery.fields, chatId: ChatId }));
 
 export const erasure = makeCheck(
   Schema.Struct({

@@ -5,6 +5,7 @@ import { Context, Duration, Effect, Layer, Logger, Metric, Redacted, Stream } fr
 import { decodeArchive, encodeArchive } from "../archive/ArchiveFormat.ts";
 import { scopes } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
+import { ChatId } from "../model/Ids.ts";
 import type { ChatQuery, EntryQuery } from "../model/ListQuery.ts";
 import { ChatArchive, type Erasable } from "../ports/ChatArchive.ts";
 import { Moderator } from "../ports/Moderator.ts";
@@ -50,6 +51,13 @@ export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = a
     const { id } = chatbot;
     const { keyId = null, tokensPerDay = null, userRef: visitor = null } = principal ?? {};
     const asker = { keyId, tokensPerDay, visitor };
+    /** `Asking` checks the values, the id of the chat among them. */
+    const toAsk = (chatId: number | null, question: string, options: api.AskOptions) => ({
+      ...withoutUndefined(options),
+      ...asker,
+      chatId: chatId as ChatId | null,
+      question,
+    });
     return {
       chatbot,
       createChat: (chat = {}, { signal, ...options } = {}) =>
@@ -71,16 +79,14 @@ export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = a
         makeList(
           { ...query, chatId } as api.HistoryQuery,
           check.entries,
-          ({ chatId: id, ...page }: EntryQuery & { readonly chatId: number }) =>
+          ({ chatId: id, ...page }: EntryQuery & { readonly chatId: ChatId }) =>
             chats.history(chatbot, id, page, visitor),
           (effect) => run(effect, call),
         ),
       ask: (chatId, question, { signal, ...options } = {}) =>
-        run(asking.ask(chatbot, { ...withoutUndefined(options), ...asker, chatId, question }), {
-          signal,
-        }),
+        run(asking.ask(chatbot, toAsk(chatId, question, options)), { signal }),
       stream: (chatId, question, { signal, onDisconnect = "cancel", ...options } = {}) => {
-        const ask = { ...withoutUndefined(options), ...asker, chatId, question, onDisconnect };
+        const ask = toAsk(chatId, question, { ...options, onDisconnect });
         return iterate(Stream.map(asking.stream(chatbot, ask), toEvent), { signal });
       },
       erase: (which) =>
@@ -91,7 +97,7 @@ export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = a
               which === "all"
                 ? { _tag: "All" }
                 : "chatId" in which
-                  ? { _tag: "Chat", id: which.chatId }
+                  ? { _tag: "Chat", id: ChatId.make(which.chatId) }
                   : "userRef" in which
                     ? { _tag: "UserRef", ...(yield* administration.person(which.userRef)) }
                     : { _tag: "IdleSince", limit: which.idleSince };

@@ -130,12 +130,17 @@ const make = Effect.gen(function* () {
     capacity,
     timeToLive: (exit) => (Exit.isFailure(exit) ? Duration.zero : staleness),
   });
+  let changedAt = -Infinity;
+  const forget = Effect.flatMap(elapsedMillis, (now) => {
+    changedAt = now;
+    return Cache.invalidateAll(keys);
+  });
   yield* directory.changed.pipe(
-    Stream.runForEach(() => Cache.invalidateAll(keys)),
+    Stream.runForEach(() => forget),
     Effect.forkScoped,
   );
   /** The cache goes by the machine's clock: after that was set back, it would keep a revoked key for as long. */
-  const keyWith = (id: string) =>
+  const lookUpOnce = (id: string) =>
     Effect.flatMap(Cache.get(keys, id), (cached) =>
       Effect.flatMap(elapsedMillis, (now) =>
         now < cached.staleAt ? Effect.succeed(cached) : Cache.refresh(keys, id),
@@ -146,10 +151,14 @@ const make = Effect.gen(function* () {
     const until = key === undefined ? 0 : Math.min(key.at + memory, key.expiresAt);
     return (yield* elapsedMillis) < until ? key! : yield* error;
   });
-  const findKey = (id: string, recalls: boolean) =>
-    recalls
-      ? Effect.catchTag(keyWith(id), "StorageUnavailable", (error) => recall(id, error))
-      : keyWith(id);
+  const findKey = (id: string, recalls = false) =>
+    Effect.flatMap(elapsedMillis, (now) => {
+      const key = remembered.get(id);
+      if (key !== undefined && changedAt < key.at && now < key.staleAt) return Effect.succeed(key);
+      return recalls
+        ? Effect.catchTag(lookUpOnce(id), "StorageUnavailable", (error) => recall(id, error))
+        : lookUpOnce(id);
+    });
 
   const spendKey = makeRates(capacity);
   const spendVisitor = makeRates(visitorCapacity);
@@ -239,7 +248,7 @@ const make = Effect.gen(function* () {
   };
 
   const widget = Effect.fnUntraced(function* (keyId: string) {
-    const { expiresAt, grant } = yield* keyWith(keyId);
+    const { expiresAt, grant } = yield* findKey(keyId);
     if (grant === null || expiresAt <= (yield* elapsedMillis)) return null;
     const { chatbot, origins = [] } = grant;
     return { keyId, chatbot, origins, anonymous: allowsAnonymous(grant) } satisfies Widget;
@@ -258,7 +267,7 @@ const make = Effect.gen(function* () {
       readonly newVisitors: { readonly address: number; readonly key: number };
     },
   ) {
-    const { epoch, expiresAt, grant, signer } = yield* keyWith(id);
+    const { epoch, expiresAt, grant, signer } = yield* findKey(id);
     const now = yield* elapsedMillis;
     if (grant === null || !allowsAnonymous(grant) || expiresAt <= now) return null;
     const present = new Date(epoch + now);

@@ -27,6 +27,7 @@ import {
 } from "../model/Chatbot.ts";
 import { ChatbotRegistry, type ChatbotChange, type KeyChange } from "../ports/ChatbotRegistry.ts";
 import { ChatbotNotFound, KeyNotFound } from "../model/Errors.ts";
+import type { ChatbotId } from "../model/Ids.ts";
 import { makeCheck } from "../model/SchemaErrors.ts";
 import { Text } from "../model/Text.ts";
 
@@ -64,7 +65,7 @@ const make = Effect.gen(function* () {
       (hash) => `sha256:${salt}:${hash}`,
     );
 
-  const findChatbot = Effect.fnUntraced(function* (id: number) {
+  const findChatbot = Effect.fnUntraced(function* (id: ChatbotId) {
     const chatbot = (yield* registry.list).find(({ chatbot }) => chatbot.id === id);
     return chatbot ?? (yield* new ChatbotNotFound({ chatbot: id }));
   });
@@ -85,7 +86,7 @@ const make = Effect.gen(function* () {
   });
 
   const changeChatbot = Effect.fn("Administration.changeChatbot")(function* (
-    id: number,
+    id: ChatbotId,
     change: ChatbotChange,
     actor: string,
   ) {
@@ -94,7 +95,7 @@ const make = Effect.gen(function* () {
   });
 
   const deleteChatbot = Effect.fn("Administration.deleteChatbot")(function* (
-    id: number,
+    id: ChatbotId,
     actor: string,
   ) {
     yield* checkChatbot({ actor });
@@ -110,7 +111,7 @@ const make = Effect.gen(function* () {
   });
 
   const createKey = Effect.fn("Administration.createKey")(function* (
-    id: number,
+    id: ChatbotId,
     {
       visitors = false,
       ...fields
@@ -124,7 +125,7 @@ const make = Effect.gen(function* () {
   });
 
   const changeKey = Effect.fn("Administration.changeKey")(function* (
-    id: number,
+    id: ChatbotId,
     keyId: string,
     change: ChosenFields,
     actor: string,
@@ -134,7 +135,7 @@ const make = Effect.gen(function* () {
   });
 
   const rotateKey = Effect.fn("Administration.rotateKey")(function* (
-    id: number,
+    id: ChatbotId,
     oldKey: string,
     {
       expiresAt = null,
@@ -158,7 +159,7 @@ const make = Effect.gen(function* () {
   });
 
   const revokeKey = Effect.fn("Administration.revokeKey")(function* (
-    id: number,
+    id: ChatbotId,
     keyId: string,
     actor: string,
   ) {

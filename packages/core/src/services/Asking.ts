@@ -23,6 +23,7 @@ import {
   toIdempotencyKey,
   type IdempotencyKey,
 } from "../model/IdempotencyKey.ts";
+import { type ChatbotId, ChatId } from "../model/Ids.ts";
 import { makeCheck } from "../model/SchemaErrors.ts";
 import { Question, Text } from "../model/Text.ts";
 import { Answerer } from "../ports/Answerer.ts";
@@ -49,7 +50,7 @@ export interface Ask {
   /**
    * The chat to continue. `null`: a new chat, without a hello entry, which is created together with its first entry.
    */
-  readonly chatId: number | null;
+  readonly chatId: ChatId | null;
   readonly question: string;
   readonly idempotencyKey?: string | null;
   /** The id of the API key that asks, for the sums of usage; `null`, the default: none. */
@@ -67,7 +68,7 @@ export interface Ask {
 
 /** An ask in progress in this process. */
 interface RunningAsk {
-  readonly chatbot: number;
+  readonly chatbot: ChatbotId;
   readonly key: IdempotencyKey | null;
   readonly live: LiveAnswer;
   readonly fiber: Fiber.Fiber<Completed, AskError>;
@@ -77,9 +78,9 @@ interface RunningAsk {
 const makeRunningAsks = Effect.fnUntraced(function* (limits: AskLimits) {
   const fibers = yield* FiberSet.make<Completed, AskError>();
   const byKey = new Map<string, RunningAsk>();
-  const nameOf = (chatbot: number, key: IdempotencyKey) => `${chatbot}/${key.key}`;
+  const nameOf = (chatbot: ChatbotId, key: IdempotencyKey) => `${chatbot}/${key.key}`;
 
-  const find = (chatbot: number, key: IdempotencyKey | null) =>
+  const find = (chatbot: ChatbotId, key: IdempotencyKey | null) =>
     key === null ? undefined : byKey.get(nameOf(chatbot, key));
 
   const count = FiberSet.size(fibers);
@@ -227,7 +228,7 @@ const make = Effect.gen(function* () {
 
 const checkAsk = makeCheck(
   Schema.Struct({
-    chatId: Schema.NullOr(Schema.Int),
+    chatId: Schema.NullOr(ChatId),
     question: Question,
     idempotencyKey: Schema.optional(Schema.NullOr(IdempotencyKeyText)),
     keyId: Schema.optional(Schema.NullOr(Schema.String)),

@@ -4,6 +4,7 @@
  */
 import { Clock, Deferred, Duration, Effect, Stream } from "effect";
 import { BudgetSpent, Overloaded, type AskError } from "../model/Errors.ts";
+import type { ChatbotId } from "../model/Ids.ts";
 import type { TakeResult, Turn, TurnStore } from "../ports/TurnStore.ts";
 import type { AskLimits } from "./AskLimits.ts";
 import { inSpan, makeBudgetGauges } from "./Telemetry.ts";
@@ -52,7 +53,7 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
     );
 
     const noteBudget = yield* makeBudgetGauges;
-    const checkBudget = (chatbot: number, { keyId, tokensPerDay }: Budget) =>
+    const checkBudget = (chatbot: ChatbotId, { keyId, tokensPerDay }: Budget) =>
       Effect.flatMap(store.spending(chatbot, keyId), ({ endsInMillis, tokens }) => {
         noteBudget(keyId, tokens / tokensPerDay, endsInMillis);
         const retryAfterSeconds = Math.max(1, Math.ceil(endsInMillis / 1000));

@@ -10,6 +10,7 @@ import { ChatStore } from "../ports/ChatStore.ts";
 import type { ChatQuery, EntryQuery } from "../model/ListQuery.ts";
 import { makeCheck } from "../model/SchemaErrors.ts";
 import { IdempotencyKeyText, toIdempotencyKey } from "../model/IdempotencyKey.ts";
+import type { ChatId } from "../model/Ids.ts";
 
 const make = Effect.gen(function* () {
   const store = yield* ChatStore;
@@ -45,7 +46,7 @@ const make = Effect.gen(function* () {
 
   const history = (
     chatbot: Chatbot,
-    chatId: number,
+    chatId: ChatId,
     query: EntryQuery,
     visitor: string | null = null,
   ) => store.listEntries(chatbot.id, chatId, query, visitor);

@@ -14,6 +14,7 @@ import {
 import { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
 import type { ChatStore } from "../ports/ChatStore.ts";
 import { ChatbotNotFound, ChatNotFound, TurnLost } from "../model/Errors.ts";
+import { ChatId } from "../model/Ids.ts";
 import { defaultEntryQuery, defaultChatQuery } from "../model/ListQuery.ts";
 import { turnLease, TurnStore } from "../ports/TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
@@ -96,7 +97,7 @@ export const archiveChecks: ReadonlyArray<
       [{ _tag: "Chat", id: late }, ({ id }) => id === late],
       [{ _tag: "UserRef", userRef: "x" }, ({ userRef }) => userRef === "x"],
       [{ _tag: "UserRef", userRef: "X" }, () => false],
-      [{ _tag: "Chat", id: Number.MAX_SAFE_INTEGER }, () => false],
+      [{ _tag: "Chat", id: ChatId.make(Number.MAX_SAFE_INTEGER) }, () => false],
       [{ _tag: "All" }, () => true],
     ];
     yield* listsAre(chatbot, chats);
@@ -288,7 +289,7 @@ export const archiveChecks: ReadonlyArray<
     const [{ turns }, second] = yield* instances;
     const users = ["u", "U", "v\nu", "u\nv", "%", null];
     const erasures: ReadonlyArray<readonly [Erasable, (user: string | null) => boolean]> = [
-      [{ _tag: "Chat", id: 1 }, () => false],
+      [{ _tag: "Chat", id: ChatId.make(1) }, () => false],
       [{ _tag: "UserRef", userRef: "u" }, (user) => user === "u"],
       [{ _tag: "UserRef", userRef: "v\nu" }, (user) => user === "v\nu"],
       [{ _tag: "UserRef", userRef: "%" }, (user) => user === "%"],
@@ -451,7 +452,7 @@ export const archiveChecks: ReadonlyArray<
         const to = yield* newChatbot;
         // Each reads two exports in step, and erases something else between their records.
         const exports = Stream.zip(archive.export(from, actor), second.archive.export(from, actor));
-        const erasing = archive.erase(other, { _tag: "Chat", id: id + n }, actor);
+        const erasing = archive.erase(other, { _tag: "Chat", id: ChatId.make(id + n) }, actor);
         const records = Stream.map(exports, ([record]) => record).pipe(
           Stream.tap((record) => (record === many[2_000] ? erasing : Effect.void)),
         );
@@ -508,7 +509,7 @@ export const archiveChecks: ReadonlyArray<
       yield* same("a chat's time not before", chat.createTime >= last, true);
       const [hello] = (yield* chats.listEntries(chatbot, chat.id, defaultEntryQuery)).items;
       yield* same("its entry's time not before", hello!.createTime >= chat.createTime, true);
-      const made = yield* ask(chatbot, far, entry("later"));
+      const made = yield* ask(chatbot, ChatId.make(far), entry("later"));
       yield* same("an entry's higher id", made.id > far + 90_000, true);
       yield* same("an entry's time not before", made.createTime >= last, true);
       const { chatId } = yield* ask(chatbot, null, entry("in a new chat"));
@@ -716,7 +717,7 @@ export const archiveChecks: ReadonlyArray<
     const chatbot = yield* newChatbot;
     const both = yield* instances;
     const hello = { ...bare, name: "n", helloMessage: "Hello" };
-    const asked: Array<number> = [];
+    const asked: Array<ChatId> = [];
     for (let n = 0; n < 30; n++) {
       const { archive, chats, turns } = both[n % 2]!;
       const { id } = yield* create(chatbot);

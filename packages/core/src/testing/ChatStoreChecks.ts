@@ -4,6 +4,7 @@
 import { Effect } from "effect";
 import { ChatStore, type ChatToCreate } from "../ports/ChatStore.ts";
 import { ChatbotNotFound, ChatNotFound } from "../model/Errors.ts";
+import { ChatId } from "../model/Ids.ts";
 import {
   chatFields,
   entryFields,
@@ -261,7 +262,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
   check("the history of an unknown chat is not found", function* () {
     const chatbot = yield* newChatbot;
     const { id } = yield* create(chatbot);
-    for (const chatId of [0, id + 1_000_000, Number.MAX_SAFE_INTEGER]) {
+    for (const chatId of [0, id + 1_000_000, Number.MAX_SAFE_INTEGER].map((n) => ChatId.make(n))) {
       const notFound = new ChatNotFound({ chatId });
       const orderBy = [{ field: "question", descending: false }] as const;
       yield* failsWith(`chat ${chatId}`, notFound, history(chatbot, chatId));
@@ -354,6 +355,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     for (const query of [{}, { search: "a" }, { userRef: "u" }, { id: 1 }]) {
       yield* same("the chats", yield* list(chatbot, query), { items: [], total: 0 });
     }
-    yield* failsWith("a history", new ChatNotFound({ chatId: 1 }), history(chatbot, 1));
+    const chatId = ChatId.make(1);
+    yield* failsWith("a history", new ChatNotFound({ chatId }), history(chatbot, chatId));
   }),
 ];

@@ -21,6 +21,7 @@ import {
   type Page,
 } from "../model/ListQuery.ts";
 import type { IdempotencyKey } from "../model/IdempotencyKey.ts";
+import { ChatbotId, ChatId } from "../model/Ids.ts";
 import { compareText, fold } from "../model/Text.ts";
 import { TurnStore, type Turn } from "../ports/TurnStore.ts";
 import { CheckFailed, same } from "./Check.ts";
@@ -32,7 +33,7 @@ export const newChatbot = StoreUnderTest.use((store) => store.newChatbot);
 export const pass = (millis: number) => StoreUnderTest.use((store) => store.pass(millis));
 
 /** An id that no chatbot has. */
-export const noChatbot = 2_000_000_000;
+export const noChatbot = ChatbotId.make(2_000_000_000);
 
 /** Waits by the real clock, also where the test clock stands still. */
 export const after = (millis: number) =>
@@ -73,19 +74,19 @@ export const bothTurns = Effect.gen(function* () {
 
 export const bare: ChatToCreate = { name: null, userRef: null, helloMessage: null };
 
-export const create = (chatbot: number, chat: Partial<ChatToCreate> = {}) =>
+export const create = (chatbot: ChatbotId, chat: Partial<ChatToCreate> = {}) =>
   ChatStore.use((store) =>
     Effect.map(store.createChat(chatbot, { ...bare, ...chat }, null), (created) => created.chat),
   );
 
 /** Creates chats one after the other. */
-export const createAll = (chatbot: number, chats: ReadonlyArray<Partial<ChatToCreate>>) =>
+export const createAll = (chatbot: ChatbotId, chats: ReadonlyArray<Partial<ChatToCreate>>) =>
   Effect.forEach(chats, (chat) => create(chatbot, chat));
 
-export const list = (chatbot: number, query: Partial<ChatQuery> = {}) =>
+export const list = (chatbot: ChatbotId, query: Partial<ChatQuery> = {}) =>
   ChatStore.use((store) => store.listChats(chatbot, { ...defaultChatQuery, ...query }));
 
-export const history = (chatbot: number, chat: number, query: Partial<EntryQuery> = {}) =>
+export const history = (chatbot: ChatbotId, chat: ChatId, query: Partial<EntryQuery> = {}) =>
   ChatStore.use((store) => store.listEntries(chatbot, chat, { ...defaultEntryQuery, ...query }));
 
 export const usage: Usage = {
@@ -117,8 +118,8 @@ export const keyOf = (key: string, request = 0): IdempotencyKey => ({
 
 /** Takes a turn that must be free. */
 export const taken = (
-  chatbot: number,
-  chat: number | null,
+  chatbot: ChatbotId,
+  chat: ChatId | null,
   idempotencyKey: IdempotencyKey | null = null,
   turns?: TurnStore["Service"],
   userRef: string | null = null,
@@ -137,12 +138,12 @@ export const append = (turn: Turn, answered: NewEntry) =>
   TurnStore.use((store) => store.append(turn, answered));
 
 /** Takes the turn of a chat, or of a new one, and appends one entry. */
-export const ask = (chatbot: number, chat: number | null, answered: NewEntry) =>
+export const ask = (chatbot: ChatbotId, chat: ChatId | null, answered: NewEntry) =>
   Effect.flatMap(taken(chatbot, chat), (turn) => append(turn, answered));
 
 /** A chat with these entries. */
 export const conversation = Effect.fnUntraced(function* (
-  chatbot: number,
+  chatbot: ChatbotId,
   entries: ReadonlyArray<NewEntry>,
 ) {
   const chat: Chat = yield* create(chatbot);
@@ -153,7 +154,7 @@ export const conversation = Effect.fnUntraced(function* (
 });
 
 /** Asks until an entry is later than the given time. */
-export const askLater = Effect.fnUntraced(function* (chatbot: number, chat: number, than: Date) {
+export const askLater = Effect.fnUntraced(function* (chatbot: ChatbotId, chat: ChatId, than: Date) {
   yield* pass(10);
   const began = Date.now();
   while (true) {
@@ -164,7 +165,7 @@ export const askLater = Effect.fnUntraced(function* (chatbot: number, chat: numb
 });
 
 /** Chats of two users and of none, some of them with entries. */
-export const filled = Effect.fnUntraced(function* (chatbot: number) {
+export const filled = Effect.fnUntraced(function* (chatbot: ChatbotId) {
   const chats = yield* createAll(
     chatbot,
     Array.from({ length: 30 }, (_, n) => ({
@@ -179,13 +180,13 @@ export const filled = Effect.fnUntraced(function* (chatbot: number) {
 
 // The archive
 
-export const erase = (chatbot: number, which: Erasable) =>
+export const erase = (chatbot: ChatbotId, which: Erasable) =>
   ChatArchive.use((archive) => archive.erase(chatbot, which, actor));
 
-export const exported = (chatbot: number) =>
+export const exported = (chatbot: ChatbotId) =>
   ChatArchive.use((archive) => Stream.runCollect(archive.export(chatbot, actor)));
 
-export const imported = (chatbot: number, records: Iterable<ArchiveRecord>) =>
+export const imported = (chatbot: ChatbotId, records: Iterable<ArchiveRecord>) =>
   ChatArchive.use((archive) => archive.import(chatbot, Stream.fromIterable(records), actor));
 
 export interface Stored {
@@ -194,7 +195,7 @@ export interface Stored {
 }
 
 /** All chats of a chatbot with their entries, as the other instance reads them. */
-export const stored = Effect.fnUntraced(function* (chatbot: number) {
+export const stored = Effect.fnUntraced(function* (chatbot: ChatbotId) {
   const { second } = yield* StoreUnderTest;
   const records = yield* Stream.runCollect(second.archive.export(chatbot, actor));
   const chats: Array<Stored> = [];
@@ -206,10 +207,13 @@ export const stored = Effect.fnUntraced(function* (chatbot: number) {
 });
 
 /** The questions in each chat of a chatbot. */
-export const questions = (chatbot: number) =>
+export const questions = (chatbot: ChatbotId) =>
   Effect.map(stored(chatbot), (chats) =>
     chats.map(({ entries }) => entries.map(({ question }) => question)),
   );
+
+/** An export may contain 1.5. */
+const unchecked = (id: number) => ChatId.make(id, { disableChecks: true });
 
 /** A chat of an export. */
 export const chatRecord = (
@@ -218,7 +222,7 @@ export const chatRecord = (
   more: Partial<Chat> = {},
 ): ArchiveRecord => ({
   _tag: "Chat",
-  chat: { id, name: null, userRef: null, createTime, ...more },
+  chat: { id: unchecked(id), name: null, userRef: null, createTime, ...more },
 });
 
 /** An entry of an export. */
@@ -229,7 +233,7 @@ export const entryRecord = (
   more: Partial<NewEntry> = {},
 ): ArchiveRecord => {
   const { keyId: _, usage, ...texts } = entry(`question ${id}`, more);
-  return { _tag: "Entry", entry: { ...texts, id, chatId, createTime }, usage };
+  return { _tag: "Entry", entry: { ...texts, id, chatId: unchecked(chatId), createTime }, usage };
 };
 
 // Chatbots and their keys
@@ -261,11 +265,11 @@ export const found = (id: number) =>
     Effect.map(registry.list, (all) => all.find(({ chatbot }) => chatbot.id === id)),
   );
 
-export const foundKey = (chatbot: number, keyId: string) =>
+export const foundKey = (chatbot: ChatbotId, keyId: string) =>
   Effect.map(found(chatbot), (one) => one?.keys.find(({ id }) => id === keyId));
 
 /** The chatbot's lines of the audit, oldest first. */
-export const auditOf = (chatbot: number) =>
+export const auditOf = (chatbot: ChatbotId) =>
   ChatbotRegistry.use((registry) =>
     Effect.map(registry.audit(1_000), (lines) =>
       lines
@@ -339,7 +343,10 @@ export const orders = <const Field extends string>(
 };
 
 /** Every list of the chatbot is exact over these chats. */
-export const listsAre = Effect.fnUntraced(function* (chatbot: number, chats: ReadonlyArray<Chat>) {
+export const listsAre = Effect.fnUntraced(function* (
+  chatbot: ChatbotId,
+  chats: ReadonlyArray<Chat>,
+) {
   for (const field of ["id", "createTime", "name"] as const) {
     for (const descending of [true, false]) {
       for (const page of [1, 2, 5, 6]) {

@@ -6,6 +6,7 @@ import { ChatStore, type ChatToCreate } from "../ports/ChatStore.ts";
 import { ChatbotNotFound, ChatNotFound, IdempotencyKeyReused, TurnLost } from "../model/Errors.ts";
 import { idempotencyKeyLifetime, type IdempotencyKey } from "../model/IdempotencyKey.ts";
 import type { Entry } from "../model/Entry.ts";
+import { type ChatbotId, ChatId } from "../model/Ids.ts";
 import { turnLease, TurnStore, type TakeResult, type Turn } from "../ports/TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
@@ -32,12 +33,12 @@ import {
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 
 const createWith = (
-  chatbot: number,
+  chatbot: ChatbotId,
   idempotencyKey: IdempotencyKey,
   chat: Partial<ChatToCreate> = {},
 ) => ChatStore.use((store) => store.createChat(chatbot, { ...bare, ...chat }, idempotencyKey));
 
-const take = (chatbot: number, chat: number | null, idempotencyKey: IdempotencyKey | null) =>
+const take = (chatbot: ChatbotId, chat: ChatId | null, idempotencyKey: IdempotencyKey | null) =>
   TurnStore.use((store) => store.take(chatbot, chat, idempotencyKey));
 
 /** The result of a take once the turn has stored its entry. */
@@ -175,7 +176,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       const chatbot = yield* newChatbot;
       const store = yield* TurnStore;
       const { id } = yield* create(chatbot);
-      const chatId = Number.MAX_SAFE_INTEGER;
+      const chatId = ChatId.make(Number.MAX_SAFE_INTEGER);
       const turn = yield* taken(chatbot, id, key);
       yield* failsWith("another request", reused, take(chatbot, chatId, other));
       yield* failsWith("no chat", new ChatNotFound({ chatId }), take(chatbot, chatId, key));
@@ -327,7 +328,12 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     const notFound = new ChatbotNotFound({ chatbot: noChatbot });
     yield* failsWith("an ask", notFound, take(noChatbot, null, key));
     yield* failsWith("a creation", notFound, createWith(noChatbot, key));
-    yield* failsWith("an ask in a chat", new ChatNotFound({ chatId: 1 }), take(noChatbot, 1, key));
+    const chatId = ChatId.make(1);
+    yield* failsWith(
+      "an ask in a chat",
+      new ChatNotFound({ chatId }),
+      take(noChatbot, chatId, key),
+    );
     const turn = yield* taken(noChatbot, null);
     yield* failsWith("an append without a key", notFound, append(turn, entry("q")));
   }),

@@ -8,6 +8,7 @@ import { ChatbotRegistry, type ChatbotChange, type KeyChange } from "../ports/Ch
 import type { RegisteredKey } from "../model/ApiKey.ts";
 import type { ChatStore } from "../ports/ChatStore.ts";
 import * as Errors from "../model/Errors.ts";
+import { ChatbotId } from "../model/Ids.ts";
 import { TurnStore } from "../ports/TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
@@ -247,7 +248,7 @@ export const registryChecks: ReadonlyArray<
         "actor 4 change model, name",
         "actor 5 change helloMessage",
       ]);
-      const unknown = id + 1_000_000;
+      const unknown = ChatbotId.make(id + 1_000_000);
       const missing = new Errors.ChatbotNotFound({ chatbot: unknown });
       yield* failsWith("no chatbot", missing, registry.change(unknown, { name: "n" }, actor));
     },
@@ -289,8 +290,8 @@ export const registryChecks: ReadonlyArray<
       yield* same("its end", expiresInMillis === null, expected.expiresAt === null);
     }
     const notFound = new Errors.KeyNotFound({ keyId: key.id });
-    const unknown = id + 1_000_000;
-    const isNotFound = Effect.fnUntraced(function* (chatbot: number) {
+    const unknown = ChatbotId.make(id + 1_000_000);
+    const isNotFound = Effect.fnUntraced(function* (chatbot: ChatbotId) {
       const changing = registry.changeKey(chatbot, key.id, { name: "x" }, actor);
       yield* failsWith("a change", notFound, changing);
       yield* failsWith("a revocation", notFound, registry.revokeKey(chatbot, key.id, actor));

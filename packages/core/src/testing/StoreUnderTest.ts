@@ -4,6 +4,7 @@
 import { Context, Effect, Layer } from "effect";
 import { TestClock } from "effect/testing";
 import { defaultSettings } from "../model/Chatbot.ts";
+import type { ChatbotId } from "../model/Ids.ts";
 import { ChatArchive } from "../ports/ChatArchive.ts";
 import { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
 import { ChatStore } from "../ports/ChatStore.ts";
@@ -15,7 +16,7 @@ export class StoreUnderTest extends Context.Service<
   StoreUnderTest,
   {
     /** Registers a chatbot without chats and returns its id. */
-    readonly newChatbot: Effect.Effect<number>;
+    readonly newChatbot: Effect.Effect<ChatbotId>;
     /** Makes leases, the ends of turns and idempotency keys older by this many milliseconds. */
     readonly pass: (millis: number) => Effect.Effect<void>;
     /** A second instance over the same data, as another process has. */

@@ -6,6 +6,7 @@ import type { ChatStore } from "../ports/ChatStore.ts";
 import type { Entry } from "../model/Entry.ts";
 import { ChatNotFound, TurnLost } from "../model/Errors.ts";
 import type { IdempotencyKey } from "../model/IdempotencyKey.ts";
+import { type ChatbotId, ChatId } from "../model/Ids.ts";
 import { TurnStore, turnEntries, turnLease, turnPrecedence } from "../ports/TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
@@ -39,8 +40,8 @@ const key = keyOf("key");
 const heldFor = (
   by: "chat" | "key",
   turns: TurnStore["Service"],
-  chatbot: number,
-  chat: number | null,
+  chatbot: ChatbotId,
+  chat: ChatId | null,
   idempotencyKey: IdempotencyKey | null = null,
 ) =>
   Effect.map(turns.take(chatbot, chat, idempotencyKey), (outcome) =>
@@ -284,7 +285,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const chatbot = yield* newChatbot;
     const turns = yield* TurnStore;
     const { id } = yield* create(yield* newChatbot);
-    for (const chatId of [id, 0, Number.MAX_SAFE_INTEGER]) {
+    for (const chatId of [id, ChatId.make(0), ChatId.make(Number.MAX_SAFE_INTEGER)]) {
       const notFound = new ChatNotFound({ chatId });
       yield* failsWith("without a key", notFound, turns.take(chatbot, chatId, null));
       yield* failsWith("with a key", notFound, turns.take(chatbot, chatId, key));

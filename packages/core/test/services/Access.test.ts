@@ -1,5 +1,12 @@
 import { assert, describe, it } from "@effect/vitest";
-import { Access, generateKey, keyId, type Principal, type VisitorTokens } from "@parley/core";
+import {
+  Access,
+  type ChatbotId,
+  generateKey,
+  keyId,
+  type Principal,
+  type VisitorTokens,
+} from "@parley/core";
 import { ChatbotDirectory, hashKey, StorageUnavailable, type Grant } from "@parley/core/ports";
 import { Clock, Effect, Exit, Fiber, Layer, PubSub, Redacted, Stream } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
@@ -11,7 +18,7 @@ const newKey = Effect.map(Effect.provide(generateKey, SecureRandom.layerWebCrypt
 /** A directory of one key, which counts how often it is asked. */
 const directory = Effect.fnUntraced(function* (key: string, more: Partial<Grant> = {}) {
   const hash = yield* Effect.provide(hashKey(key), Digest.layerWebCrypto);
-  const changed = yield* PubSub.unbounded<number | null>();
+  const changed = yield* PubSub.unbounded<ChatbotId | null>();
   const state = {
     asked: 0,
     hashed: 0,

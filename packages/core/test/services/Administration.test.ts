@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest";
 import {
+  ChatbotId,
   Access,
   Administration,
   defaultSettings,
@@ -54,7 +55,7 @@ describe("administration", () => {
         assert.strictEqual(line?.detail, "description, retentionDays");
         const again = yield* Effect.flip(administration.createChatbot(helpdesk, "ann"));
         assert.strictEqual(again.message, 'The workspace "Acme" has a chatbot "Helpdesk" already.');
-        const missing = yield* Effect.flip(administration.chatbot(99));
+        const missing = yield* Effect.flip(administration.chatbot(ChatbotId.make(99)));
         assert.strictEqual(missing.message, "There is no chatbot 99.");
       }).pipe(administered),
   );

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest";
-import { Asking, AskLimits, defaultChatQuery, type Ask } from "@parley/core";
+import { Asking, AskLimits, ChatId, defaultChatQuery, type Ask } from "@parley/core";
 import {
   AnswerUnavailable,
   BudgetSpent,
@@ -674,7 +674,7 @@ describe("the budget of a key", () => {
           yield* Effect.flip(asking(ask("q", { ...key, ...more }))),
           isSpent(3600),
         );
-      const missing = yield* Effect.flip(asking(ask("q", { ...key, chatId: 999 })));
+      const missing = yield* Effect.flip(asking(ask("q", { ...key, chatId: ChatId.make(999) })));
       assert.strictEqual(missing._tag, "ChatNotFound");
       const again = yield* asking(ask("q", { ...key, idempotencyKey }));
       assert.deepStrictEqual(again, { ...first, replayed: true });

@@ -1,5 +1,12 @@
 import { assert, it } from "@effect/vitest";
-import { defaultSettings, layerRetention, defaultChatQuery, plainKey } from "@parley/core";
+import {
+  type ChatbotId,
+  type ChatId,
+  defaultSettings,
+  layerRetention,
+  defaultChatQuery,
+  plainKey,
+} from "@parley/core";
 import {
   ChatArchive,
   ChatbotRegistry,
@@ -33,12 +40,12 @@ const make = Effect.fnUntraced(function* (name: string, retentionDays: number | 
   return { id, idle: idle.chat.id, used: used.chat.id };
 });
 
-const chatsOf = ({ id }: { readonly id: number }) =>
+const chatsOf = ({ id }: { readonly id: ChatbotId }) =>
   ChatStore.use((store) =>
     Effect.map(store.listChats(id, defaultChatQuery), ({ items }) => items.map((chat) => chat.id)),
   );
 
-const use = Effect.fnUntraced(function* (chatbot: number, chat: number) {
+const use = Effect.fnUntraced(function* (chatbot: ChatbotId, chat: ChatId) {
   const turns = yield* TurnStore;
   const taken = yield* turns.take(chatbot, chat, null);
   if (taken._tag !== "TurnTaken") return assert.fail("the turn is free");

@@ -2,6 +2,8 @@
  * Asking over the memory store, with an answerer that a test controls.
  */
 import {
+  ChatbotId,
+  type ChatId,
   Asking,
   defaultEntryQuery,
   type Ask,
@@ -23,7 +25,7 @@ import { Digest } from "effect/crypto";
 import { createHash } from "node:crypto";
 
 export const chatbot: Chatbot = {
-  id: 1,
+  id: ChatbotId.make(1),
   name: "Bot",
   description: "",
   workspaceName: "Workspace",
@@ -93,7 +95,7 @@ export const newChat = ChatStore.use((store) =>
 );
 
 /** The questions of a chat, oldest first. */
-export const questionsOf = (chat: number) =>
+export const questionsOf = (chat: ChatId) =>
   ChatStore.use((store) =>
     Effect.map(
       store.listEntries(chatbot.id, chat, { ...defaultEntryQuery, limit: 100 }),

@@ -36,9 +36,9 @@ export const CreateChatBody = Schema.Struct({
 export const AskBody = Schema.Struct({
   chat_id: optional(
     "Chat to continue; without it, the question starts a new chat",
-    Schema.NullOr(Schema.Number.check(Schema.isInt(notInteger))).annotate({
-      message: "NOT_INTEGER",
-    }),
+    Schema.NullOr(
+      Schema.Number.check(Schema.isInt(notInteger)).pipe(Schema.brand("ChatId")),
+    ).annotate({ message: "NOT_INTEGER" }),
   ),
   query: Question.annotate({ description: "Question or instruction" }),
 }).annotate({

@@ -8,17 +8,20 @@ import { ReadableStream } from "node:stream/web";
 import { guarded } from "../contract/Wire.ts";
 import { toRequestId } from "../serve/App.ts";
 import { toGeneralBody } from "../serve/ErrorResponses.ts";
+import { clientAddresses } from "../serve/WebHandler.ts";
 
 /** A request of `node:http`, with what Express, Connect and their body parsers add to it. */
 export interface NodeRequest extends IncomingMessage {
   readonly originalUrl?: string;
   readonly body?: unknown;
+  readonly ip?: string | undefined;
 }
 
 /** What the listener needs of Fastify's request and reply. */
 export interface FastifyRequest {
   readonly raw: NodeRequest;
   readonly body?: unknown;
+  readonly ip?: string | undefined;
 }
 export interface FastifyReply {
   readonly raw: ServerResponse;
@@ -34,9 +37,10 @@ export type NodeHandler = (
 
 /**
  * Makes a listener of a web handler, such as that of `makeWebHandler`. It serves the path that the client sent, also
- * below a router's prefix, and takes a body that a parser has read from `request.body`. If the client disconnects, it
- * aborts the signal of the handler's request. An error of the handler goes to `next` or, without it, to the console,
- * and its response is 500 `INTERNAL_ERROR`.
+ * below a router's prefix, and takes a body that a parser has read from `request.body`. The client's address is
+ * `request.ip`, which Express and Fastify set by their `trust proxy`, or that of the connection. If the client
+ * disconnects, it aborts the signal of the handler's request. An error of the handler goes to `next` or, without it, to
+ * the console, and its response is 500 `INTERNAL_ERROR`.
  */
 export const toNodeHandler =
   (handler: (request: Request) => Promise<Response>): NodeHandler =>
@@ -52,7 +56,10 @@ export const toNodeHandler =
     if (outgoing.destroyed) close();
     outgoing.once("close", close);
     try {
-      const answer = await handler(await toWebRequest(incoming, request.body, disconnect.signal));
+      const webRequest = await toWebRequest(incoming, request.body, disconnect.signal);
+      const address = request.ip ?? incoming.socket.remoteAddress;
+      if (address !== undefined) clientAddresses.set(webRequest, address);
+      const answer = await handler(webRequest);
       // The client disconnected, or a middleware has responded in the meantime.
       if (outgoing.headersSent || outgoing.destroyed) return void (await answer.body?.cancel());
       outgoing.writeHead(answer.status, Object.fromEntries(answer.headers));

@@ -20,7 +20,7 @@ import type { Effect } from "effect";
 
 /** The event loop of the process. */
 export interface EventLoop {
-  /** When the request that begins now was read, in milliseconds. */
+  /** When the turn of the loop began that read the request that begins now, in milliseconds. */
   readonly arrival: () => number;
   /** How late it is: for how long work that is ready waits, in milliseconds. */
   readonly delay: () => number;
@@ -30,7 +30,7 @@ export interface EventLoop {
   readonly waiting: () => number;
 }
 
-/** The length of a step, in milliseconds: of arrivals, so that a burst counts as short that takes long to decide. */
+/** The length of a step, in milliseconds: of arrivals, so that a burst counts as short that takes long to read and decide. */
 const step = 40;
 
 /** The delay from which on the event loop is late, in milliseconds. */
@@ -64,8 +64,9 @@ export const makeAdmission = (loop: EventLoop) => {
   const endStep = (time: number, inProgress: number, delay: number): void => {
     const millis = Math.min(time - stepStart, memory);
     const isLate = leastDelay > late;
-    // A step without asks refuses nothing.
-    const hasPaused = time - stepStart >= 2 * step && delay <= late;
+    // A step without asks refuses nothing. A burst may have made the loop late before its first ask is decided.
+    const isIdle = delay <= late || inProgress < alwaysAccepted;
+    const hasPaused = time - stepStart >= 2 * step && isIdle;
     if (hasPaused) limit = Infinity;
     else if (isLate && wasLate) limit = Math.min(limit, inProgress) * decline;
     else if (!isLate) limit = refused === 0 ? Infinity : Math.max(limit, inProgress) * growth + 1;

@@ -40,7 +40,7 @@ export interface AppOptions {
   readonly basePaths?: BasePaths;
   /** The interfaces that this listener serves; both by default. */
   readonly serves?: ReadonlyArray<keyof BasePaths>;
-  /** The address of a request's client, for the log; by default that of the connection. */
+  /** The address of a request's client, for the log and the limit on new visitors; by default that of the connection. */
   readonly clientAddress?: (request: HttpServerRequest.HttpServerRequest) => string | undefined;
   /** Origins whose pages may call the interfaces; none by default. */
   readonly corsOrigins?: ReadonlyArray<string>;

@@ -2,6 +2,7 @@
  * The handlers of the endpoints: each decodes a request, calls the core and encodes the response.
  */
 import {
+  ChatId,
   Asking,
   Chats,
   defaultEntryQuery,
@@ -46,8 +47,8 @@ const toCreated = (data: object, replayed: boolean): Response =>
   toJsonResponse({ status: 201, data }, replayed ? { "idempotent-replayed": "true" } : undefined);
 
 /** The id in a path; 0, which no chat has, for any other text. */
-const toChatId = (text: string): number =>
-  /^[0-9]+$/.test(text) && Number.isSafeInteger(Number(text)) ? Number(text) : 0;
+const toChatId = (text: string): ChatId =>
+  ChatId.make(/^[0-9]+$/.test(text) && Number.isSafeInteger(Number(text)) ? Number(text) : 0);
 
 /** The handlers of the declared endpoints. */
 export const makeHandlers = Effect.fnUntraced(function* (defaultOnDisconnect: "finish" | "cancel") {
@@ -83,8 +84,9 @@ export const makeHandlers = Effect.fnUntraced(function* (defaultOnDisconnect: "f
 
     history: Effect.fnUntraced(function* ({ facts, parameter, principal, request }) {
       const query = { ...defaultEntryQuery, ...(yield* decodeHistoryQuery(request.url)) };
-      facts.chat = toChatId(parameter);
-      const page = yield* chats.history(principal.chatbot, facts.chat, query, principal.userRef);
+      const chatId = toChatId(parameter);
+      facts.chat = chatId;
+      const page = yield* chats.history(principal.chatbot, chatId, query, principal.userRef);
       return toJsonResponse(encodePage(page, encodeEntry));
     }),
 

@@ -3,8 +3,8 @@
  */
 import type { Access, Asking, Chats } from "@parley/core";
 import { makeDrainingRuntime } from "@parley/core/ports";
-import { Context, Effect, Layer } from "effect";
-import { HttpEffect, HttpServerResponse } from "effect/http";
+import { Context, Effect, Layer, Option } from "effect";
+import { HttpEffect, HttpServerRequest, HttpServerResponse } from "effect/http";
 import { toJsonResponse } from "../contract/Wire.ts";
 import { layerNoRequestSpans, makeApp, toRequestId, type AppOptions } from "./App.ts";
 import { toGeneralBody } from "./ErrorResponses.ts";
@@ -32,7 +32,10 @@ export const makeWebHandler = <E>(
     Layer.effect(
       Handler,
       Effect.flatMap(Effect.context<Access | Asking | Chats>(), (context) =>
-        Effect.map(makeApp(options), HttpEffect.toWebHandlerWith(context)),
+        Effect.map(
+          Effect.map(makeApp(options), withClientAddress),
+          HttpEffect.toWebHandlerWith(context),
+        ),
       ),
     ).pipe(Layer.provide([layer, layerNoRequestSpans])),
   );
@@ -57,6 +60,13 @@ export const makeWebHandler = <E>(
     dispose,
   };
 };
+
+/** The client's address by web request, which has no field for it. */
+export const clientAddresses = new WeakMap<object, string>();
+
+const withClientAddress = Effect.updateService(HttpServerRequest.HttpServerRequest, (request) =>
+  request.modify({ remoteAddress: Option.fromNullishOr(clientAddresses.get(request.source)) }),
+);
 
 const Handler = Context.Service<(request: Request) => Promise<Response>>("@parley/http/WebHandler");
 

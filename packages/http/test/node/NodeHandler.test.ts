@@ -1,6 +1,8 @@
 import { afterEach, expect, it, vi } from "vitest";
 import { toNodeHandler, type NodeRequest } from "@parley/http/node";
 import { makeTestHandler, usage } from "@parley/http/test";
+import { keyId } from "@parley/core";
+import { layerMemory } from "@parley/store-memory";
 import { Effect, Redacted, Scope, Stream } from "effect";
 import { once } from "node:events";
 import { createServer, request, type RequestListener, type ServerResponse } from "node:http";
@@ -219,4 +221,34 @@ it("requests that a web request cannot be are answered: TRACE, targets without a
   let answer = "";
   for await (const text of stream) answer += text;
   expect(answer).toContain("API_KEY_NOT_PRESENT");
+});
+
+it("each client address has its own limit on new visitors: that of the connection, or the framework's", async () => {
+  const { handler, key } = await makeTestHandler(() => Stream.empty, {}, layerMemory, {
+    signingSecret: "5".repeat(64),
+    anonymous: true,
+    tokensPerDay: 1000,
+    visitorRatePerMinute: 3,
+  }).pipe(Effect.provideService(Scope.Scope, Scope.makeUnsafe()), Effect.runPromise);
+  const listener = toNodeHandler(handler);
+  const [plain, express] = [
+    await listen(listener),
+    await listen((incoming, response) =>
+      listener(Object.assign(incoming, { ip: `${incoming.headers["x-forwarded-for"]}` }), response),
+    ),
+  ];
+  const path = `/widget/${keyId(Redacted.value(key))}/token`;
+  const ask = async (port: number, localAddress: string, forwarded = "192.0.2.1") => {
+    const headers = { "x-forwarded-for": forwarded };
+    const host = "127.0.0.1";
+    const outgoing = request({ host, port, path, method: "POST", localAddress, headers }).end();
+    const [response] = await once(outgoing, "response");
+    response.resume();
+    return response.statusCode as number;
+  };
+  const first = await Promise.all(Array.from({ length: 11 }, () => ask(plain, "127.0.0.1")));
+  expect(first.toSorted()).toEqual([...Array.from({ length: 10 }, () => 201), 403]);
+  expect(await ask(plain, "127.0.0.1", "192.0.2.2")).toBe(403);
+  expect(await ask(plain, "127.0.0.2")).toBe(201);
+  expect(await ask(express, "127.0.0.1", "192.0.2.3")).toBe(201);
 });

@@ -58,7 +58,7 @@ class Outcome {
 /** Lets the server run until it has done everything; gives what became of the asks, by key. */
 const run = (asks: ReadonlyArray<Ask>, work = usual, pauses: ReadonlyArray<number> = []) => {
   const arriving = asks.toSorted((a, b) => a.at - b.at);
-  const requests: Array<{ readonly read: number; readonly ask: Ask }> = [];
+  const requests: Array<{ readonly arrival: number; readonly ask: Ask }> = [];
   const waiting: Array<{ readonly since: number; readonly ask: Ask }> = [];
   const ends: Array<{ readonly at: number; readonly ask: Ask }> = [];
   const outcomes = new Map<string, Outcome>();
@@ -84,7 +84,7 @@ const run = (asks: ReadonlyArray<Ask>, work = usual, pauses: ReadonlyArray<numbe
     if ((remaining[0] ?? Infinity) <= time) time = remaining.shift()! + 300;
     for (; (arriving[next]?.at ?? Infinity) <= turnStart; next++) {
       time += work.read;
-      requests.push({ read: time, ask: arriving[next]! });
+      requests.push({ arrival: turnStart, ask: arriving[next]! });
     }
     ends.sort((a, b) => a.at - b.at);
     while ((ends[0]?.at ?? Infinity) <= turnStart) {
@@ -95,8 +95,8 @@ const run = (asks: ReadonlyArray<Ask>, work = usual, pauses: ReadonlyArray<numbe
     }
     const slice = time + 5;
     for (; requests.length > 0 && time < slice; time += work.read) {
-      const { ask, read } = requests.shift()!;
-      arrival = read;
+      const { ask } = requests[0]!;
+      arrival = requests.shift()!.arrival;
       if (admit(ask.key, begun)) waiting.push({ since: time, ask });
       else outcomeOf(ask.key).refused.push([ask.at, time - ask.at]);
     }
@@ -197,22 +197,28 @@ describe("a server that has time", () => {
         at: 1_000 + (n * millis) / 3000,
         model: 5_000,
       }));
-      const { of } = run([...burst, ...polite()]);
-      expect(of("burst").refused).toEqual([]);
-      expect(of("polite").refused).toEqual([]);
+      for (const read of [usual.read, 10 * usual.read]) {
+        const { of } = run([...burst, ...polite()], { ...usual, read });
+        expect(of("burst").refused).toEqual([]);
+        expect(of("polite").refused).toEqual([]);
+      }
     });
 
-  it("takes on two thousand asks at once two seconds after it refused the last one", () => {
-    let [time, delay] = [0, 100];
-    const loop = { arrival: () => time, delay: () => delay, waiting: () => 0, turn: Effect.void };
-    const admit = makeAdmission(loop);
-    let isRefused = false;
-    for (; time < 1_000; time++) isRefused = !admit("flood", 1_000);
-    expect(isRefused).toBe(true);
-    [time, delay] = [3_000, 0];
-    const admitted = Array.from({ length: 2_000 }, (_, n) => admit("burst", n));
-    expect(admitted.indexOf(false)).toBe(-1);
-  });
+  // The first ask of the burst may wait until its key is looked up: then it decides after the others are read.
+  it.each([0, 100])(
+    "takes on two thousand asks at once two seconds after it refused the last one, which the loop decides %i ms late",
+    (later) => {
+      let [time, delay] = [0, 100];
+      const loop = { arrival: () => time, delay: () => delay, waiting: () => 0, turn: Effect.void };
+      const admit = makeAdmission(loop);
+      let isRefused = false;
+      for (; time < 1_000; time++) isRefused = !admit("flood", 1_000);
+      expect(isRefused).toBe(true);
+      [time, delay] = [3_000, later];
+      const admitted = Array.from({ length: 2_000 }, (_, n) => admit("burst", n));
+      expect(admitted.indexOf(false)).toBe(-1);
+    },
+  );
 
   it("refuses nothing because of a pause", () => {
     const { of } = run(steady("key", capacity / 2, 100, seconds), usual, [3_000, 5_000, 8_000]);

@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest";
-import { Asking, AskLimits, defaultSettings } from "@parley/core";
+import { ChatbotId, Asking, AskLimits, defaultSettings } from "@parley/core";
 import { AnswerUnavailable } from "@parley/core/ports";
 import { Cause, Context, Duration, Effect, Fiber, Layer, Stream } from "effect";
 import { TestClock } from "effect/testing";
@@ -32,7 +32,13 @@ it.live("a stream that breaks off leaves a line in the log with the id of its re
   }).pipe(Effect.scoped),
 );
 
-const chatbot = { id: 1, name: "", description: "", workspaceName: "", settings: defaultSettings };
+const chatbot = {
+  id: ChatbotId.make(1),
+  name: "",
+  description: "",
+  workspaceName: "",
+  settings: defaultSettings,
+};
 
 it.effect(
   "a stream opens with a comment after 15 seconds without an event, and can end in an error",

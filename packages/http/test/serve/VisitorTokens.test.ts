@@ -3,6 +3,7 @@
  */
 import { assert, it } from "@effect/vitest";
 import {
+  ChatbotId,
   Access,
   defaultSettings,
   generateKey,
@@ -18,7 +19,7 @@ import { TestClock } from "effect/testing";
 import { createHmac, createSign, generateKeyPairSync } from "node:crypto";
 
 const chatbot = {
-  id: 1,
+  id: ChatbotId.make(1),
   name: "Bot",
   description: "",
   workspaceName: "Workspace",

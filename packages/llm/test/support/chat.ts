@@ -1,10 +1,10 @@
 import { assert } from "@effect/vitest";
-import { type Chatbot, type Entry, defaultSettings } from "@parley/core";
+import { ChatbotId, ChatId, type Chatbot, type Entry, defaultSettings } from "@parley/core";
 import { type AnswerPart, type Usage, Answerer } from "@parley/core/ports";
 import { Effect, Stream } from "effect";
 
 export const chatbotWith = (instructions: string | null): Chatbot => ({
-  id: 1,
+  id: ChatbotId.make(1),
   name: "Helper",
   description: "",
   workspaceName: "Workspace",
@@ -13,7 +13,7 @@ export const chatbotWith = (instructions: string | null): Chatbot => ({
 
 export const entry = (id: number, question: string, answer: string): Entry => ({
   id,
-  chatId: 1,
+  chatId: ChatId.make(1),
   question,
   answer,
   moderation: "none",

@@ -155,7 +155,7 @@ const toImportRows = (position: bigint) =>
 
 /** A chat without entries is one row with nulls for the entry. */
 type ExportRow = {
-  readonly in_chat: number;
+  readonly in_chat: Chat["id"];
   readonly chat_time: Date;
   readonly usage: Usage | null;
 } & Pick<Chat, "name" | "userRef"> &

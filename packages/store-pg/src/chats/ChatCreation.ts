@@ -36,7 +36,7 @@ export interface Creation {
 }
 
 export interface CreatedChat {
-  readonly id: number;
+  readonly id: Chat["id"];
   readonly createTime: Date;
   /** `null` for a chat without an entry. */
   readonly entryId: number | null;

@@ -3,6 +3,8 @@
  * row if the chat does not exist.
  */
 import {
+  type ChatbotId,
+  type ChatId,
   ChatNotFound,
   type ChatStore,
   type Entry,
@@ -54,8 +56,8 @@ const sortColumns: Readonly<Record<EntryField, string>> = {
 
 /** The entry with the query's id; or all, by a seek in the order of positions, else sorted. */
 export const entryPage = (
-  chatbot: number,
-  chat: number,
+  chatbot: ChatbotId,
+  chat: ChatId,
   query: EntryQuery,
   userRef: string | null = null,
 ): Statement => {

@@ -1,7 +1,7 @@
 /**
  * The port `ChatbotDirectory`: finds the chatbot of a key, and records the use of keys.
  */
-import { ChatbotDirectory, grantOf, type RegisteredKey } from "@parley/core/ports";
+import { ChatbotId, ChatbotDirectory, grantOf, type RegisteredKey } from "@parley/core/ports";
 import { Effect, Stream } from "effect";
 import type { Notifications } from "../database/Notifications.ts";
 import { toStorageUnavailable } from "../database/PgErrors.ts";
@@ -29,7 +29,9 @@ export const makeChatbotDirectory = ({ reads, writes }: PgPools, notifications: 
   const used: Port["used"] = (keyIds) =>
     writes.query("operator", recordUse, [texts(keyIds)]).pipe(Effect.asVoid, toStorageUnavailable);
 
-  const changed = Stream.map(notifications("changed"), (id) => (id === null ? null : Number(id)));
+  const changed = Stream.map(notifications("changed"), (id) =>
+    id === null ? null : ChatbotId.make(Number(id), { disableChecks: true }),
+  );
 
   return ChatbotDirectory.of({ open, used, changed });
 };

@@ -69,7 +69,7 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
   /** Inserts or updates a row, or fails with the error if another row has its name. */
   const writeUnique = <E>(text: string, values: ReadonlyArray<unknown>, error: E) =>
     Effect.catchIf(
-      query<{ readonly id: number }>(text, values),
+      query<Pick<Chatbot, "id">>(text, values),
       (failure) => isUniqueViolation(failure) && !isUnsettled(failure),
       () => Effect.fail(error),
     );

@@ -9,7 +9,7 @@ import {
 } from "@parley/core/ports";
 
 export interface ChatbotRow {
-  readonly chatbot_id: number;
+  readonly chatbot_id: Chatbot["id"];
   readonly chatbot_name: string;
   readonly description: string;
   readonly workspace_name: string;

@@ -4,6 +4,8 @@
  * statement skips a locked chat, and runs again later. So the order in which it locks chat and key causes no deadlock.
  */
 import {
+  ChatbotId,
+  ChatId,
   AskDeadline,
   ChatNotFound,
   turnEntries,
@@ -196,7 +198,10 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   const freed: Port["freed"] = Stream.map(notifications("freed"), (freed) => {
     if (freed === null) return null;
     const [chatbot, chat] = freed.split(":");
-    return { chatbot: Number(chatbot), chat: Number(chat) };
+    return {
+      chatbot: ChatbotId.make(Number(chatbot), { disableChecks: true }),
+      chat: ChatId.make(Number(chat), { disableChecks: true }),
+    };
   });
 
   return TurnStore.of({ take, earlier, renew, append, release, spending, freed });

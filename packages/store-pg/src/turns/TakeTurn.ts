@@ -76,8 +76,8 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
   );
 
   return Effect.fnUntraced(function* (
-    chatbot: number,
-    chat: number | null,
+    chatbot: Turn["chatbot"],
+    chat: Turn["chat"],
     idempotencyKey: Turn["idempotencyKey"],
     userRef: string | null = null,
   ) {

@@ -1,6 +1,13 @@
 import { assert, describe, it } from "@effect/vitest";
 import { defaultChatQuery } from "@parley/core";
-import { ChatArchive, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core/ports";
+import {
+  type ChatId,
+  type ChatbotId,
+  ChatArchive,
+  ChatbotRegistry,
+  ChatStore,
+  TurnStore,
+} from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect } from "effect";
@@ -16,7 +23,7 @@ const entry = { question: secret, answer: secret, moderation: "none", flagged: f
 const ofUser = { _tag: "UserRef", userRef: secret } as const;
 
 /** A chat of the user {@link secret}. */
-const create = (chatbot: number) =>
+const create = (chatbot: ChatbotId) =>
   ChatStore.use((chats) =>
     chats.createChat(
       chatbot,
@@ -42,7 +49,7 @@ describe.each([
         Effect.fnUntraced(function* (sql, schema) {
           const chatbot = yield* registerChatbot;
           const turns = yield* TurnStore;
-          const take = (chat: number, key: string | null) =>
+          const take = (chat: ChatId, key: string | null) =>
             takeFree(chatbot, chat, key === null ? null : keyOf(key));
           for (let n = 0; n < 4; n++) {
             const { chat } = yield* create(chatbot);

@@ -1,5 +1,12 @@
 import { assert, it } from "@effect/vitest";
-import { ChatArchive, ChatStore, TurnStore, type ArchiveRecord } from "@parley/core/ports";
+import {
+  type ChatbotId,
+  ChatId,
+  ChatArchive,
+  ChatStore,
+  TurnStore,
+  type ArchiveRecord,
+} from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Fiber, Stream } from "effect";
@@ -13,11 +20,11 @@ const texts = { question: "q", answer: "a", moderation: "none", flagged: false }
 
 /** A chat with one entry, of the same id. */
 const conversation = (id: number): ReadonlyArray<ArchiveRecord> => [
-  { _tag: "Chat", chat: { id, name: null, userRef: null, createTime } },
-  { _tag: "Entry", entry: { ...texts, id, chatId: id, createTime }, usage: null },
+  { _tag: "Chat", chat: { id: ChatId.make(id), name: null, userRef: null, createTime } },
+  { _tag: "Entry", entry: { ...texts, id, chatId: ChatId.make(id), createTime }, usage: null },
 ];
 
-const imported = (chatbot: number, id: number) =>
+const imported = (chatbot: ChatbotId, id: number) =>
   ChatArchive.use((archive) =>
     archive.import(chatbot, Stream.fromIterable(conversation(id)), "test"),
   );
@@ -42,7 +49,7 @@ for (const id of [1, 2]) {
       const [chats, turns] = [yield* ChatStore, yield* TurnStore];
       const chatbot = yield* registerChatbot;
       yield* imported(chatbot, id);
-      const turn = yield* takeFree(chatbot, id);
+      const turn = yield* takeFree(chatbot, ChatId.make(id));
       const entry = yield* turns.append(turn, { ...texts, usage: null });
       assert.isAbove(entry.id, id);
       const { chat } = yield* chats.createChat(chatbot, bare, null);

@@ -1,3 +1,4 @@
+import { ChatId } from "@parley/core/ports";
 import { assert, it } from "@effect/vitest";
 import { defaultEntryQuery, defaultChatQuery, type ChatQuery, type EntryQuery } from "@parley/core";
 import { layerPostgres } from "@parley/store-pg";
@@ -57,7 +58,7 @@ it.live("a list uses the bulk connections only if its cost grows with the rows",
         statements = 0;
         yield* "chats" in list
           ? listChats(chatbot, { ...defaultChatQuery, ...list.chats })
-          : listEntries(chatbot, 1, { ...defaultEntryQuery, ...list.entries });
+          : listEntries(chatbot, ChatId.make(1), { ...defaultEntryQuery, ...list.entries });
         assert.strictEqual(statements, expected, JSON.stringify(list));
       }
     }

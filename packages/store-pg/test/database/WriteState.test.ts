@@ -1,6 +1,6 @@
 import { assert, it } from "@effect/vitest";
 import { defaultChatQuery } from "@parley/core";
-import { ChatStore, StoreState, TurnStore } from "@parley/core/ports";
+import { ChatbotId, ChatStore, StoreState, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { inspectPostgres, layerPostgres } from "@parley/store-pg";
 import { Effect, Layer, Logger, Redacted } from "effect";
@@ -141,7 +141,7 @@ it.live("a start on a read-only database logs one warning, and serves reads", ()
         const { readOnlyReason } = yield* StoreState;
         const chats = yield* ChatStore;
         assert.isNotNull(yield* readOnlyReason);
-        assert.strictEqual((yield* chats.listChats(1, defaultChatQuery)).total, 0);
+        assert.strictEqual((yield* chats.listChats(ChatbotId.make(1), defaultChatQuery)).total, 0);
         yield* setReadOnly(false);
         yield* becomes(readOnlyReason, false);
       }).pipe(Effect.provide(layerPostgres({ url })));

@@ -1,6 +1,13 @@
 import { assert, it } from "@effect/vitest";
 import { defaultSettings, defaultChatQuery } from "@parley/core";
-import { ChatArchive, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core/ports";
+import {
+  type ChatId,
+  type ChatbotId,
+  ChatArchive,
+  ChatbotRegistry,
+  ChatStore,
+  TurnStore,
+} from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { inspectPostgres, layerPostgres } from "@parley/store-pg";
 import { Effect, Layer, Logger, Stream } from "effect";
@@ -17,17 +24,20 @@ import {
 
 type Options = Parameters<typeof layerPostgres>[0];
 
-const create = Effect.fnUntraced(function* (chatbot: number, helloMessage: string | null = null) {
+const create = Effect.fnUntraced(function* (
+  chatbot: ChatbotId,
+  helloMessage: string | null = null,
+) {
   const { createChat } = yield* ChatStore;
   return (yield* createChat(chatbot, { ...bare, helloMessage }, null)).chat.id;
 });
 
-const append = Effect.fnUntraced(function* (chatbot: number, chat: number | null) {
+const append = Effect.fnUntraced(function* (chatbot: ChatbotId, chat: ChatId | null) {
   const turn = yield* takeFree(chatbot, chat);
   return yield* TurnStore.use((turns) => turns.append(turn, entry));
 });
 
-const ask = (chatbot: number): Effect.Effect<number, unknown, ChatStore | TurnStore> =>
+const ask = (chatbot: ChatbotId): Effect.Effect<number, unknown, ChatStore | TurnStore> =>
   Effect.map(append(chatbot, null), ({ chatId }) => chatId);
 
 /** Runs work over the store, and returns its result with the warnings of the log. */

@@ -1,6 +1,7 @@
 import { assert, layer } from "@effect/vitest";
 import { defaultSettings, defaultChatQuery, plainKey } from "@parley/core";
 import {
+  ChatId,
   ChatArchive,
   ChatbotDirectory,
   ChatbotRegistry,
@@ -102,7 +103,7 @@ layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on Post
       const gate = yield* Latch.make(false);
       const chat = (id: number): ArchiveRecord => ({
         _tag: "Chat",
-        chat: { id, name: null, userRef: null, createTime: new Date(id) },
+        chat: { id: ChatId.make(id), name: null, userRef: null, createTime: new Date(id) },
       });
       const records = Stream.concat(
         Stream.fromIterable(Array.from({ length: 3000 }, (_, n) => chat(n + 1))),

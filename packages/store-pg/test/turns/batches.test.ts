@@ -3,6 +3,8 @@
  */
 import { assert, it } from "@effect/vitest";
 import {
+  ChatbotId,
+  ChatId,
   ChatbotRegistry,
   ChatStore,
   type IdempotencyKey,
@@ -19,7 +21,7 @@ import { hold } from "../hold.ts";
 import { clientOf, optionsOf } from "../PostgresUnderTest.ts";
 
 /** An id that no chatbot has. */
-const noChatbot = 2_000_000_000;
+const noChatbot = ChatbotId.make(2_000_000_000);
 const key = (name: string, fingerprint = "f"): IdempotencyKey => ({ key: name, fingerprint });
 
 /** A chatbot with chats, two instances of the store, and a count of the statements that the first one writes. */
@@ -50,7 +52,7 @@ const setUp = Effect.fnUntraced(function* (schema: string) {
     ({ chat }) => chat.id,
   );
   const take = Effect.fnUntraced(function* (
-    chat: number | null,
+    chat: ChatId | null,
     idempotencyKey: IdempotencyKey | null = null,
   ) {
     const taken = yield* turns.take(chatbot, chat, idempotencyKey);
@@ -85,8 +87,8 @@ type Context = ChatStore | ChatbotRegistry | Scope.Scope;
 
 /** Its request, and what must come of it, after the row was arranged. */
 interface Row {
-  readonly chatbot?: number;
-  readonly chat: number | null;
+  readonly chatbot?: ChatbotId;
+  readonly chat: ChatId | null;
   readonly key?: IdempotencyKey;
   readonly outcome: string;
   /** Lets a request end that waits. */
@@ -103,7 +105,8 @@ const rows: Readonly<Record<string, (up: SetUp) => Effect.Effect<Row, unknown, C
     yield* turns.append(yield* take(chat, key("k")), entry);
     return { chat, key: key("k"), outcome: "AlreadyAnswered" };
   }),
-  no_chat: () => Effect.succeed({ chat: 2 ** 40, key: key("k"), outcome: "ChatNotFound" }),
+  no_chat: () =>
+    Effect.succeed({ chat: ChatId.make(2 ** 40), key: key("k"), outcome: "ChatNotFound" }),
   no_chatbot: () =>
     Effect.succeed({
       chatbot: noChatbot,

@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest";
 import { defaultChatQuery } from "@parley/core";
-import { ChatArchive, ChatStore, TurnStore } from "@parley/core/ports";
+import { type ChatbotId, ChatArchive, ChatStore, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { Cause, Effect, Exit, Fiber, Stream } from "effect";
 import { entry, inSchema, keyOf, takeFree } from "../fixtures.ts";
@@ -8,7 +8,7 @@ import { hold } from "../hold.ts";
 import { bound, freshSchema, layerStore, optionsOf } from "../PostgresUnderTest.ts";
 
 const chat = { name: "n", userRef: "u", helloMessage: "Hello" };
-const list = (chatbot: number) =>
+const list = (chatbot: ChatbotId) =>
   ChatStore.use((store) => store.listChats(chatbot, defaultChatQuery));
 
 describe.each([

@@ -2,7 +2,14 @@
  * What an ask cost is added once to what its key has spent, whatever becomes of the connection.
  */
 import { assert, it } from "@effect/vitest";
-import { AskDeadline, type IdempotencyKey, type Turn, type TurnStore } from "@parley/core/ports";
+import {
+  type ChatbotId,
+  type ChatId,
+  AskDeadline,
+  type IdempotencyKey,
+  type Turn,
+  type TurnStore,
+} from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { Clock, Effect, Stream } from "effect";
 import { Reactivity } from "effect/reactivity";
@@ -48,8 +55,8 @@ type Turns = TurnStore["Service"];
 
 const take = Effect.fnUntraced(function* (
   turns: Turns,
-  chatbot: number,
-  chat: number | null,
+  chatbot: ChatbotId,
+  chat: ChatId | null,
   idempotencyKey: IdempotencyKey | null,
 ) {
   const result = yield* turns.take(chatbot, chat, idempotencyKey);

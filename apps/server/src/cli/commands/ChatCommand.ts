@@ -1,3 +1,4 @@
+import { ChatId } from "@parley/core";
 import { Effect, Layer, Option, References, Stdio, Stream } from "effect";
 import { Flag, GlobalFlag } from "effect/cli";
 import { converse } from "../Conversation.ts";
@@ -19,6 +20,7 @@ export const chat = makeCommand("chat", {
   flags: {
     chatbot: chatbotFlag,
     chat: Flag.Int("chat").pipe(
+      Flag.withSchema(ChatId),
       Flag.optional,
       Flag.withDescription("Id of a chat to continue (default: a new chat)"),
     ),

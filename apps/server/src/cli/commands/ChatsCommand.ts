@@ -2,6 +2,7 @@
  * Shows chats, erases them, and moves them between stores.
  */
 import {
+  ChatId,
   Administration,
   decodeArchive,
   encodeArchive,
@@ -91,7 +92,7 @@ const show = makeCommand("show", {
     const { chatbot } = yield* chatbotOf(selector);
     const store = yield* ChatStore;
     if (text) yield* recordRead(chatbot.id, `chat ${id}`);
-    const { items, total } = yield* store.listEntries(chatbot.id, id, {
+    const { items, total } = yield* store.listEntries(chatbot.id, ChatId.make(id), {
       ...defaultEntryQuery,
       limit,
       page,
@@ -125,7 +126,7 @@ const erase = makeCommand("erase", {
     const person = yield* personOf(userRef);
     const limit = idleSince && (yield* idleSince);
     const [which, ...others] = [
-      Option.map(id, (id): Erasable => ({ _tag: "Chat", id })),
+      Option.map(id, (id): Erasable => ({ _tag: "Chat", id: ChatId.make(id) })),
       Option.map(person, (person): Erasable => ({ _tag: "UserRef", ...person })),
       Option.map(Option.fromUndefinedOr(limit), (limit): Erasable => ({
         _tag: "IdleSince",

@@ -2,7 +2,7 @@
  * `parley doctor` checks settings, database, documents and models. It changes nothing.
  */
 import { layerDigest } from "@effect/platform-node/NodeCrypto";
-import { defaultSettings, type Chatbot } from "@parley/core";
+import { ChatbotId, defaultSettings, type Chatbot } from "@parley/core";
 import { ChatbotRegistry, Moderator } from "@parley/core/ports";
 import { inspectPostgres } from "@parley/store-pg";
 import { Effect, Path, Result } from "effect";
@@ -171,7 +171,7 @@ const checkModeration = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Cha
   }
   const names = { name: "", description: "", workspaceName: "" };
   const call = Moderator.use(({ check }) =>
-    check({ id: 0, ...names, settings: defaultSettings }, "ping"),
+    check({ id: ChatbotId.make(0), ...names, settings: defaultSettings }, "ping"),
   ).pipe(
     Effect.provide(layerModerationEndpoint(endpoint)),
     Effect.mapError(({ reason }) => reason),
