@@ -110,8 +110,12 @@ export const readKnowledge = (
  */
 const aboutShare = 0.3;
 const certainShare = 0.85;
+/** Of a question with more terms, which tells a story around its subject, a passage need only cover this many. */
+const maxTerms = 5;
 /** The least likeness of a heading to the question if its passage is likely to answer the question. */
 const certainLikeness = 0.75;
+/** The likeness of a heading to a longer question that contains it. */
+const containedLikeness = 0.9;
 /** The share of its weight that a term keeps if it occurs only in the text of a passage, and in no heading. */
 const inText = 0.5;
 
@@ -154,9 +158,10 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
         return { parts, weight: toWeight(parts.size) };
       });
       const whole = hits.reduce((sum, { weight }) => sum + weight, 0);
+      const subject = whole * Math.min(1, maxTerms / hits.length);
       const matches = passages.flatMap((passage, id) => {
         const covered = hits.reduce((sum, hit) => sum + (hit.parts.get(id) ?? 0) * hit.weight, 0);
-        const share = covered / whole;
+        const share = covered / subject;
         if (covered === 0 || share < aboutShare) return [];
         const phrases = [passage.headings.at(-1) ?? "", ...(passage.synonyms ?? [])];
         const others = actsOf(new Set(wordsOf(phrases.join("\n")).map(termOf)));
@@ -164,7 +169,7 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
         const isOtherAct = acts.length > 0 && !acts.some((act) => others.includes(act));
         const lack = isOtherAct ? (others.length > 0 ? 0.5 : 0.25) : 0;
         const alike = Math.max(...phrases.map((phrase) => likeness(words, phrase, weigh)));
-        const certain = share >= certainShare && alike >= certainLikeness && !isOtherAct;
+        const certain = covered >= certainShare * whole && alike >= certainLikeness && !isOtherAct;
         return [{ rank: share + alike - lack, match: { ...passage, certain } }];
       });
       return matches
@@ -202,7 +207,8 @@ const questionsOf = (
 
 /**
  * The likeness of a heading to a question, from 0 to 1: the weight of the terms that they share. If punctuation divides
- * the heading, the likeness of its most similar part.
+ * the heading, the likeness of its most similar part. A heading is like a question that has all its words, however long
+ * the question is, if two of them are not common.
  */
 const likeness = (
   question: ReadonlySet<string>,
@@ -215,7 +221,10 @@ const likeness = (
     ...heading.split(/[\p{P}\p{S}]\s/u).map((part) => {
       const words = new Set(wordsOf(part).map(termOf));
       const common = [...words].filter((word) => question.has(word));
-      return (2 * sum(common)) / (sum(words) + size);
+      const similarity = (2 * sum(common)) / (sum(words) + size);
+      const subject = [...words].filter((word) => !isCommon(word));
+      const isContained = subject.length >= 2 && subject.every((word) => question.has(word));
+      return isContained ? Math.max(similarity, containedLikeness) : similarity;
     }),
   );
 };

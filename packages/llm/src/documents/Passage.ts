@@ -51,18 +51,31 @@ const frontMatter = /^---[ \t]*\n(?:[^]*?\n)??(?:---|\.\.\.)[ \t]*(?:\n|$)/;
 
 const inline = new Parser();
 
-const pack = (blocks: ReadonlyArray<Token>): Array<string> =>
-  join(blocks.flatMap(cut), "\n\n", maxLength);
+/** Joins short blocks and cuts long ones. A paragraph that ends with a colon stays with the start of the next block. */
+const pack = (blocks: ReadonlyArray<Token>): Array<string> => {
+  const pieces: Array<string> = [];
+  let introduction = "";
+  for (const block of blocks) {
+    const [first, ...others] = cut(block, maxLength - introduction.length);
+    const start = introduction + first;
+    const isIntroduction =
+      block.type === "paragraph" && start.endsWith(":") && start.length <= maxLength / 2;
+    introduction = isIntroduction ? `${start}\n\n` : "";
+    if (!isIntroduction) pieces.push(start, ...others);
+  }
+  if (introduction !== "") pieces.push(introduction.trimEnd());
+  return join(pieces, "\n\n", maxLength);
+};
 
 /** Cuts between sentences, or lines of a table or of code. Each piece repeats the table's head or the code's fences. */
-const cut = ({ raw, type }: Token): ReadonlyArray<string> => {
+const cut = ({ raw, type }: Token, length: number): ReadonlyArray<string> => {
   const text = raw.trimEnd();
-  if (text.length <= maxLength) return [text];
+  if (text.length <= length) return [text];
   const isFenced = type === "code" && /^ *[`~]/.test(text);
   const pieces = text.split(type === "table" || isFenced ? endOfLine : endOfSentence);
   const head = pieces.splice(0, type === "table" ? 2 : isFenced ? 1 : 0).join("");
   const tail = isFenced ? `\n${pieces.pop()}` : "";
-  const room = maxLength - head.length - tail.length;
+  const room = length - head.length - tail.length;
   return join(pieces, "", room).map((piece) => head + piece.trimEnd() + tail);
 };
 

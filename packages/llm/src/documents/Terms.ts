@@ -44,8 +44,8 @@ const verbs = `start launch starten
   delete remove erase losche loschen entferne entfernen
   create generate erstelle erstellen anlegen
   rename umbenennen
-  export exportieren
-  import importieren
+  export exporter exportieren
+  import importer importieren
   backup sichere sichern
   restore wiederherstellen
   upgrade update aktualisiere aktualisieren
@@ -61,12 +61,12 @@ const verbs = `start launch starten
 /** Other words for the same thing. */
 const nouns = `chat conversation dialogue unterhaltung unterhaltungen gesprach
   chatbot bot assistant
-  user customer visitor person benutzer nutzer kunde kunden
+  user customer visitor person people benutzer nutzer kunde kunden
   image picture photo bild bilder
   error fault fehler
   key schlussel
   document file dokument dokumente datei dateien
-  model modell modelle ki
+  model llm modell modelle ki
   language sprache sprachen
   cost price kosten preis
   phone mobile handy smartphone

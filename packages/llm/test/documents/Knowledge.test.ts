@@ -180,7 +180,7 @@ it.effect(
       for (const question of ["backup", "BACKUPS", "b\u00e1ckups", "dumping", "nights"]) {
         assert.strictEqual((yield* headings(question))[0], "Backups", question);
       }
-      for (const question of ["userRef", "userref", "linking", "belong"]) {
+      for (const question of ["userRef", "userref", "linking", "belong", "people"]) {
         assert.strictEqual((yield* headings(question))[0], "Chats", question);
       }
     }),
@@ -193,6 +193,34 @@ it.effect("a search finds nothing unless a passage has a third of what the quest
     assert.deepStrictEqual(yield* headings("dumps on Mars"), []);
     assert.deepStrictEqual((yield* headings("dumps of chats"))[0], "Chats");
   }),
+);
+
+it.effect("a search finds the subject of a long question that also tells a story", () =>
+  Effect.gen(function* () {
+    const story =
+      "Our old server crashed yesterday morning after a power failure and my boss is really angry.";
+    assert.deepStrictEqual(yield* headings(story), []);
+    assert.strictEqual(
+      (yield* headings(`${story} Do you keep backups of each night?`))[0],
+      "Backups",
+    );
+  }),
+);
+
+it.effect(
+  "a search prefers a heading that a long question contains to one with other words of it",
+  () =>
+    Effect.gen(function* () {
+      const text = `# Where is the database?
+<!-- password · environment · variable -->
+In a folder.
+# Secrets from files
+Add a suffix to the name.`;
+      const { search } = yield* makeKnowledge(passagesOf("a.md", text));
+      const question =
+        "Can secrets such as the password of the database come from files instead of environment variables?";
+      assert.strictEqual(search(question, 1)[0]?.headings.at(-1), "Secrets from files");
+    }),
 );
 
 it.effect("a search reads a word that no document has as the one that it is misspelt for", () =>

@@ -66,3 +66,24 @@ it("passagesOf returns no passage for an empty document or headings alone", () =
     assert.deepStrictEqual(split(document), []);
   }
 });
+
+it("passagesOf keeps a paragraph that ends with a colon with the beginning of what it introduces", () => {
+  const steps = Array.from({ length: 40 }, (_, n) => `${n + 1}. Turn the screw number ${n + 1}.`);
+  const rows = Array.from({ length: 90 }, (_, n) => `| ${n} | screw |`);
+  const code = Array.from({ length: 200 }, (_, n) => `turn ${n};`);
+  for (const block of [steps, ["| a | b |", "| - | - |", ...rows], ["```", ...code, "```"]]) {
+    const text = `Loose parts rattle.\n\nTake these steps:\n\n${block.join("\n")}`;
+    const texts = passagesOf("a.md", text).map((passage) => passage.text);
+    assert.isAbove(texts.length, 1);
+    const [introduction] = texts.filter((text) => text.includes("Take these steps:"));
+    assert.include(introduction, `Take these steps:\n\n${block[0]}\n${block[1]}\n${block[2]}\n`);
+    for (const { length } of texts) assert.isAtMost(length, 1200);
+  }
+});
+
+it("passagesOf keeps every paragraph of a document whose paragraphs all end with a colon", () => {
+  const text = Array.from({ length: 500 }, (_, n) => `Number ${n}:`).join("\n\n");
+  const passages = passagesOf("a.md", text);
+  assert.isAtMost(longest(passages), 1200);
+  assert.strictEqual(passages.map((passage) => passage.text).join("\n\n"), text);
+});
