@@ -48,7 +48,7 @@ const startSteadyModel = async (millis: number) => {
 export const startFlood = async (modelMillis: number) => {
   const site = await makeSite();
   const model = await startSteadyModel(modelMillis);
-  const server = await makeServer(site, model.environment);
+  const server = await makeServer(site, model.environment, []);
   await server.start();
   const load = fork(fileURLToPath(new URL("FloodLoad.ts", import.meta.url)));
   const port = Number(new URL(server.baseUrl).port);

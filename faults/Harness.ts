@@ -232,10 +232,14 @@ export interface Server {
   readonly log: () => string;
 }
 
+/** The options of Node that the installed command has. */
+const nodeOptions = ["--max-semi-space-size=16"];
+
 /** A server on a port of its own, which it keeps over its restarts. */
 export const makeServer = async (
   site: Site,
   settings: Readonly<Record<string, string>>,
+  options: ReadonlyArray<string> = ["--log-level", "all"],
 ): Promise<Server> => {
   const port = await freePort();
   const baseUrl = `http://127.0.0.1:${port}/api`;
@@ -251,7 +255,7 @@ export const makeServer = async (
     baseUrl,
     askUrl: `http://127.0.0.1:${port}/ask`,
     start: async () => {
-      const args = [main, "serve", "--log-level", "all"];
+      const args = [...nodeOptions, main, "serve", ...options];
       const run = launch(process.execPath, args, { cwd: site.directory, env });
       runs.push(run);
       await until("The start of a server", async () => {

@@ -66,7 +66,8 @@ export const makeRequestQueue = () => {
     arrival: () => arrival,
     delay: () => {
       const now = performance.now();
-      return Math.max(lastTurn, now - turnStart, now - (asks[0]?.since ?? now)) - interval;
+      const oldest = Math.min(arrival, asks[0]?.since ?? now);
+      return Math.max(lastTurn, now - turnStart, now - oldest) - interval;
     },
     waiting: () => asks.length,
     turn: Effect.callback<void>((resume) => {

@@ -2,7 +2,7 @@
  * Decides which asks a full server accepts. No setting says how many: it measures how late the event loop is.
  *
  * The control loop. Accepting an ask costs the event loop some work at once, and more when the model answers, much later.
- * So a decision takes effect late, and a controller that accepts asks until the loop is late has accepted too many. Three
+ * So a decision takes effect late, and a controller that accepts asks until the loop is late has accepted too many. Four
  * choices make the control stable:
  *
  * - It limits asks in progress, not asks per second. Whatever the model's pace, each answer that ends admits one ask, and
@@ -11,7 +11,10 @@
  *   pause (a garbage collection, a large page), the first requests are late and the next are not; on a full server all
  *   are. So thousands of asks that arrive at an idle server at once are accepted.
  * - While the loop is late, the limit falls slowly from the number of asks in progress. Otherwise it grows slowly from
- *   there, so that the limit of a server that becomes full does not overshoot by much. It ends when nothing is refused.
+ *   there, so that the limit of a server that becomes full does not overshoot by much. It ends when nothing was refused
+ *   for a second: a shorter pause is only the lull between two waves of answers.
+ * - While the loop is late, a full server accepts no more asks in a step than on average. Otherwise those that arrived
+ *   during a pause would begin together, their answers would come together, and make the next pause.
  *
  * Fairness. Half of the asks that a full server accepts in a second belong to the keys, in equal shares; the limit admits
  * the others in order of arrival. So a key that asks less than its share is never refused, whatever others do.
@@ -62,7 +65,9 @@ export const makeAdmission = (loop: EventLoop) => {
   let leastDelay = Infinity;
   let wasLate = false;
   let admitted = 0;
-  let refused = 0;
+  /** How many asks a full server whose loop is late accepts in a step, besides the shares. */
+  let pace = Infinity;
+  let lastRefusal = -Infinity;
 
   const endStep = (time: number, inProgress: number, delay: number): void => {
     const millis = Math.min(time - stepStart, memory);
@@ -72,16 +77,18 @@ export const makeAdmission = (loop: EventLoop) => {
     const hasPaused = time - stepStart >= 2 * step && isIdle;
     if (hasPaused) limit = Infinity;
     else if (isLate && wasLate) limit = Math.min(limit, inProgress) * decline;
-    else if (!isLate) limit = refused === 0 ? Infinity : Math.max(limit, inProgress) * growth + 1;
+    else if (!isLate && time - lastRefusal >= memory) limit = Infinity;
+    else if (!isLate) limit = Math.max(limit, inProgress) * growth + 1;
     const present = (1_000 * admitted) / millis;
     // It falls slowly: a server that stalls for a second still owes the keys their shares.
-    rate += (millis / memory) * (present > rate ? 1 : 0.1) * (present - rate);
+    rate += (millis / memory) * (present > rate && limit === Infinity ? 1 : 0.1) * (present - rate);
     for (const [key, { at }] of accounts) if (time - at > memory) accounts.delete(key);
     share = rate / 2 / Math.max(accounts.size, 1);
+    pace = limit === Infinity ? Infinity : (rate * step) / 1_000;
     stepStart = time;
     leastDelay = Infinity;
     wasLate = isLate;
-    admitted = refused = 0;
+    admitted = 0;
   };
 
   return (key: string, begun: number): boolean => {
@@ -96,8 +103,9 @@ export const makeAdmission = (loop: EventLoop) => {
     account.left = Math.min(account.left + (share * (time - account.at)) / 1_000, most);
     account.at = time;
     accounts.set(key, account);
-    if (inProgress >= Math.max(limit, alwaysAccepted) && account.left < 1) {
-      refused++;
+    const isFull = inProgress >= limit || (delay > late && admitted >= pace);
+    if (isFull && inProgress >= alwaysAccepted && account.left < 1) {
+      lastRefusal = time;
       return false;
     }
     account.left = Math.max(account.left - 1, -most);
