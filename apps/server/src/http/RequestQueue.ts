@@ -28,6 +28,8 @@ export const makeRequestQueue = () => {
   let end = 0;
   let latest = 0;
   let arrival = 0;
+  /** How long the latest request waited until it began. */
+  let wait = 0;
   let timer: NodeJS.Timeout | null = null;
   let turnStart = 0;
   let lastTurn = 0;
@@ -53,6 +55,7 @@ export const makeRequestQueue = () => {
     while (requests.length > 0 && performance.now() < end) {
       const request = requests.shift()!;
       arrival = request.arrival;
+      wait = performance.now() - arrival;
       request.begin();
     }
     // The other requests must not keep the asks waiting forever.
@@ -66,8 +69,7 @@ export const makeRequestQueue = () => {
     arrival: () => arrival,
     delay: () => {
       const now = performance.now();
-      const oldest = Math.min(arrival, asks[0]?.since ?? now);
-      return Math.max(lastTurn, now - turnStart, now - oldest) - interval;
+      return Math.max(wait, lastTurn, now - turnStart, now - (asks[0]?.since ?? now)) - interval;
     },
     waiting: () => asks.length,
     turn: Effect.callback<void>((resume) => {
@@ -94,6 +96,7 @@ export const makeRequestQueue = () => {
       if (!isInTurn) startTurn();
       if (requests.length === 0 && latest < end) {
         arrival = start;
+        wait = latest - start;
         begin();
       } else requests.push({ arrival: start, begin });
     },

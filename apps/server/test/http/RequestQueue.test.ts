@@ -63,6 +63,23 @@ it("requests that are read in one turn have arrived at the same time, however lo
   expect(new Set(arrivals.slice(100))).toEqual(new Set([next]));
 });
 
+it("the loop is as late as its queue of requests is long, but not because a request waits for the store", async () => {
+  vi.restoreAllMocks();
+  const queue = makeRequestQueue();
+  const delays: Array<number> = [];
+  for (let n = 0; n < 100; n++) {
+    queue.enter(() => {
+      delays.push(queue.loop.delay());
+      const end = performance.now() + 1;
+      while (performance.now() < end);
+    });
+  }
+  while (delays.length < 100) await new Promise(setImmediate);
+  expect(delays.at(-1)).toBeGreaterThan(80);
+  await new Promise((resolve) => queue.enter(() => setTimeout(resolve, 300)));
+  expect(queue.loop.delay()).toBeLessThan(200);
+});
+
 it("an ask that is interrupted while it waits gives up its place", async () => {
   const queue = makeRequestQueue();
   // The slice of this turn is over.
