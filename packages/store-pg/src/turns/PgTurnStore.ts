@@ -185,6 +185,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
             spent === null ? error._tag === "Overloaded" : isTransient(ending)(error),
           schedule: retriesFor(turnLease),
         }),
+        Effect.asVoid,
       );
     const lost = ["ChatNotFound", "TurnLost"] as const;
     return endTurn(turn).pipe(
@@ -195,7 +196,6 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       Effect.catchTag("Overloaded", (cause) =>
         spent === null ? Effect.void : Effect.fail(new StorageUnavailable({ cause })),
       ),
-      Effect.asVoid,
     );
   };
 

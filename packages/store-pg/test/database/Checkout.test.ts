@@ -123,12 +123,14 @@ it.live("a connection that fell silent before its first use is replaced within a
   }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
 );
 
-it.live("statements that share a connection that fell silent before its first use all succeed", () =>
-  Effect.gen(function* () {
-    const statement = yield* onSilentConnection(true);
-    const second = Effect.delay(statement, "100 millis");
-    yield* Effect.all([statement, statement, second], { concurrency: 3 });
-  }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
+it.live(
+  "statements that share a connection that fell silent before its first use all succeed",
+  () =>
+    Effect.gen(function* () {
+      const statement = yield* onSilentConnection(true);
+      const second = Effect.delay(statement, "100 millis");
+      yield* Effect.all([statement, statement, second], { concurrency: 3 });
+    }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
 );
 
 it.live("a silent connection is replaced after its first use was interrupted", () =>

@@ -136,15 +136,17 @@ for (const fault of ["response lost", "request lost"] as const) {
   );
 }
 
-it.live("the tokens of a failed ask are counted once if a repeated release overtakes the first", () =>
-  inEachPlace((turn, { faults, lateWrites, turns }) =>
-    Effect.gen(function* () {
-      faults.push("request late");
-      yield* Effect.exit(turns.release(turn, key));
-      yield* Fiber.joinAll(lateWrites.splice(0));
-      return key.tokens;
-    }),
-  ),
+it.live(
+  "the tokens of a failed ask are counted once if a repeated release overtakes the first",
+  () =>
+    inEachPlace((turn, { faults, lateWrites, turns }) =>
+      Effect.gen(function* () {
+        faults.push("request late");
+        yield* Effect.exit(turns.release(turn, key));
+        yield* Fiber.joinAll(lateWrites.splice(0));
+        return key.tokens;
+      }),
+    ),
 );
 
 it.live("the tokens of a failed ask are counted once if its turn was lost", () =>
