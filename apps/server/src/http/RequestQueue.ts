@@ -2,14 +2,17 @@
  * The requests that wait for the event loop. In one turn, Node reads from every connection that has something to read,
  * but accepts a single new one. If each request began as soon as it is read, a turn would take as long as all of them
  * together, and a new client would wait for many such turns. So the requests of a turn begin within a few milliseconds,
- * and the others in the turns that follow, in order of arrival. Accepted asks come last: they cost more than
- * the rest.
+ * and the others in the turns that follow, in order of arrival. While connections arrive, the turns are even shorter.
+ * Accepted asks come last: they cost more than the rest.
  */
 import type { EventLoop } from "@parley/http";
 import { Effect } from "effect";
 
 /** How long requests may begin in one turn, in milliseconds. */
 const slice = 5;
+
+/** The same after a new connection, because others may wait to be accepted. */
+const acceptingSlice = 1;
 
 /** How often a timer measures the turns, in milliseconds. In a longer turn it is due once. */
 const interval = 5;
@@ -22,6 +25,7 @@ export const makeRequestQueue = () => {
   const requests: Array<{ readonly arrival: number; readonly begin: () => void }> = [];
   const asks: Array<{ readonly since: number; readonly begin: () => void }> = [];
   let isInTurn = false;
+  let hasAccepted = false;
   /** When this turn began, which is the arrival of what it reads: a slow machine takes long to read a burst. */
   let start = 0;
   /** When nothing further begins in this turn. */
@@ -45,7 +49,8 @@ export const makeRequestQueue = () => {
   const startTurn = (): void => {
     isInTurn = true;
     start = performance.now();
-    end = start + slice;
+    end = start + (hasAccepted ? acceptingSlice : slice);
+    hasAccepted = false;
     setImmediate(endTurn);
   };
   const endTurn = (): void => {
@@ -86,6 +91,8 @@ export const makeRequestQueue = () => {
   };
   return {
     loop,
+    /** To be called for each new connection. */
+    noteConnection: (): void => void (hasAccepted = true),
     /** Begins a request at once, or behind the others if this turn has lasted long enough. */
     enter: (begin: () => void): void => {
       latest = performance.now();

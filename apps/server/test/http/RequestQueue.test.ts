@@ -63,6 +63,25 @@ it("requests that are read in one turn have arrived at the same time, however lo
   expect(new Set(arrivals.slice(100))).toEqual(new Set([next]));
 });
 
+it("while connections arrive, fewer requests begin in a turn, so that the next connection is accepted soon", async () => {
+  const queue = makeRequestQueue();
+  const began: Array<number> = [];
+  let turn = 0;
+  for (let n = 0; n < 40; n++) {
+    queue.enter(() => {
+      began.push(turn);
+      spin();
+    });
+  }
+  for (; began.length < 40; turn++) {
+    if (turn < 10) queue.noteConnection();
+    await new Promise(setImmediate);
+  }
+  const countIn = (turn: number) => began.filter((at) => at === turn).length;
+  expect(Array.from({ length: 8 }, (_, n) => countIn(n + 1))).toEqual(Array(8).fill(1));
+  expect(countIn(12)).toBe(5);
+});
+
 it("the loop is as late as its queue of requests is long, but not because a request waits for the store", async () => {
   vi.restoreAllMocks();
   const queue = makeRequestQueue();
