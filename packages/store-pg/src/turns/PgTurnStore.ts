@@ -179,11 +179,11 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         return releaseTurn({ ...ending, spent: counts ? spent : null });
       }).pipe(
         noteUnknown(turn),
-        // As long as a turn is held without a renewal.
         Effect.retry({
           while: (error) =>
             spent === null ? error._tag === "Overloaded" : isTransient(ending)(error),
-          schedule: retriesFor(turnLease),
+          // For as long as a turn is held without a renewal; but the client of a failed ask waits until it is counted.
+          schedule: retriesFor(spent === null ? turnLease : deadlines.request),
         }),
         Effect.asVoid,
       );
