@@ -69,7 +69,10 @@ export const makeRequestQueue = () => {
     arrival: () => arrival,
     delay: () => {
       const now = performance.now();
-      return Math.max(wait, lastIteration, now - iterationStart, now - (asks[0]?.waitingSince ?? now)) - interval;
+      return (
+        Math.max(wait, lastIteration, now - iterationStart, now - (asks[0]?.waitingSince ?? now)) -
+        interval
+      );
     },
     waiting: () => asks.length,
     awaitSlot: Effect.callback<void>((resume) => {

@@ -139,7 +139,9 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
       Effect.flatMap(Clock.currentTimeMillis, (now) => {
         const deadline = now + Duration.toMillis(limits.queueTimeout);
         const takeAndUse = (queue: Queue | null) =>
-          Effect.uninterruptible(Effect.flatMap(inSpan(take(request, deadline, queue), "take"), use));
+          Effect.uninterruptible(
+            Effect.flatMap(inSpan(take(request, deadline, queue), "take"), use),
+          );
         if (request.chat === null) return takeAndUse(null);
         return Effect.acquireUseRelease(
           enter(request),

@@ -81,7 +81,10 @@ export const makeAdmission = (loop: EventLoop) => {
     else if (!isLate) limit = Math.max(limit, inProgress) * growth + 1;
     const currentRate = (1_000 * acceptedAsks) / millis;
     // It falls slowly: a server that stalls for a second still owes the keys their shares.
-    rate += (millis / period) * (currentRate > rate && limit === Infinity ? 1 : 0.1) * (currentRate - rate);
+    rate +=
+      (millis / period) *
+      (currentRate > rate && limit === Infinity ? 1 : 0.1) *
+      (currentRate - rate);
     for (const [keyId, { updatedAt }] of accounts)
       if (time - updatedAt > period) accounts.delete(keyId);
     share = rate / 2 / Math.max(accounts.size, 1);

@@ -250,9 +250,7 @@ export const makeApp = Effect.fnUntraced(function* ({
     const { isInterface, page, request } = exchange;
     const reportFailure = reportFailureOf(exchange);
     const response = Effect.suspend(() =>
-      isInterface
-        ? respondInterface(exchange, reportFailure)
-        : (page ?? respondNotFound(request)),
+      isInterface ? respondInterface(exchange, reportFailure) : (page ?? respondNotFound(request)),
     );
     return Effect.catchCause(response, (cause) =>
       Cause.hasInterruptsOnly(cause)

@@ -124,14 +124,17 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
     const startedAt = performance.now();
     active.modifyUnsafe(1, context);
     let status = disconnectedStatus;
-    const measuredResponse = Effect.onExit(response, (exit): Effect.Effect<void, never, Scope.Scope> => {
-      if (Exit.isFailure(exit)) return end(startedAt, facts, status);
-      status = exit.value.status;
-      // The scope of a request closes when its last event has been sent.
-      return exit.value.body._tag === "Stream"
-        ? Effect.addFinalizer(() => end(startedAt, facts, status))
-        : end(startedAt, facts, status);
-    });
+    const measuredResponse = Effect.onExit(
+      response,
+      (exit): Effect.Effect<void, never, Scope.Scope> => {
+        if (Exit.isFailure(exit)) return end(startedAt, facts, status);
+        status = exit.value.status;
+        // The scope of a request closes when its last event has been sent.
+        return exit.value.body._tag === "Stream"
+          ? Effect.addFinalizer(() => end(startedAt, facts, status))
+          : end(startedAt, facts, status);
+      },
+    );
     return hasTracer
       ? inRequestSpan(measuredResponse, request, facts, () => status)
       : measuredResponse;

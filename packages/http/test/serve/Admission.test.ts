@@ -72,7 +72,8 @@ const run = (asks: ReadonlyArray<Ask>, work = usual, pauses: ReadonlyArray<numbe
   let most = 0;
   const loop = {
     arrival: () => arrival,
-    delay: () => Math.max(lastIteration, time - iterationStart, time - (waiting[0]?.since ?? time)) - 5,
+    delay: () =>
+      Math.max(lastIteration, time - iterationStart, time - (waiting[0]?.since ?? time)) - 5,
     waiting: () => waiting.length,
     awaitSlot: Effect.void,
   };
@@ -209,7 +210,12 @@ describe("a server that has time", () => {
     "accepts two thousand asks at once two seconds after it refused the last one, which the loop decides %i ms late",
     (later) => {
       let [time, delay] = [0, 100];
-      const loop = { arrival: () => time, delay: () => delay, waiting: () => 0, awaitSlot: Effect.void };
+      const loop = {
+        arrival: () => time,
+        delay: () => delay,
+        waiting: () => 0,
+        awaitSlot: Effect.void,
+      };
       const admit = makeAdmission(loop);
       let isRefused = false;
       for (; time < 1_000; time++) isRefused = !admit("flood", 1_000);
