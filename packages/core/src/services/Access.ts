@@ -127,8 +127,8 @@ const make = Effect.gen(function* () {
     return keyLookUp;
   });
 
-  // By the key's id: at most one request a second looks it up, whether it is valid, revoked or unknown. A text that is
-  // neither a key nor a token is not lastLookUps.
+  // By the key's id: at most one request a second looks a key up, whether it is valid, revoked or unknown. A text that
+  // is neither a key nor a token is not cached.
   const keys = yield* Cache.makeWith(lookUp, {
     capacity,
     timeToLive: (exit) => (Exit.isFailure(exit) ? Duration.zero : staleness),
