@@ -191,7 +191,7 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
       const title = headings.join(" › ");
       return `<li><a href="${escape(address)}">${escape(title)}</a>${render(name, text)}</li>`;
     });
-    const results = items.length === 0 ? "<p>Nothing items.</p>" : `<ol>${items.join("")}</ol>`;
+    const results = items.length === 0 ? "<p>No results.</p>" : `<ol>${items.join("")}</ol>`;
     return layout("Search", "", `<h1>Search</h1>${results}`, query);
   }, Effect.orDie);
 
