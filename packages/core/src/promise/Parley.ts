@@ -160,7 +160,7 @@ export interface ChatFields {
 export interface ListQuery<Field extends string> {
   /** Rows of a page, 1 to 100; 25 by default. */
   readonly limit?: number | undefined;
-  /** The page to begin with; 1 by default. */
+  /** The first page to read; 1 by default. */
   readonly page?: number | undefined;
   readonly orderBy?: Field | ReadonlyArray<Field> | undefined;
   /** Whether to sort in descending order, one value for each field of `orderBy`; `false` by default. */

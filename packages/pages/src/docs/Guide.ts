@@ -148,8 +148,8 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
     texts.set(address, text);
     titles.set(address, /^# (.*)$/m.exec(text)?.[1] ?? address);
   }
-  const listed = Object.values(groups).flatMap((group) => Object.keys(group).map(toAddress));
-  const order = [...new Set([...listed, ...titles.keys()])].filter((address) =>
+  const addresses = Object.values(groups).flatMap((group) => Object.keys(group).map(toAddress));
+  const order = [...new Set([...addresses, ...titles.keys()])].filter((address) =>
     titles.has(address),
   );
   const toLink = (address: string, isOpen = false) =>
@@ -225,7 +225,7 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
         );
       }
       if (!fileNames.some((name) => address === `/docs/${name}`)) return undefined;
-      return Effect.map(files, (loaded) => loaded.get(address)!(headers));
+      return Effect.map(files, (fileAt) => fileAt.get(address)!(headers));
     });
   return guide;
 });
