@@ -589,6 +589,8 @@ describe("the history", () => {
         const { metrics } = await devtools.send("Performance.getMetrics");
         return metrics.find(({ name }) => name === "TaskDuration")!.value;
       };
+      const browser = page.context().browser()!;
+      await browser.startTracing(page, { categories: ["toplevel"] });
       const [before, begin] = [await busy(), Date.now()];
       await ask(page, "fast");
       await page.waitForSelector(".streaming");
@@ -596,9 +598,29 @@ describe("the history", () => {
       const seconds = (Date.now() - begin) / 1000;
       expect(seconds).toBeGreaterThan(9);
       expect((await busy()) - before).toBeLessThan(0.3 * seconds);
+      const { traceEvents } = JSON.parse(`${await browser.stopTracing()}`) as Trace;
+      const [main] = traceEvents.filter(({ args }) => args?.name === "CrRendererMain");
+      const tasks = traceEvents.filter(
+        ({ name, pid, tid }) =>
+          name.endsWith("::RunTask") && pid === main!.pid && tid === main!.tid,
+      );
+      expect(tasks.length).toBeGreaterThan(1_000);
+      // Microseconds of processor time.
+      expect(Math.max(...tasks.map(({ tdur = 0 }) => tdur))).toBeLessThan(100_000);
     });
   });
 });
+
+/** What Chromium writes about the tasks of its threads. */
+interface Trace {
+  readonly traceEvents: ReadonlyArray<{
+    readonly name: string;
+    readonly pid: number;
+    readonly tid: number;
+    readonly tdur?: number;
+    readonly args?: { readonly name?: string };
+  }>;
+}
 
 describe("asking", () => {
   it("a question that is too long is refused before it leaves the field", async () => {

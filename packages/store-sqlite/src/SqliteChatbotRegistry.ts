@@ -16,7 +16,7 @@ import {
   KeyTaken,
   type RegisteredKey,
 } from "@parley/core/ports";
-import { Stream } from "effect";
+import { Effect, Stream } from "effect";
 import type { Database } from "./SqliteDatabase.ts";
 import * as Rows from "./SqliteRows.ts";
 
@@ -79,7 +79,7 @@ export const makeChatbotDirectory = ({
   });
 
 export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Service"] => {
-  const { all, get, read, run, write } = database;
+  const { all, emptyLog, get, read, run, write } = database;
 
   const note = (entry: Omit<AuditRecord, "time">, time: number) =>
     Rows.insertAudit(database, entry, time);
@@ -193,7 +193,7 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
         if (before === undefined) return new ChatbotNotFound({ chatbot });
         run("DELETE FROM chatbots WHERE id = :chatbot", { chatbot });
         note({ actor, chatbot, action: "delete", detail: before.name }, now);
-      }),
+      }).pipe(Effect.tap(emptyLog)),
 
     addKey: (chatbot, key, actor) =>
       write((now) => Rows.chatbotMissing(database, chatbot) ?? insertKey(chatbot, key, actor, now)),

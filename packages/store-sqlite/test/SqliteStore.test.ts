@@ -92,6 +92,22 @@ it.effect("an erasure of a user leaves none of its texts in the file or its log"
   }).pipe(Effect.provide(layerSqlite({ file: path("erased") }))),
 );
 
+it.effect("a deleted chatbot leaves none of its texts in the file or its log", () =>
+  Effect.gen(function* () {
+    const secret = "Zugspitzpanorama";
+    const filesWithSecret = () =>
+      readdirSync(folder).filter(
+        (name) => name.startsWith("deleted") && readFileSync(path(name)).includes(secret),
+      );
+    const chatbot = yield* registerChatbot;
+    const texts = { name: secret, userRef: secret, helloMessage: secret };
+    yield* ChatStore.use((store) => store.createChat(chatbot, texts, null));
+    assert.isNotEmpty(filesWithSecret());
+    yield* ChatbotRegistry.use((registry) => registry.delete(chatbot, "test"));
+    assert.isEmpty(filesWithSecret());
+  }).pipe(Effect.provide(layerSqlite({ file: path("deleted") }))),
+);
+
 it.effect("a Node without SQLite is refused with the version that is needed", () =>
   Effect.gen(function* () {
     vi.spyOn(process, "getBuiltinModule").mockReturnValueOnce(undefined as never);

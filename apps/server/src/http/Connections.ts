@@ -84,6 +84,7 @@ export const serveRequests = (
   const latestOn = (socket: Socket) => connections.get(socket)?.latest ?? null;
 
   const addConnection = (socket: Socket): void => {
+    queue.noteConnection();
     const connection: Connection = {
       latest: null,
       unanswered: new Set(),

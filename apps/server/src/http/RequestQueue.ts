@@ -2,14 +2,17 @@
  * The requests that wait for the event loop. In one iteration, Node reads from every connection with unread data, but
  * accepts a single new connection. If each request started as soon as it is read, an iteration would take as long as all
  * of them together, and a new client would wait for many such iterations. So an iteration starts requests for a few
- * milliseconds; the others start in the following iterations, in order of arrival. Accepted asks come last: they cost
- * more than the rest.
+ * milliseconds, and for even less while connections arrive; the others start in the following iterations, in order of
+ * arrival. Accepted asks come last: they cost more than the rest.
  */
 import type { EventLoop } from "@parley/http";
 import { Effect } from "effect";
 
 /** How long one iteration may start requests, in milliseconds. */
 const slice = 5;
+
+/** The same after a new connection, because others may wait to be accepted. */
+const acceptingSlice = 1;
 
 /** How often a timer measures the iterations, in milliseconds. In a longer iteration it fires once. */
 const interval = 5;
@@ -22,6 +25,8 @@ export const makeRequestQueue = () => {
   const requests: Array<{ readonly arrival: number; readonly begin: () => void }> = [];
   const asks: Array<{ readonly waitingSince: number; readonly begin: () => void }> = [];
   let isIterating = false;
+  /** Whether a connection was accepted since the last iteration started. */
+  let hasNewConnection = false;
   /** When this iteration started, which counts as the arrival of its requests: a slow machine takes long to read a burst. */
   let start = 0;
   /** When this iteration stops starting requests. */
@@ -45,7 +50,8 @@ export const makeRequestQueue = () => {
   const startIteration = (): void => {
     isIterating = true;
     start = performance.now();
-    end = start + slice;
+    end = start + (hasNewConnection ? acceptingSlice : slice);
+    hasNewConnection = false;
     setImmediate(endIteration);
   };
   const endIteration = (): void => {
@@ -89,6 +95,8 @@ export const makeRequestQueue = () => {
   };
   return {
     loop,
+    /** To be called for each new connection. */
+    noteConnection: (): void => void (hasNewConnection = true),
     /** Starts a request at once, or after the waiting ones if this iteration has lasted long enough. */
     enter: (begin: () => void): void => {
       latestRequestAt = performance.now();

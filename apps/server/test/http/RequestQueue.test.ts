@@ -63,6 +63,25 @@ it("requests that are read in one iteration count as arriving together, however 
   expect(new Set(arrivals.slice(100))).toEqual(new Set([next]));
 });
 
+it("while connections arrive, fewer requests start in an iteration, so that the next connection is accepted soon", async () => {
+  const queue = makeRequestQueue();
+  const startedIn: Array<number> = [];
+  let iteration = 0;
+  for (let n = 0; n < 40; n++) {
+    queue.enter(() => {
+      startedIn.push(iteration);
+      spin();
+    });
+  }
+  for (; startedIn.length < 40; iteration++) {
+    if (iteration < 10) queue.noteConnection();
+    await new Promise(setImmediate);
+  }
+  const countIn = (iteration: number) => startedIn.filter((n) => n === iteration).length;
+  expect(Array.from({ length: 8 }, (_, n) => countIn(n + 1))).toEqual(Array(8).fill(1));
+  expect(countIn(12)).toBe(5);
+});
+
 it("a long queue of requests makes the event loop late, and a request that waits for the store does not", async () => {
   vi.restoreAllMocks();
   const queue = makeRequestQueue();

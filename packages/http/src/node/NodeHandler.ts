@@ -2,6 +2,7 @@
  * `@parley/http/node`: a web handler as a listener of `node:http`, and as a handler of Express, Connect and Fastify.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { isIP } from "node:net";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { ReadableStream } from "node:stream/web";
@@ -38,7 +39,7 @@ export type NodeHandler = (
 /**
  * Turns a web handler, such as that of `makeWebHandler`, into a listener. It serves the path that the client sent, also
  * below a router's prefix, and takes a body that a parser has read from `request.body`. The client's address is
- * `request.ip`, which Express and Fastify set by their `trust proxy`, or that of the connection. If the client
+ * `request.ip`, which Express and Fastify set by their `trust proxy`, or else that of the connection. If the client
  * disconnects, it aborts the signal of the handler's request. An error of the handler goes to `next` or, without it, to
  * the console, and its response is 500 `INTERNAL_ERROR`.
  */
@@ -57,7 +58,8 @@ export const toNodeHandler =
     outgoing.once("close", close);
     try {
       const webRequest = await toWebRequest(incoming, request.body, disconnect.signal);
-      const address = request.ip ?? incoming.socket.remoteAddress;
+      // Behind a proxy, a client may have sent `request.ip`.
+      const address = isIP(request.ip ?? "") > 0 ? request.ip : incoming.socket.remoteAddress;
       if (address !== undefined) clientAddresses.set(webRequest, address);
       const answer = await handler(webRequest);
       // The client disconnected, or a middleware has responded in the meantime.

@@ -75,6 +75,8 @@ const cut = ({ raw, type }: Token, length: number): ReadonlyArray<string> => {
   const pieces = text.split(type === "table" || isFenced ? endOfLine : endOfSentence);
   const head = pieces.splice(0, type === "table" ? 2 : isFenced ? 1 : 0).join("");
   const tail = isFenced ? `\n${pieces.pop()}` : "";
+  // A table without rows, or code without lines.
+  if (pieces.length === 0) return [text];
   const room = length - head.length - tail.length;
   return join(pieces, "", room).map((piece) => head + piece.trimEnd() + tail);
 };

@@ -42,7 +42,8 @@ export const callModel = (
   emit: (text: string) => unknown,
 ): Effect.Effect<Tokens, ModelFailure> =>
   Effect.gen(function* () {
-    const abortSignal = yield* Effect.abortSignal;
+    const request = new AbortController();
+    const abortSignal = request.signal;
     const headers = yield* traceHeaders;
     const clock = yield* Clock.Clock;
     const middleware = ai.extractReasoningMiddleware({ tagName: "think" });
@@ -84,7 +85,10 @@ export const callModel = (
       if (remainder > 0) return Effect.andThen(Effect.sleep(remainder), silence);
       return Effect.fail(makeFailure("timeout", `no response for ${millis} ms`));
     });
-    yield* Effect.raceFirst(Effect.tryPromise({ try: read, catch: classifyError }), silence);
+    yield* Effect.raceFirst(Effect.tryPromise({ try: read, catch: classifyError }), silence).pipe(
+      // Not after a success: to abort costs more than all else at the end of a call.
+      Effect.onError(() => Effect.sync(() => request.abort())),
+    );
     const failure = finish === undefined ? cutOff : failureOf(finish);
     if (failure !== null) return yield* failure;
     const { finishReason, usage } = finish!;
@@ -92,7 +96,7 @@ export const callModel = (
     if (!hasText) return yield* isCapped ? reasoningOnly : empty;
     const { inputTokens, outputTokens } = usage;
     return { prompt: inputTokens.total ?? 0, completion: outputTokens.total ?? 0 };
-  }).pipe(Effect.scoped);
+  });
 
 interface Finish {
   readonly finishReason: { readonly raw: string | undefined; readonly unified: string };

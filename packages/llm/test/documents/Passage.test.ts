@@ -61,6 +61,19 @@ it("passagesOf repeats the head of a cut table and the fence of cut code in each
   for (const { text } of code) assert.match(text, /^```ts\n[^]*h \|\n\n\|[^]*\n```$/);
 });
 
+it("passagesOf keeps a long block that has nothing to cut: a table without rows, code without lines", () => {
+  const long = "screw ".repeat(250);
+  const blocks = [`| ${long}|\n| - |`, `\`\`\`${long}`, `\`\`\`${long}\n\`\`\``];
+  for (const block of blocks) {
+    for (const text of [block, `Take these parts:\n\n${block}`]) {
+      assert.deepStrictEqual(
+        passagesOf("a.md", text).map((passage) => passage.text),
+        [text.trimEnd()],
+      );
+    }
+  }
+});
+
 it("passagesOf returns no passage for an empty document or headings alone", () => {
   for (const document of ["", "# A\n## B\n  ", "---\n---\n"]) {
     assert.deepStrictEqual(split(document), []);

@@ -91,15 +91,17 @@ export const makeTenantPool = Effect.fnUntraced(function* (
   /**
    * Checks a connection at its first use: it may have been open for a minute. The pool opens more connections than it
    * needs when work ends in the meantime, and does not know their age.
+   * Concurrent uses of a connection each check it until one gets a response, because the first may be interrupted.
    */
-  const probe = (connection: PgConnection): Effect.Effect<unknown, SqlError.SqlError> => {
-    firstUses.set(connection, performance.now());
-    return Effect.catchIf(
-      inTime(connection.query("select 1"), deadlines.probe),
-      (error) => error === noResponse,
-      () => Effect.sync(() => firstUses.set(connection, -Infinity)),
+  const probe = (connection: PgConnection): Effect.Effect<unknown, SqlError.SqlError> =>
+    inTime(connection.query("select 1"), deadlines.probe).pipe(
+      Effect.map(() => performance.now()),
+      Effect.catchIf(
+        (error) => error === noResponse,
+        () => Effect.succeed(-Infinity),
+      ),
+      Effect.tap((time) => Effect.sync(() => firstUses.set(connection, time))),
     );
-  };
 
   const run = <A, E, R>(
     work: Work<A, E, R>,

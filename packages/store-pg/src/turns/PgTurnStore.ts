@@ -168,27 +168,36 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   });
 
   /**
-   * The statement that ends the turn counts the tokens, so that they count once. After an unknown outcome they may be
-   * counted already: then they count only if the turn is still held. A turn without chat and key has no row that could
-   * show this.
+   * The statement that ends the turn counts the tokens, so that they count once, even if it is repeated. Those of a turn
+   * that was lost, or that has neither chat nor key, are counted by a statement without a row that could show whether
+   * they are counted. It is not repeated after an unknown outcome.
    */
-  const release: Port["release"] = (turn, spent = null) =>
-    Effect.suspend(() => {
-      const isFirst = !unknownOutcomes.has(turn);
-      return releaseTurn({ ...turn, spent: isFirst || hasRow(turn) ? spent : null, isFirst });
-    }).pipe(
-      noteUnknown(turn),
-      // For as long as a turn stays held without a renewal.
-      Effect.retry({
-        while: (error) => (spent === null ? error._tag === "Overloaded" : isTransient(turn)(error)),
-        schedule: retriesFor(turnLease),
-      }),
-      Effect.catchTag(["ChatNotFound", "TurnLost"], () => Effect.void),
+  const release: Port["release"] = (turn, spent = null) => {
+    const endTurn = (ending: Turn) =>
+      Effect.suspend(() => {
+        const counts = hasRow(ending) || !unknownOutcomes.has(turn);
+        return releaseTurn({ ...ending, spent: counts ? spent : null });
+      }).pipe(
+        noteUnknown(turn),
+        Effect.retry({
+          while: (error) =>
+            spent === null ? error._tag === "Overloaded" : isTransient(ending)(error),
+          // For as long as a turn is held without a renewal; but the client of a failed ask waits until it is counted.
+          schedule: retriesFor(spent === null ? turnLease : deadlines.request),
+        }),
+        Effect.asVoid,
+      );
+    const lost = ["ChatNotFound", "TurnLost"] as const;
+    return endTurn(turn).pipe(
+      Effect.catchTag(lost, () =>
+        spent === null ? Effect.void : endTurn({ ...turn, chat: null, idempotencyKey: null }),
+      ),
+      Effect.catchTag(lost, () => Effect.void),
       Effect.catchTag("Overloaded", (cause) =>
         spent === null ? Effect.void : Effect.fail(new StorageUnavailable({ cause })),
       ),
-      Effect.asVoid,
     );
+  };
 
   const spending: Port["spending"] = (chatbot, keyId) =>
     toStorageUnavailable(
@@ -214,8 +223,6 @@ interface Append extends Turn {
 interface Release extends Turn {
   /** The tokens that the ask cost. */
   readonly spent: { readonly keyId: string; readonly tokens: number } | null;
-  /** Whether no earlier append or release can have counted the tokens. */
-  readonly isFirst: boolean;
 }
 
 /** Whether a row shows that the turn is held. */
@@ -296,14 +303,12 @@ select at::int4 as at, outcome from turn_row`,
 const releaseColumns: ReadonlyArray<Column<Release>> = [
   ["key_id", "text", ({ spent }) => spent?.keyId],
   ["spent_tokens", "int8", ({ spent }) => spent && BigInt(spent.tokens)],
-  ["is_first", "bool", ({ isFirst }) => isFirst],
 ];
 
 // Without the tokens of a deleted chatbot.
 const releasedTurns = `(
   select key_id, spent_tokens from turn_row
-  where spent_tokens is not null and (outcome = 'held' or is_first and outcome <> 'locked')
-    and exists (select from chatbot where id = $1)
+  where outcome = 'held' and spent_tokens is not null and exists (select from chatbot where id = $1)
 ) released_turn`;
 
 // A released key counts as old: any request may claim it, and a sweep deletes it first.

@@ -106,21 +106,38 @@ const silentPath = Effect.gen(function* () {
   return { url: Redacted.make(url.href), fallSilent };
 });
 
+/** Makes a function that runs a statement, on a connection that was never used and is silent. */
+const onSilentConnection = Effect.fnUntraced(function* (multiplex = false) {
+  const { fallSilent, url } = yield* silentPath;
+  const pool = yield* PgPool.make({ url, maxConnections: 1, multiplex });
+  yield* pool.use(() => Effect.void);
+  fallSilent();
+  const options = { name: "bulk", size: 1, deadline: 3_000, silentAfter: Infinity, cancels: true };
+  const { use } = yield* makeTenantPool(pool, newState(), options);
+  return use(1, ({ query }) => query("select 1"));
+});
+
 it.live("a connection that fell silent before its first use is replaced within a second", () =>
   Effect.gen(function* () {
-    const { fallSilent, url } = yield* silentPath;
-    const pool = yield* PgPool.make({ url, maxConnections: 1 });
-    yield* pool.use(() => Effect.void);
-    fallSilent();
-    const options = {
-      name: "bulk",
-      size: 1,
-      deadline: 3_000,
-      silentAfter: Infinity,
-      cancels: true,
-    };
-    const { use } = yield* makeTenantPool(pool, newState(), options);
-    yield* use(1, ({ query }) => query("select 1"));
+    yield* yield* onSilentConnection();
+  }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
+);
+
+it.live(
+  "statements that share a connection that fell silent before its first use all succeed",
+  () =>
+    Effect.gen(function* () {
+      const statement = yield* onSilentConnection(true);
+      const second = Effect.delay(statement, "100 millis");
+      yield* Effect.all([statement, statement, second], { concurrency: 3 });
+    }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
+);
+
+it.live("a silent connection is replaced after its first use was interrupted", () =>
+  Effect.gen(function* () {
+    const statement = yield* onSilentConnection(true);
+    yield* Effect.timeoutOption(statement, "100 millis");
+    yield* statement;
   }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
 );
 

@@ -11,7 +11,7 @@ import {
   type TurnStore,
 } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
-import { Clock, Effect, Stream } from "effect";
+import { Clock, Effect, Fiber, Stream } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { SqlError } from "effect/sql";
 import { makeChatCreation } from "../../src/chats/ChatCreation.ts";
@@ -21,8 +21,11 @@ import { entry, inSchema, keyOf } from "../fixtures.ts";
 import { hold } from "../hold.ts";
 import { optionsOf } from "../PostgresUnderTest.ts";
 
-/** What becomes of a write: it is not sent, it runs and its response is lost, or it is lost before it runs. */
-type Fault = "refused" | "response lost" | "request lost";
+/**
+ * What becomes of a write: it is not sent, it runs and its response is lost, it is lost before it runs, or it runs after
+ * its caller gave up.
+ */
+type Fault = "refused" | "response lost" | "request lost" | "request late";
 
 const key = { keyId: "k", tokens: 7 };
 
@@ -30,6 +33,7 @@ const key = { keyId: "k", tokens: 7 };
 const setUp = Effect.fnUntraced(function* (schema: string) {
   const pools = yield* makePools({ ...optionsOf(schema), maxConnections: 6 });
   const faults: Array<Fault> = [];
+  const lateWrites: Array<Fiber.Fiber<unknown, unknown>> = [];
   const failing =
     <Args extends ReadonlyArray<never>, A>(
       write: (...args: Args) => Effect.Effect<A, SqlError.SqlError>,
@@ -43,12 +47,19 @@ const setUp = Effect.fnUntraced(function* (schema: string) {
           ...(fault === "refused" && { operation: "connect" }),
         });
         const failure = Effect.fail(new SqlError.SqlError({ reason }));
+        if (fault === "request late") {
+          const lateWrite = Effect.delay(write(...args), "500 millis");
+          return Effect.flatMap(Effect.forkDetach(lateWrite), (fiber) => {
+            lateWrites.push(fiber);
+            return failure;
+          });
+        }
         return fault === "response lost" ? Effect.andThen(write(...args), failure) : failure;
       });
   const query = failing(pools.writes.query as never) as typeof pools.writes.query;
   const broken = { ...pools, writes: { ...pools.writes, query } };
   const turns = yield* makeTurnStore(broken, yield* makeChatCreation(broken), () => Stream.empty);
-  return { chatbot: yield* registerChatbot, faults, turns };
+  return { chatbot: yield* registerChatbot, faults, lateWrites, turns };
 });
 
 type Turns = TurnStore["Service"];
@@ -124,6 +135,31 @@ for (const fault of ["response lost", "request lost"] as const) {
     ),
   );
 }
+
+it.live(
+  "the tokens of a failed ask are counted once if a repeated release overtakes the first",
+  () =>
+    inEachPlace((turn, { faults, lateWrites, turns }) =>
+      Effect.gen(function* () {
+        faults.push("request late");
+        yield* Effect.exit(turns.release(turn, key));
+        yield* Fiber.joinAll(lateWrites.splice(0));
+        return key.tokens;
+      }),
+    ),
+);
+
+it.live("the tokens of a failed ask are counted once if its turn was lost", () =>
+  inEachPlace((turn, { faults, turns }) =>
+    Effect.gen(function* () {
+      if (isAlone(turn)) return 0;
+      yield* turns.release(turn);
+      faults.push("refused");
+      yield* turns.release(turn, key);
+      return key.tokens;
+    }),
+  ),
+);
 
 it.live("the tokens of an answer are counted once if the response to its append is lost", () =>
   inEachPlace((turn, { faults, turns }) =>
