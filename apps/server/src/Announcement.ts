@@ -32,12 +32,12 @@ const writeKey = Effect.fnUntraced(
   },
   Effect.catch(({ message }) =>
     Effect.logError(
-      `The first API key could not be saved: ${message}. Create another with "${command} key create"`,
+      `Could not save the first API key: ${message}. Create another with "${command} key create"`,
     ),
   ),
 );
 
-/** Prints the addresses, and logs the start. A terminal shows the first key; otherwise a file holds it. */
+/** Prints the addresses, and logs the start. A terminal shows the first key; otherwise a file contains it. */
 export const announceStart = Effect.fnUntraced(function* (
   addresses: Addresses,
   firstKey: Option.Option<Redacted.Redacted>,
@@ -47,14 +47,14 @@ export const announceStart = Effect.fnUntraced(function* (
   const { answers, general, management, pages } = addresses;
   const models = llms.map(({ model, provider }) => `${model} at ${provider}`).join(", ");
   const text = yield* logsText;
-  const isShown = text && process.stdout.isTTY;
-  if (Option.isSome(firstKey) && !isShown) yield* writeKey(firstKey.value);
+  const showsKey = text && process.stdout.isTTY;
+  if (Option.isSome(firstKey) && !showsKey) yield* writeKey(firstKey.value);
   if (text) {
-    const key = isShown && Option.isSome(firstKey) ? Redacted.value(firstKey.value) : null;
+    const key = showsKey && Option.isSome(firstKey) ? Redacted.value(firstKey.value) : null;
     const create = `${command} key create --name playground`;
     const keyHint =
       provision === null ? `shown at the first start; create another: ${create}` : create;
-    const another = store === "memory" || !isShown ? null : keyHint;
+    const keyText = store === "memory" || !showsKey ? null : keyHint;
     const stores = {
       embedded: `PostgreSQL in ${dataDir}`,
       postgres: `PostgreSQL at DATABASE_URL (${security})`,
@@ -70,10 +70,10 @@ export const announceStart = Effect.fnUntraced(function* (
       ["Model", models || null],
       ["Documents", knowledgeDir ?? (models === "" ? "its own documentation" : null)],
       ["Management", management],
-      ["API key", key === null ? another : `${key} (shown only once)`],
+      ["API key", key === null ? keyText : `${key} (shown only once)`],
     ];
     yield* Console.log(details(rows.filter(([, value]) => value !== null)));
-    if (isShown) yield* Console.log("\nCtrl-C stops the server.");
+    if (showsKey) yield* Console.log("\nCtrl-C stops the server.");
   }
   yield* Effect.annotateLogs(Effect.logInfo(`Parley ${version} has started`), {
     general,

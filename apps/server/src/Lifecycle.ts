@@ -1,13 +1,13 @@
 import { Context, Effect, Layer } from "effect";
 
-/** The exit code of a server that did not wait for its answers. */
-const abandoned = 130;
+/** The exit code after a second signal, when the server does not wait for its answers. */
+const immediateExitCode = 130;
 
 /**
  * How long a repeated signal counts as part of the first, in milliseconds: systemd and terminals signal a whole group
  * of processes, and npm and pnpm forward the signal to the server again.
  */
-const forwarding = 300;
+const forwardingMillis = 300;
 
 /** Whether a server is ready, and how it stops. */
 export class Lifecycle extends Context.Service<
@@ -23,11 +23,11 @@ export class Lifecycle extends Context.Service<
     Lifecycle,
     Effect.gen(function* () {
       const lifecycle: Lifecycle["Service"] = { phase: "starting", signal: null };
-      let since = Infinity;
+      let stoppedAt = Infinity;
       const stop = (signal: NodeJS.Signals) => {
-        if (performance.now() - since > forwarding) process.exit(abandoned);
+        if (performance.now() - stoppedAt > forwardingMillis) process.exit(immediateExitCode);
         if (lifecycle.signal !== null) return;
-        since = performance.now();
+        stoppedAt = performance.now();
         lifecycle.phase = "stopping";
         lifecycle.signal = signal;
       };

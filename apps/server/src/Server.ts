@@ -51,7 +51,7 @@ const reportAnswers = Effect.gen(function* () {
 });
 
 /**
- * Stops the interfaces. After a SIGTERM they go on serving for a while, until load balancers have noticed. Then they
+ * Stops the interfaces. After a SIGTERM they keep serving for a while, until load balancers have noticed. Then they
  * accept no more connections, and requests in flight complete.
  */
 const stop = Effect.fnUntraced(function* (
@@ -84,18 +84,18 @@ const guideOf = Effect.fnUntraced(function* (places: ReadonlyArray<Place>) {
 /** Suggested questions, which the chatbot's documents answer. Only a key with the scope `read` gets any. */
 const questionsFor = Effect.gen(function* () {
   const { authenticate } = yield* Access;
-  const { named } = yield* Documents;
+  const { byName } = yield* Documents;
   const tokens = makeVisitorTokens();
   return (key: string) =>
     Effect.gen(function* () {
       const { chatbot, scopes } = yield* authenticate(key, { tokens });
-      const knowledge = yield* named(chatbot.settings.knowledge);
+      const knowledge = yield* byName(chatbot.settings.knowledge);
       return scopes.includes("read") ? (knowledge?.questions ?? []) : [];
     }).pipe(Effect.orElseSucceed(() => []));
 });
 
 /** Behind a proxy that is not trusted, all clients share one limit on tokens for anonymous visitors. */
-const warnOfSharedBound = Effect.gen(function* () {
+const warnOfSharedLimit = Effect.gen(function* () {
   const chatbots = yield* ChatbotRegistry.use(({ list }) => list);
   const now = yield* ChatbotRegistry.use((registry) => registry.now);
   const isOpen = chatbots.some(({ keys }) =>
@@ -108,7 +108,7 @@ const warnOfSharedBound = Effect.gen(function* () {
 });
 
 /** Listens until the scope closes. The store is ready before the first connection is accepted. */
-const listeners = Effect.gen(function* () {
+const runListeners = Effect.gen(function* () {
   const settings = yield* Settings;
   const lifecycle = yield* Lifecycle;
   const { askPort, basePaths, corsOrigins, host, logRequests, onDisconnect, port } = settings;
@@ -117,7 +117,7 @@ const listeners = Effect.gen(function* () {
     yield* provision(settings.provision, process.env, "provisioning", true);
   }
 
-  // An ask whose turn begins now may take its whole deadline.
+  // An ask whose turn starts now may use its whole deadline.
   const grace = Duration.sum(settings.asks.deadline, Duration.seconds(5));
   const { refuse: onRefusal } = yield* makeRequestTelemetry(logRequests);
   const queue = makeRequestQueue();
@@ -135,7 +135,7 @@ const listeners = Effect.gen(function* () {
         );
   const interfaces = yield* Effect.acquireRelease(Scope.make("parallel"), stop);
   const documentation = settings.pages ? [makeDocumentation()] : [];
-  const serve = Effect.fnUntraced(function* (
+  const startListener = Effect.fnUntraced(function* (
     port: number,
     serves: ReadonlyArray<"general" | "answers">,
     pages = documentation,
@@ -157,12 +157,12 @@ const listeners = Effect.gen(function* () {
       interfaces,
     );
   });
-  const askListener = askPort === null ? null : yield* serve(askPort, ["answers"]);
+  const askListener = askPort === null ? null : yield* startListener(askPort, ["answers"]);
   // The page must know the port that the answers interface got.
   const answersPort = askListener === null ? null : Number(new URL(askListener).port || 80);
   const places: ReadonlyArray<Place> = ["playground", "guide", "docs"];
-  const quotes = settings.knowledgeDir === null ? ("guide" as const) : ("documents" as const);
-  const answerer = settings.llms.length > 0 ? ("model" as const) : quotes;
+  const quoteSource = settings.knowledgeDir === null ? ("guide" as const) : ("documents" as const);
+  const answerer = settings.llms.length > 0 ? ("model" as const) : quoteSource;
   const questions = yield* questionsFor;
   const pages = settings.pages
     ? [
@@ -173,12 +173,12 @@ const listeners = Effect.gen(function* () {
     : [];
   const interfacesHere =
     askListener === null ? (["general", "answers"] as const) : (["general"] as const);
-  // Served even if `pages` is off: only keys with origins have a window.
+  // Served even without pages: only keys with origins have a window.
   const model = answerer === "model";
   const widget = makeWidgetPages({ answersPort, basePaths, model, questions });
-  const origin = yield* serve(port, interfacesHere, pages, widget);
+  const origin = yield* startListener(port, interfacesHere, pages, widget);
   const askOrigin = askListener ?? origin;
-  if (settings.trustedProxies === "") yield* warnOfSharedBound;
+  if (settings.trustedProxies === "") yield* warnOfSharedLimit;
   // Only after listening: if the start failed, nobody would see the key.
   const firstKey = settings.provision === null ? yield* firstStart : Option.none();
   yield* announceStart(
@@ -194,7 +194,7 @@ const listeners = Effect.gen(function* () {
   if (lifecycle.phase === "starting") lifecycle.phase = "serving";
 });
 
-/** Logged before anything else: an ignored variable may be the reason why the start fails. */
+/** Runs before anything else: an ignored variable may be why the start fails. */
 const logWarnings = Effect.flatMap(Settings, ({ warnings }) =>
   Effect.forEach(warnings, (warning) => Effect.logWarning(warning), { discard: true }),
 );
@@ -207,7 +207,7 @@ const logStop = Effect.addFinalizer((exit) =>
 );
 
 /** The whole server; it runs as long as its scope is open. */
-export const layerServer = Layer.merge(Layer.effectDiscard(listeners), layerRetention).pipe(
+export const layerServer = Layer.merge(Layer.effectDiscard(runListeners), layerRetention).pipe(
   Layer.provide(Access.layer),
   Layer.provide(layerAsking),
   // Built concurrently, because a database takes a while to start.

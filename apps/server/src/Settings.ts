@@ -149,7 +149,7 @@ const config = Config.all({
   managementPort: port("PARLEY_MANAGEMENT_PORT").pipe(Config.withDefault(3001)),
   /** A host of its own, because health and metrics need no key. */
   managementHost: Config.String("PARLEY_MANAGEMENT_HOST").pipe(Config.withDefault("127.0.0.1")),
-  /** The form of log lines; `null`: JSON, but text on a terminal. */
+  /** The format of log lines; `null`: JSON, but text on a terminal. */
   logFormat: Config.Literals(["json", "text"], "PARLEY_LOG_FORMAT").pipe(Config.withDefault(null)),
   logRequests: boolean("PARLEY_LOG_REQUESTS", false),
   corsOrigins: origins,
@@ -159,7 +159,7 @@ const config = Config.all({
   onDisconnect: Config.Literals(["finish", "cancel"], "PARLEY_ON_DISCONNECT").pipe(
     Config.withDefault("finish"),
   ),
-  /** How long the server goes on serving after a SIGTERM. */
+  /** How long the server keeps serving after a SIGTERM. */
   drainDelay: duration("PARLEY_DRAIN_DELAY", "5 seconds", "0 seconds"),
   /** Some of the core's `AskLimits`. */
   asks: Config.all({

@@ -17,7 +17,7 @@ const makeStop = Effect.sync(() => {
   return (signal: NodeJS.Signals) => void (isStopping || process.kill(process.pid, signal));
 });
 
-/** From now on a SIGHUP stops the process, and the PostgreSQL that it has started, as Ctrl-C does. */
+/** Lets a SIGHUP stop the process, and the PostgreSQL that it started, as Ctrl-C does. */
 export const stopOnHangup = Effect.map(makeStop, (stop) => {
   process.on("SIGHUP", () => stop("SIGINT"));
 });
@@ -41,8 +41,8 @@ const findRunners = Effect.promise(async () => {
 });
 
 /**
- * Stops a server that the script `start` runs when a package manager above it ends. npx ends at a SIGTERM, but passes
- * it on to a shell alone, and pnpm and the server would run on.
+ * Stops a server that the script `start` runs when a package manager above it exits. npx exits at a SIGTERM, but
+ * forwards it only to a shell, so that pnpm and the server would keep running.
  */
 export const stopWithScript = Effect.gen(function* () {
   if (process.env["npm_lifecycle_event"] !== "start") return;

@@ -78,7 +78,7 @@ export const isServiceLink = (name: string, value = "") =>
 const serviceVariable = /_SERVICE_(HOST|PORT)(_|$)|_PORT_\d+_(TCP|UDP|SCTP)(_|$)/;
 
 /** Names of former settings, with what to use in their place. */
-const former: Readonly<Record<string, string>> = {
+const formerSettings: Readonly<Record<string, string>> = {
   PARLEY_LISTEN: "set PARLEY_POOLER instead",
   PARLEY_PREPARE: "set PARLEY_POOLER instead",
   PARLEY_PLAYGROUND: "set PARLEY_PAGES instead",
@@ -100,7 +100,7 @@ export const ignoredVariables = (variables: Variables, settings: ReadonlySet<str
     .filter((name) => !settings.has(name) && !files.has(name))
     .filter((name) => !isLink(name) && !serviceVariable.test(name))
     .map((name) => {
-      const replacement = former[name.replace(/_FILE$/, "")];
+      const replacement = formerSettings[name.replace(/_FILE$/, "")];
       return replacement === undefined
         ? `${name} is not a setting: docs/settings.md lists them all.`
         : `${name} is no longer a setting: ${replacement}.`;

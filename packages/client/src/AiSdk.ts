@@ -9,7 +9,7 @@ export type EntryMetadata = Omit<Entry, "question" | "answer">;
 
 /**
  * A message of `useChat`, with the metadata of its entry. A part of the type `data-entry` is an earlier entry of the
- * chat that no message before has: another page asked for it, or its answer was stopped and completed by the server.
+ * chat that is missing from the messages: another page asked for it, or the server completed it after `stop`.
  */
 export type ParleyMessage = UIMessage<EntryMetadata, { entry: Entry }>;
 
@@ -23,7 +23,7 @@ export interface ChatTransportOptions {
    */
   readonly chatId?: number | undefined;
   /**
-   * The effect of `stop` and of any other hang-up, such as a closed page. `cancel`: the server ends the model's request
+   * The effect of `stop` and of any other disconnect, such as a closed page. `cancel`: the server ends the model's request
    * and stores nothing, and the next message is answered at once. `finish`: it completes and stores the answer first.
    * The server decides by default, for `finish` unless changed.
    */
@@ -31,10 +31,10 @@ export interface ChatTransportOptions {
 }
 
 /**
- * A transport that asks the text of the last message of the user. A message has an idempotency key: `regenerate` asks
- * a question again that failed, and returns the stored answer of one that did not. After an answer, the message's
- * metadata is that of its entry. Entries that the messages lack come with the answer, the newest 100, if the key may
- * read. A failure arrives as the SDK's error, with the code's identifier as its message.
+ * A transport that asks the text of the user's last message. Each message has an idempotency key: `regenerate` repeats a
+ * question that failed, and returns the stored answer of one that did not. After an answer, the message's metadata is
+ * that of its entry. If the key may read, up to 100 entries that are missing from the messages arrive with the answer. A
+ * failure arrives as the SDK's error, with the code's identifier as its message.
  */
 export const makeChatTransport = ({
   chatId,

@@ -12,7 +12,7 @@ import {
 } from "./Connection.ts";
 import type * as api from "./Interface.ts";
 
-/** Makes a client. It opens no connection before the first call. */
+/** Creates a client. It opens no connection before the first call. */
 export const makeClient = ({
   askTimeoutMillis = 120_000,
   askUrl = "/ask",
@@ -125,8 +125,8 @@ const toSearch = (query: object): URLSearchParams =>
   );
 
 /**
- * The events of an ask, whose headers carry an idempotency key: by it and by the id of the last event, the server finds
- * the rest of an answer after a broken connection.
+ * The events of an ask, whose headers carry an idempotency key. By this key and the id of the last event, the server
+ * resumes the answer after a broken connection.
  */
 async function* streamAnswer(
   options: api.ClientOptions,
@@ -153,7 +153,7 @@ async function* streamAnswer(
           yield { type: "restart" };
         }
         turn = current;
-        // Each restart counts as a failure: an answer that always breaks off must not be paid for again and again.
+        // Each restart counts as a failure: a client must not pay again and again for an answer that always breaks off.
         failures = restarts;
         if (name === "delta") yield { type: "delta", text: data.text };
         if (name === "entry") {

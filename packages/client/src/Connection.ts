@@ -1,5 +1,5 @@
 /**
- * One attempt of a request, its errors, and when to repeat it. A caller's `AbortSignal` rejects with its own reason
+ * One attempt at a request, its errors, and when to repeat it. A caller's `AbortSignal` rejects with its own reason
  * instead of an error of this file.
  */
 import type { Attempt, ClientOptions } from "./Interface.ts";
@@ -37,7 +37,7 @@ export class ValidationError extends ResponseError {
   }
 }
 
-/** No response arrived, it broke off, or the server was silent for longer than the timeout. `cause` tells which. */
+/** No response arrived, it broke off, or the server was silent for longer than the timeout. `cause` says which. */
 export class ConnectionError extends Error {
   override readonly name = "ConnectionError";
 }
@@ -59,22 +59,25 @@ export const toResponseError = (
     ? new ValidationError(body.errors, requestId)
     : new ResponseError(status, body, requestId, retryAfter);
 
-/** Sends a request, and yields the text of a successful response as it arrives. Leaving the iteration hangs up. */
+/** Sends a request, and yields the text of a successful response as it arrives. Leaving the iteration disconnects. */
 export async function* send(
   { apiKey, fetch = globalThis.fetch, onAttempt }: ClientOptions,
   { signal, timeoutMillis, ...request }: ClientRequest,
 ) {
   signal?.throwIfAborted();
-  const keyed = { ...request.headers, ...(apiKey !== undefined && { "x-api-key": apiKey }) };
+  const headersWithKey = {
+    ...request.headers,
+    ...(apiKey !== undefined && { "x-api-key": apiKey }),
+  };
   // Outside the attempt: headers that HTTP does not allow are not a broken connection. A plain object, which a `fetch` of
   // the caller's can spread.
-  const headers = Object.fromEntries(new Headers(keyed));
+  const headers = Object.fromEntries(new Headers(headersWithKey));
   const hangUp = new AbortController();
   const silence = new Error(`The server was silent for ${timeoutMillis} ms`);
   /** Limits each wait by itself: a slow reader does not mean a silent server. */
-  const inTime = <A>(awaited: Promise<A>): Promise<A> => {
+  const inTime = <A>(promise: Promise<A>): Promise<A> => {
     const timer = setTimeout(() => hangUp.abort(silence), timeoutMillis);
-    return awaited.finally(() => clearTimeout(timer));
+    return promise.finally(() => clearTimeout(timer));
   };
   const beganAt = Date.now();
   let outcome: Pick<Attempt, "status" | "requestId"> = {};

@@ -49,7 +49,7 @@ export interface PostOptions extends CallOptions {
 
 /** Options of asks. */
 export interface AskOptions extends PostOptions {
-  /** Whether the server finishes and stores the answer after the client hangs up; the server decides by default. */
+  /** Whether the server finishes and stores the answer after the client disconnects; the server decides by default. */
   readonly onDisconnect?: "cancel" | "finish" | undefined;
 }
 
@@ -69,8 +69,8 @@ export interface Client {
   /** Asks, and resolves once the entry is stored. */
   readonly ask: (question: Question, options?: AskOptions) => Promise<Entry>;
   /**
-   * Asks, and yields the answer as it arrives. If the connection breaks, the stream takes up the answer where it was.
-   * Leaving the iteration hangs up.
+   * Asks, and yields the answer as it arrives. If the connection breaks, the stream resumes where it broke.
+   * Leaving the iteration disconnects.
    */
   readonly stream: (question: Question, options?: AskOptions) => AsyncIterable<AnswerEvent>;
 }
@@ -140,7 +140,7 @@ export interface Question {
 export interface ListQuery<Field extends string> {
   /** Rows of a page, 1 to 100; 25 by default. */
   readonly limit?: number | undefined;
-  /** The page to begin with; 1 by default. */
+  /** The first page to read; 1 by default. */
   readonly page?: number | undefined;
   readonly orderBy?: Field | ReadonlyArray<Field> | undefined;
   /** One for each field of `orderBy`. */
@@ -183,11 +183,11 @@ export interface List<A> extends AsyncIterable<A> {
 export type AnswerEvent =
   /** The next piece of the answer. */
   | { readonly type: "delta"; readonly text: string }
-  /** The answer begins again: drop the text so far. */
+  /** The answer starts again: drop the text so far. */
   | { readonly type: "restart" }
   /** The connection broke; the client asks for the rest after the delay. */
   | { readonly type: "reconnecting"; readonly error: Error; readonly delayMillis: number }
-  /** The server took up the answer again. */
+  /** The answer continues. */
   | { readonly type: "reconnected" }
   /** The answer is complete and stored. */
   | { readonly type: "entry"; readonly entry: Entry };

@@ -24,7 +24,7 @@ export interface IdempotencyRecord {
 }
 
 /**
- * The record of a key: none if the key was not used, its lifetime is over, or its turn is not held any more. Removes
+ * The record of a key; `undefined` if the key was not used, its lifetime is over, or its turn is no longer held. Removes
  * the records whose lifetime is over.
  */
 export const findRecord = (
@@ -42,7 +42,7 @@ export const findRecord = (
   return isFree ? undefined : record;
 };
 
-/** Records the outcome of a key's request, and ends an earlier turn that had the key. Without a key it does nothing. */
+/** Records the outcome of a key's request, and ends an earlier turn that had the key. Does nothing without a key. */
 export const putRecord = (
   { idempotencyRecords: records, leases }: Tenant,
   idempotencyKey: IdempotencyKey | null,

@@ -26,7 +26,7 @@ export interface StoredEntry {
 export interface StoredChat {
   readonly chat: Chat;
   /** The name as a search compares it. */
-  readonly folded: string | null;
+  readonly foldedName: string | null;
   /** In order of creation, which is the order of their ids. */
   readonly entries: Array<StoredEntry>;
   /** The id of the latest turn, which may have ended. */
@@ -56,7 +56,7 @@ export interface StoredChatbot extends Tenant {
   readonly keys: Map<string, RegisteredKey>;
 }
 
-/** The state of a memory store, as {@link makeMemory} makes it. Its fields are internal. */
+/** The state of a memory store, which {@link makeMemory} creates. Its fields are internal. */
 export interface Memory {
   /** By id, in order of creation. */
   readonly chatbots: Map<number, StoredChatbot>;
@@ -81,7 +81,7 @@ export const makeMemory = (chatbots: ReadonlyArray<Chatbot> = []): Memory => ({
   notifications: { freed: makePubSub(), changed: makePubSub() },
 });
 
-// A sliding hub never suspends, neither when it is made nor when a message is published.
+// Creating a sliding PubSub and publishing to it never suspend.
 const makePubSub = <A>() => Effect.runSync(PubSub.sliding<A>(1024));
 export const publish = <A>(hub: PubSub.PubSub<A>, message: A) =>
   Effect.runSync(PubSub.publish(hub, message));
@@ -97,7 +97,7 @@ export const emptyTenant = (): Tenant => ({
 export const findChatbot = ({ chatbots }: Memory, chatbot: number) =>
   Result.fromNullishOr(chatbots.get(chatbot), () => new ChatbotNotFound({ chatbot }));
 
-/** The chatbot's tenant. That of an unregistered chatbot is empty, and is not kept. */
+/** The chatbot's tenant; an empty one, which is not stored, for an unregistered chatbot. */
 export const tenantOf = ({ chatbots }: Memory, chatbot: number): Tenant =>
   chatbots.get(chatbot) ?? emptyTenant();
 
@@ -114,14 +114,14 @@ export const addChat = (
 ): StoredChat => {
   tenant.lastTime = Math.max(now, tenant.lastTime);
   const createTime = new Date(tenant.lastTime);
-  const stored = emptyChat({ ...chat, id: ChatId.make(++lastId.chat), createTime });
-  tenant.chats.set(stored.chat.id, stored);
-  return stored;
+  const newChat = emptyChat({ ...chat, id: ChatId.make(++lastId.chat), createTime });
+  tenant.chats.set(newChat.chat.id, newChat);
+  return newChat;
 };
 
 export const emptyChat = (chat: Chat): StoredChat => ({
   chat,
-  folded: chat.name === null ? null : fold(chat.name),
+  foldedName: chat.name === null ? null : fold(chat.name),
   entries: [],
   turn: null,
   turnEnded: -Infinity,
@@ -136,9 +136,9 @@ export const addEntry = (
 ): Entry => {
   const before = entries.at(-1)?.entry ?? chat;
   const createTime = new Date(Math.max(now, before.createTime.getTime()));
-  const stored = { ...entry, id: ++lastId.entry, chatId: chat.id, createTime };
-  entries.push({ entry: stored, usage, keyId });
-  return stored;
+  const newEntry = { ...entry, id: ++lastId.entry, chatId: chat.id, createTime };
+  entries.push({ entry: newEntry, usage, keyId });
+  return newEntry;
 };
 
 /** Runs `f` with the current time, in one step: no other fiber runs in between. */

@@ -31,8 +31,8 @@ export const makeChatArchive = (memory: Memory): Port => {
     atomically(function* (now) {
       const { chats, idempotencyRecords, leases } = yield* findChatbot(memory, chatbot);
       const erasure = erasureAt(which, now);
-      const erased = [...chats.values()].filter((chat) => matches(erasure, chat));
-      for (const { chat, turn } of erased) {
+      const erasedChats = [...chats.values()].filter((chat) => matches(erasure, chat));
+      for (const { chat, turn } of erasedChats) {
         chats.delete(chat.id);
         if (turn !== null) leases.delete(turn);
       }
@@ -46,19 +46,19 @@ export const makeChatArchive = (memory: Memory): Port => {
         idempotencyRecords.delete(key);
         leases.delete(turn);
       }
-      const detail = erasureDetail(erasure, erased.length);
-      if (erased.length > 0) record(memory, now, actor, chatbot, "erase", detail);
-      return erased.length;
+      const detail = erasureDetail(erasure, erasedChats.length);
+      if (erasedChats.length > 0) record(memory, now, actor, chatbot, "erase", detail);
+      return erasedChats.length;
     });
 
   const exportChats: Port["export"] = (chatbot, actor, person) =>
     atomically(function* (now) {
       const { chats } = yield* findChatbot(memory, chatbot);
       record(memory, now, actor, chatbot, "export", exportDetail(person));
-      const exported = [...chats.values()].filter(
+      const exportedChats = [...chats.values()].filter(
         ({ chat }) => person === undefined || chat.userRef === person.userRef,
       );
-      return Stream.fromIterable(exported.flatMap(toRecords));
+      return Stream.fromIterable(exportedChats.flatMap(toRecords));
     }).pipe(Stream.unwrap);
 
   const importChats: Port["import"] = Effect.fnUntraced(function* (chatbot, records, actor) {
@@ -85,9 +85,9 @@ export const makeChatArchive = (memory: Memory): Port => {
       // Checked again: a chat may have been created while the records were read.
       const tenant = yield* findEmpty();
       const { lastId } = memory;
-      for (const stored of chats) {
-        const { createTime, id } = stored.chat;
-        tenant.chats.set(id, stored);
+      for (const storedChat of chats) {
+        const { createTime, id } = storedChat.chat;
+        tenant.chats.set(id, storedChat);
         tenant.lastTime = Math.max(tenant.lastTime, createTime.getTime());
         lastId.chat = Math.max(lastId.chat, id);
       }
@@ -141,7 +141,7 @@ const matches = (which: DatedErasure, { chat, entries }: StoredChat): boolean =>
   }
 };
 
-/** Whether an ask without a chat is to be erased: its key contains the `userRef` of its visitor. */
+/** Whether to erase an ask without a chat, whose key contains the `userRef` of its visitor. */
 const matchesVisitor = (which: DatedErasure, key: string, leaseEnd = 0): boolean => {
   const at = key.indexOf("\n");
   if (at === -1) return false;

@@ -37,10 +37,10 @@ export const makeChatStore = (memory: Memory): Port => {
         }
         return { chat: tenant.chats.get(outcome.chat)!.chat, replayed: true };
       }
-      const stored = addChat(memory, tenant, chat, now);
-      if (helloMessage !== null) addEntry(memory, stored, helloEntry(helloMessage), now);
-      putRecord(tenant, idempotencyKey, now, { _tag: "Chat", chat: stored.chat.id });
-      return { chat: stored.chat, replayed: false };
+      const storedChat = addChat(memory, tenant, chat, now);
+      if (helloMessage !== null) addEntry(memory, storedChat, helloEntry(helloMessage), now);
+      putRecord(tenant, idempotencyKey, now, { _tag: "Chat", chat: storedChat.chat.id });
+      return { chat: storedChat.chat, replayed: false };
     });
 
   const listChats: Port["listChats"] = (chatbot, query) =>
@@ -48,10 +48,10 @@ export const makeChatStore = (memory: Memory): Port => {
       const { id, userRef } = query;
       const search = fold(query.search ?? "");
       const matching = [...tenantOf(memory, chatbot).chats.values()].filter(
-        ({ chat, folded }) =>
+        ({ chat, foldedName }) =>
           (id === null || chat.id === id) &&
           (userRef === null || chat.userRef === userRef) &&
-          (search === "" || folded?.includes(search) === true),
+          (search === "" || foldedName?.includes(search) === true),
       );
       const chats = matching.map(({ chat }) => chat);
       return pageOf(chats, query);
@@ -59,10 +59,10 @@ export const makeChatStore = (memory: Memory): Port => {
 
   const listEntries: Port["listEntries"] = (chatbot, chatId, { id, ...query }, userRef = null) =>
     Effect.suspend(() => {
-      const stored = tenantOf(memory, chatbot).chats.get(chatId);
-      if (stored === undefined || !isOwn(stored, userRef))
+      const storedChat = tenantOf(memory, chatbot).chats.get(chatId);
+      if (storedChat === undefined || !isOwn(storedChat, userRef))
         return Effect.fail(new ChatNotFound({ chatId }));
-      const entries = stored.entries.map(({ entry }) => entry);
+      const entries = storedChat.entries.map(({ entry }) => entry);
       const matching = id === null ? entries : entries.filter((entry) => entry.id === id);
       return Effect.succeed(pageOf(matching, query));
     });

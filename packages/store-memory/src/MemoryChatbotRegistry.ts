@@ -18,7 +18,7 @@ import { atomically, emptyTenant, findChatbot, record, type Memory } from "./Mem
 type Registry = ChatbotRegistry["Service"];
 type Directory = ChatbotDirectory["Service"];
 
-/** A key that is added was neither used nor revoked. */
+/** A new key was neither used nor revoked. */
 const newKey = { revokedAt: null, lastUsedAt: null };
 
 export const makeChatbotRegistry = (memory: Memory) => {
@@ -46,15 +46,15 @@ export const makeChatbotRegistry = (memory: Memory) => {
       if (findByName(workspaceName, name) !== undefined) {
         return yield* Result.fail(new ChatbotTaken({ workspaceName, name }));
       }
-      const registered = new Map<string, RegisteredKey>();
+      const newKeys = new Map<string, RegisteredKey>();
       for (const key of keys) {
-        if (isTaken(key.id) || registered.has(key.id)) {
+        if (isTaken(key.id) || newKeys.has(key.id)) {
           return yield* Result.fail(new KeyTaken({ keyId: key.id }));
         }
-        registered.set(key.id, { ...key, ...newKey, createdAt: new Date(now) });
+        newKeys.set(key.id, { ...key, ...newKey, createdAt: new Date(now) });
       }
       const chatbot = { id: ChatbotId.make(++lastId.chatbot), name, workspaceName, ...rest };
-      chatbots.set(chatbot.id, { chatbot, keys: registered, ...emptyTenant() });
+      chatbots.set(chatbot.id, { chatbot, keys: newKeys, ...emptyTenant() });
       record(memory, now, actor, chatbot.id, "create", name);
       for (const { id } of keys) record(memory, now, actor, chatbot.id, "add-key", id);
       return chatbot;

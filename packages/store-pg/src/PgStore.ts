@@ -35,21 +35,20 @@ export interface PostgresOptions {
   /** Certificates (PEM) of the authorities that `sslrootcert` of the address names. */
   readonly authorities?: string | Array<string> | undefined;
   /**
-   * Whether row-level security keeps the chatbots apart, too; `false` by default. The role of `url` must then be one
-   * that row security binds: not a superuser, not the owner of the tables, and without BYPASSRLS.
+   * Whether row-level security also separates the chatbots; `false` by default. It must then apply to the role of `url`:
+   * not a superuser, not the owner of the tables, and without BYPASSRLS.
    */
   readonly rowSecurity?: boolean | undefined;
   /** The schema of the tables, `parley` by default; created if it does not exist. */
   readonly schema?: string | undefined;
   /**
    * The number of connections, 12 by default and at least 6: two for reads, two for long lists, one that listens, the
-   * others for writes. With row security, half of those for reads and writes read. Each export, import, erasure and sum
+   * rest for writes. With row security, reads get half of the connections for reads and writes. Each export, import, erasure and sum
    * of usage opens one more, as does the start.
    */
   readonly maxConnections?: number | undefined;
   /**
-   * Whether to listen for notifications of other processes, `true` by default. Otherwise changes of other processes are
-   * found by polling.
+   * Whether to listen for notifications of other processes, `true` by default. Otherwise polling finds their changes.
    */
   readonly listen?: boolean | undefined;
   /**
@@ -58,8 +57,8 @@ export interface PostgresOptions {
    */
   readonly pooler?: boolean | undefined;
   /**
-   * Whether the start moves the sequences of ids if need be, and warns of a database that cannot be written and of
-   * clocks that differ; `true` by default. Otherwise the first write moves them.
+   * Whether the start advances the sequences of ids if necessary, and warns about a read-only database and differing
+   * clocks; `true` by default. Otherwise the first write advances them.
    */
   readonly settle?: boolean | undefined;
 }
@@ -117,7 +116,7 @@ export interface Inspection {
   readonly current: boolean;
   /** Why a server would refuse to serve on the schema, or to bring it up to date; `null` if it would serve. */
   readonly refusal: string | null;
-  /** What a start would warn of: a database that cannot be written, clocks that differ, ids that could be given out again. */
+  /** What a start would warn about: a read-only database, differing clocks, ids that could be reused. */
   readonly warnings: ReadonlyArray<string>;
 }
 

@@ -4,7 +4,7 @@ import { ChatbotId, ChatId, ChatArchive } from "@parley/core/ports";
 import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Layer } from "effect";
 import type { SqlClient, SqlError } from "effect/sql";
-import { byPosition, byText, quickReadLimit, filtered } from "../src/chats/ChatListing.ts";
+import { byPosition, byText, quickReadLimit, byFilter } from "../src/chats/ChatListing.ts";
 import { entryPage } from "../src/chats/EntryListing.ts";
 import type { Statement } from "../src/database/TenantSession.ts";
 import {
@@ -59,9 +59,9 @@ const directions = ["asc", "desc"] as const;
 const byId = (descending: boolean) => [{ field: "id", descending }] as const;
 const pages = [1, 2, 5, 6, 7, chats / 50, chats / 25, chats / 25 + 1, Number.MAX_SAFE_INTEGER];
 const matching = (chatbot: number, more: Partial<ChatQuery>, from: "chat" | "own_chat" = "chat") =>
-  filtered(chatbot, query(more), from);
+  byFilter(chatbot, query(more), from);
 const ofUser = (chatbot: number, more: Partial<ChatQuery>) =>
-  filtered(chatbot, query(more), "chat", quickReadLimit + 1);
+  byFilter(chatbot, query(more), "chat", quickReadLimit + 1);
 
 /** Pages near either end in the orders of texts. */
 const byTexts = (chatbot: number) =>

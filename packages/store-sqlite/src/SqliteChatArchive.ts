@@ -32,7 +32,7 @@ const erasableTurns: Record<DatedErasure["_tag"], string> = {
   All: "TRUE",
 };
 
-/** Whether two of the records are entries of one id, which are of different chats then. */
+/** Whether two entries, then of different chats, have the same id. */
 const sharesEntryId = (records: ReadonlyArray<ArchiveRecord>): boolean => {
   const ids = records.flatMap((record) => (record._tag === "Entry" ? [record.entry.id] : []));
   return new Set(ids).size < ids.length;

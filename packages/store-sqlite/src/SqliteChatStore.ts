@@ -35,7 +35,7 @@ export const makeChatStore = (database: Database): ChatStore["Service"] => {
   ) => {
     const conditions = query.id === null ? filters : [...filters, "id = :id"];
     const matching = `FROM ${from} WHERE ${conditions.join(" AND ")}`;
-    const bound = {
+    const parameters = {
       ...values,
       id: query.id,
       limit: query.limit,
@@ -43,9 +43,9 @@ export const makeChatStore = (database: Database): ChatStore["Service"] => {
     };
     const order = orderBy(query.orderBy);
     const rows = `SELECT ${columns} ${matching} ORDER BY ${order} LIMIT :limit OFFSET :offset`;
-    const items = all<Row>(rows, bound).map(toItem);
+    const items = all<Row>(rows, parameters).map(toItem);
     const total = `SELECT count(*) AS total ${matching}`;
-    return { items, total: get<{ total: number }>(total, bound)!.total };
+    return { items, total: get<{ total: number }>(total, parameters)!.total };
   };
 
   return ChatStore.of({
@@ -55,7 +55,7 @@ export const makeChatStore = (database: Database): ChatStore["Service"] => {
         if (missing) return missing;
         if (idempotencyKey !== null) {
           const values = { chatbot, ...idempotencyKey, now };
-          const made = get<{ fingerprint: string; chat: number }>(
+          const keyRecord = get<{ fingerprint: string; chat: number }>(
             `SELECT fingerprint, chat FROM made
              WHERE chatbot = :chatbot AND idempotencyKey = :key AND knownUntil > :now`,
             values,
@@ -64,12 +64,12 @@ export const makeChatStore = (database: Database): ChatStore["Service"] => {
             "SELECT 1 FROM turns WHERE chatbot = :chatbot AND idempotencyKey = :key AND heldUntil > :now",
             values,
           );
-          if (asking || (made && made.fingerprint !== idempotencyKey.fingerprint))
+          if (asking || (keyRecord && keyRecord.fingerprint !== idempotencyKey.fingerprint))
             return new IdempotencyKeyReused({ key: idempotencyKey.key });
-          if (made) {
+          if (keyRecord) {
             const row = get<Rows.ChatRow>(
               `SELECT ${Rows.chatColumns} FROM chats WHERE chatbot = :chatbot AND id = :chat`,
-              { chatbot, chat: made.chat },
+              { chatbot, chat: keyRecord.chat },
             );
             return { chat: Rows.toChat(row!), replayed: true };
           }

@@ -1,5 +1,5 @@
 /**
- * Chatbots and their keys, for operators and for the requests that a key opens.
+ * Chatbots and their keys, for operators and for requests with a key.
  */
 import {
   type AuditRecord,
@@ -81,8 +81,8 @@ export const makeChatbotDirectory = ({
 export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Service"] => {
   const { all, emptyLog, get, read, run, write } = database;
 
-  const note = (line: Omit<AuditRecord, "time">, time: number) =>
-    Rows.insertAudit(database, line, time);
+  const note = (entry: Omit<AuditRecord, "time">, time: number) =>
+    Rows.insertAudit(database, entry, time);
 
   const find = (id: number) => {
     const row = get<ChatbotRow>("SELECT * FROM chatbots WHERE id = :id", { id });
@@ -146,22 +146,22 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
       })),
     ),
 
-    create: ({ keys, ...declared }, actor) =>
+    create: ({ keys, ...fields }, actor) =>
       write((now): Chatbot | ChatbotTaken | KeyTaken => {
-        const { description, name, settings, workspaceName } = declared;
+        const { description, name, settings, workspaceName } = fields;
         if (isTaken(workspaceName, name)) return new ChatbotTaken({ workspaceName, name });
-        const made = get<Pick<Chatbot, "id">>(
+        const row = get<Pick<Chatbot, "id">>(
           `INSERT INTO chatbots (workspaceName, name, description, settings)
            VALUES (:workspaceName, :name, :description, :settings) RETURNING id`,
           { workspaceName, name, description, settings: JSON.stringify(settings) },
         );
-        const { id } = made!;
+        const { id } = row!;
         note({ actor, chatbot: id, action: "create", detail: name }, now);
         for (const key of keys) {
-          const taken = insertKey(id, key, actor, now);
-          if (taken) return taken;
+          const error = insertKey(id, key, actor, now);
+          if (error) return error;
         }
-        return { id, ...declared };
+        return { id, ...fields };
       }),
 
     change: (id, change, actor) =>

@@ -169,8 +169,8 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         if (chat === null)
           Rows.insertChat(database, chatbot, { id: chatId, name: null, userRef, createTime });
         const id = Rows.nextId(database, "entry");
-        const appended = { id, chatId, ...entry, createTime };
-        Rows.insertEntry(database, chatbot, appended, usage, keyId);
+        const newEntry = { id, chatId, ...entry, createTime };
+        Rows.insertEntry(database, chatbot, newEntry, usage, keyId);
         if (keyId !== null && spentTokens !== null) spend(chatbot, keyId, spentTokens, now);
         const until = now + idempotencyKeyLifetime;
         const values = { chatbot, chatId, id, turn, now, until, ...idempotencyKey };
@@ -181,7 +181,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
              VALUES (:chatbot, :key, :fingerprint, :until, :chatId, :id, :turn)`,
             values,
           );
-        return appended;
+        return newEntry;
       }),
 
     release: ({ chat, chatbot, id }, spent) =>

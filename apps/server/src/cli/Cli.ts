@@ -16,7 +16,7 @@ import { provision } from "./commands/ProvisionCommand.ts";
 import { serve } from "./commands/ServeCommand.ts";
 import { usage } from "./commands/UsageCommand.ts";
 import { withHelp } from "./Declaration.ts";
-import { CommandFailed, exitCode, presenter, printingErrors, redactKeys } from "./Errors.ts";
+import { CommandFailed, exitCode, presenter, withPrintedErrors, redactKeys } from "./Errors.ts";
 import { Json } from "./Output.ts";
 import { version } from "../Version.ts";
 
@@ -59,7 +59,7 @@ export const parley: Effect.Effect<void, unknown, Command.Environment> = Effect.
   }
   yield* Command.runWith(command, { version })(args);
 }).pipe(
-  printingErrors,
+  withPrintedErrors,
   Effect.provideService(CliOutput.Presenter, presenter),
   // Standard output is for results.
   Effect.provideService(Logger.LogToStderr, true),

@@ -22,7 +22,7 @@ import type { Prompt } from "./Prompt.ts";
 import { makeTypesetter } from "./Terminal.ts";
 import { Settings } from "../Settings.ts";
 
-const help = `/new [NAME]  begin a new chat
+const help = `/new [NAME]  start a new chat
 /open ID     continue a chat
 /chats       list the newest chats
 /history     show the newest entries of this chat
@@ -66,7 +66,7 @@ export const converse = Effect.fnUntraced(function* (
 
   const ask = Effect.fnUntraced(function* (line: string) {
     const question = yield* decode(Question, line, "The question was not asked");
-    // As a client does, so that the chat has its hello entry.
+    // Created first, as a client does, so that the chat has its hello entry.
     if (chat === null) {
       chat = (yield* chats.create(chatbot, { name })).chat.id;
       yield* Console.error(`Chat ${chat}.`);
@@ -80,13 +80,13 @@ export const converse = Effect.fnUntraced(function* (
     );
   });
 
-  const begin = Effect.fnUntraced(function* (title = "") {
+  const startChat = Effect.fnUntraced(function* (title = "") {
     name = title === "" ? null : yield* decode(ChatName, title, "The chat was not created");
     chat = null;
     const { helloMessage } = chatbot.settings;
     if (helloMessage) yield* write(printable(`${helloMessage}\n`));
   });
-  const open = Effect.fnUntraced(function* (id: string) {
+  const openChat = Effect.fnUntraced(function* (id: string) {
     const chatId = ChatId.make(Number(id), { disableChecks: true });
     const { total } = yield* chats.history(chatbot, chatId, { ...defaultEntryQuery, limit: 1 });
     chat = chatId;
@@ -123,15 +123,15 @@ export const converse = Effect.fnUntraced(function* (
   const list = Effect.gen(function* () {
     yield* recordRead(chatbot.id, "names of chats");
     const { items, total } = yield* chats.list(chatbot, defaultChatQuery);
-    const named = yield* Effect.forEach(items, firstQuestion);
-    const rows = table(named, ["id", "createTime", "name"]);
+    const titledChats = yield* Effect.forEach(items, firstQuestion);
+    const rows = table(titledChats, ["id", "createTime", "name"]);
     yield* Console.error(`${rows}\n${items.length} of ${total}`);
   });
   const answer = Effect.fnUntraced(function* (line: string) {
     if (prompt === null || !line.startsWith("/")) return yield* ask(line);
     const [, command, argument = ""] = /^(\/\w*)\s*(.*?)\s*$/.exec(line) ?? [];
-    if (command === "/new") return yield* begin(argument);
-    if (command === "/open" && /^\d+$/.test(argument)) return yield* open(argument);
+    if (command === "/new") return yield* startChat(argument);
+    if (command === "/open" && /^\d+$/.test(argument)) return yield* openChat(argument);
     if (command === "/chats") return yield* list;
     if (command === "/history") return yield* history;
     return yield* Console.error(help);
@@ -140,10 +140,10 @@ export const converse = Effect.fnUntraced(function* (
   if (chatId !== null) yield* chats.history(chatbot, chatId, { ...defaultEntryQuery, limit: 1 });
   if (prompt !== null) {
     yield* Console.error(
-      `${chatbot.name} of ${chatbot.workspaceName} answers (${answerer}), with the settings of this terminal. A running server may use other settings.
+      `${chatbot.name} of ${chatbot.workspaceName} answers (${answerer}), with the settings of this shell. A running server may use other settings.
 Enter sends a question, Ctrl-C cancels an answer, Ctrl-D quits, /help shows more.`,
     );
-    if (chatId === null) yield* begin();
+    if (chatId === null) yield* startChat();
     yield* prompt.show;
   }
   const lines =

@@ -12,7 +12,7 @@ interface ErrorText {
   readonly hint: string;
 }
 
-/** A failure that only commands have. */
+/** A failure of a command itself. */
 export class CommandFailed extends Data.TaggedError("CommandFailed")<
   ErrorText & { readonly exitCode?: 1 | 2 }
 > {
@@ -21,10 +21,10 @@ export class CommandFailed extends Data.TaggedError("CommandFailed")<
 
 export const listChatbots = '"parley chatbot list" shows the chatbots.';
 
-/** For a command that changes the named fields of something. */
-export const nothingNamed = new CommandFailed({
-  message: "No changes were given.",
-  hint: "--help lists what can be changed.",
+/** For a command that changes the fields that its flags name. */
+export const noChanges = new CommandFailed({
+  message: "No changes were specified.",
+  hint: "--help lists the fields that can be changed.",
   exitCode: 2,
 });
 
@@ -34,7 +34,7 @@ const hints: Readonly<Record<string, string>> = {
   ChatNotFound: '"parley chats list" shows the chats.',
   ArgumentInvalid: "nothing was changed; docs/operations.md describes the valid values.",
   ImportRefused: '"parley chats import --help" explains what can be imported.',
-  KeyNotFound: '"parley key list" shows the keys, revoked ones too.',
+  KeyNotFound: '"parley key list" lists all keys, including revoked ones.',
   ListenFailed:
     "PARLEY_HOST, PARLEY_MANAGEMENT_HOST, PARLEY_PORT, PARLEY_ASK_PORT and PARLEY_MANAGEMENT_PORT set the addresses.",
   Overloaded: "try again in a moment.",
@@ -77,7 +77,9 @@ export const printError = ({ hint, message }: ErrorText): Effect.Effect<void> =>
   Console.error(`parley: ${message}\nhint: ${hint}`.replaceAll('"parley ', `"${command} `));
 
 /** Prints why the effect failed: an error as its line and hint, a defect as it is. */
-export const printingErrors = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+export const withPrintedErrors = <A, E, R>(
+  effect: Effect.Effect<A, E, R>,
+): Effect.Effect<A, E, R> =>
   Effect.tapCause(effect, (cause) => {
     if (Cause.hasInterruptsOnly(cause)) return Effect.void;
     const error = Cause.squash(cause);

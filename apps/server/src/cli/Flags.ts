@@ -14,17 +14,17 @@ export const switchFlag = (name: string, description: string) =>
   Flag.Boolean(name).pipe(Flag.withDefault(false), Flag.withDescription(description));
 
 /** The values of the flags that were given. */
-export const givenOf = <Flags extends Readonly<Record<string, Option.Option<unknown>>>>(
+export const valuesOf = <Flags extends Readonly<Record<string, Option.Option<unknown>>>>(
   flags: Flags,
 ) =>
   Record.getSomes(flags) as { readonly [Name in keyof Flags]?: Option.Option.Value<Flags[Name]> };
 
-/** A whole number above 0, and at most `most`. */
-export const countFlag = (name: string, most: number) =>
+/** A whole number from 1 to `maximum`. */
+export const countFlag = (name: string, maximum: number) =>
   Flag.Int(name).pipe(
     Flag.filter(
-      (count) => count > 0 && count <= most,
-      () => `Expected a whole number from 1 to ${most}`,
+      (count) => count > 0 && count <= maximum,
+      () => `Expected a whole number from 1 to ${maximum}`,
     ),
   );
 
@@ -72,14 +72,14 @@ export const durationOf = (text: string): Option.Option<number> => {
     : Option.some(Number(count) * units[unit as keyof typeof units]);
 };
 
-/** What depends on the database's clock. */
-type Timed<A> = Effect.Effect<A, StorageUnavailable | CommandFailed, ChatbotRegistry>;
+/** A value that depends on the database's clock. */
+type ByDatabaseClock<A> = Effect.Effect<A, StorageUnavailable | CommandFailed, ChatbotRegistry>;
 
 /** The current time by the database's clock. */
-export const present: Timed<Date> = ChatbotRegistry.use(({ now }) => now);
+export const databaseNow: ByDatabaseClock<Date> = ChatbotRegistry.use(({ now }) => now);
 
 /** A future time, or a duration from now; a past time, or a duration before now, if `sign` is negative. */
-const timeFrom = (text: string, sign: 1 | -1): Option.Option<Timed<Date>> =>
+const timeFrom = (text: string, sign: 1 | -1): Option.Option<ByDatabaseClock<Date>> =>
   Option.orElse(
     Option.map(
       durationOf(text),
@@ -88,11 +88,11 @@ const timeFrom = (text: string, sign: 1 | -1): Option.Option<Timed<Date>> =>
     () => Option.map(timeOf(text), (time) => () => time),
   ).pipe(
     Option.map((timeAt) =>
-      Effect.flatMap(present, (now): Timed<Date> => {
+      Effect.flatMap(databaseNow, (now): ByDatabaseClock<Date> => {
         const time = timeAt(now);
         if (sign * (time.getTime() - now.getTime()) > -1000) return Effect.succeed(time);
         const message = `Expected a ${sign > 0 ? "future" : "past"} time, not ${time.toISOString()}.`;
-        const hint = `the clock of the database says ${now.toISOString()}.`;
+        const hint = `by the database's clock it is ${now.toISOString()}.`;
         return Effect.fail(new CommandFailed({ message, hint, exitCode: 2 }));
       }),
     ),
@@ -101,7 +101,7 @@ const timeFrom = (text: string, sign: 1 | -1): Option.Option<Timed<Date>> =>
 export const expiresFlag = <Absent extends null | undefined>(absent: Absent, description: string) =>
   Flag.String("expires").pipe(
     Flag.filterMap(
-      (text): Option.Option<Timed<Date | null>> =>
+      (text): Option.Option<ByDatabaseClock<Date | null>> =>
         text === "never" ? Option.some(Effect.succeed(null)) : timeFrom(text, 1),
       () =>
         "Expected a future date such as 2030-01-31, an ISO 8601 time with a time zone, a duration such as 30d, or never",

@@ -18,7 +18,7 @@ export const print = Effect.fnUntraced(function* (document: unknown, text: strin
 });
 
 /** "1 chat", "2 chats". */
-export const counted = (count: number, noun: string): string =>
+export const pluralize = (count: number, noun: string): string =>
   `${count} ${noun}${count === 1 ? "" : "s"}`;
 
 export type Cell = string | number | boolean | Date | null | ReadonlyArray<string>;

@@ -23,7 +23,7 @@ const answerAt = (host: string, port: number) =>
     socket.on("close", () => resume(Effect.succeed(answer)));
   });
 
-/** `failed`: the start would fail. `warning`: it would not work as intended. */
+/** `failed`: the start would fail. `warning`: the server would not work as intended. */
 type Problem = readonly [
   check: "listeners" | "telemetry" | "directory",
   status: "failed" | "warning",
@@ -68,7 +68,7 @@ const checkCollector = Effect.fnUntraced(function* (
   return answer === null ? [["telemetry", "warning", message]] : [];
 });
 
-/** The directory that keeps this process from writing to a path, which need not exist; `null` if there is none. */
+/** The directory in which this process may not write although a path, which need not exist, requires it; `null`: none. */
 const unwritable = (path: string): string | null => {
   let at = resolve(path);
   while (!existsSync(at)) at = dirname(at);

@@ -1,6 +1,6 @@
 /**
- * Markdown as it arrives, for a terminal: lines break between words, tables have columns, and links show where they
- * lead. Code stays as it is.
+ * Typesets Markdown as it arrives, for a terminal: lines break between words, tables have columns, and links show their
+ * addresses. Code stays as it is.
  */
 import { CliOutput } from "effect/cli";
 
@@ -33,7 +33,7 @@ const setTable = (lines: ReadonlyArray<string>, width: number): string => {
     .join("\n\n");
 };
 
-/** The functions set the next piece of a text, and its end; each returns what can be printed. */
+/** Returns functions that typeset the next piece of a text, and its end; each returns what can be printed already. */
 export const makeTypesetter = (width: number) => {
   let rest = "";
   let column = 0;

@@ -1,7 +1,7 @@
 /**
  * The requests of a Node server. Every response has a shape of the contract, even where Node itself would respond or
- * hang up. Responses go out in the order of their requests, each whole. No response follows
- * one with `Connection: close`.
+ * hang up. Responses go out in the order of their requests, each whole. No response follows one with
+ * `Connection: close`.
  */
 import {
   toGeneralBody,
@@ -25,7 +25,7 @@ const maxHandled = 8;
 const stalledMillis = 30_000;
 const inspectionMillis = 5_000;
 
-/** How long a GET continues after its client has closed the sending half: such a client has usually gone. */
+/** How long a GET continues after its client has closed the sending half: such a client has usually left. */
 const halfClosedMillis = 1_000;
 
 /** How long a connection without a single byte stays open after the time limit for a head. */
@@ -110,8 +110,8 @@ export const serveRequests = (
     }
   };
 
-  /** Whether to respond: not after a last response, and not if too many responses are unsent. */
-  const begin = (response: ServerResponse): boolean => {
+  /** Registers a response; returns whether to respond: not after a last response, nor while too many are unsent. */
+  const accept = (response: ServerResponse): boolean => {
     const { socket } = response.req;
     const connection = connections.get(socket);
     // The server cannot send on a connection whose sending half it has closed.
@@ -134,7 +134,7 @@ export const serveRequests = (
   };
 
   const receive = (request: IncomingMessage, response: ServerResponse): void => {
-    if (!begin(response)) return;
+    if (!accept(response)) return;
     const refusal = checkHead(request);
     if (refusal !== null) return refuse(refusal, response);
     // A target may have the form of a whole URL.
@@ -169,7 +169,7 @@ export const serveRequests = (
     ServerResponse.prototype.end.call(response, text, "utf8");
   };
 
-  /** Refuses a request for which Node has made no response, after the latest response. */
+  /** Refuses a request for which Node has created no response, after the latest response. */
   const refuseNext = (socket: Socket, request: IncomingMessage, message: GeneralMessage): void => {
     const connection = connections.get(socket);
     if (connection === undefined || connection.latest?.shouldKeepAlive === false) return;
@@ -186,7 +186,7 @@ export const serveRequests = (
   };
 
   const refuseExpectation = (_: IncomingMessage, response: ServerResponse): void => {
-    if (begin(response)) refuse("EXPECTATION_NOT_MET", response);
+    if (accept(response)) refuse("EXPECTATION_NOT_MET", response);
   };
 
   const refuseTunnel = (request: IncomingMessage, socket: Socket): void => {
@@ -217,13 +217,13 @@ export const serveRequests = (
     const message = clientErrors[error.code ?? ""] ?? "MALFORMED_REQUEST";
     if (message !== "REQUEST_TIMEOUT") return refuseBroken(socket, message);
     const latest = latestOn(socket);
-    const answered = latest?.req.complete === true ? latest : null;
-    // If the event loop is late, the rest of the request may have arrived long ago. A whole turn of the loop reads it.
+    const completeResponse = latest?.req.complete === true ? latest : null;
+    // If the event loop is late, the rest of the request may have arrived long ago. A whole iteration of the loop reads it.
     const refuseIncomplete = () => {
-      // A client that opens its connection ahead would take the response for that of its first request.
+      // A client that opened its connection in advance would read this as the response to its first request.
       if (socket.bytesRead === 0) return void setTimeout(closeUnused, unusedMillis).unref();
       const current = latestOn(socket);
-      if (current === answered || !current!.req.complete) refuseBroken(socket, message);
+      if (current === completeResponse || !current!.req.complete) refuseBroken(socket, message);
     };
     const closeUnused = () => socket.bytesRead === 0 && socket.destroySoon();
     setImmediate(() => setImmediate(refuseIncomplete));

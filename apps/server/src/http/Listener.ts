@@ -78,8 +78,8 @@ export const listen = Effect.fnUntraced(function* (
         const other = port < 65_000 ? port + 100 : port - 100;
         const inUse = `the port is in use; set ${setting} to another, such as ${other}`;
         const reason = code === "EADDRINUSE" ? inUse : message;
-        const failed = `Cannot listen on ${toOrigin(port)}: ${reason}.`;
-        resume(Effect.fail(new ListenFailed({ message: failed })));
+        const text = `Cannot listen on ${toOrigin(port)}: ${reason}.`;
+        resume(Effect.fail(new ListenFailed({ message: text })));
       };
       server.once("error", fail);
       server.listen({ port, host, backlog }, () => {

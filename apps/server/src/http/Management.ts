@@ -31,7 +31,7 @@ export const makeManagement = Effect.gen(function* () {
 
   // No key has this id; the look-up costs the store one cheap read. It is forked, because the read itself ignores an
   // interruption.
-  const storeAnswers = Effect.forkDetach(directory.open("")).pipe(
+  const storeReadiness = Effect.forkDetach(directory.open("")).pipe(
     Effect.flatMap(Fiber.join),
     Effect.andThen(Effect.flatMap(Effect.forkDetach(store.readOnlyReason), Fiber.join)),
     Effect.filterOrFail((reason) => reason === null),
@@ -45,7 +45,7 @@ export const makeManagement = Effect.gen(function* () {
   const ready = Effect.suspend(() => {
     const { phase } = lifecycle;
     return phase === "serving"
-      ? storeAnswers
+      ? storeReadiness
       : Effect.succeed(toJsonResponse({ status: 503, data: { ready: false, phase } }));
   });
 

@@ -16,7 +16,7 @@ const sendPendingEnds = (): void => {
 };
 
 /**
- * Sends the responses that end in one turn of the event loop back to back at its end, so that a client wakes up once for
+ * Sends the responses that end in one iteration of the event loop together at its end, so that a client wakes up once for
  * all of them. Head and body go out in one write.
  */
 export class BatchedResponse extends ServerResponse {
@@ -32,7 +32,7 @@ Object.defineProperty(BatchedResponse.prototype, "strictContentLength", {
   set: () => {},
 });
 
-/** Keeps a connection open whose client closes its sending half: the client still reads. */
+/** Keeps a connection open when the client closes its sending half: the client still reads. */
 export const allowHalfOpen = (server: Server): void => {
   Object.assign(server, { httpAllowHalfOpen: true });
 };

@@ -15,8 +15,8 @@ const hint = "Set PARLEY_LLM_BASE_URL and PARLEY_LLM_MODEL to use a language mod
 export const layerAnswerer = Layer.unwrap(
   Effect.gen(function* () {
     const { contextTokens, llms } = yield* Settings;
-    const { named } = yield* Documents;
-    const knowledge = ({ settings }: Chatbot) => named(settings.knowledge);
+    const { byName } = yield* Documents;
+    const knowledge = ({ settings }: Chatbot) => byName(settings.knowledge);
     const [first, ...fallbacks] = llms;
     if (first === undefined) return layerOffline(knowledge, hint);
     const models = [

@@ -29,7 +29,7 @@ export class Documents extends Context.Service<
      * The documents in the subfolder of this name in PARLEY_KNOWLEDGE_DIR, read when they are first needed; for `null`
      * the default ones, or `null` if there are none. Fails if the folder cannot be read.
      */
-    readonly named: (name: string | null) => Effect.Effect<Knowledge | null, AnswerUnavailable>;
+    readonly byName: (name: string | null) => Effect.Effect<Knowledge | null, AnswerUnavailable>;
     /** This project's documentation, read when it is first needed. */
     readonly own: Effect.Effect<Knowledge, KnowledgeUnreadable>;
   }
@@ -43,7 +43,7 @@ export const reloadOnSighup: Stream.Stream<unknown> = Stream.suspend(() =>
 /**
  * Reads the default documents at once, and fails if they cannot be read.
  *
- * @param reload each element has all folders read again; one that cannot be read stays as it was
+ * @param reload each element reloads all folders; a folder that cannot be read keeps its documents
  */
 export const layerDocuments = (reload: Stream.Stream<unknown>) =>
   Layer.effect(
@@ -74,7 +74,7 @@ export const layerDocuments = (reload: Stream.Stream<unknown>) =>
       const fallback = knowledgeDir ?? (llms.length === 0 ? ownDocuments : null);
       if (fallback !== null) yield* Cache.get(folders, fallback);
       const unavailable = (reason: string) => Effect.fail(new AnswerUnavailable({ reason }));
-      const named = (name: string | null) => {
+      const byName = (name: string | null) => {
         if (name !== null && knowledgeDir === null) {
           const reason = `a chatbot uses the documents "${name}", but PARLEY_KNOWLEDGE_DIR is not set`;
           return unavailable(reason);
@@ -83,6 +83,6 @@ export const layerDocuments = (reload: Stream.Stream<unknown>) =>
         if (folder === null) return Effect.succeed(null);
         return Effect.catch(Cache.get(folders, folder), ({ message }) => unavailable(message));
       };
-      return Documents.of({ named, own: Cache.get(folders, ownDocuments) });
+      return Documents.of({ byName, own: Cache.get(folders, ownDocuments) });
     }),
   );

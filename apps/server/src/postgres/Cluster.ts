@@ -21,7 +21,7 @@ export const remove = (path: string) =>
 
 /**
  * The data directory as an argument of PostgreSQL's programs, which run in it. A process enters its working directory
- * as root, before it becomes another user, so the directories above may be closed to that user.
+ * as root, before it becomes another user, so that user need not have access to the directories above.
  */
 export const pathFor = (runAs: RunAs, data: string) =>
   runAs !== null && process.platform === "linux" ? "/proc/self/cwd" : data;
@@ -29,21 +29,21 @@ export const pathFor = (runAs: RunAs, data: string) =>
 /** The owner of new data if this process is root. */
 const nobody = { uid: 65534, gid: 65534 };
 
-/** Makes a cluster with the superuser `parley`, all or nothing. */
+/** Creates a cluster with the superuser `parley`, all or nothing. */
 const createCluster = Effect.fnUntraced(function* (dataDir: string, initdb: string, runAs: RunAs) {
   const home = homeOf(dataDir);
-  const fresh = `${home}.new-${randomBytes(6).toString("hex")}`;
-  const data = join(fresh, "data");
+  const newHome = `${home}.new-${randomBytes(6).toString("hex")}`;
+  const data = join(newHome, "data");
   const path = pathFor(runAs, data);
   yield* Effect.tryPromise(async () => {
     await fs.mkdir(data, { mode: 0o700, recursive: true });
     const password = randomBytes(24).toString("base64url");
-    await fs.writeFile(join(fresh, "password"), password, { mode: 0o600 });
+    await fs.writeFile(join(newHome, "password"), password, { mode: 0o600 });
     if (runAs === null) return;
     // The other user must reach its files in this directory, whatever the umask is.
-    await fs.chmod(fresh, 0o711);
+    await fs.chmod(newHome, 0o711);
     for (const name of ["data", "password"]) {
-      await fs.chown(join(fresh, name), runAs.uid, runAs.gid);
+      await fs.chown(join(newHome, name), runAs.uid, runAs.gid);
     }
   }).pipe(
     Effect.andThen(
@@ -64,8 +64,8 @@ const createCluster = Effect.fnUntraced(function* (dataDir: string, initdb: stri
         data,
       ),
     ),
-    Effect.andThen(Effect.tryPromise(() => fs.rename(fresh, home))),
-    Effect.onError(() => remove(fresh)),
+    Effect.andThen(Effect.tryPromise(() => fs.rename(newHome, home))),
+    Effect.onError(() => remove(newHome)),
     // Another server was faster.
     Effect.catchIf(
       () => existsSync(home),
@@ -75,7 +75,7 @@ const createCluster = Effect.fnUntraced(function* (dataDir: string, initdb: stri
   );
 });
 
-/** PostgreSQL refuses a directory that other users can read, such as Kubernetes makes with `fsGroup`. */
+/** PostgreSQL refuses a directory that other users can read, such as Kubernetes creates with `fsGroup`. */
 const restrict = (data: string, runAs: RunAs) =>
   run("chmod", ["00700", "."], runAs, data).pipe(
     Effect.mapError(
@@ -89,7 +89,7 @@ const restrict = (data: string, runAs: RunAs) =>
     ),
   );
 
-/** Finds the cluster in the directory, or makes both. Root, as which PostgreSQL does not run, runs it as another user. */
+/** Finds the cluster in the directory, or creates both. Root runs it as another user, because PostgreSQL refuses root. */
 export const openCluster = Effect.fnUntraced(function* (path: string, from: string) {
   const dataDir = yield* attempt(`Cannot use PARLEY_DATA_DIR ${path}`, async () => {
     await fs.mkdir(path, { mode: 0o700, recursive: true });

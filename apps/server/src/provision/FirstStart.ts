@@ -10,7 +10,7 @@ export const firstStart = Effect.gen(function* () {
   const registry = yield* ChatbotRegistry;
   if ((yield* registry.list).length > 0) return Option.none<Redacted.Redacted>();
   const key = yield* generateKey;
-  const first = yield* keyRecord(Redacted.value(key), { name: "first key" });
+  const firstKey = yield* keyRecord(Redacted.value(key), { name: "first key" });
   return yield* registry
     .create(
       {
@@ -18,7 +18,7 @@ export const firstStart = Effect.gen(function* () {
         name: "Parley",
         description: "Answers questions from its documents.",
         settings: { ...defaultSettings, helloMessage: "Hello! What would you like to know?" },
-        keys: [first],
+        keys: [firstKey],
       },
       "first start",
     )

@@ -16,7 +16,7 @@ import { ProvisionInvalid, readProvisionFile, type DeclaredKey } from "./Provisi
 type Registry = typeof ChatbotRegistry.Service;
 
 /** One change of the store. */
-interface Planned {
+interface PlannedChange {
   readonly title: string;
   /** The fields of an existing chatbot or key that change. */
   readonly fields: ReadonlyArray<FieldChange>;
@@ -26,7 +26,7 @@ interface Planned {
   >;
 }
 
-/** The changes that make the store match the file, by this actor; all of them are checked first. */
+/** Plans the changes, by this actor, that make the store match the file, and checks all of them. */
 export const plan = Effect.fnUntraced(function* (
   path: string,
   environment: Variables,
@@ -34,18 +34,18 @@ export const plan = Effect.fnUntraced(function* (
   /** A start does not fail because a key in its file has since expired. */
   isStart = false,
 ) {
-  const declared = yield* readProvisionFile(path, environment);
+  const declarations = yield* readProvisionFile(path, environment);
   const registry = yield* ChatbotRegistry;
-  const registered = yield* registry.list;
+  const registeredChatbots = yield* registry.list;
   const now = (yield* registry.now).getTime();
-  const changes: Array<Planned> = [];
-  for (const { keys, ...declaration } of declared) {
-    const current = registered.find(
+  const changes: Array<PlannedChange> = [];
+  for (const { keys, ...declaration } of declarations) {
+    const current = registeredChatbots.find(
       ({ chatbot }) =>
         chatbot.workspaceName === declaration.workspaceName && chatbot.name === declaration.name,
     );
     for (const key of keys) {
-      const problem = conflict(key, current, registered);
+      const problem = conflict(key, current, registeredChatbots);
       if (problem !== null) return yield* new ProvisionInvalid({ message: `${path}: ${problem}` });
       const end = key.expiresAt?.getTime() ?? Infinity;
       const currentEnd = current?.keys.find(({ id }) => id === key.id)?.expiresAt?.getTime();
@@ -85,9 +85,9 @@ export const plan = Effect.fnUntraced(function* (
   return changes;
 });
 
-/** Plans and applies, and returns the changes. Servers that start together with one file apply it once. */
+/** Plans and applies the changes, and returns them. Servers that start together with the same file apply it once. */
 export const provision = Effect.fnUntraced(function* (...args: Parameters<typeof plan>) {
-  const done: Array<Planned> = [];
+  const done: Array<PlannedChange> = [];
   return yield* plan(...args).pipe(
     Effect.flatMap(
       Effect.forEach((change) => Effect.map(change.apply, () => done.push(change)), {

@@ -127,7 +127,7 @@ export const ProvisionFile = Schema.Struct({
   description: "Chatbots and their API keys, for PARLEY_PROVISION and parley provision",
 });
 
-/** A known key keeps the fields that are absent, and a new one has those of `plainKey`. */
+/** An existing key keeps its fields that are absent here; a new key gets those of `plainKey`. */
 export type DeclaredKey = Pick<KeyRecord, "id" | "hash" | "name" | "scopes"> & Partial<KeyRecord>;
 
 export type DeclaredChatbot = Omit<NewChatbot, "keys"> & {
@@ -153,7 +153,7 @@ export const readProvisionFile = Effect.fnUntraced(function* (
       invalid(`is not JSON${/ \(line \d+ column \d+\)/.exec(String(error))?.[0] ?? ""}.`),
   });
   const { chatbots } = yield* Effect.mapError(
-    // With an error for each misspelt field.
+    // Reports each misspelt field.
     Schema.decodeUnknownEffect(ProvisionFile)(json, { onExcessProperty: "error", errors: "all" }),
     (error) => invalid(`${describeSchemaError(error)}.`),
   );
@@ -175,17 +175,17 @@ export const readProvisionFile = Effect.fnUntraced(function* (
     const id = keyId(text);
     if (id === null) {
       const which = variable === undefined ? "a key" : key;
-      return yield* invalid(`${which} is not a valid key; "parley key generate" makes one.`);
+      return yield* invalid(`${which} is not a valid key; "parley key generate" generates one.`);
     }
-    const signing = visitors !== undefined && {
+    const signingFields = visitors !== undefined && {
       signingSecret: visitors ? yield* signingSecretOf(text) : null,
     };
     const hash = yield* hashKey(text);
-    const declared: DeclaredKey = { ...rest, id, hash, name: name ?? null, ...signing };
-    return declared;
+    const declaredKey: DeclaredKey = { ...rest, id, hash, name: name ?? null, ...signingFields };
+    return declaredKey;
   });
 
-  const declared = yield* Effect.forEach(
+  const declarations = yield* Effect.forEach(
     chatbots,
     Effect.fnUntraced(function* ({ description = "", keys = [], name, workspace, ...settings }) {
       const chatbot: DeclaredChatbot = {
@@ -198,13 +198,15 @@ export const readProvisionFile = Effect.fnUntraced(function* (
       return chatbot;
     }),
   );
-  const names = declared.map(({ name, workspaceName }) => JSON.stringify([workspaceName, name]));
-  const twice = repeated(names);
+  const names = declarations.map(({ name, workspaceName }) =>
+    JSON.stringify([workspaceName, name]),
+  );
+  const twice = findRepeated(names);
   if (twice !== undefined) return yield* invalid(`the chatbot ${twice} is declared twice.`);
-  const key = repeated(declared.flatMap(({ keys }) => keys.map(({ id }) => id)));
+  const key = findRepeated(declarations.flatMap(({ keys }) => keys.map(({ id }) => id)));
   if (key !== undefined) return yield* invalid(`the key prl_${key}_… is declared twice.`);
-  return declared;
+  return declarations;
 });
 
-const repeated = (items: ReadonlyArray<string>) =>
+const findRepeated = (items: ReadonlyArray<string>) =>
   items.find((item, at) => items.indexOf(item) !== at);

@@ -1,5 +1,5 @@
 /**
- * The queue keeps the turns of the event loop short. The requests here keep it busy for a millisecond each.
+ * The queue keeps the iterations of the event loop short. The requests here keep it busy for a millisecond each.
  */
 import { Effect } from "effect";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
@@ -11,7 +11,7 @@ afterEach(() => void vi.restoreAllMocks());
 
 const spin = (): void => void millis++;
 
-it("requests that are read in one turn of the event loop begin in many short ones, and asks after the others", async () => {
+it("requests that are read in one long iteration of the event loop start in many short ones, and asks start last", async () => {
   const queue = makeRequestQueue();
   const began: Array<readonly [what: "request" | "ask", n: number, turn: number]> = [];
   let turn = 0;
@@ -25,7 +25,7 @@ it("requests that are read in one turn of the event loop begin in many short one
         delay = Math.max(delay, queue.loop.delay());
         spin();
       });
-      Effect.runFork(Effect.andThen(queue.loop.turn, ask));
+      Effect.runFork(Effect.andThen(queue.loop.awaitSlot, ask));
     });
   }
   while (began.length < 60) {
@@ -44,7 +44,7 @@ it("requests that are read in one turn of the event loop begin in many short one
   expect(queue.loop.waiting()).toBe(0);
 });
 
-it("requests that are read in one turn have arrived at the same time, however long the server reads them", async () => {
+it("requests that are read in one iteration count as arriving together, however long reading them takes", async () => {
   const queue = makeRequestQueue();
   const arrivals: Array<number> = [];
   const enter = (count: number) => {
@@ -63,26 +63,26 @@ it("requests that are read in one turn have arrived at the same time, however lo
   expect(new Set(arrivals.slice(100))).toEqual(new Set([next]));
 });
 
-it("while connections arrive, fewer requests begin in a turn, so that the next connection is accepted soon", async () => {
+it("while connections arrive, fewer requests start in an iteration, so that the next connection is accepted soon", async () => {
   const queue = makeRequestQueue();
-  const began: Array<number> = [];
-  let turn = 0;
+  const startedIn: Array<number> = [];
+  let iteration = 0;
   for (let n = 0; n < 40; n++) {
     queue.enter(() => {
-      began.push(turn);
+      startedIn.push(iteration);
       spin();
     });
   }
-  for (; began.length < 40; turn++) {
-    if (turn < 10) queue.noteConnection();
+  for (; startedIn.length < 40; iteration++) {
+    if (iteration < 10) queue.noteConnection();
     await new Promise(setImmediate);
   }
-  const countIn = (turn: number) => began.filter((at) => at === turn).length;
+  const countIn = (iteration: number) => startedIn.filter((n) => n === iteration).length;
   expect(Array.from({ length: 8 }, (_, n) => countIn(n + 1))).toEqual(Array(8).fill(1));
   expect(countIn(12)).toBe(5);
 });
 
-it("the loop is as late as its queue of requests is long, but not because a request waits for the store", async () => {
+it("a long queue of requests makes the event loop late, and a request that waits for the store does not", async () => {
   vi.restoreAllMocks();
   const queue = makeRequestQueue();
   const delays: Array<number> = [];
@@ -101,11 +101,11 @@ it("the loop is as late as its queue of requests is long, but not because a requ
 
 it("an ask that is interrupted while it waits gives up its place", async () => {
   const queue = makeRequestQueue();
-  // The slice of this turn is over.
+  // The slice of this iteration is over.
   queue.enter(() => {
     for (let n = 0; n < 7; n++) spin();
   });
-  const fibers = [0, 1].map(() => Effect.runFork(queue.loop.turn));
+  const fibers = [0, 1].map(() => Effect.runFork(queue.loop.awaitSlot));
   expect(queue.loop.waiting()).toBe(2);
   fibers[0]!.interruptUnsafe();
   await new Promise((resolve) => fibers[0]!.addObserver(resolve));
@@ -113,9 +113,9 @@ it("an ask that is interrupted while it waits gives up its place", async () => {
   await new Promise((resolve) => fibers[1]!.addObserver(resolve));
 });
 
-it("an ask whose turn comes after that of its request begins without another request", async () => {
+it("an ask that waits longer than the iteration of its request starts without another request", async () => {
   const queue = makeRequestQueue();
   queue.enter(() => {});
   await new Promise((resolve) => setTimeout(resolve, 20));
-  await Effect.runPromise(Effect.timeout(queue.loop.turn, "1 second"));
+  await Effect.runPromise(Effect.timeout(queue.loop.awaitSlot, "1 second"));
 });

@@ -25,8 +25,8 @@ const documentsOver = Effect.fnUntraced(function* (
     Layer.build,
     Effect.provideService(FileSystem.FileSystem, files),
   );
-  const { named } = yield* Effect.provide(Documents, yield* layer);
-  const read = (name: string) => Effect.provideService(named(name), FileSystem.FileSystem, files);
+  const { byName } = yield* Effect.provide(Documents, yield* layer);
+  const read = (name: string) => Effect.provideService(byName(name), FileSystem.FileSystem, files);
   return { read, logs };
 });
 

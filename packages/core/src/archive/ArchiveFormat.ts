@@ -1,7 +1,7 @@
 /**
  * The text of an export: newline-delimited JSON, one line for each chat, followed by one line for each of its
  * entries. Fields have their names on the wire, and an entry has its usage. The last line counts both, so that an
- * export that was cut off is recognised.
+ * import detects an export that was cut off.
  */
 import { Effect, Schema, Stream } from "effect";
 import { ImportRefused } from "../model/Errors.ts";
@@ -127,7 +127,7 @@ export const decodeArchive = <E, R>(
     let hasEnded = false;
     let at = 0;
 
-    /** The record in a line, or `null` if it has none. */
+    /** The record in a line; `null` for a blank line and for the last one. */
     const decodeRecord = Effect.fnUntraced(function* (text: string) {
       at++;
       if (text.trim() === "") return null;

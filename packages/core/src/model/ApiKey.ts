@@ -16,7 +16,7 @@ export const Scopes = Schema.Array(Schema.Literals(scopes)).check(
   Schema.isUnique(),
 );
 
-/** A time that every store keeps, and whose year has four digits in ISO 8601. */
+/** A time that every store can keep, and whose year has four digits in ISO 8601. */
 export const PointInTime = Schema.Date.check(
   Schema.makeFilter<Date>(
     (date) =>
@@ -65,7 +65,7 @@ export interface KeyRecord {
   readonly anonymous: boolean;
 }
 
-/** The fields that most keys leave as they are here. */
+/** The values of the fields that most keys do not set. */
 export const plainKey = {
   name: null,
   expiresAt: null,
@@ -120,7 +120,7 @@ export const hashKey = (key: string): Effect.Effect<Uint8Array, never, Digest.Di
   Digest.Digest.use((digest) => digest.digest(Digest.sha256, new TextEncoder().encode(key)));
 
 /**
- * The secret by which a key signs visitor tokens: HMAC-SHA-256, with the key's text as key, over `parley-visitor`,
+ * The secret with which a key signs visitor tokens: HMAC-SHA-256, with the key's text as key, over `parley-visitor`,
  * in lower-case hexadecimal.
  */
 export const signingSecretOf = Effect.fnUntraced(function* (key: string) {

@@ -42,7 +42,7 @@ export class StorageUnavailable extends Data.TaggedError("StorageUnavailable")<{
   readonly retryAfterSeconds = 2;
 }
 
-/** The service has more work than it takes on. The same request may succeed after the given time. */
+/** The service is overloaded. The same request may succeed after the given time. */
 export class Overloaded extends Data.TaggedError("Overloaded")<{
   readonly retryAfterSeconds: number;
 }> {
@@ -108,7 +108,7 @@ export class ArgumentInvalid extends Data.TaggedError("ArgumentInvalid")<{
   readonly message: string;
 }> {}
 
-/** The import cannot be carried out. Nothing was written. */
+/** The import is not possible. Nothing was written. */
 export class ImportRefused extends Data.TaggedError("ImportRefused")<{ readonly reason: string }> {
   override message = `The import was refused, and nothing was written: ${this.reason}.`;
 }

@@ -1,5 +1,5 @@
 /**
- * A client's `Idempotency-Key`, and the fingerprint of its request, by which a repetition is recognised.
+ * A client's `Idempotency-Key`, and the fingerprint of its request, which identifies a repetition.
  */
 import { Effect, Schema } from "effect";
 import { Digest } from "effect/crypto";
@@ -24,8 +24,8 @@ export interface IdempotencyKey {
 }
 
 /**
- * The key of a request with these decoded values; `null` for a request without a key. `userRef`: of the visitor who
- * sent it, whose keys are its own; `null` for the holder of an API key.
+ * The key of a request with these decoded values; `null` for a request without a key. `userRef`: the visitor who sent
+ * it, because each visitor has keys of its own; `null` for the holder of an API key.
  */
 export const toIdempotencyKey = Effect.fnUntraced(function* (
   digest: Digest.Digest["Service"],

@@ -1,6 +1,6 @@
 /**
- * The ids of chats and chatbots: numbers, of which one does not compile in place of the other. `make` checks a
- * number from outside.
+ * The ids of chats and chatbots: numbers with separate types, so that the compiler refuses one in place of the other.
+ * `make` checks a number from outside.
  */
 import { Schema } from "effect";
 

@@ -51,7 +51,7 @@ export const compareText = (a: string, b: string): number => {
 /**
  * The form in which a search compares text: NFKC, then each code point in upper case and the result in lower case, code
  * point by code point (without the rule for a final sigma), then without the dot above that `İ` leaves behind its `i`,
- * then NFKC. A release that changes it needs a column of its own in the stores that keep folded text.
+ * then NFKC. A release that changes it needs a new column in the stores that keep folded text.
  */
 export const fold = (text: string): string => {
   let folded = "";

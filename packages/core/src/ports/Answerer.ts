@@ -1,5 +1,5 @@
 /**
- * Port: answers questions. Prompts, their budgets, retries and fallbacks are the adapter's.
+ * Port: answers questions. Prompts and their budgets, retries and fallbacks are up to the adapter.
  */
 import { Context, Effect, Exit, Layer, Stream } from "effect";
 import type { Chatbot } from "../model/Chatbot.ts";
@@ -42,8 +42,8 @@ export class Answerer extends Context.Service<
   {
     /**
      * Answers the question, part by part. `earlier` emits the chat's unflagged entries, newest first, and reads them
-     * on demand. A failure is final: the stream is not run again. At `AskDeadline`, and when the answer has its
-     * greatest length, the stream is interrupted.
+     * on demand. A failure is final: the stream is not run again. `Asking` interrupts the stream at
+     * `AskDeadline`, and when the answer reaches its maximum length.
      */
     readonly answer: (
       chatbot: Chatbot,

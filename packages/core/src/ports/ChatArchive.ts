@@ -91,8 +91,8 @@ export class ChatArchive extends Context.Service<
       actor: string,
     ) => Effect.Effect<number, ChatbotNotFound | StorageUnavailable>;
     /**
-     * Every chat and entry of the chatbot, or of one person in it, from one snapshot. The reader may write to the store meanwhile, and read
-     * another export.
+     * Every chat and entry of the chatbot, or of one person in it, from one snapshot. The reader may write to the store
+     * meanwhile, and read another export.
      */
     readonly export: (
       chatbot: ChatbotId,
@@ -103,7 +103,7 @@ export class ChatArchive extends Context.Service<
      * Stores the records with their ids and times, all of them or none, and returns the number of chats. Later chats
      * and entries have greater ids, and times that are not earlier. Fails with `ImportRefused` if the chatbot has
      * chats, at a record that `checkArchiveOrder` refuses, and if two entries have the same id. Texts are stored as they
-     * are: their reader checks that a client could have sent them, as `decodeArchive` does.
+     * are: the caller checks that a client could have sent them, as `decodeArchive` does.
      */
     readonly import: <E, R>(
       chatbot: ChatbotId,

@@ -19,7 +19,7 @@ export type Grant = Pick<KeyRecord, "hash" | "scopes"> &
     readonly expiresInMillis: number | null;
     /** The current time by the store's clock, in milliseconds since 1970; absent: the server's clock is the store's. */
     readonly nowMillis?: number;
-    /** The only user whose chats the key opens, for an embedder's own keys; absent: every user. */
+    /** The only user whose chats the key gives access to, for an embedder's own keys; absent: every user. */
     readonly userRef?: string | null;
   };
 

@@ -100,7 +100,7 @@ export class ChatbotRegistry extends Context.Service<
       keyId: string,
       actor: string,
     ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
-    /** Adds the entry of an operator who reads texts of users. */
+    /** Records in the audit log that an operator reads texts of users. */
     readonly recordRead: (
       chatbot: ChatbotId,
       detail: string,
@@ -115,14 +115,14 @@ export class ChatbotRegistry extends Context.Service<
   }
 >()("@parley/core/ChatbotRegistry") {}
 
-/** A field with another value than before. */
+/** A field whose value changes. */
 export interface FieldChange {
   readonly field: string;
   readonly before: unknown;
   readonly after: unknown;
 }
 
-/** The fields that a change gives another value, sorted by name, those of a chatbot's settings among the others. */
+/** The fields whose values change, sorted by name, including those of a chatbot's settings. */
 export const fieldChanges = (
   before: Chatbot | KeyRecord,
   change: ChatbotChange | KeyChange,

@@ -71,8 +71,8 @@ export class TurnStore extends Context.Service<
      * 1. Another request used the key, finished or not: fails with `IdempotencyKeyReused`.
      * 2. The request was answered: returns `AlreadyAnswered`.
      * 3. The chat does not exist or, with a `userRef`, has another one: fails with `ChatNotFound`, without a lock and at
-     *    the same cost. With a key and without a chat, an unregistered chatbot
-     *    fails with `ChatbotNotFound`; without both, that fails at the append.
+     *    the same cost. With a key and without a chat, an unregistered chatbot fails with `ChatbotNotFound`; without
+     *    both, the append fails.
      * 4. A turn holds the key: returns `Held` by `key`.
      * 5. A turn holds the chat, or it is reserved for another instance: returns `Held` by `chat`, and puts this instance
      *    into the chat's queue, of which the one that has waited longest is next.

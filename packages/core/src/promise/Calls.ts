@@ -33,37 +33,37 @@ export const makeCalls = async <R, E>(layer: Layer.Layer<R, E>, patience: number
     return orAborted(runtime.run(start, refuse), signal);
   };
 
-  /** Runs the stream from the first step of a loop on. The signal and the end of the loop end it at once. */
+  /** Starts the stream with the first step of a loop. The signal and the end of the loop end it at once. */
   const iterate = <A, E>(
     stream: Stream.Stream<A, E, R>,
     { signal }: CallOptions = {},
   ): AsyncIterable<A> => ({
     [Symbol.asyncIterator]: () => {
       let iterator: AsyncIterator<A> | undefined;
-      let isLeft = false;
+      let hasLeft = false;
       let end = () => {};
       const theEnd = new Promise<void>((resolve) => (end = resolve));
-      const hangUp = () => iterator?.return?.().finally(end);
-      // Unlike that of a generator, it does not wait for a step in progress.
+      const endIterator = () => iterator?.return?.().finally(end);
+      // Unlike a generator's `return`, it does not wait for a step in progress.
       const leave = async (): Promise<IteratorResult<A>> => {
-        isLeft = true;
-        signal?.removeEventListener("abort", hangUp);
-        await hangUp();
+        hasLeft = true;
+        signal?.removeEventListener("abort", endIterator);
+        await endIterator();
         return { done: true, value: undefined };
       };
       const start = () =>
         new Promise<IteratorResult<A>>((resolve, reject) => {
           const loop = async () => {
-            if (isLeft) return resolve(leave());
+            if (hasLeft) return resolve(leave());
             iterator = Stream.toAsyncIterableWith(stream, context)[Symbol.asyncIterator]();
-            signal?.addEventListener("abort", hangUp);
+            signal?.addEventListener("abort", endIterator);
             resolve(iterator.next());
             await Promise.race([theEnd, expiry]);
           };
           runtime.run(loop, refuse).catch(reject);
         });
       const step = async (): Promise<IteratorResult<A>> => {
-        if (isLeft) return leave();
+        if (hasLeft) return leave();
         try {
           signal?.throwIfAborted();
           const result = await orAborted(iterator?.next() ?? start(), signal);

@@ -101,14 +101,14 @@ export interface AskOptions extends StoreOptions {
 }
 
 /**
- * The conversations of one chatbot, with the settings that it had when this object was made. Every call rejects with
+ * The conversations of one chatbot, with the settings that it had when this object was created. Every call rejects with
  * `StorageUnavailable` if the store fails, with `ArgumentInvalid` if an argument breaks a rule of the interface, and with
  * the signal's reason.
  */
 export interface Bot {
   /** The id, the names and the settings. */
   readonly chatbot: Chatbot;
-  /** Creates a chat. It begins with an entry if the chatbot has a hello message. */
+  /** Creates a chat. It starts with an entry if the chatbot has a hello message. */
   readonly createChat: (chat?: ChatFields, options?: StoreOptions) => Promise<Chat>;
   /** The chats, newest first by default. */
   readonly chats: (query?: ChatsQuery, options?: CallOptions) => List<Chat>;
@@ -160,7 +160,7 @@ export interface ChatFields {
 export interface ListQuery<Field extends string> {
   /** Rows of a page, 1 to 100; 25 by default. */
   readonly limit?: number | undefined;
-  /** The page to begin with; 1 by default. */
+  /** The first page to read; 1 by default. */
   readonly page?: number | undefined;
   readonly orderBy?: Field | ReadonlyArray<Field> | undefined;
   /** Whether to sort in descending order, one value for each field of `orderBy`; `false` by default. */

@@ -1,5 +1,5 @@
 /**
- * Authentication: from the text of an API key, or a visitor's token that the key signed, to what it opens.
+ * Authentication: finds what an API key, or a visitor token that the key signed, gives access to.
  */
 import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Schedule, Stream } from "effect";
 import { Digest, Mac } from "effect/crypto";
@@ -11,12 +11,12 @@ import { makeKeyRequests } from "./Telemetry.ts";
 
 type Refusal = KeyRejected | RateExceeded;
 
-/** What a valid credential opens. */
+/** What a valid credential gives access to. */
 export interface Principal {
   readonly keyId: string;
   readonly scopes: ReadonlyArray<Scope>;
   readonly chatbot: Chatbot;
-  /** The only user whose chats it opens; `null` or absent: every user. */
+  /** The only user whose chats are accessible; `null` or absent: every user. */
   readonly userRef?: string | null;
   /** How many tokens the key's asks may cost per day (UTC); absent: any number. */
   readonly tokensPerDay?: number;
@@ -25,7 +25,7 @@ export interface Principal {
 /** The claims in a visitor's token. */
 export interface VisitorClaims {
   readonly userRef: string;
-  /** Those of the key, where it names none. */
+  /** The scopes that the token names; `null`: those of the key. */
   readonly scopes: ReadonlyArray<string> | null;
 }
 
@@ -64,11 +64,11 @@ const anonymousPrefix = "visitor-";
 const anonymousLife = Duration.hours(1);
 const renewableFor = Duration.days(30);
 
-/** How long a process takes at most to notice a change whose notification was lost. */
+/** The longest that a process takes to notice a change whose notification was lost. */
 const staleness = Duration.seconds(1);
 
-/** How long after its last look-up a key is accepted while the store is away, in milliseconds. */
-const memory = 60_000;
+/** How long after its last look-up a key is accepted while the store is unavailable, in milliseconds. */
+const recallFor = 60_000;
 
 /** How often the process writes which keys were used. */
 const useInterval = Duration.minutes(1);
@@ -76,22 +76,25 @@ const useInterval = Duration.minutes(1);
 /** Milliseconds of a monotonic clock. */
 const elapsedMillis = Effect.map(Clock.monotonicTimeNanos, (nanos) => Number(nanos) / 1e6);
 
-/** What the store said of a key. Times are elapsed ones. */
-interface LookedUp {
+/** The store's answer about a key. Times are on the monotonic clock. */
+interface KeyLookUp {
   readonly at: number;
   readonly grant: Grant | null;
-  /** What the key itself opens; `null` for an unknown key. */
+  /** What the key itself gives access to; `null` for an unknown key. */
   readonly principal: Principal | null;
   readonly staleAt: number;
   readonly expiresAt: number;
-  /** The start of the elapsed time by the store's clock, in milliseconds since 1970. */
+  /** When the monotonic clock started, by the store's clock, in milliseconds since 1970. */
   readonly epoch: number;
   readonly signer: { readonly signingSecret: string };
-  /** Whether texts with the key's id are the key. A map compares hashes before texts, so its time reveals nothing of the key. */
+  /**
+   * Whether texts with the key's id are the key. A map compares hashes before texts, so the time of a look-up reveals
+   * nothing about the key.
+   */
   readonly texts: Map<string, boolean>;
 }
 
-/** Stands for the secret of a key that is unknown or signs no tokens. No token counts that is signed with it. */
+/** Replaces the secret of a key that is unknown or signs no tokens. A token signed with it is never valid. */
 const noKey = { signingSecret: "0".repeat(64) };
 
 const make = Effect.gen(function* () {
@@ -99,16 +102,16 @@ const make = Effect.gen(function* () {
   const digest = yield* Digest.Digest;
   const noHash = new Uint8Array(32);
 
-  /** The last grants by the key's id, those that were looked up last at the end. */
-  const remembered = new Map<string, LookedUp>();
+  /** The last look-up of each key, by the key's id, the most recent at the end. */
+  const lastLookUps = new Map<string, KeyLookUp>();
   const lookUp = Effect.fnUntraced(function* (
     id: string,
-  ): Effect.fn.Return<LookedUp, StorageUnavailable> {
+  ): Effect.fn.Return<KeyLookUp, StorageUnavailable> {
     // Before the look-up, whose time counts towards the key's expiry.
     const at = yield* elapsedMillis;
     const grant = yield* directory.open(id);
     const now = grant?.nowMillis ?? (yield* Clock.currentTimeMillis);
-    const lookedUp = {
+    const keyLookUp = {
       at,
       grant,
       principal: grant && toPrincipal(id, grant, { userRef: grant.userRef ?? null, scopes: null }),
@@ -118,14 +121,14 @@ const make = Effect.gen(function* () {
       signer: grant?.signingSecret == null ? noKey : { signingSecret: grant.signingSecret },
       texts: new Map(),
     };
-    remembered.delete(id);
-    if (grant !== null) remembered.set(id, lookedUp);
-    if (remembered.size > capacity) remembered.delete(remembered.keys().next().value!);
-    return lookedUp;
+    lastLookUps.delete(id);
+    if (grant !== null) lastLookUps.set(id, keyLookUp);
+    if (lastLookUps.size > capacity) lastLookUps.delete(lastLookUps.keys().next().value!);
+    return keyLookUp;
   });
 
-  // By the key's id: at most one request a second looks it up, whether it is valid, revoked or unknown. A text that is
-  // neither a key nor a token is not remembered.
+  // By the key's id: at most one request a second looks a key up, whether it is valid, revoked or unknown. A text that
+  // is neither a key nor a token is not cached.
   const keys = yield* Cache.makeWith(lookUp, {
     capacity,
     timeToLive: (exit) => (Exit.isFailure(exit) ? Duration.zero : staleness),
@@ -139,7 +142,7 @@ const make = Effect.gen(function* () {
     Stream.runForEach(() => forget),
     Effect.forkScoped,
   );
-  /** The cache goes by the machine's clock: after that was set back, it would keep a revoked key for as long. */
+  /** The cache uses the machine's clock: after somebody set it back, the cache would keep a revoked key that much longer. */
   const lookUpOnce = (id: string) =>
     Effect.flatMap(Cache.get(keys, id), (cached) =>
       Effect.flatMap(elapsedMillis, (now) =>
@@ -147,13 +150,13 @@ const make = Effect.gen(function* () {
       ),
     );
   const recall = Effect.fnUntraced(function* (id: string, error: StorageUnavailable) {
-    const key = remembered.get(id);
-    const until = key === undefined ? 0 : Math.min(key.at + memory, key.expiresAt);
+    const key = lastLookUps.get(id);
+    const until = key === undefined ? 0 : Math.min(key.at + recallFor, key.expiresAt);
     return (yield* elapsedMillis) < until ? key! : yield* error;
   });
   const findKey = (id: string, recalls = false) =>
     Effect.flatMap(elapsedMillis, (now) => {
-      const key = remembered.get(id);
+      const key = lastLookUps.get(id);
       if (key !== undefined && changedAt < key.at && now < key.staleAt) return Effect.succeed(key);
       return recalls
         ? Effect.catchTag(lookUpOnce(id), "StorageUnavailable", (error) => recall(id, error))
@@ -165,30 +168,30 @@ const make = Effect.gen(function* () {
   const spendNew = makeRates(visitorCapacity);
 
   const countRequest = yield* makeKeyRequests;
-  let used = new Set<string>();
+  let usedIds = new Set<string>();
   const writeUse = Effect.suspend(() => {
-    if (used.size === 0) return Effect.void;
-    const ids = used;
-    used = new Set();
+    if (usedIds.size === 0) return Effect.void;
+    const ids = usedIds;
+    usedIds = new Set();
     return Effect.catchCause(directory.used([...ids]), (cause) => {
-      for (const id of ids) used.add(id);
+      for (const id of ids) usedIds.add(id);
       return Effect.logDebug("Could not record which keys were used", cause);
     });
   });
   yield* Effect.addFinalizer(() => Effect.timeoutOption(writeUse, "2 seconds"));
   yield* writeUse.pipe(Effect.repeat(Schedule.spaced(useInterval)), Effect.forkScoped);
 
-  /** Makes the remaining checks of a credential that opens `principal`; `null`: a wrong credential. */
+  /** Checks expiry and rates for a credential of `principal`; `null`: a wrong credential. */
   const admit = (
     id: string,
-    { expiresAt, grant }: LookedUp,
+    { expiresAt, grant }: KeyLookUp,
     principal: Principal | null,
   ): Effect.Effect<Principal, Refusal> =>
     Effect.flatMap(elapsedMillis, (now): Effect.Effect<Principal, Refusal> => {
       if (grant === null || principal === null || expiresAt <= now) {
         return Effect.fail(new KeyRejected());
       }
-      used.add(id);
+      usedIds.add(id);
       countRequest(id, 0, 1);
       const { ratePerMinute, visitorRatePerMinute } = grant;
       const { userRef } = principal;
@@ -206,13 +209,13 @@ const make = Effect.gen(function* () {
       return admission;
     });
 
-  /** Hashes a text once, unless many wrong texts have the key's id. */
-  const hashAndAdmit = Effect.fnUntraced(function* (id: string, text: string, key: LookedUp) {
+  /** Hashes each text only once, unless many wrong texts have the key's id. */
+  const hashAndAdmit = Effect.fnUntraced(function* (id: string, text: string, key: KeyLookUp) {
     const { grant, principal, texts } = key;
     const hash = yield* Effect.provideService(hashKey(text), Digest.Digest, digest);
-    const genuine = Mac.timingSafeEqual(hash, grant?.hash ?? noHash) && grant !== null;
-    if (genuine || texts.size < 8) texts.set(text, genuine);
-    return yield* admit(id, key, genuine ? principal : null);
+    const isGenuine = Mac.timingSafeEqual(hash, grant?.hash ?? noHash) && grant !== null;
+    if (isGenuine || texts.size < 8) texts.set(text, isGenuine);
+    return yield* admit(id, key, isGenuine ? principal : null);
   });
 
   const authenticateVisitor = Effect.fnUntraced(function* (
@@ -229,7 +232,7 @@ const make = Effect.gen(function* () {
     return yield* admit(id, key, isSigned ? toPrincipal(id, grant, claims) : null);
   });
 
-  /** Each request makes one: of a key whose text is known, without a generator. */
+  /** Every request calls this, so the common case, a known key, runs without a generator. */
   const authenticate = (
     credential: string,
     {
@@ -240,10 +243,10 @@ const make = Effect.gen(function* () {
     const id = keyId(credential);
     if (id === null) return authenticateVisitor(credential, tokens, recalls);
     return Effect.flatMap(findKey(id, recalls), (key): Effect.Effect<Principal, Refusal> => {
-      const genuine = key.texts.get(credential);
-      return genuine === undefined
+      const isGenuine = key.texts.get(credential);
+      return isGenuine === undefined
         ? hashAndAdmit(id, credential, key)
-        : admit(id, key, genuine ? key.principal : null);
+        : admit(id, key, isGenuine ? key.principal : null);
     });
   };
 
@@ -270,17 +273,19 @@ const make = Effect.gen(function* () {
     const { epoch, expiresAt, grant, signer } = yield* findKey(id);
     const now = yield* elapsedMillis;
     if (grant === null || !allowsAnonymous(grant) || expiresAt <= now) return null;
-    const present = new Date(epoch + now);
+    const currentTime = new Date(epoch + now);
     let userRef = `${anonymousPrefix}${crypto.randomUUID()}`;
     if (former === undefined) {
-      // First, so that an address beyond its bound does not use up the key's.
+      // First, so that an address beyond its limit does not use up the key's.
       yield* spendNew(`${id}/${network}`, newVisitors.address, id);
       yield* spendNew(id, newVisitors.key, id);
     } else {
-      const late = Duration.toMillis(renewableFor);
+      const lateMillis = Duration.toMillis(renewableFor);
       const claims =
-        tokens.keyId(former) === id ? yield* tokens.verify(former, signer, present, late) : null;
-      // A token that the site's backend signed for a known visitor is its to renew.
+        tokens.keyId(former) === id
+          ? yield* tokens.verify(former, signer, currentTime, lateMillis)
+          : null;
+      // Only the site's backend renews a token that it signed for a known visitor.
       if (claims?.userRef.startsWith(anonymousPrefix) !== true) return yield* new KeyRejected();
       userRef = claims.userRef;
       const rate = grant.visitorRatePerMinute;
@@ -292,19 +297,19 @@ const make = Effect.gen(function* () {
 
   return {
     /**
-     * Checks a key or, with `tokens`, a token of a visitor. A malformed one costs no look-up; every other
-     * rejection does the same work. Fails with `RateExceeded` beyond the rate of the visitor or the key, which count the
-     * calls in this process.
+     * Checks a key or, with `tokens`, a visitor token. A malformed one costs no look-up; every other rejection does the
+     * same work. Fails with `RateExceeded` beyond the rate of the visitor or the key; rates count the calls in this
+     * process.
      *
-     * `recalls`: whether a key that was valid within the last minute counts while the store is away; its expiry counts,
-     * too, but not a revocation. `false` by default.
+     * `recalls`: whether to accept a key that was valid within the last minute while the store is unavailable; this
+     * checks its expiry, but misses a revocation. `false` by default.
      */
     authenticate,
     /** The widget of a valid key; `null` for a key that is unknown, expired or revoked. */
     widget,
     /**
-     * What a token for an anonymous visitor says, and the secret to sign it with; `null` for a key that allows none. The
-     * visitor is a new one, or that of a `former` token; another text fails with `KeyRejected`. Fails with
+     * The claims of a token for an anonymous visitor, and the secret to sign it with; `null` for a key that allows none.
+     * The visitor is new, or the visitor of a `former` token; any other text fails with `KeyRejected`. Fails with
      * `RateExceeded` beyond `newVisitors` a minute in this process, for the network of the client or for the key, or
      * beyond the rate of the visitor.
      */
@@ -312,23 +317,23 @@ const make = Effect.gen(function* () {
   };
 });
 
-/** What a credential opens that belongs to a key and makes these claims. */
+/** The principal of a credential that makes these claims and belongs to a key with this grant. */
 const toPrincipal = (
   keyId: string,
   { chatbot, scopes, tokensPerDay }: Grant,
   {
-    scopes: named,
+    scopes: namedScopes,
     userRef,
   }: { readonly userRef: string | null; readonly scopes: VisitorClaims["scopes"] },
 ): Principal => ({
   keyId,
-  scopes: named === null ? scopes : scopes.filter((scope) => named.includes(scope)),
+  scopes: namedScopes === null ? scopes : scopes.filter((scope) => namedScopes.includes(scope)),
   chatbot,
   userRef,
   ...(tokensPerDay != null && { tokensPerDay }),
 });
 
-/** Without a bound on what strangers spend, a key admits none. */
+/** A key admits strangers only if it limits what they spend. */
 const allowsAnonymous = (grant: Grant): boolean =>
   grant.anonymous === true &&
   grant.signingSecret != null &&
@@ -336,23 +341,23 @@ const allowsAnonymous = (grant: Grant): boolean =>
   grant.visitorRatePerMinute != null;
 
 /**
- * Token buckets that fill within a minute, by name. Beyond `most` buckets it forgets the one that was used longest ago,
- * which is full again after a minute.
+ * Token buckets that fill within a minute, by name. Beyond `maxBuckets`, it forgets the least recently used one, which
+ * is full again after a minute.
  */
-const makeRates = (most: number) => {
-  const buckets = new Map<string, { readonly left: number; readonly at: number }>();
+const makeRates = (maxBuckets: number) => {
+  const buckets = new Map<string, { readonly tokens: number; readonly at: number }>();
   return (name: string, ratePerMinute: number, keyId: string) =>
     Effect.flatMap(elapsedMillis, (now) => {
-      const { at, left } = buckets.get(name) ?? { at: now, left: ratePerMinute };
+      const { at, tokens } = buckets.get(name) ?? { at: now, tokens: ratePerMinute };
       const millisPerRequest = 60_000 / ratePerMinute;
-      const available = Math.min(ratePerMinute, left + (now - at) / millisPerRequest);
+      const available = Math.min(ratePerMinute, tokens + (now - at) / millisPerRequest);
       if (available < 1) {
         const retryAfterSeconds = Math.ceil(((1 - available) * millisPerRequest) / 1000);
         return new RateExceeded({ keyId, retryAfterSeconds });
       }
       buckets.delete(name);
-      buckets.set(name, { left: available - 1, at: now });
-      if (buckets.size > most) buckets.delete(buckets.keys().next().value!);
+      buckets.set(name, { tokens: available - 1, at: now });
+      if (buckets.size > maxBuckets) buckets.delete(buckets.keys().next().value!);
       return Effect.void;
     });
 };

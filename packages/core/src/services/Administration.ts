@@ -74,12 +74,12 @@ const make = Effect.gen(function* () {
     {
       description = "",
       name,
-      settings: given,
+      settings: chosenSettings,
       workspaceName,
     }: ChatbotChange & Pick<Chatbot, "workspaceName" | "name">,
     actor: string,
   ) {
-    const settings = { ...defaultSettings, ...given };
+    const settings = { ...defaultSettings, ...chosenSettings };
     const chatbot = { workspaceName, name, description, settings };
     yield* checkChatbot({ ...chatbot, actor });
     return yield* registry.create({ ...chatbot, keys: [] }, actor);
@@ -105,9 +105,9 @@ const make = Effect.gen(function* () {
       const revoke = registry.revokeKey(id, key.id, actor);
       yield* Effect.catchTag(revoke, "KeyNotFound", () => Effect.void);
     }
-    const erased = yield* archive.erase(id, { _tag: "All" }, actor);
+    const chats = yield* archive.erase(id, { _tag: "All" }, actor);
     yield* registry.delete(id, actor);
-    return erased;
+    return chats;
   });
 
   const createKey = Effect.fn("Administration.createKey")(function* (
@@ -177,13 +177,13 @@ const make = Effect.gen(function* () {
 
   const audit = Effect.fn("Administration.audit")(function* (limit: number, userRef?: string) {
     if (userRef === undefined) return yield* registry.audit(limit);
-    const lines = yield* Effect.filter(yield* registry.audit(2 ** 31 - 1), ({ detail }) => {
+    const entries = yield* Effect.filter(yield* registry.audit(2 ** 31 - 1), ({ detail }) => {
       const [digest, salt] = /sha256:(\w+):\w+$/.exec(detail) ?? [];
       return salt === undefined
         ? Effect.succeed(false)
         : Effect.map(digestWith(salt, userRef), (own) => own === digest);
     });
-    return lines.slice(0, limit);
+    return entries.slice(0, limit);
   });
 
   return {
@@ -196,8 +196,8 @@ const make = Effect.gen(function* () {
     /** Changes the given fields and leaves the others. */
     changeChatbot,
     /**
-     * Deletes a chatbot with its keys and chats, and returns the number of erased chats. It revokes the keys first
-     * and erases the chats before the chatbot. If it is interrupted, the same call finishes the deletion.
+     * Deletes a chatbot with its keys and chats, and returns the number of erased chats. It first revokes the keys, then
+     * erases the chats, and deletes the chatbot last. If it is interrupted, the same call finishes the deletion.
      */
     deleteChatbot,
     /**
@@ -208,14 +208,14 @@ const make = Effect.gen(function* () {
     /** Changes the given fields of a key; fails with `KeyNotFound` if the key is revoked. */
     changeKey,
     /**
-     * Creates a key with the fields of another, which signs visitor tokens only if the other does; without `expiresAt` it never expires. Then it lets the other expire after
-     * `keepFor`, unless that expires earlier, so that its users can change over. `replaced` is the other key. Fails with
-     * `KeyNotFound` if the other is revoked.
+     * Creates a key with the fields of another; it signs visitor tokens only if the other does, and never expires without
+     * `expiresAt`. The other key expires after `keepFor`, or earlier if it already expires earlier, so that its users can
+     * change over. `replaced` is the other key. Fails with `KeyNotFound` if the other is revoked.
      */
     rotateKey,
     /** Revokes a key for good. */
     revokeKey,
-    /** A person for exports and erasures. The salt of the digest is random, so that nobody can list persons by it. */
+    /** A person for exports and erasures. The salt of the digest is random, so that nobody can find out people by their digests. */
     person,
     /** The newest `limit` entries of the audit log, newest first; with a `userRef`, those with a digest of it. */
     audit,

@@ -14,10 +14,11 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
     /** The interval at which a held turn is renewed. */
     renewal: Duration.seconds(3),
     /**
-     * The interval at which the store is asked for a turn that another process holds; shorter than `turnPrecedence`.
+     * The interval at which a process asks the store for a turn that another process holds; shorter than
+     * `turnPrecedence`.
      */
     poll: Duration.seconds(1),
-    /** The interval at which the store is asked for the answer to a key that another process works on. */
+    /** The interval at which the store is asked for the answer to an idempotency key while another process answers it. */
     keyPoll: Duration.millis(100),
     /** The greatest length of an answer in UTF-16 code units; the rest is cut off and not read. */
     length: 100_000,

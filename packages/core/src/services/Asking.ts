@@ -69,19 +69,19 @@ export interface Ask {
 /** An ask in progress in this process. */
 interface RunningAsk {
   readonly chatbot: ChatbotId;
-  readonly key: IdempotencyKey | null;
+  readonly idempotencyKey: IdempotencyKey | null;
   readonly live: LiveAnswer;
   readonly fiber: Fiber.Fiber<Completed, AskError>;
 }
 
-/** The asks in progress in this process: counted, and by the idempotency key with which later requests join them. */
+/** The asks in progress in this process. Later requests join one by its idempotency key. */
 const makeRunningAsks = Effect.fnUntraced(function* (limits: AskLimits) {
   const fibers = yield* FiberSet.make<Completed, AskError>();
   const byKey = new Map<string, RunningAsk>();
-  const nameOf = (chatbot: ChatbotId, key: IdempotencyKey) => `${chatbot}/${key.key}`;
+  const nameOf = (chatbot: ChatbotId, { key }: IdempotencyKey) => `${chatbot}/${key}`;
 
-  const find = (chatbot: ChatbotId, key: IdempotencyKey | null) =>
-    key === null ? undefined : byKey.get(nameOf(chatbot, key));
+  const find = (chatbot: ChatbotId, idempotencyKey: IdempotencyKey | null) =>
+    idempotencyKey === null ? undefined : byKey.get(nameOf(chatbot, idempotencyKey));
 
   const count = FiberSet.size(fibers);
   const awaitEmpty = FiberSet.awaitEmpty(fibers);
@@ -90,27 +90,28 @@ const makeRunningAsks = Effect.fnUntraced(function* (limits: AskLimits) {
     ask: Omit<RunningAsk, "fiber">,
     answer: Effect.Effect<Completed, AskError>,
   ) {
-    const { chatbot, key, live } = ask;
+    const { chatbot, idempotencyKey, live } = ask;
     if ((yield* count) >= limits.asks) return yield* overloaded;
     const fiber = yield* FiberSet.run(
       fibers,
-      // Without a reader, no request is left whose handler would log the failure.
+      // Without a reader, no request remains whose handler would log the failure.
       Effect.tapCause(answer, (cause) =>
         live.readers > 0 || Cause.hasInterruptsOnly(cause) ? Effect.void : logFailure(cause),
       ),
     );
-    const running = { ...ask, fiber };
-    if (key !== null) byKey.set(nameOf(chatbot, key), running);
+    const runningAsk = { ...ask, fiber };
+    if (idempotencyKey !== null) byKey.set(nameOf(chatbot, idempotencyKey), runningAsk);
     fiber.addObserver((exit) => {
-      forget(running);
+      forget(runningAsk);
       live.complete(exit);
     });
-    return running;
+    return runningAsk;
   });
 
   /** Lets a later request with the same key start anew. */
   const forget = (ask: RunningAsk) => {
-    if (find(ask.chatbot, ask.key) === ask) byKey.delete(nameOf(ask.chatbot, ask.key!));
+    const { chatbot, idempotencyKey } = ask;
+    if (find(chatbot, idempotencyKey) === ask) byKey.delete(nameOf(chatbot, idempotencyKey!));
   };
 
   const cancel = (ask: RunningAsk) => {
@@ -129,53 +130,63 @@ const make = Effect.gen(function* () {
   const dispatcher = (yield* Scheduler.Scheduler).makeDispatcher();
   const queue = yield* makeChatQueue(store, limits);
   const asks = yield* makeRunningAsks(limits);
-  const beginTimes = yield* makeAskTimes;
+  const startTimes = yield* makeAskTimes;
 
-  const answer = (live: LiveAnswer, chatbot: Chatbot, ask: Ask, key: IdempotencyKey | null) =>
+  const answer = (
+    live: LiveAnswer,
+    chatbot: Chatbot,
+    ask: Ask,
+    idempotencyKey: IdempotencyKey | null,
+  ) =>
     Effect.suspend(() => {
-      const times = beginTimes(chatbot.id);
-      const facts = { chatbot: chatbot.id, ...(ask.chatId !== null && { chat: ask.chatId }) };
-      const { chatId: chat, keyId, tokensPerDay, visitor: userRef = null } = ask;
+      const times = startTimes(chatbot.id);
+      const { chatId, keyId, tokensPerDay, visitor: userRef = null } = ask;
+      const facts = { chatbot: chatbot.id, ...(chatId !== null && { chat: chatId }) };
       const budget = keyId == null || tokensPerDay == null ? null : { keyId, tokensPerDay };
+      const turn = { chatbot: chatbot.id, chat: chatId, idempotencyKey, userRef, budget };
       return queue
-        .inTurn({ chatbot: chatbot.id, chat, idempotencyKey: key, userRef, budget }, (result) => {
-          times.taken();
+        .inTurn(turn, (result) => {
+          times.onTurn();
           return result._tag === "AlreadyAnswered"
             ? Effect.succeed({ entry: result.entry, replayed: true, turn: result.turn })
             : answerInTurn(services, live, chatbot, result.turn, ask, times);
         })
         .pipe(
-          (answered) => inSpan(answered, "turn", facts),
-          Effect.ensuring(Effect.sync(times.ended)),
+          (answering) => inSpan(answering, "turn", facts),
+          Effect.ensuring(Effect.sync(times.onEnd)),
           Effect.annotateLogs(facts),
         );
     });
 
   /** Starts the ask, or joins the one in progress with the same key. The request reads it until the scope closes. */
   const join = Effect.fnUntraced(function* (chatbot: Chatbot, ask: Ask) {
-    const { chatId, idempotencyKey = null, question, visitor = null } = ask;
+    const { chatId, idempotencyKey: keyText = null, question, visitor = null } = ask;
     yield* checkAsk(ask);
     const values = [chatId, question];
-    const key = yield* toIdempotencyKey(digest, idempotencyKey, "ask", values, visitor);
-    const earlier = asks.find(chatbot.id, key);
-    if (earlier !== undefined && earlier.key!.fingerprint !== key!.fingerprint) {
-      return yield* new IdempotencyKeyReused({ key: key!.key });
+    const idempotencyKey = yield* toIdempotencyKey(digest, keyText, "ask", values, visitor);
+    const existingAsk = asks.find(chatbot.id, idempotencyKey);
+    if (
+      existingAsk !== undefined &&
+      existingAsk.idempotencyKey!.fingerprint !== idempotencyKey!.fingerprint
+    ) {
+      return yield* new IdempotencyKeyReused({ key: idempotencyKey!.key });
     }
-    const live = earlier?.live ?? new LiveAnswer(dispatcher);
+    const live = existingAsk?.live ?? new LiveAnswer(dispatcher);
     live.readers++;
-    const running =
-      earlier ??
-      (yield* asks.start({ chatbot: chatbot.id, key, live }, answer(live, chatbot, ask, key)));
+    const newAsk = { chatbot: chatbot.id, idempotencyKey, live };
+    const runningAsk =
+      existingAsk ?? (yield* asks.start(newAsk, answer(live, chatbot, ask, idempotencyKey)));
     yield* Effect.addFinalizer(() =>
       Effect.sync(() => {
-        const isRead = --live.readers > 0;
-        if (!isRead && ask.onDisconnect === "cancel" && live.exit === null) asks.cancel(running);
+        const hasReaders = --live.readers > 0;
+        if (!hasReaders && ask.onDisconnect === "cancel" && live.exit === null)
+          asks.cancel(runningAsk);
       }),
     );
-    return { ...running, isJoined: earlier !== undefined };
+    return { ...runningAsk, isJoined: existingAsk !== undefined };
   }, Effect.uninterruptible);
 
-  const ask = Effect.fnUntraced(function* (
+  const askAndWait = Effect.fnUntraced(function* (
     chatbot: Chatbot,
     ask: Ask,
   ): Effect.fn.Return<Asked, AskError, Scope.Scope> {
@@ -208,7 +219,7 @@ const make = Effect.gen(function* () {
      * Asks, and waits for the stored entry. Asks in one chat are answered in turn, across processes; each sees the
      * entries before it. A failed ask stores nothing.
      */
-    ask,
+    ask: askAndWait,
     /**
      * Asks like `ask`, and emits the answer in pieces as it arrives, then the stored entry. `after` is the progress
      * of a reader whose connection broke: the stream continues from there, or from the start if it is of another
@@ -219,8 +230,8 @@ const make = Effect.gen(function* () {
     inProgress: asks.count,
     /**
      * Stops asking in this process: asks that wait for a turn, and later ones, fail with `Overloaded`. Completes when
-     * all answers in progress are stored or have failed, at the latest five seconds after the deadline. The layer does
-     * so when it is closed.
+     * all answers in progress are stored or have failed, at the latest five seconds after the deadline. Closing the
+     * layer does the same.
      */
     drain,
   };

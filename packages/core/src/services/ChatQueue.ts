@@ -29,10 +29,10 @@ type TurnRequest = Pick<Turn, "chatbot" | "chat" | "idempotencyKey"> & {
  * the chat exists.
  */
 interface Queue {
-  /** In order of arrival. The first is completed: that ask may take the chat's turn. */
-  readonly asks: Array<Deferred.Deferred<void>>;
+  /** A place for each ask, in order of arrival. The first is completed: its ask may take the chat's turn. */
+  readonly places: Array<Deferred.Deferred<void>>;
   /** Completed when the turn of the chat may be free. */
-  freed: Deferred.Deferred<void>;
+  turnFreed: Deferred.Deferred<void>;
 }
 
 const nameOf = ({ chat, chatbot }: Pick<Turn, "chat" | "chatbot">) => `${chatbot}/${chat}`;
@@ -46,10 +46,11 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
     let isClosed = false;
     const wake = (deferred: Deferred.Deferred<void>) => Deferred.doneUnsafe(deferred, Effect.void);
     yield* store.freed.pipe(
-      Stream.runForEach((freed) =>
+      Stream.runForEach((chat) =>
         Effect.sync(() => {
-          const all = freed === null ? queues.values() : [queues.get(nameOf(freed))];
-          for (const ofChat of all) for (const queue of ofChat?.values() ?? []) wake(queue.freed);
+          const affectedChats = chat === null ? queues.values() : [queues.get(nameOf(chat))];
+          for (const ofChat of affectedChats)
+            for (const queue of ofChat?.values() ?? []) wake(queue.turnFreed);
         }),
       ),
       Effect.forkScoped,
@@ -65,17 +66,17 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
           : Effect.fail(new BudgetSpent({ keyId, retryAfterSeconds }));
       });
 
-    /** Takes the turn from the store; while another process holds it, asks again until `until`. */
+    /** Takes the turn from the store; while another process holds it, tries again until `deadline`. */
     const take = Effect.fnUntraced(function* (
       { budget, chat, chatbot, idempotencyKey, userRef }: TurnRequest,
-      until: number,
+      deadline: number,
       queue: Queue | null,
     ) {
       while (true) {
         if (isClosed) return yield* overloaded;
         // Replaced before the store is asked, so that no notification is missed in between.
-        const freed = Deferred.makeUnsafe<void>();
-        if (queue !== null) queue.freed = freed;
+        const turnFreed = Deferred.makeUnsafe<void>();
+        if (queue !== null) queue.turnFreed = turnFreed;
         const isNew = chat === null && idempotencyKey === null;
         if (budget !== null && isNew) yield* checkBudget(chatbot, budget);
         const result = yield* store.take(chatbot, chat, idempotencyKey, userRef);
@@ -87,11 +88,11 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
             result._tag === "TurnTaken" ? Effect.ignore(store.release(result.turn)) : Effect.void,
           );
         if (result._tag !== "Held") return result;
-        const left = until - (yield* Clock.currentTimeMillis);
-        if (left <= 0) return yield* overloaded;
+        const millisLeft = deadline - (yield* Clock.currentTimeMillis);
+        if (millisLeft <= 0) return yield* overloaded;
         const poll = Duration.toMillis(result.by === "key" ? limits.keyPoll : limits.poll);
-        yield* Deferred.await(freed).pipe(
-          Effect.timeoutOption(Math.min(poll, result.forMillis + 1, left)),
+        yield* Deferred.await(turnFreed).pipe(
+          Effect.timeoutOption(Math.min(poll, result.forMillis + 1, millisLeft)),
           Effect.interruptible,
         );
       }
@@ -102,22 +103,22 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
         const name = nameOf(request);
         const ofChat = queues.get(name) ?? new Map<string | null, Queue>();
         const queue = ofChat.get(request.userRef) ?? {
-          asks: [],
-          freed: Deferred.makeUnsafe<void>(),
+          places: [],
+          turnFreed: Deferred.makeUnsafe<void>(),
         };
         // The ask that has its turn does not wait.
-        if (queue.asks.length > limits.queueLimit) return Effect.fail(overloaded);
-        const ask = Deferred.makeUnsafe<void>();
-        queue.asks.push(ask);
-        wake(queue.asks[0]!);
+        if (queue.places.length > limits.queueLimit) return Effect.fail(overloaded);
+        const place = Deferred.makeUnsafe<void>();
+        queue.places.push(place);
+        wake(queue.places[0]!);
         queues.set(name, ofChat.set(request.userRef, queue));
-        return Effect.succeed({ ask, queue });
+        return Effect.succeed({ place, queue });
       });
-    const leave = (request: TurnRequest, { asks }: Queue, ask: Deferred.Deferred<void>) =>
+    const leave = (request: TurnRequest, { places }: Queue, place: Deferred.Deferred<void>) =>
       Effect.sync(() => {
-        asks.splice(asks.indexOf(ask), 1);
-        if (asks.length > 0) {
-          wake(asks[0]!);
+        places.splice(places.indexOf(place), 1);
+        if (places.length > 0) {
+          wake(places[0]!);
         } else {
           const ofChat = queues.get(nameOf(request))!;
           ofChat.delete(request.userRef);
@@ -128,7 +129,7 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
     const close = Effect.sync(() => {
       isClosed = true;
       for (const ofChat of queues.values())
-        for (const { asks, freed } of ofChat.values()) [freed, ...asks].forEach(wake);
+        for (const { places, turnFreed } of ofChat.values()) [turnFreed, ...places].forEach(wake);
     });
 
     const inTurn = <A, E>(
@@ -136,24 +137,26 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
       use: (result: Exclude<TakeResult, { readonly _tag: "Held" }>) => Effect.Effect<A, E>,
     ): Effect.Effect<A, E | AskError> =>
       Effect.flatMap(Clock.currentTimeMillis, (now) => {
-        const until = now + Duration.toMillis(limits.queueTimeout);
+        const deadline = now + Duration.toMillis(limits.queueTimeout);
         const takeAndUse = (queue: Queue | null) =>
-          Effect.uninterruptible(Effect.flatMap(inSpan(take(request, until, queue), "take"), use));
+          Effect.uninterruptible(
+            Effect.flatMap(inSpan(take(request, deadline, queue), "take"), use),
+          );
         if (request.chat === null) return takeAndUse(null);
         return Effect.acquireUseRelease(
           enter(request),
-          ({ ask, queue }) =>
-            // The first one does not wait: its chat is idle, as most are.
-            queue.asks[0] === ask
+          ({ place, queue }) =>
+            // The first ask does not wait: its chat is idle, as most are.
+            queue.places[0] === place
               ? takeAndUse(queue)
-              : Deferred.await(ask).pipe(
+              : Deferred.await(place).pipe(
                   Effect.timeoutOrElse({
                     duration: limits.queueTimeout,
                     orElse: () => Effect.fail(overloaded),
                   }),
                   Effect.andThen(takeAndUse(queue)),
                 ),
-          ({ ask, queue }) => leave(request, queue, ask),
+          ({ place, queue }) => leave(request, queue, place),
         );
       });
 

@@ -31,7 +31,7 @@ const make = Effect.gen(function* () {
         () => isGranted,
         () => new UserRefNotGranted(),
       ),
-      Effect.flatMap((request) => store.createChat(chatbot.id, chat, request)),
+      Effect.flatMap((requestKey) => store.createChat(chatbot.id, chat, requestKey)),
       // A client that hangs up must not cancel a write in progress.
       Effect.uninterruptible,
     );

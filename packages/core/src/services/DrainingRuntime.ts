@@ -1,6 +1,6 @@
 /**
- * The services of a layer for code that does not use Effect. Unlike a `ManagedRuntime`, it lets the runs in progress
- * end before it releases them.
+ * The services of a layer for code that does not use Effect. Unlike a `ManagedRuntime`, it releases them only after the
+ * runs in progress have ended.
  */
 import { ManagedRuntime, type Context, type Layer } from "effect";
 

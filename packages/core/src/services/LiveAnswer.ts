@@ -58,15 +58,15 @@ export class LiveAnswer {
   turn: string | null = null;
   text = "";
   /** Whether a reader has received some of the text, so that it cannot be taken back. */
-  seen = false;
+  hasBeenRead = false;
   exit: Exit.Exit<Completed, AskError> | null = null;
   /** A high surrogate whose other half is still to arrive. */
   #half = "";
-  /** Wake the readers that have all of the text. */
+  /** Functions that wake the readers that have all of the text. */
   readonly #waiting = new Set<() => void>();
   readonly #dispatcher: Scheduler.SchedulerDispatcher;
 
-  /** @param dispatcher wakes readers: at the end of a turn of the event loop all of them, one after the other */
+  /** @param dispatcher wakes all readers at the end of an iteration of the event loop, one after the other */
   constructor(dispatcher: Scheduler.SchedulerDispatcher) {
     this.#dispatcher = dispatcher;
   }
@@ -82,12 +82,12 @@ export class LiveAnswer {
    * at `limit` code units in all; returns whether all of it was added.
    */
   append(text: string, limit: number): boolean {
-    const all = this.#half + text;
-    const prefix = all.slice(0, limit - this.text.length);
+    const addition = this.#half + text;
+    const prefix = addition.slice(0, limit - this.text.length);
     this.#half = /[\ud800-\udbff]$/.test(prefix) ? prefix.slice(-1) : "";
     this.text += storableText(prefix.slice(0, prefix.length - this.#half.length));
     this.#notify();
-    return prefix === all;
+    return prefix === addition;
   }
 
   complete(exit: Exit.Exit<Completed, AskError>): void {
@@ -100,13 +100,13 @@ export class LiveAnswer {
   }
 
   /**
-   * The answer from a reader's progress on, or from its start if that is of another turn. All text that came since a
-   * reader's last piece is one piece: that of one turn of the event loop, and for a slow reader more. `joined`: whether
-   * another request started the answer.
+   * The answer from a reader's progress on, or from its start if the progress is of another turn. All text since a
+   * reader's last piece is one piece: the text of one iteration of the event loop, or more for a slow reader.
+   * `isJoined`: whether another request started the answer.
    */
   subscribe<P>(
     after: Progress | null,
-    joined: boolean,
+    isJoined: boolean,
     pulse: Pulse<P> | null,
   ): Stream.Stream<AnswerEvent | P, AskError> {
     return Stream.unwrap(
@@ -145,11 +145,11 @@ export class LiveAnswer {
             const delta = text.slice(units);
             for (const _ of delta) points++;
             units = text.length;
-            this.seen ||= points > 0;
-            const replayed = joined || exit?.value.replayed === true;
-            const shared = { replayed, reached: { turn, points } };
-            if (delta !== "") events.push({ _tag: "Delta", text: delta, ...shared });
-            if (exit !== null) events.push({ _tag: "Entry", entry: exit.value.entry, ...shared });
+            this.hasBeenRead ||= points > 0;
+            const replayed = isJoined || exit?.value.replayed === true;
+            const fields = { replayed, reached: { turn, points } };
+            if (delta !== "") events.push({ _tag: "Delta", text: delta, ...fields });
+            if (exit !== null) events.push({ _tag: "Entry", entry: exit.value.entry, ...fields });
             isOver = exit !== null;
           }
           return Arr.isArrayNonEmpty(events) ? Effect.succeed(events) : next;

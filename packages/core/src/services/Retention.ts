@@ -1,5 +1,5 @@
 /**
- * Erases expired chats, which had no entry for the `retentionDays` of their chatbot, and reports the expiry of keys.
+ * Erases expired chats, which have had no entry for the `retentionDays` of their chatbot, and reports when keys expire.
  */
 import { Clock, Context, Effect, Layer, Schedule } from "effect";
 import { ChatArchive } from "../ports/ChatArchive.ts";
@@ -29,7 +29,7 @@ const retain = Effect.gen(function* () {
   gauge("parley.key.expiry", "Time until the next key expires", next);
 
   /** Logs every failure, defects included. The next run erases the chats that are left. */
-  const logged = (message: string) =>
+  const logFailures = (message: string) =>
     Effect.catchCause((cause) => {
       hasFailed = true;
       return Effect.logError(message, cause);
@@ -45,7 +45,7 @@ const retain = Effect.gen(function* () {
       if (days === null) continue;
       yield* archive
         .erase(chatbot.id, { _tag: "IdleFor", millis: days * day }, "retention")
-        .pipe(logged(`Expired chats of chatbot ${chatbot.id} could not be erased`));
+        .pipe(logFailures(`Expired chats of chatbot ${chatbot.id} could not be erased`));
     }
     if (!hasFailed) completedAt = now();
   });
@@ -56,7 +56,7 @@ const retain = Effect.gen(function* () {
     Effect.forkChild,
   );
   yield* eraseExpired.pipe(
-    logged("Erasing expired chats failed"),
+    logFailures("Erasing expired chats failed"),
     Effect.repeat(Schedule.jittered(Schedule.spaced("1 hour"))),
     Effect.delay("1 minute"),
   );
@@ -64,7 +64,7 @@ const retain = Effect.gen(function* () {
 
 /**
  * Erases expired chats a minute after the start and then about once an hour, as the actor `retention`. Several
- * processes may do so.
+ * processes may run it at the same time.
  */
 export const layerRetention: Layer.Layer<never, never, ChatArchive | ChatbotRegistry> =
   Layer.effectDiscard(Effect.forkScoped(retain, { startImmediately: true }));

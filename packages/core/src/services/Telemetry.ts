@@ -7,8 +7,8 @@ import type { Usage } from "../model/Entry.ts";
 import { AnswerUnavailable, Overloaded, StorageUnavailable } from "../model/Errors.ts";
 
 /**
- * The reason for a failure, which quotes no text of a user and no key; `null` for a client's mistake. An error's other
- * properties may quote rows.
+ * The reason for a failure, which quotes no text of a user and no key; `null` for a client's mistake. Other properties
+ * of an error may quote rows.
  */
 const reasonOf = (error: unknown): string | null => {
   if (error instanceof AnswerUnavailable) return error.reason;
@@ -20,8 +20,8 @@ const tagOf = (error: unknown): string =>
   (error as { readonly _tag?: string })._tag ?? "the request is not valid";
 
 /**
- * Logs each reason for a failure on a line of its own: a defect, an answer that failed, a store that cannot be reached,
- * or too much work. A client's mistake leaves no line.
+ * Logs each reason for a failure on a line of its own: a defect, an answer that failed, an unreachable store, or an
+ * overloaded server. It does not log a client's mistake.
  */
 export const logFailure = Effect.fnUntraced(function* (cause: Cause.Cause<unknown>) {
   for (const reason of cause.reasons) {
@@ -31,9 +31,9 @@ export const logFailure = Effect.fnUntraced(function* (cause: Cause.Cause<unknow
         Cause.pretty(Cause.die(reason.defect)),
       );
     } else if (Cause.isFailReason(reason)) {
-      const words = reasonOf(reason.error);
-      if (words === null) continue;
-      yield* Effect.annotateLogs(Effect.logWarning(tagOf(reason.error)), "reason", words);
+      const text = reasonOf(reason.error);
+      if (text === null) continue;
+      yield* Effect.annotateLogs(Effect.logWarning(tagOf(reason.error)), "reason", text);
     }
   }
 });
@@ -44,18 +44,18 @@ export const isTraced: Effect.Effect<boolean> = Effect.map(
   (tracer) => tracer !== Tracer.nativeTracer,
 );
 
-/** Ends a span. It gets the words of the failure only: an exporter would send an error with its causes. */
+/** Ends a span with the reason for a failure alone: an exporter would send an error with its causes. */
 export const endSpan = (
   span: Tracer.Span,
   exit: Exit.Exit<unknown, unknown>,
 ): Effect.Effect<void> =>
   Effect.map(Clock.currentTimeNanos, (now) => {
     if (Exit.isSuccess(exit) || Cause.hasInterruptsOnly(exit.cause)) return span.end(now, exit);
-    const words = Option.match(Cause.findErrorOption(exit.cause), {
+    const reason = Option.match(Cause.findErrorOption(exit.cause), {
       onNone: () => "Unexpected error in a request",
       onSome: (error) => reasonOf(error) ?? tagOf(error),
     });
-    span.end(now, Exit.fail(words));
+    span.end(now, Exit.fail(reason));
   });
 
 /** Runs the effect in a span of this name. Without a tracer there is none, and no cost. */
@@ -65,8 +65,8 @@ export const inSpan = <A, E>(
   attributes: Readonly<Record<string, unknown>> = {},
   kind: Tracer.SpanKind = "internal",
 ): Effect.Effect<A, E> =>
-  Effect.flatMap(isTraced, (traced) =>
-    traced
+  Effect.flatMap(isTraced, (hasTracer) =>
+    hasTracer
       ? Effect.acquireUseRelease(
           Effect.makeSpan(name, { attributes, kind }),
           (span) => Effect.withParentSpan(effect, span),
@@ -90,11 +90,11 @@ export const registerGauge = (
   });
 
 /**
- * Metrics by a value that may have thousands of forms, such as a key: the fifty busiest values have series of their own,
- * all others share the label `other`. Returns a function that updates the metric at an index of the described ones.
+ * Metrics labelled with one of thousands of values, such as a key's id: the fifty busiest values have series of their
+ * own, all others share the label `other`. Returns a function that updates the metric at an index of the described ones.
  *
- * No series decreases: a value leaves its past in `other` when it gets a label, and never gets a second one when it has
- * lost it to another value, which needs twice its events.
+ * No series decreases: a value's past stays in `other` when the value gets a label. Another value with twice its events
+ * takes the label away, for good.
  */
 export const makeBusiest = (
   context: Context.Context<never>,
@@ -204,8 +204,8 @@ const chatbotTokens = (chatbot: string) =>
   );
 
 /**
- * Returns a function that begins the times of an ask, which waits for its turn, for its metrics. Each member of the
- * result is called when that happens.
+ * Returns a function that starts to time an ask for its metrics, while the ask waits for its turn. The result's members
+ * record what happens to it.
  */
 export const makeAskTimes = Effect.map(Effect.context<never>(), (context) => {
   const clock = Context.get(context, Clock.Clock);
@@ -220,25 +220,25 @@ export const makeAskTimes = Effect.map(Effect.context<never>(), (context) => {
     let isSilent = true;
     waiting.modifyUnsafe(1, context);
     return {
-      taken: () => {
+      onTurn: () => {
         waiting.modifyUnsafe(-1, context);
         state = running;
         running.modifyUnsafe(1, context);
         waitTime.updateUnsafe(now() - since, context);
         since = now();
       },
-      delta: () => {
+      onDelta: () => {
         if (isSilent) firstDeltaTime.updateUnsafe(now() - since, context);
         isSilent = false;
       },
-      stored: (usage: Usage | null) => {
+      onStored: (usage: Usage | null) => {
         timeAnswer(usage?.model ?? "none", 0, now() - since);
         if (usage === null) return;
         countTokens(String(chatbot), 0, usage.promptTokens);
         countTokens(String(chatbot), 1, usage.completionTokens);
       },
-      failed: (model: string | null) => timeAnswer(model ?? "none", 1, now() - since),
-      ended: () => state.modifyUnsafe(-1, context),
+      onFailure: (model: string | null) => timeAnswer(model ?? "none", 1, now() - since),
+      onEnd: () => state.modifyUnsafe(-1, context),
     };
   };
 });

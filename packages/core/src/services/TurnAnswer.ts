@@ -56,15 +56,15 @@ export const answerInTurn = (
       Effect.flatMap((entry) =>
         Effect.tap(
           Effect.suspend(() => {
-            const settled = hasBudget ? { spentTokens: spentTokens() } : {};
-            return inSpan(store.append(turn, { ...entry, keyId, ...settled }), "append");
+            const spending = hasBudget ? { spentTokens: spentTokens() } : {};
+            return inSpan(store.append(turn, { ...entry, keyId, ...spending }), "append");
           }),
-          () => Effect.sync(() => times.stored(entry.usage)),
+          () => Effect.sync(() => times.onStored(entry.usage)),
         ),
       ),
       Effect.catchTag("TurnLost", () => Effect.fail(unavailable("the turn was lost"))),
       Effect.onError((cause) => {
-        if (!Cause.hasInterruptsOnly(cause)) times.failed(askedModel.model);
+        if (!Cause.hasInterruptsOnly(cause)) times.onFailure(askedModel.model);
         // The provider also bills for an answer that nobody receives.
         const tokens = hasBudget ? spentTokens() : 0;
         return store.release(turn, tokens === 0 ? null : { keyId: keyId!, tokens }).pipe(
@@ -94,7 +94,7 @@ const keepTurn = (
   store.renew(turn).pipe(
     // The storage may recover before the lease ends. If it does not, the append fails.
     Effect.catchTag("StorageUnavailable", () => Effect.succeed(true)),
-    Effect.flatMap((ours) => (ours ? Effect.void : unavailable("the turn was lost"))),
+    Effect.flatMap((isHeld) => (isHeld ? Effect.void : unavailable("the turn was lost"))),
     Effect.delay(limits.renewal),
     Effect.forever,
   );
@@ -118,14 +118,14 @@ const answer = Effect.fnUntraced(function* (
   cost.characters = [...question].length;
   let isBroken = false;
   /** Adds a part to the answer; returns whether to read on. */
-  const read = (part: AnswerPart): boolean => {
+  const addPart = (part: AnswerPart): boolean => {
     switch (part._tag) {
       case "Delta":
-        times.delta();
+        times.onDelta();
         for (const _ of part.text) cost.characters++;
         return live.append(part.text, limits.length);
       case "Restart":
-        isBroken = live.seen;
+        isBroken = live.hasBeenRead;
         if (!isBroken) live.reset(turn.id);
         return !isBroken;
       case "Usage":
@@ -133,8 +133,8 @@ const answer = Effect.fnUntraced(function* (
         return true;
     }
   };
-  yield* answerer.answer(chatbot, entriesBefore(store, turn), question).pipe(
-    Stream.runForEachArray((parts) => (parts.every(read) ? Effect.void : Cause.done())),
+  yield* answerer.answer(chatbot, unflaggedEntries(store, turn), question).pipe(
+    Stream.runForEachArray((parts) => (parts.every(addPart) ? Effect.void : Cause.done())),
     Pull.catchDone(() => Effect.void),
   );
   if (isBroken) return yield* unavailable("the answer broke off");
@@ -154,7 +154,7 @@ const toTokens = ({ characters, usage }: Cost): number =>
   usage === null ? Math.ceil(characters / 4) : usage.promptTokens + usage.completionTokens;
 
 /** The chat's unflagged entries, newest first. They are read from the store page by page, on demand. */
-const entriesBefore = (
+const unflaggedEntries = (
   store: TurnStore["Service"],
   turn: Turn,
 ): Stream.Stream<Entry, StorageUnavailable> =>

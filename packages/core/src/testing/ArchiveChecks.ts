@@ -37,10 +37,10 @@ import {
   entry,
   entryRecord,
   erase,
-  exported,
-  filled,
+  exportAll,
+  fillChatbot,
   history,
-  imported,
+  importAll,
   instances,
   keyOf,
   list,
@@ -49,9 +49,9 @@ import {
   noChatbot,
   pass,
   questions,
-  stored,
+  storedChats,
   tagOf,
-  taken,
+  takeTurn,
   usage,
 } from "./Fixtures.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
@@ -88,8 +88,8 @@ export const archiveChecks: ReadonlyArray<
 > = [
   check("erased chats are gone with their entries, and the lists stay exact", function* () {
     const [chatbot, others] = [yield* newChatbot, yield* newChatbot];
-    const foreign = [...(yield* filled(others)), ...(yield* createAll(others, [bare, bare]))];
-    let chats: ReadonlyArray<Chat> = yield* filled(chatbot);
+    const foreign = [...(yield* fillChatbot(others)), ...(yield* createAll(others, [bare, bare]))];
+    let chats: ReadonlyArray<Chat> = yield* fillChatbot(chatbot);
     const { second } = yield* StoreUnderTest;
     const [early, late] = [chats[1]!.id, chats.at(-1)!.id];
     const erasures: ReadonlyArray<readonly [Erasable, (chat: Chat) => boolean]> = [
@@ -102,14 +102,14 @@ export const archiveChecks: ReadonlyArray<
     ];
     yield* listsAre(chatbot, chats);
     for (const [which, isErased] of erasures) {
-      const gone = chats.filter(isErased);
+      const erasedChats = chats.filter(isErased);
       const archive = which._tag === "All" ? second.archive : yield* ChatArchive;
       const count = yield* archive.erase(chatbot, which, actor);
-      yield* same("how many", count, gone.length);
-      for (const { id } of gone) {
+      yield* same("how many", count, erasedChats.length);
+      for (const { id } of erasedChats) {
         yield* failsWith("its history", new ChatNotFound({ chatId: id }), history(chatbot, id));
       }
-      chats = chats.filter((chat) => !gone.includes(chat));
+      chats = chats.filter((chat) => !erasedChats.includes(chat));
       chats = [...chats, yield* create(chatbot, { name: "chat 1", userRef: "y" })];
       yield* listsAre(chatbot, chats);
     }
@@ -118,14 +118,14 @@ export const archiveChecks: ReadonlyArray<
 
   check("after an erasure, ids are not reused, and times do not go back", function* () {
     const chatbot = yield* newChatbot;
-    const kept = yield* create(chatbot);
-    let [chatId, entryId, time] = [kept.id, 0, kept.createTime];
+    const keptChat = yield* create(chatbot);
+    let [chatId, entryId, time] = [keptChat.id, 0, keptChat.createTime];
     for (let n = 0; n < 3; n++) {
       const chat = yield* create(chatbot);
       yield* same("a higher id", chat.id > chatId, true);
       yield* same("a time not before", chat.createTime >= time, true);
       [chatId, time] = [chat.id, chat.createTime];
-      for (const one of [chat, kept]) {
+      for (const one of [chat, keptChat]) {
         const { id } = yield* ask(chatbot, one.id, entry("q"));
         yield* same("an entry's higher id", id > entryId, true);
         entryId = id;
@@ -136,16 +136,16 @@ export const archiveChecks: ReadonlyArray<
 
   check("an erasure of very many chats keeps pages and totals exact", function* () {
     const chatbot = yield* newChatbot;
-    yield* imported(chatbot, many);
-    const kept = chatsOf(many).filter(({ userRef }) => userRef === "y");
+    yield* importAll(chatbot, many);
+    const keptChats = chatsOf(many).filter(({ userRef }) => userRef === "y");
     const count = yield* erase(chatbot, { _tag: "UserRef", userRef: "x" });
-    yield* same("how many", count, 1_050 - kept.length);
+    yield* same("how many", count, 1_050 - keptChats.length);
     for (const more of [{}, { userRef: "y" }, { search: "CHAT 3" }]) {
       for (const field of ["id", "name"] as const) {
         for (const page of [1, 2, 3]) {
           const orderBy = [{ field, descending: true }] as const;
           const query = { ...defaultChatQuery, ...more, orderBy, limit: 100, page };
-          yield* same("a page", yield* list(chatbot, query), chatPage(kept, query));
+          yield* same("a page", yield* list(chatbot, query), chatPage(keptChats, query));
         }
       }
     }
@@ -158,22 +158,22 @@ export const archiveChecks: ReadonlyArray<
     const { createTime: limit } = yield* askLater(chatbot, used!.id, unused!.createTime);
     // Reading does not count as use, nor does a turn without an entry.
     yield* history(chatbot, unused!.id);
-    yield* turns.release(yield* taken(chatbot, unused!.id));
-    const late = yield* taken(chatbot, unused!.id);
+    yield* turns.release(yield* takeTurn(chatbot, unused!.id));
+    const late = yield* takeTurn(chatbot, unused!.id);
     yield* pass(turnLease + 1);
     yield* turns.renew(late);
     yield* same("the unused one", yield* erase(chatbot, idle(limit)), 1);
     yield* same("the used one is left", (yield* list(chatbot)).items, [used]);
     yield* erase(chatbot, { _tag: "All" });
     // Imported times are whatever they were elsewhere.
-    const asked = new Date("1965-01-01T00:00:00Z");
-    const records = [chatRecord(1, longAgo), chatRecord(2, longAgo), entryRecord(2, 1, asked)];
-    yield* imported(chatbot, records);
+    const askedAt = new Date("1965-01-01T00:00:00Z");
+    const records = [chatRecord(1, longAgo), chatRecord(2, longAgo), entryRecord(2, 1, askedAt)];
+    yield* importAll(chatbot, records);
     for (const [limit, expected] of [
       [longAgo, 0],
       [new Date(longAgo.getTime() + 1), 1],
-      [asked, 0],
-      [new Date(asked.getTime() + 1), 1],
+      [askedAt, 0],
+      [new Date(askedAt.getTime() + 1), 1],
     ] as const) {
       yield* same(
         `idle since ${limit.toISOString()}`,
@@ -189,7 +189,7 @@ export const archiveChecks: ReadonlyArray<
     const before = (yield* now).getTime();
     const ago = (minutes: number) => new Date(before - minutes * 60_000);
     const records = [chatRecord(1, ago(90)), chatRecord(2, ago(80)), entryRecord(2, 1, ago(30))];
-    yield* imported(chatbot, records);
+    yield* importAll(chatbot, records);
     for (const [minutes, expected] of [
       [91, 0],
       [60, 1],
@@ -211,7 +211,7 @@ export const archiveChecks: ReadonlyArray<
     for (const idempotencyKey of [null, key]) {
       for (const renewals of [0, 2]) {
         const { id } = yield* create(chatbot);
-        const turn = yield* taken(chatbot, id, idempotencyKey);
+        const turn = yield* takeTurn(chatbot, id, idempotencyKey);
         for (let n = 0; n < renewals; n++) yield* turns.renew(turn);
         yield* erase(chatbot, { _tag: "Chat", id });
         const notFound = new ChatNotFound({ chatId: id });
@@ -221,31 +221,31 @@ export const archiveChecks: ReadonlyArray<
         yield* same("earlier entries", yield* turns.earlier(turn, 2 ** 53 - 1), []);
         // Its key is free, whether the ask ends or not.
         if (renewals > 0) yield* turns.release(turn, { keyId: "k", tokens: 5 });
-        yield* turns.release(yield* taken(chatbot, null, keyOf("key", 1)));
+        yield* turns.release(yield* takeTurn(chatbot, null, keyOf("key", 1)));
       }
     }
     yield* same("what was spent", (yield* turns.spending(chatbot, "k")).tokens, 10);
-    yield* same("the stored chats", yield* stored(chatbot), []);
+    yield* same("the stored chats", yield* storedChats(chatbot), []);
   }),
 
   check("an erasure leaves the turns, keys and queues of other chats as they are", function* () {
     const chatbot = yield* newChatbot;
     const [first, second] = yield* instances;
-    const [gone, other] = yield* createAll(chatbot, [{}, {}]);
+    const [goneChat, other] = yield* createAll(chatbot, [{}, {}]);
     const turns = yield* Effect.forEach([other!.id, null], (chat) =>
-      taken(chatbot, chat, keyOf(`key of ${chat}`)),
+      takeTurn(chatbot, chat, keyOf(`key of ${chat}`)),
     );
     const waiting = yield* second.turns.take(chatbot, other!.id, null);
     yield* same("the second waits", waiting._tag, "Held");
-    yield* erase(chatbot, { _tag: "Chat", id: gone!.id });
+    yield* erase(chatbot, { _tag: "Chat", id: goneChat!.id });
     for (const turn of turns) {
       yield* same("the renewal", yield* first.turns.renew(turn), true);
       const again = first.turns.take(chatbot, turn.chat, turn.idempotencyKey);
       yield* same("the key is held", (yield* again)._tag, "Held");
-      const made = yield* append(turn, entry("q"));
+      const newEntry = yield* append(turn, entry("q"));
       yield* same("afterwards", yield* again, {
         _tag: "AlreadyAnswered",
-        entry: made,
+        entry: newEntry,
         turn: turn.id,
       });
     }
@@ -259,14 +259,14 @@ export const archiveChecks: ReadonlyArray<
       const [chatbot, twin] = [yield* newChatbot, yield* newChatbot];
       const creating = chats.createChat(chatbot, { ...bare, userRef: "u" }, keyOf("created"));
       const { chat } = yield* creating;
-      yield* append(yield* taken(chatbot, chat.id, keyOf("asked")), entry("q"));
-      const kept = yield* append(yield* taken(chatbot, null, keyOf("kept")), entry("kept"));
+      yield* append(yield* takeTurn(chatbot, chat.id, keyOf("asked")), entry("q"));
+      const keptEntry = yield* append(yield* takeTurn(chatbot, null, keyOf("kept")), entry("kept"));
       // A key may move to another chat once its turn is released.
-      yield* turns.release(yield* taken(chatbot, chat.id, keyOf("moved")));
-      yield* append(yield* taken(chatbot, kept.chatId, keyOf("moved")), entry("moved"));
+      yield* turns.release(yield* takeTurn(chatbot, chat.id, keyOf("moved")));
+      yield* append(yield* takeTurn(chatbot, keptEntry.chatId, keyOf("moved")), entry("moved"));
       // Chats of two chatbots may have one id, and their keys one name.
-      yield* imported(twin, yield* exported(chatbot));
-      yield* append(yield* taken(twin, chat.id, keyOf("asked")), entry("q"));
+      yield* importAll(twin, yield* exportAll(chatbot));
+      yield* append(yield* takeTurn(twin, chat.id, keyOf("asked")), entry("q"));
       yield* same("known before", yield* creating, { chat, replayed: true });
       const which: Erasable = isUser
         ? { _tag: "UserRef", userRef: "u" }
@@ -274,14 +274,14 @@ export const archiveChecks: ReadonlyArray<
       yield* same("how many", yield* second.archive.erase(chatbot, which, actor), 1);
       for (const [of, chatId, name] of [
         [twin, chat.id, "asked"],
-        [chatbot, kept.chatId, "kept"],
-        [chatbot, kept.chatId, "moved"],
+        [chatbot, keptEntry.chatId, "kept"],
+        [chatbot, keptEntry.chatId, "moved"],
       ] as const) {
         const done = yield* turns.take(of, chatId, keyOf(name));
         yield* same(`the key "${name}"`, done._tag, "AlreadyAnswered");
       }
       yield* same("the creation's key", (yield* creating).replayed, false);
-      yield* turns.release(yield* taken(chatbot, null, keyOf("asked", 1)));
+      yield* turns.release(yield* takeTurn(chatbot, null, keyOf("asked", 1)));
     }
   }),
 
@@ -299,14 +299,14 @@ export const archiveChecks: ReadonlyArray<
     ];
     for (const [which, isErased] of erasures) {
       const [chatbot, twin] = [yield* newChatbot, yield* newChatbot];
-      const held = yield* Effect.forEach(users, (user) =>
-        taken(chatbot, null, keyOf(user === null ? "k" : `k\n${user}`), turns, user),
+      const heldTurns = yield* Effect.forEach(users, (user) =>
+        takeTurn(chatbot, null, keyOf(user === null ? "k" : `k\n${user}`), turns, user),
       );
-      const inTwin = yield* taken(twin, null, keyOf("k\nu"), turns, "u");
+      const inTwin = yield* takeTurn(twin, null, keyOf("k\nu"), turns, "u");
       yield* same("the chats", yield* second.archive.erase(chatbot, which, actor), 0);
       yield* same("the renewal in another chatbot", yield* turns.renew(inTwin), true);
       for (const [n, user] of users.entries()) {
-        const turn = held[n]!;
+        const turn = heldTurns[n]!;
         const { _tag, ...rest } = which;
         const name = `the turn of ${user} after ${_tag} ${JSON.stringify(rest)}`;
         yield* same(name, yield* turns.renew(turn), !isErased(user));
@@ -314,7 +314,7 @@ export const archiveChecks: ReadonlyArray<
         else {
           yield* failsWith(name, new TurnLost(), append(turn, entry("q")));
           const other = keyOf(turn.idempotencyKey!.key, 1);
-          yield* turns.release(yield* taken(chatbot, null, other, turns, user));
+          yield* turns.release(yield* takeTurn(chatbot, null, other, turns, user));
         }
       }
     }
@@ -356,7 +356,7 @@ export const archiveChecks: ReadonlyArray<
     const archive = yield* ChatArchive;
     const [from, to] = [yield* newChatbot, yield* newChatbot];
     const chats = [
-      ...(yield* filled(from)),
+      ...(yield* fillChatbot(from)),
       ...(yield* createAll(
         from,
         awkwardTexts.map((text) => ({ name: `before ${text} after`, userRef: text })),
@@ -366,7 +366,7 @@ export const archiveChecks: ReadonlyArray<
       yield* ask(from, chats[0]!.id, entry(none, { usage: { ...usage, [none]: 0 } }));
     }
     yield* erase(from, { _tag: "UserRef", userRef: "x" });
-    const records = yield* exported(from);
+    const records = yield* exportAll(from);
     yield* same("its chats", chatsOf(records), chats);
     for (const { id } of chats) {
       const orderBy = [{ field: "id", descending: false }] as const;
@@ -375,7 +375,7 @@ export const archiveChecks: ReadonlyArray<
     }
     const count = yield* archive.import(to, archive.export(from, actor), actor);
     yield* same("how many", count, chats.length);
-    yield* same("the copy", yield* exported(to), records);
+    yield* same("the copy", yield* exportAll(to), records);
     yield* listsAre(to, chats);
     for (const text of awkwardTexts) {
       for (const more of [{ search: text }, { userRef: text }]) {
@@ -400,7 +400,7 @@ export const archiveChecks: ReadonlyArray<
         yield* ask(id, chat.id, entry("q", { usage }));
       }
     }
-    const whole = yield* exported(chatbot);
+    const whole = yield* exportAll(chatbot);
     const chats = new Set(chatsOf(whole).flatMap(({ id, userRef }) => (userRef === "u" ? id : [])));
     const expected = whole.filter((record) =>
       chats.has(record._tag === "Chat" ? record.chat.id : record.entry.chatId),
@@ -409,18 +409,18 @@ export const archiveChecks: ReadonlyArray<
       ["u", expected],
       ["nobody", []],
     ] as const) {
-      const found = yield* Stream.runCollect(archive.export(chatbot, actor, { userRef }));
-      yield* same(userRef, found, records);
+      const userRecords = yield* Stream.runCollect(archive.export(chatbot, actor, { userRef }));
+      yield* same(userRef, userRecords, records);
     }
   }),
 
   check("an export is one snapshot, whatever is written while it is read", function* () {
     const archive = yield* ChatArchive;
     const [few, long] = [yield* newChatbot, yield* newChatbot];
-    yield* filled(few);
-    yield* imported(long, many);
+    yield* fillChatbot(few);
+    yield* importAll(long, many);
     for (const chatbot of [few, long]) {
-      const before = yield* exported(chatbot);
+      const before = yield* exportAll(chatbot);
       if (chatbot === long) yield* same("the records", before, many);
       const chats = chatsOf(before);
       const meanwhile = Effect.gen(function* () {
@@ -438,14 +438,14 @@ export const archiveChecks: ReadonlyArray<
       yield* Stream.runDrain(Stream.take(archive.export(chatbot, actor), 1));
       yield* create(chatbot, { name: "afterwards" });
       const { total } = yield* list(chatbot);
-      yield* same("the next export", chatsOf(yield* exported(chatbot)).length, total);
+      yield* same("the next export", chatsOf(yield* exportAll(chatbot)).length, total);
     }
   }),
 
   check("copies of a chatbot run concurrently, while others are written to", function* () {
     const [{ archive }, second] = yield* instances;
     const [from, other] = [yield* newChatbot, yield* newChatbot];
-    yield* imported(from, many);
+    yield* importAll(from, many);
     const { id } = yield* create(other);
     const copy = (n: number) =>
       Effect.gen(function* () {
@@ -457,7 +457,7 @@ export const archiveChecks: ReadonlyArray<
           Stream.tap((record) => (record === many[2_000] ? erasing : Effect.void)),
         );
         yield* archive.import(to, records, actor);
-        yield* same("a copy", yield* exported(to), many);
+        yield* same("a copy", yield* exportAll(to), many);
       });
     const copies = Effect.as(atOnce(3, copy), "in time");
     yield* same("three copies", yield* Effect.raceFirst(copies, after(20_000)), "in time");
@@ -470,8 +470,8 @@ export const archiveChecks: ReadonlyArray<
       chatRecord(n + 1, time),
       entryRecord(n + 1, n + 1, time, { usage }),
     ]);
-    yield* imported(chatbot, records);
-    yield* same("the export", yield* exported(chatbot), records);
+    yield* importAll(chatbot, records);
+    yield* same("the export", yield* exportAll(chatbot), records);
     for (const descending of [true, false]) {
       const query = {
         ...defaultChatQuery,
@@ -509,9 +509,9 @@ export const archiveChecks: ReadonlyArray<
       yield* same("a chat's time not before", chat.createTime >= last, true);
       const [hello] = (yield* chats.listEntries(chatbot, chat.id, defaultEntryQuery)).items;
       yield* same("its entry's time not before", hello!.createTime >= chat.createTime, true);
-      const made = yield* ask(chatbot, ChatId.make(far), entry("later"));
-      yield* same("an entry's higher id", made.id > far + 90_000, true);
-      yield* same("an entry's time not before", made.createTime >= last, true);
+      const newEntry = yield* ask(chatbot, ChatId.make(far), entry("later"));
+      yield* same("an entry's higher id", newEntry.id > far + 90_000, true);
+      yield* same("an entry's time not before", newEntry.createTime >= last, true);
       const { chatId } = yield* ask(chatbot, null, entry("in a new chat"));
       const { items } = yield* list(chatbot, {
         orderBy: [{ field: "createTime", descending: true }],
@@ -520,7 +520,7 @@ export const archiveChecks: ReadonlyArray<
       yield* same("by time", ids, [chatId, chat.id, far + 1, far, 1]);
       // Also when no chat of the future is left.
       yield* erase(chatbot, { _tag: "All" });
-      yield* imported(chatbot, [chatRecord(1, longAgo)]);
+      yield* importAll(chatbot, [chatRecord(1, longAgo)]);
       const next = yield* create(chatbot);
       yield* same("a time not before an erased one's", next.createTime >= last, true);
     }
@@ -531,16 +531,18 @@ export const archiveChecks: ReadonlyArray<
     const from = yield* newChatbot;
     const { chat, entries } = yield* conversation(from, [entry("a"), entry("b")]);
     const twins = [from, yield* newChatbot, yield* newChatbot] as const;
-    for (const twin of twins.slice(1)) yield* imported(twin, yield* exported(from));
-    const held = yield* Effect.forEach(twins, (twin, n) => taken(twin, chat.id, keyOf("key", n)));
-    for (const turn of held) {
+    for (const twin of twins.slice(1)) yield* importAll(twin, yield* exportAll(from));
+    const heldTurns = yield* Effect.forEach(twins, (twin, n) =>
+      takeTurn(twin, chat.id, keyOf("key", n)),
+    );
+    for (const turn of heldTurns) {
       yield* same("the entries of a take", turn.newest, entries.toReversed());
       yield* same("the renewal", yield* turns.renew(turn), true);
       yield* same("earlier", yield* turns.earlier(turn, entries[1]!.id), [entries[0]]);
     }
-    yield* turns.release(held[2]!);
-    yield* append(held[0]!, entry("first", { usage }));
-    yield* append(held[1]!, entry("second"));
+    yield* turns.release(heldTurns[2]!);
+    yield* append(heldTurns[0]!, entry("first", { usage }));
+    yield* append(heldTurns[1]!, entry("second"));
     for (const [n, more] of [["first"], ["second"], []].entries()) {
       yield* same("the questions", yield* questions(twins[n]!), [["a", "b", ...more]]);
       const all = yield* archive.usage(twins[n]!, longAgo);
@@ -577,19 +579,19 @@ export const archiveChecks: ReadonlyArray<
       ),
     };
     for (const [what, records] of Object.entries(wrong)) {
-      yield* failsWith(what, "ImportRefused", imported(to, records));
+      yield* failsWith(what, "ImportRefused", importAll(to, records));
     }
-    yield* same("the stored chats", yield* stored(to), []);
+    yield* same("the stored chats", yield* storedChats(to), []);
   }),
 
   check("an import that fails writes nothing, and keeps what others write meanwhile", function* () {
     const turns = yield* TurnStore;
     const [from, to] = [yield* newChatbot, yield* newChatbot];
     const { chat } = yield* conversation(from, [entry("a")]);
-    const before = yield* exported(from);
-    yield* failsWith("into a full chatbot", "ImportRefused", imported(from, before));
-    yield* same("the rows of the chatbot", yield* exported(from), before);
-    const turn = yield* taken(to, null, key);
+    const before = yield* exportAll(from);
+    yield* failsWith("into a full chatbot", "ImportRefused", importAll(from, before));
+    yield* same("the rows of the chatbot", yield* exportAll(from), before);
+    const turn = yield* takeTurn(to, null, key);
     const asking = ask(from, chat.id, entry("meanwhile"));
     const broken = Effect.as(asking, Stream.fail({ _tag: "Broken" as const }));
     for (const { archive } of yield* instances) {
@@ -601,7 +603,7 @@ export const archiveChecks: ReadonlyArray<
       yield* after(20);
       yield* Fiber.interrupt(importing);
     }
-    yield* same("nothing", yield* stored(to), []);
+    yield* same("nothing", yield* storedChats(to), []);
     yield* same("asks meanwhile", yield* questions(from), [["a", "meanwhile", "meanwhile"]]);
     yield* same("a turn meanwhile", yield* turns.renew(turn), true);
     const { createTime } = yield* append(turn, entry("q"));
@@ -612,7 +614,7 @@ export const archiveChecks: ReadonlyArray<
     const [{ archive }, second] = yield* instances;
     for (const isAsked of [false, true]) {
       const chatbot = yield* newChatbot;
-      const turn = yield* taken(chatbot, null);
+      const turn = yield* takeTurn(chatbot, null);
       const creating = yield* Effect.cached(
         Effect.gen(function* () {
           if (isAsked) return (yield* second.turns.append(turn, entry("q"))).chatId;
@@ -632,13 +634,13 @@ export const archiveChecks: ReadonlyArray<
       );
       const tag = yield* tagOf(archive.import(chatbot, stream, actor));
       if (tag !== "success") yield* same("why not", tag, "ImportRefused");
-      const created = yield* Effect.result(creating);
-      if (Result.isFailure(created)) yield* same("why not", created.failure._tag, "Overloaded");
+      const creation = yield* Effect.result(creating);
+      if (Result.isFailure(creation)) yield* same("why not", creation.failure._tag, "Overloaded");
       const ids = [
         ...(tag === "success" ? chatsOf(records).map((chat) => chat.id) : []),
-        ...(Result.isSuccess(created) ? [created.success] : []),
+        ...(Result.isSuccess(creation) ? [creation.success] : []),
       ];
-      const inStore = (yield* stored(chatbot)).map(({ chat }) => chat.id);
+      const inStore = (yield* storedChats(chatbot)).map(({ chat }) => chat.id);
       yield* same("the stored chats", inStore, ids);
       const page = (yield* list(chatbot)).items.map((chat) => chat.id);
       yield* same("the newest", page, ids.slice(-25).toReversed());
@@ -675,7 +677,7 @@ export const archiveChecks: ReadonlyArray<
       yield* Effect.yieldNow;
     }
     yield* Fiber.join(writing);
-    const all = (yield* stored(chatbot)).map(({ chat }) => chat);
+    const all = (yield* storedChats(chatbot)).map(({ chat }) => chat);
     yield* same("none is lost", all.length + erased, 36);
     yield* same("the others", all.filter(({ name }) => name === "kept").length, 18);
     for (const { chats } of both) {
@@ -717,43 +719,43 @@ export const archiveChecks: ReadonlyArray<
     const chatbot = yield* newChatbot;
     const both = yield* instances;
     const hello = { ...bare, name: "n", helloMessage: "Hello" };
-    const asked: Array<ChatId> = [];
+    const chatIds: Array<ChatId> = [];
     for (let n = 0; n < 30; n++) {
       const { archive, chats, turns } = both[n % 2]!;
       const { id } = yield* create(chatbot);
-      asked.push(id);
+      chatIds.push(id);
       const calls: ReadonlyArray<Effect.Effect<unknown, unknown>> = [
         chats.createChat(chatbot, hello, null),
         chats.createChat(chatbot, hello, keyOf(`chat ${n}`)),
-        Effect.flatMap(turns.take(chatbot, id, keyOf(`key ${id}`)), (taken) =>
-          taken._tag === "TurnTaken" ? turns.append(taken.turn, entry("q")) : Effect.void,
+        Effect.flatMap(turns.take(chatbot, id, keyOf(`key ${id}`)), (outcome) =>
+          outcome._tag === "TurnTaken" ? turns.append(outcome.turn, entry("q")) : Effect.void,
         ),
         archive.erase(chatbot, { _tag: "UserRef", userRef: "nobody" }, actor),
       ];
-      const begun = yield* Effect.forEach(calls, (call) => Effect.forkChild(call));
+      const fibers = yield* Effect.forEach(calls, (call) => Effect.forkChild(call));
       for (let step = 0; step < n % 5; step++) yield* Effect.yieldNow;
       if (n % 2 === 1) yield* after(n % 8);
-      yield* Fiber.interruptAll(begun);
-      for (const fiber of begun) {
+      yield* Fiber.interruptAll(fibers);
+      for (const fiber of fibers) {
         const exit = yield* Fiber.await(fiber);
         if (Exit.isFailure(exit) && !Cause.hasInterruptsOnly(exit.cause)) yield* exit;
       }
     }
-    const before = yield* stored(chatbot);
+    const before = yield* storedChats(chatbot);
     yield* after(20);
-    yield* same("nothing is written afterwards", yield* stored(chatbot), before);
+    yield* same("nothing is written afterwards", yield* storedChats(chatbot), before);
     for (const { chat, entries } of before) {
       yield* same("the total", (yield* history(chatbot, chat.id)).total, entries.length);
       if (chat.name === "n") yield* same("its hello entry", entries.length, 1);
     }
     yield* pass(turnLease + 1);
-    for (const id of asked) {
+    for (const id of chatIds) {
       const { turns } = both[1];
       const outcome = yield* turns.take(chatbot, id, keyOf(`key ${id}`));
       const answers = outcome._tag === "AlreadyAnswered" ? [outcome.entry] : [];
       yield* same("the ask's entry", (yield* history(chatbot, id)).items, answers);
       if (outcome._tag === "TurnTaken") yield* turns.release(outcome.turn);
-      yield* taken(chatbot, id, null, turns);
+      yield* takeTurn(chatbot, id, null, turns);
     }
   }),
 
@@ -766,7 +768,7 @@ export const archiveChecks: ReadonlyArray<
       const later = new Date(longAgo.getTime() + 1);
       const costs = [one, { ...one, model: "another" }, one, null, { ...one, provider: "p" }, one];
       const none = { provider: null, model: null };
-      yield* imported(chatbot, [
+      yield* importAll(chatbot, [
         chatRecord(1, longAgo),
         ...costs.map((cost, n) =>
           entryRecord(1, n + 1, n < 5 ? longAgo : later, { usage: cost && { ...usage, ...cost } }),
@@ -813,11 +815,11 @@ export const archiveChecks: ReadonlyArray<
     const chatbot = yield* newChatbot;
     for (const [userRef, keyId] of [["u", "k"], ["u", null], [null, "k"], [null]] as const) {
       const chat = yield* create(chatbot, { userRef });
-      const answered = entry("q", keyId === undefined ? { usage } : { usage, keyId });
-      const { keyId: _, usage: __, ...texts } = answered;
-      const made = yield* ask(chatbot, chat.id, answered);
-      const { createTime, id } = made;
-      yield* same("the entry", made, { ...texts, id, chatId: chat.id, createTime });
+      const newEntryFields = entry("q", keyId === undefined ? { usage } : { usage, keyId });
+      const { keyId: _, usage: __, ...texts } = newEntryFields;
+      const newEntry = yield* ask(chatbot, chat.id, newEntryFields);
+      const { createTime, id } = newEntry;
+      yield* same("the entry", newEntry, { ...texts, id, chatId: chat.id, createTime });
     }
     yield* ask(chatbot, null, entry("q", { usage, keyId: "first" }));
     // An answer from documents has a key, and no cost.
@@ -827,17 +829,17 @@ export const archiveChecks: ReadonlyArray<
       ["userRef", "u,2", ",1", ",3"],
     ] as const) {
       const sums = yield* archive.usage(chatbot, new Date(0), by);
-      const found = sums.map(({ answers, group }) => `${group ?? ""},${answers}`);
-      yield* same(by, found.toSorted(), expected.toSorted());
+      const groups = sums.map(({ answers, group }) => `${group ?? ""},${answers}`);
+      yield* same(by, groups.toSorted(), expected.toSorted());
     }
-    const text = JSON.stringify(yield* exported(chatbot));
+    const text = JSON.stringify(yield* exportAll(chatbot));
     yield* same("a key in the export", text.includes("first"), false);
   }),
 
   check("erasing, exporting or importing chats of an unregistered chatbot fails", function* () {
     const notFound = new ChatbotNotFound({ chatbot: noChatbot });
     yield* failsWith("an erasure", notFound, erase(noChatbot, { _tag: "All" }));
-    yield* failsWith("an export", notFound, exported(noChatbot));
-    yield* failsWith("an import", notFound, imported(noChatbot, [chatRecord(1, longAgo)]));
+    yield* failsWith("an export", notFound, exportAll(noChatbot));
+    yield* failsWith("an import", notFound, importAll(noChatbot, [chatRecord(1, longAgo)]));
   }),
 ];

@@ -32,7 +32,7 @@ import {
   newChatbot,
   noChatbot,
   orders,
-  stored,
+  storedChats,
 } from "./Fixtures.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 
@@ -46,18 +46,18 @@ const tied: ReadonlyArray<Partial<ChatToCreate>> = Array.from({ length: 23 }, (_
 export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
   check("a chat is listed and stored as it was returned", function* () {
     const chatbot = yield* newChatbot;
-    const wanted: ReadonlyArray<Partial<ChatToCreate>> = [
+    const fields: ReadonlyArray<Partial<ChatToCreate>> = [
       { name: "😀".repeat(255), userRef: "😀".repeat(60) },
       ...awkwardTexts.flatMap((text) => [{ name: text, userRef: text }, { name: text }]),
       { userRef: "u" },
     ];
-    const chats = yield* createAll(chatbot, wanted);
+    const chats = yield* createAll(chatbot, fields);
     yield* same(
       "names and references",
       chats.map(({ name, userRef }) => [name, userRef]),
-      wanted.map(({ name = null, userRef = null }) => [name, userRef]),
+      fields.map(({ name = null, userRef = null }) => [name, userRef]),
     );
-    const inStore = (yield* stored(chatbot)).map(({ chat }) => chat);
+    const inStore = (yield* storedChats(chatbot)).map(({ chat }) => chat);
     yield* same("the stored chats", inStore, chats);
     yield* same("the total", (yield* list(chatbot)).total, chats.length);
     for (const chat of chats) {
@@ -72,7 +72,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const chats = yield* atOnce(awkwardTexts.length, (at) =>
       create(chatbot, { helloMessage: awkwardTexts[at]! }),
     );
-    const inStore = yield* stored(chatbot);
+    const inStore = yield* storedChats(chatbot);
     for (const [at, chat] of chats.entries()) {
       const { items, total } = yield* history(chatbot, chat.id);
       const { createTime, id } = items[0]!;
@@ -121,7 +121,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* same("a higher id", id > chats[at - 1]!.id, true);
       yield* same("a time not before", createTime >= chats[at - 1]!.createTime, true);
     }
-    const inStore = (yield* stored(chatbot)).map(({ chat }) => chat);
+    const inStore = (yield* storedChats(chatbot)).map(({ chat }) => chat);
     yield* same("the stored chats", inStore, chats);
     const page = yield* list(chatbot, { limit: 100 });
     yield* same("the page", page, { items: chats.toReversed(), total: chats.length });

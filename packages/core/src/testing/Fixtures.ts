@@ -76,7 +76,7 @@ export const bare: ChatToCreate = { name: null, userRef: null, helloMessage: nul
 
 export const create = (chatbot: ChatbotId, chat: Partial<ChatToCreate> = {}) =>
   ChatStore.use((store) =>
-    Effect.map(store.createChat(chatbot, { ...bare, ...chat }, null), (created) => created.chat),
+    Effect.map(store.createChat(chatbot, { ...bare, ...chat }, null), ({ chat }) => chat),
   );
 
 /** Creates chats one after the other. */
@@ -117,7 +117,7 @@ export const keyOf = (key: string, request = 0): IdempotencyKey => ({
 });
 
 /** Takes a turn that must be free. */
-export const taken = (
+export const takeTurn = (
   chatbot: ChatbotId,
   chat: ChatId | null,
   idempotencyKey: IdempotencyKey | null = null,
@@ -134,12 +134,12 @@ export const taken = (
     ),
   );
 
-export const append = (turn: Turn, answered: NewEntry) =>
-  TurnStore.use((store) => store.append(turn, answered));
+export const append = (turn: Turn, newEntryFields: NewEntry) =>
+  TurnStore.use((store) => store.append(turn, newEntryFields));
 
 /** Takes the turn of a chat, or of a new one, and appends one entry. */
-export const ask = (chatbot: ChatbotId, chat: ChatId | null, answered: NewEntry) =>
-  Effect.flatMap(taken(chatbot, chat), (turn) => append(turn, answered));
+export const ask = (chatbot: ChatbotId, chat: ChatId | null, newEntryFields: NewEntry) =>
+  Effect.flatMap(takeTurn(chatbot, chat), (turn) => append(turn, newEntryFields));
 
 /** A chat with these entries. */
 export const conversation = Effect.fnUntraced(function* (
@@ -147,10 +147,10 @@ export const conversation = Effect.fnUntraced(function* (
   entries: ReadonlyArray<NewEntry>,
 ) {
   const chat: Chat = yield* create(chatbot);
-  const stored: ReadonlyArray<Entry> = yield* Effect.forEach(entries, (one) =>
+  const storedEntries: ReadonlyArray<Entry> = yield* Effect.forEach(entries, (one) =>
     ask(chatbot, chat.id, one),
   );
-  return { chat, entries: stored };
+  return { chat, entries: storedEntries };
 });
 
 /** Asks until an entry is later than the given time. */
@@ -158,14 +158,14 @@ export const askLater = Effect.fnUntraced(function* (chatbot: ChatbotId, chat: C
   yield* pass(10);
   const began = Date.now();
   while (true) {
-    const made = yield* ask(chatbot, chat, entry("later"));
-    if (made.createTime > than) return made;
+    const newEntry = yield* ask(chatbot, chat, entry("later"));
+    if (newEntry.createTime > than) return newEntry;
     yield* same("the store's clock goes on", Date.now() - began < 1_000, true);
   }
 });
 
 /** Chats of two users and of none, some of them with entries. */
-export const filled = Effect.fnUntraced(function* (chatbot: ChatbotId) {
+export const fillChatbot = Effect.fnUntraced(function* (chatbot: ChatbotId) {
   const chats = yield* createAll(
     chatbot,
     Array.from({ length: 30 }, (_, n) => ({
@@ -183,22 +183,22 @@ export const filled = Effect.fnUntraced(function* (chatbot: ChatbotId) {
 export const erase = (chatbot: ChatbotId, which: Erasable) =>
   ChatArchive.use((archive) => archive.erase(chatbot, which, actor));
 
-export const exported = (chatbot: ChatbotId) =>
+export const exportAll = (chatbot: ChatbotId) =>
   ChatArchive.use((archive) => Stream.runCollect(archive.export(chatbot, actor)));
 
-export const imported = (chatbot: ChatbotId, records: Iterable<ArchiveRecord>) =>
+export const importAll = (chatbot: ChatbotId, records: Iterable<ArchiveRecord>) =>
   ChatArchive.use((archive) => archive.import(chatbot, Stream.fromIterable(records), actor));
 
-export interface Stored {
+export interface StoredChat {
   readonly chat: Chat;
   readonly entries: Array<Entry & { readonly usage: Usage | null }>;
 }
 
 /** All chats of a chatbot with their entries, as the other instance reads them. */
-export const stored = Effect.fnUntraced(function* (chatbot: ChatbotId) {
+export const storedChats = Effect.fnUntraced(function* (chatbot: ChatbotId) {
   const { second } = yield* StoreUnderTest;
   const records = yield* Stream.runCollect(second.archive.export(chatbot, actor));
-  const chats: Array<Stored> = [];
+  const chats: Array<StoredChat> = [];
   for (const record of records) {
     if (record._tag === "Chat") chats.push({ chat: record.chat, entries: [] });
     else chats.at(-1)!.entries.push({ ...record.entry, usage: record.usage });
@@ -208,7 +208,7 @@ export const stored = Effect.fnUntraced(function* (chatbot: ChatbotId) {
 
 /** The questions in each chat of a chatbot. */
 export const questions = (chatbot: ChatbotId) =>
-  Effect.map(stored(chatbot), (chats) =>
+  Effect.map(storedChats(chatbot), (chats) =>
     chats.map(({ entries }) => entries.map(({ question }) => question)),
   );
 
@@ -250,7 +250,7 @@ export const newKey = (more: Partial<KeyRecord> = {}): KeyRecord => ({
   ...more,
 });
 
-export const declared = (more: Partial<NewChatbot> = {}): NewChatbot => ({
+export const newChatbotFields = (more: Partial<NewChatbot> = {}): NewChatbot => ({
   workspaceName: "Workspace",
   name: fresh("chatbot"),
   description: "Description — '; 😀",
@@ -260,13 +260,13 @@ export const declared = (more: Partial<NewChatbot> = {}): NewChatbot => ({
 });
 
 /** A chatbot as the registry lists it. */
-export const found = (id: number) =>
+export const findRegistered = (id: number) =>
   ChatbotRegistry.use((registry) =>
     Effect.map(registry.list, (all) => all.find(({ chatbot }) => chatbot.id === id)),
   );
 
-export const foundKey = (chatbot: ChatbotId, keyId: string) =>
-  Effect.map(found(chatbot), (one) => one?.keys.find(({ id }) => id === keyId));
+export const findRegisteredKey = (chatbot: ChatbotId, keyId: string) =>
+  Effect.map(findRegistered(chatbot), (one) => one?.keys.find(({ id }) => id === keyId));
 
 /** The chatbot's entries in the audit log, oldest first. */
 export const auditOf = (chatbot: ChatbotId) =>

@@ -26,8 +26,8 @@ import {
   noChatbot,
   pass,
   questions,
-  stored,
-  taken,
+  storedChats,
+  takeTurn,
   usage,
 } from "./Fixtures.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
@@ -59,15 +59,15 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     const chatbot = yield* newChatbot;
     const { second } = yield* StoreUnderTest;
     const store = yield* ChatStore;
-    const wanted = { name: "n", userRef: "u", helloMessage: "Hello" };
-    const created = yield* atOnce(20, (n) =>
-      (n % 2 === 0 ? store : second.chats).createChat(chatbot, wanted, key),
+    const chatFields = { name: "n", userRef: "u", helloMessage: "Hello" };
+    const creations = yield* atOnce(20, (n) =>
+      (n % 2 === 0 ? store : second.chats).createChat(chatbot, chatFields, key),
     );
-    yield* same("new ones", created.filter(({ replayed }) => !replayed).length, 1);
-    const { chat } = yield* createWith(chatbot, key, wanted);
-    for (const one of created) yield* same("the chat", one.chat, chat);
-    yield* failsWith("another request", reused, createWith(chatbot, other, wanted));
-    const foreign = yield* createWith(yield* newChatbot, key, wanted);
+    yield* same("new ones", creations.filter(({ replayed }) => !replayed).length, 1);
+    const { chat } = yield* createWith(chatbot, key, chatFields);
+    for (const one of creations) yield* same("the chat", one.chat, chat);
+    yield* failsWith("another request", reused, createWith(chatbot, other, chatFields));
+    const foreign = yield* createWith(yield* newChatbot, key, chatFields);
     yield* same("another chatbot's key", foreign.replayed, false);
     yield* same("the chats", yield* list(chatbot), { items: [chat], total: 1 });
     yield* same("its entries", (yield* history(chatbot, chat.id)).total, 1);
@@ -76,24 +76,24 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
   check("keys that differ in any character are different keys", function* () {
     const chatbot = yield* newChatbot;
     const { id } = yield* create(chatbot);
-    const created = yield* Effect.forEach(awkwardKeys, (name) =>
+    const creations = yield* Effect.forEach(awkwardKeys, (name) =>
       createWith(chatbot, keyOf(`${name}!`)),
     );
-    const asked = yield* Effect.forEach(awkwardKeys, (name, n) =>
+    const asks = yield* Effect.forEach(awkwardKeys, (name, n) =>
       Effect.gen(function* () {
-        const turn = yield* taken(chatbot, n % 3 === 0 ? null : id, keyOf(name));
-        return { turn, made: yield* append(turn, entry(`q${n}`)) };
+        const turn = yield* takeTurn(chatbot, n % 3 === 0 ? null : id, keyOf(name));
+        return { turn, newEntry: yield* append(turn, entry(`q${n}`)) };
       }),
     );
     // So that none of them is among the newest.
     for (let n = 0; n < 25; n++) yield* ask(chatbot, id, entry("later"));
     for (const [n, name] of awkwardKeys.entries()) {
-      const { chat, replayed } = created[n]!;
+      const { chat, replayed } = creations[n]!;
       const repeated = yield* createWith(chatbot, keyOf(`${name}!`));
       yield* same("created again", [replayed, repeated], [false, { chat, replayed: true }]);
-      const { made, turn } = asked[n]!;
+      const { newEntry, turn } = asks[n]!;
       const again = yield* take(chatbot, turn.chat, keyOf(name));
-      yield* same("asked again", again, done(turn, made));
+      yield* same("asked again", again, done(turn, newEntry));
     }
   }),
 
@@ -107,19 +107,19 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     ] as const) {
       const [ours, theirs] = [keyOf(name), keyOf(name, 1)];
       const refused = new IdempotencyKeyReused({ key: name });
-      const turn = yield* taken(chatbot, chat, ours);
+      const turn = yield* takeTurn(chatbot, chat, ours);
       for (const turns of [store, second]) {
-        const held = yield* turns.take(chatbot, chat, ours);
-        yield* same("meanwhile", held._tag === "Held" && held.by, "key");
+        const outcome = yield* turns.take(chatbot, chat, ours);
+        yield* same("meanwhile", outcome._tag === "Held" && outcome.by, "key");
         yield* failsWith("another request", refused, turns.take(chatbot, chat, theirs));
       }
-      const made = yield* append(turn, entry("q", { usage }));
+      const newEntry = yield* append(turn, entry("q", { usage }));
       yield* store.release(turn);
       for (const turns of [store, second]) {
-        yield* same("afterwards", yield* turns.take(chatbot, chat, ours), done(turn, made));
+        yield* same("afterwards", yield* turns.take(chatbot, chat, ours), done(turn, newEntry));
         yield* failsWith("another request", refused, turns.take(chatbot, chat, theirs));
       }
-      yield* taken(yield* newChatbot, null, ours);
+      yield* takeTurn(yield* newChatbot, null, ours);
     }
   }),
 
@@ -128,20 +128,20 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     const store = yield* TurnStore;
     const { id } = yield* create(chatbot);
     for (const chat of [id, null]) {
-      yield* store.release(yield* taken(chatbot, chat, other));
-      const late = yield* taken(chatbot, chat, key);
+      yield* store.release(yield* takeTurn(chatbot, chat, other));
+      const late = yield* takeTurn(chatbot, chat, key);
       yield* pass(turnLease + 1);
-      const next = yield* taken(chatbot, chat, key);
+      const next = yield* takeTurn(chatbot, chat, key);
       yield* failsWith("the late append", new TurnLost(), append(late, entry("late")));
       yield* store.release(late);
       yield* same("still held", (yield* take(chatbot, chat, key))._tag, "Held");
-      const made = yield* append(next, entry("q"));
-      yield* same("its entry", yield* take(chatbot, chat, key), done(next, made));
+      const newEntry = yield* append(next, entry("q"));
+      yield* same("its entry", yield* take(chatbot, chat, key), done(next, newEntry));
       yield* failsWith("late again", new TurnLost(), append(late, entry("late")));
       yield* pass(idempotencyKeyLifetime + 1);
-      yield* taken(chatbot, chat, key);
+      yield* takeTurn(chatbot, chat, key);
       yield* pass(turnLease + 1);
-      yield* store.release(yield* taken(chatbot, chat, other));
+      yield* store.release(yield* takeTurn(chatbot, chat, other));
     }
     yield* same("the stored questions", yield* questions(chatbot), [["q"], ["q"]]);
   }),
@@ -151,16 +151,16 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     const store = yield* TurnStore;
     const { id } = yield* create(chatbot);
     for (const chat of [id, null]) {
-      const turn = yield* taken(chatbot, chat, key);
+      const turn = yield* takeTurn(chatbot, chat, key);
       for (let n = 0; n < 10; n++) {
         yield* pass(turnLease - 2_000);
         yield* same("the renewal", yield* store.renew(turn), true);
       }
-      const made = yield* append(turn, entry("q"));
+      const newEntry = yield* append(turn, entry("q"));
       yield* pass(idempotencyKeyLifetime - 60_000);
-      yield* same("before", yield* take(chatbot, chat, key), done(turn, made));
+      yield* same("before", yield* take(chatbot, chat, key), done(turn, newEntry));
       yield* pass(60_001);
-      yield* store.release(yield* taken(chatbot, chat, other));
+      yield* store.release(yield* takeTurn(chatbot, chat, other));
     }
     const first = yield* createWith(chatbot, key);
     yield* pass(idempotencyKeyLifetime - 60_000);
@@ -177,15 +177,15 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       const store = yield* TurnStore;
       const { id } = yield* create(chatbot);
       const chatId = ChatId.make(Number.MAX_SAFE_INTEGER);
-      const turn = yield* taken(chatbot, id, key);
+      const turn = yield* takeTurn(chatbot, id, key);
       yield* failsWith("another request", reused, take(chatbot, chatId, other));
       yield* failsWith("no chat", new ChatNotFound({ chatId }), take(chatbot, chatId, key));
-      const made = yield* append(turn, entry("q"));
+      const newEntry = yield* append(turn, entry("q"));
       yield* failsWith("another request, afterwards", reused, take(chatbot, chatId, other));
-      yield* same("no chat, afterwards", yield* take(chatbot, chatId, key), done(turn, made));
-      const held = yield* taken(chatbot, id);
-      yield* same("a held chat", yield* take(chatbot, id, key), done(turn, made));
-      yield* store.release(held);
+      yield* same("no chat, afterwards", yield* take(chatbot, chatId, key), done(turn, newEntry));
+      const heldTurn = yield* takeTurn(chatbot, id);
+      yield* same("a held chat", yield* take(chatbot, id, key), done(turn, newEntry));
+      yield* store.release(heldTurn);
     },
   ),
 
@@ -195,17 +195,17 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     const creation = createWith(chatbot, other);
     const { id } = yield* create(chatbot);
     for (const chat of [id, null]) {
-      const late = yield* taken(chatbot, chat, key);
+      const late = yield* takeTurn(chatbot, chat, key);
       yield* failsWith("while the ask runs", reused, creation);
       yield* pass(turnLease + 1);
-      const made = yield* creation;
-      yield* same("when its lease ran out", made.replayed, false);
+      const newChat = yield* creation;
+      yield* same("when its lease ran out", newChat.replayed, false);
       yield* failsWith("the late append", new TurnLost(), append(late, entry("late")));
       yield* store.release(late);
-      yield* same("again", yield* creation, { ...made, replayed: true });
+      yield* same("again", yield* creation, { ...newChat, replayed: true });
       yield* failsWith("an ask", reused, take(chatbot, chat, key));
       yield* pass(idempotencyKeyLifetime + 1);
-      yield* append(yield* taken(chatbot, chat, key), entry("q"));
+      yield* append(yield* takeTurn(chatbot, chat, key), entry("q"));
       yield* failsWith("after the ask", reused, creation);
       yield* pass(idempotencyKeyLifetime + 1);
     }
@@ -215,22 +215,22 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     const chatbot = yield* newChatbot;
     const store = yield* TurnStore;
     const { id } = yield* create(chatbot);
-    const turn = yield* taken(chatbot, id);
+    const turn = yield* takeTurn(chatbot, id);
     yield* same("meanwhile", (yield* take(chatbot, id, key))._tag, "Held");
     yield* store.release(turn);
-    yield* append(yield* taken(chatbot, id, other), entry("q"));
+    yield* append(yield* takeTurn(chatbot, id, other), entry("q"));
     // Nor does it take the key from a turn whose lease ran out.
     for (const request of [0, 1]) {
       const late = keyOf(`late ${request}`);
-      const old = yield* taken(chatbot, null, late);
+      const old = yield* takeTurn(chatbot, null, late);
       yield* pass(turnLease + 1);
-      const holder = yield* taken(chatbot, id);
+      const holder = yield* takeTurn(chatbot, id);
       const outcome = yield* take(chatbot, id, keyOf(late.key, request));
       yield* same("the held chat", outcome._tag, "Held");
       yield* same("the old turn", yield* store.renew(old), true);
-      const made = yield* append(old, entry("late"));
+      const newEntry = yield* append(old, entry("late"));
       yield* store.release(holder);
-      yield* same("its answer", yield* take(chatbot, null, late), done(old, made));
+      yield* same("its answer", yield* take(chatbot, null, late), done(old, newEntry));
     }
   }),
 
@@ -245,23 +245,23 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       [id, keyOf("another")],
       [null, other],
     ] as const) {
-      const late = yield* taken(chatbot, id, key);
+      const late = yield* takeTurn(chatbot, id, key);
       yield* pass(turnLease + 1);
-      const next = yield* taken(chatbot, chat, idempotencyKey, second);
+      const next = yield* takeTurn(chatbot, chat, idempotencyKey, second);
       yield* same("the late renewal", yield* store.renew(late), false);
       yield* failsWith("the late append", new TurnLost(), append(late, entry("late")));
       // The other one of chat and key is free.
-      if (chat === null) yield* store.release(yield* taken(chatbot, id));
-      if (idempotencyKey === null) yield* store.release(yield* taken(chatbot, null, key));
+      if (chat === null) yield* store.release(yield* takeTurn(chatbot, id));
+      if (idempotencyKey === null) yield* store.release(yield* takeTurn(chatbot, null, key));
       yield* store.release(late);
       yield* same("the next renewal", yield* second.renew(next), true);
-      const made = yield* second.append(next, entry("q"));
+      const newEntry = yield* second.append(next, entry("q"));
       yield* store.release(late);
       if (idempotencyKey !== null) {
         yield* same(
           "afterwards",
           yield* store.take(chatbot, chat, idempotencyKey),
-          done(next, made),
+          done(next, newEntry),
         );
         yield* pass(idempotencyKeyLifetime + 1);
       }
@@ -275,15 +275,15 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     const store = yield* TurnStore;
     const [first, second] = yield* createAll(chatbot, [{}, {}]);
     const turns = [
-      yield* taken(chatbot, first!.id, key),
-      yield* taken(chatbot, null, keyOf("another")),
-      yield* taken(chatbot, second!.id),
-      yield* taken(chatbot, null),
+      yield* takeTurn(chatbot, first!.id, key),
+      yield* takeTurn(chatbot, null, keyOf("another")),
+      yield* takeTurn(chatbot, second!.id),
+      yield* takeTurn(chatbot, null),
     ];
     yield* pass(idempotencyKeyLifetime - 60_000);
     // Other keys may sweep away old ones.
     yield* createWith(chatbot, keyOf("chat"));
-    yield* append(yield* taken(chatbot, null, keyOf("ask")), entry("q"));
+    yield* append(yield* takeTurn(chatbot, null, keyOf("ask")), entry("q"));
     for (const turn of turns) {
       yield* same("the renewal", yield* store.renew(turn), true);
       yield* append(turn, entry("late"));
@@ -314,13 +314,13 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
           return `made by ${request}`;
         }).pipe(Effect.catchTag("IdempotencyKeyReused", () => Effect.succeed("nothing"))),
       );
-      const made = outcomes.filter((one) => one.startsWith("made"));
-      yield* same("how many stored something", made.length, 1);
+      const storingAsks = outcomes.filter((one) => one.startsWith("made"));
+      yield* same("how many stored something", storingAsks.length, 1);
       const requests = outcomes.filter((one) => one !== "nothing").map((one) => one.slice(-1));
       yield* same("how many requests", new Set(requests).size, 1);
-      const inStore = yield* stored(chatbot);
+      const inStore = yield* storedChats(chatbot);
       const rows = inStore.length + inStore.flatMap(({ entries }) => entries).length;
-      yield* same("the stored chats and entries", rows, made[0] === "made by 1" ? 3 : 2);
+      yield* same("the stored chats and entries", rows, storingAsks[0] === "made by 1" ? 3 : 2);
     }
   }),
 
@@ -334,7 +334,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       new ChatNotFound({ chatId }),
       take(noChatbot, chatId, key),
     );
-    const turn = yield* taken(noChatbot, null);
+    const turn = yield* takeTurn(noChatbot, null);
     yield* failsWith("an append without a key", notFound, append(turn, entry("q")));
   }),
 ];

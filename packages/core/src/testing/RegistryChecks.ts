@@ -19,11 +19,11 @@ import {
   awkwardTexts,
   conversation,
   create,
-  declared,
+  newChatbotFields,
   entry,
   erase,
-  found,
-  foundKey,
+  findRegistered,
+  findRegisteredKey,
   fresh,
   history,
   keyOf,
@@ -31,7 +31,7 @@ import {
   newKey,
   pass,
   tagOf,
-  taken,
+  takeTurn,
 } from "./Fixtures.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 
@@ -45,8 +45,8 @@ const services = Effect.gen(function* () {
   return { registry, other: second.registry, directory };
 });
 
-const newOne = (more: Parameters<typeof declared>[0] = {}) =>
-  ChatbotRegistry.use((registry) => registry.create(declared(more), actor));
+const newOne = (more: Parameters<typeof newChatbotFields>[0] = {}) =>
+  ChatbotRegistry.use((registry) => registry.create(newChatbotFields(more), actor));
 
 /** The optional fields of a key. */
 const rare = {
@@ -113,7 +113,7 @@ export const registryChecks: ReadonlyArray<
         expiresAt: new Date(0),
       }),
     ];
-    const wanted = declared({
+    const fields = newChatbotFields({
       name: `${fresh("chatbot")} ${"😀".repeat(200)}`,
       keys,
       // The longest one: more bytes than code points.
@@ -128,15 +128,15 @@ export const registryChecks: ReadonlyArray<
         retentionDays: 36_500,
       },
     });
-    const chatbot = yield* registry.create(wanted, actor);
-    const { keys: _, ...rest } = wanted;
+    const chatbot = yield* registry.create(fields, actor);
+    const { keys: _, ...rest } = fields;
     yield* same("the chatbot", chatbot, { id: chatbot.id, ...rest });
     yield* same("a positive id", Number.isSafeInteger(chatbot.id) && chatbot.id > 0, true);
-    const listed = yield* found(chatbot.id);
-    yield* same("the listed chatbot", listed?.chatbot, chatbot);
+    const registeredChatbot = yield* findRegistered(chatbot.id);
+    yield* same("the listed chatbot", registeredChatbot?.chatbot, chatbot);
     for (const declaredKey of keys) {
       const { expiresAt, id } = declaredKey;
-      const { createdAt, ...key } = listed!.keys.find((one) => one.id === id)!;
+      const { createdAt, ...key } = registeredChatbot!.keys.find((one) => one.id === id)!;
       yield* same("the listed key", key, { ...declaredKey, revokedAt: null, lastUsedAt: null });
       yield* same("its time", createdAt instanceof Date, true);
       const open = yield* openKey(id);
@@ -148,10 +148,10 @@ export const registryChecks: ReadonlyArray<
           : yield* isIn(expiresAt, open.expiresInMillis!);
       yield* same("the time that is left", isRight, true);
     }
-    yield* same("how many keys", listed!.keys.length, keys.length);
+    yield* same("how many keys", registeredChatbot!.keys.length, keys.length);
     yield* same("an unknown key", yield* directory.open(fresh("key")), null);
     yield* same("the audit log", yield* auditOf(chatbot.id), [
-      `${actor} create ${wanted.name}`,
+      `${actor} create ${fields.name}`,
       ...keys.map(({ id }) => `${actor} add-key ${id}`),
     ]);
   }),
@@ -163,10 +163,10 @@ export const registryChecks: ReadonlyArray<
     for (const [n, text] of texts.entries()) {
       const key = newKey({ name: text });
       yield* registry.addKey(id, key, text);
-      yield* same("the key's name", (yield* foundKey(id, key.id))?.name, text);
+      yield* same("the key's name", (yield* findRegisteredKey(id, key.id))?.name, text);
       const change = { description: text, settings: { model: text, instructions: `${n}` } };
       const changed = yield* registry.change(id, change, text);
-      yield* same("the listed chatbot", (yield* found(id))?.chatbot, changed);
+      yield* same("the listed chatbot", (yield* findRegistered(id))?.chatbot, changed);
       yield* same("its texts", [changed.description, changed.settings.model], [text, text]);
     }
     const newest = yield* registry.audit(2 * texts.length);
@@ -180,10 +180,10 @@ export const registryChecks: ReadonlyArray<
 
   check("a name belongs to one chatbot of a workspace", function* () {
     const { other, registry } = yield* services;
-    const wanted = declared({ workspaceName: fresh("é"), name: "Chatbot" });
-    const { name, workspaceName } = wanted;
+    const fields = newChatbotFields({ workspaceName: fresh("é"), name: "Chatbot" });
+    const { name, workspaceName } = fields;
     const tags = yield* atOnce(4, (n) =>
-      tagOf((n % 2 === 0 ? registry : other).create(wanted, actor)),
+      tagOf((n % 2 === 0 ? registry : other).create(fields, actor)),
     );
     const one = ["ChatbotTaken", "ChatbotTaken", "ChatbotTaken", "success"];
     yield* same("the outcomes", tags.toSorted(), one);
@@ -204,7 +204,7 @@ export const registryChecks: ReadonlyArray<
       registry.change(elsewhere!.id, { workspaceName }, actor),
     );
     for (const chatbot of [first!, elsewhere!]) {
-      yield* same("unchanged", (yield* found(chatbot.id))?.chatbot, chatbot);
+      yield* same("unchanged", (yield* findRegistered(chatbot.id))?.chatbot, chatbot);
       const line = `${actor} create ${chatbot.name}`;
       yield* same("its audit", yield* auditOf(chatbot.id), [line]);
     }
@@ -237,7 +237,7 @@ export const registryChecks: ReadonlyArray<
         const changed = yield* instance.change(id, change, `actor ${n}`);
         chatbot = { ...chatbot, ...change, settings: { ...chatbot.settings, ...change.settings } };
         yield* same("the chatbot", changed, chatbot);
-        yield* same("the listed chatbot", (yield* found(id))?.chatbot, chatbot);
+        yield* same("the listed chatbot", (yield* findRegistered(id))?.chatbot, chatbot);
         yield* same("the opened chatbot", (yield* directory.open(key.id))?.chatbot, chatbot);
       }
       yield* same("the audit log", yield* auditOf(id), [
@@ -256,12 +256,12 @@ export const registryChecks: ReadonlyArray<
 
   check("a key is added, changed, and revoked for good", function* () {
     const { directory, other, registry } = yield* services;
-    const [key, kept, last] = [
+    const [key, otherKey, last] = [
       newKey({ id: fresh("b") }),
       newKey({ id: fresh("c") }),
       newKey({ id: fresh("a") }),
     ];
-    const { id } = yield* newOne({ keys: [kept] });
+    const { id } = yield* newOne({ keys: [otherKey] });
     const { id: another } = yield* newOne();
     yield* pass(10);
     yield* registry.addKey(id, key, actor);
@@ -269,8 +269,8 @@ export const registryChecks: ReadonlyArray<
     yield* same("not there yet", yield* directory.open(last.id), null);
     yield* other.addKey(id, last, actor);
     yield* same("there now", (yield* directory.open(last.id))?.chatbot.id, id);
-    const listed = (yield* found(id))?.keys.map((one) => one.id);
-    yield* same("the keys, oldest first", listed, [kept.id, key.id, last.id]);
+    const keyIds = (yield* findRegistered(id))?.keys.map((one) => one.id);
+    yield* same("the keys, oldest first", keyIds, [otherKey.id, key.id, last.id]);
     const changes: ReadonlyArray<KeyChange> = [
       { scopes: ["write"], expiresAt: end },
       { scopes: ["write"] },
@@ -280,11 +280,11 @@ export const registryChecks: ReadonlyArray<
       rare,
       { signingSecret: null, tokensPerDay: null, origins: [], anonymous: false },
     ];
-    let expected = (yield* foundKey(id, key.id))!;
+    let expected = (yield* findRegisteredKey(id, key.id))!;
     for (const change of changes) {
       yield* registry.changeKey(id, key.id, change, "another");
       expected = { ...expected, ...change };
-      yield* same("the changed key", yield* foundKey(id, key.id), expected);
+      yield* same("the changed key", yield* findRegisteredKey(id, key.id), expected);
       const { expiresInMillis, opened } = yield* openKey(key.id);
       yield* same("the opened key", opened, openedBy(expected));
       yield* same("its end", expiresInMillis === null, expected.expiresAt === null);
@@ -305,10 +305,10 @@ export const registryChecks: ReadonlyArray<
       yield* failsWith("an addition", isTaken, registry.addKey(chatbot, key, actor));
     }
     yield* same("the revoked key", yield* directory.open(key.id), null);
-    const revoked = yield* foundKey(id, key.id);
+    const revoked = yield* findRegisteredKey(id, key.id);
     yield* same("its time", revoked?.revokedAt instanceof Date, true);
     yield* same("the rest", { ...revoked, revokedAt: null }, expected);
-    yield* same("the other key", (yield* directory.open(kept.id))?.chatbot.id, id);
+    yield* same("the other key", (yield* directory.open(otherKey.id))?.chatbot.id, id);
     yield* same("the audit log", (yield* auditOf(id)).slice(2), [
       `${actor} add-key ${key.id}`,
       `${actor} add-key ${last.id}`,
@@ -321,34 +321,34 @@ export const registryChecks: ReadonlyArray<
       `another revoke-key ${key.id}`,
     ]);
     const missing = new Errors.ChatbotNotFound({ chatbot: unknown });
-    yield* failsWith("no chatbot", missing, registry.addKey(unknown, kept, actor));
+    yield* failsWith("no chatbot", missing, registry.addKey(unknown, otherKey, actor));
   }),
 
   check("a creation checks its name before its keys, and writes all keys or none", function* () {
     const { registry } = yield* services;
-    const known = declared({ keys: [newKey()] });
+    const known = newChatbotFields({ keys: [newKey()] });
     yield* registry.create(known, actor);
     const { name, workspaceName } = known;
     const nameTaken = new Errors.ChatbotTaken({ workspaceName, name });
     const keys = Array.from({ length: 120 }, () => newKey());
     for (const key of [known.keys[0]!, { ...keys[0]!, name: "twice" }]) {
-      const wanted = declared({ keys: [...keys, key] });
+      const fields = newChatbotFields({ keys: [...keys, key] });
       const keyTaken = new Errors.KeyTaken({ keyId: key.id });
-      yield* failsWith("a key", keyTaken, registry.create(wanted, actor));
-      const both = { ...wanted, name, workspaceName };
+      yield* failsWith("a key", keyTaken, registry.create(fields, actor));
+      const both = { ...fields, name, workspaceName };
       yield* failsWith("a name and a key", nameTaken, registry.create(both, actor));
     }
     for (let steps = 0; steps < 6; steps++) {
-      const wanted = declared({ keys: keys.map((key) => ({ ...key, id: fresh("key") })) });
-      const creating = yield* Effect.forkChild(registry.create(wanted, actor));
+      const fields = newChatbotFields({ keys: keys.map((key) => ({ ...key, id: fresh("key") })) });
+      const creating = yield* Effect.forkChild(registry.create(fields, actor));
       for (let step = 0; step < steps; step++) yield* Effect.yieldNow;
       yield* Fiber.interrupt(creating);
-      const made = (yield* registry.list).find(({ chatbot }) => chatbot.name === wanted.name);
-      const length = made?.keys.length ?? 0;
-      yield* same("an interrupted creation", length === 0 ? made : length, made && 120);
+      const newChatbot = (yield* registry.list).find(({ chatbot }) => chatbot.name === fields.name);
+      const length = newChatbot?.keys.length ?? 0;
+      yield* same("an interrupted creation", length === 0 ? newChatbot : length, newChatbot && 120);
     }
     const { id } = yield* newOne({ keys });
-    yield* same("its keys", (yield* found(id))?.keys.length, 120);
+    yield* same("its keys", (yield* findRegistered(id))?.keys.length, 120);
   }),
 
   check("the last use of a key is stored with the key, and not in the audit log", function* () {
@@ -360,16 +360,16 @@ export const registryChecks: ReadonlyArray<
     const before = yield* auditOf(id);
     yield* directory.used([]);
     yield* directory.used([over!, fresh("key"), ...used]);
-    const lastUsedAt = (yield* foundKey(id, used[0]!))?.lastUsedAt;
+    const lastUsedAt = (yield* findRegisteredKey(id, used[0]!))?.lastUsedAt;
     yield* same("a used key", lastUsedAt instanceof Date, true);
-    const listed = (yield* found(id))?.keys ?? [];
-    const unused = listed.filter((key) => key.lastUsedAt === null).map((key) => key.id);
+    const registeredKeys = (yield* findRegistered(id))?.keys ?? [];
+    const unused = registeredKeys.filter((key) => key.lastUsedAt === null).map((key) => key.id);
     yield* same(
       "the unused keys",
       unused.filter((key) => key !== over),
       [idle],
     );
-    yield* same("how many keys", listed.length, keys.length);
+    yield* same("how many keys", registeredKeys.length, keys.length);
     yield* same("the audit log", yield* auditOf(id), before);
   }),
 
@@ -377,23 +377,28 @@ export const registryChecks: ReadonlyArray<
     const { other, registry } = yield* services;
     const key = newKey();
     const { id, settings } = yield* newOne({ keys: [key] });
-    const wanted = { helloMessage: "Hi", instructions: "Be kind", model: "m", retentionDays: 7 };
+    const newSettings = {
+      helloMessage: "Hi",
+      instructions: "Be kind",
+      model: "m",
+      retentionDays: 7,
+    };
     const keyChange = { name: "named", scopes: ["write"], expiresAt: end } as const;
-    const all = [...Object.entries(wanted), ...Object.entries(keyChange)];
+    const all = [...Object.entries(newSettings), ...Object.entries(keyChange)];
     yield* atOnce(2 * all.length, (n): Effect.Effect<unknown, unknown> => {
       const instance = n % 2 === 0 ? registry : other;
       const [field, value] = all[n % all.length]!;
-      return field in wanted
+      return field in newSettings
         ? instance.change(id, { settings: { [field]: value } }, actor)
         : instance.changeKey(id, key.id, { [field]: value }, actor);
     });
-    const { chatbot } = (yield* found(id))!;
-    yield* same("the settings", chatbot.settings, { ...settings, ...wanted });
-    const { createdAt: _, ...changed } = (yield* foundKey(id, key.id))!;
-    const kept = { ...key, ...keyChange, revokedAt: null, lastUsedAt: null };
-    yield* same("the key", changed, kept);
+    const { chatbot } = (yield* findRegistered(id))!;
+    yield* same("the settings", chatbot.settings, { ...settings, ...newSettings });
+    const { createdAt: _, ...changed } = (yield* findRegisteredKey(id, key.id))!;
+    const expectedKey = { ...key, ...keyChange, revokedAt: null, lastUsedAt: null };
+    yield* same("the key", changed, expectedKey);
     const lines = [
-      ...Object.keys(wanted).map((field) => `${actor} change ${field}`),
+      ...Object.keys(newSettings).map((field) => `${actor} change ${field}`),
       ...Object.keys(keyChange).map((field) => `${actor} change-key ${key.id}: ${field}`),
     ];
     yield* same("the audit log", (yield* auditOf(id)).slice(2).toSorted(), lines.toSorted());
@@ -430,14 +435,14 @@ export const registryChecks: ReadonlyArray<
     const { directory, other, registry } = yield* services;
     const key = newKey();
     const { id, name, workspaceName } = yield* newOne({ keys: [key], workspaceName: fresh("W") });
-    const kept = yield* newOne({ workspaceName });
-    yield* create(kept.id);
+    const otherChatbot = yield* newOne({ workspaceName });
+    yield* create(otherChatbot.id);
     const { chat } = yield* conversation(id, [entry("q")]);
-    yield* append(yield* taken(id, null, keyOf("key")), entry("q"));
-    const turn = yield* taken(id, chat.id);
-    const withoutChat = yield* taken(id, null, keyOf("held"));
+    yield* append(yield* takeTurn(id, null, keyOf("key")), entry("q"));
+    const turn = yield* takeTurn(id, chat.id);
+    const withoutChat = yield* takeTurn(id, null, keyOf("held"));
     yield* other.delete(id, "ann");
-    yield* same("the chatbot", yield* found(id), undefined);
+    yield* same("the chatbot", yield* findRegistered(id), undefined);
     yield* same("its key", yield* directory.open(key.id), null);
     yield* same("its chats", yield* list(id), { items: [], total: 0 });
     const chatGone = new Errors.ChatNotFound({ chatId: chat.id });
@@ -451,7 +456,7 @@ export const registryChecks: ReadonlyArray<
       yield* TurnStore.use(({ release }) => release(ended, spent));
     const notFound = new Errors.ChatbotNotFound({ chatbot: id });
     yield* failsWith("a new chat", notFound, create(id));
-    yield* failsWith("a known key", notFound, taken(id, null, keyOf("key")));
+    yield* failsWith("a known key", notFound, takeTurn(id, null, keyOf("key")));
     yield* failsWith("an erasure", notFound, erase(id, { _tag: "All" }));
     yield* failsWith("a change", notFound, registry.change(id, { name: "n" }, actor));
     yield* failsWith("a second deletion", notFound, registry.delete(id, actor));
@@ -460,6 +465,6 @@ export const registryChecks: ReadonlyArray<
     const again = yield* newOne({ name, workspaceName, keys: [key] });
     yield* same("a new id", again.id === id, false);
     yield* same("no chats", yield* list(again.id), { items: [], total: 0 });
-    yield* same("the other's chat", (yield* list(kept.id)).total, 1);
+    yield* same("the other's chat", (yield* list(otherChatbot.id)).total, 1);
   }),
 ];

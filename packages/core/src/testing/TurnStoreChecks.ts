@@ -26,10 +26,10 @@ import {
   newChatbot,
   pass,
   questions,
-  stored,
+  storedChats,
   tagOf,
-  taken,
-  type Stored,
+  takeTurn,
+  type StoredChat,
   usage,
 } from "./Fixtures.ts";
 import type { StoreUnderTest } from "./StoreUnderTest.ts";
@@ -57,20 +57,20 @@ const isHeld = (...request: Parameters<typeof heldFor>) =>
 export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
   check("an entry is listed and stored as it was returned", function* () {
     const chatbot = yield* newChatbot;
-    const wanted = [
+    const entriesToAppend = [
       entry("plain"),
       entry("with usage", { usage }),
       entry("flagged", { flagged: true, moderation: "self-harm/instructions, and others" }),
       entry("'; --", { answer: "\\ \n 😀 ".repeat(1000) }),
       entry("😀".repeat(10_000), { answer: "😀".repeat(100_000) }),
     ];
-    const { chat, entries } = yield* conversation(chatbot, wanted);
-    const rows = entries.map((one, n) => ({ ...one, usage: wanted[n]!.usage }));
+    const { chat, entries } = yield* conversation(chatbot, entriesToAppend);
+    const rows = entries.map((one, n) => ({ ...one, usage: entriesToAppend[n]!.usage }));
     const texts = rows.map(({ chatId: _, createTime: __, id: ___, ...rest }) => rest);
-    yield* same("the appended entries", texts, wanted);
+    yield* same("the appended entries", texts, entriesToAppend);
     const page = yield* history(chatbot, chat.id);
     yield* same("the history", page, { items: entries.toReversed(), total: entries.length });
-    yield* same("the stored entries", (yield* stored(chatbot))[0]!.entries, rows);
+    yield* same("the stored entries", (yield* storedChats(chatbot))[0]!.entries, rows);
   }),
 
   check("a turn holds the newest entries, and reads older ones on demand", function* () {
@@ -87,7 +87,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         if (n === 5) between = id;
       }
     }
-    const turn = yield* taken(chatbot, chat!.id);
+    const turn = yield* takeTurn(chatbot, chat!.id);
     const seen: Array<Entry> = [...turn.newest];
     yield* same("how many it brings", seen.length, turnEntries);
     for (let older = seen.slice(-1); older.length > 0; seen.push(...older)) {
@@ -110,7 +110,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     for (let n = 0; n < 3; n++) {
       yield* pass(337);
       const began = Date.now();
-      const turn = yield* taken(chatbot, id, key);
+      const turn = yield* takeTurn(chatbot, id, key);
       for (const turns of [store, second]) {
         for (const millis of [
           yield* heldFor("chat", turns, chatbot, id),
@@ -121,13 +121,13 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         }
       }
       yield* store.release(turn);
-      const next = yield* taken(chatbot, id);
+      const next = yield* takeTurn(chatbot, id);
       yield* store.release(turn);
       yield* isHeld("chat", store, chatbot, id);
       yield* append(next, entry("q"));
       // The second instance has waited longer than the first, which had its turn.
-      yield* second.release(yield* taken(chatbot, id, null, second));
-      yield* store.release(yield* taken(chatbot, id));
+      yield* second.release(yield* takeTurn(chatbot, id, null, second));
+      yield* store.release(yield* takeTurn(chatbot, id));
     }
   }),
 
@@ -136,7 +136,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const [store, second] = yield* bothTurns;
     for (const idempotencyKey of [null, key]) {
       const { id } = yield* create(chatbot);
-      const turn = yield* taken(chatbot, id);
+      const turn = yield* takeTurn(chatbot, id);
       yield* isHeld("chat", second, chatbot, id, idempotencyKey);
       yield* isHeld("chat", store, chatbot, id);
       yield* isHeld("chat", second, chatbot, id);
@@ -144,8 +144,8 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* append(turn, entry("q"));
       const early = yield* heldFor("chat", store, chatbot, id);
       yield* same("the first waits for the second", early > 0 && early <= turnPrecedence, true);
-      yield* second.append(yield* taken(chatbot, id, idempotencyKey, second), entry("r"));
-      yield* store.release(yield* taken(chatbot, id));
+      yield* second.append(yield* takeTurn(chatbot, id, idempotencyKey, second), entry("r"));
+      yield* store.release(yield* takeTurn(chatbot, id));
     }
   }),
 
@@ -154,7 +154,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const [store, second] = yield* bothTurns;
     const { id } = yield* create(chatbot);
     for (const isReleased of [true, false]) {
-      const turn = yield* taken(chatbot, id);
+      const turn = yield* takeTurn(chatbot, id);
       yield* isHeld("chat", second, chatbot, id);
       yield* isReleased ? store.release(turn) : pass(turnLease + 1);
       yield* pass(1_100);
@@ -162,8 +162,8 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* pass(turnPrecedence - 1_099);
       // Now the chat is reserved for no instance: neither for the second nor for the first, which was behind it.
       const next = isReleased ? store : second;
-      yield* store.release(yield* taken(chatbot, id));
-      yield* next.release(yield* taken(chatbot, id, null, next));
+      yield* store.release(yield* takeTurn(chatbot, id));
+      yield* next.release(yield* takeTurn(chatbot, id, null, next));
     }
   }),
 
@@ -171,11 +171,11 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const chatbot = yield* newChatbot;
     const [store, second] = yield* bothTurns;
     const [chat, elsewhere] = yield* createAll(chatbot, [{}, {}]);
-    const turn = yield* taken(chatbot, chat!.id);
-    yield* taken(chatbot, elsewhere!.id, key);
+    const turn = yield* takeTurn(chatbot, chat!.id);
+    yield* takeTurn(chatbot, elsewhere!.id, key);
     yield* isHeld("key", second, chatbot, chat!.id, key);
     yield* store.release(turn);
-    yield* taken(chatbot, chat!.id);
+    yield* takeTurn(chatbot, chat!.id);
   }),
 
   check("only the end of a turn sends a notification, and asks do not wait for it", function* () {
@@ -195,14 +195,14 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
     // A reader may need a moment before it hears anything.
     yield* after(50);
-    const turn = yield* taken(chatbot, id, key);
+    const turn = yield* takeTurn(chatbot, id, key);
     yield* store.renew(turn);
     yield* isHeld("chat", second, chatbot, id);
     yield* create(chatbot);
     yield* after(50);
     yield* same("notifications while it is held", notified, []);
     yield* append(turn, entry("q"));
-    yield* second.release(yield* taken(chatbot, id, null, second));
+    yield* second.release(yield* takeTurn(chatbot, id, null, second));
     const asks = Effect.gen(function* () {
       for (let n = 0; n < 100; n++) yield* ask(chatbot, id, entry("q"));
       return "in time";
@@ -236,7 +236,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
           const turns = both[n % 2]!;
           const keyId = n % 3 === 0 ? "a" : "b";
           const idempotencyKey = n % 4 === 0 ? keyOf(`key ${n}`) : null;
-          const turn = yield* taken(chatbot, null, idempotencyKey, turns);
+          const turn = yield* takeTurn(chatbot, null, idempotencyKey, turns);
           if (n % 5 === 0) return yield* turns.release(turn, { keyId, tokens: 1000 });
           const more = n % 7 === 0 ? { keyId } : { keyId, spentTokens: n };
           return yield* turns.append(turn, entry("q", more));
@@ -249,10 +249,10 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* same("the other key", yield* tokensOf("b"), [sums.b, sums.b]);
       yield* same("another chatbot", yield* tokensOf("a", another), [0, 0]);
       // In an existing chat, and after the turn was lost.
-      yield* append(yield* taken(chatbot, id), entry("q", { keyId: "a", spentTokens: 5 }));
-      const formerTurn = yield* taken(chatbot, id);
+      yield* append(yield* takeTurn(chatbot, id), entry("q", { keyId: "a", spentTokens: 5 }));
+      const formerTurn = yield* takeTurn(chatbot, id);
       yield* pass(turnLease + 1);
-      const next = yield* taken(chatbot, id, null, both[1]);
+      const next = yield* takeTurn(chatbot, id, null, both[1]);
       const late = entry("late", { keyId: "a", spentTokens: 5 });
       yield* failsWith("a late append", new TurnLost(), append(formerTurn, late));
       yield* both[0].release(formerTurn, { keyId: "a", tokens: 7 });
@@ -271,13 +271,13 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const chats = yield* createAll(ours, [{}, {}]);
     const both = yield* bothTurns;
     const turns = yield* Effect.forEach([chats[0]!.id, chats[1]!.id, null, null], (chat, n) =>
-      taken(ours, chat, null, both[n % 2]!),
+      takeTurn(ours, chat, null, both[n % 2]!),
     );
     yield* same("different ids", new Set(turns.map(({ id }) => id)).size, 4);
-    yield* taken(theirs, (yield* create(theirs)).id, key);
-    yield* taken(ours, null, key);
-    const made = yield* Effect.forEach(turns, (turn, n) => append(turn, entry(`q${n}`)));
-    yield* same("different chats", new Set(made.map(({ chatId }) => chatId)).size, 4);
+    yield* takeTurn(theirs, (yield* create(theirs)).id, key);
+    yield* takeTurn(ours, null, key);
+    const newEntries = yield* Effect.forEach(turns, (turn, n) => append(turn, entry(`q${n}`)));
+    yield* same("different chats", new Set(newEntries.map(({ chatId }) => chatId)).size, 4);
     yield* same("the other chatbot", yield* questions(theirs), [[]]);
   }),
 
@@ -291,22 +291,22 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* failsWith("with a key", notFound, turns.take(chatbot, chatId, key));
     }
     // The failures left no trace of the key.
-    yield* taken(chatbot, null, keyOf("key", 1));
+    yield* takeTurn(chatbot, null, keyOf("key", 1));
   }),
 
   check("a turn without a chat creates one with the first entry, and nothing before", function* () {
     const chatbot = yield* newChatbot;
     const turns = yield* TurnStore;
-    const turn = yield* taken(chatbot, null);
+    const turn = yield* takeTurn(chatbot, null);
     yield* same("the newest entries", turn.newest, []);
     yield* same("earlier ones", yield* turns.earlier(turn, Number.MAX_SAFE_INTEGER), []);
     for (const idempotencyKey of [null, key])
-      yield* turns.release(yield* taken(chatbot, null, idempotencyKey));
+      yield* turns.release(yield* takeTurn(chatbot, null, idempotencyKey));
     yield* same("no chat yet", (yield* list(chatbot)).total, 0);
-    const made = yield* append(turn, entry("q", { usage }));
-    const [{ chat, entries }, ...others] = (yield* stored(chatbot)) as [Stored];
-    yield* same("its chat", [chat.id, chat.name, chat.userRef], [made.chatId, null, null]);
-    yield* same("its entries", entries, [{ ...made, usage }]);
+    const newEntry = yield* append(turn, entry("q", { usage }));
+    const [{ chat, entries }, ...others] = (yield* storedChats(chatbot)) as [StoredChat];
+    yield* same("its chat", [chat.id, chat.name, chat.userRef], [newEntry.chatId, null, null]);
+    yield* same("its entries", entries, [{ ...newEntry, usage }]);
     yield* same("other chats", others, []);
   }),
 
@@ -314,14 +314,14 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const chatbot = yield* newChatbot;
     const first = yield* create(chatbot);
     for (const idempotencyKey of [null, key]) {
-      const turn = yield* taken(chatbot, null, idempotencyKey);
+      const turn = yield* takeTurn(chatbot, null, idempotencyKey);
       yield* askLater(chatbot, first.id, first.createTime);
       const between = yield* create(chatbot);
-      const made = yield* append(turn, entry("q"));
-      const [chat] = (yield* list(chatbot, { id: made.chatId })).items;
+      const newEntry = yield* append(turn, entry("q"));
+      const [chat] = (yield* list(chatbot, { id: newEntry.chatId })).items;
       yield* same("a higher id", chat!.id > between.id, true);
       yield* same("a time not before", chat!.createTime >= between.createTime, true);
-      yield* same("not after its entry", chat!.createTime <= made.createTime, true);
+      yield* same("not after its entry", chat!.createTime <= newEntry.createTime, true);
     }
   }),
 
@@ -330,11 +330,11 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const [store, second] = yield* bothTurns;
     const { id } = yield* create(chatbot);
     for (const end of ["append", "release", "lease"] as const) {
-      const late = yield* taken(chatbot, id);
+      const late = yield* takeTurn(chatbot, id);
       yield* pass(turnLease - 2_000);
       yield* isHeld("chat", store, chatbot, id);
       yield* pass(2_001);
-      const next = yield* taken(chatbot, id);
+      const next = yield* takeTurn(chatbot, id);
       const isLost = Effect.gen(function* () {
         yield* same("the renewal", yield* store.renew(late), false);
         yield* failsWith("the append", new TurnLost(), append(late, entry("late")));
@@ -362,7 +362,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       [id, key],
       [null, keyOf("another")],
     ] as const) {
-      const turn = yield* taken(chatbot, chat, idempotencyKey);
+      const turn = yield* takeTurn(chatbot, chat, idempotencyKey);
       for (let n = 0; n < 3; n++) {
         yield* pass(turnLease - 2_000);
         yield* same("the renewal", yield* turns.renew(turn), true);
@@ -373,7 +373,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       if (idempotencyKey !== null) yield* isHeld("key", turns, chatbot, null, idempotencyKey);
       yield* append(turn, entry("q"));
       yield* same("a renewal after the end", yield* turns.renew(turn), false);
-      yield* turns.release(yield* taken(chatbot, id));
+      yield* turns.release(yield* takeTurn(chatbot, id));
     }
   }),
 
@@ -400,12 +400,12 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         }
       }),
     );
-    const { entries } = (yield* stored(chatbot))[0]!;
-    const ids = entries.map((made) => made.id);
+    const { entries } = (yield* storedChats(chatbot))[0]!;
+    const ids = entries.map((storedEntry) => storedEntry.id);
     yield* same("how many", new Set(ids).size, 64);
-    for (const [at, made] of entries.entries()) {
-      yield* same("the entries before", made.answer, ids.slice(0, at).toReversed().join());
-      yield* same("its id is higher", made.id > (ids[at - 1] ?? 0), true);
+    for (const [at, storedEntry] of entries.entries()) {
+      yield* same("the entries before", storedEntry.answer, ids.slice(0, at).toReversed().join());
+      yield* same("its id is higher", storedEntry.id > (ids[at - 1] ?? 0), true);
     }
   }),
 
@@ -414,7 +414,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const chatbot = yield* newChatbot;
     for (let n = 0; n < 4; n++) {
       const { id } = yield* create(chatbot);
-      const turn = yield* taken(chatbot, id);
+      const turn = yield* takeTurn(chatbot, id);
       yield* pass(turnLease + 1);
       const appending = Effect.map(tagOf(append(turn, entry("late"))), (tag) =>
         tag === "success" ? 1 : 0,
@@ -423,10 +423,10 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         outcome._tag === "TurnTaken" ? outcome.turn.newest.length : null,
       );
       const came = yield* atOnce(2, (at) => (at === n % 2 ? appending : taking));
-      const [made, seen] = n % 2 === 0 ? came : came.toReversed();
+      const [newEntries, seenEntries] = n % 2 === 0 ? came : came.toReversed();
       // The append may hold the chat for the moment.
-      yield* same("the entries that the taker sees", seen ?? made, made);
-      yield* same("the stored entries", (yield* history(chatbot, id)).total, made);
+      yield* same("the entries that the taker sees", seenEntries ?? newEntries, newEntries);
+      yield* same("the stored entries", (yield* history(chatbot, id)).total, newEntries);
     }
   }),
 
@@ -439,7 +439,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       one._tag === "TurnTaken" ? [one.turn] : [],
     );
     yield* same("other turns", others, []);
-    for (const one of [turn!, yield* taken(chatbot, null, key)]) {
+    for (const one of [turn!, yield* takeTurn(chatbot, null, key)]) {
       const tags = yield* atOnce(4, (n) => tagOf(both[n % 2]!.append(one, entry(`q${n}`))));
       const expected = ["TurnLost", "TurnLost", "TurnLost", "success"];
       yield* same("the appends", tags.toSorted(), expected);

@@ -18,8 +18,8 @@ import {
   list,
   newChatbot,
   questions,
-  stored,
-  taken,
+  storedChats,
+  takeTurn,
 } from "./Fixtures.ts";
 import type { StoreUnderTest } from "./StoreUnderTest.ts";
 
@@ -70,7 +70,7 @@ export const visitorChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnd
     const keys = [null, keyOf("key")];
     for (const visitor of references.slice(0, 4)) {
       for (const key of keys) {
-        const turn = yield* taken(
+        const turn = yield* takeTurn(
           chatbot,
           null,
           key && keyOf(`${key.key}\n${visitor}`),
@@ -94,7 +94,7 @@ export const visitorChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnd
     const [own, nobody] = yield* createAll(chatbot, [{ userRef: "u" }, {}]);
     for (const chat of [own!, nobody!]) {
       const notFound = new ChatNotFound({ chatId: chat.id });
-      const turn = yield* taken(chatbot, chat.id, null);
+      const turn = yield* takeTurn(chatbot, chat.id, null);
       for (const isHeld of [true, false]) {
         for (const visitor of references.filter((one) => one !== chat.userRef)) {
           const key = isHeld ? null : keyOf(`key\n${visitor}`);
@@ -102,13 +102,13 @@ export const visitorChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnd
             yield* failsWith("the chat", notFound, turns.take(chatbot, chat.id, key, visitor));
           // It takes nothing: no turn, no place in the queue and no key.
           if (key !== null)
-            yield* store.release(yield* taken(chatbot, null, keyOf(key.key, 1), store, visitor));
+            yield* store.release(yield* takeTurn(chatbot, null, keyOf(key.key, 1), store, visitor));
         }
         if (isHeld) yield* append(turn, entry("q"));
-        else yield* store.release(yield* taken(chatbot, chat.id));
+        else yield* store.release(yield* takeTurn(chatbot, chat.id));
       }
     }
-    const turn = yield* taken(chatbot, own!.id, null, store, "u");
+    const turn = yield* takeTurn(chatbot, own!.id, null, store, "u");
     yield* same("held", (yield* second.take(chatbot, own!.id, null, "u"))._tag, "Held");
     yield* append(turn, entry("own"));
     yield* same("the questions", yield* questions(chatbot), [["q", "own"], ["q"]]);
@@ -129,7 +129,7 @@ export const visitorChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnd
         keyed("chat", userRef),
       );
       yield* same("made anew", [chat.userRef, replayed], [userRef, false]);
-      const turn = yield* taken(chatbot, null, keyed("ask", userRef), undefined, userRef);
+      const turn = yield* takeTurn(chatbot, null, keyed("ask", userRef), undefined, userRef);
       answers.push({
         _tag: "AlreadyAnswered",
         entry: yield* append(turn, entry("q")),
@@ -146,6 +146,6 @@ export const visitorChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnd
       const outcome = yield* turns.take(chatbot, null, keyed("ask", userRef), userRef);
       yield* same("the answer and its turn", outcome, answers[at]);
     }
-    yield* same("the chats", (yield* stored(chatbot)).length, 2 * visitors.length);
+    yield* same("the chats", (yield* storedChats(chatbot)).length, 2 * visitors.length);
   }),
 ];

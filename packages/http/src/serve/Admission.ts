@@ -2,19 +2,19 @@
  * Decides which asks a full server accepts. No setting says how many: it measures how late the event loop is.
  *
  * The control loop. Accepting an ask costs the event loop some work at once, and more when the model answers, much later.
- * So a decision takes effect late, and a controller that accepts asks until the loop is late has accepted too many. Four
+ * So a decision takes effect late, and a controller that accepts asks until the loop is late accepts too many. Four
  * choices make the control stable:
  *
  * - It limits asks in progress, not asks per second. Whatever the model's pace, each answer that ends admits one ask, and
  *   the work that follows later is bounded from the start.
- * - The least delay of a step counts, not the greatest, and it takes two steps in a row to make a server full. After a
+ * - The least delay of a step counts, not the greatest, and only two late steps in a row make a server full. After a
  *   pause (a garbage collection, a large page), the first requests are late and the next are not; on a full server all
  *   are. So thousands of asks that arrive at an idle server at once are accepted.
  * - While the loop is late, the limit falls slowly from the number of asks in progress. Otherwise it grows slowly from
- *   there, so that the limit of a server that becomes full does not overshoot by much. It ends when nothing was refused
- *   for a second: a shorter pause is only the lull between two waves of answers.
+ *   there, so that the limit of a server that becomes full does not overshoot by much. There is no limit after a second
+ *   without a refusal: a shorter pause is only the lull between two waves of answers.
  * - While the loop is late, a full server accepts no more asks in a step than on average. Otherwise those that arrived
- *   during a pause would begin together, their answers would come together, and make the next pause.
+ *   during a pause would begin together, their answers would come together and cause the next pause.
  *
  * Fairness. Half of the asks that a full server accepts in a second belong to the keys, in equal shares; the limit admits
  * the others in order of arrival. So a key that asks less than its share is never refused, whatever others do.
@@ -23,13 +23,13 @@ import type { Effect } from "effect";
 
 /** The event loop of the process. */
 export interface EventLoop {
-  /** When the turn of the loop began that read the request that begins now, in milliseconds. */
+  /** When the loop started the iteration that read the current request, in milliseconds. */
   readonly arrival: () => number;
-  /** How late it is: for how long work that is ready waits, in milliseconds. */
+  /** How late it is: how long ready work waits, in milliseconds. */
   readonly delay: () => number;
-  /** Delays an accepted ask until it may begin, so that the turns of the loop stay short. */
-  readonly turn: Effect.Effect<void>;
-  /** How many asks wait for that. */
+  /** Delays an accepted ask until an iteration has time for it, so that iterations stay short. */
+  readonly awaitSlot: Effect.Effect<void>;
+  /** How many accepted asks wait for a slot. */
   readonly waiting: () => number;
 }
 
@@ -40,7 +40,7 @@ export interface EventLoop {
 const step = 40;
 
 /** The delay above which the event loop counts as late, in milliseconds. */
-const late = 10;
+const lateAfter = 10;
 
 /** How the limit changes in a step. */
 const growth = 1.04;
@@ -49,67 +49,72 @@ const decline = 0.96;
 /** This many asks never make a server full: it is better to answer them late than to refuse them. */
 const alwaysAccepted = 128;
 
-/** How long a key gets a share after its last ask, in milliseconds. */
-const memory = 1_000;
+/** The period of the moving mean, and how long a key has a share after its last ask, in milliseconds. */
+const period = 1_000;
 
-/** Makes a function that accepts or refuses an ask of a key, given how many asks are in progress. */
+/** Creates a function that accepts or refuses an ask, given the id of its key and how many asks have started. */
 export const makeAdmission = (loop: EventLoop) => {
   let limit = Infinity;
   /** Asks a second that the server accepts when it is not full, as a moving mean. */
   let rate = 0;
-  /** How many asks of a key are accepted in a second in any case. */
+  /** How many asks a second the server accepts from each key, however full it is. */
   let share = 0;
-  /** By key: what is left of its share, at the time of its latest ask; below 0 if the key got more. */
-  const accounts = new Map<string, { left: number; at: number }>();
+  /** By key: the rest of its share at the time of its latest ask; below 0 if the key got more. */
+  const accounts = new Map<string, { balance: number; updatedAt: number }>();
   let stepStart = -Infinity;
   let leastDelay = Infinity;
   let wasLate = false;
-  let admitted = 0;
+  let acceptedAsks = 0;
   /** How many asks a full server whose loop is late accepts in a step, besides the shares. */
   let pace = Infinity;
   let lastRefusal = -Infinity;
 
   const endStep = (time: number, inProgress: number, delay: number): void => {
-    const millis = Math.min(time - stepStart, memory);
-    const isLate = leastDelay > late;
+    const millis = Math.min(time - stepStart, period);
+    const isLate = leastDelay > lateAfter;
     // A step without asks refuses nothing. A burst may have made the loop late before its first ask is decided.
-    const isIdle = delay <= late || inProgress < alwaysAccepted;
+    const isIdle = delay <= lateAfter || inProgress < alwaysAccepted;
     const hasPaused = time - stepStart >= 2 * step && isIdle;
     if (hasPaused) limit = Infinity;
     else if (isLate && wasLate) limit = Math.min(limit, inProgress) * decline;
-    else if (!isLate && time - lastRefusal >= memory) limit = Infinity;
+    else if (!isLate && time - lastRefusal >= period) limit = Infinity;
     else if (!isLate) limit = Math.max(limit, inProgress) * growth + 1;
-    const present = (1_000 * admitted) / millis;
+    const currentRate = (1_000 * acceptedAsks) / millis;
     // It falls slowly: a server that stalls for a second still owes the keys their shares.
-    rate += (millis / memory) * (present > rate && limit === Infinity ? 1 : 0.1) * (present - rate);
-    for (const [key, { at }] of accounts) if (time - at > memory) accounts.delete(key);
+    rate +=
+      (millis / period) *
+      (currentRate > rate && limit === Infinity ? 1 : 0.1) *
+      (currentRate - rate);
+    for (const [keyId, { updatedAt }] of accounts)
+      if (time - updatedAt > period) accounts.delete(keyId);
     share = rate / 2 / Math.max(accounts.size, 1);
     pace = limit === Infinity ? Infinity : (rate * step) / 1_000;
     stepStart = time;
     leastDelay = Infinity;
     wasLate = isLate;
-    admitted = 0;
+    acceptedAsks = 0;
   };
 
-  return (key: string, begun: number): boolean => {
+  return (keyId: string, startedAsks: number): boolean => {
     const time = loop.arrival();
-    const inProgress = begun + loop.waiting();
+    const inProgress = startedAsks + loop.waiting();
     const delay = loop.delay();
     leastDelay = Math.min(leastDelay, delay);
     if (time - stepStart >= step) endStep(time, inProgress, delay);
-    const account = accounts.get(key) ?? { left: 1, at: time };
+    const account = accounts.get(keyId) ?? { balance: 1, updatedAt: time };
     // A share may be less than one ask a second.
-    const most = Math.max(share, 1);
-    account.left = Math.min(account.left + (share * (time - account.at)) / 1_000, most);
-    account.at = time;
-    accounts.set(key, account);
-    const isFull = inProgress >= limit || (delay > late && admitted >= pace);
-    if (isFull && inProgress >= alwaysAccepted && account.left < 1) {
+    const maxBalance = Math.max(share, 1);
+    const credit = (share * (time - account.updatedAt)) / 1_000;
+    account.balance = Math.min(account.balance + credit, maxBalance);
+    account.updatedAt = time;
+    accounts.set(keyId, account);
+    const isFull = inProgress >= limit || (delay > lateAfter && acceptedAsks >= pace);
+    if (isFull && inProgress >= alwaysAccepted && account.balance < 1) {
       lastRefusal = time;
       return false;
     }
-    account.left = Math.max(account.left - 1, -most);
-    admitted++;
+    account.balance = Math.max(account.balance - 1, -maxBalance);
+    acceptedAsks++;
     return true;
   };
 };

@@ -1,5 +1,5 @@
 /**
- * Both interfaces as one HTTP application. It makes the checks in the order of the contract, and every response has one
+ * Both interfaces as one HTTP application. It checks requests in the order of the contract, and every response has one
  * of the contract's shapes.
  */
 import { Access, Asking, AskLimits, type Principal } from "@parley/core";
@@ -54,12 +54,12 @@ export interface AppOptions {
    * Pages outside the base paths, such as those of `@parley/pages/docs` and `@parley/pages/playground`; none by default.
    */
   readonly pages?: ReadonlyArray<Pages>;
-  /** What browsers get of the widget; by default the listener only gives tokens to anonymous visitors. */
+  /** The widget's pages and files; by default, the listener only issues tokens to anonymous visitors. */
   readonly widget?: WidgetPages;
 }
 
 /**
- * Makes the pages of a listener: a function from a request to the response, `undefined` where the path is not theirs.
+ * Creates the pages of a listener: a function from a request to its response, `undefined` if no page has the path.
  */
 export type Pages = (
   listener: Readonly<Required<Pick<AppOptions, "basePaths" | "serves" | "corsOrigins">>>,
@@ -110,7 +110,7 @@ const makeRouter = (paths: BasePaths) => {
 
 type Route = NonNullable<ReturnType<ReturnType<typeof makeRouter>>>;
 
-/** Refuses an ask of a full server. */
+/** Refuses an ask because the server is full. */
 const makeAskRefusal = (countFailure: RequestTelemetry["countFailure"]) => {
   let refusals = 0;
   /** Logging each refusal would cost more than the refusal. */
@@ -130,10 +130,12 @@ const makeAskRefusal = (countFailure: RequestTelemetry["countFailure"]) => {
 /** A request, with the route or the page that answers it. */
 interface Exchange {
   readonly request: Request;
+  /** Whether the path is below the base path of an interface; otherwise it may be a page's. */
+  readonly isInterface: boolean;
   /** `undefined`: no endpoint has the method and path. */
   readonly route: Route | undefined;
-  /** Outside the interfaces: the response of a page; `null` if no page has the path. */
-  readonly page: Effect.Effect<Response, RequestError> | null | undefined;
+  /** The response of the page at the path; `undefined`: there is no page. */
+  readonly page: Effect.Effect<Response, RequestError> | undefined;
   readonly facts: RequestFacts;
 }
 
@@ -161,7 +163,7 @@ export const makeApp = Effect.fnUntraced(function* ({
   const { countFailure, observe } = yield* makeRequestTelemetry(logRequests);
   const handlers = yield* makeHandlers(onDisconnect);
   const admit = eventLoop === undefined ? () => true : makeAdmission(eventLoop);
-  const turn = eventLoop?.turn ?? Effect.void;
+  const awaitSlot = eventLoop?.awaitSlot ?? Effect.void;
   const refuseAsk = makeAskRefusal(countFailure);
   const tokens = makeVisitorTokens();
 
@@ -173,15 +175,14 @@ export const makeApp = Effect.fnUntraced(function* ({
     ? yield* makeWidget(tokens, clientAddress, widget, respondNotFound)
     : () => undefined;
 
-  const begin = (request: Request): Exchange => {
+  const toExchange = (request: Request): Exchange => {
     const path = toPath(request.url);
     const isInterface = bases.some((base) => path === base || path.startsWith(`${base}/`));
     const route = isInterface ? findRoute(request.method, path) : undefined;
     let page: Exchange["page"];
     if (!isInterface) {
-      page = null;
-      for (const pageOf of pagesOf) page ??= pageOf(request) ?? null;
-      page ??= widgetOf(request, path) ?? null;
+      for (const pageOf of pagesOf) page ??= pageOf(request);
+      page ??= widgetOf(request, path);
     }
     const template = page ? `/${path.split("/", 2)[1]}` : route?.template;
     const client = clientAddress(request);
@@ -191,7 +192,7 @@ export const makeApp = Effect.fnUntraced(function* ({
       ...(client !== undefined && { client }),
       ...(template !== undefined && { route: template }),
     };
-    return { request, route, page, facts };
+    return { request, isInterface, route, page, facts };
   };
 
   const reportFailureOf =
@@ -201,15 +202,15 @@ export const makeApp = Effect.fnUntraced(function* ({
       const error = Option.getOrNull(Cause.findErrorOption(cause));
       if (error?._tag === "RateExceeded") facts.key = error.keyId;
       countFailure(response.reason, facts);
-      // Elsewhere it is a client's mistake, without a line in the log. Its reason may quote a value.
-      const logged =
+      // The handlers have checked the values, so this is a defect, not a client's mistake. Its reason may quote a value.
+      const causeToLog =
         error?._tag === "ArgumentInvalid"
           ? Cause.die(new Error(`The core refused the field ${error.field}`))
           : cause;
-      return Effect.as(Effect.annotateLogs(logFailure(logged), { ...facts }), response);
+      return Effect.as(Effect.annotateLogs(logFailure(causeToLog), { ...facts }), response);
     };
 
-  /** An ask begins in its turn, unless the server is full. Its log lines have the facts of its request. */
+  /** Refuses an ask if the server is full; otherwise starts it in order. Its log lines carry the facts of its request. */
   const admitAsk = (
     response: ReturnType<(typeof handlers)["ask"]>,
     { keyId }: Principal,
@@ -217,22 +218,22 @@ export const makeApp = Effect.fnUntraced(function* ({
   ) =>
     Effect.flatMap(asking.inProgress, (inProgress) =>
       inProgress < maxAsks && admit(keyId, inProgress)
-        ? Effect.annotateLogs(Effect.andThen(turn, response), { ...facts })
+        ? Effect.annotateLogs(Effect.andThen(awaitSlot, response), { ...facts })
         : refuseAsk,
     );
 
-  /** Makes the checks of key, route and scope, in this order; the handlers make the others. */
+  /** Checks the key, the route and the scope, in this order; the handlers check the rest. */
   const respondInterface = (
     exchange: Exchange,
     reportFailure: ReportFailure,
   ): Effect.Effect<Response, RequestError, Scope.Scope> => {
     const { facts, request, route } = exchange;
-    const key = request.headers["x-api-key"];
-    if (key === undefined)
+    const apiKey = request.headers["x-api-key"];
+    if (apiKey === undefined)
       return Effect.fail(new RequestRefused({ reason: "API_KEY_NOT_PRESENT" }));
     // For details, the store is needed only to check the key, so a remembered key may count.
     const recalls = route?.endpoint === "details";
-    return Effect.flatMap(access.authenticate(key, { recalls, tokens }), (principal) => {
+    return Effect.flatMap(access.authenticate(apiKey, { recalls, tokens }), (principal) => {
       facts.chatbot = principal.chatbot.id;
       facts.key = principal.keyId;
       if (route === undefined) return respondNotFound(request);
@@ -246,12 +247,10 @@ export const makeApp = Effect.fnUntraced(function* ({
   };
 
   const respond = (exchange: Exchange): Effect.Effect<Response, never, Scope.Scope> => {
-    const { page } = exchange;
+    const { isInterface, page, request } = exchange;
     const reportFailure = reportFailureOf(exchange);
     const response = Effect.suspend(() =>
-      page === undefined
-        ? respondInterface(exchange, reportFailure)
-        : (page ?? respondNotFound(exchange.request)),
+      isInterface ? respondInterface(exchange, reportFailure) : (page ?? respondNotFound(request)),
     );
     return Effect.catchCause(response, (cause) =>
       Cause.hasInterruptsOnly(cause)
@@ -262,7 +261,7 @@ export const makeApp = Effect.fnUntraced(function* ({
 
   const withCors = corsOrigins.length === 0 ? null : makeCors(corsOrigins);
   const handle = (request: Request) => {
-    const exchange = begin(request);
+    const exchange = toExchange(request);
     const response = respond(exchange);
     return observe(
       Effect.map(
@@ -278,8 +277,8 @@ export const makeApp = Effect.fnUntraced(function* ({
 });
 
 /**
- * Turns off the span that Effect's servers make of each request: it holds the path and the headers as users wrote them,
- * and {@link makeApp} makes one of its own. `makeWebHandler` provides it; so must any other server around `makeApp`
+ * Turns off the span that Effect's servers create for each request: it contains the path and the headers as users wrote
+ * them, and {@link makeApp} creates its own. `makeWebHandler` provides it; so must any other server around `makeApp`
  * where a tracer is installed.
  */
 export const layerNoRequestSpans: Layer.Layer<never> = Layer.mergeAll(

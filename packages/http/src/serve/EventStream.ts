@@ -42,12 +42,12 @@ export const toEventStream = Effect.fnUntraced(function* (
   let opening: typeof first | null = first;
   // `Stream.concat` would cost each event more than all else here.
   const arrivals = Effect.suspend(() => {
-    const arrived = opening;
+    const batch = opening;
     opening = null;
-    return arrived === null ? pull : Effect.succeed(arrived);
+    return batch === null ? pull : Effect.succeed(batch);
   });
   const answer = Stream.fromPull(Effect.succeed(arrivals)).pipe(
-    Stream.mapArray((arrived) => Arr.of(arrived.map(encodeEvent).join(""))),
+    Stream.mapArray((batch) => Arr.of(batch.map(encodeEvent).join(""))),
     Stream.catchCause((cause) =>
       Cause.hasInterruptsOnly(cause)
         ? Stream.failCause(cause)

@@ -66,11 +66,11 @@ export const makeHandlers = Effect.fnUntraced(function* (defaultOnDisconnect: "f
     },
 
     createChat: Effect.fnUntraced(function* ({ principal, request }) {
-      const { body, "Idempotency-Key": key = null } = yield* decodeCreateChat(request);
+      const { body, "Idempotency-Key": idempotencyKey = null } = yield* decodeCreateChat(request);
       const { chat, replayed } = yield* chats.create(
         principal.chatbot,
         body,
-        key,
+        idempotencyKey,
         principal.userRef,
       );
       return toCreated(encodeChat(chat), replayed);
@@ -102,9 +102,9 @@ export const makeHandlers = Effect.fnUntraced(function* (defaultOnDisconnect: "f
       const asker = { keyId, tokensPerDay, visitor };
       const ask = { chatId, question, idempotencyKey, ...asker, onDisconnect };
       if (acceptsEvents(headers["accept"])) {
-        const seen = parseEventId(headers["last-event-id"]);
+        const progress = parseEventId(headers["last-event-id"]);
         return yield* toEventStream(
-          (pulse) => asking.stream(chatbot, ask, seen, pulse),
+          (pulse) => asking.stream(chatbot, ask, progress, pulse),
           reportFailure,
         );
       }

@@ -1,6 +1,7 @@
 /**
  * Requests as an operator sees them: metrics by OpenTelemetry's conventions for HTTP servers, spans where a tracer is
- * installed, and a log line for each request if the operator turns that on. None contains a path as received, a query or a body.
+ * installed, and a log line for each request if the operator turns that on. None contains a path as received, a query or
+ * a body.
  */
 import { endSpan, isTraced, secondsHistogram } from "@parley/core/ports";
 import { Effect, Exit, Metric, Option, Scope, Tracer } from "effect";
@@ -39,7 +40,7 @@ const disconnectedStatus = 499;
 /** @param logRequests whether each request leaves a log line; `false` by default */
 export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = false) {
   const context = yield* Effect.context<never>();
-  const traced = yield* isTraced;
+  const hasTracer = yield* isTraced;
   /** Series by their attributes: looking one up is much cheaper than describing it. */
   const durations = new Map<string, Metric.Histogram<number>>();
   const failures = new Map<string, Metric.Counter<number>>();
@@ -52,15 +53,15 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
     const line = Effect.logWarning("Requests were refused in the last minute");
     Effect.runForkWith(context)(Effect.annotateLogs(line, "requests", requests));
   };
-  const noteRefusal = (reason: GeneralMessage, who = "unknown"): void => {
+  const noteRefusal = (reason: GeneralMessage, caller = "unknown"): void => {
     if (refusals.size === 0) {
       const timer: { unref?: () => void } | number = setTimeout(logRefusals, 60_000);
       // The timer must not keep the process alive.
       if (typeof timer === "object") timer.unref?.();
     }
-    const name = `${reason} ${who}`;
-    const counted = refusals.has(name) || refusals.size < maxNames ? name : `${reason} other`;
-    refusals.set(counted, (refusals.get(counted) ?? 0) + 1);
+    const name = `${reason} ${caller}`;
+    const label = refusals.has(name) || refusals.size < maxNames ? name : `${reason} other`;
+    refusals.set(label, (refusals.get(label) ?? 0) + 1);
   };
 
   const describeDuration = ({ method, route }: RequestFacts, status: number) =>
@@ -88,8 +89,8 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
     failure.updateUnsafe(0, context);
   }
 
-  const end = (begun: number, facts: RequestFacts, status: number) => {
-    const millis = performance.now() - begun;
+  const end = (startedAt: number, facts: RequestFacts, status: number) => {
+    const millis = performance.now() - startedAt;
     const name = `${status} ${facts.method} ${facts.route}`;
     const duration = durations.get(name) ?? describeDuration(facts, status);
     durations.set(name, duration);
@@ -120,18 +121,23 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
     request: HttpServerRequest.HttpServerRequest,
     facts: RequestFacts,
   ): Effect.Effect<Response, E, R | Scope.Scope> => {
-    const begun = performance.now();
+    const startedAt = performance.now();
     active.modifyUnsafe(1, context);
     let status = disconnectedStatus;
-    const observed = Effect.onExit(response, (exit): Effect.Effect<void, never, Scope.Scope> => {
-      if (Exit.isFailure(exit)) return end(begun, facts, status);
-      status = exit.value.status;
-      // The scope of a request closes when its last event has been sent.
-      return exit.value.body._tag === "Stream"
-        ? Effect.addFinalizer(() => end(begun, facts, status))
-        : end(begun, facts, status);
-    });
-    return traced ? inRequestSpan(observed, request, facts, () => status) : observed;
+    const measuredResponse = Effect.onExit(
+      response,
+      (exit): Effect.Effect<void, never, Scope.Scope> => {
+        if (Exit.isFailure(exit)) return end(startedAt, facts, status);
+        status = exit.value.status;
+        // The scope of a request closes when its last event has been sent.
+        return exit.value.body._tag === "Stream"
+          ? Effect.addFinalizer(() => end(startedAt, facts, status))
+          : end(startedAt, facts, status);
+      },
+    );
+    return hasTracer
+      ? inRequestSpan(measuredResponse, request, facts, () => status)
+      : measuredResponse;
   };
 
   return { countFailure, observe, refuse };

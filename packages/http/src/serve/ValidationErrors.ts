@@ -23,7 +23,7 @@ export const toFieldName = ([name = "body"]: ReadonlyArray<string>): string =>
 export const toMessage = (dto: string, [path, problem]: Problem) =>
   `${dto}_${toFieldName(path)}_${problem}` as ValidationMessage;
 
-/** The first problem of each value: of the members of `body`, and of all others. */
+/** The first problem of each value: each member of `body`, header and parameter. */
 export const toProblems = (issue: SchemaIssue.Issue): ReadonlyArray<Problem> => {
   const problems = new Map<string | undefined, Problem>();
   for (const { message, path } of format(issue).issues) {

@@ -1,5 +1,5 @@
 /**
- * Tokens of visitors: JWTs by HS256, which any library of any language signs with a key's signing secret.
+ * Visitor tokens: JWTs with HS256, which a library of any language can sign with a key's signing secret.
  */
 import { UserRef, type Scope, type VisitorTokens } from "@parley/core";
 import { Duration, Effect, Option, Schema } from "effect";
@@ -41,9 +41,9 @@ export const makeVisitorTokens = (): VisitorTokens => {
     },
     verify: (token, key, now, lateMillis = 0) =>
       Effect.promise(async () => {
-        const imported = secrets.get(key) ?? importSecret(key.signingSecret);
-        secrets.set(key, imported);
-        const secret = await imported;
+        const importing = secrets.get(key) ?? importSecret(key.signingSecret);
+        secrets.set(key, importing);
+        const secret = await importing;
         const verified = await jwtVerify(token, secret, {
           algorithms: ["HS256"],
           clockTolerance: skew,

@@ -23,7 +23,7 @@ export interface WidgetPages {
 /** How many new visitors a minute each server process admits for one client address, and for one key. */
 const newVisitors = { address: 10, key: 300 };
 
-/** The network that a client may have as its own: an IPv4 address, or the first 64 bits of an IPv6 address. */
+/** The network that one client may control: an IPv4 address, or the first 64 bits of an IPv6 address. */
 export const toNetwork = (address: string): string => {
   const plain = address.replace(/^::ffff:(?=[\d.]+$)/i, "");
   if (!plain.includes(":")) return plain;
@@ -64,11 +64,11 @@ export const makeWidget = Effect.fnUntraced(function* (
   });
 
   return (request: Request, path: string): Effect.Effect<Response, RequestError> | undefined => {
-    const [, keyId, below] = /^\/widget\/([0-9A-Za-z]{12})(\/token)?$/.exec(path) ?? [];
+    const [, keyId, tokenPath] = /^\/widget\/([0-9A-Za-z]{12})(\/token)?$/.exec(path) ?? [];
     const { method } = request;
-    if (keyId !== undefined && below !== undefined && method === "POST")
+    if (keyId !== undefined && tokenPath !== undefined && method === "POST")
       return respondToken(request, keyId);
-    if (keyId !== undefined && below === undefined && (method === "GET" || method === "HEAD"))
+    if (keyId !== undefined && tokenPath === undefined && (method === "GET" || method === "HEAD"))
       return respond(request, keyId);
     return pages?.file(request);
   };

@@ -66,28 +66,29 @@ const run = (asks: ReadonlyArray<Ask>, work = usual, pauses: ReadonlyArray<numbe
     outcomes.get(key) ?? outcomes.set(key, new Outcome()).get(key)!;
   let time = 0;
   let arrival = 0;
-  let turnStart = 0;
-  let lastTurn = 0;
+  let iterationStart = 0;
+  let lastIteration = 0;
   let begun = 0;
   let most = 0;
   const loop = {
     arrival: () => arrival,
-    delay: () => Math.max(lastTurn, time - turnStart, time - (waiting[0]?.since ?? time)) - 5,
+    delay: () =>
+      Math.max(lastIteration, time - iterationStart, time - (waiting[0]?.since ?? time)) - 5,
     waiting: () => waiting.length,
-    turn: Effect.void,
+    awaitSlot: Effect.void,
   };
   const admit = makeAdmission(loop);
   let next = 0;
   const remaining = [...pauses];
   while (next < arriving.length || requests.length + waiting.length + ends.length > 0) {
-    turnStart = time;
+    iterationStart = time;
     if ((remaining[0] ?? Infinity) <= time) time = remaining.shift()! + 300;
-    for (; (arriving[next]?.at ?? Infinity) <= turnStart; next++) {
+    for (; (arriving[next]?.at ?? Infinity) <= iterationStart; next++) {
       time += work.read;
-      requests.push({ arrival: turnStart, ask: arriving[next]! });
+      requests.push({ arrival: iterationStart, ask: arriving[next]! });
     }
     ends.sort((a, b) => a.at - b.at);
-    while ((ends[0]?.at ?? Infinity) <= turnStart) {
+    while ((ends[0]?.at ?? Infinity) <= iterationStart) {
       const { ask } = ends.shift()!;
       time += work.end;
       begun--;
@@ -108,8 +109,8 @@ const run = (asks: ReadonlyArray<Ask>, work = usual, pauses: ReadonlyArray<numbe
         ends.push({ at: time + ask.model, ask });
       } while (waiting.length > 0 && time < slice);
     }
-    lastTurn = time - turnStart;
-    if (time === turnStart)
+    lastIteration = time - iterationStart;
+    if (time === iterationStart)
       time = Math.min(arriving[next]?.at ?? Infinity, ends[0]?.at ?? Infinity);
   }
   return { of: outcomeOf, most };
@@ -209,7 +210,12 @@ describe("a server that has time", () => {
     "accepts two thousand asks at once two seconds after it refused the last one, which the loop decides %i ms late",
     (later) => {
       let [time, delay] = [0, 100];
-      const loop = { arrival: () => time, delay: () => delay, waiting: () => 0, turn: Effect.void };
+      const loop = {
+        arrival: () => time,
+        delay: () => delay,
+        waiting: () => 0,
+        awaitSlot: Effect.void,
+      };
       const admit = makeAdmission(loop);
       let isRefused = false;
       for (; time < 1_000; time++) isRefused = !admit("flood", 1_000);

@@ -75,12 +75,12 @@ it.effect(
     }).pipe(Effect.scoped),
 );
 
-it.live("deltas of one turn of the event loop are sent as one, in one write", () =>
+it.live("deltas of one iteration of the event loop are sent as one, in one write", () =>
   Effect.gen(function* () {
     const nextTurn = Effect.callback<void>((resume) => void setTimeout(() => resume(Effect.void)));
-    const turns = [["one ", "two ", "three "], ["four "], ["five ", "six"]];
+    const iterations = [["one ", "two ", "three "], ["four "], ["five ", "six"]];
     const { send } = yield* makeTestHandler(() =>
-      Stream.fromIterable(turns, { chunkSize: 1 }).pipe(
+      Stream.fromIterable(iterations, { chunkSize: 1 }).pipe(
         Stream.mapEffect((texts) => Effect.as(nextTurn, texts)),
         Stream.flatMap((texts) => Stream.fromIterable(texts, { chunkSize: 1 })),
         Stream.map((text) => ({ _tag: "Delta", text }) as const),
@@ -99,8 +99,8 @@ it.live("deltas of one turn of the event loop are sent as one, in one write", ()
     const deltas = writes.join("").match(/(?<=event: delta\n.*\ndata: ).*/g);
     assert.deepStrictEqual(
       deltas?.map((data) => JSON.parse(data).text),
-      turns.map((texts) => texts.join("")),
+      iterations.map((texts) => texts.join("")),
     );
-    assert.isAtMost(writes.length, turns.length + 1);
+    assert.isAtMost(writes.length, iterations.length + 1);
   }).pipe(Effect.scoped),
 );

@@ -94,7 +94,7 @@ export const layerLanguageModel = (
       };
       const defaults = yield* Effect.forEach(list, (model, index) => providerAt(index, model));
       const scope = yield* Effect.scope;
-      const named = yield* Cache.makeWith(
+      const providersByName = yield* Cache.makeWith(
         (name: string) =>
           Effect.flatMap(modelNamed(name), (model) => Scope.provide(providerAt(0, model), scope)),
         {
@@ -112,7 +112,9 @@ export const layerLanguageModel = (
               const passages = documents && documents.search(question, maxPassages);
               const { model } = chatbot.settings;
               const providers =
-                model === null ? defaults : [yield* Cache.get(named, model), ...defaults.slice(1)];
+                model === null
+                  ? defaults
+                  : [yield* Cache.get(providersByName, model), ...defaults.slice(1)];
               const tokens = contextTokens - maxOutputTokens;
               const promptOf = yield* promptBuilder(chatbot, question, passages, earlier, tokens);
               yield* answerWith(providers, promptOf, tokens, retries, queue);
@@ -129,27 +131,27 @@ const noModel = new AnswerUnavailable({
 
 const maxHalvings = 3;
 
-/** Calls that failed for these reasons, without a piece of the answer, cost nothing. */
-const unbilled: ReadonlyArray<FailureReason> = [
+/** Calls that fail for these reasons, without a piece of the answer, cost nothing. */
+const freeFailures: ReadonlyArray<FailureReason> = [
   ...(["network", "rate_limit", "server_error", "bad_request"] as const),
   ...(["client_error", "context_length", "circuit_open"] as const),
 ];
 
 /**
  * The tokens of a call, as the provider reports them, or else a token for four characters of the prompt and the answer:
- * it bills a call that is cut or cancelled, too.
+ * the provider also bills a call that breaks off or is cancelled.
  */
 const tokensOf = (
   exit: Exit.Exit<Tokens, ModelFailure>,
   messages: Prompt["messages"],
-  answered: number,
+  answerLength: number,
 ): number => {
-  const reported = Exit.isSuccess(exit) ? exit.value.prompt + exit.value.completion : 0;
-  if (reported > 0) return reported;
+  const reportedTokens = Exit.isSuccess(exit) ? exit.value.prompt + exit.value.completion : 0;
+  if (reportedTokens > 0) return reportedTokens;
   const failure = Option.getOrNull(Exit.findErrorOption(exit));
-  if (answered === 0 && failure !== null && unbilled.includes(failure.reason)) return 0;
+  if (answerLength === 0 && failure !== null && freeFailures.includes(failure.reason)) return 0;
   const promptLength = messages.reduce((sum, { content }) => sum + content.length, 0);
-  return Math.ceil((promptLength + answered) / 4);
+  return Math.ceil((promptLength + answerLength) / 4);
 };
 
 /**

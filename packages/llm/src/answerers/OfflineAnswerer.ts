@@ -33,7 +33,7 @@ export const layerOffline = (knowledge: KnowledgeSource, hint = ""): Layer.Layer
 
 const unsure = "I am not sure this answers your question:";
 
-/** Replies to small talk, which needs no documents, each with the messages in English and German that get it. */
+/** Replies to small talk, which needs no documents, each with the English and German messages that it answers. */
 const smallTalk = ({ description, name }: Chatbot): Record<string, RegExp> => ({
   "Hello!":
     /^(hi|hello|hey|good (morning|day|evening)|hallo|moin|servus|guten (morgen|tag|abend))( (all|there|parley|zusammen))?$/,

@@ -62,8 +62,8 @@ export const languageModel: (settings: LanguageModelSettings) => AnswererLayer =
     Effect.gen(function* () {
       const knowledge = documents === undefined ? null : yield* read(documents);
       const key = apiKey === undefined ? undefined : Redacted.make(apiKey);
-      const loaded = yield* openAiCompatible({ baseUrl, model, apiKey: key });
-      return layerLanguageModel(loaded, {
+      const languageModel = yield* openAiCompatible({ baseUrl, model, apiKey: key });
+      return layerLanguageModel(languageModel, {
         knowledge,
         ...(contextTokens !== undefined && { contextTokens }),
         ...(maxOutputTokens !== undefined && { maxOutputTokens }),

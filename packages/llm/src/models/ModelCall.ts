@@ -23,7 +23,7 @@ export interface CallOptions {
   readonly idleTimeout: Duration.Duration;
 }
 
-/** The tokens that a call took, as the provider reports them. */
+/** The tokens that a call used, as the provider reports them. */
 export interface Tokens {
   readonly prompt: number;
   readonly completion: number;
@@ -34,7 +34,7 @@ export interface Tokens {
  * when the model sends it as text between `<think>` tags. The call succeeds if the answer is complete, or was ended by
  * `maxOutputTokens`. Interrupting it aborts the request.
  *
- * @param emit may return a promise, to which the next piece waits
+ * @param emit may return a promise, which delays the next piece
  */
 export const callModel = (
   { ai, idleTimeout, maxOutputTokens, model }: CallOptions,
@@ -47,7 +47,7 @@ export const callModel = (
     const headers = yield* traceHeaders;
     const clock = yield* Clock.Clock;
     const middleware = ai.extractReasoningMiddleware({ tagName: "think" });
-    /** Since when the model has been silent; `null` while it has to wait. */
+    /** Since when the model has been silent; `null` while it waits for `emit`. */
     let silentSince: number | null = clock.currentTimeMillisUnsafe();
     let hasText = false;
     let finish: Finish | undefined;

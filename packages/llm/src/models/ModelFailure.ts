@@ -52,7 +52,7 @@ export const makeFailure = (reason: FailureReason, detail: string): ModelFailure
 
 export const cutOff = makeFailure("cut_off", "the answer was cut off");
 
-/** Codes of Node's network errors in words. */
+/** Words for the codes of Node's network errors. */
 const meanings: ReadonlyArray<readonly [RegExp, string]> = [
   [/^ECONNREFUSED$/, "connection refused"],
   [/^(ECONNRESET|EPIPE|UND_ERR_SOCKET)$/, "connection closed"],
@@ -77,8 +77,8 @@ export const classifyError = (error: unknown): ModelFailure => {
   if (isRecord(error) && error["name"] === "AI_InvalidResponseDataError") return cutOff;
   const facts: Array<string> = [];
   const names: Array<string> = [];
-  /** The error's texts: they are searched, and never logged. */
-  let quoted = typeof error === "string" ? error : "";
+  /** The error's texts, which may quote the chat: searched, but never logged. */
+  let texts = typeof error === "string" ? error : "";
   let status: number | undefined;
   let retryAfter: unknown;
   for (let e = error, depth = 0; isRecord(e) && depth < 4; e = e["cause"], depth++) {
@@ -100,20 +100,20 @@ export const classifyError = (error: unknown): ModelFailure => {
     // What `fetch` refuses has no code.
     if (message === "bad port" || message === "unknown scheme") facts.push(message);
     if (/^\s*<(!doctype|html)/i.test(body)) facts.push("HTML page");
-    quoted += [message, code, e["type"], body].join("\n").slice(0, 8000);
+    texts += [message, code, e["type"], body].join("\n").slice(0, 8000);
   }
   return new ModelFailure({
-    reason: reasonOf(error, status, quoted),
+    reason: reasonOf(error, status, texts),
     detail: [...new Set(facts.length > 0 ? facts : names)].join(", ") || "unknown error",
     retryAfterMillis: millisOf(retryAfter),
   });
 };
 
-const reasonOf = (error: unknown, status: number | undefined, quoted: string): FailureReason => {
+const reasonOf = (error: unknown, status: number | undefined, texts: string): FailureReason => {
   if (status === 408) return "timeout";
   if (status === 413) return "context_length";
   if (status === 429) return "rate_limit";
-  const isTooLong = contextLength.test(quoted);
+  const isTooLong = contextLength.test(texts);
   if (status === 400 || status === 422) return isTooLong ? "context_length" : "bad_request";
   if (status !== undefined && status >= 300) return status < 500 ? "client_error" : "server_error";
   // An error inside a streamed response has no status of its own.

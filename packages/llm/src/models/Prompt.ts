@@ -28,8 +28,8 @@ const sizeOf = (messages: ReadonlyArray<Message>): number =>
   messages.reduce((sum, { content }) => sum + tokensOf(content), 0);
 
 /**
- * Returns a function that builds a prompt of at most so many tokens. A prompt always has the instructions and the
- * question. Passages get up to half of the remaining room, the newest entries the rest; each is included whole or not
+ * Returns a function that builds a prompt of at most the given number of tokens. A prompt always has the instructions and
+ * the question. Passages get up to half of the remaining room, the newest entries the rest; each is included whole or not
  * at all.
  *
  * @param passages those about the question, best first; `null` when there are no documents
@@ -65,7 +65,7 @@ export const promptBuilder = (
   });
 };
 
-/** Whether a part fits into the room that the parts before it have left. */
+/** Whether a part fits into the room that remains after the parts before it. */
 const fitsInto =
   <A>(room: number, sizeOf: (part: A) => number) =>
   (part: A): boolean => {

@@ -23,8 +23,8 @@ const circuit = Metric.gauge("parley.model.circuit", {
 const circuitStates = { Closed: 0, HalfOpen: 1, Open: 2 };
 
 /**
- * Ten questions in a row that fail open the circuit: a provider that fails three calls in ten does so once in 170 000. It
- * stays open for 2 s, 4 s and so on up to 30 s, or as long as `Retry-After` asks, up to an hour. Then one call tries the
+ * Ten failed questions in a row open the circuit: for a provider that fails three calls in ten, that happens once in
+ * 170 000 questions. It stays open for 2 s, 4 s and so on up to 30 s, or as long as `Retry-After` asks, up to an hour. Then one call tries the
  * provider.
  */
 const makeBreaker = CircuitBreaker.make({
@@ -50,7 +50,7 @@ export const makeProvider = (options: CallOptions) =>
       Effect.forkScoped({ startImmediately: true }),
     );
 
-    /** A question that has failed here before says nothing more about the provider, unless it tries the circuit. */
+    /** A second failure of a question says nothing more about the provider, unless the question tries the circuit. */
     const outcomeFor =
       (question: { hasFailed: boolean }) => (exit: Exit.Exit<unknown, ModelFailure>) =>
         Effect.map(Effect.orDie(breaker.state("calls")), ({ _tag }) => {
@@ -87,14 +87,14 @@ export const makeProvider = (options: CallOptions) =>
             Effect.andThen(update(failures, 1, { reason })),
           ),
         ),
-        (called) => breaker.execute(called, { key: "calls", classify: outcomeFor(question) }),
+        (calling) => breaker.execute(calling, { key: "calls", classify: outcomeFor(question) }),
         Effect.catchTag("CircuitBreakerError", () =>
           Effect.fail(makeFailure("circuit_open", `${name} failed too often and is paused`)),
         ),
         // By OpenTelemetry's conventions for generative AI.
-        (called) =>
+        (calling) =>
           inSpan(
-            called,
+            calling,
             `chat ${model}`,
             {
               "gen_ai.operation.name": "chat",

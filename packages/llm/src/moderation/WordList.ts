@@ -20,10 +20,10 @@ const medical = new Set("anal anus ejaculate orgasm penis sex testicle vagina".s
  */
 export const layerWordList: Layer.Layer<Moderator> = Layer.effect(
   Moderator,
-  Effect.map(Effect.cached(Effect.promise(() => loadMatcher())), (loaded) =>
+  Effect.map(Effect.cached(Effect.promise(() => loadMatcher())), (getMatcher) =>
     Moderator.of({
       check: (_chatbot, question) =>
-        Effect.map(loaded, (matcher) => {
+        Effect.map(getMatcher, (matcher) => {
           const isProfane = matcher
             .getAllMatches(question)
             // The matcher reads digits and signs as letters: without a letter, the number 455 would match.

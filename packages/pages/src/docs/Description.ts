@@ -127,7 +127,7 @@ const describeEndpoint = (name: string, endpoint: Endpoint, schemas: Json): Json
   };
 };
 
-/** A schema in JSON Schema, without the least value of every integer and a word on members that it does not name. */
+/** A schema as JSON Schema, without the minimum of unbounded integers and without `additionalProperties`. */
 const toJsonSchema = (
   schema: Schema.Top,
 ): { readonly definitions: Json; readonly schema: Json } => {

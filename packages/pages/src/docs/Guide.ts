@@ -148,8 +148,8 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
     texts.set(address, text);
     titles.set(address, /^# (.*)$/m.exec(text)?.[1] ?? address);
   }
-  const listed = Object.values(groups).flatMap((group) => Object.keys(group).map(toAddress));
-  const order = [...new Set([...listed, ...titles.keys()])].filter((address) =>
+  const addresses = Object.values(groups).flatMap((group) => Object.keys(group).map(toAddress));
+  const order = [...new Set([...addresses, ...titles.keys()])].filter((address) =>
     titles.has(address),
   );
   const toLink = (address: string, isOpen = false) =>
@@ -191,7 +191,7 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
       const title = headings.join(" › ");
       return `<li><a href="${escape(address)}">${escape(title)}</a>${render(name, text)}</li>`;
     });
-    const results = items.length === 0 ? "<p>Nothing items.</p>" : `<ol>${items.join("")}</ol>`;
+    const results = items.length === 0 ? "<p>No results.</p>" : `<ol>${items.join("")}</ol>`;
     return layout("Search", "", `<h1>Search</h1>${results}`, query);
   }, Effect.orDie);
 
@@ -225,7 +225,7 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
         );
       }
       if (!fileNames.some((name) => address === `/docs/${name}`)) return undefined;
-      return Effect.map(files, (loaded) => loaded.get(address)!(headers));
+      return Effect.map(files, (fileAt) => fileAt.get(address)!(headers));
     });
   return guide;
 });

@@ -1,6 +1,6 @@
 /**
- * What a tab knows beside the server: the asks in progress, the entries that came of them, and the drafts. A page opens
- * it once, and it tells the other tabs of the same origin.
+ * The state of a tab besides the server's: the asks in progress, the entries that answered them, and the drafts. A page
+ * opens it once, and it notifies the other tabs of the same origin.
  */
 import { signal, type Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
@@ -12,7 +12,7 @@ import { say, type Word } from "./words.ts";
 export const states = {
   waiting: "Waiting for the answer",
   streaming: "Answering",
-  reconnecting: "Connection lost. Trying again",
+  reconnecting: "Connection lost. Reconnecting",
   busy: "The server is busy. Trying again",
   stopping: "Stopping",
   stopped: "Stopped. If the server finishes the answer anyway, it appears here.",
@@ -40,13 +40,13 @@ export interface Ask {
 
 export interface ChatSession {
   readonly client: Client;
-  /** Tabs with the same name hear of each other. */
+  /** Tabs with the same name notify each other. */
   readonly name: string;
   /** Called when a first question has created its chat. */
   readonly onCreated: (chatId: number) => void;
   /** Shows what operators want to know of an entry; `undefined`: the page is for others. */
   readonly toFacts?: (entry: Entry) => ComponentChildren;
-  /** Where a link of an answer leads that is neither on the web nor mail; `undefined`: it stays text. */
+  /** The address of a link in an answer that is neither on the web nor mail; `undefined`: the link stays text. */
   readonly toAddress: (href: string) => string | undefined;
 }
 
@@ -55,13 +55,13 @@ export let session: ChatSession;
 export const asks = signal<ReadonlyArray<Ask>>([]);
 /** The entries that arrived while the page was open, by id, with the asks of this tab that they answer. */
 export const entries = signal<ReadonlyMap<number, Entry & { readonly askId?: string }>>(new Map());
-/** Counts the moments from which on the server may have chats and entries that this tab does not know. */
+/** Increases each time the server may have chats and entries that this tab does not know. */
 export const stale = signal(0);
 /** The chats in which other tabs wait for an answer, by tab. */
 const elsewhere = signal<ReadonlyMap<string, ReadonlyArray<number>>>(new Map());
 /** By the chat's id, or `new`. */
 const drafts = tabValue<Readonly<Record<string, string>>>("drafts", {});
-const stored = tabValue<ReadonlyArray<Omit<Ask, "text" | "error">>>("asks", []);
+const savedAsks = tabValue<ReadonlyArray<Omit<Ask, "text" | "error">>>("asks", []);
 /** The text that a screen reader announces next. */
 export const spoken = signal("");
 const hangUps = new Map<string, AbortController>();
@@ -91,7 +91,7 @@ const openChannel = (name: string): BroadcastChannel | MessagePort => {
 /** Resumes the asks that this tab had in progress before it was reloaded. */
 export const openSession = (options: ChatSession): void => {
   session = options;
-  asks.value = stored.peek().map((ask) => ({ ...ask, text: signal("") }));
+  asks.value = savedAsks.peek().map((ask) => ({ ...ask, text: signal("") }));
   const tab = randomId();
   const channel = openChannel(`parley-${options.name}`);
   const tell = () =>
@@ -103,7 +103,7 @@ export const openSession = (options: ChatSession): void => {
         .map(({ chatId }) => chatId),
     });
   channel.onmessage = ({ data }) => {
-    // A tab that has opened asks for the others' chats.
+    // A new tab asks for the chats of the others.
     if (data.chats === undefined) return tell();
     if (String(elsewhere.peek().get(data.tab)) === String(data.chats)) return;
     elsewhere.value = new Map(elsewhere.peek()).set(data.tab, data.chats);
@@ -114,7 +114,7 @@ export const openSession = (options: ChatSession): void => {
   // Not in a frame, which gets the focus after each click on the page around it: a visitor may send few requests.
   if (parent === window) addEventListener("focus", () => stale.value++);
   asks.subscribe((now) => {
-    stored.value = now.map(({ error: _, text: __, ...ask }) => ask);
+    savedAsks.value = now.map(({ error: _, text: __, ...ask }) => ask);
     tell();
   });
   for (const ask of asks.peek().filter(isRunning)) {
@@ -130,7 +130,7 @@ export const start = (ask: Pick<Ask, "chatId" | "newChat" | "question" | "after"
 };
 
 /** Asks a question again that failed or was stopped. */
-export const again = ({ id }: Ask): void => {
+export const retry = ({ id }: Ask): void => {
   change(id, { state: "waiting", since: Date.now(), error: undefined });
   void run(id);
 };
@@ -147,7 +147,7 @@ export const edit = ({ chatId, id, question }: Ask): void => {
   asks.value = asks.peek().filter((ask) => ask.id !== id);
 };
 
-/** Adds the entries after the `last` one. A stopped or failed ask may be answered by one of them after all. */
+/** Adds the entries after the `last` one. One of them may answer a stopped or failed ask after all. */
 export const add = (list: ReadonlyArray<Entry>, last: number): void => {
   for (const entry of list) {
     const ask = asks.peek().find(({ after, chatId, question, state }) => {
@@ -215,29 +215,29 @@ const read = async (id: string, chat_id: number, signal: AbortSignal) => {
 };
 
 /**
- * Repeats the request with `cancel`, and hangs up last: after a second, in which the server reads the request and
- * notices the first hang-up. If the answer went on meanwhile, it was on the same server, which then cancels it. From
- * another server nothing arrives, and the one that answers goes on.
+ * Repeats the request with `cancel`, and disconnects a second later, when the server has read the request and noticed the
+ * first disconnect. If the answer continues meanwhile, this is the server that answers, and it cancels the answer. From
+ * another server nothing arrives, and the answer continues.
  */
 const cancel = async ({ chatId, id, question }: Ask) => {
   const signal = AbortSignal.timeout(1000);
   const options = { idempotencyKey: id, onDisconnect: "cancel", signal } as const;
-  let goesOn = false;
+  let hasContinued = false;
   try {
     const events = session.client.stream({ chat_id: chatId, query: question }, options);
     for await (const event of events) {
       if (event.type === "entry") return finish(id, event.entry);
-      goesOn ||= event.type === "delta";
+      hasContinued ||= event.type === "delta";
     }
   } catch {
-    goesOn &&= signal.aborted;
+    hasContinued &&= signal.aborted;
   }
-  change(id, { state: goesOn ? "cancelled" : "stopped" });
+  change(id, { state: hasContinued ? "cancelled" : "stopped" });
   stale.value++;
-  if (!goesOn) setTimeout(() => stale.value++, 20_000);
+  if (!hasContinued) setTimeout(() => stale.value++, 20_000);
 };
 
-/** Shows a text that grows: twenty times a second at most, and for a sixth of the time where that takes long. */
+/** Shows a growing text at most twenty times a second, and spends at most a sixth of the time on it. */
 const makeWriter = (shown: Signal<string>) => {
   let text = "";
   let isPending = false;

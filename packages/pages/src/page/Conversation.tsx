@@ -102,10 +102,10 @@ const useHistory = (chatId: number | null) => {
     if (chatId === null) return undefined;
     const list = await chat.session.client.history(chatId, { limit, page }).page();
     const last = groups.current.at(-1)?.at(-1)?.id ?? Infinity;
-    // There may be more between them and those that are known.
+    // There may be more entries between these and the known ones.
     if (list.data.length === limit && list.data.at(-1)!.id > last) location.reload();
     chat.add(list.data, last);
-    // Entries that were added move the pages. Those that arrive twice are kept once.
+    // New entries shift the pages, so that some entries arrive twice.
     const older = list.data.filter(({ id }) => id <= last && !shownIds.current.has(id)).reverse();
     for (const { id } of older) shownIds.current.add(id);
     const chunks = [];
@@ -132,7 +132,7 @@ const useHistory = (chatId: number | null) => {
   };
 };
 
-/** Ten thousand entries cost as much as those in view: far from it, a group is a box of the same height. */
+/** Ten thousand entries cost as much as those in view: a group far from the view is an empty box of the same height. */
 const Group = ({ entries }: { readonly entries: ReadonlyArray<Entry> }) => {
   const box = useRef<HTMLDivElement>(null);
   const [height, setHeight] = useState<number>();
@@ -146,7 +146,7 @@ const Group = ({ entries }: { readonly entries: ReadonlyArray<Entry> }) => {
     return () => observer.disconnect();
   }, []);
   const isShown = height === undefined;
-  // As elements: they are rendered once, however often the chat is.
+  // Memoized: they are rendered once, however often the chat is.
   const exchanges = useMemo(
     () => isShown && entries.map((entry) => <Exchange key={entry.id} entry={entry} />),
     [isShown],
@@ -184,7 +184,7 @@ const Exchange = ({ ask, entry }: { readonly ask?: chat.Ask; readonly entry?: En
       )}
       {isBusy && <Progress {...ask} />}
       {ask && !isBusy && (
-        <Failure error={ask.error ?? say(chat.states[ask.state])} retry={() => chat.again(ask)}>
+        <Failure error={ask.error ?? say(chat.states[ask.state])} retry={() => chat.retry(ask)}>
           <button onClick={() => chat.edit(ask)}>{say("Edit")}</button>
         </Failure>
       )}

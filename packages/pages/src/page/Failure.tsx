@@ -26,7 +26,7 @@ const sentences: Readonly<Record<string, readonly [Word, Act]>> = {
   ANSWER_UNAVAILABLE: ["The answer failed. Nothing was stored.", "again"],
   STORAGE_UNAVAILABLE: ["The server cannot reach its database at the moment.", "again"],
   SERVICE_OVERLOADED: ["The server is busy.", "again"],
-  INTERNAL_ERROR: ["The server had an unexpected error. Its log has the details.", "again"],
+  INTERNAL_ERROR: ["An unexpected error occurred on the server. Its log has the details.", "again"],
   CREATE_CHAT_DTO_NAME_TOO_LONG: ["The name is longer than 255 characters.", null],
   CREATE_CHAT_DTO_USER_REF_TOO_LONG: ["The user reference is longer than 60 characters.", null],
   INVALID_PATH: [
@@ -75,7 +75,7 @@ export const Failure = ({ children, error, retry }: FailureProps) => {
   );
 };
 
-/** What an operator asks for. */
+/** What an operator needs to know about a failure. */
 export const Reason = ({ error }: { readonly error: unknown }) => {
   if (!(error instanceof ResponseError)) return null;
   const { code, message, requestId, status } = error;

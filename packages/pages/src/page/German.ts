@@ -16,7 +16,7 @@ export const german = {
   " in another tab": " in einem anderen Tab",
   "Waiting for the answer": "Warten auf die Antwort",
   Answering: "Antwort kommt",
-  "Connection lost. Trying again": "Die Verbindung ist unterbrochen. Neuer Versuch",
+  "Connection lost. Reconnecting": "Die Verbindung ist unterbrochen. Neuer Versuch",
   "The server is busy. Trying again": "Der Server ist ausgelastet. Neuer Versuch",
   Stopping: "Wird angehalten",
   "Stopped. If the server finishes the answer anyway, it appears here.":
@@ -37,7 +37,7 @@ export const german = {
   "The server cannot reach its database at the moment.":
     "Der Server erreicht gerade seine Datenbank nicht.",
   "The server is busy.": "Der Server ist ausgelastet.",
-  "The server had an unexpected error. Its log has the details.":
+  "An unexpected error occurred on the server. Its log has the details.":
     "Auf dem Server ist ein unerwarteter Fehler aufgetreten.",
   "The name is longer than 255 characters.": "Der Name hat mehr als 255 Zeichen.",
   "The user reference is longer than 60 characters.":

@@ -1,6 +1,5 @@
 /**
- * Markdown as elements. Raw HTML is shown as the text that it is, and nothing is loaded: the page never parses HTML of
- * an answer.
+ * Renders Markdown as elements. Raw HTML appears as text, and nothing is loaded: the page never parses HTML of an answer.
  */
 import { Lexer, Tokenizer, type MarkedToken, type Token } from "marked";
 import { h, type ComponentChildren } from "preact";
@@ -16,7 +15,7 @@ interface MarkdownProps {
   readonly toAddress?: ToAddress;
 }
 
-/** A text that grows costs its last block each time, not all of it. */
+/** A growing text costs only its last block each time. */
 export const Markdown = ({ text, toAddress = () => undefined }: MarkdownProps) => {
   const [read] = useState(() => makeReader(toAddress));
   return <div class="stack markdown">{read(text)}</div>;
@@ -24,7 +23,7 @@ export const Markdown = ({ text, toAddress = () => undefined }: MarkdownProps) =
 
 const makeReader = (toAddress: ToAddress) => {
   let before = "";
-  let settled: Array<ComponentChildren> = [];
+  let finalBlocks: Array<ComponentChildren> = [];
   /** Where the blocks that may still change begin. */
   let at = 0;
   let links: Lexer["tokens"]["links"] = {};
@@ -35,7 +34,7 @@ const makeReader = (toAddress: ToAddress) => {
     const tokens = lexer.lex(text.slice(at));
     if (at > 0 && tokens.some(({ type }) => type === "def")) {
       // Earlier blocks may refer to it.
-      [settled, at] = [[], 0];
+      [finalBlocks, at] = [[], 0];
       return readBlocks(text);
     }
     const last = tokens.findLastIndex(({ type }) => type !== "space");
@@ -43,13 +42,13 @@ const makeReader = (toAddress: ToAddress) => {
     for (const { raw } of tokens.slice(0, Math.max(0, last))) {
       if (!text.startsWith(raw, at)) break;
       at += raw.length;
-      settled.push(elements.shift());
+      finalBlocks.push(elements.shift());
     }
-    return [...settled, ...elements];
+    return [...finalBlocks, ...elements];
   };
   return (source: string): ComponentChildren => {
     const text = source.replaceAll(/\r\n?/g, "\n");
-    if (!text.startsWith(before)) [settled, at, links, isPlain] = [[], 0, {}, false];
+    if (!text.startsWith(before)) [finalBlocks, at, links, isPlain] = [[], 0, {}, false];
     before = text;
     try {
       isPlain ||= isTangled(text.slice(at));
@@ -64,14 +63,14 @@ const makeReader = (toAddress: ToAddress) => {
 };
 
 /** Forty quotations or lists in one line, which would overflow the stack of the lexer, or take it minutes. */
-const nested = /^[ \t]*(?:(?:>|(?:[-*+]|\d{1,9}[.)])[ \t])[ \t]*){40}/m;
+const deepNesting = /^[ \t]*(?:(?:>|(?:[-*+]|\d{1,9}[.)])[ \t])[ \t]*){40}/m;
 const maxDepth = 40;
 /** About 0.3 s: each mark of emphasis takes time in proportion to the length of its paragraph. */
 const maxWork = 1e9;
 
 /** Whether the lexer would overflow the stack, or it or the browser take seconds. */
 const isTangled = (text: string): boolean =>
-  nested.test(text) ||
+  deepNesting.test(text) ||
   text.split(/[([{]/).length - text.split(/[)\]}]/).length > 2000 ||
   text.split(/\n[ \t]*\n/).some((block) => {
     const isTable = /^.*\n[ \t|:]*-[ \t|:-]*\n/.test(block);

@@ -7,7 +7,7 @@ import { ConnectionError } from "@parley/client";
 import { copy } from "./copy.ts";
 import { say } from "./words.ts";
 
-/** A storage of the browser; in memory where the browser blocks those of frames. */
+/** A storage of the browser; in memory if the browser blocks the storage of frames. */
 export const storageOf = (name: "sessionStorage" | "localStorage") => {
   try {
     return window[name];
@@ -35,9 +35,9 @@ export const tabValue = <A,>(name: string, initial: A): Signal<A> => {
 };
 
 /** Resolves when the connection may be back: the browser says so, the person returns, or some seconds have passed. */
-export const untilBack = (ended: AbortSignal): Promise<unknown> => {
+export const untilBack = (stop: AbortSignal): Promise<unknown> => {
   const all = new AbortController();
-  const signal = AbortSignal.any([ended, all.signal, AbortSignal.timeout(8000)]);
+  const signal = AbortSignal.any([stop, all.signal, AbortSignal.timeout(8000)]);
   const event = (type: string) =>
     new Promise((resolve) => addEventListener(type, resolve, { signal }));
   const end = new Promise((resolve) => signal.addEventListener("abort", resolve));
@@ -45,8 +45,8 @@ export const untilBack = (ended: AbortSignal): Promise<unknown> => {
 };
 
 /**
- * The result of `read`, which runs again when one of `inputs` changes, and until the server answers. The last result
- * stays until then.
+ * The result of `read`, which runs again when one of `inputs` changes, and repeats until the server responds. The last
+ * result stays until then.
  */
 export const useRead = <A,>(
   read: (signal: AbortSignal) => Promise<A>,

@@ -6,7 +6,7 @@ export type Word = keyof typeof german;
 let words: Readonly<Partial<Record<Word, string>>> = {};
 
 /** Texts in another language, by those in English. */
-export const setWords = (translated: typeof words): void => void (words = translated);
+export const setWords = (translation: typeof words): void => void (words = translation);
 
 export const say = (text: Word, ...values: ReadonlyArray<unknown>): string => {
   let at = 0;

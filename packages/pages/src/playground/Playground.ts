@@ -12,11 +12,11 @@ import type { PlaygroundConfig } from "./PlaygroundConfig.ts";
 export interface PlaygroundOptions {
   /** The port of the answers interface, on the page's own host, where it is not the page's. */
   readonly answersPort?: number | null;
-  /** What answers, in a line below the question; by default the page does not say. */
+  /** Shown below the question as what answers; by default nothing. */
   readonly answerer?: PlaygroundConfig["answerer"];
   /** The pages that the listener has; this one alone by default. */
   readonly places?: ReadonlyArray<Place>;
-  /** Finds questions to begin with, for the holder of an API key; none by default. */
+  /** Suggests questions to the holder of an API key; none by default. */
   readonly questions?: (apiKey: string) => Effect.Effect<ReadonlyArray<string>>;
 }
 
@@ -53,7 +53,7 @@ export const makePlayground =
       makeStaticFile(page, "text/html; charset=utf-8"),
       loadFiles("/playground", ["page.js", "theme.js", "style.css", "icon.svg"]),
     ]);
-    return Effect.map(Effect.cached(load), (loaded) => ({ headers, method, url }) => {
+    return Effect.map(Effect.cached(load), (cachedFiles) => ({ headers, method, url }) => {
       const path = toPath(url);
       if (!isRead(method) || (path !== "/" && !path.startsWith("/playground/"))) return undefined;
       if (path === "/playground/questions") {
@@ -62,7 +62,7 @@ export const makePlayground =
         );
       }
       const policy = toPolicy("'none'", toSource(headers["host"], answersPort));
-      return Effect.map(loaded, ([html, files]) => {
+      return Effect.map(cachedFiles, ([html, files]) => {
         const file = path === "/" ? html : files.get(path);
         return (
           file?.(headers, { "content-security-policy": policy }) ?? toEndpointNotFound(method, path)

@@ -15,11 +15,11 @@ export interface WidgetOptions extends Pick<AppOptions, "basePaths"> {
   readonly answersPort?: number | null;
   /** Whether the window says that a language model answers; `false` by default. */
   readonly model?: boolean;
-  /** Finds questions to begin with, for the holder of a token; none by default. */
+  /** Suggests questions to the holder of a token; none by default. */
   readonly questions?: (token: string) => Effect.Effect<ReadonlyArray<string>>;
 }
 
-/** What browsers get of the widget: `widget` of `AppOptions`. The files are loaded by the first request. */
+/** The widget's pages and files: `widget` of `AppOptions`. The first request loads the files. */
 export const makeWidgetPages = ({
   answersPort = null,
   basePaths = { general: "/api", answers: "/ask" },
@@ -30,7 +30,7 @@ export const makeWidgetPages = ({
     loadFiles("", ["widget.js"]),
     loadFiles("/widget", ["window.js", "widget.css"]),
   ]);
-  const loaded = Effect.runSync(
+  const cachedFiles = Effect.runSync(
     Effect.cached(Effect.map(load, (files) => new Map(files.flatMap((entries) => [...entries])))),
   );
   const paths = ["/widget.js", "/widget/window.js", "/widget/widget.css"];
@@ -43,12 +43,12 @@ export const makeWidgetPages = ({
           HttpServerResponse.jsonUnsafe(texts, { headers: { "cache-control": "no-store" } }),
         );
       if (!paths.includes(path)) return undefined;
-      // Also as a module, and on pages that are isolated from other origins.
-      const shared = {
+      // So that pages can also load it as a module, and while isolated from other origins.
+      const crossOrigin = {
         "access-control-allow-origin": "*",
         "cross-origin-resource-policy": "cross-origin",
       };
-      return Effect.map(loaded, (files) => files.get(path)!(headers, shared));
+      return Effect.map(cachedFiles, (files) => files.get(path)!(headers, crossOrigin));
     },
     document: ({ headers }, widget) => {
       // As browsers spell them.

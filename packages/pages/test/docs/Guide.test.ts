@@ -62,7 +62,7 @@ it.effect("every link and picture of the guide's pages leads to a page, file or 
   }).pipe(Effect.provide(NodeServices.layer)),
 );
 
-it.effect("a search finds passages, and shows a question as text", () =>
+it.effect("a search finds passages, says when there are none, and shows a question as text", () =>
   Effect.gen(function* () {
     const read = yield* makeReader;
     const found = yield* read("/docs/guide?q=change+the+port");
@@ -70,6 +70,7 @@ it.effect("a search finds passages, and shows a question as text", () =>
     const none = yield* read("/docs/guide?q=%22%3E%3Cscript%3Exyzzy");
     assert.include(none!.text, `value="&quot;&gt;&lt;script&gt;xyzzy"`);
     assert.notInclude(none!.text, "<script>");
+    assert.include(none!.text, "<p>No results.</p>");
     assert.match(none!.headers.get("content-security-policy")!, /^default-src 'none'; /);
   }).pipe(Effect.provide(NodeServices.layer)),
 );

@@ -12,8 +12,8 @@ import type { Session } from "../database/TenantSession.ts";
 
 export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["erase"] => {
   /**
-   * Erases those of the chats that still meet the condition of the erasure. The statements that delete run after the
-   * locks, so that they see entries that were appended while the locks were awaited. Statements of turns skip locked
+   * Erases those of the chats that still meet the condition of the erasure. It locks before it deletes, so that it sees
+   * entries that were appended while it waited for the locks. Statements of turns skip locked
    * chats, but writers wait for keys and for the counter: these are locked last, by statements that are sent together
    * with the COMMIT.
    */
@@ -23,12 +23,12 @@ export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["era
     ids: ReadonlyArray<bigint>,
     limit: Date | null,
   ) => {
-    const locked = query<LockedRow>(chatbot, lockChats, [
+    const lockedRows = query<LockedRow>(chatbot, lockChats, [
       chatbot,
       array(ids, "int8", (id) => id),
       time(limit),
     ]);
-    return transaction(chatbot, locked, (rows) => {
+    return transaction(chatbot, lockedRows, (rows) => {
       const chats = array(rows, "int8", ({ id }) => id);
       const positions = array(rows, "int8", ({ position }) => position);
       return [
@@ -47,19 +47,19 @@ export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["era
     Effect.gen(function* () {
       const session = yield* operation;
       const { query } = session;
-      let erased = 0;
+      let erasedChats = 0;
       const [counter] = yield* query<CounterRow>(chatbot, lastPosition, [chatbot]);
       if (counter === undefined) return yield* new ChatbotNotFound({ chatbot });
       const erasure = erasureAt(which, counter.now);
       const userRef = erasure._tag === "UserRef" ? erasure.userRef : null;
       const limit = erasure._tag === "IdleSince" ? erasure.limit : null;
       const erase = Effect.fnUntraced(function* (ids: ReadonlyArray<bigint>) {
-        erased += yield* eraseBatch(session, chatbot, ids, limit);
+        erasedChats += yield* eraseBatch(session, chatbot, ids, limit);
       });
       const eraseMatching = Effect.gen(function* () {
         let after: bigint | null = 0n;
         while (after !== null) {
-          // Up to the last position at the start: chats that are created meanwhile must not keep it from ending.
+          // Only up to the last position at the start: chats that are created meanwhile must not keep it from ending.
           const values = [chatbot, after, counter.positions, userRef, time(limit)];
           const [batch] = (yield* query<BatchRow>(chatbot, findChats, values)) as [BatchRow];
           if (batch.ids !== null) yield* erase(batch.ids);
@@ -67,9 +67,9 @@ export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["era
         }
       });
       const audit = Effect.suspend(() =>
-        erased === 0
+        erasedChats === 0
           ? Effect.void
-          : query(chatbot, auditErasure, [chatbot, actor, erasureDetail(erasure, erased)]),
+          : query(chatbot, auditErasure, [chatbot, actor, erasureDetail(erasure, erasedChats)]),
       );
       // An erasure that fails midway has erased chats, too.
       yield* Effect.onExit(
@@ -80,7 +80,7 @@ export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["era
         const values = [chatbot, userRef, time(limit)];
         yield* retryOnLocks(query(chatbot, deleteVisitorKeys, values));
       }
-      return erased;
+      return erasedChats;
     }).pipe(Effect.scoped, toStorageUnavailable);
 };
 
@@ -118,8 +118,7 @@ const auditErasure =
 const isIdle = (limit: string) =>
   `(${limit}::timestamptz is null or greatest(last_entry_time, create_time) < ${limit}::timestamptz)`;
 
-// Times of creation ascend with positions: behind the first chat that is younger than the limit, no chat is to be
-// erased.
+// Times of creation ascend with positions: after the first chat that is newer than the limit, there is nothing to erase.
 const findChats = `
 select array_agg(id order by position) filter (where ${isIdle("$5")}) as ids,
   case when $5::timestamptz is null or max(create_time) < $5::timestamptz then max(position) end as reached

@@ -39,8 +39,8 @@ export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] => {
     Effect.gen(function* () {
       const session = yield* pools.transfer;
       const values = [chatbot, actor, exportDetail(person)];
-      const audited = yield* session.query(chatbot, auditExport, values);
-      if (audited.length === 0) return yield* new ChatbotNotFound({ chatbot });
+      const auditRows = yield* session.query(chatbot, auditExport, values);
+      if (auditRows.length === 0) return yield* new ChatbotNotFound({ chatbot });
       const userRef = person === undefined ? [] : [person.userRef];
       return session
         .stream<ExportRow>(chatbot, exportOf(userRef), [chatbot, ...userRef])
@@ -57,8 +57,8 @@ export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] => {
   ) {
     const { query, transaction } = yield* toStorageUnavailable(pools.transfer);
     yield* toStorageUnavailable(query(chatbot, settleIds, [true]));
-    // In a transaction of its own: a row that refers to the chatbot prevents its renaming until it is committed.
-    yield* query(chatbot, makeCounter, [chatbot]).pipe(
+    // In a separate transaction: an uncommitted row that refers to the chatbot would block renaming it.
+    yield* query(chatbot, createCounter, [chatbot]).pipe(
       retryOnConflict,
       toChatbotNotFound(chatbot),
       toStorageUnavailable,
@@ -82,8 +82,10 @@ export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] => {
           return Effect.forEach(inserts, ({ text, values }) => query(chatbot, text, values));
         }),
       );
-      const [settled] = yield* query<{ readonly chats: number }>(chatbot, settleCounter, [chatbot]);
-      const chats = settled?.chats ?? 0;
+      const [counterRow] = yield* query<{ readonly chats: number }>(chatbot, settleCounter, [
+        chatbot,
+      ]);
+      const chats = counterRow?.chats ?? 0;
       yield* query(chatbot, auditImport, [chatbot, actor, importDetail(chats)]);
       yield* query(chatbot, lockSequences);
       yield* query(chatbot, moveSequences, [chatbot]);
@@ -182,7 +184,7 @@ returning 1`;
 const auditImport =
   "insert into audit (chatbot_id, actor, action, detail) values ($1, $2, 'import', $3)";
 
-const makeCounter = `
+const createCounter = `
 insert into chat_counter (chatbot_id, chats, positions, last_time) values ($1, 0, 0, 'epoch')
 on conflict (chatbot_id) do nothing`;
 const lockCounter = `select chats, positions from chat_counter where chatbot_id = $1 for update`;

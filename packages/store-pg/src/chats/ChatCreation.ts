@@ -1,6 +1,6 @@
 /**
  * Creates chats, each with its first entry if it has one. Creations of one chatbot wait for one another at its counter,
- * so those that arrive together share a statement: many of one chatbot do not occupy the connections of all.
+ * so those that arrive together share a statement. Otherwise many of them would occupy the connections of all chatbots.
  */
 import {
   fold,
@@ -29,10 +29,10 @@ export interface Creation {
   readonly userRef: string | null;
   readonly entry: NewEntry | null;
   /**
-   * The idempotency key and its turn, which claims the key first (`claims`) or has claimed it already. The chat is
-   * created only if the turn gets the key, and in the same transaction.
+   * The idempotency key and its turn, which claims the key in the same transaction (`claims`), or has claimed it
+   * already. The chat is created only if the turn has the key.
    */
-  readonly keyed: (IdempotencyKey & { readonly turn: string; readonly claims: boolean }) | null;
+  readonly keyClaim: (IdempotencyKey & { readonly turn: string; readonly claims: boolean }) | null;
 }
 
 export interface CreatedChat {
@@ -53,23 +53,25 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
         retryOnConflict,
         toChatbotNotFound(chatbot),
         mapLockTimeout,
-        Effect.tap(() => sweepKeys(chatbot, chats.filter(({ keyed }) => keyed?.claims).length)),
+        Effect.tap(() =>
+          sweepKeys(chatbot, chats.filter(({ keyClaim }) => keyClaim?.claims).length),
+        ),
       ),
     { writers: 2, batch: 200 },
   );
 
-  /** Creates the chat of the request with the key once. Waits for a request with the key that is in progress. */
+  /** Creates a chat only once for an idempotency key. Waits for a request in progress with the same key. */
   const createOnce = Effect.fnUntraced(function* (
     chatbot: number,
     chat: Creation,
     { fingerprint, key }: IdempotencyKey,
   ) {
-    const keyed = { key, fingerprint, turn: crypto.randomUUID(), claims: true };
+    const keyClaim = { key, fingerprint, turn: crypto.randomUUID(), claims: true };
     while (true) {
-      const created = yield* write(chatbot, { ...chat, keyed }, yield* timeLeft);
-      if (created !== null) return toCreated(chat, created);
+      const newChat = yield* write(chatbot, { ...chat, keyClaim }, yield* timeLeft);
+      if (newChat !== null) return toCreated(chat, newChat);
       const [row] = yield* mapLockTimeout(writes.query<KeyRow>(chatbot, chatOfKey, [chatbot, key]));
-      // The request with the key failed meanwhile, or its chat was erased.
+      // The other request with the key failed meanwhile, or its chat was erased.
       if (row === undefined) continue;
       if (row.fingerprint !== fingerprint) return yield* new IdempotencyKeyReused({ key });
       if (row.id === null) return yield* busy;
@@ -81,13 +83,13 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
   return {
     /** Returns `null` if the key is another request's. Ends as {@link endAfter} says. */
     create: (chatbot: number, chat: Creation) =>
-      Effect.flatMap(timeLeft, (left) => write(chatbot, chat, left)),
+      Effect.flatMap(timeLeft, (millisLeft) => write(chatbot, chat, millisLeft)),
     createChat: ((chatbot, { helloMessage, name, userRef }, idempotencyKey) => {
       const entry = helloMessage === null ? null : helloEntry(helloMessage);
-      const chat = { name, userRef, entry, keyed: null };
+      const chat = { name, userRef, entry, keyClaim: null };
       return idempotencyKey === null
-        ? Effect.map(write(chatbot, chat, deadlines.request), (created) =>
-            toCreated(chat, created!),
+        ? Effect.map(write(chatbot, chat, deadlines.request), (newChat) =>
+            toCreated(chat, newChat!),
           )
         : createOnce(chatbot, chat, idempotencyKey);
     }) satisfies ChatStore["Service"]["createChat"],
@@ -102,10 +104,10 @@ const toCreated = ({ name, userRef }: Creation, { createTime, id }: CreatedChat)
 type KeyRow = { readonly fingerprint: string } & (Chat | { readonly id: null });
 
 /**
- * Inserts all of the chats or none, without those whose key another turn has taken. Results are in the order of chats.
+ * Inserts all of the chats or none, except those whose key another turn has. Results are in the order of the chats.
  */
 const insertChats = (session: Session, chatbot: number, chats: ReadonlyArray<Creation>) => {
-  const claims = chats.flatMap(({ keyed }) => (keyed?.claims === true ? keyed : []));
+  const claims = chats.flatMap(({ keyClaim }) => (keyClaim?.claims === true ? keyClaim : []));
   const settles = chats.some(({ entry }) => entry?.spentTokens != null);
   const insertion = (settles ? insertAndSettle : insertOnly)(chats, chatbot);
   type Row = CreatedChat & { readonly at: number };
@@ -114,9 +116,9 @@ const insertChats = (session: Session, chatbot: number, chats: ReadonlyArray<Cre
       ? session.query<Row>(chatbot, insertion.text, insertion.values)
       : session.batch<Row>(chatbot, [claim(claims, chatbot), insertion]);
   return Effect.map(rows, (rows) => {
-    const created = chats.map((): CreatedChat | null => null);
-    for (const row of rows) created[row.at - 1] = row;
-    return created;
+    const results = chats.map((): CreatedChat | null => null);
+    for (const row of rows) results[row.at - 1] = row;
+    return results;
   });
 };
 
@@ -130,11 +132,11 @@ const insertStatement = (settles: boolean) =>
       ["user_ref", "text", ({ userRef }) => userRef],
       ["folded_name", "text", ({ name }) => name && fold(name)],
       ...columnsOfEntry(({ entry }: Creation) => entry),
-      ["key", "text", ({ keyed }) => keyed?.key],
-      ["turn", "text", ({ keyed }) => keyed?.turn],
+      ["key", "text", ({ keyClaim }) => keyClaim?.key],
+      ["turn", "text", ({ keyClaim }) => keyClaim?.turn],
       ...(settles ? [spentColumn(({ entry }: Creation) => entry)] : []),
     ],
-    (items, isKeyed) => `
+    (items, hasKeys) => `
 with request as (
   select * from ${items}
 ), claimed_key as (
@@ -175,7 +177,7 @@ with request as (
   from chat_row cross join counter join new_chat on new_chat.n = chat_row.position - counter.before
     left join first_entry on first_entry.chat_id = chat_row.id
 )${
-      isKeyed
+      hasKeys
         ? `, settled_key as (
   insert into idempotency_key as k (chatbot_id, key, fingerprint, made_at, chat_id, entry_id)
   select $1, key, '', clock_timestamp(), id, entry_id from created where key is not null
@@ -185,7 +187,7 @@ with request as (
         : ""
     }${settles ? `, ${addSpending("created where spent_tokens is not null")}` : ""}
 select id::float8 as id, create_time as "createTime", entry_id::float8 as "entryId", at from created`,
-    ({ keyed }) => keyed !== null,
+    ({ keyClaim }) => keyClaim !== null,
   );
 const insertOnly = insertStatement(false);
 const insertAndSettle = insertStatement(true);

@@ -5,9 +5,9 @@
  * | ------------------------------ | ------------------ | -------------------------------------- |
  * | all chats, by id or time       | {@link byPosition} | `reads`                                |
  * | all chats, by name or userRef  | {@link byText}     | `bulk`                                 |
- * | the chat with an id            | {@link filtered}   | `reads`                                |
- * | a user's chats, by id or time  | {@link filtered}   | `reads` up to {@link quickReadLimit}, then `bulk` |
- * | a search, and any other order  | {@link filtered}   | `bulk`                                 |
+ * | the chat with an id            | {@link byFilter}   | `reads`                                |
+ * | a user's chats, by id or time  | {@link byFilter}   | `reads` up to {@link quickReadLimit}, then `bulk` |
+ * | a search, and any other order  | {@link byFilter}   | `bulk`                                 |
  *
  * SQL consists of constant pieces; every value of a client is a parameter.
  */
@@ -21,18 +21,18 @@ import { chatColumns } from "../rows/ChatRows.ts";
 import { positionOf } from "./ChatPositions.ts";
 
 /** The sessions that lists read from. */
-export type ListPools = Pick<PgPools, "bulk" | "reads">;
+export type ListSessions = Pick<PgPools, "bulk" | "reads">;
 
 /** Reads by a statement whose cost does not depend on the number of rows. */
 export const readQuickly = <Row extends object>(
-  { reads }: ListPools,
+  { reads }: ListSessions,
   chatbot: number,
   { text, values }: Statement,
 ) => Effect.catchTag(reads.query<Row>(chatbot, text, values), "SqlError", unavailable);
 
 /** Reads by any other statement: few run at a time, and after ten seconds the list fails with `Overloaded`. */
 export const readInBulk = <Row extends object>(
-  { bulk }: ListPools,
+  { bulk }: ListSessions,
   chatbot: number,
   { text, values }: Statement,
 ) =>
@@ -41,13 +41,13 @@ export const readInBulk = <Row extends object>(
     mapLockTimeout,
   );
 
-/** The number of rows to skip. There are none beyond the range of int8. */
+/** The number of rows to skip. No list has rows beyond the range of int8. */
 export const offsetOf = ({ limit, page }: { readonly limit: number; readonly page: number }) =>
   Math.min((page - 1) * limit, Number.MAX_SAFE_INTEGER);
 
 /**
- * The direction of an order that is the order of positions, as those by id and by time of creation are; else
- * `undefined`.
+ * The direction of an order that equals the order of positions, such as by id or by time of creation; `undefined` for
+ * any other order.
  */
 export const positionOrder = (
   orderBy: readonly [OrderBy<string>, ...Array<OrderBy<string>>],
@@ -77,27 +77,27 @@ const directionOf = (descending: boolean) => (descending ? "desc" : "asc");
 export const quickReadLimit = 10_000;
 
 export const makeListChats = (
-  pools: ListPools & Pick<PgPools, "searched">,
+  sessions: ListSessions & Pick<PgPools, "searchRelation">,
 ): ChatStore["Service"]["listChats"] => {
   const read = (chatbot: number, query: ChatQuery) => {
     const position = positionOrder(query.orderBy);
     const text = textOrder(query.orderBy);
     const isAll = query.id === null && query.userRef === null && !isSearch(query);
     if (isAll && position !== undefined) {
-      return readQuickly<Row>(pools, chatbot, byPosition(chatbot, query, position));
+      return readQuickly<Row>(sessions, chatbot, byPosition(chatbot, query, position));
     }
     if (isAll && text !== undefined) {
-      return readInBulk<Row>(pools, chatbot, byText(chatbot, query, text));
+      return readInBulk<Row>(sessions, chatbot, byText(chatbot, query, text));
     }
-    const matching = filtered(chatbot, query, pools.searched);
-    if (query.id !== null) return readQuickly<Row>(pools, chatbot, matching);
+    const matching = byFilter(chatbot, query, sessions.searchRelation);
+    if (query.id !== null) return readQuickly<Row>(sessions, chatbot, matching);
     if (isSearch(query) || position === undefined || offsetOf(query) > quickReadLimit) {
-      return readInBulk<Row>(pools, chatbot, matching);
+      return readInBulk<Row>(sessions, chatbot, matching);
     }
-    const first = filtered(chatbot, query, pools.searched, quickReadLimit + 1);
-    return Effect.flatMap(readQuickly<Row>(pools, chatbot, first), (rows) =>
+    const first = byFilter(chatbot, query, sessions.searchRelation, quickReadLimit + 1);
+    return Effect.flatMap(readQuickly<Row>(sessions, chatbot, first), (rows) =>
       rows[0]!.total! > quickReadLimit
-        ? readInBulk<Row>(pools, chatbot, matching)
+        ? readInBulk<Row>(sessions, chatbot, matching)
         : Effect.succeed(rows),
     ).pipe(endAfter(deadlines.bulk));
   };
@@ -117,7 +117,8 @@ type Row = { readonly total: number | null } & (Chat | { readonly id: null });
 
 /**
  * Matches the texts for which the trigram index helps: three letters or digits in a row, or fewer at the edge of a word.
- * For any other PostgreSQL may read the whole index, which takes ten seconds at ten million chats; the table takes two.
+ * For any other text PostgreSQL may read the whole index, which takes ten seconds at ten million chats; reading the
+ * table takes two.
  */
 const isIndexed =
   /[\p{Alphabetic}\p{Nd}]{3}|[^\p{Alphabetic}\p{Nd}][\p{Alphabetic}\p{Nd}]|[\p{Alphabetic}\p{Nd}]{2}[^\p{Alphabetic}\p{Nd}]/u;
@@ -206,10 +207,10 @@ order by ${orderIn("page")}`,
 };
 
 /** The chats that match the filters, in any order; counts no more than `atMost`. */
-export const filtered = (
+export const byFilter = (
   chatbot: number,
   query: ChatQuery,
-  searched: PgPools["searched"],
+  searchRelation: PgPools["searchRelation"],
   atMost?: number,
 ): Statement => {
   const values: Array<unknown> = [chatbot, query.limit, offsetOf(query)];
@@ -219,7 +220,7 @@ export const filtered = (
     query.id !== null
       ? `(select * from chat where chatbot_id = $1 and id = ${parameter(query.id)}::int8 offset 0)`
       : isSearch(query)
-        ? searched
+        ? searchRelation
         : "chat";
   const conditions = ["chatbot_id = $1"];
   if (query.userRef !== null) conditions.push(`user_ref = ${parameter(query.userRef)}`);
@@ -232,17 +233,17 @@ export const filtered = (
     );
   }
   const matching = `from ${from} candidate where ${conditions.join(" and ")}`;
-  const counted =
+  const countSource =
     atMost === undefined
       ? matching
       : `from (select ${matching} limit ${parameter(atMost)}::int8) matching`;
   // The page's second condition saves another scan if the total shows that the page is empty.
   return {
     text: `
-select counted.total::float8 as total, ${chatColumns("page")}
-from (select count(*) as total ${counted}) counted
+select row_count.total::float8 as total, ${chatColumns("page")}
+from (select count(*) as total ${countSource}) row_count
 left join lateral (
-  select * ${matching} and counted.total > $3::int8
+  select * ${matching} and row_count.total > $3::int8
   order by ${orderOf("candidate", query.orderBy, sortColumns)} limit $2::int8 offset $3::int8
 ) page on true
 order by ${orderOf("page", query.orderBy, sortColumns)}`,

@@ -20,19 +20,19 @@ import {
   positionOrder,
   readInBulk,
   readQuickly,
-  type ListPools,
+  type ListSessions,
 } from "./ChatListing.ts";
 
 /** An empty page is one row of nulls with the total. */
 type Row = { readonly total: number } & (Entry | { readonly id: null });
 
 export const makeListEntries =
-  (pools: ListPools): ChatStore["Service"]["listEntries"] =>
+  (sessions: ListSessions): ChatStore["Service"]["listEntries"] =>
   (chatbot, chatId, query, userRef = null) => {
     const isQuick = query.id !== null || positionOrder(query.orderBy) !== undefined;
     const read = isQuick ? readQuickly : readInBulk;
     return Effect.flatMap(
-      read<Row>(pools, chatbot, entryPage(chatbot, chatId, query, userRef)),
+      read<Row>(sessions, chatbot, entryPage(chatbot, chatId, query, userRef)),
       (rows) => {
         const [first] = rows;
         if (first === undefined) return Effect.fail(new ChatNotFound({ chatId }));
@@ -81,7 +81,7 @@ export const entryPage = (
     offsetOf(query),
     ...(query.id === null ? [] : [query.id]),
   ];
-  const owned = userRef === null ? "" : ` and chat.user_ref = $${values.length + 1}`;
+  const ownership = userRef === null ? "" : ` and chat.user_ref = $${values.length + 1}`;
   const matching = `from ${from} candidate where chatbot_id = $1 and chat_id = $2::int8 and ${condition}`;
   return {
     text: `
@@ -90,7 +90,7 @@ from chat left join lateral (
   select * ${matching}
   order by ${orderOf("candidate", orderBy, sortColumns)} limit $3::int8 ${offset}
 ) page on true
-where chat.chatbot_id = $1 and chat.id = $2::int8${owned}
+where chat.chatbot_id = $1 and chat.id = $2::int8${ownership}
 order by ${orderOf("page", orderBy, sortColumns)}`,
     values: userRef === null ? values : [...values, userRef],
   };

@@ -1,6 +1,6 @@
 /**
- * Watches whether the database responds, and logs when it is lost and when it returns. A request that finds out by
- * itself waits for seconds.
+ * Watches whether the database responds, and logs when it becomes unavailable and when it is available again. A request
+ * that has to find out itself waits for seconds.
  */
 import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import { describeCause } from "@parley/core/ports";
@@ -10,8 +10,8 @@ import type { DatabaseState, TenantPool } from "./Checkout.ts";
 import { deadlines, inTime } from "./Deadlines.ts";
 
 /**
- * Probes the database each second, for as long as the scope is open. A silent connection alone says little: it may be
- * busy, or lead through a firewall that has forgotten it.
+ * Probes the database each second, until the scope closes. A silent connection alone says little: it may be busy, or a
+ * firewall may have dropped it.
  */
 export const watchAvailability = (
   reads: TenantPool,

@@ -22,7 +22,7 @@ export interface TenantPool {
   ) => Effect.Effect<A, E | SqlError.SqlError, R>;
 }
 
-/** What the pools of one database know about it. */
+/** What all pools of one database know about the database. */
 export interface DatabaseState {
   /** The database is unavailable: work fails immediately, without a connection. */
   isAway: boolean;
@@ -46,12 +46,12 @@ export interface CheckoutOptions {
   readonly silentAfter: number;
   /** Whether an interruption cancels the work. Otherwise it waits for the end, so that no transaction stays open. */
   readonly cancels: boolean;
-  /** The order in which tenants get a connection; that of arrival by default. */
-  readonly turns?: RoundRobin<Tenant>;
+  /** Grants connections to tenants in turn; by default, work gets them in order of arrival. */
+  readonly slots?: RoundRobin<Tenant>;
 }
 
 interface Checkout {
-  hasTurn: boolean;
+  hasSlot: boolean;
   /** `null` while the work waits for one. */
   connection: PgConnection | null;
   /** The time at which the work got the connection. */
@@ -63,7 +63,7 @@ const stale = Symbol("a connection to replace");
 export const makeTenantPool = Effect.fnUntraced(function* (
   pool: PgPool,
   state: DatabaseState,
-  { cancels, deadline, name, silentAfter, size, turns }: CheckoutOptions,
+  { cancels, deadline, name, silentAfter, size, slots }: CheckoutOptions,
 ) {
   const context = yield* Effect.context<never>();
   const firstUses = new WeakMap<PgConnection, number>();
@@ -77,10 +77,10 @@ export const makeTenantPool = Effect.fnUntraced(function* (
     return checkouts.size - connections().length;
   });
 
-  /** Gives the connection to the checkout, unless it is to be replaced. */
+  /** Gives the connection to the checkout, unless the pool must replace the connection. */
   const acquire = (connection: PgConnection, checkout: Checkout): boolean => {
     const now = performance.now();
-    // Not the pool's `connectionTTL`, with which each statement opens a scope, and which counts by the wall clock.
+    // Not the pool's `connectionTTL`: it opens a scope for each statement, and uses the wall clock.
     const oldest = Math.max(state.replaceBefore, now - deadlines.connectionAge);
     if (firstUses.get(connection)! <= oldest) return false;
     checkout.connection = connection;
@@ -89,9 +89,9 @@ export const makeTenantPool = Effect.fnUntraced(function* (
   };
 
   /**
-   * Checks a connection at its first use: it may have been open for a minute, since the pool opens more connections
-   * than it needs when work ends in the meantime, and does not know their age. Works that share the connection each
-   * check it until the first has a response: the first may be interrupted.
+   * Checks a connection at its first use: it may have been open for a minute. The pool opens more connections than it
+   * needs when work ends in the meantime, and does not know their age.
+   * Concurrent uses of a connection each check it until one gets a response, because the first may be interrupted.
    */
   const probe = (connection: PgConnection): Effect.Effect<unknown, SqlError.SqlError> =>
     inTime(connection.query("select 1"), deadlines.probe).pipe(
@@ -131,22 +131,24 @@ export const makeTenantPool = Effect.fnUntraced(function* (
   };
 
   const use: TenantPool["use"] = (tenant, work) =>
-    Effect.flatMap(timeLeft, (left) => {
+    Effect.flatMap(timeLeft, (millisLeft) => {
       if (state.isAway) return Effect.fail(databaseAway);
-      if (left <= 0) return Effect.fail(noConnection);
-      const checkout: Checkout = { hasTurn: false, connection: null, acquiredAt: 0 };
+      if (millisLeft <= 0) return Effect.fail(noConnection);
+      const checkout: Checkout = { hasSlot: false, connection: null, acquiredAt: 0 };
       checkouts.add(checkout);
-      const inTurn =
-        turns === undefined
+      const workInSlot =
+        slots === undefined
           ? run(work, checkout)
-          : Effect.flatMap(turns.take(tenant), () => {
-              checkout.hasTurn = true;
+          : Effect.flatMap(slots.acquire(tenant), () => {
+              checkout.hasSlot = true;
               return run(work, checkout);
             });
-      const inTime = within(inTurn, Math.min(deadline, left), cancels, () => expire(checkout));
-      return Effect.onExit(inTime, () => {
+      const timedWork = within(workInSlot, Math.min(deadline, millisLeft), cancels, () =>
+        expire(checkout),
+      );
+      return Effect.onExit(timedWork, () => {
         checkouts.delete(checkout);
-        if (checkout.hasTurn) turns!.end();
+        if (checkout.hasSlot) slots!.release();
         return Effect.void;
       });
     });

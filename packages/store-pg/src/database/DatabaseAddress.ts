@@ -35,7 +35,7 @@ export interface Transport {
   other: false | TlsOptions | null;
 }
 
-/** Reads an address. A string says what is wrong with it, and contains no part of a password. */
+/** Reads an address. A returned string says what is wrong with it, and contains no part of a password. */
 const readAddress = (address: string): Transport | string => {
   const [, authority, rest] = /^postgres(?:ql)?:\/\/([^/?#]*)(.*)$/s.exec(address) ?? [];
   if (authority === undefined) return noAddress;
@@ -86,8 +86,8 @@ const readAddress = (address: string): Transport | string => {
 const transports = new WeakMap<Redacted.Redacted, Transport | string>();
 
 /**
- * How to connect to an address, or what is wrong with it, to follow its name. All connections to one address share what
- * a failure has shown.
+ * How to connect to an address; or what is wrong with it, as the rest of a sentence about it. All connections to one
+ * address share a change of `ssl` after a failure.
  */
 export const transportOf = (url: Redacted.Redacted): Transport | string => {
   const transport = transports.get(url) ?? readAddress(Redacted.value(url));
@@ -104,7 +104,7 @@ export const securityOf = (url: Redacted.Redacted): string => {
   return `unverified TLS${hasAuthority ? ": sslrootcert needs sslmode=verify-full" : ""}`;
 };
 
-/** Whether the next connection is made with or without TLS because of the error of the latest. */
+/** Switches to the other TLS options if the error calls for that; returns whether the next connection may succeed. */
 const fallBack = (transport: Transport | string, error: unknown): boolean => {
   if (typeof transport === "string" || !SqlError.isSqlError(error)) return false;
   const { other, ssl } = transport;
@@ -112,12 +112,12 @@ const fallBack = (transport: Transport | string, error: unknown): boolean => {
   const isTlsRefused = error.message.includes("refused TLS") || codeOf(error).startsWith("ERR_SSL");
   // No line of pg_hba.conf allows this way.
   if (!isTlsRefused && codeOf(error) !== "28000") return false;
-  // Of several connections that fail at the same time, the first one has changed it already.
+  // If several connections fail at the same time, the first one has switched already.
   if (!isTlsRefused || ssl !== false) Object.assign(transport, { ssl: other, other: ssl });
   return true;
 };
 
-/** Does the work once more if PostgreSQL has refused its connection with, or without, TLS. */
+/** Repeats the work once if PostgreSQL refused its connection with, or without, TLS. */
 export const withFallback =
   (url: Redacted.Redacted) =>
   <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>

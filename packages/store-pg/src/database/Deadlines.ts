@@ -52,7 +52,7 @@ export const endAfter =
   <A, E, R>(work: Effect.Effect<A, E, R>) =>
     Effect.suspend(() => Effect.provideService(work, WorkDeadline, performance.now() + millis));
 
-/** Milliseconds that are left of {@link endAfter}. */
+/** Milliseconds that remain of {@link endAfter}. */
 export const timeLeft = Effect.map(WorkDeadline, (deadline) => deadline - performance.now());
 
 export const timeout = (message: string) =>
@@ -83,7 +83,7 @@ export const within = <A, E, R, E2>(
       const fiber = Effect.runForkWith(context)(work);
       const timer = setTimeout(() => {
         unobserve();
-        // First, so that work that waits for its turn gets none from what follows.
+        // First, so that work that waits for a slot does not get one because of what follows.
         fiber.interruptUnsafe();
         resume(Effect.fail(onTimeout()));
       }, millis);

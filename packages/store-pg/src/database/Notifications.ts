@@ -17,7 +17,7 @@ export const makeNotifications = Effect.fnUntraced(function* (
 ) {
   const payloads = yield* PubSub.sliding<string | null>(4096);
 
-  // The connection closes before the listening, which would send UNLISTEN to a database that may not answer.
+  // The connection closes first: closing the listener would send UNLISTEN to a database that may not respond.
   const listen = Effect.scopedWith((listening) =>
     Effect.gen(function* () {
       const connection = yield* connect;

@@ -26,14 +26,14 @@ import {
 } from "./TenantSession.ts";
 import { makeWriteState, type WriteState } from "./WriteState.ts";
 
-/** A connection that is opened for the scope. */
-type Connected<A> = Effect.Effect<A, SqlError.SqlError, Scope.Scope>;
+/** A session or connection that stays open until the scope closes. */
+type Scoped<A> = Effect.Effect<A, SqlError.SqlError, Scope.Scope>;
 
 export interface PgPools extends Omit<WriteState, "guard"> {
   /**
    * For quick reads, which wait for no lock. They are pipelined, except with row security: transactions would mix on a
-   * shared connection. Each statement has one good plan, whatever its parameters: to plan it anew would take longer
-   * than to run it.
+   * shared connection. Each statement has one good plan, whatever its parameters: planning it again would take longer
+   * than running it.
    */
   readonly reads: Session;
   /**
@@ -43,13 +43,13 @@ export interface PgPools extends Omit<WriteState, "guard"> {
   /** For lists that read much. Serves chatbots in turn. */
   readonly bulk: Session;
   /** For an erasure, which may take long. */
-  readonly operation: Connected<Session>;
+  readonly operation: Scoped<Session>;
   /** For an export, an import or a sum, which may take long. Two copies must not wait for each other. */
-  readonly transfer: Connected<DedicatedSession>;
+  readonly transfer: Scoped<DedicatedSession>;
   /** For LISTEN. */
-  readonly listener: Connected<PgConnection.PgConnection>;
-  /** The relation that searches read: under a policy no index serves LIKE. */
-  readonly searched: "chat" | "own_chat";
+  readonly listener: Scoped<PgConnection.PgConnection>;
+  /** The relation that searches read: under a row security policy, PostgreSQL uses no index for LIKE. */
+  readonly searchRelation: "chat" | "own_chat";
 }
 
 export interface PoolOptions {
@@ -93,7 +93,7 @@ const configOf = (
       : // Each overrides a setting of the role or the database.
         {
           search_path: quoteSchema(schema),
-          // The planner overestimates pages of many chats: to compile one would take longer than to run it.
+          // The planner overestimates pages of many chats: compiling such a query would take longer than running it.
           jit: "off",
           // A statement that waited for a lock must see what the holder of the lock wrote.
           default_transaction_isolation: "read committed",
@@ -112,11 +112,11 @@ export const makeMigrationClient = (options: PoolOptions) =>
 
 /** Opens no connection before the first statement. */
 export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
-  // Closed as a whole, after everything that began later: a pool whose scope is closing opens no connection, and work
-  // that waits for one would never end.
+  // The pools close together, after everything that started later: a pool whose scope is closing opens no connection, and
+  // work that waits for one would never end.
   const scope = yield* Effect.acquireRelease(Scope.make("parallel"), Scope.close);
   const { rowSecurity = false } = options;
-  const connecting = withFallback(options.url);
+  const withTlsFallback = withFallback(options.url);
   const { database } = transportOf(options.url) as Transport;
   const session = { rowSecurity, database };
   const state: DatabaseState = { isAway: false, replaceBefore: -Infinity };
@@ -131,17 +131,17 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
       Scope.provide(scope),
     );
     const { use } = yield* makeTenantPool(pool, state, checkouts);
-    const tenantPool: TenantPool = { use: (tenant, work) => connecting(use(tenant, work)) };
+    const tenantPool: TenantPool = { use: (tenant, work) => withTlsFallback(use(tenant, work)) };
     return tenantPool;
   });
   /** Without pipelining, statements are sent one by one, and can be canceled. */
   const pipelined = { multiplex: true, multiplexConcurrency: rowSecurity ? 1 : 32 };
 
-  const serving = Math.max(fewestConnections, options.maxConnections) - bulkReaders - 1;
-  // Two pipelined readers keep PostgreSQL busy. Readers of one statement at a time are as many as writers.
-  const readers = rowSecurity ? Math.floor(serving / 2) : 2;
-  const writers = serving - readers;
-  const quick = {
+  const sharedConnections = Math.max(fewestConnections, options.maxConnections) - bulkReaders - 1;
+  // Two pipelined readers keep PostgreSQL busy. Without pipelining, there are as many readers as writers.
+  const readers = rowSecurity ? Math.floor(sharedConnections / 2) : 2;
+  const writers = sharedConnections - readers;
+  const quickSettings = {
     statement_timeout: toSetting(deadlines.statement),
     plan_cache_mode: "force_generic_plan",
     ...byIndex,
@@ -151,16 +151,16 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
     silentAfter: deadlines.silence,
     cancels: false,
   };
-  const reads = yield* makePool(pipelined, quick, {
+  const reads = yield* makePool(pipelined, quickSettings, {
     name: "reads",
     size: readers,
     ...quickCheckouts,
   });
   const writes = yield* makePool(
-    // A pipelined pool takes longer to recover from a killed connection: only where every statement is a transaction.
+    // Pipelined only if every statement is a transaction: such a pool takes longer to recover from a killed connection.
     rowSecurity ? pipelined : {},
-    { ...quick, lock_timeout: toSetting(deadlines.writeLock) },
-    { name: "writes", size: writers, ...quickCheckouts, turns: makeRoundRobin(writers) },
+    { ...quickSettings, lock_timeout: toSetting(deadlines.writeLock) },
+    { name: "writes", size: writers, ...quickCheckouts, slots: makeRoundRobin(writers) },
   );
   const bulk = yield* makePool(
     {},
@@ -177,13 +177,13 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
       deadline: deadlines.bulk,
       silentAfter: Infinity,
       cancels: true,
-      turns: makeRoundRobin(bulkReaders),
+      slots: makeRoundRobin(bulkReaders),
     },
   );
   const connectWith = (
     settings: Readonly<Record<string, string>>,
     config: Pick<PgPool.Config, "multiplex"> = {},
-  ) => connecting(PgConnection.make(configOf(options, 1, settings, config)));
+  ) => withTlsFallback(PgConnection.make(configOf(options, 1, settings, config)));
   const dedicated = (multiplex: boolean, settings: Readonly<Record<string, string>>) =>
     Effect.map(
       connectWith({ ...noTimeouts, ...customPlans, ...byIndex, ...settings }, { multiplex }),
@@ -204,7 +204,7 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
     operation: dedicated(true, { lock_timeout: toSetting(deadlines.erasureLock), ...idle }),
     transfer: dedicated(false, {}),
     listener: connectWith({ idle_session_timeout: "0" }),
-    searched: rowSecurity ? "own_chat" : "chat",
+    searchRelation: rowSecurity ? "own_chat" : "chat",
   };
   return pools;
 });

@@ -1,20 +1,20 @@
 /**
- * Serves tenants in turn, so that much work of one tenant does not delay another's. (Effect's PartitionedSemaphore
- * keeps a partition in its place after it was served, so that one behind it can starve.)
+ * Grants slots to tenants in turn, so that much work of one tenant does not delay another's. (Effect's
+ * PartitionedSemaphore keeps a partition in its place after serving it, so that the next one can starve.)
  */
 import { Effect } from "effect";
 
 export interface RoundRobin<Tenant> {
-  /** Waits for a turn of the tenant. */
-  readonly take: (tenant: Tenant) => Effect.Effect<void>;
-  readonly end: () => void;
+  /** Waits for a slot for the tenant. */
+  readonly acquire: (tenant: Tenant) => Effect.Effect<void>;
+  readonly release: () => void;
 }
 
-/** At most `turns` are taken at a time. */
-export const makeRoundRobin = <Tenant>(turns: number): RoundRobin<Tenant> => {
-  let free = turns;
-  let ended = 0;
-  /** Those that wait for a turn, by tenant; the first tenant is served next. */
+/** At most `slots` are in use at a time. */
+export const makeRoundRobin = <Tenant>(slots: number): RoundRobin<Tenant> => {
+  let free = slots;
+  let pendingReleases = 0;
+  /** Functions that grant a slot to waiting work, by tenant; the first tenant is next. */
   const queues = new Map<Tenant, Set<() => void>>();
 
   const serveNext = () => {
@@ -29,7 +29,7 @@ export const makeRoundRobin = <Tenant>(turns: number): RoundRobin<Tenant> => {
   };
 
   return {
-    take: (tenant) =>
+    acquire: (tenant) =>
       Effect.callback((resume) => {
         const grant = () => resume(Effect.void);
         if (free > 0) {
@@ -43,10 +43,10 @@ export const makeRoundRobin = <Tenant>(turns: number): RoundRobin<Tenant> => {
           if (queue.size === 0) queues.delete(tenant);
         });
       }),
-    end: () => {
-      // Work that ends as soon as it is served ends its turn within this very loop: recursion would overflow the stack.
-      if (ended++ > 0) return;
-      for (; ended > 0; ended--) serveNext();
+    release: () => {
+      // Work that ends as soon as it gets a slot releases it within this loop: recursion would overflow the stack.
+      if (pendingReleases++ > 0) return;
+      for (; pendingReleases > 0; pendingReleases--) serveNext();
     },
   };
 };

@@ -1,6 +1,6 @@
 /**
- * Sends statements, each with the tenant whose rows it is about. With row security each runs in a transaction that
- * names the tenant to the policies, so that a statement without its condition still finds no other chatbot's row.
+ * Sends statements, each for the tenant whose rows it concerns. With row security, each runs in a transaction that names
+ * the tenant to the policies, so that even a statement that lacks the condition finds no other chatbot's row.
  */
 import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
 import { inSpan } from "@parley/core/ports";
@@ -59,12 +59,12 @@ const OpenTransaction = Context.Reference<{
   readonly connection: PgConnection;
 } | null>("@parley/store-pg/OpenTransaction", { defaultValue: () => null });
 
-/** The text of a statement is constant; what users wrote is in its values. */
+/** The span contains the text of the statement, which is constant; what users wrote is in the values. */
 const spanOf =
   (database: string, text: string) =>
-  <A, E>(sent: Effect.Effect<A, E>): Effect.Effect<A, E> =>
+  <A, E>(statement: Effect.Effect<A, E>): Effect.Effect<A, E> =>
     inSpan(
-      sent,
+      statement,
       "sql.execute",
       { "db.system.name": "postgresql", "db.namespace": database, "db.query.text": text },
       "client",
@@ -171,13 +171,13 @@ const run = (connection: PgConnection, statements: ReadonlyArray<Statement>) =>
   statements.map(({ text, values }) => connection.query(text, values));
 
 const openingOf = (connection: PgConnection, tenant: Tenant, rowSecurity: boolean) => {
-  const beginning = connection.query("BEGIN");
+  const beginStatement = connection.query("BEGIN");
   return rowSecurity && tenant !== "operator"
     ? [
-        beginning,
+        beginStatement,
         connection.query("select set_config('parley.chatbot', $1, true)", [String(tenant)]),
       ]
-    : [beginning];
+    : [beginStatement];
 };
 
 const begin = (...of: Parameters<typeof openingOf>) => inTime(sendTogether(openingOf(...of)));
@@ -196,7 +196,7 @@ const commit = (connection: PgConnection) =>
       }),
   );
 
-/** Pipelines statements in their order. Returns all results, or fails as the first that failed. */
+/** Pipelines statements in their order. Returns all results, or fails with the first error. */
 const sendTogether = (statements: ReadonlyArray<Effect.Effect<Result, SqlError.SqlError>>) =>
   Effect.forEach(statements, Effect.exit, { concurrency: "unbounded" }).pipe(
     Effect.flatMap((exits) => Effect.all(exits)),

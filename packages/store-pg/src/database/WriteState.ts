@@ -1,7 +1,7 @@
 /**
  * Guards the writes. While the database refuses them they fail without a statement, so that no model is paid for an
- * answer that cannot be stored. When the ids are not those of this database, the sequences are moved, and the write is
- * tried again.
+ * answer that cannot be stored. If the sequences of ids belong to another database, it advances them and repeats the
+ * write.
  */
 import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
 import { describeCause, registerGauge } from "@parley/core/ports";
@@ -17,7 +17,7 @@ import type { Session } from "./TenantSession.ts";
 export const ownSequence = (name: "chat_id" | "entry_id") =>
   `(select case when is_same_database() then '${name}'::regclass end)`;
 
-/** Returns whether the ids are not those of this database. With `true` it moves the sequences. */
+/** Returns whether the sequences of ids belong to another database. With `true`, it also advances them. */
 export const settleIds = "select settle_ids($1::bool) as unsettled";
 const isSettled = ({ rows: [row] }: Result) => row!["unsettled"] !== true;
 const idsMoved =
@@ -40,7 +40,7 @@ select ${millisNow} as now, case when pg_is_in_recovery() then 'it is a standby'
   when not (${mayDraw("chat_id")} and ${mayDraw("entry_id")})
     then 'permission denied for sequences' end as reason`;
 
-// What creations and asks write. PostgreSQL checks a privilege even if there is no row. The entry needs new space on the disk.
+// What creations and asks write. PostgreSQL checks a privilege even if there is no row. The entry needs new disk space.
 const probes = [
   "begin",
   "select set_config('parley.chatbot', '0', true)",
@@ -70,7 +70,10 @@ export const makeWriteState = Effect.fnUntraced(function* (
   let clockOffset = 0;
   let renewedAt = -Infinity;
   const context = yield* Effect.context<never>();
-  const [writes, clocks] = ["1, or 0 while it refuses writes", "Its clock minus this machine's"];
+  const [writes, clocks] = [
+    "1, or 0 while the database refuses writes",
+    "The database's clock minus this machine's",
+  ];
   const isWritable = () => (readOnlyReason === null ? 1 : 0);
   registerGauge(context, "parley.database.writable", writes, {}, isWritable);
   const offset = () => clockOffset / 1000;
@@ -96,7 +99,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
   const suspicions = yield* Queue.sliding<void>(1);
   /** Lets the loop below probe at once. */
   const suspect = Queue.offer(suspicions, undefined);
-  const set = (reason: string | null) =>
+  const setReason = (reason: string | null) =>
     Effect.suspend(() => {
       const before = readOnlyReason;
       readOnlyReason = reason;
@@ -110,12 +113,12 @@ export const makeWriteState = Effect.fnUntraced(function* (
     });
   /** Notes a refusal, unless the statement was sent on a connection that has been replaced since. */
   const refuse = (reason: string, sentAt: number) =>
-    sentAt < renewedAt ? Effect.void : set(reason);
+    sentAt < renewedAt ? Effect.void : setReason(reason);
   yield* Queue.take(suspicions).pipe(
     Effect.andThen(
       connect.pipe(
         Effect.flatMap((connection) => inTime(probe(connection))),
-        Effect.flatMap(set),
+        Effect.flatMap(setReason),
         Effect.scoped,
         Effect.sandbox,
         Effect.ignore,
@@ -128,7 +131,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
     Effect.forever,
     Effect.forkScoped,
   );
-  /** Returns what a start would warn of. If it `starts`, it also tries to write, and moves the sequences if need be. */
+  /** Returns the warnings of a start. If it `starts`, it also tries to write, and advances the sequences if necessary. */
   const examine = Effect.fnUntraced(function* (starts: boolean) {
     const connection = yield* connect;
     const { query } = connection;
@@ -142,7 +145,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
     ];
   }, Effect.scoped);
 
-  /** Only a probe ends the state: this connection may be one that can still write. */
+  /** Only a probe ends the read-only state: this connection may be one that can still write. */
   const check = Effect.suspend(() => {
     const sentAt = performance.now();
     return Effect.flatMap(reads.query("operator", stateRow), (rows) => {
@@ -173,10 +176,10 @@ export const makeWriteState = Effect.fnUntraced(function* (
           type Attempt = Effect.Effect<A, E | SqlError.SqlError, R>;
           const sentAt = performance.now();
           const attempt: Attempt = Effect.andThen(writable, use(tenant, work));
-          const repaired = Effect.catch(attempt, (error): Attempt =>
+          const repairedAttempt = Effect.catch(attempt, (error): Attempt =>
             isUnsettled(error) ? Effect.andThen(settle, attempt) : Effect.fail(error),
           );
-          return Effect.onExit(repaired, (exit) => note(exit, sentAt));
+          return Effect.onExit(repairedAttempt, (exit) => note(exit, sentAt));
         }),
     };
   };

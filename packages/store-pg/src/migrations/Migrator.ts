@@ -1,5 +1,5 @@
 /**
- * Brings a schema up to date. A start asks for the applied migrations first, without a lock: so it waits for no dump,
+ * Brings a schema up to date. A start first reads the applied migrations, without a lock: so it does not wait for a dump,
  * and a role that may only read can start.
  */
 import { Effect, Schedule } from "effect";
@@ -16,7 +16,7 @@ const hashOf = (text: string) =>
     0,
   ) >>> 0;
 
-/** Until its release a migration changes. Its name in the database tells from which text a schema was made. */
+/** A migration may change until its release. Its name in the database shows which text created the schema. */
 export const migrations = [{ name: "initial", text: initial }].map(({ name, text }, at) => ({
   id: at + 1,
   name: `${name}_${hashOf(text).toString(16)}`,
@@ -79,16 +79,16 @@ from pg_stat_activity where pid in (
   where locktype = 'advisory' and granted and classid::int8 << 32 | objid::int8 = ${lock})`;
 
 /**
- * Brings the schema up to date. If it is, two SELECTs find that out. Servers that start together wait for each other.
- * While a migration waits for a table, all others wait for the migration: so it gives up, tries a few times more, and at
- * last fails with the sessions that held the table.
+ * Brings the schema up to date; two SELECTs suffice if it already is. Servers that start together wait for each other.
+ * While a migration waits for a table, everything else waits for the migration: so it gives up, retries a few times, and
+ * finally fails with the sessions that hold the table.
  */
 export const migrate = Effect.fnUntraced(function* (schema: string, all: Migrations = migrations) {
   const sql = yield* SqlClient.SqlClient;
   if ((yield* pending(schema, all)).missing.length === 0) return;
 
   const apply = Effect.gen(function* () {
-    // Behind a pooler those of the role apply.
+    // Behind a pooler, the settings of the role apply.
     yield* sql.unsafe("set local statement_timeout = 0");
     yield* sql.unsafe("set local lock_timeout = 0");
     yield* sql.unsafe(`select pg_advisory_xact_lock(${lock})`);

@@ -41,15 +41,15 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
 
   /** Adds an entry to the audit log, and notifies other processes of the change. */
   const record = (actor: string, chatbot: number, action: AuditRecord["action"], detail: string) =>
-    query(addLine, [actor, chatbot, action, detail]);
+    query(addEntry, [actor, chatbot, action, detail]);
 
-  /** Makes changes one after the other, so that each sees the one before. */
+  /** Runs changes one after the other, so that each sees the one before. */
   const write = <Step extends Effect.Effect<any, any>, A>(
     change: () => Generator<Step, A, never>,
   ) =>
     writes.transaction("operator", Effect.andThen(query(lockRegistry), Effect.gen(change))).pipe(
       retryOnConflict,
-      // In all longer than the transaction of a frozen process lasts.
+      // Together, the attempts outlast the transaction of a frozen process.
       Effect.retry({ while: isLockTimeout, times: 3 }),
       toStorageUnavailable,
     );
@@ -83,13 +83,13 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
     .query<ChatbotRow & (RegisteredKey | { readonly id: null })>("operator", everyChatbot)
     .pipe(
       Effect.map((rows) => {
-        const listed = new Map<number, { chatbot: Chatbot; keys: Array<RegisteredKey> }>();
+        const chatbots = new Map<number, { chatbot: Chatbot; keys: Array<RegisteredKey> }>();
         for (const row of rows) {
-          const item = listed.get(row.chatbot_id) ?? { chatbot: toChatbot(row), keys: [] };
+          const item = chatbots.get(row.chatbot_id) ?? { chatbot: toChatbot(row), keys: [] };
           if (row.id !== null) item.keys.push(toKey(row));
-          listed.set(row.chatbot_id, item);
+          chatbots.set(row.chatbot_id, item);
         }
-        return [...listed.values()];
+        return [...chatbots.values()];
       }),
       toStorageUnavailable,
     );
@@ -157,7 +157,7 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
     Effect.asVoid(record(actor, id, "read", detail)).pipe(toStorageUnavailable);
 
   const now: Port["now"] = Effect.map(
-    toStorageUnavailable(reads.query<{ readonly now: Date }>("operator", present)),
+    toStorageUnavailable(reads.query<{ readonly now: Date }>("operator", currentTime)),
     ([row]) => row!.now,
   );
 
@@ -219,20 +219,20 @@ const keyFields =
 const keyValues = "$2, $3, $4::timestamptz, $5::int, $6, $7::int, $8::int8, $9, $10::bool";
 
 const updateApiKey = `update api_key set (${keyFields}) = row(${keyValues}) where id = $1`;
-const present = "select clock_timestamp()::timestamptz(3) as now";
+const currentTime = "select clock_timestamp()::timestamptz(3) as now";
 const revokeApiKey = "update api_key set revoked_at = clock_timestamp() where id = $1";
 
-// Equal notifications of a transaction are sent once.
-const written = (line: string) => `
+// PostgreSQL sends equal notifications of a transaction once.
+const auditInsert = (line: string) => `
 written as (
   insert into audit (actor, chatbot_id, action, detail) values (${line}) returning chatbot_id
 )
 select pg_notify(current_schema(), 'changed:' || chatbot_id)::text from written`;
 
-const addLine = `with ${written("$1, $2, $3, $4")}`;
+const addEntry = `with ${auditInsert("$1, $2, $3, $4")}`;
 
 // One statement, because a chatbot may be created with a thousand keys.
 const insertApiKey = `
 with added as (
   insert into api_key (id, ${keyFields}, chatbot_id, hash) values ($1, ${keyValues}, $11, $12)
-), ${written("$13, $11, 'add-key', $1")}`;
+), ${auditInsert("$13, $11, 'add-key', $1")}`;

@@ -21,7 +21,7 @@ export const toChatbot = (row: ChatbotRow): Chatbot => ({
   name: row.chatbot_name,
   description: row.description,
   workspaceName: row.workspace_name,
-  // A row may be older than a setting.
+  // The row may have been written before a setting existed.
   settings: { ...defaultSettings, ...row.settings },
 });
 

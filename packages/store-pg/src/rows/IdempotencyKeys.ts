@@ -19,8 +19,8 @@ export const isFree = (row: string) =>
   `(${isOld(row)} or coalesce(${row}.turn_until <= clock_timestamp(), false))`;
 
 /**
- * A CTE `claimed (key)`: the keys of a CTE `claim (key, fingerprint, turn, chat_id)` that were free, claimed for chatbot `$1` and
- * one lease.
+ * A CTE `claimed (key)`: claims the free keys of a CTE `claim (key, fingerprint, turn, chat_id)`, for chatbot `$1` and one
+ * lease.
  */
 export const claimKeys = `
 claimed as (
@@ -34,7 +34,7 @@ claimed as (
   returning key
 )`;
 
-/** Claims keys for turns; of a key that occurs twice, for the first. */
+/** Claims keys for turns; a key that occurs twice, for the first turn. */
 export const claim = batchStatement<IdempotencyKey & { readonly turn: string }>(
   [
     ["key", "text", ({ key }) => key],
@@ -48,12 +48,12 @@ with claim as (
 select from claimed`,
 );
 
-/** The number of claims after which old keys are deleted, and of the keys that are deleted then. */
+/** After how many claims a sweep deletes old keys, and how many it deletes at most. */
 const sweep = { claims: 100, keys: 1000 };
 
 /**
- * Makes an effect that deletes old keys of a chatbot, now and then as claims are made. A statement of its own, because
- * the plan of one that claims may be older than most keys, and would read them all.
+ * Creates a function that counts claims and now and then deletes old keys of a chatbot. A separate statement, because the
+ * plan of a statement that claims may be older than most keys, and would read them all.
  */
 export const makeKeySweep = Effect.fnUntraced(function* ({ bulk }: PgPools) {
   const scope = yield* Effect.scope;

@@ -62,7 +62,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     mapLockTimeout(entriesBefore(turn, Number.MAX_SAFE_INTEGER)),
   );
 
-  /** Makes a change of turns. Changes of one chatbot that arrive together share a statement. */
+  /** Creates a function that changes a turn. Changes of one chatbot that arrive together share a statement. */
   const makeChange = <Item extends Turn, Row extends Outcome>(
     statement: (turns: ReadonlyArray<Item>, chatbot: number) => Statement,
   ) =>
@@ -122,12 +122,12 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     { chatbot, id, idempotencyKey, userRef = null }: Turn,
     entry: NewEntry,
   ) {
-    const keyed = idempotencyKey && { ...idempotencyKey, turn: id, claims: false };
-    const created = yield* create(chatbot, { name: null, userRef, entry, keyed });
-    if (created === null) return yield* new TurnLost();
-    const { createTime, entryId, id: chatId } = created;
-    const { keyId: _, spentTokens: __, usage: ___, ...stored } = entry;
-    return { ...stored, id: entryId!, chatId, createTime };
+    const keyClaim = idempotencyKey && { ...idempotencyKey, turn: id, claims: false };
+    const newChat = yield* create(chatbot, { name: null, userRef, entry, keyClaim });
+    if (newChat === null) return yield* new TurnLost();
+    const { createTime, entryId, id: chatId } = newChat;
+    const { keyId: _, spentTokens: __, usage: ___, ...fields } = entry;
+    return { ...fields, id: entryId!, chatId, createTime };
   });
 
   const earlier: Port["earlier"] = (turn, before) =>
@@ -144,10 +144,10 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     );
 
   /**
-   * The answer is paid for, so a failed append is tried again until the ask's deadline. The last attempt ends at most
-   * five seconds later. An attempt with an unknown outcome may have stored the entry. Then it also ended the turn, so
-   * that no later attempt stores the entry again. A turn without chat and key has no row that could show this, and
-   * its append is tried once.
+   * The answer is already paid for, so a failed append is repeated until the ask's deadline. The last attempt ends at
+   * most five seconds later. An attempt with an unknown outcome may have stored the entry. Then it also ended the turn, so
+   * that no later attempt stores the entry again. A turn without chat and key has no row that could show this, so
+   * its append is tried only once.
    */
   const append: Port["append"] = Effect.fnUntraced(function* (turn, entry) {
     const millisLeft = (yield* AskDeadline) - (yield* Clock.currentTimeMillis);
@@ -156,11 +156,11 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       turn.chat === null
         ? appendToNewChat(turn, entry)
         : Effect.map(appendToChat({ ...turn, entry }), toEntry);
-    const attemptNoted = noteUnknown(turn)(attempt);
-    return yield* attemptNoted.pipe(
+    const notedAttempt = noteUnknown(turn)(attempt);
+    return yield* notedAttempt.pipe(
       // Most appends succeed at once, and need no schedule.
       Effect.catchIf(isTransient(turn), () =>
-        Effect.retry(attemptNoted, { while: isTransient(turn), schedule: retriesFor(millis) }),
+        Effect.retry(notedAttempt, { while: isTransient(turn), schedule: retriesFor(millis) }),
       ),
       Effect.catchTag("TurnLost", (lost) => Effect.fail(unknownOutcomes.get(turn) ?? lost)),
       endAfter(millis + deadlines.request),
@@ -204,9 +204,9 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       Effect.map(reads.query<Spending>(chatbot, readSpending, [chatbot, keyId]), ([row]) => row!),
     );
 
-  const freed: Port["freed"] = Stream.map(notifications("freed"), (freed) => {
-    if (freed === null) return null;
-    const [chatbot, chat] = freed.split(":");
+  const freed: Port["freed"] = Stream.map(notifications("freed"), (content) => {
+    if (content === null) return null;
+    const [chatbot, chat] = content.split(":");
     return {
       chatbot: ChatbotId.make(Number(chatbot), { disableChecks: true }),
       chat: ChatId.make(Number(chat), { disableChecks: true }),
@@ -305,13 +305,13 @@ const releaseColumns: ReadonlyArray<Column<Release>> = [
   ["spent_tokens", "int8", ({ spent }) => spent && BigInt(spent.tokens)],
 ];
 
-// Those of a chatbot that was deleted are not counted.
+// Without the tokens of a deleted chatbot.
 const releasedTurns = `(
   select key_id, spent_tokens from turn_row
   where outcome = 'held' and spent_tokens is not null and exists (select from chatbot where id = $1)
 ) released_turn`;
 
-// A key is old then: free for any request, and the first to be swept.
+// A released key counts as old: any request may claim it, and a sweep deletes it first.
 const releaseTurns = (settles: boolean) =>
   batchStatement<Release>(
     settles ? [...turnColumns, ...releaseColumns] : turnColumns,
@@ -329,7 +329,7 @@ select at::int4 as at, outcome, ${notifyFreed} as notified from turn_row`,
 const releaseOnly = releaseTurns(false);
 const releaseAndSettle = releaseTurns(true);
 
-// After the turns' own rows: `new_entry` has locked those of chats.
+// Joined with `new_entry`, so that this runs after the chats' rows are locked.
 const settledTurns = `(
   select turn_row.key_id, turn_row.spent_tokens from turn_row join new_entry using (chat_id)
   where outcome = 'held' and spent_tokens is not null
@@ -342,7 +342,7 @@ const appendEntries = (settles: boolean) =>
       ...columnsOfEntry(({ entry }: Append) => entry),
       ...(settles ? [spentColumn(({ entry }: Append) => entry)] : []),
     ],
-    (items, isKeyed) => `${lockTurns(items)}, chat_change as (
+    (items, hasKeys) => `${lockTurns(items)}, chat_change as (
   insert into chat (chatbot_id, id, position, create_time, entries, last_entry_time, turn_until)
   select $1, id, position, create_time, entries + 1,
     greatest(last_entry_time, create_time, date_trunc('milliseconds', clock_timestamp())), clock_timestamp()
@@ -356,7 +356,7 @@ const appendEntries = (settles: boolean) =>
   from turn_row join chat_change using (id) where outcome = 'held'
   returning *
 )${
-      isKeyed
+      hasKeys
         ? `, settled_key as (
   insert into idempotency_key (chatbot_id, key, fingerprint, made_at, chat_id, entry_id)
   select $1, key, '', clock_timestamp(), new_entry.chat_id, new_entry.id

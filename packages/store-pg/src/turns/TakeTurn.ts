@@ -1,6 +1,6 @@
 /**
- * Takes turns. Takes of one chatbot that arrive together share a statement, which decides each by itself, as the table
- * in `docs/library/write-a-store.md` says.
+ * Takes turns. Takes of one chatbot that arrive together share a statement, which decides each separately, by the table
+ * in `docs/library/write-a-store.md`.
  */
 import {
   ChatbotNotFound,
@@ -27,7 +27,7 @@ import { atKey, batchStatement, type Column } from "../rows/Statements.ts";
 import { entryColumns, toEntry } from "../rows/ChatRows.ts";
 import { claimKeys, isFree, makeKeySweep } from "../rows/IdempotencyKeys.ts";
 
-/** The statement's decision on a request: a row of the table, or that the request is to be decided again. */
+/** The statement's decision on a request: a row of the table, or `overtaken`, after which the request is decided again. */
 type Decision =
   | "key_reused"
   | "answered"
@@ -52,7 +52,7 @@ type DecisionRow = {
   readonly position: number | null;
 } & (Entry | { readonly id: null });
 
-/** Makes `take` of the port. `entriesOf` reads the newest entries of a turn that is taken. */
+/** Creates the port's `take`. `entriesOf` reads the newest entries for a turn that was taken. */
 export const makeTakeTurn = Effect.fnUntraced(function* <E>(
   pools: PgPools,
   entriesOf: (turn: Turn) => Effect.Effect<ReadonlyArray<Entry>, E>,
@@ -133,9 +133,9 @@ const leaseEnd = `clock_timestamp() + interval '${turnLease} milliseconds'`;
 /** Another user's chat counts as missing, and is not locked. */
 const isOwn = "(visitor is null or user_ref = visitor)";
 
-// CTEs that claim the keys of what was decided. The `outcome` is the decision, or that another request claimed the key
-// after the snapshot.
-const claimed = `claim as (
+// CTEs that claim the keys of the decided requests. `outcome` is the decision, or `overtaken` if another request claimed
+// the key after the snapshot.
+const claimAndOutcome = `claim as (
   select key, fingerprint, turn, chat_id from decided where decision = 'free' and key is not null
 ), ${claimKeys}, outcome as (
   select decided.*,
@@ -157,21 +157,21 @@ const hasKey = ({ idempotencyKey }: Turn) => idempotencyKey !== null;
 const instanceParameter = `$${columns.length + 2}::text`;
 
 // Decides the requests for turns. It fails if two of them take the same chat or key: the batcher then sends each by
-// itself. In one process asks of a chat wait for one another, and those with one key are joined.
+// itself. Within a process, asks of a chat wait for one another, and asks with the same key share one answer.
 //
-// It decides by the locked rows, which may be newer than its snapshot. It waits for no lock of a chat, but for those of
-// keys, which it takes in their order. Look-ups (`atKey`) and changes (`on conflict`) find a row by its primary key,
+// It decides by the locked rows, which may be newer than its snapshot. It never waits for the lock of a chat, but waits for
+// those of keys, which it takes in their order. Look-ups (`atKey`) and changes (`on conflict`) find a row by its primary key,
 // whatever the planner expects.
 //
-// The entry of a key is given again only when synchronous standbys have it. A transaction that writes nothing would not
+// A repeated request gets the entry of its key only once synchronous standbys have it. A transaction that writes nothing would not
 // wait for them: the message makes it write.
 //
-// The first instance of the queue leaves it: either it takes the turn, or it did not come in time and another takes it.
-// While the turn is held, an instance that is already in the queue locks nothing: many that ask again would keep the
-// holder from the lock for its append.
+// The first instance leaves the queue: either it takes the turn, or it did not ask in time and another takes it. While
+// the turn is held, an instance that is already in the queue locks nothing: many that ask again would keep the holder
+// from the lock for its append.
 const takeTurns = batchStatement(
   columns,
-  (items, isKeyed) => `
+  (items, hasKeys) => `
 with request as (
   select * from ${items}
 ), request_row as (
@@ -201,7 +201,7 @@ with request as (
     else 'free'
   end as decision
   from request_row
-), ${isKeyed ? claimed : "outcome as (select *, decision as outcome from decided)"}, changed as (
+), ${hasKeys ? claimAndOutcome : "outcome as (select *, decision as outcome from decided)"}, changed as (
   insert into chat (chatbot_id, id, position, create_time, entries, turn, turn_until, waiting)
   select $1, chat_id, position, create_time, entries,
     case outcome when 'free' then turn else chat_turn end,

@@ -3,7 +3,7 @@ import { assert, it } from "@effect/vitest";
 import { defaultEntryQuery, defaultChatQuery, type ChatQuery, type EntryQuery } from "@parley/core";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Layer } from "effect";
-import { filtered, makeListChats } from "../../src/chats/ChatListing.ts";
+import { byFilter, makeListChats } from "../../src/chats/ChatListing.ts";
 import { makeListEntries } from "../../src/chats/EntryListing.ts";
 import { makePools } from "../../src/database/PgPools.ts";
 import type { Session } from "../../src/database/TenantSession.ts";
@@ -47,9 +47,9 @@ it.live("a list uses the bulk connections only if its cost grows with the rows",
       statements++;
       return pools.bulk.query(...of);
     };
-    const counted = { ...pools, bulk: { ...pools.bulk, query } };
-    const listChats = makeListChats(counted);
-    const listEntries = makeListEntries(counted);
+    const countSource = { ...pools, bulk: { ...pools.bulk, query } };
+    const listChats = makeListChats(countSource);
+    const listEntries = makeListEntries(countSource);
     for (const [lists, expected] of [
       [quick, 0],
       [slow, 1],
@@ -73,6 +73,6 @@ it.each([
   ["zq", false],
   ["++", false],
 ])("a search for %j can use the trigram index: %s", (search, canUse) => {
-  const { text } = filtered(chatbot, { ...defaultChatQuery, search }, "chat");
+  const { text } = byFilter(chatbot, { ...defaultChatQuery, search }, "chat");
   assert.strictEqual(text.includes("folded_name like"), canUse);
 });

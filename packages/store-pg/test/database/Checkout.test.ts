@@ -28,16 +28,16 @@ const showing = (pool: string, used: number, pending: number) =>
 const onePool = PgPool.make({ ...optionsOf("public"), maxConnections: 1 });
 const newState = () => ({ isAway: false, replaceBefore: -Infinity });
 
-for (const turns of [1, 2]) {
+for (const slots of [1, 2]) {
   it.live(
-    `work that waits for a connection until its deadline is refused, and shows in the metrics (turns: ${turns})`,
+    `work that waits for a connection until its deadline is refused, and shows in the metrics (slots: ${slots})`,
     () =>
       Effect.gen(function* () {
         const pool = yield* onePool;
-        const inTurn = makeRoundRobin<number | "operator">(turns);
+        const roundRobin = makeRoundRobin<number | "operator">(slots);
         const query = (name: string, deadline: number, text: string) => {
           const options = { name, size: 1, deadline, silentAfter: 4_500, cancels: true };
-          return makeTenantPool(pool, newState(), { ...options, turns: inTurn }).pipe(
+          return makeTenantPool(pool, newState(), { ...options, slots: roundRobin }).pipe(
             Effect.flatMap(({ use }) => use(1, (connection) => connection.query(text))),
             mapLockTimeout,
           );

@@ -2,24 +2,24 @@ import { assert, it } from "@effect/vitest";
 import { Effect, Fiber } from "effect";
 import { makeRoundRobin } from "../../src/database/RoundRobin.ts";
 
-/** Runs work in turns. */
-const turnsOf = (turns: number) => {
-  const { end, take } = makeRoundRobin<number>(turns);
+/** Runs work in slots. */
+const slotsOf = (slots: number) => {
+  const { release, acquire } = makeRoundRobin<number>(slots);
   return <A>(chatbot: number, work: Effect.Effect<A>) =>
     Effect.acquireUseRelease(
-      Effect.interruptible(take(chatbot)),
+      Effect.interruptible(acquire(chatbot)),
       () => work,
-      () => Effect.sync(end),
+      () => Effect.sync(release),
     );
 };
 
-it.effect("each waiting chatbot gets a turn equally often, however much work it has", () =>
+it.effect("each waiting chatbot gets a slot equally often, however much work it has", () =>
   Effect.gen(function* () {
-    const turn = turnsOf(2);
+    const slot = slotsOf(2);
     const served = new Map<number, number>();
     let all = 0;
     const client = (chatbot: number) =>
-      turn(
+      slot(
         chatbot,
         Effect.suspend(() => {
           served.set(chatbot, (served.get(chatbot) ?? 0) + 1);
@@ -37,18 +37,18 @@ it.effect("each waiting chatbot gets a turn equally often, however much work it 
   }),
 );
 
-it.live("a turn is neither lost nor granted twice when work is interrupted or times out", () =>
+it.live("a slot is neither lost nor granted twice when work is interrupted or times out", () =>
   Effect.gen(function* () {
-    const turn = turnsOf(3);
+    const slot = slotsOf(3);
     let inside = 0;
-    let most = 0;
+    let maxInside = 0;
     const client = (n: number) =>
-      turn(
+      slot(
         n % 5,
         Effect.gen(function* () {
-          most = Math.max(most, ++inside);
-          for (let turns = 0; turns < n % 4; turns++) yield* Effect.yieldNow;
-          // Turns are granted in the very moment in which others time out.
+          maxInside = Math.max(maxInside, ++inside);
+          for (let slots = 0; slots < n % 4; slots++) yield* Effect.yieldNow;
+          // Slots are granted at the very moment when others time out.
           if (n % 11 === 0) yield* Effect.sleep(20);
         }).pipe(Effect.ensuring(Effect.sync(() => inside--))),
       ).pipe(Effect.timeoutOption(20));
@@ -62,10 +62,10 @@ it.live("a turn is neither lost nor granted twice when work is interrupted or ti
       if (n % 7 === 0) yield* Effect.yieldNow;
     }
     yield* Effect.forEach(fibers, Fiber.await, { discard: true });
-    assert.strictEqual(most, 3);
+    assert.strictEqual(maxInside, 3);
     assert.strictEqual(inside, 0);
     const enter = (n: number) =>
-      Effect.forkChild(turn(n, Effect.sync(() => inside++).pipe(Effect.andThen(Effect.never))));
+      Effect.forkChild(slot(n, Effect.sync(() => inside++).pipe(Effect.andThen(Effect.never))));
     const forever = yield* Effect.forEach([1, 2, 3, 4], enter);
     yield* Effect.sleep(20);
     assert.strictEqual(inside, 3);
@@ -75,14 +75,14 @@ it.live("a turn is neither lost nor granted twice when work is interrupted or ti
 
 it.effect("ten thousand waiting tasks that end immediately do not overflow the stack", () =>
   Effect.gen(function* () {
-    const turn = turnsOf(1);
+    const slot = slotsOf(1);
     let done = 0;
-    const first = yield* Effect.forkChild(turn(0, Effect.never), { startImmediately: true });
+    const first = yield* Effect.forkChild(slot(0, Effect.never), { startImmediately: true });
     const fibers = yield* Effect.forEach(
       Array.from({ length: 10_000 }, (_, n) => n % 7),
       (chatbot) =>
         Effect.forkChild(
-          turn(
+          slot(
             chatbot,
             Effect.sync(() => done++),
           ),

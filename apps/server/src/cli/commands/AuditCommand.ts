@@ -22,12 +22,12 @@ export const audit = makeCommand("audit", {
   },
   run: Effect.fnUntraced(function* ({ limit, userRef }) {
     const administration = yield* Administration;
-    const lines = yield* administration.audit(limit, Option.getOrUndefined(userRef));
-    const registered = yield* administration.chatbots;
-    const names = new Map(registered.map(({ chatbot }) => [chatbot.id, chatbot.name]));
-    const documents = lines.map((line) => ({
-      ...line,
-      chatbotName: names.get(line.chatbot) ?? null,
+    const entries = yield* administration.audit(limit, Option.getOrUndefined(userRef));
+    const registeredChatbots = yield* administration.chatbots;
+    const names = new Map(registeredChatbots.map(({ chatbot }) => [chatbot.id, chatbot.name]));
+    const documents = entries.map((entry) => ({
+      ...entry,
+      chatbotName: names.get(entry.chatbot) ?? null,
     }));
     yield* print(
       documents,

@@ -6,7 +6,7 @@ import { onDatabase } from "../Database.ts";
 import { makeCommand } from "../Declaration.ts";
 import { CommandFailed } from "../Errors.ts";
 import { chatbotFlag, chatbotOf } from "../Flags.ts";
-import { counted } from "../Output.ts";
+import { pluralize } from "../Output.ts";
 import { makePrompt } from "../Prompt.ts";
 
 /** Runs the core in this process. If a server runs, too, the store keeps the asks of a chat in turn. */
@@ -46,7 +46,7 @@ export const chat = makeCommand("chat", {
     // On a terminal, the person saw it and could try again.
     if (failures === 0 || isTerminal) return;
     return yield* new CommandFailed({
-      message: `${counted(failures, "ask")} failed.`,
+      message: `${pluralize(failures, "ask")} failed.`,
       hint: "each error is printed in place of its answer.",
     });
   }, onDatabase),

@@ -13,9 +13,9 @@ import { Effect, Option, String } from "effect";
 import { Argument, Command, Flag } from "effect/cli";
 import { actor, onDatabase } from "../Database.ts";
 import { makeCommand, withHelp } from "../Declaration.ts";
-import { CommandFailed, nothingNamed } from "../Errors.ts";
-import { chatbotFlag, chatbotOf, givenOf, switchFlag, textFlag } from "../Flags.ts";
-import { counted, details, print, table } from "../Output.ts";
+import { CommandFailed, noChanges } from "../Errors.ts";
+import { chatbotFlag, chatbotOf, valuesOf, switchFlag, textFlag } from "../Flags.ts";
+import { pluralize, details, print, table } from "../Output.ts";
 
 const settingFlags = {
   helloMessage: textFlag("hello-message", "First entry of each chat that a client creates"),
@@ -63,9 +63,9 @@ const create = makeCommand("create", {
   },
   run: Effect.fnUntraced(function* ({ settings, ...names }) {
     const administration = yield* Administration;
-    const chatbot = { ...names, settings: givenOf(settings) };
-    const created = yield* administration.createChatbot(chatbot, yield* actor);
-    yield* print(documentOf(created), `Created the ${titleOf(created)}.`);
+    const chatbot = { ...names, settings: valuesOf(settings) };
+    const newChatbot = yield* administration.createChatbot(chatbot, yield* actor);
+    yield* print(documentOf(newChatbot), `Created the ${titleOf(newChatbot)}.`);
   }, onDatabase),
 });
 
@@ -77,8 +77,10 @@ const list = makeCommand("list", {
   },
   flags: {},
   run: Effect.fnUntraced(function* () {
-    const registered = yield* Administration.use((administration) => administration.chatbots);
-    const documents = registered.map(({ chatbot }) => documentOf(chatbot));
+    const registeredChatbots = yield* Administration.use(
+      (administration) => administration.chatbots,
+    );
+    const documents = registeredChatbots.map(({ chatbot }) => documentOf(chatbot));
     yield* print(documents, table(documents, ["id", "workspace", "name", "description"]));
   }, onDatabase),
 });
@@ -121,13 +123,13 @@ const set = makeCommand("set", {
   },
   run: Effect.fnUntraced(function* ({ chatbot: selector, names, settings, unset }) {
     const defaults = Object.fromEntries(unset.map((name) => [name, defaultSettings[name]]));
-    const fields = { ...givenOf(names), ...givenOf(settings), ...defaults };
-    if (Object.keys(fields).length === 0) return yield* nothingNamed;
+    const fields = { ...valuesOf(names), ...valuesOf(settings), ...defaults };
+    if (Object.keys(fields).length === 0) return yield* noChanges;
     const { chatbot } = yield* chatbotOf(selector);
     const administration = yield* Administration;
-    const change = { ...givenOf(names), settings: { ...givenOf(settings), ...defaults } };
-    const changed = yield* administration.changeChatbot(chatbot.id, change, yield* actor);
-    yield* print(documentOf(changed), `Changed the ${titleOf(changed)}.`);
+    const change = { ...valuesOf(names), settings: { ...valuesOf(settings), ...defaults } };
+    const chatbotAfter = yield* administration.changeChatbot(chatbot.id, change, yield* actor);
+    yield* print(documentOf(chatbotAfter), `Changed the ${titleOf(chatbotAfter)}.`);
   }, onDatabase),
 });
 
@@ -144,7 +146,7 @@ const remove = makeCommand("delete", {
   run: Effect.fnUntraced(function* ({ chatbot: selector, yes }) {
     const { chatbot, keys } = yield* chatbotOf(Option.some(selector));
     const withKeys = (chats: number) =>
-      `the ${titleOf(chatbot)} with ${counted(chats, "chat")} and ${counted(keys.length, "key")}`;
+      `the ${titleOf(chatbot)} with ${pluralize(chats, "chat")} and ${pluralize(keys.length, "key")}`;
     if (!yes) {
       const store = yield* ChatStore;
       const { total } = yield* store.listChats(chatbot.id, { ...defaultChatQuery, limit: 1 });

@@ -24,7 +24,7 @@ import {
   switchFlag,
   textFlag,
 } from "../Flags.ts";
-import { counted, details, print, table, write } from "../Output.ts";
+import { pluralize, details, print, table, write } from "../Output.ts";
 
 const pageFlags = {
   chatbot: chatbotFlag,
@@ -74,7 +74,7 @@ const list = makeCommand("list", {
     const chats = items.map(({ name, ...chat }) => ({ ...chat, ...textFields({ name }, text) }));
     const columns = ["id", "createTime", "userRef", text ? "name" : "nameLength"];
     const rows = table(chats, columns);
-    yield* print({ total, chats }, `${rows}\n${chats.length} of ${counted(total, "chat")}`);
+    yield* print({ total, chats }, `${rows}\n${chats.length} of ${pluralize(total, "chat")}`);
   }, onDatabase),
 });
 
@@ -113,14 +113,14 @@ const erase = makeCommand("erase", {
     "parley chats erase --user-ref user-7": "Erase all chats of a user",
     "parley chats erase --user-ref user-7 --workspace Acme":
       "Erase a user's chats in all chatbots of a workspace",
-    "parley chats erase --idle-since 2026-01-01": "Erase chats without an entry since then",
+    "parley chats erase --idle-since 2026-01-01": "Erase chats with no entry since this date",
   },
   flags: {
     chatbot: chatbotFlag,
     workspace: textFlag("workspace", "With --user-ref: all chatbots of this workspace"),
     id: Flag.Int("id").pipe(Flag.optional, Flag.withDescription("Erase the chat with this id")),
     userRef: textFlag("user-ref", "Erase all chats with this userRef"),
-    idleSince: sinceFlag("idle-since", "Erase all chats without an entry since this time"),
+    idleSince: sinceFlag("idle-since", "Erase all chats with no entry since this time"),
   },
   run: Effect.fnUntraced(function* ({ chatbot: selector, id, idleSince, userRef, workspace }) {
     const person = yield* personOf(userRef);
@@ -138,7 +138,7 @@ const erase = makeCommand("erase", {
     if (which === undefined || others.length > 0 || !isClear) {
       return yield* new CommandFailed({
         message:
-          "Give exactly one of --id, --user-ref and --idle-since; --workspace requires --user-ref and excludes --chatbot.",
+          "Give exactly one of --id, --user-ref and --idle-since; --workspace requires --user-ref and cannot be combined with --chatbot.",
         hint: '"parley chats erase --help" explains it, with examples.',
         exitCode: 2,
       });
@@ -149,12 +149,12 @@ const erase = makeCommand("erase", {
     const erasures = yield* Effect.forEach(chatbots, ({ chatbot: { id: chatbot } }) =>
       Effect.map(archive.erase(chatbot, which, by), (erased) => ({ chatbot, erased })),
     );
-    const erased = erasures.reduce((sum, { erased }) => sum + erased, 0);
-    yield* print(isWide ? erasures : erasures[0], `Erased ${counted(erased, "chat")}.`);
+    const chats = erasures.reduce((sum, { erased }) => sum + erased, 0);
+    yield* print(isWide ? erasures : erasures[0], `Erased ${pluralize(chats, "chat")}.`);
   }, onDatabase),
 });
 
-const exporting = makeCommand("export", {
+const exportChats = makeCommand("export", {
   description: "Export the chats and entries of a chatbot as newline-delimited JSON",
   examples: {
     "parley chats export > chats.ndjson": "Export to a file",
@@ -170,7 +170,7 @@ const exporting = makeCommand("export", {
     yield* archive.export(chatbot.id, yield* actor, person).pipe(
       Stream.tap(() => Effect.sync(() => records++)),
       encodeArchive,
-      // One write for some lines. Many of the longest would exceed the length of a string.
+      // Writes several lines at once, but few enough that the longest ones fit into one string.
       Stream.rechunk(16),
       Stream.runForEachArray((lines) => write(lines.join(""))),
     );
@@ -178,7 +178,7 @@ const exporting = makeCommand("export", {
   }, onDatabase),
 });
 
-const importing = makeCommand("import", {
+const importChats = makeCommand("import", {
   description: "Import chats, with their ids and times, into a chatbot without chats",
   examples: { "parley chats import --chatbot 2 < chats.ndjson": "Import a file" },
   flags: { chatbot: chatbotFlag },
@@ -186,8 +186,8 @@ const importing = makeCommand("import", {
     const { chatbot } = yield* chatbotOf(selector);
     const archive = yield* ChatArchive;
     const { stdin } = yield* Stdio.Stdio;
-    const imported = yield* archive.import(chatbot.id, decodeArchive(stdin), yield* actor);
-    yield* print({ chatbot: chatbot.id, imported }, `Imported ${counted(imported, "chat")}.`);
+    const chats = yield* archive.import(chatbot.id, decodeArchive(stdin), yield* actor);
+    yield* print({ chatbot: chatbot.id, imported: chats }, `Imported ${pluralize(chats, "chat")}.`);
   }, onDatabase),
 });
 
@@ -200,5 +200,5 @@ export const chats = Command.make("chats").pipe(
       "parley chats erase --help": "Show how to erase chats",
     },
   }),
-  Command.withSubcommands([list, show, erase, exporting, importing]),
+  Command.withSubcommands([list, show, erase, exportChats, importChats]),
 );

@@ -13,7 +13,7 @@ import { readSettings, Settings, type ModelSettings } from "../../Settings.ts";
 import { databaseExists, databaseOptions, onDatabase } from "../Database.ts";
 import { makeCommand } from "../Declaration.ts";
 import { CommandFailed, describeError, toLine } from "../Errors.ts";
-import { counted, print, printable } from "../Output.ts";
+import { pluralize, print, printable } from "../Output.ts";
 import { checkStart } from "../StartChecks.ts";
 
 const hints = {
@@ -51,17 +51,17 @@ const checkDatabase = Effect.gen(function* () {
   }
   const options = yield* databaseOptions;
   const { ctype, current, encoding, refusal, version, warnings } = yield* inspectPostgres(options);
-  const ascii = `The lc_ctype of the database is ${ctype}: the search index covers only ASCII letters.`;
-  const recreate =
+  const asciiSearch = `The lc_ctype of the database is ${ctype}: the search index covers only ASCII letters.`;
+  const recreateHint =
     'Create a database with lc_ctype C.UTF-8: "Start on your own PostgreSQL" in docs/operations.md.';
-  const explained =
+  const warningsHint =
     'See ParleyDatabaseReadOnly and ParleyClockOff in docs/troubleshooting.md, or "Back up and restore" in docs/operations.md.';
-  const behind = 'The schema is out of date; a start or "parley migrate" updates it.';
+  const outdatedSchema = 'The schema is out of date; a start or "parley migrate" updates it.';
   return [
     ok("database", `PostgreSQL ${version} (${encoding}) responds.`),
-    ...(/^(C|POSIX)$/.test(ctype) ? [warning("database", ascii, recreate)] : []),
-    ...warnings.map((message) => warning("database", message, explained)),
-    ...(current || refusal !== null ? [] : [warning("database", behind)]),
+    ...(/^(C|POSIX)$/.test(ctype) ? [warning("database", asciiSearch, recreateHint)] : []),
+    ...warnings.map((message) => warning("database", message, warningsHint)),
+    ...(current || refusal !== null ? [] : [warning("database", outdatedSchema)]),
     ...(refusal === null ? [] : [failed("database", refusal)]),
   ];
 }).pipe(
@@ -85,15 +85,15 @@ const checkProvisioning = Effect.gen(function* () {
   ),
 );
 
-/** None if the database cannot be used; {@link checkDatabase} says why. */
+/** Empty if the database cannot be used; {@link checkDatabase} says why. */
 const readChatbots = ChatbotRegistry.use(({ list }) => list).pipe(
   onDatabase,
-  Effect.map((registered) => registered.map(({ chatbot }) => chatbot)),
+  Effect.map((registeredChatbots) => registeredChatbots.map(({ chatbot }) => chatbot)),
   Effect.orElseSucceed((): ReadonlyArray<Chatbot> => []),
 );
 
 /** The folders or models that the chatbots' own settings name. */
-const namedBy = (chatbots: ReadonlyArray<Chatbot>, setting: "knowledge" | "model") => [
+const namesIn = (chatbots: ReadonlyArray<Chatbot>, setting: "knowledge" | "model") => [
   ...new Set(chatbots.flatMap(({ settings }) => settings[setting] ?? [])),
 ];
 
@@ -104,26 +104,26 @@ const checkDocuments = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chat
   const { knowledgeDir } = yield* Settings;
   const { readKnowledge } = yield* llm;
   const path = yield* Path.Path;
-  const named = namedBy(chatbots, "knowledge");
+  const names = namesIn(chatbots, "knowledge");
   if (knowledgeDir === null) {
-    const message = `Chatbots use the documents ${named.join(", ")}, but PARLEY_KNOWLEDGE_DIR is not set.`;
-    return named.length === 0 ? [] : [failed("documents", message)];
+    const message = `Chatbots use the documents ${names.join(", ")}, but PARLEY_KNOWLEDGE_DIR is not set.`;
+    return names.length === 0 ? [] : [failed("documents", message)];
   }
-  const folders = [knowledgeDir, ...named.map((name) => path.join(knowledgeDir, name))];
+  const folders = [knowledgeDir, ...names.map((name) => path.join(knowledgeDir, name))];
   const findings = yield* Effect.forEach(folders, (folder) =>
     Effect.match(readKnowledge(folder), {
       onSuccess: ({ topics }) =>
         (topics.length === 0 ? warning : ok)(
           "documents",
-          `${folder} has ${counted(topics.length, "document")}.`,
+          `${folder} has ${pluralize(topics.length, "document")}.`,
         ),
       onFailure: ({ message }) => failed("documents", message),
     }),
   );
   const others = chatbots.filter(({ settings }) => settings.knowledge === null);
-  if (named.length === 0 || others.length === 0) return findings;
-  const names = others.map(({ name }) => name).join(", ");
-  const message = `These chatbots have no subfolder of their own and also answer from the documents of other chatbots: ${names}.`;
+  if (names.length === 0 || others.length === 0) return findings;
+  const list = others.map(({ name }) => name).join(", ");
+  const message = `These chatbots have no subfolder of their own and also answer from the documents of other chatbots: ${list}.`;
   return [...findings, warning("documents", message, 'Set one: "parley chatbot set --knowledge".')];
 });
 
@@ -147,12 +147,12 @@ const tryCall = (
 const checkModels = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chatbot>) {
   const { llms } = yield* Settings;
   const { openAiCompatible, tryModel } = yield* llm;
-  const named = namedBy(chatbots, "model").filter((model) => model !== llms[0]?.model);
-  if (llms[0] === undefined && named.length > 0) {
-    const message = `Chatbots use the models ${named.join(", ")}, but no endpoint is set.`;
+  const names = namesIn(chatbots, "model").filter((model) => model !== llms[0]?.model);
+  if (llms[0] === undefined && names.length > 0) {
+    const message = `Chatbots use the models ${names.join(", ")}, but no endpoint is set.`;
     return [warning("model", message)];
   }
-  const own = named.map((model) => ({ ...llms[0]!, model }));
+  const own = names.map((model) => ({ ...llms[0]!, model }));
   return yield* Effect.forEach([...llms, ...own], (settings) => {
     const call = Effect.flatMap(openAiCompatible(settings), tryModel);
     const reasonOf = (error: Effect.Error<typeof call>) =>
@@ -223,7 +223,7 @@ export const doctor = makeCommand("doctor", {
     const failures = findings.filter(({ status }) => status === "failed").length;
     if (failures === 0) return;
     return yield* new CommandFailed({
-      message: `${counted(failures, "check")} failed.`,
+      message: `${pluralize(failures, "check")} failed.`,
       hint: "the hints above say how to fix it.",
     });
   }),

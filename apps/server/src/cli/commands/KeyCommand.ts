@@ -22,14 +22,14 @@ import { Argument, CliError, Command, Flag } from "effect/cli";
 import { SecureRandom } from "effect/crypto";
 import { actor, onDatabase, recordRead } from "../Database.ts";
 import { makeCommand, withHelp } from "../Declaration.ts";
-import { CommandFailed, nothingNamed } from "../Errors.ts";
+import { CommandFailed, noChanges } from "../Errors.ts";
 import {
   chatbotFlag,
   chatbotOf,
   durationOf,
   expiresFlag,
-  givenOf,
-  present,
+  valuesOf,
+  databaseNow,
   switchFlag,
   textFlag,
 } from "../Flags.ts";
@@ -71,9 +71,9 @@ const nameFlag = textFlag("name", "Name, to tell keys apart");
 const newNameFlag = Flag.map(nameFlag, (name) => Option.map(name, (text) => text || null));
 
 const scopesOf = (text: string): Option.Option<ReadonlyArray<Scope>> => {
-  const named = text.split(",");
-  const matching = scopes.filter((scope) => named.includes(scope));
-  return matching.length === named.length ? Option.some(matching) : Option.none();
+  const names = text.split(",");
+  const matching = scopes.filter((scope) => names.includes(scope));
+  return matching.length === names.length ? Option.some(matching) : Option.none();
 };
 
 const scopesFlag = Flag.String("scopes").pipe(
@@ -134,19 +134,19 @@ const titleOf = (id: string, { id: chatbot, name }: Chatbot) =>
 
 const toAttribute = (text: string) => text.replace(/&/g, "&amp;").replace(/"/g, "&quot;");
 
-/** Prints the text of a new key, or the line for its pages, alone on standard output, so that a shell can keep it. */
+/** Prints only the text of a new key, or the HTML line of its widget, on standard output, so that a shell can store it. */
 const printKey = Effect.fnUntraced(function* (
   chatbot: Chatbot,
   { id, key, signingSecret }: CreatedKey,
   more: Readonly<Record<string, unknown>>,
-  shown = Redacted.value(key),
+  output = Redacted.value(key),
 ) {
   const text = Redacted.value(key);
   const secret = signingSecret && Redacted.value(signingSecret);
-  yield* print({ id, key: text, signingSecret: secret, chatbot: chatbot.id, ...more }, shown);
-  const isKey = shown === text;
+  yield* print({ id, key: text, signingSecret: secret, chatbot: chatbot.id, ...more }, output);
+  const isKey = output === text;
   if (isKey) yield* Console.error(`${titleOf(id, chatbot)} is shown only once.`);
-  // Without a backend, nobody needs the secret.
+  // The secret is only for a backend.
   if (secret !== null && (isKey || more["anonymous"] === false))
     yield* Console.error(`The signing secret of key ${id}, for visitor tokens: ${secret}`);
 });
@@ -201,13 +201,13 @@ const create = makeCommand("create", {
     const expiresAt = expires && (yield* expires);
     const key = { name: Option.getOrNull(name), scopes, expiresAt, ...bounds };
     const newKey = { ...key, origins, anonymous, visitors: more.visitors || widget };
-    const created = yield* administration.createKey(chatbot.id, newKey, yield* actor);
-    if (!widget) return yield* printKey(chatbot, created, { ...key, origins, anonymous });
+    const createdKey = yield* administration.createKey(chatbot.id, newKey, yield* actor);
+    if (!widget) return yield* printKey(chatbot, createdKey, { ...key, origins, anonymous });
     const { port } = yield* Settings;
     const base = Option.getOrElse(url, () => `http://127.0.0.1:${port}`).replace(/\/+$/, "");
     const backend = Option.map(tokenUrl, (text) => ` data-token-url="${toAttribute(text)}"`);
-    const script = `<script src="${toAttribute(base)}/widget.js" data-key="${created.id}"${Option.getOrElse(backend, () => "")} async></script>`;
-    yield* printKey(chatbot, created, { ...key, origins, anonymous, script }, script);
+    const script = `<script src="${toAttribute(base)}/widget.js" data-key="${createdKey.id}"${Option.getOrElse(backend, () => "")} async></script>`;
+    yield* printKey(chatbot, createdKey, { ...key, origins, anonymous, script }, script);
   }, onDatabase),
 });
 
@@ -220,9 +220,9 @@ const list = makeCommand("list", {
   flags: { chatbot: textFlag("chatbot", "Only keys of this chatbot (id or name)") },
   run: Effect.fnUntraced(function* ({ chatbot: selector }) {
     const chatbots = yield* Option.isSome(selector)
-      ? Effect.map(chatbotOf(selector), (registered) => [registered])
+      ? Effect.map(chatbotOf(selector), (chatbot) => [chatbot])
       : Administration.use((administration) => administration.chatbots);
-    const now = yield* present;
+    const now = yield* databaseNow;
     const documents = chatbots.flatMap(({ chatbot, keys }) =>
       keys.map(({ hash: _, signingSecret, ...key }) => ({
         ...key,
@@ -264,8 +264,8 @@ const set = makeCommand("set", {
   },
   run: Effect.fnUntraced(function* ({ id, change, expires }) {
     const expiresAt = expires && (yield* expires);
-    const fields = { ...givenOf(change), ...(expiresAt !== undefined && { expiresAt }) };
-    if (Object.keys(fields).length === 0) return yield* nothingNamed;
+    const fields = { ...valuesOf(change), ...(expiresAt !== undefined && { expiresAt }) };
+    if (Object.keys(fields).length === 0) return yield* noChanges;
     const chatbot = yield* chatbotWithKey(id);
     const administration = yield* Administration;
     yield* administration.changeKey(chatbot.id, id, fields, yield* actor);
@@ -309,10 +309,10 @@ const rotate = makeCommand("rotate", {
     const administration = yield* Administration;
     const expiresAt = expires && (yield* expires);
     const rotation = { keepFor: Duration.millis(keepFor), expiresAt };
-    const created = yield* administration.rotateKey(chatbot.id, id, rotation, yield* actor);
-    const { expiresAt: end, name, scopes } = created.replaced;
+    const createdKey = yield* administration.rotateKey(chatbot.id, id, rotation, yield* actor);
+    const { expiresAt: end, name, scopes } = createdKey.replaced;
     const replaces = { id, expiresAt: end };
-    yield* printKey(chatbot, created, { name, scopes, expiresAt, replaces });
+    yield* printKey(chatbot, createdKey, { name, scopes, expiresAt, replaces });
     yield* Console.error(`${titleOf(id, chatbot)} expires at ${end.toISOString()}.`);
   }, onDatabase),
 });
@@ -328,7 +328,7 @@ const generate = makeCommand("generate", {
 });
 
 const token = makeCommand("token", {
-  description: "Print a visitor token, which opens only the chats with its userRef",
+  description: "Print a visitor token, which gives access only to chats with its userRef",
   examples: {
     "parley key token --user-ref user-7 --expires 15m":
       "Sign it with the only key that signs tokens",
@@ -356,7 +356,7 @@ const token = makeCommand("token", {
     // Before the current time is read, so that 24h is at most 24 hours.
     const expiresAt = expires && (yield* expires);
     const all = yield* Administration.use((administration) => administration.chatbots);
-    const now = yield* present;
+    const now = yield* databaseNow;
     const signers = all.flatMap(({ chatbot, keys }) =>
       keys.flatMap((key) =>
         keyState(key, now.getTime()) === "live" && key.signingSecret !== null
@@ -368,12 +368,12 @@ const token = makeCommand("token", {
       (key) => key.id === Option.getOrElse(id, () => key.id),
     );
     if (signer === undefined || others.length > 0) {
-      const named = Option.map(
+      const unusable = Option.map(
         id,
         (text) => `The key prl_${text}_… is not live, or cannot sign tokens.`,
       );
       return yield* new CommandFailed({
-        message: Option.getOrElse(named, () =>
+        message: Option.getOrElse(unusable, () =>
           signer === undefined
             ? "No live key can sign tokens."
             : "More than one key can sign tokens: select one.",
@@ -385,7 +385,7 @@ const token = makeCommand("token", {
     if (end.getTime() - now.getTime() > 1000 * longestLife)
       return yield* new CommandFailed({
         message: `A token must expire within 24 hours, not at ${end.toISOString()}.`,
-        hint: "the longest is --expires 24h.",
+        hint: "the maximum is --expires 24h.",
         exitCode: 2,
       });
     // A token gives access to the user's chats, so the audit log records it, by a digest: erasing the user does not
@@ -397,7 +397,7 @@ const token = makeCommand("token", {
       keyId: signer.id,
       userRef,
       expiresAt: end,
-      ...givenOf({ scopes }),
+      ...valuesOf({ scopes }),
     });
     yield* print({ token, userRef, key: signer.id, expiresAt: end }, token);
     yield* Console.error(`It expires at ${end.toISOString()}.`);

@@ -22,9 +22,9 @@ export const provision = makeCommand("provision", {
   },
   run: Effect.fnUntraced(
     function* ({ dryRun, file }) {
-      const planned = yield* (dryRun ? plan : apply)(file, process.env, yield* actor);
+      const plannedChanges = yield* (dryRun ? plan : apply)(file, process.env, yield* actor);
       // Without the steps, which contain the hashes of keys.
-      const changes = planned.map(({ fields, title }) => ({ title, fields }));
+      const changes = plannedChanges.map(({ fields, title }) => ({ title, fields }));
       const lines = changes.flatMap(({ fields, title }) => [
         title,
         ...fields.map(

@@ -21,7 +21,7 @@ const json = { "content-type": "application/json" };
 /** "Ask" of docs/interface.md. */
 export const ask = (server: Server): void => {
   describe("ask: a new chat", () => {
-    it("returns the entry, and the chat that was made for it", async () => {
+    it("returns the entry with the id of the chat that it created", async () => {
       const query = `How do I change the port? ${unique()}`;
       const entry = await askQuestion(server(), { query });
       expect(entry).toMatchObject({ question: query, moderation: "none", flagged: false });
@@ -30,12 +30,12 @@ export const ask = (server: Server): void => {
       expect(data).toMatchObject([{ id: entry.chat_id, name: null, userRef: null }]);
     });
 
-    it("has no hello entry: its history is the one entry", async () => {
+    it("has no hello entry: its history is only the new entry", async () => {
       const entry = await askQuestion(server(), { query: "port" });
       expect(await listEntries(server(), entry.chat_id)).toEqual({ data: [entry], total: 1 });
     });
 
-    it("is another chat each time, with ascending ids", async () => {
+    it("each ask creates another chat, with ascending ids", async () => {
       const first = await askQuestion(server(), { query: "port" });
       const between = await createChat(server());
       const second = await askQuestion(server(), { query: "port" });
@@ -43,33 +43,33 @@ export const ask = (server: Server): void => {
       expect(second.chat_id).toBeGreaterThan(between.id);
     });
 
-    it("counts chat_id null as absent", async () => {
+    it("treats a chat_id of null as absent", async () => {
       const chat = await createChat(server());
       const entry = await askQuestion(server(), { chat_id: null, query: "port" });
       expect(entry.chat_id).toBeGreaterThan(chat.id);
     });
 
-    it("ignores fields that it does not have", async () => {
+    it("ignores unknown fields", async () => {
       const fields = { query: "port", id: 1, answer: "x", flagged: true, chatId: 1, Chat_id: "x" };
       const entry = await askQuestion(server(), fields);
       expect(entry.flagged).toBe(false);
       expect(entry.answer).not.toBe("x");
     });
 
-    it("stamps the time of now", async () => {
+    it("sets _createTime to the current time", async () => {
       const { _createTime } = await askQuestion(server(), { query: "port" });
       expect(Math.abs(Date.parse(_createTime) - Date.now())).toBeLessThan(60_000);
     });
 
     for (const path of ["", "/", "?", "/?", "?x=1", "/?query=x&chat_id=abc"])
-      it(`answers at ${JSON.stringify(path)} below the base address`, async () => {
+      it(`is served at ${JSON.stringify(path)} below the base address`, async () => {
         const answer = await askApi(server(), { json: { query: "port" } }, path);
         expect(answer.status, answer.text).toBe(201);
       });
   });
 
   describe("ask: continuing a chat", () => {
-    it("adds the entry behind the hello entry", async () => {
+    it("adds the entry after the hello entry", async () => {
       const chat = await createChat(server());
       const entry = await askQuestion(server(), { chat_id: chat.id, query: "port" });
       expect(entry.chat_id).toBe(chat.id);
@@ -79,14 +79,14 @@ export const ask = (server: Server): void => {
       expect(data[1]).toEqual(entry);
     });
 
-    it("makes no other chat", async () => {
+    it("creates no other chat", async () => {
       const chat = await createChat(server());
       const before = (await listChats(server(), "limit=1")).total;
       await askQuestion(server(), { chat_id: chat.id, query: "port" });
       expect((await listChats(server(), "limit=1")).total).toBe(before);
     });
 
-    it("continues a chat that ask made", async () => {
+    it("continues a chat that an ask created", async () => {
       const first = await askQuestion(server(), { query: "port" });
       const second = await askQuestion(server(), { chat_id: first.chat_id, query: "key" });
       expect(await listEntries(server(), first.chat_id)).toEqual({
@@ -109,7 +109,7 @@ export const ask = (server: Server): void => {
     });
 
     for (const spelling of ["ID.0", "IDe0", "0.IDeLEN"])
-      it(`takes an integer however JSON spells it: ${spelling}`, async () => {
+      it(`accepts an integer in any JSON notation: ${spelling}`, async () => {
         const { id } = await createChat(server());
         const text = spelling.replace("ID", String(id)).replace("LEN", String(String(id).length));
         const answer = await askApi(server(), {
@@ -157,7 +157,7 @@ export const ask = (server: Server): void => {
       });
 
     for (const body of ["{}", '{"query":null}', '{"Query":"x"}', '{"chat_id":null,"query":null}'])
-      it(`is missing in ${body}: 4222055`, async () => {
+      it(`is required: ${body} gets 4222055`, async () => {
         const answer = await askApi(server(), { body, headers: json });
         expect(answer.body).toEqual({
           status: 422,
@@ -165,7 +165,7 @@ export const ask = (server: Server): void => {
         });
       });
 
-    it("an empty or blank one has one code of its own", async () => {
+    it("an empty or blank question has its own code", async () => {
       const codes = new Set<number>();
       for (const query of [
         "",
@@ -185,11 +185,11 @@ export const ask = (server: Server): void => {
       expect([...codes]).not.toContain(4222055);
     });
 
-    it("is not blank with U+FEFF, which is not white space", async () => {
+    it("U+FEFF is not white space, so a question of it is not blank", async () => {
       expect((await askQuestion(server(), { query: "\ufeff" })).question).toBe("\ufeff");
     });
 
-    it("too long and wrong type have codes of their own", async () => {
+    it("a question that is too long and one of the wrong type have codes of their own", async () => {
       const codes: Array<number> = [];
       for (const query of ["", "x".repeat(201), 1, "\u0000"]) {
         const answer = await askApi(server(), { json: { query } });
@@ -198,7 +198,7 @@ export const ask = (server: Server): void => {
       expect(new Set(codes).size).toBe(4);
     });
 
-    it("is refused in a body that is not an object (422), broken, of another type or over 64 KiB (400)", async () => {
+    it("is refused if the body is not an object (422), is broken, has another type or is over 64 KiB (400)", async () => {
       const noObject = await askApi(server(), { body: '[{"query":"x"}]', headers: json });
       expect(noObject.body).toMatchObject({ status: 422, errors: [{ path: [] }] });
       for (const body of ["", '{"query":"x"', `{"query":"port"}${" ".repeat(65_536)}`])
@@ -230,26 +230,26 @@ export const ask = (server: Server): void => {
         expectInvalid(await askApi(server(), { body, headers: json }), "chat_id");
       });
 
-    it("a well-formed one that names no chat is 404", async () => {
+    it("a valid id of a chat that does not exist is 404", async () => {
       const chat_id = 9007199254740991;
       expectNoChat(await askApi(server(), { json: { chat_id, query: "port" } }));
     });
 
     for (const text of ["0", "-1", "-0", "9007199254740992", "1e300"])
-      it(`${text} names no chat: it is refused, whether as a value or as an entity`, async () => {
+      it(`${text} is not the id of a chat: it is refused as an invalid value or as a missing chat`, async () => {
         const body = `{"chat_id":${text},"query":"port"}`;
         const answer = await askApi(server(), { body, headers: json });
         if (answer.status === 404) expectNoChat(answer);
         else expectInvalid(answer, "chat_id");
       });
 
-    it("values are checked before the entity", async () => {
+    it("values are checked before the chat", async () => {
       const chat_id = 9007199254740991;
       expectInvalid(await askApi(server(), { json: { chat_id } }), "query");
       expectInvalid(await askApi(server(), { json: { chat_id, query: " " } }), "query");
     });
 
-    it("the response names every offending field", async () => {
+    it("the response names every invalid field", async () => {
       expectInvalid(await askApi(server(), { json: { chat_id: "1" } }), "chat_id", "query");
       expectInvalid(
         await askApi(server(), { json: { chat_id: {}, query: "x".repeat(201) } }),
@@ -272,12 +272,12 @@ export const ask = (server: Server): void => {
       askApi(server(), { json: body, headers: { "on-disconnect": value } });
 
     for (const value of ["cancel", "finish", "CANCEL", "Finish"])
-      it(`takes ${value}`, async () => {
+      it(`accepts ${value}`, async () => {
         expect((await askWith(value)).status).toBe(201);
       });
 
     for (const value of ["", "nonsense", "cancel, finish", "cancel;q=1"])
-      it(`${JSON.stringify(value)} is 422, and named with every other offending value`, async () => {
+      it(`${JSON.stringify(value)} is 422, and is listed with every other invalid value`, async () => {
         expectInvalid(await askWith(value), "On-Disconnect");
         expectInvalid(await askWith(value, { chat_id: "1" }), "On-Disconnect", "chat_id", "query");
       });
@@ -295,7 +295,7 @@ export const ask = (server: Server): void => {
         const answer = await askApi(server(), { json: { query: "port" } }, path);
         expectNoEndpoint(answer, "POST", `${askPath(server())}${path}`);
       });
-    it("the address with more letters lies outside, and asks for no key", async () => {
+    it("an address that only starts with the base address is outside it, and needs no key", async () => {
       const path = `${askPath(server())}x`;
       const answer = await anywhere(server(), path, { json: { query: "port" } });
       expectNoEndpoint(answer, "POST", path);

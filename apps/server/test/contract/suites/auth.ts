@@ -84,7 +84,7 @@ export const auth = (server: Server): void => {
     };
 
     for (const { call, name } of endpoints)
-      it(`${name}: the same bytes for every key that is not valid`, async () => {
+      it(`${name}: every invalid key gets the same bytes`, async () => {
         const texts = new Set<string>();
         for (const [what, key] of invalid(server())) {
           const answer = await call(server(), { key });
@@ -132,7 +132,7 @@ export const auth = (server: Server): void => {
         expectGeneral(answer, 401);
       });
 
-    it("a key beyond its rate is refused before the route is looked at, and may come again", async () => {
+    it("a key beyond its rate is refused before the route is checked, and can be used again later", async () => {
       const key = server().limitedKey;
       expect((await api(server(), "/details", { key })).status).toBe(200);
       expectNoEndpoint(await api(server(), "/nope", { key }), "GET", `${basePath(server())}/nope`);
@@ -148,7 +148,7 @@ export const auth = (server: Server): void => {
       }
     });
 
-    it("is checked before the route, the method, the body and the values", async () => {
+    it("the key is checked before the route, the method, the body and the values", async () => {
       const { text } = await api(server(), "/details", { key: null });
       for (const call of [
         api(server(), "/nope", { key: null }),
@@ -205,7 +205,7 @@ export const auth = (server: Server): void => {
         expect([...texts]).toHaveLength(1);
       });
 
-    it("is checked after route and method", async () => {
+    it("the scope is checked after the route and the method", async () => {
       const key = server().readKey;
       const base = basePath(server());
       expectNoEndpoint(await api(server(), "/nope", { key }), "GET", `${base}/nope`);
@@ -221,7 +221,7 @@ export const auth = (server: Server): void => {
       );
     });
 
-    it("is checked before the body, the values and the entity", async () => {
+    it("the scope is checked before the body, the values and the chat", async () => {
       const { askKey: key, readKey } = server();
       const { text } = await api(server(), "/details", { key });
       for (const call of [
@@ -253,12 +253,12 @@ export const auth = (server: Server): void => {
   });
 
   describe("the other checks, in their order", () => {
-    it("a body that is not JSON is 400 before the values of the header", async () => {
+    it("a body that is not JSON is 400 before the headers are checked", async () => {
       const headers = { "content-type": "application/json", "idempotency-key": "é" };
       expectGeneral(await api(server(), "/chats", { body: "{", headers }), 400);
     });
 
-    it("an unknown route is 404 whatever its body is", async () => {
+    it("an unknown route is 404, whatever the body", async () => {
       const answer = await api(server(), "/nope", { body: "{", headers: {} });
       expectNoEndpoint(answer, "POST", `${basePath(server())}/nope`);
     });

@@ -50,7 +50,7 @@ export const chats = (server: Server): void => {
       });
   });
 
-  describe("chats: arrays in three spellings", () => {
+  describe("chats: arrays in three notations", () => {
     const tag = unique();
     const order: Array<number> = [];
     beforeAll(async () => {
@@ -137,7 +137,7 @@ export const chats = (server: Server): void => {
         expectInvalid(await api(server(), `/chats?${query}`), ...parameters);
       });
 
-    it("names the parameter alone, as it is called", async () => {
+    it("names only the parameter, by its own name", async () => {
       const { body } = await api(server(), "/chats?limit=0");
       expect(body.errors).toMatchObject([{ path: ["limit"] }]);
     });
@@ -164,7 +164,7 @@ export const chats = (server: Server): void => {
   });
 
   describe("chats: userRef and id", () => {
-    it("an empty userRef matches the empty one", async () => {
+    it("an empty userRef matches chats whose userRef is empty", async () => {
       const chat = await createChat(server(), { userRef: "" });
       const listed = await listChats(server(), `userRef=&id=${chat.id}`);
       expect(listed).toEqual({ data: [chat], total: 1 });
@@ -180,7 +180,7 @@ export const chats = (server: Server): void => {
       expect((await listChats(server(), `userRef=${tag}%2bx`)).data).toEqual([plus]);
     });
 
-    it("id returns that chat alone, with total 1", async () => {
+    it("id returns only that chat, with total 1", async () => {
       const chat = await createChat(server());
       await createChat(server());
       expect(await listChats(server(), `id=${chat.id}`)).toEqual({ data: [chat], total: 1 });
@@ -189,7 +189,7 @@ export const chats = (server: Server): void => {
   });
 
   describe("chats: search", () => {
-    it("finds the part of a name in any case, percent-encoded, with all other filters", async () => {
+    it("finds part of a name in any case, percent-encoded, combined with all other filters", async () => {
       const userRef = unique();
       const chat = await createChat(server(), { name: "100% Straße", userRef });
       for (const name of ["100 percent", "", null]) await createChat(server(), { name, userRef });
@@ -200,7 +200,7 @@ export const chats = (server: Server): void => {
       expect(await list(`search=strasse&id=${chat.id + 1}`)).toEqual({ data: [], total: 0 });
     });
 
-    it("takes a very long text", async () => {
+    it("accepts a very long text", async () => {
       expect(await listChats(server(), `search=${"ab%25".repeat(2500)}`)).toEqual({
         data: [],
         total: 0,

@@ -23,12 +23,12 @@ export const create = (server: Server): void => {
       expect(chat).toMatchObject({ name: null, userRef: null });
     });
 
-    it("counts null as absent", async () => {
+    it("treats null as absent", async () => {
       const chat = await createChat(server(), { name: null, userRef: null });
       expect(chat).toMatchObject({ name: null, userRef: null });
     });
 
-    it("keeps an empty string apart from an absent one", async () => {
+    it("distinguishes an empty string from an absent one", async () => {
       const chat = await createChat(server(), { name: "", userRef: "" });
       expect(chat).toMatchObject({ name: "", userRef: "" });
     });
@@ -42,7 +42,7 @@ export const create = (server: Server): void => {
       });
     });
 
-    it("stamps the time of now", async () => {
+    it("sets _createTime to the current time", async () => {
       const before = Date.now();
       const chat = await createChat(server());
       expect(Math.abs(Date.parse(chat._createTime) - before)).toBeLessThan(60_000);
@@ -71,7 +71,7 @@ export const create = (server: Server): void => {
   });
 
   describe("create chat: unknown fields", () => {
-    it("ignores and forgets them", async () => {
+    it("ignores them and does not store them", async () => {
       const fields = { id: 7, _createTime: "2001-01-01T00:00:00.000Z", chat_id: "x", admin: true };
       const chat = await createChat(server(), fields);
       expect(chat.id).not.toBe(7);
@@ -97,7 +97,7 @@ export const create = (server: Server): void => {
       expect(answer.body.data).toMatchObject({ name: null, userRef: null });
     });
 
-    it("survives deep nesting in a field it ignores", async () => {
+    it("accepts deep nesting in a field that it ignores", async () => {
       const body = `{"x":${"[".repeat(20_000)}${"]".repeat(20_000)}}`;
       const answer = await post(server, body);
       expect([201, 400]).toContain(answer.status);
@@ -156,14 +156,14 @@ export const create = (server: Server): void => {
         });
     }
 
-    it("names every offending field, also for unlike reasons", async () => {
+    it("names every invalid field, also for different reasons", async () => {
       const answer = await api(server(), "/chats", {
         json: { name: "\u0000", userRef: "x".repeat(61) },
       });
       expectInvalid(answer, "name", "userRef");
     });
 
-    it("names the field by its path, the whole path", async () => {
+    it("names the field by its whole path", async () => {
       const answer = await api(server(), "/chats", { json: { userRef: 5 } });
       expect(answer.body.errors).toMatchObject([{ path: ["userRef"] }]);
     });
@@ -206,7 +206,7 @@ export const create = (server: Server): void => {
         expect(answer.status, answer.text).toBe(201);
       });
 
-    it("reads escapes as the characters that they stand for", async () => {
+    it("decodes escapes", async () => {
       const answer = await post(server, '{"n\\u0061me":"\\ud83d\\ude00\\n\\/\\u00e9"}');
       expect(answer.body.data.name).toBe("😀\n/é");
     });
@@ -217,7 +217,7 @@ export const create = (server: Server): void => {
       'application/json; charset="utf-8"',
       "Application/JSON",
     ])
-      it(`takes the content type ${type}`, async () => {
+      it(`accepts the content type ${type}`, async () => {
         const answer = await api(server(), "/chats", {
           body: "{}",
           headers: { "content-type": type },
@@ -242,11 +242,11 @@ export const create = (server: Server): void => {
         expectGeneral(answer, 400);
       });
 
-    it("refuses a POST without content type and without body with 400", async () => {
+    it("refuses a POST without a content type and a body with 400", async () => {
       expectGeneral(await api(server(), "/chats", { method: "POST" }), 400);
     });
 
-    it("takes a body of exactly 64 KiB", async () => {
+    it("accepts a body of exactly 64 KiB", async () => {
       const answer = await post(server, `{}${" ".repeat(65_534)}`);
       expect(answer.status, answer.text).toBe(201);
     });
@@ -256,7 +256,7 @@ export const create = (server: Server): void => {
       expectGeneral(answer, 400);
     });
 
-    it("counts bytes, not characters, of a body", async () => {
+    it("limits the bytes of a body, not its characters", async () => {
       const answer = await post(server, `{"x":"${"語".repeat(30_000)}"}`);
       expectGeneral(answer, 400);
     });

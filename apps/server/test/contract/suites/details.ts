@@ -20,7 +20,7 @@ export const details = (server: Server): void => {
       expect(other.text).not.toBe(mine.text);
     });
 
-    it("carries the client's own x-request-id, or a new one", async () => {
+    it("has the client's own x-request-id, or a new one", async () => {
       const idOf = async (given: string) =>
         (await api(server(), "/details", { headers: { "x-request-id": given } })).headers[
           "x-request-id"
@@ -40,12 +40,12 @@ export const details = (server: Server): void => {
       "?%zz",
       "?a[0]=1&a[0]=2",
     ])
-      it(`ignores parameters it does not have: ${query}`, async () => {
+      it(`ignores unknown parameters: ${query}`, async () => {
         expect((await api(server(), `/details${query}`)).status).toBe(200);
       });
 
     for (const accept of ["application/xml", "text/html", "*/*", "text/event-stream", "bogus"])
-      it(`answers JSON whatever Accept says: ${accept}`, async () => {
+      it(`responds with JSON, whatever Accept says: ${accept}`, async () => {
         expect((await api(server(), "/details", { headers: { accept } })).status).toBe(200);
       });
 

@@ -31,11 +31,11 @@ export const history = (server: Server): void => {
       oldestFirst = [...(await list("orderBy=id&limit=1")).data, ...asked];
     });
 
-    it("returns each entry as the response to its question did", async () => {
+    it("returns each entry exactly as the response to its question did", async () => {
       expect(await list("orderBy=id&limit=100")).toEqual({ data: oldestFirst, total: 31 });
     });
 
-    it("has ascending ids and times in order of asking", async () => {
+    it("has ids and times that ascend in the order of the asks", async () => {
       for (const [n, entry] of oldestFirst.slice(1).entries()) {
         const before = oldestFirst[n]!;
         expect(entry.id).toBeGreaterThan(before.id);
@@ -68,13 +68,13 @@ export const history = (server: Server): void => {
         expect((await list(`orderBy=${field}&desc=true&limit=100`)).data).toEqual(sorted);
       });
 
-    it("id returns that entry alone, with total 1", async () => {
+    it("id returns only that entry, with total 1", async () => {
       const entry = oldestFirst[12]!;
       expect(await list(`id=${entry.id}`)).toEqual({ data: [entry], total: 1 });
       expect(await list(`id=${entry.id}&page=2`)).toEqual({ data: [], total: 1 });
     });
 
-    it("an id that no entry of this chat has returns none, with total 0", async () => {
+    it("the id of an entry that is not in this chat returns no entry, with total 0", async () => {
       const none = { data: [], total: 0 };
       expect(await list("id=9007199254740991")).toEqual(none);
       const other = await createChat(server());
@@ -153,17 +153,17 @@ export const history = (server: Server): void => {
       });
 
     for (const id of ["9007199254740991", "0", "abc", "1.5", "%00"])
-      it(`${id} with an invalid query value is 422 first`, async () => {
+      it(`${id} with an invalid query value is 422`, async () => {
         const answer = await api(server(), `/chats/${id}/history?limit=0&desc=x`);
         expectInvalid(answer, "limit", "desc");
       });
 
-    it("an ignored parameter does not make it 422", async () => {
+    it("an unknown parameter does not change the 404 into 422", async () => {
       expectNoChat(await api(server(), "/chats/9007199254740991/history?search=%00&x=y"));
     });
 
     for (const id of ["%zz", "%", "%ff", "%ED%A0%80"])
-      it(`${id}, which does not decode, is 404`, async () => {
+      it(`${id}, which cannot be decoded, is 404`, async () => {
         expect((await api(server(), `/chats/${id}/history`)).status).toBe(404);
       });
   });

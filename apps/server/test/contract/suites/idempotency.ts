@@ -26,7 +26,7 @@ export const idempotency = (server: Server): void => {
     askApi(server(), { json: body, key, headers: { "idempotency-key": idempotencyKey } });
 
   describe("Idempotency-Key on create chat", () => {
-    it("returns the first response again, byte for byte, and is marked as replayed", async () => {
+    it("a repetition gets the first response, byte for byte, marked as replayed", async () => {
       const [idempotencyKey, userRef] = [unique(), unique()];
       const first = await create(idempotencyKey, { name: "é😀", userRef });
       expect(first.status, first.text).toBe(201);
@@ -66,7 +66,7 @@ export const idempotency = (server: Server): void => {
       ["an empty userRef", { name: "a", userRef: "" }],
       ["swapped values", { name: "u", userRef: "a" }],
     ] as const)
-      it(`is 422 with ${what}`, async () => {
+      it(`a repetition with ${what} is 422`, async () => {
         const idempotencyKey = unique();
         const first = await create(idempotencyKey, { name: "a", userRef: "u" });
         const other = await create(idempotencyKey, body);
@@ -75,13 +75,13 @@ export const idempotency = (server: Server): void => {
         expect((await create(idempotencyKey, { name: "a", userRef: "u" })).text).toBe(first.text);
       });
 
-    it("is 422 on the other endpoint", async () => {
+    it("reuse on the other endpoint is 422", async () => {
       const idempotencyKey = unique();
       await create(idempotencyKey, {});
       expectInvalid(await ask(idempotencyKey, { query: "port" }), "Idempotency-Key");
     });
 
-    it("makes one chat of many requests that arrive together", async () => {
+    it("many concurrent requests create one chat", async () => {
       const [idempotencyKey, userRef] = [unique(), unique()];
       const answers = await Promise.all(
         Array.from({ length: 12 }, () => create(idempotencyKey, { userRef })),
@@ -92,7 +92,7 @@ export const idempotency = (server: Server): void => {
       expect((await listChats(server(), `userRef=${userRef}`)).total).toBe(1);
     });
 
-    it("is not kept by a failure", async () => {
+    it("a failed request does not keep the key", async () => {
       const idempotencyKey = unique();
       expectInvalid(await create(idempotencyKey, { name: 1 }), "name");
       expectGeneral(await createText(idempotencyKey, "{"), 400);
@@ -114,7 +114,7 @@ export const idempotency = (server: Server): void => {
       expect(replayed(foreign)).toBeUndefined();
     });
 
-    it("is ignored on endpoints that do not take it", async () => {
+    it("is ignored by endpoints that do not use it", async () => {
       const headers = { "idempotency-key": unique() };
       for (const path of ["/details", "/chats?limit=1", "/chats?limit=2"]) {
         const answer = await api(server(), path, { headers });
@@ -125,7 +125,7 @@ export const idempotency = (server: Server): void => {
   });
 
   describe("Idempotency-Key on ask", () => {
-    it("returns the first response again, byte for byte, and is marked as replayed", async () => {
+    it("a repetition gets the first response, byte for byte, marked as replayed", async () => {
       const idempotencyKey = unique();
       const first = await ask(idempotencyKey, { query: "port" });
       expect(first.status, first.text).toBe(201);
@@ -136,7 +136,7 @@ export const idempotency = (server: Server): void => {
       expect((await listEntries(server(), first.body.data.chat_id)).total).toBe(1);
     });
 
-    it("returns it also when the chat has further entries", async () => {
+    it("a repetition gets the first response also after further asks in the chat", async () => {
       const idempotencyKey = unique();
       const chat = await createChat(server());
       const body = { chat_id: chat.id, query: "port" };
@@ -146,7 +146,7 @@ export const idempotency = (server: Server): void => {
       expect((await listEntries(server(), chat.id)).total).toBe(3);
     });
 
-    it("does not count Accept, On-Disconnect and Last-Event-ID", async () => {
+    it("ignores differences in Accept, On-Disconnect and Last-Event-ID", async () => {
       const idempotencyKey = unique();
       const first = await ask(idempotencyKey, { query: "port" });
       for (const headers of [
@@ -162,7 +162,7 @@ export const idempotency = (server: Server): void => {
       }
     });
 
-    it("is 422 with another question or another chat", async () => {
+    it("a repetition with another question or another chat is 422", async () => {
       const idempotencyKey = unique();
       const [chat, other] = [await createChat(server()), await createChat(server())];
       const first = await ask(idempotencyKey, { chat_id: chat.id, query: "port" });
@@ -177,13 +177,13 @@ export const idempotency = (server: Server): void => {
       expect(again.text).toBe(first.text);
     });
 
-    it("is 422 on the other endpoint", async () => {
+    it("reuse on the other endpoint is 422", async () => {
       const idempotencyKey = unique();
       await ask(idempotencyKey, { query: "port" });
       expectInvalid(await create(idempotencyKey, {}), "Idempotency-Key");
     });
 
-    it("is not kept by a failure", async () => {
+    it("a failed request does not keep the key", async () => {
       const idempotencyKey = unique();
       const missing = { chat_id: 9007199254740991, query: "port" };
       expectNoChat(await ask(idempotencyKey, missing));
@@ -194,7 +194,7 @@ export const idempotency = (server: Server): void => {
       expect(replayed(made)).toBeUndefined();
     });
 
-    it("makes one entry of many requests that arrive together", async () => {
+    it("many concurrent requests create one entry", async () => {
       const idempotencyKey = unique();
       const chat = await createChat(server());
       const answers = await Promise.all(
@@ -206,7 +206,7 @@ export const idempotency = (server: Server): void => {
     });
   });
 
-  describe("Idempotency-Key: its form", () => {
+  describe("Idempotency-Key: its format", () => {
     for (const [what, value] of [
       ["empty", ""],
       ["256 characters", "k".repeat(256)],
@@ -214,7 +214,7 @@ export const idempotency = (server: Server): void => {
       ["a tab inside", "a\tb"],
       ["Latin-1 alone", "\u00ff"],
     ] as const)
-      it(`${what} is 422 on both`, async () => {
+      it(`${what} is 422 on both endpoints`, async () => {
         expectInvalid(await create(value, {}), "Idempotency-Key");
         expectInvalid(await ask(value, { query: "port" }), "Idempotency-Key");
       });
@@ -233,7 +233,7 @@ export const idempotency = (server: Server): void => {
         expect((await create(idempotencyKey, { name: "form" })).text).toBe(first.text);
       });
 
-    it("is named together with the other offending fields", async () => {
+    it("is listed together with the other invalid fields", async () => {
       expectInvalid(await create("é", { name: 1 }), "Idempotency-Key", "name");
       expectInvalid(await ask("é", { chat_id: "x" }), "Idempotency-Key", "chat_id", "query");
     });

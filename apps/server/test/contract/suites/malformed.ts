@@ -75,7 +75,7 @@ export const malformed = (server: Server): void => {
         else expectGeneral(answer, 400);
       });
 
-    it("carries the client's own x-request-id if the server has read it", async () => {
+    it("has the client's own x-request-id if the server has read it", async () => {
       for (const lines of [[], [host, "Expect: a"], [host, "Connection: upgrade", "Upgrade: a"]]) {
         const answer = await one(get(...lines, "x-request-id: mine"));
         expectGeneral(answer, 400);
@@ -87,7 +87,7 @@ export const malformed = (server: Server): void => {
       ["two Hosts", () => get(host, "Host: other.test", key())],
       ["no version", () => `GET /nope\r\n${host}\r\n\r\n`],
     ] as const)
-      it(`${what}: answered in a shape of the specification`, async () => {
+      it(`${what}: gets one of the specified responses`, async () => {
         await one(text());
       });
 
@@ -103,7 +103,7 @@ export const malformed = (server: Server): void => {
         expect([400, 404]).toContain(answers[0]!.status);
       });
 
-    it("a request that was answered before its body was read is not answered again", async () => {
+    it("a request that gets its response before its body is read gets no second response", async () => {
       const { answers } = await raw(
         server().origin,
         [requestText("POST /nowhere HTTP/1.1", [host, json, chunked], "zz\r\n")],
@@ -113,14 +113,14 @@ export const malformed = (server: Server): void => {
       expect(answers[0]!.status).toBe(404);
     });
 
-    it("a head that is cut off is answered or closed, never left", async () => {
+    it("a connection whose request head is cut off gets a response or is closed, and never stays open", async () => {
       const { answers } = await raw(server().origin, [`${details()}\r\n${host}\r\n`], {
         end: true,
       });
       for (const answer of answers) expectGeneral(answer, 400);
     });
 
-    it("a body that is cut off makes nothing", async () => {
+    it("a body that is cut off creates nothing", async () => {
       const userRef = unique();
       const { answers } = await raw(
         server().origin,
@@ -136,7 +136,7 @@ export const malformed = (server: Server): void => {
       expectGeneral(await api(server(), "/chats", { body: gzipSync("{}"), headers }), 400);
     });
 
-    it("CONNECT is refused in a shape of the specification", async () => {
+    it("CONNECT is refused with a specified response", async () => {
       const answer = await one(requestText("CONNECT example.test:443 HTTP/1.1", [host, ""]));
       expect([400, 404]).toContain(answer.status);
     });
@@ -173,7 +173,7 @@ export const malformed = (server: Server): void => {
       expect((await one(get("Host:", key()))).status).toBe(200);
     });
 
-    it("a key's surrounding white space does not count", async () => {
+    it("white space around a key is ignored", async () => {
       const header = `X-API-KEY:\t  ${server().key} \t`;
       expect((await one(get(host, header))).status).toBe(200);
     });
@@ -192,7 +192,7 @@ export const malformed = (server: Server): void => {
       expect((await chunks).join("")).toMatch(/^HTTP\/1\.1 201 /);
     });
 
-    it("100-continue is answered, and then the request", async () => {
+    it("100-continue gets its interim response, and then the request gets its own", async () => {
       const { answers, interim } = await raw(server().origin, [
         post("Expect: 100-continue\r\nContent-Length: 2", ""),
         "{}",
@@ -201,14 +201,14 @@ export const malformed = (server: Server): void => {
       expect(answers[0]?.status).toBe(201);
     });
 
-    it("chunks make a body", async () => {
+    it("a chunked body is accepted", async () => {
       const text = '4;x=y\r\n{"na\r\n9\r\nme":"abc"\r\n1\r\n}\r\n0\r\nX-Trailer: 1\r\n\r\n';
       const answer = await one(post(chunked, text));
       expect(answer.status, answer.text).toBe(201);
       expect(answer.body.data.name).toBe("abc");
     });
 
-    it("chunks of 64 KiB together are accepted", async () => {
+    it("chunks of 64 KiB in total are accepted", async () => {
       const text = `2\r\n{}\r\nfffe\r\n${" ".repeat(65_534)}\r\n0\r\n\r\n`;
       const answer = await one(post(chunked, text));
       expect(answer.status, answer.text).toBe(201);
@@ -224,7 +224,7 @@ export const malformed = (server: Server): void => {
       expect(answer.body.data.name).toBe("😀");
     });
 
-    it("pipelined requests are answered in order", async () => {
+    it("pipelined requests get their responses in order", async () => {
       const { answers } = await raw(
         server().origin,
         [
@@ -239,7 +239,7 @@ export const malformed = (server: Server): void => {
       expect(answers.map(({ status }) => status)).toEqual([200, 201, 404, 400, 401]);
     });
 
-    it("a body on a GET is ignored, and the next request is read behind it", async () => {
+    it("the body of a GET is ignored, and the next request is read after it", async () => {
       const { answers } = await raw(
         server().origin,
         [requestText(details(), [host, key(), "Content-Length: 5"], "GET /"), get(host, key())],
@@ -254,7 +254,7 @@ export const malformed = (server: Server): void => {
         expectGeneral(await one(get(...headers)), 400);
       });
 
-    it("a client that goes away leaves the server as it was", async () => {
+    it("a client that disconnects does not affect other clients", async () => {
       const { hostname, port } = new URL(server().origin);
       for (let n = 0; n < 20; n++) {
         const socket = connect({ host: hostname, port: Number(port) });

@@ -67,7 +67,7 @@ export const paths = (server: Server): void => {
         expectNoEndpoint(answer, method, `${basePath(server())}${path}`);
       });
 
-    it("a known path with another method is unknown also with a body of any kind", async () => {
+    it("a known path with another method is 404, whatever the body", async () => {
       for (const method of ["PUT", "PATCH", "DELETE"]) {
         const answer = await api(server(), "/chats", { method, body: "{", headers: {} });
         expectNoEndpoint(answer, method, `${basePath(server())}/chats`);
@@ -134,7 +134,7 @@ export const paths = (server: Server): void => {
     });
   });
 
-  describe("targets in their other forms", () => {
+  describe("other forms of the request target", () => {
     const rawTarget = async (method: string, target: string, key?: string) => {
       const headers = ["Host: example.test", "Connection: close"];
       const { answers } = await raw(
@@ -167,7 +167,7 @@ export const paths = (server: Server): void => {
       expectNoEndpoint(below, "GET", path);
     });
 
-    it("an absolute form's path is as received", async () => {
+    it("the path of an absolute form is returned as received", async () => {
       const path = `${basePath(server())}/../nope`;
       expectGeneral(await rawTarget("GET", `http://example.test${path}`), 401);
       for (const unknown of [path, `/x/%2e%2e${basePath(server())}/details`, '/a"<>']) {
@@ -187,7 +187,7 @@ export const paths = (server: Server): void => {
       expect(answer.body).toMatchObject({ status: 404, message: "INVALID_PATH", path: "*" });
     });
 
-    it("a fragment belongs to no endpoint", async () => {
+    it("a path with a fragment is not an endpoint", async () => {
       const answer = await rawTarget("GET", "/nope#x");
       expect(answer.status).toBe(404);
     });
@@ -256,7 +256,7 @@ export const paths = (server: Server): void => {
       "access-control-request-headers": "x-api-key,content-type",
     };
 
-    it("a preflight is a request like any other: 401 without a key, else 404", async () => {
+    it("a preflight is treated like any other request: 401 without a key, else 404", async () => {
       for (const key of [null, server().key]) {
         for (const answer of [
           await api(server(), "/chats", { method: "OPTIONS", key, headers }),

@@ -31,7 +31,7 @@ export const stream = (server: Server): void => {
       streamed = parseEvents(answer.text);
     });
 
-    it("is an event stream of deltas and then one entry, the envelope of a plain ask", async () => {
+    it("sends deltas and then one entry, in the same envelope as a plain ask", async () => {
       expect(type).toMatch(/^text\/event-stream/);
       expect(caching).toBe("no-store, no-transform");
       const last = streamed.at(-1);
@@ -44,7 +44,7 @@ export const stream = (server: Server): void => {
       expect(listed).toEqual({ data: [last?.data.data], total: 1 });
     });
 
-    it("counts the code points sent so far in each event's id", () => {
+    it("each event's id contains the number of code points sent so far", () => {
       let sent = 0;
       const turns = new Set<string>();
       for (const { data, event, id } of streamed) {
@@ -56,14 +56,14 @@ export const stream = (server: Server): void => {
       expect(turns.size).toBe(1);
     });
 
-    it("answers a retry with the same key with the very envelope, plain or streamed", async () => {
+    it("a retry with the same key gets the same envelope, plain or streamed", async () => {
       const plain = await askApi(server(), call);
       expect(plain.body).toEqual(streamed.at(-1)?.data);
       for (const retry of [plain, await askStream(server(), call)])
         expect(retry.headers["idempotent-replayed"]).toBe("true");
     });
 
-    it("resumes after the last event that was seen", async () => {
+    it("resumes after the last event that the client received", async () => {
       const seen = streamed.find(({ event }) => event === "delta");
       const rest = parseEvents(
         (
@@ -103,7 +103,7 @@ export const stream = (server: Server): void => {
         expect(type?.startsWith("text/event-stream")).toBe(streams);
       });
 
-    it("answers an error before the first delta in plain JSON", async () => {
+    it("an error before the first delta is plain JSON", async () => {
       const headers = { accept: "text/event-stream" };
       expectInvalid(await askApi(server(), { json: {}, headers }), "query");
       expectNoChat(

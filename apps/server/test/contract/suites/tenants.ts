@@ -33,7 +33,7 @@ export const tenants = (server: Server): void => {
     const missing = 9007199254740991;
 
     for (const query of ["", "?limit=1", "?id=1", "?page=100&orderBy=question"])
-      it(`their history${query} is answered like that of a missing one, byte for byte`, async () => {
+      it(`the history${query} gets the same response as that of a missing chat, byte for byte`, async () => {
         const same = { headers: { "x-request-id": "same" } };
         const answer = await api(server(), `/chats/${foreign.id}/history${query}`, same);
         expectNoChat(answer);
@@ -44,14 +44,14 @@ export const tenants = (server: Server): void => {
         expect(headers).toEqual(otherHeaders);
       });
 
-    it("invalid values are checked first here, too", async () => {
+    it("invalid values are still refused first", async () => {
       const path = (id: number) => `/chats/${id}/history?limit=0`;
       const answer = await api(server(), path(foreign.id));
       expect(answer.status).toBe(422);
       expect(answer.text).toBe((await api(server(), path(missing))).text);
     });
 
-    it("they cannot be continued, as if they were missing, byte for byte", async () => {
+    it("an ask in one gets the same response as for a missing chat, byte for byte", async () => {
       const answer = await askApi(server(), { json: { chat_id: foreign.id, query: "port" } });
       expectNoChat(answer);
       const other = await askApi(server(), { json: { chat_id: missing, query: "port" } });
@@ -74,13 +74,13 @@ export const tenants = (server: Server): void => {
       expect((await listChats(server(), "limit=1")).total).toBe(before);
     });
 
-    it("their entries are not found by id in an own chat", async () => {
+    it("their entries cannot be found by id in a chat of one's own", async () => {
       const own = await createChat(server());
       const { data } = await listEntries(server(), own.id, `id=${entry.id}`);
       for (const found of data) expect(found.chat_id).toBe(own.id);
     });
 
-    it("each has its own hello message and settings", async () => {
+    it("each chatbot has its own hello message and settings", async () => {
       const chat = await createChat(server(), {}, server().otherKey);
       const { data } = await listEntries(server(), chat.id, "", server().otherKey);
       expect(data).toMatchObject([{ question: "", answer: "Welcome" }]);

@@ -20,7 +20,7 @@ export const visitors = (server: Server): void => {
   describe("a visitor", () => {
     const token = (userRef: string, more = {}) => visitorToken(server().key, userRef, more);
 
-    it("has the chats that it creates, by a creation or an ask, and no others", async () => {
+    it("has only the chats that it created, by a creation or an ask", async () => {
       const [user, tag] = [unique(), unique()];
       const key = token(user);
       await createChat(server(), { name: tag });
@@ -63,7 +63,7 @@ export const visitors = (server: Server): void => {
       expect((await listChats(server(), "", token(user))).total).toBe(0);
     });
 
-    it("finds nothing by another user's reference or chat", async () => {
+    it("finds nothing by another user's userRef or chat id", async () => {
       const [user, other] = [unique(), unique()];
       const { id } = await createChat(server(), {}, token(other));
       for (const query of [`userRef=${other}`, `id=${id}`, `userRef=${other}&id=${id}`, "userRef="])
@@ -90,7 +90,7 @@ export const visitors = (server: Server): void => {
       expect(ids.size).toBe(keys.length);
     });
 
-    it("does not resume the stream of another, nor the key's holder that of a visitor", async () => {
+    it("cannot resume another visitor's stream, nor can the key's holder resume a visitor's", async () => {
       const headers = { "idempotency-key": unique() };
       const json = { query: "port" };
       const [user, other] = [token(unique()), token(unique())];
@@ -107,7 +107,7 @@ export const visitors = (server: Server): void => {
       expect(parseEvents(text).at(-1)!.data).toEqual(events.at(-1)!.data);
     });
 
-    it("has the scopes of its token that are the key's, too", async () => {
+    it("has those scopes of its token that its key has, too", async () => {
       const key = token(unique(), { scope: "read admin" });
       expect((await api(server(), "/details", { key })).status).toBe(200);
       expectGeneral(await api(server(), "/chats", { json: {}, key }), 403);

@@ -79,7 +79,7 @@ const describeResponse = ({ examples = {}, schema }: Json): string => {
   return item ? toTable("Name | In | Type | Meaning", membersOf(item, "data")) : "";
 };
 
-/** Bodies to begin with. */
+/** Initial bodies. */
 const bodies: Json = {
   "general.createChat": { name: "First chat" },
   "answers.ask": { query: "What is a chat?" },
@@ -117,7 +117,7 @@ const Trial = ({ method, operationId, parameters, path }: Json) => {
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
     send(new FormData(event.currentTarget as HTMLFormElement)).catch((error) =>
-      setResponse([`There was no response: ${error}`, ""]),
+      setResponse([`No response: ${error}`, ""]),
     );
   };
   const field = (name: string, value = "", hint = "", type = "text") => (

@@ -13,7 +13,7 @@ const limit = 25;
 
 export const ChatList = () => {
   const { page, search } = list.value;
-  const turn = (to: number) => (list.value = { page: to, search });
+  const openPage = (to: number) => (list.value = { page: to, search });
   const { error, retry, value } = useRead(
     async (signal) => {
       // A person is still typing.
@@ -73,7 +73,7 @@ export const ChatList = () => {
             class="plain"
             aria-label="Newer chats"
             disabled={page === 1}
-            onClick={() => turn(page - 1)}
+            onClick={() => openPage(page - 1)}
           >
             <Icon name="back" />
           </button>
@@ -81,7 +81,7 @@ export const ChatList = () => {
             class="plain"
             aria-label="Older chats"
             disabled={page * limit >= value.total}
-            onClick={() => turn(page + 1)}
+            onClick={() => openPage(page + 1)}
           >
             <Icon name="next" />
           </button>

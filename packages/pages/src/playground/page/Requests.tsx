@@ -71,7 +71,7 @@ const Request = ({ attempt, isOpen }: { readonly attempt: Attempt; readonly isOp
 
 const quote = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 
-/** The request without what is only of this page: how it streams, resumes and repeats. */
+/** The request without the headers that only this page needs, to stream, resume and repeat. */
 const toCurl = ({ body, url }: Attempt): string =>
   [
     `curl -s ${quote(url)} -H "x-api-key: $KEY"`,

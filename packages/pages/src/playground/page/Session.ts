@@ -1,6 +1,6 @@
 /**
- * The state of the playground: the key, the addresses, the view, and the requests so far. Another key loads the page
- * anew, so that nothing of the last one remains.
+ * The state of the playground: the key, the addresses, the view, and the requests so far. A new key reloads the page, so
+ * that no data of the last key remains.
  */
 import { signal } from "@preact/signals";
 import { makeClient, ResponseError, type Attempt } from "@parley/client";
@@ -26,11 +26,11 @@ export const addresses = {
 };
 
 const storage = "parley-key";
-const linked = /^#key=(.+)$/.exec(location.hash)?.[1];
-if (linked !== undefined) {
+const linkedKey = /^#key=(.+)$/.exec(location.hash)?.[1];
+if (linkedKey !== undefined) {
   // A key leaves the address bar and the tab's history immediately.
   history.replaceState(null, "", location.pathname);
-  sessionStorage.setItem(storage, decodeURIComponent(linked));
+  sessionStorage.setItem(storage, decodeURIComponent(linkedKey));
 }
 
 /** The key of this tab: `sessionStorage` ends with it. */

@@ -14,7 +14,7 @@ import { Requests } from "./Requests.tsx";
 import { addresses, client, config, forgetKey } from "./Session.ts";
 import { isKey, key, mayAsk, rejection, route, setKey, visitor } from "./Session.ts";
 
-/** `error`: why the last key was not accepted. */
+/** `error`: why the server rejected the last key. */
 const KeyForm = ({ error }: { readonly error?: unknown }) => {
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
@@ -45,7 +45,7 @@ const KeyForm = ({ error }: { readonly error?: unknown }) => {
           <button class="primary">Open</button>
         </div>
         <p class="quiet">
-          The first start prints a key, and <code>parley key create</code> makes another. The key
+          The first start prints a key, and <code>parley key create</code> creates another. The key
           stays in this tab until you close it. To see what a visitor sees, create a visitor's token
           with <code>parley key token</code> and enter it here.
         </p>

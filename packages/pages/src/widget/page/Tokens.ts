@@ -1,6 +1,6 @@
 /**
- * The visitor's tokens, and requests with them. A token is renewed before it expires, and when the server refuses it:
- * an answer that was interrupted goes on with the next one, by its idempotency key.
+ * The visitor's tokens, and requests with them. The window renews a token before it expires, and when the server refuses
+ * it: an interrupted answer continues with the next token, by its idempotency key.
  */
 import { tabValue, storage, storageOf, visitorOf } from "../../page/Parts.tsx";
 import type { Token } from "./Messages.ts";
@@ -14,17 +14,17 @@ let token: Token | undefined;
 let renewAt = 0;
 let renewal: Promise<Response | undefined> | undefined;
 
-const keep = (renewed: Token): Promise<undefined> | undefined => {
-  token = renewed;
+const keep = (newToken: Token): Promise<undefined> | undefined => {
+  token = newToken;
   // Between half a minute and an hour, whatever the clock of this machine says.
-  const millis = Date.parse(renewed.expires_at) - Date.now() - 60_000;
+  const millis = Date.parse(newToken.expires_at) - Date.now() - 60_000;
   renewAt = performance.now() + Math.min(Math.max(millis || 0, 30_000), 3_600_000);
-  const former = visitor.peek();
-  const present = visitorOf(renewed.token);
-  if (former === present) return undefined;
-  visitor.value = present;
-  if (former === null) return undefined;
-  // The drafts and asks of this tab are another person's.
+  const lastVisitor = visitor.peek();
+  const currentVisitor = visitorOf(newToken.token);
+  if (lastVisitor === currentVisitor) return undefined;
+  visitor.value = currentVisitor;
+  if (lastVisitor === null) return undefined;
+  // The drafts and asks of this tab belong to another person.
   for (const key of ["drafts", "asks"])
     storage.removeItem(`parley-${key}${location.pathname.slice(1)}`);
   location.reload();
@@ -50,9 +50,9 @@ const renew = async (ask: (() => Promise<Partial<Token> | null>) | undefined) =>
   // It cannot be renewed.
   if (response.status === 401) response = await post({});
   if (!response.ok) return response;
-  const renewed = await response.json();
-  visits.setItem(name, JSON.stringify(renewed));
-  return keep(renewed);
+  const newToken = await response.json();
+  visits.setItem(name, JSON.stringify(newToken));
+  return keep(newToken);
 };
 
 /** A `fetch` with the visitor's token, for a client. */

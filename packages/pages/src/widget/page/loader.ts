@@ -1,7 +1,7 @@
 /**
- * `widget.js`: a button on the page of a site, which opens the window in a frame. All that it adds to the page is one
- * element with a shadow root, and `parley`. It needs no style of the page's policy: sheets that a script constructs and
- * single properties are not inline styles.
+ * `widget.js`: a button on the page of a site, which opens the window in a frame. It adds only one element with a shadow
+ * root, and the global `parley`. The page's content policy need not allow styles: constructed style sheets and single
+ * properties are not inline styles.
  */
 import type { FromPage, FromWindow, Greeting } from "./Messages.ts";
 
@@ -101,7 +101,7 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
       if (data === "token") send({ token: await read(dataset["tokenUrl"]!).catch(() => null) });
     };
     const greeting: Greeting = { locale, colors, isKnown: dataset["tokenUrl"] !== undefined };
-    // For a document of the server only.
+    // Only the server's document may receive it.
     target.contentWindow!.postMessage(greeting, new URL(src).origin, [channel.port2]);
     setTimeout(() => isReady() || (note.textContent = unavailable), 4000);
   };
@@ -131,7 +131,7 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
   dialog.onclose = () => {
     button.setAttribute("aria-expanded", "false");
     if (isReady()) return;
-    // The next try begins anew.
+    // The next attempt starts again.
     frame?.remove();
     frame = undefined;
   };

@@ -40,7 +40,7 @@ const ask = () => {
 
 /** The open chat, or the list of chats; `null` at the start. */
 const shown = signal<number | "chats" | null>(null);
-/** Why the last request failed, if it was for want of a valid token. */
+/** Why the last request failed, if it lacked a valid token. */
 const rejection = signal<unknown>(undefined);
 /** Why the last new chat failed. */
 const creation = signal<unknown>(undefined);
@@ -170,7 +170,7 @@ const begin = ({ colors, isKnown, locale }: Greeting) => {
     },
   });
   const start = async () => {
-    // The token of the first request shows whose drafts and asks this tab has.
+    // The first request gets a token, which shows whose drafts and asks this tab has.
     const { data } = await client.chats().page();
     const name = location.pathname;
     if (session === undefined)
