@@ -7,7 +7,7 @@ import { hasTerminal, stopOnHangup, stopWithScript } from "../../StopSignals.ts"
 const ignoreHangup = Effect.sync(() => process.on("SIGHUP", () => {}));
 
 /**
- * Two flags of V8, which cannot be changed once a server's code is compiled:
+ * Two flags of V8, set before the code of the server is loaded:
  *
  * - New objects are young. By default, V8 allocates objects of some places in the code as old ones, because they lived
  *   for long there at some time. Requests then leave garbage that only a whole collection finds: asks are a tenth slower,
