@@ -16,7 +16,7 @@ const ignoreHangup = Effect.sync(() => process.on("SIGHUP", () => {}));
  *   850 MB instead of 500 MB.
  */
 const setHeapFlags = Effect.sync(() =>
-  ["--no-allocation-site-pretenuring", "--heap-growing-percent=60"].forEach(setFlagsFromString),
+  ["--no-allocation-site-pretenuring", "--heap-growing-percent=80"].forEach(setFlagsFromString),
 );
 
 export const serve = makeCommand("serve", {
