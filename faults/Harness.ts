@@ -28,7 +28,7 @@ export const helloMessage = "Hello! What would you like to know?";
 
 /**
  * A port for a process that will be killed and started again. It is below the range from which the system gives ports
- * to outgoing connections: one of those would take it while the process is away.
+ * to outgoing connections: one of those would take it while the process is down.
  */
 const freePort = async (): Promise<number> => {
   while (true) {

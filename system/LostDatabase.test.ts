@@ -156,7 +156,7 @@ describe.each([
         const appended = yield* timed(Effect.provideService(append, AskDeadline, deadline));
         assert.isTrue(Exit.isFailure(appended.exit));
         assert.isBelow(appended.millis, 3_000 + inTime);
-        // Now that it is known to be away, nothing waits for it any more.
+        // Now that it is known to be unavailable, nothing waits for it any more.
         const many = Array.from({ length: 20 }, () => [...quick, bulk]).flat();
         const refused = yield* timed(Effect.all(many.map(isFailing)));
         assert.isTrue(Exit.isSuccess(refused.exit));

@@ -1,5 +1,5 @@
 /**
- * The sample configurations of Debian's nginx and Caddy, unchanged but for ports and names, and the unit of systemd.
+ * The sample configurations of Debian's nginx and Caddy, unchanged but for ports and names, and the systemd unit.
  */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";

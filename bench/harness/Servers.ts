@@ -32,7 +32,7 @@ export type ServerName = keyof typeof titles;
 /** What a server does less than Parley. */
 export const lacks = {
   fastify:
-    "Written by hand with Fastify 5 and `pg`, for this benchmark. Asks of one chat do not take turns, so an answer may not see the entry before it. It ignores `Idempotency-Key`, cannot resume a stream, and keeps no metrics, request ids, limits, moderation or usage. It counts all rows for the total of a list. A model is the AI SDK's `streamText`, piped to the client, and one INSERT at the end.",
+    "Written by hand with Fastify 5 and `pg`, for this benchmark. Asks of one chat do not take turns, so an answer may not see the entry before it. It ignores `Idempotency-Key`, cannot resume a stream, and keeps no metrics, request ids, limits, moderation or usage. It counts all rows to get the total of a list. A model is the AI SDK's `streamText`, piped to the client, and one INSERT at the end.",
   care: "The same with Parley's care for writes: entries and chats that arrive together share a statement and its commit, and responses of one turn of the event loop are sent together.",
   floor: "Node's HTTP server alone. It checks no key and stores nothing.",
   mastra:

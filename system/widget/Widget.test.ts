@@ -26,7 +26,7 @@ const long = `It begins. ${Array.from({ length: 80 }, (_, at) => `word${at}`).jo
 let browser: Browser;
 let model: SlowModel;
 let server: Running;
-/** The way of browsers to the server. */
+/** Relays connections from browsers to the server. */
 let relay: Relay;
 const connections = new Set<Socket>();
 let directory: string;

@@ -21,7 +21,7 @@ const maxUnanswered = 100;
 /** How many requests of one connection are handled at once. Each may hold a page of megabytes. */
 const maxHandled = 8;
 
-/** After how long without progress a client that reads nothing is disconnected, and how often the server checks. */
+/** How long a client may read nothing before the server disconnects it, and how often the server checks. */
 const stalledMillis = 30_000;
 const inspectionMillis = 5_000;
 
@@ -202,7 +202,7 @@ export const serveRequests = (
     const latest = latestOn(socket);
     if (latest === null || latest.req.complete) {
       const request = new IncomingMessage(socket);
-      // Further malformed bytes are not about its body.
+      // Otherwise further malformed bytes would count as an error in its body.
       request.complete = true;
       return refuseNext(socket, request, message);
     }

@@ -264,7 +264,7 @@ const warned: ReadonlyArray<readonly [string, SetUp, check: string, message: Reg
     /Parley server is already listening/,
   ],
   [
-    "a collector that is away",
+    "a collector that is unreachable",
     () => ({ ...memory, OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }),
     "telemetry",
     /Nothing is listening/,

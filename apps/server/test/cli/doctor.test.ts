@@ -134,7 +134,7 @@ it.each([
   ]);
 });
 
-it("reports a role of the database that a server refuses, and a database that takes no writes", async () => {
+it("reports a role of the database that a server refuses, and a read-only database", async () => {
   const found = await examined({ ...database(), PARLEY_ROW_SECURITY: "true" });
   expect(found("database")).toMatchObject([
     { status: "ok" },

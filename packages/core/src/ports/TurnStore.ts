@@ -70,8 +70,8 @@ export class TurnStore extends Context.Service<
      *
      * 1. Another request used the key, finished or not: fails with `IdempotencyKeyReused`.
      * 2. The request was answered: returns `AlreadyAnswered`.
-     * 3. The chat does not exist or, with a `userRef`, has another one: fails with `ChatNotFound`, without a lock and at
-     *    the same cost. With a key and without a chat, an unregistered chatbot fails with `ChatbotNotFound`; without
+     * 3. The chat does not exist or, with a `userRef`, has another one: fails with `ChatNotFound`, without a lock; both
+     *    cases cost the same. With a key and without a chat, an unregistered chatbot fails with `ChatbotNotFound`; without
      *    both, the append fails.
      * 4. A turn holds the key: returns `Held` by `key`.
      * 5. A turn holds the chat, or it is reserved for another instance: returns `Held` by `chat`, and puts this instance
@@ -132,7 +132,7 @@ export class TurnStore extends Context.Service<
     ) => Effect.Effect<Spending, StorageUnavailable>;
     /**
      * Notifications that the turn of a chat may be free; `null`: of any chat. Some may be missing, and the stream may
-     * end: asks poll once a second, too. A take and a renewal send none.
+     * end: asks poll once a second, too. `take` and `renew` send none.
      */
     readonly freed: Stream.Stream<{ readonly chatbot: ChatbotId; readonly chat: ChatId } | null>;
   }

@@ -60,7 +60,7 @@ export interface Ask {
   /** The only user whose chats exist (the `userRef` of a `Principal`); `null`, the default: every user. */
   readonly visitor?: string | null;
   /**
-   * The effect of an interruption of the waiting fiber; of several requests with one key, that of the last to wait.
+   * The effect of interrupting the waiting fiber. If several requests share a key, the last one to stop waiting decides.
    * `finish`, the default: the answer is completed and stored. `cancel`: it is interrupted, and nothing is stored.
    */
   readonly onDisconnect?: "finish" | "cancel";

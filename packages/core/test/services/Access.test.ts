@@ -190,7 +190,7 @@ describe("access", () => {
   );
 
   it.effect(
-    "recalls a key for a minute while the store is away, until it expires, and only where asked to",
+    "recalls a key for a minute while the store is unavailable, until it expires, and only where asked to",
     () =>
       Effect.gen(function* () {
         const [key, unknown] = [yield* newKey, yield* newKey];
@@ -207,7 +207,7 @@ describe("access", () => {
           const { layer, state } = yield* directory(key, { expiresInMillis: lifetime });
           yield* Effect.gen(function* () {
             yield* authenticate(key);
-            state.found = Effect.fail(new StorageUnavailable({ cause: "away" }));
+            state.found = Effect.fail(new StorageUnavailable({ cause: "unavailable" }));
             yield* TestClock.adjust(1_001);
             yield* isRefused(authenticate(key));
             yield* isRefused(recall(unknown));
@@ -223,7 +223,7 @@ describe("access", () => {
           state.revoked = true;
           yield* TestClock.adjust(1_001);
           assert.isTrue(Exit.isFailure(yield* Effect.exit(recall(key))));
-          state.found = Effect.fail(new StorageUnavailable({ cause: "away" }));
+          state.found = Effect.fail(new StorageUnavailable({ cause: "unavailable" }));
           yield* TestClock.adjust(1_001);
           yield* isRefused(recall(key));
         }).pipe(Effect.provide(layer));

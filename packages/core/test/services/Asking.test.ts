@@ -730,7 +730,8 @@ describe("the budget of a key", () => {
       TurnStore,
       TurnStore.useSync((store) => ({
         ...store,
-        release: () => Effect.fail(new StorageUnavailable({ cause: "the database is away" })),
+        release: () =>
+          Effect.fail(new StorageUnavailable({ cause: "the database is unavailable" })),
       })),
     ).pipe(Layer.provideMerge(layerMemoryWith([chatbot])));
     return Effect.gen(function* () {

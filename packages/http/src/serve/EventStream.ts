@@ -12,7 +12,7 @@ import type { ReportFailure } from "./ErrorResponses.ts";
 const heartbeat = Duration.seconds(15);
 const comment = ": \n\n";
 
-/** Whether an `Accept` header names the type of event streams. */
+/** Whether an `Accept` header accepts `text/event-stream` by name; wildcards do not count. */
 export const acceptsEvents = (accept = ""): boolean =>
   accept
     .split(",")

@@ -87,29 +87,31 @@ it.live("an answer that fails after its client hung up leaves a line in the log"
   }).pipe(Effect.scoped),
 );
 
-it.live("while the store is away, a key that was valid gets the details, and nothing else", () =>
-  Effect.gen(function* () {
-    let isAway = false;
-    const directory = Layer.effect(
-      ChatbotDirectory,
-      Effect.map(ChatbotDirectory, (directory) => ({
-        ...directory,
-        open: (id: string) =>
-          isAway ? new StorageUnavailable({ cause: "away" }) : directory.open(id),
-      })),
-    );
-    const store = Layer.provideMerge(directory, layerMemory);
-    const handler = yield* makeTestHandler(() => Stream.empty, {}, store);
-    const send = (path: string, init?: RequestInit) =>
-      Effect.map(handler.send(path, init), ({ status }) => status);
-    expect(yield* send("/api/details")).toBe(200);
-    isAway = true;
-    // Until then the key need not be looked up again.
-    yield* Effect.sleep("1100 millis");
-    expect(yield* send("/api/details")).toBe(200);
-    expect(yield* send("/api/chats")).toBe(500);
-    expect(yield* send("/ask", { method: "POST", body: '{"query":"q"}' })).toBe(500);
-  }).pipe(Effect.scoped),
+it.live(
+  "while the store is unavailable, a key that was valid gets the details, and nothing else",
+  () =>
+    Effect.gen(function* () {
+      let isUnavailable = false;
+      const directory = Layer.effect(
+        ChatbotDirectory,
+        Effect.map(ChatbotDirectory, (directory) => ({
+          ...directory,
+          open: (id: string) =>
+            isUnavailable ? new StorageUnavailable({ cause: "unavailable" }) : directory.open(id),
+        })),
+      );
+      const store = Layer.provideMerge(directory, layerMemory);
+      const handler = yield* makeTestHandler(() => Stream.empty, {}, store);
+      const send = (path: string, init?: RequestInit) =>
+        Effect.map(handler.send(path, init), ({ status }) => status);
+      expect(yield* send("/api/details")).toBe(200);
+      isUnavailable = true;
+      // Until then the key need not be looked up again.
+      yield* Effect.sleep("1100 millis");
+      expect(yield* send("/api/details")).toBe(200);
+      expect(yield* send("/api/chats")).toBe(500);
+      expect(yield* send("/ask", { method: "POST", body: '{"query":"q"}' })).toBe(500);
+    }).pipe(Effect.scoped),
 );
 
 it.live("a key whose chatbot was deleted meanwhile gets the response of any rejected key", () =>

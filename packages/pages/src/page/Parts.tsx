@@ -107,7 +107,7 @@ export const Icon = ({ name }: { readonly name: keyof typeof paths }) => (
   </svg>
 );
 
-/** A time in the reader's zone; pointing at it shows the time as the server sent it. */
+/** A time in the reader's zone; hovering over it shows the time as the server sent it. */
 export const Time = ({
   iso,
   dateStyle,

@@ -108,8 +108,8 @@ type KeyRow = { readonly fingerprint: string } & (Chat | { readonly id: null });
  */
 const insertChats = (session: Session, chatbot: number, chats: ReadonlyArray<Creation>) => {
   const claims = chats.flatMap(({ keyClaim }) => (keyClaim?.claims === true ? keyClaim : []));
-  const settles = chats.some(({ entry }) => entry?.spentTokens != null);
-  const insertion = (settles ? insertAndSettle : insertOnly)(chats, chatbot);
+  const addsSpending = chats.some(({ entry }) => entry?.spentTokens != null);
+  const insertion = (addsSpending ? insertAndAddSpending : insertOnly)(chats, chatbot);
   type Row = CreatedChat & { readonly at: number };
   const rows =
     claims.length === 0
@@ -125,7 +125,7 @@ const insertChats = (session: Session, chatbot: number, chats: ReadonlyArray<Cre
 // Keys are locked first, as everywhere, and then the counter, before any id is drawn: so ids ascend in the order of
 // creation. Neither nextval nor RETURNING promises an order: ids are ranked, and rows are matched by position. A key
 // that occurs twice creates one chat.
-const insertStatement = (settles: boolean) =>
+const insertStatement = (addsSpending: boolean) =>
   batchStatement<Creation>(
     [
       ["name", "text", ({ name }) => name],
@@ -134,7 +134,7 @@ const insertStatement = (settles: boolean) =>
       ...columnsOfEntry(({ entry }: Creation) => entry),
       ["key", "text", ({ keyClaim }) => keyClaim?.key],
       ["turn", "text", ({ keyClaim }) => keyClaim?.turn],
-      ...(settles ? [spentColumn(({ entry }: Creation) => entry)] : []),
+      ...(addsSpending ? [spentColumn(({ entry }: Creation) => entry)] : []),
     ],
     (items, hasKeys) => `
 with request as (
@@ -173,7 +173,7 @@ with request as (
   returning id, chat_id
 ), created as (
   select chat_row.id, chat_row.create_time, first_entry.id as entry_id, new_chat.key, new_chat.at::int4 as at,
-    new_chat.key_id${settles ? ", new_chat.spent_tokens" : ""}
+    new_chat.key_id${addsSpending ? ", new_chat.spent_tokens" : ""}
   from chat_row cross join counter join new_chat on new_chat.n = chat_row.position - counter.before
     left join first_entry on first_entry.chat_id = chat_row.id
 )${
@@ -185,12 +185,12 @@ with request as (
     made_at = excluded.made_at, turn_until = null, chat_id = excluded.chat_id, entry_id = excluded.entry_id
 )`
         : ""
-    }${settles ? `, ${addSpending("created where spent_tokens is not null")}` : ""}
+    }${addsSpending ? `, ${addSpending("created where spent_tokens is not null")}` : ""}
 select id::float8 as id, create_time as "createTime", entry_id::float8 as "entryId", at from created`,
     ({ keyClaim }) => keyClaim !== null,
   );
 const insertOnly = insertStatement(false);
-const insertAndSettle = insertStatement(true);
+const insertAndAddSpending = insertStatement(true);
 
 const chatOfKey = `
 select k.fingerprint, ${chatColumns("c")}

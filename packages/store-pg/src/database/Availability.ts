@@ -10,7 +10,7 @@ import type { DatabaseState, TenantPool } from "./Checkout.ts";
 import { deadlines, inTime } from "./Deadlines.ts";
 
 /**
- * Probes the database each second, until the scope closes. A silent connection alone says little: it may be busy, or a
+ * Probes the database once a second, until the scope closes. A silent connection alone says little: it may be busy, or a
  * firewall may have dropped it.
  */
 export const watchAvailability = (
@@ -30,15 +30,15 @@ export const watchAvailability = (
   });
   const onNewConnection = Effect.scoped(Effect.flatMap(connect, ({ query }) => query("select 1")));
   return Effect.gen(function* () {
-    const { isAway } = state;
-    if (!isAway && !isPending) {
+    const { isUnavailable } = state;
+    if (!isUnavailable && !isPending) {
       const exit = yield* Effect.exit(inTime(onOpenConnection, deadlines.probe));
       if (Exit.isSuccess(exit)) return;
     }
-    const millis = isAway ? deadlines.connect : deadlines.probeOnNewConnection;
+    const millis = isUnavailable ? deadlines.connect : deadlines.probeOnNewConnection;
     const exit = yield* Effect.exit(inTime(onNewConnection, millis));
-    state.isAway = Exit.isFailure(exit);
-    if (state.isAway === isAway) return;
+    state.isUnavailable = Exit.isFailure(exit);
+    if (state.isUnavailable === isUnavailable) return;
     if (Exit.isSuccess(exit)) return yield* Effect.logInfo("The database is available again");
     const line = Effect.logError("The database is unavailable");
     yield* Effect.annotateLogs(line, "reason", describeCause(Cause.squash(exit.cause)));

@@ -25,7 +25,7 @@ export interface TenantPool {
 /** What all pools of one database know about the database. */
 export interface DatabaseState {
   /** The database is unavailable: work fails immediately, without a connection. */
-  isAway: boolean;
+  isUnavailable: boolean;
   /**
    * Connections that are older than this time of `performance.now` are replaced: when one is dead, others often are,
    * too, and finding that out one by one would cost a deadline each.
@@ -132,7 +132,7 @@ export const makeTenantPool = Effect.fnUntraced(function* (
 
   const use: TenantPool["use"] = (tenant, work) =>
     Effect.flatMap(timeLeft, (millisLeft) => {
-      if (state.isAway) return Effect.fail(databaseAway);
+      if (state.isUnavailable) return Effect.fail(databaseUnavailable);
       if (millisLeft <= 0) return Effect.fail(noConnection);
       const checkout: Checkout = { hasSlot: false, connection: null, acquiredAt: 0 };
       checkouts.add(checkout);
@@ -156,7 +156,7 @@ export const makeTenantPool = Effect.fnUntraced(function* (
   return tenantPool;
 });
 
-const databaseAway = new SqlError.SqlError({
+const databaseUnavailable = new SqlError.SqlError({
   reason: new SqlError.ConnectionError({
     operation: "connect",
     cause: new Error("the database is unavailable"),

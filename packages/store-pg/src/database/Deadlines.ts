@@ -18,7 +18,7 @@ export const deadlines = {
   probeOnNewConnection: 2_000,
   /** A migration gives up on a lock (`lock_timeout`), and tries again. Statements on the table wait behind it. */
   migrationLock: 3_000,
-  /** Opening a connection; also the probe of a database that is away. */
+  /** Opening a connection; also the probe of a database that is unavailable. */
   connect: 4_000,
   /** PostgreSQL cancels a read or a write (`statement_timeout`). The connection stays usable. */
   statement: 4_000,

@@ -76,7 +76,7 @@ const configOf = (
   const transport = transportOf(url) as Transport;
   return {
     url: transport.url,
-    // The driver reads it for each connection.
+    // The driver reads this property for each connection.
     get ssl() {
       return transport.ssl && { ...transport.ssl, ...(authorities && { ca: authorities }) };
     },
@@ -119,7 +119,7 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
   const withTlsFallback = withFallback(options.url);
   const { database } = transportOf(options.url) as Transport;
   const session = { rowSecurity, database };
-  const state: DatabaseState = { isAway: false, replaceBefore: -Infinity };
+  const state: DatabaseState = { isUnavailable: false, replaceBefore: -Infinity };
   const makePool = Effect.fnUntraced(function* (
     config: Pick<PgPool.Config, "multiplex" | "multiplexConcurrency">,
     settings: Readonly<Record<string, string>>,

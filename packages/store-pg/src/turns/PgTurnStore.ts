@@ -96,11 +96,14 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     );
   const renewTurn = yield* makeChange(renewTurns);
   const releaseTurn = yield* makeChange<Release, Outcome>((turns, chatbot) =>
-    (turns.some(({ spent }) => spent !== null) ? releaseAndSettle : releaseOnly)(turns, chatbot),
+    (turns.some(({ spent }) => spent !== null) ? releaseAndAddSpending : releaseOnly)(
+      turns,
+      chatbot,
+    ),
   );
   const appendToChat = yield* makeChange<Append, Outcome & Entry>((turns, chatbot) => {
-    const settles = turns.some(({ entry }) => entry.spentTokens != null);
-    return (settles ? appendAndSettle : appendOnly)(turns, chatbot);
+    const addsSpending = turns.some(({ entry }) => entry.spentTokens != null);
+    return (addsSpending ? appendAndAddSpending : appendOnly)(turns, chatbot);
   });
 
   /** The last failure with an unknown outcome of a turn's append or release, which may have ended the turn. */
@@ -312,9 +315,9 @@ const releasedTurns = `(
 ) released_turn`;
 
 // A released key counts as old: any request may claim it, and a sweep deletes it first.
-const releaseTurns = (settles: boolean) =>
+const releaseTurns = (addsSpending: boolean) =>
   batchStatement<Release>(
-    settles ? [...turnColumns, ...releaseColumns] : turnColumns,
+    addsSpending ? [...turnColumns, ...releaseColumns] : turnColumns,
     (items) => `${lockTurns(items)}, chats as (
   insert into chat (chatbot_id, id, position, create_time, entries, turn_until)
   select $1, id, position, create_time, entries, clock_timestamp() from turn_row where outcome = 'held' and id is not null
@@ -323,24 +326,24 @@ const releaseTurns = (settles: boolean) =>
   insert into idempotency_key (chatbot_id, key, fingerprint, made_at)
   select $1, key, '', '-infinity' from turn_row where outcome = 'held' and key is not null
   on conflict (chatbot_id, key) do update set turn = null, made_at = excluded.made_at
-)${settles ? `, ${addSpending(releasedTurns)}` : ""}
+)${addsSpending ? `, ${addSpending(releasedTurns)}` : ""}
 select at::int4 as at, outcome, ${notifyFreed} as notified from turn_row`,
   );
 const releaseOnly = releaseTurns(false);
-const releaseAndSettle = releaseTurns(true);
+const releaseAndAddSpending = releaseTurns(true);
 
 // Joined with `new_entry`, so that this runs after the chats' rows are locked.
-const settledTurns = `(
+const spendingTurns = `(
   select turn_row.key_id, turn_row.spent_tokens from turn_row join new_entry using (chat_id)
   where outcome = 'held' and spent_tokens is not null
-) settled_turn`;
+) spending_turn`;
 
-const appendEntries = (settles: boolean) =>
+const appendEntries = (addsSpending: boolean) =>
   batchStatement<Append>(
     [
       ...turnColumns,
       ...columnsOfEntry(({ entry }: Append) => entry),
-      ...(settles ? [spentColumn(({ entry }: Append) => entry)] : []),
+      ...(addsSpending ? [spentColumn(({ entry }: Append) => entry)] : []),
     ],
     (items, hasKeys) => `${lockTurns(items)}, chat_change as (
   insert into chat (chatbot_id, id, position, create_time, entries, last_entry_time, turn_until)
@@ -365,10 +368,10 @@ const appendEntries = (settles: boolean) =>
     made_at = excluded.made_at, turn_until = null, chat_id = excluded.chat_id, entry_id = excluded.entry_id
 )`
         : ""
-    }${settles ? `, ${addSpending(settledTurns)}` : ""}
+    }${addsSpending ? `, ${addSpending(spendingTurns)}` : ""}
 select at::int4 as at, outcome, ${entryColumns("new_entry")}, ${notifyFreed} as notified
 from turn_row left join new_entry on outcome = 'held' and new_entry.chat_id = turn_row.chat_id`,
     ({ idempotencyKey }) => idempotencyKey !== null,
   );
 const appendOnly = appendEntries(false);
-const appendAndSettle = appendEntries(true);
+const appendAndAddSpending = appendEntries(true);

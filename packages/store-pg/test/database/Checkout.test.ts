@@ -26,7 +26,7 @@ const showing = (pool: string, used: number, pending: number) =>
   ).pipe(Effect.delay("5 millis"), Effect.repeat({ until: (shows) => shows }));
 
 const onePool = PgPool.make({ ...optionsOf("public"), maxConnections: 1 });
-const newState = () => ({ isAway: false, replaceBefore: -Infinity });
+const newState = () => ({ isUnavailable: false, replaceBefore: -Infinity });
 
 for (const slots of [1, 2]) {
   it.live(

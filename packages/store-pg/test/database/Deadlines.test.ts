@@ -21,7 +21,7 @@ const orders: Readonly<Record<string, ReadonlyArray<number>>> = {
     limit.connect,
     limit.checkout,
   ],
-  "a database that is away is noticed before a request gives up": [
+  "an unavailable database is noticed before a request gives up": [
     1_000 + limit.probe + limit.probeOnNewConnection,
     limit.request,
   ],
