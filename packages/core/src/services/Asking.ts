@@ -12,7 +12,7 @@ import {
   Layer,
   Scheduler,
   Schema,
-  type Scope,
+  Scope,
   Stream,
 } from "effect";
 import { Digest } from "effect/crypto";
@@ -176,7 +176,9 @@ const make = Effect.gen(function* () {
     const newAsk = { chatbot: chatbot.id, idempotencyKey, live };
     const runningAsk =
       existingAsk ?? (yield* asks.start(newAsk, answer(live, chatbot, ask, idempotencyKey)));
-    yield* Effect.addFinalizer(() =>
+    // `Effect.addFinalizer` would copy the whole context for each ask.
+    yield* Scope.addFinalizer(
+      yield* Effect.scope,
       Effect.sync(() => {
         const hasReaders = --live.readers > 0;
         if (!hasReaders && ask.onDisconnect === "cancel" && live.exit === null)
