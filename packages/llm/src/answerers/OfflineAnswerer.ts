@@ -37,10 +37,11 @@ const unsure = "I am not sure this answers your question:";
 const smallTalk = ({ description, name }: Chatbot): Record<string, RegExp> => ({
   "Hello!":
     /^(hi|hello|hey|good (morning|day|evening)|hallo|moin|servus|guten (morgen|tag|abend))( (all|there|parley|zusammen))?$/,
-  "You are welcome.": /^(thanks|thank you|thx|danke|vielen dank)( (a lot|very much|schon|sehr))?$/,
+  "You are welcome.":
+    /^(thanks|thank you|thx|danke|vielen dank)( (a lot|very much|schon|sehr))?( (that|it|das) (helped|hat geholfen))?$/,
   "Goodbye!": /^((good )?bye|goodbye|see you|tschuss|ciao|auf wiedersehen)$/,
   [`I am ${name}. ${description || "I answer from documents."}`]:
-    /^(help|help me|hilfe|what (can you do|can i ask|are you|is this)|who are you|(was kannst|wer bist) du)$/,
+    /^(help|help me|hilfe|what (can you do|can i ask|are you|is this)|who are you|(was kannst|wer bist) du|was kann ich( hier)?( eigentlich)?( alles)? fragen)$/,
 });
 
 const answerFrom = (

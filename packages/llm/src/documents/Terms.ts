@@ -21,7 +21,10 @@ const stopWords = new Set(
   aber als am an auch auf aus bei bekomme bekommen benutze benutzen brauche brauchen das dem den der
   des die dies diese du ein eine einem einen einer es euch fur gibt habe hat ich ihr im in ist kann
   kannst konnen lassen lasst lauft laufen mache machen man mein meine meinen mich mir mit muss nach nehme nehmen nicht noch nutze nutzen
-  einrichten einstellen oder ohne richte sich sie sind stelle und uns verwende verwenden vom von wann warum was welche welcher welches
+  alle alles beim bitte bzw damit dann dass denn diesem diesen dieser dieses doch dort eigentlich einer eines etwa ganz
+  gerade hier ihre ihren immer ins irgendwie jetzt kein keine keinen mehr nur obwohl schon sehr sein seine seinen soll
+  sollte sollten uber unser unsere unseren viel viele vielen wieder wollen wurde wurden einrichten einstellen oder ohne
+  richte sich sie sind stelle und uns verwende verwenden vom von wann warum was welche welcher welches
   wenn wer werden wie wieso wir wird wo zu zum zur`.split(/\s+/),
 );
 
