@@ -12,7 +12,7 @@ const ignoreHangup = Effect.sync(() => process.on("SIGHUP", () => {}));
  * - New objects are young. By default, V8 allocates objects of some places in the code as old ones, because they lived
  *   for long there at some time. Requests then leave garbage that only a whole collection finds: asks are a tenth slower,
  *   and histories a fifth.
- * - The heap grows by at most 60 % before a whole collection. By default it grows up to fourfold, and a full server uses
+ * - The heap grows by at most 80 % before a whole collection. By default it grows up to fourfold, and a full server uses
  *   850 MB instead of 500 MB.
  */
 const setHeapFlags = Effect.sync(() =>
