@@ -2,8 +2,8 @@
 const refusal = /^The documents do not cover that/;
 
 /**
- * Questions of newcomers, each with a pattern for each thing that a good answer contains. They were written before the
- * answers were looked at; do not bend a pattern to an answer.
+ * Questions of newcomers, each with a pattern for each thing that a good answer contains. Do not bend a pattern to an
+ * answer.
  */
 export const questions: ReadonlyArray<readonly [question: string, ...good: ReadonlyArray<RegExp>]> =
   [

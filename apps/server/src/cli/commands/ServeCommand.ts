@@ -13,7 +13,7 @@ const ignoreHangup = Effect.sync(() => process.on("SIGHUP", () => {}));
  *   for long there at some time. Requests then leave garbage that only a whole collection finds: asks are a tenth slower,
  *   and histories a fifth.
  * - The heap grows by at most 80 % before a whole collection. By default it grows up to fourfold, and a full server uses
- *   850 MB instead of 500 MB.
+ *   740 MB instead of 480 MB.
  */
 const setHeapFlags = Effect.sync(() =>
   ["--no-allocation-site-pretenuring", "--heap-growing-percent=80"].forEach(setFlagsFromString),
