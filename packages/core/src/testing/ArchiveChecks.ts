@@ -125,11 +125,11 @@ export const archiveChecks: ReadonlyArray<
       yield* same("a higher id", chat.id > chatId, true);
       yield* same("a time not before", chat.createTime >= time, true);
       [chatId, time] = [chat.id, chat.createTime];
-      for (const one of [chat, keptChat]) {
-        const { id } = yield* ask(chatbot, one.id, entry("q"));
+      for (const target of [chat, keptChat]) {
+        const { id } = yield* ask(chatbot, target.id, entry("q"));
         yield* same("an entry's higher id", id > entryId, true);
         entryId = id;
-        if (one === chat) yield* erase(chatbot, { _tag: "Chat", id: chat.id });
+        if (target === chat) yield* erase(chatbot, { _tag: "Chat", id: chat.id });
       }
     }
   }),

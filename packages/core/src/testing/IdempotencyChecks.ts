@@ -65,7 +65,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     );
     yield* same("new ones", creations.filter(({ replayed }) => !replayed).length, 1);
     const { chat } = yield* createWith(chatbot, key, chatFields);
-    for (const one of creations) yield* same("the chat", one.chat, chat);
+    for (const creation of creations) yield* same("the chat", creation.chat, chat);
     yield* failsWith("another request", reused, createWith(chatbot, other, chatFields));
     const foreign = yield* createWith(yield* newChatbot, key, chatFields);
     yield* same("another chatbot's key", foreign.replayed, false);

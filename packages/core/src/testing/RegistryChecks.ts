@@ -326,12 +326,12 @@ export const registryChecks: ReadonlyArray<
 
   check("a creation checks its name before its keys, and writes all keys or none", function* () {
     const { registry } = yield* services;
-    const known = newChatbotFields({ keys: [newKey()] });
-    yield* registry.create(known, actor);
-    const { name, workspaceName } = known;
+    const first = newChatbotFields({ keys: [newKey()] });
+    yield* registry.create(first, actor);
+    const { name, workspaceName } = first;
     const nameTaken = new Errors.ChatbotTaken({ workspaceName, name });
     const keys = Array.from({ length: 120 }, () => newKey());
-    for (const key of [known.keys[0]!, { ...keys[0]!, name: "twice" }]) {
+    for (const key of [first.keys[0]!, { ...keys[0]!, name: "twice" }]) {
       const fields = newChatbotFields({ keys: [...keys, key] });
       const keyTaken = new Errors.KeyTaken({ keyId: key.id });
       yield* failsWith("a key", keyTaken, registry.create(fields, actor));

@@ -189,8 +189,10 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         Effect.sync(() => turn?.chatbot === chatbot && notified.push(turn.chat)),
       );
       const stalled = Stream.tap(freed, () => Effect.never);
-      for (const one of [heard, stalled]) {
-        readers.push(yield* Effect.forkChild(Stream.runDrain(one), { startImmediately: true }));
+      for (const notifications of [heard, stalled]) {
+        readers.push(
+          yield* Effect.forkChild(Stream.runDrain(notifications), { startImmediately: true }),
+        );
       }
     }
     // A reader may need a moment before it hears anything.
@@ -439,8 +441,8 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       one._tag === "TurnTaken" ? [one.turn] : [],
     );
     yield* same("other turns", others, []);
-    for (const one of [turn!, yield* takeTurn(chatbot, null, key)]) {
-      const tags = yield* atOnce(4, (n) => tagOf(both[n % 2]!.append(one, entry(`q${n}`))));
+    for (const newTurn of [turn!, yield* takeTurn(chatbot, null, key)]) {
+      const tags = yield* atOnce(4, (n) => tagOf(both[n % 2]!.append(newTurn, entry(`q${n}`))));
       const expected = ["TurnLost", "TurnLost", "TurnLost", "success"];
       yield* same("the appends", tags.toSorted(), expected);
     }

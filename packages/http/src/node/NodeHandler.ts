@@ -58,7 +58,7 @@ export const toNodeHandler =
     outgoing.once("close", close);
     try {
       const webRequest = await toWebRequest(incoming, request.body, disconnect.signal);
-      // Behind a proxy, a client may have sent `request.ip`.
+      // A framework that trusts every proxy takes `request.ip` from a header that the client sent.
       const address = isIP(request.ip ?? "") > 0 ? request.ip : incoming.socket.remoteAddress;
       if (address !== undefined) clientAddresses.set(webRequest, address);
       const answer = await handler(webRequest);

@@ -86,7 +86,7 @@ export const callModel = (
       return Effect.fail(makeFailure("timeout", `no response for ${millis} ms`));
     });
     yield* Effect.raceFirst(Effect.tryPromise({ try: read, catch: classifyError }), silence).pipe(
-      // Not after a success: to abort costs more than all else at the end of a call.
+      // Not after a success: aborting is the most expensive step at the end of a call.
       Effect.onError(() => Effect.sync(() => request.abort())),
     );
     const failure = finish === undefined ? cutOff : failureOf(finish);
