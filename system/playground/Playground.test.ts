@@ -239,6 +239,7 @@ describe("the first sight of the playground", () => {
       await page.keyboard.press("Enter");
       await page.waitForSelector(".question:text-is('long')");
       await page.getByText(server.target.chatBot.helloMessage).waitFor();
+      await page.locator(".stored").getByText("It ends.").waitFor();
       await answered(page);
       expect(await storedAnswer(page).innerText()).toBe(long);
       await page.locator(".chats").getByText("long", { exact: true }).first().waitFor();
@@ -938,7 +939,9 @@ describe("with the documents of the server itself", () => {
       async (page) => {
         await page.getByText("Answers with quotes from its documents.").waitFor();
         await page.getByRole("link", { name: "Connect a model" }).waitFor();
-        expect(await page.locator(".questions button").count()).toBe(3);
+        const questions = page.locator(".questions button");
+        await questions.first().waitFor();
+        expect(await questions.count()).toBe(3);
         await ask(page, "Can I use my own PostgreSQL database?");
         await answered(page);
         const links = await storedAnswer(page)
