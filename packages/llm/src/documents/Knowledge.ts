@@ -73,7 +73,7 @@ export const readKnowledge = (
         // Only the real path is read: a link that changes meanwhile cannot lead out of the folder.
         const real = yield* fs.realPath(at);
         if (!real.startsWith(within)) {
-          return yield* Effect.fail("its symbolic link leaves the folder");
+          return yield* Effect.fail("its symbolic link points outside the folder");
         }
         if ((yield* fs.stat(real)).size > maxBytes)
           return yield* Effect.fail("it is larger than 5 MB");

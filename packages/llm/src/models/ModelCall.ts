@@ -30,7 +30,7 @@ export interface Tokens {
 }
 
 /**
- * Calls the model and emits the pieces of its answer, without white space before the first. Reasoning is left out, also
+ * Calls the model and emits the pieces of its answer, without white space before the first. Reasoning is left out, even
  * when the model sends it as text between `<think>` tags. The call succeeds if the answer is complete, or was ended by
  * `maxOutputTokens`. Interrupting it aborts the request.
  *

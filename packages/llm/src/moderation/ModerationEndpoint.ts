@@ -43,11 +43,11 @@ export const layerModerationEndpoint = ({
     Effect.gen(function* () {
       const client = yield* HttpClient.HttpClient;
       const endpoint = HttpClientRequest.post(`${baseUrl.replace(/\/+$/, "")}/moderations`);
-      const authorized =
+      const request =
         apiKey === undefined ? endpoint : HttpClientRequest.bearerToken(endpoint, apiKey);
 
       const moderate = Effect.fnUntraced(function* (question: string) {
-        const response = yield* authorized.pipe(
+        const response = yield* request.pipe(
           HttpClientRequest.setHeaders(yield* traceHeaders),
           HttpClientRequest.bodyJsonUnsafe({ model, input: question }),
           client.execute,

@@ -8,7 +8,7 @@ import { folderOf } from "../support/files.ts";
 
 const folder = folderOf({ "hours.md": "# Opening hours\n\nWe open at nine o'clock." });
 
-/** The answer to "When do you open?", and the sums of usage. */
+/** The answer to "When do you open?", and its usage. */
 const askOnce = (answerer: ParleyOptions["answerer"]) =>
   Effect.promise(async () => {
     const parley = await openParley({ store: memory(), answerer, log: false });

@@ -79,7 +79,7 @@ it.effect(
         const { value, warnings } = yield* warningsOf(read(path));
         assert.deepStrictEqual(value.topics, ["a", "sub/d"]);
         assert.deepStrictEqual(warnings, [
-          "Skipped the document b.md: its symbolic link leaves the folder",
+          "Skipped the document b.md: its symbolic link points outside the folder",
           "Skipped the document lost.md: NotFound",
         ]);
       }

@@ -41,7 +41,7 @@ export const ChatList = () => {
           value={search}
           onInput={(event) => (list.value = { page: 1, search: event.currentTarget.value })}
         />
-        <a class="button" href="#" title="New chat (Ctrl Shift O)">
+        <a class="button" href="#" title="New chat (Ctrl+Shift+O)">
           <Icon name="plus" />
           New chat
         </a>
