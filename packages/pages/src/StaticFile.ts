@@ -7,7 +7,7 @@ import { HttpServerResponse } from "effect/http";
 type Headers = Readonly<Record<string, string | undefined>>;
 
 /** Headers of every page: no guessed types, no address for other sites, no frame of another site. */
-export const guarded = {
+export const protectiveHeaders = {
   "cache-control": "no-cache",
   "x-content-type-options": "nosniff",
   "referrer-policy": "no-referrer",
@@ -33,7 +33,7 @@ export const makeStaticFile = Effect.fnUntraced(function* (
   );
   // Weak: both encodings have it.
   const etag = `W/"${hash.join("")}"`;
-  const common = { ...guarded, ...headers, etag, vary: "accept-encoding" };
+  const common = { ...protectiveHeaders, ...headers, etag, vary: "accept-encoding" };
 
   return (request: Headers, more: Readonly<Record<string, string>> = {}) => {
     const all = { ...common, ...more };

@@ -42,8 +42,8 @@ export const table = <Name extends string>(
 /** Names with their values, which may have several lines. */
 export const details = (pairs: ReadonlyArray<readonly [string, Cell]>): string => {
   const width = Math.max(...pairs.map(([name]) => name.length)) + 2;
-  const indented = (cell: Cell) => toText(cell).replaceAll("\n", `\n${" ".repeat(width)}`);
-  return pairs.map(([name, cell]) => name.padEnd(width) + indented(cell)).join("\n");
+  const indent = (cell: Cell) => toText(cell).replaceAll("\n", `\n${" ".repeat(width)}`);
+  return pairs.map(([name, cell]) => name.padEnd(width) + indent(cell)).join("\n");
 };
 
 /** The text without characters that would move the cursor, ring the bell or change colours. */

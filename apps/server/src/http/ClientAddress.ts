@@ -1,5 +1,5 @@
 /**
- * The addresses of clients, also behind proxies.
+ * The addresses of clients, even behind proxies.
  */
 import { Option } from "effect";
 import type { HttpServerRequest } from "effect/http";
@@ -22,8 +22,8 @@ export const parseNetworks = (list: string): BlockList | null => {
     const address = toAddress(text!);
     const bits = isIP(address) === 4 ? 32 : 128;
     // The prefix of an IPv4-mapped network counts the bits of IPv6.
-    const mapped = bits === 32 && text!.startsWith("::") ? 96 : 0;
-    const prefix = length === undefined ? bits : Number(length) - mapped;
+    const mappingBits = bits === 32 && text!.startsWith("::") ? 96 : 0;
+    const prefix = length === undefined ? bits : Number(length) - mappingBits;
     if (address === "" || prefix < 0 || prefix > bits) return null;
     networks.addSubnet(address, prefix, familyOf(address));
   }
@@ -42,8 +42,8 @@ const capacity = 1_000;
 export const clientAddressBehind = (proxies: BlockList) => {
   const hops = new Map<string, { readonly address: string; readonly isProxy: boolean }>();
   const toHop = (text: string) => {
-    const cached = hops.get(text);
-    if (cached !== undefined) return cached;
+    const knownHop = hops.get(text);
+    if (knownHop !== undefined) return knownHop;
     const address = toAddress(text);
     const isProxy = address !== "" && proxies.check(address, familyOf(address));
     if (hops.size === capacity) hops.clear();
@@ -53,9 +53,9 @@ export const clientAddressBehind = (proxies: BlockList) => {
   return ({ headers, remoteAddress }: Message): string | undefined => {
     let { address, isProxy } = toHop(Option.getOrElse(remoteAddress, () => ""));
     if (!isProxy) return address || undefined;
-    const forwarded = (headers["x-forwarded-for"] ?? "").split(",");
+    const addresses = (headers["x-forwarded-for"] ?? "").split(",");
     while (isProxy) {
-      const hop = toHop(forwarded.pop() ?? "");
+      const hop = toHop(addresses.pop() ?? "");
       if (hop.address === "") break;
       ({ address, isProxy } = hop);
     }

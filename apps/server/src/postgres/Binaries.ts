@@ -58,8 +58,8 @@ const copyBinaries = Effect.fnUntraced(function* ({ postgres }: Binaries, versio
   if (!existsSync(target)) {
     const newFolder = `${target}.new-${randomBytes(6).toString("hex")}`;
     yield* attempt(`Cannot copy the PostgreSQL binaries to ${target}`, async () => {
-      const created = await mkdir(dirname(target), { recursive: true });
-      if (created !== undefined) await chmod(dirname(target), 0o755);
+      const firstFolder = await mkdir(dirname(target), { recursive: true });
+      if (firstFolder !== undefined) await chmod(dirname(target), 0o755);
       // `verbatimSymlinks`: the libraries' relative links would point back to the original otherwise.
       await cp(join(dirname(postgres), ".."), newFolder, {
         recursive: true,

@@ -87,14 +87,14 @@ export const plan = Effect.fnUntraced(function* (
 
 /** Plans and applies the changes, and returns them. Servers that start together with the same file apply it once. */
 export const provision = Effect.fnUntraced(function* (...args: Parameters<typeof plan>) {
-  const done: Array<PlannedChange> = [];
+  const appliedChanges: Array<PlannedChange> = [];
   return yield* plan(...args).pipe(
     Effect.flatMap(
-      Effect.forEach((change) => Effect.map(change.apply, () => done.push(change)), {
+      Effect.forEach((change) => Effect.map(change.apply, () => appliedChanges.push(change)), {
         discard: true,
       }),
     ),
-    Effect.as(done),
+    Effect.as(appliedChanges),
     // Another process has changed the store since the plan was made.
     Effect.retry({
       while: ({ _tag }) => _tag !== "ProvisionInvalid" && _tag !== "StorageUnavailable",

@@ -280,7 +280,7 @@ describe("a client that closes its sending half after its request", () => {
     );
 
   for (const [what, request, onDisconnect] of [
-    ["a POST that is to be canceled", ask("/endless", "Cancel"), "finish"],
+    ["a POST that is to be cancelled", ask("/endless", "Cancel"), "finish"],
     ["a POST where hanging up cancels", ask("/endless"), "cancel"],
     ["a GET that takes longer than a second", get("/endless"), "finish"],
   ] as const)

@@ -86,10 +86,10 @@ const failures: ReadonlyArray<readonly [status: number, means: string, schema: S
 /** Describes an endpoint as an operation, and adds the schemas that it refers to. */
 const describeEndpoint = (name: string, endpoint: Endpoint, schemas: Json): Json => {
   const describe = (schema: Schema.Top, examples?: Json) => {
-    const { definitions, schema: described } = toJsonSchema(schema);
+    const { definitions, schema: jsonSchema } = toJsonSchema(schema);
     Object.assign(schemas, definitions);
     return {
-      content: { "application/json": { schema: described, ...(examples && { examples }) } },
+      content: { "application/json": { schema: jsonSchema, ...(examples && { examples }) } },
     };
   };
   const { body, description, method, success } = endpoint;

@@ -196,8 +196,8 @@ const run = async (id: string) => {
 };
 
 const read = async (id: string, chat_id: number, signal: AbortSignal) => {
-  const { question: query, text: shown } = find(id);
-  const write = makeWriter(shown);
+  const { question: query, text: shownText } = find(id);
+  const write = makeWriter(shownText);
   // A lost connection must not end the answer.
   const options = { idempotencyKey: id, onDisconnect: "finish", signal } as const;
   let text = "";
@@ -238,15 +238,15 @@ const cancel = async ({ chatId, id, question }: Ask) => {
 };
 
 /** Shows a growing text at most twenty times a second, and spends at most a sixth of the time on it. */
-const makeWriter = (shown: Signal<string>) => {
+const makeWriter = (shownText: Signal<string>) => {
   let text = "";
   let isPending = false;
   const show = () => {
     const begin = performance.now();
-    shown.value = text;
+    shownText.value = text;
     const showMore = () => {
       isPending = false;
-      if (shown.peek() !== text) write(text);
+      if (shownText.peek() !== text) write(text);
     };
     // The first timer fires after the frame is painted.
     setTimeout(() => setTimeout(showMore, Math.max(50, 5 * (performance.now() - begin))));

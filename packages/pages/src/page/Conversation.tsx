@@ -27,7 +27,7 @@ export interface ConversationProps {
 
 export const Conversation = (props: ConversationProps) => {
   const { chatId, header, instead, note, toNewChat, welcome } = props;
-  const { added, error, groups, newest, readOlder, retry, total } = useHistory(chatId);
+  const { newEntries, error, groups, newest, readOlder, retry, total } = useHistory(chatId);
   const scroller = useRef<HTMLDivElement>(null);
   const [isAway, setAway] = useState(false);
   const asks = chat.asks.value.filter((ask) => ask.chatId === chatId);
@@ -41,7 +41,7 @@ export const Conversation = (props: ConversationProps) => {
     chat.start({ chatId, newChat: toNewChat?.(question), question, after: newest?.id ?? 0 });
   };
   const tail = [
-    ...added.map((entry) => ({ at: entry.id, key: entry.askId ?? entry.id, entry })),
+    ...newEntries.map((entry) => ({ at: entry.id, key: entry.askId ?? entry.id, entry })),
     ...asks.map((ask) => ({ at: ask === running ? Infinity : ask.after + 0.5, key: ask.id, ask })),
   ].toSorted((a, b) => a.at - b.at);
   return (
@@ -115,17 +115,17 @@ const useHistory = (chatId: number | null) => {
   };
   const first = useRead(() => read(1), [chat.stale.value]);
   const more = useRead(async () => (page === 1 ? undefined : read(page)), [page]);
-  const added = [...chat.entries.value.values()]
+  const newEntries = [...chat.entries.value.values()]
     .filter(({ chat_id, id }) => chat_id === chatId && !shownIds.current.has(id))
     .toSorted((a, b) => a.id - b.id);
   const { data = [], total = 0 } = first.value ?? {};
-  const since = added.filter(({ id }) => id > (data[0]?.id ?? 0)).length;
+  const since = newEntries.filter(({ id }) => id > (data[0]?.id ?? 0)).length;
   const mayRead = (more.value?.page ?? 1) === page && page * limit < total;
   return {
-    added,
+    newEntries,
     error: first.error ?? more.error,
     groups: groups.current,
-    newest: added.at(-1) ?? groups.current.at(-1)?.at(-1),
+    newest: newEntries.at(-1) ?? groups.current.at(-1)?.at(-1),
     readOlder: mayRead ? () => setPage(page + 1) : undefined,
     retry: first.error === undefined ? more.retry : first.retry,
     total: first.value && total + since,

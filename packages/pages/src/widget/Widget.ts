@@ -6,7 +6,7 @@ import { toPath, type AppOptions, type WidgetPages } from "@parley/http";
 import { Effect } from "effect";
 import { HttpServerResponse } from "effect/http";
 import { escape, toPolicy, toSource } from "../Shell.ts";
-import { guarded, isRead, loadFiles } from "../StaticFile.ts";
+import { protectiveHeaders, isRead, loadFiles } from "../StaticFile.ts";
 import type { WidgetConfig } from "./WidgetConfig.ts";
 
 /** Options of {@link makeWidgetPages}. */
@@ -61,7 +61,7 @@ export const makeWidgetPages = ({
       return Effect.succeed(
         HttpServerResponse.text(toHtml(config), {
           contentType: "text/html; charset=utf-8",
-          headers: { ...guarded, "content-security-policy": policy },
+          headers: { ...protectiveHeaders, "content-security-policy": policy },
         }),
       );
     },

@@ -47,7 +47,10 @@ export const usage = makeCommand("usage", {
       ...(budgets.size > 0 && (budgets.get(group) ?? { spentToday: null, tokensPerDay: null })),
     }));
     // By group, provider and model; `null` comes last.
-    const sorted = rows.toSorted((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1));
-    yield* print(sorted, table(sorted, Object.keys(sorted[0] ?? {})) || "There are no answers.");
+    const sortedRows = rows.toSorted((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1));
+    yield* print(
+      sortedRows,
+      table(sortedRows, Object.keys(sortedRows[0] ?? {})) || "There are no answers.",
+    );
   }, onDatabase),
 });

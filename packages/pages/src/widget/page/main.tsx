@@ -39,14 +39,14 @@ const ask = () => {
 };
 
 /** The open chat, or the list of chats; `null` at the start. */
-const shown = signal<number | "chats" | null>(null);
+const shownView = signal<number | "chats" | null>(null);
 /** Why the last request failed, if it lacked a valid token. */
 const rejection = signal<unknown>(undefined);
 /** Why the last new chat failed. */
 const creation = signal<unknown>(undefined);
 
 const createChat = async () => {
-  shown.value = (await session.client.createChat()).id;
+  shownView.value = (await session.client.createChat()).id;
   creation.value = undefined;
   stale.value++;
 };
@@ -67,7 +67,7 @@ interface WindowProps {
 const Window = ({ readQuestions, start }: WindowProps) => {
   const { error, retry } = useRead(start);
   const failure = error ?? rejection.value;
-  const view = shown.value;
+  const view = shownView.value;
   const welcome = (ask: QuestionsProps["ask"]) => <Welcome {...{ ask, readQuestions }} />;
   return (
     <main class="widget view">
@@ -81,7 +81,7 @@ const Window = ({ readQuestions, start }: WindowProps) => {
             <button
               class="plain"
               title={say("Earlier chats")}
-              onClick={() => (shown.value = "chats")}
+              onClick={() => (shownView.value = "chats")}
             >
               <Icon name="more" />
             </button>
@@ -138,7 +138,7 @@ const Chats = () => {
       <ul>
         {value?.map((chat) => (
           <li>
-            <button class="plain" onClick={() => (shown.value = chat.id)}>
+            <button class="plain" onClick={() => (shownView.value = chat.id)}>
               <span class="name" dir="auto">
                 {titleOf(chat)}
               </span>
@@ -176,7 +176,7 @@ const begin = ({ colors, isKnown, locale }: Greeting) => {
     if (session === undefined)
       openSession({ client, name, onCreated: () => undefined, toAddress: () => undefined });
     if (data.length === 0) await createChat();
-    else shown.value = data[0]!.id;
+    else shownView.value = data[0]!.id;
   };
   const readQuestions = async () => {
     const response = await fetch("questions", {});
