@@ -21,7 +21,7 @@ const ownDirectory = Layer.succeed(
     open: (id) =>
       Effect.succeed(
         id === keyId(key)
-          ? { hash, scopes: ["read", "ask"], expiresInMillis: null, chatbot, userRef: "user-7" }
+          ? { hash, scopes: ["read", "ask"], expiresInMillis: null, chatbot, visitor: "user-7" }
           : null,
       ),
     used: () => Effect.void,
@@ -32,5 +32,5 @@ const ownDirectory = Layer.succeed(
 const principal = Access.use((access) => access.authenticate(key)).pipe(
   Effect.provide(Access.layer.pipe(Layer.provide([ownDirectory, Digest.layerWebCrypto]))),
 );
-const { scopes, userRef } = await Effect.runPromise(principal);
-console.log(scopes, userRef);
+const { scopes, visitor } = await Effect.runPromise(principal);
+console.log(scopes, visitor);

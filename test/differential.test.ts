@@ -257,7 +257,7 @@ const subject = Effect.fnUntraced(function* (run: number) {
         return [name, place(known, one)];
       }
       if (name === "id" && "newest" in value) return [name, "turn"];
-      if (name === "turn" && typeof one === "string") {
+      if (name === "turnId" && typeof one === "string") {
         return [name, turns.findIndex(({ id }) => id === one)];
       }
       if (name === "chat" && typeof one === "number")

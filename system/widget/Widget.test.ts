@@ -54,7 +54,7 @@ const startSite = async () => {
       const expiresAt = new Date(Date.now() + 1000 * (lives.shift() ?? 3600));
       const signingSecret = createHmac("sha256", key).update("parley-visitor").digest("hex");
       const token = await Effect.runPromise(
-        signVisitorToken({ keyId: id, signingSecret, userRef: user, expiresAt }),
+        signVisitorToken({ keyId: id, signingSecret, visitor: user, expiresAt }),
       );
       signed.push(token);
       return void response

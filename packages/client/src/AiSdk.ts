@@ -51,14 +51,14 @@ export const makeChatTransport = ({
     const idempotencyKey = encodeURIComponent(key).slice(0, 255);
     const options = { idempotencyKey, onDisconnect, signal: abortSignal };
     const events = client.stream(question, options)[Symbol.asyncIterator]();
-    const shown = messages.flatMap(({ parts }) =>
+    const shownIds = messages.flatMap(({ parts }) =>
       parts.flatMap((part) => (part.type === "data-entry" ? [part.data.id] : [])),
     );
     const readMissing = async (): Promise<ReadonlyArray<Entry>> => {
       if (question.chat_id === undefined) return [];
       const call = { signal: abortSignal };
       const { data } = await client.history(question.chat_id, { limit: 100 }, call).page();
-      return data.toReversed().filter(({ id }) => id > (last?.id ?? 0) && !shown.includes(id));
+      return data.toReversed().filter(({ id }) => id > (last?.id ?? 0) && !shownIds.includes(id));
     };
     const chunks = toChunks({ [Symbol.asyncIterator]: () => events }, query, readMissing);
     return new ReadableStream({

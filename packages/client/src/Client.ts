@@ -134,7 +134,7 @@ async function* streamAnswer(
   request: ClientRequest,
 ): AsyncGenerator<api.AnswerEvent, void> {
   let headers: ClientRequest["headers"] = { ...request.headers, accept: "text/event-stream" };
-  let turn: string | undefined;
+  let turnId: string | undefined;
   let isReconnecting = false;
   let restarts = 0;
   for (let failures = 0; ; failures++) {
@@ -148,11 +148,11 @@ async function* streamAnswer(
         if (id === "") continue;
         headers = { ...headers, "last-event-id": id };
         const [current] = id.split(".");
-        if (turn !== undefined && turn !== current) {
+        if (turnId !== undefined && turnId !== current) {
           restarts++;
           yield { type: "restart" };
         }
-        turn = current;
+        turnId = current;
         // Each restart counts as a failure: a client must not pay again and again for an answer that always breaks off.
         failures = restarts;
         if (name === "delta") yield { type: "delta", text: data.text };

@@ -54,7 +54,7 @@ export interface AskOptions extends PostOptions {
 }
 
 /**
- * A client of one chatbot. Every call repeats attempts that failed without an answer, also POSTs: they carry an
+ * A client of one chatbot. Every call repeats attempts that failed without an answer, including POSTs: they carry an
  * `Idempotency-Key`. It rejects with a `ResponseError`, `ValidationError`, `ConnectionError` or the signal's reason.
  */
 export interface Client {

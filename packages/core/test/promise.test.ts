@@ -130,13 +130,13 @@ describe("a conversation by openParley", () => {
   });
 
   it("shows a key that is bound to a user only the chats of that user", async () => {
-    const boundTo = (userRef: string) =>
+    const boundTo = (visitor: string) =>
       Layer.effect(
         ChatbotDirectory,
         Effect.map(ChatbotDirectory, (directory) => ({
           ...directory,
           open: (id: string) =>
-            Effect.map(directory.open(id), (grant) => grant && { ...grant, userRef }),
+            Effect.map(directory.open(id), (grant) => grant && { ...grant, visitor }),
         })),
       );
     const parley = await open(undefined, { store: Layer.provideMerge(boundTo("ann"), memory()) });

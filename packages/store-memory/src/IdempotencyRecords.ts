@@ -13,13 +13,13 @@ export interface IdempotencyRecord {
    * turn.
    */
   readonly outcome:
-    | { readonly _tag: "Pending"; readonly chat: number | null; readonly turn: string }
+    | { readonly _tag: "Pending"; readonly chat: number | null; readonly turnId: string }
     | { readonly _tag: "Chat"; readonly chat: number }
     | {
         readonly _tag: "Entry";
         readonly chat: number;
         readonly entry: number;
-        readonly turn: string;
+        readonly turnId: string;
       };
 }
 
@@ -38,7 +38,7 @@ export const findRecord = (
   }
   const record = idempotencyKey === null ? undefined : records.get(idempotencyKey.key);
   const isFree =
-    record?.outcome._tag === "Pending" && (leases.get(record.outcome.turn) ?? now) <= now;
+    record?.outcome._tag === "Pending" && (leases.get(record.outcome.turnId) ?? now) <= now;
   return isFree ? undefined : record;
 };
 
@@ -52,7 +52,7 @@ export const putRecord = (
   if (idempotencyKey === null) return;
   const { fingerprint, key } = idempotencyKey;
   const before = records.get(key)?.outcome;
-  if (before?._tag === "Pending") leases.delete(before.turn);
+  if (before?._tag === "Pending") leases.delete(before.turnId);
   // Removed first, so that the map keeps the records in order of age.
   records.delete(key);
   records.set(key, { fingerprint, createdAt: now, outcome });

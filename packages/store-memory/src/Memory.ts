@@ -30,7 +30,7 @@ export interface StoredChat {
   /** In order of creation, which is the order of their ids. */
   readonly entries: Array<StoredEntry>;
   /** The id of the latest turn, which may have ended. */
-  turn: string | null;
+  turnId: string | null;
   /** When the latest turn ended, in milliseconds since 1970. */
   turnEnded: number;
   /** The instances that wait for a turn; the one that has waited longest is the first. */
@@ -102,8 +102,8 @@ export const tenantOf = ({ chatbots }: Memory, chatbot: number): Tenant =>
   chatbots.get(chatbot) ?? emptyTenant();
 
 /** Whether the chat exists for the user; `null`: every user. */
-export const isOwn = ({ chat }: StoredChat, userRef: string | null): boolean =>
-  userRef === null || chat.userRef === userRef;
+export const isOwn = ({ chat }: StoredChat, visitor: string | null): boolean =>
+  visitor === null || chat.userRef === visitor;
 
 /** Stores a chat. No time is earlier than the one before, so that times have the order of ids. */
 export const addChat = (
@@ -123,7 +123,7 @@ export const emptyChat = (chat: Chat): StoredChat => ({
   chat,
   foldedName: chat.name === null ? null : fold(chat.name),
   entries: [],
-  turn: null,
+  turnId: null,
   turnEnded: -Infinity,
   waiting: [],
 });

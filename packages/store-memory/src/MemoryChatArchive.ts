@@ -1,5 +1,5 @@
 /**
- * Erasures, exports, imports and sums of usage.
+ * Erasures, exports, imports and usage reports.
  */
 import {
   ChatArchive,
@@ -32,19 +32,19 @@ export const makeChatArchive = (memory: Memory): Port => {
       const { chats, idempotencyRecords, leases } = yield* findChatbot(memory, chatbot);
       const erasure = erasureAt(which, now);
       const erasedChats = [...chats.values()].filter((chat) => matches(erasure, chat));
-      for (const { chat, turn } of erasedChats) {
+      for (const { chat, turnId } of erasedChats) {
         chats.delete(chat.id);
-        if (turn !== null) leases.delete(turn);
+        if (turnId !== null) leases.delete(turnId);
       }
       for (const [key, { outcome }] of idempotencyRecords) {
-        const turn = outcome._tag === "Pending" ? outcome.turn : "";
+        const turnId = outcome._tag === "Pending" ? outcome.turnId : "";
         const isErased =
           outcome.chat === null
-            ? matchesVisitor(erasure, key, leases.get(turn))
+            ? matchesVisitor(erasure, key, leases.get(turnId))
             : !chats.has(outcome.chat);
         if (!isErased) continue;
         idempotencyRecords.delete(key);
-        leases.delete(turn);
+        leases.delete(turnId);
       }
       const detail = erasureDetail(erasure, erasedChats.length);
       if (erasedChats.length > 0) record(memory, now, actor, chatbot, "erase", detail);

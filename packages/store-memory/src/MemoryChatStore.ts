@@ -57,10 +57,10 @@ export const makeChatStore = (memory: Memory): Port => {
       return pageOf(chats, query);
     });
 
-  const listEntries: Port["listEntries"] = (chatbot, chatId, { id, ...query }, userRef = null) =>
+  const listEntries: Port["listEntries"] = (chatbot, chatId, { id, ...query }, visitor = null) =>
     Effect.suspend(() => {
       const storedChat = tenantOf(memory, chatbot).chats.get(chatId);
-      if (storedChat === undefined || !isOwn(storedChat, userRef))
+      if (storedChat === undefined || !isOwn(storedChat, visitor))
         return Effect.fail(new ChatNotFound({ chatId }));
       const entries = storedChat.entries.map(({ entry }) => entry);
       const matching = id === null ? entries : entries.filter((entry) => entry.id === id);
@@ -87,8 +87,8 @@ const pageOf = <Row extends Record<Field | "id", Value>, Field extends string>(
   };
   const [{ descending, field }] = orderBy;
   const isById = field === "id";
-  const sorted = isById ? (descending ? rows.toReversed() : rows) : rows.toSorted(byOrder);
-  return { total: rows.length, items: sorted.slice((page - 1) * limit, page * limit) };
+  const sortedRows = isById ? (descending ? rows.toReversed() : rows) : rows.toSorted(byOrder);
+  return { total: rows.length, items: sortedRows.slice((page - 1) * limit, page * limit) };
 };
 
 /** Absent values follow all others, `true` follows `false`, text is in the order of code points. */

@@ -56,10 +56,10 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
    */
   const availableAt = (
     { leases }: Tenant,
-    { turn, turnEnded, waiting }: StoredChat,
+    { turnEnded, turnId, waiting }: StoredChat,
     now: number,
   ): number => {
-    const until = leases.get(turn ?? "");
+    const until = leases.get(turnId ?? "");
     if (until !== undefined && until > now) return until;
     const [first = instance] = waiting;
     return first === instance ? now : (until ?? turnEnded) + turnPrecedence;
@@ -77,7 +77,7 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
     if (chat !== null) publish(memory.notifications.freed, { chatbot, chat });
   };
 
-  const take: Port["take"] = (chatbot, chatId, idempotencyKey, userRef = null) =>
+  const take: Port["take"] = (chatbot, chatId, idempotencyKey, visitor = null) =>
     atomically(function* (now) {
       const { chat, tenant } = find({ chatbot, chat: chatId });
       const record = findRecord(tenant, idempotencyKey, now);
@@ -88,13 +88,13 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
       if (outcome?._tag === "Entry") {
         const { entries } = tenant.chats.get(outcome.chat)!;
         const { entry } = entries.find(({ entry }) => entry.id === outcome.entry)!;
-        return { _tag: "AlreadyAnswered", entry, turn: outcome.turn } satisfies TakeResult;
+        return { _tag: "AlreadyAnswered", entry, turnId: outcome.turnId } satisfies TakeResult;
       }
-      if (chat === undefined || (chat !== null && !isOwn(chat, userRef)))
+      if (chat === undefined || (chat !== null && !isOwn(chat, visitor)))
         return yield* Result.fail(new ChatNotFound({ chatId: chatId! }));
       if (chat === null && idempotencyKey !== null) yield* findChatbot(memory, chatbot);
       if (outcome?._tag === "Pending") {
-        const forMillis = tenant.leases.get(outcome.turn)! - now;
+        const forMillis = tenant.leases.get(outcome.turnId)! - now;
         return { _tag: "Held", forMillis, by: "key" } satisfies TakeResult;
       }
       // Unique across processes: a client may resume a stream by its turn's id after a restart.
@@ -107,12 +107,12 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
         }
         // The first is this instance, or did not ask again in time.
         chat.waiting = chat.waiting.slice(1).filter((other) => other !== instance);
-        tenant.leases.delete(chat.turn ?? "");
-        chat.turn = id;
+        tenant.leases.delete(chat.turnId ?? "");
+        chat.turnId = id;
       }
-      putRecord(tenant, idempotencyKey, now, { _tag: "Pending", chat: chatId, turn: id });
+      putRecord(tenant, idempotencyKey, now, { _tag: "Pending", chat: chatId, turnId: id });
       const newest = chat === null ? [] : newestEntries(chat);
-      const turn = { id, chatbot, chat: chatId, idempotencyKey, userRef, newest };
+      const turn = { id, chatbot, chat: chatId, idempotencyKey, visitor, newest };
       if (!holdsNothing(turn)) tenant.leases.set(id, now + turnLease);
       return { _tag: "TurnTaken", turn } satisfies TakeResult;
     });
@@ -141,10 +141,10 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
       if (!end(turn, now)) return yield* Result.fail(new TurnLost());
       yield* findChatbot(memory, turn.chatbot);
       const target =
-        chat ?? addChat(memory, tenant, { name: null, userRef: turn.userRef ?? null }, now);
+        chat ?? addChat(memory, tenant, { name: null, userRef: turn.visitor ?? null }, now);
       const newEntry = addEntry(memory, target, entry, now);
       spend(tenant, entry.keyId, entry.spentTokens, now);
-      const ids = { chat: newEntry.chatId, entry: newEntry.id, turn: turn.id };
+      const ids = { chat: newEntry.chatId, entry: newEntry.id, turnId: turn.id };
       putRecord(tenant, turn.idempotencyKey, now, { _tag: "Entry", ...ids });
       notify(turn);
       return newEntry;

@@ -102,8 +102,8 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     visitorChecks,
     ({ turns: { take } }) => ({
       turns: {
-        take: (chatbot, chat, key, userRef) =>
-          take(chatbot, chat, key, chat === null ? userRef : null),
+        take: (chatbot, chat, key, visitor) =>
+          take(chatbot, chat, key, chat === null ? visitor : null),
       },
     }),
   ],
@@ -111,7 +111,7 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     "the chat of a visitor's ask has no userRef",
     visitorChecks,
     ({ turns: { append } }) => ({
-      turns: { append: (turn, entry) => append({ ...turn, userRef: null }, entry) },
+      turns: { append: (turn, entry) => append({ ...turn, visitor: null }, entry) },
     }),
   ],
   [
@@ -123,7 +123,7 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
       return {
         chats: { createChat: (chatbot, chat, key) => createChat(chatbot, chat, shared(key)) },
         turns: {
-          take: (chatbot, chat, key, userRef) => take(chatbot, chat, shared(key), userRef),
+          take: (chatbot, chat, key, visitor) => take(chatbot, chat, shared(key), visitor),
         },
       };
     },
@@ -133,8 +133,8 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     visitorChecks,
     ({ turns: { take } }) => ({
       turns: {
-        take: (chatbot, chat, key, userRef) =>
-          Effect.catchTag(take(chatbot, chat, key, userRef), "ChatNotFound", (error) =>
+        take: (chatbot, chat, key, visitor) =>
+          Effect.catchTag(take(chatbot, chat, key, visitor), "ChatNotFound", (error) =>
             Effect.flatMap(take(chatbot, chat, key), (outcome) =>
               outcome._tag === "Held" ? Effect.succeed(outcome) : Effect.fail(error),
             ),

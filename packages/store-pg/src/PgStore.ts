@@ -43,8 +43,8 @@ export interface PostgresOptions {
   readonly schema?: string | undefined;
   /**
    * The number of connections, 12 by default and at least 6: two for reads, two for long lists, one that listens, the
-   * rest for writes. With row security, reads get half of the connections for reads and writes. Each export, import, erasure and sum
-   * of usage opens one more, as does the start.
+   * rest for writes. With row security, reads get half of the connections for reads and writes. Each export, import,
+   * erasure and usage report opens one more, as does the start.
    */
   readonly maxConnections?: number | undefined;
   /**

@@ -50,7 +50,7 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
         const erasure = erasureAt(which, now);
         const value = erasure._tag === "IdleSince" ? { limit: erasure.limit.getTime() } : erasure;
         const values = { chatbot, ...value };
-        const erased = run(
+        const erasedCount = run(
           `DELETE FROM chats WHERE chatbot = :chatbot AND ${erasable[erasure._tag]}`,
           values,
         );
@@ -59,10 +59,10 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
              AND instr(idempotencyKey, char(10)) > 0 AND ${erasableTurns[erasure._tag]}`,
           values,
         );
-        const detail = erasureDetail(erasure, erased);
-        if (erased > 0)
+        const detail = erasureDetail(erasure, erasedCount);
+        if (erasedCount > 0)
           Rows.insertAudit(database, { actor, chatbot, action: "erase", detail }, now);
-        return erased;
+        return erasedCount;
       }).pipe(Effect.tap(emptyLog)),
 
     // Read in one go: a transaction that stays open would hold up every other fiber.

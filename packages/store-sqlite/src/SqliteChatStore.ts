@@ -4,7 +4,7 @@ import {
   type ChatField,
   ChatNotFound,
   ChatStore,
-  type Created,
+  type CreateResult,
   type EntryField,
   fold,
   helloEntry,
@@ -50,7 +50,7 @@ export const makeChatStore = (database: Database): ChatStore["Service"] => {
 
   return ChatStore.of({
     createChat: (chatbot, { helloMessage, name, userRef }, idempotencyKey) =>
-      write((now): Created | ChatbotNotFound | IdempotencyKeyReused => {
+      write((now): CreateResult | ChatbotNotFound | IdempotencyKeyReused => {
         const missing = Rows.chatbotMissing(database, chatbot);
         if (missing) return missing;
         if (idempotencyKey !== null) {
@@ -102,9 +102,9 @@ export const makeChatStore = (database: Database): ChatStore["Service"] => {
         return page(Rows.chatColumns, Rows.toChat, query, ["chats", ...conditions], values);
       }),
 
-    listEntries: (chatbot, chat, query, userRef) =>
+    listEntries: (chatbot, chat, query, visitor) =>
       read(() => {
-        if (!Rows.chatExists(database, chatbot, chat, userRef))
+        if (!Rows.chatExists(database, chatbot, chat, visitor))
           return new ChatNotFound({ chatId: chat });
         const ofChat = ["entries", "chatbot = :chatbot", "chatId = :chat"] as const;
         return page(Rows.entryColumns, Rows.toEntry, query, ofChat, { chatbot, chat });

@@ -27,7 +27,7 @@ export const toEntry = (row: EntryRow): Entry => ({
   createTime: new Date(row.createTime),
 });
 
-/** Ids are never used again, also when the newest chat was erased, so `max(id) + 1` would not do. */
+/** Ids are never used again, even when the newest chat was erased, so `max(id) + 1` would not do. */
 export const nextId = ({ get }: Database, kind: "chat" | "entry"): number =>
   get<{ last: number }>("UPDATE sequences SET last = last + 1 WHERE kind = :kind RETURNING last", {
     kind,
@@ -87,17 +87,17 @@ export const insertEntry = (
   );
 };
 
-/** Whether the chat exists; with a `userRef`, a chat with another one counts as missing. */
+/** Whether the chat exists; with a `visitor`, any other user's chat counts as missing. */
 export const chatExists = (
   { get }: Database,
   chatbot: ChatbotId,
   chat: ChatId,
-  userRef: string | null = null,
+  visitor: string | null = null,
 ): boolean =>
   get(
     `SELECT 1 FROM chats WHERE chatbot = :chatbot AND id = :chat
-     AND (:userRef IS NULL OR userRef = :userRef)`,
-    { chatbot, chat, userRef },
+     AND (:visitor IS NULL OR userRef = :visitor)`,
+    { chatbot, chat, visitor },
   ) !== undefined;
 
 /** The error if the chatbot is not registered. */

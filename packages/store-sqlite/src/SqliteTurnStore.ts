@@ -53,7 +53,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
     );
 
   return TurnStore.of({
-    take: (chatbot, chat, idempotencyKey, userRef = null) =>
+    take: (chatbot, chat, idempotencyKey, visitor = null) =>
       write((now): TakeResult | ChatbotNotFound | ChatNotFound | IdempotencyKeyReused => {
         const key = idempotencyKey?.key ?? null;
         const fingerprint = idempotencyKey?.fingerprint ?? null;
@@ -66,8 +66,8 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         run("DELETE FROM turns WHERE heldUntil <= :before AND idempotencyKey IS NOT NULL", {
           before: now - idempotencyKeyLifetime,
         });
-        const keyRecord = get<{ fingerprint: string; entry: number | null; turn: string }>(
-          "SELECT fingerprint, entry, turn FROM made WHERE chatbot = :chatbot AND idempotencyKey = :key",
+        const keyRecord = get<{ fingerprint: string; entry: number | null; turnId: string }>(
+          "SELECT fingerprint, entry, turn AS turnId FROM made WHERE chatbot = :chatbot AND idempotencyKey = :key",
           values,
         );
         // At most two: the turn of the chat and that of the idempotency key.
@@ -87,9 +87,9 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
             `SELECT ${Rows.entryColumns} FROM entries WHERE chatbot = :chatbot AND id = :entry`,
             { chatbot, entry: keyRecord.entry },
           );
-          return { _tag: "AlreadyAnswered", entry: Rows.toEntry(row!), turn: keyRecord.turn };
+          return { _tag: "AlreadyAnswered", entry: Rows.toEntry(row!), turnId: keyRecord.turnId };
         }
-        if (chat !== null && !Rows.chatExists(database, chatbot, chat, userRef))
+        if (chat !== null && !Rows.chatExists(database, chatbot, chat, visitor))
           return new ChatNotFound({ chatId: chat });
         if (chat === null && key !== null) {
           const missing = Rows.chatbotMissing(database, chatbot);
@@ -133,7 +133,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
             { ...values, id, until: now + turnLease },
           );
         const newest = chat === null ? [] : entriesBefore(chatbot, chat, Infinity);
-        return { _tag: "TurnTaken", turn: { id, chatbot, chat, idempotencyKey, userRef, newest } };
+        return { _tag: "TurnTaken", turn: { id, chatbot, chat, idempotencyKey, visitor, newest } };
       }),
 
     earlier: (turn, before) => read(() => entriesBefore(turn.chatbot, turn.chat, before)),
@@ -151,14 +151,14 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
       }),
 
     append: (
-      { chat, chatbot, id: turn, idempotencyKey, userRef = null },
+      { chat, chatbot, id: turnId, idempotencyKey, visitor = null },
       { keyId = null, spentTokens = null, usage, ...entry },
     ) =>
       write((now): Entry | TurnLost | ChatbotNotFound | ChatNotFound => {
         if (chat !== null && !Rows.chatExists(database, chatbot, chat))
           return new ChatNotFound({ chatId: chat });
         if (
-          run("DELETE FROM turns WHERE id = :turn", { turn }) === 0 &&
+          run("DELETE FROM turns WHERE id = :turnId", { turnId }) === 0 &&
           !holdsNothing(chat, idempotencyKey)
         )
           return new TurnLost();
@@ -167,18 +167,23 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         const createTime = Rows.nextTime(database, chatbot, chat, now);
         const chatId = chat ?? ChatId.make(Rows.nextId(database, "chat"));
         if (chat === null)
-          Rows.insertChat(database, chatbot, { id: chatId, name: null, userRef, createTime });
+          Rows.insertChat(database, chatbot, {
+            id: chatId,
+            name: null,
+            userRef: visitor,
+            createTime,
+          });
         const id = Rows.nextId(database, "entry");
         const newEntry = { id, chatId, ...entry, createTime };
         Rows.insertEntry(database, chatbot, newEntry, usage, keyId);
         if (keyId !== null && spentTokens !== null) spend(chatbot, keyId, spentTokens, now);
         const until = now + idempotencyKeyLifetime;
-        const values = { chatbot, chatId, id, turn, now, until, ...idempotencyKey };
+        const values = { chatbot, chatId, id, turnId, now, until, ...idempotencyKey };
         run("UPDATE chats SET turnEnded = :now WHERE chatbot = :chatbot AND id = :chatId", values);
         if (idempotencyKey !== null)
           run(
             `INSERT INTO made (chatbot, idempotencyKey, fingerprint, knownUntil, chat, entry, turn)
-             VALUES (:chatbot, :key, :fingerprint, :until, :chatId, :id, :turn)`,
+             VALUES (:chatbot, :key, :fingerprint, :until, :chatId, :id, :turnId)`,
             values,
           );
         return newEntry;

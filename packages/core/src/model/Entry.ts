@@ -22,7 +22,7 @@ export interface NewEntry {
   readonly moderation: string;
   readonly flagged: boolean;
   readonly usage: Usage | null;
-  /** The id of the API key that asked. It is stored for sums of usage alone. */
+  /** The id of the API key that asked. It is stored only for usage reports. */
   readonly keyId?: string | null;
   /** The tokens that count against the key's daily budget; `null` or absent: the key has none. */
   readonly spentTokens?: number | null;

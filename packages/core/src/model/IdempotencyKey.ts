@@ -24,21 +24,21 @@ export interface IdempotencyKey {
 }
 
 /**
- * The key of a request with these decoded values; `null` for a request without a key. `userRef`: the visitor who sent
- * it, because each visitor has keys of its own; `null` for the holder of an API key.
+ * The key of a request with these decoded values; `null` for a request without a key. `visitor`: the `userRef` of
+ * the visitor who sent it, because each visitor has keys of its own; `null` for the holder of an API key.
  */
 export const toIdempotencyKey = Effect.fnUntraced(function* (
   digest: Digest.Digest["Service"],
   key: string | null,
   endpoint: "chats" | "ask",
   values: ReadonlyArray<string | number | null>,
-  userRef: string | null,
+  visitor: string | null,
 ) {
   if (key === null) return null;
   const request = new TextEncoder().encode(JSON.stringify([endpoint, values]));
   const fingerprint = yield* digest.digestHex(Digest.sha256, request);
   return {
-    key: userRef === null ? key : `${key}\n${userRef}`,
+    key: visitor === null ? key : `${key}\n${visitor}`,
     fingerprint,
   } satisfies IdempotencyKey;
 });

@@ -54,10 +54,10 @@ export const compareText = (a: string, b: string): number => {
  * then NFKC. A release that changes it needs a new column in the stores that keep folded text.
  */
 export const fold = (text: string): string => {
-  let folded = "";
+  let result = "";
   for (const codePoint of text.normalize("NFKC")) {
     // Lower case first, for ẞ alone: only ß has the upper case SS.
-    for (const upper of codePoint.toLowerCase().toUpperCase()) folded += upper.toLowerCase();
+    for (const upper of codePoint.toLowerCase().toUpperCase()) result += upper.toLowerCase();
   }
-  return folded.replaceAll("i\u0307", "i").normalize("NFKC");
+  return result.replaceAll("i\u0307", "i").normalize("NFKC");
 };

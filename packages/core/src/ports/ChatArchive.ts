@@ -59,7 +59,7 @@ export type ArchiveRecord =
   | { readonly _tag: "Entry"; readonly entry: Entry; readonly usage: Usage | null };
 
 /**
- * A group of the sums of usage: a day in UTC, as in `2026-11-25`, the id of the API key that asked, or the `userRef` of
+ * A group of the usage report: a day in UTC, as in `2026-11-25`, the id of the API key that asked, or the `userRef` of
  * the chat.
  */
 export type UsageGroup = "day" | "key" | "userRef";

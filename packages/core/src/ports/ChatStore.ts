@@ -22,7 +22,7 @@ export interface ChatToCreate extends Pick<Chat, "name" | "userRef"> {
 }
 
 /** The result of a creation. */
-export interface Created {
+export interface CreateResult {
   readonly chat: Chat;
   /** Whether an earlier request with the same idempotency key created the chat. */
   readonly replayed: boolean;
@@ -44,7 +44,7 @@ export class ChatStore extends Context.Service<
       chat: ChatToCreate,
       idempotencyKey: IdempotencyKey | null,
     ) => Effect.Effect<
-      Created,
+      CreateResult,
       ChatbotNotFound | IdempotencyKeyReused | Overloaded | StorageUnavailable
     >;
     /** A page of the chatbot's chats, and the number of chats that match, both from one snapshot. */
@@ -53,14 +53,14 @@ export class ChatStore extends Context.Service<
       query: ChatQuery,
     ) => Effect.Effect<Page<Chat>, Overloaded | StorageUnavailable>;
     /**
-     * A page of the chat's entries, and the number of entries that match, both from one snapshot. With a `userRef`, a
-     * chat with another one, or with none, does not exist, and costs the same as one that does not.
+     * A page of the chat's entries, and the number of entries that match, both from one snapshot. With a `visitor`, the
+     * only user whose chats exist, any other chat costs the same as one that does not exist.
      */
     readonly listEntries: (
       chatbot: ChatbotId,
       chat: ChatId,
       query: EntryQuery,
-      userRef?: string | null,
+      visitor?: string | null,
     ) => Effect.Effect<Page<Entry>, ChatNotFound | Overloaded | StorageUnavailable>;
   }
 >()("@parley/core/ChatStore") {}

@@ -20,7 +20,7 @@ export type Grant = Pick<KeyRecord, "hash" | "scopes"> &
     /** The current time by the store's clock, in milliseconds since 1970; absent: the server's clock is the store's. */
     readonly nowMillis?: number;
     /** The only user whose chats the key gives access to, for an embedder's own keys; absent: every user. */
-    readonly userRef?: string | null;
+    readonly visitor?: string | null;
   };
 
 /** What a store's key grants at this time of the store's clock, in milliseconds since 1970. */

@@ -33,8 +33,11 @@ export interface Turn {
   /** `null`: the append creates the chat. */
   readonly chat: ChatId | null;
   readonly idempotencyKey: IdempotencyKey | null;
-  /** The `userRef` of the visitor who asks, which a chat that the append creates also gets; `null` or absent: none. */
-  readonly userRef?: string | null;
+  /**
+   * The only user whose chats exist, who also owns a chat that the append creates; `null` or absent: every user, and a
+   * chat without a `userRef`.
+   */
+  readonly visitor?: string | null;
   /** The chat's {@link turnEntries} newest entries, newest first; fewer only if the chat has no more. */
   readonly newest: ReadonlyArray<Entry>;
 }
@@ -56,7 +59,7 @@ export type TakeResult =
    */
   | { readonly _tag: "Held"; readonly forMillis: number; readonly by: "chat" | "key" }
   /** An earlier request with the same idempotency key was answered with this entry, in the turn with this id. */
-  | { readonly _tag: "AlreadyAnswered"; readonly entry: Entry; readonly turn: string };
+  | { readonly _tag: "AlreadyAnswered"; readonly entry: Entry; readonly turnId: string };
 
 /**
  * An instance of the store is one layer that was built over the data. Every instance can renew, append to and release
@@ -70,9 +73,9 @@ export class TurnStore extends Context.Service<
      *
      * 1. Another request used the key, finished or not: fails with `IdempotencyKeyReused`.
      * 2. The request was answered: returns `AlreadyAnswered`.
-     * 3. The chat does not exist or, with a `userRef`, has another one: fails with `ChatNotFound`, without a lock; both
-     *    cases cost the same. With a key and without a chat, an unregistered chatbot fails with `ChatbotNotFound`; without
-     *    both, the append fails.
+     * 3. The chat does not exist or, with a `visitor`, has another `userRef` or none: fails with `ChatNotFound`, without
+     *    a lock; both cases cost the same. With a key and without a chat, an unregistered chatbot fails with
+     *    `ChatbotNotFound`; without both, the append fails.
      * 4. A turn holds the key: returns `Held` by `key`.
      * 5. A turn holds the chat, or it is reserved for another instance: returns `Held` by `chat`, and puts this instance
      *    into the chat's queue, of which the one that has waited longest is next.
@@ -83,7 +86,7 @@ export class TurnStore extends Context.Service<
       chatbot: ChatbotId,
       chat: ChatId | null,
       idempotencyKey: IdempotencyKey | null,
-      userRef?: string | null,
+      visitor?: string | null,
     ) => Effect.Effect<
       TakeResult,
       ChatbotNotFound | ChatNotFound | IdempotencyKeyReused | Overloaded | StorageUnavailable
@@ -118,7 +121,7 @@ export class TurnStore extends Context.Service<
     >;
     /**
      * Ends the turn without an entry and forgets its key. Leaves a chat and a key that another turn took. Adds the tokens
-     * to what the API key has spent today, also if the turn was lost, but not if an append or a release of the turn may
+     * to what the API key has spent today, even if the turn was lost, but not if an append or a release of the turn may
      * have added them.
      */
     readonly release: (

@@ -35,7 +35,7 @@ export {
   type NewChatbot,
   type RegisteredChatbot,
 } from "./ChatbotRegistry.ts";
-export { ChatStore, type ChatToCreate, type Created } from "./ChatStore.ts";
+export { ChatStore, type ChatToCreate, type CreateResult } from "./ChatStore.ts";
 export {
   Moderator,
   unflagged,

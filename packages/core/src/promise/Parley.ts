@@ -15,7 +15,7 @@ import type { Access } from "../services/Access.ts";
 import type { Administration } from "../services/Administration.ts";
 import type { Asking } from "../services/Asking.ts";
 import type { Chats } from "../services/Chats.ts";
-import type { Asked } from "../services/LiveAnswer.ts";
+import type { AskResult } from "../services/LiveAnswer.ts";
 
 /** What `openParley` needs. */
 export interface ParleyOptions {
@@ -103,7 +103,7 @@ export interface AskOptions extends StoreOptions {
 /**
  * The conversations of one chatbot, with the settings that it had when this object was created. Every call rejects with
  * `StorageUnavailable` if the store fails, with `ArgumentInvalid` if an argument breaks a rule of the interface, and with
- * the signal's reason.
+ * the signal's reason once its signal is aborted.
  */
 export interface Bot {
   /** The id, the names and the settings. */
@@ -118,7 +118,11 @@ export interface Bot {
    * Asks in a chat, or in a new one for `null`, and resolves once the entry is stored. Rejects with `ChatNotFound`,
    * `AnswerUnavailable`, `Overloaded` or `IdempotencyKeyReused`; then nothing was stored.
    */
-  readonly ask: (chatId: number | null, question: string, options?: AskOptions) => Promise<Asked>;
+  readonly ask: (
+    chatId: number | null,
+    question: string,
+    options?: AskOptions,
+  ) => Promise<AskResult>;
   /** The same, and yields the answer as it arrives. The ask begins with the loop, and the entry is the last event. */
   readonly stream: (
     chatId: number | null,
@@ -206,7 +210,7 @@ export type ChatsToErase =
   | { readonly idleSince: Date }
   | "all";
 
-/** A query of sums of usage. */
+/** A query of the usage report. */
 export interface UsageQuery {
   readonly since?: Date | undefined;
   readonly by?: UsageGroup | undefined;

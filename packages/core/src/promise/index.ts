@@ -11,7 +11,7 @@ export type { AnswererCall, AnswererFunction } from "../ports/Answerer.ts";
 export type { UsageSum } from "../ports/ChatArchive.ts";
 export type { ModeratorFunction } from "../ports/Moderator.ts";
 export type { Store } from "../ports/Store.ts";
-export type { Asked } from "../services/LiveAnswer.ts";
+export type { AskResult } from "../services/LiveAnswer.ts";
 export {
   AnswerUnavailable,
   ArgumentInvalid,

@@ -49,7 +49,7 @@ export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = a
 
   const bind = (chatbot: Chatbot, principal?: Principal): api.Bot => {
     const { id } = chatbot;
-    const { keyId = null, tokensPerDay = null, userRef: visitor = null } = principal ?? {};
+    const { keyId = null, tokensPerDay = null, visitor = null } = principal ?? {};
     const asker = { keyId, tokensPerDay, visitor };
     /** `Asking` checks the values, the id of the chat among them. */
     const toAsk = (chatId: number | null, question: string, options: api.AskOptions) => ({

@@ -17,14 +17,14 @@ export interface Principal {
   readonly scopes: ReadonlyArray<Scope>;
   readonly chatbot: Chatbot;
   /** The only user whose chats are accessible; `null` or absent: every user. */
-  readonly userRef?: string | null;
+  readonly visitor?: string | null;
   /** How many tokens the key's asks may cost per day (UTC); absent: any number. */
   readonly tokensPerDay?: number;
 }
 
 /** The claims in a visitor's token. */
 export interface VisitorClaims {
-  readonly userRef: string;
+  readonly visitor: string;
   /** The scopes that the token names; `null`: those of the key. */
   readonly scopes: ReadonlyArray<string> | null;
 }
@@ -114,7 +114,7 @@ const make = Effect.gen(function* () {
     const keyLookUp = {
       at,
       grant,
-      principal: grant && toPrincipal(id, grant, { userRef: grant.userRef ?? null, scopes: null }),
+      principal: grant && toPrincipal(id, grant, { visitor: grant.visitor ?? null, scopes: null }),
       staleAt: (yield* elapsedMillis) + Duration.toMillis(staleness),
       expiresAt: at + (grant?.expiresInMillis ?? Infinity),
       epoch: now - at,
@@ -194,15 +194,15 @@ const make = Effect.gen(function* () {
       usedIds.add(id);
       countRequest(id, 0, 1);
       const { ratePerMinute, visitorRatePerMinute } = grant;
-      const { userRef } = principal;
+      const { visitor } = principal;
       let admission: Effect.Effect<Principal, RateExceeded> = Effect.succeed(principal);
       if (ratePerMinute != null) {
         admission = Effect.andThen(spendKey(id, ratePerMinute, id), admission);
       }
       // First, so that a visitor beyond its rate does not use up the key's.
-      if (visitorRatePerMinute != null && userRef != null) {
+      if (visitorRatePerMinute != null && visitor != null) {
         admission = Effect.andThen(
-          spendVisitor(`${id}/${userRef}`, visitorRatePerMinute, id),
+          spendVisitor(`${id}/${visitor}`, visitorRatePerMinute, id),
           admission,
         );
       }
@@ -274,7 +274,7 @@ const make = Effect.gen(function* () {
     const now = yield* elapsedMillis;
     if (grant === null || !allowsAnonymous(grant) || expiresAt <= now) return null;
     const currentTime = new Date(epoch + now);
-    let userRef = `${anonymousPrefix}${crypto.randomUUID()}`;
+    let visitor = `${anonymousPrefix}${crypto.randomUUID()}`;
     if (former === undefined) {
       // First, so that an address beyond its limit does not use up the key's.
       yield* spendNew(`${id}/${network}`, newVisitors.address, id);
@@ -286,13 +286,13 @@ const make = Effect.gen(function* () {
           ? yield* tokens.verify(former, signer, currentTime, lateMillis)
           : null;
       // Only the site's backend renews a token that it signed for a known visitor.
-      if (claims?.userRef.startsWith(anonymousPrefix) !== true) return yield* new KeyRejected();
-      userRef = claims.userRef;
+      if (claims?.visitor.startsWith(anonymousPrefix) !== true) return yield* new KeyRejected();
+      visitor = claims.visitor;
       const rate = grant.visitorRatePerMinute;
-      if (rate != null) yield* spendVisitor(`${id}/${userRef}`, rate, id);
+      if (rate != null) yield* spendVisitor(`${id}/${visitor}`, rate, id);
     }
     const end = Math.min(now + Duration.toMillis(anonymousLife), expiresAt);
-    return { userRef, signingSecret: signer.signingSecret, expiresAt: new Date(epoch + end) };
+    return { visitor, signingSecret: signer.signingSecret, expiresAt: new Date(epoch + end) };
   });
 
   return {
@@ -323,13 +323,13 @@ const toPrincipal = (
   { chatbot, scopes, tokensPerDay }: Grant,
   {
     scopes: namedScopes,
-    userRef,
-  }: { readonly userRef: string | null; readonly scopes: VisitorClaims["scopes"] },
+    visitor,
+  }: { readonly visitor: string | null; readonly scopes: VisitorClaims["scopes"] },
 ): Principal => ({
   keyId,
   scopes: namedScopes === null ? scopes : scopes.filter((scope) => namedScopes.includes(scope)),
   chatbot,
-  userRef,
+  visitor,
   ...(tokensPerDay != null && { tokensPerDay }),
 });
 

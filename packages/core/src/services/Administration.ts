@@ -53,8 +53,8 @@ const make = Effect.gen(function* () {
     const text = Redacted.value(key);
     const id = keyId(text)!;
     const secret = signs ? yield* signingSecretOf(text) : null;
-    const created = { id, key, signingSecret: secret === null ? null : Redacted.make(secret) };
-    return { created, record: { id, hash: yield* hashKey(text), signingSecret: secret } };
+    const createdKey = { id, key, signingSecret: secret === null ? null : Redacted.make(secret) };
+    return { createdKey, record: { id, hash: yield* hashKey(text), signingSecret: secret } };
   }, Effect.provideContext(services));
 
   const sha256 = (data: Uint8Array) =>
@@ -119,9 +119,9 @@ const make = Effect.gen(function* () {
     actor: string,
   ) {
     yield* checkKey({ ...fields, actor });
-    const { created, record } = yield* newKey(visitors);
+    const { createdKey, record } = yield* newKey(visitors);
     yield* registry.addKey(id, { ...plainKey, ...fields, ...record }, actor);
-    return created;
+    return createdKey;
   });
 
   const changeKey = Effect.fn("Administration.changeKey")(function* (
@@ -149,13 +149,13 @@ const make = Effect.gen(function* () {
     const current = keys.find((key) => key.id === oldKey && key.revokedAt === null);
     if (current === undefined) return yield* new KeyNotFound({ keyId: oldKey });
     const { createdAt: _, lastUsedAt: __, revokedAt: ___, ...fields } = current;
-    const { created, record } = yield* newKey(current.signingSecret !== null);
+    const { createdKey, record } = yield* newKey(current.signingSecret !== null);
     yield* registry.addKey(id, { ...fields, ...record, expiresAt }, actor);
     const end = new Date((yield* registry.now).getTime() + millis);
     const isEarlier = current.expiresAt !== null && current.expiresAt <= end;
-    const replaced = { ...fields, expiresAt: isEarlier ? current.expiresAt : end };
-    yield* registry.changeKey(id, oldKey, { expiresAt: replaced.expiresAt }, actor);
-    return { ...created, replaced };
+    const replacedKey = { ...fields, expiresAt: isEarlier ? current.expiresAt : end };
+    yield* registry.changeKey(id, oldKey, { expiresAt: replacedKey.expiresAt }, actor);
+    return { ...createdKey, replacedKey };
   });
 
   const revokeKey = Effect.fn("Administration.revokeKey")(function* (
@@ -210,7 +210,7 @@ const make = Effect.gen(function* () {
     /**
      * Creates a key with the fields of another; it signs visitor tokens only if the other does, and never expires without
      * `expiresAt`. The other key expires after `keepFor`, or earlier if it already expires earlier, so that its users can
-     * change over. `replaced` is the other key. Fails with `KeyNotFound` if the other is revoked.
+     * change over. `replacedKey` is the other key. Fails with `KeyNotFound` if the other is revoked.
      */
     rotateKey,
     /** Revokes a key for good. */

@@ -21,7 +21,7 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
     /** The interval at which the store is asked for the answer to an idempotency key while another process answers it. */
     keyPoll: Duration.millis(100),
     /** The greatest length of an answer in UTF-16 code units; the rest is cut off and not read. */
-    length: 100_000,
+    answerLength: 100_000,
   }),
 });
 /** The limits of asking. */

@@ -34,8 +34,8 @@ import { makeChatQueue, overloaded } from "./ChatQueue.ts";
 import {
   LiveAnswer,
   type AnswerEvent,
-  type Asked,
-  type Completed,
+  type AskResult,
+  type CompletedAsk,
   type Progress,
   type Pulse,
 } from "./LiveAnswer.ts";
@@ -53,11 +53,11 @@ export interface Ask {
   readonly chatId: ChatId | null;
   readonly question: string;
   readonly idempotencyKey?: string | null;
-  /** The id of the API key that asks, for the sums of usage; `null`, the default: none. */
+  /** The id of the API key that asks, for usage reports; `null`, the default: none. */
   readonly keyId?: string | null;
   /** How many tokens the API key may spend in a day of UTC; `null`, the default: any number. */
   readonly tokensPerDay?: number | null;
-  /** The only user whose chats exist (the `userRef` of a `Principal`); `null`, the default: every user. */
+  /** The only user whose chats exist (the `visitor` of a `Principal`); `null`, the default: every user. */
   readonly visitor?: string | null;
   /**
    * The effect of interrupting the waiting fiber. If several requests share a key, the last one to stop waiting decides.
@@ -71,12 +71,12 @@ interface RunningAsk {
   readonly chatbot: ChatbotId;
   readonly idempotencyKey: IdempotencyKey | null;
   readonly live: LiveAnswer;
-  readonly fiber: Fiber.Fiber<Completed, AskError>;
+  readonly fiber: Fiber.Fiber<CompletedAsk, AskError>;
 }
 
 /** The asks in progress in this process. Later requests join one by its idempotency key. */
 const makeRunningAsks = Effect.fnUntraced(function* (limits: AskLimits) {
-  const fibers = yield* FiberSet.make<Completed, AskError>();
+  const fibers = yield* FiberSet.make<CompletedAsk, AskError>();
   const byKey = new Map<string, RunningAsk>();
   const nameOf = (chatbot: ChatbotId, { key }: IdempotencyKey) => `${chatbot}/${key}`;
 
@@ -88,7 +88,7 @@ const makeRunningAsks = Effect.fnUntraced(function* (limits: AskLimits) {
 
   const start = Effect.fnUntraced(function* (
     ask: Omit<RunningAsk, "fiber">,
-    answer: Effect.Effect<Completed, AskError>,
+    answer: Effect.Effect<CompletedAsk, AskError>,
   ) {
     const { chatbot, idempotencyKey, live } = ask;
     if ((yield* count) >= limits.asks) return yield* overloaded;
@@ -140,15 +140,15 @@ const make = Effect.gen(function* () {
   ) =>
     Effect.suspend(() => {
       const times = startTimes(chatbot.id);
-      const { chatId, keyId, tokensPerDay, visitor: userRef = null } = ask;
+      const { chatId, keyId, tokensPerDay, visitor = null } = ask;
       const facts = { chatbot: chatbot.id, ...(chatId !== null && { chat: chatId }) };
       const budget = keyId == null || tokensPerDay == null ? null : { keyId, tokensPerDay };
-      const turn = { chatbot: chatbot.id, chat: chatId, idempotencyKey, userRef, budget };
+      const request = { chatbot: chatbot.id, chat: chatId, idempotencyKey, visitor, budget };
       return queue
-        .inTurn(turn, (result) => {
+        .inTurn(request, (result) => {
           times.onTurn();
           return result._tag === "AlreadyAnswered"
-            ? Effect.succeed({ entry: result.entry, replayed: true, turn: result.turn })
+            ? Effect.succeed({ entry: result.entry, replayed: true, turnId: result.turnId })
             : answerInTurn(services, live, chatbot, result.turn, ask, times);
         })
         .pipe(
@@ -191,7 +191,7 @@ const make = Effect.gen(function* () {
   const askAndWait = Effect.fnUntraced(function* (
     chatbot: Chatbot,
     ask: Ask,
-  ): Effect.fn.Return<Asked, AskError, Scope.Scope> {
+  ): Effect.fn.Return<AskResult, AskError, Scope.Scope> {
     const { fiber, isJoined } = yield* join(chatbot, ask);
     const { entry, replayed } = yield* Fiber.join(fiber);
     return { entry, replayed: replayed || isJoined };

@@ -16,11 +16,10 @@ export interface Budget {
 }
 
 /**
- * What an ask needs before it is answered: the turn of its chat and of its key, and the rest of its budget. No other
- * ask can wait for a new chat.
+ * What an ask needs before it is answered: the turn of its chat and of its key, and the rest of its budget.
  */
 type TurnRequest = Pick<Turn, "chatbot" | "chat" | "idempotencyKey"> & {
-  readonly userRef: string | null;
+  readonly visitor: string | null;
   readonly budget: Budget | null;
 };
 
@@ -68,7 +67,7 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
 
     /** Takes the turn from the store; while another process holds it, tries again until `deadline`. */
     const take = Effect.fnUntraced(function* (
-      { budget, chat, chatbot, idempotencyKey, userRef }: TurnRequest,
+      { budget, chat, chatbot, idempotencyKey, visitor }: TurnRequest,
       deadline: number,
       queue: Queue | null,
     ) {
@@ -79,7 +78,7 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
         if (queue !== null) queue.turnFreed = turnFreed;
         const isNew = chat === null && idempotencyKey === null;
         if (budget !== null && isNew) yield* checkBudget(chatbot, budget);
-        const result = yield* store.take(chatbot, chat, idempotencyKey, userRef);
+        const result = yield* store.take(chatbot, chat, idempotencyKey, visitor);
         // An answer that was stored before costs nothing, and may still come for the key of another ask.
         const costsNothing =
           result._tag === "AlreadyAnswered" || (result._tag === "Held" && result.by === "key");
@@ -102,7 +101,7 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
       Effect.suspend(() => {
         const name = nameOf(request);
         const ofChat = queues.get(name) ?? new Map<string | null, Queue>();
-        const queue = ofChat.get(request.userRef) ?? {
+        const queue = ofChat.get(request.visitor) ?? {
           places: [],
           turnFreed: Deferred.makeUnsafe<void>(),
         };
@@ -111,7 +110,7 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
         const place = Deferred.makeUnsafe<void>();
         queue.places.push(place);
         wake(queue.places[0]!);
-        queues.set(name, ofChat.set(request.userRef, queue));
+        queues.set(name, ofChat.set(request.visitor, queue));
         return Effect.succeed({ place, queue });
       });
     const leave = (request: TurnRequest, { places }: Queue, place: Deferred.Deferred<void>) =>
@@ -121,7 +120,7 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
           wake(places[0]!);
         } else {
           const ofChat = queues.get(nameOf(request))!;
-          ofChat.delete(request.userRef);
+          ofChat.delete(request.visitor);
           if (ofChat.size === 0) queues.delete(nameOf(request));
         }
       });
@@ -142,6 +141,7 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
           Effect.uninterruptible(
             Effect.flatMap(inSpan(take(request, deadline, queue), "take"), use),
           );
+        // No other ask can wait for a chat that does not exist yet, so this one needs no queue.
         if (request.chat === null) return takeAndUse(null);
         return Effect.acquireUseRelease(
           enter(request),

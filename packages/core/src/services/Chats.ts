@@ -57,7 +57,7 @@ const make = Effect.gen(function* () {
      * request returns the same chat for 24 hours, and another request fails with `IdempotencyKeyReused`. Fails with
      * `ArgumentInvalid` if an argument breaks a rule of the interface.
      *
-     * `visitor`, here and below: the only user whose chats exist (the `userRef` of a `Principal`), `null` for every
+     * `visitor`, here and below: the only user whose chats exist (the `visitor` of a `Principal`), `null` for every
      * user. A chat that a visitor creates has its `userRef`; another one in `NewChat` fails with `UserRefNotGranted`.
      */
     create,

@@ -12,13 +12,13 @@ export const makeDrainingRuntime = <R, E>(layer: Layer.Layer<R, E>) => {
   return {
     /**
      * Runs `use` with the layer's services. The first call builds them; each call rejects with the layer's error if
-     * that fails. After `dispose` it runs `disposed` instead.
+     * that fails. After `dispose` it runs `afterDispose` instead.
      */
     run: async <A>(
       use: (context: Context.Context<R>) => Promise<A>,
-      disposed: () => Promise<A>,
+      afterDispose: () => Promise<A>,
     ): Promise<A> => {
-      if (disposing !== undefined) return disposed();
+      if (disposing !== undefined) return afterDispose();
       const result = runtime.context().then(use);
       running.add(result);
       try {

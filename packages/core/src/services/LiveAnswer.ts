@@ -16,16 +16,16 @@ import type { AskError } from "../model/Errors.ts";
 import { storableText } from "../model/Text.ts";
 
 /** The result of an ask. */
-export interface Asked {
+export interface AskResult {
   /** The stored entry. */
   readonly entry: Entry;
   /** Whether an earlier request with the same idempotency key started the answer. */
   readonly replayed: boolean;
 }
 
-/** How much of an answer a reader has: the turn that answers, and the number of code points read. */
+/** How much of an answer a reader has: the id of the turn that answers, and the number of code points read. */
 export interface Progress {
-  readonly turn: string;
+  readonly turnId: string;
   readonly points: number;
 }
 
@@ -34,7 +34,7 @@ export type AnswerEvent = {
   /** Whether an earlier request with the same idempotency key started the answer. */
   readonly replayed: boolean;
   /** How much of the answer a reader has with this event. */
-  readonly reached: Progress;
+  readonly progress: Progress;
 } & (
   | { readonly _tag: "Delta"; readonly text: string }
   | { readonly _tag: "Entry"; readonly entry: Entry }
@@ -46,20 +46,20 @@ export interface Pulse<P> {
   readonly every: Duration.Duration;
 }
 
-/** An ask that succeeded, and the turn that answered it. */
-export interface Completed extends Asked {
-  readonly turn: string;
+/** An ask that succeeded, and the id of the turn that answered it. */
+export interface CompletedAsk extends AskResult {
+  readonly turnId: string;
 }
 
 export class LiveAnswer {
   /** How many requests wait for the answer. */
   readers = 0;
-  /** The turn that answers; `null` until it is taken. */
-  turn: string | null = null;
+  /** The id of the turn that answers; `null` until it is taken. */
+  turnId: string | null = null;
   text = "";
   /** Whether a reader has received some of the text, so that it cannot be taken back. */
   hasBeenRead = false;
-  exit: Exit.Exit<Completed, AskError> | null = null;
+  exit: Exit.Exit<CompletedAsk, AskError> | null = null;
   /** A high surrogate whose other half is still to arrive. */
   #half = "";
   /** Functions that wake the readers that have all of the text. */
@@ -72,8 +72,8 @@ export class LiveAnswer {
   }
 
   /** Starts the answer, or starts it again: in the given turn, without text. */
-  reset(turn: string): void {
-    this.turn = turn;
+  reset(turnId: string): void {
+    this.turnId = turnId;
     this.text = this.#half = "";
   }
 
@@ -90,10 +90,10 @@ export class LiveAnswer {
     return prefix === addition;
   }
 
-  complete(exit: Exit.Exit<Completed, AskError>): void {
+  complete(exit: Exit.Exit<CompletedAsk, AskError>): void {
     this.exit = exit;
     if (Exit.isSuccess(exit)) {
-      this.turn = exit.value.turn;
+      this.turnId = exit.value.turnId;
       this.text = exit.value.entry.answer;
     }
     this.#notify();
@@ -132,14 +132,14 @@ export class LiveAnswer {
           Arr.NonEmptyReadonlyArray<AnswerEvent | P>,
           AskError
         > = Effect.suspend(() => {
-          const { exit, text, turn } = this;
+          const { exit, text, turnId } = this;
           if (isOver) return Cause.done();
           if (exit !== null && Exit.isFailure(exit)) return Effect.failCause(exit.cause);
           const events: Array<AnswerEvent | P> = isPulseDue ? [pulse!.value] : [];
           isPulseDue = false;
-          if (turn !== null) {
+          if (turnId !== null) {
             if (points === null) {
-              points = after?.turn === turn ? after.points : 0;
+              points = after?.turnId === turnId ? after.points : 0;
               units = Array.from(text).slice(0, points).join("").length;
             }
             const delta = text.slice(units);
@@ -147,7 +147,7 @@ export class LiveAnswer {
             units = text.length;
             this.hasBeenRead ||= points > 0;
             const replayed = isJoined || exit?.value.replayed === true;
-            const fields = { replayed, reached: { turn, points } };
+            const fields = { replayed, progress: { turnId, points } };
             if (delta !== "") events.push({ _tag: "Delta", text: delta, ...fields });
             if (exit !== null) events.push({ _tag: "Entry", entry: exit.value.entry, ...fields });
             isOver = exit !== null;

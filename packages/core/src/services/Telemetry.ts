@@ -103,23 +103,25 @@ export const makeBusiest = (
 ) => {
   const events = new Map<string, number>();
   const others = describe("other");
-  const labelled = new Map<string, typeof others>();
+  const metricsByLabel = new Map<string, typeof others>();
   const replace = (value: string, count: number) => {
-    const least = [...labelled.keys()].reduce((a, b) => (events.get(b)! < events.get(a)! ? b : a));
+    const least = [...metricsByLabel.keys()].reduce((a, b) =>
+      events.get(b)! < events.get(a)! ? b : a,
+    );
     if (count < 2 * events.get(least)!) return;
-    for (const metric of labelled.get(least)!) Metric.removeUnsafe(metric, context);
-    labelled.delete(least);
+    for (const metric of metricsByLabel.get(least)!) Metric.removeUnsafe(metric, context);
+    metricsByLabel.delete(least);
     events.set(least, -Infinity);
-    labelled.set(value, describe(value));
+    metricsByLabel.set(value, describe(value));
   };
   return (value: string, index: number, amount: number): void => {
     const count = (events.get(value) ?? 0) + 1;
     events.set(value, count);
-    if (!labelled.has(value)) {
-      if (labelled.size < size) labelled.set(value, describe(value));
+    if (!metricsByLabel.has(value)) {
+      if (metricsByLabel.size < size) metricsByLabel.set(value, describe(value));
       else replace(value, count);
     }
-    (labelled.get(value) ?? others)[index]!.updateUnsafe(amount, context);
+    (metricsByLabel.get(value) ?? others)[index]!.updateUnsafe(amount, context);
   };
 };
 
@@ -139,7 +141,7 @@ const budgetSeries = 1000;
 
 /**
  * Returns a function that notes which share of its daily budget a key has spent, and how many milliseconds the day
- * still lasts. After that the share is 0, also without another ask.
+ * still lasts. After that the share is 0, even without another ask.
  */
 export const makeBudgetGauges = Effect.map(Effect.context<never>(), (context) => {
   const clock = Context.get(context, Clock.Clock);

@@ -16,7 +16,7 @@ import type { Moderator } from "../ports/Moderator.ts";
 import { turnEntries, type Turn, type TurnStore } from "../ports/TurnStore.ts";
 import type { Ask } from "./Asking.ts";
 import { AskDeadline, AskedModel, type AskLimits } from "./AskLimits.ts";
-import type { Completed, LiveAnswer } from "./LiveAnswer.ts";
+import type { CompletedAsk, LiveAnswer } from "./LiveAnswer.ts";
 import { inSpan, type AskTimes } from "./Telemetry.ts";
 
 export interface AnswerServices {
@@ -38,7 +38,7 @@ export const answerInTurn = (
   turn: Turn,
   { keyId = null, question, tokensPerDay = null }: Pick<Ask, "question" | "keyId" | "tokensPerDay">,
   times: AskTimes,
-): Effect.Effect<Completed, AskError> => {
+): Effect.Effect<CompletedAsk, AskError> => {
   const { limits, store } = services;
   /** The answerer fills it in. */
   const askedModel: typeof AskedModel.Service = { model: null, tokens: null };
@@ -79,7 +79,7 @@ export const answerInTurn = (
           ),
         );
       }),
-      Effect.map((entry) => ({ entry, replayed: false, turn: turn.id })),
+      Effect.map((entry) => ({ entry, replayed: false, turnId: turn.id })),
       Effect.provideService(AskDeadline, now + Duration.toMillis(limits.deadline)),
       Effect.provideService(AskedModel, askedModel),
     ),
@@ -123,7 +123,7 @@ const answer = Effect.fnUntraced(function* (
       case "Delta":
         times.onDelta();
         for (const _ of part.text) cost.characters++;
-        return live.append(part.text, limits.length);
+        return live.append(part.text, limits.answerLength);
       case "Restart":
         isBroken = live.hasBeenRead;
         if (!isBroken) live.reset(turn.id);

@@ -82,7 +82,7 @@ const entriesOf = (records: ReadonlyArray<ArchiveRecord>, chat: number) =>
     record._tag === "Entry" && record.entry.chatId === chat ? [record.entry] : [],
   );
 
-/** The promises of `ChatArchive`, also while others write. */
+/** The promises of `ChatArchive`, even while others write. */
 export const archiveChecks: ReadonlyArray<
   Check<ChatStore | TurnStore | ChatArchive | ChatbotRegistry | StoreUnderTest>
 > = [
@@ -246,7 +246,7 @@ export const archiveChecks: ReadonlyArray<
       yield* same("afterwards", yield* again, {
         _tag: "AlreadyAnswered",
         entry: newEntry,
-        turn: turn.id,
+        turnId: turn.id,
       });
     }
     const early = yield* first.turns.take(chatbot, other!.id, null);
@@ -277,8 +277,8 @@ export const archiveChecks: ReadonlyArray<
         [chatbot, keptEntry.chatId, "kept"],
         [chatbot, keptEntry.chatId, "moved"],
       ] as const) {
-        const done = yield* turns.take(of, chatId, keyOf(name));
-        yield* same(`the key "${name}"`, done._tag, "AlreadyAnswered");
+        const outcome = yield* turns.take(of, chatId, keyOf(name));
+        yield* same(`the key "${name}"`, outcome._tag, "AlreadyAnswered");
       }
       yield* same("the creation's key", (yield* creating).replayed, false);
       yield* turns.release(yield* takeTurn(chatbot, null, keyOf("asked", 1)));
@@ -333,8 +333,8 @@ export const archiveChecks: ReadonlyArray<
     // The entry of an export is written when the export begins.
     yield* Stream.runDrain(Stream.take(archive.export(chatbot, "cat"), 1));
     yield* Stream.runDrain(archive.export(chatbot, "cat", { ...user, digest: "d2" }));
-    const refused = archive.import(chatbot, Stream.make(chatRecord(1, longAgo)), "dan");
-    yield* failsWith("a refused import", "ImportRefused", refused);
+    const importing = archive.import(chatbot, Stream.make(chatRecord(1, longAgo)), "dan");
+    yield* failsWith("a refused import", "ImportRefused", importing);
     yield* archive.erase(chatbot, idle(future), "eve");
     const records = [chatRecord(1, longAgo), chatRecord(2, longAgo), chatRecord(3, longAgo)];
     yield* archive.import(chatbot, Stream.fromIterable(records), "fay");
@@ -428,9 +428,9 @@ export const archiveChecks: ReadonlyArray<
         yield* erase(chatbot, { _tag: "Chat", id: chats.at(-2)!.id });
         yield* create(chatbot, { name: "meanwhile" });
       });
-      let seen = 0;
+      let count = 0;
       const read = yield* archive.export(chatbot, actor).pipe(
-        Stream.tap(() => (seen++ % 400 === 0 ? meanwhile : Effect.void)),
+        Stream.tap(() => (count++ % 400 === 0 ? meanwhile : Effect.void)),
         Stream.runCollect,
       );
       yield* same("the records", read, before);
@@ -593,10 +593,10 @@ export const archiveChecks: ReadonlyArray<
     yield* same("the rows of the chatbot", yield* exportAll(from), before);
     const turn = yield* takeTurn(to, null, key);
     const asking = ask(from, chat.id, entry("meanwhile"));
-    const broken = Effect.as(asking, Stream.fail({ _tag: "Broken" as const }));
+    const failure = Effect.as(asking, Stream.fail({ _tag: "Broken" as const }));
     for (const { archive } of yield* instances) {
       const records = Stream.fromIterable([...many, chatRecord(2_000, future)]);
-      const breaking = Stream.concat(records, Stream.unwrap(broken));
+      const breaking = Stream.concat(records, Stream.unwrap(failure));
       yield* failsWith("a broken one", "Broken", archive.import(to, breaking, actor));
       const endless = Stream.concat(records, Stream.never);
       const importing = yield* Effect.forkChild(archive.import(to, endless, actor));
@@ -650,7 +650,7 @@ export const archiveChecks: ReadonlyArray<
   check("concurrent creations and erasures of two instances leave exact lists", function* () {
     const chatbot = yield* newChatbot;
     const both = yield* instances;
-    let erased = 0;
+    let erasedCount = 0;
     const write = (n: number) =>
       Effect.gen(function* () {
         const { archive, chats } = both[n % 2]!;
@@ -658,7 +658,7 @@ export const archiveChecks: ReadonlyArray<
           yield* chats.createChat(chatbot, { ...bare, name, userRef: name }, null);
           if (n > 1) continue;
           const count = yield* archive.erase(chatbot, { _tag: "UserRef", userRef: "gone" }, actor);
-          erased += count;
+          erasedCount += count;
         }
       });
     const queries = [
@@ -678,7 +678,7 @@ export const archiveChecks: ReadonlyArray<
     }
     yield* Fiber.join(writing);
     const all = (yield* storedChats(chatbot)).map(({ chat }) => chat);
-    yield* same("none is lost", all.length + erased, 36);
+    yield* same("none is lost", all.length + erasedCount, 36);
     yield* same("the others", all.filter(({ name }) => name === "kept").length, 18);
     for (const { chats } of both) {
       for (const query of queries) {

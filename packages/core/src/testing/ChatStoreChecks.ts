@@ -37,7 +37,7 @@ import {
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 
 /** Chats with many ties and gaps: few different names and references, some absent. */
-const tied: ReadonlyArray<Partial<ChatToCreate>> = Array.from({ length: 23 }, (_, n) => ({
+const chatsWithTies: ReadonlyArray<Partial<ChatToCreate>> = Array.from({ length: 23 }, (_, n) => ({
   name: [null, "b", "a", "B", ""][n % 5]!,
   userRef: [null, "y", "x"][n % 3]!,
 }));
@@ -130,7 +130,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
   check("chats come in every order of the contract, page by page", function* () {
     const chatbot = yield* newChatbot;
     yield* same("no chats", yield* list(chatbot, { page: 2 }), { items: [], total: 0 });
-    const chats = yield* createAll(chatbot, tied);
+    const chats = yield* createAll(chatbot, chatsWithTies);
     for (const orderBy of orders(chatFields)) {
       for (const [limit, page] of [
         ...[1, 2, 3, 4, 5].map((page) => [7, page] as const),
@@ -219,7 +219,12 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
 
   check("filters combine, for the page and for the total", function* () {
     const chatbot = yield* newChatbot;
-    const chats = yield* createAll(chatbot, [...tied, ...tied, ...tied, ...tied]);
+    const chats = yield* createAll(chatbot, [
+      ...chatsWithTies,
+      ...chatsWithTies,
+      ...chatsWithTies,
+      ...chatsWithTies,
+    ]);
     const some = orders(chatFields).filter((_, n) => n % 7 === 0);
     for (const search of [null, "", "B", "a"]) {
       for (const userRef of [null, "x", ""]) {
@@ -238,8 +243,8 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
 
   check("a chatbot never sees or counts the chats of another", function* () {
     const [ours, theirs] = [yield* newChatbot, yield* newChatbot];
-    const shared = { name: "shared", userRef: "shared", helloMessage: "Hello" };
-    const chats = yield* createAll(theirs, [shared, shared]);
+    const fields = { name: "shared", userRef: "shared", helloMessage: "Hello" };
+    const chats = yield* createAll(theirs, [fields, fields]);
     yield* same("no chats", yield* list(ours), { items: [], total: 0 });
     const mine = yield* create(ours, { name: "shared", userRef: "shared" });
     // Ids belong to a chatbot: one of theirs may be the same as mine.
@@ -321,9 +326,9 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       { search: "n" },
       { orderBy: [{ field: "name", descending: false }] },
     ];
-    for (let written = false; !written;) {
+    for (let isWritten = false; !isWritten;) {
       // One more time when everything is written.
-      written = writing.pollUnsafe() !== undefined;
+      isWritten = writing.pollUnsafe() !== undefined;
       for (const chats of [store, second.chats]) {
         for (const query of queries) {
           const page = yield* chats.listChats(chatbot, {
@@ -332,7 +337,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
             ...query,
           });
           yield* same("as many chats as the total", page.items.length, page.total);
-          if (written) yield* same("all chats", page.total, 61);
+          if (isWritten) yield* same("all chats", page.total, 61);
         }
         for (const field of ["id", "question"] as const) {
           const orderBy = [{ field, descending: true }] as const;
@@ -342,7 +347,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
             orderBy,
           });
           yield* same("as many entries as the total", page.items.length, page.total);
-          if (written) yield* same("all entries", page.total, 60);
+          if (isWritten) yield* same("all entries", page.total, 60);
         }
       }
       yield* Effect.yieldNow;

@@ -35,7 +35,7 @@ export const pass = (millis: number) => StoreUnderTest.use((store) => store.pass
 /** An id that no chatbot has. */
 export const noChatbot = ChatbotId.make(2_000_000_000);
 
-/** Waits by the real clock, also where the test clock stands still. */
+/** Waits by the real clock, even where the test clock stands still. */
 export const after = (millis: number) =>
   Effect.callback<string>((resume) => {
     const timer = setTimeout(() => resume(Effect.succeed(`after ${millis} ms`)), millis);
@@ -122,9 +122,9 @@ export const takeTurn = (
   chat: ChatId | null,
   idempotencyKey: IdempotencyKey | null = null,
   turns?: TurnStore["Service"],
-  userRef: string | null = null,
+  visitor: string | null = null,
 ) =>
-  TurnStore.use((store) => (turns ?? store).take(chatbot, chat, idempotencyKey, userRef)).pipe(
+  TurnStore.use((store) => (turns ?? store).take(chatbot, chat, idempotencyKey, visitor)).pipe(
     Effect.flatMap((outcome) =>
       outcome._tag === "TurnTaken"
         ? Effect.succeed(outcome.turn)
@@ -312,14 +312,14 @@ const pageOf = <Row extends { readonly id: number }, Field extends string>(
   { limit, orderBy, page }: ListQuery<Field>,
   read: (row: Row, field: Field) => Value,
 ): Page<Row> => {
-  const sorted = rows.toSorted((a, b) => {
+  const sortedRows = rows.toSorted((a, b) => {
     for (const { descending, field } of orderBy) {
       const ascending = compare(read(a, field), read(b, field));
       if (ascending !== 0) return descending ? -ascending : ascending;
     }
     return orderBy.at(-1)!.descending ? b.id - a.id : a.id - b.id;
   });
-  return { total: rows.length, items: sorted.slice((page - 1) * limit, page * limit) };
+  return { total: rows.length, items: sortedRows.slice((page - 1) * limit, page * limit) };
 };
 
 const compare = (a: Value, b: Value): number => {

@@ -42,16 +42,16 @@ const take = (chatbot: ChatbotId, chat: ChatId | null, idempotencyKey: Idempoten
   TurnStore.use((store) => store.take(chatbot, chat, idempotencyKey));
 
 /** The result of a take once the turn has stored its entry. */
-const done = (turn: Turn, entry: Entry): TakeResult => ({
+const answerOf = (turn: Turn, entry: Entry): TakeResult => ({
   _tag: "AlreadyAnswered",
   entry,
-  turn: turn.id,
+  turnId: turn.id,
 });
 
 const key = keyOf("key");
 /** The same key with another request. */
 const other = keyOf("key", 1);
-const reused = new IdempotencyKeyReused({ key: "key" });
+const keyReused = new IdempotencyKeyReused({ key: "key" });
 
 /** The promises of `ChatStore` and `TurnStore` about idempotency keys. */
 export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
@@ -66,7 +66,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     yield* same("new ones", creations.filter(({ replayed }) => !replayed).length, 1);
     const { chat } = yield* createWith(chatbot, key, chatFields);
     for (const creation of creations) yield* same("the chat", creation.chat, chat);
-    yield* failsWith("another request", reused, createWith(chatbot, other, chatFields));
+    yield* failsWith("another request", keyReused, createWith(chatbot, other, chatFields));
     const foreign = yield* createWith(yield* newChatbot, key, chatFields);
     yield* same("another chatbot's key", foreign.replayed, false);
     yield* same("the chats", yield* list(chatbot), { items: [chat], total: 1 });
@@ -89,11 +89,11 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     for (let n = 0; n < 25; n++) yield* ask(chatbot, id, entry("later"));
     for (const [n, name] of awkwardKeys.entries()) {
       const { chat, replayed } = creations[n]!;
-      const repeated = yield* createWith(chatbot, keyOf(`${name}!`));
-      yield* same("created again", [replayed, repeated], [false, { chat, replayed: true }]);
+      const repetition = yield* createWith(chatbot, keyOf(`${name}!`));
+      yield* same("created again", [replayed, repetition], [false, { chat, replayed: true }]);
       const { newEntry, turn } = asks[n]!;
       const again = yield* take(chatbot, turn.chat, keyOf(name));
-      yield* same("asked again", again, done(turn, newEntry));
+      yield* same("asked again", again, answerOf(turn, newEntry));
     }
   }),
 
@@ -106,18 +106,18 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       [null, "another"],
     ] as const) {
       const [ours, theirs] = [keyOf(name), keyOf(name, 1)];
-      const refused = new IdempotencyKeyReused({ key: name });
+      const keyReused = new IdempotencyKeyReused({ key: name });
       const turn = yield* takeTurn(chatbot, chat, ours);
       for (const turns of [store, second]) {
         const outcome = yield* turns.take(chatbot, chat, ours);
         yield* same("meanwhile", outcome._tag === "Held" && outcome.by, "key");
-        yield* failsWith("another request", refused, turns.take(chatbot, chat, theirs));
+        yield* failsWith("another request", keyReused, turns.take(chatbot, chat, theirs));
       }
       const newEntry = yield* append(turn, entry("q", { usage }));
       yield* store.release(turn);
       for (const turns of [store, second]) {
-        yield* same("afterwards", yield* turns.take(chatbot, chat, ours), done(turn, newEntry));
-        yield* failsWith("another request", refused, turns.take(chatbot, chat, theirs));
+        yield* same("afterwards", yield* turns.take(chatbot, chat, ours), answerOf(turn, newEntry));
+        yield* failsWith("another request", keyReused, turns.take(chatbot, chat, theirs));
       }
       yield* takeTurn(yield* newChatbot, null, ours);
     }
@@ -136,7 +136,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       yield* store.release(late);
       yield* same("still held", (yield* take(chatbot, chat, key))._tag, "Held");
       const newEntry = yield* append(next, entry("q"));
-      yield* same("its entry", yield* take(chatbot, chat, key), done(next, newEntry));
+      yield* same("its entry", yield* take(chatbot, chat, key), answerOf(next, newEntry));
       yield* failsWith("late again", new TurnLost(), append(late, entry("late")));
       yield* pass(idempotencyKeyLifetime + 1);
       yield* takeTurn(chatbot, chat, key);
@@ -158,7 +158,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       }
       const newEntry = yield* append(turn, entry("q"));
       yield* pass(idempotencyKeyLifetime - 60_000);
-      yield* same("before", yield* take(chatbot, chat, key), done(turn, newEntry));
+      yield* same("before", yield* take(chatbot, chat, key), answerOf(turn, newEntry));
       yield* pass(60_001);
       yield* store.release(yield* takeTurn(chatbot, chat, other));
     }
@@ -178,13 +178,17 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       const { id } = yield* create(chatbot);
       const chatId = ChatId.make(Number.MAX_SAFE_INTEGER);
       const turn = yield* takeTurn(chatbot, id, key);
-      yield* failsWith("another request", reused, take(chatbot, chatId, other));
+      yield* failsWith("another request", keyReused, take(chatbot, chatId, other));
       yield* failsWith("no chat", new ChatNotFound({ chatId }), take(chatbot, chatId, key));
       const newEntry = yield* append(turn, entry("q"));
-      yield* failsWith("another request, afterwards", reused, take(chatbot, chatId, other));
-      yield* same("no chat, afterwards", yield* take(chatbot, chatId, key), done(turn, newEntry));
+      yield* failsWith("another request, afterwards", keyReused, take(chatbot, chatId, other));
+      yield* same(
+        "no chat, afterwards",
+        yield* take(chatbot, chatId, key),
+        answerOf(turn, newEntry),
+      );
       const heldTurn = yield* takeTurn(chatbot, id);
-      yield* same("a held chat", yield* take(chatbot, id, key), done(turn, newEntry));
+      yield* same("a held chat", yield* take(chatbot, id, key), answerOf(turn, newEntry));
       yield* store.release(heldTurn);
     },
   ),
@@ -196,17 +200,17 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     const { id } = yield* create(chatbot);
     for (const chat of [id, null]) {
       const late = yield* takeTurn(chatbot, chat, key);
-      yield* failsWith("while the ask runs", reused, creation);
+      yield* failsWith("while the ask runs", keyReused, creation);
       yield* pass(turnLease + 1);
       const newChat = yield* creation;
       yield* same("when its lease ran out", newChat.replayed, false);
       yield* failsWith("the late append", new TurnLost(), append(late, entry("late")));
       yield* store.release(late);
       yield* same("again", yield* creation, { ...newChat, replayed: true });
-      yield* failsWith("an ask", reused, take(chatbot, chat, key));
+      yield* failsWith("an ask", keyReused, take(chatbot, chat, key));
       yield* pass(idempotencyKeyLifetime + 1);
       yield* append(yield* takeTurn(chatbot, chat, key), entry("q"));
-      yield* failsWith("after the ask", reused, creation);
+      yield* failsWith("after the ask", keyReused, creation);
       yield* pass(idempotencyKeyLifetime + 1);
     }
   }),
@@ -230,7 +234,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       yield* same("the old turn", yield* store.renew(old), true);
       const newEntry = yield* append(old, entry("late"));
       yield* store.release(holder);
-      yield* same("its answer", yield* take(chatbot, null, late), done(old, newEntry));
+      yield* same("its answer", yield* take(chatbot, null, late), answerOf(old, newEntry));
     }
   }),
 
@@ -261,7 +265,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
         yield* same(
           "afterwards",
           yield* store.take(chatbot, chat, idempotencyKey),
-          done(next, newEntry),
+          answerOf(next, newEntry),
         );
         yield* pass(idempotencyKeyLifetime + 1);
       }

@@ -87,11 +87,13 @@ const isIn = Effect.fnUntraced(function* (time: Date | null | undefined, millis:
 const bothAtOnce = (round: number, both: ReadonlyArray<Effect.Effect<unknown, unknown>>) =>
   Effect.gen(function* () {
     const order = round % 2 === 0 ? both : both.toReversed();
-    const done = yield* Effect.forEach(order, (one) => Effect.isSuccess(one), { concurrency: 2 });
-    return round % 2 === 0 ? done : done.toReversed();
+    const successes = yield* Effect.forEach(order, (one) => Effect.isSuccess(one), {
+      concurrency: 2,
+    });
+    return round % 2 === 0 ? successes : successes.toReversed();
   });
 
-/** The promises of `ChatbotRegistry` and `ChatbotDirectory`, also while others write. */
+/** The promises of `ChatbotRegistry` and `ChatbotDirectory`, even while others write. */
 export const registryChecks: ReadonlyArray<
   Check<ChatbotRegistry | ChatbotDirectory | ChatStore | TurnStore | ChatArchive | StoreUnderTest>
 > = [
@@ -209,8 +211,8 @@ export const registryChecks: ReadonlyArray<
       yield* same("its audit", yield* auditOf(chatbot.id), [line]);
     }
     const away = { workspaceName: fresh("W"), name };
-    const moved = yield* registry.change(first!.id, away, actor);
-    yield* same("both concurrently", moved, { ...first, ...away });
+    const result = yield* registry.change(first!.id, away, actor);
+    yield* same("both concurrently", result, { ...first, ...away });
   }),
 
   check(
@@ -305,9 +307,9 @@ export const registryChecks: ReadonlyArray<
       yield* failsWith("an addition", isTaken, registry.addKey(chatbot, key, actor));
     }
     yield* same("the revoked key", yield* directory.open(key.id), null);
-    const revoked = yield* findRegisteredKey(id, key.id);
-    yield* same("its time", revoked?.revokedAt instanceof Date, true);
-    yield* same("the rest", { ...revoked, revokedAt: null }, expected);
+    const revokedKey = yield* findRegisteredKey(id, key.id);
+    yield* same("its time", revokedKey?.revokedAt instanceof Date, true);
+    yield* same("the rest", { ...revokedKey, revokedAt: null }, expected);
     yield* same("the other key", (yield* directory.open(otherKey.id))?.chatbot.id, id);
     yield* same("the audit log", (yield* auditOf(id)).slice(2), [
       `${actor} add-key ${key.id}`,
@@ -363,10 +365,10 @@ export const registryChecks: ReadonlyArray<
     const lastUsedAt = (yield* findRegisteredKey(id, used[0]!))?.lastUsedAt;
     yield* same("a used key", lastUsedAt instanceof Date, true);
     const registeredKeys = (yield* findRegistered(id))?.keys ?? [];
-    const unused = registeredKeys.filter((key) => key.lastUsedAt === null).map((key) => key.id);
+    const unusedIds = registeredKeys.filter((key) => key.lastUsedAt === null).map((key) => key.id);
     yield* same(
       "the unused keys",
-      unused.filter((key) => key !== over),
+      unusedIds.filter((key) => key !== over),
       [idle],
     );
     yield* same("how many keys", registeredKeys.length, keys.length);
@@ -410,15 +412,15 @@ export const registryChecks: ReadonlyArray<
       const { directory, other, registry } = yield* services;
       const { id } = yield* newOne();
       for (let round = 0; round < 4; round++) {
-        const shared = newKey();
+        const key = newKey();
         const isAdded = yield* bothAtOnce(round, [
-          registry.addKey(id, shared, actor),
-          other.addKey(id, shared, actor),
+          registry.addKey(id, key, actor),
+          other.addKey(id, key, actor),
         ]);
         yield* same("one addition", isAdded.toSorted(), [false, true]);
-        const using = directory.used([shared.id]);
-        yield* bothAtOnce(round, [using, other.revokeKey(id, shared.id, actor)]);
-        yield* same("a revoked key", yield* directory.open(shared.id), null);
+        const using = directory.used([key.id]);
+        yield* bothAtOnce(round, [using, other.revokeKey(id, key.id, actor)]);
+        yield* same("a revoked key", yield* directory.open(key.id), null);
       }
     },
   ),
@@ -448,12 +450,12 @@ export const registryChecks: ReadonlyArray<
     const chatGone = new Errors.ChatNotFound({ chatId: chat.id });
     yield* failsWith("its history", chatGone, history(id, chat.id));
     yield* failsWith("an ask in flight", chatGone, append(turn, entry("late")));
-    const renewed = yield* TurnStore.use(({ renew }) => renew(withoutChat));
-    yield* same("a renewal of a turn without a chat", renewed, false);
+    const isRenewed = yield* TurnStore.use(({ renew }) => renew(withoutChat));
+    yield* same("a renewal of a turn without a chat", isRenewed, false);
     yield* failsWith("its append", new Errors.TurnLost(), append(withoutChat, entry("late")));
     const spent = { keyId: key.id, tokens: 5 };
-    for (const ended of [turn, withoutChat])
-      yield* TurnStore.use(({ release }) => release(ended, spent));
+    for (const endedTurn of [turn, withoutChat])
+      yield* TurnStore.use(({ release }) => release(endedTurn, spent));
     const notFound = new Errors.ChatbotNotFound({ chatbot: id });
     yield* failsWith("a new chat", notFound, create(id));
     yield* failsWith("a known key", notFound, takeTurn(id, null, keyOf("key")));

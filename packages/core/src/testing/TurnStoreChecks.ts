@@ -88,13 +88,13 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       }
     }
     const turn = yield* takeTurn(chatbot, chat!.id);
-    const seen: Array<Entry> = [...turn.newest];
-    yield* same("how many it brings", seen.length, turnEntries);
-    for (let older = seen.slice(-1); older.length > 0; seen.push(...older)) {
-      older = [...(yield* turns.earlier(turn, seen.at(-1)!.id))];
+    const entriesRead: Array<Entry> = [...turn.newest];
+    yield* same("how many it brings", entriesRead.length, turnEntries);
+    for (let older = entriesRead.slice(-1); older.length > 0; entriesRead.push(...older)) {
+      older = [...(yield* turns.earlier(turn, entriesRead.at(-1)!.id))];
       yield* same("a page at most", older.length <= turnEntries, true);
     }
-    yield* same("all entries, newest first", seen, entries.toReversed());
+    yield* same("all entries, newest first", entriesRead, entries.toReversed());
     const all = yield* turns.earlier(turn, Number.MAX_SAFE_INTEGER);
     yield* same("before no entry", all, turn.newest);
     yield* same("before any entry", yield* turns.earlier(turn, 1), []);
@@ -182,14 +182,14 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const chatbot = yield* newChatbot;
     const [store, second] = yield* bothTurns;
     const { id } = yield* create(chatbot);
-    const notified: Array<number> = [];
+    const notifiedChats: Array<number> = [];
     const readers: Array<Fiber.Fiber<void>> = [];
     for (const { freed } of [store, second]) {
       const heard = Stream.tap(freed, (turn) =>
-        Effect.sync(() => turn?.chatbot === chatbot && notified.push(turn.chat)),
+        Effect.sync(() => turn?.chatbot === chatbot && notifiedChats.push(turn.chat)),
       );
-      const stalled = Stream.tap(freed, () => Effect.never);
-      for (const notifications of [heard, stalled]) {
+      const stalledReader = Stream.tap(freed, () => Effect.never);
+      for (const notifications of [heard, stalledReader]) {
         readers.push(
           yield* Effect.forkChild(Stream.runDrain(notifications), { startImmediately: true }),
         );
@@ -202,7 +202,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     yield* isHeld("chat", second, chatbot, id);
     yield* create(chatbot);
     yield* after(50);
-    yield* same("notifications while it is held", notified, []);
+    yield* same("notifications while it is held", notifiedChats, []);
     yield* append(turn, entry("q"));
     yield* second.release(yield* takeTurn(chatbot, id, null, second));
     const asks = Effect.gen(function* () {
@@ -216,7 +216,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
     yield* same(
       "notifications of other chats",
-      notified.filter((chat) => chat !== id),
+      notifiedChats.filter((chat) => chat !== id),
       [],
     );
     yield* Fiber.interruptAll(readers);

@@ -119,31 +119,31 @@ export const visitorChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnd
     const store = yield* ChatStore;
     const turns = yield* TurnStore;
     const visitors = [null, ...references];
-    const keyed = (key: string, visitor: string | null) =>
+    const keyFor = (key: string, visitor: string | null) =>
       keyOf(visitor === null ? key : `${key}\n${visitor}`);
     const answers: Array<unknown> = [];
-    for (const userRef of visitors) {
+    for (const visitor of visitors) {
       const { chat, replayed } = yield* store.createChat(
         chatbot,
-        { ...bare, userRef },
-        keyed("chat", userRef),
+        { ...bare, userRef: visitor },
+        keyFor("chat", visitor),
       );
-      yield* same("made anew", [chat.userRef, replayed], [userRef, false]);
-      const turn = yield* takeTurn(chatbot, null, keyed("ask", userRef), undefined, userRef);
+      yield* same("made anew", [chat.userRef, replayed], [visitor, false]);
+      const turn = yield* takeTurn(chatbot, null, keyFor("ask", visitor), undefined, visitor);
       answers.push({
         _tag: "AlreadyAnswered",
         entry: yield* append(turn, entry("q")),
-        turn: turn.id,
+        turnId: turn.id,
       });
     }
-    for (const [at, userRef] of visitors.entries()) {
+    for (const [at, visitor] of visitors.entries()) {
       const { chat, replayed } = yield* store.createChat(
         chatbot,
-        { ...bare, userRef },
-        keyed("chat", userRef),
+        { ...bare, userRef: visitor },
+        keyFor("chat", visitor),
       );
-      yield* same("made before", [chat.userRef, replayed], [userRef, true]);
-      const outcome = yield* turns.take(chatbot, null, keyed("ask", userRef), userRef);
+      yield* same("made before", [chat.userRef, replayed], [visitor, true]);
+      const outcome = yield* turns.take(chatbot, null, keyFor("ask", visitor), visitor);
       yield* same("the answer and its turn", outcome, answers[at]);
     }
     yield* same("the chats", (yield* storedChats(chatbot)).length, 2 * visitors.length);

@@ -69,7 +69,7 @@ describe("access", () => {
       const key = yield* newKey;
       const { layer } = yield* directory(key);
       const principal = yield* Effect.provide(authenticate(key), layer);
-      const opened = { keyId: keyId(key)!, scopes: ["read"] as const, chatbot, userRef: null };
+      const opened = { keyId: keyId(key)!, scopes: ["read"] as const, chatbot, visitor: null };
       assert.deepStrictEqual<Principal>(principal, opened);
     }),
   );
@@ -251,13 +251,13 @@ describe("access", () => {
     }),
   );
 
-  /** Tokens of a key that any text after its id signs: `<key id> <userRef>`. */
+  /** Tokens of a key that any text after its id signs: `<key id> <visitor>`. */
   const tokens: VisitorTokens = {
     keyId: (token) => token.split(" ")[0] ?? null,
-    verify: (token) => Effect.succeed({ userRef: token.split(" ")[1]!, scopes: null }),
+    verify: (token) => Effect.succeed({ visitor: token.split(" ")[1]!, scopes: null }),
   };
-  const visit = (id: string, userRef: string) =>
-    Access.use((access) => access.authenticate(`${id} ${userRef}`, { tokens })).pipe(
+  const visit = (id: string, visitor: string) =>
+    Access.use((access) => access.authenticate(`${id} ${visitor}`, { tokens })).pipe(
       Effect.match({
         onFailure: (error) => (error._tag === "RateExceeded" ? error.retryAfterSeconds : -1),
         onSuccess: () => 0,
@@ -300,9 +300,9 @@ describe("access", () => {
   it.effect("an embedder's own key may belong to one user, and has the rate of a visitor", () =>
     Effect.gen(function* () {
       const key = yield* newKey;
-      const { layer } = yield* directory(key, { userRef: "a", visitorRatePerMinute: 1 });
+      const { layer } = yield* directory(key, { visitor: "a", visitorRatePerMinute: 1 });
       yield* Effect.gen(function* () {
-        assert.strictEqual((yield* authenticate(key)).userRef, "a");
+        assert.strictEqual((yield* authenticate(key)).visitor, "a");
         assert.strictEqual((yield* Effect.flip(authenticate(key)))._tag, "RateExceeded");
       }).pipe(Effect.provide(layer));
     }),

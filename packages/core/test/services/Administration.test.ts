@@ -156,14 +156,14 @@ describe("administration", () => {
       for (const expiresAt of [soon, null]) {
         const old = yield* administration.createKey(id, { ...fields, expiresAt }, "ann");
         const keepFor = Duration.minutes(10);
-        const { replaced, ...fresh } = yield* administration.rotateKey(
+        const { replacedKey, ...fresh } = yield* administration.rotateKey(
           id,
           old.id,
           { keepFor },
           "ann",
         );
         const expected = expiresAt ?? new Date((yield* now).getTime() + 600_000);
-        assert.deepStrictEqual(replaced.expiresAt, expected);
+        assert.deepStrictEqual(replacedKey.expiresAt, expected);
         const { keys } = yield* administration.chatbot(id);
         const [before, after] = [old, fresh].map((key) => keys.find((one) => one.id === key.id)!);
         assert.deepStrictEqual(before!.expiresAt, expected);

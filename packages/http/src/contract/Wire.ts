@@ -88,20 +88,20 @@ const failure = <Fields extends Schema.Struct.Fields>(
 ) => Schema.Struct({ status: Schema.Literal(status), ...fields }).annotate({ identifier });
 
 // A range instead of the current codes: later versions may add some.
-const coded = { code: from(400_000, 5_999_999), message: Schema.String };
+const codeFields = { code: from(400_000, 5_999_999), message: Schema.String };
 
-export const BadRequest = failure(400, "BadRequest", coded);
-export const Unauthenticated = failure(401, "Unauthenticated", coded);
-export const Unauthorized = failure(403, "Unauthorized", coded);
-export const NotFound = failure(404, "NotFound", coded);
-export const SystemError = failure(500, "SystemError", coded);
+export const BadRequest = failure(400, "BadRequest", codeFields);
+export const Unauthenticated = failure(401, "Unauthenticated", codeFields);
+export const Unauthorized = failure(403, "Unauthorized", codeFields);
+export const NotFound = failure(404, "NotFound", codeFields);
+export const SystemError = failure(500, "SystemError", codeFields);
 export const EndpointNotFound = failure(404, "EndpointNotFound", {
-  ...coded,
+  ...codeFields,
   method: Schema.String,
   path: Schema.String,
 });
 export const ValidationException = failure(422, "ValidationException", {
-  errors: Schema.Array(Schema.Struct({ ...coded, path: Schema.Array(Schema.String) })),
+  errors: Schema.Array(Schema.Struct({ ...codeFields, path: Schema.Array(Schema.String) })),
 });
 
 // Member by member, so that all stores yield the same bytes.
@@ -139,7 +139,10 @@ export const encodePage = <A, B>({ items, total }: Page<A>, encode: (item: A) =>
 export type ResponseBody = { readonly status: number; readonly [member: string]: unknown };
 
 /** Headers of every response: browsers do not guess its type, and caches do not store it. */
-export const guarded = { "cache-control": "no-store", "x-content-type-options": "nosniff" };
+export const protectiveHeaders = {
+  "cache-control": "no-store",
+  "x-content-type-options": "nosniff",
+};
 
 /** How many bytes of a large response are sent at once. */
 const pieceLength = 65_536;
@@ -156,7 +159,7 @@ export const toJsonResponse = (
   const options = {
     status: body.status,
     contentType: "application/json; charset=utf-8",
-    headers: { ...guarded, ...headers },
+    headers: { ...protectiveHeaders, ...headers },
   };
   if (text.length <= pieceLength) return HttpServerResponse.text(text, options);
   const bytes = new TextEncoder().encode(text);

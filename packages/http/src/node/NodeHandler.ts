@@ -6,7 +6,7 @@ import { isIP } from "node:net";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { ReadableStream } from "node:stream/web";
-import { guarded } from "../contract/Wire.ts";
+import { protectiveHeaders } from "../contract/Wire.ts";
 import { toRequestId } from "../serve/App.ts";
 import { toGeneralBody } from "../serve/ErrorResponses.ts";
 import { clientAddresses } from "../serve/WebHandler.ts";
@@ -37,7 +37,7 @@ export type NodeHandler = (
 ) => Promise<void>;
 
 /**
- * Turns a web handler, such as that of `makeWebHandler`, into a listener. It serves the path that the client sent, also
+ * Turns a web handler, such as that of `makeWebHandler`, into a listener. It serves the path that the client sent, even
  * below a router's prefix, and takes a body that a parser has read from `request.body`. The client's address is
  * `request.ip`, which Express and Fastify set by their `trust proxy`, or else that of the connection. If the client
  * disconnects, it aborts the signal of the handler's request. An error of the handler goes to `next` or, without it, to
@@ -73,7 +73,7 @@ export const toNodeHandler =
       console.error(error);
       if (outgoing.headersSent) return void outgoing.destroy();
       const headers = {
-        ...guarded,
+        ...protectiveHeaders,
         "content-type": "application/json; charset=utf-8",
         "x-request-id": toRequestId(incoming.headers["x-request-id"]),
       };

@@ -24,7 +24,7 @@ export const makeCors =
           // Without an origin too: a cache must not reuse that response for a request with one.
           vary: [response.headers["vary"] ?? [], "Origin"].flat().join(", "),
           ...(isListed && { "access-control-allow-origin": origin }),
-          ...(isListed && (isPreflight ? preflight : exposed)),
+          ...(isListed && (isPreflight ? preflight : exposedHeaders)),
         }),
     );
   };
@@ -35,6 +35,6 @@ const preflight = {
     "x-api-key, content-type, accept, idempotency-key, on-disconnect, last-event-id, x-request-id",
   "access-control-max-age": "600",
 };
-const exposed = {
+const exposedHeaders = {
   "access-control-expose-headers": "idempotent-replayed, retry-after, x-request-id",
 };

@@ -5,7 +5,7 @@
 import type { AnswerEvent, AskError, Progress, Pulse } from "@parley/core";
 import { Array as Arr, Cause, Channel, Duration, Effect, Pull, Stream } from "effect";
 import { HttpServerResponse } from "effect/http";
-import { encodeEntry, guarded } from "../contract/Wire.ts";
+import { encodeEntry, protectiveHeaders } from "../contract/Wire.ts";
 import type { ReportFailure } from "./ErrorResponses.ts";
 
 /** The interval of comments, which show proxies that the connection is alive. */
@@ -23,13 +23,13 @@ export const acceptsEvents = (accept = ""): boolean =>
 
 /** The progress in a `Last-Event-ID` header; `null` where there is none. */
 export const parseEventId = (id = ""): Progress | null => {
-  const [, turn, points] = /^([^.]+)\.(\d{1,9})$/.exec(id) ?? [];
-  return turn === undefined ? null : { turn, points: Number(points) };
+  const [, turnId, points] = /^([^.]+)\.(\d{1,9})$/.exec(id) ?? [];
+  return turnId === undefined ? null : { turnId, points: Number(points) };
 };
 
 /**
  * The response. It opens with the first event, so that a failure before that is a plain response, or with a comment
- * when no event arrives for as long as proxies wait. A later failure is reported by `reportFailure` as the last event.
+ * when no event arrives within a heartbeat. A later failure is reported by `reportFailure` as the last event.
  */
 export const toEventStream = Effect.fnUntraced(function* (
   stream: (pulse: Pulse<typeof comment>) => Stream.Stream<AnswerEvent | typeof comment, AskError>,
@@ -58,7 +58,7 @@ export const toEventStream = Effect.fnUntraced(function* (
     status: 200,
     contentType: "text/event-stream; charset=utf-8",
     headers: {
-      ...guarded,
+      ...protectiveHeaders,
       // Compression delays the chunks of a response, and so do some proxies.
       "cache-control": "no-store, no-transform",
       "x-accel-buffering": "no",
@@ -69,7 +69,7 @@ export const toEventStream = Effect.fnUntraced(function* (
 
 const encodeEvent = (event: AnswerEvent | typeof comment): string => {
   if (event === comment) return comment;
-  const id = `${event.reached.turn}.${event.reached.points}`;
+  const id = `${event.progress.turnId}.${event.progress.points}`;
   return event._tag === "Delta"
     ? encode("delta", { text: event.text }, id)
     : encode("entry", { status: 201, data: encodeEntry(event.entry) }, id);

@@ -33,7 +33,7 @@ import {
 type Response = HttpServerResponse.HttpServerResponse;
 
 /** Answers a request whose API key is valid and has the endpoint's scope. */
-type Handler = (accepted: {
+type Handler = (context: {
   readonly request: HttpServerRequest.HttpServerRequest;
   readonly facts: RequestFacts;
   /** Reports a failure after the stream has begun. */
@@ -71,14 +71,14 @@ export const makeHandlers = Effect.fnUntraced(function* (defaultOnDisconnect: "f
         principal.chatbot,
         body,
         idempotencyKey,
-        principal.userRef,
+        principal.visitor,
       );
       return toCreated(encodeChat(chat), replayed);
     }),
 
     listChats: Effect.fnUntraced(function* ({ principal, request }) {
       const query = { ...defaultChatQuery, ...(yield* decodeChatsQuery(request.url)) };
-      const page = yield* chats.list(principal.chatbot, query, principal.userRef);
+      const page = yield* chats.list(principal.chatbot, query, principal.visitor);
       return toJsonResponse(encodePage(page, encodeChat));
     }),
 
@@ -86,12 +86,12 @@ export const makeHandlers = Effect.fnUntraced(function* (defaultOnDisconnect: "f
       const query = { ...defaultEntryQuery, ...(yield* decodeHistoryQuery(request.url)) };
       const chatId = toChatId(parameter);
       facts.chat = chatId;
-      const page = yield* chats.history(principal.chatbot, chatId, query, principal.userRef);
+      const page = yield* chats.history(principal.chatbot, chatId, query, principal.visitor);
       return toJsonResponse(encodePage(page, encodeEntry));
     }),
 
     ask: Effect.fnUntraced(function* ({ facts, principal, reportFailure, request }) {
-      const { chatbot, keyId, tokensPerDay = null, userRef: visitor = null } = principal;
+      const { chatbot, keyId, tokensPerDay = null, visitor = null } = principal;
       const { headers } = request;
       const {
         body: { chat_id: chatId = null, query: question },

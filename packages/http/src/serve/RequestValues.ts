@@ -64,14 +64,10 @@ const makeDecoder = <A>(dto: string, schema: Schema.Codec<A, unknown>) => {
 
 const makePostDecoder = <A>(dto: string, schema: Schema.Codec<A, unknown>) => {
   const decode = makeDecoder(dto, schema);
-  return (request: HttpServerRequest.HttpServerRequest, onDisconnect = "finish") => {
-    const { "idempotency-key": key, "on-disconnect": effect = onDisconnect } = request.headers;
+  return (request: HttpServerRequest.HttpServerRequest, otherHeaders: object = {}) => {
+    const { "idempotency-key": key } = request.headers;
     return Effect.flatMap(readJson(request), (body) =>
-      decode({
-        ...(key !== undefined && { "Idempotency-Key": key }),
-        "On-Disconnect": effect.toLowerCase(),
-        body,
-      }),
+      decode({ ...(key !== undefined && { "Idempotency-Key": key }), ...otherHeaders, body }),
     );
   };
 };
@@ -152,11 +148,19 @@ export const decodeCreateChat = makePostDecoder(
   createChat.dto,
   Schema.Struct({ ...createChat.parameters.header, body: createChat.body }),
 );
-/** The second argument is the value of an absent `On-Disconnect`. */
-export const decodeAsk = makePostDecoder(
+
+const decodeAskValues = makePostDecoder(
   ask.dto,
   Schema.Struct({ ...ask.parameters.header, body: ask.body }),
 );
+/** `onDisconnect` is the value of an absent `On-Disconnect`. */
+export const decodeAsk = (
+  request: HttpServerRequest.HttpServerRequest,
+  onDisconnect: "finish" | "cancel",
+) => {
+  const { "on-disconnect": effect = onDisconnect } = request.headers;
+  return decodeAskValues(request, { "On-Disconnect": effect.toLowerCase() });
+};
 export const decodeChatsQuery = makeQueryDecoder(
   listChats.dto,
   Schema.Struct(listChats.parameters.query),

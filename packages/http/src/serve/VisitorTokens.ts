@@ -44,15 +44,15 @@ export const makeVisitorTokens = (): VisitorTokens => {
         const importing = secrets.get(key) ?? importSecret(key.signingSecret);
         secrets.set(key, importing);
         const secret = await importing;
-        const verified = await jwtVerify(token, secret, {
+        const verification = await jwtVerify(token, secret, {
           algorithms: ["HS256"],
           clockTolerance: skew,
           currentDate: new Date(now.getTime() - lateMillis),
         }).catch(() => null);
-        const claims = Option.getOrNull(decodeClaims(verified?.payload));
+        const claims = Option.getOrNull(decodeClaims(verification?.payload));
         const latest = now.getTime() / 1000 + longestLife + skew;
         if (claims === null || claims.exp > latest) return null;
-        return { userRef: claims.sub, scopes: claims.scope?.split(" ") ?? null };
+        return { visitor: claims.sub, scopes: claims.scope?.split(" ") ?? null };
       }),
   };
 };
@@ -65,18 +65,18 @@ export const signVisitorToken = ({
   keyId,
   scopes,
   signingSecret,
-  userRef,
+  visitor,
 }: {
   readonly keyId: string;
   readonly signingSecret: string;
-  readonly userRef: string;
+  readonly visitor: string;
   readonly expiresAt: Date;
   readonly scopes?: ReadonlyArray<Scope>;
 }): Effect.Effect<string> =>
   Effect.promise(async () =>
     new SignJWT(scopes === undefined ? {} : { scope: scopes.join(" ") })
       .setProtectedHeader({ alg: "HS256", typ: "JWT", kid: keyId })
-      .setSubject(userRef)
+      .setSubject(visitor)
       .setExpirationTime(expiresAt)
       .sign(await importSecret(signingSecret)),
   );

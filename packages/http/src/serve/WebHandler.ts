@@ -14,7 +14,7 @@ export interface WebHandler {
   /** Fulfilled when `layer` is built. Rejects with the layer's error, and then so does every request. */
   readonly ready: Promise<void>;
   /**
-   * Responds to every request, also outside the base paths and after `dispose`; rejects only if `layer` failed. With
+   * Responds to every request, even outside the base paths and after `dispose`; rejects only if `layer` failed. With
    * the arguments of `fetch` it is a `fetch` of this process. After a `Request`, it ignores the second, as frameworks
    * pass something of their own.
    */
@@ -23,7 +23,7 @@ export interface WebHandler {
   readonly dispose: () => Promise<void>;
 }
 
-/** Builds the core's services by `layer` at once, and serves them. */
+/** Builds the core's services with `layer` at once, and serves them. */
 export const makeWebHandler = <E>(
   layer: Layer.Layer<Access | Asking | Chats, E>,
   options?: AppOptions,

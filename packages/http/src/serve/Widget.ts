@@ -5,7 +5,7 @@
 import { Access, type VisitorTokens, type Widget } from "@parley/core";
 import { Effect } from "effect";
 import { HttpServerResponse, type HttpServerRequest } from "effect/http";
-import { guarded } from "../contract/Wire.ts";
+import { protectiveHeaders } from "../contract/Wire.ts";
 import type { RequestError } from "./ErrorResponses.ts";
 import { signVisitorToken } from "./VisitorTokens.ts";
 
@@ -60,7 +60,7 @@ export const makeWidget = Effect.fnUntraced(function* (
     const { expiresAt, ...claims } = grant;
     const token = yield* signVisitorToken({ ...claims, keyId, expiresAt });
     const body = { token, expires_at: expiresAt.toISOString() };
-    return HttpServerResponse.jsonUnsafe(body, { status: 201, headers: guarded });
+    return HttpServerResponse.jsonUnsafe(body, { status: 201, headers: protectiveHeaders });
   });
 
   return (request: Request, path: string): Effect.Effect<Response, RequestError> | undefined => {

@@ -93,7 +93,7 @@ const authenticate = (credential: string) =>
 const outcome = (credential: string) =>
   Effect.match(authenticate(credential), {
     onFailure: ({ _tag }) => _tag,
-    onSuccess: ({ userRef }) => userRef,
+    onSuccess: ({ visitor }) => visitor,
   });
 
 it.effect("a token opens what its key opens, for its user alone, by the store's clock", () =>
@@ -104,7 +104,7 @@ it.effect("a token opens what its key opens, for its user alone, by the store's 
       for (const sub of ["a", "😀".repeat(60), "line\nbreak\u001f"]) {
         const principal = yield* authenticate(join(header, { sub, exp: now + 900 }, secret));
         const scopes = ["read", "write", "ask"] as const;
-        assert.deepStrictEqual(principal, { keyId: kid, scopes, chatbot, userRef: sub });
+        assert.deepStrictEqual(principal, { keyId: kid, scopes, chatbot, visitor: sub });
       }
       for (const [scope, expected] of [
         ["read", ["read"]],
@@ -119,12 +119,12 @@ it.effect("a token opens what its key opens, for its user alone, by the store's 
       const signed = yield* signVisitorToken({
         keyId: kid,
         signingSecret: secret,
-        userRef: "b",
+        visitor: "b",
         expiresAt,
         scopes: ["ask"],
       });
-      const { scopes, userRef } = yield* authenticate(signed);
-      assert.deepStrictEqual([scopes, userRef], [["ask"], "b"]);
+      const { scopes, visitor } = yield* authenticate(signed);
+      assert.deepStrictEqual([scopes, visitor], [["ask"], "b"]);
     }).pipe(Effect.provide(layer));
   }),
 );

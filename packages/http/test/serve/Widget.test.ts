@@ -69,7 +69,7 @@ it.live("an anonymous visitor gets a token, and renews it for the same chats", (
       signVisitorToken({
         keyId: id,
         signingSecret,
-        userRef: "visitor-x",
+        visitor: "visitor-x",
         expiresAt: new Date(Date.now() - n * 86_400_000),
       });
     expect(subOf((yield* ask("192.0.2.1", yield* days(29.9))).body.token)).toBe("visitor-x");
@@ -81,12 +81,12 @@ it.live("a token that is not of an anonymous visitor of the key is not renewed",
   Effect.gen(function* () {
     const { ask, id } = yield* setUp();
     const expiresAt = new Date(Date.now() + 60_000);
-    const claims = { keyId: id, signingSecret, userRef: "visitor-x", expiresAt };
+    const claims = { keyId: id, signingSecret, visitor: "visitor-x", expiresAt };
     for (const former of [
       "",
       "x",
-      yield* signVisitorToken({ ...claims, userRef: "user-7" }),
-      yield* signVisitorToken({ ...claims, userRef: "Visitor-x" }),
+      yield* signVisitorToken({ ...claims, visitor: "user-7" }),
+      yield* signVisitorToken({ ...claims, visitor: "Visitor-x" }),
       yield* signVisitorToken({ ...claims, signingSecret: "6".repeat(64) }),
       yield* signVisitorToken({ ...claims, keyId: "zzzzzzzzzzzz" }),
     ]) {

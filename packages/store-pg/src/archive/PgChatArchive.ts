@@ -1,5 +1,5 @@
 /**
- * The port `ChatArchive`: erasures, exports and imports record by record, and the sums of usage.
+ * The port `ChatArchive`: erasures, exports and imports record by record, and usage reports.
  */
 import {
   ChatArchive,

@@ -8,7 +8,7 @@ import {
   IdempotencyKeyReused,
   type Chat,
   type ChatStore,
-  type Created,
+  type CreateResult,
   type IdempotencyKey,
   type NewEntry,
 } from "@parley/core/ports";
@@ -22,7 +22,7 @@ import { atKey, batchStatement } from "../rows/Statements.ts";
 import { chatColumns, columnsOfEntry, newEntryColumns, spentColumn } from "../rows/ChatRows.ts";
 import { claim, makeKeySweep } from "../rows/IdempotencyKeys.ts";
 import { addSpending } from "../rows/Spending.ts";
-import { makeWriteBatcher } from "./WriteBatcher.ts";
+import { makeWriteBatcher } from "../database/WriteBatcher.ts";
 
 export interface Creation {
   readonly name: string | null;
@@ -32,7 +32,9 @@ export interface Creation {
    * The idempotency key and its turn, which claims the key in the same transaction (`claims`), or has claimed it
    * already. The chat is created only if the turn has the key.
    */
-  readonly keyClaim: (IdempotencyKey & { readonly turn: string; readonly claims: boolean }) | null;
+  readonly keyClaim:
+    | (IdempotencyKey & { readonly turnId: string; readonly claims: boolean })
+    | null;
 }
 
 export interface CreatedChat {
@@ -66,10 +68,10 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
     chat: Creation,
     { fingerprint, key }: IdempotencyKey,
   ) {
-    const keyClaim = { key, fingerprint, turn: crypto.randomUUID(), claims: true };
+    const keyClaim = { key, fingerprint, turnId: crypto.randomUUID(), claims: true };
     while (true) {
       const newChat = yield* write(chatbot, { ...chat, keyClaim }, yield* timeLeft);
-      if (newChat !== null) return toCreated(chat, newChat);
+      if (newChat !== null) return toCreateResult(chat, newChat);
       const [row] = yield* mapLockTimeout(writes.query<KeyRow>(chatbot, chatOfKey, [chatbot, key]));
       // The other request with the key failed meanwhile, or its chat was erased.
       if (row === undefined) continue;
@@ -89,14 +91,17 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
       const chat = { name, userRef, entry, keyClaim: null };
       return idempotencyKey === null
         ? Effect.map(write(chatbot, chat, deadlines.request), (newChat) =>
-            toCreated(chat, newChat!),
+            toCreateResult(chat, newChat!),
           )
         : createOnce(chatbot, chat, idempotencyKey);
     }) satisfies ChatStore["Service"]["createChat"],
   };
 });
 
-const toCreated = ({ name, userRef }: Creation, { createTime, id }: CreatedChat): Created => ({
+const toCreateResult = (
+  { name, userRef }: Creation,
+  { createTime, id }: CreatedChat,
+): CreateResult => ({
   chat: { id, name, userRef, createTime },
   replayed: false,
 });
@@ -133,7 +138,7 @@ const insertStatement = (addsSpending: boolean) =>
       ["folded_name", "text", ({ name }) => name && fold(name)],
       ...columnsOfEntry(({ entry }: Creation) => entry),
       ["key", "text", ({ keyClaim }) => keyClaim?.key],
-      ["turn", "text", ({ keyClaim }) => keyClaim?.turn],
+      ["turn", "text", ({ keyClaim }) => keyClaim?.turnId],
       ...(addsSpending ? [spentColumn(({ entry }: Creation) => entry)] : []),
     ],
     (items, hasKeys) => `

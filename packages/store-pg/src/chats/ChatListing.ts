@@ -225,11 +225,11 @@ export const byFilter = (
   const conditions = ["chatbot_id = $1"];
   if (query.userRef !== null) conditions.push(`user_ref = ${parameter(query.userRef)}`);
   if (isSearch(query)) {
-    const folded = fold(query.search);
+    const foldedSearch = fold(query.search);
     conditions.push(
-      isIndexed.test(folded)
-        ? `folded_name like ${parameter(`%${folded.replace(/[\\%_]/g, "\\$&")}%`)}`
-        : `strpos(folded_name, ${parameter(folded)}) > 0`,
+      isIndexed.test(foldedSearch)
+        ? `folded_name like ${parameter(`%${foldedSearch.replace(/[\\%_]/g, "\\$&")}%`)}`
+        : `strpos(folded_name, ${parameter(foldedSearch)}) > 0`,
     );
   }
   const matching = `from ${from} candidate where ${conditions.join(" and ")}`;

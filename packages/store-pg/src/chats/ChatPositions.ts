@@ -1,7 +1,7 @@
 /**
  * Finds the chat of any rank by a seek, although erasures leave gaps among positions. Positions are divided into ranges
  * of {@link parts} parts each, at {@link partSizes three levels}. A range with gaps has a row in `position_gap`, which
- * counts the chats before each part, and all.
+ * counts the chats before each part, and in the whole range.
  */
 
 const parts = 256;

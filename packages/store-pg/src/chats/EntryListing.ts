@@ -28,11 +28,11 @@ type Row = { readonly total: number } & (Entry | { readonly id: null });
 
 export const makeListEntries =
   (sessions: ListSessions): ChatStore["Service"]["listEntries"] =>
-  (chatbot, chatId, query, userRef = null) => {
+  (chatbot, chatId, query, visitor = null) => {
     const isQuick = query.id !== null || positionOrder(query.orderBy) !== undefined;
     const read = isQuick ? readQuickly : readInBulk;
     return Effect.flatMap(
-      read<Row>(sessions, chatbot, entryPage(chatbot, chatId, query, userRef)),
+      read<Row>(sessions, chatbot, entryPage(chatbot, chatId, query, visitor)),
       (rows) => {
         const [first] = rows;
         if (first === undefined) return Effect.fail(new ChatNotFound({ chatId }));
@@ -59,7 +59,7 @@ export const entryPage = (
   chatbot: ChatbotId,
   chat: ChatId,
   query: EntryQuery,
-  userRef: string | null = null,
+  visitor: string | null = null,
 ): Statement => {
   const direction = query.id === null ? positionOrder(query.orderBy) : undefined;
   const orderBy =
@@ -81,7 +81,7 @@ export const entryPage = (
     offsetOf(query),
     ...(query.id === null ? [] : [query.id]),
   ];
-  const ownership = userRef === null ? "" : ` and chat.user_ref = $${values.length + 1}`;
+  const ownership = visitor === null ? "" : ` and chat.user_ref = $${values.length + 1}`;
   const matching = `from ${from} candidate where chatbot_id = $1 and chat_id = $2::int8 and ${condition}`;
   return {
     text: `
@@ -92,6 +92,6 @@ from chat left join lateral (
 ) page on true
 where chat.chatbot_id = $1 and chat.id = $2::int8${ownership}
 order by ${orderOf("page", orderBy, sortColumns)}`,
-    values: userRef === null ? values : [...values, userRef],
+    values: visitor === null ? values : [...values, visitor],
   };
 };

@@ -26,7 +26,7 @@ export const deadlines = {
   silence: 4_500,
   /** One read or write, including the wait for a connection. */
   checkout: 4_800,
-  /** All statements of a creation, a take or a quick read together. */
+  /** All statements of a creation, a take, or an attempt to append, renew or release, together. */
   request: 5_000,
   /** PostgreSQL ends a session whose process vanished within a transaction (`idle_in_transaction_session_timeout`). */
   idleTransaction: 5_000,

@@ -21,11 +21,11 @@ export const makeNotifications = Effect.fnUntraced(function* (
   const listen = Effect.scopedWith((listening) =>
     Effect.gen(function* () {
       const connection = yield* connect;
-      const received = yield* Scope.provide(connection.listen(schema), listening).pipe(
+      const messages = yield* Scope.provide(connection.listen(schema), listening).pipe(
         Effect.timeout(deadlines.listen),
       );
       yield* PubSub.publish(payloads, null);
-      yield* Stream.runForEach(Stream.fromQueue(received), ({ payload }) =>
+      yield* Stream.runForEach(Stream.fromQueue(messages), ({ payload }) =>
         PubSub.publish(payloads, payload),
       );
     }).pipe(Effect.scoped),

@@ -22,7 +22,7 @@ const hasReason =
     SqlError.isSqlError(error) && error.reason._tag === reason;
 
 export const isLockTimeout = hasReason("LockTimeoutError");
-/** True for a canceled statement, too. */
+/** True for a cancelled statement, too. */
 export const isStatementTimeout = hasReason("StatementTimeoutError");
 export const isUniqueViolation = hasReason("UniqueViolation");
 

@@ -134,7 +134,7 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
     const tenantPool: TenantPool = { use: (tenant, work) => withTlsFallback(use(tenant, work)) };
     return tenantPool;
   });
-  /** Without pipelining, statements are sent one by one, and can be canceled. */
+  /** Without pipelining, statements are sent one by one, and can be cancelled. */
   const pipelined = { multiplex: true, multiplexConcurrency: rowSecurity ? 1 : 32 };
 
   const sharedConnections = Math.max(fewestConnections, options.maxConnections) - bulkReaders - 1;

@@ -76,13 +76,13 @@ export const checkDatabase = Effect.fnUntraced(function* (schema: string, pooler
 /** Fails if a server must not serve: lists would be empty for a role that row security binds without its setting. */
 export const checkRole = Effect.fnUntraced(function* (rowSecurity: boolean) {
   const sql = yield* SqlClient.SqlClient;
-  const [row] = yield* sql.unsafe<{ readonly role: string; readonly bound: boolean }>(
-    "select current_user as role, row_security_active('chat') as bound",
+  const [row] = yield* sql.unsafe<{ readonly role: string; readonly isActive: boolean }>(
+    "select current_user as role, row_security_active('chat') as \"isActive\"",
   );
-  const { bound, role } = row!;
-  if (bound === rowSecurity) return;
+  const { isActive, role } = row!;
+  if (isActive === rowSecurity) return;
   return yield* cannotBeUsed(
-    bound
+    isActive
       ? `row security applies to the role "${role}": set PARLEY_ROW_SECURITY=true, or connect as the owner of the tables`
       : `row security does not apply to the role "${role}", which is a superuser, owns the tables or bypasses it: connect as another role, or unset PARLEY_ROW_SECURITY`,
   );

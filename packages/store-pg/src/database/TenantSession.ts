@@ -72,7 +72,7 @@ const spanOf =
 
 /**
  * A session over the connections of a pool. `pipelined` saves the round trips of a transaction whose statements are
- * known when it begins; it then cannot be canceled.
+ * known when it begins; it then cannot be cancelled.
  */
 export const makeTenantSession = (
   pool: TenantPool,
@@ -84,15 +84,15 @@ export const makeTenantSession = (
         Effect.gen(function* () {
           const exit = yield* Effect.scoped(
             Effect.gen(function* () {
-              // Statements on a pinned connection can be canceled, and are not pipelined.
-              const pinned = yield* restore(connection.pin);
-              yield* begin(pinned, tenant, rowSecurity);
+              // Statements on a pinned connection can be cancelled, and are not pipelined.
+              const transaction = yield* restore(connection.pin);
+              yield* begin(transaction, tenant, rowSecurity);
               const exit = yield* effect.pipe(
-                Effect.provideService(OpenTransaction, { pool, connection: pinned }),
+                Effect.provideService(OpenTransaction, { pool, connection: transaction }),
                 restore,
                 Effect.exit,
               );
-              if (Exit.isFailure(exit)) yield* Effect.ignore(inTime(pinned.query("ROLLBACK")));
+              if (Exit.isFailure(exit)) yield* Effect.ignore(inTime(transaction.query("ROLLBACK")));
               return exit;
             }),
           );

@@ -4,8 +4,8 @@
  */
 import { StorageUnavailable, type Overloaded } from "@parley/core/ports";
 import { Effect, Exit, Fiber, Iterable, type Context } from "effect";
-import { deadlines, endAfter } from "../database/Deadlines.ts";
-import { busy } from "../database/PgErrors.ts";
+import { deadlines, endAfter } from "./Deadlines.ts";
+import { busy } from "./PgErrors.ts";
 
 interface PendingWrite<A, B, E> {
   readonly item: A;
@@ -20,7 +20,7 @@ interface Lane<A, B, E> {
 /**
  * Makes a function that writes one item of a lane. `writeItems` returns one result for each item, in their order; its
  * failure is that of every item, because any may have been written. A batch that dies has written nothing; its items
- * are written one by one, so that only the item with the defect dies. After this many milliseconds an item fails: with
+ * are written one by one, so that only the item with the defect dies. After `timeout` milliseconds an item fails: with
  * `Overloaded` if it still waits, with `StorageUnavailable` if it is in flight. An interruption removes an item that
  * waits, and waits for the end of a write in flight.
  */

@@ -30,17 +30,17 @@ const table = "parley_schema";
 // A select from tables, so that a session in a transaction learns of relations that others have created since.
 const schemaRow = `
 select exists (select from pg_namespace where nspname = $1) as exists,
-  exists (select from pg_tables where schemaname = $1 and tablename = '${table}') as migrated`;
+  exists (select from pg_tables where schemaname = $1 and tablename = '${table}') as "hasTable"`;
 
 /** The migrations that are missing; fails for a schema of a later or an unreleased version. */
 const pending = Effect.fnUntraced(function* (schema: string, migrations: Migrations) {
   const sql = yield* SqlClient.SqlClient;
-  const [row] = yield* sql.unsafe<{ readonly exists: boolean; readonly migrated: boolean }>(
+  const [row] = yield* sql.unsafe<{ readonly exists: boolean; readonly hasTable: boolean }>(
     schemaRow,
     [schema],
   );
-  const { exists, migrated } = row!;
-  const applied = migrated
+  const { exists, hasTable } = row!;
+  const applied = hasTable
     ? yield* sql.unsafe<{ readonly name: string }>(
         `select name from ${table} order by migration_id`,
       )

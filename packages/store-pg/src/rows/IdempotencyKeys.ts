@@ -35,11 +35,11 @@ claimed as (
 )`;
 
 /** Claims keys for turns; a key that occurs twice, for the first turn. */
-export const claim = batchStatement<IdempotencyKey & { readonly turn: string }>(
+export const claim = batchStatement<IdempotencyKey & { readonly turnId: string }>(
   [
     ["key", "text", ({ key }) => key],
     ["fingerprint", "text", ({ fingerprint }) => fingerprint],
-    ["turn", "text", ({ turn }) => turn],
+    ["turn", "text", ({ turnId }) => turnId],
   ],
   (items) => `
 with claim as (

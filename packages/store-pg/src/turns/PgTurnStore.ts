@@ -20,7 +20,7 @@ import {
 } from "@parley/core/ports";
 import { Clock, Effect, Schedule, Stream } from "effect";
 import type { ChatCreation } from "../chats/ChatCreation.ts";
-import { makeWriteBatcher } from "../chats/WriteBatcher.ts";
+import { makeWriteBatcher } from "../database/WriteBatcher.ts";
 import { deadlines, endAfter, timeLeft } from "../database/Deadlines.ts";
 import type { Notifications } from "../database/Notifications.ts";
 import {
@@ -122,11 +122,11 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     (error instanceof StorageUnavailable && (hasRow(turn) || isUnsent(error)));
 
   const appendToNewChat = Effect.fnUntraced(function* (
-    { chatbot, id, idempotencyKey, userRef = null }: Turn,
+    { chatbot, id, idempotencyKey, visitor = null }: Turn,
     entry: NewEntry,
   ) {
-    const keyClaim = idempotencyKey && { ...idempotencyKey, turn: id, claims: false };
-    const newChat = yield* create(chatbot, { name: null, userRef, entry, keyClaim });
+    const keyClaim = idempotencyKey && { ...idempotencyKey, turnId: id, claims: false };
+    const newChat = yield* create(chatbot, { name: null, userRef: visitor, entry, keyClaim });
     if (newChat === null) return yield* new TurnLost();
     const { createTime, entryId, id: chatId } = newChat;
     const { keyId: _, spentTokens: __, usage: ___, ...fields } = entry;

@@ -14,7 +14,7 @@ import {
   type Turn,
 } from "@parley/core/ports";
 import { Effect } from "effect";
-import { makeWriteBatcher } from "../chats/WriteBatcher.ts";
+import { makeWriteBatcher } from "../database/WriteBatcher.ts";
 import { deadlines, endAfter, timeLeft } from "../database/Deadlines.ts";
 import {
   mapLockTimeout,
@@ -27,7 +27,10 @@ import { atKey, batchStatement, type Column } from "../rows/Statements.ts";
 import { entryColumns, toEntry } from "../rows/ChatRows.ts";
 import { claimKeys, isFree, makeKeySweep } from "../rows/IdempotencyKeys.ts";
 
-/** The statement's decision on a request: a row of the table, or `overtaken`, after which the request is decided again. */
+/**
+ * The statement's decision on a request: a row of the table in `docs/library/write-a-store.md`; `chat_locked`, for a
+ * chat that is locked for the moment; or `overtaken`, after which the request is decided again.
+ */
 type Decision =
   | "key_reused"
   | "answered"
@@ -45,7 +48,7 @@ type DecisionRow = {
   /** The place of the request in the batch, from 1. */
   readonly at: number;
   readonly decision: Decision;
-  /** The turn that stored the key's entry. */
+  /** The id of the turn that stored the key's entry. */
   readonly key_turn: string | null;
   readonly free_in: number | null;
   readonly entries: number | null;
@@ -79,10 +82,10 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
     chatbot: Turn["chatbot"],
     chat: Turn["chat"],
     idempotencyKey: Turn["idempotencyKey"],
-    userRef: string | null = null,
+    visitor: string | null = null,
   ) {
     const id = crypto.randomUUID();
-    const turn: Turn = { id, chatbot, chat, idempotencyKey, userRef, newest: [] };
+    const turn: Turn = { id, chatbot, chat, idempotencyKey, visitor, newest: [] };
     if (chat === null && idempotencyKey === null) {
       yield* toStorageUnavailable(pools.writable);
       return { _tag: "TurnTaken", turn } satisfies TakeResult;
@@ -100,7 +103,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
         return {
           _tag: "AlreadyAnswered",
           entry: toEntry(rows[0] as Entry),
-          turn: key_turn!,
+          turnId: key_turn!,
         } satisfies TakeResult;
       case "no_chat":
         return yield* new ChatNotFound({ chatId: chat! });
@@ -148,7 +151,7 @@ const columns: ReadonlyArray<Column<Turn>> = [
   ["turn", "text", ({ id }) => id],
   ["key", "text", ({ idempotencyKey }) => idempotencyKey?.key],
   ["fingerprint", "text", ({ idempotencyKey }) => idempotencyKey?.fingerprint],
-  ["visitor", "text", ({ userRef }) => userRef],
+  ["visitor", "text", ({ visitor }) => visitor],
 ];
 
 const hasKey = ({ idempotencyKey }: Turn) => idempotencyKey !== null;

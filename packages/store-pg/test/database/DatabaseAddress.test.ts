@@ -51,7 +51,7 @@ it.each([
   "12?xyzzy=xyzzy",
   "xyz%zy",
   "12?a=xyzzy&host=x",
-])("the unencoded password %s is recognised, and no piece of it repeated", (password) => {
+])("the unencoded password %s is recognized, and no piece of it repeated", (password) => {
   for (const before of ["", "a@b", "a@1"]) {
     const problem = problemOf(`postgres://ann:${before}${password}@db.example/parley`);
     expect(problem).toContain("percent-encode");

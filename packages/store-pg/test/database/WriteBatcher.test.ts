@@ -1,6 +1,6 @@
 import { assert, it } from "@effect/vitest";
 import { Deferred, Effect, Exit, Fiber, Scope } from "effect";
-import { makeWriteBatcher } from "../../src/chats/WriteBatcher.ts";
+import { makeWriteBatcher } from "../../src/database/WriteBatcher.ts";
 
 const options = { writers: 1, batch: 10 };
 

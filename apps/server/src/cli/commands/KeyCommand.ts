@@ -310,7 +310,7 @@ const rotate = makeCommand("rotate", {
     const expiresAt = expires && (yield* expires);
     const rotation = { keepFor: Duration.millis(keepFor), expiresAt };
     const createdKey = yield* administration.rotateKey(chatbot.id, id, rotation, yield* actor);
-    const { expiresAt: end, name, scopes } = createdKey.replaced;
+    const { expiresAt: end, name, scopes } = createdKey.replacedKey;
     const replaces = { id, expiresAt: end };
     yield* printKey(chatbot, createdKey, { name, scopes, expiresAt, replaces });
     yield* Console.error(`${titleOf(id, chatbot)} expires at ${end.toISOString()}.`);
@@ -395,7 +395,7 @@ const token = makeCommand("token", {
     const token = yield* signVisitorToken({
       ...signer,
       keyId: signer.id,
-      userRef,
+      visitor: userRef,
       expiresAt: end,
       ...valuesOf({ scopes }),
     });
