@@ -9,7 +9,7 @@ import { fold, wordsOf } from "../documents/Terms.ts";
 
 /**
  * An `Answerer` that quotes the best passage for the question, with a link to its source. A passage that only touches
- * the question's subject begins with a sentence that says so. Without one, and to greetings, thanks and "help", it names
+ * the question's subject begins with a sentence that says so, and up to two others follow in short. Without one, and to greetings, thanks and "help", it names
  * three questions that the documents answer. It reports no usage. It ignores the chat so far. The same question and
  * documents always return the same answer.
  *
@@ -56,8 +56,9 @@ const answerFrom = (
   const words = wordsOf(question).map(fold).join(" ");
   const talk = Object.entries(smallTalk(chatbot));
   const reply = talk.find(([, pattern]) => pattern.test(words))?.[0];
-  const [best] = reply === undefined ? knowledge.search(question, 1) : [];
-  if (best !== undefined) return `${best.certain ? "" : `${unsure}\n\n`}${quote(best)}`;
+  const [best, ...others] = reply === undefined ? knowledge.search(question, 5) : [];
+  if (best?.certain) return quote(best);
+  if (best !== undefined) return `${unsure}\n\n${quote(best)}${listOthers(best, others)}`;
   const [first, items] =
     knowledge.questions.length > 0
       ? ["You can ask, for example:", knowledge.questions]
@@ -66,19 +67,43 @@ const answerFrom = (
   return `${reply ?? "The documents do not cover that."} ${first}\n\n${list}`;
 };
 
-/** The passage, with links that lead from the folder of the documents, and a link to its source. */
-const quote = ({ headings, source, text }: Passage): string => {
+/** The passage, and a link to its source. */
+const quote = (passage: Passage): string => {
+  const { headings, source, text } = passage;
+  const name = [source, ...headings.slice(-1)].join(" › ");
+  return `${toText(text, source)}\n\n---\n\nSource: ${toLink(name, passage)}`;
+};
+
+/** Up to two passages below other headings, each as a link and its first sentences. */
+const listOthers = (best: Passage, others: ReadonlyArray<Passage>): string => {
+  const byAddress = new Map(others.map((passage) => [toAddress(passage), passage]));
+  byAddress.delete(toAddress(best));
+  const items = [...byAddress.values()].slice(0, 2).map((passage) => {
+    const { headings, source, text } = passage;
+    const sentences = firstSentences.exec(text)?.[0].replaceAll("\n", " ") ?? "";
+    return `- ${toLink(headings.at(-1) ?? source, passage)} ${toText(sentences, source)}`.trimEnd();
+  });
+  return items.length === 0 ? "" : `\n\nPerhaps one of these does:\n\n${items.join("\n")}`;
+};
+
+/** As many whole sentences of a first paragraph as fit into two lines; none of a table, a list or code. */
+const firstSentences = /^(?![|>#*`~-])(?:(?!\n\n)[^]){1,240}[.!?](?=\s|$)/;
+
+/** The text with links that lead from the folder of the documents. */
+const toText = (text: string, source: string): string => {
   const folder = new URL(source, "file:///documents/");
-  const toLink = (_: string, href: string) => {
+  return text.replace(/\]\((?![a-z]+:|\/)([^)\s]+)/gi, (_: string, href: string) => {
     const path = new URL(href, folder).href;
     return `](${path.startsWith("file:///documents/") ? path.slice(18) : href}`;
-  };
-  const links = text.replace(/\]\((?![a-z]+:|\/)([^)\s]+)/gi, toLink);
+  });
+};
+
+const toLink = (label: string, passage: Passage): string =>
+  `[${label.replace(/[\\[\]]/g, "\\$&")}](${toAddress(passage)})`;
+
+const toAddress = ({ headings, source }: Passage): string => {
   const heading = headings.at(-1);
-  const name = [source, ...(heading === undefined ? [] : [heading])].join(" › ");
-  const anchor = heading === undefined ? "" : `#${toAnchor(heading)}`;
-  const label = name.replace(/[\\[\]]/g, "\\$&");
-  return `${links}\n\n---\n\nSource: [${label}](${encodeURI(source)}${anchor})`;
+  return `${encodeURI(source)}${heading === undefined ? "" : `#${toAnchor(heading)}`}`;
 };
 
 const toAnchor = (heading: string): string =>

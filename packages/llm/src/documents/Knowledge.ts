@@ -114,6 +114,11 @@ const certainShare = 0.85;
 const maxTerms = 5;
 /** The least likeness of a heading to the question if its passage is likely to answer the question. */
 const certainLikeness = 0.75;
+/** By how much the best passage outranks others if it is likely to answer the question, unless it alone has its words. */
+const certainLead = 0.15;
+const sameLikeness = 0.99;
+/** How much a passage's most similar wording, the second and the third count: many questions mix two of them. */
+const phraseShares = [1, 0.3, 0.2];
 /** The likeness of a heading to a longer question that contains it. */
 const containedLikeness = 0.9;
 /** The share of its weight that a term keeps if it occurs only in the text of a passage, and in no heading. */
@@ -168,14 +173,31 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
         // A passage about stopping does not answer a question about starting.
         const isOtherAct = acts.length > 0 && !acts.some((act) => others.includes(act));
         const lack = isOtherAct ? (others.length > 0 ? 0.5 : 0.25) : 0;
-        const alike = Math.max(...phrases.map((phrase) => likeness(words, phrase, weigh)));
+        const likenesses = phrases
+          .map((phrase) => likeness(words, phrase, weigh))
+          .sort((a, b) => b - a);
+        const alike = likenesses[0]!;
         const certain = covered >= certainShare * whole && alike >= certainLikeness && !isOtherAct;
-        return [{ rank: share + alike - lack, match: { ...passage, certain } }];
+        const rank = phraseShares.reduce(
+          (sum, part, at) => sum + part * (likenesses[at] ?? 0),
+          share - lack,
+        );
+        return [{ rank, alike, certain, passage }];
       });
+      matches.sort((a, b) => b.rank - a.rank);
+      const [best] = matches;
+      const rival = matches.find(
+        ({ passage }) =>
+          passage.source !== best!.passage.source ||
+          passage.headings.at(-1) !== best!.passage.headings.at(-1),
+      );
+      const leads =
+        rival === undefined ||
+        best!.rank >= rival.rank + certainLead ||
+        (best!.alike >= sameLikeness && rival.alike < sameLikeness);
       return matches
-        .sort((a, b) => b.rank - a.rank)
         .slice(0, limit)
-        .map(({ match }) => match);
+        .map(({ certain, passage }) => ({ ...passage, certain: certain && leads }));
     };
 
     return {

@@ -18,6 +18,9 @@ const stopWords = new Set(
   things this those through to too two under until up upon us use used using ve very want wants was way
   we were what when where whether which while who whom whose why will with without won work works
   would yes yet you your yours
+  arent cant couldnt didnt doesnt dont hasnt havent hows im isnt ive shouldnt thats wasnt whats wont wouldnt youre
+  able happen happens happened instead possible
+  geht gehen moglich funktioniert passiert
   aber als am an auch auf aus bei bekomme bekommen benutze benutzen brauche brauchen das dem den der
   des die dies diese du ein eine einem einen einer es euch fur gibt habe hat ich ihr im in ist kann
   kannst konnen lassen lasst lauft laufen mache machen man mein meine meinen mich mir mit muss nach nehme nehmen nicht noch nutze nutzen

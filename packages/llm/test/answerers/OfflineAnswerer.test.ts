@@ -90,6 +90,36 @@ it.effect("layerOffline does not present a passage about another act as the answ
   }),
 );
 
+it.effect(
+  "layerOffline, when it is not sure, names two more passages by their first sentences",
+  () =>
+    Effect.gen(function* () {
+      const text = (question: string) =>
+        answers(question, makeKnowledge(passagesOf("a.md", guide)));
+      const guide = `# Guide
+## Delete a chat
+See [lists](b.md). A chat goes away with all its entries. ${"It takes a moment. ".repeat(15)}
+## Delete a key
+| column |
+|---|
+| A key goes away. |
+## Delete a user
+Each chat of the user goes away.
+## Delete everything
+The chatbot goes away.`;
+      const unsure = yield* text("How do I delete chats of Anna?");
+      assert.match(unsure, /^I am not sure.*#delete-a-chat\)\n\nPerhaps one of these does:\n\n- /s);
+      assert.match(
+        unsure,
+        /\n- \[Delete a user\]\(a\.md#delete-a-user\) Each chat .* away\.(\n|$)/,
+      );
+      assert.lengthOf(unsure.match(/^- /gm)!, 2);
+      const key = yield* text("Can Anna delete her key with a chat?");
+      assert.match(key, /- \[Delete a key\]\(a\.md#delete-a-key\)(\n|$)|Source: .*#delete-a-key/);
+      assert.notInclude(yield* text("Delete a chat"), "Perhaps");
+    }),
+);
+
 it.effect("layerOffline names questions that it can answer if the documents do not cover one", () =>
   Effect.gen(function* () {
     for (const question of [

@@ -67,9 +67,9 @@ it.effect("a search finds passages, says when there are none, and shows a questi
     const read = yield* makeReader;
     const found = yield* read("/docs/guide?q=change+the+port");
     assert.include(found!.text, `<a href="/docs/settings#change-the-port">`);
-    const none = yield* read("/docs/guide?q=%22%3E%3Cscript%3Exyzzy");
-    assert.include(none!.text, `value="&quot;&gt;&lt;script&gt;xyzzy"`);
-    assert.notInclude(none!.text, "<script>");
+    const none = yield* read("/docs/guide?q=%22%3E%3Czzyzx%3Exyzzy");
+    assert.include(none!.text, `value="&quot;&gt;&lt;zzyzx&gt;xyzzy"`);
+    assert.notInclude(none!.text, "<zzyzx>");
     assert.include(none!.text, "<p>No results.</p>");
     assert.match(none!.headers.get("content-security-policy")!, /^default-src 'none'; /);
   }).pipe(Effect.provide(NodeServices.layer)),
