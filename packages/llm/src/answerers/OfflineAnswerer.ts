@@ -86,8 +86,8 @@ const listOthers = (best: Passage, others: ReadonlyArray<Passage>): string => {
   return items.length === 0 ? "" : `\n\nPerhaps one of these does:\n\n${items.join("\n")}`;
 };
 
-/** As many whole sentences of a first paragraph as fit into two lines; none of a table, a list or code. */
-const firstSentences = /^(?![|>#*`~-])(?:(?!\n\n)[^]){1,240}[.!?](?=\s|$)/;
+/** As many whole sentences of a first paragraph as fit into three lines; none of a table, a list or code. */
+const firstSentences = /^(?![|>#*`~-])(?:(?!\n\n)[^]){1,320}[.!?](?=\s|$)/;
 
 /** The text with links that lead from the folder of the documents. */
 const toText = (text: string, source: string): string => {
