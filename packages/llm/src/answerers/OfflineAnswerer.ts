@@ -4,14 +4,14 @@
 import { Answerer, AskedModel, type Chatbot } from "@parley/core/ports";
 import { Effect, Layer, Stream } from "effect";
 import { lookUpIn, type Knowledge, type KnowledgeSource } from "../documents/Knowledge.ts";
-import type { Passage } from "../documents/Passage.ts";
+import { firstSentences, type Passage } from "../documents/Passage.ts";
 import { fold, wordsOf } from "../documents/Terms.ts";
 
 /**
- * An `Answerer` that quotes the best passage for the question, with a link to its source. A passage that only touches
- * the question's subject begins with a sentence that says so, and up to two others follow in short. Without one, and to greetings, thanks and "help", it names
- * three questions that the documents answer. It reports no usage. It ignores the chat so far. The same question and
- * documents always return the same answer.
+ * An `Answerer` that quotes the best passage for the question, with a link to its source. If the passage only touches on
+ * the question's subject, the answer begins with a sentence that says so, and ends with the first sentences of up to two
+ * other passages. If no passage does, and to greetings, thanks and "help", it names three questions that the documents
+ * answer. It reports no usage. It ignores the chat so far. The same question and documents always return the same answer.
  *
  * @param knowledge the documents; `null` when there are none
  * @param hint a sentence for a server without documents, such as how to set a language model
@@ -32,6 +32,9 @@ export const layerOffline = (knowledge: KnowledgeSource, hint = ""): Layer.Layer
   );
 
 const unsure = "I am not sure this answers your question:";
+
+/** How long the text of another passage may be, in characters: about three lines. */
+const maxShortLength = 320;
 
 /** Replies to small talk, which needs no documents, each with the English and German messages that it answers. */
 const smallTalk = ({ description, name }: Chatbot): Record<string, RegExp> => ({
@@ -80,14 +83,11 @@ const listOthers = (best: Passage, others: ReadonlyArray<Passage>): string => {
   byAddress.delete(toAddress(best));
   const items = [...byAddress.values()].slice(0, 2).map((passage) => {
     const { headings, source, text } = passage;
-    const sentences = firstSentences.exec(text)?.[0].replaceAll("\n", " ") ?? "";
+    const sentences = firstSentences(text, maxShortLength).replaceAll("\n", " ");
     return `- ${toLink(headings.at(-1) ?? source, passage)} ${toText(sentences, source)}`.trimEnd();
   });
   return items.length === 0 ? "" : `\n\nPerhaps one of these does:\n\n${items.join("\n")}`;
 };
-
-/** As many whole sentences of a first paragraph as fit into three lines; none of a table, a list or code. */
-const firstSentences = /^(?![|>#*`~-])(?:(?!\n\n)[^]){1,320}[.!?](?=\s|$)/;
 
 /** The text with links that lead from the folder of the documents. */
 const toText = (text: string, source: string): string => {

@@ -114,10 +114,11 @@ const certainShare = 0.85;
 const maxTerms = 5;
 /** The least likeness of a heading to the question if its passage is likely to answer the question. */
 const certainLikeness = 0.75;
-/** By how much the best passage outranks others if it is likely to answer the question, unless it alone has its words. */
+/** By how much the best passage outranks those below other headings if it is likely to answer the question. */
 const certainLead = 0.15;
+/** The least likeness of a heading that is the question itself. No lead is needed if there is only one such heading. */
 const sameLikeness = 0.99;
-/** How much a passage's most similar wording, the second and the third count: many questions mix two of them. */
+/** How much a passage's three most similar headings and comments add to its rank: many questions mix two of them. */
 const phraseShares = [1, 0.3, 0.2];
 /** The likeness of a heading to a longer question that contains it. */
 const containedLikeness = 0.9;
@@ -186,15 +187,15 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
       });
       matches.sort((a, b) => b.rank - a.rank);
       const [best] = matches;
+      if (best === undefined) return [];
+      const { headings, source } = best.passage;
       const rival = matches.find(
-        ({ passage }) =>
-          passage.source !== best!.passage.source ||
-          passage.headings.at(-1) !== best!.passage.headings.at(-1),
+        ({ passage }) => passage.source !== source || passage.headings.at(-1) !== headings.at(-1),
       );
       const leads =
         rival === undefined ||
-        best!.rank >= rival.rank + certainLead ||
-        (best!.alike >= sameLikeness && rival.alike < sameLikeness);
+        best.rank >= rival.rank + certainLead ||
+        (best.alike >= sameLikeness && rival.alike < sameLikeness);
       return matches
         .slice(0, limit)
         .map(({ certain, passage }) => ({ ...passage, certain: certain && leads }));

@@ -47,6 +47,22 @@ export const passagesOf = (source: string, document: string): Array<Passage> => 
   return passages;
 };
 
+/**
+ * The sentences that a passage begins with, as many as fit into `length` characters: none if it begins with a table, a
+ * list or code, or with a longer sentence.
+ */
+export const firstSentences = (text: string, length: number): string => {
+  const [block] = new Lexer().blockTokens(text);
+  if (block?.type !== "paragraph") return "";
+  // A sentence that ends with a colon introduces what follows.
+  const sentences = block.raw
+    .trimEnd()
+    .split(endOfSentence)
+    .filter((part) => !part.endsWith(":"));
+  const [start = ""] = join(sentences, "", length);
+  return start.length <= length ? start.trimEnd() : "";
+};
+
 const frontMatter = /^---[ \t]*\n(?:[^]*?\n)??(?:---|\.\.\.)[ \t]*(?:\n|$)/;
 
 const inline = new Parser();

@@ -98,24 +98,23 @@ it.effect(
         answers(question, makeKnowledge(passagesOf("a.md", guide)));
       const guide = `# Guide
 ## Delete a chat
-See [lists](b.md). A chat goes away with all its entries. ${"It takes a moment. ".repeat(15)}
+A chat goes away with its entries.
 ## Delete a key
 | column |
 |---|
 | A key goes away. |
 ## Delete a user
-Each chat of the user goes away.
-## Delete everything
-The chatbot goes away.`;
-      const unsure = yield* text("How do I delete chats of Anna?");
+Each chat of the [user](b.md) goes away. ${"It takes a moment. ".repeat(20)}`;
+      const unsure = yield* text("How do I delete an entry?");
       assert.match(unsure, /^I am not sure.*#delete-a-chat\)\n\nPerhaps one of these does:\n\n- /s);
+      const [key, user, ...more] = unsure.match(/^- .*$/gm)!;
       assert.match(
-        unsure,
-        /\n- \[Delete a user\]\(a\.md#delete-a-user\) Each chat .* away\.(\n|$)/,
+        user!,
+        /^- \[Delete a user\]\(a\.md#delete-a-user\) Each chat .*\(b\.md\) .* moment\.$/,
       );
-      assert.lengthOf(unsure.match(/^- /gm)!, 2);
-      const key = yield* text("Can Anna delete her key with a chat?");
-      assert.match(key, /- \[Delete a key\]\(a\.md#delete-a-key\)(\n|$)|Source: .*#delete-a-key/);
+      assert.isBelow(user!.length, 400);
+      assert.strictEqual(key, "- [Delete a key](a.md#delete-a-key)");
+      assert.deepStrictEqual(more, []);
       assert.notInclude(yield* text("Delete a chat"), "Perhaps");
     }),
 );

@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest";
-import { passagesOf } from "../../src/documents/Passage.ts";
+import { firstSentences, passagesOf } from "../../src/documents/Passage.ts";
 
 const split = (document: string) =>
   passagesOf("x.md", document).map(({ headings, text }) => [headings.join(" > "), text]);
@@ -99,4 +99,24 @@ it("passagesOf keeps every paragraph of a document whose paragraphs all end with
   const passages = passagesOf("a.md", text);
   assert.isAtMost(longest(passages), 1200);
   assert.strictEqual(passages.map((passage) => passage.text).join("\n\n"), text);
+});
+
+it("firstSentences are whole sentences of a first paragraph, and none of a table, a list or code", () => {
+  const beginnings = {
+    "One. Two is longer than that. Three.\n\nFour.": "One. Two is longer than that.",
+    "一つ目。二つ目です。三つ目はもっとずっととても長い文になっています。": "一つ目。二つ目です。",
+    "Without a full stop": "Without a full stop",
+    "One. Run this:\n\n```sh\nls\n```": "One.",
+    "One.\n- Two.": "One.",
+    "One.\n```\nTwo.\n```": "One.",
+    "- One.": "",
+    "| one |\n|---|\n| Two. |": "",
+    "```\nOne.\n```": "",
+    "> One.": "",
+    "A single sentence that has more characters.": "",
+    "": "",
+  };
+  for (const [text, expected] of Object.entries(beginnings)) {
+    assert.strictEqual(firstSentences(text, 31), expected, text);
+  }
 });
