@@ -83,7 +83,7 @@ const listOthers = (best: Passage, others: ReadonlyArray<Passage>): string => {
   byAddress.delete(toAddress(best));
   const items = [...byAddress.values()].slice(0, 2).map((passage) => {
     const { headings, source, text } = passage;
-    const sentences = firstSentences(text, maxShortLength).replaceAll("\n", " ");
+    const sentences = firstSentences(text, maxShortLength);
     return `- ${toLink(headings.at(-1) ?? source, passage)} ${toText(sentences, source)}`.trimEnd();
   });
   return items.length === 0 ? "" : `\n\nPerhaps one of these does:\n\n${items.join("\n")}`;

@@ -54,11 +54,9 @@ export const passagesOf = (source: string, document: string): Array<Passage> => 
 export const firstSentences = (text: string, length: number): string => {
   const [block] = new Lexer().blockTokens(text);
   if (block?.type !== "paragraph") return "";
+  const line = block.raw.trimEnd().replaceAll("\n", " ");
   // A sentence that ends with a colon introduces what follows.
-  const sentences = block.raw
-    .trimEnd()
-    .split(endOfSentence)
-    .filter((part) => !part.endsWith(":"));
+  const sentences = line.split(endOfSentence).filter((sentence) => !sentence.endsWith(":"));
   const [start = ""] = join(sentences, "", length);
   return start.length <= length ? start.trimEnd() : "";
 };

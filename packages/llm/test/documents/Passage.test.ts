@@ -105,6 +105,7 @@ it("firstSentences are whole sentences of a first paragraph, and none of a table
   const beginnings = {
     "One. Two is longer than that. Three.\n\nFour.": "One. Two is longer than that.",
     "一つ目。二つ目です。三つ目はもっとずっととても長い文になっています。": "一つ目。二つ目です。",
+    "One. Two is\nlonger than that.\nThree\nis too much.": "One. Two is longer than that.",
     "Without a full stop": "Without a full stop",
     "One. Run this:\n\n```sh\nls\n```": "One.",
     "One.\n- Two.": "One.",
