@@ -114,7 +114,7 @@ export const writeReport = (run: Run): void => {
   const sections: Readonly<Record<string, string>> = {
     machine: `${machine}. PostgreSQL ${postgres}, Node ${node}. Medians of ${rounds} rounds of ${seconds} s.`,
     servers: table(
-      ["server", "what it does less than Parley"],
+      ["server", "what it leaves out"],
       Object.entries(lacks).map(([name, text]) => [titleOf(name), text]),
     ),
     throughput: comparisonTable(results, ({ perSecond }) => count(perSecond)),

@@ -29,7 +29,7 @@ export const titles = {
 
 export type ServerName = keyof typeof titles;
 
-/** What a server does less than Parley. */
+/** What a server leaves out of what Parley does. */
 export const lacks = {
   fastify:
     "Written by hand with Fastify 5 and `pg`, for this benchmark. Asks of one chat do not take turns, so an answer may not see the entry before it. It ignores `Idempotency-Key`, cannot resume a stream, and keeps no metrics, request ids, limits, moderation or usage. It counts all rows to get the total of a list. A model is the AI SDK's `streamText`, piped to the client, and one INSERT at the end.",

@@ -103,7 +103,7 @@ const warnOfSharedLimit = Effect.gen(function* () {
   );
   if (isOpen)
     yield* Effect.logWarning(
-      "A widget issues tokens to anonymous visitors, with a limit for each client address. Behind a proxy, all clients share one limit: set PARLEY_TRUSTED_PROXIES",
+      "A widget issues tokens to anonymous visitors, with a limit for each client address. If a proxy is in front of this server, set PARLEY_TRUSTED_PROXIES: otherwise all clients share one limit",
     );
 });
 

@@ -332,7 +332,7 @@ it("a start warns that anonymous visitors share one limit behind a proxy, unless
   const chatbot = { workspace: "W", name: "B", keys: [declared] };
   await writeFile(file, JSON.stringify({ chatbots: [chatbot] }));
   const settings = { PARLEY_PROVISION: file, PARLEY_LOG_FORMAT: "text" };
-  const warning = "all clients share one limit: set PARLEY_TRUSTED_PROXIES";
+  const warning = "set PARLEY_TRUSTED_PROXIES: otherwise all clients share one limit";
   expect(await started(settings)).toContain(warning);
   expect(await started({ ...settings, PARLEY_TRUSTED_PROXIES: "10.0.0.0/8" })).not.toContain(
     warning,

@@ -181,7 +181,7 @@ const make = (db: DatabaseSync) => {
   const bind = (sql: string, values: Values): Values =>
     Object.fromEntries([...sql.matchAll(/:(\w+)/g)].map(([, name]) => [name!, values[name!]!]));
   return {
-    /** Texts that were erased from the file are in its write-ahead log until they are overwritten there. */
+    /** Empties the write-ahead log, which otherwise keeps erased texts until they are overwritten there. */
     emptyLog: Effect.suspend(() => {
       try {
         db.exec("PRAGMA wal_checkpoint(TRUNCATE)");

@@ -1,5 +1,5 @@
 /**
- * The lines that a person types on the terminal, with the keys of readline.
+ * The lines that a person types at the terminal, with readline's key bindings.
  */
 import { Data, Effect, Stream } from "effect";
 import { createInterface } from "node:readline";

@@ -42,7 +42,7 @@ export interface Turn {
   readonly newest: ReadonlyArray<Entry>;
 }
 
-/** What the key's asks have cost today (UTC), by the store's clock. */
+/** What the API key's asks have cost today (UTC), by the store's clock. */
 export interface Spending {
   readonly tokens: number;
   /** How long the day will still last, in milliseconds. */
@@ -105,12 +105,12 @@ export class TurnStore extends Context.Service<
      */
     readonly renew: (turn: Turn) => Effect.Effect<boolean, ChatNotFound | StorageUnavailable>;
     /**
-     * Stores the entry, and the chat if it is new; ends the turn; and records the entry under the key, for 24 hours.
-     * All of it or nothing. Fails with `ChatNotFound` if the chat was erased, which is checked first; with `TurnLost`
+     * Stores the entry, and the chat if it is new; ends the turn; and records the entry under its idempotency key for
+     * 24 hours. All of it or nothing. Fails with `ChatNotFound` if the chat was erased, which is checked first; with `TurnLost`
      * if another turn took the chat or the key, or the turn has ended; with `ChatbotNotFound` if the chat is new and
      * the chatbot is not registered.
      *
-     * Adds `spentTokens`, if any, to what the key has spent today.
+     * Adds `spentTokens`, if any, to what the API key has spent today.
      */
     readonly append: (
       turn: Turn,

@@ -16,7 +16,8 @@ export interface Budget {
 }
 
 /**
- * What an ask needs before it is answered: the turn of its chat and of its key, and the rest of its budget.
+ * What an ask needs before it is answered: the turn of its chat and of its idempotency key, and the rest of
+ * its API key's budget.
  */
 type TurnRequest = Pick<Turn, "chatbot" | "chat" | "idempotencyKey"> & {
   readonly visitor: string | null;

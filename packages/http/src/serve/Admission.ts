@@ -52,7 +52,7 @@ const alwaysAccepted = 128;
 /** The period of the moving mean, and how long a key has a share after its last ask, in milliseconds. */
 const period = 1_000;
 
-/** Creates a function that accepts or refuses an ask, given the id of its key and how many asks have started. */
+/** Creates a function that accepts or refuses an ask, given the id of its key and how many asks run. */
 export const makeAdmission = (loop: EventLoop) => {
   let limit = Infinity;
   /** Asks a second that the server accepts when it is not full, as a moving mean. */
@@ -95,9 +95,9 @@ export const makeAdmission = (loop: EventLoop) => {
     acceptedAsks = 0;
   };
 
-  return (keyId: string, startedAsks: number): boolean => {
+  return (keyId: string, runningAsks: number): boolean => {
     const time = loop.arrival();
-    const inProgress = startedAsks + loop.waiting();
+    const inProgress = runningAsks + loop.waiting();
     const delay = loop.delay();
     leastDelay = Math.min(leastDelay, delay);
     if (time - stepStart >= step) endStep(time, inProgress, delay);

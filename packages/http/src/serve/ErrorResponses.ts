@@ -11,7 +11,7 @@ import { toMessage, type Problem, type ValidationFailed } from "./ValidationErro
 
 type Response = HttpServerResponse.HttpServerResponse;
 
-/** The request breaks a rule of the interface before the core is called. */
+/** A failure with a public message: a request that breaks a rule of the interface, or a defect (`INTERNAL_ERROR`). */
 export class RequestRefused extends Data.TaggedError("RequestRefused")<{
   readonly reason: GeneralMessage;
 }> {}

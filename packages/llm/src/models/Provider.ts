@@ -24,8 +24,8 @@ const circuitStates = { Closed: 0, HalfOpen: 1, Open: 2 };
 
 /**
  * Ten failed questions in a row open the circuit: for a provider that fails three calls in ten, that happens once in
- * 170 000 questions. It stays open for 2 s, 4 s and so on up to 30 s, or as long as `Retry-After` asks, up to an hour. Then one call tries the
- * provider.
+ * 170,000 questions. It stays open for 2 s, 4 s and so on up to 30 s, or as long as `Retry-After` says, up to an hour.
+ * Then one call tries the provider.
  */
 const makeBreaker = CircuitBreaker.make({
   tripPolicy: CircuitBreaker.consecutive(10),

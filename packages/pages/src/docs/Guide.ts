@@ -26,7 +26,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     monitoring: "Health, metrics, alerts, logs and traces.",
     troubleshooting: "Common symptoms, their causes and how to fix them.",
     scaling: "Several servers, large chatbots and many asks at once.",
-    performance: "How fast it is, measured, and how to measure it yourself.",
+    performance: "Measurements of its speed, and how to repeat them.",
     security: "Risk by risk: what the server does, and what is left to you.",
   },
   "Call it": {

@@ -66,7 +66,7 @@ export const entryPage = (
     direction === undefined
       ? query.orderBy
       : [{ field: "id" as const, descending: direction === "desc" }];
-  // An erasure deletes whole chats, so that positions have no gaps.
+  // An erasure deletes whole chats, so positions have no gaps.
   const seek = { asc: "position > $4::int8", desc: "position <= chat.entries - $4::int8" };
   const [condition, offset] =
     direction === undefined ? ["true", "offset $4::int8"] : [seek[direction], ""];

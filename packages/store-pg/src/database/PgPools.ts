@@ -1,6 +1,6 @@
 /**
- * The connections to the database. Statements on a pipelined connection wait for one another, so that statements which
- * may wait for a lock, or read much, have connections of their own.
+ * The connections to the database. Statements on a pipelined connection wait for one another, so statements that may
+ * wait for a lock, or read much, have connections of their own.
  */
 import * as PgClient from "@effect/sql-pg/PgClient";
 import * as PgConnection from "@effect/sql-pg/PgConnection";

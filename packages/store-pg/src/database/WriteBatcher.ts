@@ -1,6 +1,6 @@
 /**
- * Batches writes. A lane has up to `writers` statements in flight. Writes that arrive while all of them are in flight
- * share the next one.
+ * Batches writes. Each chatbot has a lane with up to `writers` statements in flight. Writes that arrive while all of
+ * them are in flight share the next one.
  */
 import { StorageUnavailable, type Overloaded } from "@parley/core/ports";
 import { Effect, Exit, Fiber, Iterable, type Context } from "effect";
@@ -18,14 +18,14 @@ interface Lane<A, B, E> {
 }
 
 /**
- * Makes a function that writes one item of a lane. `writeItems` returns one result for each item, in their order; its
+ * Makes a function that writes one item of a chatbot. `writeItems` returns one result for each item, in their order; its
  * failure is that of every item, because any may have been written. A batch that dies has written nothing; its items
  * are written one by one, so that only the item with the defect dies. After `timeout` milliseconds an item fails: with
  * `Overloaded` if it still waits, with `StorageUnavailable` if it is in flight. An interruption removes an item that
  * waits, and waits for the end of a write in flight.
  */
 export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
-  writeItems: (lane: number, items: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>,
+  writeItems: (chatbot: number, items: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>,
   /** The number of batches of one lane in flight at a time, and of the items of a batch. */
   { batch, writers }: { readonly batch: number; readonly writers: number },
 ) {
@@ -33,15 +33,15 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
   const lanes = new Map<number, Lane<A, B, E>>();
 
   const writeAll = (
-    name: number,
+    chatbot: number,
     writes: ReadonlyArray<PendingWrite<A, B, E>>,
   ): Effect.Effect<void> => {
     const items = writes.map(({ item }) => item);
     // A deadline of its own: the fiber inherits that of the request that started it.
-    const statement = endAfter(deadlines.request)(Effect.suspend(() => writeItems(name, items)));
+    const statement = endAfter(deadlines.request)(Effect.suspend(() => writeItems(chatbot, items)));
     return Effect.flatMap(Effect.exit(statement), (exit) => {
       if (writes.length > 1 && Exit.hasDies(exit)) {
-        return Effect.forEach(writes, (write) => writeAll(name, [write]), { discard: true });
+        return Effect.forEach(writes, (write) => writeAll(chatbot, [write]), { discard: true });
       }
       for (const [at, write] of writes.entries())
         write.done(Exit.map(exit, (results) => results[at]!));
@@ -51,27 +51,27 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
 
   /** Whether the latest batch had several items: then more may arrive in the same moment as the first of the next. */
   let isShared = false;
-  const drain = (name: number, lane: Lane<A, B, E>): Effect.Effect<void> =>
+  const drain = (chatbot: number, lane: Lane<A, B, E>): Effect.Effect<void> =>
     Effect.suspend(() => {
       const writes = Array.from(Iterable.take(lane.waiting, batch));
       for (const write of writes) lane.waiting.delete(write);
       if (writes.length > 0) {
         isShared = writes.length > 1;
-        return Effect.flatMap(writeAll(name, writes), () => drain(name, lane));
+        return Effect.flatMap(writeAll(chatbot, writes), () => drain(chatbot, lane));
       }
       // Nothing may yield between the last look and this: an item could arrive unseen.
       lane.writers--;
-      if (lane.writers === 0) lanes.delete(name);
+      if (lane.writers === 0) lanes.delete(chatbot);
       return Effect.void;
     });
 
   // A callback, without a fiber, a deferred or finalizers: each ask makes two such writes.
-  return (name: number, item: A, timeout: number) =>
+  return (chatbot: number, item: A, timeout: number) =>
     Effect.contextWith((context: Context.Context<never>) =>
       Effect.callback<B, E | Overloaded | StorageUnavailable>((resume) => {
         if (scope.state._tag === "Closed") return resume(Effect.interrupt);
-        let lane = lanes.get(name);
-        if (lane === undefined) lanes.set(name, (lane = { waiting: new Set(), writers: 0 }));
+        let lane = lanes.get(chatbot);
+        if (lane === undefined) lanes.set(chatbot, (lane = { waiting: new Set(), writers: 0 }));
         const { waiting } = lane;
         const timer = setTimeout(
           () => write.done(Exit.fail(waiting.delete(write) ? busy : noResponse)),
@@ -89,8 +89,8 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
           lane.writers++;
           const begin =
             lane.writers > 1 || isShared
-              ? Effect.andThen(Effect.yieldNow, drain(name, lane))
-              : drain(name, lane);
+              ? Effect.andThen(Effect.yieldNow, drain(chatbot, lane))
+              : drain(chatbot, lane);
           Fiber.runIn(Effect.runForkWith(context)(begin, { uninterruptible: true }), scope);
         }
         return Effect.callback<void>((ended) => {

@@ -288,7 +288,7 @@ with request as (
 const notifyFreed =
   "case when outcome = 'held' and cardinality(waiting) > 0 then pg_notify(current_schema(), concat_ws(':', 'freed', $1::int4, turn_row.chat_id)) end";
 
-// Both or none: an ask that took over one of them must not wait for the other.
+// Renews the leases of chat and key, or neither: an ask that took over one of them must not wait for the other.
 const renewTurns = batchStatement(
   turnColumns,
   (items) => `${lockTurns(items)}, chats as (

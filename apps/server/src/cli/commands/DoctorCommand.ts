@@ -22,7 +22,7 @@ const hints = {
     "Check that PostgreSQL is running, DATABASE_URL and the roles (docs/operations.md), or PARLEY_DATA_DIR.",
   documents: "Check PARLEY_KNOWLEDGE_DIR and its subfolders; documents end with .md or .txt.",
   listeners:
-    "Set another PARLEY_HOST, PARLEY_MANAGEMENT_HOST or port, or stop the program that uses it.",
+    "Set another PARLEY_HOST, PARLEY_MANAGEMENT_HOST or port, or stop the program that uses the port.",
   directory: "Set PARLEY_DATA_DIR to a directory that the user of the server can write to.",
   provision: "docs/provisioning.schema.json describes the file of PARLEY_PROVISION.",
   telemetry: "Check OTEL_EXPORTER_OTLP_…ENDPOINT, and that the collector is running.",

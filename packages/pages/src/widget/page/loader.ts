@@ -1,7 +1,7 @@
 /**
- * `widget.js`: a button on the page of a site, which opens the window in a frame. It adds only one element with a shadow
- * root, and the global `parley`. The page's content policy need not allow styles: constructed style sheets and single
- * properties are not inline styles.
+ * `widget.js`: a button on a site's page, which opens the chat window in a frame. It adds only one element with a shadow
+ * root, and the global `parley`. The page's Content Security Policy need not allow styles: constructed style sheets, and
+ * properties that are set one by one, are not inline styles.
  */
 import type { FromPage, FromWindow, Greeting } from "./Messages.ts";
 
