@@ -44,7 +44,7 @@ export const generalCodes = {
   USER_REF_NOT_GRANTED: {
     status: 403,
     code: 403003,
-    means: "A visitor's token creates chats only with the visitor's own userRef.",
+    means: "A visitor's token can create chats only with the visitor's own userRef.",
   },
   CHAT_DOES_NOT_EXISTS: { status: 404, code: 404011, means: "The chatbot has no such chat." },
   INTERNAL_ERROR: {
@@ -61,7 +61,7 @@ export const generalCodes = {
   SERVICE_OVERLOADED: {
     status: 500,
     code: 500004,
-    means: "The server is overloaded; retry after the number of seconds in `Retry-After`.",
+    means: "The server is overloaded; repeat the request after Retry-After seconds.",
   },
 } as const;
 

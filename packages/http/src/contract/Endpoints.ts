@@ -67,7 +67,7 @@ export const endpoints = {
     method: "GET",
     path: "/chats",
     scope: "read",
-    summary: "Get chats",
+    summary: "List chats",
     description: "Returns a page of the chatbot's chats, and how many match in total.",
     dto: "CHATS_DTO",
     parameters: { query: chatsQuery },

@@ -48,11 +48,13 @@ export const passagesOf = (source: string, document: string): Array<Passage> => 
 };
 
 /**
- * The sentences that a passage begins with, as many as fit into `length` characters: none if it begins with a table, a
- * list or code, or with a longer sentence.
+ * The sentences that a passage begins with, after its code, as many as fit into `length` characters: none if it begins
+ * with a table, a list, or a longer sentence.
  */
 export const firstSentences = (text: string, length: number): string => {
-  const [block] = new Lexer().blockTokens(text);
+  const block = new Lexer()
+    .blockTokens(text)
+    .find(({ type }) => type !== "code" && type !== "space");
   if (block?.type !== "paragraph") return "";
   const line = block.raw.trimEnd().replaceAll("\n", " ");
   // A sentence that ends with a colon introduces what follows.

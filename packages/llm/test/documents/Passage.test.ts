@@ -101,7 +101,7 @@ it("passagesOf keeps every paragraph of a document whose paragraphs all end with
   assert.strictEqual(passages.map((passage) => passage.text).join("\n\n"), text);
 });
 
-it("firstSentences are whole sentences of a first paragraph, and none of a table, a list or code", () => {
+it("firstSentences are whole sentences of a first paragraph, which code may precede, and none of a table, a list or code", () => {
   const beginnings = {
     "One. Two is longer than that. Three.\n\nFour.": "One. Two is longer than that.",
     "一つ目。二つ目です。三つ目はもっとずっととても長い文になっています。": "一つ目。二つ目です。",
@@ -113,6 +113,8 @@ it("firstSentences are whole sentences of a first paragraph, and none of a table
     "- One.": "",
     "| one |\n|---|\n| Two. |": "",
     "```\nOne.\n```": "",
+    "```\nOne.\n```\n\nTwo.\n\nThree.": "Two.",
+    "```\nOne.\n```\n- Two.": "",
     "> One.": "",
     "A single sentence that has more characters.": "",
     "": "",

@@ -14,7 +14,12 @@ import {
 } from "@parley/core/ports";
 import { Effect } from "effect";
 import { deadlines, endAfter, timeLeft } from "../database/Deadlines.ts";
-import { busy, mapLockTimeout, retryOnConflict, toChatbotNotFound } from "../database/PgErrors.ts";
+import {
+  overloaded,
+  mapLockTimeout,
+  retryOnConflict,
+  toChatbotNotFound,
+} from "../database/PgErrors.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import type { Session } from "../database/TenantSession.ts";
 import { ownSequence } from "../database/WriteState.ts";
@@ -76,11 +81,11 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
       // The other request with the key failed meanwhile, or its chat was erased.
       if (row === undefined) continue;
       if (row.fingerprint !== fingerprint) return yield* new IdempotencyKeyReused({ key });
-      if (row.id === null) return yield* busy;
+      if (row.id === null) return yield* overloaded;
       const { createTime, id, name, userRef } = row;
       return { chat: { id, name, userRef, createTime }, replayed: true };
     }
-  }, endAfter(deadlines.request));
+  }, endAfter(deadlines.storeCall));
 
   return {
     /** Returns `null` if the key is another request's. Ends as {@link endAfter} says. */
@@ -90,7 +95,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
       const entry = helloMessage === null ? null : helloEntry(helloMessage);
       const chat = { name, userRef, entry, keyClaim: null };
       return idempotencyKey === null
-        ? Effect.map(write(chatbot, chat, deadlines.request), (newChat) =>
+        ? Effect.map(write(chatbot, chat, deadlines.storeCall), (newChat) =>
             toCreateResult(chat, newChat!),
           )
         : createOnce(chatbot, chat, idempotencyKey);
@@ -183,7 +188,7 @@ with request as (
     left join first_entry on first_entry.chat_id = chat_row.id
 )${
       hasKeys
-        ? `, settled_key as (
+        ? `, completed_key as (
   insert into idempotency_key as k (chatbot_id, key, fingerprint, made_at, chat_id, entry_id)
   select $1, key, '', clock_timestamp(), id, entry_id from created where key is not null
   on conflict (chatbot_id, key) do update set

@@ -13,7 +13,12 @@
  */
 import { fold, type Chat, type ChatQuery, type ChatStore, type OrderBy } from "@parley/core/ports";
 import { Effect } from "effect";
-import { busy, isStatementTimeout, mapLockTimeout, unavailable } from "../database/PgErrors.ts";
+import {
+  overloaded,
+  isStatementTimeout,
+  mapLockTimeout,
+  unavailable,
+} from "../database/PgErrors.ts";
 import { deadlines, endAfter } from "../database/Deadlines.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import type { Statement } from "../database/TenantSession.ts";
@@ -37,7 +42,7 @@ export const readInBulk = <Row extends object>(
   { text, values }: Statement,
 ) =>
   bulk.query<Row>(chatbot, text, values).pipe(
-    Effect.catchIf(isStatementTimeout, () => Effect.fail(busy)),
+    Effect.catchIf(isStatementTimeout, () => Effect.fail(overloaded)),
     mapLockTimeout,
   );
 
@@ -80,18 +85,18 @@ export const makeListChats = (
   sessions: ListSessions & Pick<PgPools, "searchRelation">,
 ): ChatStore["Service"]["listChats"] => {
   const read = (chatbot: number, query: ChatQuery) => {
-    const position = positionOrder(query.orderBy);
-    const text = textOrder(query.orderBy);
+    const direction = positionOrder(query.orderBy);
+    const orderByText = textOrder(query.orderBy);
     const isAll = query.id === null && query.userRef === null && !isSearch(query);
-    if (isAll && position !== undefined) {
-      return readQuickly<Row>(sessions, chatbot, byPosition(chatbot, query, position));
+    if (isAll && direction !== undefined) {
+      return readQuickly<Row>(sessions, chatbot, byPosition(chatbot, query, direction));
     }
-    if (isAll && text !== undefined) {
-      return readInBulk<Row>(sessions, chatbot, byText(chatbot, query, text));
+    if (isAll && orderByText !== undefined) {
+      return readInBulk<Row>(sessions, chatbot, byText(chatbot, query, orderByText));
     }
     const matching = byFilter(chatbot, query, sessions.searchRelation);
     if (query.id !== null) return readQuickly<Row>(sessions, chatbot, matching);
-    if (isSearch(query) || position === undefined || offsetOf(query) > quickReadLimit) {
+    if (isSearch(query) || direction === undefined || offsetOf(query) > quickReadLimit) {
       return readInBulk<Row>(sessions, chatbot, matching);
     }
     const first = byFilter(chatbot, query, sessions.searchRelation, quickReadLimit + 1);

@@ -27,7 +27,7 @@ export const deadlines = {
   /** One read or write, including the wait for a connection. */
   checkout: 4_800,
   /** All statements of a creation, a take, or an attempt to append, renew or release, together. */
-  request: 5_000,
+  storeCall: 5_000,
   /** PostgreSQL ends a session whose process vanished within a transaction (`idle_in_transaction_session_timeout`). */
   idleTransaction: 5_000,
   /** A list that reads much, including the wait for a connection; also its `statement_timeout`. */
@@ -64,7 +64,7 @@ export const noResponse = timeout("the database did not respond in time");
 /** Gives up on a short statement that has no other deadline, such as BEGIN. */
 export const inTime = <A, E, R>(
   statement: Effect.Effect<A, E, R>,
-  millis: number = deadlines.request,
+  millis: number = deadlines.storeCall,
 ) => within(statement, millis, true, () => noResponse);
 
 /**

@@ -5,7 +5,7 @@
 import { StorageUnavailable, type Overloaded } from "@parley/core/ports";
 import { Effect, Exit, Fiber, Iterable, type Context } from "effect";
 import { deadlines, endAfter } from "./Deadlines.ts";
-import { busy } from "./PgErrors.ts";
+import { overloaded } from "./PgErrors.ts";
 
 interface PendingWrite<A, B, E> {
   readonly item: A;
@@ -38,7 +38,9 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
   ): Effect.Effect<void> => {
     const items = writes.map(({ item }) => item);
     // A deadline of its own: the fiber inherits that of the request that started it.
-    const statement = endAfter(deadlines.request)(Effect.suspend(() => writeItems(chatbot, items)));
+    const statement = endAfter(deadlines.storeCall)(
+      Effect.suspend(() => writeItems(chatbot, items)),
+    );
     return Effect.flatMap(Effect.exit(statement), (exit) => {
       if (writes.length > 1 && Exit.hasDies(exit)) {
         return Effect.forEach(writes, (write) => writeAll(chatbot, [write]), { discard: true });
@@ -74,7 +76,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
         if (lane === undefined) lanes.set(chatbot, (lane = { waiting: new Set(), writers: 0 }));
         const { waiting } = lane;
         const timer = setTimeout(
-          () => write.done(Exit.fail(waiting.delete(write) ? busy : noResponse)),
+          () => write.done(Exit.fail(waiting.delete(write) ? overloaded : noResponse)),
           timeout,
         );
         const write: PendingWrite<A, B, E> = {

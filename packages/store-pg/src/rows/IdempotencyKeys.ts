@@ -2,8 +2,8 @@
  * Rows of idempotency keys, which creations of chats and turns of asks share. A row is
  *
  * - claimed, with a turn, the end of its lease and the chat if it exists, while its ask runs; when the lease ends, the
- *   key is free again. A creation claims and settles its key in one transaction;
- * - settled, with the chat and its entry if there is one, and no lease, when the request has succeeded;
+ *   key is free again. A creation claims and completes its key in one transaction;
+ * - completed, with the chat and its entry if there is one, and no lease, when the request has succeeded;
  * - old and free again a day after `made_at`. A sweep deletes it later.
  */
 import { idempotencyKeyLifetime, turnLease, type IdempotencyKey } from "@parley/core/ports";

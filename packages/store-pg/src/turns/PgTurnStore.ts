@@ -24,7 +24,7 @@ import { makeWriteBatcher } from "../database/WriteBatcher.ts";
 import { deadlines, endAfter, timeLeft } from "../database/Deadlines.ts";
 import type { Notifications } from "../database/Notifications.ts";
 import {
-  busy,
+  overloaded,
   isUnsent,
   mapLockTimeout,
   retryOnConflict,
@@ -79,13 +79,13 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     ).pipe(
       Effect.map((change) =>
         Effect.fnUntraced(function* (turn: Item) {
-          const millisLeft = Math.min(yield* timeLeft, deadlines.request);
+          const millisLeft = Math.min(yield* timeLeft, deadlines.storeCall);
           const row = yield* change(turn.chatbot, turn, millisLeft);
           switch (row.outcome) {
             case "held":
               return row;
             case "locked":
-              return yield* busy;
+              return yield* overloaded;
             case "lost":
               return yield* new TurnLost();
             case "erased":
@@ -166,7 +166,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         Effect.retry(notedAttempt, { while: isTransient(turn), schedule: retriesFor(millis) }),
       ),
       Effect.catchTag("TurnLost", (lost) => Effect.fail(unknownOutcomes.get(turn) ?? lost)),
-      endAfter(millis + deadlines.request),
+      endAfter(millis + deadlines.storeCall),
     );
   });
 
@@ -186,7 +186,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
           while: (error) =>
             spent === null ? error._tag === "Overloaded" : isTransient(ending)(error),
           // For as long as a turn is held without a renewal; but the client of a failed ask waits until it is counted.
-          schedule: retriesFor(spent === null ? turnLease : deadlines.request),
+          schedule: retriesFor(spent === null ? turnLease : deadlines.storeCall),
         }),
         Effect.asVoid,
       );
@@ -360,7 +360,7 @@ const appendEntries = (addsSpending: boolean) =>
   returning *
 )${
       hasKeys
-        ? `, settled_key as (
+        ? `, completed_key as (
   insert into idempotency_key (chatbot_id, key, fingerprint, made_at, chat_id, entry_id)
   select $1, key, '', clock_timestamp(), new_entry.chat_id, new_entry.id
   from turn_row join new_entry using (chat_id) where outcome = 'held' and key is not null

@@ -125,7 +125,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
         return { _tag: "TurnTaken", turn: { ...turn, newest } } satisfies TakeResult;
       }
     }
-  }, endAfter(deadlines.request));
+  }, endAfter(deadlines.storeCall));
 });
 
 /** Milliseconds after which an ask tries a locked chat again. */

@@ -16,20 +16,20 @@ const orders: Readonly<Record<string, ReadonlyArray<number>>> = {
     limit.silence,
   ],
   "a checkout of a dead connection ends as one, and leaves none to the next attempt of the request":
-    [limit.silence, limit.checkout, limit.request],
+    [limit.silence, limit.checkout, limit.storeCall],
   "work without a database fails because nobody can connect, and not because it waited": [
     limit.connect,
     limit.checkout,
   ],
   "an unavailable database is noticed before a request gives up": [
     1_000 + limit.probe + limit.probeOnNewConnection,
-    limit.request,
+    limit.storeCall,
   ],
   "four attempts of the registry last longer than the transaction of a vanished process": [
     limit.idleTransaction,
     4 * limit.writeLock,
   ],
-  "a turn can be renewed before its lease ends": [limit.request, turnLease],
+  "a turn can be renewed before its lease ends": [limit.storeCall, turnLease],
   "a connection outlasts the longest work on it": [limit.bulk, limit.connectionAge],
 };
 
