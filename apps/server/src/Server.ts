@@ -21,7 +21,7 @@ import { SecureRandom } from "effect/crypto";
 import { announceStart } from "./Announcement.ts";
 import { clientAddressBehind, parseNetworks } from "./http/ClientAddress.ts";
 import { listen } from "./http/Listener.ts";
-import { makeRequestQueue } from "./http/RequestQueue.ts";
+import { RequestQueue } from "./http/RequestQueue.ts";
 import { makeManagement } from "./http/Management.ts";
 import { layerAsking } from "./layers/Asking.ts";
 import {
@@ -120,9 +120,9 @@ const runListeners = Effect.gen(function* () {
   // An ask whose turn starts now may use its whole deadline.
   const grace = Duration.sum(settings.asks.deadline, Duration.seconds(5));
   const { refuse: onRefusal } = yield* makeRequestTelemetry(logRequests);
-  const queue = makeRequestQueue();
+  const { loop: eventLoop } = yield* RequestQueue;
   const listenTo = (port: number, app: Parameters<typeof listen>[0], setting: string, at = host) =>
-    listen(app, { host: at, port, setting, grace, onRefusal, onDisconnect, queue });
+    listen(app, { host: at, port, setting, grace, onRefusal, onDisconnect });
   // The management listener closes last.
   const management =
     managementPort === 0
@@ -145,7 +145,7 @@ const runListeners = Effect.gen(function* () {
       basePaths,
       clientAddress: clientAddressBehind(parseNetworks(settings.trustedProxies)!),
       corsOrigins,
-      eventLoop: queue.loop,
+      eventLoop,
       logRequests,
       onDisconnect,
       pages,

@@ -10,7 +10,7 @@ import type { AddressInfo } from "node:net";
 import { Lifecycle } from "../Lifecycle.ts";
 import { serveRequests } from "./Connections.ts";
 import { allowHalfOpen, BatchedResponse } from "./NodeInternals.ts";
-import { makeRequestQueue, type RequestQueue } from "./RequestQueue.ts";
+import { RequestQueue } from "./RequestQueue.ts";
 
 /** How many connections may wait to be accepted, if the system allows as many (`net.core.somaxconn` of Linux). */
 const backlog = 4096;
@@ -29,8 +29,6 @@ export interface ListenOptions {
   readonly grace: Duration.Duration;
   /** Called for each request that the listener itself refuses. */
   readonly onRefusal?: RequestTelemetry["refuse"];
-  /** The queue of requests, which listeners can share; by default, this one has its own. */
-  readonly queue?: RequestQueue;
   /** The effect of a disconnect on an ask without `On-Disconnect`; `finish` by default. */
   readonly onDisconnect?: "finish" | "cancel";
 }
@@ -42,17 +40,10 @@ export const listen = Effect.fnUntraced(function* (
     never,
     HttpServerRequest.HttpServerRequest | Scope.Scope
   >,
-  {
-    grace,
-    host,
-    onDisconnect = "finish",
-    port,
-    queue = makeRequestQueue(),
-    onRefusal,
-    setting = "the port",
-  }: ListenOptions,
+  { grace, host, onDisconnect = "finish", port, onRefusal, setting = "the port" }: ListenOptions,
 ) {
   const lifecycle = yield* Lifecycle;
+  const queue = yield* RequestQueue;
   const requests = yield* Scope.make("parallel");
   const handle = yield* NodeHttpServer.makeHandler(app, { scope: requests });
   const server = createServer({

@@ -1,12 +1,13 @@
 /**
- * The requests that wait for the event loop. In one iteration, Node reads from every connection with unread data, but
+ * The work that waits for the event loop. In one iteration, Node reads from every connection with unread data, but
  * accepts a single new connection. If each request started as soon as it is read, an iteration would take as long as all
  * of them together, and a new client would wait for many such iterations. So an iteration starts requests for a few
  * milliseconds, and for even less while connections arrive; the others start in the following iterations, in order of
- * arrival. Accepted asks come last: they cost more than the rest.
+ * arrival. Accepted asks and the answers of models come last, and are counted: each costs the iteration a third of a
+ * millisecond, but only after it has started, when it is too late to look at the clock.
  */
 import type { EventLoop } from "@parley/http";
-import { Effect } from "effect";
+import { Context, Effect } from "effect";
 
 /** How long one iteration may start requests, in milliseconds. */
 const slice = 5;
@@ -14,16 +15,21 @@ const slice = 5;
 /** The same after a new connection, because others may wait to be accepted. */
 const acceptingSlice = 1;
 
+/** How many asks and answers of models may start in one iteration: together, about a slice. */
+const slots = 16;
+
 /** How often a timer measures the iterations, in milliseconds. In a longer iteration it fires once. */
 const interval = 5;
 
 /** The timer stops after this long without a request, in milliseconds: it must not wake an idle machine. */
 const idleAfter = 1_000;
 
-/** Creates the queue of a process, which its listeners share. */
+/** Creates the queue of an event loop. */
 export const makeRequestQueue = () => {
   const requests: Array<{ readonly arrival: number; readonly begin: () => void }> = [];
-  const asks: Array<{ readonly waitingSince: number; readonly begin: () => void }> = [];
+  /** Asks and answers that wait for a slot. */
+  const waiting: Array<() => void> = [];
+  let waitingAsks = 0;
   let isIterating = false;
   /** Whether a connection was accepted since the last iteration started. */
   let hasNewConnection = false;
@@ -31,6 +37,7 @@ export const makeRequestQueue = () => {
   let start = 0;
   /** When this iteration stops starting requests. */
   let end = 0;
+  let freeSlots = slots;
   let latestRequestAt = 0;
   let arrival = 0;
   /** How long the latest request waited before it started. */
@@ -52,11 +59,12 @@ export const makeRequestQueue = () => {
     start = performance.now();
     end = start + (hasNewConnection ? acceptingSlice : slice);
     hasNewConnection = false;
+    freeSlots = slots;
     setImmediate(endIteration);
   };
   const endIteration = (): void => {
     isIterating = false;
-    if (requests.length + asks.length === 0) return;
+    if (requests.length + waiting.length === 0) return;
     startIteration();
     while (requests.length > 0 && performance.now() < end) {
       const request = requests.shift()!;
@@ -64,37 +72,46 @@ export const makeRequestQueue = () => {
       wait = performance.now() - arrival;
       request.begin();
     }
-    // The other requests must not keep the asks waiting forever.
-    if (asks.length > 0) {
-      do asks.shift()!.begin();
-      while (asks.length > 0 && performance.now() < end);
-    }
+    for (; freeSlots > 0 && waiting.length > 0; freeSlots--) waiting.shift()!();
   };
+
+  /** `asks`: how many asks wait with this: an answer's ask has begun. */
+  const awaitSlot = (asks: 0 | 1) =>
+    Effect.callback<void>((resume) => {
+      // What came before may have taken many iterations.
+      if (!isIterating) startIteration();
+      if (freeSlots > 0 && waiting.length === 0) {
+        freeSlots--;
+        return resume(Effect.void);
+      }
+      const begin = () => {
+        waitingAsks -= asks;
+        resume(Effect.void);
+      };
+      waitingAsks += asks;
+      waiting.push(begin);
+      return Effect.sync(() => {
+        if (!waiting.includes(begin)) return;
+        waiting.splice(waiting.indexOf(begin), 1);
+        waitingAsks -= asks;
+      });
+    });
 
   const loop: EventLoop = {
     arrival: () => arrival,
     delay: () => {
       const now = performance.now();
-      return (
-        Math.max(wait, lastIteration, now - iterationStart, now - (asks[0]?.waitingSince ?? now)) -
-        interval
-      );
+      // What waits for a slot takes as many iterations as its slots fill.
+      const iteration = Math.max(lastIteration, now - iterationStart, interval);
+      return Math.max(wait, iteration, (iteration * waiting.length) / slots) - interval;
     },
-    waiting: () => asks.length,
-    awaitSlot: Effect.callback<void>((resume) => {
-      const waitingSince = performance.now();
-      // The look-up of the key may have taken many iterations.
-      if (!isIterating) startIteration();
-      if (asks.length === 0 && waitingSince < end) return resume(Effect.void);
-      const ask = { waitingSince, begin: () => resume(Effect.void) };
-      asks.push(ask);
-      return Effect.sync(() => {
-        if (asks.includes(ask)) asks.splice(asks.indexOf(ask), 1);
-      });
-    }),
+    waiting: () => waitingAsks,
+    awaitSlot: awaitSlot(1),
   };
   return {
     loop,
+    /** Resolves when an iteration has time for the answer of a model. */
+    awaitAnswerSlot: () => Effect.runPromise(awaitSlot(0)),
     /** To be called for each new connection. */
     noteConnection: (): void => void (hasNewConnection = true),
     /** Starts a request at once, or after the waiting ones if this iteration has lasted long enough. */
@@ -114,4 +131,8 @@ export const makeRequestQueue = () => {
   };
 };
 
-export type RequestQueue = ReturnType<typeof makeRequestQueue>;
+/** The queue of this process, which has one event loop. */
+export const RequestQueue = Context.Reference("@parley/server/RequestQueue", {
+  defaultValue: makeRequestQueue,
+});
+export type RequestQueue = typeof RequestQueue.Service;

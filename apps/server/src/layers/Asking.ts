@@ -5,6 +5,7 @@ import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import { Asking, AskLimits, type Chatbot, Chats } from "@parley/core";
 import { layerLanguageModel, layerOffline, openAiCompatible } from "@parley/llm";
 import { Duration, Effect, Layer } from "effect";
+import { RequestQueue } from "../http/RequestQueue.ts";
 import { Settings } from "../Settings.ts";
 import { Documents } from "./Documents.ts";
 import { layerModerator } from "./Moderator.ts";
@@ -19,13 +20,19 @@ export const layerAnswerer = Layer.unwrap(
     const knowledge = ({ settings }: Chatbot) => byName(settings.knowledge);
     const [first, ...fallbacks] = llms;
     if (first === undefined) return layerOffline(knowledge, hint);
-    const models = [
-      yield* openAiCompatible(first),
-      ...(yield* Effect.forEach(fallbacks, openAiCompatible)),
-    ] as const;
+    const { awaitAnswerSlot } = yield* RequestQueue;
+    /** The answers of many asks may arrive in one iteration of the event loop. */
+    const fetchInTurn: typeof fetch = async (url, init) => {
+      const response = await fetch(url, init);
+      await awaitAnswerSlot();
+      return response;
+    };
+    const connect = (model: (typeof llms)[number]) =>
+      openAiCompatible({ ...model, fetch: fetchInTurn });
+    const models = [yield* connect(first), ...(yield* Effect.forEach(fallbacks, connect))] as const;
     return layerLanguageModel(models, {
       contextTokens,
-      modelNamed: (model) => Effect.orDie(openAiCompatible({ ...first, model })),
+      modelNamed: (model) => Effect.orDie(connect({ ...first, model })),
       knowledge,
     });
   }),

@@ -7,9 +7,10 @@
  *
  * - It limits asks in progress, not asks per second. Whatever the model's pace, each answer that ends admits one ask, and
  *   the work that follows later is bounded from the start.
- * - The least delay of a step counts, not the greatest, and only two late steps in a row make a server full. After a
- *   pause (a garbage collection, a large page), the first requests are late and the next are not; on a full server all
- *   are. So thousands of asks that arrive at an idle server at once are accepted.
+ * - The least delay of a step counts, not the greatest, and only two late steps in a row make a server full, the second
+ *   no less late than the first. After a pause (a garbage collection, a large page), the first requests are late, and the
+ *   next are less so; on a full server all are, and more so. So thousands of asks that arrive at an idle server at once
+ *   are accepted.
  * - While the loop is late, the limit falls slowly from the number of asks in progress. Otherwise it grows slowly from
  *   there, so that the limit of a server that becomes full does not overshoot by much. There is no limit after a second
  *   without a refusal: a shorter pause is only the lull between two waves of answers.
@@ -37,7 +38,7 @@ export interface EventLoop {
  * The length of a step, in milliseconds between arrivals, so that a burst that takes long to read and decide still
  * counts as short.
  */
-const step = 40;
+const step = 30;
 
 /** The delay above which the event loop counts as late, in milliseconds. */
 const lateAfter = 10;
@@ -63,7 +64,8 @@ export const makeAdmission = (loop: EventLoop) => {
   const accounts = new Map<string, { balance: number; updatedAt: number }>();
   let stepStart = -Infinity;
   let leastDelay = Infinity;
-  let wasLate = false;
+  /** The least delay of the step before. */
+  let lastDelay = 0;
   let acceptedAsks = 0;
   /** How many asks a full server whose loop is late accepts in a step, besides the shares. */
   let pace = Infinity;
@@ -72,11 +74,13 @@ export const makeAdmission = (loop: EventLoop) => {
   const endStep = (time: number, inProgress: number, delay: number): void => {
     const millis = Math.min(time - stepStart, period);
     const isLate = leastDelay > lateAfter;
+    const wasLate = lastDelay > lateAfter;
     // A step without asks refuses nothing. A burst may have made the loop late before its first ask is decided.
     const isIdle = delay <= lateAfter || inProgress < alwaysAccepted;
     const hasPaused = time - stepStart >= 2 * step && isIdle;
     if (hasPaused) limit = Infinity;
-    else if (isLate && wasLate) limit = Math.min(limit, inProgress) * decline;
+    else if (isLate && wasLate && (limit < Infinity || leastDelay >= lastDelay))
+      limit = Math.min(limit, inProgress) * decline;
     else if (!isLate && time - lastRefusal >= period) limit = Infinity;
     else if (!isLate) limit = Math.max(limit, inProgress) * growth + 1;
     const currentRate = (1_000 * acceptedAsks) / millis;
@@ -90,8 +94,8 @@ export const makeAdmission = (loop: EventLoop) => {
     share = rate / 2 / Math.max(accounts.size, 1);
     pace = limit === Infinity ? Infinity : (rate * step) / 1_000;
     stepStart = time;
+    lastDelay = leastDelay;
     leastDelay = Infinity;
-    wasLate = isLate;
     acceptedAsks = 0;
   };
 

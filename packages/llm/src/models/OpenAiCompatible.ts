@@ -15,6 +15,8 @@ export interface OpenAiCompatibleSettings {
   readonly model: string;
   /** The provider's name in usage records, logs and metrics; default `openai-compatible`. */
   readonly provider?: string;
+  /** Sends the requests; default `fetch`. */
+  readonly fetch?: typeof fetch;
 }
 
 /** The optional packages that language models need cannot be loaded. */
@@ -28,6 +30,7 @@ export class AiSdkMissing extends Data.TaggedError("AiSdkMissing")<{ readonly ca
 export const openAiCompatible = ({
   apiKey,
   baseUrl,
+  fetch: send = fetch,
   model,
   provider = "openai-compatible",
 }: OpenAiCompatibleSettings): Effect.Effect<LanguageModel, AiSdkMissing> =>
@@ -41,7 +44,7 @@ export const openAiCompatible = ({
         baseURL: baseUrl,
         ...(apiKey !== undefined && { apiKey: Redacted.value(apiKey) }),
         includeUsage: true,
-        fetch: fetchEvents,
+        fetch: fetchEvents(send),
         metadataExtractor: {
           extractMetadata: async () => undefined,
           createStreamExtractor: observeChunks,
@@ -56,16 +59,18 @@ export const openAiCompatible = ({
     ),
   );
 
-const fetchEvents: typeof fetch = async (url, init) => {
-  // A redirect would send the chat to another address.
-  const response = await fetch(url, { ...init, redirect: "manual" });
-  // The AI SDK would take the page of a proxy, or of a wrong address, for a stream that was cut off.
-  if (response.ok && response.headers.get("content-type")?.startsWith("text/html")) {
-    await response.body?.cancel();
-    throw makeFailure("client_error", "the address returned an HTML page");
-  }
-  return response;
-};
+const fetchEvents =
+  (send: typeof fetch): typeof fetch =>
+  async (url, init) => {
+    // A redirect would send the chat to another address.
+    const response = await send(url, { ...init, redirect: "manual" });
+    // The AI SDK would take the page of a proxy, or of a wrong address, for a stream that was cut off.
+    if (response.ok && response.headers.get("content-type")?.startsWith("text/html")) {
+      await response.body?.cancel();
+      throw makeFailure("client_error", "the address returned an HTML page");
+    }
+    return response;
+  };
 
 /** Notes whether a stream ended within the text: some servers send a blank finish word with each chunk. */
 const observeChunks = () => {
