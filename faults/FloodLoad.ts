@@ -111,15 +111,19 @@ const run = async (load: Load): Promise<Report> => {
     }
   }
 
-  const take = (): Client | null => {
+  const take = (tally: Tally): Client | null => {
     while (true) {
       const client = free.pop();
-      if (client === undefined) return open < sockets ? new Client() : null;
+      // The flood's waiting asks must not keep the polite client from asking.
+      if (client === undefined)
+        return open < sockets || tally === report.polite || tally === report.details
+          ? new Client()
+          : null;
       if (!client.isClosed) return client;
     }
   };
   const send = (tally: Tally, request: string, expected: RegExp) => {
-    const client = take();
+    const client = take(tally);
     if (client === null) return void tally.unsent++;
     tally.sent++;
     pending++;
