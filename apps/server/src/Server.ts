@@ -173,8 +173,8 @@ const runListeners = Effect.gen(function* () {
     : [];
   const interfacesHere =
     askListener === null ? (["general", "answers"] as const) : (["general"] as const);
-  // Served even without pages: only keys with origins have a window.
   const model = answerer === "model";
+  // The widget is served even with `PARLEY_PAGES=off`: an operator turns it on for each key, by giving the key origins.
   const widget = makeWidgetPages({ answersPort, basePaths, model, questions });
   const origin = yield* startListener(port, interfacesHere, pages, widget);
   const askOrigin = askListener ?? origin;

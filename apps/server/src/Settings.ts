@@ -65,10 +65,10 @@ const toDuration = (text: string): Duration.Duration | undefined => {
 
 const duration = (name: string, fallback: Duration.Input, minimum: Duration.Input = "1 second") => {
   const expected = `a duration between "${minimum}" and "1 hour", such as 5 seconds or 500 millis`;
-  const between = { minimum: Duration.fromInputUnsafe(minimum), maximum: Duration.hours(1) };
+  const range = { minimum: Duration.fromInputUnsafe(minimum), maximum: Duration.hours(1) };
   const isBetween = (value: string) => {
     const time = toDuration(value);
-    return time !== undefined && Duration.between(time, between);
+    return time !== undefined && Duration.between(time, range);
   };
   return text(name, expected, isBetween).pipe(
     Config.map((value) => toDuration(value)!),

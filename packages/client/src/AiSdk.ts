@@ -31,10 +31,11 @@ export interface ChatTransportOptions {
 }
 
 /**
- * A transport that asks the text of the user's last message. Each message has an idempotency key: `regenerate` repeats a
- * question that failed, and returns the stored answer of one that did not. After an answer, the message's metadata is
- * that of its entry. If the key may read, up to 100 entries that are missing from the messages arrive with the answer. A
- * failure arrives as the SDK's error, with the code's identifier as its message.
+ * A transport that asks the question in the user's last message. Each message has an idempotency key: `regenerate`
+ * repeats a question that failed, and returns the stored answer of one that did not. The metadata of the assistant's
+ * message is that of its entry. If the key may read, up to 100 entries that are missing from the messages arrive with the
+ * answer. A failure arrives as the SDK's error, with the contract's message, such as `CHAT_DOES_NOT_EXISTS`, as its
+ * message.
  */
 export const makeChatTransport = ({
   chatId,

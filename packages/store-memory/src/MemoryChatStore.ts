@@ -47,13 +47,13 @@ export const makeChatStore = (memory: Memory): Port => {
     Effect.sync(() => {
       const { id, userRef } = query;
       const search = fold(query.search ?? "");
-      const matching = [...tenantOf(memory, chatbot).chats.values()].filter(
+      const matches = [...tenantOf(memory, chatbot).chats.values()].filter(
         ({ chat, foldedName }) =>
           (id === null || chat.id === id) &&
           (userRef === null || chat.userRef === userRef) &&
           (search === "" || foldedName?.includes(search) === true),
       );
-      const chats = matching.map(({ chat }) => chat);
+      const chats = matches.map(({ chat }) => chat);
       return pageOf(chats, query);
     });
 
@@ -63,8 +63,8 @@ export const makeChatStore = (memory: Memory): Port => {
       if (storedChat === undefined || !isOwn(storedChat, visitor))
         return Effect.fail(new ChatNotFound({ chatId }));
       const entries = storedChat.entries.map(({ entry }) => entry);
-      const matching = id === null ? entries : entries.filter((entry) => entry.id === id);
-      return Effect.succeed(pageOf(matching, query));
+      const matches = id === null ? entries : entries.filter((entry) => entry.id === id);
+      return Effect.succeed(pageOf(matches, query));
     });
 
   return { createChat, listChats, listEntries };

@@ -45,8 +45,8 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
     // Foreign keys delete all rows that refer to a chat.
     erase: (chatbot, which, actor) =>
       write((now): number | ChatbotNotFound => {
-        const missing = Rows.chatbotMissing(database, chatbot);
-        if (missing) return missing;
+        const refusal = Rows.chatbotMissing(database, chatbot);
+        if (refusal) return refusal;
         const erasure = erasureAt(which, now);
         const value = erasure._tag === "IdleSince" ? { limit: erasure.limit.getTime() } : erasure;
         const values = { chatbot, ...value };
@@ -69,8 +69,8 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
     export: (chatbot, actor, person) =>
       Stream.fromIterableEffect(
         write((now): ReadonlyArray<ArchiveRecord> | ChatbotNotFound => {
-          const missing = Rows.chatbotMissing(database, chatbot);
-          if (missing) return missing;
+          const refusal = Rows.chatbotMissing(database, chatbot);
+          if (refusal) return refusal;
           const detail = exportDetail(person);
           Rows.insertAudit(database, { actor, chatbot, action: "export", detail }, now);
           return all<Rows.ChatRow>(
@@ -96,8 +96,8 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
     import: (chatbot, stream, actor) =>
       Effect.flatMap(Stream.runCollect(checkArchiveOrder(stream)), (records) =>
         write((now): number | ChatbotNotFound | ImportRefused => {
-          const missing = Rows.chatbotMissing(database, chatbot);
-          if (missing) return missing;
+          const refusal = Rows.chatbotMissing(database, chatbot);
+          if (refusal) return refusal;
           const full = get("SELECT 1 FROM chats WHERE chatbot = :chatbot", { chatbot });
           if (full) return new ImportRefused({ reason: "the chatbot already has chats" });
           if (sharesEntryId(records)) {

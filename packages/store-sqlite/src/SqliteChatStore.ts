@@ -34,7 +34,7 @@ export const makeChatStore = (database: Database): ChatStore["Service"] => {
     values: Values,
   ) => {
     const conditions = query.id === null ? filters : [...filters, "id = :id"];
-    const matching = `FROM ${from} WHERE ${conditions.join(" AND ")}`;
+    const fromMatches = `FROM ${from} WHERE ${conditions.join(" AND ")}`;
     const parameters = {
       ...values,
       id: query.id,
@@ -42,17 +42,17 @@ export const makeChatStore = (database: Database): ChatStore["Service"] => {
       offset: Math.min((query.page - 1) * query.limit, Number.MAX_SAFE_INTEGER),
     };
     const order = orderBy(query.orderBy);
-    const rows = `SELECT ${columns} ${matching} ORDER BY ${order} LIMIT :limit OFFSET :offset`;
+    const rows = `SELECT ${columns} ${fromMatches} ORDER BY ${order} LIMIT :limit OFFSET :offset`;
     const items = all<Row>(rows, parameters).map(toItem);
-    const total = `SELECT count(*) AS total ${matching}`;
+    const total = `SELECT count(*) AS total ${fromMatches}`;
     return { items, total: get<{ total: number }>(total, parameters)!.total };
   };
 
   return ChatStore.of({
     createChat: (chatbot, { helloMessage, name, userRef }, idempotencyKey) =>
       write((now): CreateResult | ChatbotNotFound | IdempotencyKeyReused => {
-        const missing = Rows.chatbotMissing(database, chatbot);
-        if (missing) return missing;
+        const refusal = Rows.chatbotMissing(database, chatbot);
+        if (refusal) return refusal;
         if (idempotencyKey !== null) {
           const values = { chatbot, ...idempotencyKey, now };
           const keyRecord = get<{ fingerprint: string; chat: number }>(

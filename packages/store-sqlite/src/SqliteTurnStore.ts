@@ -92,8 +92,8 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         if (chat !== null && !Rows.chatExists(database, chatbot, chat, visitor))
           return new ChatNotFound({ chatId: chat });
         if (chat === null && key !== null) {
-          const missing = Rows.chatbotMissing(database, chatbot);
-          if (missing) return missing;
+          const refusal = Rows.chatbotMissing(database, chatbot);
+          if (refusal) return refusal;
         }
 
         const others = get<{ until: number }>(
@@ -162,8 +162,8 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
           !holdsNothing(chat, idempotencyKey)
         )
           return new TurnLost();
-        const missing = chat === null ? Rows.chatbotMissing(database, chatbot) : undefined;
-        if (missing) return missing;
+        const refusal = chat === null ? Rows.chatbotMissing(database, chatbot) : undefined;
+        if (refusal) return refusal;
         const createTime = Rows.nextTime(database, chatbot, chat, now);
         const chatId = chat ?? ChatId.make(Rows.nextId(database, "chat"));
         if (chat === null)

@@ -110,7 +110,10 @@ export const serveRequests = (
     }
   };
 
-  /** Registers a response; returns whether to respond: not after a last response, nor while too many are unsent. */
+  /**
+   * Registers a response; returns whether to respond: not after a last response. Disconnects a client with too many
+   * requests without a response.
+   */
   const accept = (response: ServerResponse): boolean => {
     const { socket } = response.req;
     const connection = connections.get(socket);

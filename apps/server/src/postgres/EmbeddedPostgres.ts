@@ -49,19 +49,19 @@ const findPostmaster = (data: string) =>
 export const runningPostgres = Effect.fnUntraced(
   function* (dataDir: string) {
     const home = yield* Effect.tryPromise(() => fs.realpath(homeOf(dataDir)));
-    const running = yield* findPostmaster(join(home, "data"));
-    if (running === null) return Option.none<Redacted.Redacted>();
+    const postmaster = yield* findPostmaster(join(home, "data"));
+    if (postmaster === null) return Option.none<Redacted.Redacted>();
     const password = yield* Effect.tryPromise(() => fs.readFile(join(home, "password"), "utf8"));
-    return Option.some(urlOf(running.port, password));
+    return Option.some(urlOf(postmaster.port, password));
   },
   Effect.orElseSucceed(() => Option.none<Redacted.Redacted>()),
 );
 
 /** Stops a PostgreSQL that still runs on the directory although its server was killed. */
 const stopOrphan = Effect.fnUntraced(function* ({ data, dataDir }: Cluster) {
-  const running = yield* findPostmaster(data);
-  if (running === null) return;
-  const { pid, server } = running;
+  const postmaster = yield* findPostmaster(data);
+  if (postmaster === null) return;
+  const { pid, server } = postmaster;
   if (server !== null) {
     return yield* new EmbeddedFailed({
       message: `${dataDir} is in use by process ${server}: stop that server, or set another PARLEY_DATA_DIR.`,
@@ -70,7 +70,7 @@ const stopOrphan = Effect.fnUntraced(function* ({ data, dataDir }: Cluster) {
   yield* Effect.logInfo(`Stopping PostgreSQL (${pid}), left behind by a server that was killed`);
   process.kill(pid, "SIGINT");
   yield* Effect.repeat(findPostmaster(data), {
-    until: (running) => running?.pid !== pid,
+    until: (postmaster) => postmaster?.pid !== pid,
     schedule: Schedule.spaced("20 millis"),
   });
 });

@@ -163,9 +163,9 @@ const make = Effect.gen(function* () {
         : lookUpOnce(id);
     });
 
-  const spendKey = makeRates(capacity);
-  const spendVisitor = makeRates(visitorCapacity);
-  const spendNew = makeRates(visitorCapacity);
+  const countForKey = makeRates(capacity);
+  const countForVisitor = makeRates(visitorCapacity);
+  const countNewVisitor = makeRates(visitorCapacity);
 
   const countRequest = yield* makeKeyRequests;
   let usedIds = new Set<string>();
@@ -197,12 +197,12 @@ const make = Effect.gen(function* () {
       const { visitor } = principal;
       let admission: Effect.Effect<Principal, RateExceeded> = Effect.succeed(principal);
       if (ratePerMinute != null) {
-        admission = Effect.andThen(spendKey(id, ratePerMinute, id), admission);
+        admission = Effect.andThen(countForKey(id, ratePerMinute, id), admission);
       }
       // First, so that a visitor beyond its rate does not use up the key's.
       if (visitorRatePerMinute != null && visitor != null) {
         admission = Effect.andThen(
-          spendVisitor(`${id}/${visitor}`, visitorRatePerMinute, id),
+          countForVisitor(`${id}/${visitor}`, visitorRatePerMinute, id),
           admission,
         );
       }
@@ -277,8 +277,8 @@ const make = Effect.gen(function* () {
     let visitor = `${anonymousPrefix}${crypto.randomUUID()}`;
     if (former === undefined) {
       // First, so that an address beyond its limit does not use up the key's.
-      yield* spendNew(`${id}/${network}`, newVisitors.address, id);
-      yield* spendNew(id, newVisitors.key, id);
+      yield* countNewVisitor(`${id}/${network}`, newVisitors.address, id);
+      yield* countNewVisitor(id, newVisitors.key, id);
     } else {
       const lateMillis = Duration.toMillis(renewableFor);
       const claims =
@@ -289,7 +289,7 @@ const make = Effect.gen(function* () {
       if (claims?.visitor.startsWith(anonymousPrefix) !== true) return yield* new KeyRejected();
       visitor = claims.visitor;
       const rate = grant.visitorRatePerMinute;
-      if (rate != null) yield* spendVisitor(`${id}/${visitor}`, rate, id);
+      if (rate != null) yield* countForVisitor(`${id}/${visitor}`, rate, id);
     }
     const end = Math.min(now + Duration.toMillis(anonymousLife), expiresAt);
     return { visitor, signingSecret: signer.signingSecret, expiresAt: new Date(epoch + end) };

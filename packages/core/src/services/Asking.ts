@@ -130,7 +130,7 @@ const make = Effect.gen(function* () {
   const dispatcher = (yield* Scheduler.Scheduler).makeDispatcher();
   const queue = yield* makeChatQueue(store, limits);
   const asks = yield* makeRunningAsks(limits);
-  const startTimes = yield* makeAskTimes;
+  const timeAsk = yield* makeAskTimes;
 
   const answer = (
     live: LiveAnswer,
@@ -139,7 +139,7 @@ const make = Effect.gen(function* () {
     idempotencyKey: IdempotencyKey | null,
   ) =>
     Effect.suspend(() => {
-      const times = startTimes(chatbot.id);
+      const times = timeAsk(chatbot.id);
       const { chatId, keyId, tokensPerDay, visitor = null } = ask;
       const facts = { chatbot: chatbot.id, ...(chatId !== null && { chat: chatId }) };
       const budget = keyId == null || tokensPerDay == null ? null : { keyId, tokensPerDay };
@@ -152,7 +152,7 @@ const make = Effect.gen(function* () {
             : answerInTurn(services, live, chatbot, result.turn, ask, times);
         })
         .pipe(
-          (answering) => inSpan(answering, "turn", facts),
+          (work) => inSpan(work, "turn", facts),
           Effect.ensuring(Effect.sync(times.onEnd)),
           Effect.annotateLogs(facts),
         );

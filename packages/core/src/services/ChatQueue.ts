@@ -77,13 +77,14 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
         // Replaced before the store is asked, so that no notification is missed in between.
         const turnFreed = Deferred.makeUnsafe<void>();
         if (queue !== null) queue.turnFreed = turnFreed;
-        const isNew = chat === null && idempotencyKey === null;
-        if (budget !== null && isNew) yield* checkBudget(chatbot, budget);
+        // A new chat without a key: there is nothing to take, and nothing to give back.
+        const takesNothing = chat === null && idempotencyKey === null;
+        if (budget !== null && takesNothing) yield* checkBudget(chatbot, budget);
         const result = yield* store.take(chatbot, chat, idempotencyKey, visitor);
-        // An answer that was stored before costs nothing, and may still come for the key of another ask.
+        // Repeating a stored answer costs nothing. While another ask holds the key, its answer may still be stored.
         const costsNothing =
           result._tag === "AlreadyAnswered" || (result._tag === "Held" && result.by === "key");
-        if (budget !== null && !isNew && !costsNothing)
+        if (budget !== null && !takesNothing && !costsNothing)
           yield* Effect.tapError(checkBudget(chatbot, budget), () =>
             result._tag === "TurnTaken" ? Effect.ignore(store.release(result.turn)) : Effect.void,
           );

@@ -26,7 +26,7 @@ export interface AnswerServices {
   readonly limits: AskLimits;
 }
 
-const countError = "The tokens of a failed ask could not be counted";
+const uncountedMessage = "The tokens of a failed ask could not be counted";
 
 const unavailable = (reason: string) => new AnswerUnavailable({ reason });
 
@@ -71,7 +71,7 @@ export const answerInTurn = (
           Effect.catch(({ message: reason }) =>
             tokens === 0
               ? Effect.void
-              : Effect.annotateLogs(Effect.logWarning(countError), {
+              : Effect.annotateLogs(Effect.logWarning(uncountedMessage), {
                   key: keyId,
                   tokens,
                   reason,

@@ -235,8 +235,8 @@ export const archiveChecks: ReadonlyArray<
     const turns = yield* Effect.forEach([other!.id, null], (chat) =>
       takeTurn(chatbot, chat, keyOf(`key of ${chat}`)),
     );
-    const waiting = yield* second.turns.take(chatbot, other!.id, null);
-    yield* same("the second waits", waiting._tag, "Held");
+    const secondTake = yield* second.turns.take(chatbot, other!.id, null);
+    yield* same("the second waits", secondTake._tag, "Held");
     yield* erase(chatbot, { _tag: "Chat", id: goneChat!.id });
     for (const turn of turns) {
       yield* same("the renewal", yield* first.turns.renew(turn), true);
@@ -257,8 +257,8 @@ export const archiveChecks: ReadonlyArray<
     const [{ chats, turns }, second] = yield* instances;
     for (const isUser of [true, false]) {
       const [chatbot, twin] = [yield* newChatbot, yield* newChatbot];
-      const creating = chats.createChat(chatbot, { ...bare, userRef: "u" }, keyOf("created"));
-      const { chat } = yield* creating;
+      const creation = chats.createChat(chatbot, { ...bare, userRef: "u" }, keyOf("created"));
+      const { chat } = yield* creation;
       yield* append(yield* takeTurn(chatbot, chat.id, keyOf("asked")), entry("q"));
       const keptEntry = yield* append(yield* takeTurn(chatbot, null, keyOf("kept")), entry("kept"));
       // A key may move to another chat once its turn is released.
@@ -267,7 +267,7 @@ export const archiveChecks: ReadonlyArray<
       // Chats of two chatbots may have one id, and their keys one name.
       yield* importAll(twin, yield* exportAll(chatbot));
       yield* append(yield* takeTurn(twin, chat.id, keyOf("asked")), entry("q"));
-      yield* same("known before", yield* creating, { chat, replayed: true });
+      yield* same("known before", yield* creation, { chat, replayed: true });
       const which: Erasable = isUser
         ? { _tag: "UserRef", userRef: "u" }
         : { _tag: "Chat", id: chat.id };
@@ -280,7 +280,7 @@ export const archiveChecks: ReadonlyArray<
         const outcome = yield* turns.take(of, chatId, keyOf(name));
         yield* same(`the key "${name}"`, outcome._tag, "AlreadyAnswered");
       }
-      yield* same("the creation's key", (yield* creating).replayed, false);
+      yield* same("the creation's key", (yield* creation).replayed, false);
       yield* turns.release(yield* takeTurn(chatbot, null, keyOf("asked", 1)));
     }
   }),
@@ -333,8 +333,8 @@ export const archiveChecks: ReadonlyArray<
     // The entry of an export is written when the export begins.
     yield* Stream.runDrain(Stream.take(archive.export(chatbot, "cat"), 1));
     yield* Stream.runDrain(archive.export(chatbot, "cat", { ...user, digest: "d2" }));
-    const importing = archive.import(chatbot, Stream.make(chatRecord(1, longAgo)), "dan");
-    yield* failsWith("a refused import", "ImportRefused", importing);
+    const importChats = archive.import(chatbot, Stream.make(chatRecord(1, longAgo)), "dan");
+    yield* failsWith("a refused import", "ImportRefused", importChats);
     yield* archive.erase(chatbot, idle(future), "eve");
     const records = [chatRecord(1, longAgo), chatRecord(2, longAgo), chatRecord(3, longAgo)];
     yield* archive.import(chatbot, Stream.fromIterable(records), "fay");
@@ -452,9 +452,9 @@ export const archiveChecks: ReadonlyArray<
         const to = yield* newChatbot;
         // Each reads two exports in step, and erases something else between their records.
         const exports = Stream.zip(archive.export(from, actor), second.archive.export(from, actor));
-        const erasing = archive.erase(other, { _tag: "Chat", id: ChatId.make(id + n) }, actor);
+        const erasure = archive.erase(other, { _tag: "Chat", id: ChatId.make(id + n) }, actor);
         const records = Stream.map(exports, ([record]) => record).pipe(
-          Stream.tap((record) => (record === many[2_000] ? erasing : Effect.void)),
+          Stream.tap((record) => (record === many[2_000] ? erasure : Effect.void)),
         );
         yield* archive.import(to, records, actor);
         yield* same("a copy", yield* exportAll(to), many);
@@ -592,16 +592,16 @@ export const archiveChecks: ReadonlyArray<
     yield* failsWith("into a full chatbot", "ImportRefused", importAll(from, before));
     yield* same("the rows of the chatbot", yield* exportAll(from), before);
     const turn = yield* takeTurn(to, null, key);
-    const asking = ask(from, chat.id, entry("meanwhile"));
-    const failure = Effect.as(asking, Stream.fail({ _tag: "Broken" as const }));
+    const askNow = ask(from, chat.id, entry("meanwhile"));
+    const failure = Effect.as(askNow, Stream.fail({ _tag: "Broken" as const }));
     for (const { archive } of yield* instances) {
       const records = Stream.fromIterable([...many, chatRecord(2_000, future)]);
-      const breaking = Stream.concat(records, Stream.unwrap(failure));
-      yield* failsWith("a broken one", "Broken", archive.import(to, breaking, actor));
+      const brokenRecords = Stream.concat(records, Stream.unwrap(failure));
+      yield* failsWith("a broken one", "Broken", archive.import(to, brokenRecords, actor));
       const endless = Stream.concat(records, Stream.never);
-      const importing = yield* Effect.forkChild(archive.import(to, endless, actor));
+      const importFiber = yield* Effect.forkChild(archive.import(to, endless, actor));
       yield* after(20);
-      yield* Fiber.interrupt(importing);
+      yield* Fiber.interrupt(importFiber);
     }
     yield* same("nothing", yield* storedChats(to), []);
     yield* same("asks meanwhile", yield* questions(from), [["a", "meanwhile", "meanwhile"]]);
@@ -615,16 +615,16 @@ export const archiveChecks: ReadonlyArray<
     for (const isAsked of [false, true]) {
       const chatbot = yield* newChatbot;
       const turn = yield* takeTurn(chatbot, null);
-      const creating = yield* Effect.cached(
+      const createOnce = yield* Effect.cached(
         Effect.gen(function* () {
           if (isAsked) return (yield* second.turns.append(turn, entry("q"))).chatId;
           return (yield* second.chats.createChat(chatbot, bare, null)).chat.id;
         }),
       );
       const meanwhile = Effect.gen(function* () {
-        yield* Effect.forkDetach(creating, { startImmediately: true });
+        yield* Effect.forkDetach(createOnce, { startImmediately: true });
         // It may have to wait for the import.
-        yield* Effect.raceFirst(Effect.exit(creating), after(100));
+        yield* Effect.raceFirst(Effect.exit(createOnce), after(100));
       });
       // Higher ids than that of a chat that is created before the import.
       const { id } = yield* create(yield* newChatbot);
@@ -634,7 +634,7 @@ export const archiveChecks: ReadonlyArray<
       );
       const tag = yield* tagOf(archive.import(chatbot, stream, actor));
       if (tag !== "success") yield* same("why not", tag, "ImportRefused");
-      const creation = yield* Effect.result(creating);
+      const creation = yield* Effect.result(createOnce);
       if (Result.isFailure(creation)) yield* same("why not", creation.failure._tag, "Overloaded");
       const ids = [
         ...(tag === "success" ? chatsOf(records).map((chat) => chat.id) : []),
@@ -667,8 +667,8 @@ export const archiveChecks: ReadonlyArray<
       { search: "GO" },
       { orderBy: [{ field: "name", descending: false }] as const },
     ].map((more) => ({ ...defaultChatQuery, limit: 100, ...more }));
-    const writing = yield* Effect.forkChild(atOnce(6, write), { startImmediately: true });
-    while (writing.pollUnsafe() === undefined) {
+    const writers = yield* Effect.forkChild(atOnce(6, write), { startImmediately: true });
+    while (writers.pollUnsafe() === undefined) {
       for (const [n, query] of queries.entries()) {
         const { items, total } = yield* both[n % 2]!.chats.listChats(chatbot, query);
         yield* same("as many chats as the total", items.length, total);
@@ -676,7 +676,7 @@ export const archiveChecks: ReadonlyArray<
       }
       yield* Effect.yieldNow;
     }
-    yield* Fiber.join(writing);
+    yield* Fiber.join(writers);
     const all = (yield* storedChats(chatbot)).map(({ chat }) => chat);
     yield* same("none is lost", all.length + erasedCount, 36);
     yield* same("the others", all.filter(({ name }) => name === "kept").length, 18);
@@ -705,13 +705,13 @@ export const archiveChecks: ReadonlyArray<
             yield* turns.release(outcome.turn);
           }
         }).pipe(Effect.catchTag("ChatNotFound", () => Effect.void));
-      const reading = yield* Effect.forkChild(atOnce(4, read), { startImmediately: true });
+      const readers = yield* Effect.forkChild(atOnce(4, read), { startImmediately: true });
       yield* after(round % 5);
       const counts = yield* atOnce(4, (n) =>
         both[n % 2]!.archive.erase(chatbot, { _tag: "Chat", id: chat.id }, actor),
       );
       yield* same("how often it was erased", counts.toSorted(), [0, 0, 0, 1]);
-      yield* Fiber.join(reading);
+      yield* Fiber.join(readers);
     }
   }),
 

@@ -314,7 +314,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const { id } = yield* create(chatbot, { name: "n" });
     const { second } = yield* StoreUnderTest;
     const store = yield* ChatStore;
-    const writing = yield* Effect.forkChild(
+    const writers = yield* Effect.forkChild(
       Effect.forEach(
         Array.from({ length: 60 }),
         () => Effect.andThen(create(chatbot, { name: "n" }), ask(chatbot, id, entry("q"))),
@@ -328,7 +328,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     ];
     for (let isWritten = false; !isWritten;) {
       // One more time when everything is written.
-      isWritten = writing.pollUnsafe() !== undefined;
+      isWritten = writers.pollUnsafe() !== undefined;
       for (const chats of [store, second.chats]) {
         for (const query of queries) {
           const page = yield* chats.listChats(chatbot, {

@@ -294,8 +294,8 @@ export const registryChecks: ReadonlyArray<
     const notFound = new Errors.KeyNotFound({ keyId: key.id });
     const unknown = ChatbotId.make(id + 1_000_000);
     const isNotFound = Effect.fnUntraced(function* (chatbot: ChatbotId) {
-      const changing = registry.changeKey(chatbot, key.id, { name: "x" }, actor);
-      yield* failsWith("a change", notFound, changing);
+      const change = registry.changeKey(chatbot, key.id, { name: "x" }, actor);
+      yield* failsWith("a change", notFound, change);
       yield* failsWith("a revocation", notFound, registry.revokeKey(chatbot, key.id, actor));
     });
     yield* isNotFound(another);
@@ -342,9 +342,9 @@ export const registryChecks: ReadonlyArray<
     }
     for (let steps = 0; steps < 6; steps++) {
       const fields = newChatbotFields({ keys: keys.map((key) => ({ ...key, id: fresh("key") })) });
-      const creating = yield* Effect.forkChild(registry.create(fields, actor));
+      const creation = yield* Effect.forkChild(registry.create(fields, actor));
       for (let step = 0; step < steps; step++) yield* Effect.yieldNow;
-      yield* Fiber.interrupt(creating);
+      yield* Fiber.interrupt(creation);
       const newChatbot = (yield* registry.list).find(({ chatbot }) => chatbot.name === fields.name);
       const length = newChatbot?.keys.length ?? 0;
       yield* same("an interrupted creation", length === 0 ? newChatbot : length, newChatbot && 120);
@@ -418,8 +418,8 @@ export const registryChecks: ReadonlyArray<
           other.addKey(id, key, actor),
         ]);
         yield* same("one addition", isAdded.toSorted(), [false, true]);
-        const using = directory.used([key.id]);
-        yield* bothAtOnce(round, [using, other.revokeKey(id, key.id, actor)]);
+        const use = directory.used([key.id]);
+        yield* bothAtOnce(round, [use, other.revokeKey(id, key.id, actor)]);
         yield* same("a revoked key", yield* directory.open(key.id), null);
       }
     },
@@ -453,9 +453,9 @@ export const registryChecks: ReadonlyArray<
     const isRenewed = yield* TurnStore.use(({ renew }) => renew(withoutChat));
     yield* same("a renewal of a turn without a chat", isRenewed, false);
     yield* failsWith("its append", new Errors.TurnLost(), append(withoutChat, entry("late")));
-    const spent = { keyId: key.id, tokens: 5 };
+    const spending = { keyId: key.id, tokens: 5 };
     for (const endedTurn of [turn, withoutChat])
-      yield* TurnStore.use(({ release }) => release(endedTurn, spent));
+      yield* TurnStore.use(({ release }) => release(endedTurn, spending));
     const notFound = new Errors.ChatbotNotFound({ chatbot: id });
     yield* failsWith("a new chat", notFound, create(id));
     yield* failsWith("a known key", notFound, takeTurn(id, null, keyOf("key")));

@@ -418,13 +418,13 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       const { id } = yield* create(chatbot);
       const turn = yield* takeTurn(chatbot, id);
       yield* pass(turnLease + 1);
-      const appending = Effect.map(tagOf(append(turn, entry("late"))), (tag) =>
+      const appendLate = Effect.map(tagOf(append(turn, entry("late"))), (tag) =>
         tag === "success" ? 1 : 0,
       );
-      const taking = Effect.map(both[n < 2 ? 0 : 1].take(chatbot, id, null), (outcome) =>
+      const takeAgain = Effect.map(both[n < 2 ? 0 : 1].take(chatbot, id, null), (outcome) =>
         outcome._tag === "TurnTaken" ? outcome.turn.newest.length : null,
       );
-      const came = yield* atOnce(2, (at) => (at === n % 2 ? appending : taking));
+      const came = yield* atOnce(2, (at) => (at === n % 2 ? appendLate : takeAgain));
       const [newEntries, seenEntries] = n % 2 === 0 ? came : came.toReversed();
       // The append may hold the chat for the moment.
       yield* same("the entries that the taker sees", seenEntries ?? newEntries, newEntries);

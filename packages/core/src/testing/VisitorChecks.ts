@@ -57,9 +57,9 @@ export const visitorChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnd
           { ...defaultEntryQuery, id: page.items[0]?.id ?? 1 },
           byText,
         ]) {
-          const reading = store.listEntries(chatbot, id, query, visitor);
-          if (userRef === visitor) yield* same("the visitor's history", yield* reading, page);
-          else yield* failsWith("the history", new ChatNotFound({ chatId: id }), reading);
+          const history = store.listEntries(chatbot, id, query, visitor);
+          if (userRef === visitor) yield* same("the visitor's history", yield* history, page);
+          else yield* failsWith("the history", new ChatNotFound({ chatId: id }), history);
         }
       }
     }

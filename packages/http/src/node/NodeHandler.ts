@@ -84,14 +84,14 @@ export const toNodeHandler =
     }
   };
 
-const toWebRequest = async (incoming: NodeRequest, parsed: unknown, signal: AbortSignal) => {
+const toWebRequest = async (incoming: NodeRequest, parsedBody: unknown, signal: AbortSignal) => {
   const { method = "GET", originalUrl, readableDidRead: isRead, url = "/" } = incoming;
   // The names of HTTP/2's pseudo-headers begin with a colon.
   const fields = Object.entries(incoming.headers as Record<string, string>);
   const headers = new Headers(fields.filter(([name]) => !name.startsWith(":")));
   // What a parser has read may have another length now.
   if (isRead) headers.delete("content-length");
-  const body = isRead ? toBody(parsed) : ReadableStream.from(readBytes(incoming));
+  const body = isRead ? toBody(parsedBody) : ReadableStream.from(readBytes(incoming));
   // `*` and absolute targets do not begin with a slash.
   const request = new Request(`http://localhost${(originalUrl ?? url).replace(/^(?!\/)/, "/")}`, {
     // A web request refuses TRACE.
@@ -102,15 +102,15 @@ const toWebRequest = async (incoming: NodeRequest, parsed: unknown, signal: Abor
   } as RequestInit);
   if (method === "TRACE") Object.defineProperty(request, "method", { value: method });
   // `bodyUsed` then says that the body is unavailable.
-  if (isRead && parsed === undefined) await request.arrayBuffer();
+  if (isRead && parsedBody === undefined) await request.arrayBuffer();
   return request;
 };
 
 /** The body that a parser has left: bytes, text, or a value of JSON. */
-const toBody = (parsed: unknown): BodyInit =>
-  typeof parsed === "string" || parsed instanceof Uint8Array
-    ? (parsed as BodyInit)
-    : (JSON.stringify(parsed) ?? "");
+const toBody = (parsedBody: unknown): BodyInit =>
+  typeof parsedBody === "string" || parsedBody instanceof Uint8Array
+    ? (parsedBody as BodyInit)
+    : (JSON.stringify(parsedBody) ?? "");
 
 /** Leaves the connection open when the handler reads no further: the client still gets the response. */
 async function* readBytes(incoming: IncomingMessage): AsyncGenerator<Uint8Array> {

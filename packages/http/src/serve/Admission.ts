@@ -13,7 +13,8 @@
  *   are accepted.
  * - While the loop is late, the limit falls slowly from the number of asks in progress. Otherwise it grows slowly from
  *   there, so that the limit of a server that becomes full does not overshoot by much. There is no limit after a second
- *   without a refusal: a shorter pause is only the lull between two waves of answers.
+ *   without a refusal: a shorter time is only the lull between two waves of answers. Nor is there one after two steps
+ *   without an ask, if the loop is not late or few asks run.
  * - While the loop is late, a full server accepts no more asks in a step than on average. Otherwise those that arrived
  *   during a pause would begin together, their answers would come together and cause the next pause.
  *
@@ -75,10 +76,10 @@ export const makeAdmission = (loop: EventLoop) => {
     const millis = Math.min(time - stepStart, period);
     const isLate = leastDelay > lateAfter;
     const wasLate = lastDelay > lateAfter;
-    // A step without asks refuses nothing. A burst may have made the loop late before its first ask is decided.
-    const isIdle = delay <= lateAfter || inProgress < alwaysAccepted;
-    const hasPaused = time - stepStart >= 2 * step && isIdle;
-    if (hasPaused) limit = Infinity;
+    // Without asks, nothing was refused. A burst may have made the loop late before its first ask is decided.
+    const hasTime = delay <= lateAfter || inProgress < alwaysAccepted;
+    const isIdle = time - stepStart >= 2 * step && hasTime;
+    if (isIdle) limit = Infinity;
     else if (isLate && wasLate && (limit < Infinity || leastDelay >= lastDelay))
       limit = Math.min(limit, inProgress) * decline;
     else if (!isLate && time - lastRefusal >= period) limit = Infinity;

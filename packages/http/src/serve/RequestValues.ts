@@ -115,8 +115,8 @@ const makeQueryDecoder = <Field extends string, Values>(
     if (directions.length > 0 && directions.length !== (fields.length || 1)) {
       problems.push([["desc"], "NOT_ONE_PER_FIELD"]);
     }
-    return Effect.map(decode(input, problems), (decoded) => {
-      const { desc, orderBy = desc && ["id" as Field], ...values } = decoded;
+    return Effect.map(decode(input, problems), (query) => {
+      const { desc, orderBy = desc && ["id" as Field], ...values } = query;
       const [first, ...rest] = (orderBy ?? []).map((field, at): OrderBy<CoreName<Field>> => ({
         field: (coreNames[field] ?? field) as CoreName<Field>,
         descending: desc?.[at] === true,

@@ -41,9 +41,9 @@ export const makeVisitorTokens = (): VisitorTokens => {
     },
     verify: (token, key, now, lateMillis = 0) =>
       Effect.promise(async () => {
-        const importing = secrets.get(key) ?? importSecret(key.signingSecret);
-        secrets.set(key, importing);
-        const secret = await importing;
+        const secretImport = secrets.get(key) ?? importSecret(key.signingSecret);
+        secrets.set(key, secretImport);
+        const secret = await secretImport;
         const verification = await jwtVerify(token, secret, {
           algorithms: ["HS256"],
           clockTolerance: skew,

@@ -86,7 +86,11 @@ const listOthers = (best: Passage, others: ReadonlyArray<Passage>): string => {
     const sentences = firstSentences(text, maxShortLength);
     return `- ${toLink(headings.at(-1) ?? source, passage)} ${toText(sentences, source)}`.trimEnd();
   });
-  return items.length === 0 ? "" : `\n\nPerhaps one of these does:\n\n${items.join("\n")}`;
+  const introduction =
+    items.length === 1
+      ? "Perhaps this answers your question"
+      : "Perhaps one of these answers your question";
+  return items.length === 0 ? "" : `\n\n${introduction}:\n\n${items.join("\n")}`;
 };
 
 /** The text with links that lead from the folder of the documents. */

@@ -87,14 +87,14 @@ export const makeProvider = (options: CallOptions) =>
             Effect.andThen(update(failures, 1, { reason })),
           ),
         ),
-        (calling) => breaker.execute(calling, { key: "calls", classify: outcomeFor(question) }),
+        (attempt) => breaker.execute(attempt, { key: "calls", classify: outcomeFor(question) }),
         Effect.catchTag("CircuitBreakerError", () =>
           Effect.fail(makeFailure("circuit_open", `${name} failed too often and is paused`)),
         ),
         // By OpenTelemetry's conventions for generative AI.
-        (calling) =>
+        (attempt) =>
           inSpan(
-            calling,
+            attempt,
             `chat ${model}`,
             {
               "gen_ai.operation.name": "chat",

@@ -63,7 +63,7 @@ const elsewhere = signal<ReadonlyMap<string, ReadonlyArray<number>>>(new Map());
 const drafts = tabValue<Readonly<Record<string, string>>>("drafts", {});
 const savedAsks = tabValue<ReadonlyArray<Omit<Ask, "text" | "error">>>("asks", []);
 /** The text that a screen reader announces next. */
-export const spoken = signal("");
+export const announcement = signal("");
 const hangUps = new Map<string, AbortController>();
 
 const randomId = () => [...crypto.getRandomValues(new Uint8Array(16))].join("-");
@@ -168,7 +168,7 @@ const change = (id: string, part: Partial<Ask>) => {
 const finish = (askId: string, entry: Entry) => {
   entries.value = new Map(entries.peek()).set(entry.id, { ...entry, askId });
   asks.value = asks.peek().filter(({ id }) => id !== askId);
-  spoken.value = say("Answer: {}", entry.answer);
+  announcement.value = say("Answer: {}", entry.answer);
 };
 
 const run = async (id: string) => {

@@ -72,8 +72,8 @@ const newNameFlag = Flag.map(nameFlag, (name) => Option.map(name, (text) => text
 
 const scopesOf = (text: string): Option.Option<ReadonlyArray<Scope>> => {
   const names = text.split(",");
-  const matching = scopes.filter((scope) => names.includes(scope));
-  return matching.length === names.length ? Option.some(matching) : Option.none();
+  const grants = scopes.filter((scope) => names.includes(scope));
+  return grants.length === names.length ? Option.some(grants) : Option.none();
 };
 
 const scopesFlag = Flag.String("scopes").pipe(

@@ -4,7 +4,7 @@
 import { render } from "preact";
 import { useRef, useState } from "preact/hooks";
 import type { Chat, Entry } from "@parley/client";
-import { spoken, stale } from "../../page/ChatSession.ts";
+import { announcement, stale } from "../../page/ChatSession.ts";
 import { Conversation, Questions } from "../../page/Conversation.tsx";
 import { Failure } from "../../page/Failure.tsx";
 import { focus, Icon, isPhone, useRead } from "../../page/Parts.tsx";
@@ -232,7 +232,7 @@ const Page = () => (
   <>
     {key !== null && isKey(key) ? <Chatbot /> : <KeyForm />}
     <p class="unseen" role="status">
-      {spoken.value}
+      {announcement.value}
     </p>
   </>
 );

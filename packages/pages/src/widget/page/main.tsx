@@ -4,7 +4,7 @@
 import { signal } from "@preact/signals";
 import { render } from "preact";
 import { makeClient, ResponseError } from "@parley/client";
-import { openSession, session, spoken, stale } from "../../page/ChatSession.ts";
+import { openSession, session, announcement, stale } from "../../page/ChatSession.ts";
 import { Conversation, Questions, type QuestionsProps } from "../../page/Conversation.tsx";
 import { acts, Failure } from "../../page/Failure.tsx";
 import { german } from "../../page/German.ts";
@@ -110,7 +110,7 @@ const Window = ({ readQuestions, start }: WindowProps) => {
         )
       )}
       <p class="unseen" role="status">
-        {spoken.value}
+        {announcement.value}
       </p>
     </main>
   );
