@@ -38,7 +38,7 @@ export class StorageUnavailable extends Data.TaggedError("StorageUnavailable")<{
   readonly cause: unknown;
 }> {
   override message = describeCause(this.cause);
-  /** When the same request may succeed. */
+  /** After how many seconds the same request may succeed. */
   readonly retryAfterSeconds = 2;
 }
 

@@ -6,7 +6,7 @@ import { ArgumentInvalid } from "../model/Errors.ts";
 import type { Page } from "../model/ListQuery.ts";
 import type * as api from "./Parley.ts";
 
-/** The list of a query. `read` reads a page of the core's query. */
+/** The list for a query; `read` reads one page of it. */
 export const makeList = <A, Query>(
   { desc, limit = 25, orderBy, page: first = 1, ...filters }: api.ListQuery<string>,
   check: (query: Query) => Effect.Effect<void, ArgumentInvalid>,

@@ -44,7 +44,7 @@ export const isTraced: Effect.Effect<boolean> = Effect.map(
   (tracer) => tracer !== Tracer.nativeTracer,
 );
 
-/** Ends a span with the reason for a failure alone: an exporter would send an error with its causes. */
+/** Ends a span with only the reason for a failure: exporters would send an error together with its causes. */
 export const endSpan = (
   span: Tracer.Span,
   exit: Exit.Exit<unknown, unknown>,

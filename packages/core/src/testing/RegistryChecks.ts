@@ -64,7 +64,7 @@ const openedBy = ({ createdAt: _, revokedAt: __, lastUsedAt: ___, ...key }: Regi
   return grant;
 };
 
-/** The current time by the store's clock, and the rest of a key's life, besides what the key opens. */
+/** The store's current time, and how long the key stays valid, beside what it opens. */
 const openKey = Effect.fnUntraced(function* (id: string) {
   const { directory, registry } = yield* services;
   const { chatbot, expiresInMillis, nowMillis, ...opened } = (yield* directory.open(id))!;

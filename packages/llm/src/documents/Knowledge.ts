@@ -63,7 +63,7 @@ export const readKnowledge = (
     const fs = yield* FileSystem.FileSystem;
     const path = yield* Path.Path;
     const root = yield* fs.realPath(folder);
-    // If `root` is a file, a glob has no matches, but this fails.
+    // A glob below a file finds nothing, while this fails.
     yield* fs.readDirectory(root);
     const names = yield* fs.glob("**/*", { root, exclude: ["**/node_modules"] });
     const passages: Array<Passage> = [];

@@ -107,7 +107,7 @@ const elements = {
   strong: "strong",
 } as const;
 
-/** A block has the direction of its text, and so have the blocks in it. */
+/** A block takes the direction of its text, and each block in it that of its own. */
 const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
   const all = (tokens: ReadonlyArray<Token> = []) =>
     tokens.map((token) => render(token as MarkedToken));

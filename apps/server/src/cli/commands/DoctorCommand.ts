@@ -135,7 +135,7 @@ const tryCall = (
   Effect.match(call, {
     onSuccess: () => ok(check, `${model} at ${provider} responds.`),
     onFailure: (reason) =>
-      // A model that refuses this call, or an account that has made too many, may still answer a question.
+      // A model may refuse this call, for example after too many others, and still answer a question.
       (/HTTP 4(00|29)/.test(reason) ? warning : failed)(
         check,
         `${model} at ${provider}: ${reason}.`,
