@@ -41,97 +41,97 @@ const sharesEntryId = (records: ReadonlyArray<ArchiveRecord>): boolean => {
 export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
   const { all, emptyLog, get, read, run, write } = database;
 
-  return ChatArchive.of({
-    // Foreign keys delete all rows that refer to a chat.
-    erase: (chatbot, which, actor) =>
-      write((now): number | ChatbotNotFound => {
+  // Foreign keys delete all rows that refer to a chat.
+  const erase: ChatArchive["Service"]["erase"] = (chatbot, which, actor) =>
+    write((now): number | ChatbotNotFound => {
+      const refusal = Rows.chatbotMissing(database, chatbot);
+      if (refusal) return refusal;
+      const erasure = erasureAt(which, now);
+      const value = erasure._tag === "IdleSince" ? { limit: erasure.limit.getTime() } : erasure;
+      const values = { chatbot, ...value };
+      const erasedCount = run(
+        `DELETE FROM chats WHERE chatbot = :chatbot AND ${erasable[erasure._tag]}`,
+        values,
+      );
+      run(
+        `DELETE FROM turns WHERE chatbot = :chatbot AND chat IS NULL
+           AND instr(idempotencyKey, char(10)) > 0 AND ${erasableTurns[erasure._tag]}`,
+        values,
+      );
+      const detail = erasureDetail(erasure, erasedCount);
+      if (erasedCount > 0)
+        Rows.insertAudit(database, { actor, chatbot, action: "erase", detail }, now);
+      return erasedCount;
+    }).pipe(Effect.tap(emptyLog));
+
+  // Read in one go: a transaction that stays open would hold up every other fiber.
+  const exportChats: ChatArchive["Service"]["export"] = (chatbot, actor, person) =>
+    Stream.fromIterableEffect(
+      write((now): ReadonlyArray<ArchiveRecord> | ChatbotNotFound => {
         const refusal = Rows.chatbotMissing(database, chatbot);
         if (refusal) return refusal;
-        const erasure = erasureAt(which, now);
-        const value = erasure._tag === "IdleSince" ? { limit: erasure.limit.getTime() } : erasure;
-        const values = { chatbot, ...value };
-        const erasedCount = run(
-          `DELETE FROM chats WHERE chatbot = :chatbot AND ${erasable[erasure._tag]}`,
-          values,
-        );
+        const detail = exportDetail(person);
+        Rows.insertAudit(database, { actor, chatbot, action: "export", detail }, now);
+        return all<Rows.ChatRow>(
+          `SELECT ${Rows.chatColumns} FROM chats
+           WHERE chatbot = :chatbot AND (:userRef IS NULL OR userRef = :userRef) ORDER BY id`,
+          { chatbot, userRef: person?.userRef ?? null },
+        ).flatMap((chat): Array<ArchiveRecord> => [
+          { _tag: "Chat", chat: Rows.toChat(chat) },
+          ...all<Rows.EntryRow & { readonly usage: string | null }>(
+            `SELECT ${Rows.entryColumns}, usage FROM entries
+             WHERE chatbot = :chatbot AND chatId = :chat ORDER BY id`,
+            { chatbot, chat: chat.id },
+          ).map(({ usage, ...row }) => ({
+            _tag: "Entry" as const,
+            entry: Rows.toEntry(row),
+            usage: usage === null ? null : JSON.parse(usage),
+          })),
+        ]);
+      }),
+    );
+
+  // Collected before the transaction, for the same reason.
+  const importChats: ChatArchive["Service"]["import"] = (chatbot, stream, actor) =>
+    Effect.flatMap(Stream.runCollect(checkArchiveOrder(stream)), (records) =>
+      write((now): number | ChatbotNotFound | ImportRefused => {
+        const refusal = Rows.chatbotMissing(database, chatbot);
+        if (refusal) return refusal;
+        const full = get("SELECT 1 FROM chats WHERE chatbot = :chatbot", { chatbot });
+        if (full) return new ImportRefused({ reason: "the chatbot already has chats" });
+        if (sharesEntryId(records)) {
+          return new ImportRefused({ reason: "two entries have the same id" });
+        }
+        for (const record of records)
+          if (record._tag === "Chat") Rows.insertChat(database, chatbot, record.chat);
+          else Rows.insertEntry(database, chatbot, record.entry, record.usage);
         run(
-          `DELETE FROM turns WHERE chatbot = :chatbot AND chat IS NULL
-             AND instr(idempotencyKey, char(10)) > 0 AND ${erasableTurns[erasure._tag]}`,
-          values,
+          `UPDATE sequences SET last = max(last, coalesce(CASE kind
+             WHEN 'chat' THEN (SELECT max(id) FROM chats WHERE chatbot = :chatbot)
+             ELSE (SELECT max(id) FROM entries WHERE chatbot = :chatbot) END, 0))`,
+          { chatbot },
         );
-        const detail = erasureDetail(erasure, erasedCount);
-        if (erasedCount > 0)
-          Rows.insertAudit(database, { actor, chatbot, action: "erase", detail }, now);
-        return erasedCount;
-      }).pipe(Effect.tap(emptyLog)),
+        const chats = records.filter(({ _tag }) => _tag === "Chat").length;
+        const detail = importDetail(chats);
+        Rows.insertAudit(database, { actor, chatbot, action: "import", detail }, now);
+        return chats;
+      }),
+    );
 
-    // Read in one go: a transaction that stays open would hold up every other fiber.
-    export: (chatbot, actor, person) =>
-      Stream.fromIterableEffect(
-        write((now): ReadonlyArray<ArchiveRecord> | ChatbotNotFound => {
-          const refusal = Rows.chatbotMissing(database, chatbot);
-          if (refusal) return refusal;
-          const detail = exportDetail(person);
-          Rows.insertAudit(database, { actor, chatbot, action: "export", detail }, now);
-          return all<Rows.ChatRow>(
-            `SELECT ${Rows.chatColumns} FROM chats
-             WHERE chatbot = :chatbot AND (:userRef IS NULL OR userRef = :userRef) ORDER BY id`,
-            { chatbot, userRef: person?.userRef ?? null },
-          ).flatMap((chat): Array<ArchiveRecord> => [
-            { _tag: "Chat", chat: Rows.toChat(chat) },
-            ...all<Rows.EntryRow & { readonly usage: string | null }>(
-              `SELECT ${Rows.entryColumns}, usage FROM entries
-               WHERE chatbot = :chatbot AND chatId = :chat ORDER BY id`,
-              { chatbot, chat: chat.id },
-            ).map(({ usage, ...row }) => ({
-              _tag: "Entry" as const,
-              entry: Rows.toEntry(row),
-              usage: usage === null ? null : JSON.parse(usage),
-            })),
-          ]);
-        }),
-      ),
+  const usage: ChatArchive["Service"]["usage"] = (chatbot, since, by = null) =>
+    read(() =>
+      all<UsageSum>(
+        `SELECT CASE :by WHEN 'day' THEN date(createTime / 1000, 'unixepoch') WHEN 'key' THEN keyId
+             WHEN 'userRef' THEN (SELECT userRef FROM chats WHERE chatbot = :chatbot AND id = chatId)
+           END AS "group", usage ->> 'provider' AS provider, usage ->> 'model' AS model,
+           count(*) AS answers, total(usage ->> 'attempts') AS attempts,
+           total(usage ->> 'promptTokens') AS promptTokens,
+           total(usage ->> 'completionTokens') AS completionTokens
+         FROM entries WHERE chatbot = :chatbot AND question <> '' AND NOT flagged AND createTime >= :since
+         GROUP BY 1, 2, 3`,
+        { chatbot, since: since.getTime(), by },
+      ).map((row) => ({ ...row })),
+    );
 
-    // Collected before the transaction, for the same reason.
-    import: (chatbot, stream, actor) =>
-      Effect.flatMap(Stream.runCollect(checkArchiveOrder(stream)), (records) =>
-        write((now): number | ChatbotNotFound | ImportRefused => {
-          const refusal = Rows.chatbotMissing(database, chatbot);
-          if (refusal) return refusal;
-          const full = get("SELECT 1 FROM chats WHERE chatbot = :chatbot", { chatbot });
-          if (full) return new ImportRefused({ reason: "the chatbot already has chats" });
-          if (sharesEntryId(records)) {
-            return new ImportRefused({ reason: "two entries have the same id" });
-          }
-          for (const record of records)
-            if (record._tag === "Chat") Rows.insertChat(database, chatbot, record.chat);
-            else Rows.insertEntry(database, chatbot, record.entry, record.usage);
-          run(
-            `UPDATE sequences SET last = max(last, coalesce(CASE kind
-               WHEN 'chat' THEN (SELECT max(id) FROM chats WHERE chatbot = :chatbot)
-               ELSE (SELECT max(id) FROM entries WHERE chatbot = :chatbot) END, 0))`,
-            { chatbot },
-          );
-          const chats = records.filter(({ _tag }) => _tag === "Chat").length;
-          const detail = importDetail(chats);
-          Rows.insertAudit(database, { actor, chatbot, action: "import", detail }, now);
-          return chats;
-        }),
-      ),
-
-    usage: (chatbot, since, by = null) =>
-      read(() =>
-        all<UsageSum>(
-          `SELECT CASE :by WHEN 'day' THEN date(createTime / 1000, 'unixepoch') WHEN 'key' THEN keyId
-               WHEN 'userRef' THEN (SELECT userRef FROM chats WHERE chatbot = :chatbot AND id = chatId)
-             END AS "group", usage ->> 'provider' AS provider, usage ->> 'model' AS model,
-             count(*) AS answers, total(usage ->> 'attempts') AS attempts,
-             total(usage ->> 'promptTokens') AS promptTokens,
-             total(usage ->> 'completionTokens') AS completionTokens
-           FROM entries WHERE chatbot = :chatbot AND question <> '' AND NOT flagged AND createTime >= :since
-           GROUP BY 1, 2, 3`,
-          { chatbot, since: since.getTime(), by },
-        ).map((row) => ({ ...row })),
-      ),
-  });
+  return ChatArchive.of({ erase, export: exportChats, import: importChats, usage });
 };

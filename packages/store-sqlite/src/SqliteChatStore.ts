@@ -48,66 +48,70 @@ export const makeChatStore = (database: Database): ChatStore["Service"] => {
     return { items, total: get<{ total: number }>(total, parameters)!.total };
   };
 
-  return ChatStore.of({
-    createChat: (chatbot, { helloMessage, name, userRef }, idempotencyKey) =>
-      write((now): CreateResult | ChatbotNotFound | IdempotencyKeyReused => {
-        const refusal = Rows.chatbotMissing(database, chatbot);
-        if (refusal) return refusal;
-        if (idempotencyKey !== null) {
-          const values = { chatbot, ...idempotencyKey, now };
-          const keyRecord = get<{ fingerprint: string; chat: number }>(
-            `SELECT fingerprint, chat FROM made
-             WHERE chatbot = :chatbot AND idempotencyKey = :key AND knownUntil > :now`,
-            values,
+  const createChat: ChatStore["Service"]["createChat"] = (
+    chatbot,
+    { helloMessage, name, userRef },
+    idempotencyKey,
+  ) =>
+    write((now): CreateResult | ChatbotNotFound | IdempotencyKeyReused => {
+      const refusal = Rows.chatbotMissing(database, chatbot);
+      if (refusal) return refusal;
+      if (idempotencyKey !== null) {
+        const values = { chatbot, ...idempotencyKey, now };
+        const keyRecord = get<{ fingerprint: string; chat: number }>(
+          `SELECT fingerprint, chat FROM made
+           WHERE chatbot = :chatbot AND idempotencyKey = :key AND knownUntil > :now`,
+          values,
+        );
+        const runningAsk = get(
+          "SELECT 1 FROM turns WHERE chatbot = :chatbot AND idempotencyKey = :key AND heldUntil > :now",
+          values,
+        );
+        if (runningAsk || (keyRecord && keyRecord.fingerprint !== idempotencyKey.fingerprint))
+          return new IdempotencyKeyReused({ key: idempotencyKey.key });
+        if (keyRecord) {
+          const row = get<Rows.ChatRow>(
+            `SELECT ${Rows.chatColumns} FROM chats WHERE chatbot = :chatbot AND id = :chat`,
+            { chatbot, chat: keyRecord.chat },
           );
-          const asking = get(
-            "SELECT 1 FROM turns WHERE chatbot = :chatbot AND idempotencyKey = :key AND heldUntil > :now",
-            values,
-          );
-          if (asking || (keyRecord && keyRecord.fingerprint !== idempotencyKey.fingerprint))
-            return new IdempotencyKeyReused({ key: idempotencyKey.key });
-          if (keyRecord) {
-            const row = get<Rows.ChatRow>(
-              `SELECT ${Rows.chatColumns} FROM chats WHERE chatbot = :chatbot AND id = :chat`,
-              { chatbot, chat: keyRecord.chat },
-            );
-            return { chat: Rows.toChat(row!), replayed: true };
-          }
-          run("DELETE FROM turns WHERE chatbot = :chatbot AND idempotencyKey = :key", values);
+          return { chat: Rows.toChat(row!), replayed: true };
         }
-        const createTime = Rows.nextTime(database, chatbot, null, now);
-        const id = ChatId.make(Rows.nextId(database, "chat"));
-        const chat = Rows.insertChat(database, chatbot, { id, name, userRef, createTime });
-        if (helloMessage !== null) {
-          const { usage, ...hello } = helloEntry(helloMessage);
-          const entry = { id: Rows.nextId(database, "entry"), chatId: id, ...hello, createTime };
-          Rows.insertEntry(database, chatbot, entry, usage);
-        }
-        if (idempotencyKey !== null)
-          run(
-            `INSERT OR REPLACE INTO made (chatbot, idempotencyKey, fingerprint, knownUntil, chat)
-             VALUES (:chatbot, :key, :fingerprint, :until, :id)`,
-            { chatbot, ...idempotencyKey, until: now + idempotencyKeyLifetime, id },
-          );
-        return { chat, replayed: false };
-      }),
+        run("DELETE FROM turns WHERE chatbot = :chatbot AND idempotencyKey = :key", values);
+      }
+      const createTime = Rows.nextTime(database, chatbot, null, now);
+      const id = ChatId.make(Rows.nextId(database, "chat"));
+      const chat = Rows.insertChat(database, chatbot, { id, name, userRef, createTime });
+      if (helloMessage !== null) {
+        const { usage, ...hello } = helloEntry(helloMessage);
+        const entry = { id: Rows.nextId(database, "entry"), chatId: id, ...hello, createTime };
+        Rows.insertEntry(database, chatbot, entry, usage);
+      }
+      if (idempotencyKey !== null)
+        run(
+          `INSERT OR REPLACE INTO made (chatbot, idempotencyKey, fingerprint, knownUntil, chat)
+           VALUES (:chatbot, :key, :fingerprint, :until, :id)`,
+          { chatbot, ...idempotencyKey, until: now + idempotencyKeyLifetime, id },
+        );
+      return { chat, replayed: false };
+    });
 
-    listChats: (chatbot, query) =>
-      read(() => {
-        const search = fold(query.search ?? "");
-        const conditions = ["chatbot = :chatbot"];
-        if (query.userRef !== null) conditions.push("userRef = :userRef");
-        if (search !== "") conditions.push("instr(fold(name), :search) > 0");
-        const values = { chatbot, userRef: query.userRef, search };
-        return page(Rows.chatColumns, Rows.toChat, query, ["chats", ...conditions], values);
-      }),
+  const listChats: ChatStore["Service"]["listChats"] = (chatbot, query) =>
+    read(() => {
+      const search = fold(query.search ?? "");
+      const conditions = ["chatbot = :chatbot"];
+      if (query.userRef !== null) conditions.push("userRef = :userRef");
+      if (search !== "") conditions.push("instr(fold(name), :search) > 0");
+      const values = { chatbot, userRef: query.userRef, search };
+      return page(Rows.chatColumns, Rows.toChat, query, ["chats", ...conditions], values);
+    });
 
-    listEntries: (chatbot, chat, query, visitor) =>
-      read(() => {
-        if (!Rows.chatExists(database, chatbot, chat, visitor))
-          return new ChatNotFound({ chatId: chat });
-        const ofChat = ["entries", "chatbot = :chatbot", "chatId = :chat"] as const;
-        return page(Rows.entryColumns, Rows.toEntry, query, ofChat, { chatbot, chat });
-      }),
-  });
+  const listEntries: ChatStore["Service"]["listEntries"] = (chatbot, chat, query, visitor) =>
+    read(() => {
+      if (!Rows.chatExists(database, chatbot, chat, visitor))
+        return new ChatNotFound({ chatId: chat });
+      const ofChat = ["entries", "chatbot = :chatbot", "chatId = :chat"] as const;
+      return page(Rows.entryColumns, Rows.toEntry, query, ofChat, { chatbot, chat });
+    });
+
+  return ChatStore.of({ createChat, listChats, listEntries });
 };

@@ -57,26 +57,26 @@ export const makeChatbotDirectory = ({
   read,
   run,
   write,
-}: Database): ChatbotDirectory["Service"] =>
-  ChatbotDirectory.of({
-    open: (keyId) =>
-      read((now) => {
-        const row = get<KeyRow>("SELECT * FROM keys WHERE id = :keyId AND revokedAt IS NULL", {
-          keyId,
-        });
-        if (row === undefined) return null;
-        const chatbot = get<ChatbotRow>("SELECT * FROM chatbots WHERE id = :chatbot", {
-          chatbot: row.chatbot,
-        });
-        return grantOf(toKey(row), toChatbot(chatbot!), now);
-      }),
-    used: (keyIds) =>
-      write((now) => {
-        for (const id of keyIds)
-          run("UPDATE keys SET lastUsedAt = :now WHERE id = :id", { id, now });
-      }),
-    changed: Stream.empty,
-  });
+}: Database): ChatbotDirectory["Service"] => {
+  const open: ChatbotDirectory["Service"]["open"] = (keyId) =>
+    read((now) => {
+      const row = get<KeyRow>("SELECT * FROM keys WHERE id = :keyId AND revokedAt IS NULL", {
+        keyId,
+      });
+      if (row === undefined) return null;
+      const chatbot = get<ChatbotRow>("SELECT * FROM chatbots WHERE id = :chatbot", {
+        chatbot: row.chatbot,
+      });
+      return grantOf(toKey(row), toChatbot(chatbot!), now);
+    });
+
+  const used: ChatbotDirectory["Service"]["used"] = (keyIds) =>
+    write((now) => {
+      for (const id of keyIds) run("UPDATE keys SET lastUsedAt = :now WHERE id = :id", { id, now });
+    });
+
+  return ChatbotDirectory.of({ open, used, changed: Stream.empty });
+};
 
 export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Service"] => {
   const { all, emptyLog, get, read, run, write } = database;
@@ -136,99 +136,110 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
     return undefined;
   };
 
+  const list: ChatbotRegistry["Service"]["list"] = read(() =>
+    all<ChatbotRow>("SELECT * FROM chatbots ORDER BY id").map((row) => ({
+      chatbot: toChatbot(row),
+      keys: all<KeyRow>("SELECT * FROM keys WHERE chatbot = :id ORDER BY createdAt, rowid", {
+        id: row.id,
+      }).map(toKey),
+    })),
+  );
+
+  const create: ChatbotRegistry["Service"]["create"] = ({ keys, ...fields }, actor) =>
+    write((now): Chatbot | ChatbotTaken | KeyTaken => {
+      const { description, name, settings, workspaceName } = fields;
+      if (isTaken(workspaceName, name)) return new ChatbotTaken({ workspaceName, name });
+      const row = get<Pick<Chatbot, "id">>(
+        `INSERT INTO chatbots (workspaceName, name, description, settings)
+         VALUES (:workspaceName, :name, :description, :settings) RETURNING id`,
+        { workspaceName, name, description, settings: JSON.stringify(settings) },
+      );
+      const { id } = row!;
+      note({ actor, chatbot: id, action: "create", detail: name }, now);
+      for (const key of keys) {
+        const error = insertKey(id, key, actor, now);
+        if (error) return error;
+      }
+      return { id, ...fields };
+    });
+
+  const change: ChatbotRegistry["Service"]["change"] = (id, change, actor) =>
+    write((now): Chatbot | ChatbotNotFound | ChatbotTaken => {
+      const before = find(id);
+      if (before === undefined) return new ChatbotNotFound({ chatbot: id });
+      const settings = { ...before.settings, ...change.settings };
+      const after = { ...before, ...change, settings };
+      const { description, name, workspaceName } = after;
+      const isMoved = name !== before.name || workspaceName !== before.workspaceName;
+      if (isMoved && isTaken(workspaceName, name)) return new ChatbotTaken({ workspaceName, name });
+      const fields = changedFields(before, change).join(", ");
+      if (fields === "") return after;
+      run(
+        `UPDATE chatbots SET workspaceName = :workspaceName, name = :name,
+           description = :description, settings = :settings
+         WHERE id = :id`,
+        { id, workspaceName, name, description, settings: JSON.stringify(settings) },
+      );
+      note({ actor, chatbot: id, action: "change", detail: fields }, now);
+      return after;
+    });
+
+  // Foreign keys delete the keys and the chats.
+  const remove: ChatbotRegistry["Service"]["delete"] = (chatbot, actor) =>
+    write((now): void | ChatbotNotFound => {
+      const before = find(chatbot);
+      if (before === undefined) return new ChatbotNotFound({ chatbot });
+      run("DELETE FROM chatbots WHERE id = :chatbot", { chatbot });
+      note({ actor, chatbot, action: "delete", detail: before.name }, now);
+    }).pipe(Effect.tap(emptyLog));
+
+  const addKey: ChatbotRegistry["Service"]["addKey"] = (chatbot, key, actor) =>
+    write((now) => Rows.chatbotMissing(database, chatbot) ?? insertKey(chatbot, key, actor, now));
+
+  const changeKey: ChatbotRegistry["Service"]["changeKey"] = (chatbot, keyId, change, actor) =>
+    write((now): void | KeyNotFound => {
+      const before = findKey(chatbot, keyId);
+      if (before === undefined) return new KeyNotFound({ keyId });
+      const fields = changedFields(before, change).join(", ");
+      if (fields === "") return;
+      run(
+        `UPDATE keys SET name = :name, scopes = :scopes, expiresAt = :expires, bounds = :bounds
+         WHERE id = :id`,
+        valuesOf({ ...before, ...change }),
+      );
+      note({ actor, chatbot, action: "change-key", detail: `${keyId}: ${fields}` }, now);
+    });
+
+  const revokeKey: ChatbotRegistry["Service"]["revokeKey"] = (chatbot, keyId, actor) =>
+    write((now): void | KeyNotFound => {
+      if (findKey(chatbot, keyId) === undefined) return new KeyNotFound({ keyId });
+      run("UPDATE keys SET revokedAt = :now WHERE id = :keyId", { keyId, now });
+      note({ actor, chatbot, action: "revoke-key", detail: keyId }, now);
+    });
+
+  const recordRead: ChatbotRegistry["Service"]["recordRead"] = (chatbot, detail, actor) =>
+    write((now) => note({ actor, chatbot, action: "read", detail }, now));
+
+  const now: ChatbotRegistry["Service"]["now"] = read((now) => new Date(now));
+
+  const audit: ChatbotRegistry["Service"]["audit"] = (limit) =>
+    read(() =>
+      all<Omit<AuditRecord, "time"> & { readonly time: number }>(
+        "SELECT time, actor, chatbot, action, detail FROM audit ORDER BY id DESC LIMIT :limit",
+        { limit },
+      ).map((line) => ({ ...line, time: new Date(line.time) })),
+    );
+
   return ChatbotRegistry.of({
-    list: read(() =>
-      all<ChatbotRow>("SELECT * FROM chatbots ORDER BY id").map((row) => ({
-        chatbot: toChatbot(row),
-        keys: all<KeyRow>("SELECT * FROM keys WHERE chatbot = :id ORDER BY createdAt, rowid", {
-          id: row.id,
-        }).map(toKey),
-      })),
-    ),
-
-    create: ({ keys, ...fields }, actor) =>
-      write((now): Chatbot | ChatbotTaken | KeyTaken => {
-        const { description, name, settings, workspaceName } = fields;
-        if (isTaken(workspaceName, name)) return new ChatbotTaken({ workspaceName, name });
-        const row = get<Pick<Chatbot, "id">>(
-          `INSERT INTO chatbots (workspaceName, name, description, settings)
-           VALUES (:workspaceName, :name, :description, :settings) RETURNING id`,
-          { workspaceName, name, description, settings: JSON.stringify(settings) },
-        );
-        const { id } = row!;
-        note({ actor, chatbot: id, action: "create", detail: name }, now);
-        for (const key of keys) {
-          const error = insertKey(id, key, actor, now);
-          if (error) return error;
-        }
-        return { id, ...fields };
-      }),
-
-    change: (id, change, actor) =>
-      write((now): Chatbot | ChatbotNotFound | ChatbotTaken => {
-        const before = find(id);
-        if (before === undefined) return new ChatbotNotFound({ chatbot: id });
-        const settings = { ...before.settings, ...change.settings };
-        const after = { ...before, ...change, settings };
-        const { description, name, workspaceName } = after;
-        const isMoved = name !== before.name || workspaceName !== before.workspaceName;
-        if (isMoved && isTaken(workspaceName, name))
-          return new ChatbotTaken({ workspaceName, name });
-        const fields = changedFields(before, change).join(", ");
-        if (fields === "") return after;
-        run(
-          `UPDATE chatbots SET workspaceName = :workspaceName, name = :name,
-             description = :description, settings = :settings
-           WHERE id = :id`,
-          { id, workspaceName, name, description, settings: JSON.stringify(settings) },
-        );
-        note({ actor, chatbot: id, action: "change", detail: fields }, now);
-        return after;
-      }),
-
-    // Foreign keys delete the keys and the chats.
-    delete: (chatbot, actor) =>
-      write((now): void | ChatbotNotFound => {
-        const before = find(chatbot);
-        if (before === undefined) return new ChatbotNotFound({ chatbot });
-        run("DELETE FROM chatbots WHERE id = :chatbot", { chatbot });
-        note({ actor, chatbot, action: "delete", detail: before.name }, now);
-      }).pipe(Effect.tap(emptyLog)),
-
-    addKey: (chatbot, key, actor) =>
-      write((now) => Rows.chatbotMissing(database, chatbot) ?? insertKey(chatbot, key, actor, now)),
-
-    changeKey: (chatbot, keyId, change, actor) =>
-      write((now): void | KeyNotFound => {
-        const before = findKey(chatbot, keyId);
-        if (before === undefined) return new KeyNotFound({ keyId });
-        const fields = changedFields(before, change).join(", ");
-        if (fields === "") return;
-        run(
-          `UPDATE keys SET name = :name, scopes = :scopes, expiresAt = :expires, bounds = :bounds
-           WHERE id = :id`,
-          valuesOf({ ...before, ...change }),
-        );
-        note({ actor, chatbot, action: "change-key", detail: `${keyId}: ${fields}` }, now);
-      }),
-
-    revokeKey: (chatbot, keyId, actor) =>
-      write((now): void | KeyNotFound => {
-        if (findKey(chatbot, keyId) === undefined) return new KeyNotFound({ keyId });
-        run("UPDATE keys SET revokedAt = :now WHERE id = :keyId", { keyId, now });
-        note({ actor, chatbot, action: "revoke-key", detail: keyId }, now);
-      }),
-
-    recordRead: (chatbot, detail, actor) =>
-      write((now) => note({ actor, chatbot, action: "read", detail }, now)),
-    now: read((now) => new Date(now)),
-
-    audit: (limit) =>
-      read(() =>
-        all<Omit<AuditRecord, "time"> & { readonly time: number }>(
-          "SELECT time, actor, chatbot, action, detail FROM audit ORDER BY id DESC LIMIT :limit",
-          { limit },
-        ).map((line) => ({ ...line, time: new Date(line.time) })),
-      ),
+    list,
+    create,
+    change,
+    delete: remove,
+    addKey,
+    changeKey,
+    revokeKey,
+    recordRead,
+    now,
+    audit,
   });
 };

@@ -52,161 +52,162 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
       { chatbot, keyId, day: Math.floor(now / day), tokens },
     );
 
-  return TurnStore.of({
-    take: (chatbot, chat, idempotencyKey, visitor = null) =>
-      write((now): TakeResult | ChatbotNotFound | ChatNotFound | IdempotencyKeyReused => {
-        const key = idempotencyKey?.key ?? null;
-        const fingerprint = idempotencyKey?.fingerprint ?? null;
-        const values = { chatbot, chat, key, fingerprint, instance, now };
-        const stopWaiting = (which: string) =>
-          run(`DELETE FROM waiting WHERE chatbot = :chatbot AND chat = :chat AND ${which}`, values);
+  const take: TurnStore["Service"]["take"] = (chatbot, chat, idempotencyKey, visitor = null) =>
+    write((now): TakeResult | ChatbotNotFound | ChatNotFound | IdempotencyKeyReused => {
+      const key = idempotencyKey?.key ?? null;
+      const fingerprint = idempotencyKey?.fingerprint ?? null;
+      const values = { chatbot, chat, key, fingerprint, instance, now };
+      const stopWaiting = (which: string) =>
+        run(`DELETE FROM waiting WHERE chatbot = :chatbot AND chat = :chat AND ${which}`, values);
 
-        run("DELETE FROM made WHERE knownUntil <= :now", values);
-        // Turns of processes that died are never taken again if no other request uses their chat or key.
-        run("DELETE FROM turns WHERE heldUntil <= :before AND idempotencyKey IS NOT NULL", {
-          before: now - idempotencyKeyLifetime,
-        });
-        const keyRecord = get<{ fingerprint: string; entry: number | null; turnId: string }>(
-          "SELECT fingerprint, entry, turn AS turnId FROM made WHERE chatbot = :chatbot AND idempotencyKey = :key",
-          values,
+      run("DELETE FROM made WHERE knownUntil <= :now", values);
+      // Turns of processes that died are never taken again if no other request uses their chat or key.
+      run("DELETE FROM turns WHERE heldUntil <= :before AND idempotencyKey IS NOT NULL", {
+        before: now - idempotencyKeyLifetime,
+      });
+      const keyRecord = get<{ fingerprint: string; entry: number | null; turnId: string }>(
+        "SELECT fingerprint, entry, turn AS turnId FROM made WHERE chatbot = :chatbot AND idempotencyKey = :key",
+        values,
+      );
+      // At most two: the turn of the chat and that of the idempotency key.
+      const turns = all<TurnRow>(
+        "SELECT * FROM turns WHERE chatbot = :chatbot AND (chat = :chat OR idempotencyKey = :key)",
+        values,
+      );
+      const heldTurns = turns.filter(({ heldUntil }) => heldUntil > now);
+      if (key !== null) {
+        const first = keyRecord ?? heldTurns.find((turn) => turn.idempotencyKey === key);
+        if ((first && first.fingerprint !== fingerprint) || keyRecord?.entry === null)
+          return new IdempotencyKeyReused({ key });
+      }
+      if (keyRecord) {
+        stopWaiting("instance = :instance");
+        const row = get<Rows.EntryRow>(
+          `SELECT ${Rows.entryColumns} FROM entries WHERE chatbot = :chatbot AND id = :entry`,
+          { chatbot, entry: keyRecord.entry },
         );
-        // At most two: the turn of the chat and that of the idempotency key.
-        const turns = all<TurnRow>(
-          "SELECT * FROM turns WHERE chatbot = :chatbot AND (chat = :chat OR idempotencyKey = :key)",
-          values,
-        );
-        const heldTurns = turns.filter(({ heldUntil }) => heldUntil > now);
-        if (key !== null) {
-          const first = keyRecord ?? heldTurns.find((turn) => turn.idempotencyKey === key);
-          if ((first && first.fingerprint !== fingerprint) || keyRecord?.entry === null)
-            return new IdempotencyKeyReused({ key });
-        }
-        if (keyRecord) {
-          stopWaiting("instance = :instance");
-          const row = get<Rows.EntryRow>(
-            `SELECT ${Rows.entryColumns} FROM entries WHERE chatbot = :chatbot AND id = :entry`,
-            { chatbot, entry: keyRecord.entry },
-          );
-          return { _tag: "AlreadyAnswered", entry: Rows.toEntry(row!), turnId: keyRecord.turnId };
-        }
-        if (chat !== null && !Rows.chatExists(database, chatbot, chat, visitor))
-          return new ChatNotFound({ chatId: chat });
-        if (chat === null && key !== null) {
-          const refusal = Rows.chatbotMissing(database, chatbot);
-          if (refusal) return refusal;
-        }
-
-        const others = get<{ until: number }>(
-          `SELECT coalesce((SELECT heldUntil FROM turns WHERE chatbot = :chatbot AND chat = :chat),
-             turnEnded) + ${turnPrecedence} AS until FROM chats
-           WHERE chatbot = :chatbot AND id = :chat AND :instance <>
-             (SELECT instance FROM waiting WHERE chatbot = :chatbot AND chat = :chat
-              ORDER BY id LIMIT 1)`,
-          values,
-        );
-        const until =
-          heldTurns.length > 0
-            ? Math.max(...heldTurns.map(({ heldUntil }) => heldUntil))
-            : others?.until;
-        if (until !== undefined && until > now) {
-          const byKey = key !== null && heldTurns.some((turn) => turn.idempotencyKey === key);
-          if (chat !== null && !byKey)
-            run(
-              `INSERT OR IGNORE INTO waiting (chatbot, chat, instance)
-               VALUES (:chatbot, :chat, :instance)`,
-              values,
-            );
-          return { _tag: "Held", forMillis: until - now, by: byKey ? "key" : "chat" };
-        }
-
-        // Instances that waited longer than this one did not ask in time, and have lost their places.
-        stopWaiting(
-          `id <= coalesce((SELECT id FROM waiting WHERE chatbot = :chatbot AND chat = :chat
-             AND instance = :instance), id)`,
-        );
-        for (const { id } of turns) run("DELETE FROM turns WHERE id = :id", { id });
-        const id = crypto.randomUUID();
-        if (!holdsNothing(chat, idempotencyKey))
-          run(
-            `INSERT INTO turns (id, chatbot, chat, idempotencyKey, fingerprint, heldUntil)
-             VALUES (:id, :chatbot, :chat, :key, :fingerprint, :until)`,
-            { ...values, id, until: now + turnLease },
-          );
-        const newest = chat === null ? [] : entriesBefore(chatbot, chat, Infinity);
-        return { _tag: "TurnTaken", turn: { id, chatbot, chat, idempotencyKey, visitor, newest } };
-      }),
-
-    earlier: (turn, before) => read(() => entriesBefore(turn.chatbot, turn.chat, before)),
-
-    // A turn that ran out is valid until another turn takes its chat or key.
-    renew: ({ chat, chatbot, id, idempotencyKey }) =>
-      write((now): boolean | ChatNotFound => {
-        if (chat !== null && !Rows.chatExists(database, chatbot, chat))
-          return new ChatNotFound({ chatId: chat });
-        const until = now + turnLease;
-        return (
-          holdsNothing(chat, idempotencyKey) ||
-          run("UPDATE turns SET heldUntil = :until WHERE id = :id", { id, until }) > 0
-        );
-      }),
-
-    append: (
-      { chat, chatbot, id: turnId, idempotencyKey, visitor = null },
-      { keyId = null, spentTokens = null, usage, ...entry },
-    ) =>
-      write((now): Entry | TurnLost | ChatbotNotFound | ChatNotFound => {
-        if (chat !== null && !Rows.chatExists(database, chatbot, chat))
-          return new ChatNotFound({ chatId: chat });
-        if (
-          run("DELETE FROM turns WHERE id = :turnId", { turnId }) === 0 &&
-          !holdsNothing(chat, idempotencyKey)
-        )
-          return new TurnLost();
-        const refusal = chat === null ? Rows.chatbotMissing(database, chatbot) : undefined;
+        return { _tag: "AlreadyAnswered", entry: Rows.toEntry(row!), turnId: keyRecord.turnId };
+      }
+      if (chat !== null && !Rows.chatExists(database, chatbot, chat, visitor))
+        return new ChatNotFound({ chatId: chat });
+      if (chat === null && key !== null) {
+        const refusal = Rows.chatbotMissing(database, chatbot);
         if (refusal) return refusal;
-        const createTime = Rows.nextTime(database, chatbot, chat, now);
-        const chatId = chat ?? ChatId.make(Rows.nextId(database, "chat"));
-        if (chat === null)
-          Rows.insertChat(database, chatbot, {
-            id: chatId,
-            name: null,
-            userRef: visitor,
-            createTime,
-          });
-        const id = Rows.nextId(database, "entry");
-        const newEntry = { id, chatId, ...entry, createTime };
-        Rows.insertEntry(database, chatbot, newEntry, usage, keyId);
-        if (keyId !== null && spentTokens !== null) spend(chatbot, keyId, spentTokens, now);
-        const until = now + idempotencyKeyLifetime;
-        const values = { chatbot, chatId, id, turnId, now, until, ...idempotencyKey };
-        run("UPDATE chats SET turnEnded = :now WHERE chatbot = :chatbot AND id = :chatId", values);
-        if (idempotencyKey !== null)
+      }
+
+      const others = get<{ until: number }>(
+        `SELECT coalesce((SELECT heldUntil FROM turns WHERE chatbot = :chatbot AND chat = :chat),
+           turnEnded) + ${turnPrecedence} AS until FROM chats
+         WHERE chatbot = :chatbot AND id = :chat AND :instance <>
+           (SELECT instance FROM waiting WHERE chatbot = :chatbot AND chat = :chat
+            ORDER BY id LIMIT 1)`,
+        values,
+      );
+      const until =
+        heldTurns.length > 0
+          ? Math.max(...heldTurns.map(({ heldUntil }) => heldUntil))
+          : others?.until;
+      if (until !== undefined && until > now) {
+        const byKey = key !== null && heldTurns.some((turn) => turn.idempotencyKey === key);
+        if (chat !== null && !byKey)
           run(
-            `INSERT INTO made (chatbot, idempotencyKey, fingerprint, knownUntil, chat, entry, turn)
-             VALUES (:chatbot, :key, :fingerprint, :until, :chatId, :id, :turnId)`,
+            `INSERT OR IGNORE INTO waiting (chatbot, chat, instance)
+             VALUES (:chatbot, :chat, :instance)`,
             values,
           );
-        return newEntry;
-      }),
+        return { _tag: "Held", forMillis: until - now, by: byKey ? "key" : "chat" };
+      }
 
-    release: ({ chat, chatbot, id }, spent) =>
-      write((now) => {
-        if (spent) spend(chatbot, spent.keyId, spent.tokens, now);
-        const values = { chat, chatbot, id, now };
-        if (run("DELETE FROM turns WHERE id = :id", values) > 0)
-          run("UPDATE chats SET turnEnded = :now WHERE chatbot = :chatbot AND id = :chat", values);
-      }),
+      // Instances that waited longer than this one did not ask in time, and have lost their places.
+      stopWaiting(
+        `id <= coalesce((SELECT id FROM waiting WHERE chatbot = :chatbot AND chat = :chat
+           AND instance = :instance), id)`,
+      );
+      for (const { id } of turns) run("DELETE FROM turns WHERE id = :id", { id });
+      const id = crypto.randomUUID();
+      if (!holdsNothing(chat, idempotencyKey))
+        run(
+          `INSERT INTO turns (id, chatbot, chat, idempotencyKey, fingerprint, heldUntil)
+           VALUES (:id, :chatbot, :chat, :key, :fingerprint, :until)`,
+          { ...values, id, until: now + turnLease },
+        );
+      const newest = chat === null ? [] : entriesBefore(chatbot, chat, Infinity);
+      return { _tag: "TurnTaken", turn: { id, chatbot, chat, idempotencyKey, visitor, newest } };
+    });
 
-    spending: (chatbot, keyId) =>
-      write((now) => ({
-        tokens:
-          get<{ tokens: number }>(
-            "SELECT tokens FROM spending WHERE chatbot = :chatbot AND keyId = :keyId AND day = :day",
-            { chatbot, keyId, day: Math.floor(now / day) },
-          )?.tokens ?? 0,
-        endsInMillis: day - (now % day),
-      })),
+  const earlier: TurnStore["Service"]["earlier"] = (turn, before) =>
+    read(() => entriesBefore(turn.chatbot, turn.chat, before));
 
-    freed: Stream.empty,
-  });
+  // A turn that ran out is valid until another turn takes its chat or key.
+  const renew: TurnStore["Service"]["renew"] = ({ chat, chatbot, id, idempotencyKey }) =>
+    write((now): boolean | ChatNotFound => {
+      if (chat !== null && !Rows.chatExists(database, chatbot, chat))
+        return new ChatNotFound({ chatId: chat });
+      const until = now + turnLease;
+      return (
+        holdsNothing(chat, idempotencyKey) ||
+        run("UPDATE turns SET heldUntil = :until WHERE id = :id", { id, until }) > 0
+      );
+    });
+
+  const append: TurnStore["Service"]["append"] = (
+    { chat, chatbot, id: turnId, idempotencyKey, visitor = null },
+    { keyId = null, spentTokens = null, usage, ...entry },
+  ) =>
+    write((now): Entry | TurnLost | ChatbotNotFound | ChatNotFound => {
+      if (chat !== null && !Rows.chatExists(database, chatbot, chat))
+        return new ChatNotFound({ chatId: chat });
+      if (
+        run("DELETE FROM turns WHERE id = :turnId", { turnId }) === 0 &&
+        !holdsNothing(chat, idempotencyKey)
+      )
+        return new TurnLost();
+      const refusal = chat === null ? Rows.chatbotMissing(database, chatbot) : undefined;
+      if (refusal) return refusal;
+      const createTime = Rows.nextTime(database, chatbot, chat, now);
+      const chatId = chat ?? ChatId.make(Rows.nextId(database, "chat"));
+      if (chat === null)
+        Rows.insertChat(database, chatbot, {
+          id: chatId,
+          name: null,
+          userRef: visitor,
+          createTime,
+        });
+      const id = Rows.nextId(database, "entry");
+      const newEntry = { id, chatId, ...entry, createTime };
+      Rows.insertEntry(database, chatbot, newEntry, usage, keyId);
+      if (keyId !== null && spentTokens !== null) spend(chatbot, keyId, spentTokens, now);
+      const until = now + idempotencyKeyLifetime;
+      const values = { chatbot, chatId, id, turnId, now, until, ...idempotencyKey };
+      run("UPDATE chats SET turnEnded = :now WHERE chatbot = :chatbot AND id = :chatId", values);
+      if (idempotencyKey !== null)
+        run(
+          `INSERT INTO made (chatbot, idempotencyKey, fingerprint, knownUntil, chat, entry, turn)
+           VALUES (:chatbot, :key, :fingerprint, :until, :chatId, :id, :turnId)`,
+          values,
+        );
+      return newEntry;
+    });
+
+  const release: TurnStore["Service"]["release"] = ({ chat, chatbot, id }, spent) =>
+    write((now) => {
+      if (spent) spend(chatbot, spent.keyId, spent.tokens, now);
+      const values = { chat, chatbot, id, now };
+      if (run("DELETE FROM turns WHERE id = :id", values) > 0)
+        run("UPDATE chats SET turnEnded = :now WHERE chatbot = :chatbot AND id = :chat", values);
+    });
+
+  const spending: TurnStore["Service"]["spending"] = (chatbot, keyId) =>
+    write((now) => ({
+      tokens:
+        get<{ tokens: number }>(
+          "SELECT tokens FROM spending WHERE chatbot = :chatbot AND keyId = :keyId AND day = :day",
+          { chatbot, keyId, day: Math.floor(now / day) },
+        )?.tokens ?? 0,
+      endsInMillis: day - (now % day),
+    }));
+
+  const freed: TurnStore["Service"]["freed"] = Stream.empty;
+
+  return TurnStore.of({ take, earlier, renew, append, release, spending, freed });
 };
