@@ -75,7 +75,7 @@ export class TurnStore extends Context.Service<
      * 2. The request was answered: returns `AlreadyAnswered`.
      * 3. The chat does not exist or, with a `visitor`, has another `userRef` or none: fails with `ChatNotFound`, without
      *    a lock; both cases cost the same. With a key and without a chat, an unregistered chatbot fails with
-     *    `ChatbotNotFound`; without both, the append fails.
+     *    `ChatbotNotFound`; with neither, only the append fails.
      * 4. A turn holds the key: returns `Held` by `key`.
      * 5. A turn holds the chat, or it is reserved for another instance: returns `Held` by `chat`, and puts this instance
      *    into the chat's queue, of which the one that has waited longest is next.
@@ -121,12 +121,12 @@ export class TurnStore extends Context.Service<
     >;
     /**
      * Ends the turn without an entry and forgets its key. Leaves a chat and a key that another turn took. Adds the tokens
-     * to what the API key has spent today, even if the turn was lost, but not if an append or a release of the turn may
-     * have added them.
+     * of `cost` to what the API key has spent today, even if the turn was lost, but not if an append or a release of the
+     * turn may have added them.
      */
     readonly release: (
       turn: Turn,
-      spent?: { readonly keyId: string; readonly tokens: number } | null,
+      cost?: { readonly keyId: string; readonly tokens: number } | null,
     ) => Effect.Effect<void, StorageUnavailable>;
     /** What appends and releases have added for an API key today: the sum over all instances. */
     readonly spending: (

@@ -5,7 +5,7 @@ import { ChatbotNotFound, erasureAt, erasureDetail, type ChatArchive } from "@pa
 import { Effect, Schedule } from "effect";
 import type { SqlError } from "effect/sql";
 import { addGaps } from "../chats/ChatPositions.ts";
-import { isLockTimeout, retryOnConflict, toStorageUnavailable } from "../database/PgErrors.ts";
+import { isLockTimeout, retryOnDeadlock, toStorageUnavailable } from "../database/PgErrors.ts";
 import { array, millisNow, time } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import type { Session } from "../database/TenantSession.ts";
@@ -63,7 +63,7 @@ export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["era
           const values = [chatbot, after, counter.positions, userRef, time(limit)];
           const [batch] = (yield* query<BatchRow>(chatbot, findChats, values)) as [BatchRow];
           if (batch.ids !== null) yield* erase(batch.ids);
-          after = batch.reached;
+          after = batch.resume_after;
         }
       });
       const audit = Effect.suspend(() =>
@@ -86,7 +86,7 @@ export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["era
 
 const retryOnLocks = <A, E, R>(work: Effect.Effect<A, E | SqlError.SqlError, R>) =>
   work.pipe(
-    retryOnConflict,
+    retryOnDeadlock,
     // Another transaction may lock a row for a while. Each attempt waits a second for it.
     Effect.retry({ while: isLockTimeout, times: 14, schedule: Schedule.spaced("1 second") }),
   );
@@ -105,7 +105,7 @@ interface CounterRow {
 interface BatchRow {
   readonly ids: ReadonlyArray<bigint> | null;
   /** The position after which more may follow; `null` at the end. */
-  readonly reached: bigint | null;
+  readonly resume_after: bigint | null;
 }
 
 const lastPosition = `
@@ -121,7 +121,7 @@ const isIdle = (limit: string) =>
 // Times of creation ascend with positions: after the first chat that is newer than the limit, there is nothing to erase.
 const findChats = `
 select array_agg(id order by position) filter (where ${isIdle("$5")}) as ids,
-  case when $5::timestamptz is null or max(create_time) < $5::timestamptz then max(position) end as reached
+  case when $5::timestamptz is null or max(create_time) < $5::timestamptz then max(position) end as resume_after
 from (
   select id, position, create_time, last_entry_time from chat
   where chatbot_id = $1 and position > $2::int8 and position <= $3::int8 and ($4::text is null or user_ref = $4)

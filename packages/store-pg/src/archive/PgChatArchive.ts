@@ -20,7 +20,7 @@ import {
 import { Effect, Stream } from "effect";
 import {
   isUniqueViolation,
-  retryOnConflict,
+  retryOnDeadlock,
   toChatbotNotFound,
   toStorageUnavailable,
 } from "../database/PgErrors.ts";
@@ -59,7 +59,7 @@ export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] => {
     yield* toStorageUnavailable(query(chatbot, settleIds, [true]));
     // In a separate transaction: an uncommitted row that refers to the chatbot would block renaming it.
     yield* query(chatbot, createCounter, [chatbot]).pipe(
-      retryOnConflict,
+      retryOnDeadlock,
       toChatbotNotFound(chatbot),
       toStorageUnavailable,
     );
@@ -140,20 +140,20 @@ const toImportRows = (position: bigint) =>
   Stream.mapAccum(
     (): ChatToImport | null => null,
     (
-      open,
+      openChat,
       record: ArchiveRecord,
     ): readonly [ChatToImport, ReadonlyArray<ChatToImport | EntryToImport>] => {
       if (record._tag === "Chat") {
-        const next = (open?.position ?? position) + 1n;
+        const next = (openChat?.position ?? position) + 1n;
         const chat = { chat: record.chat, position: next, entries: 0, lastEntryTime: null };
-        return [chat, open === null ? [] : [open]];
+        return [chat, openChat === null ? [] : [openChat]];
       }
       const entry = { ...record.entry, usage: record.usage };
-      const entries = open!.entries + 1;
-      const chat = { ...open!, entries, lastEntryTime: entry.createTime };
+      const entries = openChat!.entries + 1;
+      const chat = { ...openChat!, entries, lastEntryTime: entry.createTime };
       return [chat, [{ entry, position: entries }]];
     },
-    { onHalt: (open) => (open === null ? [] : [open]) },
+    { onHalt: (openChat) => (openChat === null ? [] : [openChat]) },
   );
 
 /** A chat without entries is one row with nulls for the entry. */

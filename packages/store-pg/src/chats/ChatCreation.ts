@@ -13,11 +13,11 @@ import {
   type NewEntry,
 } from "@parley/core/ports";
 import { Effect } from "effect";
-import { deadlines, endAfter, timeLeft } from "../database/Deadlines.ts";
+import { deadlines, timeLeft, withDeadline } from "../database/Deadlines.ts";
 import {
   overloaded,
-  mapLockTimeout,
-  retryOnConflict,
+  toStoreErrors,
+  retryOnDeadlock,
   toChatbotNotFound,
 } from "../database/PgErrors.ts";
 import type { PgPools } from "../database/PgPools.ts";
@@ -57,14 +57,14 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
   const write = yield* makeWriteBatcher(
     (chatbot: number, chats: ReadonlyArray<Creation>) =>
       insertChats(writes, chatbot, chats).pipe(
-        retryOnConflict,
+        retryOnDeadlock,
         toChatbotNotFound(chatbot),
-        mapLockTimeout,
+        toStoreErrors,
         Effect.tap(() =>
           sweepKeys(chatbot, chats.filter(({ keyClaim }) => keyClaim?.claims).length),
         ),
       ),
-    { writers: 2, batch: 200 },
+    { maxWriters: 2, batch: 200 },
   );
 
   /** Creates a chat only once for an idempotency key. Waits for a request in progress with the same key. */
@@ -77,7 +77,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
     while (true) {
       const newChat = yield* write(chatbot, { ...chat, keyClaim }, yield* timeLeft);
       if (newChat !== null) return toCreateResult(chat, newChat);
-      const [row] = yield* mapLockTimeout(writes.query<KeyRow>(chatbot, chatOfKey, [chatbot, key]));
+      const [row] = yield* toStoreErrors(writes.query<KeyRow>(chatbot, chatOfKey, [chatbot, key]));
       // The other request with the key failed meanwhile, or its chat was erased.
       if (row === undefined) continue;
       if (row.fingerprint !== fingerprint) return yield* new IdempotencyKeyReused({ key });
@@ -85,10 +85,10 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
       const { createTime, id, name, userRef } = row;
       return { chat: { id, name, userRef, createTime }, replayed: true };
     }
-  }, endAfter(deadlines.storeCall));
+  }, withDeadline(deadlines.storeCall));
 
   return {
-    /** Returns `null` if the key is another request's. Ends as {@link endAfter} says. */
+    /** Returns `null` if the key is another request's. Fails when no {@link timeLeft} remains. */
     create: (chatbot: number, chat: Creation) =>
       Effect.flatMap(timeLeft, (millisLeft) => write(chatbot, chat, millisLeft)),
     createChat: ((chatbot, { helloMessage, name, userRef }, idempotencyKey) => {
@@ -134,7 +134,7 @@ const insertChats = (session: Session, chatbot: number, chats: ReadonlyArray<Cre
 
 // Keys are locked first, as everywhere, and then the counter, before any id is drawn: so ids ascend in the order of
 // creation. Neither nextval nor RETURNING promises an order: ids are ranked, and rows are matched by position. A key
-// that occurs twice creates one chat.
+// that occurs twice creates one chat. Completing a key is an INSERT that only updates: see `lockTurns` in `PgTurnStore`.
 const insertStatement = (addsSpending: boolean) =>
   batchStatement<Creation>(
     [

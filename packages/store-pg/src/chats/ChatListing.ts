@@ -16,10 +16,10 @@ import { Effect } from "effect";
 import {
   overloaded,
   isStatementTimeout,
-  mapLockTimeout,
+  toStoreErrors,
   unavailable,
 } from "../database/PgErrors.ts";
-import { deadlines, endAfter } from "../database/Deadlines.ts";
+import { deadlines, withDeadline } from "../database/Deadlines.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import type { Statement } from "../database/TenantSession.ts";
 import { chatColumns } from "../rows/ChatRows.ts";
@@ -43,7 +43,7 @@ export const readInBulk = <Row extends object>(
 ) =>
   bulk.query<Row>(chatbot, text, values).pipe(
     Effect.catchIf(isStatementTimeout, () => Effect.fail(overloaded)),
-    mapLockTimeout,
+    toStoreErrors,
   );
 
 /** The number of rows to skip. No list has rows beyond the range of int8. */
@@ -94,17 +94,17 @@ export const makeListChats = (
     if (isAll && orderByText !== undefined) {
       return readInBulk<Row>(sessions, chatbot, byText(chatbot, query, orderByText));
     }
-    const matching = byFilter(chatbot, query, sessions.searchRelation);
-    if (query.id !== null) return readQuickly<Row>(sessions, chatbot, matching);
+    const fullStatement = byFilter(chatbot, query, sessions.searchRelation);
+    if (query.id !== null) return readQuickly<Row>(sessions, chatbot, fullStatement);
     if (isSearch(query) || direction === undefined || offsetOf(query) > quickReadLimit) {
-      return readInBulk<Row>(sessions, chatbot, matching);
+      return readInBulk<Row>(sessions, chatbot, fullStatement);
     }
-    const first = byFilter(chatbot, query, sessions.searchRelation, quickReadLimit + 1);
-    return Effect.flatMap(readQuickly<Row>(sessions, chatbot, first), (rows) =>
+    const cappedStatement = byFilter(chatbot, query, sessions.searchRelation, quickReadLimit + 1);
+    return Effect.flatMap(readQuickly<Row>(sessions, chatbot, cappedStatement), (rows) =>
       rows[0]!.total! > quickReadLimit
-        ? readInBulk<Row>(sessions, chatbot, matching)
+        ? readInBulk<Row>(sessions, chatbot, fullStatement)
         : Effect.succeed(rows),
-    ).pipe(endAfter(deadlines.bulk));
+    ).pipe(withDeadline(deadlines.bulk));
   };
   return (chatbot, query) =>
     Effect.map(read(chatbot, query), (rows) => ({
@@ -237,18 +237,18 @@ export const byFilter = (
         : `strpos(folded_name, ${parameter(foldedSearch)}) > 0`,
     );
   }
-  const matching = `from ${from} candidate where ${conditions.join(" and ")}`;
+  const matchClause = `from ${from} candidate where ${conditions.join(" and ")}`;
   const countSource =
     atMost === undefined
-      ? matching
-      : `from (select ${matching} limit ${parameter(atMost)}::int8) matching`;
+      ? matchClause
+      : `from (select ${matchClause} limit ${parameter(atMost)}::int8) match`;
   // The page's second condition saves another scan if the total shows that the page is empty.
   return {
     text: `
 select row_count.total::float8 as total, ${chatColumns("page")}
 from (select count(*) as total ${countSource}) row_count
 left join lateral (
-  select * ${matching} and row_count.total > $3::int8
+  select * ${matchClause} and row_count.total > $3::int8
   order by ${orderOf("candidate", query.orderBy, sortColumns)} limit $2::int8 offset $3::int8
 ) page on true
 order by ${orderOf("page", query.orderBy, sortColumns)}`,

@@ -34,10 +34,10 @@ export const makeListEntries =
     return Effect.flatMap(
       read<Row>(sessions, chatbot, entryPage(chatbot, chatId, query, visitor)),
       (rows) => {
-        const [first] = rows;
-        if (first === undefined) return Effect.fail(new ChatNotFound({ chatId }));
+        const [firstRow] = rows;
+        if (firstRow === undefined) return Effect.fail(new ChatNotFound({ chatId }));
         return Effect.succeed({
-          total: first.total,
+          total: firstRow.total,
           items: rows.flatMap((row) => (row.id === null ? [] : toEntry(row))),
         });
       },
@@ -82,12 +82,12 @@ export const entryPage = (
     ...(query.id === null ? [] : [query.id]),
   ];
   const ownership = visitor === null ? "" : ` and chat.user_ref = $${values.length + 1}`;
-  const matching = `from ${from} candidate where chatbot_id = $1 and chat_id = $2::int8 and ${condition}`;
+  const matchClause = `from ${from} candidate where chatbot_id = $1 and chat_id = $2::int8 and ${condition}`;
   return {
     text: `
-select ${query.id === null ? "chat.entries" : `(select count(*) ${matching})`}::float8 as total, ${entryColumns("page")}
+select ${query.id === null ? "chat.entries" : `(select count(*) ${matchClause})`}::float8 as total, ${entryColumns("page")}
 from chat left join lateral (
-  select * ${matching}
+  select * ${matchClause}
   order by ${orderOf("candidate", orderBy, sortColumns)} limit $3::int8 ${offset}
 ) page on true
 where chat.chatbot_id = $1 and chat.id = $2::int8${ownership}

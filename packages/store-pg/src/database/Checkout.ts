@@ -162,6 +162,7 @@ const databaseUnavailable = new SqlError.SqlError({
     cause: new Error("the database is unavailable"),
   }),
 });
+// A lock timeout, so that `toStoreErrors` maps it to `Overloaded`.
 const noConnection = new SqlError.SqlError({
   reason: new SqlError.LockTimeoutError({
     cause: new Error("timed out waiting for a free connection"),

@@ -9,7 +9,8 @@ import { Effect, Redacted } from "effect";
 import { SqlError } from "effect/sql";
 import { codeOf } from "./PgErrors.ts";
 
-const supported = /^(application_name|dbname|host|options|password|port|sslmode|sslrootcert|user)$/;
+const supportedParameters =
+  /^(application_name|dbname|host|options|password|port|sslmode|sslrootcert|user)$/;
 const onePrimary = "use one address that always leads to the primary, such as that of a proxy";
 /** What to do about an unsupported parameter; by default, remove it. */
 const advice: Readonly<Record<string, string>> = {
@@ -42,14 +43,14 @@ const readAddress = (address: string): Transport | string => {
   if (authority === undefined) return noAddress;
   // libpq accepts a user without a host, such as with the directory of a Unix socket in `host`; `URL` does not.
   const text = authority.endsWith("@") ? address.replace(/@(?=[/?#]|$)/, "@localhost") : address;
-  const several = `lists several hosts: ${onePrimary}`;
-  if (authority.slice(authority.lastIndexOf("@") + 1).includes(",")) return several;
+  const severalHosts = `lists several hosts: ${onePrimary}`;
+  if (authority.slice(authority.lastIndexOf("@") + 1).includes(",")) return severalHosts;
   if (!URL.canParse(text)) return text.includes("@") ? notEncoded : noAddress;
   const url = new URL(text);
   // `URLSearchParams` reads + as a space; libpq takes it as it is.
   url.search = url.search.replaceAll("+", "%2B");
   const parameters = Object.fromEntries(url.searchParams);
-  const parameter = Object.keys(parameters).find((name) => !supported.test(name));
+  const parameter = Object.keys(parameters).find((name) => !supportedParameters.test(name));
   const isSplit = parameter !== undefined && (rest!.includes("@") || !/^\w+$/.test(parameter));
   const path = url.username + url.password + url.hostname + url.pathname;
   if (isSplit || url.hash !== "" || url.pathname.includes("@") || /%(?![\da-f]{2})/i.test(path)) {
@@ -64,7 +65,7 @@ const readAddress = (address: string): Transport | string => {
     host = url.hostname,
     sslrootcert,
   } = parameters;
-  if (host.includes(",")) return several;
+  if (host.includes(",")) return severalHosts;
   const { sslmode = sslrootcert === "system" ? "verify-full" : "prefer" } = parameters;
   // libpq does not encrypt Unix sockets, whatever the mode.
   const mode = /^(\/|%2f)/i.test(host) ? 0 : modes.indexOf(sslmode);

@@ -46,13 +46,16 @@ const WorkDeadline = Context.Reference("@parley/store-pg/WorkDeadline", {
   defaultValue: () => Infinity,
 });
 
-/** Gives all statements of the work this many milliseconds together, besides the deadline of each. */
-export const endAfter =
+/**
+ * Gives all statements of the work this many milliseconds together, besides the deadline of each. Ends nothing itself:
+ * checkouts and batched writes read {@link timeLeft}.
+ */
+export const withDeadline =
   (millis: number) =>
   <A, E, R>(work: Effect.Effect<A, E, R>) =>
     Effect.suspend(() => Effect.provideService(work, WorkDeadline, performance.now() + millis));
 
-/** Milliseconds that remain of {@link endAfter}. */
+/** Milliseconds that remain of the innermost {@link withDeadline}; `Infinity` outside. */
 export const timeLeft = Effect.map(WorkDeadline, (deadline) => deadline - performance.now());
 
 export const timeout = (message: string) =>

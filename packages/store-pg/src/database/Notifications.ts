@@ -18,10 +18,10 @@ export const makeNotifications = Effect.fnUntraced(function* (
   const payloads = yield* PubSub.sliding<string | null>(4096);
 
   // The connection closes first: closing the listener would send UNLISTEN to a database that may not respond.
-  const listen = Effect.scopedWith((listening) =>
+  const listen = Effect.scopedWith((listenScope) =>
     Effect.gen(function* () {
       const connection = yield* connect;
-      const messages = yield* Scope.provide(connection.listen(schema), listening).pipe(
+      const messages = yield* Scope.provide(connection.listen(schema), listenScope).pipe(
         Effect.timeout(deadlines.listen),
       );
       yield* PubSub.publish(payloads, null);

@@ -1,5 +1,5 @@
 /**
- * Maps errors of the database to errors of the core, and retries transient ones.
+ * Maps errors of the database to errors of the core, and retries after deadlocks.
  */
 import { ChatbotNotFound, Overloaded, StorageUnavailable } from "@parley/core/ports";
 import { Data, Effect, Schedule } from "effect";
@@ -63,7 +63,7 @@ export const toStorageUnavailable = <A, E, R>(effect: Effect.Effect<A, E | SqlEr
   >;
 
 /** Maps a lock timeout to {@link Overloaded}, and other failures as {@link unavailable} does. */
-export const mapLockTimeout = <A, E, R>(effect: Effect.Effect<A, E | SqlError.SqlError, R>) =>
+export const toStoreErrors = <A, E, R>(effect: Effect.Effect<A, E | SqlError.SqlError, R>) =>
   toStorageUnavailable(Effect.catchIf(effect, isLockTimeout, () => Effect.fail(overloaded)));
 
 /** Maps a foreign key violation of a write to {@link ChatbotNotFound}. */
@@ -77,7 +77,7 @@ export const toChatbotNotFound =
     );
 
 /** Retries a statement or transaction after a deadlock, which has undone it as a whole. */
-export const retryOnConflict = <A, E, R>(
+export const retryOnDeadlock = <A, E, R>(
   work: Effect.Effect<A, E | SqlError.SqlError, R>,
 ): Effect.Effect<A, E | SqlError.SqlError, R> =>
   Effect.retry(work, {

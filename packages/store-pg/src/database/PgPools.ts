@@ -1,6 +1,7 @@
 /**
- * The connections to the database. Statements on a pipelined connection wait for one another, so statements that may
- * wait for a lock, or read much, have connections of their own.
+ * The connections to the database. A connection that pipelines (`multiplex`) sends statements without waiting for the
+ * results of earlier ones. Several requests may share it (`multiplexConcurrency`), but then their statements wait for one
+ * another: statements that may wait for a lock, or read much, run on connections that are not shared.
  */
 import * as PgClient from "@effect/sql-pg/PgClient";
 import * as PgConnection from "@effect/sql-pg/PgConnection";
@@ -31,9 +32,9 @@ type Scoped<A> = Effect.Effect<A, SqlError.SqlError, Scope.Scope>;
 
 export interface PgPools extends Omit<WriteState, "guard"> {
   /**
-   * For quick reads, which wait for no lock. They are pipelined, except with row security: transactions would mix on a
-   * shared connection. Each statement has one good plan, whatever its parameters: planning it again would take longer
-   * than running it.
+   * For quick reads, which wait for no lock. Requests share the connections, except with row security: their
+   * transactions would mix. Each statement has one good plan, whatever its parameters: planning it again would take
+   * longer than running it.
    */
   readonly reads: Session;
   /**
@@ -118,7 +119,7 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
   const { rowSecurity = false } = options;
   const withTlsFallback = withFallback(options.url);
   const { database } = transportOf(options.url) as Transport;
-  const session = { rowSecurity, database };
+  const sessionOptions = { rowSecurity, database };
   const state: DatabaseState = { isUnavailable: false, replaceBefore: -Infinity };
   const makePool = Effect.fnUntraced(function* (
     config: Pick<PgPool.Config, "multiplex" | "multiplexConcurrency">,
@@ -134,13 +135,11 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
     const tenantPool: TenantPool = { use: (tenant, work) => withTlsFallback(use(tenant, work)) };
     return tenantPool;
   });
-  /** Without pipelining, statements are sent one by one, and can be cancelled. */
-  const pipelined = { multiplex: true, multiplexConcurrency: rowSecurity ? 1 : 32 };
 
-  const sharedConnections = Math.max(fewestConnections, options.maxConnections) - bulkReaders - 1;
-  // Two pipelined readers keep PostgreSQL busy. Without pipelining, there are as many readers as writers.
-  const readers = rowSecurity ? Math.floor(sharedConnections / 2) : 2;
-  const writers = sharedConnections - readers;
+  const quickConnections = Math.max(fewestConnections, options.maxConnections) - bulkReaders - 1;
+  // Two shared connections keep PostgreSQL busy. If requests do not share them, reads need as many as writes.
+  const readers = rowSecurity ? Math.floor(quickConnections / 2) : 2;
+  const writers = quickConnections - readers;
   const quickSettings = {
     statement_timeout: toSetting(deadlines.statement),
     plan_cache_mode: "force_generic_plan",
@@ -151,19 +150,21 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
     silentAfter: deadlines.silence,
     cancels: false,
   };
-  const reads = yield* makePool(pipelined, quickSettings, {
-    name: "reads",
-    size: readers,
-    ...quickCheckouts,
-  });
+  const reads = yield* makePool(
+    { multiplex: true, multiplexConcurrency: rowSecurity ? 1 : 32 },
+    quickSettings,
+    { name: "reads", size: readers, ...quickCheckouts },
+  );
   const writes = yield* makePool(
-    // Pipelined only if every statement is a transaction: such a pool takes longer to recover from a killed connection.
-    rowSecurity ? pipelined : {},
+    // Requests never share a connection. Connections pipeline only with row security, where every statement is a
+    // transaction: a pool of such connections takes longer to recover when one is killed.
+    { multiplex: rowSecurity, multiplexConcurrency: 1 },
     { ...quickSettings, lock_timeout: toSetting(deadlines.writeLock) },
     { name: "writes", size: writers, ...quickCheckouts, slots: makeRoundRobin(writers) },
   );
   const bulk = yield* makePool(
-    {},
+    // The driver cannot cancel a statement on a connection that pipelines.
+    { multiplex: false },
     // With less memory, a search for a common word among ten million chats is rechecked page by page.
     {
       statement_timeout: toSetting(deadlines.bulk),
@@ -184,13 +185,13 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
     settings: Readonly<Record<string, string>>,
     config: Pick<PgPool.Config, "multiplex"> = {},
   ) => withTlsFallback(PgConnection.make(configOf(options, 1, settings, config)));
-  const dedicated = (multiplex: boolean, settings: Readonly<Record<string, string>>) =>
+  const openSession = (multiplex: boolean, settings: Readonly<Record<string, string>>) =>
     Effect.map(
       connectWith({ ...noTimeouts, ...customPlans, ...byIndex, ...settings }, { multiplex }),
-      (connection) => makeDedicatedSession(connection, session),
+      (connection) => makeDedicatedSession(connection, sessionOptions),
     );
 
-  const readSession = makeTenantSession(reads, { ...session, pipelined: true });
+  const readSession = makeTenantSession(reads, { ...sessionOptions, sendsTogether: true });
   const connect = connectWith(noTimeouts);
   const { guard, ...writeState } = yield* makeWriteState(connect, readSession, () => {
     state.replaceBefore = performance.now();
@@ -199,10 +200,10 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
   const pools: PgPools = {
     ...writeState,
     reads: readSession,
-    writes: makeTenantSession(guard(writes), { ...session, pipelined: true }),
-    bulk: makeTenantSession(bulk, session),
-    operation: dedicated(true, { lock_timeout: toSetting(deadlines.erasureLock), ...idle }),
-    transfer: dedicated(false, {}),
+    writes: makeTenantSession(guard(writes), { ...sessionOptions, sendsTogether: true }),
+    bulk: makeTenantSession(bulk, sessionOptions),
+    operation: openSession(true, { lock_timeout: toSetting(deadlines.erasureLock), ...idle }),
+    transfer: openSession(false, {}),
     listener: connectWith({ idle_session_timeout: "0" }),
     searchRelation: rowSecurity ? "own_chat" : "chat",
   };

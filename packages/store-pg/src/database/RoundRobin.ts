@@ -12,7 +12,7 @@ export interface RoundRobin<Tenant> {
 
 /** At most `slots` are in use at a time. */
 export const makeRoundRobin = <Tenant>(slots: number): RoundRobin<Tenant> => {
-  let free = slots;
+  let freeSlots = slots;
   let pendingReleases = 0;
   /** Functions that grant a slot to waiting work, by tenant; the first tenant is next. */
   const queues = new Map<Tenant, Set<() => void>>();
@@ -25,15 +25,15 @@ export const makeRoundRobin = <Tenant>(slots: number): RoundRobin<Tenant> => {
       if (queue.size > 0) queues.set(tenant, queue);
       return grant!();
     }
-    free++;
+    freeSlots++;
   };
 
   return {
     acquire: (tenant) =>
       Effect.callback((resume) => {
         const grant = () => resume(Effect.void);
-        if (free > 0) {
-          free--;
+        if (freeSlots > 0) {
+          freeSlots--;
           return grant();
         }
         const queue = queues.get(tenant) ?? new Set();

@@ -52,7 +52,7 @@ export const checkDatabase = Effect.fnUntraced(function* (schema: string, pooler
   const [row] = yield* sql.unsafe<DatabaseRow>(databaseRow, [schema, texts(names)]);
   const { current_schema, database, encoding, role, settings, usable, version } = row!;
   const isElsewhere = current_schema !== schema && (current_schema !== null || usable !== null);
-  const missing = [
+  const missingSettings = [
     ...(isElsewhere ? [`search_path = ${quoteSchema(schema)}`] : []),
     ...names.flatMap((name) =>
       settings[name] === roleSettings[name] ? [] : [`${name} = '${roleSettings[name]}'`],
@@ -63,9 +63,9 @@ export const checkDatabase = Effect.fnUntraced(function* (schema: string, pooler
     encoding !== "UTF8" && `its encoding is ${encoding}, and Parley needs UTF8`,
     usable === false &&
       `the role "${role}" may not use the schema "${schema}"; see "Roles of the database" in docs/operations.md`,
-    missing.length > 0 &&
+    missingSettings.length > 0 &&
       (pooler
-        ? `behind a pooler its role lacks settings: run ${missing.join(" ")} Then have the pooler open new connections (RECONNECT in PgBouncer's console)`
+        ? `behind a pooler its role lacks settings: run ${missingSettings.join(" ")} Then have the pooler open new connections (RECONNECT in PgBouncer's console)`
         : "a pooler drops the settings that Parley sends: set PARLEY_POOLER=true (docs/scaling.md)"),
   ];
   const problem = problems.find((text) => text !== false);

@@ -70,13 +70,18 @@ const spanOf =
       "client",
     );
 
-/**
- * A session over the connections of a pool. `pipelined` saves the round trips of a transaction whose statements are
- * known when it begins; it then cannot be cancelled.
- */
+interface TenantSessionOptions extends SessionOptions {
+  /**
+   * Sends the statements of a batch without waiting for each result; the connection decides whether they are pipelined.
+   * The pool must not cancel work, which would leave the transaction open.
+   */
+  readonly sendsTogether?: boolean;
+}
+
+/** A session over the connections of a pool. */
 export const makeTenantSession = (
   pool: TenantPool,
-  { database, pipelined = false, rowSecurity }: SessionOptions & { readonly pipelined?: boolean },
+  { database, rowSecurity, sendsTogether = false }: TenantSessionOptions,
 ): Session => {
   const transaction: Session["transaction"] = (tenant, effect, last = () => []) =>
     pool.use(tenant, (connection) =>
@@ -85,19 +90,21 @@ export const makeTenantSession = (
           const exit = yield* Effect.scoped(
             Effect.gen(function* () {
               // Statements on a pinned connection can be cancelled, and are not pipelined.
-              const transaction = yield* restore(connection.pin);
-              yield* begin(transaction, tenant, rowSecurity);
+              const pinnedConnection = yield* restore(connection.pin);
+              yield* begin(pinnedConnection, tenant, rowSecurity);
               const exit = yield* effect.pipe(
-                Effect.provideService(OpenTransaction, { pool, connection: transaction }),
+                Effect.provideService(OpenTransaction, { pool, connection: pinnedConnection }),
                 restore,
                 Effect.exit,
               );
-              if (Exit.isFailure(exit)) yield* Effect.ignore(inTime(transaction.query("ROLLBACK")));
+              if (Exit.isFailure(exit))
+                yield* Effect.ignore(inTime(pinnedConnection.query("ROLLBACK")));
               return exit;
             }),
           );
           const result = yield* exit;
-          yield* sendTogether([...run(connection, last(result)), commit(connection)]);
+          // The pin has ended: these go out on the same connection, which sends them together if it pipelines.
+          yield* sendTogether([...queriesOf(connection, last(result)), commit(connection)]);
           return result;
         }),
       ),
@@ -107,9 +114,9 @@ export const makeTenantSession = (
     tenant: Tenant,
     statements: ReadonlyArray<Statement>,
   ): Effect.Effect<ReadonlyArray<Result>, SqlError.SqlError> => {
-    if (!pipelined) {
-      const statement = Effect.flatMap(OpenTransaction, (open) =>
-        Effect.all(run(open!.connection, statements)),
+    if (!sendsTogether) {
+      const statement = Effect.flatMap(OpenTransaction, (openTransaction) =>
+        Effect.all(queriesOf(openTransaction!.connection, statements)),
       );
       return transaction(tenant, statement);
     }
@@ -117,7 +124,7 @@ export const makeTenantSession = (
     return pool.use(tenant, (connection) => {
       const opening = openingOf(connection, tenant, rowSecurity);
       return Effect.map(
-        sendTogether([...opening, ...run(connection, statements), commit(connection)]),
+        sendTogether([...opening, ...queriesOf(connection, statements), commit(connection)]),
         (results) => results.slice(opening.length, -1),
       );
     });
@@ -133,8 +140,10 @@ export const makeTenantSession = (
     text: string,
     values: ReadonlyArray<unknown> = [],
   ) =>
-    Effect.flatMap(OpenTransaction, (open) =>
-      open?.pool === pool ? open.connection.query(text, values) : sendOne(tenant, text, values),
+    Effect.flatMap(OpenTransaction, (openTransaction) =>
+      openTransaction?.pool === pool
+        ? openTransaction.connection.query(text, values)
+        : sendOne(tenant, text, values),
     ).pipe(Effect.map(rowsOf<Row>), spanOf(database, text));
 
   const batch: Session["batch"] = <Row extends object>(
@@ -167,7 +176,7 @@ export const makeDedicatedSession = (
 const rowsOf = <Row extends object>({ rows }: Result) =>
   rows as ReadonlyArray<object> as ReadonlyArray<Row>;
 
-const run = (connection: PgConnection, statements: ReadonlyArray<Statement>) =>
+const queriesOf = (connection: PgConnection, statements: ReadonlyArray<Statement>) =>
   statements.map(({ text, values }) => connection.query(text, values));
 
 const openingOf = (connection: PgConnection, tenant: Tenant, rowSecurity: boolean) => {
@@ -196,7 +205,10 @@ const commit = (connection: PgConnection) =>
       }),
   );
 
-/** Pipelines statements in their order. Returns all results, or fails with the first error. */
+/**
+ * Gives the connection all statements at once, in their order. One that pipelines sends them together, any other sends
+ * each after the result of the one before. Returns all results, or fails with the first error.
+ */
 const sendTogether = (statements: ReadonlyArray<Effect.Effect<Result, SqlError.SqlError>>) =>
   Effect.forEach(statements, Effect.exit, { concurrency: "unbounded" }).pipe(
     Effect.flatMap((exits) => Effect.all(exits)),

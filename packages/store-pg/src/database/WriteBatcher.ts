@@ -1,19 +1,20 @@
 /**
- * Batches writes. Each chatbot has a lane with up to `writers` statements in flight. Writes that arrive while all of
- * them are in flight share the next one.
+ * Batches writes. Each chatbot has a lane with up to `maxWriters` writers, each of which has one statement in flight.
+ * Items that arrive while all of them are busy share the next statement.
  */
 import { StorageUnavailable, type Overloaded } from "@parley/core/ports";
 import { Effect, Exit, Fiber, Iterable, type Context } from "effect";
-import { deadlines, endAfter } from "./Deadlines.ts";
+import { deadlines, withDeadline } from "./Deadlines.ts";
 import { overloaded } from "./PgErrors.ts";
 
 interface PendingWrite<A, B, E> {
   readonly item: A;
-  done: (exit: Exit.Exit<B, E | Overloaded | StorageUnavailable>) => void;
+  finish: (exit: Exit.Exit<B, E | Overloaded | StorageUnavailable>) => void;
 }
 
 interface Lane<A, B, E> {
-  readonly waiting: Set<PendingWrite<A, B, E>>;
+  readonly queue: Set<PendingWrite<A, B, E>>;
+  /** How many writers run. */
   writers: number;
 }
 
@@ -26,8 +27,8 @@ interface Lane<A, B, E> {
  */
 export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
   writeItems: (chatbot: number, items: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>,
-  /** The number of batches of one lane in flight at a time, and of the items of a batch. */
-  { batch, writers }: { readonly batch: number; readonly writers: number },
+  /** The largest number of writers of one lane, and of the items of a batch. */
+  { batch, maxWriters }: { readonly batch: number; readonly maxWriters: number },
 ) {
   const scope = yield* Effect.scope;
   const lanes = new Map<number, Lane<A, B, E>>();
@@ -38,7 +39,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
   ): Effect.Effect<void> => {
     const items = writes.map(({ item }) => item);
     // A deadline of its own: the fiber inherits that of the request that started it.
-    const statement = endAfter(deadlines.storeCall)(
+    const statement = withDeadline(deadlines.storeCall)(
       Effect.suspend(() => writeItems(chatbot, items)),
     );
     return Effect.flatMap(Effect.exit(statement), (exit) => {
@@ -46,19 +47,22 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
         return Effect.forEach(writes, (write) => writeAll(chatbot, [write]), { discard: true });
       }
       for (const [at, write] of writes.entries())
-        write.done(Exit.map(exit, (results) => results[at]!));
+        write.finish(Exit.map(exit, (results) => results[at]!));
       return Effect.void;
     });
   };
 
-  /** Whether the latest batch had several items: then more may arrive in the same moment as the first of the next. */
-  let isShared = false;
+  /**
+   * Whether the latest batch, of any chatbot, had several items. If so, a writer that starts yields once first, because
+   * more items probably arrive in the same moment. For the same reason, a second writer of a lane always does.
+   */
+  let hadSeveralItems = false;
   const drain = (chatbot: number, lane: Lane<A, B, E>): Effect.Effect<void> =>
     Effect.suspend(() => {
-      const writes = Array.from(Iterable.take(lane.waiting, batch));
-      for (const write of writes) lane.waiting.delete(write);
+      const writes = Array.from(Iterable.take(lane.queue, batch));
+      for (const write of writes) lane.queue.delete(write);
       if (writes.length > 0) {
-        isShared = writes.length > 1;
+        hadSeveralItems = writes.length > 1;
         return Effect.flatMap(writeAll(chatbot, writes), () => drain(chatbot, lane));
       }
       // Nothing may yield between the last look and this: an item could arrive unseen.
@@ -73,34 +77,34 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
       Effect.callback<B, E | Overloaded | StorageUnavailable>((resume) => {
         if (scope.state._tag === "Closed") return resume(Effect.interrupt);
         let lane = lanes.get(chatbot);
-        if (lane === undefined) lanes.set(chatbot, (lane = { waiting: new Set(), writers: 0 }));
-        const { waiting } = lane;
+        if (lane === undefined) lanes.set(chatbot, (lane = { queue: new Set(), writers: 0 }));
+        const { queue } = lane;
         const timer = setTimeout(
-          () => write.done(Exit.fail(waiting.delete(write) ? overloaded : noResponse)),
+          () => write.finish(Exit.fail(queue.delete(write) ? overloaded : noResponse)),
           timeout,
         );
         const write: PendingWrite<A, B, E> = {
           item,
-          done: (exit) => {
+          finish: (exit) => {
             clearTimeout(timer);
             resume(exit);
           },
         };
-        waiting.add(write);
-        if (lane.writers < writers) {
+        queue.add(write);
+        if (lane.writers < maxWriters) {
           lane.writers++;
           const begin =
-            lane.writers > 1 || isShared
+            lane.writers > 1 || hadSeveralItems
               ? Effect.andThen(Effect.yieldNow, drain(chatbot, lane))
               : drain(chatbot, lane);
           Fiber.runIn(Effect.runForkWith(context)(begin, { uninterruptible: true }), scope);
         }
-        return Effect.callback<void>((ended) => {
-          write.done = () => {
+        return Effect.callback<void>((endInterruption) => {
+          write.finish = () => {
             clearTimeout(timer);
-            ended(Effect.void);
+            endInterruption(Effect.void);
           };
-          if (waiting.delete(write)) write.done(Exit.interrupt());
+          if (queue.delete(write)) write.finish(Exit.interrupt());
         });
       }),
     );

@@ -70,14 +70,14 @@ export const makeWriteState = Effect.fnUntraced(function* (
   let clockOffset = 0;
   let renewedAt = -Infinity;
   const context = yield* Effect.context<never>();
-  const [writes, clocks] = [
+  const [writableDescription, clockDescription] = [
     "1, or 0 while the database refuses writes",
     "The database's clock minus this machine's",
   ];
   const isWritable = () => (readOnlyReason === null ? 1 : 0);
-  registerGauge(context, "parley.database.writable", writes, {}, isWritable);
+  registerGauge(context, "parley.database.writable", writableDescription, {}, isWritable);
   const offset = () => clockOffset / 1000;
-  registerGauge(context, "parley.database.clock_offset", clocks, { unit: "s" }, offset);
+  registerGauge(context, "parley.database.clock_offset", clockDescription, { unit: "s" }, offset);
 
   const noteState = ([row]: ReadonlyArray<object>) => {
     const { now, reason } = row as { readonly now: number; readonly reason: string | null };

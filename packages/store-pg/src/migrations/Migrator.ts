@@ -33,29 +33,31 @@ select exists (select from pg_namespace where nspname = $1) as exists,
   exists (select from pg_tables where schemaname = $1 and tablename = '${table}') as "hasTable"`;
 
 /** The migrations that are missing; fails for a schema of a later or an unreleased version. */
-const pending = Effect.fnUntraced(function* (schema: string, migrations: Migrations) {
+const pendingMigrations = Effect.fnUntraced(function* (schema: string, migrations: Migrations) {
   const sql = yield* SqlClient.SqlClient;
   const [row] = yield* sql.unsafe<{ readonly exists: boolean; readonly hasTable: boolean }>(
     schemaRow,
     [schema],
   );
   const { exists, hasTable } = row!;
-  const applied = hasTable
+  const appliedRows = hasTable
     ? yield* sql.unsafe<{ readonly name: string }>(
         `select name from ${table} order by migration_id`,
       )
     : [];
-  if (migrations.some(({ name }, at) => at < applied.length && applied[at]!.name !== name)) {
+  if (
+    migrations.some(({ name }, at) => at < appliedRows.length && appliedRows[at]!.name !== name)
+  ) {
     return yield* cannotBeUsed(
       "its schema was created by an unreleased version of Parley: export its chats with that version, and import them here, into a new database or another PARLEY_SCHEMA",
     );
   }
-  if (applied.length > migrations.length) {
+  if (appliedRows.length > migrations.length) {
     return yield* cannotBeUsed(
-      `its schema has migration ${applied.length}, which this version of Parley does not know`,
+      `its schema has migration ${appliedRows.length}, which this version of Parley does not know`,
     );
   }
-  return { exists, missing: migrations.slice(applied.length) };
+  return { exists, missingMigrations: migrations.slice(appliedRows.length) };
 });
 
 const createSchema = (schema: string) => `create schema ${quoteSchema(schema)};`;
@@ -85,7 +87,7 @@ from pg_stat_activity where pid in (
  */
 export const migrate = Effect.fnUntraced(function* (schema: string, all: Migrations = migrations) {
   const sql = yield* SqlClient.SqlClient;
-  if ((yield* pending(schema, all)).missing.length === 0) return;
+  if ((yield* pendingMigrations(schema, all)).missingMigrations.length === 0) return;
 
   const apply = Effect.gen(function* () {
     // Behind a pooler, the settings of the role apply.
@@ -93,13 +95,13 @@ export const migrate = Effect.fnUntraced(function* (schema: string, all: Migrati
     yield* sql.unsafe("set local lock_timeout = 0");
     yield* sql.unsafe(`select pg_advisory_xact_lock(${lock})`);
     yield* sql.unsafe(`set local lock_timeout = ${deadlines.migrationLock}`);
-    const { exists, missing } = yield* pending(schema, all);
+    const { exists, missingMigrations } = yield* pendingMigrations(schema, all);
     if (!exists) {
       yield* sql.unsafe(createSchema(schema));
       // A pooler may ignore the search path of the connection.
       yield* checkDatabase(schema);
     }
-    for (const { id, name, text } of missing) {
+    for (const { id, name, text } of missingMigrations) {
       // Every statement ends with a semicolon at the end of a line. Outside of bodies no other line ends so.
       for (const [statement] of text.matchAll(/(\$\$[^]*?\$\$|[^$])+?;$/gm)) {
         yield* sql.unsafe(statement);
@@ -127,8 +129,8 @@ export const migrate = Effect.fnUntraced(function* (schema: string, all: Migrati
 
 /** The SQL of the migrations that {@link migrate} would run; empty if the schema is up to date. */
 export const pendingSql = (schema: string) =>
-  Effect.map(pending(schema, migrations), ({ exists, missing }) =>
-    [...(exists ? [] : [createSchema(schema)]), ...missing.map(({ text }) => text)]
+  Effect.map(pendingMigrations(schema, migrations), ({ exists, missingMigrations }) =>
+    [...(exists ? [] : [createSchema(schema)]), ...missingMigrations.map(({ text }) => text)]
       .map((text) => `${text}\n`)
       .join("\n"),
   );

@@ -20,7 +20,7 @@ import {
   isLockTimeout,
   isUniqueViolation,
   isUnsettled,
-  retryOnConflict,
+  retryOnDeadlock,
   toStorageUnavailable,
 } from "../database/PgErrors.ts";
 import { texts, time } from "../database/PgParams.ts";
@@ -48,7 +48,7 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
     change: () => Generator<Step, A, never>,
   ) =>
     writes.transaction("operator", Effect.andThen(query(lockRegistry), Effect.gen(change))).pipe(
-      retryOnConflict,
+      retryOnDeadlock,
       // Together, the attempts outlast the transaction of a frozen process.
       Effect.retry({ while: isLockTimeout, times: 3 }),
       toStorageUnavailable,
@@ -98,8 +98,8 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
     write(function* () {
       const { description, name, settings, workspaceName } = chatbot;
       const values = [workspaceName, name, description, PgTypes.jsonb(settings)];
-      const nameTaken = new ChatbotTaken({ workspaceName, name });
-      const [row] = yield* writeUnique(addChatbot, values, nameTaken);
+      const nameConflict = new ChatbotTaken({ workspaceName, name });
+      const [row] = yield* writeUnique(addChatbot, values, nameConflict);
       const { id } = row!;
       yield* record(actor, id, "create", name);
       for (const key of keys) yield* insertKey(id, key, actor);
@@ -117,8 +117,8 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
       // Only the changed settings: another version may have more of them.
       const settingsJson = PgTypes.jsonb(change.settings ?? {});
       const values = [id, workspaceName, name, description, settingsJson];
-      const nameTaken = new ChatbotTaken({ workspaceName, name });
-      yield* writeUnique(changeChatbot, values, nameTaken);
+      const nameConflict = new ChatbotTaken({ workspaceName, name });
+      yield* writeUnique(changeChatbot, values, nameConflict);
       yield* record(actor, id, "change", fields.join(", "));
       return after;
     });

@@ -21,13 +21,13 @@ import {
 import { Clock, Effect, Schedule, Stream } from "effect";
 import type { ChatCreation } from "../chats/ChatCreation.ts";
 import { makeWriteBatcher } from "../database/WriteBatcher.ts";
-import { deadlines, endAfter, timeLeft } from "../database/Deadlines.ts";
+import { deadlines, timeLeft, withDeadline } from "../database/Deadlines.ts";
 import type { Notifications } from "../database/Notifications.ts";
 import {
   overloaded,
   isUnsent,
-  mapLockTimeout,
-  retryOnConflict,
+  toStoreErrors,
+  retryOnDeadlock,
   toStorageUnavailable,
 } from "../database/PgErrors.ts";
 import type { PgPools } from "../database/PgPools.ts";
@@ -59,7 +59,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     );
 
   const take = yield* makeTakeTurn(pools, (turn) =>
-    mapLockTimeout(entriesBefore(turn, Number.MAX_SAFE_INTEGER)),
+    toStoreErrors(entriesBefore(turn, Number.MAX_SAFE_INTEGER)),
   );
 
   /** Creates a function that changes a turn. Changes of one chatbot that arrive together share a statement. */
@@ -70,12 +70,12 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       (chatbot: number, turns: ReadonlyArray<Item>) => {
         const { text, values } = statement(turns, chatbot);
         return writes.query<Row & { readonly at: number }>(chatbot, text, values).pipe(
-          retryOnConflict,
-          mapLockTimeout,
+          retryOnDeadlock,
+          toStoreErrors,
           Effect.map((rows) => rows.toSorted((a, b) => a.at - b.at)),
         );
       },
-      { writers: 2, batch: 100 },
+      { maxWriters: 2, batch: 100 },
     ).pipe(
       Effect.map((change) =>
         Effect.fnUntraced(function* (turn: Item) {
@@ -96,10 +96,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     );
   const renewTurn = yield* makeChange(renewTurns);
   const releaseTurn = yield* makeChange<Release, Outcome>((turns, chatbot) =>
-    (turns.some(({ spent }) => spent !== null) ? releaseAndAddSpending : releaseOnly)(
-      turns,
-      chatbot,
-    ),
+    (turns.some(({ cost }) => cost !== null) ? releaseAndAddSpending : releaseOnly)(turns, chatbot),
   );
   const appendToChat = yield* makeChange<Append, Outcome & Entry>((turns, chatbot) => {
     const addsSpending = turns.some(({ entry }) => entry.spentTokens != null);
@@ -117,7 +114,11 @@ export const makeTurnStore = Effect.fnUntraced(function* (
             unknownOutcomes.set(turn, error);
         }),
       );
-  const isTransient = (turn: Turn) => (error: { readonly _tag: string }) =>
+  /**
+   * Whether to repeat an append or a release after the error. If the outcome is unknown, only if the turn has a row,
+   * which shows whether the turn has ended.
+   */
+  const mayRepeat = (turn: Turn) => (error: { readonly _tag: string }) =>
     error._tag === "Overloaded" ||
     (error instanceof StorageUnavailable && (hasRow(turn) || isUnsent(error)));
 
@@ -162,42 +163,43 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     const notedAttempt = noteUnknown(turn)(attempt);
     return yield* notedAttempt.pipe(
       // Most appends succeed at once, and need no schedule.
-      Effect.catchIf(isTransient(turn), () =>
-        Effect.retry(notedAttempt, { while: isTransient(turn), schedule: retriesFor(millis) }),
+      Effect.catchIf(mayRepeat(turn), () =>
+        Effect.retry(notedAttempt, { while: mayRepeat(turn), schedule: retriesFor(millis) }),
       ),
-      Effect.catchTag("TurnLost", (lost) => Effect.fail(unknownOutcomes.get(turn) ?? lost)),
-      endAfter(millis + deadlines.storeCall),
+      Effect.catchTag("TurnLost", (error) => Effect.fail(unknownOutcomes.get(turn) ?? error)),
+      withDeadline(millis + deadlines.storeCall),
     );
   });
 
   /**
-   * The statement that ends the turn counts the tokens, so that they count once, even if it is repeated. Those of a turn
-   * that was lost, or that has neither chat nor key, are counted by a statement without a row that could show whether
-   * they are counted. It is not repeated after an unknown outcome.
+   * The statement that ends the turn also counts the tokens, so that they count once, even if it is repeated. If the
+   * turn was lost, a copy of it without chat and key is released, which only counts the tokens; so does the release of a
+   * turn that never had either. No row would show that this was done: the tokens are not counted this way after an
+   * append or a release with an unknown outcome.
    */
-  const release: Port["release"] = (turn, spent = null) => {
-    const endTurn = (ending: Turn) =>
+  const release: Port["release"] = (turn, cost = null) => {
+    const endTurn = (target: Turn) =>
       Effect.suspend(() => {
-        const counts = hasRow(ending) || !unknownOutcomes.has(turn);
-        return releaseTurn({ ...ending, spent: counts ? spent : null });
+        const counts = hasRow(target) || !unknownOutcomes.has(turn);
+        return releaseTurn({ ...target, cost: counts ? cost : null });
       }).pipe(
         noteUnknown(turn),
         Effect.retry({
           while: (error) =>
-            spent === null ? error._tag === "Overloaded" : isTransient(ending)(error),
+            cost === null ? error._tag === "Overloaded" : mayRepeat(target)(error),
           // For as long as a turn is held without a renewal; but the client of a failed ask waits until it is counted.
-          schedule: retriesFor(spent === null ? turnLease : deadlines.storeCall),
+          schedule: retriesFor(cost === null ? turnLease : deadlines.storeCall),
         }),
         Effect.asVoid,
       );
-    const lost = ["ChatNotFound", "TurnLost"] as const;
+    const turnErrors = ["ChatNotFound", "TurnLost"] as const;
     return endTurn(turn).pipe(
-      Effect.catchTag(lost, () =>
-        spent === null ? Effect.void : endTurn({ ...turn, chat: null, idempotencyKey: null }),
+      Effect.catchTag(turnErrors, () =>
+        cost === null ? Effect.void : endTurn({ ...turn, chat: null, idempotencyKey: null }),
       ),
-      Effect.catchTag(lost, () => Effect.void),
+      Effect.catchTag(turnErrors, () => Effect.void),
       Effect.catchTag("Overloaded", (cause) =>
-        spent === null ? Effect.void : Effect.fail(new StorageUnavailable({ cause })),
+        cost === null ? Effect.void : Effect.fail(new StorageUnavailable({ cause })),
       ),
     );
   };
@@ -225,7 +227,7 @@ interface Append extends Turn {
 
 interface Release extends Turn {
   /** The tokens that the ask cost. */
-  readonly spent: { readonly keyId: string; readonly tokens: number } | null;
+  readonly cost: { readonly keyId: string; readonly tokens: number } | null;
 }
 
 /** Whether a row shows that the turn is held. */
@@ -258,8 +260,12 @@ const turnColumns: ReadonlyArray<Column<Turn>> = [
 
 /**
  * CTEs that lock the rows of turns: keys in their order, and chats unless they are locked. `turn_row` has the outcome of
- * each: `held` if the turn holds its rows, which the statement then changes. Look-ups and changes find their rows as
- * those of a take do.
+ * each: `held` if the turn holds its rows, which the statement then changes. Of its columns, `chat_id` is that of the
+ * request, and `locked_id` that of the chat if this statement has locked it.
+ *
+ * Changes are `insert … on conflict do update`. The row always exists, so nothing is inserted, and the values that are
+ * not in the update only satisfy NOT NULL. Unlike an UPDATE with a join, this finds the row by its primary key, whatever
+ * the planner expects.
  */
 const lockTurns = (items: string) => `
 with request as (
@@ -270,12 +276,12 @@ with request as (
     select true as has_key from idempotency_key
     ${atKey("key", "request.key", "turn = request.turn and entry_id is null")} for update
   ) key_row on true left join lateral (
-    select id, position, create_time, entries, waiting, last_entry_time from chat
+    select id as locked_id, position, create_time, entries, waiting, last_entry_time from chat
     ${atKey("id", "request.chat_id", "turn = request.turn")} for no key update skip locked
   ) chat_row on true
 ), turn_row as (
   select *, case
-    when chat_id is not null and id is null then coalesce((
+    when chat_id is not null and locked_id is null then coalesce((
       select case when chat.turn = locked.turn then 'locked' else 'lost' end
       from chat ${atKey("id", "locked.chat_id")}
     ), 'erased')
@@ -293,7 +299,8 @@ const renewTurns = batchStatement(
   turnColumns,
   (items) => `${lockTurns(items)}, chats as (
   insert into chat (chatbot_id, id, position, create_time, entries, turn_until)
-  select $1, id, position, create_time, entries, ${leaseEnd} from turn_row where outcome = 'held' and id is not null
+  select $1, locked_id, position, create_time, entries, ${leaseEnd}
+  from turn_row where outcome = 'held' and locked_id is not null
   on conflict (chatbot_id, id) do update set turn_until = excluded.turn_until
 ), keys as (
   insert into idempotency_key (chatbot_id, key, fingerprint, made_at, turn_until)
@@ -304,8 +311,8 @@ select at::int4 as at, outcome from turn_row`,
 );
 
 const releaseColumns: ReadonlyArray<Column<Release>> = [
-  ["key_id", "text", ({ spent }) => spent?.keyId],
-  ["spent_tokens", "int8", ({ spent }) => spent && BigInt(spent.tokens)],
+  ["key_id", "text", ({ cost }) => cost?.keyId],
+  ["spent_tokens", "int8", ({ cost }) => cost && BigInt(cost.tokens)],
 ];
 
 // Without the tokens of a deleted chatbot.
@@ -320,7 +327,8 @@ const releaseTurns = (addsSpending: boolean) =>
     addsSpending ? [...turnColumns, ...releaseColumns] : turnColumns,
     (items) => `${lockTurns(items)}, chats as (
   insert into chat (chatbot_id, id, position, create_time, entries, turn_until)
-  select $1, id, position, create_time, entries, clock_timestamp() from turn_row where outcome = 'held' and id is not null
+  select $1, locked_id, position, create_time, entries, clock_timestamp()
+  from turn_row where outcome = 'held' and locked_id is not null
   on conflict (chatbot_id, id) do update set turn = null, turn_until = excluded.turn_until
 ), keys as (
   insert into idempotency_key (chatbot_id, key, fingerprint, made_at)
@@ -347,7 +355,7 @@ const appendEntries = (addsSpending: boolean) =>
     ],
     (items, hasKeys) => `${lockTurns(items)}, chat_change as (
   insert into chat (chatbot_id, id, position, create_time, entries, last_entry_time, turn_until)
-  select $1, id, position, create_time, entries + 1,
+  select $1, locked_id, position, create_time, entries + 1,
     greatest(last_entry_time, create_time, date_trunc('milliseconds', clock_timestamp())), clock_timestamp()
   from turn_row where outcome = 'held'
   on conflict (chatbot_id, id) do update set
@@ -355,8 +363,8 @@ const appendEntries = (addsSpending: boolean) =>
   returning id, entries, last_entry_time
 ), new_entry as (
   insert into entry (chatbot_id, chat_id, id, position, create_time, ${newEntryColumns})
-  select $1, id, nextval(${ownSequence("entry_id")}), chat_change.entries, chat_change.last_entry_time, ${newEntryColumns}
-  from turn_row join chat_change using (id) where outcome = 'held'
+  select $1, locked_id, nextval(${ownSequence("entry_id")}), chat_change.entries, chat_change.last_entry_time, ${newEntryColumns}
+  from turn_row join chat_change on chat_change.id = locked_id where outcome = 'held'
   returning *
 )${
       hasKeys

@@ -15,10 +15,10 @@ import {
 } from "@parley/core/ports";
 import { Effect } from "effect";
 import { makeWriteBatcher } from "../database/WriteBatcher.ts";
-import { deadlines, endAfter, timeLeft } from "../database/Deadlines.ts";
+import { deadlines, timeLeft, withDeadline } from "../database/Deadlines.ts";
 import {
-  mapLockTimeout,
-  retryOnConflict,
+  toStoreErrors,
+  retryOnDeadlock,
   toChatbotNotFound,
   toStorageUnavailable,
 } from "../database/PgErrors.ts";
@@ -51,7 +51,9 @@ type DecisionRow = {
   /** The id of the turn that stored the key's entry. */
   readonly key_turn: string | null;
   readonly free_in: number | null;
+  /** How many entries the chat has, by its locked row. */
   readonly entries: number | null;
+  /** The position of this row's entry. */
   readonly position: number | null;
 } & (Entry | { readonly id: null });
 
@@ -68,14 +70,14 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
       const { text, values } = takeTurns(turns, chatbot, instance);
       const rows = yield* pools.writes
         .query<DecisionRow>(chatbot, text, values)
-        .pipe(retryOnConflict, toChatbotNotFound(chatbot), mapLockTimeout);
+        .pipe(retryOnDeadlock, toChatbotNotFound(chatbot), toStoreErrors);
       yield* sweepKeys(chatbot, turns.filter(hasKey).length);
       const decisions = turns.map((): Array<DecisionRow> => []);
       for (const row of rows) decisions[row.at - 1]!.push(row);
-      for (const entries of decisions) entries.sort((a, b) => b.position! - a.position!);
+      for (const requestRows of decisions) requestRows.sort((a, b) => b.position! - a.position!);
       return decisions as ReadonlyArray<ReadonlyArray<DecisionRow>>;
     }),
-    { writers: 2, batch: 100 },
+    { maxWriters: 2, batch: 100 },
   );
 
   return Effect.fnUntraced(function* (
@@ -125,7 +127,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
         return { _tag: "TurnTaken", turn: { ...turn, newest } } satisfies TakeResult;
       }
     }
-  }, endAfter(deadlines.storeCall));
+  }, withDeadline(deadlines.storeCall));
 });
 
 /** Milliseconds after which an ask tries a locked chat again. */
@@ -163,8 +165,8 @@ const instanceParameter = `$${columns.length + 2}::text`;
 // itself. Within a process, asks of a chat wait for one another, and asks with the same key share one answer.
 //
 // It decides by the locked rows, which may be newer than its snapshot. It never waits for the lock of a chat, but waits for
-// those of keys, which it takes in their order. Look-ups (`atKey`) and changes (`on conflict`) find a row by its primary key,
-// whatever the planner expects.
+// those of keys, which it takes in their order. Look-ups (`atKey`) find a row by its primary key, whatever the planner
+// expects. So does the change of a locked chat, an INSERT that only updates: see `lockTurns` in `PgTurnStore`.
 //
 // A repeated request gets the entry of its key only once synchronous standbys have it. A transaction that writes nothing would not
 // wait for them: the message makes it write.
@@ -183,23 +185,24 @@ with request as (
     select fingerprint as key_fingerprint, turn as key_turn, turn_until as key_until, entry_id as key_entry
     from idempotency_key k ${atKey("key", "request.key", `not ${isFree("k")}`)}
   ) key_row on true left join lateral (
-    select turn_until as held_until, turn is not null and turn_until > statement_timestamp() and ${instanceParameter} = any (waiting) as is_queued
+    select true as has_chat, turn_until as held_until,
+      turn is not null and turn_until > statement_timestamp() and ${instanceParameter} = any (waiting) as must_wait
     from chat ${atKey("id", "request.chat_id", isOwn)}
   ) snapshot on true left join lateral (
-    select position, create_time, entries, turn as chat_turn, turn_until as chat_until, waiting
-    from chat ${atKey("id", "request.chat_id", `key_fingerprint is null and not is_queued and ${isOwn}`)}
+    select true as has_lock, position, create_time, entries, turn as chat_turn, turn_until as chat_until, waiting
+    from chat ${atKey("id", "request.chat_id", `key_fingerprint is null and not must_wait and ${isOwn}`)}
     for no key update skip locked
   ) chat_row on true
 ), decided as (
   select *, case
     when key_fingerprint <> fingerprint then 'key_reused'
     when key_entry is not null then 'answered'
-    when chat_id is not null and is_queued is null then 'no_chat'
+    when chat_id is not null and has_chat is null then 'no_chat'
     when chat_id is null and not exists (select from chatbot where id = $1) then 'no_chatbot'
     when key_fingerprint is not null then 'key_held'
     when chat_id is null then 'free'
-    when is_queued or chat_turn is not null and chat_until > statement_timestamp() then 'chat_held'
-    when waiting is null then 'chat_locked'
+    when must_wait or chat_turn is not null and chat_until > statement_timestamp() then 'chat_held'
+    when has_lock is null then 'chat_locked'
     when waiting[1] <> ${instanceParameter} and chat_until > statement_timestamp() - interval '${turnPrecedence} milliseconds' then 'chat_reserved'
     else 'free'
   end as decision
@@ -210,7 +213,7 @@ with request as (
     case outcome when 'free' then turn else chat_turn end,
     case outcome when 'free' then ${leaseEnd} else chat_until end,
     case outcome when 'free' then array_remove(waiting[2:], ${instanceParameter}) else waiting || ${instanceParameter} end
-  from outcome where waiting is not null
+  from outcome where has_lock
     and (outcome = 'free' or outcome in ('chat_held', 'chat_reserved') and ${instanceParameter} <> all (waiting))
   on conflict (chatbot_id, id) do update set
     turn = excluded.turn, turn_until = excluded.turn_until, waiting = excluded.waiting

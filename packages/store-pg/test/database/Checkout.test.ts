@@ -7,7 +7,7 @@ import { Effect, Fiber, Logger, Metric, Redacted } from "effect";
 import { inject, vi } from "vitest";
 import { makeTenantPool } from "../../src/database/Checkout.ts";
 import { deadlines } from "../../src/database/Deadlines.ts";
-import { mapLockTimeout } from "../../src/database/PgErrors.ts";
+import { toStoreErrors } from "../../src/database/PgErrors.ts";
 import { makeRoundRobin } from "../../src/database/RoundRobin.ts";
 import { clientOf, freshDatabase, optionsOf } from "../PostgresUnderTest.ts";
 
@@ -39,7 +39,7 @@ for (const slots of [1, 2]) {
           const options = { name, size: 1, deadline, silentAfter: 4_500, cancels: true };
           return makeTenantPool(pool, newState(), { ...options, slots: roundRobin }).pipe(
             Effect.flatMap(({ use }) => use(1, (connection) => connection.query(text))),
-            mapLockTimeout,
+            toStoreErrors,
           );
         };
         const sleep = query("long", 10_000, "select pg_sleep(5)");
