@@ -150,9 +150,9 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
       return newEntry;
     });
 
-  const release: Port["release"] = (turn, spent) =>
+  const release: Port["release"] = (turn, cost) =>
     Effect.map(Clock.currentTimeMillis, (now) => {
-      spend(tenantOf(memory, turn.chatbot), spent?.keyId, spent?.tokens, now);
+      spend(tenantOf(memory, turn.chatbot), cost?.keyId, cost?.tokens, now);
       if (end(turn, now)) notify(turn);
     });
 

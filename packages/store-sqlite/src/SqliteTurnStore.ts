@@ -189,9 +189,9 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
       return newEntry;
     });
 
-  const release: TurnStore["Service"]["release"] = ({ chat, chatbot, id }, spent) =>
+  const release: TurnStore["Service"]["release"] = ({ chat, chatbot, id }, cost) =>
     write((now) => {
-      if (spent) spend(chatbot, spent.keyId, spent.tokens, now);
+      if (cost) spend(chatbot, cost.keyId, cost.tokens, now);
       const values = { chat, chatbot, id, now };
       if (run("DELETE FROM turns WHERE id = :id", values) > 0)
         run("UPDATE chats SET turnEnded = :now WHERE chatbot = :chatbot AND id = :chat", values);
