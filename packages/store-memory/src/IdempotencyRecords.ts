@@ -9,8 +9,8 @@ export interface IdempotencyRecord {
   /** In milliseconds since 1970. */
   readonly createdAt: number;
   /**
-   * The turn that works on the request, in a chat if that exists, or what the request stored: a chat, or an entry by a
-   * turn.
+   * The turn that works on the request, with its chat if that exists; or what the request stored: a chat, or an entry
+   * with its turn.
    */
   readonly outcome:
     | { readonly _tag: "Pending"; readonly chat: number | null; readonly turnId: string }

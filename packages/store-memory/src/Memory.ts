@@ -1,5 +1,5 @@
 /**
- * The state that the memory store's ports share, and all of its instances over one memory.
+ * The state that the ports of the memory store share, as do all instances over one memory.
  */
 import {
   type ChatbotId,
@@ -101,11 +101,11 @@ export const findChatbot = ({ chatbots }: Memory, chatbot: number) =>
 export const tenantOf = ({ chatbots }: Memory, chatbot: number): Tenant =>
   chatbots.get(chatbot) ?? emptyTenant();
 
-/** Whether the chat exists for the user; `null`: every user. */
+/** Whether the chat exists for the user; `null`: for every user. */
 export const isOwn = ({ chat }: StoredChat, visitor: string | null): boolean =>
   visitor === null || chat.userRef === visitor;
 
-/** Stores a chat. No time is earlier than the one before, so that times have the order of ids. */
+/** Stores a chat. No time is earlier than the one before, so that times are in the order of ids. */
 export const addChat = (
   { lastId }: Memory,
   tenant: Tenant,

@@ -28,7 +28,7 @@ export const makeChatbotRegistry = (memory: Memory) => {
     all().find(({ chatbot }) => chatbot.workspaceName === workspaceName && chatbot.name === name);
   const isTaken = (keyId: string) => all().some(({ keys }) => keys.has(keyId));
 
-  /** The key and those beside it; fails if the key was revoked. */
+  /** The key, with all keys of its chatbot; fails if the key does not exist or was revoked. */
   const findKey = (chatbot: number, keyId: string) => {
     const keys = chatbots.get(chatbot)?.keys;
     const key = keys?.get(keyId);

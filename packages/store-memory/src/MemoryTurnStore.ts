@@ -45,7 +45,7 @@ type Port = TurnStore["Service"];
 export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
   const instance = {};
 
-  /** The tenant and the chat of a turn: `null` for a new chat, `undefined` if the chat was erased. */
+  /** The tenant and the chat of a turn. The chat is `null` if it is new, `undefined` if it was erased. */
   const find = ({ chat, chatbot }: Pick<Turn, "chat" | "chatbot">) => {
     const tenant = tenantOf(memory, chatbot);
     return { tenant, chat: chat === null ? null : tenant.chats.get(chat) };
@@ -105,7 +105,7 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
           if (!chat.waiting.includes(instance)) chat.waiting.push(instance);
           return { _tag: "Held", forMillis: at - now, by: "chat" } satisfies TakeResult;
         }
-        // The first is this instance, or did not ask again in time.
+        // The first instance in the queue is this one, or did not ask again in time.
         chat.waiting = chat.waiting.slice(1).filter((other) => other !== instance);
         tenant.leases.delete(chat.turnId ?? "");
         chat.turnId = id;

@@ -32,11 +32,11 @@ import { makeTurnStore } from "./turns/PgTurnStore.ts";
 export interface PostgresOptions {
   /** `postgres://user:password@host:5432/database`. */
   readonly url: Redacted.Redacted;
-  /** Certificates (PEM) of the authorities that `sslrootcert` of the address names. */
+  /** Certificates (PEM) of the authorities that `sslrootcert` in the address names. */
   readonly authorities?: string | Array<string> | undefined;
   /**
-   * Whether row-level security also separates the chatbots; `false` by default. It must then apply to the role of `url`:
-   * not a superuser, not the owner of the tables, and without BYPASSRLS.
+   * Whether row-level security also separates the chatbots; `false` by default. If `true`, the role of `url` must be
+   * subject to it: it must not be a superuser, own the tables or have BYPASSRLS.
    */
   readonly rowSecurity?: boolean | undefined;
   /** The schema of the tables, `parley` by default; created if it does not exist. */
@@ -44,7 +44,7 @@ export interface PostgresOptions {
   /**
    * The number of connections, 12 by default and at least 6: two for reads, two for long lists, one that listens, the
    * rest for writes. With row security, reads get half of the connections for reads and writes. Each export, import,
-   * erasure and usage report opens one more, as does the start.
+   * erasure and usage report opens one more, a start up to two, and a probe of a failing database one.
    */
   readonly maxConnections?: number | undefined;
   /**
@@ -71,7 +71,7 @@ const withDefaults = (options: PostgresOptions) => ({
   pooler: options.pooler ?? false,
 });
 
-/** Checks the database and runs statements on a connection of their own, which is closed at the end. */
+/** Checks the database and runs statements on connections of their own, which are closed at the end. */
 const onConnection = <A, R>(
   options: PostgresOptions,
   work: (

@@ -24,7 +24,7 @@ const erasable: Record<DatedErasure["_tag"], string> = {
   All: "TRUE",
 };
 
-/** The turns without a chat to erase: their keys contain the `userRef` of their visitor. */
+/** Of the turns without a chat, those to erase: their keys contain the `userRef` of their visitor. */
 const erasableTurns: Record<DatedErasure["_tag"], string> = {
   Chat: "FALSE",
   UserRef: "substr(idempotencyKey, instr(idempotencyKey, char(10)) + 1) = :userRef",
@@ -32,7 +32,7 @@ const erasableTurns: Record<DatedErasure["_tag"], string> = {
   All: "TRUE",
 };
 
-/** Whether two entries, then of different chats, have the same id. */
+/** Whether two entries have the same id. They are of different chats: within a chat, `checkArchiveOrder` finds them. */
 const sharesEntryId = (records: ReadonlyArray<ArchiveRecord>): boolean => {
   const ids = records.flatMap((record) => (record._tag === "Entry" ? [record.entry.id] : []));
   return new Set(ids).size < ids.length;

@@ -151,8 +151,8 @@ export const openDatabase = (file: string) =>
 
 const make = (db: DatabaseSync) => {
   /**
-   * Runs `body`, which gets the time, in a transaction. An error that it returns rolls back and fails
-   * the effect. It must not wait for anything: all fibers share the connection.
+   * Runs `body`, which gets the time, in a transaction. An error that `body` returns rolls back and fails the effect.
+   * `body` must not wait for anything: all fibers share the connection.
    */
   const transaction =
     (begin: string) =>
@@ -171,7 +171,7 @@ const make = (db: DatabaseSync) => {
             try {
               db.exec("ROLLBACK");
             } catch {
-              // Nothing has begun, or SQLite has rolled back by itself.
+              // No transaction has begun, or SQLite has rolled back by itself.
             }
             return failOrDie(cause);
           }
@@ -196,7 +196,7 @@ const make = (db: DatabaseSync) => {
       db.prepare(sql).get(bind(sql, values)) as Row | undefined,
     all: <Row>(sql: string, values: Values = {}) =>
       db.prepare(sql).all(bind(sql, values)) as Array<unknown> as Array<Row>,
-    /** How many rows it changed. */
+    /** Returns how many rows the statement changed. */
     run: (sql: string, values: Values) => Number(db.prepare(sql).run(bind(sql, values)).changes),
   };
 };

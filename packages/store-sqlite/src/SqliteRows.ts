@@ -33,7 +33,7 @@ export const nextId = ({ get }: Database, kind: "chat" | "entry"): number =>
     kind,
   })!.last;
 
-/** The current time, or the time of the row before if that is later: the clock went back, or the row was imported. */
+/** The current time, or that of the row before if it is later: because the clock went back, or the row was imported. */
 export const nextTime = (
   { get }: Database,
   chatbot: ChatbotId,

@@ -20,7 +20,7 @@ import * as Rows from "./SqliteRows.ts";
 
 const day = 24 * 60 * 60 * 1000;
 
-/** There is no row for such a turn. */
+/** Whether a turn holds neither a chat nor a key. Such a turn has no row. */
 const holdsNothing = (chat: number | null, idempotencyKey: IdempotencyKey | null): boolean =>
   chat === null && idempotencyKey === null;
 
@@ -61,7 +61,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         run(`DELETE FROM waiting WHERE chatbot = :chatbot AND chat = :chat AND ${which}`, values);
 
       run("DELETE FROM made WHERE knownUntil <= :now", values);
-      // Turns of processes that died are never taken again if no other request uses their chat or key.
+      // The turn of a process that died would stay for ever if no other request used its chat or key.
       run("DELETE FROM turns WHERE heldUntil <= :before AND idempotencyKey IS NOT NULL", {
         before: now - idempotencyKeyLifetime,
       });

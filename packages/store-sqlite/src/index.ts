@@ -1,5 +1,5 @@
 /**
- * All five ports of a store over one SQLite file, by Node's own `node:sqlite`.
+ * All five ports of a store over one SQLite file, with Node's own `node:sqlite`.
  */
 import {
   ChatArchive,
@@ -27,7 +27,7 @@ export interface SqliteOptions {
 /**
  * A store in a file, which several processes of one machine may share. It needs Node 22.13 or later. Building it fails
  * with `StorageUnavailable`, whose message says why, if the file cannot be used. `node:sqlite` is synchronous: while a
- * statement runs, or waits for another process for at most five seconds, nothing else in this process does.
+ * statement runs, or waits up to five seconds for another process, nothing else in this process runs.
  */
 export const layerSqlite = ({ file }: SqliteOptions): Layer.Layer<StorePorts, StorageUnavailable> =>
   Layer.effectContext(

@@ -264,7 +264,7 @@ export const archiveChecks: ReadonlyArray<
       // A key may move to another chat once its turn is released.
       yield* turns.release(yield* takeTurn(chatbot, chat.id, keyOf("moved")));
       yield* append(yield* takeTurn(chatbot, keptEntry.chatId, keyOf("moved")), entry("moved"));
-      // Chats of two chatbots may have one id, and their keys one name.
+      // Chats of two chatbots may have the same id, and their keys the same name.
       yield* importAll(twin, yield* exportAll(chatbot));
       yield* append(yield* takeTurn(twin, chat.id, keyOf("asked")), entry("q"));
       yield* same("known before", yield* creation, { chat, replayed: true });
@@ -330,7 +330,7 @@ export const archiveChecks: ReadonlyArray<
     yield* archive.erase(chatbot, { _tag: "Chat", id }, "ann");
     yield* archive.erase(chatbot, idle(longAgo), "ann");
     yield* archive.erase(chatbot, { _tag: "UserRef", ...user, digest: "d1" }, "bob");
-    // The entry of an export is written when the export begins.
+    // The audit log's entry of an export is written when the export begins.
     yield* Stream.runDrain(Stream.take(archive.export(chatbot, "cat"), 1));
     yield* Stream.runDrain(archive.export(chatbot, "cat", { ...user, digest: "d2" }));
     const importChats = archive.import(chatbot, Stream.make(chatRecord(1, longAgo)), "dan");
@@ -429,11 +429,11 @@ export const archiveChecks: ReadonlyArray<
         yield* create(chatbot, { name: "meanwhile" });
       });
       let count = 0;
-      const read = yield* archive.export(chatbot, actor).pipe(
+      const recordsRead = yield* archive.export(chatbot, actor).pipe(
         Stream.tap(() => (count++ % 400 === 0 ? meanwhile : Effect.void)),
         Stream.runCollect,
       );
-      yield* same("the records", read, before);
+      yield* same("the records", recordsRead, before);
       // An export that is not read to its end blocks nobody.
       yield* Stream.runDrain(Stream.take(archive.export(chatbot, actor), 1));
       yield* create(chatbot, { name: "afterwards" });
@@ -518,7 +518,7 @@ export const archiveChecks: ReadonlyArray<
       });
       const ids = items.map(({ id }) => id);
       yield* same("by time", ids, [chatId, chat.id, far + 1, far, 1]);
-      // Also when no chat of the future is left.
+      // Even when no chat with a future time is left.
       yield* erase(chatbot, { _tag: "All" });
       yield* importAll(chatbot, [chatRecord(1, longAgo)]);
       const next = yield* create(chatbot);

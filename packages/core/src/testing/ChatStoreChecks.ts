@@ -107,12 +107,12 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         ),
         ({ chat }) => chat,
       );
-    const inTurn = yield* Effect.forEach(Array.from({ length: 10 }).keys(), (n) => one(n));
-    const atTheSameTime = yield* atOnce(64, (n) => one(n + 10));
-    const chats = [...inTurn, ...atTheSameTime.toSorted((a, b) => a.id - b.id)];
+    const sequentialChats = yield* Effect.forEach(Array.from({ length: 10 }).keys(), (n) => one(n));
+    const concurrentChats = yield* atOnce(64, (n) => one(n + 10));
+    const chats = [...sequentialChats, ...concurrentChats.toSorted((a, b) => a.id - b.id)];
     yield* same(
       "every chat as requested",
-      [...inTurn, ...atTheSameTime].map(({ name }) => name),
+      [...sequentialChats, ...concurrentChats].map(({ name }) => name),
       chats.map((_, n) => `${n}`),
     );
     for (const [at, { createTime, id }] of chats.entries()) {

@@ -48,7 +48,7 @@ export const same = (
     ? Effect.void
     : Effect.fail(new CheckFailed({ what, expected, actual }));
 
-/** Fails unless the effect fails with that error, or with any error of that tag. */
+/** Fails unless the effect fails with that error, or with any error with that tag. */
 export const failsWith = <A, E extends { readonly _tag: string }, R>(
   what: string,
   expected: E | E["_tag"],

@@ -160,7 +160,7 @@ export const askLater = Effect.fnUntraced(function* (chatbot: ChatbotId, chat: C
   while (true) {
     const newEntry = yield* ask(chatbot, chat, entry("later"));
     if (newEntry.createTime > than) return newEntry;
-    yield* same("the store's clock goes on", Date.now() - began < 1_000, true);
+    yield* same("the store's clock moves on", Date.now() - began < 1_000, true);
   }
 });
 
@@ -212,7 +212,7 @@ export const questions = (chatbot: ChatbotId) =>
     chats.map(({ entries }) => entries.map(({ question }) => question)),
   );
 
-/** An export may contain 1.5. */
+/** An export may contain an invalid id, such as 1.5. */
 const unchecked = (id: number) => ChatId.make(id, { disableChecks: true });
 
 /** A chat of an export. */
@@ -239,7 +239,7 @@ export const entryRecord = (
 // Chatbots and their keys
 
 let names = 0;
-/** A name or key id that was not used before. */
+/** A name or key id that has not been used before. */
 export const fresh = (kind: string) => `${kind} ${Date.now()} ${++names}`;
 
 export const newKey = (more: Partial<KeyRecord> = {}): KeyRecord => ({
@@ -327,7 +327,7 @@ const compare = (a: Value, b: Value): number => {
   return typeof a === "string" ? compareText(a, b as string) : Number(a) - Number(b);
 };
 
-/** Every order of one field and of two, either way. */
+/** Every order by one field and by two, in either direction. */
 export const orders = <const Field extends string>(
   fields: ReadonlyArray<Field>,
 ): ReadonlyArray<ListQuery<Field>["orderBy"]> => {
@@ -361,7 +361,7 @@ export const listsAre = Effect.fnUntraced(function* (
   }
 });
 
-// Texts and times that stores confuse
+// Texts and times that stores tend to confuse
 
 /** Keys that differ a little. */
 export const awkwardKeys: ReadonlyArray<string> = [
@@ -370,7 +370,7 @@ export const awkwardKeys: ReadonlyArray<string> = [
   ["a", "b"].map((end) => "k".repeat(254) + end),
 ].flat();
 
-/** Texts whose order, folding or storing goes wrong easily; each has at most 60 code points. */
+/** Texts that are easily sorted, folded or stored wrongly; each has at most 60 code points. */
 export const awkwardTexts: ReadonlyArray<string> = [
   ["", " ", "a", "A", "B", "Z", "b", "z", "aa", "a b", "a-b", "a_b", "aXb"],
   ["[ab]", "[^b]", "a.b", "a*", "?", "^a$", "(a|b)", "a+b", "&amp;", "a%20b"],
@@ -381,7 +381,7 @@ export const awkwardTexts: ReadonlyArray<string> = [
   ["é", "e\u0301", "É", "ß", "ẞ", "SS", "ﬁn", "FIN", "İstanbul", "istanbul"],
   ["ΣΊΣΥΦΟΣ", "σίσυφος", "i\u0307", "ı", "ŉ", "Ǆ", "ǆ", "中文", "ひら", "ヒラ", "ﾋﾗ"],
   ["42", "042", "0", "null", "NULL"],
-  // By code point these come before those outside the basic plane, by UTF-16 after them.
+  // By code point, the first three come before the others, which are outside the basic plane; by UTF-16, after them.
   ["\ue000", "\uffee", "\ufffd", "𐐀", "𐐨", "😀", "👩‍👩‍👧"],
 ].flat();
 
@@ -389,7 +389,7 @@ export const awkwardTexts: ReadonlyArray<string> = [
 export const alikeUpTo = (length: number): ReadonlyArray<string> =>
   ["b", "a", "", "B", "😀"].map((end) => "x".repeat(length) + end);
 
-/** Times that are lost or mixed up easily, ascending: of other calendars, around changes of the clock, and so on. */
+/** Times that are easily lost or mixed up, ascending: of other calendars, around changes of the clock, and so on. */
 export const awkwardTimes: ReadonlyArray<Date> = [
   ["0001-01-01T00:00:00.000Z", "1582-10-10T12:00:00.000Z", "1899-12-31T23:59:59.999Z"],
   ["1969-12-31T23:59:59.999Z", "1970-01-01T00:00:00.001Z", "2000-02-29T12:00:00.500Z"],

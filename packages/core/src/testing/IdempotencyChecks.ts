@@ -254,7 +254,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       const next = yield* takeTurn(chatbot, chat, idempotencyKey, second);
       yield* same("the late renewal", yield* store.renew(late), false);
       yield* failsWith("the late append", new TurnLost(), append(late, entry("late")));
-      // The other one of chat and key is free.
+      // The other of the two, chat or key, is free.
       if (chat === null) yield* store.release(yield* takeTurn(chatbot, id));
       if (idempotencyKey === null) yield* store.release(yield* takeTurn(chatbot, null, key));
       yield* store.release(late);
@@ -285,7 +285,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       yield* takeTurn(chatbot, null),
     ];
     yield* pass(idempotencyKeyLifetime - 60_000);
-    // Other keys may sweep away old ones.
+    // Claims of other keys may sweep away old ones.
     yield* createWith(chatbot, keyOf("chat"));
     yield* append(yield* takeTurn(chatbot, null, keyOf("ask")), entry("q"));
     for (const turn of turns) {
@@ -311,7 +311,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
           }
           const turns = both[n % 2]!;
           const outcome = yield* turns.take(chatbot, request === 1 ? null : id, idempotencyKey);
-          // The chat may be another ask's for the moment.
+          // Another ask may have the turn of the chat.
           if (outcome._tag === "Held" && outcome.by === "chat") return "nothing";
           if (outcome._tag !== "TurnTaken") return `again by ${request}`;
           yield* turns.append(outcome.turn, entry("q"));

@@ -64,17 +64,19 @@ const openedBy = ({ createdAt: _, revokedAt: __, lastUsedAt: ___, ...key }: Regi
   return grant;
 };
 
-/** The store's current time, and how long the key stays valid, beside what it opens. */
+/**
+ * Opens the key, and checks the store's clock. Returns the chatbot, how long the key stays valid, and its other fields.
+ */
 const openKey = Effect.fnUntraced(function* (id: string) {
   const { directory, registry } = yield* services;
-  const { chatbot, expiresInMillis, nowMillis, ...opened } = (yield* directory.open(id))!;
+  const { chatbot, expiresInMillis, nowMillis, ...grant } = (yield* directory.open(id))!;
   const now = (yield* registry.now).getTime();
   yield* same(
     "the store's clock",
     nowMillis === undefined || Math.abs(now - nowMillis) < 60_000,
     true,
   );
-  return { chatbot, expiresInMillis, opened };
+  return { chatbot, expiresInMillis, grant };
 });
 
 /** Whether the time is about this many milliseconds after the current time of the store's clock. */
@@ -108,7 +110,7 @@ export const registryChecks: ReadonlyArray<
         ...rare,
         ratePerMinute: 1_000_000,
       }),
-      // A hash may be a view of more bytes, and a key may have ended long ago.
+      // A hash may be a view of more bytes, and a key may have expired long ago.
       newKey({
         id: fresh("c"),
         hash: new Uint8Array(64).fill(7).subarray(8, 40),
@@ -143,7 +145,7 @@ export const registryChecks: ReadonlyArray<
       yield* same("its time", createdAt instanceof Date, true);
       const open = yield* openKey(id);
       yield* same("its chatbot", open.chatbot, chatbot);
-      yield* same("the opened key", open.opened, openedBy({ ...key, createdAt }));
+      yield* same("the opened key", open.grant, openedBy({ ...key, createdAt }));
       const isRight =
         expiresAt === null
           ? open.expiresInMillis === null
@@ -167,9 +169,13 @@ export const registryChecks: ReadonlyArray<
       yield* registry.addKey(id, key, text);
       yield* same("the key's name", (yield* findRegisteredKey(id, key.id))?.name, text);
       const change = { description: text, settings: { model: text, instructions: `${n}` } };
-      const changed = yield* registry.change(id, change, text);
-      yield* same("the listed chatbot", (yield* findRegistered(id))?.chatbot, changed);
-      yield* same("its texts", [changed.description, changed.settings.model], [text, text]);
+      const changedChatbot = yield* registry.change(id, change, text);
+      yield* same("the listed chatbot", (yield* findRegistered(id))?.chatbot, changedChatbot);
+      yield* same(
+        "its texts",
+        [changedChatbot.description, changedChatbot.settings.model],
+        [text, text],
+      );
     }
     const newest = yield* registry.audit(2 * texts.length);
     const actors = newest.map((line) => line.actor);
@@ -197,12 +203,12 @@ export const registryChecks: ReadonlyArray<
       ),
     ];
     const [first, , , elsewhere] = yield* Effect.all(alike);
-    const isTaken = new Errors.ChatbotTaken({ workspaceName, name });
+    const nameTaken = new Errors.ChatbotTaken({ workspaceName, name });
     const change = { name, description: "another" };
-    yield* failsWith("its name", isTaken, registry.change(first!.id, change, actor));
+    yield* failsWith("its name", nameTaken, registry.change(first!.id, change, actor));
     yield* failsWith(
       "its workspace",
-      isTaken,
+      nameTaken,
       registry.change(elsewhere!.id, { workspaceName }, actor),
     );
     for (const chatbot of [first!, elsewhere!]) {
@@ -212,7 +218,7 @@ export const registryChecks: ReadonlyArray<
     }
     const away = { workspaceName: fresh("W"), name };
     const result = yield* registry.change(first!.id, away, actor);
-    yield* same("both concurrently", result, { ...first, ...away });
+    yield* same("both together", result, { ...first, ...away });
   }),
 
   check(
@@ -236,9 +242,9 @@ export const registryChecks: ReadonlyArray<
         [{ settings: { helloMessage: "" } }, registry],
       ];
       for (const [n, [change, instance]] of changes.entries()) {
-        const changed = yield* instance.change(id, change, `actor ${n}`);
+        const changedChatbot = yield* instance.change(id, change, `actor ${n}`);
         chatbot = { ...chatbot, ...change, settings: { ...chatbot.settings, ...change.settings } };
-        yield* same("the chatbot", changed, chatbot);
+        yield* same("the chatbot", changedChatbot, chatbot);
         yield* same("the listed chatbot", (yield* findRegistered(id))?.chatbot, chatbot);
         yield* same("the opened chatbot", (yield* directory.open(key.id))?.chatbot, chatbot);
       }
@@ -251,8 +257,12 @@ export const registryChecks: ReadonlyArray<
         "actor 5 change helloMessage",
       ]);
       const unknown = ChatbotId.make(id + 1_000_000);
-      const missing = new Errors.ChatbotNotFound({ chatbot: unknown });
-      yield* failsWith("no chatbot", missing, registry.change(unknown, { name: "n" }, actor));
+      const chatbotNotFound = new Errors.ChatbotNotFound({ chatbot: unknown });
+      yield* failsWith(
+        "no chatbot",
+        chatbotNotFound,
+        registry.change(unknown, { name: "n" }, actor),
+      );
     },
   ),
 
@@ -287,8 +297,8 @@ export const registryChecks: ReadonlyArray<
       yield* registry.changeKey(id, key.id, change, "another");
       expected = { ...expected, ...change };
       yield* same("the changed key", yield* findRegisteredKey(id, key.id), expected);
-      const { expiresInMillis, opened } = yield* openKey(key.id);
-      yield* same("the opened key", opened, openedBy(expected));
+      const { expiresInMillis, grant } = yield* openKey(key.id);
+      yield* same("the opened key", grant, openedBy(expected));
       yield* same("its end", expiresInMillis === null, expected.expiresAt === null);
     }
     const notFound = new Errors.KeyNotFound({ keyId: key.id });
@@ -302,9 +312,9 @@ export const registryChecks: ReadonlyArray<
     yield* isNotFound(unknown);
     yield* other.revokeKey(id, key.id, "another");
     yield* isNotFound(id);
-    const isTaken = new Errors.KeyTaken({ keyId: key.id });
+    const keyTaken = new Errors.KeyTaken({ keyId: key.id });
     for (const chatbot of [id, another]) {
-      yield* failsWith("an addition", isTaken, registry.addKey(chatbot, key, actor));
+      yield* failsWith("an addition", keyTaken, registry.addKey(chatbot, key, actor));
     }
     yield* same("the revoked key", yield* directory.open(key.id), null);
     const revokedKey = yield* findRegisteredKey(id, key.id);
@@ -322,8 +332,8 @@ export const registryChecks: ReadonlyArray<
       `another change-key ${key.id}: anonymous, origins, signingSecret, tokensPerDay`,
       `another revoke-key ${key.id}`,
     ]);
-    const missing = new Errors.ChatbotNotFound({ chatbot: unknown });
-    yield* failsWith("no chatbot", missing, registry.addKey(unknown, otherKey, actor));
+    const chatbotNotFound = new Errors.ChatbotNotFound({ chatbot: unknown });
+    yield* failsWith("no chatbot", chatbotNotFound, registry.addKey(unknown, otherKey, actor));
   }),
 
   check("a creation checks its name before its keys, and writes all keys or none", function* () {
@@ -356,20 +366,20 @@ export const registryChecks: ReadonlyArray<
   check("the last use of a key is stored with the key, and not in the audit log", function* () {
     const { directory, registry } = yield* services;
     const keys = Array.from({ length: 1_003 }, () => newKey());
-    const [idle, over, ...used] = keys.map(({ id }) => id);
+    const [unusedId, revokedId, ...usedIds] = keys.map(({ id }) => id);
     const { id } = yield* newOne({ keys });
-    yield* registry.revokeKey(id, over!, actor);
+    yield* registry.revokeKey(id, revokedId!, actor);
     const before = yield* auditOf(id);
     yield* directory.used([]);
-    yield* directory.used([over!, fresh("key"), ...used]);
-    const lastUsedAt = (yield* findRegisteredKey(id, used[0]!))?.lastUsedAt;
+    yield* directory.used([revokedId!, fresh("key"), ...usedIds]);
+    const lastUsedAt = (yield* findRegisteredKey(id, usedIds[0]!))?.lastUsedAt;
     yield* same("a used key", lastUsedAt instanceof Date, true);
     const registeredKeys = (yield* findRegistered(id))?.keys ?? [];
     const unusedIds = registeredKeys.filter((key) => key.lastUsedAt === null).map((key) => key.id);
     yield* same(
       "the unused keys",
-      unusedIds.filter((key) => key !== over),
-      [idle],
+      unusedIds.filter((key) => key !== revokedId),
+      [unusedId],
     );
     yield* same("how many keys", registeredKeys.length, keys.length);
     yield* same("the audit log", yield* auditOf(id), before);
@@ -396,9 +406,9 @@ export const registryChecks: ReadonlyArray<
     });
     const { chatbot } = (yield* findRegistered(id))!;
     yield* same("the settings", chatbot.settings, { ...settings, ...newSettings });
-    const { createdAt: _, ...changed } = (yield* findRegisteredKey(id, key.id))!;
+    const { createdAt: _, ...changedKey } = (yield* findRegisteredKey(id, key.id))!;
     const expectedKey = { ...key, ...keyChange, revokedAt: null, lastUsedAt: null };
-    yield* same("the key", changed, expectedKey);
+    yield* same("the key", changedKey, expectedKey);
     const lines = [
       ...Object.keys(newSettings).map((field) => `${actor} change ${field}`),
       ...Object.keys(keyChange).map((field) => `${actor} change-key ${key.id}: ${field}`),

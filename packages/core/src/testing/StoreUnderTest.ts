@@ -35,7 +35,8 @@ export type StoreServices = StorePorts | StoreUnderTest;
 /**
  * The store with everything that `storeChecks` need. It builds the layer twice, so both builds must use the same data:
  * one file, one database, one memory. `pass` lets time pass in the store; by default it moves the test clock, which is
- * right for a store that reads Effect's `Clock`. For the clock of a database it makes the rows older.
+ * right for a store that reads Effect's `Clock`. For a store that reads the clock of a database, it must make the rows
+ * older.
  */
 export const storeUnderTest = <E, R = never>(
   store: Layer.Layer<StorePorts, E, R>,

@@ -36,7 +36,7 @@ import type { StoreUnderTest } from "./StoreUnderTest.ts";
 
 const key = keyOf("key");
 
-/** For how long a take finds the turn held, in milliseconds; 0 if it is not held by that. */
+/** For how long a take finds the turn held by the chat or by the key, in milliseconds; 0 if it is not held that way. */
 const heldFor = (
   by: "chat" | "key",
   turns: TurnStore["Service"],
@@ -185,11 +185,11 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const notifiedChats: Array<number> = [];
     const readers: Array<Fiber.Fiber<void>> = [];
     for (const { freed } of [store, second]) {
-      const heard = Stream.tap(freed, (turn) =>
+      const recordingReader = Stream.tap(freed, (turn) =>
         Effect.sync(() => turn?.chatbot === chatbot && notifiedChats.push(turn.chat)),
       );
       const stalledReader = Stream.tap(freed, () => Effect.never);
-      for (const notifications of [heard, stalledReader]) {
+      for (const notifications of [recordingReader, stalledReader]) {
         readers.push(
           yield* Effect.forkChild(Stream.runDrain(notifications), { startImmediately: true }),
         );
@@ -424,9 +424,9 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       const takeAgain = Effect.map(both[n < 2 ? 0 : 1].take(chatbot, id, null), (outcome) =>
         outcome._tag === "TurnTaken" ? outcome.turn.newest.length : null,
       );
-      const came = yield* atOnce(2, (at) => (at === n % 2 ? appendLate : takeAgain));
-      const [newEntries, seenEntries] = n % 2 === 0 ? came : came.toReversed();
-      // The append may hold the chat for the moment.
+      const results = yield* atOnce(2, (at) => (at === n % 2 ? appendLate : takeAgain));
+      const [newEntries, seenEntries] = n % 2 === 0 ? results : results.toReversed();
+      // While the append has the chat locked, the take gets `Held`, and sees nothing to compare.
       yield* same("the entries that the taker sees", seenEntries ?? newEntries, newEntries);
       yield* same("the stored entries", (yield* history(chatbot, id)).total, newEntries);
     }

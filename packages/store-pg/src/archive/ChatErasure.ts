@@ -13,9 +13,8 @@ import type { Session } from "../database/TenantSession.ts";
 export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["erase"] => {
   /**
    * Erases those of the chats that still meet the condition of the erasure. It locks before it deletes, so that it sees
-   * entries that were appended while it waited for the locks. Statements of turns skip locked
-   * chats, but writers wait for keys and for the counter: these are locked last, by statements that are sent together
-   * with the COMMIT.
+   * entries that were appended while it waited for the locks. Statements of turns skip locked chats, but writers wait
+   * for keys and for the counter: these are locked last, by statements that are sent together with the COMMIT.
    */
   const eraseBatch = (
     { query, transaction }: Session,
@@ -59,7 +58,7 @@ export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["era
       const eraseMatching = Effect.gen(function* () {
         let after: bigint | null = 0n;
         while (after !== null) {
-          // Only up to the last position at the start: chats that are created meanwhile must not keep it from ending.
+          // Only up to the last position at the start: chats created meanwhile must not keep the erasure going.
           const values = [chatbot, after, counter.positions, userRef, time(limit)];
           const [batch] = (yield* query<BatchRow>(chatbot, findChats, values)) as [BatchRow];
           if (batch.ids !== null) yield* erase(batch.ids);
@@ -71,7 +70,7 @@ export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["era
           ? Effect.void
           : query(chatbot, auditErasure, [chatbot, actor, erasureDetail(erasure, erasedChats)]),
       );
-      // An erasure that fails midway has erased chats, too.
+      // An erasure that fails midway may have erased chats, too.
       yield* Effect.onExit(
         erasure._tag === "Chat" ? erase([BigInt(erasure.id)]) : eraseMatching,
         () => audit,
@@ -128,8 +127,8 @@ from (
   order by position limit 1000
 ) batch`;
 
-// In the order of ids, which is that of positions. Each is looked up by itself (`offset 0`), because the planner
-// expects an average chatbot.
+// In the order of ids, which is also the order of positions. Each chat is looked up by itself (`offset 0`), because the
+// planner expects an average chatbot.
 const lockChats = `
 select chat.* from unnest($2::int8[]) requested_id cross join lateral (
   select id, position from chat

@@ -31,7 +31,7 @@ import { columnsOfEntry, entryColumns, toEntry } from "../rows/ChatRows.ts";
 import { batchStatement, namesOf, type Column } from "../rows/Statements.ts";
 import { makeErasure } from "./ChatErasure.ts";
 
-/** Records that the statements of an import insert together. */
+/** The number of records that the statements of an import insert together. */
 const batch = 200;
 
 export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] => {
@@ -228,7 +228,7 @@ where chatbot_id = $1 returning chats::float8 as chats`;
 const lockSequences =
   "select pg_advisory_xact_lock(hashtextextended('parley.sequences.' || current_schema(), 0))";
 
-// A sequence cannot be locked: the margin covers the ids that others draw between its reading and its setting. An
+// A sequence cannot be locked: the margin covers the ids that others draw after it is read and before it is set. An
 // unused sequence has the last value 1, which is the next to be drawn.
 const moveSequences = `
 select setval(sequence, greatest_id + 1000) from (

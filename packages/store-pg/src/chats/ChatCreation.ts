@@ -1,6 +1,6 @@
 /**
  * Creates chats, each with its first entry if it has one. Creations of one chatbot wait for one another at its counter,
- * so those that arrive together share a statement. Otherwise many of them would occupy the connections of all chatbots.
+ * so those that arrive together share a statement. Otherwise many of them would occupy the shared connections.
  */
 import {
   fold,
@@ -88,7 +88,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
   }, withDeadline(deadlines.storeCall));
 
   return {
-    /** Returns `null` if the key is another request's. Fails when no {@link timeLeft} remains. */
+    /** Returns `null` if another request has the key. Fails when no {@link timeLeft} remains. */
     create: (chatbot: number, chat: Creation) =>
       Effect.flatMap(timeLeft, (millisLeft) => write(chatbot, chat, millisLeft)),
     createChat: ((chatbot, { helloMessage, name, userRef }, idempotencyKey) => {

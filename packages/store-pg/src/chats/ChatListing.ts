@@ -1,5 +1,5 @@
 /**
- * Pages of a chatbot's chats. One statement reads a page and its total, so that both are of one snapshot:
+ * Pages of a chatbot's chats. One statement reads a page and its total, so that both come from one snapshot:
  *
  * | query                          | statement          | session                                |
  * | ------------------------------ | ------------------ | -------------------------------------- |
@@ -9,7 +9,7 @@
  * | a user's chats, by id or time  | {@link byFilter}   | `reads` up to {@link quickReadLimit}, then `bulk` |
  * | a search, and any other order  | {@link byFilter}   | `bulk`                                 |
  *
- * SQL consists of constant pieces; every value of a client is a parameter.
+ * SQL consists of constant pieces; every value from a client is a parameter.
  */
 import { fold, type Chat, type ChatQuery, type ChatStore, type OrderBy } from "@parley/core/ports";
 import { Effect } from "effect";
@@ -28,14 +28,17 @@ import { positionOf } from "./ChatPositions.ts";
 /** The sessions that lists read from. */
 export type ListSessions = Pick<PgPools, "bulk" | "reads">;
 
-/** Reads by a statement whose cost does not depend on the number of rows. */
+/**
+ * Reads by a statement whose cost is bounded. If it gets no connection in time, it fails with `StorageUnavailable` and
+ * not with `Overloaded`: unless the database hardly responds, quick reads free their connections at once.
+ */
 export const readQuickly = <Row extends object>(
   { reads }: ListSessions,
   chatbot: number,
   { text, values }: Statement,
 ) => Effect.catchTag(reads.query<Row>(chatbot, text, values), "SqlError", unavailable);
 
-/** Reads by any other statement: few run at a time, and after ten seconds the list fails with `Overloaded`. */
+/** Reads by any other statement: only a few run at a time, and after ten seconds the list fails with `Overloaded`. */
 export const readInBulk = <Row extends object>(
   { bulk }: ListSessions,
   chatbot: number,
@@ -179,8 +182,8 @@ const textOrder = ([first, ...rest]: ChatQuery["orderBy"]): TextOrder | undefine
 };
 
 /**
- * All chats in the order of a text: walks its index from the nearer end. The chatbot is that of the counter's row: with
- * a parameter the planner expects one chat in a chatbot that was never analyzed.
+ * All chats in the order of a text: walks its index from the nearer end. `chatbot_id` is compared with the counter's
+ * row and not with `$1`: with a parameter, the planner would expect one chat in a chatbot that ANALYZE has not seen.
  */
 export const byText = (
   chatbot: number,

@@ -1,7 +1,7 @@
 /**
- * Finds the chat of any rank by a seek, although erasures leave gaps among positions. Positions are divided into ranges
- * of {@link parts} parts each, at {@link partSizes three levels}. A range with gaps has a row in `position_gap`, which
- * counts the chats before each part, and in the whole range.
+ * Finds the chat with a given rank by a seek, although erasures leave gaps among positions. Positions are divided into
+ * ranges of {@link parts} parts each, at {@link partSizes three levels}. A range with gaps has a row in `position_gap`,
+ * which counts the chats before each part, and in the whole range.
  */
 
 const parts = 256;
@@ -25,8 +25,8 @@ left join lateral (
 };
 
 /**
- * SQL for the position of the chat with a rank among the chats of chatbot `$1`; the oldest has rank 1. For a rank of no
- * chat it is null or a position of no chat. Reads one range of each level, and less than 512 chats.
+ * SQL for the position of the chat with a rank among the chats of chatbot `$1`; the oldest has rank 1. For a rank that
+ * no chat has, it is null or a position that no chat has. Reads one range of each level, and at most 512 chats.
  */
 export const positionOf = (rank: string): string => `
 select case
@@ -43,7 +43,7 @@ from (select 0::int8 as first, ${rank} as rank) level_0${partSizes.map((_, level
 
 /**
  * SQL after a CTE `gone` with the chatbots and positions of erased chats: counts their gaps. It locks ranges in one
- * order, the largest first, because erasures at the same time add to the same ranges.
+ * order, the largest first, because concurrent erasures may add to the same ranges.
  */
 export const addGaps = `
 insert into position_gap as gap (chatbot_id, part_size, number, chats_before)

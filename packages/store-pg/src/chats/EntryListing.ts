@@ -1,6 +1,6 @@
 /**
- * Pages of a chat's entries. One statement reads a page and its total, so that both are of one snapshot. It returns no
- * row if the chat does not exist.
+ * Pages of a chat's entries. One statement reads a page and its total, so that both come from one snapshot. It
+ * returns no row if the chat does not exist.
  */
 import {
   type ChatbotId,
@@ -54,7 +54,7 @@ const sortColumns: Readonly<Record<EntryField, string>> = {
   createTime: "create_time",
 };
 
-/** The entry with the query's id; or all, by a seek in the order of positions, else sorted. */
+/** The entry with the query's id; or all entries, by a seek if they are ordered by position, otherwise sorted. */
 export const entryPage = (
   chatbot: ChatbotId,
   chat: ChatId,

@@ -1,6 +1,6 @@
 /**
  * Watches whether the database responds, and logs when it becomes unavailable and when it is available again. A request
- * that has to find out itself waits for seconds.
+ * that had to find this out by itself would wait for seconds.
  */
 import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import { describeCause } from "@parley/core/ports";

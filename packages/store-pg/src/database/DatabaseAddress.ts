@@ -41,7 +41,7 @@ export interface Transport {
 const readAddress = (address: string): Transport | string => {
   const [, authority, rest] = /^postgres(?:ql)?:\/\/([^/?#]*)(.*)$/s.exec(address) ?? [];
   if (authority === undefined) return noAddress;
-  // libpq accepts a user without a host, such as with the directory of a Unix socket in `host`; `URL` does not.
+  // libpq accepts a user without a host, for example if `host` is the directory of a Unix socket; `URL` does not.
   const text = authority.endsWith("@") ? address.replace(/@(?=[/?#]|$)/, "@localhost") : address;
   const severalHosts = `lists several hosts: ${onePrimary}`;
   if (authority.slice(authority.lastIndexOf("@") + 1).includes(",")) return severalHosts;
@@ -112,7 +112,7 @@ const fallBack = (transport: Transport | string, error: unknown): boolean => {
   const { other, ssl } = transport;
   if (other === null || error.reason.operation !== "connect") return false;
   const isTlsRefused = error.message.includes("refused TLS") || codeOf(error).startsWith("ERR_SSL");
-  // No line of pg_hba.conf allows this way.
+  // No line of pg_hba.conf allows this kind of connection.
   if (!isTlsRefused && codeOf(error) !== "28000") return false;
   // If several connections fail at the same time, the first one has switched already.
   if (!isTlsRefused || ssl !== false) Object.assign(transport, { ssl: other, other: ssl });

@@ -5,7 +5,7 @@ import { Context, Effect, Fiber } from "effect";
 import { SqlError } from "effect/sql";
 
 /**
- * In milliseconds, ascending. A limit that expires first gives the cheaper or more precise error:
+ * In milliseconds, ascending. Of two limits, the one with the cheaper or more precise error must expire first:
  * `test/database/Deadlines.test.ts` says which must come before which.
  */
 export const deadlines = {
@@ -30,7 +30,7 @@ export const deadlines = {
   storeCall: 5_000,
   /** PostgreSQL ends a session whose process vanished within a transaction (`idle_in_transaction_session_timeout`). */
   idleTransaction: 5_000,
-  /** A list that reads much, including the wait for a connection; also its `statement_timeout`. */
+  /** A list that reads a lot, including the wait for a connection; also its `statement_timeout`. */
   bulk: 10_000,
   listen: 10_000,
   /** A connection is replaced: it may lead to a former primary that has become a standby. */

@@ -35,7 +35,7 @@ export const isUnsettled = (error: unknown) =>
     ? /^(chat|entry|chatbot|audit)_pkey$/.test(error.reason.constraint)
     : SqlError.isSqlError(error) && codeOf(error) === "23502";
 
-/** Whether the database refuses writes: it is read-only or its disk is full, or the role lacks a right. */
+/** Whether the database refuses writes: it is read-only, its disk is full, or the role lacks a privilege. */
 export const isWriteRefused = (error: unknown): error is SqlError.SqlError =>
   SqlError.isSqlError(error) && /^(25006|53100|42501)$/.test(codeOf(error));
 

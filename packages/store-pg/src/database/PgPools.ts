@@ -1,7 +1,7 @@
 /**
  * The connections to the database. A connection that pipelines (`multiplex`) sends statements without waiting for the
- * results of earlier ones. Several requests may share it (`multiplexConcurrency`), but then their statements wait for one
- * another: statements that may wait for a lock, or read much, run on connections that are not shared.
+ * results of earlier ones. Several requests may share it (`multiplexConcurrency`), but then their statements wait for
+ * one another: statements that may wait for a lock, or read a lot, run on connections that are not shared.
  */
 import * as PgClient from "@effect/sql-pg/PgClient";
 import * as PgConnection from "@effect/sql-pg/PgConnection";
@@ -41,11 +41,14 @@ export interface PgPools extends Omit<WriteState, "guard"> {
    * For statements that take locks. Serves chatbots in turn. Fails immediately while the database refuses writes.
    */
   readonly writes: Session;
-  /** For lists that read much. Serves chatbots in turn. */
+  /** For lists that read a lot, and for the sweep of old idempotency keys. Serves chatbots in turn. */
   readonly bulk: Session;
-  /** For an erasure, which may take long. */
+  /** For an erasure, which may take a long time. */
   readonly operation: Scoped<Session>;
-  /** For an export, an import or a sum, which may take long. Two copies must not wait for each other. */
+  /**
+   * For an export, an import or a usage report, which may take a long time. Not pooled: a copy of a chatbot needs two
+   * sessions, and two copies must not wait for each other.
+   */
   readonly transfer: Scoped<DedicatedSession>;
   /** For LISTEN. */
   readonly listener: Scoped<PgConnection.PgConnection>;
@@ -65,7 +68,7 @@ export interface PoolOptions {
 
 const bulkReaders = 2;
 
-/** Two for reads, two for bulk, one for writes and the listener. */
+/** Three for reads and writes together, two for bulk, one for the listener. */
 const fewestConnections = 6;
 
 const configOf = (
@@ -88,7 +91,7 @@ const configOf = (
     connectTimeout: deadlines.connect,
     keepAlive: "10 seconds",
     ...more,
-    // A pooler refuses them; `checkDatabase` asks for settings of the role.
+    // A pooler refuses them; `checkDatabase` checks the settings of the role instead.
     startupParameters: pooler
       ? {}
       : // Each overrides a setting of the role or the database.
@@ -107,11 +110,11 @@ const configOf = (
 
 const noTimeouts = { statement_timeout: "0", idle_in_transaction_session_timeout: "0" };
 
-/** One connection for migrations and checks, and one to watch a migration that takes long. */
+/** One connection for migrations and checks, and one to watch a migration that takes a long time. */
 export const makeMigrationClient = (options: PoolOptions) =>
   PgClient.make(configOf(options, 2, noTimeouts));
 
-/** Opens no connection before the first statement. */
+/** Waits for no connection: the pools open them on demand. */
 export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
   // The pools close together, after everything that started later: a pool whose scope is closing opens no connection, and
   // work that waits for one would never end.
@@ -157,7 +160,7 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
   );
   const writes = yield* makePool(
     // Requests never share a connection. Connections pipeline only with row security, where every statement is a
-    // transaction: a pool of such connections takes longer to recover when one is killed.
+    // transaction: a pool of connections that pipeline takes longer to recover when one of them is killed.
     { multiplex: rowSecurity, multiplexConcurrency: 1 },
     { ...quickSettings, lock_timeout: toSetting(deadlines.writeLock) },
     { name: "writes", size: writers, ...quickCheckouts, slots: makeRoundRobin(writers) },
@@ -212,7 +215,7 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
 
 /** A process that vanished within a transaction must not keep its locks: creations wait for those of an erasure. */
 const idle = { idle_in_transaction_session_timeout: toSetting(deadlines.idleTransaction) };
-/** Plans by index stay right when the tables grow. */
+/** Plans that use indexes stay right when the tables grow. */
 const byIndex = { enable_seqscan: "off", enable_bitmapscan: "off" };
 /** A plan for the average chatbot does not suit a large one. */
 const customPlans = { plan_cache_mode: "force_custom_plan" };

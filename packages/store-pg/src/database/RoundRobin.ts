@@ -1,5 +1,5 @@
 /**
- * Grants slots to tenants in turn, so that much work of one tenant does not delay another's. (Effect's
+ * Grants slots to tenants in turn, so that a busy tenant does not delay the others. (Effect's
  * PartitionedSemaphore keeps a partition in its place after serving it, so that the next one can starve.)
  */
 import { Effect } from "effect";

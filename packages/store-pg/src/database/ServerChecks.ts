@@ -11,9 +11,9 @@ interface DatabaseRow {
   readonly version: string;
   readonly encoding: string;
   readonly database: string;
-  /** What connections send when they start, unless a pooler drops it. */
+  /** The current values of the settings to check. */
   readonly settings: Readonly<Record<string, string>>;
-  /** The schema of names without one; `null` if there is none. */
+  /** The schema to which unqualified names refer; `null` if there is none. */
   readonly current_schema: string | null;
   readonly role: string;
   readonly usable: boolean | null;
@@ -73,7 +73,10 @@ export const checkDatabase = Effect.fnUntraced(function* (schema: string, pooler
   return row!;
 });
 
-/** Fails if a server must not serve: lists would be empty for a role that row security binds without its setting. */
+/**
+ * Fails unless `rowSecurity` says whether row security applies to the role. Otherwise lists would be empty, or only the
+ * statements would separate the chatbots.
+ */
 export const checkRole = Effect.fnUntraced(function* (rowSecurity: boolean) {
   const sql = yield* SqlClient.SqlClient;
   const [row] = yield* sql.unsafe<{ readonly role: string; readonly isActive: boolean }>(

@@ -30,7 +30,7 @@ export interface Session {
     statements: ReadonlyArray<Statement>,
   ) => Effect.Effect<ReadonlyArray<Row>, SqlError.SqlError>;
   /**
-   * Commits all of the effect's statements, or none. All are of one tenant. Transactions do not nest. The statements
+   * Commits all of the effect's statements, or none. All belong to one tenant. Transactions do not nest. The statements
    * that `last` makes of the result are sent together with the COMMIT, too.
    */
   readonly transaction: <A, E, R>(

@@ -19,15 +19,15 @@ interface Lane<A, B, E> {
 }
 
 /**
- * Makes a function that writes one item of a chatbot. `writeItems` returns one result for each item, in their order; its
- * failure is that of every item, because any may have been written. A batch that dies has written nothing; its items
- * are written one by one, so that only the item with the defect dies. After `timeout` milliseconds an item fails: with
+ * Makes a function that writes one item of a chatbot. `writeItems` returns one result for each item, in their order; if
+ * it fails, every item fails, because any may have been written. A batch that dies has written nothing; its items are
+ * written one by one, so that only the item with the defect dies. After `timeout` milliseconds an item fails: with
  * `Overloaded` if it still waits, with `StorageUnavailable` if it is in flight. An interruption removes an item that
  * waits, and waits for the end of a write in flight.
  */
 export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
   writeItems: (chatbot: number, items: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>,
-  /** The largest number of writers of one lane, and of the items of a batch. */
+  /** The largest number of writers in a lane, and of items in a batch. */
   { batch, maxWriters }: { readonly batch: number; readonly maxWriters: number },
 ) {
   const scope = yield* Effect.scope;
@@ -54,7 +54,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
 
   /**
    * Whether the latest batch, of any chatbot, had several items. If so, a writer that starts yields once first, because
-   * more items probably arrive in the same moment. For the same reason, a second writer of a lane always does.
+   * more items probably arrive at the same moment. For the same reason, a second writer of a lane always does.
    */
   let hadSeveralItems = false;
   const drain = (chatbot: number, lane: Lane<A, B, E>): Effect.Effect<void> =>
@@ -65,7 +65,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
         hadSeveralItems = writes.length > 1;
         return Effect.flatMap(writeAll(chatbot, writes), () => drain(chatbot, lane));
       }
-      // Nothing may yield between the last look and this: an item could arrive unseen.
+      // Nothing may yield between the last look at the queue and this: an item could arrive unseen.
       lane.writers--;
       if (lane.writers === 0) lanes.delete(chatbot);
       return Effect.void;

@@ -13,7 +13,10 @@ import { codeOf, isUnsettled, isWriteRefused } from "./PgErrors.ts";
 import { millisNow } from "./PgParams.ts";
 import type { Session } from "./TenantSession.ts";
 
-/** SQL for the sequence to draw ids from, once a statement; `null` in another database, which fails the insertion. */
+/**
+ * SQL for the sequence to draw ids from, evaluated once per statement; null in another database, where the insertion
+ * then fails.
+ */
 export const ownSequence = (name: "chat_id" | "entry_id") =>
   `(select case when is_same_database() then '${name}'::regclass end)`;
 
@@ -79,14 +82,15 @@ export const makeWriteState = Effect.fnUntraced(function* (
   const offset = () => clockOffset / 1000;
   registerGauge(context, "parley.database.clock_offset", clockDescription, { unit: "s" }, offset);
 
-  const noteState = ([row]: ReadonlyArray<object>) => {
+  /** Notes the clock's offset from a row of the state, and returns why no write can succeed. */
+  const readReason = ([row]: ReadonlyArray<object>) => {
     const { now, reason } = row as { readonly now: number; readonly reason: string | null };
     clockOffset = now - Date.now();
     return reason;
   };
   /** Tries to write, and returns why that fails. */
   const probe = Effect.fnUntraced(function* ({ query }: PgConnection) {
-    const reason = noteState((yield* query(stateRow)).rows);
+    const reason = readReason((yield* query(stateRow)).rows);
     if (reason !== null) return reason;
     return yield* Effect.forEach(probes, (text) => query(text)).pipe(
       Effect.as(null),
@@ -131,17 +135,17 @@ export const makeWriteState = Effect.fnUntraced(function* (
     Effect.forever,
     Effect.forkScoped,
   );
-  /** Returns the warnings of a start. If it `starts`, it also tries to write, and advances the sequences if necessary. */
+  /** Returns the warnings of a start. With `starts`, also tries to write, and advances the sequences if necessary. */
   const examine = Effect.fnUntraced(function* (starts: boolean) {
     const connection = yield* connect;
     const { query } = connection;
-    readOnlyReason = starts ? yield* probe(connection) : noteState((yield* query(stateRow)).rows);
+    readOnlyReason = starts ? yield* probe(connection) : readReason((yield* query(stateRow)).rows);
     if (starts && readOnlyReason !== null) yield* suspect;
-    const isFine = readOnlyReason !== null || isSettled(yield* query(settleIds, [starts]));
+    const needsHigherIds = readOnlyReason === null && !isSettled(yield* query(settleIds, [starts]));
     return [
       ...(Math.abs(clockOffset) > 60_000 ? [describeClock(clockOffset)] : []),
       ...(readOnlyReason === null ? [] : [describeReadOnly(readOnlyReason)]),
-      ...(isFine ? [] : [idsMoved]),
+      ...(needsHigherIds ? [idsMoved] : []),
     ];
   }, Effect.scoped);
 
@@ -149,11 +153,11 @@ export const makeWriteState = Effect.fnUntraced(function* (
   const check = Effect.suspend(() => {
     const sentAt = performance.now();
     return Effect.flatMap(reads.query("operator", stateRow), (rows) => {
-      const reason = noteState(rows);
+      const reason = readReason(rows);
       return reason === null ? Effect.void : refuse(reason, sentAt);
     });
   });
-  const writable = Effect.suspend(() => {
+  const assertWritable = Effect.suspend(() => {
     if (readOnlyReason === null) return Effect.void;
     const cause = new Error(describeReadOnly(readOnlyReason));
     const reason = new SqlError.ConnectionError({ operation: "connect", cause });
@@ -162,7 +166,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
   const note = (exit: Exit.Exit<unknown, unknown>, sentAt: number) => {
     const error = Exit.isFailure(exit) ? Cause.squash(exit.cause) : null;
     if (!isWriteRefused(error)) return Effect.void;
-    // Row security refuses a row by the same code as a table: the probe decides.
+    // Row security refuses a row with the code of a missing privilege: the probe decides.
     return codeOf(error) === "42501" ? suspect : refuse(describeCause(error), sentAt);
   };
   const guard = ({ use }: TenantPool): TenantPool => {
@@ -175,7 +179,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
         Effect.suspend(() => {
           type Attempt = Effect.Effect<A, E | SqlError.SqlError, R>;
           const sentAt = performance.now();
-          const attempt: Attempt = Effect.andThen(writable, use(tenant, work));
+          const attempt: Attempt = Effect.andThen(assertWritable, use(tenant, work));
           const repairedAttempt = Effect.catch(attempt, (error): Attempt =>
             isUnsettled(error) ? Effect.andThen(settle, attempt) : Effect.fail(error),
           );
@@ -186,8 +190,8 @@ export const makeWriteState = Effect.fnUntraced(function* (
   return {
     guard,
     examine,
-    /** Fails while the database refuses writes, as a statement that was not sent. */
-    writable,
+    /** Fails while the database refuses writes, with the error of a statement that was not sent. */
+    assertWritable,
     /** Reads why the database refuses writes; `null` if it does not. */
     readOnlyReason: Effect.map(Effect.ignore(check), () => readOnlyReason),
   };

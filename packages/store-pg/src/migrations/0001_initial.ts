@@ -3,7 +3,7 @@
  * rolling upgrade. The statements name no schema: the search path of the connection does.
  */
 
-/** Under row security, a transaction sees the rows of the chatbot that it names. */
+/** Under row security, a transaction sees only the rows of the chatbot that it names. */
 const tenant = "chatbot_id = nullif(current_setting('parley.chatbot', true), '')::int";
 
 /** The tables with rows of tenants. Row security does not bind their owner. */

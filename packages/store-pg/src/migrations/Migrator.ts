@@ -72,7 +72,7 @@ const hints: Readonly<Record<string, string>> = {
 
 const lock = 7275395391;
 
-// The role may not see the state and the time of another role's session.
+// Without further privileges, the role sees neither the state nor the time of another role's session.
 const blockersOf = `
 select string_agg(concat_ws(', ', 'process ' || pid, '"' || nullif(application_name, '') || '"', state,
   'since ' || to_char(xact_start at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), '; ') as blockers
@@ -82,8 +82,8 @@ from pg_stat_activity where pid in (
 
 /**
  * Brings the schema up to date; two SELECTs suffice if it already is. Servers that start together wait for each other.
- * While a migration waits for a table, everything else waits for the migration: so it gives up, retries a few times, and
- * finally fails with the sessions that hold the table.
+ * While a migration waits for a table, other statements on the table wait for the migration: so it gives up, retries a
+ * few times, and finally fails with an error that names the sessions that hold the table.
  */
 export const migrate = Effect.fnUntraced(function* (schema: string, all: Migrations = migrations) {
   const sql = yield* SqlClient.SqlClient;
@@ -102,7 +102,7 @@ export const migrate = Effect.fnUntraced(function* (schema: string, all: Migrati
       yield* checkDatabase(schema);
     }
     for (const { id, name, text } of missingMigrations) {
-      // Every statement ends with a semicolon at the end of a line. Outside of bodies no other line ends so.
+      // Every statement ends with a semicolon at the end of a line. No other line outside a body does.
       for (const [statement] of text.matchAll(/(\$\$[^]*?\$\$|[^$])+?;$/gm)) {
         yield* sql.unsafe(statement);
       }

@@ -1,6 +1,6 @@
 /**
- * The port `ChatbotRegistry`. A change, its entry in the audit log and the notifications of other
- * processes are one transaction.
+ * The port `ChatbotRegistry`. A change, its entry in the audit log and the notification of other processes are one
+ * transaction.
  */
 import { PgTypes } from "@effect/sql-pg";
 import {
@@ -66,7 +66,7 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
       row === undefined ? Effect.fail(new KeyNotFound({ keyId })) : Effect.succeed(toKey(row)),
     );
 
-  /** Inserts or updates a row, or fails with the error if another row has its name. */
+  /** Inserts or updates a row, or fails with the error if another row has its name or id. */
   const writeUnique = <E>(text: string, values: ReadonlyArray<unknown>, error: E) =>
     Effect.catchIf(
       query<Pick<Chatbot, "id">>(text, values),
@@ -114,7 +114,7 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
       const { description, name, workspaceName } = after;
       const fields = changedFields(before, change);
       if (fields.length === 0) return before;
-      // Only the changed settings: another version may have more of them.
+      // Only the changed settings: another version of Parley may know more of them.
       const settingsJson = PgTypes.jsonb(change.settings ?? {});
       const values = [id, workspaceName, name, description, settingsJson];
       const nameConflict = new ChatbotTaken({ workspaceName, name });
@@ -222,7 +222,7 @@ const updateApiKey = `update api_key set (${keyFields}) = row(${keyValues}) wher
 const currentTime = "select clock_timestamp()::timestamptz(3) as now";
 const revokeApiKey = "update api_key set revoked_at = clock_timestamp() where id = $1";
 
-// PostgreSQL sends equal notifications of a transaction once.
+// PostgreSQL sends equal notifications of one transaction only once.
 const auditInsert = (line: string) => `
 written as (
   insert into audit (actor, chatbot_id, action, detail) values (${line}) returning chatbot_id
@@ -231,7 +231,7 @@ select pg_notify(current_schema(), 'changed:' || chatbot_id)::text from written`
 
 const addEntry = `with ${auditInsert("$1, $2, $3, $4")}`;
 
-// One statement, because a chatbot may be created with a thousand keys.
+// One statement for each key, because a chatbot may be created with a thousand keys.
 const insertApiKey = `
 with added as (
   insert into api_key (id, ${keyFields}, chatbot_id, hash) values ($1, ${keyValues}, $11, $12)

@@ -52,8 +52,8 @@ select from claimed`,
 const sweep = { claims: 100, keys: 1000 };
 
 /**
- * Creates a function that counts claims and now and then deletes old keys of a chatbot. A separate statement, because the
- * plan of a statement that claims may be older than most keys, and would read them all.
+ * Creates a function that counts claims and now and then deletes old keys of a chatbot. A separate statement, because
+ * the cached plan of a statement that claims may date from a time with few keys, and would read them all.
  */
 export const makeKeySweep = Effect.fnUntraced(function* ({ bulk }: PgPools) {
   const scope = yield* Effect.scope;

@@ -1,5 +1,5 @@
 /**
- * Rows of what the asks of API keys cost, a row for a key and a day of UTC, by the database's clock.
+ * What the asks of API keys cost: one row for each key and day (UTC), by the database's clock.
  */
 const day = "(clock_timestamp() at time zone 'utc')::date";
 

@@ -7,7 +7,7 @@ import type { Statement } from "../database/TenantSession.ts";
 /**
  * SQL that finds a row of the chatbot `$1` by the rest of its primary key, if it meets the condition. With an equality,
  * PostgreSQL may choose any index that starts with the chatbot, if it plans while the table is small or its statistics
- * are of smaller chatbots, and would later read all rows of the chatbot. Only the primary key has this order.
+ * describe smaller chatbots, and would later read all rows of the chatbot. Only the primary key has this order.
  */
 export const atKey = (column: string, value: string, condition = "true") =>
   `where chatbot_id = $1 and ${column} between ${value} and ${value} and ${condition} order by ${column} limit 1`;

@@ -142,16 +142,16 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       Effect.as(true),
       Effect.catchTags({
         TurnLost: () => Effect.succeed(false),
-        // A locked chat is renewed the next time.
+        // The turn of a locked chat is renewed the next time.
         Overloaded: () => Effect.succeed(true),
       }),
     );
 
   /**
    * The answer is already paid for, so a failed append is repeated until the ask's deadline. The last attempt ends at
-   * most five seconds later. An attempt with an unknown outcome may have stored the entry. Then it also ended the turn, so
-   * that no later attempt stores the entry again. A turn without chat and key has no row that could show this, so
-   * its append is tried only once.
+   * most five seconds later. An attempt with an unknown outcome may have stored the entry. Then it also ended the turn,
+   * so that no later attempt stores the entry again. A turn without chat and key has no row that could show this, so
+   * its append is not repeated after an unknown outcome.
    */
   const append: Port["append"] = Effect.fnUntraced(function* (turn, entry) {
     const millisLeft = (yield* AskDeadline) - (yield* Clock.currentTimeMillis);
@@ -173,12 +173,12 @@ export const makeTurnStore = Effect.fnUntraced(function* (
 
   /**
    * The statement that ends the turn also counts the tokens, so that they count once, even if it is repeated. If the
-   * turn was lost, a copy of it without chat and key is released, which only counts the tokens; so does the release of a
-   * turn that never had either. No row would show that this was done: the tokens are not counted this way after an
-   * append or a release with an unknown outcome.
+   * turn was lost, a copy without chat and key is released instead, which only counts the tokens. A turn that never had
+   * either is released in the same way. No row would show that the tokens were counted, so they are not counted this
+   * way after an append or a release with an unknown outcome.
    */
   const release: Port["release"] = (turn, cost = null) => {
-    const endTurn = (target: Turn) =>
+    const attemptRelease = (target: Turn) =>
       Effect.suspend(() => {
         const counts = hasRow(target) || !unknownOutcomes.has(turn);
         return releaseTurn({ ...target, cost: counts ? cost : null });
@@ -187,15 +187,15 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         Effect.retry({
           while: (error) =>
             cost === null ? error._tag === "Overloaded" : mayRepeat(target)(error),
-          // For as long as a turn is held without a renewal; but the client of a failed ask waits until it is counted.
+          // For as long as a turn is held without a renewal; but a failed ask waits until its tokens are counted.
           schedule: retriesFor(cost === null ? turnLease : deadlines.storeCall),
         }),
         Effect.asVoid,
       );
     const turnErrors = ["ChatNotFound", "TurnLost"] as const;
-    return endTurn(turn).pipe(
+    return attemptRelease(turn).pipe(
       Effect.catchTag(turnErrors, () =>
-        cost === null ? Effect.void : endTurn({ ...turn, chat: null, idempotencyKey: null }),
+        cost === null ? Effect.void : attemptRelease({ ...turn, chat: null, idempotencyKey: null }),
       ),
       Effect.catchTag(turnErrors, () => Effect.void),
       Effect.catchTag("Overloaded", (cause) =>
@@ -233,7 +233,7 @@ interface Release extends Turn {
 /** Whether a row shows that the turn is held. */
 const hasRow = ({ chat, idempotencyKey }: Turn) => chat !== null || idempotencyKey !== null;
 
-/** What became of a turn; `locked`: its chat is locked for the moment. */
+/** What became of a turn; `locked`: another transaction has locked its chat. */
 interface Outcome {
   readonly outcome: "held" | "locked" | "lost" | "erased";
 }
@@ -246,6 +246,7 @@ const retriesFor = (duration: number) =>
 
 const leaseEnd = `clock_timestamp() + interval '${turnLease} milliseconds'`;
 
+// If the chat has no entry with the id, `$3` itself bounds the position: no entry's position is greater than its id.
 const olderEntries = `
 select ${entryColumns("entry")} from entry
 where chatbot_id = $1 and chat_id = $2::int8 and id < $3::int8 and position < coalesce(
@@ -259,9 +260,9 @@ const turnColumns: ReadonlyArray<Column<Turn>> = [
 ];
 
 /**
- * CTEs that lock the rows of turns: keys in their order, and chats unless they are locked. `turn_row` has the outcome of
- * each: `held` if the turn holds its rows, which the statement then changes. Of its columns, `chat_id` is that of the
- * request, and `locked_id` that of the chat if this statement has locked it.
+ * CTEs that lock the rows of turns: keys in their order, and chats unless another transaction has locked them.
+ * `turn_row` has the outcome of each turn: `held` if the turn holds its rows, which the statement then changes. Its
+ * `chat_id` comes from the request; its `locked_id` is the id of the chat if this statement has locked it.
  *
  * Changes are `insert … on conflict do update`. The row always exists, so nothing is inserted, and the values that are
  * not in the update only satisfy NOT NULL. Unlike an UPDATE with a join, this finds the row by its primary key, whatever
@@ -294,7 +295,7 @@ with request as (
 const notifyFreed =
   "case when outcome = 'held' and cardinality(waiting) > 0 then pg_notify(current_schema(), concat_ws(':', 'freed', $1::int4, turn_row.chat_id)) end";
 
-// Renews the leases of chat and key, or neither: an ask that took over one of them must not wait for the other.
+// Renews the leases of both chat and key, or neither: an ask that took over one of them must not wait for the other.
 const renewTurns = batchStatement(
   turnColumns,
   (items) => `${lockTurns(items)}, chats as (

@@ -29,7 +29,7 @@ import { claimKeys, isFree, makeKeySweep } from "../rows/IdempotencyKeys.ts";
 
 /**
  * The statement's decision on a request: a row of the table in `docs/library/write-a-store.md`; `chat_locked`, for a
- * chat that is locked for the moment; or `overtaken`, after which the request is decided again.
+ * chat that another transaction has locked; or `overtaken`, after which the request is decided again.
  */
 type Decision =
   | "key_reused"
@@ -43,7 +43,7 @@ type Decision =
   | "free"
   | "overtaken";
 
-/** A decision with an entry: that of the key, or one of the chat's newest. */
+/** A decision with an entry: the key's, or one of the chat's newest. */
 type DecisionRow = {
   /** The place of the request in the batch, from 1. */
   readonly at: number;
@@ -89,7 +89,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
     const id = crypto.randomUUID();
     const turn: Turn = { id, chatbot, chat, idempotencyKey, visitor, newest: [] };
     if (chat === null && idempotencyKey === null) {
-      yield* toStorageUnavailable(pools.writable);
+      yield* toStorageUnavailable(pools.assertWritable);
       return { _tag: "TurnTaken", turn } satisfies TakeResult;
     }
     let rows: ReadonlyArray<DecisionRow>;
@@ -118,8 +118,8 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
       case "chat_reserved":
         return heldBy("chat");
       default: {
-        // An append may have committed between the snapshot and the turn. A second read is exact, now that the turn is
-        // ours.
+        // An append may have been committed after the snapshot and before the turn was taken. A second read is exact,
+        // now that the turn is ours.
         const newest =
           (position ?? 0) === (entries ?? 0)
             ? rows.flatMap((row) => (row.id === null ? [] : toEntry(row)))
@@ -161,19 +161,23 @@ const hasKey = ({ idempotencyKey }: Turn) => idempotencyKey !== null;
 /** The parameter after the columns: this instance. */
 const instanceParameter = `$${columns.length + 2}::text`;
 
-// Decides the requests for turns. It fails if two of them take the same chat or key: the batcher then sends each by
-// itself. Within a process, asks of a chat wait for one another, and asks with the same key share one answer.
+// Decides the requests for turns. It fails if two of them change the same chat or key: the batcher then sends each by
+// itself. Within a process, only asks of different visitors can take the same chat together; asks with the same key
+// share one answer.
 //
-// It decides by the locked rows, which may be newer than its snapshot. It never waits for the lock of a chat, but waits for
-// those of keys, which it takes in their order. Look-ups (`atKey`) find a row by its primary key, whatever the planner
-// expects. So does the change of a locked chat, an INSERT that only updates: see `lockTurns` in `PgTurnStore`.
+// It decides by the locked rows, which may be newer than its snapshot. It never waits for the lock of a chat. It does
+// wait for the locks of keys, which it takes in the order of the keys. Look-ups (`atKey`) find a row by its primary
+// key, whatever the planner expects, and so does the change of a locked chat, an INSERT that only updates: see
+// `lockTurns` in `PgTurnStore`.
 //
-// A repeated request gets the entry of its key only once synchronous standbys have it. A transaction that writes nothing would not
-// wait for them: the message makes it write.
+// `must_wait`: while the turn is held, an instance that is already in the queue locks nothing. Otherwise many instances
+// that keep asking could prevent the holder from locking the chat for its append.
 //
-// The first instance leaves the queue: either it takes the turn, or it did not ask in time and another takes it. While
-// the turn is held, an instance that is already in the queue locks nothing: many that ask again would keep the holder
-// from the lock for its append.
+// `changed`: when a turn is taken, the first instance leaves the queue: either it takes the turn, or it did not ask in
+// time and another one takes it.
+//
+// `key_turn`: a repeated request gets the entry of its key only once synchronous standbys have it. A transaction that
+// writes nothing would not wait for them: `pg_logical_emit_message` makes it write.
 const takeTurns = batchStatement(
   columns,
   (items, hasKeys) => `
