@@ -18,14 +18,14 @@ export interface ChatTransportOptions {
   readonly client: Client;
   /**
    * The chat to ask in. Without it, the metadata of the last answer names the chat, and the first question creates one;
-   * if its answer is stopped, the next question creates another. A route handler always sets it, as a browser can send
-   * any metadata.
+   * if its answer is stopped, the next question creates another. A route handler must set it, because a browser can
+   * send any metadata.
    */
   readonly chatId?: number | undefined;
   /**
-   * The effect of `stop` and of any other disconnect, such as a closed page. `cancel`: the server ends the model's request
-   * and stores nothing, and the next message is answered at once. `finish`: it completes and stores the answer first.
-   * The server decides by default, for `finish` unless changed.
+   * The effect of `stop` and of any other disconnect, such as a closed page. `cancel`: the server ends the model's
+   * request and stores nothing, and the next message is answered at once. `finish`: it completes and stores the answer
+   * first. By default the server decides: `finish`, unless its setting was changed.
    */
   readonly onDisconnect?: AskOptions["onDisconnect"];
 }
@@ -73,7 +73,7 @@ export const makeChatTransport = ({
       },
     });
   },
-  // The server completes and stores an answer that nobody reads, so that the history has it.
+  // With `finish`, the server completes and stores an answer that nobody reads, so that the history has it.
   reconnectToStream: () => Promise.resolve(null),
 });
 

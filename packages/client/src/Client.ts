@@ -125,7 +125,7 @@ const toSearch = (query: object): URLSearchParams =>
   );
 
 /**
- * The events of an ask, whose headers carry an idempotency key. By this key and the id of the last event, the server
+ * The events of an ask, whose headers carry an idempotency key. With this key and the id of the last event, the server
  * resumes the answer after a broken connection.
  */
 async function* streamAnswer(

@@ -69,8 +69,8 @@ export async function* send(
     ...request.headers,
     ...(apiKey !== undefined && { "x-api-key": apiKey }),
   };
-  // Outside the attempt: headers that HTTP does not allow are not a broken connection. A plain object, which a `fetch` of
-  // the caller's can spread.
+  // Outside the attempt: headers that HTTP does not allow are not a broken connection. A plain object, which the
+  // caller's own `fetch` can spread.
   const headers = Object.fromEntries(new Headers(headersWithKey));
   const hangUp = new AbortController();
   const silence = new Error(`The server was silent for ${timeoutMillis} ms`);
@@ -134,8 +134,8 @@ const answerUnavailable = 500002;
 
 /**
  * The delay before the next attempt. Throws the error if none may follow: the request was wrong (4xx without
- * `Retry-After`), the server has already tried all its models, it asks for more than a minute, or too many attempts
- * have failed in a row.
+ * `Retry-After`), the server has already tried all its models, it asks for a pause of more than a minute, or too many
+ * attempts have failed in a row.
  */
 export const retryDelayMillis = (error: unknown, failures: number, retries: number): number => {
   const isFailure = error instanceof ResponseError || error instanceof ConnectionError;

@@ -20,7 +20,7 @@ export interface ClientOptions {
   readonly onAttempt?: ((attempt: Attempt) => void) | undefined;
   /**
    * Scheme, host and port of the server. By default the page's own origin in a browser, elsewhere `http://localhost` if
-   * there is a `fetch`.
+   * `fetch` is given.
    */
   readonly origin?: string | URL | undefined;
   /** The address of the general interface, absolute or relative to `origin`; `/api` by default. */
@@ -54,7 +54,7 @@ export interface AskOptions extends PostOptions {
 }
 
 /**
- * A client of one chatbot. Every call repeats attempts that failed without an answer, including POSTs: they carry an
+ * A client of one chatbot. Every call repeats a failed attempt if another may succeed, even a POST, which carries an
  * `Idempotency-Key`. It rejects with a `ResponseError`, `ValidationError`, `ConnectionError` or the signal's reason.
  */
 export interface Client {
@@ -84,7 +84,7 @@ export interface Attempt {
   readonly body?: string | undefined;
   readonly status?: number | undefined;
   readonly requestId?: string | undefined;
-  /** When it was sent, in milliseconds of the epoch. */
+  /** When it was sent, in milliseconds since 1970. */
   readonly beganAt: number;
   /** Until the response began, or failed. */
   readonly durationMillis: number;
@@ -130,7 +130,7 @@ export interface NewChat {
 
 /** A question to ask. */
 export interface Question {
-  /** Without it, the service creates a chat. */
+  /** Without it, the server creates a chat. */
   readonly chat_id?: number | null | undefined;
   /** 1 to 200 characters, not only white space. */
   readonly query: string;
@@ -170,7 +170,7 @@ export interface Page<A> {
 
 /**
  * A list, read as it is iterated: row by row over all pages from the query's `page` on. The default order, newest
- * first, shifts while rows are added; walk a list that grows with `orderBy: "id"`.
+ * first, shifts while rows are added; for a list that grows, use `orderBy: "id"`.
  */
 export interface List<A> extends AsyncIterable<A> {
   /** The page that the query names. */

@@ -117,7 +117,7 @@ const textLines = <E, R>(
 
 /**
  * The records of an export in UTF-8. Fails with `ImportRefused` at the first line that is not a record, whose number
- * it states, and if the last line is missing or counts something else. The reason quotes no text of the export.
+ * the reason states, and if the last line is missing or its counts are wrong. The reason quotes no text of the export.
  */
 export const decodeArchive = <E, R>(
   bytes: Stream.Stream<Uint8Array, E, R>,
@@ -167,7 +167,8 @@ export const decodeArchive = <E, R>(
   });
 
 /**
- * The first field that is wrong, and why. A name that an export does not have may be a user's text, and is left out.
+ * The first field that is wrong, and why. A name that is longer or has other characters than a field's may be a user's
+ * text, and is left out.
  */
 const describeProblem = (error: Schema.SchemaError): string => {
   const [problem] = listSchemaErrors(error);

@@ -1,6 +1,6 @@
 /**
- * API keys: `prl_<id>_<secret>_<checksum>`, in base 62. The checksum identifies a mistyped key without a look-up in
- * the store. A store keeps the SHA-256 of the whole text, never the text.
+ * API keys: `prl_<id>_<secret>_<checksum>`, in base 62. The checksum reveals a mistyped key without a look-up in the
+ * store. A store keeps the SHA-256 of the whole text, never the text.
  */
 import { Effect, Redacted, Schema } from "effect";
 import { Digest, SecureRandom, WebCrypto } from "effect/crypto";
@@ -45,7 +45,7 @@ export const Origins = Schema.Array(
 export interface KeyRecord {
   /** The id in the key's text. */
   readonly id: string;
-  /** SHA-256 of the whole key's text. */
+  /** SHA-256 of the key's whole text. */
   readonly hash: Uint8Array;
   readonly name: string | null;
   readonly scopes: ReadonlyArray<Scope>;
@@ -53,7 +53,7 @@ export interface KeyRecord {
   readonly expiresAt: Date | null;
   /** How many requests each server process accepts in a minute; `null`: any number. */
   readonly ratePerMinute: number | null;
-  /** {@link signingSecretOf} of the key's text, for a key that signs visitor tokens; `null`: it cannot. */
+  /** {@link signingSecretOf} of the key's text, for a key that signs visitor tokens; `null`: it signs none. */
   readonly signingSecret: string | null;
   /** How many requests from each visitor a server process accepts in a minute; `null`: any number. */
   readonly visitorRatePerMinute: number | null;
@@ -61,7 +61,10 @@ export interface KeyRecord {
   readonly tokensPerDay: number | null;
   /** The origins of the pages that may show the key's widget, such as `https://shop.example`. */
   readonly origins: ReadonlyArray<string>;
-  /** Whether the key's widget gives a token to anyone, if the key has a budget and a rate for each visitor. */
+  /**
+   * Whether the key's widget gives a token to anyone, if the key signs visitor tokens and has a budget and a rate for
+   * each visitor.
+   */
   readonly anonymous: boolean;
 }
 
@@ -151,7 +154,7 @@ export const keyRecord = Effect.fnUntraced(function* (
   return record;
 });
 
-/** The CRC-32 of each byte: a request costs one checksum. */
+/** The CRC-32 of each byte. A table, because every request computes a checksum. */
 const crcs = Uint32Array.from({ length: 256 }, (_, byte) => {
   let crc = byte;
   for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? 0xedb88320 ^ (crc >>> 1) : crc >>> 1;

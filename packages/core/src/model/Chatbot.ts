@@ -8,7 +8,7 @@ import { notBlank, Text } from "./Text.ts";
 /** The name of a chatbot or a workspace: 1 to 255 code points, not white space alone. */
 export const Name = Text.check(notBlank, Schema.isMaxCodePoints(255));
 
-/** The name of a folder: no path, not hidden, and without characters that break a log line. */
+/** The name of a folder: not a path, not hidden, and without characters that break a log line. */
 const FolderName = Name.check(
   Schema.isPattern(/^(?!\.)[^/\\\p{Cc}\p{Zl}\p{Zp}]*$/u, { message: "is not a valid folder name" }),
 );

@@ -8,7 +8,7 @@ export interface Usage {
   readonly model: string;
   readonly promptTokens: number;
   readonly completionTokens: number;
-  /** The number of calls of the model, failed ones included. */
+  /** The number of calls to models, failed ones included. */
   readonly attempts: number;
   readonly latencyMillis: number;
 }
@@ -24,7 +24,7 @@ export interface NewEntry {
   readonly usage: Usage | null;
   /** The id of the API key that asked. It is stored only for usage reports. */
   readonly keyId?: string | null;
-  /** The tokens that count against the key's daily budget; `null` or absent: the key has none. */
+  /** The tokens that count against the key's daily budget; `null` or absent: the key has no budget. */
   readonly spentTokens?: number | null;
 }
 

@@ -22,8 +22,8 @@ export class TurnLost extends Data.TaggedError("TurnLost") {
 }
 
 /**
- * The model failed, was too slow or broke off, or the turn was lost. Nothing was stored. The answerer has made all
- * the attempts that it makes.
+ * The moderator or the answerer failed after all its attempts, the deadline passed, the answer was empty or broke off,
+ * or the turn was lost. Nothing was stored.
  */
 export class AnswerUnavailable extends Data.TaggedError("AnswerUnavailable")<{
   /** For logs; contains no text of a user. */

@@ -24,7 +24,7 @@ export interface AnswererCall {
   readonly question: string;
   /** The chat's unflagged entries, newest first, the hello entry included. They are read from the store on demand. */
   readonly earlier: AsyncIterable<Entry>;
-  /** Aborted when nobody needs the answer any more: the client cancelled, or the deadline passed. */
+  /** Aborted when nobody needs the answer any more, as when the client cancelled or the deadline passed. */
   readonly signal: AbortSignal;
 }
 
@@ -41,9 +41,9 @@ export class Answerer extends Context.Service<
   Answerer,
   {
     /**
-     * Answers the question, part by part. `earlier` emits the chat's unflagged entries, newest first, and reads them
-     * on demand. A failure is final: the stream is not run again. `Asking` interrupts the stream at
-     * `AskDeadline`, and when the answer reaches its maximum length.
+     * Answers the question, part by part. `earlier` emits the chat's unflagged entries, newest first, and reads them on
+     * demand. A failure is final: the stream is not run again. `Asking` interrupts the stream at `AskDeadline`, when
+     * the ask is cancelled or loses its turn, and when the answer reaches its maximum length.
      */
     readonly answer: (
       chatbot: Chatbot,

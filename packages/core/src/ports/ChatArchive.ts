@@ -64,8 +64,9 @@ export type ArchiveRecord =
  */
 export type UsageGroup = "day" | "key" | "userRef";
 
-/** The cost of all answers of one model of a provider, and of one group; `null`: of answers without a model. */
+/** The cost of all answers of one model of a provider, in one group. */
 export interface UsageSum extends Omit<Usage, "latencyMillis" | "provider" | "model"> {
+  /** `null`, like `model`, for answers without a model. */
   readonly provider: string | null;
   readonly model: string | null;
   /** `null` without groups, and for answers without a known key or without a `userRef`. */
@@ -102,7 +103,7 @@ export class ChatArchive extends Context.Service<
     /**
      * Stores the records with their ids and times, all of them or none, and returns the number of chats. Later chats
      * and entries have greater ids, and times that are not earlier. Fails with `ImportRefused` if the chatbot has
-     * chats, at a record that `checkArchiveOrder` refuses, and if two entries have the same id. Texts are stored as they
+     * chats, at a record that `checkArchiveOrder` refuses, or if two entries have the same id. Texts are stored as they
      * are: the caller checks that a client could have sent them, as `decodeArchive` does.
      */
     readonly import: <E, R>(

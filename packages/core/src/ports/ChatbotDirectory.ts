@@ -14,7 +14,7 @@ export type Grant = Pick<KeyRecord, "hash" | "scopes"> &
     readonly chatbot: Chatbot;
     /**
      * How long the key is still valid by the store's clock, in milliseconds: 0 or less for an expired key, `null` for
-     * one that never expires. Servers count it down without a clock that can be set.
+     * one that never expires. Servers count it down on a monotonic clock.
      */
     readonly expiresInMillis: number | null;
     /** The current time by the store's clock, in milliseconds since 1970; absent: the server's clock is the store's. */
@@ -44,7 +44,7 @@ export class ChatbotDirectory extends Context.Service<
   {
     /** The current state of the key with this id; `null` if the key is unknown or revoked. */
     readonly open: (keyId: string) => Effect.Effect<Grant | null, StorageUnavailable>;
-    /** Records that these keys were used lately. Each process calls it at most once a minute, and when it stops. */
+    /** Records that these keys were used lately. Each process calls this at most once a minute, and when it stops. */
     readonly used: (keyIds: ReadonlyArray<string>) => Effect.Effect<void, StorageUnavailable>;
     /** Notifications that a chatbot or its keys changed; `null`: any chatbot. Some may be missing. */
     readonly changed: Stream.Stream<ChatbotId | null>;

@@ -134,7 +134,7 @@ export const fieldChanges = (
     .toSorted((a, b) => (a.field < b.field ? -1 : 1));
 };
 
-/** The names of these fields, sorted. */
+/** The names of the fields whose values change, sorted. */
 export const changedFields = (before: Chatbot | KeyRecord, change: ChatbotChange | KeyChange) =>
   fieldChanges(before, change).map(({ field }) => field);
 

@@ -55,7 +55,7 @@ export type TakeResult =
   | { readonly _tag: "TurnTaken"; readonly turn: Turn }
   /**
    * Another turn holds the idempotency key (`key`) or the chat (`chat`), or the chat's turn is reserved for another
-   * instance (`chat`). It is free in `forMillis` milliseconds at the latest, a number above 0.
+   * instance (`chat`). Without a renewal, it is free in `forMillis` milliseconds at the latest, a number above 0.
    */
   | { readonly _tag: "Held"; readonly forMillis: number; readonly by: "chat" | "key" }
   /** An earlier request with the same idempotency key was answered with this entry, in the turn with this id. */
@@ -77,8 +77,8 @@ export class TurnStore extends Context.Service<
      *    a lock; both cases cost the same. With a key and without a chat, an unregistered chatbot fails with
      *    `ChatbotNotFound`; with neither, only the append fails.
      * 4. A turn holds the key: returns `Held` by `key`.
-     * 5. A turn holds the chat, or it is reserved for another instance: returns `Held` by `chat`, and puts this instance
-     *    into the chat's queue, of which the one that has waited longest is next.
+     * 5. A turn holds the chat, or it is reserved for another instance: returns `Held` by `chat`, and puts this
+     *    instance into the chat's queue, in which the instance that has waited longest is next.
      *
      * A turn whose lease ended stays valid until another turn takes its chat or its key; then it loses both for good.
      */
@@ -120,9 +120,9 @@ export class TurnStore extends Context.Service<
       TurnLost | ChatbotNotFound | ChatNotFound | Overloaded | StorageUnavailable
     >;
     /**
-     * Ends the turn without an entry and forgets its key. Leaves a chat and a key that another turn took. Adds the tokens
-     * of `cost` to what the API key has spent today, even if the turn was lost, but not if an append or a release of the
-     * turn may have added them.
+     * Ends the turn without an entry and forgets its key. Leaves alone a chat or key that another turn took. Adds the
+     * tokens of `cost` to what the API key has spent today, even if the turn was lost, but not if an append or a
+     * release of the turn may have added them.
      */
     readonly release: (
       turn: Turn,

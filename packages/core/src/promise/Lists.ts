@@ -1,5 +1,5 @@
 /**
- * Lists with the queries and the form of those of `@parley/client`.
+ * Lists with the same queries and shape as those of `@parley/client`.
  */
 import { Effect } from "effect";
 import { ArgumentInvalid } from "../model/Errors.ts";

@@ -27,23 +27,23 @@ export interface ParleyOptions {
   readonly moderator?: ModeratorFunction | ModeratorLayer | undefined;
   /** Receives each line of the log, or `false` for no log; by default, lines go to standard error. */
   readonly log?: ((line: string) => void) | false | undefined;
-  /** Who changes chatbots and keys, and erases chats, in the audit log; `openParley` by default. */
+  /** The actor of changes, erasures, exports and imports in the audit log; `openParley` by default. */
   readonly actor?: string | undefined;
   /** The time limit of an answer; 30,000 by default. */
   readonly answerMillis?: number | undefined;
 }
 
-/** Conversations with chatbots over one store. Two of them share nothing but what the store shares. */
+/** Conversations with chatbots over one store. Two instances share only what the store shares. */
 export interface Parley {
   /**
-   * Finds the chatbot by workspace and name, and changes the given fields that differ; creates it if it is missing.
-   * Rejects with `ArgumentInvalid` or `StorageUnavailable`.
+   * Finds the chatbot by workspace and name, and updates the given fields whose values differ; creates it if it is
+   * missing. Rejects with `ArgumentInvalid` or `StorageUnavailable`.
    */
   readonly chatbot: (chatbot: ChatbotDeclaration) => Promise<Bot>;
   /**
-   * Finds the chatbot of an API key. Its asks are added to the key's usage and daily budget, beyond which they reject
-   * with `BudgetSpent`. If the key is bound to a user, the bot's chats, histories, asks and new chats are that user's
-   * alone; another `userRef` rejects with `UserRefNotGranted`. Rejects with `KeyRejected`, `RateExceeded` or
+   * Finds the chatbot of an API key. The bot's asks are added to the key's usage and daily budget, beyond which they
+   * reject with `BudgetSpent`. If the key is bound to a user, the bot's chats, histories, asks and new chats are that
+   * user's alone; another `userRef` rejects with `UserRefNotGranted`. Rejects with `KeyRejected`, `RateExceeded` or
    * `StorageUnavailable`.
    */
   readonly authenticate: (key: string) => Promise<Authenticated>;
@@ -68,8 +68,8 @@ export interface ChatbotDeclaration extends Partial<ChatbotSettings> {
 }
 
 /**
- * The chatbot of an API key, and what the key may do. Calls of `bot` do not check the scopes, and those of operators
- * (`erase`, `usage`, `export`, `import`, `createKey`, `revokeKey`) concern the whole chatbot.
+ * The chatbot of an API key, and what the key may do. Calls of `bot` do not check the scopes, and the calls for
+ * operators (`erase`, `usage`, `export`, `import`, `createKey`, `revokeKey`) concern the whole chatbot.
  */
 export interface Authenticated {
   readonly bot: Bot;
@@ -94,8 +94,8 @@ export interface StoreOptions extends CallOptions {
 /** Options of asks. */
 export interface AskOptions extends StoreOptions {
   /**
-   * The effect of the signal, and of leaving the loop over a stream. `finish`: the answer is completed and stored, the
-   * default of `ask`. `cancel`: the answerer's signal is aborted, and nothing is stored, the default of `stream`.
+   * The effect of the signal, and of leaving the loop over a stream. `finish`, the default of `ask`: the answer is
+   * completed and stored. `cancel`, the default of `stream`: the answerer's signal is aborted, and nothing is stored.
    */
   readonly onDisconnect?: "finish" | "cancel" | undefined;
 }
@@ -106,7 +106,7 @@ export interface AskOptions extends StoreOptions {
  * the signal's reason once its signal is aborted.
  */
 export interface Bot {
-  /** The id, the names and the settings. */
+  /** The id, the names, the description and the settings. */
   readonly chatbot: Chatbot;
   /** Creates a chat. It starts with an entry if the chatbot has a hello message. */
   readonly createChat: (chat?: ChatFields, options?: StoreOptions) => Promise<Chat>;
@@ -116,14 +116,18 @@ export interface Bot {
   readonly history: (chatId: number, query?: HistoryQuery, options?: CallOptions) => List<Entry>;
   /**
    * Asks in a chat, or in a new one for `null`, and resolves once the entry is stored. Rejects with `ChatNotFound`,
-   * `AnswerUnavailable`, `Overloaded` or `IdempotencyKeyReused`; then nothing was stored.
+   * `ChatbotNotFound`, `AnswerUnavailable`, `Overloaded`, `BudgetSpent` or `IdempotencyKeyReused`; then nothing was
+   * stored.
    */
   readonly ask: (
     chatId: number | null,
     question: string,
     options?: AskOptions,
   ) => Promise<AskResult>;
-  /** The same, and yields the answer as it arrives. The ask begins with the loop, and the entry is the last event. */
+  /**
+   * Asks like `ask`, and yields the answer as it arrives. The ask begins with the loop, and the entry is the last
+   * event.
+   */
   readonly stream: (
     chatId: number | null,
     question: string,
@@ -167,7 +171,7 @@ export interface ListQuery<Field extends string> {
   /** The first page to read; 1 by default. */
   readonly page?: number | undefined;
   readonly orderBy?: Field | ReadonlyArray<Field> | undefined;
-  /** Whether to sort in descending order, one value for each field of `orderBy`; `false` by default. */
+  /** Whether to sort in descending order, one value for each field of `orderBy`; by default only without `orderBy`. */
   readonly desc?: boolean | ReadonlyArray<boolean> | undefined;
   readonly id?: number | undefined;
 }
@@ -194,7 +198,7 @@ export interface Page<A> {
 
 /**
  * A list, read as it is iterated: row by row over all pages from the query's `page` on. The default order, newest
- * first, shifts while rows are added; walk a list that grows with `orderBy: "id"`.
+ * first, shifts while rows are added; for a list that grows, use `orderBy: "id"`.
  */
 export interface List<A> extends AsyncIterable<A> {
   /** The page that the query names. */

@@ -23,7 +23,7 @@ import type * as api from "./Parley.ts";
 
 /**
  * Opens the store. Rejects with its error if it cannot be used, and with `ArgumentInvalid` if an option is wrong. Close
- * what it returns at the end of the process.
+ * the result at the end of the process.
  */
 export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = async ({
   actor = "openParley",

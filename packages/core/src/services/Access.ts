@@ -40,8 +40,8 @@ export interface VisitorTokens {
   /** The id of the key that the token names as its signer; `null` for a text that is not a token. */
   readonly keyId: (token: string) => string | null;
   /**
-   * The claims of a token that this secret signed and that is valid at this time, or expired at most `lateMillis` before
-   * (0 by default); `null` for any other. Takes the same time for a wrong secret as for the right one.
+   * The claims of a token that was signed with this secret and is valid at this time, or expired at most `lateMillis`
+   * before (0 by default); `null` for any other. Takes the same time for a wrong secret as for the right one.
    */
   readonly verify: (
     token: string,
@@ -142,11 +142,13 @@ const make = Effect.gen(function* () {
     Stream.runForEach(() => forget),
     Effect.forkScoped,
   );
-  /** The cache uses the machine's clock: after somebody set it back, the cache would keep a revoked key that much longer. */
+  /**
+   * The cache uses the machine's clock: if somebody set that back, the cache would keep a revoked key that much longer.
+   */
   const lookUpOnce = (id: string) =>
-    Effect.flatMap(Cache.get(keys, id), (cached) =>
+    Effect.flatMap(Cache.get(keys, id), (keyLookUp) =>
       Effect.flatMap(elapsedMillis, (now) =>
-        now < cached.staleAt ? Effect.succeed(cached) : Cache.refresh(keys, id),
+        now < keyLookUp.staleAt ? Effect.succeed(keyLookUp) : Cache.refresh(keys, id),
       ),
     );
   const recall = Effect.fnUntraced(function* (id: string, error: StorageUnavailable) {
@@ -308,10 +310,10 @@ const make = Effect.gen(function* () {
     /** The widget of a valid key; `null` for a key that is unknown, expired or revoked. */
     widget,
     /**
-     * The claims of a token for an anonymous visitor, and the secret to sign it with; `null` for a key that allows none.
-     * The visitor is new, or the visitor of a `former` token; any other text fails with `KeyRejected`. Fails with
-     * `RateExceeded` beyond `newVisitors` a minute in this process, for the network of the client or for the key, or
-     * beyond the rate of the visitor.
+     * The claims of a token for an anonymous visitor, and the secret to sign it with; `null` for a key that allows
+     * none. The visitor is new, or that of a `former` token; any other text in its place fails with `KeyRejected`.
+     * Fails with `RateExceeded` beyond `newVisitors` a minute in this process, for the network of the client or for the
+     * key, or beyond the rate of the visitor.
      */
     admitVisitor,
   };
@@ -342,7 +344,7 @@ const allowsAnonymous = (grant: Grant): boolean =>
 
 /**
  * Token buckets that fill within a minute, by name. Beyond `maxBuckets`, it forgets the least recently used one, which
- * is full again after a minute.
+ * would be full again after a minute.
  */
 const makeRates = (maxBuckets: number) => {
   const buckets = new Map<string, { readonly tokens: number; readonly at: number }>();

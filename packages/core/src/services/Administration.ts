@@ -1,6 +1,6 @@
 /**
  * The work of operators: chatbots, their settings and their keys. Every change adds an entry with its actor to the
- * audit log. It takes effect in every process within a second.
+ * audit log, and takes effect in every process within a second.
  */
 import { Context, Duration, Effect, Layer, Redacted, Schema, Struct } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
@@ -208,14 +208,16 @@ const make = Effect.gen(function* () {
     /** Changes the given fields of a key; fails with `KeyNotFound` if the key is revoked. */
     changeKey,
     /**
-     * Creates a key with the fields of another; it signs visitor tokens only if the other does, and never expires without
-     * `expiresAt`. The other key expires after `keepFor`, or earlier if it already expires earlier, so that its users can
-     * change over. `replacedKey` is the other key. Fails with `KeyNotFound` if the other is revoked.
+     * Creates a key with the fields of another; it signs visitor tokens only if the other does, and without `expiresAt`
+     * it never expires. The other key expires after `keepFor`, so that its users can change over, or at its own expiry
+     * if that is earlier. `replacedKey` is the other key. Fails with `KeyNotFound` if the other is revoked.
      */
     rotateKey,
     /** Revokes a key for good. */
     revokeKey,
-    /** A person for exports and erasures. The salt of the digest is random, so that nobody can find out people by their digests. */
+    /**
+     * A person for exports and erasures. The digest's salt is random, so that no precomputed digest identifies anybody.
+     */
     person,
     /** The newest `limit` entries of the audit log, newest first; with a `userRef`, those with a digest of it. */
     audit,

@@ -5,11 +5,11 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
   defaultValue: () => ({
     /** From the start of the turn to the last piece of the answer. */
     deadline: Duration.seconds(30),
-    /** How long an ask waits for its turn. */
+    /** How long an ask may wait for its turn. */
     queueTimeout: Duration.seconds(60),
-    /** How many asks wait in one chat. */
+    /** How many asks of each visitor may wait in one chat in this process. */
     queueLimit: 256,
-    /** How many asks are in progress in this process, waiting ones included. */
+    /** How many asks may be in progress in this process, waiting ones included. */
     asks: 10_000,
     /** The interval at which a held turn is renewed. */
     renewal: Duration.seconds(3),
@@ -28,16 +28,17 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
 export type AskLimits = typeof AskLimits.Service;
 
 /**
- * When the ask in progress must be answered, in milliseconds since 1970. `Asking` sets it for the moderator, the
- * answerer and the append, so that none of them starts an attempt later.
+ * The time by which the ask in progress must be answered, in milliseconds since 1970. `Asking` sets it for the
+ * moderator, the answerer and the append, so that none of them starts an attempt later.
  */
 export const AskDeadline = Context.Reference("@parley/core/AskDeadline", {
   defaultValue: () => Infinity,
 });
 
 /**
- * The model that the ask in progress called last, for the metrics of asks that fail, and the tokens of all of its calls
- * that ended, for the budget of its key. `Asking` provides it, and an answerer sets it; `null`: none, and unknown.
+ * The model that the ask in progress called last, for the metrics of asks that fail, and the tokens of all of the ask's
+ * calls that ended, for the budget of its key. `Asking` provides it, and an answerer sets it. `model` is `null` if the
+ * answerer called none; `tokens` is `null` if they are unknown.
  */
 export const AskedModel = Context.Reference<{ model: string | null; tokens: number | null }>(
   "@parley/core/AskedModel",

@@ -30,7 +30,7 @@ import { Answerer } from "../ports/Answerer.ts";
 import { Moderator } from "../ports/Moderator.ts";
 import { TurnStore } from "../ports/TurnStore.ts";
 import { AskLimits } from "./AskLimits.ts";
-import { makeChatQueue, overloaded } from "./ChatQueue.ts";
+import { makeChatQueue, overload } from "./ChatQueue.ts";
 import {
   LiveAnswer,
   type AnswerEvent,
@@ -43,8 +43,8 @@ import { inSpan, logFailure, makeAskTimes } from "./Telemetry.ts";
 import { answerInTurn } from "./TurnAnswer.ts";
 
 /**
- * A question, with the chat and the idempotency key that it belongs to. Asking checks the values by the rules of the
- * interface, and fails with `ArgumentInvalid` before anything else.
+ * A question, with its chat and its idempotency key. Asking checks the values by the rules of the interface, and fails
+ * with `ArgumentInvalid` before anything else.
  */
 export interface Ask {
   /**
@@ -55,7 +55,7 @@ export interface Ask {
   readonly idempotencyKey?: string | null;
   /** The id of the API key that asks, for usage reports; `null`, the default: none. */
   readonly keyId?: string | null;
-  /** How many tokens the API key may spend in a day of UTC; `null`, the default: any number. */
+  /** How many tokens the API key may spend per day (UTC); `null`, the default: any number. */
   readonly tokensPerDay?: number | null;
   /** The only user whose chats exist (the `visitor` of a `Principal`); `null`, the default: every user. */
   readonly visitor?: string | null;
@@ -67,7 +67,7 @@ export interface Ask {
 }
 
 /** An ask in progress in this process. */
-interface RunningAsk {
+interface AskInProgress {
   readonly chatbot: ChatbotId;
   readonly idempotencyKey: IdempotencyKey | null;
   readonly live: LiveAnswer;
@@ -75,9 +75,9 @@ interface RunningAsk {
 }
 
 /** The asks in progress in this process. Later requests join one by its idempotency key. */
-const makeRunningAsks = Effect.fnUntraced(function* (limits: AskLimits) {
+const makeAsksInProgress = Effect.fnUntraced(function* (limits: AskLimits) {
   const fibers = yield* FiberSet.make<CompletedAsk, AskError>();
-  const byKey = new Map<string, RunningAsk>();
+  const byKey = new Map<string, AskInProgress>();
   const nameOf = (chatbot: ChatbotId, { key }: IdempotencyKey) => `${chatbot}/${key}`;
 
   const find = (chatbot: ChatbotId, idempotencyKey: IdempotencyKey | null) =>
@@ -87,11 +87,11 @@ const makeRunningAsks = Effect.fnUntraced(function* (limits: AskLimits) {
   const awaitEmpty = FiberSet.awaitEmpty(fibers);
 
   const start = Effect.fnUntraced(function* (
-    ask: Omit<RunningAsk, "fiber">,
+    ask: Omit<AskInProgress, "fiber">,
     answer: Effect.Effect<CompletedAsk, AskError>,
   ) {
     const { chatbot, idempotencyKey, live } = ask;
-    if ((yield* count) >= limits.asks) return yield* overloaded;
+    if ((yield* count) >= limits.asks) return yield* overload;
     const fiber = yield* FiberSet.run(
       fibers,
       // Without a reader, no request remains whose handler would log the failure.
@@ -99,22 +99,22 @@ const makeRunningAsks = Effect.fnUntraced(function* (limits: AskLimits) {
         live.readers > 0 || Cause.hasInterruptsOnly(cause) ? Effect.void : logFailure(cause),
       ),
     );
-    const runningAsk = { ...ask, fiber };
-    if (idempotencyKey !== null) byKey.set(nameOf(chatbot, idempotencyKey), runningAsk);
+    const askInProgress = { ...ask, fiber };
+    if (idempotencyKey !== null) byKey.set(nameOf(chatbot, idempotencyKey), askInProgress);
     fiber.addObserver((exit) => {
-      forget(runningAsk);
+      forget(askInProgress);
       live.complete(exit);
     });
-    return runningAsk;
+    return askInProgress;
   });
 
   /** Lets a later request with the same key start anew. */
-  const forget = (ask: RunningAsk) => {
+  const forget = (ask: AskInProgress) => {
     const { chatbot, idempotencyKey } = ask;
     if (find(chatbot, idempotencyKey) === ask) byKey.delete(nameOf(chatbot, idempotencyKey!));
   };
 
-  const cancel = (ask: RunningAsk) => {
+  const cancel = (ask: AskInProgress) => {
     forget(ask);
     ask.fiber.interruptUnsafe();
   };
@@ -129,7 +129,7 @@ const make = Effect.gen(function* () {
   const digest = yield* Digest.Digest;
   const dispatcher = (yield* Scheduler.Scheduler).makeDispatcher();
   const queue = yield* makeChatQueue(store, limits);
-  const asks = yield* makeRunningAsks(limits);
+  const asks = yield* makeAsksInProgress(limits);
   const timeAsk = yield* makeAskTimes;
 
   const answer = (
@@ -158,7 +158,10 @@ const make = Effect.gen(function* () {
         );
     });
 
-  /** Starts the ask, or joins the one in progress with the same key. The request reads it until the scope closes. */
+  /**
+   * Starts the ask, or joins the one in progress with the same key. The request reads its answer until the scope
+   * closes.
+   */
   const join = Effect.fnUntraced(function* (chatbot: Chatbot, ask: Ask) {
     const { chatId, idempotencyKey: keyText = null, question, visitor = null } = ask;
     yield* checkAsk(ask);
@@ -174,7 +177,7 @@ const make = Effect.gen(function* () {
     const live = existingAsk?.live ?? new LiveAnswer(dispatcher);
     live.readers++;
     const newAsk = { chatbot: chatbot.id, idempotencyKey, live };
-    const runningAsk =
+    const askInProgress =
       existingAsk ?? (yield* asks.start(newAsk, answer(live, chatbot, ask, idempotencyKey)));
     // `Effect.addFinalizer` would copy the whole context for each ask.
     yield* Scope.addFinalizer(
@@ -182,10 +185,10 @@ const make = Effect.gen(function* () {
       Effect.sync(() => {
         const hasReaders = --live.readers > 0;
         if (!hasReaders && ask.onDisconnect === "cancel" && live.exit === null)
-          asks.cancel(runningAsk);
+          asks.cancel(askInProgress);
       }),
     );
-    return { ...runningAsk, isJoined: existingAsk !== undefined };
+    return { ...askInProgress, isJoined: existingAsk !== undefined };
   }, Effect.uninterruptible);
 
   const askAndWait = Effect.fnUntraced(function* (
@@ -210,7 +213,7 @@ const make = Effect.gen(function* () {
 
   const drain = queue.close.pipe(
     Effect.andThen(asks.awaitEmpty),
-    // The store may retry the entry of a finished answer for five seconds.
+    // The last attempt to store an entry may end five seconds after the deadline.
     Effect.timeoutOption(Duration.sum(limits.deadline, Duration.seconds(5))),
     Effect.asVoid,
   );
@@ -251,7 +254,7 @@ const checkAsk = makeCheck(
   }),
 );
 
-/** Answers questions. Each chat has one ask at a time, across processes. */
+/** Answers questions: in each chat one at a time, across processes. */
 export class Asking extends Context.Service<Asking>()("@parley/core/Asking", { make }) {
   static readonly layer = Layer.effect(Asking, Asking.make);
 }

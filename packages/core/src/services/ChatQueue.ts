@@ -37,7 +37,7 @@ interface Queue {
 
 const nameOf = ({ chat, chatbot }: Pick<Turn, "chat" | "chatbot">) => `${chatbot}/${chat}`;
 
-export const overloaded = new Overloaded({ retryAfterSeconds: 1 });
+export const overload = new Overloaded({ retryAfterSeconds: 1 });
 
 export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
   Effect.gen(function* () {
@@ -66,14 +66,14 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
           : Effect.fail(new BudgetSpent({ keyId, retryAfterSeconds }));
       });
 
-    /** Takes the turn from the store; while another process holds it, tries again until `deadline`. */
+    /** Takes the turn from the store; while another ask holds it, tries again until `deadline`. */
     const take = Effect.fnUntraced(function* (
       { budget, chat, chatbot, idempotencyKey, visitor }: TurnRequest,
       deadline: number,
       queue: Queue | null,
     ) {
       while (true) {
-        if (isClosed) return yield* overloaded;
+        if (isClosed) return yield* overload;
         // Replaced before the store is asked, so that no notification is missed in between.
         const turnFreed = Deferred.makeUnsafe<void>();
         if (queue !== null) queue.turnFreed = turnFreed;
@@ -81,7 +81,8 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
         const takesNothing = chat === null && idempotencyKey === null;
         if (budget !== null && takesNothing) yield* checkBudget(chatbot, budget);
         const result = yield* store.take(chatbot, chat, idempotencyKey, visitor);
-        // Repeating a stored answer costs nothing. While another ask holds the key, its answer may still be stored.
+        // Repeating a stored answer costs nothing. While another ask holds the key, its answer may still be stored, and
+        // then this ask repeats it.
         const costsNothing =
           result._tag === "AlreadyAnswered" || (result._tag === "Held" && result.by === "key");
         if (budget !== null && !takesNothing && !costsNothing)
@@ -90,7 +91,7 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
           );
         if (result._tag !== "Held") return result;
         const millisLeft = deadline - (yield* Clock.currentTimeMillis);
-        if (millisLeft <= 0) return yield* overloaded;
+        if (millisLeft <= 0) return yield* overload;
         const poll = Duration.toMillis(result.by === "key" ? limits.keyPoll : limits.poll);
         yield* Deferred.await(turnFreed).pipe(
           Effect.timeoutOption(Math.min(poll, result.forMillis + 1, millisLeft)),
@@ -108,7 +109,7 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
           turnFreed: Deferred.makeUnsafe<void>(),
         };
         // The ask that has its turn does not wait.
-        if (queue.places.length > limits.queueLimit) return Effect.fail(overloaded);
+        if (queue.places.length > limits.queueLimit) return Effect.fail(overload);
         const place = Deferred.makeUnsafe<void>();
         queue.places.push(place);
         wake(queue.places[0]!);
@@ -154,7 +155,7 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
               : Deferred.await(place).pipe(
                   Effect.timeoutOrElse({
                     duration: limits.queueTimeout,
-                    orElse: () => Effect.fail(overloaded),
+                    orElse: () => Effect.fail(overload),
                   }),
                   Effect.andThen(takeAndUse(queue)),
                 ),

@@ -58,7 +58,8 @@ const make = Effect.gen(function* () {
      * `ArgumentInvalid` if an argument breaks a rule of the interface.
      *
      * `visitor`, here and below: the only user whose chats exist (the `visitor` of a `Principal`), `null` for every
-     * user. A chat that a visitor creates has its `userRef`; another one in `NewChat` fails with `UserRefNotGranted`.
+     * user. A chat that a visitor creates has the visitor as its `userRef`; another `userRef` fails with
+     * `UserRefNotGranted`.
      */
     create,
     /** A page of the chatbot's chats, and the number of chats that match. */

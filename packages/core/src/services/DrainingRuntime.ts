@@ -7,8 +7,8 @@ import { ManagedRuntime, type Context, type Layer } from "effect";
 /** Builds the services of a layer at the first run. `dispose` releases them after the last run has ended. */
 export const makeDrainingRuntime = <R, E>(layer: Layer.Layer<R, E>) => {
   const runtime = ManagedRuntime.make(layer);
-  const running = new Set<Promise<unknown>>();
-  let disposing: Promise<void> | undefined;
+  const runs = new Set<Promise<unknown>>();
+  let disposal: Promise<void> | undefined;
   return {
     /**
      * Runs `use` with the layer's services. The first call builds them; each call rejects with the layer's error if
@@ -18,19 +18,19 @@ export const makeDrainingRuntime = <R, E>(layer: Layer.Layer<R, E>) => {
       use: (context: Context.Context<R>) => Promise<A>,
       afterDispose: () => Promise<A>,
     ): Promise<A> => {
-      if (disposing !== undefined) return afterDispose();
+      if (disposal !== undefined) return afterDispose();
       const result = runtime.context().then(use);
-      running.add(result);
+      runs.add(result);
       try {
         return await result;
       } finally {
-        running.delete(result);
+        runs.delete(result);
       }
     },
     /** Waits for the runs in progress, then releases the services. A run that waits for this promise never ends. */
     dispose: (): Promise<void> => {
-      disposing ??= Promise.allSettled(running).then(() => runtime.dispose());
-      return disposing;
+      disposal ??= Promise.allSettled(runs).then(() => runtime.dispose());
+      return disposal;
     },
   };
 };

@@ -63,7 +63,7 @@ export class LiveAnswer {
   /** A high surrogate whose other half is still to arrive. */
   #half = "";
   /** Functions that wake the readers that have all of the text. */
-  readonly #waiting = new Set<() => void>();
+  readonly #wakers = new Set<() => void>();
   readonly #dispatcher: Scheduler.SchedulerDispatcher;
 
   /** @param dispatcher wakes all readers at the end of an iteration of the event loop, one after the other */
@@ -125,8 +125,8 @@ export class LiveAnswer {
         }
         const change = Effect.callback<void>((resume) => {
           wake = () => resume(Effect.void);
-          this.#waiting.add(wake);
-          return Effect.sync(() => this.#waiting.delete(wake));
+          this.#wakers.add(wake);
+          return Effect.sync(() => this.#wakers.delete(wake));
         });
         const pull: Pull.Pull<
           Arr.NonEmptyReadonlyArray<AnswerEvent | P>,
@@ -161,7 +161,7 @@ export class LiveAnswer {
   }
 
   #notify(): void {
-    for (const wake of this.#waiting) this.#dispatcher.scheduleTask(wake, 0);
-    this.#waiting.clear();
+    for (const wake of this.#wakers) this.#dispatcher.scheduleTask(wake, 0);
+    this.#wakers.clear();
   }
 }

@@ -1,6 +1,6 @@
 /**
- * The core as an operator sees it: log lines of failures, spans, and the metrics of asks. None of them contains a text
- * of a user. Names of metrics follow OpenTelemetry; a metric's attribute `unit` is its unit.
+ * The core as an operator sees it: log lines of failures, spans, and the metrics of asks and keys. None of them
+ * contains a text of a user. Names of metrics follow OpenTelemetry; a metric's attribute `unit` is its unit.
  */
 import { Cause, Clock, Context, Effect, Exit, Metric, Option, Tracer } from "effect";
 import type { Usage } from "../model/Entry.ts";
@@ -93,8 +93,8 @@ export const registerGauge = (
  * Metrics labelled with one of thousands of values, such as a key's id: the fifty busiest values have series of their
  * own, all others share the label `other`. Returns a function that updates the metric at an index of the described ones.
  *
- * No series decreases: a value's past stays in `other` when the value gets a label. Another value with twice its events
- * takes the label away, for good.
+ * No series decreases: a value's past stays in `other` when the value gets a label. A value with twice the events of
+ * the least busy one with a label takes its place, for good.
  */
 export const makeBusiest = (
   context: Context.Context<never>,
@@ -171,10 +171,10 @@ export const secondsHistogram = (
 const boundaries = [
   0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 120,
 ];
-const waiting = Metric.gauge("parley.asks.waiting", {
+const waitingAsks = Metric.gauge("parley.asks.waiting", {
   description: "Asks that wait for the turn of their chat",
 });
-const running = Metric.gauge("parley.asks.running", {
+const runningAsks = Metric.gauge("parley.asks.running", {
   description: "Asks that are being answered",
 });
 const waitTime = secondsHistogram(
@@ -213,19 +213,19 @@ export const makeAskTimes = Effect.map(Effect.context<never>(), (context) => {
   const clock = Context.get(context, Clock.Clock);
   const now = () => clock.currentTimeMillisUnsafe() / 1000;
   // A metric appears with its first value.
-  for (const gauge of [waiting, running]) gauge.modifyUnsafe(0, context);
+  for (const gauge of [waitingAsks, runningAsks]) gauge.modifyUnsafe(0, context);
   const timeAnswer = makeBusiest(context, answerTimes);
   const countTokens = makeBusiest(context, chatbotTokens);
   return (chatbot: number) => {
     let since = now();
-    let state = waiting;
+    let state = waitingAsks;
     let isSilent = true;
-    waiting.modifyUnsafe(1, context);
+    waitingAsks.modifyUnsafe(1, context);
     return {
       onTurn: () => {
-        waiting.modifyUnsafe(-1, context);
-        state = running;
-        running.modifyUnsafe(1, context);
+        waitingAsks.modifyUnsafe(-1, context);
+        state = runningAsks;
+        runningAsks.modifyUnsafe(1, context);
         waitTime.updateUnsafe(now() - since, context);
         since = now();
       },

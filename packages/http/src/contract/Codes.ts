@@ -46,6 +46,7 @@ export const generalCodes = {
     code: 403003,
     means: "A visitor's token can create chats only with the visitor's own userRef.",
   },
+  // The contract spells it this way.
   CHAT_DOES_NOT_EXISTS: { status: 404, code: 404011, means: "The chatbot has no such chat." },
   INTERNAL_ERROR: {
     status: 500,

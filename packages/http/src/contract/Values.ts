@@ -63,7 +63,7 @@ export const askHeaders = {
   ),
   "Last-Event-ID": optional(
     "Id of the last event that the client received before a stream broke. With the `Idempotency-Key` of that request, " +
-      "the stream continues there.",
+      "the stream continues from there.",
     Schema.String,
   ),
 };

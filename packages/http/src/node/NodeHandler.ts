@@ -38,10 +38,10 @@ export type NodeHandler = (
 
 /**
  * Turns a web handler, such as that of `makeWebHandler`, into a listener. It serves the path that the client sent, even
- * below a router's prefix, and takes a body that a parser has read from `request.body`. The client's address is
+ * below a router's prefix, and takes from `request.body` a body that a parser has read. The client's address is
  * `request.ip`, which Express and Fastify set by their `trust proxy`, or else that of the connection. If the client
- * disconnects, it aborts the signal of the handler's request. An error of the handler goes to `next` or, without it, to
- * the console, and its response is 500 `INTERNAL_ERROR`.
+ * disconnects, it aborts the signal of the handler's request. An error of the handler goes to `next`; without `next`,
+ * it goes to the console, and the response is 500 `INTERNAL_ERROR`.
  */
 export const toNodeHandler =
   (handler: (request: Request) => Promise<Response>): NodeHandler =>
@@ -53,7 +53,7 @@ export const toNodeHandler =
     const close = () => {
       if (!outgoing.writableFinished && !outgoing.errored) disconnect.abort();
     };
-    // It may have closed while a middleware was waiting.
+    // The response may have closed while a middleware was waiting.
     if (outgoing.destroyed) close();
     outgoing.once("close", close);
     try {

@@ -8,15 +8,15 @@
  * - It limits asks in progress, not asks per second. Whatever the model's pace, each answer that ends admits one ask, and
  *   the work that follows later is bounded from the start.
  * - The least delay of a step counts, not the greatest, and only two late steps in a row make a server full, the second
- *   no less late than the first. After a pause (a garbage collection, a large page), the first requests are late, and the
- *   next are less so; on a full server all are, and more so. So thousands of asks that arrive at an idle server at once
- *   are accepted.
+ *   no less late than the first. After a pause (a garbage collection, a large page), the first requests are late, and
+ *   the next less so; on a full server all are late, and increasingly so. So thousands of asks that arrive at an idle
+ *   server at once are accepted.
  * - While the loop is late, the limit falls slowly from the number of asks in progress. Otherwise it grows slowly from
  *   there, so that the limit of a server that becomes full does not overshoot by much. There is no limit after a second
- *   without a refusal: a shorter time is only the lull between two waves of answers. Nor is there one after two steps
- *   without an ask, if the loop is not late or few asks run.
+ *   without a refusal: a shorter time is only the lull between two waves of answers. Nor is there a limit after two
+ *   steps without an ask, if the loop is not late or few asks are in progress.
  * - While the loop is late, a full server accepts no more asks in a step than on average. Otherwise those that arrived
- *   during a pause would begin together, their answers would come together and cause the next pause.
+ *   during a pause would begin together, and their answers would come together and cause the next pause.
  *
  * Fairness. Half of the asks that a full server accepts in a second belong to the keys, in equal shares; the limit admits
  * the others in order of arrival. So a key that asks less than its share is never refused, whatever others do.
@@ -36,7 +36,7 @@ export interface EventLoop {
 }
 
 /**
- * The length of a step, in milliseconds between arrivals, so that a burst that takes long to read and decide still
+ * The length of a step, in milliseconds between arrivals, so that a burst that takes long to read and decide on still
  * counts as short.
  */
 const step = 30;
@@ -48,16 +48,16 @@ const lateAfter = 10;
 const growth = 1.04;
 const decline = 0.96;
 
-/** This many asks never make a server full: it is better to answer them late than to refuse them. */
-const alwaysAccepted = 128;
+/** With fewer asks than this, no server is full: it is better to answer them late than to refuse them. */
+const minFullLoad = 128;
 
 /** The period of the moving mean, and how long a key has a share after its last ask, in milliseconds. */
 const period = 1_000;
 
-/** Creates a function that accepts or refuses an ask, given the id of its key and how many asks run. */
+/** Creates a function that accepts or refuses an ask, given the id of its key and how many asks are in progress. */
 export const makeAdmission = (loop: EventLoop) => {
   let limit = Infinity;
-  /** Asks a second that the server accepts when it is not full, as a moving mean. */
+  /** Asks a second that the server accepts, as a moving mean that rises fast only while the server is not full. */
   let rate = 0;
   /** How many asks a second the server accepts from each key, however full it is. */
   let share = 0;
@@ -72,18 +72,18 @@ export const makeAdmission = (loop: EventLoop) => {
   let pace = Infinity;
   let lastRefusal = -Infinity;
 
-  const endStep = (time: number, inProgress: number, delay: number): void => {
+  const endStep = (time: number, load: number, delay: number): void => {
     const millis = Math.min(time - stepStart, period);
     const isLate = leastDelay > lateAfter;
     const wasLate = lastDelay > lateAfter;
-    // Without asks, nothing was refused. A burst may have made the loop late before its first ask is decided.
-    const hasTime = delay <= lateAfter || inProgress < alwaysAccepted;
+    // Without asks, nothing was refused. A burst may have made the loop late before its first ask is decided on.
+    const hasTime = delay <= lateAfter || load < minFullLoad;
     const isIdle = time - stepStart >= 2 * step && hasTime;
     if (isIdle) limit = Infinity;
     else if (isLate && wasLate && (limit < Infinity || leastDelay >= lastDelay))
-      limit = Math.min(limit, inProgress) * decline;
+      limit = Math.min(limit, load) * decline;
     else if (!isLate && time - lastRefusal >= period) limit = Infinity;
-    else if (!isLate) limit = Math.max(limit, inProgress) * growth + 1;
+    else if (!isLate) limit = Math.max(limit, load) * growth + 1;
     const currentRate = (1_000 * acceptedAsks) / millis;
     // It falls slowly: a server that stalls for a second still owes the keys their shares.
     rate +=
@@ -100,12 +100,12 @@ export const makeAdmission = (loop: EventLoop) => {
     acceptedAsks = 0;
   };
 
-  return (keyId: string, runningAsks: number): boolean => {
+  return (keyId: string, inProgress: number): boolean => {
     const time = loop.arrival();
-    const inProgress = runningAsks + loop.waiting();
+    const load = inProgress + loop.waiting();
     const delay = loop.delay();
     leastDelay = Math.min(leastDelay, delay);
-    if (time - stepStart >= step) endStep(time, inProgress, delay);
+    if (time - stepStart >= step) endStep(time, load, delay);
     const account = accounts.get(keyId) ?? { balance: 1, updatedAt: time };
     // A share may be less than one ask a second.
     const maxBalance = Math.max(share, 1);
@@ -113,8 +113,8 @@ export const makeAdmission = (loop: EventLoop) => {
     account.balance = Math.min(account.balance + credit, maxBalance);
     account.updatedAt = time;
     accounts.set(keyId, account);
-    const isFull = inProgress >= limit || (delay > lateAfter && acceptedAsks >= pace);
-    if (isFull && inProgress >= alwaysAccepted && account.balance < 1) {
+    const isFull = load >= limit || (delay > lateAfter && acceptedAsks >= pace);
+    if (isFull && load >= minFullLoad && account.balance < 1) {
       lastRefusal = time;
       return false;
     }

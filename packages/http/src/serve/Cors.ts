@@ -14,14 +14,14 @@ export const makeCors =
     { headers, method }: HttpServerRequest.HttpServerRequest,
     response: Effect.Effect<Response, never, R>,
   ): Effect.Effect<Response, never, R> => {
-    const { origin = "", "access-control-request-method": requested } = headers;
+    const { origin = "", "access-control-request-method": requestedMethod } = headers;
     const isListed = origins.includes(origin);
-    const isPreflight = isListed && method === "OPTIONS" && requested !== undefined;
+    const isPreflight = isListed && method === "OPTIONS" && requestedMethod !== undefined;
     return Effect.map(
       isPreflight ? Effect.succeed(toJsonResponse({ status: 200, data: {} })) : response,
       (response) =>
         HttpServerResponse.setHeaders(response, {
-          // Without an origin too: a cache must not reuse that response for a request with one.
+          // Also for a request without an origin: a cache must not reuse its response for a request with one.
           vary: [response.headers["vary"] ?? [], "Origin"].flat().join(", "),
           ...(isListed && { "access-control-allow-origin": origin }),
           ...(isListed && (isPreflight ? preflight : exposedHeaders)),

@@ -14,7 +14,10 @@ type Response = HttpServerResponse.HttpServerResponse;
 export interface RequestFacts {
   readonly requestId: string;
   readonly method: string;
-  /** The template of the path, such as `/api/chats/:chat_id/history`; absent if no endpoint has the path. */
+  /**
+   * The template of an endpoint's path, such as `/api/chats/:chat_id/history`, or the first segment of a page's, such
+   * as `/docs`; absent if the request has neither an endpoint nor a page.
+   */
   readonly route?: string;
   /** The address of the client. */
   readonly client?: string;
@@ -115,7 +118,7 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
     Effect.runForkWith(context)(end(performance.now(), facts, status));
   };
 
-  /** Records the request, from now until its response has been sent. */
+  /** Records the request, from now until its response is ready or, if it is a stream, has been sent. */
   const observe = <E, R>(
     response: Effect.Effect<Response, E, R>,
     request: HttpServerRequest.HttpServerRequest,
@@ -129,7 +132,7 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
       (exit): Effect.Effect<void, never, Scope.Scope> => {
         if (Exit.isFailure(exit)) return end(startedAt, facts, status);
         status = exit.value.status;
-        // The scope of a request closes when its last event has been sent.
+        // The scope of a request closes when the last piece of its response has been sent.
         return exit.value.body._tag === "Stream"
           ? Effect.addFinalizer(() => end(startedAt, facts, status))
           : end(startedAt, facts, status);

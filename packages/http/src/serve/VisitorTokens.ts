@@ -59,7 +59,9 @@ export const makeVisitorTokens = (): VisitorTokens => {
 
 const isKeyId = /^[0-9A-Za-z]{12}$/;
 
-/** Signs a token for a user. It expires at most 24 hours ahead; without `scopes` it has those of the key. */
+/**
+ * Signs a token for a user. It is valid only if it expires within 24 hours; without `scopes` it has those of the key.
+ */
 export const signVisitorToken = ({
   expiresAt,
   keyId,

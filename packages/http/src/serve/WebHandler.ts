@@ -15,11 +15,13 @@ export interface WebHandler {
   readonly ready: Promise<void>;
   /**
    * Responds to every request, even outside the base paths and after `dispose`; rejects only if `layer` failed. With
-   * the arguments of `fetch` it is a `fetch` of this process. After a `Request`, it ignores the second, as frameworks
-   * pass something of their own.
+   * the arguments of `fetch` it is a `fetch` of this process. After a `Request`, it ignores the second argument,
+   * because frameworks pass one of their own.
    */
   readonly handler: (request: Request | URL | string, init?: unknown) => Promise<Response>;
-  /** Waits for the requests in progress, then releases the services. A request that waits for it never ends. */
+  /**
+   * Waits for the requests in progress, then releases the services. A request that waits for this promise never ends.
+   */
   readonly dispose: () => Promise<void>;
 }
 

@@ -46,7 +46,7 @@ export interface LanguageModelOptions {
   readonly retries?: number;
   /**
    * The longest time between two parts of a model's response, and before the first. The default is 8/30 of the deadline
-   * of `AskLimits`, and 20/30 for the last or only model: it may still be loading, or reason without streaming it.
+   * of `AskLimits`, and 20/30 for the last or only model: it may still be loading, or may not stream its reasoning.
    */
   readonly idleTimeout?: Duration.Input;
 }
@@ -58,7 +58,7 @@ const idleShareOfLast = 20 / 30;
 const maxPassages = 5;
 
 /**
- * An `Answerer` over one model or several, in the order of preference. Building the layer loads the AI SDK.
+ * An `Answerer` over one model or several, in order of preference. Building the layer loads the AI SDK.
  *
  * - A call that fails for a transient reason (network, idle timeout, 408, 429, 5xx, an answer that is empty or breaks
  *   off) is repeated after a growing, jittered pause, and not before its `Retry-After`. Meanwhile the next model is
@@ -138,8 +138,8 @@ const freeFailures: ReadonlyArray<FailureReason> = [
 ];
 
 /**
- * The tokens of a call, as the provider reports them, or else a token for four characters of the prompt and the answer:
- * the provider also bills a call that breaks off or is cancelled.
+ * The tokens of a call, as the provider reports them, or else one for every four characters of the prompt and the
+ * answer: the provider also bills a call that breaks off or is cancelled.
  */
 const tokensOf = (
   exit: Exit.Exit<Tokens, ModelFailure>,

@@ -8,10 +8,11 @@ import { firstSentences, type Passage } from "../documents/Passage.ts";
 import { fold, wordsOf } from "../documents/Terms.ts";
 
 /**
- * An `Answerer` that quotes the best passage for the question, with a link to its source. If the passage only touches on
- * the question's subject, the answer begins with a sentence that says so, and ends with the first sentences of up to two
- * other passages. If no passage does, and to greetings, thanks and "help", it names three questions that the documents
- * answer. It reports no usage. It ignores the chat so far. The same question and documents always return the same answer.
+ * An `Answerer` that quotes the best passage for the question, with a link to its source. If the passage only touches
+ * on the question's subject, the answer begins with a sentence that says so, and ends with the first sentences of up to
+ * two other passages. If no passage does, and in reply to small talk, it names up to three questions that the documents
+ * answer, or else their topics. It reports no usage, and ignores the chat so far. The same question and documents
+ * always return the same answer.
  *
  * @param knowledge the documents; `null` when there are none
  * @param hint a sentence for a server without documents, such as how to set a language model

@@ -8,7 +8,7 @@ import { actsOf, isCommon, questionTerms, termOf, wordsOf } from "./Terms.ts";
 
 /** A passage that a search found. */
 export interface Match extends Passage {
-  /** Whether the passage is likely to answer the question, rather than to touch its subject. */
+  /** Whether the passage is likely to answer the question, rather than only touch on its subject. */
   readonly certain: boolean;
 }
 
@@ -16,7 +16,7 @@ export interface Match extends Passage {
 export interface Knowledge {
   /** The titles of the documents: their first headings, or else their names. */
   readonly topics: ReadonlyArray<string>;
-  /** Up to three headings, questions if there are any, that the documents are likely to answer when they are asked. */
+  /** Up to three headings, preferably questions, that the documents are likely to answer if somebody asks them. */
   readonly questions: ReadonlyArray<string>;
   /**
    * Up to `limit` passages for a question, best first; none unless the best is about the question. The same documents
@@ -52,7 +52,7 @@ const maxBytes = 5_000_000n;
  * Reads every `*.md` and `*.txt` file below `folder`, and the files in `others`, as Markdown into an index. Names that
  * begin with a dot, `node_modules` and links to folders are ignored. A document that is larger than 5 MB, unreadable,
  * not UTF-8, or behind a symbolic link that leads out of the folder is skipped with a warning in the log, and keeps its
- * passages of `previous`: a link may dangle for a moment while documents are replaced.
+ * passages from `previous`: a link may dangle for a moment while documents are replaced.
  */
 export const readKnowledge = (
   folder: string,
@@ -106,15 +106,15 @@ export const readKnowledge = (
   }).pipe(Effect.mapError((cause) => new KnowledgeUnreadable({ folder, cause })));
 
 /**
- * The least share of a question that a passage covers if it is about the question, and if it is likely to answer it.
+ * The least share of a question that a passage must cover to be about it, and to be likely to answer it.
  */
 const aboutShare = 0.3;
 const certainShare = 0.85;
 /** Of a question with more terms, which tells a story around its subject, a passage need only cover this many. */
 const maxTerms = 5;
-/** The least likeness of a heading to the question if its passage is likely to answer the question. */
+/** The least likeness of a heading to the question for its passage to be likely to answer it. */
 const certainLikeness = 0.75;
-/** By how much the best passage outranks those below other headings if it is likely to answer the question. */
+/** By how much the best passage must outrank those below other headings to be likely to answer the question. */
 const certainLead = 0.15;
 /** The least likeness of a heading that is the question itself. No lead is needed if there is only one such heading. */
 const sameLikeness = 0.99;
@@ -138,7 +138,7 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
       }
     };
     for (const [id, { headings, source, synonyms = [], text }] of passages.entries()) {
-      // A large folder would block the event loop for seconds.
+      // Otherwise, a large folder would block the event loop for seconds.
       yield* Effect.yieldNow;
       const title = source.replace(/\.[^./]*$/, "");
       if (!topics.has(source)) topics.set(source, headings[0] ?? title);
@@ -155,8 +155,8 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
       const acts = actsOf(words);
       const hits = about.map((term) => {
         const parts = new Map<number, number>();
-        for (const [indexed, partsOfTerm] of index) {
-          if (indexed !== term && !(term.length >= 4 && indexed.startsWith(term))) continue;
+        for (const [indexTerm, partsOfTerm] of index) {
+          if (indexTerm !== term && !(term.length >= 4 && indexTerm.startsWith(term))) continue;
           for (const [id, part] of partsOfTerm) {
             parts.set(id, Math.max(part, parts.get(id) ?? 0));
           }
@@ -166,9 +166,9 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
       const whole = hits.reduce((sum, { weight }) => sum + weight, 0);
       const subject = whole * Math.min(1, maxTerms / hits.length);
       const matches = passages.flatMap((passage, id) => {
-        const covered = hits.reduce((sum, hit) => sum + (hit.parts.get(id) ?? 0) * hit.weight, 0);
-        const share = covered / subject;
-        if (covered === 0 || share < aboutShare) return [];
+        const coverage = hits.reduce((sum, hit) => sum + (hit.parts.get(id) ?? 0) * hit.weight, 0);
+        const share = coverage / subject;
+        if (coverage === 0 || share < aboutShare) return [];
         const phrases = [passage.headings.at(-1) ?? "", ...(passage.synonyms ?? [])];
         const others = actsOf(new Set(wordsOf(phrases.join("\n")).map(termOf)));
         // A passage about stopping does not answer a question about starting.
@@ -178,7 +178,7 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
           .map((phrase) => likeness(words, phrase, weigh))
           .sort((a, b) => b - a);
         const alike = likenesses[0]!;
-        const certain = covered >= certainShare * whole && alike >= certainLikeness && !isOtherAct;
+        const certain = coverage >= certainShare * whole && alike >= certainLikeness && !isOtherAct;
         const rank = phraseShares.reduce(
           (sum, part, at) => sum + part * (likenesses[at] ?? 0),
           share - lack,
@@ -230,8 +230,8 @@ const questionsOf = (
 
 /**
  * The likeness of a heading to a question, from 0 to 1: the weight of the terms that they share. If punctuation divides
- * the heading, the likeness of its most similar part. A heading is like a question that has all its words, however long
- * the question is, if two of them are not common.
+ * the heading, the likeness of its most similar part. A heading is like a question that has all its uncommon words,
+ * however long the question is, if there are at least two of them.
  */
 const likeness = (
   question: ReadonlySet<string>,

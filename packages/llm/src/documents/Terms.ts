@@ -145,7 +145,7 @@ const stemOf = (folded: string): string => {
 
 const canonical = new Map(
   [...verbs, ...nouns].flatMap(([first, ...others]) =>
-    others.map((verb) => [stemOf(verb), stemOf(first!)] as const),
+    others.map((word) => [stemOf(word), stemOf(first!)] as const),
   ),
 );
 const acts = new Set(verbs.map(([first]) => stemOf(first!)));

@@ -62,7 +62,8 @@ export const callModel = (
         maxOutputTokens,
         abortSignal,
       });
-      // It is never cancelled: that would wait until the provider closes the connection, which may never happen.
+      // The stream is never cancelled: that would wait until the provider closes the connection, which may never
+      // happen.
       const reader = stream.getReader();
       while (true) {
         silentSince = clock.currentTimeMillisUnsafe();
@@ -119,7 +120,7 @@ const filterWords =
 const failureWords =
   /error|abort|cancel|fail|interrupt|insufficient|malformed|invalid|time_?(out|limit)|overload|unavailable|kill|crash|exception|reject|tool|function|^language$/i;
 
-/** Why an answer with this finish is not complete; `null` if it is. A word that names no failure says "done". */
+/** Why an answer with this finish is not complete; `null` if it is. A word that names no failure means "done". */
 const failureOf = ({ finishReason: { raw, unified }, providerMetadata }: Finish) => {
   // The provider chooses the word: a long one may quote the chat.
   const word = raw !== undefined && /^[\w-]{1,40}$/.test(raw) ? raw : unified;
@@ -135,8 +136,8 @@ const failureOf = ({ finishReason: { raw, unified }, providerMetadata }: Finish)
 };
 
 /**
- * Succeeds if the model answers a short text that is not from a user, in at most 2000 tokens. Fails after 30 silent
- * seconds.
+ * Succeeds if the model answers a short text that is not from a user, in at most 2000 tokens. Fails after 30 seconds of
+ * silence.
  */
 export const tryModel = (model: LanguageModel): Effect.Effect<void, ModelFailure> =>
   Effect.flatMap(loadAi, (ai) =>

@@ -1,6 +1,6 @@
 /**
- * Failures of calls and when to retry them. A failure contains names, statuses and codes only: the message, body and
- * values of a provider's error may quote the chat, the instructions or the API key.
+ * Failures of calls, and when a call is repeated. A failure contains names, statuses and codes only: the message, body
+ * and values of a provider's error may quote the chat, the instructions or the API key.
  */
 import { AskDeadline } from "@parley/core/ports";
 import { Data, Duration, Effect, Schedule } from "effect";

@@ -50,7 +50,7 @@ export const makeProvider = (options: CallOptions) =>
       Effect.forkScoped({ startImmediately: true }),
     );
 
-    /** A second failure of a question says nothing more about the provider, unless the question tries the circuit. */
+    /** A second failure of a question says nothing more about the provider, unless the call tries an open circuit. */
     const outcomeFor =
       (question: { hasFailed: boolean }) => (exit: Exit.Exit<unknown, ModelFailure>) =>
         Effect.map(Effect.orDie(breaker.state("calls")), ({ _tag }) => {
