@@ -90,7 +90,7 @@ test(
         stdio: ["pipe", "ignore", "inherit"],
       });
       const [host, port] = new URL(cluster.url).host.split(":") as [string, string];
-      await query(superuser.href, subscribe.replace("127.0.0.1", host).replace("5000", port));
+      await query(superuser.href, subscribe.replace("old-db.example", host).replace("5432", port));
       await until("The first copy", async () => {
         const pendingTables = "select count(*) from pg_subscription_rel where srsubstate <> 'r'";
         return (await query(superuser.href, pendingTables)) === "0" || undefined;
