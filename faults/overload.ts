@@ -1,7 +1,7 @@
 /**
  * What a server does with more asks than it can answer: `node faults/overload.ts` prints a table, and ends with 1 if a
- * limit is exceeded. For an otherwise idle machine with at least two cores. Options: `--model 300` (milliseconds that the
- * model takes), `--streamed`, `--seconds 10` (of each load), `--sockets 3000`.
+ * limit is exceeded. For an otherwise idle machine with at least two cores. Options: `--model 300` (milliseconds that
+ * the model takes), `--streamed`, `--seconds 10` (of each load), `--sockets 3000`.
  */
 import { parseArgs } from "node:util";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -30,7 +30,7 @@ const percentile = (millis: ReadonlyArray<number>, share: number): number => {
 };
 
 const { measure, megabytes, stop } = await startFlood(model!);
-/** A load is over when its last answer is there. */
+/** A load is over when its last answer has arrived. */
 const load = async (rate: number, duration = seconds!) => {
   const report = await measure({
     rate,
@@ -63,11 +63,14 @@ const row = (name: string, rate: number, { report, goodput }: Awaited<ReturnType
   console.log(`| ${cells.join(" | ")} |`);
 };
 
-const broken: Array<string> = [];
+const exceededLimits: Array<string> = [];
 const limit = (what: string, value: number, isMet: boolean): void => {
-  if (!isMet) broken.push(`${what}: ${Math.round(100 * value) / 100}`);
+  if (!isMet) exceededLimits.push(`${what}: ${Math.round(100 * value) / 100}`);
 };
-/** Compares with what the server answers at most; stricter for a plain answer of a model of 300 ms. */
+/**
+ * Compares with the most that the server answers; the limits are stricter for plain answers of a model that takes 300
+ * ms.
+ */
 const judge = (
   times: 2 | 5,
   peak: { goodput: number; p99: number },
@@ -99,7 +102,7 @@ const judge = (
 };
 
 try {
-  // Code is compiled, and PostgreSQL knows its tables.
+  // A warm-up, after which code is compiled and PostgreSQL knows its tables.
   await load(50, 3);
   console.log(`A model of ${model} ms, ${streamed ? "streamed" : "plain"}; times in ms`);
   console.log(
@@ -135,5 +138,5 @@ try {
 } finally {
   await stop();
 }
-for (const line of broken) console.error(`Exceeded: ${line}`);
-process.exit(broken.length === 0 ? 0 : 1);
+for (const line of exceededLimits) console.error(`Exceeded: ${line}`);
+process.exit(exceededLimits.length === 0 ? 0 : 1);
