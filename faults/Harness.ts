@@ -6,7 +6,7 @@ import { Effect, Redacted } from "effect";
 import { SecureRandom } from "effect/crypto";
 import { execFileSync, spawn, spawnSync, type SpawnOptions } from "node:child_process";
 import { once } from "node:events";
-import { chmod, chown, cp, mkdir, mkdtemp, realpath, rm, writeFile } from "node:fs/promises";
+import { chmod, chown, cp, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -213,11 +213,7 @@ export const makeSite = async (): Promise<Site> => {
       PARLEY_MANAGEMENT_PORT: "0",
       PARLEY_DRAIN_DELAY: "0 seconds",
     },
-    remove: async () => {
-      // Where PostgreSQL's user cannot reach the directory, the server keeps the database elsewhere.
-      const home = await realpath(join(dataDir, "postgres")).catch(() => directory);
-      for (const path of [home, directory]) await rm(path, { recursive: true, force: true });
-    },
+    remove: () => rm(directory, { recursive: true, force: true }),
   };
 };
 
