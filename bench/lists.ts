@@ -63,7 +63,7 @@ const oldest = { orderBy: [{ field: "createTime", descending: false }] } as cons
 const by = (field: "name" | "userRef") => ({ orderBy: [{ field, descending: false }] }) as const;
 
 /** Lists whose p99 is at most one and a half times as high among many chats as among few. */
-const flat: ReadonlyArray<List> = [
+const flatLists: ReadonlyArray<List> = [
   chats("default page", () => ({})),
   chats("middle page", (size) => ({ page: Math.floor(countLeft(size) / 50) })),
   chats("last page", (size) => ({ page: Math.ceil(countLeft(size) / 25) })),
@@ -81,7 +81,7 @@ const flat: ReadonlyArray<List> = [
 ];
 
 /** Lists whose cost grows with the number of chats, and the most milliseconds that their median may take. */
-const growing: ReadonlyArray<readonly [list: List, most: (size: number) => number]> = [
+const growingLists: ReadonlyArray<readonly [list: List, most: (size: number) => number]> = [
   ...(["name", "userRef"] as const).flatMap((field) => [
     [chats(`by ${field}`, () => by(field)), () => 30] as const,
     [
@@ -140,7 +140,7 @@ const program = Effect.gen(function* () {
 
   console.log(`milliseconds; ${sizes.map(({ size }) => size).join(" and ")} chats\n`);
   console.log(`${"".padEnd(34)}       p50       p50       p99       p99   ratio of p99`);
-  for (const list of flat) {
+  for (const list of flatLists) {
     yield* measure(list, sizes, 20);
     const figures: Array<ReadonlyArray<number>> = [];
     for (let round = 0; round < rounds; round++) {
@@ -164,7 +164,7 @@ const program = Effect.gen(function* () {
   }
 
   console.log(`\n${"".padEnd(34)}       p50       p50       max       max`);
-  for (const [list, most] of growing) {
+  for (const [list, most] of growingLists) {
     const millisPerSize = yield* measure(list, sizes, rounds);
     const medians = millisPerSize.map((one) => quantile(one, 0.5));
     const longest = millisPerSize.map((one) => Math.max(...one));
@@ -173,7 +173,7 @@ const program = Effect.gen(function* () {
   }
 
   const large = sizes[1]!;
-  const pages = Effect.map(measure(flat[0]!, [large], 10_000), ([millisPerSize]) =>
+  const pages = Effect.map(measure(flatLists[0]!, [large], 10_000), ([millisPerSize]) =>
     quantile(millisPerSize!, 0.99),
   );
   const alone = yield* pages;

@@ -174,9 +174,11 @@ const main = async (): Promise<boolean> => {
       console.log();
       return true;
     }
-    const missed = missedGoals(ratiosOf(parley, fastify), goal);
-    console.log(missed.length === 0 ? "  goal met\n" : `  MISSED: ${missed.join(", ")}\n`);
-    return missed.length === 0;
+    const missedParts = missedGoals(ratiosOf(parley, fastify), goal);
+    console.log(
+      missedParts.length === 0 ? "  goal met\n" : `  MISSED: ${missedParts.join(", ")}\n`,
+    );
+    return missedParts.length === 0;
   };
 
   /** Servers as they are installed: how long a start takes, and memory before and after a burst of asks. */

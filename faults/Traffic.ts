@@ -277,9 +277,9 @@ export class Traffic {
       stored.flatMap((one) => [...one.entries.values()].flat()).map((entry) => entry.question),
     );
     const names = new Set(stored.flatMap(({ chats }) => chats.map(({ name }) => name)));
-    const keyed = this.ledger.requests.filter((one) => one.idempotencyKey !== null);
-    const lost = keyed.filter((one) => one.acknowledged === null);
-    for (const request of [...lost, ...keyed.slice(-60)]) {
+    const withKey = this.ledger.requests.filter((one) => one.idempotencyKey !== null);
+    const unanswered = withKey.filter((one) => one.acknowledged === null);
+    for (const request of [...unanswered, ...withKey.slice(-60)]) {
       const isStored =
         request.kind === "create" ? names.has(request.token) : questions.has(questionOf(request));
       const before = calls.length;

@@ -41,7 +41,7 @@ const binaries = async (): Promise<Binaries> => {
 };
 
 /** PostgreSQL refuses to run as root. */
-const unprivileged = (): { readonly uid: number; readonly gid: number } | undefined => {
+const otherUser = (): { readonly uid: number; readonly gid: number } | undefined => {
   if (process.getuid?.() !== 0) return undefined;
   for (const user of ["postgres", "nobody"]) {
     try {
@@ -57,7 +57,7 @@ const unprivileged = (): { readonly uid: number; readonly gid: number } | undefi
 
 export const startPostgres = async (): Promise<Postgres> => {
   const { initdb, postgres } = await binaries();
-  const user = unprivileged();
+  const user = otherUser();
   const directory = mkdtempSync(join(tmpdir(), "parley-bench-"));
   afterAll(() => rmSync(directory, { recursive: true, force: true }));
   const password = randomBytes(16).toString("hex");
