@@ -1,8 +1,7 @@
 /**
- * The memory of the commands that move chats: imports so many entries from a pipe and exports them
- * again, each by a process of its own. Needs BENCH_DATABASE_URL of a database, where it makes a schema and
- * drops it again. Ends with exit code 1 when a command took more than `most` MB, or when what came out
- * is not what went in.
+ * The memory of the commands that move chats: imports `entries` entries from a pipe and exports them again, each with a
+ * process of its own. Needs BENCH_DATABASE_URL of a database, in which it creates a schema and drops it again. Ends
+ * with exit code 1 if a command took more than `most` MB, or if what came out is not what went in.
  *
  *   BENCH_DATABASE_URL=postgres://… npm run archive -- [--entries 1000000] [--bytes 1000] [--most 200]
  */
@@ -39,8 +38,9 @@ const schema = `archive_${Date.now()}`;
 
 const root = new URL("..", import.meta.url);
 const scripts = JSON.parse(readFileSync(new URL("package.json", root), "utf8")).scripts;
-/** Runs the program of `npx pnpm parley`, and then prints its peak memory. */
+/** The arguments of Node in the script `parley`. */
 const command: ReadonlyArray<string> = scripts.parley.split(" ").slice(1);
+/** Prints the peak memory of a process at its end. */
 const tellPeak = "process.on('exit',()=>console.error('peak '+process.resourceUsage().maxRSS))";
 
 const parley = (...args: ReadonlyArray<string>): ChildProcess =>
@@ -54,14 +54,14 @@ const parley = (...args: ReadonlyArray<string>): ChildProcess =>
     },
   );
 
-/** Waits for its end and tells what it took; gives its peak in MB. */
-const ended = async (name: string, child: ChildProcess): Promise<number> => {
+/** Waits for the end of a process, and prints what it took; returns its peak memory in MB. */
+const waitForEnd = async (name: string, child: ChildProcess): Promise<number> => {
   const start = performance.now();
-  let said = "";
-  child.stderr!.on("data", (data) => (said += data));
+  let output = "";
+  child.stderr!.on("data", (data) => (output += data));
   const [code] = await once(child, "close");
-  if (code !== 0) throw new Error(`${name} ended with ${code}: ${said}`);
-  const peak = (Number(/^peak (\d+)$/m.exec(said)![1]) * 1024) / 1e6;
+  if (code !== 0) throw new Error(`${name} ended with ${code}: ${output}`);
+  const peak = (Number(/^peak (\d+)$/m.exec(output)![1]) * 1024) / 1e6;
   const seconds = (performance.now() - start) / 1000;
   console.log(`${name}  ${peak.toFixed(0).padStart(4)} MB  ${seconds.toFixed(1).padStart(5)} s`);
   return peak;
@@ -99,27 +99,27 @@ const chatbot = await Effect.runPromise(
   Effect.provide(registerChatbot, layerPostgres({ url, schema, listen: false })),
 );
 try {
-  const [sent, came] = [createHash("sha256"), createHash("sha256")];
-  const importing = parley("chats", "import", "--chatbot", String(chatbot));
-  const imported = ended("import", importing);
-  // Told below, once all was written.
-  imported.catch(() => {});
+  const [inputHash, outputHash] = [createHash("sha256"), createHash("sha256")];
+  const importer = parley("chats", "import", "--chatbot", String(chatbot));
+  const importPeak = waitForEnd("import", importer);
+  // Reported below, once everything is written.
+  importPeak.catch(() => {});
   let text = "";
   for await (const line of Stream.toAsyncIterable(encodeArchive(Stream.fromIterable(records())))) {
     text += line;
     if (text.length < 65_536) continue;
-    sent.update(text);
-    if (!importing.stdin!.write(text)) await once(importing.stdin!, "drain");
+    inputHash.update(text);
+    if (!importer.stdin!.write(text)) await once(importer.stdin!, "drain");
     text = "";
   }
-  sent.update(text);
-  importing.stdin!.end(text);
-  const peaks = [await imported];
+  inputHash.update(text);
+  importer.stdin!.end(text);
+  const peaks = [await importPeak];
 
-  const exporting = parley("chats", "export", "--chatbot", String(chatbot));
-  exporting.stdout!.on("data", (data) => came.update(data));
-  peaks.push(await ended("export", exporting));
-  if (sent.digest("hex") !== came.digest("hex")) {
+  const exporter = parley("chats", "export", "--chatbot", String(chatbot));
+  exporter.stdout!.on("data", (data) => outputHash.update(data));
+  peaks.push(await waitForEnd("export", exporter));
+  if (inputHash.digest("hex") !== outputHash.digest("hex")) {
     throw new Error("What was exported is not what was imported.");
   }
   if (Math.max(...peaks) > most) throw new Error(`A command took more than ${most} MB.`);

@@ -4,8 +4,8 @@
  *
  *   BENCH_DATABASE_URL=postgres://… npm run lists -- [--small 10000] [--large 10000000] [--runs 500]
  *
- * With --erased 100 one chat in a hundred was erased, all over, before it begins. The figures are medians of --rounds
- * of so many runs: whatever else the machine does spoils some of them.
+ * With --erased 100, one chat in a hundred, spread over all, is erased before the first run. The figures are medians of
+ * --rounds rounds of --runs runs: whatever else the machine does spoils some of them.
  */
 import { ChatId } from "@parley/core/ports";
 import {
@@ -57,18 +57,21 @@ const entries = (name: string, query: (size: number) => Partial<EntryQuery>): Li
       ...query(Math.min(size, 1_000_000)),
     }),
 ];
-/** How many of so many chats are left. */
-const left = (size: number) => size - (erased === undefined ? 0 : Math.floor(size / erased));
+/** How many of `size` chats are left. */
+const countLeft = (size: number) => size - (erased === undefined ? 0 : Math.floor(size / erased));
 const oldest = { orderBy: [{ field: "createTime", descending: false }] } as const;
 const by = (field: "name" | "userRef") => ({ orderBy: [{ field, descending: false }] }) as const;
 
-/** Lists whose p99 is at most one and a half times as high among many. */
-const flat: ReadonlyArray<List> = [
+/** Lists whose p99 is at most one and a half times as high among many chats as among few. */
+const flatLists: ReadonlyArray<List> = [
   chats("default page", () => ({})),
-  chats("middle page", (size) => ({ page: Math.floor(left(size) / 50) })),
-  chats("last page", (size) => ({ page: Math.ceil(left(size) / 25) })),
-  chats("oldest first, middle page", (size) => ({ ...oldest, page: Math.floor(left(size) / 50) })),
-  // As many different users and ids at both sizes, spread over all: what is read is equally warm.
+  chats("middle page", (size) => ({ page: Math.floor(countLeft(size) / 50) })),
+  chats("last page", (size) => ({ page: Math.ceil(countLeft(size) / 25) })),
+  chats("oldest first, middle page", (size) => ({
+    ...oldest,
+    page: Math.floor(countLeft(size) / 50),
+  })),
+  // The same number of users and ids at both sizes, spread over all chats: what is read is equally warm.
   chats("one user's page, of 100 users", (size, n) => ({
     userRef: `user ${Math.floor(((n % 100) * size) / 10_000)}`,
   })),
@@ -77,16 +80,19 @@ const flat: ReadonlyArray<List> = [
   entries("history, middle page", (size) => ({ page: Math.floor(size / 50) })),
 ];
 
-/** Lists whose cost grows with the chats, and the most milliseconds of their median. */
-const growing: ReadonlyArray<readonly [list: List, most: (size: number) => number]> = [
+/** Lists whose cost grows with the number of chats, and the most milliseconds that their median may take. */
+const growingLists: ReadonlyArray<readonly [list: List, most: (size: number) => number]> = [
   ...(["name", "userRef"] as const).flatMap((field) => [
     [chats(`by ${field}`, () => by(field)), () => 30] as const,
     [
-      chats(`by ${field}, middle`, (size) => ({ ...by(field), page: Math.floor(left(size) / 50) })),
+      chats(`by ${field}, middle`, (size) => ({
+        ...by(field),
+        page: Math.floor(countLeft(size) / 50),
+      })),
       () => 10_000,
     ] as const,
   ]),
-  // Frequent, rare, not there; short; matches that are all far from the first page.
+  // Frequent, rare, absent; short; matches that are all far from the first page.
   ...["ern", "rbo", "777", "xyz", "lantern", "e", "zq", " 1"].map(
     (search) =>
       [
@@ -102,22 +108,22 @@ const quantile = (values: ReadonlyArray<number>, q: number) =>
 const millis = (n: number) => n.toFixed(2).padStart(10);
 
 /** Milliseconds of each run, for each size. */
-const measured = Effect.fnUntraced(function* (
+const measure = Effect.fnUntraced(function* (
   [, read]: List,
   sizes: ReadonlyArray<Sized>,
   times: number,
   from = 0,
 ) {
-  const taken = sizes.map((): Array<number> => []);
+  const millisPerSize = sizes.map((): Array<number> => []);
   for (let n = from; n < from + times; n++) {
     for (const [at, sized] of sizes.entries()) {
       const start = performance.now();
-      // One that is refused took ten seconds.
+      // A list that is refused took ten seconds.
       yield* Effect.ignore(read(sized, n));
-      taken[at]!.push(performance.now() - start);
+      millisPerSize[at]!.push(performance.now() - start);
     }
   }
-  return taken;
+  return millisPerSize;
 });
 
 const program = Effect.gen(function* () {
@@ -130,17 +136,22 @@ const program = Effect.gen(function* () {
       return { size, store: yield* Effect.provideContext(ChatStore, services) };
     }),
   );
-  const missed: Array<string> = [];
+  const missedTargets: Array<string> = [];
 
   console.log(`milliseconds; ${sizes.map(({ size }) => size).join(" and ")} chats\n`);
   console.log(`${"".padEnd(34)}       p50       p50       p99       p99   ratio of p99`);
-  for (const list of flat) {
-    yield* measured(list, sizes, 20);
+  for (const list of flatLists) {
+    yield* measure(list, sizes, 20);
     const figures: Array<ReadonlyArray<number>> = [];
     for (let round = 0; round < rounds; round++) {
-      const taken = yield* measured(list, sizes, runs, round * runs);
-      const [small, large] = taken.map((one) => quantile(one, 0.99));
-      figures.push([...taken.map((one) => quantile(one, 0.5)), small!, large!, large! / small!]);
+      const millisPerSize = yield* measure(list, sizes, runs, round * runs);
+      const [small, large] = millisPerSize.map((one) => quantile(one, 0.99));
+      figures.push([
+        ...millisPerSize.map((one) => quantile(one, 0.5)),
+        small!,
+        large!,
+        large! / small!,
+      ]);
     }
     const medians = figures[0]!.map((_, at) =>
       quantile(
@@ -149,25 +160,25 @@ const program = Effect.gen(function* () {
       ),
     );
     console.log(list[0].padEnd(34) + medians.map(millis).join(""));
-    if (medians.at(-1)! > 1.5) missed.push(list[0]);
+    if (medians.at(-1)! > 1.5) missedTargets.push(list[0]);
   }
 
   console.log(`\n${"".padEnd(34)}       p50       p50       max       max`);
-  for (const [list, most] of growing) {
-    const taken = yield* measured(list, sizes, rounds);
-    const medians = taken.map((one) => quantile(one, 0.5));
-    const longest = taken.map((one) => Math.max(...one));
+  for (const [list, most] of growingLists) {
+    const millisPerSize = yield* measure(list, sizes, rounds);
+    const medians = millisPerSize.map((one) => quantile(one, 0.5));
+    const longest = millisPerSize.map((one) => Math.max(...one));
     console.log(list[0].padEnd(34) + [...medians, ...longest].map(millis).join(""));
-    if (medians.some((median, at) => median > most(sizes[at]!.size))) missed.push(list[0]);
+    if (medians.some((median, at) => median > most(sizes[at]!.size))) missedTargets.push(list[0]);
   }
 
   const large = sizes[1]!;
-  const pages = Effect.map(measured(flat[0]!, [large], 10_000), ([taken]) =>
-    quantile(taken!, 0.99),
+  const pages = Effect.map(measure(flatLists[0]!, [large], 10_000), ([millisPerSize]) =>
+    quantile(millisPerSize!, 0.99),
   );
   const alone = yield* pages;
   let [done, refused] = [0, 0];
-  const searching = yield* Effect.forkChild(
+  const searches = yield* Effect.forkChild(
     Effect.forEach(
       Array.from("abcdefghijklmnopqrst"),
       (letter) =>
@@ -182,13 +193,15 @@ const program = Effect.gen(function* () {
   );
   yield* Effect.sleep("500 millis");
   const beside = yield* pages;
-  yield* Effect.sync(() => searching.interruptUnsafe());
+  yield* Effect.sync(() => searches.interruptUnsafe());
   console.log(
     `\np99 of default pages: ${millis(alone)} alone, ${millis(beside)} beside 20 searches (${done} done, ${refused} refused)`,
   );
-  if (beside > 5 * alone) missed.push("default pages beside 20 searches");
-  console.log(missed.length === 0 ? "\nno target missed" : `\nmissed: ${missed.join("; ")}`);
-  process.exitCode = missed.length === 0 ? 0 : 1;
+  if (beside > 5 * alone) missedTargets.push("default pages beside 20 searches");
+  console.log(
+    missedTargets.length === 0 ? "\nno target missed" : `\nmissed: ${missedTargets.join("; ")}`,
+  );
+  process.exitCode = missedTargets.length === 0 ? 0 : 1;
 });
 
 await Effect.runPromise(Effect.scoped(program));

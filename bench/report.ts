@@ -23,7 +23,7 @@ const table = (head: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<st
     .map((cells) => `| ${cells.join(" | ")} |`)
     .join("\n");
 
-/** A table with a column a server. */
+/** A table with a column for each server. */
 const comparisonTable = (
   results: ReadonlyArray<Result>,
   cell: (figures: Figures) => string,
@@ -44,7 +44,7 @@ const comparisonTable = (
   );
 };
 
-/** A plot of CPU time in a unit of so many microseconds. */
+/** A plot of CPU time, in units of `micros` microseconds. */
 const cpuPlot = (title: string, micros: number, results: ReadonlyArray<Result>): string =>
   barPlot(
     title,

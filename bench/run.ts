@@ -96,7 +96,7 @@ const startModel = async (): Promise<string> => {
   return `http://127.0.0.1:${Number(port)}/v1`;
 };
 
-/** Rounds of all servers, in which each goes first now and then. */
+/** Rounds of all servers, which take turns at going first. */
 const alternate = async <Key, A>(
   keys: ReadonlyArray<Key>,
   round: (key: Key) => Promise<A>,
@@ -115,7 +115,7 @@ const main = async (): Promise<boolean> => {
   const [load] = loadavg();
   if (load! > 0.5) {
     console.log(
-      `Other work is done on this machine (load ${load!.toFixed(1)}): figures will vary.`,
+      `This machine is busy with other work (load ${load!.toFixed(1)}): figures will vary.`,
     );
   }
   const selection = scenarios.flatMap((scenario) => {
@@ -174,9 +174,11 @@ const main = async (): Promise<boolean> => {
       console.log();
       return true;
     }
-    const missed = missedGoals(ratiosOf(parley, fastify), goal);
-    console.log(missed.length === 0 ? "  goal met\n" : `  MISSED: ${missed.join(", ")}\n`);
-    return missed.length === 0;
+    const missedParts = missedGoals(ratiosOf(parley, fastify), goal);
+    console.log(
+      missedParts.length === 0 ? "  goal met\n" : `  MISSED: ${missedParts.join(", ")}\n`,
+    );
+    return missedParts.length === 0;
   };
 
   /** Servers as they are installed: how long a start takes, and memory before and after a burst of asks. */

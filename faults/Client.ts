@@ -1,5 +1,6 @@
 /**
- * HTTP as a client of the service speaks it, each request on a connection of its own. Nothing is sent twice by itself.
+ * HTTP as a client of the service speaks it, each request on a connection of its own. Nothing is repeated
+ * automatically.
  */
 import { request as httpRequest } from "node:http";
 
@@ -9,24 +10,24 @@ export interface Exchange {
   /** With a body it is a POST. */
   readonly body?: object | undefined;
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** Hangs up after so many milliseconds (default: two minutes), longer than the service lets any request wait. */
+  /** Hangs up after this many milliseconds; by default two minutes, longer than the service lets any request wait. */
   readonly patience?: number | undefined;
-  /** Hangs up once so many events of a stream are there. */
+  /** Hangs up once this many events of a stream have arrived. */
   readonly cutAfter?: number | undefined;
 }
 
 export interface Answer {
-  /** 0: no head of a response came. */
+  /** 0: no head of a response arrived. */
   readonly status: number;
-  /** The body's bytes, as text, as far as they came. */
+  /** The body's bytes, as text, as far as they arrived. */
   readonly text: string;
   readonly complete: boolean;
   /** Whether the client itself hung up. */
   readonly hungUp: boolean;
   readonly isStream: boolean;
   /**
-   * Whether the service says that an earlier request with the same key made it. `null`: it could not know yet, because
-   * the stream opened with a comment after 15 seconds without an event.
+   * Whether the service says that it repeats the response to an earlier request with the same key. `null`: the service
+   * could not know yet, because the stream opened with a comment after 15 seconds without an event.
    */
   readonly replayed: boolean | null;
 }
@@ -80,7 +81,7 @@ export interface Event {
   readonly data: string;
 }
 
-/** The whole events in what came of a stream. */
+/** The complete events in what arrived of a stream. */
 export const eventsOf = (text: string): ReadonlyArray<Event> =>
   text
     .split("\n\n")

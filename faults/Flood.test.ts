@@ -20,7 +20,7 @@ it("a full server refuses asks before their bodies and before the model, and non
   }
   for (const tally of [polite, details]) expect(tally).toMatchObject({ refused: 0, failed: 0 });
   expect(overload.model.calls() - before).toBe(flood.ok + polite.ok);
-  // One line a second, and not one for each.
+  // One line a second, and not one for each refusal.
   const lines = overload.server.log().match(/refused asks in the last second/g)!;
   expect(lines.length).toBeLessThan(60);
 });

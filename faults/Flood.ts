@@ -1,5 +1,5 @@
 /**
- * A server with an own database, a language model that takes its time, and a load that the server cannot carry.
+ * A server with a database of its own, a language model that takes its time, and a load that the server cannot carry.
  */
 import { fork } from "node:child_process";
 import { once } from "node:events";
@@ -20,7 +20,7 @@ const piece = (delta: object, finish_reason: string | null = null) =>
   })}\n\n`;
 const completion = `${piece({ role: "assistant", content: "Fine, thank you." })}${piece({}, "stop")}data: [DONE]\n\n`;
 
-/** A model that answers everything the same after so many milliseconds, and counts its calls. */
+/** A model that gives the same answer to every question, after this many milliseconds, and counts its calls. */
 const startSteadyModel = async (millis: number) => {
   let calls = 0;
   const server = createServer((request, response) => {
@@ -63,7 +63,7 @@ export const startFlood = async (modelMillis: number) => {
   return {
     model,
     server,
-    /** The most memory that the server has used, in megabytes; 0 where the system does not tell. */
+    /** The most memory that the server has used, in megabytes; 0 where the system does not report it. */
     megabytes: () => Math.round(megabytes),
     measure: async (what: Omit<Load, "port" | "keys">): Promise<Report> => {
       load.send({ ...what, port, keys: site.keys } satisfies Load);

@@ -1,6 +1,7 @@
 /**
- * The load of `overload.ts`, a process of its own: asks at a steady rate, however the server keeps up, beside a polite
- * client of another key. It speaks no more HTTP than it needs, because it shares the machine with what it measures.
+ * The load of `overload.ts` and `Flood.test.ts`, a process of its own: asks at a steady rate, however well the server
+ * keeps up, alongside a polite client with another key. It speaks no more HTTP than it needs, because it shares the
+ * machine with what it measures.
  */
 import { connect, type Socket } from "node:net";
 
@@ -12,24 +13,24 @@ export interface Load {
   /** Asks a second of the flood. */
   readonly rate: number;
   readonly millis: number;
-  /** The most asks of the flood; without it, as many as the rate gives. */
+  /** The maximum number of asks of the flood; by default, as many as the rate gives. */
   readonly most?: number;
-  /** The process of a server that stands still while asks are sent: to it, they arrive all at once. */
+  /** The process of a server that is halted while asks are sent, so that they all reach it at once. */
   readonly pid?: number;
   readonly sockets: number;
   readonly streamed: boolean;
-  /** Whether every second ask of the flood has a malformed body, which gets 400 if the server accepts the ask. */
+  /** Whether every other ask of the flood has a malformed body, which gets 400 if the server accepts the ask. */
   readonly malformed: boolean;
 }
 
-/** What became of the requests of a kind. */
+/** What became of the requests of one kind. */
 export interface Tally {
   sent: number;
   /** Answered as expected. */
   ok: number;
   /** `SERVICE_OVERLOADED` with `Retry-After`. */
   refused: number;
-  /** Any other end. */
+  /** Any other outcome. */
   failed: number;
   /** Requests for which there was no socket: the server, or this process, was too slow for the rate. */
   unsent: number;
@@ -127,16 +128,16 @@ const run = async (load: Load): Promise<Report> => {
     if (client === null) return void tally.unsent++;
     tally.sent++;
     pending++;
-    const begun = performance.now();
+    const startedAt = performance.now();
     client.send(request, (text) => {
       pending--;
-      const took = performance.now() - begun;
+      const duration = performance.now() - startedAt;
       if (expected.test(text)) {
         tally.ok++;
-        tally.okMillis.push(took);
+        tally.okMillis.push(duration);
       } else if (/^HTTP\/1.1 500 .*^retry-after: \d.*"SERVICE_OVERLOADED"/ims.test(text)) {
         tally.refused++;
-        tally.refusedMillis.push(took);
+        tally.refusedMillis.push(duration);
       } else tally.failed++;
     });
   };
@@ -157,11 +158,11 @@ const run = async (load: Load): Promise<Report> => {
     if (n % 100 === 99) await new Promise((resolve) => setTimeout(resolve, 50));
   }
   await new Promise((resolve) => setTimeout(resolve, 500));
-  const begun = performance.now();
+  const startedAt = performance.now();
   let asks = 0;
   const timers = [
     setInterval(() => {
-      const due = Math.min(Math.floor(((performance.now() - begun) / 1000) * rate), most);
+      const due = Math.min(Math.floor(((performance.now() - startedAt) / 1000) * rate), most);
       if (asks === due) return;
       if (pid !== undefined) process.kill(pid, "SIGSTOP");
       for (; asks < due; asks++) {

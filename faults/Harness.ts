@@ -6,7 +6,7 @@ import { Effect, Redacted } from "effect";
 import { SecureRandom } from "effect/crypto";
 import { execFileSync, spawn, spawnSync, type SpawnOptions } from "node:child_process";
 import { once } from "node:events";
-import { chmod, chown, cp, mkdir, mkdtemp, realpath, rm, writeFile } from "node:fs/promises";
+import { chmod, chown, cp, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -16,7 +16,7 @@ import { fileURLToPath } from "node:url";
 import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
 import { startModel, type Model } from "./Model.ts";
 
-/** With `PARLEY_STORE=memory`, servers of one site share a file of SQLite. */
+/** Replaces the memory store of a server with an SQLite file that the servers of one site share. */
 const sqlite = new URL("../packages/store-sqlite/test/InServer.ts", import.meta.url);
 
 const main = fileURLToPath(new URL("../apps/server/src/main.ts", import.meta.url));
@@ -28,7 +28,7 @@ export const helloMessage = "Hello! What would you like to know?";
 
 /**
  * A port for a process that will be killed and started again. It is below the range from which the system gives ports
- * to outgoing connections: one of those would take it while the process is down.
+ * to outgoing connections: one of those could take it while the process is down.
  */
 const freePort = async (): Promise<number> => {
   while (true) {
@@ -44,42 +44,42 @@ const freePort = async (): Promise<number> => {
   }
 };
 
-/** Calls `look` until it gives something else than `null`. */
+/** Calls `look` until it returns something other than `null`. */
 const until = async <A>(what: string, look: () => Promise<A | null> | A | null): Promise<A> => {
   const end = Date.now() + patience;
   while (Date.now() < end) {
-    const found = await look();
-    if (found !== null) return found;
+    const value = await look();
+    if (value !== null) return value;
     await sleep(20);
   }
   throw new Error(`${what} took longer than ${patience} ms.`);
 };
 
-/** A child process with all that it wrote; `ended` settles with its exit code, or the signal that ended it. */
+/** A child process with all that it wrote; `exit` resolves with its exit code, or the signal that ended it. */
 const launch = (command: string, args: ReadonlyArray<string>, options: SpawnOptions) => {
   const child = spawn(command, args, { ...options, stdio: ["ignore", "pipe", "pipe"] });
   // Not SIGKILL: a server would leave its PostgreSQL behind. Not SIGTERM: PostgreSQL would wait for its clients.
   const stopAtExit = () => child.kill("SIGINT");
   process.once("exit", stopAtExit);
   let log = "";
-  let ended = false;
+  let hasEnded = false;
   for (const output of [child.stdout!, child.stderr!]) {
     output.setEncoding("utf8").on("data", (chunk: string) => (log += chunk));
   }
   const exit = once(child, "exit").then(([code, signal]) => {
     process.removeListener("exit", stopAtExit);
-    ended = true;
+    hasEnded = true;
     return (signal ?? code) as number | NodeJS.Signals;
   });
-  return { child, exit, isRunning: () => !ended, log: () => log };
+  return { child, exit, isRunning: () => !hasEnded, log: () => log };
 };
 
-type Launched = ReturnType<typeof launch>;
+type Launch = ReturnType<typeof launch>;
 
-const end = async ({ child, exit, log }: Launched, signal: NodeJS.Signals) => {
+const end = async ({ child, exit, log }: Launch, signal: NodeJS.Signals) => {
   child.kill(signal);
-  const ended = await Promise.race([exit, sleep(patience, null, { ref: false })]);
-  if (ended !== null) return ended;
+  const code = await Promise.race([exit, sleep(patience, null, { ref: false })]);
+  if (code !== null) return code;
   child.kill("SIGKILL");
   throw new Error(`A process did not end by ${signal}:\n${log().slice(-4000)}`);
 };
@@ -92,13 +92,13 @@ export const signal = (pid: number, name: NodeJS.Signals): void => {
   }
 };
 
-/** The children of a process that are PostgreSQL's, or those whose command line matches. */
+/** The children of a process whose command line matches: by default, PostgreSQL's. */
 const postgresBelow = (parent: number, pattern = /postgres/): ReadonlyArray<number> =>
   execFileSync("ps", ["-A", "-o", "pid=,ppid=,args="], { encoding: "utf8" })
     .split("\n")
     .map((line) => /^\s*(\d+)\s+(\d+)\s+(.*)$/.exec(line))
-    .filter((found) => found !== null && Number(found[2]) === parent && pattern.test(found[3]!))
-    .map((found) => Number(found![1]));
+    .filter((match) => match !== null && Number(match[2]) === parent && pattern.test(match[3]!))
+    .map((match) => Number(match![1]));
 
 /** PostgreSQL does not run as root. */
 const otherUser = () => {
@@ -109,7 +109,10 @@ const otherUser = () => {
 
 export interface Database {
   readonly start: () => Promise<void>;
-  /** `kill -9` of the postmaster, or of one process that serves a connection: then PostgreSQL ends all and recovers. */
+  /**
+   * `kill -9` of the postmaster, or of one process that serves a connection: then PostgreSQL ends all of them and
+   * recovers.
+   */
   readonly kill: (which: "postmaster" | "backend") => Promise<void>;
   readonly signalAll: (name: "SIGSTOP" | "SIGCONT") => void;
   readonly stop: () => Promise<void>;
@@ -139,50 +142,51 @@ const makePostgres = async (directory: string) => {
     { ...options, stdio: ["ignore", "ignore", "inherit"] },
   );
   const port = await freePort();
-  const given = { port, listen_addresses: "127.0.0.1", unix_socket_directories: "" };
+  const settings = { port, listen_addresses: "127.0.0.1", unix_socket_directories: "" };
   const args = [
     "-D",
     data,
-    ...Object.entries(given).flatMap(([name, to]) => ["-c", `${name}=${to}`]),
+    ...Object.entries(settings).flatMap(([name, to]) => ["-c", `${name}=${to}`]),
   ];
-  let running: Launched | null = null;
+  let postmaster: Launch | null = null;
   const database: Database = {
     start: () =>
       until("The start of PostgreSQL", async () => {
-        // It refuses to start for as long as a process of one that was killed lives.
-        if (!running?.isRunning()) running = launch(join(programs, "postgres"), args, options);
+        // It refuses to start as long as a process of a killed postmaster lives.
+        if (!postmaster?.isRunning())
+          postmaster = launch(join(programs, "postgres"), args, options);
         await sleep(50);
-        return running.log().includes("ready to accept connections") ? undefined : null;
+        return postmaster.log().includes("ready to accept connections") ? undefined : null;
       }),
     kill: async (which) => {
-      if (which === "postmaster") return void (await end(running!, "SIGKILL"));
-      const [backend] = postgresBelow(running!.child.pid!, /^postgres: parley postgres /);
+      if (which === "postmaster") return void (await end(postmaster!, "SIGKILL"));
+      const [backend] = postgresBelow(postmaster!.child.pid!, /^postgres: parley postgres /);
       signal(backend!, "SIGKILL");
     },
     signalAll: (name) => {
-      const pid = running!.child.pid!;
+      const pid = postmaster!.child.pid!;
       signal(pid, name);
       for (const child of postgresBelow(pid)) signal(child, name);
     },
-    stop: async () => void (running?.isRunning() && (await end(running, "SIGINT"))),
+    stop: async () => void (postmaster?.isRunning() && (await end(postmaster, "SIGINT"))),
   };
   await database.start();
   return { database, url: `postgres://parley@127.0.0.1:${port}/postgres` };
 };
 
-/** A directory with what a server needs beside its program. It outlives the servers that are started on it. */
+/** A directory with what a server needs besides its program. It outlives the servers that are started on it. */
 export interface Site {
   readonly directory: string;
   /** One for each of the two chatbots. */
   readonly keys: readonly [string, string];
   readonly environment: NodeJS.ProcessEnv;
-  /** Removes the files; nothing may run on them any more. */
+  /** Removes the files; nothing may use them any more. */
   readonly remove: () => Promise<void>;
 }
 
 export const makeSite = async (): Promise<Site> => {
   const directory = await mkdtemp(join(tmpdir(), "parley-faults-"));
-  // As root, PostgreSQL runs as another user, which must get through.
+  // If this process is root, PostgreSQL runs as another user, who must be able to pass through.
   await chmod(directory, 0o711);
   const provision = join(directory, "provision.json");
   const key = generateKey.pipe(
@@ -209,11 +213,7 @@ export const makeSite = async (): Promise<Site> => {
       PARLEY_MANAGEMENT_PORT: "0",
       PARLEY_DRAIN_DELAY: "0 seconds",
     },
-    remove: async () => {
-      // Where PostgreSQL's user cannot reach the directory, the server keeps the database elsewhere.
-      const home = await realpath(join(dataDir, "postgres")).catch(() => directory);
-      for (const path of [home, directory]) await rm(path, { recursive: true, force: true });
-    },
+    remove: () => rm(directory, { recursive: true, force: true }),
   };
 };
 
@@ -223,7 +223,7 @@ export interface Server {
   readonly start: () => Promise<void>;
   /** `kill -9` of the server, or of its own PostgreSQL, or of both at once. */
   readonly kill: (victim: "server" | "database" | "both") => Promise<void>;
-  /** SIGTERM; gives the exit code, or the signal that ended it. */
+  /** Sends SIGTERM; resolves with the exit code, or the signal that ended the server. */
   readonly stop: () => Promise<number | NodeJS.Signals>;
   readonly signal: (name: "SIGSTOP" | "SIGCONT") => void;
   readonly isRunning: () => boolean;
@@ -235,7 +235,7 @@ export interface Server {
 /** The options of Node that the installed command has. */
 const nodeOptions = ["--max-semi-space-size=16"];
 
-/** A server on a port of its own, which it keeps over its restarts. */
+/** A server on a port of its own, which it keeps across restarts. */
 export const makeServer = async (
   site: Site,
   settings: Readonly<Record<string, string>>,
@@ -244,7 +244,7 @@ export const makeServer = async (
   const port = await freePort();
   const baseUrl = `http://127.0.0.1:${port}/api`;
   const env = { ...site.environment, ...settings, PARLEY_PORT: String(port) };
-  const runs: Array<Launched> = [];
+  const runs: Array<Launch> = [];
   const log = () => runs.map((run) => run.log()).join("\n");
   const isServing = () =>
     fetch(`${baseUrl}/details`, { headers: { "x-api-key": site.keys[0] } }).then(
@@ -287,8 +287,8 @@ export interface Service {
 }
 
 /**
- * Starts one server with an embedded database, or several that share one: the harness's own, a file, or the one at a URL.
- * `settings` is by the server's number and the address of the shared database.
+ * Starts one server with an embedded database, or several that share one: the harness's own, a file, or the one at a
+ * URL. `settings` returns further settings for a server, given its number and the address of the shared database.
  */
 export const startService = async (
   amount: number,

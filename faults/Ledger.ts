@@ -8,11 +8,11 @@ import type { Call } from "./Model.ts";
 
 export type { Chat, Entry };
 
-/** In every text of a client: it must get into no log. */
+/** In every text of a client: no log may contain it. */
 export const marker = "Mxq7Zt";
 
 /** The content of a request, however often it is sent. */
-export interface Wanted {
+export interface Content {
   /** Which of the two chatbots. */
   readonly tenant: 0 | 1;
   readonly kind: "create" | "ask";
@@ -24,28 +24,28 @@ export interface Wanted {
   readonly idempotencyKey: string | null;
 }
 
-export interface Request extends Wanted {
+export interface Request extends Content {
   /** How often it was sent. */
   attempts: number;
-  /** How many of its acknowledgements were certainly no replays. */
+  /** How many of its acknowledgements were certainly not replays. */
   fresh: number;
-  /** The bytes of `data` of the first 201 and when it came, by `performance.now()`. */
+  /** The bytes of `data` of the first 201, and when that arrived, by `performance.now()`. */
   acknowledged: { readonly bytes: string; readonly at: number } | null;
-  /** Whether a fault was on while it was sent. */
+  /** Whether a fault was active while it was sent. */
   met: boolean;
   /** When the client hung up on it, by `performance.now()`. */
   hungUpAt: number | null;
 }
 
 /** All that is stored for one chatbot. */
-export interface Stored {
+export interface StoredRows {
   /** In ascending order of id. */
   readonly chats: ReadonlyArray<Chat>;
   /** By chat id, in ascending order of id. */
   readonly entries: ReadonlyMap<number, ReadonlyArray<Entry>>;
 }
 
-export const questionOf = ({ token }: Wanted) => `What about ${token}?`;
+export const questionOf = ({ token }: Content) => `What about ${token}?`;
 
 /** The bytes of `data` in the body of a 201. */
 export const dataOf = (text: string): string =>
@@ -54,14 +54,14 @@ export const dataOf = (text: string): string =>
 export class Ledger {
   readonly requests: Array<Request> = [];
   readonly violations: Array<string> = [];
-  /** Another object after each fault and each recovery; `calm`: no fault is on. */
+  /** A new object at the start of each fault and after each recovery; `calm`: no fault is active. */
   weather = { calm: true };
   #tokens = 0;
 
-  begin(wanted: Omit<Wanted, "token">): Request {
-    const token = `${marker}-${wanted.tenant}-${++this.#tokens}.`;
+  begin(content: Omit<Content, "token">): Request {
+    const token = `${marker}-${content.tenant}-${++this.#tokens}.`;
     const unsent = { attempts: 0, fresh: 0, acknowledged: null, met: false, hungUpAt: null };
-    const request = { ...wanted, token, ...unsent };
+    const request = { ...content, token, ...unsent };
     this.requests.push(request);
     return request;
   }
@@ -81,7 +81,10 @@ export class Ledger {
     if (replayed && request.attempts === 1) this.violation("a replay, but sent once", request);
   }
 
-  /** A failure must be one of those that faults excuse, and a fault must have been on; gives whether it was. */
+  /**
+   * Returns whether a failure is excused: the client itself hung up, or a fault was active and can cause this failure.
+   * Otherwise records a violation.
+   */
   excuses(what: object, answer: Answer, weather: { readonly calm: boolean }): boolean {
     const { complete, hungUp, text } = answer;
     if (hungUp) return true;
@@ -98,18 +101,18 @@ export class Ledger {
   /** Checks the promises against all that is stored and all calls of the model. */
   check(
     tenant: 0 | 1,
-    { chats, entries }: Stored,
+    { chats, entries }: StoredRows,
     calls: ReadonlyMap<string, ReadonlyArray<Call>>,
   ) {
     const all = [...entries.values()].flat();
     const chatsOf = Map.groupBy(chats, ({ name }) => name);
     const entriesOf = Map.groupBy(all, ({ question }) => question);
-    const explained = new Set<Chat | Entry>();
+    const explainedRows = new Set<Chat | Entry>();
     const chatOf = new Map(chats.map((chat) => [chat.id, chat]));
     for (const request of this.requests.filter((one) => one.tenant === tenant)) {
       const wrong = (what: string) => this.violation(what, request);
       const { acknowledged, chatId, kind, token, userRef } = request;
-      const made = calls.get(questionOf(request)) ?? [];
+      const callsMade = calls.get(questionOf(request)) ?? [];
       const rows = kind === "create" ? chatsOf.get(token) : entriesOf.get(questionOf(request));
       const [row] = rows ?? [];
       // Promise 1.
@@ -118,25 +121,26 @@ export class Ledger {
         wrong(`acknowledged, but stored is ${JSON.stringify(row)}`);
       }
       // Promise 7.
-      if (acknowledged !== null && made.some(({ at }) => at > acknowledged.at)) {
+      if (acknowledged !== null && callsMade.some(({ at }) => at > acknowledged.at)) {
         wrong("the model is asked again after the answer was acknowledged");
       }
-      if (!request.met && made.length > 1) wrong(`the model is asked ${made.length} times`);
+      if (!request.met && callsMade.length > 1)
+        wrong(`the model is asked ${callsMade.length} times`);
       if (row === undefined) continue;
-      explained.add(row);
+      explainedRows.add(row);
       if (kind === "create") {
         const [hello] = entries.get(row.id) ?? [];
         if ((row as Chat).userRef !== userRef) wrong(`stored as ${JSON.stringify(row)}`);
         if (hello?.question !== "" || hello.answer !== helloMessage) wrong("has no hello entry");
-        else explained.add(hello);
+        else explainedRows.add(hello);
         continue;
       }
       const entry = row as Entry;
       const before = entries
         .get(entry.chat_id)!
         .slice(0, entries.get(entry.chat_id)!.indexOf(entry));
-      const call = made.find(({ answer }) => answer === entry.answer);
-      if (chatId === null) explained.add(chatOf.get(entry.chat_id)!);
+      const call = callsMade.find(({ answer }) => answer === entry.answer);
+      if (chatId === null) explainedRows.add(chatOf.get(entry.chat_id)!);
       if (chatId === null ? before.length > 0 : entry.chat_id !== chatId)
         wrong("is in another chat");
       if (entry.moderation !== "none" || entry.flagged) wrong(`stored as ${JSON.stringify(entry)}`);
@@ -148,7 +152,8 @@ export class Ledger {
     }
     // Promise 2, too.
     for (const row of [...chats, ...all]) {
-      if (!explained.has(row)) this.violation(`nobody of this chatbot made ${JSON.stringify(row)}`);
+      if (!explainedRows.has(row))
+        this.violation(`nobody of this chatbot made ${JSON.stringify(row)}`);
     }
   }
 }

@@ -18,10 +18,10 @@ export interface Call {
   /** The messages before the question, without instructions. */
   readonly earlier: ReadonlyArray<Message>;
   readonly answer: string;
-  /** The tokens that it counts for the answer. */
+  /** The tokens that the model counts for the call. */
   readonly promptTokens: number;
   readonly completionTokens: number;
-  /** When it came, by `performance.now()`. */
+  /** When it arrived, by `performance.now()`. */
   readonly at: number;
   /** Whether the model made it fail. */
   readonly failed: boolean;
@@ -46,7 +46,7 @@ interface WireMessage {
 const textOf = ({ content }: WireMessage): string =>
   typeof content === "string" ? content : content.map(({ text = "" }) => text).join("");
 
-/** Failures before the first piece of an answer. They repeat the question: it must not get into a log. */
+/** Failures before the first piece of an answer. They repeat the question, which no log may contain. */
 const failures: ReadonlyArray<(response: ServerResponse, question: string) => void> = [
   (response, question) =>
     response
@@ -62,27 +62,27 @@ const failures: ReadonlyArray<(response: ServerResponse, question: string) => vo
 
 const chance = (share: number) => Math.random() < share;
 
-/** The share of its calls that fail, from 0 to 1. */
-export const startModel = async (failing = 0): Promise<Model> => {
+/** Starts a model. `failureShare` is the share of its calls that fail, from 0 to 1. */
+export const startModel = async (failureShare = 0): Promise<Model> => {
   const calls: Array<Call> = [];
   const server = createServer(async (request, response) => {
     const at = performance.now();
     let body = "";
     for await (const chunk of request.setEncoding("utf8")) body += chunk;
     const { messages } = JSON.parse(body) as { readonly messages: ReadonlyArray<WireMessage> };
-    const told = messages
+    const conversation = messages
       .filter(({ role }) => role !== "system")
       .map((message) => ({ role: message.role, text: textOf(message) }));
-    const question = told.pop()!.text;
+    const question = conversation.pop()!.text;
     const n = calls.length + 1;
     const call: Call = {
       question,
-      earlier: told,
+      earlier: conversation,
       answer: `Answer ${n} 😀: the question was "${question}"`,
       promptTokens: 1000 + n,
       completionTokens: n,
       at,
-      failed: chance(failing),
+      failed: chance(failureShare),
       isOpen: true,
     };
     calls.push(call);
@@ -95,8 +95,8 @@ export const startModel = async (failing = 0): Promise<Model> => {
       );
     const say = (delta: object, finish_reason: string | null) =>
       send({ choices: [{ index: 0, delta, finish_reason }] });
-    // Half of the answers come at once, so that turns end as others come; some take long enough for a fault to meet
-    // them.
+    // Half of the answers are sent at once, so that turns end while others begin; some take long enough to meet a
+    // fault.
     const pause = chance(0.5) ? 0 : chance(0.2) ? 500 : 20 * Math.random();
     response.writeHead(200, { "content-type": "text/event-stream" });
     // The emoji of two code units may be sent in halves.

@@ -19,14 +19,14 @@ const restart = async (server: Server, victim: "server" | "both") => {
   await server.start();
 };
 
-/** The answers are there when the server goes on, and others have had the turns meanwhile. */
+/** When the server goes on, its answers are ready, and other asks have had the turns meanwhile. */
 const freeze: Fault["strike"] = async ({ servers }, server, traffic) => {
-  const lasting = () =>
+  const openAsks = () =>
     traffic.answering(server).filter((ask) => ask.chatId !== null && ask.idempotencyKey === null);
-  while (lasting().length === 0) await sleep(5);
+  while (openAsks().length === 0) await sleep(5);
   server.signal("SIGSTOP");
   const other = servers.find((one) => one !== server)!;
-  const rivals = lasting().map(({ chatId, tenant }) => traffic.ask(tenant, chatId!, other));
+  const rivals = openAsks().map(({ chatId, tenant }) => traffic.ask(tenant, chatId!, other));
   await sleep(long);
   server.signal("SIGCONT");
   await Promise.all(rivals);
@@ -71,12 +71,12 @@ export const faults = {
     store: "shared",
     strike: async (_, server, traffic) => {
       while (traffic.answering(server).length === 0) await sleep(5);
-      const asked = traffic.answering(server);
-      const ended = await server.stop();
+      const openAsks = traffic.answering(server);
+      const code = await server.stop();
       const { ledger } = traffic;
-      if (ended !== 0) ledger.violation(`a server ends with ${ended} after SIGTERM`);
+      if (code !== 0) ledger.violation(`a server ends with ${code} after SIGTERM`);
       await sleep(100);
-      for (const request of asked) {
+      for (const request of openAsks) {
         if (request.acknowledged === null && request.hungUpAt === null)
           ledger.violation("not answered before the server stopped", request);
       }
@@ -86,7 +86,7 @@ export const faults = {
 } satisfies Record<string, Fault>;
 export type FaultName = keyof typeof faults;
 
-/** What the role has behind a pooler. */
+/** The settings of the role behind a pooler. */
 const poolerSettings = [
   "search_path=parley",
   "jit=off",
@@ -117,8 +117,8 @@ export const round = async (names: ReadonlyArray<FaultName>) => {
 };
 
 /**
- * Strikes in the middle of traffic, one after the other, and stops the service. Gives what went against the promises, and
- * what it did; `recovery` has the milliseconds from the end of a strike until each server works.
+ * Runs the strikes one after the other in the middle of traffic, and stops the service. Returns the violations of the
+ * promises and a summary, whose `recovery` has the milliseconds from the end of a strike until each server works.
  */
 export const underTraffic = async (
   service: Service,
@@ -129,7 +129,7 @@ export const underTraffic = async (
   const { ledger } = traffic;
   const recovery: Record<string, number> = {};
   try {
-    const running = traffic.run(clients);
+    const clientsEnd = traffic.run(clients);
     await sleep(2000);
     for (const [name, strike] of strikes) {
       ledger.weather = { calm: false };
@@ -140,7 +140,7 @@ export const underTraffic = async (
       await sleep(1500 + 1000 * Math.random());
     }
     traffic.stop();
-    await running;
+    await clientsEnd;
     while (!traffic.isSettled()) await sleep(50);
     await sleep(500);
 
@@ -159,11 +159,11 @@ export const underTraffic = async (
     if (bytes(await readAll()) !== bytes(stored))
       ledger.violation("a restart changes what is read");
     for (const server of service.servers) {
-      const told = server
+      const lines = server
         .log()
         .split("\n")
         .filter((line) => line.includes(marker) || /defect/i.test(line));
-      for (const line of told) ledger.violation(`in a log: ${line}`);
+      for (const line of lines) ledger.violation(`in a log: ${line}`);
     }
     const acknowledged = ledger.requests.filter((request) => request.acknowledged !== null).length;
     return {

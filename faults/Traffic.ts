@@ -1,5 +1,5 @@
 /**
- * Random clients: they create, ask, stream, hang up, repeat, resume, read, and try what is another chatbot's.
+ * Random clients: they create, ask, stream, hang up, repeat, resume, read, and try to reach another chatbot's chats.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { eventsOf, exchange, type Answer } from "./Client.ts";
@@ -12,7 +12,7 @@ import {
   type Chat,
   type Entry,
   type Request,
-  type Stored,
+  type StoredRows,
 } from "./Ledger.ts";
 
 /** How long a request with a key is repeated, in milliseconds. The turn of a server that was killed lasts 10 s. */
@@ -28,7 +28,7 @@ export class Traffic {
   readonly #service: Service;
   /** Ids of acknowledged chats, by chatbot, oldest first. */
   readonly #chats: readonly [Array<number>, Array<number>] = [[], []];
-  /** Of the clients' keys: later traffic on the same database uses others. */
+  /** Of the clients' keys: later traffic on the same database uses another. */
   readonly #prefix = crypto.randomUUID();
   #keys = [0, 0];
   #running = true;
@@ -39,7 +39,7 @@ export class Traffic {
     this.#service = service;
   }
 
-  /** Runs so many clients of each chatbot until `stop`. */
+  /** Runs this many clients of each chatbot until `stop`. */
   async run(clients: number): Promise<void> {
     const work = async (tenant: 0 | 1) => {
       while (this.#running) {
@@ -54,7 +54,7 @@ export class Traffic {
     this.#running = false;
   }
 
-  /** Waits until the server creates a chat and asks in it; gives how long that took, in milliseconds. */
+  /** Waits until the server has created a chat and answered in it; returns how long that took, in milliseconds. */
   async works(server: Server): Promise<number> {
     const began = performance.now();
     const common = { tenant: 0, userRef: null, idempotencyKey: null } as const;
@@ -76,27 +76,27 @@ export class Traffic {
 
   /** Asks in a chat, once and without a key. */
   async ask(tenant: 0 | 1, chatId: number, server: Server): Promise<void> {
-    const wanted = { tenant, kind: "ask", chatId, userRef: null, idempotencyKey: null } as const;
-    await this.#send(this.ledger.begin(wanted), server, false);
+    const content = { tenant, kind: "ask", chatId, userRef: null, idempotencyKey: null } as const;
+    await this.#send(this.ledger.begin(content), server, false);
   }
 
-  /** The asks for which a server has called the model, which has not ended yet. */
+  /** The asks for which a server has called the model, and whose call has not ended yet. */
   answering(server: Server): ReadonlyArray<Request> {
     const open = new Set(this.#service.model.calls.filter((c) => c.isOpen).map((c) => c.question));
     return [...(this.#open.get(server) ?? [])].filter((request) => open.has(questionOf(request)));
   }
 
-  /** Whether no ask is under way any more, also none whose client hung up; nothing of one is stored later. */
+  /** Whether no ask is in progress any more, not even one whose client hung up: nothing more will be stored. */
   isSettled(): boolean {
     const { calls } = this.#service.model;
-    const asked = new Set(calls.map(({ question }) => question));
-    // One that waits for the turn of a server that was killed has called no model yet.
+    const questions = new Set(calls.map(({ question }) => question));
+    // An ask that waits for the turn of a server that was killed has not called the model yet.
     const waits = (request: Request) =>
       request.kind === "ask" &&
       request.acknowledged === null &&
       request.hungUpAt !== null &&
       performance.now() - request.hungUpAt < 12_500 &&
-      !asked.has(questionOf(request));
+      !questions.has(questionOf(request));
     return !calls.some(({ isOpen }) => isOpen) && !this.ledger.requests.some(waits);
   }
 
@@ -137,7 +137,7 @@ export class Traffic {
     }
   }
 
-  /** Sends it once; gives whether nothing more can come of it. `heard` is what streams said before. */
+  /** Sends a request once; returns whether it need not be sent again. `heard` is what its earlier streams sent. */
   async #send(request: Request, server: Server, streamed: boolean, heard = { turn: "", text: "" }) {
     const { chatId, idempotencyKey, kind, tenant, token, userRef } = request;
     const { ledger } = this;
@@ -180,7 +180,7 @@ export class Traffic {
     return true;
   }
 
-  /** Adds to what was heard of a stream; gives the envelope at its end, if that came. */
+  /** Adds the events of a stream to what was heard before; returns the envelope at its end, or an empty text. */
   #listen(request: Request, { text }: Answer, heard: { turn: string; text: string }): string {
     for (const { data, id, name } of eventsOf(text)) {
       if (name === "error") return data;
@@ -210,11 +210,11 @@ export class Traffic {
 
   /** Acknowledged rows appear at once, and a list that fits on its page has as many rows as its total. */
   async #read(tenant: 0 | 1): Promise<void> {
-    const known = this.ledger.requests.filter(
+    const acknowledgedRequests = this.ledger.requests.filter(
       (one) => one.tenant === tenant && one.acknowledged !== null,
     );
-    if (known.length === 0) return;
-    const request = pick(known.slice(-100));
+    if (acknowledgedRequests.length === 0) return;
+    const request = pick(acknowledgedRequests.slice(-100));
     const { bytes } = request.acknowledged!;
     const row = JSON.parse(bytes) as Chat & Entry;
     const [one, all] =
@@ -226,13 +226,14 @@ export class Traffic {
               : `/chats?limit=100&userRef=${encodeURIComponent(row.userRef)}`,
           ]
         : [`/chats/${row.chat_id}/history?id=${row.id}`, `/chats/${row.chat_id}/history?limit=100`];
-    const got = await this.#get<Chat | Entry>(tenant, one);
+    const result = await this.#get<Chat | Entry>(tenant, one);
     const expected = `{"data":[${bytes}],"meta":{"total":1}}`;
     if (
-      got === 404 ||
-      (typeof got === "object" && JSON.stringify({ data: got.data, meta: got.meta }) !== expected)
+      result === 404 ||
+      (typeof result === "object" &&
+        JSON.stringify({ data: result.data, meta: result.meta }) !== expected)
     ) {
-      this.ledger.violation(`${one} gives ${JSON.stringify(got)}`, request);
+      this.ledger.violation(`${one} gives ${JSON.stringify(result)}`, request);
     }
     const list = all === null ? 0 : await this.#get<Chat | Entry>(tenant, all);
     if (typeof list !== "object") return;
@@ -245,40 +246,40 @@ export class Traffic {
     }
   }
 
-  /** Another chatbot's chat is no chat, whatever it is asked for. */
+  /** Another chatbot's chat does not exist for this one, whatever is requested. */
   async #intrude(tenant: 0 | 1): Promise<void> {
     const theirs = this.#chats[(1 - tenant) as 0 | 1];
     if (theirs.length === 0) return;
     const id = pick(theirs.slice(-50));
     const server = pick(this.#service.servers);
-    const asked = await exchange({
+    const answer = await exchange({
       url: server.askUrl,
       key: this.#service.site.keys[tenant],
       body: { chat_id: id, query: `${marker} intrudes` },
     });
-    if (asked.status === 201)
+    if (answer.status === 201)
       this.ledger.violation(`chatbot ${tenant} asks in another's chat ${id}`);
     const history = await this.#get<Entry>(tenant, `/chats/${id}/history`);
     if (typeof history === "object")
       this.ledger.violation(`chatbot ${tenant} reads another's chat ${id}`);
     for (const filter of [`id=${id}`, `search=${marker}-${1 - tenant}`]) {
-      const found = await this.#get<Chat>(tenant, `/chats?${filter}`);
-      if (typeof found === "object" && found.meta.total > 0) {
+      const list = await this.#get<Chat>(tenant, `/chats?${filter}`);
+      if (typeof list === "object" && list.meta.total > 0) {
         this.ledger.violation(`chatbot ${tenant} finds another's chats by ${filter}`);
       }
     }
   }
 
   /** Repeats requests with their keys: the service returns what it stored, and does not ask the model again. */
-  async repeat(stored: readonly [Stored, Stored]): Promise<void> {
+  async repeat(stored: readonly [StoredRows, StoredRows]): Promise<void> {
     const { calls } = this.#service.model;
     const questions = new Set(
       stored.flatMap((one) => [...one.entries.values()].flat()).map((entry) => entry.question),
     );
     const names = new Set(stored.flatMap(({ chats }) => chats.map(({ name }) => name)));
-    const keyed = this.ledger.requests.filter((one) => one.idempotencyKey !== null);
-    const lost = keyed.filter((one) => one.acknowledged === null);
-    for (const request of [...lost, ...keyed.slice(-60)]) {
+    const withKey = this.ledger.requests.filter((one) => one.idempotencyKey !== null);
+    const unanswered = withKey.filter((one) => one.acknowledged === null);
+    for (const request of [...unanswered, ...withKey.slice(-60)]) {
       const isStored =
         request.kind === "create" ? names.has(request.token) : questions.has(questionOf(request));
       const before = calls.length;
@@ -291,7 +292,7 @@ export class Traffic {
   }
 
   /** Reads all that a chatbot has, in pages, in several orders. Nothing may be written meanwhile. */
-  async readAll(tenant: 0 | 1): Promise<Stored> {
+  async readAll(tenant: 0 | 1): Promise<StoredRows> {
     const walk = async <Row extends { readonly id: number }>(
       path: string,
       order: string,
@@ -300,13 +301,13 @@ export class Traffic {
       const rows: Array<Row> = [];
       let total = 0;
       for (let page = 1; ; page++) {
-        const got = await this.#get<Row>(tenant, `${path}?limit=${limit}&page=${page}${order}`);
-        if (typeof got !== "object") throw new Error(`${path} answers ${got}.`);
-        rows.push(...got.data);
-        if (page > 1 && got.meta.total !== total)
+        const result = await this.#get<Row>(tenant, `${path}?limit=${limit}&page=${page}${order}`);
+        if (typeof result !== "object") throw new Error(`${path} answers ${result}.`);
+        rows.push(...result.data);
+        if (page > 1 && result.meta.total !== total)
           this.ledger.violation(`${path}: the total changes`);
-        total = got.meta.total;
-        if (got.data.length < limit) break;
+        total = result.meta.total;
+        if (result.data.length < limit) break;
       }
       // Promise 3.
       if (rows.length !== total || new Set(rows.map(({ id }) => id)).size !== total) {
@@ -325,9 +326,9 @@ export class Traffic {
         this.ledger.violation(`/chats ${order}: other rows`);
     }
     const entries = new Map<number, ReadonlyArray<Entry>>();
-    const left = [...chats];
+    const queue = [...chats];
     const reader = async () => {
-      for (let chat = left.pop(); chat !== undefined; chat = left.pop()) {
+      for (let chat = queue.pop(); chat !== undefined; chat = queue.pop()) {
         entries.set(chat.id, await walk<Entry>(`/chats/${chat.id}/history`, "&orderBy=id", 100));
       }
     };

@@ -1,7 +1,7 @@
 /**
  * What a server does with more asks than it can answer: `node faults/overload.ts` prints a table, and ends with 1 if a
- * limit is exceeded. For an otherwise idle machine with at least two cores. Options: `--model 300` (milliseconds that the
- * model takes), `--streamed`, `--seconds 10` (of each load), `--sockets 3000`.
+ * limit is exceeded. For an otherwise idle machine with at least two cores. Options: `--model 300` (milliseconds that
+ * the model takes), `--streamed`, `--seconds 10` (of each load), `--sockets 3000`.
  */
 import { parseArgs } from "node:util";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -30,7 +30,7 @@ const percentile = (millis: ReadonlyArray<number>, share: number): number => {
 };
 
 const { measure, megabytes, stop } = await startFlood(model!);
-/** A load is over when its last answer is there. */
+/** A load is over when its last answer has arrived. */
 const load = async (rate: number, duration = seconds!) => {
   const report = await measure({
     rate,
@@ -63,11 +63,14 @@ const row = (name: string, rate: number, { report, goodput }: Awaited<ReturnType
   console.log(`| ${cells.join(" | ")} |`);
 };
 
-const broken: Array<string> = [];
+const exceededLimits: Array<string> = [];
 const limit = (what: string, value: number, isMet: boolean): void => {
-  if (!isMet) broken.push(`${what}: ${Math.round(100 * value) / 100}`);
+  if (!isMet) exceededLimits.push(`${what}: ${Math.round(100 * value) / 100}`);
 };
-/** Compares with what the server answers at most; stricter for a plain answer of a model of 300 ms. */
+/**
+ * Compares with the most that the server answers; the limits are stricter for plain answers of a model that takes 300
+ * ms.
+ */
 const judge = (
   times: 2 | 5,
   peak: { goodput: number; p99: number },
@@ -85,21 +88,25 @@ const judge = (
   limit(`requests that failed ${at}`, failures(report), failures(report) === 0);
   if (streamed || model !== 300) return limit(`goodput ${at}`, share, share >= 0.6);
   limit(`goodput ${at}`, share, share >= (times === 2 ? 0.85 : 0.75));
-  const [answered, refused] = [flood.okMillis, flood.refusedMillis];
-  const slower = percentile(answered, 0.99) / peak.p99;
+  const [answerMillis, refusalMillis] = [flood.okMillis, flood.refusedMillis];
+  const slower = percentile(answerMillis, 0.99) / peak.p99;
   limit(`p99 of answers ${at}, as a multiple of that at the peak`, slower, slower <= 1.5);
-  limit(`p50 of refusals ${at}, in ms`, percentile(refused, 0.5), percentile(refused, 0.5) <= 50);
+  limit(
+    `p50 of refusals ${at}, in ms`,
+    percentile(refusalMillis, 0.5),
+    percentile(refusalMillis, 0.5) <= 50,
+  );
   limit(
     `p99 of refusals ${at}, in ms`,
-    percentile(refused, 0.99),
-    percentile(refused, 0.99) <= 150,
+    percentile(refusalMillis, 0.99),
+    percentile(refusalMillis, 0.99) <= 150,
   );
   const detailsP99 = percentile(details.okMillis, 0.99);
   limit(`p99 of a polite key's details ${at}, in ms`, detailsP99, detailsP99 <= 160);
 };
 
 try {
-  // Code is compiled, and PostgreSQL knows its tables.
+  // A warm-up, after which code is compiled and PostgreSQL knows its tables.
   await load(50, 3);
   console.log(`A model of ${model} ms, ${streamed ? "streamed" : "plain"}; times in ms`);
   console.log(
@@ -135,5 +142,5 @@ try {
 } finally {
   await stop();
 }
-for (const line of broken) console.error(`Exceeded: ${line}`);
-process.exit(broken.length === 0 ? 0 : 1);
+for (const line of exceededLimits) console.error(`Exceeded: ${line}`);
+process.exit(exceededLimits.length === 0 ? 0 : 1);

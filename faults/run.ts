@@ -1,5 +1,6 @@
 /**
- * Rounds of random faults, as many as wanted: `node faults/run.ts 20`. Ends with 1 if a promise was broken.
+ * Runs rounds of random faults, by default one: `node faults/run.ts 20` runs twenty. Ends with 1 if a promise was
+ * broken.
  */
 import { faults, round, type FaultName } from "./Rounds.ts";
 
@@ -11,13 +12,10 @@ for (let n = 1; n <= rounds; n++) {
   const names = (Object.keys(faults) as Array<FaultName>).filter(
     (name) => faults[name].store === store,
   );
-  const chosen = Array.from({ length: 6 }, () => names[Math.floor(Math.random() * names.length)]!);
+  const picks = Array.from({ length: 6 }, () => names[Math.floor(Math.random() * names.length)]!);
   const began = Date.now();
-  const { summary, violations } = await round(chosen);
-  console.log(
-    `Round ${n}, ${Date.now() - began} ms: ${chosen.join(", ")}`,
-    JSON.stringify(summary),
-  );
+  const { summary, violations } = await round(picks);
+  console.log(`Round ${n}, ${Date.now() - began} ms: ${picks.join(", ")}`, JSON.stringify(summary));
   if (violations.length === 0) continue;
   process.exitCode = 1;
   console.error(violations.slice(0, 20).join("\n"));

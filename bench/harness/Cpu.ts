@@ -16,8 +16,8 @@ const read = (path: string): string => {
 };
 
 /**
- * The microseconds, in user and in kernel mode, that a process, its living descendants and those that have ended took so
- * far. A connection of PostgreSQL that closes meanwhile is not lost: its process becomes one that has ended.
+ * The microseconds, in user and in kernel mode, that a process, its living descendants and those that have ended have
+ * taken so far. A connection of PostgreSQL that closes meanwhile is not lost: its process becomes one that has ended.
  */
 export const cpuMicros = (pid: number): number => {
   // The name of the command may contain spaces and parentheses.

@@ -1,6 +1,6 @@
 /**
- * The database that a benchmark of the PostgreSQL store fills: named by a variable of its own, so that nobody fills by
- * mistake what a server is set up with.
+ * The database that a benchmark of the PostgreSQL store fills: named by a variable of its own, so that nobody fills a
+ * server's database by mistake.
  */
 import { Redacted } from "effect";
 
@@ -9,7 +9,7 @@ const variable = "BENCH_DATABASE_URL";
 export const databaseUrl = (): Redacted.Redacted => {
   const url = process.env[variable];
   if (url === undefined) {
-    console.error(`Name a PostgreSQL database by ${variable}: this fills it.`);
+    console.error(`Set ${variable} to the URL of a PostgreSQL database, which this command fills.`);
     process.exit(2);
   }
   return Redacted.make(url);

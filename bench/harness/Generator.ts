@@ -11,7 +11,7 @@ const headEnd = Buffer.from("\r\n\r\n");
 const lastChunk = Buffer.from("\r\n0\r\n\r\n");
 const lastAnswersMillis = 20_000;
 
-/** A judge of responses' bodies. */
+/** Returns a function that says whether the body of a response is as expected. */
 const bodyCheck = ({ body, match }: Expected): ((actual: Buffer) => boolean) => {
   if (match === "bytes") {
     const bytes = Buffer.from(body);
@@ -73,11 +73,13 @@ const run = ({
     });
     const bodyIsRight = bodyCheck(expected);
     const latencies: Record<Outcome, Array<number>> = { expected: [], refused: [], failed: [] };
-    /** `pausing`: of a closed loop; the requests of the lead end before the first that counts. */
+    /** `pausing`, only in a closed loop: the requests of the lead complete before the first that counts. */
     let phase: "lead" | "pausing" | "counting" | "ending" | "over" = "lead";
     let unanswered = 0;
     const all: Array<Connection> = [];
-    /** Of an open loop: the connections without a request, and when the requests were due that wait for one. */
+    /**
+     * Of an open loop: the connections without a request, and when the requests that wait for a connection were due.
+     */
     const idle: Array<Connection> = [];
     const due: Array<number> = [];
 
@@ -105,7 +107,7 @@ const run = ({
       const figuresOf = (outcome: Outcome) => {
         const sorted = Float64Array.from(latencies[outcome]).sort();
         return {
-          // The last responses of an open loop come after the time in which its requests were due.
+          // The last responses of an open loop arrive after the time in which its requests were due.
           perSecond: sorted.length / (rate === undefined ? seconds : millis / 1000),
           p50Millis: percentile(sorted, 0.5),
           p99Millis: percentile(sorted, 0.99),
@@ -149,7 +151,7 @@ const run = ({
     const end = (): void => {
       phase = "ending";
       const giveUp = (): void => {
-        if (rate === undefined) return fail(`${unanswered} responses did not come`);
+        if (rate === undefined) return fail(`${unanswered} responses did not arrive`);
         for (let n = 0; n < unanswered + due.length; n++) latencies.failed.push(Infinity);
         finish();
       };
@@ -212,7 +214,7 @@ const run = ({
         onread: {
           buffer,
           callback: (size) => {
-            // The one buffer is read into again, and the bytes are kept until the response is complete.
+            // A copy: the buffer is reused, but the bytes are kept until the response is complete.
             if (phase !== "over") read(Buffer.from(buffer.subarray(0, size)));
             return true;
           },

@@ -1,5 +1,5 @@
 /**
- * Single requests, for setting up and for looking at responses; the load takes another way.
+ * Single requests, for setting up and for looking at responses; the load does not use them.
  */
 import { stopSignal } from "./Children.ts";
 

@@ -35,13 +35,13 @@ export interface Load {
   /** The status of responses that an open loop counts as refusals. */
   readonly refusal?: number;
   /**
-   * Of a closed loop: the first requests that count are sent over so many milliseconds; default 0. Streams that began
-   * together would be served together, which costs less.
+   * Of a closed loop: the first requests that count are spread over this many milliseconds; default 0. Streams that
+   * began together would be served together, which costs less.
    */
   readonly staggerMillis?: number;
-  /** Under load, but not counted: connections open, caches fill, code is compiled. */
+  /** How long requests that do not count are sent first, while connections open, caches fill and code is compiled. */
   readonly leadMillis: number;
-  /** How long requests are sent that count. The last of them are awaited. */
+  /** How long requests that count are sent. The last responses are awaited. */
   readonly millis: number;
   /** Processes whose CPU time counts, with their children. */
   readonly pids: { readonly server: number; readonly postgres: number };

@@ -35,7 +35,7 @@ const rectangle = (x: number, y: number, w: number, h: number, colour: string, o
 const line = (x1: number, y1: number, x2: number, y2: number, colour: string, w = 1) =>
   `<line x1="${x1.toFixed(1)}" y1="${y1.toFixed(1)}" x2="${x2.toFixed(1)}" y2="${y2.toFixed(1)}" stroke="${colour}" stroke-width="${w}"/>`;
 
-/** The white ground serves pages in dark colours, too. */
+/** The white background makes it legible on dark pages, too. */
 const picture = (title: string, height: number, parts: ReadonlyArray<string>): string =>
   [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" font-family="system-ui, sans-serif" role="img" aria-label="${escape(title)}">`,
@@ -54,7 +54,7 @@ const legend = (names: ReadonlyArray<string>, y: number): ReadonlyArray<string> 
   });
 };
 
-/** A step of the axis that divides it into about four, with one digit other than zero. */
+/** The step of an axis that divides it into about four parts, with a single digit other than zero. */
 const stepOf = (most: number): number => {
   const power = 10 ** Math.floor(Math.log10(most / 4));
   return [1, 2, 5, 10].map((n) => n * power).find((step) => most / step <= 5)!;
@@ -156,7 +156,7 @@ export const curvePlot = (
       last = Math.min(y, last - 15);
       return text(width - right + 10, last + 4, curve.label, { colour: colourOf(curve.name) });
     });
-  const drawn = curves.flatMap(({ isDashed = false, name, points }) => {
+  const polylines = curves.flatMap(({ isDashed = false, name, points }) => {
     const path = points.map(([x, y]) => `${toX(x).toFixed(1)},${toY(y).toFixed(1)}`).join(" ");
     const dashes = isDashed ? ' stroke-dasharray="6 4"' : "";
     return [
@@ -169,7 +169,7 @@ export const curvePlot = (
   });
   return picture(title, bottom + 56, [
     ...grid,
-    ...drawn,
+    ...polylines,
     ...ends,
     text(16, bottom + 44, note, { colour: "#868e96", size: 11 }),
   ]);

@@ -1,7 +1,7 @@
 /**
- * A throwaway PostgreSQL: the binaries that the server itself embeds, a new data directory, a port
- * that was free. Its settings are PostgreSQL's own, durability too, but for the size of the log and
- * of the shared buffers, so that no checkpoint falls into a round.
+ * A throwaway PostgreSQL: the binaries that the server itself embeds, a new data directory, a port that was free. Its
+ * settings are PostgreSQL's defaults, including those of durability, except that its shared buffers are larger, and its
+ * checkpoints so rare that none falls into a round.
  */
 import pg from "pg";
 import { execFileSync, spawn } from "node:child_process";
@@ -17,14 +17,14 @@ import { freePort } from "../../apps/server/test/FreePort.ts";
 export interface Postgres {
   readonly pid: number;
   readonly version: string;
-  /** Makes a database whose name begins so; gives its URL. */
+  /** Creates a database whose name begins with `prefix`; returns its URL. */
   readonly createDatabase: (prefix: string) => Promise<string>;
-  /** Makes a role that may log in; gives a database's URL as that role's. */
+  /** Creates a role that may log in; returns a function from the URL of a database to that for the role. */
   readonly createRole: (name: string) => Promise<(databaseUrl: string) => string>;
   readonly run: (databaseUrl: string, statement: string, values?: Array<unknown>) => Promise<void>;
   /** Writes all dirty pages out, so that one round's do not burden the next. */
   readonly checkpoint: () => Promise<void>;
-  /** Does now what autovacuum would do at a moment of its own. */
+  /** Does now what autovacuum would do at a moment of its own choosing. */
   readonly settle: () => Promise<void>;
 }
 
@@ -41,7 +41,7 @@ const binaries = async (): Promise<Binaries> => {
 };
 
 /** PostgreSQL refuses to run as root. */
-const unprivileged = (): { readonly uid: number; readonly gid: number } | undefined => {
+const otherUser = (): { readonly uid: number; readonly gid: number } | undefined => {
   if (process.getuid?.() !== 0) return undefined;
   for (const user of ["postgres", "nobody"]) {
     try {
@@ -57,7 +57,7 @@ const unprivileged = (): { readonly uid: number; readonly gid: number } | undefi
 
 export const startPostgres = async (): Promise<Postgres> => {
   const { initdb, postgres } = await binaries();
-  const user = unprivileged();
+  const user = otherUser();
   const directory = mkdtempSync(join(tmpdir(), "parley-bench-"));
   afterAll(() => rmSync(directory, { recursive: true, force: true }));
   const password = randomBytes(16).toString("hex");
@@ -105,7 +105,7 @@ export const startPostgres = async (): Promise<Postgres> => {
 
   const urls: Array<string> = [];
   const url = (database: string) => `postgres://postgres:${password}@127.0.0.1:${port}/${database}`;
-  const admin = await connected(url("postgres"));
+  const admin = await connectTo(url("postgres"));
   const { rows } = await admin.query<{ server_version: string }>("SHOW server_version");
   return {
     pid: child.pid!,
@@ -128,7 +128,7 @@ export const startPostgres = async (): Promise<Postgres> => {
   };
 };
 
-const connected = async (connectionString: string): Promise<pg.Client> => {
+const connectTo = async (connectionString: string): Promise<pg.Client> => {
   for (let tries = 1; ; tries++) {
     const client = new pg.Client({ connectionString });
     // The end of the run stops the server under this connection.
@@ -144,7 +144,7 @@ const connected = async (connectionString: string): Promise<pg.Client> => {
 };
 
 const query = async (databaseUrl: string, text: string, values?: Array<unknown>): Promise<void> => {
-  const client = await connected(databaseUrl);
+  const client = await connectTo(databaseUrl);
   try {
     await client.query(text, values);
   } finally {

@@ -21,7 +21,7 @@ interface CpuProfile {
 /** Microseconds since some fixed moment, on the clock of profiles. */
 export const profileClock = (): number => Number(process.hrtime.bigint() / 1000n);
 
-/** Lines about the functions that took most time by themselves between two moments. */
+/** Lines about the functions that took the most time themselves between two moments. */
 export const topFunctions = (
   file: string,
   from: number,

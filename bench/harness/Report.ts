@@ -68,7 +68,7 @@ export const ratiosOf = (figures: Figures, reference: Figures): Required<Goal> =
   p99: figures.p99Millis / reference.p99Millis,
 });
 
-/** What of a goal was missed. */
+/** The parts of a goal that were missed. */
 export const missedGoals = (ratios: Required<Goal>, goal: Goal): ReadonlyArray<string> => [
   ...(ratios.throughput < goal.throughput ? [`throughput of at least ${goal.throughput}`] : []),
   ...(goal.cpu !== undefined && ratios.cpu > goal.cpu ? [`CPU of at most ${goal.cpu}`] : []),

@@ -7,7 +7,7 @@ import { call, type Request } from "./Http.ts";
 import type { Expected, Load } from "./Load.ts";
 import type { Server, ServerName } from "./Servers.ts";
 
-/** The most or least that a figure of Parley may be, of the same figure of `fastify`. */
+/** The most or least that a figure of Parley may be, as a share of the same figure of `fastify`. */
 export interface Goal {
   readonly throughput: number;
   readonly cpu?: number;
@@ -29,7 +29,7 @@ export interface Scenario {
 
 const parleys = ["against", "parley", "row-security"] as const;
 
-/** Chats that asks go to. Each gets its 20 newest entries soon, which is what an ask reads. */
+/** How many chats asks go to. Each soon has 20 entries, which is what an ask reads. */
 const askedChats = 1024;
 
 const ask = (chat_id: number, query: string, headers: Request["headers"] = {}): Request => ({
@@ -43,11 +43,11 @@ const asks = (query: string, headers?: Request["headers"]) => ({
     chats.slice(0, askedChats).map((chat) => ask(chat, query, headers)),
 });
 
-/** Of answers that come piece by piece. */
+/** For answers that arrive piece by piece. */
 const staggerMillis = 100;
 
-const idempotent = { "idempotency-key": "{key}" };
-const streamed = { accept: "text/event-stream" };
+const keyHeaders = { "idempotency-key": "{key}" };
+const streamHeaders = { accept: "text/event-stream" };
 
 // What adds rows comes last.
 export const scenarios: ReadonlyArray<Scenario> = [
@@ -105,7 +105,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
     answers: "at once",
     connections: [1, 8, 32, 128],
     servers: ["fastify", "care", ...parleys],
-    ...asks(instantQuestion, idempotent),
+    ...asks(instantQuestion, keyHeaders),
     match: "all but digits",
   },
   {
@@ -121,7 +121,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
     answers: "at once",
     connections: [32],
     servers: ["floor", "fastify", ...parleys],
-    ...asks(pacedQuestion, streamed),
+    ...asks(pacedQuestion, streamHeaders),
     match: "last event",
     staggerMillis,
   },
@@ -139,7 +139,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
     answers: "by a model",
     connections: [16],
     servers: ["fastify", "mastra", ...parleys],
-    ...asks(instantQuestion, streamed),
+    ...asks(instantQuestion, streamHeaders),
     match: "last event",
     staggerMillis,
   },

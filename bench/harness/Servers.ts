@@ -33,7 +33,7 @@ export type ServerName = keyof typeof titles;
 export const lacks = {
   fastify:
     "Written by hand with Fastify 5 and `pg`, for this benchmark. Asks of one chat do not take turns, so an answer may not see the entry before it. It ignores `Idempotency-Key`, cannot resume a stream, and keeps no metrics, request ids, limits, moderation or usage. It counts all rows to get the total of a list. A model is the AI SDK's `streamText`, piped to the client, and one INSERT at the end.",
-  care: "The same with Parley's care for writes: entries and chats that arrive together share a statement and its commit, and responses of one turn of the event loop are sent together.",
+  care: "The same with Parley's care for writes: entries and chats that arrive together share a statement and its commit, and responses of one iteration of the event loop are sent together.",
   floor: "Node's HTTP server alone. It checks no key and stores nothing.",
   mastra:
     "An agent of Mastra behind `node:http`, with its memory in PostgreSQL. It checks no key, and asks of one chat do not take turns; no `Idempotency-Key`, no resuming.",
@@ -53,8 +53,8 @@ export interface Server {
 }
 
 /**
- * Chats that there are before the first round. Far from none: what PostgreSQL plans for a table of one page (also for
- * the check of a foreign key) it keeps while the table grows under load.
+ * How many chats there are before the first round: many, because PostgreSQL keeps its plans for a table of one page
+ * (even that of a check of a foreign key) while the table grows under load.
  */
 const chats = 5000;
 
@@ -80,7 +80,7 @@ const temporary = (): string => {
 };
 const mainOf = (checkout: string) => join(resolve(checkout), "apps/server/src/main.ts");
 
-/** An API key, of every server. */
+/** The API key of every server. */
 const key = execFileSync(process.execPath, [mainOf(thisCheckout), "key", "generate"], {
   encoding: "utf8",
 }).trim();
@@ -119,7 +119,7 @@ const startProgram = async (
   throw new Error(`${name} is not ready after ${startMillis} ms.`);
 };
 
-/** Gives a server chats, by requests. */
+/** Creates chats on a server, by requests. */
 export const createChats = async (server: Server, count: number): Promise<Server> => {
   const body = { name: "Chat", userRef: "u-1" };
   const ids: Array<number> = [];
@@ -133,7 +133,7 @@ export const createChats = async (server: Server, count: number): Promise<Server
   return { ...server, chats: ids };
 };
 
-/** Gives a server a long chat, the newest. */
+/** Creates a long chat on a server, the newest. */
 const addLongChat = async (server: Server): Promise<Server> => {
   const [longChat] = (await createChats(server, 1)).chats;
   const body = { chat_id: longChat, query: instantQuestion };
@@ -151,7 +151,7 @@ export interface SetUp {
   readonly profile?: string;
 }
 
-/** What starts a server, also again and again, with one database. */
+/** Starts a server: each time anew, but with the same database. */
 type Start = () => Promise<Server>;
 
 /** Settings of Parley that make it a server with the chatbot and the key. */
@@ -180,7 +180,7 @@ const parleyOf = async (
   // Without documents of its own it would load those of the project.
   const documents = temporary();
   writeFileSync(join(documents, "benchmark.md"), "# Benchmark\n\nNobody reads this.\n");
-  const profiling =
+  const profileFlags =
     profile === undefined
       ? []
       : [
@@ -197,7 +197,7 @@ const parleyOf = async (
       : { PARLEY_LLM_BASE_URL: modelUrl, PARLEY_LLM_MODEL: "m" }),
     ...settings,
   };
-  const args = [...profiling, preload, mainOf(checkout), "serve"];
+  const args = [...profileFlags, preload, mainOf(checkout), "serve"];
   return () => startProgram(name, port, { args, env });
 };
 
@@ -215,7 +215,7 @@ const withRowSecurity = async (setUp: SetUp): Promise<Start> => {
 };
 
 /** The package of Parley's server, built from a checkout and installed by npm in a folder of its own. */
-const installed = async (
+const installPackage = async (
   { postgres }: SetUp,
   name: ServerName,
   checkout: string,
@@ -316,7 +316,7 @@ const startOf = async (
     case "against":
     case "parley": {
       const checkout = resolve(name === "parley" ? thisCheckout : against!);
-      if (isInstalled) return installed(setUp, name, checkout);
+      if (isInstalled) return installPackage(setUp, name, checkout);
       return parleyOf(setUp, name, checkout, await setUp.postgres.createDatabase(name));
     }
   }
@@ -331,8 +331,8 @@ export const startServer = async (
   const start = await startOf(name, setUp, against, false);
   const server = await start();
   if (name === "floor") return { ...server, chats: [1], longChat: 1 };
-  const filled = await createChats(server, chats);
-  return setUp.modelUrl === null ? addLongChat(filled) : filled;
+  const serverWithChats = await createChats(server, chats);
+  return setUp.modelUrl === null ? addLongChat(serverWithChats) : serverWithChats;
 };
 
 /** What starts a server as it is installed, without chats. */

@@ -1,5 +1,5 @@
 /**
- * What the compared servers answer. Each of them has the same two answerers beside its language model, so that what is
+ * What the compared servers answer. Each of them has the same two answerers besides its language model, so that what is
  * measured is the work around an answer.
  */
 import { setTimeout as sleep } from "node:timers/promises";

@@ -1,6 +1,6 @@
 /**
- * The yardstick: the interface as one would write it by hand with Fastify and `pg`, with schemas on both sides, prepared
- * statements and one round trip where one is enough. Through a model it is the AI SDK's `streamText`.
+ * The yardstick: the interface as one would write it by hand with Fastify and `pg`, with schemas on both sides,
+ * prepared statements and one round trip where one is enough. Through a model it is the AI SDK's `streamText`.
  *
  * Environment: DATABASE_URL, PORT; MODEL_URL of an OpenAI-compatible endpoint, or the answerers of all servers answer;
  * CARE=1: with Parley's care for writes (see `inBatches` and `BatchedResponse`).
@@ -45,17 +45,17 @@ const maxBatch = 100;
 const maxWriters = 2;
 
 /**
- * With care, items that arrive while two statements are in flight share the next one, and so its commit. Else each has a
- * statement of its own.
+ * With care, items that arrive while two statements are in flight share the next one, and so its commit. Otherwise each
+ * has a statement of its own.
  */
 const inBatches = <A, B>(write: (items: ReadonlyArray<A>) => Promise<ReadonlyArray<B>>) => {
   if (!hasCare) return async (item: A): Promise<B> => (await write([item]))[0]!;
-  let waiting: Array<{ item: A; resolve: (result: B) => void; reject: (error: unknown) => void }> =
+  let queue: Array<{ item: A; resolve: (result: B) => void; reject: (error: unknown) => void }> =
     [];
   let writers = 0;
   const drain = async (): Promise<void> => {
-    while (waiting.length > 0) {
-      const batch = waiting.splice(0, maxBatch);
+    while (queue.length > 0) {
+      const batch = queue.splice(0, maxBatch);
       try {
         const results = await write(batch.map(({ item }) => item));
         for (const [n, { resolve }] of batch.entries()) resolve(results[n]!);
@@ -67,23 +67,23 @@ const inBatches = <A, B>(write: (items: ReadonlyArray<A>) => Promise<ReadonlyArr
   };
   return (item: A): Promise<B> =>
     new Promise((resolve, reject) => {
-      waiting.push({ item, resolve, reject });
+      queue.push({ item, resolve, reject });
       if (writers === maxWriters) return;
       writers++;
-      // Items that arrive in the same turn of the event loop share a statement.
+      // Items that arrive in the same iteration of the event loop share a statement.
       setImmediate(drain);
     });
 };
 
-let ended: Array<() => void> = [];
-/** With care, responses that end in one turn of the event loop are sent back to back at its end. */
+let pendingEnds: Array<() => void> = [];
+/** With care, responses that end in one iteration of the event loop are sent back to back at its end. */
 class BatchedResponse extends ServerResponse {
   override end(...rest: ReadonlyArray<any>): this {
     const send = () => Reflect.apply(super.end, this, rest);
-    if (ended.push(send) === 1) {
+    if (pendingEnds.push(send) === 1) {
       setImmediate(() => {
-        const batch = ended;
-        ended = [];
+        const batch = pendingEnds;
+        pendingEnds = [];
         for (const end of batch) end();
       });
     }
@@ -98,8 +98,8 @@ const openedKeys = new Map<string, { readonly chatbot: Chatbot; readonly until: 
 /** The chatbot that a key opens. */
 const chatbotOf = async (key: string): Promise<Chatbot | undefined> => {
   const keyHash = hash("sha256", key, "base64");
-  const opened = openedKeys.get(keyHash);
-  if (opened !== undefined && opened.until > Date.now()) return opened.chatbot;
+  const openKey = openedKeys.get(keyHash);
+  if (openKey !== undefined && openKey.until > Date.now()) return openKey.chatbot;
   const { rows } = await pool.query<Chatbot>({
     name: "key",
     text: `SELECT b.id, b.workspace_name AS "workspaceName", b.name, b.description,
@@ -346,7 +346,7 @@ await app.register(
       "/chats",
       { schema: { querystring: pageQuery, response: { 200: listEnvelope(chat) } } },
       async ({ chatbot, query: { limit, page } }) => {
-        const [items, counted] = await Promise.all([
+        const [items, count] = await Promise.all([
           pool.query({
             name: "chats",
             text: `SELECT id, name, user_ref AS "userRef", create_time AS "_createTime"
@@ -359,7 +359,7 @@ await app.register(
             values: [chatbot.id],
           }),
         ]);
-        return { status: 200, data: items.rows, meta: counted.rows[0] };
+        return { status: 200, data: items.rows, meta: count.rows[0] };
       },
     );
 
@@ -373,7 +373,7 @@ await app.register(
         },
       },
       async ({ chatbot, params: { chat_id }, query: { limit, page } }, reply) => {
-        const [items, counted] = await Promise.all([
+        const [items, count] = await Promise.all([
           pool.query({
             name: "entries",
             text: `SELECT id, chat_id, question, answer, moderation, flagged,
@@ -389,8 +389,8 @@ await app.register(
             values: [chatbot.id, chat_id],
           }),
         ]);
-        if (counted.rows[0] === undefined) return chatDoesNotExist(reply);
-        return { status: 200, data: items.rows, meta: counted.rows[0] };
+        if (count.rows[0] === undefined) return chatDoesNotExist(reply);
+        return { status: 200, data: items.rows, meta: count.rows[0] };
       },
     );
   },

@@ -6,7 +6,7 @@ import { execFileSync } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, inject, test } from "vitest";
 import { startService, type Service } from "../../faults/Harness.ts";
-import type { Stored } from "../../faults/Ledger.ts";
+import type { StoredRows } from "../../faults/Ledger.ts";
 import { Traffic } from "../../faults/Traffic.ts";
 import { fencesOf, read, sectionOf } from "../../test/docs/Fences.ts";
 import { run, startCluster, until, type Cluster } from "./Cluster.ts";
@@ -38,16 +38,16 @@ const readAll = async (service: Service) => {
   return [await traffic.readAll(0), await traffic.readAll(1)];
 };
 
-const idsOf = (all: ReadonlyArray<Stored>) => ({
+const idsOf = (all: ReadonlyArray<StoredRows>) => ({
   chats: all.flatMap(({ chats }) => chats.map(({ id }) => id)),
   entries: all.flatMap(({ entries }) => [...entries.values()].flat().map(({ id }) => id)),
 });
 
 /** Every id of `after` that is not in `before` is greater than all `given` ones. */
 const expectNewIds = (
-  after: ReadonlyArray<Stored>,
-  before: ReadonlyArray<Stored>,
-  given: ReadonlyArray<Stored> = before,
+  after: ReadonlyArray<StoredRows>,
+  before: ReadonlyArray<StoredRows>,
+  given: ReadonlyArray<StoredRows> = before,
 ) => {
   for (const kind of ["chats", "entries"] as const) {
     const formerIds = new Set(idsOf(before)[kind]);

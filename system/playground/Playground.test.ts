@@ -901,7 +901,7 @@ it("names the origin that the answers interface must accept, and then asks it", 
     async (page) => {
       const { id } = await makeClient({ origin, apiKey: closed.target.key }).createChat();
       await openChat(page, id);
-      await page.getByText(`PARLEY_CORS_ORIGINS=${origin}`).waitFor();
+      await page.getByText(`Add ${origin} to PARLEY_CORS_ORIGINS`).waitFor();
     },
     { origin },
     `#key=${closed.target.key}`,

@@ -1,6 +1,6 @@
 /**
- * The settings of a server, read from the environment and from files that it names, once, at the start. An invalid value
- * keeps the server from starting, with one line that names the setting.
+ * The settings of a server, read from the environment and from files that it names, once, at the start. An invalid
+ * value keeps the server from starting, with one line that names the setting.
  */
 import { describeSchemaError } from "@parley/core";
 import { transportOf } from "@parley/store-pg";

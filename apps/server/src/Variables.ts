@@ -49,7 +49,7 @@ const fileVariable = (name: string) =>
 
 /**
  * The value of a variable, or the content of the file that `<name>_FILE` names, without its last line break. A variable
- * of white space alone is not set.
+ * that contains only white space counts as unset.
  */
 export const readVariable = (
   variables: Variables,

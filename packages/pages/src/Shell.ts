@@ -59,18 +59,21 @@ ${main}
 };
 
 /**
- * The content policy of all pages. `forms` and `others` are sources that forms and requests may have beside their own;
- * `ancestors` may frame the page.
+ * The content policy of all pages. `forms` are the addresses that forms may be sent to, and `others` the sources that
+ * requests may reach besides the page's own; `ancestors` may frame the page.
  */
 export const toPolicy = (forms = "'none'", others = "", ancestors = "'none'"): string =>
   `default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'${others}; ` +
   `base-uri 'none'; form-action ${forms}; frame-ancestors ${ancestors}; require-trusted-types-for 'script'; ` +
   "trusted-types 'none'";
 
-/** A host without its port, as a source in the policy. */
+/** A host that can be a source in the policy, and its port. */
 const plainHost = /^(\[[\da-f:.]+\]|[\w.-]+)(?::\d+)?$/i;
 
-/** The answers interface's own port, on the host that the browser uses. Without a scheme: that of the page. */
+/**
+ * The answers interface's own port, on the host that the browser uses, as a source. It has no scheme, so that the
+ * page's applies.
+ */
 export const toSource = (host = "", answersPort: number | null): string => {
   const name = plainHost.exec(host)?.[1];
   return answersPort === null || name === undefined ? "" : ` ${name}:${answersPort}`;

@@ -1,12 +1,12 @@
 /**
- * Files of pages beside the interfaces, compressed once and kept by browsers.
+ * The files of the pages, compressed once and cached by browsers.
  */
 import { Effect } from "effect";
 import { HttpServerResponse } from "effect/http";
 
 type Headers = Readonly<Record<string, string | undefined>>;
 
-/** Headers of every page: no guessed types, no address for other sites, no frame of another site. */
+/** Headers of every page: browsers check for a newer one each time, guess no types, and tell other sites no address. */
 export const protectiveHeaders = {
   "cache-control": "no-cache",
   "x-content-type-options": "nosniff",
@@ -16,8 +16,8 @@ export const protectiveHeaders = {
 export type StaticFile = Effect.Success<ReturnType<typeof makeStaticFile>>;
 
 /**
- * A function from a request's headers to the response with a text: gzipped for clients that accept it, and without a
- * body for those that have it. `headers` are the response's.
+ * A function from a request's headers to the response with a text: gzipped for clients that accept gzip, and without a
+ * body for those that already have the text. `headers` are the response's.
  */
 export const makeStaticFile = Effect.fnUntraced(function* (
   text: string,
@@ -25,7 +25,7 @@ export const makeStaticFile = Effect.fnUntraced(function* (
   headers: Readonly<Record<string, string>> = {},
 ) {
   const bytes = new TextEncoder().encode(text);
-  const [gzipped, digest] = yield* Effect.promise(() =>
+  const [gzipBytes, digest] = yield* Effect.promise(() =>
     Promise.all([gzip(bytes), crypto.subtle.digest("SHA-256", bytes)]),
   );
   const hash = Array.from(new Uint8Array(digest, 0, 12), (byte) =>
@@ -40,10 +40,12 @@ export const makeStaticFile = Effect.fnUntraced(function* (
     if (request["if-none-match"]?.split(",").some((tag) => tag.trim() === etag)) {
       return HttpServerResponse.empty({ status: 304, headers: all });
     }
-    const accepts = /\bgzip\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))/i.test(request["accept-encoding"] ?? "");
-    return HttpServerResponse.uint8Array(accepts ? gzipped : bytes, {
+    const acceptsGzip = /\bgzip\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))/i.test(
+      request["accept-encoding"] ?? "",
+    );
+    return HttpServerResponse.uint8Array(acceptsGzip ? gzipBytes : bytes, {
       contentType,
-      headers: accepts ? { ...all, "content-encoding": "gzip" } : all,
+      headers: acceptsGzip ? { ...all, "content-encoding": "gzip" } : all,
     });
   };
 });

@@ -109,7 +109,7 @@ export const converse = Effect.fnUntraced(function* (
       [...entries, `The newest ${items.length} of ${total} entries.`].join("\n\n"),
     );
   });
-  /** A chat on one line. Without a name, it is titled by its first question. */
+  /** A chat on one line. If it has no name, its first question is its title. */
   const firstQuestion = Effect.fnUntraced(function* (chat: Chat) {
     if (chat.name !== null) return chat;
     const query = {

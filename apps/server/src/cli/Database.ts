@@ -15,7 +15,7 @@ import { Settings } from "../Settings.ts";
 import { stopOnHangup } from "../StopSignals.ts";
 import { CommandFailed } from "./Errors.ts";
 
-/** The configured store has no database that a command could use. */
+/** The command has no database that it can use. */
 const noDatabase = (message: string) =>
   new CommandFailed({
     message,
@@ -82,7 +82,7 @@ export const actor = Effect.map(Settings, ({ actor }) => {
   }
 });
 
-/** Adds an entry to the audit log before the command shows texts of users. */
+/** Adds an entry to the audit log before a command shows texts of users or a visitor's token. */
 export const recordRead = Effect.fnUntraced(function* (chatbot: ChatbotId, detail: string) {
   const registry = yield* ChatbotRegistry;
   yield* registry.recordRead(chatbot, detail, yield* actor);

@@ -21,7 +21,7 @@ export class CommandFailed extends Data.TaggedError("CommandFailed")<
 
 export const listChatbots = '"parley chatbot list" shows the chatbots.';
 
-/** For a command that changes the fields that its flags name. */
+/** The failure of a command whose flags name the fields to change, if none is given. */
 export const noChanges = new CommandFailed({
   message: "No changes were specified.",
   hint: "--help lists the fields that can be changed.",
@@ -72,7 +72,7 @@ export const command = import.meta.url.endsWith(".ts")
     ? "npx parley"
     : (process.argv[1] ?? "parley");
 
-/** Prints it on standard error, with quoted commands as the reader can run them. */
+/** Prints the error on standard error, with quoted commands as the reader can run them. */
 export const printError = ({ hint, message }: ErrorText): Effect.Effect<void> =>
   Console.error(`parley: ${message}\nhint: ${hint}`.replaceAll('"parley ', `"${command} `));
 
@@ -114,7 +114,8 @@ export const presenter: CliOutput.Presenter = {
 };
 
 /**
- * 0 for success, 2 for wrong usage, 1 for another failure, 130 for an interruption unless the command has set another.
+ * 0 for success, 2 for incorrect usage, 1 for any other failure, 130 for an interruption unless the command has set a
+ * code.
  */
 export const exitCode = (exit: Exit.Exit<unknown, unknown>): number => {
   if (Exit.isSuccess(exit)) return 0;

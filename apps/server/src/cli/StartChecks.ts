@@ -68,7 +68,9 @@ const checkCollector = Effect.fnUntraced(function* (
   return answer === null ? [["telemetry", "warning", message]] : [];
 });
 
-/** The directory in which this process may not write although a path, which need not exist, requires it; `null`: none. */
+/**
+ * The directory in which this process may not write although a path, which need not exist, requires it; `null`: none.
+ */
 const unwritable = (path: string): string | null => {
   let at = resolve(path);
   while (!existsSync(at)) at = dirname(at);

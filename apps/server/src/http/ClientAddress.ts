@@ -32,7 +32,9 @@ export const parseNetworks = (list: string): BlockList | null => {
 
 type Message = Pick<HttpServerRequest.HttpServerRequest, "headers" | "remoteAddress">;
 
-/** How many addresses a listener remembers. Checking one against a `BlockList` costs as much as the rest of a request. */
+/**
+ * How many addresses a listener remembers. Checking one against a `BlockList` costs as much as the rest of a request.
+ */
 const capacity = 1_000;
 
 /**

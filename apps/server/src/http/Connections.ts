@@ -37,8 +37,8 @@ const clientErrors: Readonly<Record<string, GeneralMessage>> = {
 };
 
 /**
- * The reason to refuse a request that Node accepts: its `Host` or `Transfer-Encoding` (RFC 9112, sections 3.2 and 6.1), or
- * an upgrade. `null` if there is none.
+ * The reason to refuse a request that Node accepts: its `Host` or `Transfer-Encoding` (RFC 9112, sections 3.2 and 6.1),
+ * or an upgrade. `null` if there is none.
  */
 const checkHead = (request: IncomingMessage): GeneralMessage | null => {
   const { headers, httpVersion, rawHeaders, url } = request;
@@ -67,8 +67,8 @@ interface Connection {
   /** The response to the latest request. */
   latest: ServerResponse | null;
   readonly unanswered: Set<ServerResponse>;
-  /** Requests that wait until fewer are handled. */
-  readonly waiting: Array<() => void>;
+  /** What starts the requests that wait until fewer are handled. */
+  readonly delayedStarts: Array<() => void>;
   /** How many bytes the system has accepted, and when that number last grew. */
   sent: number;
   progressAt: number;
@@ -88,7 +88,7 @@ export const serveRequests = (
     const connection: Connection = {
       latest: null,
       unanswered: new Set(),
-      waiting: [],
+      delayedStarts: [],
       sent: 0,
       progressAt: performance.now(),
     };
@@ -131,7 +131,7 @@ export const serveRequests = (
     connection.latest = response;
     response.once("close", () => {
       connection.unanswered.delete(response);
-      connection.waiting.shift()?.();
+      connection.delayedStarts.shift()?.();
     });
     return true;
   };
@@ -142,18 +142,20 @@ export const serveRequests = (
     if (refusal !== null) return refuse(refusal, response);
     // A target may have the form of a whole URL.
     request.url = request.url!.replace(/^https?:\/\/[^/?#]*\/?/i, "/");
-    const { unanswered, waiting } = connections.get(request.socket)!;
+    const { delayedStarts, unanswered } = connections.get(request.socket)!;
     const start = () => {
       if (response.writableEnded) return;
       handle(request, response);
       // The client disconnected while the request waited.
       if (request.destroyed) response.emit("close");
     };
-    if (unanswered.size > maxHandled) waiting.push(() => queue.enter(start));
+    if (unanswered.size > maxHandled) delayedStarts.push(() => queue.enter(start));
     else queue.enter(start);
   };
 
-  /** Responds in place of the application. Node sends the response in its turn, and closes the connection. */
+  /**
+   * Responds in place of the application. Node sends the response after the earlier ones, and closes the connection.
+   */
   const refuse = (message: GeneralMessage, response: ServerResponse): void => {
     response.shouldKeepAlive = false;
     response.req.resume();
@@ -221,7 +223,8 @@ export const serveRequests = (
     if (message !== "REQUEST_TIMEOUT") return refuseBroken(socket, message);
     const latest = latestOn(socket);
     const completeResponse = latest?.req.complete === true ? latest : null;
-    // If the event loop is late, the rest of the request may have arrived long ago. A whole iteration of the loop reads it.
+    // If the event loop is late, the rest of the request may have arrived long ago. A whole iteration of the loop reads
+    // it.
     const refuseIncomplete = () => {
       // A client that opened its connection in advance would read this as the response to its first request.
       if (socket.bytesRead === 0) return void setTimeout(closeUnused, unusedMillis).unref();

@@ -33,7 +33,10 @@ export interface ListenOptions {
   readonly onDisconnect?: "finish" | "cancel";
 }
 
-/** Serves `app` until the scope closes, and refuses connections from then on. Returns the origin, such as `http://127.0.0.1:3000`. */
+/**
+ * Serves `app` until the scope closes, and refuses connections from then on. Returns the origin, such as
+ * `http://127.0.0.1:3000`.
+ */
 export const listen = Effect.fnUntraced(function* (
   app: Effect.Effect<
     HttpServerResponse.HttpServerResponse,

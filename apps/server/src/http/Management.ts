@@ -29,7 +29,7 @@ export const makeManagement = Effect.gen(function* () {
   const store = yield* StoreState;
   const lifecycle = yield* Lifecycle;
 
-  // No key has this id; the look-up costs the store one cheap read. It is forked, because the read itself ignores an
+  // No key has this id; the look-up costs the store one cheap read. Both reads are forked, because a read ignores an
   // interruption.
   const storeReadiness = Effect.forkDetach(directory.open("")).pipe(
     Effect.flatMap(Fiber.join),

@@ -16,8 +16,8 @@ const sendPendingEnds = (): void => {
 };
 
 /**
- * Sends the responses that end in one iteration of the event loop together at its end, so that a client wakes up once for
- * all of them. Head and body go out in one write.
+ * Sends the responses that end in one iteration of the event loop together at its end, so that a client wakes up once
+ * for all of them. Head and body go out in one write.
  */
 export class BatchedResponse extends ServerResponse {
   override end(...rest: ReadonlyArray<any>): this {
@@ -38,8 +38,8 @@ export const allowHalfOpen = (server: Server): void => {
 };
 
 /**
- * Node calls `destroySoon` after the last response. Closing a connection with unread bytes resets it, and the client may
- * lose the response, so the server closes its sending half and reads on for a while.
+ * Node calls `destroySoon` after the last response. Closing a connection with unread bytes resets it, and the client
+ * may lose the response, so the server closes its sending half and reads on for a while.
  */
 export const lingerOnClose = (socket: Socket): void => {
   socket.destroySoon = () => {
@@ -50,8 +50,8 @@ export const lingerOnClose = (socket: Socket): void => {
 };
 
 /**
- * After CONNECT, Node detaches itself from the connection. Earlier responses on it may still wait for it to drain, so this
- * passes the event on.
+ * After CONNECT, Node detaches itself from the connection. Earlier responses on it may still wait for it to drain, so
+ * this passes the event on.
  */
 export const keepDraining = (socket: Socket): void => {
   socket.on("drain", () =>

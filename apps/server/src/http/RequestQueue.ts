@@ -1,7 +1,7 @@
 /**
  * The work that waits for the event loop. In one iteration, Node reads from every connection with unread data, but
- * accepts a single new connection. If each request started as soon as it is read, an iteration would take as long as all
- * of them together, and a new client would wait for many such iterations. So an iteration starts requests for a few
+ * accepts a single new connection. If each request started as soon as it is read, an iteration would take as long as
+ * all of them together, and a new client would wait for many such iterations. So an iteration starts requests for a few
  * milliseconds, and for even less while connections arrive; the others start in the following iterations, in order of
  * arrival. Accepted asks and the answers of models come last, and are counted: each costs the iteration a third of a
  * millisecond, but only after it has started, when it is too late to look at the clock.
@@ -28,12 +28,15 @@ const idleAfter = 1_000;
 export const makeRequestQueue = () => {
   const requests: Array<{ readonly arrival: number; readonly begin: () => void }> = [];
   /** Asks and answers that wait for a slot. */
-  const waiting: Array<() => void> = [];
+  const slotQueue: Array<() => void> = [];
   let waitingAsks = 0;
   let isIterating = false;
   /** Whether a connection was accepted since the last iteration started. */
   let hasNewConnection = false;
-  /** When this iteration started, which counts as the arrival of its requests: a slow machine takes long to read a burst. */
+  /**
+   * When this iteration started, which counts as the arrival of its requests: a slow machine takes long to read a
+   * burst.
+   */
   let start = 0;
   /** When this iteration stops starting requests. */
   let end = 0;
@@ -64,7 +67,7 @@ export const makeRequestQueue = () => {
   };
   const endIteration = (): void => {
     isIterating = false;
-    if (requests.length + waiting.length === 0) return;
+    if (requests.length + slotQueue.length === 0) return;
     startIteration();
     while (requests.length > 0 && performance.now() < end) {
       const request = requests.shift()!;
@@ -72,15 +75,15 @@ export const makeRequestQueue = () => {
       wait = performance.now() - arrival;
       request.begin();
     }
-    for (; freeSlots > 0 && waiting.length > 0; freeSlots--) waiting.shift()!();
+    for (; freeSlots > 0 && slotQueue.length > 0; freeSlots--) slotQueue.shift()!();
   };
 
-  /** `asks`: how many asks wait with this: an answer's ask has begun. */
+  /** `asks`: how many asks wait; 0 for the answer of a model, because its ask has begun. */
   const awaitSlot = (asks: 0 | 1) =>
     Effect.callback<void>((resume) => {
       // What came before may have taken many iterations.
       if (!isIterating) startIteration();
-      if (freeSlots > 0 && waiting.length === 0) {
+      if (freeSlots > 0 && slotQueue.length === 0) {
         freeSlots--;
         return resume(Effect.void);
       }
@@ -89,10 +92,10 @@ export const makeRequestQueue = () => {
         resume(Effect.void);
       };
       waitingAsks += asks;
-      waiting.push(begin);
+      slotQueue.push(begin);
       return Effect.sync(() => {
-        if (!waiting.includes(begin)) return;
-        waiting.splice(waiting.indexOf(begin), 1);
+        if (!slotQueue.includes(begin)) return;
+        slotQueue.splice(slotQueue.indexOf(begin), 1);
         waitingAsks -= asks;
       });
     });
@@ -101,9 +104,9 @@ export const makeRequestQueue = () => {
     arrival: () => arrival,
     delay: () => {
       const now = performance.now();
-      // What waits for a slot takes as many iterations as its slots fill.
+      // Each iteration has slots for only some of the asks and answers that wait.
       const iteration = Math.max(lastIteration, now - iterationStart, interval);
-      return Math.max(wait, iteration, (iteration * waiting.length) / slots) - interval;
+      return Math.max(wait, iteration, (iteration * slotQueue.length) / slots) - interval;
     },
     waiting: () => waitingAsks,
     awaitSlot: awaitSlot(1),

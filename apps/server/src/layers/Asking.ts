@@ -22,13 +22,13 @@ export const layerAnswerer = Layer.unwrap(
     if (first === undefined) return layerOffline(knowledge, hint);
     const { awaitAnswerSlot } = yield* RequestQueue;
     /** The answers of many asks may arrive in one iteration of the event loop. */
-    const fetchInTurn: typeof fetch = async (url, init) => {
+    const fetchInSlot: typeof fetch = async (url, init) => {
       const response = await fetch(url, init);
       await awaitAnswerSlot();
       return response;
     };
     const connect = (model: (typeof llms)[number]) =>
-      openAiCompatible({ ...model, fetch: fetchInTurn });
+      openAiCompatible({ ...model, fetch: fetchInSlot });
     const models = [yield* connect(first), ...(yield* Effect.forEach(fallbacks, connect))] as const;
     return layerLanguageModel(models, {
       contextTokens,

@@ -10,7 +10,8 @@ import { fileURLToPath } from "node:url";
 import { Settings } from "../Settings.ts";
 
 /**
- * The documentation of this project, the default where no language model is set: beside the bundle, or in the checkout.
+ * A path in the documentation of this project, beside the bundle or in the checkout. Chatbots answer from it by default
+ * if neither PARLEY_KNOWLEDGE_DIR nor a language model is set.
  */
 const own = (path: string) =>
   [path, `../../../../${path}`]

@@ -116,7 +116,7 @@ const layerProcessMetrics = Layer.effectDiscard(
   }),
 );
 
-/** Logs once that the collector does not accept data. */
+/** Logs when the collector stops accepting data, and not again until it has accepted some. */
 const layerCollector = Layer.effect(
   HttpClient.HttpClient,
   Effect.map(HttpClient.HttpClient, (client) => {

@@ -67,7 +67,7 @@ const copyBinaries = Effect.fnUntraced(function* ({ postgres }: Binaries, versio
       });
     });
     yield* run("chmod", ["-R", "a+rX", newFolder], null);
-    // It fails if another server was faster.
+    // Renaming fails if another server was faster.
     yield* Effect.promise(() =>
       rename(newFolder, target).catch(() => rm(newFolder, { recursive: true })),
     );
@@ -76,8 +76,8 @@ const copyBinaries = Effect.fnUntraced(function* ({ postgres }: Binaries, versio
 });
 
 /**
- * The programs of the package that the module `from` can import; for another user, copies of them, because that user may
- * not be able to enter the directories of the package.
+ * The programs of the package that the module `from` can import; for another user, copies of them, because that user
+ * may not be able to enter the directories of the package.
  */
 export const findBinaries = Effect.fnUntraced(function* (runAs: RunAs, from: string) {
   const { binaries, version } = yield* Effect.tryPromise({

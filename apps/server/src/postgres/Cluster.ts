@@ -1,6 +1,6 @@
 /**
- * The content of PARLEY_DATA_DIR: `postgres`, with the database in `data` and the password of its superuser beside it,
- * and while a server runs `connection.json`.
+ * What the embedded PostgreSQL keeps in PARLEY_DATA_DIR: `postgres`, with the database in `data` and the password of
+ * its superuser beside it, and, while a server runs, `connection.json`.
  *
  * Hazard: a server that is root must not write below `data`, whose owner could have put a link to any file there.
  */
@@ -13,7 +13,7 @@ import { attempt, EmbeddedFailed, failedTo, findBinaries, run, type RunAs } from
 
 export const homeOf = (dataDir: string) => join(dataDir, "postgres");
 
-/** Whether a start has created a database in the directory. */
+/** Whether the directory contains a database. */
 export const hasDatabase = (dataDir: string) => Effect.sync(() => existsSync(homeOf(dataDir)));
 
 export const remove = (path: string) =>
@@ -89,7 +89,9 @@ const restrict = (data: string, runAs: RunAs) =>
     ),
   );
 
-/** Finds the cluster in the directory, or creates both. Root runs it as another user, because PostgreSQL refuses root. */
+/**
+ * Finds the cluster in the directory, or creates both. Root runs it as another user, because PostgreSQL refuses root.
+ */
 export const openCluster = Effect.fnUntraced(function* (path: string, from: string) {
   const dataDir = yield* attempt(`Cannot use PARLEY_DATA_DIR ${path}`, async () => {
     await fs.mkdir(path, { mode: 0o700, recursive: true });
@@ -116,7 +118,10 @@ const [user, host] = ["parley", "127.0.0.1"];
 export const urlOf = (port: number, password: string, database = "parley") =>
   Redacted.make(`postgres://${user}:${password}@${host}:${port}/${database}`);
 
-/** Writes the address of the database for tools on this machine, until the scope closes. Its owner alone can read it. */
+/**
+ * Keeps a file with the address of the database, for tools on this machine, until the scope closes. Only its owner can
+ * read it.
+ */
 export const connectionFile = ({ dataDir, password }: Cluster, port: number) => {
   const file = join(dataDir, "connection.json");
   const connection = { host, port, database: "parley", user, password };

@@ -3,8 +3,8 @@
  * open, and is restarted if it exits earlier.
  *
  * PostgreSQL is a child of its server, and has the server's process id among its arguments. If its parent is another
- * process, it is an orphan: its server was killed. A server stops only its own child and orphans. PostgreSQL itself makes sure that one
- * postmaster at a time runs on a directory.
+ * process, it is an orphan: its server was killed. A server stops only its own child and orphans. PostgreSQL itself
+ * makes sure that only one postmaster at a time runs on a directory.
  */
 import * as PgConnection from "@effect/sql-pg/PgConnection";
 import { Effect, Option, type Redacted, Schedule, type Scope } from "effect";
@@ -33,8 +33,8 @@ const readPidFile = async (data: string) => {
 };
 
 /**
- * The postmaster that runs on the data directory, and the process of its server; `null` if that was killed. The number
- * in the file may belong to another program by now, as is usual in containers.
+ * The postmaster that runs on the data directory, and the process of its server; `null` if that server was killed. The
+ * number in the file may belong to another program by now, as is usual in containers.
  */
 const findPostmaster = (data: string) =>
   Effect.promise(async () => {
@@ -79,7 +79,7 @@ const stopOrphan = Effect.fnUntraced(function* ({ data, dataDir }: Cluster) {
 const retryableReasons =
   /lock file .* (already exists|is empty)|TCP\/IP sockets|shared memory block/;
 
-/** Its last fatal error: on standard error, or in the newest log once its logger runs. */
+/** PostgreSQL's last fatal error: on standard error or, once its logger runs, in the newest log. */
 const readFatalError = async (data: string, errors: string) => {
   if (!errors.includes("logging collector")) return lastLines(errors);
   const [, file] = (await fs.readFile(join(data, "current_logfiles"), "utf8")).trim().split(" ");
@@ -143,7 +143,7 @@ const spawnPostgres = ({ binaries, data, runAs }: Cluster, port: number) => {
       readFatalError(data, errors).catch(() => lastLines(errors)),
     );
     if (reason.includes("lock file") && (yield* findPostmaster(data)) === null) {
-      // The number in it belongs to another program by now.
+      // The number in the file belongs to another program by now.
       yield* remove(pidFileOf(data));
     }
     return yield* new EmbeddedFailed({

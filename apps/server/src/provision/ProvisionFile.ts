@@ -75,7 +75,7 @@ const Key = Schema.Struct({
     Schema.NullOr(TokensPerDay),
     "How many tokens the key's asks may cost per day (UTC); null: any number",
   ),
-  origins: optional(Origins, "Comma-separated origins of the pages that may show its widget"),
+  origins: optional(Origins, "Origins of the pages that may show its widget"),
   anonymous: optional(
     Schema.Boolean,
     "Whether the key's widget gives a token to anyone; this needs visitors, visitorRatePerMinute and tokensPerDay",
@@ -201,8 +201,9 @@ export const readProvisionFile = Effect.fnUntraced(function* (
   const names = declarations.map(({ name, workspaceName }) =>
     JSON.stringify([workspaceName, name]),
   );
-  const twice = findRepeated(names);
-  if (twice !== undefined) return yield* invalid(`the chatbot ${twice} is declared twice.`);
+  const repeatedName = findRepeated(names);
+  if (repeatedName !== undefined)
+    return yield* invalid(`the chatbot ${repeatedName} is declared twice.`);
   const key = findRepeated(declarations.flatMap(({ keys }) => keys.map(({ id }) => id)));
   if (key !== undefined) return yield* invalid(`the key prl_${key}_… is declared twice.`);
   return declarations;

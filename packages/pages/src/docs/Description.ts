@@ -48,7 +48,8 @@ const apiKey = {
   type: "apiKey",
   name: "x-api-key",
   in: "header",
-  description: "An API key of the chatbot, with the scope that the endpoint needs",
+  description:
+    "An API key of the chatbot or a visitor's token, with the scope that the endpoint needs",
 };
 const requestId = {
   description: "The request's id in the server's log",
@@ -63,14 +64,14 @@ const ownRequestId = {
     "The request's id in the server's log, 1 to 128 letters, digits, `.`, `_` or `-`; by default, the server generates one",
   schema: { type: "string" },
 };
-const replayed = {
+const replayHeader = {
   description:
     "`true`: this response repeats the result of an earlier request with the same `Idempotency-Key`",
   schema: { type: "string", enum: ["true"] },
 };
 const retryAfter = {
   description:
-    "With `RATE_EXCEEDED`, `SERVICE_OVERLOADED` and `STORAGE_UNAVAILABLE`: seconds after which to repeat the request",
+    "With `RATE_EXCEEDED`, `BUDGET_SPENT`, `SERVICE_OVERLOADED` and `STORAGE_UNAVAILABLE`: seconds after which to repeat the request",
   schema: { type: "integer", minimum: 1 },
 };
 
@@ -98,7 +99,10 @@ const describeEndpoint = (name: string, endpoint: Endpoint, schemas: Json): Json
   const responses: Json = {
     [isPost ? 201 : 200]: {
       description: "Success",
-      headers: { "x-request-id": requestId, ...(isPost && { "Idempotent-Replayed": replayed }) },
+      headers: {
+        "x-request-id": requestId,
+        ...(isPost && { "Idempotent-Replayed": replayHeader }),
+      },
       ...describe(success),
     },
   };

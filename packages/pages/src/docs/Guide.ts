@@ -11,7 +11,7 @@ import { isRead, loadFiles, makeStaticFile, type StaticFile } from "../StaticFil
 
 export type { Place };
 
-/** The documents in the order in which they are read, by their paths without `.md`. */
+/** The documents in reading order, by their paths without `.md`. */
 const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "First steps": {
     README: "What it is, the first five minutes, and all settings in a table.",
@@ -90,7 +90,7 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
     sources.set(toAddress(name), { name, bytes: yield* fs.readFile(file).pipe(Effect.orDie) });
   }
   let document = "";
-  /** Of the document, as GitHub numbers those that are equal. */
+  /** The anchors of the document, with how often each occurs: GitHub numbers equal ones. */
   let anchors = new Map<string, number>();
   let sections: Array<string> = [];
   /** Where a link in the document leads; `null` if that is not in the guide, such as source code. */

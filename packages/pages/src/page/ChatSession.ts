@@ -1,5 +1,5 @@
 /**
- * The state of a tab besides the server's: the asks in progress, the entries that answered them, and the drafts. A page
+ * The state of a tab beyond the server's: the asks in progress, the entries that answered them, and the drafts. A page
  * opens it once, and it notifies the other tabs of the same origin.
  */
 import { signal, type Signal } from "@preact/signals";
@@ -30,9 +30,9 @@ export interface Ask {
   readonly question: string;
   readonly text: Signal<string>;
   readonly state: keyof typeof states;
-  /** In milliseconds of the epoch. */
+  /** In milliseconds since 1970. */
   readonly since: number;
-  /** The newest entry of the chat when it was asked. */
+  /** The id of the newest entry of the chat when the question was asked. */
   readonly after: number;
   /** Why it failed; missing after a reload. */
   readonly error?: unknown;
@@ -44,7 +44,7 @@ export interface ChatSession {
   readonly name: string;
   /** Called when a first question has created its chat. */
   readonly onCreated: (chatId: number) => void;
-  /** Shows what operators want to know of an entry; `undefined`: the page is for others. */
+  /** Shows what operators want to know about an entry; `undefined`: the page is for others. */
   readonly toFacts?: (entry: Entry) => ComponentChildren;
   /** The address of a link in an answer that is neither on the web nor mail; `undefined`: the link stays text. */
   readonly toAddress: (href: string) => string | undefined;
@@ -129,7 +129,7 @@ export const start = (ask: Pick<Ask, "chatId" | "newChat" | "question" | "after"
   void run(id);
 };
 
-/** Asks a question again that failed or was stopped. */
+/** Repeats an ask that failed or was stopped. */
 export const retry = ({ id }: Ask): void => {
   change(id, { state: "waiting", since: Date.now(), error: undefined });
   void run(id);
@@ -215,9 +215,9 @@ const read = async (id: string, chat_id: number, signal: AbortSignal) => {
 };
 
 /**
- * Repeats the request with `cancel`, and disconnects a second later, when the server has read the request and noticed the
- * first disconnect. If the answer continues meanwhile, this is the server that answers, and it cancels the answer. From
- * another server nothing arrives, and the answer continues.
+ * Repeats the request with `cancel`, and disconnects a second later, when the server has read the request and noticed
+ * the first disconnect. If pieces of the answer arrive in that second, the request has reached the server that answers,
+ * which cancels the answer. From another server nothing arrives, and the answer continues.
  */
 const cancel = async ({ chatId, id, question }: Ask) => {
   const signal = AbortSignal.timeout(1000);

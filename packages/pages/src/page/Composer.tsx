@@ -12,7 +12,7 @@ const longest = 200;
 interface ComposerProps {
   readonly chatId: number | null;
   /** The ask that can be stopped. */
-  readonly running: Ask | undefined;
+  readonly runningAsk: Ask | undefined;
   readonly send: (question: string) => void;
   /** The previous question, which the up arrow brings back. */
   readonly last: string | undefined;
@@ -20,14 +20,14 @@ interface ComposerProps {
   readonly children: ComponentChildren;
 }
 
-export const Composer = ({ chatId, children, last, running, send }: ComposerProps) => {
+export const Composer = ({ chatId, children, last, runningAsk, send }: ComposerProps) => {
   const field = useRef<HTMLTextAreaElement>(null);
   const text = draftOf(chatId);
   const length = [...text].length;
   const isTooLong = length > longest;
-  const canSend = text.trim() !== "" && !isTooLong && !running;
+  const canSend = text.trim() !== "" && !isTooLong && !runningAsk;
   const halt = () => {
-    stop(running!);
+    stop(runningAsk!);
     field.current!.focus();
   };
   const submit = (event: Event) => {
@@ -40,7 +40,7 @@ export const Composer = ({ chatId, children, last, running, send }: ComposerProp
     // Enter, and in Safari the code 229, ends the composition of a word in some scripts.
     if (event.isComposing || event.keyCode === 229) return;
     if (event.key === "Enter" && !event.shiftKey) submit(event);
-    if (event.key === "Escape" && running) {
+    if (event.key === "Escape" && runningAsk) {
       // The key must not also close a window around the page.
       event.preventDefault();
       halt();
@@ -70,7 +70,7 @@ export const Composer = ({ chatId, children, last, running, send }: ComposerProp
           onKeyDown={press}
         />
         {length > longest - 40 && <span class="quiet">{longest - length}</span>}
-        {running ? (
+        {runningAsk ? (
           <button type="button" class="round" title={say("Stop")} onClick={halt}>
             <Icon name="stop" />
           </button>

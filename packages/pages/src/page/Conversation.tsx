@@ -15,13 +15,13 @@ export interface ConversationProps {
   /** `null`: the first question creates the chat, with the fields of `toNewChat`. */
   readonly chatId: number | null;
   readonly toNewChat?: (question: string) => NewChat;
-  /** What stands above, with the number of entries as far as it is known. */
+  /** What is shown above the history; `total` is the number of entries, once it is known. */
   readonly header?: (total: number | undefined) => ComponentChildren;
-  /** What stands below the entries of a chat without a question. */
+  /** What is shown below the entries of a chat without a question. */
   readonly welcome?: (ask: (question: string) => void) => ComponentChildren;
   /** The line below the field. */
   readonly note?: ComponentChildren;
-  /** In place of the field, where nobody may ask. */
+  /** What is shown in place of the field where the page may not ask. */
   readonly instead?: ComponentChildren;
 }
 
@@ -31,10 +31,10 @@ export const Conversation = (props: ConversationProps) => {
   const scroller = useRef<HTMLDivElement>(null);
   const [isAway, setAway] = useState(false);
   const asks = chat.asks.value.filter((ask) => ask.chatId === chatId);
-  const running = asks.find(chat.isRunning);
+  const runningAsk = asks.find(chat.isRunning);
   const isRead = chatId === null || total !== undefined;
   const isNew = isRead && asks.length === 0 && !newest?.question;
-  // Counted from the end of the history.
+  // The scroller counts from the end of the history.
   const toNewest = () => scroller.current!.scrollTo({ top: 0 });
   const send = (question: string) => {
     toNewest();
@@ -42,7 +42,11 @@ export const Conversation = (props: ConversationProps) => {
   };
   const tail = [
     ...newEntries.map((entry) => ({ at: entry.id, key: entry.askId ?? entry.id, entry })),
-    ...asks.map((ask) => ({ at: ask === running ? Infinity : ask.after + 0.5, key: ask.id, ask })),
+    ...asks.map((ask) => ({
+      at: ask === runningAsk ? Infinity : ask.after + 0.5,
+      key: ask.id,
+      ask,
+    })),
   ].toSorted((a, b) => a.at - b.at);
   return (
     <div class="column">
@@ -68,7 +72,7 @@ export const Conversation = (props: ConversationProps) => {
             <Exchange key={key} {...exchange} />
           ))}
           {isNew && welcome?.(send)}
-          {chat.waitsElsewhere(chatId) && !running && (
+          {chat.waitsElsewhere(chatId) && !runningAsk && (
             <p class="quiet">{say("Another tab is waiting for an answer in this chat.")}</p>
           )}
         </div>
@@ -80,7 +84,7 @@ export const Conversation = (props: ConversationProps) => {
           </button>
         )}
         {instead ?? (
-          <Composer {...{ chatId, running, send }} last={newest?.question}>
+          <Composer {...{ chatId, runningAsk, send }} last={newest?.question}>
             {note}
           </Composer>
         )}
@@ -90,7 +94,7 @@ export const Conversation = (props: ConversationProps) => {
 };
 
 const limit = 100;
-/** The entries that are shown or hidden together. */
+/** How many entries are shown or hidden together. */
 const groupSize = 20;
 
 /** The history of a chat, newest page first, and what was added while it was open. */
@@ -138,9 +142,10 @@ const Group = ({ entries }: { readonly entries: ReadonlyArray<Entry> }) => {
   const [height, setHeight] = useState<number>();
   useEffect(() => {
     const options = { root: box.current!.closest(".scroller"), rootMargin: "1500px 0px" };
-    const observer = new IntersectionObserver(([seen]) => {
-      const mayHide = !seen!.isIntersecting && !box.current!.contains(document.activeElement);
-      setHeight(mayHide ? seen!.boundingClientRect.height : undefined);
+    const observer = new IntersectionObserver(([observation]) => {
+      const mayHide =
+        !observation!.isIntersecting && !box.current!.contains(document.activeElement);
+      setHeight(mayHide ? observation!.boundingClientRect.height : undefined);
     }, options);
     observer.observe(box.current!);
     return () => observer.disconnect();
@@ -192,7 +197,7 @@ const Exchange = ({ ask, entry }: { readonly ask?: chat.Ask; readonly entry?: En
   );
 };
 
-/** What an ask waits for, and for how long after two seconds. */
+/** What an ask waits for and, after two seconds, for how long. */
 const Progress = ({ chatId, since, state }: chat.Ask) => {
   const [now, setNow] = useState(Date.now());
   useEffect(() => {
@@ -215,7 +220,7 @@ export interface QuestionsProps {
   readonly questions: ReadonlyArray<string>;
 }
 
-/** Questions to click, for a chat without one. */
+/** Questions to click, for a chat that has none. */
 export const Questions = ({ ask, questions }: QuestionsProps) => (
   <ul class="questions" aria-label={say("Suggested questions")}>
     {questions.map((question) => (

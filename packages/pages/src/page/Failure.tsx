@@ -1,6 +1,6 @@
 /**
  * Failures as a sentence and an action. The contract's message and code, and the id by which the operator finds the
- * failure in the log, unfold.
+ * failure in the log, are shown on request.
  */
 import type { ComponentChildren } from "preact";
 import { ConnectionError, ResponseError, ValidationError } from "@parley/client";

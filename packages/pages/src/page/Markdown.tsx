@@ -1,5 +1,6 @@
 /**
- * Renders Markdown as elements. Raw HTML appears as text, and nothing is loaded: the page never parses HTML of an answer.
+ * Renders Markdown as elements. Raw HTML appears as text, and nothing is loaded: the page never parses HTML of an
+ * answer.
  */
 import { Lexer, Tokenizer, type MarkedToken, type Token } from "marked";
 import { h, type ComponentChildren } from "preact";
@@ -33,7 +34,7 @@ const makeReader = (toAddress: ToAddress) => {
     lexer.tokens.links = links;
     const tokens = lexer.lex(text.slice(at));
     if (at > 0 && tokens.some(({ type }) => type === "def")) {
-      // Earlier blocks may refer to it.
+      // Earlier blocks may refer to the definition.
       [finalBlocks, at] = [[], 0];
       return readBlocks(text);
     }
@@ -68,7 +69,7 @@ const maxDepth = 40;
 /** About 0.3 s: each mark of emphasis takes time in proportion to the length of its paragraph. */
 const maxWork = 1e9;
 
-/** Whether the lexer would overflow the stack, or it or the browser take seconds. */
+/** Whether the lexer would overflow the stack, or the lexer or the browser would take seconds. */
 const isTangled = (text: string): boolean =>
   deepNesting.test(text) ||
   text.split(/[([{]/).length - text.split(/[)\]}]/).length > 2000 ||
@@ -107,7 +108,7 @@ const elements = {
   strong: "strong",
 } as const;
 
-/** A block takes the direction of its text, and each block in it that of its own. */
+/** Each block, even inside another, takes the direction of its own text. */
 const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
   const all = (tokens: ReadonlyArray<Token> = []) =>
     tokens.map((token) => render(token as MarkedToken));
@@ -124,7 +125,7 @@ const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
       case "codespan":
         return <code>{token.text}</code>;
       case "heading":
-        // Of one level, so that the page's outline has no gaps.
+        // All of one level, so that the page's outline has no gaps.
         return h("h3", { class: `depth-${token.depth}`, ...props }, all(token.tokens));
       case "list": {
         const tag = token.ordered ? "ol" : "ul";

@@ -7,7 +7,7 @@ import { ConnectionError } from "@parley/client";
 import { copy } from "./copy.ts";
 import { say } from "./words.ts";
 
-/** A storage of the browser; in memory if the browser blocks the storage of frames. */
+/** The browser's storage of this name; in memory if the browser blocks the storage of frames. */
 export const storageOf = (name: "sessionStorage" | "localStorage") => {
   try {
     return window[name];
@@ -22,7 +22,7 @@ export const storageOf = (name: "sessionStorage" | "localStorage") => {
 };
 export const storage = storageOf("sessionStorage");
 
-/** A value that this tab keeps over a reload, for this page. */
+/** A value that this tab keeps across a reload, for this page. */
 export const tabValue = <A,>(name: string, initial: A): Signal<A> => {
   const key = `parley-${name}${location.pathname.slice(1)}`;
   const text = storage.getItem(key);
@@ -120,7 +120,7 @@ export const Time = ({
   </time>
 );
 
-/** Copies the text, and says so for a while. */
+/** A button that copies the text, and says so for a while. */
 export const CopyButton = ({ name, text }: { readonly name: string; readonly text: string }) => {
   const [isCopied, setCopied] = useState(false);
   const click = async () => {

@@ -1,5 +1,5 @@
 /**
- * Light or dark, as the person chose on any of the pages. It runs before a page is painted.
+ * Light or dark, as the person chose on any of the pages. This script runs before a page is painted.
  */
 const root = document.documentElement;
 const apply = () => (root.dataset["theme"] = localStorage.getItem("parley-theme") ?? "");
@@ -9,7 +9,7 @@ addEventListener("click", ({ target }) => {
   if (!(target as Element).closest("#theme")) return;
   const isDark = getComputedStyle(root).colorScheme === "dark";
   const isSystemDark = matchMedia("(prefers-color-scheme: dark)").matches;
-  const now = root.dataset["theme"] === "" ? isSystemDark : isDark;
-  localStorage.setItem("parley-theme", now ? "light" : "dark");
+  const wasDark = root.dataset["theme"] === "" ? isSystemDark : isDark;
+  localStorage.setItem("parley-theme", wasDark ? "light" : "dark");
   apply();
 });

@@ -10,9 +10,9 @@ import type { PlaygroundConfig } from "./PlaygroundConfig.ts";
 
 /** Options of {@link makePlayground}. */
 export interface PlaygroundOptions {
-  /** The port of the answers interface, on the page's own host, where it is not the page's. */
+  /** The port of the answers interface, on the page's own host, if it differs from the page's port. */
   readonly answersPort?: number | null;
-  /** Shown below the question as what answers; by default nothing. */
+  /** What answers, shown below the field for questions; by default nothing is shown. */
   readonly answerer?: PlaygroundConfig["answerer"];
   /** The pages that the listener has; this one alone by default. */
   readonly places?: ReadonlyArray<Place>;

@@ -11,7 +11,7 @@ import type { WidgetConfig } from "./WidgetConfig.ts";
 
 /** Options of {@link makeWidgetPages}. */
 export interface WidgetOptions extends Pick<AppOptions, "basePaths"> {
-  /** The port of the answers interface, on the server's own host, where it is not the window's. */
+  /** The port of the answers interface, on the server's own host, if it differs from the window's port. */
   readonly answersPort?: number | null;
   /** Whether the window says that a language model answers; `false` by default. */
   readonly model?: boolean;
@@ -43,7 +43,7 @@ export const makeWidgetPages = ({
           HttpServerResponse.jsonUnsafe(texts, { headers: { "cache-control": "no-store" } }),
         );
       if (!paths.includes(path)) return undefined;
-      // So that pages can also load it as a module, and while isolated from other origins.
+      // So that pages can load it as a module, too, and even if they are isolated from other origins.
       const crossOrigin = {
         "access-control-allow-origin": "*",
         "cross-origin-resource-policy": "cross-origin",

@@ -9,7 +9,7 @@ import { chatbotFlag, chatbotOf } from "../Flags.ts";
 import { pluralize } from "../Output.ts";
 import { makePrompt } from "../Prompt.ts";
 
-/** Runs the core in this process. If a server runs, too, the store keeps the asks of a chat in turn. */
+/** Runs the core in this process. The store gives out the turns of a chat, even if a server runs as well. */
 export const chat = makeCommand("chat", {
   description: "Talk to a chatbot: one question per line, answers as they arrive",
   examples: {
@@ -43,7 +43,7 @@ export const chat = makeCommand("chat", {
         Option.getOrElse(logLevel, () => "None" as const),
       ),
     );
-    // On a terminal, the person saw it and could try again.
+    // On a terminal, the person saw each failure and could try again.
     if (failures === 0 || isTerminal) return;
     return yield* new CommandFailed({
       message: `${pluralize(failures, "ask")} failed.`,

@@ -54,7 +54,7 @@ const personOf = (userRef: Option.Option<string>) =>
   Administration.use(({ person }) => Effect.transposeOption(Option.map(userRef, person)));
 
 const list = makeCommand("list", {
-  description: "List chats, newest first, with their total",
+  description: "List chats, newest first, and how many there are",
   examples: {
     "parley chats list --user-ref user-7": "List the newest chats of a user",
     "parley chats list --search invoice --text": "Find chats by name, and show the names",

@@ -19,7 +19,7 @@ import { checkStart } from "../StartChecks.ts";
 const hints = {
   settings: "docs/settings.md explains every setting.",
   database:
-    "Check that PostgreSQL is running, DATABASE_URL and the roles (docs/operations.md), or PARLEY_DATA_DIR.",
+    "Check DATABASE_URL and the roles (docs/operations.md), or PARLEY_DATA_DIR, and that PostgreSQL is running.",
   documents: "Check PARLEY_KNOWLEDGE_DIR and its subfolders; documents end with .md or .txt.",
   listeners:
     "Set another PARLEY_HOST, PARLEY_MANAGEMENT_HOST or port, or stop the program that uses the port.",

@@ -36,7 +36,7 @@ import {
 import { print, table } from "../Output.ts";
 import { Settings } from "../../Settings.ts";
 
-/** The id of a key. `Cli.ts` refuses an argument that contains a whole key; standard input may have one. */
+/** The id of a key. `Cli.ts` refuses an argument that contains a whole key; standard input may contain one. */
 const idArgument = Argument.String("key").pipe(
   Argument.withDescription(
     "Id of the key, as prl_<id> or <id>; - reads the id or the whole key from standard input",
@@ -82,7 +82,7 @@ const scopesFlag = Flag.String("scopes").pipe(
   Flag.withDescription("Comma-separated scopes: read, write and ask (default for a new key: all)"),
 );
 
-/** Requests in a minute; `null` for none. */
+/** Requests in a minute; `null` for any number. */
 const rateOf = (text: string): Option.Option<number | null> => {
   if (text === "none") return Option.some(null);
   const count = Number(/^(\d{1,7})\/min$/.exec(text)?.[1] ?? Number.NaN);
@@ -134,7 +134,9 @@ const titleOf = (id: string, { id: chatbot, name }: Chatbot) =>
 
 const toAttribute = (text: string) => text.replace(/&/g, "&amp;").replace(/"/g, "&quot;");
 
-/** Prints only the text of a new key, or the HTML line of its widget, on standard output, so that a shell can store it. */
+/**
+ * Prints only the text of a new key, or the HTML line of its widget, on standard output, so that a shell can store it.
+ */
 const printKey = Effect.fnUntraced(function* (
   chatbot: Chatbot,
   { id, key, signingSecret }: CreatedKey,

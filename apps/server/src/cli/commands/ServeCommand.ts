@@ -9,11 +9,11 @@ const ignoreHangup = Effect.sync(() => process.on("SIGHUP", () => {}));
 /**
  * Two flags of V8, set before the code of the server is loaded:
  *
- * - V8 allocates new objects as young ones. By default, it allocates those of some places in the code as old, after
- *   objects from there have lived for long. Only a major collection then frees the garbage of requests: asks cost
- *   15 % more, and histories 23 %.
- * - The heap grows by at most 80 % between major collections. By default it grows up to fourfold, and a full server uses
- *   740 MB instead of 480 MB.
+ * - V8 allocates all new objects as young ones. By default, it allocates the objects of some places in the code as old,
+ *   once objects from there have lived for a long time. Only a major collection then frees the garbage of requests:
+ *   asks cost 15 % more, and histories 23 %.
+ * - The heap grows by at most 80 % between major collections. By default it grows up to fourfold, and a full server
+ *   uses 740 MB instead of 480 MB.
  */
 const setHeapFlags = Effect.sync(() =>
   ["--no-allocation-site-pretenuring", "--heap-growing-percent=80"].forEach(setFlagsFromString),

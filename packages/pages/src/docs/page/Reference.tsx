@@ -10,7 +10,7 @@ type Json = Record<string, any>;
 
 let spec: Json;
 
-/** A schema without its reference. */
+/** The schema that this one refers to, or itself. */
 const follow = (schema: Json): Json =>
   schema["$ref"] ? follow(spec["components"].schemas[schema["$ref"].split("/").at(-1)]) : schema;
 
@@ -25,10 +25,10 @@ const rulesOf = (schema: Json): ReadonlyArray<string> => {
   const { default: initial, maximum, maxLength, minimum, minLength } = follow(schema);
   const rules = {
     default: JSON.stringify(initial),
-    from: minimum,
-    to: maximum,
-    "characters from": minLength,
-    "characters to": maxLength,
+    minimum,
+    maximum,
+    "minimum length": minLength,
+    "maximum length": maxLength,
   };
   return Object.entries(rules).flatMap(([name, value]) => (value ? [`${name} ${value}`] : []));
 };

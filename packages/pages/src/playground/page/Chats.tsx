@@ -16,13 +16,13 @@ export const ChatList = () => {
   const openPage = (to: number) => (list.value = { page: to, search });
   const { error, retry, value } = useRead(
     async (signal) => {
-      // A person is still typing.
+      // The person may still be typing.
       if (search !== "") await new Promise((resume) => setTimeout(resume, 250));
       const names = await client
         .chats({ search: search || undefined, limit, page }, { signal })
         .page();
       if (names.total > 0 || search === "" || [...search].length > 60) return names;
-      // No name contains it: it may be the reference of a user.
+      // No name contains the text, which may be a user reference.
       return client.chats({ userRef: search, limit, page }, { signal }).page();
     },
     [search, page, stale.value],
@@ -94,8 +94,8 @@ export const ChatList = () => {
 const Row = (chat: Chat) => {
   const row = useRef<HTMLLIElement>(null);
   useEffect(() => {
-    const observer = new IntersectionObserver(([seen]) => {
-      if (!seen!.isIntersecting) return;
+    const observer = new IntersectionObserver(([observation]) => {
+      if (!observation!.isIntersecting) return;
       observer.disconnect();
       nameChat(chat).catch(() => undefined);
     });

@@ -1,6 +1,6 @@
 /**
- * The state of the playground: the key, the addresses, the view, and the requests so far. A new key reloads the page, so
- * that no data of the last key remains.
+ * The state of the playground: the key, the addresses, the view, and the requests so far. A new key reloads the page,
+ * so that no data of the previous key remains.
  */
 import { signal } from "@preact/signals";
 import { makeClient, ResponseError, type Attempt } from "@parley/client";
@@ -33,7 +33,7 @@ if (linkedKey !== undefined) {
   sessionStorage.setItem(storage, decodeURIComponent(linkedKey));
 }
 
-/** The key of this tab: `sessionStorage` ends with it. */
+/** The key of this tab: `sessionStorage` ends with the tab. */
 export const key = sessionStorage.getItem(storage);
 
 export const visitor = visitorOf(key ?? "");
@@ -83,7 +83,7 @@ export const client = makeClient({
   },
 });
 
-/** Which tabs have the same key, without the key. */
+/** Equal in tabs with the same key, which cannot be read from it. */
 const name = [...(key ?? "")].reduce((hash, char) => (hash * 31 + char.codePointAt(0)!) | 0, 0);
 
 /** A document of the guide, by a link in one of its documents. */

@@ -1,5 +1,5 @@
 /**
- * The whole page: the question for a key, or the chats beside the one that is open.
+ * The whole page: the form for a key, or the chats beside the one that is open.
  */
 import { render } from "preact";
 import { useRef, useState } from "preact/hooks";
@@ -14,7 +14,7 @@ import { Requests } from "./Requests.tsx";
 import { addresses, client, config, forgetKey } from "./Session.ts";
 import { isKey, key, mayAsk, rejection, route, setKey, visitor } from "./Session.ts";
 
-/** `error`: why the server rejected the last key. */
+/** `error`: why the server rejected the previous key. */
 const KeyForm = ({ error }: { readonly error?: unknown }) => {
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
@@ -93,10 +93,10 @@ const Chatbot = () => {
 };
 
 addEventListener("keydown", (event) => {
-  const pressed = `${event.shiftKey ? "shift " : ""}${event.key.toLowerCase()}`;
-  if (!(event.ctrlKey || event.metaKey) || !["k", "shift o"].includes(pressed)) return;
+  const shortcut = `${event.shiftKey ? "shift " : ""}${event.key.toLowerCase()}`;
+  if (!(event.ctrlKey || event.metaKey) || !["k", "shift o"].includes(shortcut)) return;
   event.preventDefault();
-  if (pressed === "k") document.getElementById("search")?.focus();
+  if (shortcut === "k") document.getElementById("search")?.focus();
   else location.hash = "";
 });
 
@@ -120,8 +120,9 @@ const note =
 /** `undefined` where this page may ask. */
 const instead = mayAsk ? undefined : (
   <p>
-    The answers interface is on port {new URL(addresses.askUrl).port}. Start the server with{" "}
-    <code>PARLEY_CORS_ORIGINS={location.origin}</code>, so that this page can ask questions.
+    The answers interface is on port {new URL(addresses.askUrl).port}. Add{" "}
+    <code>{location.origin}</code> to <code>PARLEY_CORS_ORIGINS</code> and restart the server, so
+    that this page can ask questions.
   </p>
 );
 

@@ -1,6 +1,6 @@
 /**
- * The visitor's tokens, and requests with them. The window renews a token before it expires, and when the server refuses
- * it: an interrupted answer continues with the next token, by its idempotency key.
+ * The visitor's tokens, and requests with them. The window renews a token before it expires, and when the server
+ * refuses it: an interrupted answer continues with the next token, by its idempotency key.
  */
 import { tabValue, storage, storageOf, visitorOf } from "../../page/Parts.tsx";
 import type { Token } from "./Messages.ts";
@@ -47,7 +47,7 @@ const renew = async (ask: (() => Promise<Partial<Token> | null>) | undefined) =>
   const post = (headers: HeadersInit) =>
     fetch(`${location.pathname}/token`, { method: "POST", headers });
   let response = await post(token === undefined ? {} : { "x-api-key": token.token });
-  // It cannot be renewed.
+  // The token cannot be renewed.
   if (response.status === 401) response = await post({});
   if (!response.ok) return response;
   const newToken = await response.json();
@@ -70,7 +70,7 @@ export const makeFetch =
       headers.set("x-api-key", refusedToken);
       const response = await fetch(url, { ...init, headers });
       if (response.status !== 401 || isSecond) return response;
-      // Another request may have renewed it meanwhile.
+      // Another request may have renewed the token meanwhile.
       if (token!.token === refusedToken) renewAt = 0;
     }
   };

@@ -1,7 +1,7 @@
 /**
- * `widget.js`: a button on a site's page, which opens the chat window in a frame. It adds only one element with a shadow
- * root, and the global `parley`. The page's Content Security Policy need not allow styles: constructed style sheets, and
- * properties that are set one by one, are not inline styles.
+ * `widget.js`: a button on a site's page, which opens the chat window in a frame. It adds only one element with a
+ * shadow root, and the global `parley`. The page's Content Security Policy need not allow styles: constructed style
+ * sheets, and properties that are set one by one, are not inline styles.
  */
 import type { FromPage, FromWindow, Greeting } from "./Messages.ts";
 
@@ -39,7 +39,7 @@ const legibleOn = (color: string): string => {
 const mount = ({ dataset, src }: HTMLScriptElement) => {
   const root = document.documentElement;
   const locale = /^de\b/i.test(dataset["locale"] ?? root.lang) ? "de" : "en";
-  const [title, closing, loading, unavailable] = texts[locale];
+  const [title, closeLabel, loadingText, failureText] = texts[locale];
   const side =
     /left|right/.exec(dataset["position"] ?? "")?.[0] ??
     (getComputedStyle(root).direction === "rtl" ? "left" : "right");
@@ -53,10 +53,10 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
   const section = create("section", shadow);
   const dialog = create("dialog", section);
   const note = create("p", dialog);
-  // Until the window has one.
+  // Until the window shows its own.
   const exit = create("button", dialog);
   exit.textContent = "✕";
-  exit.setAttribute("aria-label", closing);
+  exit.setAttribute("aria-label", closeLabel);
   const button = create("button", section);
   for (const element of [section, dialog, button]) element.setAttribute("aria-label", title);
   note.setAttribute("role", "status");
@@ -103,13 +103,13 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
     const greeting: Greeting = { locale, colors, isKnown: dataset["tokenUrl"] !== undefined };
     // Only the server's document may receive it.
     target.contentWindow!.postMessage(greeting, new URL(src).origin, [channel.port2]);
-    setTimeout(() => isReady() || (note.textContent = unavailable), 4000);
+    setTimeout(() => isReady() || (note.textContent = failureText), 4000);
   };
   const open = () => {
     if (dialog.open) return;
     opener = shadow.activeElement ?? document.activeElement;
     if (frame === undefined) {
-      note.textContent = loading;
+      note.textContent = loadingText;
       frame = document.createElement("iframe");
       frame.title = title;
       frame.allow = "clipboard-write";
@@ -131,7 +131,7 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
   dialog.onclose = () => {
     button.setAttribute("aria-expanded", "false");
     if (isReady()) return;
-    // The next attempt starts again.
+    // The next attempt starts from scratch.
     frame?.remove();
     frame = undefined;
   };

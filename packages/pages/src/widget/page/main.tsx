@@ -1,5 +1,5 @@
 /**
- * The window: the visitor's newest chat, or another one of the visitor's.
+ * The window: the visitor's newest chat, or another of the visitor's chats.
  */
 import { signal } from "@preact/signals";
 import { render } from "preact";
@@ -52,7 +52,7 @@ const createChat = async () => {
 };
 const create = () => createChat().catch((error) => (creation.value = error));
 
-/** Takes the focus: on a phone, the field would open the keyboard over the greeting. */
+/** Focuses the field or, on a phone, the heading: the field would open the keyboard over the greeting. */
 const focus = () => {
   const field = isPhone ? null : document.querySelector("textarea");
   (field ?? document.querySelector("h2"))?.focus();
@@ -128,7 +128,7 @@ const Welcome = ({
 const Chats = () => {
   const { error, retry, value } = useRead(async () => {
     const { data } = await session.client.chats({ limit: 100 }).page();
-    // Each is a request, of which a visitor has few.
+    // Each title takes a request, of which a visitor may send few.
     for (const chat of data.slice(0, 5)) nameChat(chat).catch(() => undefined);
     return data;
   }, [stale.value]);
@@ -182,7 +182,7 @@ const begin = ({ colors, isKnown, locale }: Greeting) => {
     const response = await fetch("questions", {});
     return response.ok ? response.json() : [];
   };
-  // Visitors have no key to enter, and a link would add to the history of the page around.
+  // Visitors have no key to enter, and a link would add to the history of the page around the window.
   delete acts["key"];
   acts["chat"] = <button onClick={create}>{say("New chat")}</button>;
   render(<Window {...{ start, readQuestions }} />, document.body);
@@ -196,7 +196,7 @@ addEventListener("message", ({ data, origin, ports, source }) => {
     data === "open" ? focus() : resolve(data.token);
   begin(data);
 });
-// The element with the focus may handle it first.
+// The element with the focus may handle the key first.
 addEventListener("keydown", ({ defaultPrevented, isComposing, key }) => {
   if (key === "Escape" && !defaultPrevented && !isComposing) send("close");
 });
