@@ -58,8 +58,13 @@ export const converse = Effect.fnUntraced(function* (
   const chats = yield* Chats;
   const { stdin } = yield* Stdio.Stdio;
   const { knowledgeDir, llms } = yield* Settings;
-  const models = llms.map(({ model, provider }) => `${model} at ${provider}`).join(", ");
-  const answerer = models || `quoting ${knowledgeDir ?? "its own documentation"}`;
+  const { knowledge, model: ownModel } = chatbot.settings;
+  // A chatbot's own model takes the place of the first.
+  const models = llms.map(
+    ({ model, provider }, at) => `${(at === 0 && ownModel) || model} at ${provider}`,
+  );
+  const documents = [knowledgeDir ?? "Parley's own documentation", knowledge ?? []].flat();
+  const answerer = models.join(", ") || `quotes from ${documents.join("/")}`;
   let chat = chatId;
   /** The name of the next chat. */
   let name: typeof ChatName.Type | null = null;
@@ -140,7 +145,7 @@ export const converse = Effect.fnUntraced(function* (
   if (chatId !== null) yield* chats.history(chatbot, chatId, { ...defaultEntryQuery, limit: 1 });
   if (prompt !== null) {
     yield* Console.error(
-      `${chatbot.name} of ${chatbot.workspaceName} answers (${answerer}), with the settings of this shell. A running server may use other settings.
+      `You are talking to ${chatbot.name} (${chatbot.workspaceName}). Answers come from ${answerer}, by the settings of this shell; a running server may use others.
 Enter sends a question, Ctrl-C cancels an answer, Ctrl-D quits, /help shows more.`,
     );
     if (chatId === null) yield* startChat();

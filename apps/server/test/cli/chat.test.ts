@@ -115,7 +115,7 @@ describe("parley chat", () => {
     }
     expect(await ended).toEqual([0, null]);
     expect(all).toMatch(
-      /^Helpdesk of Acme answers \(slow at 127\.0\.0\.1:\d+\), with the settings of this shell/,
+      /^You are talking to Helpdesk \(Acme\)\. Answers come from slow at 127\.0\.0\.1:\d+, by the settings of this shell/,
     );
     expect(await asked()).toEqual([...before, [expect.any(Number), "A short story?"]]);
     child.stdin.end();

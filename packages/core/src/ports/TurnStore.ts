@@ -100,8 +100,8 @@ export class TurnStore extends Context.Service<
       before: number,
     ) => Effect.Effect<ReadonlyArray<Entry>, StorageUnavailable>;
     /**
-     * Renews the lease. Returns `false` if another turn took the chat or the key, or the turn has ended. Checks first
-     * whether the chat was erased, and then fails with `ChatNotFound`.
+     * Renews the lease. Fails with `ChatNotFound` if the chat was erased, which is checked first. Returns `false` if
+     * another turn took the chat or the key, or the turn has ended.
      */
     readonly renew: (turn: Turn) => Effect.Effect<boolean, ChatNotFound | StorageUnavailable>;
     /**

@@ -19,7 +19,7 @@ import type { AskResult } from "../services/LiveAnswer.ts";
 
 /** What `openParley` needs. */
 export interface ParleyOptions {
-  /** `memory()`, `postgres(url)`, or the layer of a store. */
+  /** `memory()`, `sqlite(file)`, `postgres(url)`, or the layer of a store. */
   readonly store: Store;
   /** A function that answers a question, `languageModel(…)`, `documents(folder)`, or a layer. */
   readonly answerer: AnswererFunction | AnswererLayer;

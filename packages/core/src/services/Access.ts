@@ -95,7 +95,7 @@ interface KeyLookUp {
 }
 
 /** Replaces the secret of a key that is unknown or signs no tokens. A token signed with it is never valid. */
-const noKey = { signingSecret: "0".repeat(64) };
+const noSigner = { signingSecret: "0".repeat(64) };
 
 const make = Effect.gen(function* () {
   const directory = yield* ChatbotDirectory;
@@ -118,7 +118,7 @@ const make = Effect.gen(function* () {
       staleAt: (yield* elapsedMillis) + Duration.toMillis(staleness),
       expiresAt: at + (grant?.expiresInMillis ?? Infinity),
       epoch: now - at,
-      signer: grant?.signingSecret == null ? noKey : { signingSecret: grant.signingSecret },
+      signer: grant?.signingSecret == null ? noSigner : { signingSecret: grant.signingSecret },
       texts: new Map(),
     };
     lastLookUps.delete(id);
@@ -156,6 +156,7 @@ const make = Effect.gen(function* () {
     const until = key === undefined ? 0 : Math.min(key.at + recallFor, key.expiresAt);
     return (yield* elapsedMillis) < until ? key! : yield* error;
   });
+  /** The last look-up if it is fresh, which is cheaper than the cache; else the cache, where requests share a look-up. */
   const findKey = (id: string, recalls = false) =>
     Effect.flatMap(elapsedMillis, (now) => {
       const key = lastLookUps.get(id);
@@ -230,7 +231,7 @@ const make = Effect.gen(function* () {
     const key = yield* findKey(id, recalls);
     const { epoch, grant, signer } = key;
     const claims = yield* tokens!.verify(token, signer, new Date(epoch + (yield* elapsedMillis)));
-    const isSigned = claims !== null && grant !== null && signer !== noKey;
+    const isSigned = claims !== null && grant !== null && signer !== noSigner;
     return yield* admit(id, key, isSigned ? toPrincipal(id, grant, claims) : null);
   });
 

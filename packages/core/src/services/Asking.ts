@@ -235,8 +235,8 @@ const make = Effect.gen(function* () {
     inProgress: asks.count,
     /**
      * Stops asking in this process: asks that wait for a turn, and later ones, fail with `Overloaded`. Completes when
-     * all answers in progress are stored or have failed, at the latest five seconds after the deadline. Closing the
-     * layer does the same.
+     * all answers in progress are stored or have failed, at the latest after the deadline of an ask and five
+     * seconds more. Closing the layer does the same.
      */
     drain,
   };

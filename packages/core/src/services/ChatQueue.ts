@@ -25,7 +25,7 @@ type TurnRequest = Pick<Turn, "chatbot" | "chat" | "idempotencyKey"> & {
 };
 
 /**
- * The asks of one chat in this process, and of one visitor: waiting behind an ask in another user's chat would reveal that
+ * The asks of one visitor in one chat, in this process: waiting behind an ask in another user's chat would reveal that
  * the chat exists.
  */
 interface Queue {
@@ -66,10 +66,10 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
           : Effect.fail(new BudgetSpent({ keyId, retryAfterSeconds }));
       });
 
-    /** Takes the turn from the store; while another ask holds it, tries again until `deadline`. */
+    /** Takes the turn from the store; while another ask holds it, tries again until `waitEnd`. */
     const take = Effect.fnUntraced(function* (
       { budget, chat, chatbot, idempotencyKey, visitor }: TurnRequest,
-      deadline: number,
+      waitEnd: number,
       queue: Queue | null,
     ) {
       while (true) {
@@ -90,7 +90,7 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
             result._tag === "TurnTaken" ? Effect.ignore(store.release(result.turn)) : Effect.void,
           );
         if (result._tag !== "Held") return result;
-        const millisLeft = deadline - (yield* Clock.currentTimeMillis);
+        const millisLeft = waitEnd - (yield* Clock.currentTimeMillis);
         if (millisLeft <= 0) return yield* overload;
         const poll = Duration.toMillis(result.by === "key" ? limits.keyPoll : limits.poll);
         yield* Deferred.await(turnFreed).pipe(
@@ -139,10 +139,10 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
       use: (result: Exclude<TakeResult, { readonly _tag: "Held" }>) => Effect.Effect<A, E>,
     ): Effect.Effect<A, E | AskError> =>
       Effect.flatMap(Clock.currentTimeMillis, (now) => {
-        const deadline = now + Duration.toMillis(limits.queueTimeout);
+        const waitEnd = now + Duration.toMillis(limits.queueTimeout);
         const takeAndUse = (queue: Queue | null) =>
           Effect.uninterruptible(
-            Effect.flatMap(inSpan(take(request, deadline, queue), "take"), use),
+            Effect.flatMap(inSpan(take(request, waitEnd, queue), "take"), use),
           );
         // No other ask can wait for a chat that does not exist yet, so this one needs no queue.
         if (request.chat === null) return takeAndUse(null);

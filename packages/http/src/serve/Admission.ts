@@ -18,7 +18,7 @@
  * - While the loop is late, a full server accepts no more asks in a step than on average. Otherwise those that arrived
  *   during a pause would begin together, and their answers would come together and cause the next pause.
  *
- * Fairness. Half of the asks that a full server accepts in a second belong to the keys, in equal shares; the limit admits
+ * Fairness. Half of the asks that a full server accepts in a second are shared equally among the keys; the limit admits
  * the others in order of arrival. So a key that asks less than its share is never refused, whatever others do.
  */
 import type { Effect } from "effect";

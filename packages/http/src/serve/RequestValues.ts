@@ -158,8 +158,8 @@ export const decodeAsk = (
   request: HttpServerRequest.HttpServerRequest,
   onDisconnect: "finish" | "cancel",
 ) => {
-  const { "on-disconnect": effect = onDisconnect } = request.headers;
-  return decodeAskValues(request, { "On-Disconnect": effect.toLowerCase() });
+  const { "on-disconnect": choice = onDisconnect } = request.headers;
+  return decodeAskValues(request, { "On-Disconnect": choice.toLowerCase() });
 };
 export const decodeChatsQuery = makeQueryDecoder(
   listChats.dto,

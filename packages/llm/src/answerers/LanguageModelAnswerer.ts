@@ -126,7 +126,7 @@ export const layerLanguageModel = (
   );
 
 const noModel = new AnswerUnavailable({
-  reason: "the chatbot names a model, but the server cannot select models by name",
+  reason: "the chatbot's settings name a model, but this answerer has no option `modelNamed`",
 });
 
 const maxHalvings = 3;

@@ -134,8 +134,8 @@ const millisOf = (retryAfter: unknown): number | undefined => {
 const isRecord = (u: unknown): u is Record<string, unknown> => typeof u === "object" && u !== null;
 
 /**
- * Pauses of 200 ms, 400 ms and so on, jittered, each on top of the failure's `Retry-After`. The schedule ends with a
- * failure that is not transient, and when the next call would begin after the ask's deadline.
+ * Pauses of 200 ms, 400 ms and so on, jittered, each on top of the failure's `Retry-After`. The schedule ends after
+ * `retries` pauses, at a failure that is not transient, or when the next call would begin after the ask's deadline.
  */
 export const retrySchedule = (retries = 4) =>
   Schedule.exponential("200 millis").pipe(

@@ -27,7 +27,7 @@ import {
 import { time } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import { settleIds } from "../database/WriteState.ts";
-import { columnsOfEntry, entryColumns, toEntry } from "../rows/ChatRows.ts";
+import { entryParameters, entryColumns, toEntry } from "../rows/ChatRows.ts";
 import { batchStatement, namesOf, type Column } from "../rows/Statements.ts";
 import { makeErasure } from "./ChatErasure.ts";
 
@@ -205,7 +205,7 @@ const importedEntryColumns: ReadonlyArray<Column<EntryToImport>> = [
   ["id", "int8", ({ entry }) => BigInt(entry.id)],
   ["position", "int8", ({ position }) => BigInt(position)],
   ["create_time", "timestamptz", ({ entry }) => time(entry.createTime)],
-  ...columnsOfEntry(({ entry }: EntryToImport) => entry),
+  ...entryParameters(({ entry }: EntryToImport) => entry),
 ];
 
 const insertInto = <Item>(table: string, columns: ReadonlyArray<Column<Item>>) =>

@@ -15,7 +15,7 @@ import {
 import { Effect } from "effect";
 import { deadlines, timeLeft, withDeadline } from "../database/Deadlines.ts";
 import {
-  overloaded,
+  overload,
   toStoreErrors,
   retryOnDeadlock,
   toChatbotNotFound,
@@ -24,7 +24,7 @@ import type { PgPools } from "../database/PgPools.ts";
 import type { Session } from "../database/TenantSession.ts";
 import { ownSequence } from "../database/WriteState.ts";
 import { atKey, batchStatement } from "../rows/Statements.ts";
-import { chatColumns, columnsOfEntry, newEntryColumns, spentColumn } from "../rows/ChatRows.ts";
+import { chatColumns, entryParameters, newEntryNames, spentColumn } from "../rows/ChatRows.ts";
 import { claim, makeKeySweep } from "../rows/IdempotencyKeys.ts";
 import { addSpending } from "../rows/Spending.ts";
 import { makeWriteBatcher } from "../database/WriteBatcher.ts";
@@ -34,11 +34,11 @@ export interface Creation {
   readonly userRef: string | null;
   readonly entry: NewEntry | null;
   /**
-   * The idempotency key and its turn, which claims the key in the same transaction (`claims`), or has claimed it
+   * The idempotency key and its turn, which claims the key in the same transaction (`claimsKey`), or has claimed it
    * already. The chat is created only if the turn has the key.
    */
   readonly keyClaim:
-    | (IdempotencyKey & { readonly turnId: string; readonly claims: boolean })
+    | (IdempotencyKey & { readonly turnId: string; readonly claimsKey: boolean })
     | null;
 }
 
@@ -61,7 +61,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
         toChatbotNotFound(chatbot),
         toStoreErrors,
         Effect.tap(() =>
-          sweepKeys(chatbot, chats.filter(({ keyClaim }) => keyClaim?.claims).length),
+          sweepKeys(chatbot, chats.filter(({ keyClaim }) => keyClaim?.claimsKey).length),
         ),
       ),
     { maxWriters: 2, batch: 200 },
@@ -73,7 +73,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
     chat: Creation,
     { fingerprint, key }: IdempotencyKey,
   ) {
-    const keyClaim = { key, fingerprint, turnId: crypto.randomUUID(), claims: true };
+    const keyClaim = { key, fingerprint, turnId: crypto.randomUUID(), claimsKey: true };
     while (true) {
       const newChat = yield* write(chatbot, { ...chat, keyClaim }, yield* timeLeft);
       if (newChat !== null) return toCreateResult(chat, newChat);
@@ -81,7 +81,8 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
       // The other request with the key failed meanwhile, or its chat was erased.
       if (row === undefined) continue;
       if (row.fingerprint !== fingerprint) return yield* new IdempotencyKeyReused({ key });
-      if (row.id === null) return yield* overloaded;
+      // A creation completes its key with its claim, so nobody should see one without the other.
+      if (row.id === null) return yield* overload;
       const { createTime, id, name, userRef } = row;
       return { chat: { id, name, userRef, createTime }, replayed: true };
     }
@@ -117,7 +118,7 @@ type KeyRow = { readonly fingerprint: string } & (Chat | { readonly id: null });
  * Inserts all of the chats or none, except those whose key another turn has. Results are in the order of the chats.
  */
 const insertChats = (session: Session, chatbot: number, chats: ReadonlyArray<Creation>) => {
-  const claims = chats.flatMap(({ keyClaim }) => (keyClaim?.claims === true ? keyClaim : []));
+  const claims = chats.flatMap(({ keyClaim }) => (keyClaim?.claimsKey === true ? keyClaim : []));
   const addsSpending = chats.some(({ entry }) => entry?.spentTokens != null);
   const insertion = (addsSpending ? insertAndAddSpending : insertOnly)(chats, chatbot);
   type Row = CreatedChat & { readonly at: number };
@@ -141,7 +142,7 @@ const insertStatement = (addsSpending: boolean) =>
       ["name", "text", ({ name }) => name],
       ["user_ref", "text", ({ userRef }) => userRef],
       ["folded_name", "text", ({ name }) => name && fold(name)],
-      ...columnsOfEntry(({ entry }: Creation) => entry),
+      ...entryParameters(({ entry }: Creation) => entry),
       ["key", "text", ({ keyClaim }) => keyClaim?.key],
       ["turn", "text", ({ keyClaim }) => keyClaim?.turnId],
       ...(addsSpending ? [spentColumn(({ entry }: Creation) => entry)] : []),
@@ -176,8 +177,8 @@ with request as (
   from new_chat join ranked using (n) cross join counter
   returning id, position, create_time
 ), first_entry as (
-  insert into entry (chatbot_id, chat_id, id, position, create_time, ${newEntryColumns})
-  select $1, ranked.id, nextval(${ownSequence("entry_id")}), 1, last_time, ${newEntryColumns}
+  insert into entry (chatbot_id, chat_id, id, position, create_time, ${newEntryNames})
+  select $1, ranked.id, nextval(${ownSequence("entry_id")}), 1, last_time, ${newEntryNames}
   from new_chat join ranked using (n) cross join counter
   where answer is not null
   returning id, chat_id

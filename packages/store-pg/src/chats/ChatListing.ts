@@ -13,12 +13,7 @@
  */
 import { fold, type Chat, type ChatQuery, type ChatStore, type OrderBy } from "@parley/core/ports";
 import { Effect } from "effect";
-import {
-  overloaded,
-  isStatementTimeout,
-  toStoreErrors,
-  unavailable,
-} from "../database/PgErrors.ts";
+import { overload, isStatementTimeout, toStoreErrors, unavailable } from "../database/PgErrors.ts";
 import { deadlines, withDeadline } from "../database/Deadlines.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import type { Statement } from "../database/TenantSession.ts";
@@ -30,7 +25,8 @@ export type ListSessions = Pick<PgPools, "bulk" | "reads">;
 
 /**
  * Reads by a statement whose cost is bounded. If it gets no connection in time, it fails with `StorageUnavailable` and
- * not with `Overloaded`: unless the database hardly responds, quick reads free their connections at once.
+ * not with `Overloaded`: quick reads free their connections at once, so a long wait means that the database hardly
+ * responds.
  */
 export const readQuickly = <Row extends object>(
   { reads }: ListSessions,
@@ -45,7 +41,7 @@ export const readInBulk = <Row extends object>(
   { text, values }: Statement,
 ) =>
   bulk.query<Row>(chatbot, text, values).pipe(
-    Effect.catchIf(isStatementTimeout, () => Effect.fail(overloaded)),
+    Effect.catchIf(isStatementTimeout, () => Effect.fail(overload)),
     toStoreErrors,
   );
 
@@ -57,7 +53,7 @@ export const offsetOf = ({ limit, page }: { readonly limit: number; readonly pag
  * The direction of an order that equals the order of positions, such as by id or by time of creation; `undefined` for
  * any other order.
  */
-export const positionOrder = (
+export const positionDirection = (
   orderBy: readonly [OrderBy<string>, ...Array<OrderBy<string>>],
 ): "asc" | "desc" | undefined => {
   const [{ descending, field }, ...rest] = orderBy;
@@ -88,7 +84,7 @@ export const makeListChats = (
   sessions: ListSessions & Pick<PgPools, "searchRelation">,
 ): ChatStore["Service"]["listChats"] => {
   const read = (chatbot: number, query: ChatQuery) => {
-    const direction = positionOrder(query.orderBy);
+    const direction = positionDirection(query.orderBy);
     const orderByText = textOrder(query.orderBy);
     const isAll = query.id === null && query.userRef === null && !isSearch(query);
     if (isAll && direction !== undefined) {

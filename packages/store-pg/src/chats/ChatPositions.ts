@@ -1,12 +1,12 @@
 /**
  * Finds the chat with a given rank by a seek, although erasures leave gaps among positions. Positions are divided into
- * ranges of {@link parts} parts each, at {@link partSizes three levels}. A range with gaps has a row in `position_gap`,
+ * ranges of {@link parts} parts each, at {@link partSizes three levels}, the widest first. A range with gaps has a row in `position_gap`,
  * which counts the chats before each part, and in the whole range.
  */
 
 const parts = 256;
 
-/** Positions of a part at each level. The first level has one range: all positions of a chatbot. */
+/** Positions of a part at each level. The first, widest level has one range: all positions of a chatbot. */
 export const partSizes = [512 * parts * parts, 512 * parts, 512] as const;
 
 /** SQL that leads from a range and a rank within it to the part with that rank, a range of the next level. */

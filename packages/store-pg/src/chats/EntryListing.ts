@@ -17,7 +17,7 @@ import { entryColumns, toEntry } from "../rows/ChatRows.ts";
 import {
   offsetOf,
   orderOf,
-  positionOrder,
+  positionDirection,
   readInBulk,
   readQuickly,
   type ListSessions,
@@ -29,7 +29,7 @@ type Row = { readonly total: number } & (Entry | { readonly id: null });
 export const makeListEntries =
   (sessions: ListSessions): ChatStore["Service"]["listEntries"] =>
   (chatbot, chatId, query, visitor = null) => {
-    const isQuick = query.id !== null || positionOrder(query.orderBy) !== undefined;
+    const isQuick = query.id !== null || positionDirection(query.orderBy) !== undefined;
     const read = isQuick ? readQuickly : readInBulk;
     return Effect.flatMap(
       read<Row>(sessions, chatbot, entryPage(chatbot, chatId, query, visitor)),
@@ -61,7 +61,7 @@ export const entryPage = (
   query: EntryQuery,
   visitor: string | null = null,
 ): Statement => {
-  const direction = query.id === null ? positionOrder(query.orderBy) : undefined;
+  const direction = query.id === null ? positionDirection(query.orderBy) : undefined;
   const orderBy =
     direction === undefined
       ? query.orderBy

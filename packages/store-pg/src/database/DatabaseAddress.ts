@@ -1,7 +1,7 @@
 /**
  * The address of a database, as libpq reads it, except that `sslmode=require` verifies the certificate. The driver
- * ignores parameters that it does not know, verifies certificates with `sslmode=prefer`, too, and falls back to plain
- * text only if PostgreSQL has no TLS.
+ * alone does not do this: it ignores parameters that it does not know, verifies certificates even with `sslmode=prefer`,
+ * and falls back to plain text only if PostgreSQL has no TLS.
  */
 import type * as PgConnection from "@effect/sql-pg/PgConnection";
 import { describeCause } from "@parley/core/ports";

@@ -5,7 +5,7 @@
 import { StorageUnavailable, type Overloaded } from "@parley/core/ports";
 import { Effect, Exit, Fiber, Iterable, type Context } from "effect";
 import { deadlines, withDeadline } from "./Deadlines.ts";
-import { overloaded } from "./PgErrors.ts";
+import { overload } from "./PgErrors.ts";
 
 interface PendingWrite<A, B, E> {
   readonly item: A;
@@ -80,7 +80,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
         if (lane === undefined) lanes.set(chatbot, (lane = { queue: new Set(), writers: 0 }));
         const { queue } = lane;
         const timer = setTimeout(
-          () => write.finish(Exit.fail(queue.delete(write) ? overloaded : noResponse)),
+          () => write.finish(Exit.fail(queue.delete(write) ? overload : noResponse)),
           timeout,
         );
         const write: PendingWrite<A, B, E> = {

@@ -20,7 +20,10 @@ import type { Session } from "./TenantSession.ts";
 export const ownSequence = (name: "chat_id" | "entry_id") =>
   `(select case when is_same_database() then '${name}'::regclass end)`;
 
-/** Returns whether the sequences of ids belong to another database. With `true`, it also advances them. */
+/**
+ * Returns whether ids might be reused: the sequences are another database's, or behind the rows. With `true`, it also
+ * moves them past all ids.
+ */
 export const settleIds = "select settle_ids($1::bool) as unsettled";
 const isSettled = ({ rows: [row] }: Result) => row!["unsettled"] !== true;
 const idsMoved =

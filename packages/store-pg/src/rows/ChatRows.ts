@@ -39,7 +39,7 @@ const columns: ReadonlyArray<Column<NewEntry>> = [
   ["key_id", "text", ({ keyId }) => keyId],
 ];
 
-export const newEntryColumns = namesOf(columns);
+export const newEntryNames = namesOf(columns);
 
 /** The tokens that an item's entry adds to what its key has spent. */
 export const spentColumn = <Item>(entryOf: (item: Item) => NewEntry | null): Column<Item> => [
@@ -49,7 +49,7 @@ export const spentColumn = <Item>(entryOf: (item: Item) => NewEntry | null): Col
 ];
 
 /** The columns of the items' entries; nulls for an absent entry. */
-export const columnsOfEntry = <Item>(
+export const entryParameters = <Item>(
   entryOf: (item: Item) => NewEntry | null,
 ): ReadonlyArray<Column<Item>> =>
   columns.map(([name, type, value]) => {

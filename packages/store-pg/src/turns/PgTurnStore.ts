@@ -24,7 +24,7 @@ import { makeWriteBatcher } from "../database/WriteBatcher.ts";
 import { deadlines, timeLeft, withDeadline } from "../database/Deadlines.ts";
 import type { Notifications } from "../database/Notifications.ts";
 import {
-  overloaded,
+  overload,
   isUnsent,
   toStoreErrors,
   retryOnDeadlock,
@@ -35,9 +35,9 @@ import { ownSequence } from "../database/WriteState.ts";
 import type { Statement } from "../database/TenantSession.ts";
 import { atKey, batchStatement, type Column } from "../rows/Statements.ts";
 import {
-  columnsOfEntry,
+  entryParameters,
   entryColumns,
-  newEntryColumns,
+  newEntryNames,
   spentColumn,
   toEntry,
 } from "../rows/ChatRows.ts";
@@ -82,10 +82,10 @@ export const makeTurnStore = Effect.fnUntraced(function* (
           const millisLeft = Math.min(yield* timeLeft, deadlines.storeCall);
           const row = yield* change(turn.chatbot, turn, millisLeft);
           switch (row.outcome) {
-            case "held":
+            case "owned":
               return row;
             case "locked":
-              return yield* overloaded;
+              return yield* overload;
             case "lost":
               return yield* new TurnLost();
             case "erased":
@@ -126,7 +126,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     { chatbot, id, idempotencyKey, visitor = null }: Turn,
     entry: NewEntry,
   ) {
-    const keyClaim = idempotencyKey && { ...idempotencyKey, turnId: id, claims: false };
+    const keyClaim = idempotencyKey && { ...idempotencyKey, turnId: id, claimsKey: false };
     const newChat = yield* create(chatbot, { name: null, userRef: visitor, entry, keyClaim });
     if (newChat === null) return yield* new TurnLost();
     const { createTime, entryId, id: chatId } = newChat;
@@ -172,10 +172,10 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   });
 
   /**
-   * The statement that ends the turn also counts the tokens, so that they count once, even if it is repeated. If the
-   * turn was lost, a copy without chat and key is released instead, which only counts the tokens. A turn that never had
-   * either is released in the same way. No row would show that the tokens were counted, so they are not counted this
-   * way after an append or a release with an unknown outcome.
+   * The statement that ends a turn also adds its tokens. So a repetition does not add them again: the turn's row shows
+   * whether the statement has run. If the turn was lost, or never had a chat or a key, there is no such row; a release
+   * without chat and key then only adds the tokens. After an append or a release with an unknown outcome it adds none,
+   * because they may have been added already.
    */
   const release: Port["release"] = (turn, cost = null) => {
     const attemptRelease = (target: Turn) =>
@@ -235,7 +235,7 @@ const hasRow = ({ chat, idempotencyKey }: Turn) => chat !== null || idempotencyK
 
 /** What became of a turn; `locked`: another transaction has locked its chat. */
 interface Outcome {
-  readonly outcome: "held" | "locked" | "lost" | "erased";
+  readonly outcome: "owned" | "locked" | "lost" | "erased";
 }
 
 const retriesFor = (duration: number) =>
@@ -261,7 +261,7 @@ const turnColumns: ReadonlyArray<Column<Turn>> = [
 
 /**
  * CTEs that lock the rows of turns: keys in their order, and chats unless another transaction has locked them.
- * `turn_row` has the outcome of each turn: `held` if the turn holds its rows, which the statement then changes. Its
+ * `turn_row` has the outcome of each turn: `owned` if the turn holds its rows, which the statement then changes. Its
  * `chat_id` comes from the request; its `locked_id` is the id of the chat if this statement has locked it.
  *
  * Changes are `insert … on conflict do update`. The row always exists, so nothing is inserted, and the values that are
@@ -287,13 +287,13 @@ with request as (
       from chat ${atKey("id", "locked.chat_id")}
     ), 'erased')
     when key is not null and has_key is null then 'lost'
-    else 'held'
+    else 'owned'
   end as outcome
   from locked
 )`;
 
 const notifyFreed =
-  "case when outcome = 'held' and cardinality(waiting) > 0 then pg_notify(current_schema(), concat_ws(':', 'freed', $1::int4, turn_row.chat_id)) end";
+  "case when outcome = 'owned' and cardinality(waiting) > 0 then pg_notify(current_schema(), concat_ws(':', 'freed', $1::int4, turn_row.chat_id)) end";
 
 // Renews the leases of both chat and key, or neither: an ask that took over one of them must not wait for the other.
 const renewTurns = batchStatement(
@@ -301,11 +301,11 @@ const renewTurns = batchStatement(
   (items) => `${lockTurns(items)}, chats as (
   insert into chat (chatbot_id, id, position, create_time, entries, turn_until)
   select $1, locked_id, position, create_time, entries, ${leaseEnd}
-  from turn_row where outcome = 'held' and locked_id is not null
+  from turn_row where outcome = 'owned' and locked_id is not null
   on conflict (chatbot_id, id) do update set turn_until = excluded.turn_until
 ), keys as (
   insert into idempotency_key (chatbot_id, key, fingerprint, made_at, turn_until)
-  select $1, key, '', clock_timestamp(), ${leaseEnd} from turn_row where outcome = 'held' and key is not null
+  select $1, key, '', clock_timestamp(), ${leaseEnd} from turn_row where outcome = 'owned' and key is not null
   on conflict (chatbot_id, key) do update set turn_until = excluded.turn_until
 )
 select at::int4 as at, outcome from turn_row`,
@@ -319,7 +319,7 @@ const releaseColumns: ReadonlyArray<Column<Release>> = [
 // Without the tokens of a deleted chatbot.
 const releasedTurns = `(
   select key_id, spent_tokens from turn_row
-  where outcome = 'held' and spent_tokens is not null and exists (select from chatbot where id = $1)
+  where outcome = 'owned' and spent_tokens is not null and exists (select from chatbot where id = $1)
 ) released_turn`;
 
 // A released key counts as old: any request may claim it, and a sweep deletes it first.
@@ -329,11 +329,11 @@ const releaseTurns = (addsSpending: boolean) =>
     (items) => `${lockTurns(items)}, chats as (
   insert into chat (chatbot_id, id, position, create_time, entries, turn_until)
   select $1, locked_id, position, create_time, entries, clock_timestamp()
-  from turn_row where outcome = 'held' and locked_id is not null
+  from turn_row where outcome = 'owned' and locked_id is not null
   on conflict (chatbot_id, id) do update set turn = null, turn_until = excluded.turn_until
 ), keys as (
   insert into idempotency_key (chatbot_id, key, fingerprint, made_at)
-  select $1, key, '', '-infinity' from turn_row where outcome = 'held' and key is not null
+  select $1, key, '', '-infinity' from turn_row where outcome = 'owned' and key is not null
   on conflict (chatbot_id, key) do update set turn = null, made_at = excluded.made_at
 )${addsSpending ? `, ${addSpending(releasedTurns)}` : ""}
 select at::int4 as at, outcome, ${notifyFreed} as notified from turn_row`,
@@ -344,42 +344,42 @@ const releaseAndAddSpending = releaseTurns(true);
 // Joined with `new_entry`, so that this runs after the chats' rows are locked.
 const spendingTurns = `(
   select turn_row.key_id, turn_row.spent_tokens from turn_row join new_entry using (chat_id)
-  where outcome = 'held' and spent_tokens is not null
+  where outcome = 'owned' and spent_tokens is not null
 ) spending_turn`;
 
 const appendEntries = (addsSpending: boolean) =>
   batchStatement<Append>(
     [
       ...turnColumns,
-      ...columnsOfEntry(({ entry }: Append) => entry),
+      ...entryParameters(({ entry }: Append) => entry),
       ...(addsSpending ? [spentColumn(({ entry }: Append) => entry)] : []),
     ],
     (items, hasKeys) => `${lockTurns(items)}, chat_change as (
   insert into chat (chatbot_id, id, position, create_time, entries, last_entry_time, turn_until)
   select $1, locked_id, position, create_time, entries + 1,
     greatest(last_entry_time, create_time, date_trunc('milliseconds', clock_timestamp())), clock_timestamp()
-  from turn_row where outcome = 'held'
+  from turn_row where outcome = 'owned'
   on conflict (chatbot_id, id) do update set
     turn = null, turn_until = excluded.turn_until, entries = excluded.entries, last_entry_time = excluded.last_entry_time
   returning id, entries, last_entry_time
 ), new_entry as (
-  insert into entry (chatbot_id, chat_id, id, position, create_time, ${newEntryColumns})
-  select $1, locked_id, nextval(${ownSequence("entry_id")}), chat_change.entries, chat_change.last_entry_time, ${newEntryColumns}
-  from turn_row join chat_change on chat_change.id = locked_id where outcome = 'held'
+  insert into entry (chatbot_id, chat_id, id, position, create_time, ${newEntryNames})
+  select $1, locked_id, nextval(${ownSequence("entry_id")}), chat_change.entries, chat_change.last_entry_time, ${newEntryNames}
+  from turn_row join chat_change on chat_change.id = locked_id where outcome = 'owned'
   returning *
 )${
       hasKeys
         ? `, completed_key as (
   insert into idempotency_key (chatbot_id, key, fingerprint, made_at, chat_id, entry_id)
   select $1, key, '', clock_timestamp(), new_entry.chat_id, new_entry.id
-  from turn_row join new_entry using (chat_id) where outcome = 'held' and key is not null
+  from turn_row join new_entry using (chat_id) where outcome = 'owned' and key is not null
   on conflict (chatbot_id, key) do update set
     made_at = excluded.made_at, turn_until = null, chat_id = excluded.chat_id, entry_id = excluded.entry_id
 )`
         : ""
     }${addsSpending ? `, ${addSpending(spendingTurns)}` : ""}
 select at::int4 as at, outcome, ${entryColumns("new_entry")}, ${notifyFreed} as notified
-from turn_row left join new_entry on outcome = 'held' and new_entry.chat_id = turn_row.chat_id`,
+from turn_row left join new_entry on outcome = 'owned' and new_entry.chat_id = turn_row.chat_id`,
     ({ idempotencyKey }) => idempotencyKey !== null,
   );
 const appendOnly = appendEntries(false);

@@ -176,7 +176,7 @@ const instanceParameter = `$${columns.length + 2}::text`;
 // `changed`: when a turn is taken, the first instance leaves the queue: either it takes the turn, or it did not ask in
 // time and another one takes it.
 //
-// `key_turn`: a repeated request gets the entry of its key only once synchronous standbys have it. A transaction that
+// `key_turn`: a repeated request gets the entry of its key only when synchronous standbys have it. A transaction that
 // writes nothing would not wait for them: `pg_logical_emit_message` makes it write.
 const takeTurns = batchStatement(
   columns,
