@@ -92,7 +92,7 @@ const toOrigins = (list: string) => list.split(",").map((origin) => origin.trim(
 
 const origins = text(
   "PARLEY_CORS_ORIGINS",
-  "a list of origins such as https://app.example",
+  "origins, separated by commas, such as https://app.example",
   (list) =>
     toOrigins(list).every((origin) => URL.canParse(origin) && new URL(origin).origin === origin),
 ).pipe(Config.map(toOrigins), Config.withDefault([]));

@@ -78,7 +78,8 @@ export class TurnStore extends Context.Service<
      *    `ChatbotNotFound`; with neither, only the append fails.
      * 4. A turn holds the key: returns `Held` by `key`.
      * 5. A turn holds the chat, or it is reserved for another instance: returns `Held` by `chat`, and puts this
-     *    instance into the chat's queue, in which the instance that has waited longest is next.
+     *    instance into the chat's queue, in which the instance that has waited longest is next. A store that cannot
+     *    lock the chat at the moment may return the same, and leave the queue as it is.
      *
      * A turn whose lease ended stays valid until another turn takes its chat or its key; then it loses both for good.
      */

@@ -7,7 +7,7 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
     deadline: Duration.seconds(30),
     /** How long an ask may wait for its turn. */
     queueTimeout: Duration.seconds(60),
-    /** How many asks of each visitor may wait in one chat in this process. */
+    /** How many asks of each visitor, and of all others together, may wait in one chat in this process. */
     queueLimit: 256,
     /** How many asks may be in progress in this process, waiting ones included. */
     asks: 10_000,

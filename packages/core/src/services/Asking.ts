@@ -91,6 +91,7 @@ const makeAsksInProgress = Effect.fnUntraced(function* (limits: AskLimits) {
     answer: Effect.Effect<CompletedAsk, AskError>,
   ) {
     const { chatbot, idempotencyKey, live } = ask;
+    // The HTTP application checks it earlier, but not for asks that meanwhile waited for a slot of the event loop.
     if ((yield* count) >= limits.asks) return yield* overload;
     const fiber = yield* FiberSet.run(
       fibers,

@@ -62,9 +62,9 @@ const make = Effect.gen(function* () {
      * `UserRefNotGranted`.
      */
     create,
-    /** A page of the chatbot's chats, and the number of chats that match. */
+    /** A page of the chatbot's chats, and the number of chats that match. The caller checks the query. */
     list,
-    /** A page of the chat's entries, and the number of entries that match. */
+    /** A page of the chat's entries, and the number of entries that match. The caller checks the query. */
     history,
   };
 });

@@ -43,7 +43,7 @@ export const makeWebHandler = <E>(
   );
   const ready = run(
     async () => {},
-    () => Promise.reject(new Error("The handler was disposed")),
+    () => Promise.reject(new Error("The handler was closed")),
   );
   // An embedder that does not await it sees the failure with the first request.
   ready.catch(() => undefined);

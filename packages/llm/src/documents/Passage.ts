@@ -31,7 +31,7 @@ export const passagesOf = (source: string, document: string): Array<Passage> => 
     synonyms = [];
   };
   const markdown = document.replace(/\r\n?/g, "\n").replace(frontMatter, "");
-  // Of the text only headings are parsed, which halves the time.
+  // Inline Markdown is parsed in headings only, which halves the time.
   for (const token of new Lexer().blockTokens(markdown)) {
     if (token.type === "heading") {
       endSection();

@@ -41,7 +41,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "library/write-an-answerer": "Answers from your own service.",
     "library/write-a-store": "Chats in another database.",
     "library/testing": "Testing your service without a database.",
-    decisions: "Why it is built as it is.",
+    decisions: "Why Parley is built the way it is.",
   },
 };
 

@@ -10,7 +10,7 @@ import { SqlError } from "effect/sql";
 import { deadlines, inTime, noResponse, timeLeft, timeout, within } from "./Deadlines.ts";
 import type { RoundRobin } from "./RoundRobin.ts";
 
-/** A chatbot; or the operator, for rows that belong to no chatbot. */
+/** A chatbot, or the operator for rows that belong to no chatbot. */
 export type Tenant = number | "operator";
 
 export type Work<A, E, R> = (connection: PgConnection) => Effect.Effect<A, E, R>;

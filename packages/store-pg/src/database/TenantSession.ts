@@ -15,7 +15,10 @@ export interface Statement {
 }
 
 export interface Session {
-  /** Runs one statement, as part of the session's open transaction if there is one. */
+  /**
+   * Runs one statement, as part of the session's open transaction if there is one. `tenant` decides whose slot it takes
+   * and, with row security, which rows it sees; it adds no condition and no parameter.
+   */
   readonly query: <Row extends object>(
     tenant: Tenant,
     text: string,

@@ -170,6 +170,9 @@ const instanceParameter = `$${columns.length + 2}::text`;
 // key, whatever the planner expects, and so does the change of a locked chat, an INSERT that only updates: see
 // `lockTurns` in `PgTurnStore`.
 //
+// `chat_until` of a chat without a turn is when its latest turn ended: the chat is reserved for `turnPrecedence` from
+// then on.
+//
 // `must_wait`: while the turn is held, an instance that is already in the queue locks nothing. Otherwise many instances
 // that keep asking could prevent the holder from locking the chat for its append.
 //

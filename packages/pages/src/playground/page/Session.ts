@@ -53,7 +53,7 @@ export const forgetKey = (): void => {
   location.reload();
 };
 
-/** The part of the address that names a view: ``, `chats`, `chat/<id>` or `key`. */
+/** The part of the address that names a view: empty, `chats`, `chat/<id>` or `key`. */
 export const route = signal(location.hash.slice(1));
 
 addEventListener("hashchange", () => {
