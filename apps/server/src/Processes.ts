@@ -1,5 +1,5 @@
 /**
- * Other processes of this machine.
+ * Other processes on this machine.
  */
 import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";

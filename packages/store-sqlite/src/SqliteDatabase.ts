@@ -151,8 +151,8 @@ export const openDatabase = (file: string) =>
 
 const make = (db: DatabaseSync) => {
   /**
-   * Runs `body`, which gets the time, in a transaction. An error that `body` returns rolls back and fails the effect.
-   * `body` must not wait for anything: all fibers share the connection.
+   * Runs `body`, which gets the time, in a transaction. If `body` returns an error, the transaction is rolled back and
+   * the effect fails. `body` must not wait for anything: all fibers share the connection.
    */
   const transaction =
     (begin: string) =>

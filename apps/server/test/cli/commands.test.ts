@@ -111,7 +111,7 @@ describe("parley chats", () => {
       stdout: "",
       stderr:
         "parley: The import was refused, and nothing was written: the chatbot already has chats.\n" +
-        'hint: "npx --yes pnpm@12 --silent parley chats import --help" explains what can be imported.\n',
+        'hint: import what "npx --yes pnpm@12 --silent parley chats export" wrote, into a chatbot without chats.\n',
     });
     await parley("chats erase --chatbot Empty --idle-since 0s");
     expect(await totalOf(empty)).toBe(0);

@@ -8,7 +8,7 @@ export class ChatNotFound extends Data.TaggedError("ChatNotFound")<{ readonly ch
   override message = `The chatbot has no chat ${this.chatId}.`;
 }
 
-/** Another request used the idempotency key before. */
+/** A different request used the idempotency key before. */
 export class IdempotencyKeyReused extends Data.TaggedError("IdempotencyKeyReused")<{
   readonly key: string;
 }> {

@@ -34,7 +34,7 @@ export class ChatStore extends Context.Service<
   {
     /**
      * Stores a chat and its hello entry, both or neither. For 24 hours, the same request with the same key returns
-     * that chat, and another request with the key fails with `IdempotencyKeyReused`.
+     * that chat, and a different request with the key fails with `IdempotencyKeyReused`.
      *
      * Ids of chats ascend in order of creation within a chatbot, and ids of entries within a chat. Their times, which
      * are whole milliseconds, never descend in this order. No id occurs twice in a chatbot, even after an erasure.

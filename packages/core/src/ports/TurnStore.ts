@@ -71,7 +71,7 @@ export class TurnStore extends Context.Service<
     /**
      * Takes the turn of a chat and of an idempotency key, for one lease. Checks in this order:
      *
-     * 1. Another request used the key, finished or not: fails with `IdempotencyKeyReused`.
+     * 1. The key was used with another fingerprint, finished or not: fails with `IdempotencyKeyReused`.
      * 2. The request was answered: returns `AlreadyAnswered`.
      * 3. The chat does not exist or, with a `visitor`, has another `userRef` or none: fails with `ChatNotFound`, without
      *    a lock; both cases cost the same. With a key and without a chat, an unregistered chatbot fails with

@@ -102,7 +102,10 @@ const make = Effect.gen(function* () {
   const digest = yield* Digest.Digest;
   const noHash = new Uint8Array(32);
 
-  /** The last look-up of each key, by the key's id, the most recent at the end. */
+  /**
+   * The last look-up of each key, by the key's id, the most recent at the end: read directly while it is fresh, and for
+   * `recalls`. In the cache `keys`, concurrent requests share a look-up.
+   */
   const lastLookUps = new Map<string, KeyLookUp>();
   const lookUp = Effect.fnUntraced(function* (
     id: string,

@@ -54,7 +54,7 @@ const make = Effect.gen(function* () {
   return {
     /**
      * Creates a chat, and its hello entry if the chatbot has a hello message. With an idempotency key, the same
-     * request returns the same chat for 24 hours, and another request fails with `IdempotencyKeyReused`. Fails with
+     * request returns the same chat for 24 hours, and a different request fails with `IdempotencyKeyReused`. Fails with
      * `ArgumentInvalid` if an argument breaks a rule of the interface.
      *
      * `visitor`, here and below: the only user whose chats exist (the `visitor` of a `Principal`), `null` for every

@@ -210,7 +210,10 @@ export const makeApp = Effect.fnUntraced(function* ({
       return Effect.as(Effect.annotateLogs(logFailure(causeToLog), { ...facts }), response);
     };
 
-  /** Refuses an ask if the server is full; otherwise starts it when the event loop has a slot. Its log lines carry the facts of its request. */
+  /**
+   * Refuses an ask if the server is full; otherwise starts it when the event loop has a slot. Its log lines carry the
+   * facts of its request.
+   */
   const admitAsk = (
     response: ReturnType<(typeof handlers)["ask"]>,
     { keyId }: Principal,

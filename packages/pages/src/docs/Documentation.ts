@@ -24,7 +24,7 @@ export const makeDocumentation = ({ places = ["docs"] }: DocumentationOptions = 
       places,
       folder: "/docs",
       script: "reference.js",
-      main: '<noscript>The page needs JavaScript; <a href="/openapi.json">the description</a> does not.</noscript>\n<div id="page"></div>',
+      main: '<noscript>This page needs JavaScript. <a href="/openapi.json">The OpenAPI description</a> does not.</noscript>\n<div id="page"></div>',
     });
     const load = yield* Effect.cached(
       Effect.all([

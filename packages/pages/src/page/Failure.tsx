@@ -24,7 +24,7 @@ const sentences: Readonly<Record<string, readonly [Word, Act]>> = {
   BUDGET_SPENT: ["This key's budget for today is used up.", null],
   CHAT_DOES_NOT_EXISTS: ["This chat does not exist, or no longer exists.", "chat"],
   ANSWER_UNAVAILABLE: ["The answer failed. Nothing was stored.", "again"],
-  STORAGE_UNAVAILABLE: ["The server cannot reach its database at the moment.", "again"],
+  STORAGE_UNAVAILABLE: ["The server cannot use its database at the moment.", "again"],
   SERVICE_OVERLOADED: ["The server is busy.", "again"],
   INTERNAL_ERROR: ["An unexpected error occurred on the server. Its log has the details.", "again"],
   CREATE_CHAT_DTO_NAME_TOO_LONG: ["The name is longer than 255 characters.", null],

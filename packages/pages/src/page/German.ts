@@ -34,7 +34,7 @@ export const german = {
   "This chat does not exist, or no longer exists.": "Diesen Chat gibt es nicht oder nicht mehr.",
   "The answer failed. Nothing was stored.":
     "Die Antwort ist fehlgeschlagen. Nichts wurde gespeichert.",
-  "The server cannot reach its database at the moment.":
+  "The server cannot use its database at the moment.":
     "Der Server erreicht gerade seine Datenbank nicht.",
   "The server is busy.": "Der Server ist ausgelastet.",
   "An unexpected error occurred on the server. Its log has the details.":

@@ -9,7 +9,10 @@ const parts = 256;
 /** Positions of a part at each level. The first, widest level has one range: all positions of a chatbot. */
 export const partSizes = [512 * parts * parts, 512 * parts, 512] as const;
 
-/** SQL that leads from a range and a rank within it to the part with that rank, a range of the next level. */
+/**
+ * SQL that leads from a range and a rank within it to the part with that rank, a range of the next level. `first` is the
+ * number of positions before the range, and `chats_before` ends with the chats of the whole range.
+ */
 const descend = (level: number): string => {
   const [from, size] = [`level_${level}`, partSizes[level]!];
   return `

@@ -27,8 +27,8 @@ export interface DatabaseState {
   /** The database is unavailable: work fails immediately, without a connection. */
   isUnavailable: boolean;
   /**
-   * Connections that are older than this time of `performance.now` are replaced: when one is dead, others often are,
-   * too, and finding that out one by one would cost a deadline each.
+   * Connections first used before this time, on the clock of `performance.now`, are replaced: when one is dead, others
+   * often are, too, and finding that out one by one would cost a deadline each.
    */
   replaceBefore: number;
 }

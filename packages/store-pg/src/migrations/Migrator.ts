@@ -1,6 +1,6 @@
 /**
- * Brings a schema up to date. A start first reads the applied migrations, without a lock: so it does not wait for a dump,
- * and a role that may only read can start.
+ * Brings a schema up to date. A start first reads the applied migrations without a lock, so that it does not wait for
+ * a dump, and so that a server whose role may only read can start.
  */
 import { Effect, Schedule } from "effect";
 import { SqlClient, SqlError } from "effect/sql";
