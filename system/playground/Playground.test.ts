@@ -147,6 +147,11 @@ const openChat = async (page: Page, id: number) => {
 };
 
 const question = (page: Page) => page.getByLabel("Your question");
+const openNewChat = async (page: Page) => {
+  await page.getByRole("link", { name: "New chat" }).click();
+  // Until then, the field is that of the open chat.
+  await page.getByText("With a name or a user reference").waitFor();
+};
 const ask = async (page: Page, text: string) => {
   await question(page).fill(text);
   await question(page).press("Enter");
@@ -244,7 +249,7 @@ describe("the first sight of the playground", () => {
       expect(await storedAnswer(page).innerText()).toBe(long);
       await page.locator(".chats").getByText("long", { exact: true }).first().waitFor();
       const name = "😀".repeat(60);
-      await page.getByRole("link", { name: "New chat" }).click();
+      await openNewChat(page);
       await ask(page, `${name} and more`);
       await page.waitForSelector(`h2:text-is("${name}")`);
     }));
@@ -1025,7 +1030,7 @@ describe.each([
         await page.getByRole("button", { name: "Requests" }).click();
         await expectAccessible(page, "requests");
         await page.getByRole("button", { name: "Close" }).click();
-        await page.getByRole("link", { name: "New chat" }).click();
+        await openNewChat(page);
         await ask(page, "weapon");
         await page.getByText("Flagged: violence").waitFor();
         await ask(page, "languages");
