@@ -39,7 +39,7 @@ export type NodeHandler = (
 /**
  * Turns a web handler, such as that of `makeWebHandler`, into a listener. It serves the path that the client sent, even
  * below a router's prefix, and takes from `request.body` a body that a parser has read. The client's address is
- * `request.ip`, which Express and Fastify set by their `trust proxy`, or else that of the connection. If the client
+ * `request.ip`, which Express sets by `trust proxy` and Fastify by `trustProxy`, or else that of the connection. If the client
  * disconnects, it aborts the signal of the handler's request. An error of the handler goes to `next`; without `next`,
  * it goes to the console, and the response is 500 `INTERNAL_ERROR`.
  */

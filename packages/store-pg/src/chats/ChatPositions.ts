@@ -1,7 +1,7 @@
 /**
  * Finds the chat with a given rank by a seek, although erasures leave gaps among positions. Positions are divided into
- * ranges of {@link parts} parts each, at {@link partSizes three levels}, the widest first. A range with gaps has a row in `position_gap`,
- * which counts the chats before each part, and in the whole range.
+ * ranges of {@link parts} parts each, at {@link partSizes three levels}, the widest first. A range with gaps has a row in
+ * `position_gap`, which counts the chats before each part, and in the whole range.
  */
 
 const parts = 256;

@@ -99,6 +99,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
               : drain(chatbot, lane);
           Fiber.runIn(Effect.runForkWith(context)(begin, { uninterruptible: true }), scope);
         }
+        // From here on, the end of the write, or the timeout, ends the interruption: nobody reads the result.
         return Effect.callback<void>((endInterruption) => {
           write.finish = () => {
             clearTimeout(timer);

@@ -25,8 +25,9 @@ export const namesOf = (columns: ReadonlyArray<Column<never>>) =>
 /**
  * Creates a function that builds a statement about items of the chatbot `$1`. Their columns are the parameters from `$2`,
  * and other values follow. `textOf` gets SQL for a relation of these columns and `at`, the place of the item from 1, and
- * whether any item has an idempotency key. There are four texts: PostgreSQL reads a dozen values faster than a dozen
- * arrays, and prepares for each table that a statement may change.
+ * whether any item has an idempotency key. There are four texts. A single item is passed as values, which
+ * PostgreSQL reads faster than arrays. Without keys, the text leaves out the table of keys: PostgreSQL prepares for each
+ * table that a statement may change, even if it changes no row of it.
  */
 export const batchStatement = <Item>(
   columns: ReadonlyArray<Column<Item>>,

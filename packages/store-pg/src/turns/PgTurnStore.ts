@@ -195,6 +195,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     const turnErrors = ["ChatNotFound", "TurnLost"] as const;
     return attemptRelease(turn).pipe(
       Effect.catchTag(turnErrors, () =>
+        // The turn was lost, or its chat erased: only the tokens are left to add.
         cost === null ? Effect.void : attemptRelease({ ...turn, chat: null, idempotencyKey: null }),
       ),
       Effect.catchTag(turnErrors, () => Effect.void),
