@@ -71,7 +71,7 @@ const flatLists: ReadonlyArray<List> = [
     ...oldest,
     page: Math.floor(countLeft(size) / 50),
   })),
-  // The same number of users and ids at both sizes, spread over all chats: what is read is equally warm.
+  // Both sizes read the same number of users and ids, spread over all chats, so caches help both equally.
   chats("one user's page, of 100 users", (size, n) => ({
     userRef: `user ${Math.floor(((n % 100) * size) / 10_000)}`,
   })),

@@ -207,7 +207,5 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
       endsInMillis: day - (now % day),
     }));
 
-  const freed: TurnStore["Service"]["freed"] = Stream.empty;
-
-  return TurnStore.of({ take, earlier, renew, append, release, spending, freed });
+  return TurnStore.of({ take, earlier, renew, append, release, spending, freed: Stream.empty });
 };

@@ -94,8 +94,9 @@ export const makeRequestQueue = () => {
       waitingAsks += asks;
       slotQueue.push(begin);
       return Effect.sync(() => {
-        if (!slotQueue.includes(begin)) return;
-        slotQueue.splice(slotQueue.indexOf(begin), 1);
+        const place = slotQueue.indexOf(begin);
+        if (place < 0) return;
+        slotQueue.splice(place, 1);
         waitingAsks -= asks;
       });
     });
