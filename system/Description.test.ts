@@ -1,5 +1,5 @@
 /**
- * The API description as other people's tools read it. They are installed in `judges`, which is no member of the
+ * The API description as the tools of others read it. The tools are installed in `judges`, which is not a member of the
  * workspace.
  */
 import { execFile } from "node:child_process";
@@ -8,15 +8,17 @@ import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { launch, type Running } from "../apps/server/test/contract/launch.ts";
+import { launch, type TestServer } from "../apps/server/test/contract/launch.ts";
 
 const judges = join(import.meta.dirname, "judges");
 
-let server: Running;
+let server: TestServer;
 let origin: string;
 beforeAll(async () => {
   if (!existsSync(join(judges, "node_modules"))) {
-    throw new Error("their packages are not installed: npm ci --prefix system/judges");
+    throw new Error(
+      "the packages of system/judges are not installed: npm ci --prefix system/judges",
+    );
   }
   server = await launch("memory");
   ({ origin } = new URL(server.target.baseUrl));
@@ -25,18 +27,18 @@ afterAll(() => server?.stop());
 
 /** Runs a program in the folder; a rejection has its output. */
 const run = async (program: ReadonlyArray<string>, env: object = {}, input = "") => {
-  const running = promisify(execFile)(process.execPath, program, {
+  const execution = promisify(execFile)(process.execPath, program, {
     cwd: judges,
     env: { ...process.env, ...env },
   });
-  running.child.stdin!.end(input);
-  return running.then(
+  execution.child.stdin!.end(input);
+  return execution.then(
     ({ stdout }) => stdout,
     ({ stderr, stdout }) => Promise.reject(new Error(`${stdout}${stderr}`)),
   );
 };
 
-it("Redocly finds nothing", async () => {
+it("Redocly finds no fault in the API description", async () => {
   const description = await (await fetch(`${origin}/openapi.json`)).text();
   expect(await run(["lint.ts"], {}, description)).toBe("");
   expect(await run(["lint.ts"], {}, description.replace('"servers"', '"x-servers"'))).not.toBe("");
@@ -55,7 +57,7 @@ const generators: ReadonlyArray<readonly [string, ReadonlyArray<string>]> = [
   ["orval", ["orval/dist/bin/orval.mjs", "--config", "clients/orval.config.ts"]],
 ];
 
-it("clients of three generators are strictly typed, and go through a conversation", async () => {
+it("clients of three generators are strictly typed, and can hold a conversation", async () => {
   await rm(join(judges, "clients/generated"), { recursive: true, force: true });
   await mkdir(join(judges, "clients/generated"));
   const response = await fetch(`${origin}/openapi.json`);

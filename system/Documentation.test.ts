@@ -1,9 +1,9 @@
 import axe from "axe-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { launch, type Running } from "../apps/server/test/contract/launch.ts";
+import { launch, type TestServer } from "../apps/server/test/contract/launch.ts";
 import { startChromium, type Chromium } from "./programs/Chromium.ts";
 
-let server: Running;
+let server: TestServer;
 let port: string;
 beforeAll(async () => {
   server = await launch("memory");
@@ -11,10 +11,10 @@ beforeAll(async () => {
 });
 afterAll(() => server?.stop());
 
-/** Opens the path under the name, and answers what the page then asked of the network. */
+/** Opens the path at the host name, uses the page, and returns what the page requested from the network. */
 const visit = async (name: string, use: (chromium: Chromium) => Promise<void>, path = "/docs") => {
   const chromium = await startChromium(name);
-  const used = await (async () => {
+  const failure = await (async () => {
     await chromium.send("Page.navigate", { url: `http://${name}:${port}${path}` });
     await chromium.until(`document.body?.innerText.includes("Get chatbot details")`);
     await use(chromium);
@@ -22,24 +22,26 @@ const visit = async (name: string, use: (chromium: Chromium) => Promise<void>, p
     () => undefined,
     (reason: unknown) => ({ reason }),
   );
-  const asked = await chromium.close();
-  if (used !== undefined) {
-    throw new Error(`failed, having asked for ${asked.urls.join(" ")}`, { cause: used.reason });
+  const requests = await chromium.close();
+  if (failure !== undefined) {
+    throw new Error(`failed after requests for ${requests.urls.join(" ")}`, {
+      cause: failure.reason,
+    });
   }
-  return asked;
+  return requests;
 };
 
-/** A part of the response to each operation's sample, in an order in which each has what it names. */
+/** A part of the response to each operation's sample, in an order in which each finds what it names. */
 const samples = ["chatBotName", '"First chat"', '"total"', "Hello!", '"answer"'];
 
 const isElsewhere = (name: string) => (url: string) =>
   !/^(data|blob):/.test(url) && new URL(url).origin !== `http://${name}:${port}`;
 
-// The page treats a server with a public name otherwise than one of this machine.
+// The page treats a server with a public name differently from one on this machine.
 describe.each(["example.com", "localhost"])("the documentation page at %s", (name) => {
-  it("shows the interface, sends its samples as they are, and loads nothing from elsewhere", async () => {
+  it("the API reference shows the interface, sends its samples as they are, and loads nothing from elsewhere", async () => {
     const { key } = server.target;
-    const asked = await visit(name, async ({ evaluate, send, until }) => {
+    const requests = await visit(name, async ({ evaluate, send, until }) => {
       expect(await evaluate("document.title")).toBe("API · Parley");
       await evaluate(
         `sessionStorage.setItem("parley-key", ${JSON.stringify(key)}); window.isFormer = true; location.reload()`,
@@ -64,16 +66,16 @@ describe.each(["example.com", "localhost"])("the documentation page at %s", (nam
       expect(violations.map(({ id }: { id: string }) => id)).toEqual([]);
       expect(await evaluate("document.documentElement.scrollWidth <= innerWidth")).toBe(true);
     });
-    expect(asked.urls).toContain(`http://${name}:${port}/docs`);
-    expect(asked.urls).toContain(`http://${name}:${port}/api/details`);
-    expect(asked.urls.filter(isElsewhere(name))).toEqual([]);
-    expect(asked.hosts).toEqual([`http://127.0.0.1:${port}`]);
+    expect(requests.urls).toContain(`http://${name}:${port}/docs`);
+    expect(requests.urls).toContain(`http://${name}:${port}/api/details`);
+    expect(requests.urls.filter(isElsewhere(name))).toEqual([]);
+    expect(requests.hosts).toEqual([`http://127.0.0.1:${port}`]);
   });
 });
 
 describe("the browser's network log", () => {
   it("the browser reports the requests of a page to other hosts", async () => {
-    const asked = await visit(
+    const requests = await visit(
       "example.com",
       async ({ evaluate }) => {
         await evaluate(`
@@ -90,11 +92,11 @@ describe("the browser's network log", () => {
         new Worker(URL.createObjectURL(new Blob(["fetch('http://worker.example.net')"])));
         fetch("http://fetch.example.net").catch(() => new Promise((end) => setTimeout(end, 1000)));
       `);
-        // The pages' policies would let nothing out.
+        // On a page, the policy would block these requests.
       },
       "/openapi.json",
     );
-    expect(asked.urls.filter(isElsewhere("example.com")).toSorted()).toEqual([
+    expect(requests.urls.filter(isElsewhere("example.com")).toSorted()).toEqual([
       "http://fetch.example.net/",
       "http://font.example.net/",
       "http://frame.example.net/",
@@ -103,6 +105,6 @@ describe("the browser's network log", () => {
       "http://worker.example.net/",
       "ws://socket.example.net/",
     ]);
-    expect(asked.hosts).toContain("http://~notfound");
+    expect(requests.hosts).toContain("http://~notfound");
   });
 });

@@ -1,5 +1,5 @@
 /**
- * Examples whose packages are no members of the workspace: the Express backend, which runs over every store with the
+ * Examples whose packages are not members of the workspace: the Express backend, which runs over every store with the
  * Express of `mounts`, and the page with assistant-ui, which is type-checked.
  */
 import { execFile, spawn } from "node:child_process";
@@ -21,14 +21,14 @@ const folder = mkdtempSync(join(tmpdir(), "parley-express-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 const source = join(root, "examples/express/server.ts");
 
-/** The stores by the expression and the import that stand in the place of the example's. */
+/** The stores, each with the function, the package and the options that replace those of the example. */
 const stores = {
   postgres: ["postgres", "store-pg", `{ url: process.env["DATABASE_URL"], schema: "SCHEMA" }`],
   sqlite: ["sqlite", "store-sqlite", JSON.stringify(join(folder, "chats.db"))],
   memory: ["memory", "store-memory", ""],
 } as const;
 
-/** A model that answers at once, but waits for its signal when it is asked to. */
+/** An answerer that answers at once, but waits for its signal when it is asked to. */
 const answerer = `async function* ({ question, signal }) {
   yield "You asked: ";
   if (question === "Wait.") {
@@ -61,14 +61,14 @@ const bundle = async (name: keyof typeof stores) => {
     ],
     [/\(\{ question \}\) => `.*`(?=,)/, answerer],
   ] as const;
-  const changed = code.reduce((text, [part, by]) => replaceOnce(text, part, by), example);
+  const adaptedSource = code.reduce((text, [part, by]) => replaceOnce(text, part, by), example);
   const build = await rolldown({
     input: source,
     platform: "node",
-    // Its paths lead to types.
+    // The paths in the tsconfig lead to types.
     tsconfig: false,
     external: ["express"],
-    plugins: [{ name: "store", load: (id) => (id === source ? changed : null) }],
+    plugins: [{ name: "store", load: (id) => (id === source ? adaptedSource : null) }],
   });
   const file = join(mounts, `dist/example-over-${name}.mjs`);
   await build.write({ file, format: "es" });
@@ -97,15 +97,15 @@ it("the assistant-ui example is type-checked", async () => {
 describe.each(Object.keys(stores) as Array<keyof typeof stores>)(
   "the Express example over %s",
   (name) => {
-    it("creates, streams, cancels and reads, and keeps users apart", async () => {
+    it("the Express example creates, streams, cancels and reads, and keeps users apart", async () => {
       const child = spawn(process.execPath, [await bundle(name)], {
         env: { ...withoutSettings(), DATABASE_URL: inject("postgresUrl"), PORT: "0" },
       });
-      const exited = once(child, "exit");
+      const exit = once(child, "exit");
       let output = "";
       child.stdout.on("data", (chunk) => (output += chunk));
       child.stderr.on("data", (chunk) => (output += chunk));
-      const printed = async (pattern: RegExp) => {
+      const untilPrinted = async (pattern: RegExp) => {
         while (!pattern.test(output)) {
           if (child.exitCode !== null) throw new Error(output);
           await new Promise((resolve) => setTimeout(resolve, 20));
@@ -113,7 +113,7 @@ describe.each(Object.keys(stores) as Array<keyof typeof stores>)(
         return pattern.exec(output)!;
       };
       try {
-        const [, port] = await printed(/port: (\d+)/);
+        const [, port] = await untilPrinted(/port: (\d+)/);
         const send = (path: string, init: RequestInit & { readonly user?: string } = {}) =>
           fetch(`http://127.0.0.1:${port}${path}`, {
             ...init,
@@ -138,14 +138,14 @@ describe.each(Object.keys(stores) as Array<keyof typeof stores>)(
         expect(events[0]).toMatchObject({ type: "delta" });
 
         const hangUp = new AbortController();
-        const waiting = await post(
+        const abandonedStream = await post(
           `/chats/${chat.id}`,
           { question: "Wait." },
           { signal: hangUp.signal },
         );
-        await waiting.body!.getReader().read();
+        await abandonedStream.body!.getReader().read();
         hangUp.abort();
-        await printed(/aborted/);
+        await untilPrinted(/aborted/);
 
         expect((await post(`/chats/${chat.id}`, {})).status).toBe(422);
         expect((await send("/chats/999")).status).toBe(404);
@@ -156,7 +156,7 @@ describe.each(Object.keys(stores) as Array<keyof typeof stores>)(
       } finally {
         child.kill("SIGTERM");
       }
-      expect((await exited)[0], output).toBe(0);
+      expect((await exit)[0], output).toBe(0);
     });
   },
 );

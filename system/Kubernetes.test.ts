@@ -1,5 +1,5 @@
 /**
- * deploy/kubernetes.yaml by the schemas and types of Kubernetes' API, and by Parley's own. It runs on no cluster.
+ * Checks deploy/kubernetes.yaml by the schemas and types of Kubernetes' API, and by Parley's settings, without a cluster.
  */
 import { Duration, Effect, Redacted } from "effect";
 import { execFile } from "node:child_process";
@@ -19,14 +19,16 @@ const sample = read("deploy/kubernetes.yaml");
 /** The objects of a YAML file; a rejection has what is wrong with them. */
 const check = async (yaml: string): Promise<ReadonlyArray<any>> => {
   if (!existsSync(join(judges, "node_modules"))) {
-    throw new Error("their packages are not installed: npm ci --prefix system/judges");
+    throw new Error(
+      "the packages of system/judges are not installed: npm ci --prefix system/judges",
+    );
   }
-  const checking = promisify(execFile)(process.execPath, ["kubernetes.ts"], { cwd: judges });
-  checking.child.stdin!.end(yaml);
-  return JSON.parse((await checking).stdout);
+  const execution = promisify(execFile)(process.execPath, ["kubernetes.ts"], { cwd: judges });
+  execution.child.stdin!.end(yaml);
+  return JSON.parse((await execution).stdout);
 };
 
-it("has the fields and values of Kubernetes' API alone", async () => {
+it("deploy/kubernetes.yaml has the fields and values of Kubernetes' API alone", async () => {
   expect((await check(sample)).map(({ kind }) => kind)).toEqual([
     "Secret",
     "ConfigMap",
@@ -42,7 +44,7 @@ it("has the fields and values of Kubernetes' API alone", async () => {
   ).rejects.toThrow("failureThreshold");
 });
 
-it("gives a server its settings and secrets, and the probes its management port", async () => {
+it("deploy/kubernetes.yaml gives a server its settings and secrets, and the probes its management port", async () => {
   const [secret, config, deployment, service] = await check(sample);
   const pod = deployment.spec.template.spec;
   const [container] = pod.containers;

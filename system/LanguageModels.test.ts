@@ -1,34 +1,33 @@
 /**
- * The server and its language models: the order of fallbacks, models that are all dead and come back, and
- * the bounds of asks.
+ * The server and its language models: models that are all dead and come back, and the limits of asks.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { askApi, createChat, listChats } from "../apps/server/test/contract/client.ts";
-import { launch, type Running } from "../apps/server/test/contract/launch.ts";
+import { launch, type TestServer } from "../apps/server/test/contract/launch.ts";
 
 interface Provider {
   readonly url: string;
-  /** The texts that it was asked, in order. */
-  readonly asked: Array<string>;
+  /** The questions that it received, in order. */
+  readonly questions: Array<string>;
   answer: (text: string, response: ServerResponse, request: IncomingMessage) => void;
   readonly server: Server;
 }
 
 const startProvider = async (answer: Provider["answer"]): Promise<Provider> => {
-  const asked: Array<string> = [];
+  const questions: Array<string> = [];
   const server = createServer(async (request, response) => {
     let body = "";
     for await (const chunk of request.setEncoding("utf8")) body += chunk;
     const { content } = JSON.parse(body).messages.at(-1);
     const text = typeof content === "string" ? content : content[0].text;
-    asked.push(text);
+    questions.push(text);
     provider.answer(text, response, request);
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
-  const provider: Provider = { url: `http://127.0.0.1:${port}/v1`, asked, answer, server };
+  const provider: Provider = { url: `http://127.0.0.1:${port}/v1`, questions, answer, server };
   return provider;
 };
 
@@ -67,11 +66,11 @@ afterAll(() => {
 });
 
 describe("language models that are all dead", () => {
-  let running: Running;
+  let testServer: TestServer;
   let dead: ReadonlyArray<Provider>;
   beforeAll(async () => {
     dead = [await start(fails), await start(resets)];
-    running = await launch(
+    testServer = await launch(
       "memory",
       settingsOf([
         ["", dead[0]!.url],
@@ -79,15 +78,15 @@ describe("language models that are all dead", () => {
       ]),
     );
   }, 60_000);
-  afterAll(() => running?.stop());
+  afterAll(() => testServer?.stop());
 
-  it("fail the asks immediately after ten that failed, and answer them soon after one comes back", async () => {
-    const { target } = running;
-    const failed = Array.from({ length: 10 }, () =>
+  it("asks of models that are all dead fail at once after ten failures, and succeed soon after one model comes back", async () => {
+    const { target } = testServer;
+    const firstAsks = Array.from({ length: 10 }, () =>
       askApi(target, { json: { query: "Are you there?" } }),
     );
-    for (const { status } of await Promise.all(failed)) expect(status).toBe(500);
-    const before = dead.map(({ asked }) => asked.length);
+    for (const { status } of await Promise.all(firstAsks)) expect(status).toBe(500);
+    const before = dead.map(({ questions }) => questions.length);
     const times: Array<number> = [];
     for (let n = 0; n < 200; n++) {
       const at = performance.now();
@@ -101,9 +100,9 @@ describe("language models that are all dead", () => {
     console.log(`median ${times[100]!.toFixed(1)} ms, longest ${times[199]!.toFixed(1)} ms`);
     // Fifty milliseconds on an idle machine; an ask that waited for a provider would take longer than this.
     expect(times[199]).toBeLessThan(1_000);
-    for (const [n, { asked }] of dead.entries()) {
-      // Asks that try it, one at a time.
-      expect(asked.length - before[n]!).toBeLessThan(10);
+    for (const [n, { questions }] of dead.entries()) {
+      // Only asks that try the model again, one at a time.
+      expect(questions.length - before[n]!).toBeLessThan(10);
     }
 
     dead[1]!.answer = says("Here I am.");
@@ -117,46 +116,46 @@ describe("language models that are all dead", () => {
   }, 120_000);
 });
 
-describe("the bounds of asks", () => {
-  let running: Running;
+describe("the limits of asks", () => {
+  let testServer: TestServer;
   let provider: Provider;
   beforeAll(async () => {
     provider = await start(silent);
-    running = await launch("memory", {
+    testServer = await launch("memory", {
       ...settingsOf([["", provider.url]]),
       PARLEY_ASK_DEADLINE: "2 seconds",
       PARLEY_ASKS_AT_ONCE: "5",
     });
   }, 60_000);
-  afterAll(() => running?.stop());
+  afterAll(() => testServer?.stop());
 
-  it("are those that are set, and an ask waits for its turn for twice the deadline", async () => {
-    const { target } = running;
+  it("the limits of asks are those of the settings, and an ask waits for its turn for twice the deadline", async () => {
+    const { target } = testServer;
     const { id } = await createChat(target);
     const ask = async (chat_id?: number) => {
       const begun = performance.now();
       const { body } = await askApi(target, { json: { query: "Are you there?", chat_id } });
       return { code: body.code, millis: performance.now() - begun };
     };
-    /** The answer to an ask that waits, which is under way when this resolves. */
-    const underWay = async (chat_id?: number) => {
-      const asked = ask(chat_id);
+    /** Sends an ask; resolves when it is in progress or waits for its turn. */
+    const begin = async (chat_id?: number) => {
+      const outcome = ask(chat_id);
       await new Promise((resolve) => setTimeout(resolve, 200));
-      return { asked };
+      return { outcome };
     };
-    const first = await underWay(id);
-    const second = await underWay(id);
-    await underWay(id);
-    const fourth = await underWay(id);
-    const elsewhere = await underWay();
+    const first = await begin(id);
+    const second = await begin(id);
+    await begin(id);
+    const fourth = await begin(id);
+    const elsewhere = await begin();
     expect((await ask()).code).toBe(500004);
-    for (const [{ asked }, code, least] of [
+    for (const [{ outcome }, code, least] of [
       [first, 500002, 2000],
       [second, 500002, 3700],
       [fourth, 500004, 4000],
       [elsewhere, 500002, 2000],
     ] as const) {
-      const answer = await asked;
+      const answer = await outcome;
       expect(answer.code).toBe(code);
       expect(answer.millis).toBeGreaterThan(least - 10);
       expect(answer.millis).toBeLessThan(15_000);

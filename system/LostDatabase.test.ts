@@ -1,6 +1,6 @@
 /**
  * A path to the database on which nothing arrives any more, and nothing is closed: as when a firewall has forgotten the
- * connections, or PostgreSQL is stopped.
+ * connections, or PostgreSQL is frozen.
  */
 import type { Socket } from "node:net";
 import { assert, describe, it } from "@effect/vitest";
@@ -48,7 +48,7 @@ const startPath = (url: string) =>
     ({ close }) => Effect.sync(close),
   );
 
-const timed = (effect: Effect.Effect<unknown, unknown>) =>
+const measure = (effect: Effect.Effect<unknown, unknown>) =>
   Effect.suspend(() => {
     const begun = Date.now();
     return Effect.map(Effect.exit(effect), (exit) => ({ exit, millis: Date.now() - begun }));
@@ -70,7 +70,7 @@ describe.each([
   const layer = Layer.unwrap(Effect.as(Layer.build(layerStore(options)), Layer.empty));
 
   /** The store over a path, with connections of each kind. */
-  const connected = Effect.gen(function* () {
+  const connect = Effect.gen(function* () {
     yield* Layer.build(layer);
     const path = yield* startPath(Redacted.value(options.url));
     const scope = yield* Scope.make();
@@ -97,17 +97,17 @@ describe.each([
   });
 
   it.live(
-    "is back in seconds when its connections were forgotten, and loses and doubles nothing",
+    "a store recovers in seconds when its connections were forgotten, and loses and doubles nothing",
     () =>
       Effect.gen(function* () {
-        const { chatbot, chats, create, list, path, take, turns } = yield* connected;
+        const { chatbot, chats, create, list, path, take, turns } = yield* connect;
         const { chat } = yield* create;
-        const taken = yield* turns.take(chatbot, chat.id, null);
-        if (taken._tag !== "TurnTaken") return assert.fail("the turn is free");
+        const takeResult = yield* turns.take(chatbot, chat.id, null);
+        if (takeResult._tag !== "TurnTaken") return assert.fail("the turn is free");
 
         path.forget();
-        const appending = yield* Effect.forkChild(timed(turns.append(taken.turn, entry)));
-        const lost = yield* timed(create);
+        const appending = yield* Effect.forkChild(measure(turns.append(takeResult.turn, entry)));
+        const lost = yield* measure(create);
         assert.isTrue(Exit.isFailure(lost.exit));
         assert.isBelow(lost.millis, inTime);
         // A second silent connection would cost five seconds.
@@ -135,34 +135,34 @@ describe.each([
   );
 
   it.live(
-    "answers in time while its database is frozen, goes on afterwards, and can be closed meanwhile",
+    "a store responds in time while its database is frozen, goes on afterwards, and can be closed meanwhile",
     () =>
       Effect.gen(function* () {
-        const { bulk, chatbot, chats, create, list, path, scope, take, turns } = yield* connected;
+        const { bulk, chatbot, chats, create, list, path, scope, take, turns } = yield* connect;
         const { chat } = yield* create;
-        const taken = yield* turns.take(chatbot, chat.id, null);
-        if (taken._tag !== "TurnTaken") return assert.fail("the turn is free");
+        const takeResult = yield* turns.take(chatbot, chat.id, null);
+        if (takeResult._tag !== "TurnTaken") return assert.fail("the turn is free");
         path.freeze(true);
         const history = chats.listEntries(chatbot, chat.id, defaultEntryQuery);
         // A creation with a key, and one without.
         const quick = [create, create, take, list, history];
-        const tries = yield* Effect.forEach([...quick, bulk], timed, { concurrency: 10 });
+        const tries = yield* Effect.forEach([...quick, bulk], measure, { concurrency: 10 });
         for (const [n, { exit, millis }] of tries.entries()) {
           assert.isTrue(Exit.isFailure(exit));
           assert.isBelow(millis, n < quick.length ? inTime : 2 * inTime);
         }
         const deadline = Date.now() + 3_000;
-        const append = turns.append(taken.turn, entry);
-        const appended = yield* timed(Effect.provideService(append, AskDeadline, deadline));
+        const append = turns.append(takeResult.turn, entry);
+        const appended = yield* measure(Effect.provideService(append, AskDeadline, deadline));
         assert.isTrue(Exit.isFailure(appended.exit));
         assert.isBelow(appended.millis, 3_000 + inTime);
-        // Now that it is known to be unavailable, nothing waits for it any more.
+        // The database is known to be unavailable now, so nothing waits for it any more.
         const many = Array.from({ length: 20 }, () => [...quick, bulk]).flat();
-        const refused = yield* timed(Effect.all(many.map(isFailing)));
+        const refused = yield* measure(Effect.all(many.map(isFailing)));
         assert.isTrue(Exit.isSuccess(refused.exit));
         assert.isBelow(refused.millis, inTime);
-        const paid = Effect.provideService(append, AskDeadline, Date.now() + 20_000);
-        const appending = yield* Effect.forkChild(paid);
+        const patientAppend = Effect.provideService(append, AskDeadline, Date.now() + 20_000);
+        const appending = yield* Effect.forkChild(patientAppend);
         yield* Effect.sleep("1 second");
         path.freeze(false);
         assert.strictEqual((yield* Fiber.join(appending)).answer, entry.answer);
@@ -171,7 +171,7 @@ describe.each([
           Effect.timeout(inTime),
         );
         path.freeze(true);
-        yield* Effect.forEach([create, take, list], timed, { concurrency: 3 });
+        yield* Effect.forEach([create, take, list], measure, { concurrency: 3 });
         const begun = Date.now();
         yield* Scope.close(scope, Exit.void);
         assert.isBelow(Date.now() - begun, inTime);
@@ -180,22 +180,25 @@ describe.each([
   );
 
   it.live(
-    "answers in time a request of several statements that are slow together",
+    "a store responds in time to a call whose several statements are slow together",
     () =>
       Effect.gen(function* () {
-        const { chatbot, chats, create, list, path, turns } = yield* connected;
+        const { chatbot, chats, create, list, path, turns } = yield* connect;
         const { chat } = yield* create;
-        const wanted = { name: "keyed", userRef: null, helloMessage: null };
-        const keyed = chats.createChat(chatbot, wanted, { key: "keyed", fingerprint: "f" });
-        const replay = yield* Effect.as(keyed, keyed);
-        const taken = yield* turns.take(chatbot, chat.id, null);
-        if (taken._tag !== "TurnTaken") return assert.fail("the turn is free");
-        yield* turns.release(taken.turn);
+        const chatToCreate = { name: "keyed", userRef: null, helloMessage: null };
+        const createWithKey = chats.createChat(chatbot, chatToCreate, {
+          key: "keyed",
+          fingerprint: "f",
+        });
+        const replay = yield* Effect.as(createWithKey, createWithKey);
+        const takeResult = yield* turns.take(chatbot, chat.id, null);
+        if (takeResult._tag !== "TurnTaken") return assert.fail("the turn is free");
+        yield* turns.release(takeResult.turn);
         path.slow(3_500);
-        const lost = turns.renew(taken.turn);
+        const lost = turns.renew(takeResult.turn);
         const takeKeyed = turns.take(chatbot, chat.id, { key: "ask", fingerprint: "f" });
         const quick = [replay, lost, takeKeyed, list];
-        for (const { millis } of yield* Effect.forEach(quick, timed, { concurrency: 10 })) {
+        for (const { millis } of yield* Effect.forEach(quick, measure, { concurrency: 10 })) {
           assert.isBelow(millis, inTime);
         }
         path.slow(0);

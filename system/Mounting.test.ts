@@ -1,6 +1,6 @@
 /**
  * One suite for the handler in every server that the documentation mounts it in. The frameworks and runtimes are
- * installed in `mounts`, which is no member of the workspace; its programs are bundled with Parley, as an application is.
+ * installed in `mounts`, which is not a member of the workspace; its programs are bundled with Parley, as an application is.
  */
 import { generateKey } from "@parley/core";
 import { Effect, Redacted } from "effect";
@@ -46,7 +46,7 @@ const key = await generateKey.pipe(
   Effect.runPromise,
 );
 
-/** The second halves of answers that the programs wait for, by question. */
+/** The requests for the second halves of answers, for which the programs wait, by question. */
 const halves = new Map<string, ServerResponse>();
 const cancelled = new Set<string>();
 const gate = createServer(({ url }, response) => {
@@ -60,7 +60,9 @@ const gate = createServer(({ url }, response) => {
 
 beforeAll(async () => {
   if (!existsSync(join(mounts, "node_modules"))) {
-    throw new Error("their packages are not installed: npm ci --prefix system/mounts");
+    throw new Error(
+      "the packages of system/mounts are not installed: npm ci --prefix system/mounts",
+    );
   }
   await once(gate.listen(0, "127.0.0.1"), "listening");
   const { devDependencies } = JSON.parse(readFileSync(join(mounts, "package.json"), "utf8"));
@@ -80,7 +82,7 @@ it("the programs compile", () => {
   expect(stdout).toBe("");
 });
 
-/** A program of the folder, started. */
+/** Starts a program of the folder. */
 const start = async (name: string, [file, ...args]: ReadonlyArray<string>) => {
   const { port } = gate.address() as AddressInfo;
   const child = spawn(file!, [...args, join(mounts, `dist/${name}.mjs`)], {
@@ -88,7 +90,7 @@ const start = async (name: string, [file, ...args]: ReadonlyArray<string>) => {
     env: { ...withoutSettings(), GATE: `http://127.0.0.1:${port}`, KEY: key },
   });
   let output = "";
-  const exited = once(child, "close");
+  const exit = once(child, "close");
   const origin = await new Promise<string>((resolve, reject) => {
     const read = (text: Buffer) => {
       output += text;
@@ -97,15 +99,15 @@ const start = async (name: string, [file, ...args]: ReadonlyArray<string>) => {
     };
     child.stdout.on("data", read);
     child.stderr.on("data", read);
-    exited.then(() => reject(new Error(output)));
+    exit.then(() => reject(new Error(output)));
   });
   return {
     origin,
-    /** What it has printed beside its address. */
+    /** What it has printed besides its address. */
     output: () => output.replace(`${origin}\n`, ""),
     [Symbol.asyncDispose]: async () => {
       child.kill("SIGKILL");
-      await exited;
+      await exit;
     },
   };
 };
@@ -129,7 +131,7 @@ describe.each(servers)("%s", (title, name, runtime) => {
     return { status: response.status, body: text === "" ? null : JSON.parse(text) };
   };
 
-  it("serves the paths that clients send", async () => {
+  it("the handler serves the paths that clients send", async () => {
     expect(await send("/support/chatbot/details")).toMatchObject({
       status: 200,
       body: { data: { chatBotName: "Helpdesk" } },
@@ -150,32 +152,32 @@ describe.each(servers)("%s", (title, name, runtime) => {
     );
   });
 
-  it("takes bodies, and refuses invalid ones as the contract says", async () => {
+  it("the handler takes bodies, and refuses invalid ones as the contract says", async () => {
     const name = "Größe 😀 \u2028";
     expect(await send("/support/chatbot/chats", { name })).toMatchObject({
       status: 201,
       body: { data: { name } },
     });
     expect(await send("/support/chatbot/chats", {})).toMatchObject({ status: 201 });
-    const refused = async (body: unknown) => {
+    const refusalOf = async (body: unknown) => {
       const { body: answer, status } = await send("/support/ask", body);
       return [status, answer.errors?.map(({ path }: { path: unknown }) => path) ?? answer.message];
     };
-    expect(await refused({ chat_id: "1" })).toEqual([422, [["chat_id"], ["query"]]]);
-    expect(await refused([])).toEqual([422, [[]]]);
-    expect(await refused({ query: "x".repeat(70_000) })).toEqual([400, "BODY_TOO_LARGE"]);
+    expect(await refusalOf({ chat_id: "1" })).toEqual([422, [["chat_id"], ["query"]]]);
+    expect(await refusalOf([])).toEqual([422, [[]]]);
+    expect(await refusalOf({ query: "x".repeat(70_000) })).toEqual([400, "BODY_TOO_LARGE"]);
     expect(await send("/support/ask", { query: "quick" })).toMatchObject({
       status: 201,
       body: { data: { answer: "one two" } },
     });
   });
 
-  it("answers on a connection whose body it did not read to the end", async () => {
+  it("the handler answers on a connection on which it did not read a body to the end", async () => {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     const statuses = [];
     for (const path of ["/support/chatbot/chats", "/support/ask"]) {
       const outgoing = request(server.origin + path, { method: "POST", headers: json, agent });
-      // Of no length that the server knows beforehand.
+      // Chunked, so that the server does not know the length beforehand.
       for (let n = 0; n < 2; n++) outgoing.write(JSON.stringify("x".repeat(45_000)));
       outgoing.end();
       const [response] = await once(outgoing, "response");
@@ -187,7 +189,7 @@ describe.each(servers)("%s", (title, name, runtime) => {
     expect(statuses).toEqual([400, 400]);
   });
 
-  it("passes each delta on as it comes, to clients that take compressed responses", async () => {
+  it("the handler passes each delta on as it comes, even to clients that accept compressed responses", async () => {
     const question = `delta in ${title}`;
     const response = await fetch(`${server.origin}/support/ask`, {
       method: "POST",
@@ -234,7 +236,7 @@ describe.each(servers)("%s", (title, name, runtime) => {
     halves.get(finished)!.end("two");
   });
 
-  it("survives 48 streams that are killed, and prints nothing", async () => {
+  it("the handler survives 48 streams that are killed, and prints nothing", async () => {
     const questions = Array.from({ length: 48 }, (_, n) => `killed ${n} in ${title}`);
     const headers = { "on-disconnect": "cancel", accept: "text/event-stream" };
     await Promise.all(questions.map((question) => leave(question, headers)));

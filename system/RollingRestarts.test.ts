@@ -48,7 +48,7 @@ afterAll(async () => {
   await site?.remove();
 });
 
-/** Restarts one server after the other, each when the other one has been found ready. */
+/** Restarts one server after the other, and waits each time until the proxy has found it ready. */
 const restart = async () => {
   for (const server of servers) {
     expect(await server.stop(), server.log()).toBe(0);
@@ -57,7 +57,7 @@ const restart = async () => {
   }
 };
 
-/** Sends a request; its status, or why there is none. */
+/** Sends a request; returns "ok", or why it failed. */
 const send = (path: string, body?: object): Promise<string> =>
   fetch(`${proxy.origin}${path}`, {
     headers: { "x-api-key": site.keys[0], "content-type": "application/json" },
@@ -85,24 +85,24 @@ const underLoad = async (work: () => Promise<void>) => {
   expect((await Promise.all(outcomes)).filter((outcome) => outcome !== "ok")).toEqual([]);
 };
 
-it("five restarts at a hundred requests a second fail none", { timeout: 240_000 }, () =>
+it("five restarts at a hundred requests a second make no request fail", { timeout: 240_000 }, () =>
   underLoad(async () => {
     for (let n = 0; n < 5; n++) await restart();
   }),
 );
 
 it("a hundred asks, which take five seconds each, are answered during a restart", async () => {
-  const restarted = restart();
+  const rollingRestart = restart();
   const outcomes: Array<Promise<string>> = [];
   for (let n = 0; n < 100; n++) {
     outcomes.push(send("/ask/", { query: `Question ${n}?` }));
     await sleep(60);
   }
-  await restarted;
+  await rollingRestart;
   expect((await Promise.all(outcomes)).filter((outcome) => outcome !== "ok")).toEqual([]);
 });
 
-/** As a later version brings the schema up to date: a migration only adds. */
+/** Migrates as a later version would: a migration only adds. */
 const migrate = Effect.gen(function* () {
   const sql = yield* clientOf(schema);
   const [newest] = yield* sql.unsafe<{ readonly id: number }>(

@@ -40,7 +40,7 @@ class Server extends Context.Service<
     readonly directory: string;
     /** An address with these parameters. */
     readonly address: (parameters: string, host?: string) => Redacted.Redacted;
-    /** Turns TLS on or off, and says which connections pg_hba.conf allows. */
+    /** Turns TLS on or off, and sets which connections pg_hba.conf allows. */
     readonly configure: (
       ssl: "on" | "off",
       allowed: "host" | "hostssl" | "hostnossl",
@@ -109,53 +109,57 @@ const connect = (parameters: string, host?: string) =>
   }).pipe(Effect.catch(({ message }) => Effect.succeed(message)));
 
 layer(Server.layer, { excludeTestServices: true })("a connection", (it) => {
-  it.effect("without TLS on the server is plain text, and fails where TLS is required", () =>
-    Effect.gen(function* () {
-      const { configure } = yield* Server;
-      yield* configure("off", "host");
-      for (const mode of ["", "sslmode=disable", "sslmode=allow", "sslmode=prefer"]) {
-        assert.strictEqual(yield* connect(mode), "plain text", mode);
-      }
-      for (const mode of ["require", "verify-ca", "verify-full"]) {
-        assert.include(yield* connect(`sslmode=${mode}`), "does not support TLS");
-      }
-    }),
+  it.effect(
+    "a connection without TLS on the server is plain text, and fails where TLS is required",
+    () =>
+      Effect.gen(function* () {
+        const { configure } = yield* Server;
+        yield* configure("off", "host");
+        for (const mode of ["", "sslmode=disable", "sslmode=allow", "sslmode=prefer"]) {
+          assert.strictEqual(yield* connect(mode), "plain text", mode);
+        }
+        for (const mode of ["require", "verify-ca", "verify-full"]) {
+          assert.include(yield* connect(`sslmode=${mode}`), "does not support TLS");
+        }
+      }),
   );
 
-  it.effect("is encrypted if the server offers TLS, and verified as sslmode says", () =>
-    Effect.gen(function* () {
-      const { configure, directory } = yield* Server;
-      yield* configure("on", "host");
-      const by = (mode: string, authority: string) =>
-        `sslmode=${mode}&sslrootcert=${join(directory, `${authority}.pem`)}`;
-      const ways = "sslrootcert=<file> or NODE_EXTRA_CA_CERTS to its certificate authority";
-      for (const [parameters, host, result] of [
-        ["", "127.0.0.1", "unverified TLS"],
-        ["sslmode=prefer", "127.0.0.1", "unverified TLS"],
-        ["sslmode=allow", "127.0.0.1", "plain text"],
-        ["sslmode=disable", "127.0.0.1", "plain text"],
-        ["sslmode=require", "localhost", ways],
-        ["sslmode=verify-ca", "localhost", ways],
-        [by("require", "other"), "localhost", ways],
-        [by("verify-ca", "other"), "localhost", ways],
-        [by("require", "authority"), "localhost", "verified TLS"],
-        [by("require", "authority"), "127.0.0.1", "sslmode=verify-ca"],
-        [by("verify-ca", "authority"), "127.0.0.1", "verified TLS"],
-        [by("verify-full", "authority"), "127.0.0.1", "sslmode=verify-ca"],
-        [by("verify-full", "authority"), "localhost", "verified TLS"],
-        [by("prefer", "other"), "localhost", "unverified TLS: sslrootcert needs"],
-        ["sslrootcert=system", "localhost", ways],
-      ] as const) {
-        const found = yield* connect(parameters, host);
-        assert.isTrue(
-          found.startsWith(result) || found.endsWith(`${result}.`),
-          `${parameters}: ${found}`,
-        );
-      }
-    }),
+  it.effect(
+    "a connection is encrypted if the server offers TLS, and verified as sslmode says",
+    () =>
+      Effect.gen(function* () {
+        const { configure, directory } = yield* Server;
+        yield* configure("on", "host");
+        const by = (mode: string, authority: string) =>
+          `sslmode=${mode}&sslrootcert=${join(directory, `${authority}.pem`)}`;
+        const ways = "sslrootcert=<file> or NODE_EXTRA_CA_CERTS to its certificate authority";
+        for (const [parameters, host, result] of [
+          ["", "127.0.0.1", "unverified TLS"],
+          ["sslmode=prefer", "127.0.0.1", "unverified TLS"],
+          ["sslmode=allow", "127.0.0.1", "plain text"],
+          ["sslmode=disable", "127.0.0.1", "plain text"],
+          ["sslmode=require", "localhost", ways],
+          ["sslmode=verify-ca", "localhost", ways],
+          [by("require", "other"), "localhost", ways],
+          [by("verify-ca", "other"), "localhost", ways],
+          [by("require", "authority"), "localhost", "verified TLS"],
+          [by("require", "authority"), "127.0.0.1", "sslmode=verify-ca"],
+          [by("verify-ca", "authority"), "127.0.0.1", "verified TLS"],
+          [by("verify-full", "authority"), "127.0.0.1", "sslmode=verify-ca"],
+          [by("verify-full", "authority"), "localhost", "verified TLS"],
+          [by("prefer", "other"), "localhost", "unverified TLS: sslrootcert needs"],
+          ["sslrootcert=system", "localhost", ways],
+        ] as const) {
+          const outcome = yield* connect(parameters, host);
+          assert.isTrue(
+            outcome.startsWith(result) || outcome.endsWith(`${result}.`),
+            `${parameters}: ${outcome}`,
+          );
+        }
+      }),
   );
 
-  it.effect("without sslmode takes the way that pg_hba.conf allows", () =>
+  it.effect("a connection without sslmode takes the way that pg_hba.conf allows", () =>
     Effect.gen(function* () {
       const { configure } = yield* Server;
       yield* configure("on", "hostssl");
@@ -171,7 +175,7 @@ layer(Server.layer, { excludeTestServices: true })("a connection", (it) => {
     }),
   );
 
-  it.effect("follows a server that turns TLS off, requires it, and refuses it", () =>
+  it.effect("a connection follows a server that turns TLS off, requires it, and refuses it", () =>
     Effect.gen(function* () {
       const { address, configure, disconnectAll } = yield* Server;
       yield* configure("on", "host");

@@ -1,6 +1,6 @@
 /**
- * Bundles what browsers run into one module that exports the files as texts: the server needs no file system, and
- * other bundlers take it along. Plain JavaScript, because `pnpm install` runs it on whichever Node there is.
+ * Bundles what browsers run into one module that exports the files as texts: the server needs no file system for them,
+ * and other bundlers include them. Plain JavaScript, because `pnpm install` runs it on whichever Node.js is installed.
  */
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { rolldown } from "rolldown";
@@ -14,8 +14,8 @@ const styles = async (...names) =>
     .replace(/\s*([{};,]|:(?= ))\s*/g, "$1");
 
 /**
- * The lexer of `marked` for GitHub's Markdown: its exports share an instance, which would keep the renderer that no page
- * uses, and so would an option keep the rules of the first Markdown.
+ * Reduces `marked` to its lexer for GitHub Flavored Markdown. Otherwise the bundle would keep the renderer, which no
+ * page uses but the exports share, and the rules of the original Markdown, which the option `pedantic` selects.
  */
 const lexerOnly = {
   name: "lexer-only",
@@ -36,7 +36,7 @@ const lexerOnly = {
 };
 
 const modules = new Set();
-const bundled = async (path, format) => {
+const bundleCode = async (path, format) => {
   const bundle = await rolldown({
     input: here(`src/${path}`).pathname,
     platform: "browser",
@@ -50,12 +50,12 @@ const bundled = async (path, format) => {
 };
 
 const files = {
-  "page.js": await bundled("playground/page/main.tsx", "esm"),
-  "reference.js": await bundled("docs/page/Reference.tsx", "esm"),
-  "guide.js": await bundled("docs/page/guide.ts", "esm"),
-  "window.js": await bundled("widget/page/main.tsx", "esm"),
-  "widget.js": await bundled("widget/page/loader.ts", "iife"),
-  "theme.js": await bundled("page/theme.ts", "iife"),
+  "page.js": await bundleCode("playground/page/main.tsx", "esm"),
+  "reference.js": await bundleCode("docs/page/Reference.tsx", "esm"),
+  "guide.js": await bundleCode("docs/page/guide.ts", "esm"),
+  "window.js": await bundleCode("widget/page/main.tsx", "esm"),
+  "widget.js": await bundleCode("widget/page/loader.ts", "iife"),
+  "theme.js": await bundleCode("page/theme.ts", "iife"),
   "style.css": await styles("page/style.css", "page/places.css"),
   "widget.css": await styles("page/style.css", "widget/page/widget.css"),
   "icon.svg": await source("page/icon.svg"),

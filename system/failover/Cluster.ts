@@ -28,13 +28,13 @@ for space; do ip netns pids $space | xargs -r kill -9; done
 for space; do while [ -n "$(ip netns pids $space)" ]; do sleep 0.1; done; ip netns del $space; done
 rm -rf "$directory"`;
 
-/** Runs a program to its end; gives its output. */
+/** Runs a program to its end; returns its output. */
 export const run = async (command: string, ...args: ReadonlyArray<string>) =>
   (await promisify(execFile)(command, args, { cwd: "/", maxBuffer: 2 ** 26 })).stdout;
 const ip = (line: string) => run("ip", ...line.split(" "));
 const asPostgres = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"];
 
-/** Looks until there is something to see. */
+/** Calls `look` until it returns a value, for two minutes at most. */
 export const until = async <A>(what: string, look: () => Promise<A | undefined>): Promise<A> => {
   const end = Date.now() + 120_000;
   while (Date.now() < end) {
@@ -54,7 +54,7 @@ export interface Machine {
   readonly signal: (name: "SIGKILL" | "SIGSTOP" | "SIGCONT") => Promise<void>;
   readonly unplug: (...cables: ReadonlyArray<Network>) => Promise<void>;
   readonly plug: () => Promise<void>;
-  /** Runs a program there, as PostgreSQL's user. */
+  /** Runs a program on the machine, as PostgreSQL's user. */
   readonly run: (...command: ReadonlyArray<string>) => Promise<string>;
   /** Changes the settings of Patroni for its next start. */
   readonly configure: (change: (yaml: string) => string) => Promise<void>;
@@ -82,7 +82,7 @@ export const startCluster = async () => {
   }
   const directory = await mkdtemp(join(tmpdir(), "parley-failover-"));
   await chmod(directory, 0o711);
-  /** Has the switches and HAProxy. */
+  /** The namespace with the switches and HAProxy. */
   const hub = `parley-${process.pid}`;
   const spaces = [hub, ...[1, 2, 3].map((n) => `${hub}-${n}`)];
   const cleaner = spawn("/bin/sh", ["-c", janitor, "sh", directory, ...spaces], {
@@ -95,7 +95,7 @@ export const startCluster = async () => {
     await once(cleaner, "exit");
   };
 
-  // At random, so that two runs do not meet.
+  // Random, so that two runs do not use the same network.
   const net = `10.${100 + Math.floor(100 * Math.random())}`;
   const address = (network: Network, n: number) => `${net}.${networks[network]}.${n}`;
   const logOf = (space: string) => join(directory, `${space}.log`);
@@ -140,7 +140,7 @@ export const startCluster = async () => {
       await ip(`-n ${space} link set ${network} up`);
     }
     const home = await makeHome(String(n));
-    // The recipe's files are those of the first machine. A line that names the second is the same on all.
+    // The recipe's files are those of the first machine. A line that names the second is the same on all machines.
     const ownFileOf = (language: string, change = (text: string) => text) =>
       change(fileOf(language, "cluster"))
         .replace(/^(?!.*\.2:).*$/gm, (line) =>
@@ -169,7 +169,7 @@ export const startCluster = async () => {
       signal: async (name) => {
         const all = await pids();
         for (const pid of all) signal(pid, name);
-        // PostgreSQL does not start while the process in its lock file is still to be reaped.
+        // PostgreSQL does not start before the process that its lock file names has been reaped.
         const isThere = (pid: number) => existsSync(`/proc/${pid}`);
         while (name === "SIGKILL" && all.some(isThere)) await sleep(50);
       },
@@ -194,7 +194,7 @@ export const startCluster = async () => {
       await ip(`-n ${hub} link set ${network} up`);
     }
     await ip(`-n ${hub} addr add ${address("service", 10)}/24 dev service`);
-    // The servers are where this process is.
+    // The servers run in the namespace of this process.
     const near = `par${process.pid}`;
     await ip(`-n ${hub} link add near type veth peer name ${near} netns ${process.pid}`);
     await ip(`-n ${hub} link set near master service up`);
@@ -234,7 +234,7 @@ export const startCluster = async () => {
       return machines.find(({ name }) => name === standby?.name);
     };
     let synchronous = true;
-    /** Waits until two machines follow the leader, one of them synchronously. */
+    /** Waits until two machines follow the leader, one of them synchronously if the cluster is synchronous. */
     const whole = () =>
       until("The repair of the cluster", async () => {
         const all = await members();
@@ -249,7 +249,7 @@ export const startCluster = async () => {
       });
     const urlOf = (user: string, host: string, database: string) =>
       `postgres://${user}:secret@${host}/${database}`;
-    const proxied = `${address("service", 10)}:5000`;
+    const proxyHost = `${address("service", 10)}:5000`;
 
     await whole();
     const { host } = await leader();
@@ -265,11 +265,11 @@ export const startCluster = async () => {
       await run("psql", "-Xqc", statement, urlOf("postgres", host, database));
     return {
       machines,
-      /** Where the recipe has `/srv/backup`. */
+      /** Stands for the recipe's `/srv/backup`. */
       backup,
-      /** The address of the leader, by HAProxy, of Parley's role and of the superuser. */
-      url: urlOf("parley", proxied, "parley"),
-      superuserUrl: urlOf("postgres", proxied, "parley"),
+      /** The addresses of the leader through HAProxy, for Parley's role and for the superuser. */
+      url: urlOf("parley", proxyHost, "parley"),
+      superuserUrl: urlOf("postgres", proxyHost, "parley"),
       leader,
       synchronousStandby,
       whole,

@@ -13,7 +13,7 @@ const rounds = Number(process.env["PARLEY_FAILOVER_ROUNDS"] ?? 3);
 /** Clients of each of the two chatbots. */
 const clients = 6;
 
-/** What a server may have open, by docs/operations.md. */
+/** The most connections that a server may have, by docs/operations.md. */
 const connections = 12;
 
 interface Fault {
@@ -31,7 +31,7 @@ const faults = {
     strike: ({ unplug }) => unplug("cluster", "service"),
     heal: ({ plug }) => plug(),
   },
-  // The servers still reach it, and it does not know yet that it leads no longer.
+  // The servers still reach the leader, which does not know yet that it is no longer the leader.
   "loses the other machines": {
     strike: ({ unplug }) => unplug("cluster"),
     heal: ({ plug }) => plug(),
@@ -60,7 +60,7 @@ const startServers = async () => {
   return await startService(2, new URL(cluster.url), () => ({ PARLEY_SCHEMA: schema }));
 };
 
-/** Counts the backends of the machine that has the most of them, until `end`, which gives the greatest count. */
+/** Counts the backends of the machine that has the most of them, until `end`, which returns the greatest count. */
 const watchBackends = () => {
   let most = 0;
   const timer = setInterval(async () => {
@@ -75,7 +75,7 @@ const watchBackends = () => {
   };
 };
 
-/** Lets the leader fail; gives the milliseconds until Patroni has another one. */
+/** Makes the leader fail; returns the milliseconds until Patroni has another one. */
 const failOver = async (leader: Machine, { strike }: Fault) => {
   const began = performance.now();
   await strike(leader);
@@ -125,75 +125,88 @@ describe("in synchronous mode no acknowledged write is lost or doubled, asks kee
     expect(most).toBeLessThanOrEqual(2 * connections);
   };
 
-  test.for(cases)("round %i: the leader %s", { timeout: 300_000 }, ([, what, fault]) =>
-    play(`the leader ${what}`, async () => {
-      const leader = await cluster.leader();
-      return { patroni: await failOver(leader, fault), heal: () => fault.heal(leader) };
-    }),
+  test.for(cases)(
+    "round %i: no acknowledged write is lost or doubled when the leader %s",
+    { timeout: 300_000 },
+    ([, what, fault]) =>
+      play(`the leader ${what}`, async () => {
+        const leader = await cluster.leader();
+        return { patroni: await failOver(leader, fault), heal: () => fault.heal(leader) };
+      }),
   );
 
-  test.for(Object.entries(faults))("its standby %s", { timeout: 300_000 }, ([what, fault]) =>
-    play(`the standby ${what}`, async () => {
-      const standby = (await cluster.synchronousStandby())!;
-      const began = performance.now();
-      await fault.strike(standby);
-      await until("The choice of another standby", async () => {
-        const next = await cluster.synchronousStandby();
-        return next !== undefined && next !== standby ? next : undefined;
-      });
-      return {
-        patroni: Math.round(performance.now() - began),
-        heal: () => fault.heal(standby),
-      };
-    }),
+  test.for(Object.entries(faults))(
+    "no acknowledged write is lost or doubled when the synchronous standby %s",
+    { timeout: 300_000 },
+    ([what, fault]) =>
+      play(`the standby ${what}`, async () => {
+        const standby = (await cluster.synchronousStandby())!;
+        const began = performance.now();
+        await fault.strike(standby);
+        await until("The choice of another standby", async () => {
+          const next = await cluster.synchronousStandby();
+          return next !== undefined && next !== standby ? next : undefined;
+        });
+        return {
+          patroni: Math.round(performance.now() - began),
+          heal: () => fault.heal(standby),
+        };
+      }),
   );
 });
 
 describe("in asynchronous mode writes can be lost, but no id comes back for another row", () => {
   beforeAll(() => cluster.setSynchronous(false), 180_000);
 
-  test.for(cases)("round %i: the leader %s", { timeout: 300_000 }, async ([, what, fault]) => {
-    const service = await startServers();
-    const traffic = new Traffic(service);
-    const running = traffic.run(clients);
-    try {
-      await sleep(5000);
-      const leader = await cluster.leader();
-      const patroni = await failOver(leader, fault);
-      await Promise.all(service.servers.map((server) => traffic.works(server)));
-      // Long enough for more rows than were lost.
-      await sleep(15_000);
-      traffic.stop();
-      await running;
-      await fault.heal(leader);
+  test.for(cases)(
+    "round %i: no id comes back for another row when the leader %s",
+    { timeout: 300_000 },
+    async ([, what, fault]) => {
+      const service = await startServers();
+      const traffic = new Traffic(service);
+      const trafficEnd = traffic.run(clients);
+      try {
+        await sleep(5000);
+        const leader = await cluster.leader();
+        const patroni = await failOver(leader, fault);
+        await Promise.all(service.servers.map((server) => traffic.works(server)));
+        // Long enough for more rows than were lost.
+        await sleep(15_000);
+        traffic.stop();
+        await trafficEnd;
+        await fault.heal(leader);
 
-      const stored = new Map<string, string>();
-      for (const tenant of [0, 1] as const) {
-        const { chats, entries } = await traffic.readAll(tenant);
-        for (const chat of chats) stored.set(`chat ${chat.id}`, JSON.stringify(chat));
-        for (const entry of [...entries.values()].flat())
-          stored.set(`entry ${entry.id}`, JSON.stringify(entry));
+        const stored = new Map<string, string>();
+        for (const tenant of [0, 1] as const) {
+          const { chats, entries } = await traffic.readAll(tenant);
+          for (const chat of chats) stored.set(`chat ${chat.id}`, JSON.stringify(chat));
+          for (const entry of [...entries.values()].flat())
+            stored.set(`entry ${entry.id}`, JSON.stringify(entry));
+        }
+        const acknowledged = traffic.ledger.requests.flatMap(({ acknowledged, kind }) => {
+          if (acknowledged === null) return [];
+          const { id } = JSON.parse(acknowledged.bytes) as { readonly id: number };
+          return {
+            row: `${kind === "create" ? "chat" : "entry"} ${id}`,
+            bytes: acknowledged.bytes,
+          };
+        });
+        const losses = acknowledged.filter(({ row }) => !stored.has(row));
+        const another = acknowledged.filter(
+          ({ bytes, row }) => stored.has(row) && stored.get(row) !== bytes,
+        );
+        report.push({
+          what: `asynchronous: the leader ${what}`,
+          acknowledged: acknowledged.length,
+          lost: losses.length + another.length,
+          "ids that came back": another.length,
+          "Patroni, s": patroni / 1000,
+        });
+        expect(another.slice(0, 20)).toEqual([]);
+      } finally {
+        traffic.stop();
+        await service.stop();
       }
-      const acknowledged = traffic.ledger.requests.flatMap(({ acknowledged, kind }) => {
-        if (acknowledged === null) return [];
-        const { id } = JSON.parse(acknowledged.bytes) as { readonly id: number };
-        return { row: `${kind === "create" ? "chat" : "entry"} ${id}`, bytes: acknowledged.bytes };
-      });
-      const losses = acknowledged.filter(({ row }) => !stored.has(row));
-      const another = acknowledged.filter(
-        ({ bytes, row }) => stored.has(row) && stored.get(row) !== bytes,
-      );
-      report.push({
-        what: `asynchronous: the leader ${what}`,
-        acknowledged: acknowledged.length,
-        lost: losses.length + another.length,
-        "ids that came back": another.length,
-        "Patroni, s": patroni / 1000,
-      });
-      expect(another.slice(0, 20)).toEqual([]);
-    } finally {
-      traffic.stop();
-      await service.stop();
-    }
-  });
+    },
+  );
 });

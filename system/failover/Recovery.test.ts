@@ -21,12 +21,12 @@ const recipe = (heading: string) => sectionOf(read("docs/scaling.md"), heading);
 const query = async (url: string, statement: string) =>
   (await run("psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-c", statement, url)).trim();
 
-/** Traffic for a few seconds, while `work` runs; gives all that is stored afterwards. */
+/** Sends traffic while `work` runs, by default for three seconds; returns all that is stored afterwards. */
 const use = async (service: Service, work: () => Promise<unknown> = () => sleep(3000)) => {
   const traffic = new Traffic(service);
-  const running = traffic.run(3);
+  const trafficEnd = traffic.run(3);
   await work().finally(() => traffic.stop());
-  await running;
+  await trafficEnd;
   while (!traffic.isSettled()) await sleep(50);
   const stored = [await traffic.readAll(0), await traffic.readAll(1)];
   expect(traffic.ledger.violations).toEqual([]);
@@ -43,7 +43,7 @@ const idsOf = (all: ReadonlyArray<StoredRows>) => ({
   entries: all.flatMap(({ entries }) => [...entries.values()].flat().map(({ id }) => id)),
 });
 
-/** Every id of `after` that is not in `before` is greater than all `given` ones. */
+/** Checks that every id of `after` that is not in `before` is greater than all `given` ones. */
 const expectNewIds = (
   after: ReadonlyArray<StoredRows>,
   before: ReadonlyArray<StoredRows>,
@@ -58,7 +58,7 @@ const expectNewIds = (
 };
 
 test(
-  "an upgrade from PostgreSQL 15 to 18 by logical replication keeps every row, and new ids follow",
+  "an upgrade from PostgreSQL 15 to 18 by logical replication keeps every row, and new ids are greater",
   {
     timeout: 240_000,
   },

@@ -12,7 +12,7 @@ test(
   },
   async () => {
     const superuser = inject("roleUrls").superuser;
-    /** Commits wait for a standby of that name. */
+    /** Makes commits wait for a standby of that name; without a name, for none. */
     const setStandby = async (name: string) => {
       for (const statement of [
         `alter system set synchronous_standby_names = '${name}'`,
@@ -40,7 +40,7 @@ test(
       while (model.asked() === 0) await sleep(20);
       await setStandby("away");
       expect((await first).text).toContain("STORAGE_UNAVAILABLE");
-      // PostgreSQL has committed it here by now, as the statement was cancelled at its deadline.
+      // PostgreSQL has committed the answer locally: its statement was cancelled at the deadline.
       expect((await ask()).status).not.toBe(201);
       await setStandby("");
       const replay = await ask();

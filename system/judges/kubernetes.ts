@@ -1,6 +1,6 @@
 /**
- * Checks the objects of Kubernetes in the YAML of standard input by their schemas and their types, which know each
- * field, and prints them as JSON.
+ * Checks the Kubernetes objects in the YAML on standard input by their schemas and their types, which know each field,
+ * and prints them as JSON.
  */
 import { execFileSync } from "node:child_process";
 import { rmSync, writeFileSync } from "node:fs";

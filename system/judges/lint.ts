@@ -1,5 +1,5 @@
 /**
- * Prints what Redocly finds in the API description of standard input, a line each.
+ * Prints the problems that Redocly finds in the API description on standard input, one a line.
  */
 import { createConfig, lintFromString } from "@redocly/openapi-core";
 import { text } from "node:stream/consumers";

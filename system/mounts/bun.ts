@@ -1,7 +1,7 @@
 import { announce } from "./announce.ts";
 import { handler } from "./service.ts";
 
-// Of the types of Bun.
+// The part of Bun's types that is used here.
 declare const Bun: {
   readonly serve: (options: {
     readonly hostname: string;

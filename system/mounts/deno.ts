@@ -1,7 +1,7 @@
 import { announce } from "./announce.ts";
 import { handler } from "./service.ts";
 
-// Of the types of Deno.
+// The part of Deno's types that is used here.
 declare const Deno: {
   readonly serve: (
     options: {

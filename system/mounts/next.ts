@@ -1,4 +1,4 @@
-/** Stands for Next.js: it calls the route's functions with a request of a class of its own, and its parameters. */
+/** Stands in for Next.js: calls the route's functions with a request of its own class, and the route's parameters. */
 import { serve } from "@hono/node-server";
 import { announce } from "./announce.ts";
 import { GET, POST } from "./next-route.ts";

@@ -10,7 +10,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { chromium, type Browser, type BrowserContextOptions, type Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import { launch, type Running } from "../../apps/server/test/contract/launch.ts";
+import { launch, type TestServer } from "../../apps/server/test/contract/launch.ts";
 import { startRelay } from "../../apps/server/test/Relay.ts";
 import { startSlowModel, type SlowModel } from "./SlowModel.ts";
 
@@ -72,14 +72,14 @@ const script = (question: string): string | undefined => {
   if (question === "code") return code;
   if (question === "fast") return fast;
   if (question in tangles) return tangles[question];
-  // Long enough to check its accessibility while it arrives, also on a busy machine.
+  // Long enough to check its accessibility while it arrives, even on a busy machine.
   if (question === "endless") return long.repeat(20);
   return question === "long" ? long : "A short **answer**.";
 };
 
 let browser: Browser;
 let model: SlowModel;
-let server: Running;
+let server: TestServer;
 let client: Client;
 beforeAll(async () => {
   const pause = (question: string) => (question in tangles ? 0 : question === "fast" ? 2 : 60);
@@ -87,7 +87,7 @@ beforeAll(async () => {
   server = await launch("embedded", model.settings);
   client = makeClient({ origin: server.target.origin, apiKey: server.target.key });
   await client.createChat();
-  // As root, its sandbox refuses to run.
+  // Chromium's sandbox refuses to run as root.
   const args = ["--no-sandbox"];
   browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args });
 });
@@ -97,7 +97,7 @@ afterAll(async () => {
   model?.close();
 });
 
-/** Opens the page with the key in the address, fails by any error in it, and closes it afterwards. */
+/** Opens the page with the key in the address, fails on any error in the page, and closes it afterwards. */
 const visit = async (
   use: (page: Page) => Promise<void>,
   { origin = server.target.origin, ...options }: BrowserContextOptions & { origin?: string } = {},
@@ -157,8 +157,8 @@ const ask = async (page: Page, text: string) => {
   await question(page).press("Enter");
 };
 const storedAnswer = (page: Page) => page.locator(".stored .markdown").last();
-const answered = (page: Page) => page.waitForSelector(".pending", { state: "detached" });
-const kept = (page: Page) => page.evaluate(() => Object.entries(sessionStorage));
+const waitForAnswer = (page: Page) => page.waitForSelector(".pending", { state: "detached" });
+const sessionEntries = (page: Page) => page.evaluate(() => Object.entries(sessionStorage));
 /** The distance from the end of the history. */
 const distance = (page: Page) =>
   page.locator(".scroller").evaluate(({ scrollTop }) => Math.abs(Math.round(scrollTop)));
@@ -166,10 +166,10 @@ const distance = (page: Page) =>
 const expectAccessible = async (page: Page, view: string) => {
   await page.evaluate(axe.source);
   const { violations } = (await page.evaluate("axe.run()")) as axe.AxeResults;
-  const found = violations.map(
+  const problems = violations.map(
     ({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`,
   );
-  expect(found, view).toEqual([]);
+  expect(problems, view).toEqual([]);
   const overflow = await page.evaluate(
     () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
   );
@@ -182,21 +182,21 @@ describe("the playground's key", () => {
       await page.waitForSelector("h1:text('Contract bot')");
       expect(page.url()).toBe(`${server.target.origin}/`);
       const places = await page.evaluate(() => [localStorage.length, document.cookie]);
-      expect(await kept(page)).toEqual([["parley-key", server.target.key]]);
+      expect(await sessionEntries(page)).toEqual([["parley-key", server.target.key]]);
       expect(places).toEqual([0, ""]);
       await page.reload();
       await page.waitForSelector("h1:text('Contract bot')");
       await question(page).fill("A draft");
       await page.getByRole("button", { name: "Forget key" }).click();
       await page.getByLabel("API key").waitFor();
-      expect(await kept(page)).toEqual([]);
+      expect(await sessionEntries(page)).toEqual([]);
     }));
 
   it("a wrong key is refused with a sentence, whose code and request id unfold", () =>
     visit(
       async (page) => {
         const field = page.getByLabel("API key");
-        const isValid = () => field.evaluate((one: HTMLInputElement) => one.validity.valid);
+        const isValid = () => field.evaluate((element: HTMLInputElement) => element.validity.valid);
         await field.fill("schlüssel");
         await field.press("Enter");
         expect(await isValid()).toBe(false);
@@ -245,7 +245,7 @@ describe("the first sight of the playground", () => {
       await page.waitForSelector(".question:text-is('long')");
       await page.getByText(server.target.chatBot.helloMessage).waitFor();
       await page.locator(".stored").getByText("It ends.").waitFor();
-      await answered(page);
+      await waitForAnswer(page);
       expect(await storedAnswer(page).innerText()).toBe(long);
       await page.locator(".chats").getByText("long", { exact: true }).first().waitFor();
       const name = "😀".repeat(60);
@@ -324,7 +324,7 @@ describe("the list of chats", () => {
 });
 
 describe("an answer", () => {
-  it("an answer is shown while it arrives, also to a person who was away", () =>
+  it("an answer is shown while it arrives, even to a person who was away", () =>
     visit(async (page) => {
       const { id } = await client.createChat();
       await openChat(page, id);
@@ -334,7 +334,7 @@ describe("an answer", () => {
       await page.getByRole("link", { name: "New chat" }).click();
       await page.goBack();
       await page.waitForSelector(".streaming");
-      await answered(page);
+      await waitForAnswer(page);
       expect(await storedAnswer(page).innerText()).toBe(long);
       await page.getByText("2 entries").waitFor();
       expect(await page.getByRole("status").last().innerText()).toBe(`Answer: ${long}`);
@@ -349,7 +349,7 @@ describe("an answer", () => {
       const { chatBot } = server.target;
       await page.getByText(chatBot.moderationErrorMessage, { exact: true }).waitFor();
       await ask(page, "short");
-      await answered(page);
+      await waitForAnswer(page);
       const facts = page.locator("article").last().locator("details");
       expect(await facts.getByText("Moderation: none").isVisible()).toBe(false);
       await facts.getByTitle("Details").click();
@@ -365,7 +365,7 @@ describe("an answer", () => {
       async (page) => {
         await openChat(page, id);
         await ask(page, "code");
-        await answered(page);
+        await waitForAnswer(page);
         const clipboard = () => page.evaluate(() => navigator.clipboard.readText());
         await page.getByText("sh", { exact: true }).waitFor();
         await page.getByRole("button", { name: "Copy code" }).click();
@@ -382,7 +382,9 @@ describe("an answer", () => {
         const text = await readFile(await file.path(), "utf8");
         expect(text).toMatch(/^# To keep\n\nHello.*\n\n> code\n\n```sh\necho hello/s);
         const size = (name: string) =>
-          page.getByRole("heading", { name }).evaluate((one) => getComputedStyle(one).fontSize);
+          page
+            .getByRole("heading", { name })
+            .evaluate((element) => getComputedStyle(element).fontSize);
         expect(await size("One")).not.toBe(await size("Three"));
       },
       { permissions: ["clipboard-read", "clipboard-write"] },
@@ -398,14 +400,14 @@ describe("an answer", () => {
       });
       await openChat(page, id);
       await ask(page, "hostile");
-      await answered(page);
-      const found = await storedAnswer(page).evaluate((answer) => ({
+      await waitForAnswer(page);
+      const content = await storedAnswer(page).evaluate((answer) => ({
         active: answer.querySelectorAll("script, img, svg, iframe, [onerror], [onload]").length,
         links: [...answer.querySelectorAll("a")].map(({ href, rel }) => [href, rel]),
         text: answer.textContent,
       }));
       const rel = "noopener noreferrer nofollow";
-      expect(found).toMatchObject({
+      expect(content).toMatchObject({
         active: 0,
         links: [
           ["https://elsewhere.example/picture.png", rel],
@@ -423,9 +425,12 @@ describe("an answer", () => {
     await visit(async (page) => {
       await openChat(page, id);
       await ask(page, "languages");
-      await answered(page);
+      await waitForAnswer(page);
       const blocks = await storedAnswer(page).evaluate((answer) =>
-        [...answer.children].map((one) => [one.textContent, getComputedStyle(one).direction]),
+        [...answer.children].map((element) => [
+          element.textContent,
+          getComputedStyle(element).direction,
+        ]),
       );
       expect(blocks).toEqual([
         ["Größe und Änderung", "ltr"],
@@ -435,7 +440,7 @@ describe("an answer", () => {
         ["Done 👩‍👩‍👧", "ltr"],
       ]);
       expect(
-        await page.locator(".view h2").evaluate((one) => getComputedStyle(one).direction),
+        await page.locator(".view h2").evaluate((element) => getComputedStyle(element).direction),
       ).toBe("rtl");
     });
   });
@@ -445,18 +450,18 @@ describe("an answer", () => {
     await client.ask({ chat_id: id, query: "table" });
     await visit(async (page) => {
       await openChat(page, id);
-      const { column, isInside, lines } = await page.locator("table").evaluate((one) => ({
-        column: getComputedStyle(one.querySelector("td:last-child")!).textAlign,
+      const { column, isInside, lines } = await page.locator("table").evaluate((element) => ({
+        column: getComputedStyle(element.querySelector("td:last-child")!).textAlign,
         isInside: document.documentElement.scrollWidth <= innerWidth,
-        // A letter a line would be a dozen.
-        lines: Math.round(one.querySelector("th")!.clientHeight / 24),
+        // With one letter a line, there would be a dozen.
+        lines: Math.round(element.querySelector("th")!.clientHeight / 24),
       }));
       expect([column, isInside]).toEqual(["right", true]);
       expect(lines).toBeLessThan(4);
     }, phone);
   });
 
-  it("a question and the open chat are marked also in the person's own colours", async () => {
+  it("a question and the open chat are marked even in the person's own colours", async () => {
     const { id } = await client.createChat({ name: "Contrast" });
     await client.ask({ chat_id: id, query: "short" });
     await visit(
@@ -501,16 +506,16 @@ describe("the history", () => {
     await visit(async (page) => {
       await openChat(page, id);
       const scroller = page.locator(".scroller");
-      await scroller.evaluate((one) => (one.scrollTop = -one.scrollHeight / 2));
+      await scroller.evaluate((element) => (element.scrollTop = -element.scrollHeight / 2));
       const toNewest = page.getByRole("button", { name: "Jump to latest" });
       await toNewest.waitFor();
       await ask(page, "long");
       await expect.poll(() => distance(page)).toBe(0);
       await page.waitForSelector(".streaming :text('word3')");
-      await scroller.evaluate((one) => (one.scrollTop = -one.scrollHeight / 2));
+      await scroller.evaluate((element) => (element.scrollTop = -element.scrollHeight / 2));
       const row = page.locator("article").nth(10);
       const { y } = (await row.boundingBox())!;
-      await answered(page);
+      await waitForAnswer(page);
       expect((await row.boundingBox())!.y).toBeCloseTo(y, 0);
       await toNewest.click();
       await expect.poll(() => distance(page)).toBe(0);
@@ -518,7 +523,7 @@ describe("the history", () => {
     });
   });
 
-  it("ten thousand entries take at most 80 MB, and a key is answered within 100 ms", async () => {
+  it("ten thousand entries take at most 80 MB, and a key press is answered within 100 ms", async () => {
     const { id } = await client.createChat();
     await visit(async (page) => {
       // The store's long histories have tests of their own.
@@ -548,20 +553,20 @@ describe("the history", () => {
       const scroller = page.locator(".scroller");
       // Older entries do not move those in view.
       const first = page.getByText("Answer 9901", { exact: true });
-      await scroller.evaluate((one) => (one.scrollTop = -one.scrollHeight));
-      await first.evaluate((one) => one.scrollIntoView());
+      await scroller.evaluate((element) => (element.scrollTop = -element.scrollHeight));
+      await first.evaluate((element) => element.scrollIntoView());
       const { y } = (await first.boundingBox())!;
       await page.getByText("Answer 9895", { exact: true }).waitFor({ state: "attached" });
       expect((await first.boundingBox())!.y).toBeCloseTo(y, -1);
-      await scroller.evaluate(async (one) => {
+      await scroller.evaluate(async (element) => {
         while (
-          !one.textContent!.includes("Answer 1\n") &&
-          !/Question 1(?!\d)/.test(one.textContent!)
+          !element.textContent!.includes("Answer 1\n") &&
+          !/Question 1(?!\d)/.test(element.textContent!)
         ) {
-          one.scrollTop = -one.scrollHeight;
+          element.scrollTop = -element.scrollHeight;
           await new Promise(requestAnimationFrame);
         }
-        one.scrollTop = -one.scrollHeight;
+        element.scrollTop = -element.scrollHeight;
       });
       await page.getByText("Answer 1", { exact: true }).waitFor();
       const devtools = await page.context().newCDPSession(page);
@@ -600,7 +605,7 @@ describe("the history", () => {
       const [before, begin] = [await busy(), Date.now()];
       await ask(page, "fast");
       await page.waitForSelector(".streaming");
-      await answered(page);
+      await waitForAnswer(page);
       const seconds = (Date.now() - begin) / 1000;
       expect(seconds).toBeGreaterThan(9);
       expect((await busy()) - before).toBeLessThan(0.3 * seconds);
@@ -637,14 +642,14 @@ describe("asking", () => {
       await page.getByText("A question has at most 200 characters; this one has 201.").waitFor();
       expect(await question(page).inputValue()).toHaveLength(201);
       expect(await page.locator(".pending").count()).toBe(0);
-      // Emoji count once.
+      // An emoji counts as one character.
       await ask(page, "😀".repeat(200));
-      await answered(page);
+      await waitForAnswer(page);
       expect((await client.history(id).page()).total).toBe(2);
     });
   });
 
-  it("Enter that ends the composition of a word asks nothing, also in Safari", async () => {
+  it("Enter that ends the composition of a word asks nothing, even in Safari", async () => {
     const { id } = await client.createChat();
     await visit(async (page) => {
       await openChat(page, id);
@@ -710,7 +715,9 @@ describe("asking", () => {
       await page.waitForSelector(".streaming :text('word3')");
       await question(page).press("Escape");
       await page.getByText("Stopped. Nothing was stored.").waitFor();
-      expect(await question(page).evaluate((one) => one === document.activeElement)).toBe(true);
+      expect(await question(page).evaluate((element) => element === document.activeElement)).toBe(
+        true,
+      );
       await expect.poll(() => model.cancelled.length, { timeout: 10_000 }).toBe(before + 1);
       expect((await client.history(id).page()).total).toBe(1);
     });
@@ -722,7 +729,7 @@ describe("asking", () => {
       await openChat(page, id);
       await ask(page, "long");
       await page.waitForSelector(".streaming :text('word3')");
-      // As if it reached another server, which waits.
+      // As if the request to stop reached another server, which waits.
       await page.route(/\/ask/, () => undefined);
       await page.getByRole("button", { name: "Stop" }).click();
       await page
@@ -731,7 +738,7 @@ describe("asking", () => {
       const total = async () => (await client.history(id).page()).total;
       await expect.poll(total, { timeout: 20_000 }).toBe(2);
       await page.evaluate(() => dispatchEvent(new Event("focus")));
-      await answered(page);
+      await waitForAnswer(page);
       expect(await storedAnswer(page).innerText()).toBe(long);
     });
   });
@@ -749,7 +756,7 @@ describe("asking", () => {
     const pair = makeClient({ origin: balancer.origin, apiKey: first.target.key });
     await visit(
       async (page) => {
-        const said: Array<string> = [];
+        const outcomes: Array<string> = [];
         for (let round = 0; round < 4; round++) {
           const { id } = await pair.createChat();
           await openChat(page, id);
@@ -761,12 +768,12 @@ describe("asking", () => {
           const failure = page.locator(".stopped, .cancelled");
           await failure.waitFor();
           const isCancelled = (await failure.getAttribute("class"))!.includes("cancelled");
-          said.push(isCancelled ? "cancelled" : "stopped");
+          outcomes.push(isCancelled ? "cancelled" : "stopped");
           const total = async () => (await pair.history(id).page()).total;
           if (isCancelled) await new Promise((resume) => setTimeout(resume, 6000));
           await expect.poll(total, { timeout: 20_000 }).toBe(isCancelled ? 1 : 2);
         }
-        expect(new Set(said)).toEqual(new Set(["cancelled", "stopped"]));
+        expect(new Set(outcomes)).toEqual(new Set(["cancelled", "stopped"]));
       },
       { origin: balancer.origin },
       `#key=${first.target.key}`,
@@ -789,7 +796,7 @@ describe("asking", () => {
     await visit(
       async (page) => {
         await openChat(page, id);
-        const asked = model.asked.length;
+        const before = model.questions.length;
         await ask(page, "long");
         await page.waitForSelector(".streaming :text('word3')");
         isDown = true;
@@ -799,20 +806,20 @@ describe("asking", () => {
         await new Promise((resume) => setTimeout(resume, 6000));
         isDown = false;
         await page.evaluate(() => dispatchEvent(new Event("online")));
-        await answered(page);
+        await waitForAnswer(page);
         expect(await storedAnswer(page).innerText()).toBe(long);
 
         await ask(page, "long");
         await page.waitForSelector(".streaming :text('word3')");
         await page.reload();
         await page.waitForSelector(".streaming :text('word5')");
-        await answered(page);
+        await waitForAnswer(page);
         expect(await page.locator(".stored .markdown").allInnerTexts()).toEqual([
           server.target.chatBot.helloMessage,
           long,
           long,
         ]);
-        expect(model.asked.length).toBe(asked + 2);
+        expect(model.questions.length).toBe(before + 2);
       },
       { origin },
     );
@@ -830,14 +837,14 @@ describe("asking", () => {
       await other.getByText("Another tab is waiting for an answer in this chat.").waitFor();
       await ask(other, "short");
       await other.getByText("Waiting for the answer in another tab").waitFor();
-      // For how long, after two seconds.
+      // After two seconds the tab says for how long.
       await other.getByText(/· \d s/).waitFor();
-      await answered(page);
-      await answered(other);
+      await waitForAnswer(page);
+      await waitForAnswer(other);
       const questions = ["long", "short"];
       await expect.poll(() => page.locator(".question").allInnerTexts()).toEqual(questions);
       await expect.poll(() => other.locator(".question").allInnerTexts()).toEqual(questions);
-      // Another program tells no tab.
+      // The ask of another program reaches a tab only when the tab gets the focus.
       await client.ask({ chat_id: id, query: "By a program" });
       await page.evaluate(() => dispatchEvent(new Event("focus")));
       await page.waitForSelector(".question:text-is('By a program')");
@@ -869,7 +876,7 @@ describe("asking", () => {
         await keyboard.type("By keyboard");
         await keyboard.press("Enter");
         await page.waitForSelector("h2:text('By keyboard')");
-        await answered(page);
+        await waitForAnswer(page);
         await keyboard.type("long");
         await keyboard.press("Enter");
         await page.waitForSelector(".streaming :text('word3')");
@@ -898,7 +905,7 @@ describe("asking", () => {
     ));
 });
 
-it("names the origin that the answers interface must accept, and then asks it", async () => {
+it("the playground names the origin that the answers interface must accept, and then asks there", async () => {
   const separate = { ...model.settings, PARLEY_ASK_PORT: "0" };
   const closed = await launch("memory", separate);
   const { origin } = closed.target;
@@ -922,7 +929,7 @@ it("names the origin that the answers interface must accept, and then asks it", 
       const { id } = await makeClient({ origin, apiKey: open.target.key }).createChat();
       await openChat(page, id);
       await ask(page, "long");
-      await answered(page);
+      await waitForAnswer(page);
       expect(await storedAnswer(page).innerText()).toBe(long);
     },
     { origin },
@@ -931,7 +938,7 @@ it("names the origin that the answers interface must accept, and then asks it", 
 });
 
 describe("with the documents of the server itself", () => {
-  let own: Running;
+  let own: TestServer;
   beforeAll(async () => {
     own = await launch("memory", { PARLEY_KNOWLEDGE_DIR: " " });
   });
@@ -942,16 +949,16 @@ describe("with the documents of the server itself", () => {
   it("the links of an answer lead to the guide, and a line says who answers", () =>
     visit(
       async (page) => {
-        await page.getByText("Answers with quotes from its documents.").waitFor();
+        await page.getByText("The chatbot answers with quotes from its documents.").waitFor();
         await page.getByRole("link", { name: "Connect a model" }).waitFor();
         const questions = page.locator(".questions button");
         await questions.first().waitFor();
         expect(await questions.count()).toBe(3);
         await ask(page, "Can I use my own PostgreSQL database?");
-        await answered(page);
+        await waitForAnswer(page);
         const links = await storedAnswer(page)
           .locator("a")
-          .evaluateAll((all) => all.map((one) => (one as HTMLAnchorElement).pathname));
+          .evaluateAll((all) => all.map((element) => (element as HTMLAnchorElement).pathname));
         expect(links).toEqual(["/docs/operations", "/docs/faq"]);
         const [source] = await Promise.all([
           page.context().waitForEvent("page"),
@@ -964,7 +971,7 @@ describe("with the documents of the server itself", () => {
       hash(),
     ));
 
-  it("light or dark is the person's choice on every page, which lead to one another", () =>
+  it("light or dark is the person's choice on every page, and the pages lead to one another", () =>
     visit(
       async (page) => {
         const scheme = () =>
@@ -1010,7 +1017,7 @@ describe.each([
   ["light", "phone", phone],
   ["dark", "phone", phone],
 ] as const)("the playground, %s, on a %s", (colorScheme, _, device) => {
-  it("is accessible on every view", () =>
+  it("the playground is accessible on every view", () =>
     visit(
       async (page) => {
         await expectAccessible(page, "key");
@@ -1034,11 +1041,11 @@ describe.each([
         await ask(page, "weapon");
         await page.getByText("Flagged: violence").waitFor();
         await ask(page, "languages");
-        await answered(page);
+        await waitForAnswer(page);
         await ask(page, "table");
-        await answered(page);
+        await waitForAnswer(page);
         await ask(page, "code");
-        await answered(page);
+        await waitForAnswer(page);
         await page.getByTitle("Details").last().click();
         await expectAccessible(page, "answers");
         await ask(page, "endless");

@@ -10,22 +10,22 @@ import { setTimeout as sleep } from "node:timers/promises";
 export interface SlowModel {
   /** The settings of a server that asks it. */
   readonly settings: Readonly<Record<string, string>>;
-  /** The questions that it was asked. */
-  readonly asked: ReadonlyArray<string>;
-  /** Those whose answers were cancelled. */
+  /** The questions that it received. */
+  readonly questions: ReadonlyArray<string>;
+  /** The questions whose answers were cancelled. */
   readonly cancelled: ReadonlyArray<string>;
   readonly close: () => void;
 }
 
 /**
- * `script` finds the answer to a question; `undefined` breaks the answer off with status 400. `pauseMillis` is how long
+ * `script` returns the answer to a question; `undefined` makes the call fail with status 400. `pauseMillis` is how long
  * a word takes.
  */
 export const startSlowModel = async (
   script: (question: string) => string | undefined,
   pauseMillis: (question: string) => number = () => 60,
 ): Promise<SlowModel> => {
-  const asked: Array<string> = [];
+  const questions: Array<string> = [];
   const cancelled: Array<string> = [];
   const server = createServer(async (request, response) => {
     let body = "";
@@ -38,7 +38,7 @@ export const startSlowModel = async (
     }
     const { content } = JSON.parse(body).messages.at(-1);
     const question: string = typeof content === "string" ? content : content[0].text;
-    asked.push(question);
+    questions.push(question);
     const answer = script(question);
     if (answer === undefined) return void response.writeHead(400).end("{}");
     response.on("close", () => {
@@ -53,7 +53,7 @@ export const startSlowModel = async (
     for (const content of answer.match(/\s*\S+\s*$|\s*\S+/g) ?? []) {
       if (response.destroyed) return;
       send({ delta: { role: "assistant", content }, finish_reason: null });
-      // Timers are late: several words are sent at once to keep the pace.
+      // Timers fire late, so several words may be sent at once to keep the pace.
       due += pauseMillis(question);
       if (due > performance.now()) await sleep(due - performance.now());
     }
@@ -70,7 +70,7 @@ export const startSlowModel = async (
       PARLEY_MODERATION_BASE_URL: `http://127.0.0.1:${port}/v1`,
       PARLEY_MODERATION_MODEL: "m",
     },
-    asked,
+    questions,
     cancelled,
     close: () => {
       server.close();

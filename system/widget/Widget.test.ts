@@ -15,7 +15,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { chromium, type Browser, type BrowserContextOptions, type Page } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { launch, type Running } from "../../apps/server/test/contract/launch.ts";
+import { launch, type TestServer } from "../../apps/server/test/contract/launch.ts";
 import { startRelay, type Relay } from "../../apps/server/test/Relay.ts";
 import { startSlowModel, type SlowModel } from "../playground/SlowModel.ts";
 
@@ -25,7 +25,7 @@ const long = `It begins. ${Array.from({ length: 80 }, (_, at) => `word${at}`).jo
 
 let browser: Browser;
 let model: SlowModel;
-let server: Running;
+let server: TestServer;
 /** Relays connections from browsers to the server. */
 let relay: Relay;
 const connections = new Set<Socket>();
@@ -256,7 +256,7 @@ it("an answer goes on after the visitor has opened another page of the site", ()
     await frame(page).getByText("word3").waitFor();
     await page.goto(addressOf(german));
     await button(page).click();
-    await frame(page).getByText("Antwort kommt").waitFor();
+    await frame(page).getByText("Die Antwort wird geschrieben").waitFor();
     expect(await answered(page)).toBe(long);
     await frame(page).getByTitle("Neuer Chat").click();
     await frame(page).locator(".question").waitFor({ state: "detached" });

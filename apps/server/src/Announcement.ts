@@ -12,17 +12,17 @@ import { version } from "./Version.ts";
 interface Addresses {
   readonly general: string;
   readonly answers: string;
-  /** The origin of the playground and the documentation. */
+  /** The origin of the playground and the documentation; `null`: they are off. */
   readonly pages: string | null;
   readonly management: string | null;
 }
 
-/** Without a terminal, standard output is a log that others may read. */
+/** Writes the first key to a file: without a terminal, standard output is a log that others may read. */
 const writeKey = Effect.fnUntraced(
   function* (key: Redacted.Redacted) {
     const { dataDir, store } = yield* Settings;
     const files = yield* FileSystem.FileSystem;
-    // The directory may also contain the key of an embedded database, which stays valid.
+    // The directory may also contain the first key of an embedded database, which is still valid: keep that file.
     const name = store === "memory" ? "memory-key" : "first-key";
     const path = (yield* Path.Path).resolve(dataDir, name);
     yield* files.makeDirectory(dataDir, { recursive: true });
@@ -46,10 +46,10 @@ export const announceStart = Effect.fnUntraced(function* (
   const security = store === "postgres" ? securityOf(databaseUrl!) : null;
   const { answers, general, management, pages } = addresses;
   const models = llms.map(({ model, provider }) => `${model} at ${provider}`).join(", ");
-  const text = yield* logsText;
-  const showsKey = text && process.stdout.isTTY;
+  const isText = yield* logsText;
+  const showsKey = isText && process.stdout.isTTY;
   if (Option.isSome(firstKey) && !showsKey) yield* writeKey(firstKey.value);
-  if (text) {
+  if (isText) {
     const key = showsKey && Option.isSome(firstKey) ? Redacted.value(firstKey.value) : null;
     const create = `${command} key create --name playground`;
     const keyHint =
@@ -68,7 +68,7 @@ export const announceStart = Effect.fnUntraced(function* (
       ["API reference", pages && `${pages}/docs`],
       ["Store", stores[store]],
       ["Model", models || null],
-      ["Documents", knowledgeDir ?? (models === "" ? "its own documentation" : null)],
+      ["Documents", knowledgeDir ?? (models === "" ? "Parley's own documentation" : null)],
       ["Management", management],
       ["API key", key === null ? keyText : `${key} (shown only once)`],
     ];

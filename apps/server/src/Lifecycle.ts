@@ -14,7 +14,7 @@ export class Lifecycle extends Context.Service<
   Lifecycle,
   {
     phase: "starting" | "serving" | "stopping";
-    /** Why it stops; `null`: nobody sent a signal. */
+    /** The signal that stops it; `null`: none has arrived. */
     signal: NodeJS.Signals | null;
   }
 >()("@parley/server/Lifecycle") {
@@ -23,17 +23,17 @@ export class Lifecycle extends Context.Service<
     Lifecycle,
     Effect.gen(function* () {
       const lifecycle: Lifecycle["Service"] = { phase: "starting", signal: null };
-      let stoppedAt = Infinity;
+      let firstSignalAt = Infinity;
       const stop = (signal: NodeJS.Signals) => {
-        if (performance.now() - stoppedAt > forwardingMillis) process.exit(immediateExitCode);
+        if (performance.now() - firstSignalAt > forwardingMillis) process.exit(immediateExitCode);
         if (lifecycle.signal !== null) return;
-        stoppedAt = performance.now();
+        firstSignalAt = performance.now();
         lifecycle.phase = "stopping";
         lifecycle.signal = signal;
       };
       const signals = ["SIGINT", "SIGTERM"] as const;
       yield* Effect.acquireRelease(
-        // Before `runMain`, which interrupts the program.
+        // Runs before the listener of `runMain`, which interrupts the program.
         Effect.sync(() => signals.forEach((signal) => process.prependListener(signal, stop))),
         () => Effect.sync(() => signals.forEach((signal) => process.off(signal, stop))),
       );

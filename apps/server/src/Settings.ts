@@ -1,6 +1,6 @@
 /**
- * The settings of a server, read from the environment and from files that it names, once, at the start. An invalid
- * value keeps the server from starting, with one line that names the setting.
+ * The settings of a server, read once, at the start, from the environment and from files that its variables name. With
+ * an invalid value, the server does not start; one line names the setting.
  */
 import { describeSchemaError } from "@parley/core";
 import { transportOf } from "@parley/store-pg";
@@ -64,7 +64,7 @@ const toDuration = (text: string): Duration.Duration | undefined => {
 };
 
 const duration = (name: string, fallback: Duration.Input, minimum: Duration.Input = "1 second") => {
-  const expected = `a duration between "${minimum}" and "1 hour", such as 5 seconds or 500 millis`;
+  const expected = `a duration between "${minimum}" and "1 hour", such as 5 seconds or 2 minutes`;
   const range = { minimum: Duration.fromInputUnsafe(minimum), maximum: Duration.hours(1) };
   const isBetween = (value: string) => {
     const time = toDuration(value);
@@ -145,7 +145,7 @@ const config = Config.all({
   }),
   /** The port of the answers interface; `null`: it shares `port`. */
   askPort: port("PARLEY_ASK_PORT").pipe(Config.withDefault(null)),
-  /** The port of health and metrics; 0: there are none. */
+  /** The port of health and metrics; 0: they are off. */
   managementPort: port("PARLEY_MANAGEMENT_PORT").pipe(Config.withDefault(3001)),
   /** A host of its own, because health and metrics need no key. */
   managementHost: Config.String("PARLEY_MANAGEMENT_HOST").pipe(Config.withDefault("127.0.0.1")),
@@ -192,8 +192,8 @@ const config = Config.all({
     failOpen: boolean("PARLEY_MODERATION_FAIL_OPEN", false),
   }),
   /**
-   * A folder of documents, whose subfolders chatbots' own settings name; `null`: this project's documentation, or none
-   * with a language model.
+   * A folder of documents, in which a chatbot's settings can name a subfolder. `null`: answers quote this project's
+   * documentation or, with a language model, use no documents.
    */
   knowledgeDir: optional("PARLEY_KNOWLEDGE_DIR"),
 });

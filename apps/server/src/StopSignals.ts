@@ -1,5 +1,5 @@
 /**
- * What stops a process besides SIGTERM and SIGINT: the end of its terminal, or of the package manager that runs it.
+ * What stops a process besides SIGTERM and SIGINT: its terminal closes, or the package manager that runs it exits.
  */
 import { Effect, Schedule } from "effect";
 import { findProcess } from "./Processes.ts";
@@ -41,8 +41,8 @@ const findRunners = Effect.promise(async () => {
 });
 
 /**
- * Stops a server that the script `start` runs when a package manager above it exits. npx exits at a SIGTERM, but
- * forwards it only to a shell, so that pnpm and the server would keep running.
+ * Stops a server that was started with the script `start` once a package manager above it exits. On a SIGTERM, npx
+ * exits, but forwards the signal only to a shell, so that pnpm and the server would keep running.
  */
 export const stopWithScript = Effect.gen(function* () {
   if (process.env["npm_lifecycle_event"] !== "start") return;

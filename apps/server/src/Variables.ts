@@ -1,5 +1,5 @@
 /**
- * The variables of the environment: files that contain their values, and those that have no effect.
+ * Reads environment variables, or the files that contain their values, and warns about variables that have no effect.
  */
 import { Data, Effect } from "effect";
 import { isUtf8 } from "node:buffer";
@@ -13,7 +13,7 @@ export class SettingsInvalid extends Data.TaggedError("SettingsInvalid")<{
 
 export type Variables = Readonly<Record<string, string | undefined>>;
 
-/** The text without a byte order mark. Throws unless it is UTF-8; UTF-16 can be valid UTF-8, with NULs. */
+/** Decodes UTF-8, without a byte order mark. Throws for other encodings; UTF-16 that is valid UTF-8 contains NUL. */
 export const decodeUtf8 = (bytes: Uint8Array): string => {
   const text = new TextDecoder().decode(bytes);
   if (!isUtf8(bytes) || text.includes("\0")) throw new Error("is not UTF-8");
@@ -26,7 +26,7 @@ export const readAuthorities = (path: string) =>
     try: () => {
       if (path === "system") return getCACertificates("system");
       const certificates = decodeUtf8(readFileSync(path));
-      // TLS ignores what is not a certificate; this fails.
+      // TLS would silently ignore a file without a certificate; this throws.
       new X509Certificate(certificates);
       return certificates;
     },
@@ -43,7 +43,7 @@ const readLine = (path: string): string => {
   return line.trim();
 };
 
-/** The variable that names a file with the value of a setting; none for a setting that is a path itself. */
+/** The variable that names a file with the value of a setting; empty for a setting that is itself a path. */
 const fileVariable = (name: string) =>
   /^PARLEY_(DATA_DIR|KNOWLEDGE_(DIR|ROOT)|PROVISION)$/.test(name) ? "" : `${name}_FILE`;
 
@@ -128,7 +128,7 @@ export const ignoredTelemetry = (variables: Variables): ReadonlyArray<string> =>
       : [`${name}=${value} is not supported: docs/monitoring.md lists what is.`];
   });
 
-/** A warning if requests to an address ignore a proxy because Node does, unless NO_PROXY names the host. */
+/** A warning if a proxy is set that Node does not use for requests to the address, unless NO_PROXY exempts the host. */
 export const unusedProxy = (variables: Variables, address: string): ReadonlyArray<string> => {
   const { hostname } = new URL(address);
   const valueOf = (name: string) => variables[name] || variables[name.toLowerCase()] || "";

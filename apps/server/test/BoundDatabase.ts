@@ -7,7 +7,7 @@ import { Effect, Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { readFile } from "node:fs/promises";
 
-/** Makes the schema as the owner, and runs the grants of the documentation; gives the settings of a server. */
+/** Creates the schema as the owner, runs the grants of the documentation, and returns the settings of a server. */
 export const boundDatabase = async (owner: string, bound: string, schema: string) => {
   const page = await readFile(new URL("../../../docs/operations.md", import.meta.url), "utf8");
   const [, block] = /```sql\n(create role parley_server[^`]*)```/.exec(page)!;

@@ -1,5 +1,5 @@
 /**
- * How a server stops: by a SIGTERM after a delay, by Ctrl-C at once, and by a second signal without its answers.
+ * How a server stops: after a delay on a SIGTERM, at once on Ctrl-C, and without its answers on a second signal.
  */
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
@@ -14,17 +14,17 @@ import {
   expectGeneral,
   parseEvents,
 } from "./contract/client.ts";
-import { launch, type Running } from "./contract/launch.ts";
+import { launch, type TestServer } from "./contract/launch.ts";
 import { freePort } from "./FreePort.ts";
 import { startSlowModel, type SlowModel } from "./SlowModel.ts";
 
 const polling = { timeout: 10_000, interval: 10 };
 
 let model: SlowModel;
-let running: Running;
+let testServer: TestServer;
 afterEach(async () => {
   model?.close();
-  await running?.stop();
+  await testServer?.stop();
 });
 
 /**
@@ -39,69 +39,69 @@ const start = async (
   model = await startSlowModel(() => released);
   const port = await freePort();
   const more = { ...model.settings, ...settings, PARLEY_MANAGEMENT_PORT: String(port) };
-  running = await launch(store, more);
-  const { child, target } = running;
-  const exited = once(child, "exit");
+  testServer = await launch(store, more);
+  const { child, target } = testServer;
+  const exit = once(child, "exit");
   const ready = () => fetch(`http://127.0.0.1:${port}/health/ready`).then(({ status }) => status);
   expect(await ready()).toBe(200);
   const chat = await createChat(target);
   const ask = () => askApi(target, { json: { chat_id: chat.id, query: "q" } });
-  const answering = ask();
+  const firstAsk = ask();
   const stream = askStream(target, { json: { query: "q" } });
   await vi.waitFor(() => expect(model.asked()).toBe(2), polling);
-  const waiting = ask();
-  // The server reads it first.
+  const secondAsk = ask();
+  // The server has read the second ask when it responds to this request.
   await details(target);
-  return { answering, child, exited, ready, release, stream, target, waiting };
+  return { firstAsk, child, exit, ready, release, stream, target, secondAsk };
 };
 
-const details = (target: Running["target"]) => api(target, "/details");
+const details = (target: TestServer["target"]) => api(target, "/details");
 
-it("after a SIGTERM it is not ready, serves for the delay, and then completes its answers", async () => {
-  const { answering, child, exited, ready, release, stream, target, waiting } = await start(
+it("after a SIGTERM a server is not ready, serves for the delay, and then completes its answers", async () => {
+  const { firstAsk, child, exit, ready, release, stream, target, secondAsk } = await start(
     "memory",
     { PARLEY_DRAIN_DELAY: "3 seconds" },
   );
   child.kill("SIGTERM");
-  // As pnpm forwards it.
+  // pnpm forwards the signal a second time.
   child.kill("SIGTERM");
   await vi.waitFor(async () => expect(await ready()).toBe(503), polling);
   const served = await details(target);
   expect(served.status).toBe(200);
   expect(served.headers["connection"]).toBe("close");
 
-  const refused = await waiting;
+  const refused = await secondAsk;
   expectGeneral(refused, 500);
   expect(refused.body.message).toBe("SERVICE_OVERLOADED");
   expect(refused.headers["retry-after"]).toBe("1");
   await expect(details(target)).rejects.toThrow("ECONNREFUSED");
-  await vi.waitFor(() => expect(running.log()).toContain("Waiting for 2 answers"), polling);
+  await vi.waitFor(() => expect(testServer.log()).toContain("Waiting for 2 answers"), polling);
   expect(await ready()).toBe(503);
   expect(child.exitCode).toBeNull();
 
   release();
-  const answered = await answering;
+  const answered = await firstAsk;
   expect(answered.status).toBe(201);
   expect(answered.headers["connection"]).toBe("close");
   expect(parseEvents((await stream).text).at(-1)).toMatchObject({ event: "entry" });
-  expect(await exited).toEqual([0, null]);
+  expect(await exit).toEqual([0, null]);
 });
 
 const ending =
-  "after Ctrl-C it accepts no connection; a second signal ends it at once, and PostgreSQL";
+  "after Ctrl-C a server accepts no connection; a second signal ends it and its PostgreSQL at once";
 it(ending, { timeout: 90_000 }, async () => {
-  const { answering, child, exited, ready, stream, target, waiting } = await start("embedded");
-  const data = join(running.directory, "data", "postgres", "data");
+  const { firstAsk, child, exit, ready, stream, target, secondAsk } = await start("embedded");
+  const data = join(testServer.directory, "data", "postgres", "data");
   const [postmaster] = (await readFile(join(data, "postmaster.pid"), "utf8")).split("\n");
-  const lost = Promise.allSettled([answering, stream]);
+  const lost = Promise.allSettled([firstAsk, stream]);
   child.kill("SIGINT");
-  expectGeneral(await waiting, 500);
+  expectGeneral(await secondAsk, 500);
   expect(await ready()).toBe(503);
   await expect(details(target)).rejects.toThrow("ECONNREFUSED");
 
   await setTimeout(400);
   child.kill("SIGTERM");
-  expect(await exited).toEqual([130, null]);
+  expect(await exit).toEqual([130, null]);
   expect((await lost).map(({ status }) => status)).toEqual(["rejected", "rejected"]);
   await vi.waitFor(
     () => expect(() => process.kill(Number(postmaster), 0)).toThrow("ESRCH"),

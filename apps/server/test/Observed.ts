@@ -22,9 +22,9 @@ const listen = async (
     request.setEncoding("utf8");
     request.on("data", (chunk: string) => (body += chunk));
     request.on("end", () => {
-      const one = { path: request.url!, headers: request.headers, body };
-      received.push(one);
-      const { body: text, status, type } = reply(one);
+      const call = { path: request.url!, headers: request.headers, body };
+      received.push(call);
+      const { body: text, status, type } = reply(call);
       response.writeHead(status, { "content-type": type }).end(text);
     });
   }).listen(0, "127.0.0.1");

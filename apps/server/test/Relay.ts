@@ -5,12 +5,12 @@ import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 
 export interface Relay {
-  /** The server's address, by this way. */
+  /** The server's address, but with the host and port of the relay. */
   readonly url: string;
   readonly close: () => void;
 }
 
-/** `join` connects the two ends of each connection, the client's first, as it likes. */
+/** `join` connects the client's end of each connection (`near`) with the server's (`far`). */
 export const startRelay = async (
   url: string,
   join: (near: Socket, far: Socket) => void,

@@ -8,7 +8,7 @@ import type { AddressInfo } from "node:net";
 export interface SlowModel {
   /** Settings that make a server use it. */
   readonly settings: Readonly<Record<string, string>>;
-  /** How many questions it has got. */
+  /** How many questions it has received. */
   readonly asked: () => number;
   readonly close: () => void;
 }
@@ -23,7 +23,7 @@ export const chunk = (delta: object, finish: string | null = null): string =>
     choices: [{ index: 0, delta, finish_reason: finish }],
   })}\n\n`;
 
-/** @param wait what the model does after the first half of an answer */
+/** @param wait delays the second half of an answer */
 export const startSlowModel = async (wait: () => Promise<unknown>): Promise<SlowModel> => {
   let asked = 0;
   const server = createServer(async (request, response) => {

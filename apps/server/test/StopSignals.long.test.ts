@@ -1,5 +1,5 @@
 /**
- * The ends of a server's terminal, of the script that started it and of the package manager above it.
+ * What a server does when its terminal, the script that started it or its package manager ends.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -18,20 +18,20 @@ const start = "npx --yes pnpm@12 start";
 const directory = mkdtempSync(join(tmpdir(), "parley-signals-"));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
-/** Of servers that a failed test leaves. */
+/** The process groups of the servers, to end those that a failed test leaves. */
 const groups: Array<number> = [];
 afterEach(() => {
   for (const group of groups.splice(0)) {
     try {
       process.kill(-group, "SIGKILL");
     } catch {
-      // It has ended.
+      // The group has ended.
     }
   }
 });
 
 /** Runs a program in a process group of its own, and resolves when the server in it listens. */
-const running = async (program: string, ...args: ReadonlyArray<string>) => {
+const startServer = async (program: string, ...args: ReadonlyArray<string>) => {
   const child = spawn(program, args, {
     cwd: root,
     detached: true,
@@ -48,52 +48,54 @@ const running = async (program: string, ...args: ReadonlyArray<string>) => {
   groups.push(child.pid!);
   const lines: Array<string> = [];
   const reader = createInterface(child.stdout).on("line", (line) => lines.push(line));
-  const printed = async (pattern: RegExp): Promise<string> => {
+  const untilPrinted = async (pattern: RegExp): Promise<string> => {
     for (;;) {
-      const found = pattern.exec(lines.join("\n"));
-      if (found !== null) return found[1]!;
+      const match = pattern.exec(lines.join("\n"));
+      if (match !== null) return match[1]!;
       await once(reader, "line");
     }
   };
-  const origin = await printed(/API reference +(\S+)\/docs/);
+  const origin = await untilPrinted(/API reference +(\S+)\/docs/);
   const isUp = () =>
     fetch(`${origin}/docs`).then(
       ({ ok }) => ok,
       () => false,
     );
   expect(await isUp()).toBe(true);
-  return { child, isUp, printed };
+  return { child, isUp, untilPrinted };
 };
 
 /** The same on a terminal of its own, which closes when `script` is killed. */
 const onTerminal = (line: string) =>
-  running("script", "--quiet", "--flush", "--command", line, "/dev/null");
+  startServer("script", "--quiet", "--flush", "--command", line, "/dev/null");
 
-const ended = (isUp: () => Promise<boolean>) =>
+const untilDown = (isUp: () => Promise<boolean>) =>
   vi.waitFor(async () => expect(await isUp()).toBe(false), { timeout: 20_000, interval: 200 });
 
 it("a SIGTERM to npx stops the server that it has started", async () => {
-  const { child, isUp } = await running("npx", ...start.split(" ").slice(1));
+  const { child, isUp } = await startServer("npx", ...start.split(" ").slice(1));
   child.kill("SIGTERM");
-  await ended(isUp);
+  await untilDown(isUp);
 });
 
 it.each([start, serve])("a terminal that is closed stops its server: %s", async (line) => {
   const { child, isUp } = await onTerminal(line);
   child.kill("SIGKILL");
-  await ended(isUp);
+  await untilDown(isUp);
 });
 
 it("a SIGHUP makes a server without a terminal read its documents again", async () => {
-  const { child, isUp, printed } = await running("sh", "-c", `exec ${serve}`);
+  const { child, isUp, untilPrinted } = await startServer("sh", "-c", `exec ${serve}`);
   child.kill("SIGHUP");
-  await printed(/Reloaded the documents in (.*)/);
+  await untilPrinted(/Reloaded the documents in (.*)/);
   expect(await isUp()).toBe(true);
 });
 
 it("a server in the background of a script outlives the script", async () => {
-  const { isUp, printed } = await onTerminal(`sh -c "${serve} & sleep 5"; echo over; sleep 60`);
-  await printed(/(over)/);
+  const { isUp, untilPrinted } = await onTerminal(
+    `sh -c "${serve} & sleep 5"; echo over; sleep 60`,
+  );
+  await untilPrinted(/(over)/);
   await new Promise((resolve) => setTimeout(resolve, 2000));
   expect(await isUp()).toBe(true);
 });

@@ -17,45 +17,49 @@ const fileOf = (content: string | Uint8Array) =>
   ).pipe(Effect.map((directory) => join(directory, "value")));
 
 describe("a setting that <name>_FILE gives", () => {
-  it.effect("is the content of the file without a last line break and a byte order mark", () =>
-    Effect.gen(function* () {
-      for (const content of ["8080", "8080\n", "8080\r\n", "\ufeff8080\n"]) {
-        const settings = yield* readSettings({ PARLEY_PORT_FILE: yield* fileOf(content) });
-        assert.strictEqual(settings.port, 8080);
-        assert.deepStrictEqual(settings.warnings, []);
-      }
-    }),
+  it.effect(
+    "a setting from <name>_FILE is the content of the file without a final line break or a byte order mark",
+    () =>
+      Effect.gen(function* () {
+        for (const content of ["8080", "8080\n", "8080\r\n", "\ufeff8080\n"]) {
+          const settings = yield* readSettings({ PARLEY_PORT_FILE: yield* fileOf(content) });
+          assert.strictEqual(settings.port, 8080);
+          assert.deepStrictEqual(settings.warnings, []);
+        }
+      }),
   );
 
-  it.effect("is refused by its name if the file cannot be its value, which is not repeated", () =>
-    Effect.gen(function* () {
-      const utf16 = Buffer.from("\ufeffsecret", "utf16le");
-      for (const [content, reason] of [
-        ["", "is empty"],
-        [" \n", "is empty"],
-        ["secret\n\n", "more than one line"],
-        ["secret\nsecret", "more than one line"],
-        [utf16, "not UTF-8"],
-        [utf16.subarray(2), "not UTF-8"],
-        [Uint8Array.of(0xfc), "not UTF-8"],
-      ] as const) {
-        const path = yield* fileOf(content);
-        const { message } = yield* Effect.flip(readSettings({ DATABASE_URL_FILE: path }));
-        assert.match(message, /^DATABASE_URL_FILE: /);
-        assert.include(message, reason);
-        assert.notInclude(message, "secret");
-      }
-      const missing = yield* Effect.flip(readSettings({ PARLEY_LLM_API_KEY_FILE: "/nowhere" }));
-      assert.match(missing.message, /^PARLEY_LLM_API_KEY_FILE: .*ENOENT/);
-      const directory = yield* Effect.flip(readSettings({ PARLEY_HOST_FILE: "/tmp" }));
-      assert.match(directory.message, /^PARLEY_HOST_FILE: .*EISDIR/);
-      const both = { DATABASE_URL: "secret", DATABASE_URL_FILE: yield* fileOf("secret") };
-      const { message } = yield* Effect.flip(readSettings(both));
-      assert.strictEqual(message, "DATABASE_URL and DATABASE_URL_FILE are both set: unset one.");
-    }),
+  it.effect(
+    "a setting from <name>_FILE is refused by its name if the file cannot be its value, which is not repeated",
+    () =>
+      Effect.gen(function* () {
+        const utf16 = Buffer.from("\ufeffsecret", "utf16le");
+        for (const [content, reason] of [
+          ["", "is empty"],
+          [" \n", "is empty"],
+          ["secret\n\n", "more than one line"],
+          ["secret\nsecret", "more than one line"],
+          [utf16, "not UTF-8"],
+          [utf16.subarray(2), "not UTF-8"],
+          [Uint8Array.of(0xfc), "not UTF-8"],
+        ] as const) {
+          const path = yield* fileOf(content);
+          const { message } = yield* Effect.flip(readSettings({ DATABASE_URL_FILE: path }));
+          assert.match(message, /^DATABASE_URL_FILE: /);
+          assert.include(message, reason);
+          assert.notInclude(message, "secret");
+        }
+        const missing = yield* Effect.flip(readSettings({ PARLEY_LLM_API_KEY_FILE: "/nowhere" }));
+        assert.match(missing.message, /^PARLEY_LLM_API_KEY_FILE: .*ENOENT/);
+        const directory = yield* Effect.flip(readSettings({ PARLEY_HOST_FILE: "/tmp" }));
+        assert.match(directory.message, /^PARLEY_HOST_FILE: .*EISDIR/);
+        const both = { DATABASE_URL: "secret", DATABASE_URL_FILE: yield* fileOf("secret") };
+        const { message } = yield* Effect.flip(readSettings(both));
+        assert.strictEqual(message, "DATABASE_URL and DATABASE_URL_FILE are both set: unset one.");
+      }),
   );
 
-  it.effect("does not exist for a setting that is a path itself", () =>
+  it.effect("a setting that is itself a path cannot come from <name>_FILE", () =>
     Effect.gen(function* () {
       const path = yield* fileOf("/elsewhere");
       const settings = yield* readSettings({ PARLEY_DATA_DIR_FILE: path });
@@ -109,31 +113,33 @@ it("the former name of a setting causes a warning that names what replaces it", 
   }
 });
 
-it.effect("what Kubernetes sets for Services is ignored, with one warning for all settings", () =>
-  Effect.gen(function* () {
-    const { askPort, managementPort, port, warnings } = yield* readSettings({
-      PARLEY_PORT: "tcp://10.43.7.1:3000",
-      PARLEY_ASK_PORT: "tcp://10.43.7.2:3000",
-      PARLEY_MANAGEMENT_PORT: "udp://10.43.7.3:3000",
-      PARLEY_SERVICE_HOST: "10.43.7.1",
-      PARLEY_SERVICE_PORT: "3000",
-      PARLEY_SERVICE_PORT_HTTP: "3000",
-      PARLEY_PORT_3000_TCP: "tcp://10.43.7.1:3000",
-      PARLEY_PORT_3000_TCP_ADDR: "10.43.7.1",
-      PARLEY_WEB_PORT: "tcp://10.43.7.4:80",
-      DATABASE_SERVICE_HOST: "10.43.7.5",
-      DATABASE_PORT: "tcp://10.43.7.5:5432",
-    });
-    assert.deepStrictEqual(
-      { port, askPort, managementPort },
-      { port: 3000, askPort: null, managementPort: 3001 },
-    );
-    assert.strictEqual(warnings.length, 1);
-    assert.match(
-      warnings[0]!,
-      /^PARLEY_PORT, PARLEY_ASK_PORT, PARLEY_MANAGEMENT_PORT: .*enableServiceLinks: false/,
-    );
-  }),
+it.effect(
+  "what Kubernetes sets for its Services is ignored, with one warning for all settings",
+  () =>
+    Effect.gen(function* () {
+      const { askPort, managementPort, port, warnings } = yield* readSettings({
+        PARLEY_PORT: "tcp://10.43.7.1:3000",
+        PARLEY_ASK_PORT: "tcp://10.43.7.2:3000",
+        PARLEY_MANAGEMENT_PORT: "udp://10.43.7.3:3000",
+        PARLEY_SERVICE_HOST: "10.43.7.1",
+        PARLEY_SERVICE_PORT: "3000",
+        PARLEY_SERVICE_PORT_HTTP: "3000",
+        PARLEY_PORT_3000_TCP: "tcp://10.43.7.1:3000",
+        PARLEY_PORT_3000_TCP_ADDR: "10.43.7.1",
+        PARLEY_WEB_PORT: "tcp://10.43.7.4:80",
+        DATABASE_SERVICE_HOST: "10.43.7.5",
+        DATABASE_PORT: "tcp://10.43.7.5:5432",
+      });
+      assert.deepStrictEqual(
+        { port, askPort, managementPort },
+        { port: 3000, askPort: null, managementPort: 3001 },
+      );
+      assert.strictEqual(warnings.length, 1);
+      assert.match(
+        warnings[0]!,
+        /^PARLEY_PORT, PARLEY_ASK_PORT, PARLEY_MANAGEMENT_PORT: .*enableServiceLinks: false/,
+      );
+    }),
 );
 
 it("a proxy that Node does not use causes a warning", () => {

@@ -48,7 +48,7 @@ export const startWireTap = async (url: string): Promise<WireTap> => {
   const relay = await startRelay(url, (near, far) => {
     let transaction: Array<string> | null = null;
     const read = makeReader((statement) => {
-      // The listener's heartbeat answers no request.
+      // The listener's heartbeat belongs to no request.
       if (statement.startsWith("LISTEN")) return;
       if (transaction === null) {
         transaction = [statement];

@@ -4,17 +4,17 @@ import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, expect, inject, it, vi } from "vitest";
 import { askApi, expectGeneral, listChats, unique, type Target } from "./contract/client.ts";
 import { freePort } from "./FreePort.ts";
-import { launch, type Running } from "./contract/launch.ts";
+import { launch, type TestServer } from "./contract/launch.ts";
 import { run } from "./cli/run.ts";
 import { chunk } from "./SlowModel.ts";
 import { visitorToken } from "./visitorToken.ts";
 
 let model: Server;
-let servers: ReadonlyArray<Running>;
+let servers: ReadonlyArray<TestServer>;
 let metricsPort: number;
 let database: Readonly<Record<string, string>>;
 /** Answers that wait for the test. */
-let waiting: Array<() => void> = [];
+let pendingAnswers: Array<() => void> = [];
 /** Whether the model answers without waiting for the test. */
 let isPrompt = false;
 
@@ -31,7 +31,7 @@ beforeAll(async () => {
       response.writeHead(200, { "content-type": "text/event-stream" });
       response.write(chunk({ role: "assistant", content: "Hello" }));
       if (isPrompt) finish(response);
-      else waiting.push(() => finish(response));
+      else pendingAnswers.push(() => finish(response));
     });
   });
   await new Promise<void>((resolve) => model.listen(0, "127.0.0.1", resolve));
@@ -59,26 +59,26 @@ const target = (n: number, key: string): Target => ({ ...servers[n % 2]!.target,
 /** Asks on both servers in turn. */
 const ask = (n: number, json = {}) => {
   const { budgetedKey } = servers[0]!.target;
-  // Every third is of a visitor.
+  // Every third ask is a visitor's.
   const key = n % 3 === 0 ? visitorToken(budgetedKey, `user ${n}`) : budgetedKey;
   const headers = n % 5 === 0 ? { "idempotency-key": unique() } : {};
   return askApi(target(n, key), { json: { query: "q", ...json }, headers });
 };
 
 const answerAll = () => {
-  for (const answer of waiting) answer();
-  waiting = [];
+  for (const answer of pendingAnswers) answer();
+  pendingAnswers = [];
 };
 
-it("is exact over both, whatever overlaps", async () => {
-  /** Asks that many at once, which are all taken before any is settled. */
+it("the budget of a key is exact over two servers, however asks overlap", async () => {
+  /** Sends this many asks at once; all of them reach the model before any is answered. */
   const askAtOnce = async (count: number) => {
     const overlapping = Array.from({ length: count }, (_, n) => ask(n));
-    await vi.waitFor(() => expect(waiting.length).toBe(count), 20_000);
+    await vi.waitFor(() => expect(pendingAnswers.length).toBe(count), 20_000);
     answerAll();
     for (const { status, text } of await Promise.all(overlapping)) expect(status, text).toBe(201);
   };
-  // Each costs 40 of 1000 tokens.
+  // Each ask costs 40 of 1000 tokens.
   for (const count of [16, 8, 1]) await askAtOnce(count);
   const { total } = await listChats(target(0, servers[0]!.target.key), "limit=1");
   expect(total).toBe(25);
@@ -89,7 +89,7 @@ it("is exact over both, whatever overlaps", async () => {
     const midnight = (86_400_000 - (Date.now() % 86_400_000)) / 1000;
     expect(Math.abs(Number(refused.headers["retry-after"]) - midnight)).toBeLessThan(10);
   }
-  expect(waiting.length).toBe(0);
+  expect(pendingAnswers.length).toBe(0);
   const { stdout } = await run(["usage", "--chatbot", "Contract bot", "--by", "key", "--json"], {
     PARLEY_STORE: "postgres",
     ...database,
@@ -99,9 +99,9 @@ it("is exact over both, whatever overlaps", async () => {
   const metrics = await (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).text();
   expect(metrics).toContain(`parley_key_budget_used{key="${usages[0].key}"} 1\n`);
   const { key } = servers[0]!.target;
-  // Another key of the chatbot is not concerned, nor are lists.
+  // The budget affects neither another key of the chatbot nor lists.
   const other = askApi(target(1, key), { json: { query: "q" } });
-  await vi.waitFor(() => expect(waiting.length).toBe(1), 20_000);
+  await vi.waitFor(() => expect(pendingAnswers.length).toBe(1), 20_000);
   answerAll();
   expect((await other).status).toBe(201);
   expect((await listChats(target(0, servers[0]!.target.budgetedKey), "limit=1")).total).toBe(26);
@@ -150,7 +150,7 @@ it("64 overlapping asks exceed a budget by at most what they cost, and in one ch
   const { key: unlimitedKey } = servers[0]!.target;
   const first = await askApi(target(0, unlimitedKey), { json: { query: "q" } });
   const inOneChat = await createKey(410);
-  const asked = clients.map((n) => askWith(inOneChat, n, { chat_id: first.body.data.chat_id }));
-  expect((await Promise.all(asked)).filter(Boolean)).toHaveLength(11);
+  const asks = clients.map((n) => askWith(inOneChat, n, { chat_id: first.body.data.chat_id }));
+  expect((await Promise.all(asks)).filter(Boolean)).toHaveLength(11);
   expect(await spentWith(inOneChat)).toBe(440);
 }, 60_000);

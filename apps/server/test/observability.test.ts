@@ -144,40 +144,42 @@ const observe = async () => {
 };
 
 describe("a server that is observed", () => {
-  let seen: Awaited<ReturnType<typeof observe>>;
+  let observation: Awaited<ReturnType<typeof observe>>;
   beforeAll(async () => {
-    seen = await observe();
+    observation = await observe();
   }, 60_000);
 
   const lines = () =>
-    seen.log
+    observation.log
       .trim()
       .split("\n")
       .map((line) => JSON.parse(line));
   const logged = (message: string) => lines().filter((line) => line.message === message);
   const bodiesOf = (path: string) =>
-    seen.exported.filter((one: Received) => one.path === path).map(({ body }) => JSON.parse(body));
+    observation.exported
+      .filter((request: Received) => request.path === path)
+      .map(({ body }) => JSON.parse(body));
   const spans = (): ReadonlyArray<Span> =>
     bodiesOf("/v1/traces").flatMap(({ resourceSpans }) => resourceSpans[0].scopeSpans[0].spans);
   const attributesOf = ({ attributes }: Span) =>
     Object.fromEntries(attributes.map(({ key, value }) => [key, Object.values(value)[0]]));
 
-  it("counts each request, the malformed one too", () => {
-    const counts = seen.metrics.matchAll(
+  it("the metrics count each request, even the malformed one", () => {
+    const counts = observation.metrics.matchAll(
       /^http_server_request_duration_seconds_count\{.*\} (\d+)$/gm,
     );
-    expect([...counts].reduce((sum, [, count]) => sum + Number(count), 0)).toBe(seen.sent);
-    expect(seen.sent).toBeGreaterThan(20);
+    expect([...counts].reduce((sum, [, count]) => sum + Number(count), 0)).toBe(observation.sent);
+    expect(observation.sent).toBeGreaterThan(20);
     for (const [labels, count] of [
       ['http_request_method="GET",http_response_status_code="200",http_route="/api/details"', 4],
       ['http_request_method="POST",http_response_status_code="500",http_route="/ask"', 2],
       ['http_request_method="GET",http_response_status_code="404"', 2],
     ] as const) {
-      expect(seen.metrics).toContain(
+      expect(observation.metrics).toContain(
         `http_server_request_duration_seconds_count{${labels}} ${count}\n`,
       );
     }
-    expect(seen.metrics).toContain("http_server_active_requests 0\n");
+    expect(observation.metrics).toContain("http_server_active_requests 0\n");
     for (const [reason, count] of Object.entries({
       API_KEY_NOT_VALID: 2,
       INVALID_PATH: 2,
@@ -186,12 +188,13 @@ describe("a server that is observed", () => {
       VALIDATION: 2,
       MALFORMED_REQUEST: 1,
     })) {
-      expect(seen.metrics).toContain(`parley_failures_total{reason="${reason}"} ${count}\n`);
+      expect(observation.metrics).toContain(`parley_failures_total{reason="${reason}"} ${count}\n`);
     }
   });
 
-  it("has the metrics of asks, models and the process", () => {
-    const [, host] = /provider="(127.0.0.1:\d+.chat)",model="large"/.exec(seen.metrics) ?? [];
+  it("a server has metrics of asks, models and the process", () => {
+    const [, host] =
+      /provider="(127.0.0.1:\d+.chat)",model="large"/.exec(observation.metrics) ?? [];
     const large = `provider="${host}",model="large"`;
     for (const line of [
       "parley_asks_running 0",
@@ -201,7 +204,7 @@ describe("a server that is observed", () => {
       'parley_ask_answer_duration_seconds_count{model="large",outcome="stored"} 2',
       'parley_ask_answer_duration_seconds_count{model="small",outcome="failed"} 1',
       'parley_ask_answer_duration_seconds_bucket{model="large",outcome="stored",le="120"} 2',
-      `parley_requests_total{key="${seen.keyId}"} ${seen.sent - 5}`,
+      `parley_requests_total{key="${observation.keyId}"} ${observation.sent - 5}`,
       'parley_chatbot_tokens_total{chatbot="1",direction="input"} 10',
       'parley_chatbot_tokens_total{chatbot="1",direction="output"} 6',
       'parley_failures_total{reason="INTERNAL_ERROR"} 0',
@@ -213,7 +216,7 @@ describe("a server that is observed", () => {
       `parley_model_circuit{${large}} 0`,
       `parley_build_info{version="0.1.0",node_version="${process.version}"} 1`,
     ]) {
-      expect(seen.metrics).toContain(`\n${line}\n`);
+      expect(observation.metrics).toContain(`\n${line}\n`);
     }
     for (const name of [
       "resident_memory_bytes",
@@ -222,26 +225,26 @@ describe("a server that is observed", () => {
       "open_fds",
       "max_fds",
     ]) {
-      expect(seen.metrics).toMatch(new RegExp(`^process_${name} [\\d.]*[1-9][\\d.]*$`, "m"));
+      expect(observation.metrics).toMatch(new RegExp(`^process_${name} [\\d.]*[1-9][\\d.]*$`, "m"));
     }
-    expect(seen.metrics).toMatch(/^parley_key_expiry_seconds (\d|\+Inf)/m);
-    expect(seen.metrics).toMatch(/^nodejs_eventloop_delay_max_seconds [\d.e-]+$/m);
+    expect(observation.metrics).toMatch(/^parley_key_expiry_seconds (\d|\+Inf)/m);
+    expect(observation.metrics).toMatch(/^nodejs_eventloop_delay_max_seconds [\d.e-]+$/m);
     const exported = bodiesOf("/v1/metrics")
       .map((body) => JSON.stringify(body))
       .join();
     expect(exported).toContain('"name":"http.server.request.duration"');
   });
 
-  it("has exactly the metrics in the table of docs/monitoring.md", () => {
+  it("a server has exactly the metrics in the table of docs/monitoring.md", () => {
     const page = readFileSync(new URL("../../../docs/monitoring.md", import.meta.url), "utf8");
     const section = page.split("\n## Metrics\n")[1]!.split("\n## ")[0]!;
     const documented = [...section.matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name);
-    const served = [...seen.metrics.matchAll(/^# TYPE (\w+)/gm)].map(([, name]) => name);
+    const names = [...observation.metrics.matchAll(/^# TYPE (\w+)/gm)].map(([, name]) => name);
     // No key has a budget here; `budget.test.ts` reads that gauge.
-    expect([...served, "parley_key_budget_used"].toSorted()).toEqual(documented.toSorted());
+    expect([...names, "parley_key_budget_used"].toSorted()).toEqual(documented.toSorted());
   });
 
-  it("logs its start and stop, and each request, in a flat line of JSON with a date", () => {
+  it("a server logs its start and stop, and each request, in a flat line of JSON with a date", () => {
     for (const { time, ...line } of lines()) {
       expect(time).toMatch(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/);
       expect(line).toMatchObject({
@@ -253,35 +256,40 @@ describe("a server that is observed", () => {
     }
     expect(logged("Parley 0.1.0 has started")[0]).toMatchObject({ store: "postgres" });
     expect(logged("Parley has stopped")).toHaveLength(1);
-    expect(logged("Request")).toHaveLength(seen.sent);
-    const [asked] = logged("Request").filter(({ requestId }) => requestId === "asked");
-    expect(asked).toMatchObject({ method: "POST", route: "/ask", status: 201, trace_id: traceId });
-    expect(Object.keys(asked)).toEqual(expect.arrayContaining(["requestId", "chatbot", "ms"]));
+    expect(logged("Request")).toHaveLength(observation.sent);
+    const [askLine] = logged("Request").filter(({ requestId }) => requestId === "asked");
+    expect(askLine).toMatchObject({
+      method: "POST",
+      route: "/ask",
+      status: 201,
+      trace_id: traceId,
+    });
+    expect(Object.keys(askLine)).toEqual(expect.arrayContaining(["requestId", "chatbot", "ms"]));
   });
 
-  it("logs each failure with its request, chatbot and chat, and the reasons of all providers", () => {
+  it("a server logs each failure with its request, chatbot and chat, and the reasons of all providers", () => {
     const [failed, unjudged, ...more] = logged("AnswerUnavailable");
     expect(more).toEqual([]);
     const { reason } = failed;
-    const whose = { key: seen.keyId, client: "203.0.113.7" };
+    const whose = { key: observation.keyId, client: "203.0.113.7" };
     expect(failed).toMatchObject({
       ...whose,
       requestId: "failed",
       route: "/ask",
-      chat: seen.chat,
+      chat: observation.chat,
     });
     expect(failed.chatbot).toBeGreaterThan(0);
     expect(reason).toMatch(/HTTP 400, model_overloaded; .*ECONNREFUSED/);
     expect(unjudged).toMatchObject({ requestId: "unjudged", client: "127.0.0.1" });
     expect(unjudged.reason).toContain("moderation endpoint failed: HTTP 400, model_over");
-    // The call that failed on the way there.
+    // The call of the first model, which failed before the fallback was called.
     const [call] = lines().filter(({ reason }) => reason === "bad_request");
     expect(call).toMatchObject({ ...whose, requestId: "failed", model: "large" });
   });
 
-  it("exports a span for each request, within the trace of its client and around the provider's", () => {
+  it("a server exports a span for each request, within the trace of its client and around the call of the provider", () => {
     const all = spans();
-    expect(all.filter(({ name }) => /^[A-Z]+( |$)/.test(name))).toHaveLength(seen.sent - 1);
+    expect(all.filter(({ name }) => /^[A-Z]+( |$)/.test(name))).toHaveLength(observation.sent - 1);
     const root = all.find((span) => attributesOf(span)["requestId"] === "asked")!;
     expect(root).toMatchObject({ name: "POST /ask", traceId, parentSpanId: "b7ad6b7169203331" });
     expect(attributesOf(root)).toMatchObject({ "http.route": "/ask" });
@@ -294,19 +302,19 @@ describe("a server that is observed", () => {
       "gen_ai.usage.input_tokens": 5,
       "gen_ai.usage.output_tokens": 3,
     });
-    // Those of the start, too.
+    // The spans of the start name the database, too.
     const databases = all.flatMap((span) => attributesOf(span)["db.namespace"] ?? []);
-    expect([...new Set(databases)]).toEqual([seen.database]);
+    expect([...new Set(databases)]).toEqual([observation.database]);
     const turn = all.find(({ spanId }) => spanId === call.parentSpanId)!;
     expect([turn.name, turn.parentSpanId]).toEqual(["turn", root.spanId]);
-    const passed = seen.provided.map(({ headers }) => headers["traceparent"]);
-    expect(passed).toContain(`00-${traceId}-${call.spanId}-01`);
+    const traceparents = observation.provided.map(({ headers }) => headers["traceparent"]);
+    expect(traceparents).toContain(`00-${traceId}-${call.spanId}-01`);
     const failed = all.find((span) => attributesOf(span)["requestId"] === "failed")!;
     expect(failed.status).toMatchObject({ code: 2 });
-    expect(attributesOf(failed)).toMatchObject({ chat: seen.chat });
+    expect(attributesOf(failed)).toMatchObject({ chat: observation.chat });
   });
 
-  it("exports its log lines within their traces", () => {
+  it("a server exports its log lines within their traces", () => {
     const records = bodiesOf("/v1/logs").flatMap(
       ({ resourceLogs }) => resourceLogs[0].scopeLogs[0].logRecords,
     );
@@ -314,11 +322,13 @@ describe("a server that is observed", () => {
     expect(spans().map((span) => span.traceId)).toContain(failure.traceId);
   });
 
-  it.each(secrets)("shows nowhere: %s", (secret) => {
-    expect(seen.log.replaceAll("/api", "")).not.toContain(secret);
-    expect(seen.metrics).not.toContain(secret);
-    expect(seen.exported.map(({ body, path }) => path + body).join("\n")).not.toContain(secret);
-    expect(seen.exported.length).toBeGreaterThan(3);
+  it.each(secrets)("log, metrics and exports never show %s", (secret) => {
+    expect(observation.log.replaceAll("/api", "")).not.toContain(secret);
+    expect(observation.metrics).not.toContain(secret);
+    expect(observation.exported.map(({ body, path }) => path + body).join("\n")).not.toContain(
+      secret,
+    );
+    expect(observation.exported.length).toBeGreaterThan(3);
   });
 });
 
@@ -331,7 +341,7 @@ describe("a collector that cannot be reached", () => {
   }, 60_000);
   afterAll(() => server.stop());
 
-  it("is one line of text with its time in UTC, and nothing else", async () => {
+  it("a collector that cannot be reached causes one line of text with its time in UTC, and nothing else", async () => {
     const { baseUrl, key } = server.target;
     const deadline = Date.now() + 20_000;
     while (!server.log().includes("collector") && Date.now() < deadline) {

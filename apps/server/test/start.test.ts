@@ -38,27 +38,27 @@ const refusal = async (
   return stderr;
 };
 
-const spawned = (args: ReadonlyArray<string>, settings: Readonly<Record<string, string>>) => {
+const spawnCommand = (args: ReadonlyArray<string>, settings: Readonly<Record<string, string>>) => {
   const main = fileURLToPath(new URL("../src/main.ts", import.meta.url));
   const child = spawn(process.execPath, [main, ...args], {
     env: { ...withoutSettings(), ...quiet, PARLEY_DATA_DIR: join(directory, "data"), ...settings },
     stdio: ["ignore", "pipe", "inherit"],
   });
-  return { child, ended: once(child, "exit") };
+  return { child, exit: once(child, "exit") };
 };
 
-const serve = (settings: Readonly<Record<string, string>>) => spawned(["serve"], settings);
+const serve = (settings: Readonly<Record<string, string>>) => spawnCommand(["serve"], settings);
 
 /** The output of a server that is stopped once it listens. */
-const started = async (settings: Readonly<Record<string, string>>): Promise<string> => {
-  const { child, ended } = serve(settings);
+const startAndStop = async (settings: Readonly<Record<string, string>>): Promise<string> => {
+  const { child, exit } = serve(settings);
   let printed = "";
   for await (const data of child.stdout) {
     printed += data;
-    // Once: a second signal would end a server that has stopped already.
+    // Only once: a second signal would end the server before it has stopped.
     if (!child.killed && printed.includes("/docs\n")) child.kill("SIGINT");
   }
-  expect((await ended)[0]).toBe(0);
+  expect((await exit)[0]).toBe(0);
   return printed;
 };
 
@@ -78,10 +78,10 @@ const onTerminal = async (settings: Readonly<Record<string, string>>): Promise<s
 };
 
 describe("the first start", () => {
-  it("without a terminal writes its key into a file, when an earlier one could not listen", async () => {
-    const taken = createServer().listen(0, "127.0.0.1");
-    await once(taken, "listening");
-    const { port } = taken.address() as AddressInfo;
+  it("the first start without a terminal writes its key to a file, even if an earlier start could not listen", async () => {
+    const portHolder = createServer().listen(0, "127.0.0.1");
+    await once(portHolder, "listening");
+    const { port } = portHolder.address() as AddressInfo;
     const settings = {
       PARLEY_STORE: "postgres",
       DATABASE_URL: inject("postgresUrl"),
@@ -91,29 +91,29 @@ describe("the first start", () => {
     expect(await refusal(settings, run)).toContain(
       `the port is in use; set PARLEY_PORT to another, such as ${port < 65_000 ? port + 100 : port - 100}.`,
     );
-    taken.close();
-    await once(taken, "close");
-    const printed = await started(settings);
+    portHolder.close();
+    await once(portHolder, "close");
+    const printed = await startAndStop(settings);
     expect(printed).toContain(`The first API key is in ${keyFile()}, `);
     expect(printed).not.toContain("prl_");
     expect(await readFile(keyFile(), "utf8")).toMatch(/^prl_\w{52}\n$/);
     expect((await stat(keyFile())).mode & 0o777).toBe(0o600);
-    const again = await started(settings);
+    const again = await startAndStop(settings);
     expect(again).not.toContain("first API key");
     expect(again).toMatch(/^Store +PostgreSQL at DATABASE_URL \(plain text\)$/m);
     expect(again).toContain('store=postgres security="plain text"');
-    const shown = await onTerminal(settings);
-    expect(shown).toMatch(/^Playground +http:\/\/127\.0\.0\.1:\d+\/$/m);
-    expect(shown).toMatch(/^Guide +http:\/\/127\.0\.0\.1:\d+\/docs\/guide$/m);
-    expect(shown).toMatch(
+    const terminalOutput = await onTerminal(settings);
+    expect(terminalOutput).toMatch(/^Playground +http:\/\/127\.0\.0\.1:\d+\/$/m);
+    expect(terminalOutput).toMatch(/^Guide +http:\/\/127\.0\.0\.1:\d+\/docs\/guide$/m);
+    expect(terminalOutput).toMatch(
       /^API key +shown at the first start; create another: npx --yes pnpm@12 --silent parley key create /m,
     );
   }, 60_000);
 
-  it("is ready only after its key is in the file, of which a store in memory has its own", async () => {
+  it("the first start is ready only after its key is in a file; the memory store has a file of its own", async () => {
     const data = join(directory, "ready");
     const port = String(await freePort());
-    const { child, ended } = serve({ PARLEY_DATA_DIR: data, PARLEY_MANAGEMENT_PORT: port });
+    const { child, exit } = serve({ PARLEY_DATA_DIR: data, PARLEY_MANAGEMENT_PORT: port });
     const isReady = () =>
       fetch(`http://127.0.0.1:${port}/health/ready`).then(
         ({ ok }) => ok,
@@ -121,20 +121,20 @@ describe("the first start", () => {
       );
     while (!(await isReady())) expect(child.exitCode).toBeNull();
     expect(await readFile(join(data, "memory-key"), "utf8")).toMatch(/^prl_/);
-    // The key of the database in the directory lives on.
+    // The file with the key of an embedded database is left alone.
     expect(existsSync(join(data, "first-key"))).toBe(false);
     child.kill("SIGINT");
-    await ended;
+    await exit;
   });
 });
 
 describe("a server that is still starting", () => {
-  it("survives a SIGHUP, which only reloads documents", async () => {
+  it("a server that is still starting survives a SIGHUP, which only reloads documents", async () => {
     const database = createServer().listen(0, "127.0.0.1");
     await once(database, "listening");
     const { port } = database.address() as AddressInfo;
     const connected = once(database, "connection");
-    const { child, ended } = serve({
+    const { child, exit } = serve({
       PARLEY_STORE: "postgres",
       DATABASE_URL: `postgres://nobody@127.0.0.1:${port}/none`,
     });
@@ -142,27 +142,30 @@ describe("a server that is still starting", () => {
     child.kill("SIGHUP");
     socket.destroy();
     database.close();
-    // It ends because of the database.
-    expect(await ended).toEqual([1, null]);
+    // The server ends because of the database.
+    expect(await exit).toEqual([1, null]);
   });
 });
 
 describe("a command beside serve", () => {
-  it.each(["SIGHUP", "SIGINT"] as const)("ends with 130 after a %s", async (signal) => {
-    const database = createServer().listen(0, "127.0.0.1");
-    await once(database, "listening");
-    const { port } = database.address() as AddressInfo;
-    const connected = once(database, "connection");
-    const { child, ended } = spawned(["chat", "--chatbot", "serve"], {
-      PARLEY_STORE: "postgres",
-      DATABASE_URL: `postgres://nobody@127.0.0.1:${port}/none`,
-    });
-    const [socket] = (await connected) as [Socket];
-    child.kill(signal);
-    expect(await ended).toEqual([130, null]);
-    socket.destroy();
-    database.close();
-  });
+  it.each(["SIGHUP", "SIGINT"] as const)(
+    "a command other than serve ends with 130 after a %s",
+    async (signal) => {
+      const database = createServer().listen(0, "127.0.0.1");
+      await once(database, "listening");
+      const { port } = database.address() as AddressInfo;
+      const connected = once(database, "connection");
+      const { child, exit } = spawnCommand(["chat", "--chatbot", "serve"], {
+        PARLEY_STORE: "postgres",
+        DATABASE_URL: `postgres://nobody@127.0.0.1:${port}/none`,
+      });
+      const [socket] = (await connected) as [Socket];
+      child.kill(signal);
+      expect(await exit).toEqual([130, null]);
+      socket.destroy();
+      database.close();
+    },
+  );
 });
 
 describe("a provisioning file", () => {
@@ -173,7 +176,7 @@ describe("a provisioning file", () => {
   };
   const freshKey = async (): Promise<string> => (await here(["key", "generate"], {})).stdout.trim();
 
-  it("that contradicts itself is refused, and the mistake named", async () => {
+  it("a provisioning file that contradicts itself is refused, and the mistake is named", async () => {
     const key = await freshKey();
     const keys = [{ key, scopes: ["read"] }];
     const bot = { workspace: "W", name: "B" };
@@ -191,7 +194,7 @@ describe("a provisioning file", () => {
     }
   }, 60_000);
 
-  it("that names a key of another chatbot is refused, applied again it is not", async () => {
+  it("a provisioning file can be applied again, and is refused if it names a key of another chatbot", async () => {
     const file = join(directory, "taken.json");
     const bot = { workspace: "W", keys: [{ key: await freshKey(), scopes: ["read"] }] };
     const settings = {
@@ -201,13 +204,13 @@ describe("a provisioning file", () => {
       PARLEY_PROVISION: file,
     };
     await writeFile(file, JSON.stringify({ chatbots: [{ ...bot, name: "B" }] }));
-    await started(settings);
-    await started(settings);
+    await startAndStop(settings);
+    await startAndStop(settings);
     await writeFile(file, JSON.stringify({ chatbots: [{ ...bot, name: "C" }] }));
     expect(await refusal(settings)).toContain("belongs to another chatbot");
   }, 60_000);
 
-  it("declares nothing when a setting is wrong", async () => {
+  it("a provisioning file declares nothing when a setting is wrong", async () => {
     const file = join(directory, "wrong.json");
     await writeFile(file, JSON.stringify({ chatbots: [{ workspace: "W", name: "B" }] }));
     const settings = {
@@ -217,13 +220,13 @@ describe("a provisioning file", () => {
     };
     const wrong = { PARLEY_PROVISION: file, PARLEY_KNOWLEDGE_DIR: join(directory, "nowhere") };
     expect(await refusal({ ...settings, ...wrong })).toContain("cannot read the documents");
-    // The first start of an empty store.
-    expect(await started(settings)).toContain("The first API key is in ");
+    // The store is still empty, so this is its first start.
+    expect(await startAndStop(settings)).toContain("The first API key is in ");
   }, 60_000);
 });
 
 describe("a server with row security", () => {
-  it("is refused by the store in memory, and as a role that row security does not bind", async () => {
+  it("a server with row security refuses the memory store, and a role that row security does not bind", async () => {
     expect(await refusal({ PARLEY_ROW_SECURITY: "true" })).toContain("PARLEY_STORE is memory");
     for (const url of [inject("postgresUrl"), inject("roleUrls").superuser]) {
       const message = await refusal({
@@ -273,12 +276,12 @@ describe("a setting", () => {
     ["/api", "/api/ask"],
     ["/", "/ask"],
     ["api", "/ask"],
-  ])("base addresses %s and %s are refused, by name", async (general, answers) => {
+  ])("the base paths %s and %s are refused by name", async (general, answers) => {
     const paths = { PARLEY_BASE_PATH: general, PARLEY_ASK_PATH: answers };
     expect(await refusal(paths)).toMatch(/PARLEY_BASE_PATH|PARLEY_ASK_PATH/);
   });
 
-  it("that is an address with credentials in it is refused, and they are not repeated", async () => {
+  it("a setting that is an address with credentials is refused, and they are not repeated", async () => {
     for (const url of [
       "https://user:secret@llm.example/v1",
       "https://secret@llm.example/v1",
@@ -290,7 +293,7 @@ describe("a setting", () => {
     }
   });
 
-  it("that is a time takes words and short units, and no number alone", async () => {
+  it("a setting that is a time accepts words and short units, but no number alone except 0", async () => {
     for (const [value, millis] of [
       ["0", 0],
       ["5s", 5000],
@@ -302,13 +305,13 @@ describe("a setting", () => {
     }
     for (const value of ["30", "5 sec", "2 hours"]) {
       expect(await refusal({ PARLEY_DRAIN_DELAY: value })).toContain(
-        "such as 5 seconds or 500 millis",
+        "such as 5 seconds or 2 minutes",
       );
     }
   });
 
-  it("that is unknown is a warning in the log of the start", async () => {
-    const printed = await started({ PARLEY_PROT: "80", PARLEY_DATABASE_URL: "x" });
+  it("an unknown setting is a warning in the log of the start", async () => {
+    const printed = await startAndStop({ PARLEY_PROT: "80", PARLEY_DATABASE_URL: "x" });
     const warnings = printed.split("\n").filter((line) => line.includes("is not a setting"));
     expect(warnings).toEqual([
       expect.stringContaining("PARLEY_PROT is not a setting"),
@@ -316,9 +319,9 @@ describe("a setting", () => {
     ]);
   });
 
-  it("of white space alone is not set", async () => {
+  it("a setting of white space alone is not set", async () => {
     const blank = { PARLEY_ASK_PORT: " ", PARLEY_PROVISION: " ", PARLEY_KNOWLEDGE_DIR: " " };
-    const printed = await started({ ...blank, DATABASE_URL: " " });
+    const printed = await startAndStop({ ...blank, DATABASE_URL: " " });
     const [, general, answers] = /(http:\S+)\/api\n.* {2}(http:\S+)\/ask\//.exec(printed)!;
     expect(answers).toBe(general);
   });
@@ -333,8 +336,8 @@ it("a start warns that anonymous visitors share one limit behind a proxy, unless
   await writeFile(file, JSON.stringify({ chatbots: [chatbot] }));
   const settings = { PARLEY_PROVISION: file, PARLEY_LOG_FORMAT: "text" };
   const warning = "set PARLEY_TRUSTED_PROXIES: otherwise all clients share one limit";
-  expect(await started(settings)).toContain(warning);
-  expect(await started({ ...settings, PARLEY_TRUSTED_PROXIES: "10.0.0.0/8" })).not.toContain(
+  expect(await startAndStop(settings)).toContain(warning);
+  expect(await startAndStop({ ...settings, PARLEY_TRUSTED_PROXIES: "10.0.0.0/8" })).not.toContain(
     warning,
   );
 });

@@ -1,5 +1,5 @@
 /**
- * Requests for the rows of another chatbot, or of another visitor, get the responses of rows that do not exist: the same
+ * Requests for the rows of another chatbot, or of another visitor, get the responses for rows that do not exist: the same
  * bytes, by the same statements. With row security and without.
  */
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
@@ -18,7 +18,7 @@ import {
   type Entry,
 } from "./contract/client.ts";
 import { boundDatabase } from "./BoundDatabase.ts";
-import { launch, type Running } from "./contract/launch.ts";
+import { launch, type TestServer } from "./contract/launch.ts";
 import { visitorToken } from "./visitorToken.ts";
 import { startWireTap, type WireTap } from "./WireTap.ts";
 
@@ -36,20 +36,24 @@ const background = /\bapi_key\b|^\s*delete from idempotency_key\b|^select (1|clo
 const withoutBackground = (units: ReadonlyArray<ReadonlyArray<string>>) =>
   units.filter((unit) => !unit.some((statement) => background.test(statement))).flat();
 
-/** Bytes and headers, the time and the request's id aside. */
-const told = ({ headers: { date: _, "x-request-id": __, ...headers }, status, text }: Answer) => ({
+/** Status, bytes and headers, without the time and the request id. */
+const comparable = ({
+  headers: { date: _, "x-request-id": __, ...headers },
+  status,
+  text,
+}: Answer) => ({
   status,
   text,
   headers,
 });
 
-/** Without ids and times, which always differ. */
-const made = (answer: Answer) => {
+/** The same without ids and times, which always differ. */
+const comparableCreation = (answer: Answer) => {
   const {
     headers: { "content-length": _, ...headers },
     status,
     text,
-  } = told(answer);
+  } = comparable(answer);
   const plain = text
     .replace(/"(id|chat_id)":\d+/g, '"$1":0')
     .replace(/"_createTime":"[^"]+"/g, '"_createTime":""')
@@ -64,29 +68,29 @@ declare module "vitest" {
 }
 
 describe.each([
-  ["as it is", "chatbots"],
-  ["as it is", "visitors"],
+  ["without row security", "chatbots"],
+  ["without row security", "visitors"],
   ["bound by row security", "chatbots"],
   ["bound by row security", "visitors"],
 ] as const)("a server %s, with two %s", (mode, tenants) => {
   let tap: WireTap;
-  let running: Running;
-  /** Of the other chatbot or visitor, and of ours. */
+  let testServer: TestServer;
+  /** An entry of the other chatbot or visitor, and a chat of ours. */
   let theirs: Entry;
   let ours: Chat;
   let keys: { readonly key: string; readonly otherKey: string };
-  const target = () => ({ ...running.target, ...keys });
+  const target = () => ({ ...testServer.target, ...keys });
 
   beforeAll(async () => {
     const owner = inject("postgresUrl");
     const schema = `tenants_${unique()}`;
     const settings =
-      mode === "as it is"
+      mode === "without row security"
         ? { DATABASE_URL: owner, PARLEY_SCHEMA: schema }
         : await boundDatabase(owner, inject("roleUrls").bound, schema);
     tap = await startWireTap(settings.DATABASE_URL);
-    running = await launch("postgres", { ...settings, DATABASE_URL: tap.url });
-    const { key, otherKey } = running.target;
+    testServer = await launch("postgres", { ...settings, DATABASE_URL: tap.url });
+    const { key, otherKey } = testServer.target;
     keys =
       tenants === "chatbots"
         ? { key, otherKey }
@@ -95,50 +99,50 @@ describe.each([
     ours = await createChat(target());
   });
   afterAll(async () => {
-    await running?.stop();
+    await testServer?.stop();
     tap?.close();
   });
 
-  /** The responses to a request about a foreign row and to one about a missing row, and their statements. */
+  /** Checks that requests for a foreign row and a missing row get the same response by the same statements; returns these. */
   const both = async <A>(
     request: (theirs: boolean) => Promise<Answer>,
     tell: (a: Answer) => A,
-    least = mode === "as it is" ? 1 : 7,
+    least = mode === "without row security" ? 1 : 7,
   ) => {
     const results = [];
     for (const foreign of [true, false]) {
       tap.take();
       const answer = await request(foreign);
-      // Statements that follow the response are sent soon.
+      // Statements that follow the response have been sent when this request ends.
       await listChats(target(), "id=1");
       results.push({ answer: tell(answer), statements: withoutBackground(tap.take()) });
     }
-    const [foreign, nothing] = results;
-    expect(foreign!.answer).toEqual(nothing!.answer);
-    expect(foreign!.statements).toEqual(nothing!.statements);
+    const [foreign, absent] = results;
+    expect(foreign!.answer).toEqual(absent!.answer);
+    expect(foreign!.statements).toEqual(absent!.statements);
     expect(foreign!.statements.length).toBeGreaterThan(least);
     return foreign!;
   };
 
   for (const query of ["", "?id=ENTRY", "?orderBy=question"]) {
-    it(`the history of their chat${query}`, async () => {
+    it(`the history${query} of another's chat is that of a missing chat`, async () => {
       const { answer } = await both(
         (foreign) =>
           api(
             target(),
             `/chats/${foreign ? theirs.chat_id : missing.chat}/history${query.replace("ENTRY", String(theirs.id))}`,
           ),
-        told,
+        comparable,
       );
       expect(answer.status).toBe(404);
     });
   }
 
-  it("their entry in our own chat", async () => {
+  it("another's entry is a missing entry in a chat of one's own", async () => {
     const { answer } = await both(
       (foreign) =>
         api(target(), `/chats/${ours.id}/history?id=${foreign ? theirs.id : missing.entry}`),
-      told,
+      comparable,
     );
     expect(answer.text).toBe('{"status":200,"data":[],"meta":{"total":0}}');
   });
@@ -150,7 +154,7 @@ describe.each([
     "userRef=TEXT&search=PART",
     "userRef=TEXT&orderBy=name",
   ]) {
-    it(`their chats by ${query}`, async () => {
+    it(`a list by ${query} finds no chat of another`, async () => {
       const { answer } = await both(
         async (foreign) => {
           const text = unique();
@@ -169,14 +173,14 @@ describe.each([
           return api(target(), `/chats?${filled}`);
           // A visitor's list of another's chats needs no statement.
         },
-        told,
+        comparable,
         tenants === "visitors" && query.includes("userRef") ? 0 : undefined,
       );
       expect(answer.text).toBe('{"status":200,"data":[],"meta":{"total":0}}');
     });
   }
 
-  const asked: ReadonlyArray<readonly [string, () => Call]> = [
+  const asks: ReadonlyArray<readonly [string, () => Call]> = [
     ["asking", () => ({})],
     ["asking with a key of one's own", () => ({ headers: { "idempotency-key": unique() } })],
     [
@@ -190,33 +194,33 @@ describe.each([
       }),
     ],
   ];
-  for (const [what, call] of asked) {
-    it(`${what} in their chat`, async () => {
+  for (const [what, call] of asks) {
+    it(`${what} in another's chat is like in a missing chat`, async () => {
       const { answer } = await both(
         (foreign) =>
           askApi(target(), {
             ...call(),
             json: { chat_id: foreign ? theirs.chat_id : missing.chat, query: "port" },
           }),
-        told,
+        comparable,
       );
       expect(answer.status).toBe(404);
     });
   }
 
-  it("creating a chat with their key for repeating", async () => {
+  it("a creation with another's idempotency key is not a repetition", async () => {
     const { answer } = await both(async (foreign) => {
       const call = { json: { name: "n" }, headers: { "idempotency-key": unique() } };
       if (foreign) await api(target(), "/chats", { ...call, key: target().otherKey });
       tap.take();
       return api(target(), "/chats", call);
-    }, made);
+    }, comparableCreation);
     expect(answer.status).toBe(201);
     expect(answer.headers).not.toHaveProperty("idempotent-replayed");
   });
 
   for (const accept of ["application/json", "text/event-stream"]) {
-    it(`asking with their key for repeating and their event, for ${accept}`, async () => {
+    it(`an ask with another's idempotency key and event id is not a repetition, for ${accept}`, async () => {
       const { answer } = await both(async (foreign) => {
         const headers = { accept: "text/event-stream", "idempotency-key": unique() };
         const json = { query: "port" };
@@ -230,7 +234,7 @@ describe.each([
           json,
           headers: { ...headers, accept, "last-event-id": eventId },
         });
-      }, made);
+      }, comparableCreation);
       expect(answer.status).toBe(accept === "application/json" ? 201 : 200);
       expect(answer.headers).not.toHaveProperty("idempotent-replayed");
     });
@@ -242,7 +246,7 @@ describe.each([
       if (foreign) await createChat(target(), {}, target().otherKey);
       tap.take();
       return api(target(), "/chats?limit=1&page=100000");
-    }, told);
+    }, comparable);
     expect(answer.text).toBe(`{"status":200,"data":[],"meta":{"total":${before}}}`);
   });
 });

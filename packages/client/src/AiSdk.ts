@@ -32,7 +32,7 @@ export interface ChatTransportOptions {
 
 /**
  * A transport that asks the question in the user's last message. Each message has an idempotency key: `regenerate`
- * repeats a question that failed, and returns the stored answer of one that did not. The metadata of the assistant's
+ * repeats a question that failed, and returns the stored answer of one that succeeded. The metadata of the assistant's
  * message is that of its entry. If the key may read, up to 100 entries that are missing from the messages arrive with the
  * answer. A failure arrives as the SDK's error, with the contract's message, such as `CHAT_DOES_NOT_EXISTS`, as its
  * message.
@@ -45,8 +45,10 @@ export const makeChatTransport = ({
   sendMessages: async ({ abortSignal, chatId: id, messages }) => {
     const userMessage = messages.findLast(({ role }) => role === "user");
     const query = userMessage === undefined ? "" : toText(userMessage);
-    const last = messages.findLast(({ metadata }) => metadata?.chat_id !== undefined)?.metadata;
-    const question = { chat_id: chatId ?? last?.chat_id, query };
+    const lastEntry = messages.findLast(
+      ({ metadata }) => metadata?.chat_id !== undefined,
+    )?.metadata;
+    const question = { chat_id: chatId ?? lastEntry?.chat_id, query };
     // An edited message keeps its id.
     const key = `${hash(JSON.stringify(question))}.${id}.${userMessage?.id}`;
     const idempotencyKey = encodeURIComponent(key).slice(0, 255);
@@ -59,7 +61,9 @@ export const makeChatTransport = ({
       if (question.chat_id === undefined) return [];
       const call = { signal: abortSignal };
       const { data } = await client.history(question.chat_id, { limit: 100 }, call).page();
-      return data.toReversed().filter(({ id }) => id > (last?.id ?? 0) && !shownIds.includes(id));
+      return data
+        .toReversed()
+        .filter(({ id }) => id > (lastEntry?.id ?? 0) && !shownIds.includes(id));
     };
     const chunks = toChunks({ [Symbol.asyncIterator]: () => events }, query, readMissing);
     return new ReadableStream({
@@ -73,7 +77,7 @@ export const makeChatTransport = ({
       },
     });
   },
-  // With `finish`, the server completes and stores an answer that nobody reads, so that the history has it.
+  // There is no stream to rejoin: with `finish`, the server completes and stores the answer, and the history has it.
   reconnectToStream: () => Promise.resolve(null),
 });
 
@@ -102,7 +106,7 @@ async function* toChunks(
   const id = "answer";
   let hasBegun = false;
   let isOpen = false;
-  const similar: Array<Entry> = [];
+  const candidates: Array<Entry> = [];
   yield { type: "start" };
   try {
     for await (const event of events) {
@@ -110,8 +114,8 @@ async function* toChunks(
         hasBegun = true;
         // By now all entries before this one are stored.
         for (const entry of await readMissing().catch(() => [])) {
-          // This one may be stored, too, if its answer is repeated.
-          if (entry.question === query) similar.push(entry);
+          // The entry of this ask may be among them, if its stored answer is repeated.
+          if (entry.question === query) candidates.push(entry);
           else yield toEntryPart(entry);
         }
         yield { type: "start-step" };
@@ -126,7 +130,7 @@ async function* toChunks(
       } else if (event.type === "entry") {
         const { answer: _answer, question: _question, ...metadata } = event.entry;
         if (isOpen) yield { type: "text-end", id };
-        for (const entry of similar) if (entry.id !== metadata.id) yield toEntryPart(entry);
+        for (const entry of candidates) if (entry.id !== metadata.id) yield toEntryPart(entry);
         yield { type: "finish-step" };
         yield { type: "finish", messageMetadata: metadata };
       }

@@ -32,7 +32,7 @@ export const makeClient = ({
       try {
         let json = "";
         for await (const { text } of send(connection, request)) json += text;
-        return JSON.parse(json);
+        return parseBody(json);
       } catch (error) {
         await sleep(retryDelayMillis(error, failures, retries), request.signal);
       }
@@ -96,14 +96,14 @@ export const makeClient = ({
       const request = toPost(ask, question, options);
       return {
         [Symbol.asyncIterator]: () => {
-          const hangUp = new AbortController();
-          const signal = anySignal(hangUp.signal, request.signal);
+          const controller = new AbortController();
+          const signal = anySignal(controller.signal, request.signal);
           const events = streamAnswer(connection, retries, { ...request, signal });
           return {
             next: () => events.next(),
             // A generator's own `return` would wait for the next event.
             return: () => {
-              hangUp.abort();
+              controller.abort();
               return events.return();
             },
           };
@@ -111,6 +111,17 @@ export const makeClient = ({
       };
     },
   };
+};
+
+/** Throws for a successful response that is not the server's, such as the page of a captive portal. */
+const parseBody = (text: string) => {
+  try {
+    const body = JSON.parse(text);
+    if (body.data !== undefined) return body;
+  } catch {
+    // Not an object.
+  }
+  throw new ConnectionError("The response does not come from a Parley server");
 };
 
 /** Not `randomUUID`, which pages without TLS lack. */
@@ -144,7 +155,7 @@ async function* streamAnswer(
         if (isReconnecting) yield { type: "reconnected" };
         isReconnecting = false;
         if (name === "error") throw toResponseError(data.status, data, requestId);
-        // A comment.
+        // Comments have no id.
         if (id === "") continue;
         headers = { ...headers, "last-event-id": id };
         const [current] = id.split(".");
@@ -161,7 +172,7 @@ async function* streamAnswer(
           return;
         }
       }
-      throw new ConnectionError("The stream ended before the answer");
+      throw new ConnectionError("The stream ended before the answer was complete");
     } catch (error) {
       const delayMillis = retryDelayMillis(error, failures, retries);
       isReconnecting = true;

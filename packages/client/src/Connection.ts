@@ -37,7 +37,10 @@ export class ValidationError extends ResponseError {
   }
 }
 
-/** No response arrived, it broke off, or the server was silent for longer than the timeout. `cause` says which. */
+/**
+ * No response of a Parley server arrived, it broke off, or the server was silent for longer than the timeout. The message
+ * or `cause` says which.
+ */
 export class ConnectionError extends Error {
   override readonly name = "ConnectionError";
 }
@@ -48,7 +51,7 @@ export interface ClientRequest extends Pick<Attempt, "method" | "url" | "headers
   readonly signal?: AbortSignal | undefined;
 }
 
-/** The error of a failure's body, or of any other body. */
+/** The error for a failed request. `body` is the contract's or, from a proxy, any other. */
 export const toResponseError = (
   status: number,
   body: any,
@@ -72,11 +75,11 @@ export async function* send(
   // Outside the attempt: headers that HTTP does not allow are not a broken connection. A plain object, which the
   // caller's own `fetch` can spread.
   const headers = Object.fromEntries(new Headers(headersWithKey));
-  const hangUp = new AbortController();
+  const controller = new AbortController();
   const silence = new Error(`The server was silent for ${timeoutMillis} ms`);
   /** Limits each wait by itself: a slow reader does not mean a silent server. */
   const inTime = <A>(promise: Promise<A>): Promise<A> => {
-    const timer = setTimeout(() => hangUp.abort(silence), timeoutMillis);
+    const timer = setTimeout(() => controller.abort(silence), timeoutMillis);
     return promise.finally(() => clearTimeout(timer));
   };
   const beganAt = Date.now();
@@ -96,7 +99,7 @@ export async function* send(
         method: request.method,
         body: request.body ?? null,
         headers,
-        signal: anySignal(hangUp.signal, signal),
+        signal: anySignal(controller.signal, signal),
         // A redirect could hand the key to another server.
         redirect: "error",
       }),
@@ -126,7 +129,7 @@ export async function* send(
     if (!isOpen) report(error);
     throw error;
   } finally {
-    hangUp.abort();
+    controller.abort();
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * The client's interface: its calls and their options, and the values of the contract with the names and shapes of the
- * wire, so that the interface's documentation holds for them too.
+ * The client's interface: its calls and their options, and the values of the contract. The values have the names and
+ * shapes of the wire, so that the documentation of the HTTP interfaces holds for them, too.
  */
 
 /** Options of a client. */
@@ -8,7 +8,7 @@ export interface ClientOptions {
   /** Omit it if a proxy adds it. */
   readonly apiKey?: string | undefined;
   /**
-   * Sends the requests; the global one by default. The `handler` of `makeWebHandler` answers them in this process.
+   * Sends the requests; the global `fetch` by default. The `handler` of `makeWebHandler` answers them in this process.
    */
   readonly fetch?:
     | ((
@@ -41,7 +41,7 @@ export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Options of the calls that store. */
+/** Options of the calls that store a chat or an entry. */
 export interface PostOptions extends CallOptions {
   /** 1 to 255 printable ASCII characters; a random one by default. */
   readonly idempotencyKey?: string | undefined;
@@ -58,7 +58,7 @@ export interface AskOptions extends PostOptions {
  * `Idempotency-Key`. It rejects with a `ResponseError`, `ValidationError`, `ConnectionError` or the signal's reason.
  */
 export interface Client {
-  /** Reads the names of the chatbot and its workspace. */
+  /** Reads the chatbot's name and description, and the name of its workspace. */
   readonly details: (options?: CallOptions) => Promise<ChatbotDetails>;
   /** Creates a chat, which begins with the hello message if the chatbot has one. */
   readonly createChat: (chat?: NewChat, options?: PostOptions) => Promise<Chat>;
@@ -86,7 +86,7 @@ export interface Attempt {
   readonly requestId?: string | undefined;
   /** When it was sent, in milliseconds since 1970. */
   readonly beganAt: number;
-  /** Until the response began, or failed. */
+  /** The milliseconds until the response began or the attempt failed. */
   readonly durationMillis: number;
   /** Why there is no successful response. */
   readonly error?: unknown;
@@ -143,16 +143,16 @@ export interface ListQuery<Field extends string> {
   /** The first page to read; 1 by default. */
   readonly page?: number | undefined;
   readonly orderBy?: Field | ReadonlyArray<Field> | undefined;
-  /** One for each field of `orderBy`. */
+  /** One value for each field of `orderBy`. */
   readonly desc?: boolean | ReadonlyArray<boolean> | undefined;
   readonly id?: number | undefined;
 }
 
 /** The parameters of the list of chats. */
 export interface ChatsQuery extends ListQuery<keyof Chat> {
-  /** Part of the name, in any case. */
+  /** Part of the name, ignoring case. */
   readonly search?: string | undefined;
-  /** The exact value. */
+  /** The whole `userRef`, with the same case. */
   readonly userRef?: string | undefined;
 }
 

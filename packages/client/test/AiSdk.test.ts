@@ -46,7 +46,7 @@ const entriesOf = ({ parts }: ParleyMessage): Array<string> =>
   parts.flatMap((part) => (part.type === "data-entry" ? [part.data.question] : []));
 
 describe("the transport for the AI SDK", () => {
-  it.live("streams answers into one chat, which the messages name", () =>
+  it.live("the transport streams all answers into one chat, whose id the messages carry", () =>
     Effect.gen(function* () {
       const { client } = yield* makeTestClient();
       yield* Effect.promise(async () => {
@@ -63,7 +63,7 @@ describe("the transport for the AI SDK", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("continues a chat from its history, hello message included", () =>
+  it.live("the transport continues a chat from its history, hello message included", () =>
     Effect.gen(function* () {
       const { client } = yield* makeTestClient();
       yield* Effect.promise(async () => {
@@ -82,7 +82,7 @@ describe("the transport for the AI SDK", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("asks in its own chat, whatever the messages name", () =>
+  it.live("the transport asks in the chat that it was given, whatever chat the messages name", () =>
     Effect.gen(function* () {
       const { client } = yield* makeTestClient();
       yield* Effect.promise(async () => {
@@ -95,7 +95,7 @@ describe("the transport for the AI SDK", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("regenerates what failed, but pays for no answer twice", () =>
+  it.live("regenerating a message repeats a failed ask, but pays for no answer twice", () =>
     Effect.gen(function* () {
       const { client } = yield* makeTestClient({
         retries: 0,
@@ -125,11 +125,11 @@ describe("the transport for the AI SDK", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("takes back the text of an answer that begins again", () =>
+  it.live("the transport takes back the text of an answer that starts again", () =>
     Effect.gen(function* () {
       const { client } = yield* makeTestClient({
         alter: async (send, attempt, request) => {
-          // So that the break cancels the answer.
+          // With this header, the break cancels the answer.
           request.headers.set("on-disconnect", "cancel");
           return attempt === 1 ? cut(await send(), afterEvents(2)) : send();
         },
@@ -145,7 +145,7 @@ describe("the transport for the AI SDK", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("hangs up when its signal is aborted, or its stream is cancelled", () =>
+  it.live("the transport hangs up when its signal is aborted or its stream is cancelled", () =>
     Effect.gen(function* () {
       const signals: Array<AbortSignal> = [];
       const { client } = yield* makeTestClient({
@@ -182,7 +182,7 @@ describe("the transport for the AI SDK", () => {
     }).pipe(Effect.scoped),
   );
 
-  /** A client whose model answers "slow" in two halves, and the second when `release` is called. */
+  /** A client whose model sends its text at once, but ends the answer to "slow" only when `release` is called. */
   const makeSlowClient = Effect.gen(function* () {
     const released = yield* Deferred.make<void>();
     let cancelled = 0;
@@ -217,10 +217,10 @@ describe("the transport for the AI SDK", () => {
         yield* Effect.promise(async () => {
           const { id } = await client.createChat();
           const chat = new TestChat(client, [], id, "cancel");
-          const stopped = chat.sendMessage({ text: "slow" });
+          const slowMessage = chat.sendMessage({ text: "slow" });
           while (!chat.shown.includes("re: slow")) await new Promise(setImmediate);
           await chat.stop();
-          await stopped;
+          await slowMessage;
           assert.deepStrictEqual([chat.status, chat.error], ["ready", undefined]);
           await chat.sendMessage({ text: "next" });
           assert.strictEqual(textOf(chat.lastMessage!), "re: next");
@@ -235,7 +235,7 @@ describe("the transport for the AI SDK", () => {
   );
 
   it.live(
-    "a chat that opens in the middle of a turn shows the entry of that turn, once, before its own",
+    "a chat that opens in the middle of a turn shows the entry of that turn once, before its own answer",
     () =>
       Effect.gen(function* () {
         const { client, release } = yield* makeSlowClient;
@@ -246,13 +246,13 @@ describe("the transport for the AI SDK", () => {
             return new TestChat(client, toMessages(data), id);
           };
           const first = await open();
-          const running = first.sendMessage({ text: "slow" });
+          const slowMessage = first.sendMessage({ text: "slow" });
           while (!first.shown.includes("re: slow")) await new Promise(setImmediate);
           const second = await open();
           assert.lengthOf(second.messages, 1);
-          const asking = second.sendMessage({ text: "next" });
+          const nextMessage = second.sendMessage({ text: "next" });
           release();
-          await Promise.all([running, asking]);
+          await Promise.all([slowMessage, nextMessage]);
           const answersOf = ({ lastMessage }: TestChat) =>
             lastMessage!.parts.flatMap((part) =>
               part.type === "data-entry"
@@ -262,7 +262,7 @@ describe("the transport for the AI SDK", () => {
                   : [],
             );
           assert.deepStrictEqual(answersOf(second), ["re: slow", "re: next"]);
-          // Both know of everything now, but for the entry of the second chat.
+          // Only the first chat lacks an entry now: that of "next".
           await second.sendMessage({ text: "more" });
           assert.deepStrictEqual(answersOf(second), ["re: more"]);
           await first.sendMessage({ text: "and more" });
@@ -275,7 +275,7 @@ describe("the transport for the AI SDK", () => {
   );
 
   it.live(
-    "an entry of another page comes once: also one with the same question, and after a stop",
+    "an entry from another page is shown once, even if it has the same question or comes after a stop",
     () =>
       Effect.gen(function* () {
         const { client } = yield* makeSlowClient;
@@ -285,10 +285,10 @@ describe("the transport for the AI SDK", () => {
           const chat = new TestChat(client, toMessages(data), id, "cancel");
           await client.ask({ chat_id: id, query: "same" });
           await client.ask({ chat_id: id, query: "other" });
-          const stopped = chat.sendMessage({ text: "slow" });
+          const slowMessage = chat.sendMessage({ text: "slow" });
           while (!chat.shown.includes("re: slow")) await new Promise(setImmediate);
           await chat.stop();
-          await stopped;
+          await slowMessage;
           assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["same", "other"]);
           await client.ask({ chat_id: id, query: "same" });
           await chat.sendMessage({ text: "same" });
@@ -301,7 +301,7 @@ describe("the transport for the AI SDK", () => {
   );
 
   it.live(
-    "after a stop, the answer that the server completed comes once, with the next answer",
+    "after a stop, the answer that the server completed is shown once, with the next answer",
     () =>
       Effect.gen(function* () {
         const { client, release } = yield* makeSlowClient;
@@ -309,13 +309,13 @@ describe("the transport for the AI SDK", () => {
           const { id } = await client.createChat();
           const chat = new TestChat(client, [], id);
           await chat.sendMessage({ text: "first" });
-          const stopped = chat.sendMessage({ text: "slow" });
+          const slowMessage = chat.sendMessage({ text: "slow" });
           while (!chat.shown.includes("re: slow")) await new Promise(setImmediate);
           await chat.stop();
-          await stopped;
-          const asking = chat.sendMessage({ text: "next" });
+          await slowMessage;
+          const nextMessage = chat.sendMessage({ text: "next" });
           release();
-          await asking;
+          await nextMessage;
           assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["slow"]);
           await chat.sendMessage({ text: "last" });
           assert.deepStrictEqual(entriesOf(chat.lastMessage!), []);
@@ -323,7 +323,7 @@ describe("the transport for the AI SDK", () => {
       }).pipe(Effect.scoped),
   );
 
-  it.live("after an ask that failed, another page's entry with the same question comes", () =>
+  it.live("after a failed ask, another page's entry with the same question is shown", () =>
     Effect.gen(function* () {
       const { client, make } = yield* makeTestClient();
       const failure = { status: 500, code: 500002, message: "ANSWER_UNAVAILABLE" };

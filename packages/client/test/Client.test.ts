@@ -35,7 +35,7 @@ const rejection = <E>(promise: Promise<unknown>, type: new (...args: any) => E):
   );
 
 describe("the client on fetch", () => {
-  it.live("calls every endpoint, and returns the values of the wire", () =>
+  it.live("the client calls every endpoint, and returns values as they are on the wire", () =>
     Effect.gen(function* () {
       const { client: parley } = yield* makeTestClient();
       yield* Effect.promise(async () => {
@@ -65,7 +65,7 @@ describe("the client on fetch", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("calls a handler in this process, whose name of a host does not matter", () =>
+  it.live("the client needs no origin to call a handler in this process", () =>
     Effect.gen(function* () {
       const { handler, key } = yield* makeTestHandler(() =>
         Stream.make({ _tag: "Delta", text: "fine" } as const, { _tag: "Usage", usage } as const),
@@ -96,7 +96,7 @@ describe("the client on fetch", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("walks a list row by row or page by page, with the total of each page", () =>
+  it.live("the client walks a list row by row or page by page, with the total of each page", () =>
     Effect.gen(function* () {
       const { client: parley } = yield* makeTestClient();
       yield* Effect.promise(async () => {
@@ -121,7 +121,7 @@ describe("the client on fetch", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("rejects with the failure of the server", () =>
+  it.live("a call rejects with the server's failure", () =>
     Effect.gen(function* () {
       const { client: parley, make } = yield* makeTestClient();
       yield* Effect.promise(async () => {
@@ -146,7 +146,7 @@ describe("the client on fetch", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("reports each attempt without the key", () =>
+  it.live("the client reports each attempt without the key", () =>
     Effect.gen(function* () {
       const { attempts, client: parley, key } = yield* makeTestClient();
       yield* Effect.promise(async () => {
@@ -184,46 +184,49 @@ it.live("the client follows no redirect, which could hand its key to another ser
 );
 
 describe("an answer that the client streams", () => {
-  it.live("is complete and without repetition, wherever the connection breaks", () =>
-    Effect.gen(function* () {
-      const { attempts, client: whole, make } = yield* makeTestClient();
-      const events = pieces.length + 1;
-      let bytes = 0;
-      yield* Effect.promise(async () => {
-        const { entries, text, types } = await readAnswer(
-          make({
-            alter: async (send) => cut(await send(), (seen) => ((bytes = seen.length), undefined)),
-          }).stream({ query: "q" }),
-        );
-        assert.deepStrictEqual([text, entries.length], [answer, 1]);
-        assert.strictEqual(types.length, events);
+  it.live(
+    "a streamed answer is complete and without repetition, wherever the connection breaks",
+    () =>
+      Effect.gen(function* () {
+        const { attempts, client: whole, make } = yield* makeTestClient();
+        const events = pieces.length + 1;
+        let bytes = 0;
+        yield* Effect.promise(async () => {
+          const { entries, text, types } = await readAnswer(
+            make({
+              alter: async (send) =>
+                cut(await send(), (seen) => ((bytes = seen.length), undefined)),
+            }).stream({ query: "q" }),
+          );
+          assert.deepStrictEqual([text, entries.length], [answer, 1]);
+          assert.strictEqual(types.length, events);
 
-        const places = [
-          ...Array.from({ length: events }, (_, count) => afterEvents(count + 1)),
-          ...Array.from({ length: bytes }, (_, count) => atByte(count + 1)),
-        ];
-        const answers = await Promise.all(
-          places.map((place) => {
-            const broken = make({
-              alter: async (send, attempt) => (attempt === 1 ? cut(await send(), place) : send()),
-            });
-            return readAnswer(broken.stream({ query: "q" }));
-          }),
-        );
-        for (const { entries, text, types } of answers) {
-          assert.deepStrictEqual([text, entries[0]!.answer, entries.length], [answer, answer, 1]);
-          assert.notInclude(types, "restart");
-        }
-        // Those that were cut after their entry had all they need.
-        const reconnected = answers.filter(({ types }) => types.includes("reconnected"));
-        assert.isAtLeast(reconnected.length, places.length - 2);
-        assert.strictEqual((await whole.chats().page()).total, places.length + 1);
-      });
-      assert.isTrue(attempts.some(({ headers }) => headers["last-event-id"]?.endsWith(".5")));
-    }).pipe(Effect.scoped),
+          const places = [
+            ...Array.from({ length: events }, (_, count) => afterEvents(count + 1)),
+            ...Array.from({ length: bytes }, (_, count) => atByte(count + 1)),
+          ];
+          const answers = await Promise.all(
+            places.map((place) => {
+              const broken = make({
+                alter: async (send, attempt) => (attempt === 1 ? cut(await send(), place) : send()),
+              });
+              return readAnswer(broken.stream({ query: "q" }));
+            }),
+          );
+          for (const { entries, text, types } of answers) {
+            assert.deepStrictEqual([text, entries[0]!.answer, entries.length], [answer, answer, 1]);
+            assert.notInclude(types, "restart");
+          }
+          // Answers that were cut after their entry are complete without another attempt.
+          const reconnected = answers.filter(({ types }) => types.includes("reconnected"));
+          assert.isAtLeast(reconnected.length, places.length - 2);
+          assert.strictEqual((await whole.chats().page()).total, places.length + 1);
+        });
+        assert.isTrue(attempts.some(({ headers }) => headers["last-event-id"]?.endsWith(".5")));
+      }).pipe(Effect.scoped),
   );
 
-  it.live("arrives whole in chunks of one byte", () =>
+  it.live("a streamed answer is read whole from chunks of one byte", () =>
     Effect.gen(function* () {
       const { client: parley } = yield* makeTestClient({
         alter: async (send) => {
@@ -246,7 +249,7 @@ describe("an answer that the client streams", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("can end in a failure", () =>
+  it.live("a streamed answer can end in a failure", () =>
     Effect.gen(function* () {
       const { client: parley } = yield* makeTestClient({
         alter: () =>
@@ -265,7 +268,7 @@ describe("an answer that the client streams", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("goes on although every connection breaks after one event", () =>
+  it.live("a streamed answer goes on although every connection breaks after one event", () =>
     Effect.gen(function* () {
       const { client: parley } = yield* makeTestClient({
         retries: 1,
@@ -279,7 +282,7 @@ describe("an answer that the client streams", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("begins again when the server has to answer again", () =>
+  it.live("a streamed answer starts again when the server has to answer again", () =>
     Effect.gen(function* () {
       const { client: parley } = yield* makeTestClient({
         alter: async (send, attempt) =>
@@ -296,60 +299,66 @@ describe("an answer that the client streams", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("fails when it has to begin again and again", () =>
-    Effect.gen(function* () {
-      const { attempts, client: parley } = yield* makeTestClient({
-        retries: 2,
-        alter: async (send) => cut(await send(), afterEvents(2)),
-      });
-      const events = parley.stream({ query: "q" }, { onDisconnect: "cancel" });
-      yield* Effect.promise(() => rejection(readAnswer(events), client.ConnectionError));
-      assert.strictEqual(attempts.length, 3);
-    }).pipe(Effect.scoped),
+  it.live(
+    "a streamed answer fails when it has to start again more often than `retries` allows",
+    () =>
+      Effect.gen(function* () {
+        const { attempts, client: parley } = yield* makeTestClient({
+          retries: 2,
+          alter: async (send) => cut(await send(), afterEvents(2)),
+        });
+        const events = parley.stream({ query: "q" }, { onDisconnect: "cancel" });
+        yield* Effect.promise(() => rejection(readAnswer(events), client.ConnectionError));
+        assert.strictEqual(attempts.length, 3);
+      }).pipe(Effect.scoped),
   );
 
-  it.live("hangs up as soon as its reader leaves, also while it waits for an event", () =>
-    Effect.gen(function* () {
-      let request: Request | undefined;
-      const { client: parley } = yield* makeTestClient({
-        alter: (send, attempt, sent) => silent(send, attempt, (request = sent)),
-      });
-      yield* Effect.promise(async () => {
-        const events = parley.stream({ query: "q" })[Symbol.asyncIterator]();
-        const waiting = rejection(events.next(), DOMException);
-        await events.return!();
-        assert.isTrue(request!.signal.aborted);
-        await waiting;
-      });
-    }).pipe(Effect.scoped),
+  it.live(
+    "the client hangs up as soon as the reader leaves a stream, even while it waits for an event",
+    () =>
+      Effect.gen(function* () {
+        let request: Request | undefined;
+        const { client: parley } = yield* makeTestClient({
+          alter: (send, attempt, sent) => silent(send, attempt, (request = sent)),
+        });
+        yield* Effect.promise(async () => {
+          const events = parley.stream({ query: "q" })[Symbol.asyncIterator]();
+          const nextEvent = rejection(events.next(), DOMException);
+          await events.return!();
+          assert.isTrue(request!.signal.aborted);
+          await nextEvent;
+        });
+      }).pipe(Effect.scoped),
   );
 });
 
 describe("a call whose attempt failed", () => {
-  it.live("is repeated with its idempotency key, so that nothing is stored twice", () =>
-    Effect.gen(function* () {
-      const { attempts, make } = yield* makeTestClient();
-      const losesFirst = () =>
-        make({
-          alter: async (send, attempt) => {
-            const response = await send();
-            if (attempt === 1) throw new TypeError("lost");
-            return response;
-          },
+  it.live(
+    "a failed call is repeated with its idempotency key, so that nothing is stored twice",
+    () =>
+      Effect.gen(function* () {
+        const { attempts, make } = yield* makeTestClient();
+        const losesFirst = () =>
+          make({
+            alter: async (send, attempt) => {
+              const response = await send();
+              if (attempt === 1) throw new TypeError("lost");
+              return response;
+            },
+          });
+        yield* Effect.promise(async () => {
+          const [chat] = await Promise.all([losesFirst().createChat(), losesFirst().details()]);
+          const { chat_id } = await losesFirst().ask({ chat_id: chat.id, query: "q" });
+          assert.strictEqual(chat_id, chat.id);
+          assert.strictEqual((await losesFirst().chats().page()).total, 1);
+          assert.strictEqual((await losesFirst().history(chat.id).page()).total, 2);
         });
-      yield* Effect.promise(async () => {
-        const [chat] = await Promise.all([losesFirst().createChat(), losesFirst().details()]);
-        const { chat_id } = await losesFirst().ask({ chat_id: chat.id, query: "q" });
-        assert.strictEqual(chat_id, chat.id);
-        assert.strictEqual((await losesFirst().chats().page()).total, 1);
-        assert.strictEqual((await losesFirst().history(chat.id).page()).total, 2);
-      });
-      assert.strictEqual(attempts.length, 10);
-      assert.instanceOf(attempts[0]!.error, client.ConnectionError);
-    }).pipe(Effect.scoped),
+        assert.strictEqual(attempts.length, 10);
+        assert.instanceOf(attempts[0]!.error, client.ConnectionError);
+      }).pipe(Effect.scoped),
   );
 
-  it.live("is not repeated if it would fail again", () =>
+  it.live("a failed call is not repeated if it would fail again", () =>
     Effect.gen(function* () {
       const { attempts, make } = yield* makeTestClient();
       const general = (status: number, code: number, headers = {}) =>
@@ -378,7 +387,7 @@ describe("a call whose attempt failed", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("waits for as long as the server asks", () =>
+  it.live("the client waits for as long as the server asks before it repeats a call", () =>
     Effect.gen(function* () {
       const { client: parley } = yield* makeTestClient({
         alter: () =>
@@ -397,7 +406,7 @@ describe("a call whose attempt failed", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("waits and tries again beyond the rate of its key, until its signal aborts", () =>
+  it.live("beyond the rate of its key, a call waits and is repeated until its signal aborts", () =>
     Effect.gen(function* () {
       const { attempts, make } = yield* makeTestClient();
       const beyond = () =>
@@ -418,7 +427,7 @@ describe("a call whose attempt failed", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("fails when the server stays silent, also within a response", () =>
+  it.live("a call fails when the server stays silent, even within a response", () =>
     Effect.gen(function* () {
       const { make } = yield* makeTestClient();
       const opens = (_send: unknown, _attempt: unknown, { signal }: Request) =>
@@ -441,7 +450,23 @@ describe("a call whose attempt failed", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("ends with the reason of its signal as soon as that aborts", () =>
+  it.live("a call is repeated after a successful response of anything but a Parley server", () =>
+    Effect.gen(function* () {
+      const { attempts, make } = yield* makeTestClient();
+      const bodies = ["<!doctype html>", "", "null", "[]", '{"ok":true}'];
+      for (const [at, body] of bodies.entries()) {
+        const other = () => Promise.resolve(new Response(body));
+        const parley = make({ alter: (send, attempt) => (attempt === 1 ? other() : send()) });
+        yield* Effect.promise(() => parley.chats().page());
+        assert.strictEqual(attempts.length, 2 * (at + 1));
+        const call = make({ alter: other, retries: 0 }).ask({ query: "q" });
+        yield* Effect.promise(() => rejection(call, client.ConnectionError));
+        attempts.pop();
+      }
+    }).pipe(Effect.scoped),
+  );
+
+  it.live("a call rejects with the reason of its signal as soon as the signal aborts", () =>
     Effect.gen(function* () {
       const { attempts, client: parley } = yield* makeTestClient({
         alter: () => Promise.reject(new TypeError("unreachable")),
@@ -451,9 +476,9 @@ describe("a call whose attempt failed", () => {
         const aborted = { signal: AbortSignal.abort(reason) };
         assert.strictEqual(await rejection(parley.details(aborted), Error), reason);
         const stop = new AbortController();
-        const waiting = rejection(parley.details({ signal: stop.signal }), Error);
+        const call = rejection(parley.details({ signal: stop.signal }), Error);
         setTimeout(() => stop.abort(reason), 20);
-        assert.strictEqual(await waiting, reason);
+        assert.strictEqual(await call, reason);
       });
       assert.strictEqual(attempts.length, 1);
     }).pipe(Effect.scoped),

@@ -9,14 +9,14 @@ import { makeTestHandler, usage } from "@parley/http/test";
 export const pieces = ["Grüß ", "dich, ", "😀!"];
 export const answer = pieces.join("");
 
-/** Long enough between the pieces that each is an event. */
+/** Pauses between the pieces, so that each is an event of its own. */
 const slowly = (): Stream.Stream<AnswerPart> =>
   Stream.fromIterable<AnswerPart>([
     ...pieces.map((text) => ({ _tag: "Delta" as const, text })),
     { _tag: "Usage", usage },
   ]).pipe(Stream.tap(() => Effect.sleep("5 millis")));
 
-/** Passes a response on, then breaks it once `isEnough` holds for the bytes so far. */
+/** Passes a response on, and breaks it at the byte that `isEnough` returns for the bytes so far. */
 export const cut = (
   response: Response,
   isEnough: (bytes: Uint8Array) => number | undefined,
@@ -33,7 +33,7 @@ export const cut = (
       controller.enqueue(end === undefined ? value : seen.slice(before, Math.max(before, end)));
       if (end === undefined) return;
       await reader.cancel();
-      // After the chunk was read: an error discards what is queued.
+      // Later, so that the chunk is read first: an error discards what is queued.
       setTimeout(() => controller.error(new TypeError("cut")), 1);
     },
     cancel: () => reader.cancel(),

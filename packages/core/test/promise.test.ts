@@ -56,7 +56,7 @@ const makeSlowAnswer = () => {
 };
 
 describe("a conversation by openParley", () => {
-  it("asks, streams and reads the history", async () => {
+  it("a bot asks, streams and reads the history", async () => {
     const bot = await openBot(async function* ({ earlier, question }) {
       yield `${(await collect(earlier)).length} earlier, `;
       yield question;
@@ -75,7 +75,7 @@ describe("a conversation by openParley", () => {
     expect(await bot.usage()).toMatchObject([{ group: null, answers: 2 }]);
   });
 
-  it("reads a list page by page, each row once, and by the given order", async () => {
+  it("a bot reads a list page by page, each row once, in the given order", async () => {
     const bot = await openBot();
     for (const name of ["a", "b", null]) await bot.createChat({ name });
     const query = { limit: 2, orderBy: "name" } as const;
@@ -90,7 +90,7 @@ describe("a conversation by openParley", () => {
     ]);
   });
 
-  it("erases, exports and imports", async () => {
+  it("a bot erases, exports and imports chats", async () => {
     const parley = await open();
     const bot = await parley.chatbot(declaration);
     const other = await parley.chatbot({ ...declaration, name: "Copy" });
@@ -105,7 +105,7 @@ describe("a conversation by openParley", () => {
     await expect(other.import(["{}\n"])).rejects.toMatchObject({ name: "ImportRefused" });
   });
 
-  it("creates keys, which authenticate until they are revoked", async () => {
+  it("a bot creates keys that are valid until they are revoked", async () => {
     const parley = await open();
     const bot = await parley.chatbot(declaration);
     const { id, key } = await bot.createKey({ scopes: ["ask"] });
@@ -117,7 +117,7 @@ describe("a conversation by openParley", () => {
     await expect(bot.revokeKey(id)).rejects.toMatchObject({ name: "KeyNotFound" });
   });
 
-  it("asks with a key within its budget", async () => {
+  it("a bot that a key opens asks only within the budget of the key", async () => {
     const parley = await open();
     const { chatbot } = await parley.chatbot(declaration);
     const { key } = await Administration.use((administration) =>
@@ -129,7 +129,7 @@ describe("a conversation by openParley", () => {
     await expect(collect(bot.stream(null, "q"))).rejects.toBeInstanceOf(BudgetSpent);
   });
 
-  it("shows a key that is bound to a user only the chats of that user", async () => {
+  it("a bot that a key of one user opens has only the chats of that user", async () => {
     const boundTo = (visitor: string) =>
       Layer.effect(
         ChatbotDirectory,
@@ -155,7 +155,7 @@ describe("a conversation by openParley", () => {
     await expect(collect(ann.stream(other.id, "q"))).rejects.toBeInstanceOf(ChatNotFound);
   });
 
-  it("repeats what an idempotency key stored, and rejects another call with the key", async () => {
+  it("a repeated call gets what its idempotency key stored, and another call with the key is rejected", async () => {
     const bot = await openBot();
     const options = { idempotencyKey: "k" };
     const [first, second] = [await bot.ask(null, "q", options), await bot.ask(null, "q", options)];
@@ -167,7 +167,7 @@ describe("a conversation by openParley", () => {
 });
 
 describe("chatbot()", () => {
-  it("creates the chatbot once, and later changes only the given fields", async () => {
+  it("chatbot() creates the chatbot once, and later changes only the given fields", async () => {
     const parley = await open();
     const both = await Promise.all([
       parley.chatbot({ ...declaration, helloMessage: "Hello!" }),
@@ -183,7 +183,7 @@ describe("chatbot()", () => {
     expect(await collect(changed.history(chat.id))).toMatchObject([{ answer: "Hello!" }]);
   });
 
-  it("without a hello message, or with an empty one, begins a chat without an entry", async () => {
+  it("a chatbot with an empty hello message starts a chat without an entry", async () => {
     const parley = await open();
     const bot = await parley.chatbot({ ...declaration, helloMessage: "" });
     const chat = await bot.createChat();
@@ -234,7 +234,7 @@ describe("errors", () => {
     },
   );
 
-  it("a wrong declaration or option of openParley names its field", async () => {
+  it("the error for a wrong declaration or option of openParley names its field", async () => {
     const parley = await open();
     await expect(parley.chatbot({ ...declaration, name: "" })).rejects.toMatchObject({
       field: "name",
@@ -252,7 +252,7 @@ describe("errors", () => {
     }
   });
 
-  it("are instances of their classes", async () => {
+  it("errors are instances of their classes", async () => {
     const bot = await openBot(() => {
       throw "a string";
     });
@@ -295,7 +295,7 @@ describe("a hang-up", () => {
     },
   };
   it.each(Object.entries(leaveBy))(
-    "by %s aborts the answerer's signal, and nothing is stored",
+    "a hang-up by %s aborts the answerer's signal, and nothing is stored",
     async (_, leave) => {
       const { aborted, answerer } = makeSlowAnswer();
       const bot = await openBot(answerer);
@@ -305,7 +305,7 @@ describe("a hang-up", () => {
     },
   );
 
-  it("by the signal of an ask, or of a stream that is to finish, stores the answer", async () => {
+  it("a hang-up on an ask, or on a stream that is to finish, does not keep the answer from being stored", async () => {
     const { answerer, goOn } = makeSlowAnswer();
     const bot = await openBot(answerer);
     const controller = new AbortController();
@@ -323,7 +323,7 @@ describe("a hang-up", () => {
     expect(await total(bot)).toBe(2);
   });
 
-  it("by a signal that was aborted before the call starts nothing", async () => {
+  it("a call whose signal was aborted before starts nothing", async () => {
     let calls = 0;
     const bot = await openBot(() => `${++calls}`);
     const signal = AbortSignal.abort("before");
@@ -333,7 +333,7 @@ describe("a hang-up", () => {
     expect([calls, await total(bot)]).toEqual([0, 0]);
   });
 
-  it("before the first step of a loop starts nothing, nor does a loop that never begins", async () => {
+  it("a stream that is left before its first step, or never read, starts nothing", async () => {
     let calls = 0;
     const bot = await openBot(() => `${++calls}`);
     bot.stream(null, "q");
@@ -346,14 +346,14 @@ describe("a hang-up", () => {
 
 describe("an iterator of a stream", () => {
   const done = { done: true, value: undefined };
-  /** Rejects if the iterator leaves a call without a result. */
+  /** Rejects if the call has no result within a second. */
   const withinASecond = <A>(call: Promise<A>) =>
     Promise.race([
       call,
       new Promise<never>((_, reject) => setTimeout(reject, 1000, new Error("no result"))),
     ]);
 
-  it("ends every call, whenever it is left or its signal is aborted", async () => {
+  it("an iterator of a stream ends every call, whenever it is left or its signal is aborted", async () => {
     const { answerer } = makeSlowAnswer();
     const bot = await openBot(answerer);
     for (let microtasks = 0; microtasks < 30; microtasks++) {
@@ -376,7 +376,7 @@ describe("an iterator of a stream", () => {
     expect(await total(bot)).toBe(0);
   });
 
-  it("stays at its end, also when its signal is aborted later", async () => {
+  it("an iterator of a stream stays at its end, even when its signal is aborted later", async () => {
     const bot = await openBot();
     const controller = new AbortController();
     const { signal } = controller;
@@ -390,7 +390,7 @@ describe("an iterator of a stream", () => {
 });
 
 describe("close", () => {
-  it("waits for asks and streams in progress, and rejects later calls", async () => {
+  it("close waits for asks and streams in progress, and rejects later calls", async () => {
     const { answerer, goOn } = makeSlowAnswer();
     const parley = await open(answerer);
     const bot = await parley.chatbot(declaration);

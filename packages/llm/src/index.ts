@@ -1,5 +1,5 @@
 /**
- * Answerers, documents and moderators for Parley. Building a layer loads the libraries that it needs.
+ * Answerers, documents and moderators for Parley. A layer loads its optional libraries when it is built or first used.
  */
 export {
   layerLanguageModel,

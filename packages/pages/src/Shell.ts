@@ -11,7 +11,7 @@ const places = {
 export type Place = keyof typeof places;
 
 export interface Document {
-  /** The title of the window. */
+  /** The title of the page. */
   readonly title: string;
   /** The page's place in the bar. */
   readonly place: Place;
@@ -21,8 +21,6 @@ export interface Document {
   readonly folder: "/playground" | "/docs";
   /** The name of the page's module there. */
   readonly script: string;
-  /** HTML for the end of the bar. */
-  readonly tools?: string;
   /** Attributes of the body. */
   readonly attributes?: string;
   /** HTML. */
@@ -30,7 +28,7 @@ export interface Document {
 }
 
 export const toHtml = (document: Document): string => {
-  const { attributes = "", folder, main, place, script, title, tools = "" } = document;
+  const { attributes = "", folder, main, place, script, title } = document;
   const links = document.places.map((name) => {
     const [href, text] = places[name];
     return `<a href="${href}"${name === place ? ' aria-current="page"' : ""}>${text}</a>`;
@@ -50,7 +48,7 @@ export const toHtml = (document: Document): string => {
 <header class="bar">
 <img src="${folder}/icon.svg" alt="" width="24" height="24"><b>Parley</b>
 <nav aria-label="Pages">${links.join("\n")}</nav>
-${tools}<button id="theme" class="plain" aria-label="Light or dark" title="Light or dark"><svg class="icon" viewBox="0 0 24 24" aria-hidden="true"><circle cx="12" cy="12" r="8"/><path class="half" d="M12 4a8 8 0 0 1 0 16z"/></svg></button>
+<button id="theme" class="plain" aria-label="Light or dark" title="Light or dark"><svg class="icon" viewBox="0 0 24 24" aria-hidden="true"><circle cx="12" cy="12" r="8"/><path class="half" d="M12 4a8 8 0 0 1 0 16z"/></svg></button>
 </header>
 ${main}
 </body>
@@ -59,20 +57,20 @@ ${main}
 };
 
 /**
- * The content policy of all pages. `forms` are the addresses that forms may be sent to, and `others` the sources that
- * requests may reach besides the page's own; `ancestors` may frame the page.
+ * The Content Security Policy of all pages. `forms` are the addresses that forms may be sent to, and `others` the
+ * sources that requests may reach besides the page's own; `ancestors` may frame the page.
  */
 export const toPolicy = (forms = "'none'", others = "", ancestors = "'none'"): string =>
   `default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'${others}; ` +
   `base-uri 'none'; form-action ${forms}; frame-ancestors ${ancestors}; require-trusted-types-for 'script'; ` +
   "trusted-types 'none'";
 
-/** A host that can be a source in the policy, and its port. */
+/** A host that can be a source in the policy, with or without a port. */
 const plainHost = /^(\[[\da-f:.]+\]|[\w.-]+)(?::\d+)?$/i;
 
 /**
- * The answers interface's own port, on the host that the browser uses, as a source. It has no scheme, so that the
- * page's applies.
+ * The answers interface's own port, on the host that the browser uses, as a source. The source has no scheme, so that
+ * the page's applies.
  */
 export const toSource = (host = "", answersPort: number | null): string => {
   const name = plainHost.exec(host)?.[1];

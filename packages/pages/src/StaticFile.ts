@@ -6,7 +6,7 @@ import { HttpServerResponse } from "effect/http";
 
 type Headers = Readonly<Record<string, string | undefined>>;
 
-/** Headers of every page: browsers check for a newer one each time, guess no types, and tell other sites no address. */
+/** Headers of every page: browsers always check for a newer version, guess no type, and send no `Referer`. */
 export const protectiveHeaders = {
   "cache-control": "no-cache",
   "x-content-type-options": "nosniff",
@@ -16,8 +16,8 @@ export const protectiveHeaders = {
 export type StaticFile = Effect.Success<ReturnType<typeof makeStaticFile>>;
 
 /**
- * A function from a request's headers to the response with a text: gzipped for clients that accept gzip, and without a
- * body for those that already have the text. `headers` are the response's.
+ * A function from a request's headers to a response with the text: gzipped for clients that accept gzip, and without a
+ * body for those that already have the text. Each response has the given `headers`.
  */
 export const makeStaticFile = Effect.fnUntraced(function* (
   text: string,
@@ -31,7 +31,7 @@ export const makeStaticFile = Effect.fnUntraced(function* (
   const hash = Array.from(new Uint8Array(digest, 0, 12), (byte) =>
     byte.toString(16).padStart(2, "0"),
   );
-  // Weak: both encodings have it.
+  // Weak, because the plain and the gzipped response have the same tag.
   const etag = `W/"${hash.join("")}"`;
   const common = { ...protectiveHeaders, ...headers, etag, vary: "accept-encoding" };
 

@@ -32,9 +32,9 @@ export const findRecord = (
   idempotencyKey: IdempotencyKey | null,
   now: number,
 ): IdempotencyRecord | undefined => {
-  for (const [old, { createdAt }] of records) {
+  for (const [key, { createdAt }] of records) {
     if (now - createdAt < idempotencyKeyLifetime) break;
-    records.delete(old);
+    records.delete(key);
   }
   const record = idempotencyKey === null ? undefined : records.get(idempotencyKey.key);
   const isFree =

@@ -1,5 +1,5 @@
 /**
- * The state that the ports of the memory store share, as do all instances over one memory.
+ * The state of a memory store, which its ports and all instances over one memory share.
  */
 import {
   type ChatbotId,
@@ -45,7 +45,7 @@ export interface Tenant {
   readonly leases: Map<string, number>;
   /** By key, oldest first. */
   readonly idempotencyRecords: Map<string, IdempotencyRecord>;
-  /** Tokens by the API key's id and the day of UTC, such as `QSCmEIhoudPA 2030-01-31`. */
+  /** Tokens by the API key's id and the UTC day, as in `QSCmEIhoudPA 2030-01-31`. */
   readonly spending: Map<string, number>;
   /** When the newest chat was created, even if it was erased, in milliseconds since 1970. */
   lastTime: number;

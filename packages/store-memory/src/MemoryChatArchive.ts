@@ -103,7 +103,7 @@ export const makeChatArchive = (memory: Memory): Port => {
       for (const { chat, entries } of tenantOf(memory, chatbot).chats.values()) {
         for (const { entry, keyId, usage } of entries) {
           if (entry.question === "" || entry.flagged || entry.createTime < since) continue;
-          const { attempts, completionTokens, model, promptTokens, provider } = usage ?? free;
+          const { attempts, completionTokens, model, promptTokens, provider } = usage ?? noUsage;
           const day = entry.createTime.toISOString().slice(0, 10);
           const groups = { day, key: keyId, userRef: chat.userRef };
           const group = by === null ? null : groups[by];
@@ -126,7 +126,7 @@ export const makeChatArchive = (memory: Memory): Port => {
   return { erase, export: exportChats, import: importChats, usage };
 };
 
-const free = { provider: null, model: null, attempts: 0, promptTokens: 0, completionTokens: 0 };
+const noUsage = { provider: null, model: null, attempts: 0, promptTokens: 0, completionTokens: 0 };
 
 const matches = (which: DatedErasure, { chat, entries }: StoredChat): boolean => {
   switch (which._tag) {
@@ -141,7 +141,7 @@ const matches = (which: DatedErasure, { chat, entries }: StoredChat): boolean =>
   }
 };
 
-/** Whether to erase an ask without a chat, whose key contains the `userRef` of its visitor. */
+/** Whether to erase the key of a visitor's ask without a chat: such a key contains the visitor's `userRef`. */
 const matchesVisitor = (which: DatedErasure, key: string, leaseEnd = 0): boolean => {
   const at = key.indexOf("\n");
   if (at === -1) return false;

@@ -18,7 +18,7 @@ import { atomically, emptyTenant, findChatbot, record, type Memory } from "./Mem
 type Registry = ChatbotRegistry["Service"];
 type Directory = ChatbotDirectory["Service"];
 
-/** A new key was neither used nor revoked. */
+/** A new key has been neither used nor revoked. */
 const newKey = { revokedAt: null, lastUsedAt: null };
 
 export const makeChatbotRegistry = (memory: Memory) => {

@@ -72,7 +72,7 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
     if (chat) chat.turnEnded = now;
     return true;
   };
-  /** The last step of a change: an ask that hears of it may take the turn before this returns. */
+  /** Notifies waiting asks. Must be the last step of a change: one of them may take the turn before this returns. */
   const notify = ({ chat, chatbot }: Turn) => {
     if (chat !== null) publish(memory.notifications.freed, { chatbot, chat });
   };

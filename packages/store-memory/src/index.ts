@@ -1,6 +1,6 @@
 /**
- * The reference store: every port of the core over this process's memory, which is lost when the process ends. It is
- * the shortest implementation of the ports.
+ * The reference store: all five ports of a store over this process's memory. Its data is lost when the process ends. It
+ * is the shortest implementation of the ports.
  */
 import {
   ChatArchive,
@@ -19,7 +19,7 @@ import { makeTurnStore } from "./MemoryTurnStore.ts";
 
 export { makeMemory, type Memory } from "./Memory.ts";
 
-/** All the stores of the core over the given memory, which several instances may share. */
+/** A store over the given memory, which several instances may share. */
 export const layerMemoryOf = (memory: Memory): Layer.Layer<StorePorts> =>
   Layer.syncContext(() =>
     Context.make(ChatStore, makeChatStore(memory)).pipe(
@@ -29,12 +29,12 @@ export const layerMemoryOf = (memory: Memory): Layer.Layer<StorePorts> =>
     ),
   );
 
-/** All the stores of the core over a memory of their own, in which these chatbots are registered without keys. */
+/** A store over a memory of its own, in which these chatbots are registered without keys. */
 export const layerMemoryWith = (chatbots: ReadonlyArray<Chatbot>): Layer.Layer<StorePorts> =>
   Layer.unwrap(Effect.sync(() => layerMemoryOf(makeMemory(chatbots))));
 
-/** All the stores of the core over a memory of their own, empty at first. */
+/** A store over a memory of its own, empty at first. */
 export const layerMemory: Layer.Layer<StorePorts> = layerMemoryWith([]);
 
-/** A store in this process's memory, empty at first, for `openParley`. Each opening begins with a memory of its own. */
+/** A store in this process's memory, for `openParley`. Each call of `openParley` begins with an empty memory. */
 export const memory = (): Store => layerMemory;

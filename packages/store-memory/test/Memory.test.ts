@@ -30,7 +30,7 @@ it.effect("times do not go back with the clock, even if the newest chat was eras
   }).pipe(Effect.provide(layerMemory)),
 );
 
-it.effect("an erasure of a user leaves none of its texts in the memory", () => {
+it.effect("an erasure of a user leaves none of the user's texts in memory", () => {
   const secret = "Zugspitzpanorama";
   const memory = makeMemory();
   const hasSecret = () => inspect(memory, { depth: Infinity }).includes(secret);
@@ -61,52 +61,57 @@ it.effect("the id of a turn differs from those of earlier processes", () =>
       Effect.provide(layerMemory, { local: true }),
     );
     const ids = yield* Effect.forEach([first, first], (take) =>
-      Effect.map(take, (taken) => (taken._tag === "TurnTaken" ? taken.turn.id : null)),
+      Effect.map(take, (result) => (result._tag === "TurnTaken" ? result.turn.id : null)),
     );
     assert.notStrictEqual(ids[0], ids[1]);
   }),
 );
 
-it.effect("no chat is created in the middle of an import, whenever its fiber yields", () =>
-  Effect.gen(function* () {
-    const chats = yield* ChatStore;
-    const archive = yield* ChatArchive;
-    for (let n = 1; n <= 300; n++) {
-      const chatbot = yield* registerChatbot;
-      const createTime = new Date(0);
-      const record: ArchiveRecord = {
-        _tag: "Chat",
-        chat: { ...bare, id: ChatId.make(n), createTime },
-      };
-      const [imported] = yield* Effect.all(
-        [
-          Effect.exit(archive.import(chatbot, Stream.make(record), "somebody")),
-          chats.createChat(chatbot, bare, null),
-        ],
-        { concurrency: 2 },
-      ).pipe(Effect.provideService(Scheduler.MaxOpsBeforeYield, 3 + (n % 100)));
-      const { items } = yield* chats.listChats(chatbot, defaultChatQuery);
-      const ids = new Set(items.map(({ id }) => id));
-      assert.strictEqual(ids.size, Exit.isSuccess(imported) ? 2 : 1);
-      assert.strictEqual(items.length, ids.size);
-      // The imported chat is the older one.
-      if (ids.size === 2) assert.isTrue(ids.has(ChatId.make(n)) && items[1]!.id === n);
-    }
-  }).pipe(Effect.provide(layerMemory)),
+it.effect(
+  "no chat is created in the middle of an import, whenever the fiber of the import yields",
+  () =>
+    Effect.gen(function* () {
+      const chats = yield* ChatStore;
+      const archive = yield* ChatArchive;
+      for (let n = 1; n <= 300; n++) {
+        const chatbot = yield* registerChatbot;
+        const createTime = new Date(0);
+        const record: ArchiveRecord = {
+          _tag: "Chat",
+          chat: { ...bare, id: ChatId.make(n), createTime },
+        };
+        const [imported] = yield* Effect.all(
+          [
+            Effect.exit(archive.import(chatbot, Stream.make(record), "somebody")),
+            chats.createChat(chatbot, bare, null),
+          ],
+          { concurrency: 2 },
+        ).pipe(Effect.provideService(Scheduler.MaxOpsBeforeYield, 3 + (n % 100)));
+        const { items } = yield* chats.listChats(chatbot, defaultChatQuery);
+        const ids = new Set(items.map(({ id }) => id));
+        assert.strictEqual(ids.size, Exit.isSuccess(imported) ? 2 : 1);
+        assert.strictEqual(items.length, ids.size);
+        // The imported chat is the older one.
+        if (ids.size === 2) assert.isTrue(ids.has(ChatId.make(n)) && items[1]!.id === n);
+      }
+    }).pipe(Effect.provide(layerMemory)),
 );
 
-it.effect("a memory that begins with chatbots serves them, and gives later ones higher ids", () => {
-  const chatbot = {
-    id: ChatbotId.make(7),
-    workspaceName: "W",
-    name: "first",
-    description: "",
-    settings: defaultSettings,
-  };
-  return Effect.gen(function* () {
-    yield* ChatStore.use((chats) => chats.createChat(chatbot.id, bare, null));
-    assert.strictEqual(yield* registerChatbot, 8);
-    const listed = yield* ChatbotRegistry.use((registry) => registry.list);
-    assert.deepStrictEqual(listed[0], { chatbot, keys: [] });
-  }).pipe(Effect.provide(layerMemoryWith([chatbot])));
-});
+it.effect(
+  "a memory store that starts with chatbots serves them, and gives later ones higher ids",
+  () => {
+    const chatbot = {
+      id: ChatbotId.make(7),
+      workspaceName: "W",
+      name: "first",
+      description: "",
+      settings: defaultSettings,
+    };
+    return Effect.gen(function* () {
+      yield* ChatStore.use((chats) => chats.createChat(chatbot.id, bare, null));
+      assert.strictEqual(yield* registerChatbot, 8);
+      const listed = yield* ChatbotRegistry.use((registry) => registry.list);
+      assert.deepStrictEqual(listed[0], { chatbot, keys: [] });
+    }).pipe(Effect.provide(layerMemoryWith([chatbot])));
+  },
+);

@@ -81,7 +81,7 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     }),
   ],
   [
-    "the history of somebody else's chat is a visitor's",
+    "a visitor reads the history of somebody else's chat",
     visitorChecks,
     ({ chats: { listEntries } }) => ({
       chats: { listEntries: (chatbot, chat, query) => listEntries(chatbot, chat, query) },
@@ -158,10 +158,10 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     ({ turns }) => ({
       turns: {
         take: (chatbot, chat, idempotencyKey) =>
-          Effect.map(turns.take(chatbot, chat, idempotencyKey), (taken) =>
-            taken._tag === "TurnTaken"
-              ? { ...taken, turn: { ...taken.turn, newest: taken.turn.newest.toReversed() } }
-              : taken,
+          Effect.map(turns.take(chatbot, chat, idempotencyKey), (result) =>
+            result._tag === "TurnTaken"
+              ? { ...result, turn: { ...result.turn, newest: result.turn.newest.toReversed() } }
+              : result,
           ),
       },
     }),
@@ -211,9 +211,9 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
       registry: {
         change: (id, change, actor) =>
           Effect.gen(function* () {
-            const found = (yield* registry.list).find(({ chatbot }) => chatbot.id === id);
+            const current = (yield* registry.list).find(({ chatbot }) => chatbot.id === id);
             yield* Effect.yieldNow;
-            const settings = { ...found?.chatbot.settings, ...change.settings };
+            const settings = { ...current?.chatbot.settings, ...change.settings };
             return yield* registry.change(id, { ...change, settings }, actor);
           }),
       },
@@ -223,13 +223,13 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     "a revoked key stays valid if it was used before",
     registryChecks,
     ({ directory }) => {
-      const known = new Map<string, Effect.Success<ReturnType<typeof directory.open>>>();
+      const grants = new Map<string, Effect.Success<ReturnType<typeof directory.open>>>();
       return {
         directory: {
           open: (keyId) =>
-            Effect.map(directory.open(keyId), (opened) => {
-              if (opened !== null) known.set(keyId, opened);
-              return opened ?? known.get(keyId) ?? null;
+            Effect.map(directory.open(keyId), (grant) => {
+              if (grant !== null) grants.set(keyId, grant);
+              return grant ?? grants.get(keyId) ?? null;
             }),
         },
       };
@@ -259,7 +259,7 @@ const layerFaulty = (fault: Fault) => {
   return storeUnderTest(Layer.provideMerge(faulty, layerMemoryOf(makeMemory())));
 };
 
-it.effect.each(faults)("the kit finds: %s", ([, foundBy, fault]) =>
+it.effect.each(faults)("the kit finds a store in which %s", ([, foundBy, fault]) =>
   Effect.gen(function* () {
     for (const { run } of foundBy) if (Exit.isFailure(yield* Effect.exit(run))) return;
     assert.fail("no check fails");

@@ -48,12 +48,12 @@ export interface PostgresOptions {
    */
   readonly maxConnections?: number | undefined;
   /**
-   * Whether to listen for notifications of other processes, `true` by default. Otherwise polling finds their changes.
+   * Whether to listen for notifications from other processes, `true` by default. Otherwise polling finds their changes.
    */
   readonly listen?: boolean | undefined;
   /**
-   * Whether a pooler, such as PgBouncer, lends connections for one transaction; `false` by default. Then connections
-   * neither listen nor prepare statements nor send settings, which the role must have instead.
+   * Whether `url` leads to a pooler in transaction mode, such as PgBouncer; `false` by default. If `true`, connections
+   * do not listen, prepare no statements, and send no settings: the role must have them instead.
    */
   readonly pooler?: boolean | undefined;
   /**
@@ -71,7 +71,7 @@ const withDefaults = (options: PostgresOptions) => ({
   pooler: options.pooler ?? false,
 });
 
-/** Checks the database and runs statements on connections of their own, which are closed at the end. */
+/** Checks the database and does the work on connections of its own, which are closed at the end. */
 const onConnection = <A, R>(
   options: PostgresOptions,
   work: (
@@ -114,7 +114,7 @@ export interface Inspection {
   readonly ctype: string;
   /** Whether the schema is up to date. */
   readonly current: boolean;
-  /** Why a server would refuse to serve on the schema, or to bring it up to date; `null` if it would serve. */
+  /** Why a server would refuse to start with this schema and this role; `null` if it would start. */
   readonly refusal: string | null;
   /** What a start would warn about: a read-only database, differing clocks, ids that could be reused. */
   readonly warnings: ReadonlyArray<string>;
@@ -143,7 +143,7 @@ export const inspectPostgres = (
     }),
   );
 
-/** Every store of the core in one PostgreSQL database, version 15 or later. Brings the schema up to date first. */
+/** A store in a PostgreSQL database, version 15 or later. Building it first brings the schema up to date. */
 export const layerPostgres = (
   options: PostgresOptions,
 ): Layer.Layer<StorePorts, PostgresUnusable> =>
@@ -155,7 +155,7 @@ export const layerPostgres = (
       );
       const pools = yield* makePools(settings);
       if (settings.settle !== false) {
-        for (const line of yield* pools.examine(true)) yield* Effect.logWarning(line);
+        for (const warning of yield* pools.examine(true)) yield* Effect.logWarning(warning);
       }
       const notifications =
         settings.listen === false || settings.pooler
@@ -184,8 +184,9 @@ export interface PostgresSettings extends Omit<PostgresOptions, "url"> {
 }
 
 /**
- * A PostgreSQL database, version 15 or later, for `openParley`, which brings the schema up to date and rejects with
- * `PostgresUnusable` if the database cannot be used. `options` is its address, or an object with its address.
+ * A store in a PostgreSQL database, version 15 or later, for `openParley`, which brings the schema up to date and
+ * rejects with `PostgresUnusable` if the database cannot be used. `options` is the database's address, or an object
+ * with it.
  */
 export const postgres = (options: string | PostgresSettings): Store => {
   const { url, ...others } = typeof options === "object" ? options : { url: options ?? "" };

@@ -36,7 +36,7 @@ export const bound = () => ({
   rowSecurity: true,
 });
 
-/** The address of the tables' owner in the database of another. */
+/** The address of the tables' owner in the database that the options name. */
 const ownerIn = ({ url }: PostgresOptions) =>
   inDatabase(new URL(Redacted.value(url)).pathname.slice(1), Redacted.make(inject("postgresUrl")));
 
@@ -64,16 +64,16 @@ export const clientOf = (schema: string, maxConnections = 2, url = optionsOf(sch
     startupParameters: { search_path: quoteSchema(schema) },
   }).pipe(Effect.provide(Reactivity.layer));
 
-/** The same server and role, and another database. */
+/** The address of another database on the same server, for the same role. */
 export const inDatabase = (name: string, url: Redacted.Redacted) => {
-  const changed = new URL(Redacted.value(url));
-  changed.pathname = `/${name}`;
-  return Redacted.make(changed.href);
+  const address = new URL(Redacted.value(url));
+  address.pathname = `/${name}`;
+  return Redacted.make(address.href);
 };
 
-/** A new database, created with options, and a plain client of it. */
+/** A new database, created with the options `more`, and a plain client of it. */
 export const freshDatabase = Effect.fnUntraced(function* (more = "") {
-  // A superuser can drop it with its connections. A client of its own, because a closing scope opens no connection.
+  // A superuser can drop it with its connections. Each statement has its own client: a closing scope opens no connection.
   const asSuperuser = (statement: string) =>
     clientOf("public", 1, Redacted.make(inject("roleUrls").superuser)).pipe(
       Effect.flatMap((sql) => sql.unsafe(statement)),
@@ -105,7 +105,7 @@ export const layerPostgresUnderTest = (more: Partial<TestOptions> = {}) => {
 const interval = "$1::int8 * interval '1 millisecond'";
 const earlier = [
   `update chat set turn_until = turn_until - ${interval} where turn_until is not null`,
-  // A day is whole.
+  // A `day` is a date, so only whole days pass.
   "update key_spending set day = day - ($1::int8 / 86400000)::int",
   `update idempotency_key set made_at = made_at - ${interval}, turn_until = turn_until - ${interval}`,
 ];

@@ -6,13 +6,13 @@ import { Effect } from "effect";
 import type { SqlClient } from "effect/sql";
 import type { Statement } from "../src/database/TenantSession.ts";
 
-/** The most that any node touched: the root does not include a CTE that nothing refers to. */
+/** The most buffers that any node touched: the root does not include a CTE that nothing refers to. */
 export const mostOf = (plan: any): number =>
   Math.max(touchedBy(plan), ...(plan.Plans ?? []).map(mostOf));
 
 let statements = 0;
 
-/** A value as SQL. */
+/** A value as a literal of SQL. */
 export const literal = (value: unknown): string => {
   if (PgTypes.isParameter(value)) {
     const items = (value.value as ReadonlyArray<unknown>).map((item) =>
@@ -28,7 +28,7 @@ export const touchedBy = (node: any): number =>
   node["Shared Hit Blocks"] + node["Shared Read Blocks"];
 
 /** Executes a statement with a kind of plan, and returns the plan with its measurements. */
-export const executed = Effect.fnUntraced(function* (
+export const execute = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   { text, values }: Statement,
   mode: "force_generic_plan" | "force_custom_plan" = "force_generic_plan",
@@ -43,5 +43,5 @@ export const executed = Effect.fnUntraced(function* (
 });
 
 /** Buffers that one execution touches. */
-export const buffers = (...args: Parameters<typeof executed>) =>
-  Effect.map(executed(...args), touchedBy);
+export const buffers = (...args: Parameters<typeof execute>) =>
+  Effect.map(execute(...args), touchedBy);

@@ -1,5 +1,5 @@
 /**
- * Fills a schema with many chats, past the store, as the store would have made them.
+ * Fills a schema with many chats, bypassing the store, as the store would have made them.
  */
 import { ChatbotId } from "@parley/core/ports";
 import * as PgClient from "@effect/sql-pg/PgClient";
@@ -11,7 +11,7 @@ import type { SqlClient } from "effect/sql";
 import { addGaps, partSizes } from "../src/chats/ChatPositions.ts";
 import { makeTenantSession } from "../src/database/TenantSession.ts";
 
-/** The chatbot that is filled. */
+/** The chatbot that `fillSchema` fills. */
 export const filledChatbot = ChatbotId.make(1_000_001);
 
 const words =
@@ -24,7 +24,7 @@ const insertChatbot = (sql: SqlClient.SqlClient, chatbot: number) =>
     [chatbot, `Chatbot ${chatbot}`],
   );
 
-/** Chats of one chatbot: names of three words and a number, a user each hundred, some absent. */
+/** Chats of one chatbot: a name of three words and a number, and a user for each hundred chats; some have neither. */
 export const fillChats = (sql: SqlClient.SqlClient, chatbot: number, chats: number) =>
   Effect.gen(function* () {
     yield* insertChatbot(sql, chatbot);
@@ -49,7 +49,7 @@ export const fillChats = (sql: SqlClient.SqlClient, chatbot: number, chats: numb
     );
   });
 
-/** Erases one chat in so many, all over. */
+/** Erases one chat in `many`, at all positions. */
 export const eraseEvery = (sql: SqlClient.SqlClient, chatbot: number, many: number) =>
   Effect.gen(function* () {
     yield* sql.unsafe(
@@ -67,7 +67,7 @@ export const eraseEvery = (sql: SqlClient.SqlClient, chatbot: number, many: numb
     );
   });
 
-/** The first chat of every hundred positions, of so many; erasures all over took the others. */
+/** The first chat of every hundred positions, as if erasures had removed all others. */
 export const fillThinned = (sql: SqlClient.SqlClient, chatbot: number, positions: number) =>
   Effect.gen(function* () {
     yield* insertChatbot(sql, chatbot);
@@ -77,7 +77,7 @@ export const fillThinned = (sql: SqlClient.SqlClient, chatbot: number, positions
       from generate_series(1, $2::int8, 100) n`,
       [chatbot, positions],
     );
-    // In no order, as erasures insert them.
+    // In random order, as erasures insert them.
     yield* sql.unsafe(
       `insert into position_gap (chatbot_id, part_size, number, chats_before)
       select $1, part_size, number, array(
@@ -123,7 +123,7 @@ export const settle = (sql: SqlClient.SqlClient) =>
   );
 
 /**
- * Creates a schema with so many rows, unless it exists. Creates its indexes last, and then erases one chat in `erased`.
+ * Creates a schema with this many rows, unless it exists. Creates its indexes last, and then erases one chat in `erased`.
  */
 export const fillSchema = ({
   chats,
@@ -168,7 +168,7 @@ export const fillSchema = ({
     yield* settle(sql);
   }).pipe(Effect.scoped);
 
-/** A session set up as the store's own for single statements. */
+/** A session like the one that the store uses for single statements. */
 export const makeBenchSession = ({ schema, url }: PostgresOptions & { readonly schema: string }) =>
   Effect.map(
     PgPool.make({

@@ -14,7 +14,7 @@ export const entry = {
   usage: null,
 };
 
-/** Keys of one fingerprint. */
+/** An idempotency key; all have the same fingerprint. */
 export const keyOf = (key: string): IdempotencyKey => ({ key, fingerprint: "f" });
 
 /** Takes a turn that must be free. */

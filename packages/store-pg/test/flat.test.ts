@@ -15,7 +15,7 @@ import {
   fillThinned,
   settle,
 } from "./fill.ts";
-import { buffers, executed } from "./buffers.ts";
+import { buffers, execute } from "./buffers.ts";
 import { bound, clientOf, freshDatabase, inDatabase, layerStore } from "./PostgresUnderTest.ts";
 
 const chats = 100_000;
@@ -25,7 +25,7 @@ class Filled extends Context.Service<
   Filled,
   {
     readonly sql: SqlClient.SqlClient;
-    /** Bound by row security to a chatbot. */
+    /** A client that row security binds to a chatbot. */
     readonly boundTo: (chatbot: number) => Effect.Effect<SqlClient.SqlClient, SqlError.SqlError>;
   }
 >()("Filled") {}
@@ -43,8 +43,8 @@ const fill = ({ name, sql }: Effect.Success<ReturnType<typeof freshDatabase>>) =
     return { sql, boundTo };
   });
 
-/** In a database of its own: VACUUM keeps rows that other transactions in the same one may read. */
-const filled = Layer.unwrap(
+/** The rows are in a database of their own: VACUUM keeps rows that other transactions in the same database may read. */
+const layerFilled = Layer.unwrap(
   Effect.map(freshDatabase(), (database) =>
     Layer.effect(Filled, fill(database)).pipe(
       Layer.provideMerge(layerPostgres({ url: database.url })),
@@ -63,7 +63,7 @@ const matching = (chatbot: number, more: Partial<ChatQuery>, from: "chat" | "own
 const ofUser = (chatbot: number, more: Partial<ChatQuery>) =>
   byFilter(chatbot, query(more), "chat", quickReadLimit + 1);
 
-/** Pages near either end in the orders of texts. */
+/** Pages near either end, in the order of a text. */
 const byTexts = (chatbot: number) =>
   (["name", "userRef"] as const).flatMap((field) =>
     [true, false].flatMap((descending) =>
@@ -115,133 +115,140 @@ const pagesAreFlat = Effect.fnUntraced(function* (chatbot: number) {
   }
 });
 
-layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200 buffers", (it) => {
-  for (const [name, statement, mode] of flat) {
-    it.effect(name, () =>
-      Effect.gen(function* () {
-        const { boundTo, sql } = yield* Filled;
-        assert.isAtMost(yield* buffers(sql, statement, mode), most);
-        assert.isAtMost(yield* buffers(yield* boundTo(chatbot), statement, mode), most);
-      }),
-    );
-  }
-
-  for (const term of ["falcon 77777", "привет", "qx zw", "o'n", "a.b.c", "हिन्दी", "ที่นี่", "۱۲۳۴"]) {
-    it.effect(`a search for ${term} uses the index, also with row security`, () =>
-      Effect.gen(function* () {
-        const { boundTo, sql } = yield* Filled;
-        for (const [connection, from] of [
-          [sql, "chat"],
-          [yield* boundTo(chatbot), "own_chat"],
-        ] as const) {
-          const statement = matching(chatbot, { search: term }, from);
-          assert.isAtMost(yield* buffers(connection, statement, "force_custom_plan"), most);
-        }
-      }),
-    );
-  }
-
-  for (const term of ["zq", "é", "c++", "++ ++", "日本", "🙂🙂🙂"]) {
-    it.effect(`a search for ${term}, which the index does not support, reads the names once`, () =>
-      Effect.gen(function* () {
-        const { sql } = yield* Filled;
-        const [table] = yield* sql.unsafe<{ readonly pages: number }>(
-          "select relpages as pages from pg_class where oid = 'chat'::regclass",
-        );
-        const statement = matching(chatbot, { search: term });
-        const touched = yield* buffers(sql, statement, "force_custom_plan");
-        assert.isBelow(touched, table!.pages + most);
-      }),
-    );
-  }
-
-  for (const [what, erase] of [
-    [
-      "users were erased",
-      () =>
-        ChatArchive.use((archive) =>
-          Effect.forEach([3, 77, 500, 501, 999], (user) =>
-            archive.erase(chatbot, { _tag: "UserRef", userRef: `user ${user}` }, "test"),
-          ),
-        ),
-    ],
-    ["one chat in 97 was erased, too", (sql) => eraseEvery(sql, chatbot, 97)],
-  ] satisfies ReadonlyArray<
-    readonly [string, (sql: SqlClient.SqlClient) => Effect.Effect<unknown, unknown, ChatArchive>]
-  >) {
-    it.effect(`pages stay flat after ${what}`, () =>
-      Effect.gen(function* () {
-        const { sql } = yield* Filled;
-        yield* erase(sql);
-        yield* pagesAreFlat(chatbot);
-      }),
-    );
-  }
-
-  it.effect("pages stay flat when nearly all of ten million chats were erased", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* Filled;
-      const thinned = chatbot + 1;
-      yield* fillThinned(sql, thinned, 10_000_000);
-      yield* pagesAreFlat(thinned);
-    }),
-  );
-
-  it.effect(
-    "lists stay flat in a chatbot that was never analyzed, and when a user's chats are scattered",
-    () =>
-      Effect.gen(function* () {
-        const { boundTo, sql } = yield* Filled;
-        const grown = chatbot + 2;
-        yield* fillChats(sql, grown, chats);
-        yield* sql.unsafe(
-          "update chat set user_ref = 'scattered' where chatbot_id = $1 and position % 300 = 0",
-          [grown],
-        );
-        const lists: ReadonlyArray<List> = [
-          ...byTexts(grown),
-          ...[25, 100].flatMap((limit): ReadonlyArray<List> => [
-            ["a scattered user's", ofUser(grown, { userRef: "scattered", limit })],
-            ["a user's", ofUser(grown, { userRef: "user 7", limit })],
-            ["an id's", matching(grown, { id: 77_777, userRef: "user 777", limit })],
-          ]),
-        ];
-        // Without the visibility map each row that is counted or walked past is looked at.
-        for (const limit of [3 * most, most]) {
-          for (const connection of [sql, yield* boundTo(grown)]) {
-            for (const [what, statement, mode] of lists) {
-              assert.isAtMost(yield* buffers(connection, statement, mode), limit, what);
-            }
-          }
-          yield* settle(sql);
-        }
-      }),
-  );
-
-  it.effect("an entry is found by its id in a chat that grew since it was analyzed", () =>
-    Effect.gen(function* () {
-      const { sql } = yield* Filled;
-      const small = ChatbotId.make(chatbot + 3);
-      yield* fillChats(sql, small, 2);
-      yield* sql.unsafe(
-        `insert into entry (chatbot_id, chat_id, id, position, question, answer, moderation, flagged, create_time)
-        select $1, 1, 1000000 + n, n, '', '', 'none', false, now() from generate_series(1, 50000) n`,
-        [small],
+layer(layerFilled, { timeout: "2 minutes" })(
+  "lists of 100,000 rows touch at most 200 buffers",
+  (it) => {
+    for (const [name, statement, mode] of flat) {
+      it.effect(`${name} touches at most ${most} buffers`, () =>
+        Effect.gen(function* () {
+          const { boundTo, sql } = yield* Filled;
+          assert.isAtMost(yield* buffers(sql, statement, mode), most);
+          assert.isAtMost(yield* buffers(yield* boundTo(chatbot), statement, mode), most);
+        }),
       );
-      const statement = entryPage(small, firstChat, entries({ id: 1_049_000 }));
-      assert.isAtMost(yield* buffers(sql, statement), most);
-    }),
-  );
+    }
 
-  for (const field of ["answer", "flagged"] as const) {
-    it.effect(`a history by ${field} sorts without temporary files`, () =>
+    for (const term of ["falcon 77777", "привет", "qx zw", "o'n", "a.b.c", "हिन्दी", "ที่นี่", "۱۲۳۴"]) {
+      it.effect(`a search for ${term} uses the index, also with row security`, () =>
+        Effect.gen(function* () {
+          const { boundTo, sql } = yield* Filled;
+          for (const [connection, from] of [
+            [sql, "chat"],
+            [yield* boundTo(chatbot), "own_chat"],
+          ] as const) {
+            const statement = matching(chatbot, { search: term }, from);
+            assert.isAtMost(yield* buffers(connection, statement, "force_custom_plan"), most);
+          }
+        }),
+      );
+    }
+
+    for (const term of ["zq", "é", "c++", "++ ++", "日本", "🙂🙂🙂"]) {
+      it.effect(
+        `a search for ${term}, which the index does not support, reads the names once`,
+        () =>
+          Effect.gen(function* () {
+            const { sql } = yield* Filled;
+            const [table] = yield* sql.unsafe<{ readonly pages: number }>(
+              "select relpages as pages from pg_class where oid = 'chat'::regclass",
+            );
+            const statement = matching(chatbot, { search: term });
+            const touched = yield* buffers(sql, statement, "force_custom_plan");
+            assert.isBelow(touched, table!.pages + most);
+          }),
+      );
+    }
+
+    for (const [what, erase] of [
+      [
+        "users were erased",
+        () =>
+          ChatArchive.use((archive) =>
+            Effect.forEach([3, 77, 500, 501, 999], (user) =>
+              archive.erase(chatbot, { _tag: "UserRef", userRef: `user ${user}` }, "test"),
+            ),
+          ),
+      ],
+      ["one chat in 97 was erased, too", (sql) => eraseEvery(sql, chatbot, 97)],
+    ] satisfies ReadonlyArray<
+      readonly [string, (sql: SqlClient.SqlClient) => Effect.Effect<unknown, unknown, ChatArchive>]
+    >) {
+      it.effect(`pages stay flat after ${what}`, () =>
+        Effect.gen(function* () {
+          const { sql } = yield* Filled;
+          yield* erase(sql);
+          yield* pagesAreFlat(chatbot);
+        }),
+      );
+    }
+
+    it.effect("pages stay flat when nearly all of ten million chats were erased", () =>
       Effect.gen(function* () {
         const { sql } = yield* Filled;
-        const orderBy = [{ field, descending: true }] as const;
-        const statement = entryPage(chatbot, firstChat, entries({ orderBy }));
-        const plan = yield* executed(sql, statement, "force_custom_plan");
-        assert.strictEqual(plan["Temp Written Blocks"], 0);
+        const thinned = chatbot + 1;
+        yield* fillThinned(sql, thinned, 10_000_000);
+        yield* pagesAreFlat(thinned);
       }),
     );
-  }
-});
+
+    it.effect(
+      "lists stay flat in a chatbot that was never analyzed, and when a user's chats are scattered",
+      () =>
+        Effect.gen(function* () {
+          const { boundTo, sql } = yield* Filled;
+          const grown = chatbot + 2;
+          yield* fillChats(sql, grown, chats);
+          yield* sql.unsafe(
+            "update chat set user_ref = 'scattered' where chatbot_id = $1 and position % 300 = 0",
+            [grown],
+          );
+          const lists: ReadonlyArray<List> = [
+            ...byTexts(grown),
+            ...[25, 100].flatMap((limit): ReadonlyArray<List> => [
+              ["a scattered user's", ofUser(grown, { userRef: "scattered", limit })],
+              ["a user's", ofUser(grown, { userRef: "user 7", limit })],
+              ["an id's", matching(grown, { id: 77_777, userRef: "user 777", limit })],
+            ]),
+          ];
+          // Without the visibility map, PostgreSQL visits each row that it counts or skips.
+          for (const limit of [3 * most, most]) {
+            for (const connection of [sql, yield* boundTo(grown)]) {
+              for (const [what, statement, mode] of lists) {
+                assert.isAtMost(yield* buffers(connection, statement, mode), limit, what);
+              }
+            }
+            yield* settle(sql);
+          }
+        }),
+    );
+
+    it.effect(
+      "an entry by its id touches few buffers in a chat that has grown since it was analyzed",
+      () =>
+        Effect.gen(function* () {
+          const { sql } = yield* Filled;
+          const small = ChatbotId.make(chatbot + 3);
+          yield* fillChats(sql, small, 2);
+          yield* sql.unsafe(
+            `insert into entry (chatbot_id, chat_id, id, position, question, answer, moderation, flagged, create_time)
+        select $1, 1, 1000000 + n, n, '', '', 'none', false, now() from generate_series(1, 50000) n`,
+            [small],
+          );
+          const statement = entryPage(small, firstChat, entries({ id: 1_049_000 }));
+          assert.isAtMost(yield* buffers(sql, statement), most);
+        }),
+    );
+
+    for (const field of ["answer", "flagged"] as const) {
+      it.effect(`a history by ${field} sorts without temporary files`, () =>
+        Effect.gen(function* () {
+          const { sql } = yield* Filled;
+          const orderBy = [{ field, descending: true }] as const;
+          const statement = entryPage(chatbot, firstChat, entries({ orderBy }));
+          const plan = yield* execute(sql, statement, "force_custom_plan");
+          assert.strictEqual(plan["Temp Written Blocks"], 0);
+        }),
+      );
+    }
+  },
+);

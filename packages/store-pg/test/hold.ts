@@ -11,7 +11,7 @@ export const hold = Effect.fnUntraced(function* (
   values: ReadonlyArray<unknown>,
 ) {
   const [locked, done] = [yield* Deferred.make<number>(), yield* Deferred.make<void>()];
-  // In the scope of the client: a failing test must not wait for it.
+  // In the scope of the client, so that a failing test does not wait for this transaction.
   const holder = yield* Effect.forkScoped(
     sql.withTransaction(
       Effect.gen(function* () {
@@ -26,7 +26,7 @@ export const hold = Effect.fnUntraced(function* (
   return {
     awaited: sql
       .unsafe("select from pg_stat_activity where $1::int4 = any (pg_blocking_pids(pid))", [pid])
-      .pipe(Effect.repeat({ until: (waiting) => waiting.length > 0 })),
+      .pipe(Effect.repeat({ until: (rows) => rows.length > 0 })),
     release: Effect.andThen(Deferred.succeed(done, undefined), Fiber.join(holder)),
   };
 });

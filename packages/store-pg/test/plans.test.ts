@@ -1,6 +1,6 @@
 /**
- * A connection keeps the plan that it made when the tables were young. The statements of asks and creations touch few
- * buffers all the same.
+ * A connection keeps the plans that it made while the tables were small. Even with these, the statements of asks and
+ * creations touch few buffers.
  */
 import { assert, it } from "@effect/vitest";
 import { ChatId, type IdempotencyKey, type Turn } from "@parley/core/ports";
@@ -37,9 +37,9 @@ const statementsOf = Effect.fnUntraced(function* (
       return Effect.interrupt;
     },
   };
-  const captured = { ...pools, reads: session, writes: session };
-  const creation = yield* makeChatCreation(captured);
-  const turns = yield* makeTurnStore(captured, creation, () => Stream.empty);
+  const capturingPools = { ...pools, reads: session, writes: session };
+  const creation = yield* makeChatCreation(capturingPools);
+  const turns = yield* makeTurnStore(capturingPools, creation, () => Stream.empty);
   const run = (work: ReadonlyArray<Effect.Effect<unknown, unknown>>) =>
     Effect.forEach(work, Effect.exit, { concurrency: "unbounded" });
   const turn = (n: number, isKeyed: boolean): Turn => ({
@@ -67,7 +67,7 @@ const statementsOf = Effect.fnUntraced(function* (
   return statements;
 });
 
-/** A large chatbot among small ones: turns that hold chats and keys, and keys that are old. */
+/** A large chatbot, with chats and keys that turns hold, and old keys. */
 const fill = (sql: SqlClient.SqlClient) =>
   Effect.gen(function* () {
     yield* fillChats(sql, chatbot, rows);
@@ -116,7 +116,7 @@ const ages: Readonly<
 };
 
 it.live.each(Object.entries(ages))(
-  "statements of asks and creations that were planned for tables %s touch few buffers when they are large",
+  "statements of asks and creations that were planned for tables %s touch few buffers once the tables are large",
   ([age, arrange]) =>
     Effect.gen(function* () {
       const { sql, url } = yield* freshDatabase();
@@ -150,7 +150,7 @@ it.live.each(Object.entries(ages))(
                 yield* sql.unsafe("rollback to savepoint executed");
                 return mostOf(row!["QUERY PLAN"][0].Plan);
               });
-              // The first one reads the catalog, too.
+              // The first execution reads the catalog, too.
               return Math.min(yield* execution, yield* execution);
             }),
           );

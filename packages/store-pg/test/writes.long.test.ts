@@ -23,7 +23,7 @@ const most = 100;
 const Inside = Context.Reference("Inside", { defaultValue: () => false });
 
 /** Runs each statement twice: the first run is measured and rolled back. */
-const measured = (session: Session, note: (text: string, buffers: number) => void): Session => {
+const measure = (session: Session, note: (text: string, buffers: number) => void): Session => {
   const transaction: Session["transaction"] = (tenant, effect, last = () => []) => {
     const whole = Effect.tap(effect, (result) => each(tenant, last(result)));
     return session.transaction(tenant, Effect.provideService(whole, Inside, true));
@@ -32,7 +32,7 @@ const measured = (session: Session, note: (text: string, buffers: number) => voi
     Effect.forEach(statements, ({ text, values }) => query<any>(tenant, text, values));
   const query: Session["query"] = (tenant, text, values) => {
     const whole = session.query<any>(tenant, text, values);
-    // It touches nothing, and has no plan.
+    // SET touches nothing, and has no plan.
     if (text.startsWith("set ")) return whole;
     const explained = Effect.map(
       session.query<{ readonly "QUERY PLAN": any }>(
@@ -76,7 +76,7 @@ it.live.each([
   ],
 ] as const)(
   "statements of creations, asks and erasures touch few buffers, however many rows and idempotency keys there are%s",
-  ([, settled]) =>
+  ([, prepare]) =>
     Effect.gen(function* () {
       const { sql, url } = yield* freshDatabase();
       yield* Effect.provide(Effect.void, layerPostgres({ url }));
@@ -92,7 +92,7 @@ it.live.each([
       yield* sql.unsafe("analyze idempotency_key");
       yield* fillChats(sql, chatbot, rows);
       yield* fillEntries(sql, chatbot, rows);
-      // Those of creations, some of which are too old, and of asks under way.
+      // Idempotency keys of creations, some of which are too old, and of asks in progress.
       yield* sql.unsafe(
         `insert into idempotency_key (chatbot_id, key, fingerprint, made_at, turn, turn_until, chat_id)
         select $1, 'known ' || n, 'f', now() - n * interval '3 seconds', null, null, n from generate_series(1, $2::int8) n
@@ -100,25 +100,25 @@ it.live.each([
         select $1, 'ask ' || n, 'f', now(), 'turn ' || n, now() + interval '1 hour', null from generate_series(1, 1000) n`,
         [chatbot, rows],
       );
-      yield* settled(sql);
+      yield* prepare(sql);
       const pools = yield* makePools({ url, schema: "parley", maxConnections: 2 });
       const touched = new Map<string, Array<number>>();
       const note = (text: string, buffers: number) =>
         void touched.set(text, [...(touched.get(text) ?? []), buffers]);
-      const noted = {
+      const measuredPools = {
         ...pools,
-        reads: measured(pools.reads, note),
-        writes: measured(pools.writes, note),
-        operation: Effect.map(pools.operation, (session) => measured(session, note)),
+        reads: measure(pools.reads, note),
+        writes: measure(pools.writes, note),
+        operation: Effect.map(pools.operation, (session) => measure(session, note)),
       };
-      const make = yield* makeChatCreation(noted);
+      const make = yield* makeChatCreation(measuredPools);
       const chats = {
         ...make,
-        listChats: makeListChats(noted),
-        listEntries: makeListEntries(noted),
+        listChats: makeListChats(measuredPools),
+        listEntries: makeListEntries(measuredPools),
       };
-      const turns = yield* makeTurnStore(noted, make, () => Stream.empty);
-      const archive = makeChatArchive(noted);
+      const turns = yield* makeTurnStore(measuredPools, make, () => Stream.empty);
+      const archive = makeChatArchive(measuredPools);
       const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
       const newChat = { name: "name", userRef: "user", helloMessage: "Hello" };
       for (let n = 0; n < 10; n++) {
@@ -129,9 +129,9 @@ it.live.each([
           for (const chat of [ChatId.make(1), null]) {
             const idempotencyKey = key && { ...key, key: `${key.key} of ${chat}` };
             for (const end of ["release", "append"]) {
-              const taken = yield* turns.take(chatbot, chat, idempotencyKey);
-              if (taken._tag !== "TurnTaken") return assert.fail("the turn is free");
-              const { turn } = taken;
+              const result = yield* turns.take(chatbot, chat, idempotencyKey);
+              if (result._tag !== "TurnTaken") return assert.fail("the turn is free");
+              const { turn } = result;
               yield* turns.take(chatbot, chat, idempotencyKey);
               yield* turns.earlier(turn, rows / 2);
               yield* turns.renew(turn);
@@ -146,8 +146,8 @@ it.live.each([
           "update chat set turn = $3, turn_until = 'epoch' where chatbot_id = $1 and id = $2::int8";
         yield* sql.unsafe(lost, [chatbot, id, `turn ${id}`]);
         const chat = ChatId.make(id);
-        const taken = yield* turns.take(chatbot, chat, null);
-        if (taken._tag !== "TurnTaken") return assert.fail("the turn is free");
+        const result = yield* turns.take(chatbot, chat, null);
+        if (result._tag !== "TurnTaken") return assert.fail("the turn is free");
         yield* archive.erase(chatbot, { _tag: "Chat", id: chat }, "test");
       }
       yield* archive.erase(chatbot, { _tag: "UserRef", userRef: "user 7" }, "test");

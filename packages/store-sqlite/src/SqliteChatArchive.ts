@@ -15,7 +15,7 @@ import { Effect, Stream } from "effect";
 import type { Database } from "./SqliteDatabase.ts";
 import * as Rows from "./SqliteRows.ts";
 
-/** The chats to erase. */
+/** The SQL condition of the chats to erase, by the kind of erasure. */
 const erasable: Record<DatedErasure["_tag"], string> = {
   Chat: "id = :id",
   UserRef: "userRef = :userRef",
@@ -24,7 +24,7 @@ const erasable: Record<DatedErasure["_tag"], string> = {
   All: "TRUE",
 };
 
-/** Of the turns without a chat, those to erase: their keys contain the `userRef` of their visitor. */
+/** The SQL condition of the turns to erase that have no chat: their keys contain the `userRef` of their visitor. */
 const erasableTurns: Record<DatedErasure["_tag"], string> = {
   Chat: "FALSE",
   UserRef: "substr(idempotencyKey, instr(idempotencyKey, char(10)) + 1) = :userRef",
@@ -32,7 +32,7 @@ const erasableTurns: Record<DatedErasure["_tag"], string> = {
   All: "TRUE",
 };
 
-/** Whether two entries have the same id. They are of different chats: within a chat, `checkArchiveOrder` finds them. */
+/** Whether two entries, of different chats, have the same id: within a chat, `checkArchiveOrder` refuses that. */
 const sharesEntryId = (records: ReadonlyArray<ArchiveRecord>): boolean => {
   const ids = records.flatMap((record) => (record._tag === "Entry" ? [record.entry.id] : []));
   return new Set(ids).size < ids.length;
@@ -91,14 +91,14 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
       }),
     );
 
-  // Collected before the transaction, for the same reason.
+  // The records are collected first: a transaction that waits for them would hold up every other fiber.
   const importChats: ChatArchive["Service"]["import"] = (chatbot, stream, actor) =>
     Effect.flatMap(Stream.runCollect(checkArchiveOrder(stream)), (records) =>
       write((now): number | ChatbotNotFound | ImportRefused => {
         const refusal = Rows.chatbotMissing(database, chatbot);
         if (refusal) return refusal;
-        const full = get("SELECT 1 FROM chats WHERE chatbot = :chatbot", { chatbot });
-        if (full) return new ImportRefused({ reason: "the chatbot already has chats" });
+        const existingChat = get("SELECT 1 FROM chats WHERE chatbot = :chatbot", { chatbot });
+        if (existingChat) return new ImportRefused({ reason: "the chatbot already has chats" });
         if (sharesEntryId(records)) {
           return new ImportRefused({ reason: "two entries have the same id" });
         }

@@ -227,7 +227,7 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
       all<Omit<AuditRecord, "time"> & { readonly time: number }>(
         "SELECT time, actor, chatbot, action, detail FROM audit ORDER BY id DESC LIMIT :limit",
         { limit },
-      ).map((line) => ({ ...line, time: new Date(line.time) })),
+      ).map((entry) => ({ ...entry, time: new Date(entry.time) })),
     );
 
   return ChatbotRegistry.of({

@@ -1,5 +1,5 @@
 /**
- * The file, its tables, and the transactions and statements that the ports are made of.
+ * The file, its tables, and the transactions and statements that the ports use.
  */
 import { fold, StorageUnavailable } from "@parley/core/ports";
 import { Clock, Effect, Schedule } from "effect";
@@ -45,13 +45,13 @@ const tables = `
   ) STRICT;
   CREATE INDEX entriesOfChat ON entries (chatbot, chatId, id);
 
-  -- What the asks of an API key cost on a day of UTC.
+  -- What the asks of an API key cost on a UTC day.
   CREATE TABLE spending (
     chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE, keyId TEXT NOT NULL,
     day INTEGER NOT NULL, tokens INTEGER NOT NULL, PRIMARY KEY (chatbot, keyId, day)
   ) STRICT;
 
-  -- Turns that are held, or ran out and were not taken over.
+  -- Turns that are held, or whose lease ended without another turn taking over.
   CREATE TABLE turns (
     id TEXT PRIMARY KEY, chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE,
     chat INTEGER, idempotencyKey TEXT, fingerprint TEXT,
@@ -82,7 +82,7 @@ const busy = 5;
 /** The result codes of a mistake in a statement: ERROR, CONSTRAINT, MISMATCH, MISUSE and RANGE. */
 const mistakes: ReadonlyArray<number> = [1, 19, 20, 21, 25];
 
-/** SQLite's result code of an error of `node:sqlite`, without its extension. */
+/** SQLite's primary result code of an error of `node:sqlite`. */
 const codeOf = (cause: unknown): number | undefined =>
   cause instanceof Error && "errcode" in cause ? Number(cause.errcode) & 0xff : undefined;
 
@@ -103,7 +103,7 @@ const openFile = (file: string): DatabaseSync => {
   if (sqlite === undefined) {
     throw new Error(`@parley/store-sqlite needs Node 22.13 or later; this is ${process.version}`);
   }
-  // SQLite would delete a file without a name when it is closed.
+  // With an empty name, SQLite would create a temporary file, and delete it on closing.
   if (file === "") throw new Error("the file name is empty");
   const db = new sqlite.DatabaseSync(file);
   try {
@@ -122,7 +122,7 @@ const openFile = (file: string): DatabaseSync => {
     } else if (read("user_version") !== header.user_version) {
       throw new Error("it was created by another version of @parley/store-sqlite");
     }
-    // From here on a statement waits for other processes.
+    // From here on, a statement waits up to five seconds for other processes.
     db.exec("COMMIT; PRAGMA busy_timeout = 5000");
     return db;
   } catch (cause) {
@@ -177,11 +177,11 @@ const make = (db: DatabaseSync) => {
           }
         },
       );
-  /** Node refuses values that a statement does not name. */
+  /** Only the values that the statement names: Node refuses any others. */
   const bind = (sql: string, values: Values): Values =>
     Object.fromEntries([...sql.matchAll(/:(\w+)/g)].map(([, name]) => [name!, values[name!]!]));
   return {
-    /** Empties the write-ahead log, which otherwise keeps erased texts until they are overwritten there. */
+    /** Empties the write-ahead log, which otherwise keeps erased texts until later writes overwrite them. */
     emptyLog: Effect.suspend(() => {
       try {
         db.exec("PRAGMA wal_checkpoint(TRUNCATE)");

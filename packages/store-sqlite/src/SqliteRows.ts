@@ -33,7 +33,7 @@ export const nextId = ({ get }: Database, kind: "chat" | "entry"): number =>
     kind,
   })!.last;
 
-/** The current time, or that of the row before if it is later: because the clock went back, or the row was imported. */
+/** The current time or, if later, that of the previous row: the clock may have gone back, or that row was imported. */
 export const nextTime = (
   { get }: Database,
   chatbot: ChatbotId,
@@ -106,10 +106,10 @@ export const chatbotMissing = ({ get }: Database, chatbot: number): ChatbotNotFo
     ? new ChatbotNotFound({ chatbot })
     : undefined;
 
-export const insertAudit = ({ run }: Database, line: Omit<AuditRecord, "time">, time: number) => {
+export const insertAudit = ({ run }: Database, entry: Omit<AuditRecord, "time">, time: number) => {
   run(
     `INSERT INTO audit (time, actor, chatbot, action, detail)
      VALUES (:time, :actor, :chatbot, :action, :detail)`,
-    { ...line, time },
+    { ...entry, time },
   );
 };

@@ -95,7 +95,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         if (refusal) return refusal;
       }
 
-      const others = get<{ until: number }>(
+      const reservation = get<{ until: number }>(
         `SELECT coalesce((SELECT heldUntil FROM turns WHERE chatbot = :chatbot AND chat = :chat),
            turnEnded) + ${turnPrecedence} AS until FROM chats
          WHERE chatbot = :chatbot AND id = :chat AND :instance <>
@@ -106,7 +106,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
       const until =
         heldTurns.length > 0
           ? Math.max(...heldTurns.map(({ heldUntil }) => heldUntil))
-          : others?.until;
+          : reservation?.until;
       if (until !== undefined && until > now) {
         const byKey = key !== null && heldTurns.some((turn) => turn.idempotencyKey === key);
         if (chat !== null && !byKey)
@@ -138,7 +138,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
   const earlier: TurnStore["Service"]["earlier"] = (turn, before) =>
     read(() => entriesBefore(turn.chatbot, turn.chat, before));
 
-  // A turn that ran out is valid until another turn takes its chat or key.
+  // A turn whose lease ended is valid until another turn takes its chat or key.
   const renew: TurnStore["Service"]["renew"] = ({ chat, chatbot, id, idempotencyKey }) =>
     write((now): boolean | ChatNotFound => {
       if (chat !== null && !Rows.chatExists(database, chatbot, chat))

@@ -25,7 +25,7 @@ export interface SqliteOptions {
 }
 
 /**
- * A store in a file, which several processes of one machine may share. It needs Node 22.13 or later. Building it fails
+ * A store in a file, which several processes on one machine may share. It needs Node 22.13 or later. Building it fails
  * with `StorageUnavailable`, whose message says why, if the file cannot be used. `node:sqlite` is synchronous: while a
  * statement runs, or waits up to five seconds for another process, nothing else in this process runs.
  */

@@ -59,7 +59,7 @@ it.effect(
     }),
 );
 
-it.effect("an erasure of a user leaves none of its texts in the file or its log", () =>
+it.effect("an erasure of a user leaves none of the user's texts in the file or its log", () =>
   Effect.gen(function* () {
     const secret = "Zugspitzpanorama";
     const filesWithSecret = () =>
@@ -116,7 +116,7 @@ it.effect("a Node without SQLite is refused with the version that is needed", ()
 );
 
 it.effect(
-  "a start waits five seconds for another process that has locked the file, and does not stop this one",
+  "a start waits up to five seconds for another process that has locked the file, without blocking its own",
   () =>
     Effect.gen(function* () {
       yield* Effect.scoped(Layer.build(sqlite(path("locked"))));

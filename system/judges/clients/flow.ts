@@ -19,7 +19,7 @@ interface List<A> {
   readonly total: number;
 }
 
-/** The calls of a generated client, with the types that it has made. */
+/** The calls of a generated client, with the types of its generator. */
 export interface GeneratedClient {
   readonly details: () => Promise<{ readonly chatBotName: string }>;
   readonly createChat: (
@@ -42,7 +42,7 @@ const { KEY, ORIGIN } = process.env;
 export const key = KEY!;
 export const origin = ORIGIN!;
 
-/** Runs the flow with a client, whose name makes its chats its own. */
+/** Runs the flow with a client, whose name is the `userRef` of its chats. */
 export const run = async (name: string, client: GeneratedClient): Promise<void> => {
   assert.equal(typeof (await client.details()).chatBotName, "string");
   const chat = await client.createChat({ name: "First steps", userRef: name }, name);

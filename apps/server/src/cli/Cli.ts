@@ -48,7 +48,7 @@ export const command = Command.make("parley").pipe(
 /** Runs the command that the arguments name. If it fails, prints why. */
 export const parley: Effect.Effect<void, unknown, Command.Environment> = Effect.gen(function* () {
   const args = yield* Stdio.Stdio.use(({ args }) => args);
-  // Other users of the machine can read arguments, and shells keep them.
+  // Other users of the machine can read arguments, and shells keep them in their history.
   if (args.some((arg) => redactKeys(arg) !== arg)) {
     return yield* new CommandFailed({
       message:

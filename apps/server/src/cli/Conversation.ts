@@ -71,7 +71,7 @@ export const converse = Effect.fnUntraced(function* (
 
   const ask = Effect.fnUntraced(function* (line: string) {
     const question = yield* decode(Question, line, "The question was not asked");
-    // Created first, as a client does, so that the chat has its hello entry.
+    // Created before the ask, as clients do: a chat that an ask creates has no hello entry.
     if (chat === null) {
       chat = (yield* chats.create(chatbot, { name })).chat.id;
       yield* Console.error(`Chat ${chat}.`);
@@ -114,8 +114,8 @@ export const converse = Effect.fnUntraced(function* (
       [...entries, `The newest ${items.length} of ${total} entries.`].join("\n\n"),
     );
   });
-  /** A chat on one line. If it has no name, its first question is its title. */
-  const firstQuestion = Effect.fnUntraced(function* (chat: Chat) {
+  /** The chat; if it has no name, its first question takes the place of the name. */
+  const withTitle = Effect.fnUntraced(function* (chat: Chat) {
     if (chat.name !== null) return chat;
     const query = {
       ...defaultEntryQuery,
@@ -128,11 +128,11 @@ export const converse = Effect.fnUntraced(function* (
   const list = Effect.gen(function* () {
     yield* recordRead(chatbot.id, "names of chats");
     const { items, total } = yield* chats.list(chatbot, defaultChatQuery);
-    const titledChats = yield* Effect.forEach(items, firstQuestion);
+    const titledChats = yield* Effect.forEach(items, withTitle);
     const rows = table(titledChats, ["id", "createTime", "name"]);
     yield* Console.error(`${rows}\n${items.length} of ${total}`);
   });
-  const answer = Effect.fnUntraced(function* (line: string) {
+  const runLine = Effect.fnUntraced(function* (line: string) {
     if (prompt === null || !line.startsWith("/")) return yield* ask(line);
     const [, command, argument = ""] = /^(\/\w*)\s*(.*?)\s*$/.exec(line) ?? [];
     if (command === "/new") return yield* startChat(argument);
@@ -145,7 +145,7 @@ export const converse = Effect.fnUntraced(function* (
   if (chatId !== null) yield* chats.history(chatbot, chatId, { ...defaultEntryQuery, limit: 1 });
   if (prompt !== null) {
     yield* Console.error(
-      `You are talking to ${chatbot.name} (${chatbot.workspaceName}). Answers come from ${answerer}, by the settings of this shell; a running server may use others.
+      `You are talking to ${chatbot.name} (${chatbot.workspaceName}). With the settings of this shell, answers come from ${answerer}; a running server may have other settings.
 Enter sends a question, Ctrl-C cancels an answer, Ctrl-D quits, /help shows more.`,
     );
     if (chatId === null) yield* startChat();
@@ -157,7 +157,7 @@ Enter sends a question, Ctrl-C cancels an answer, Ctrl-D quits, /help shows more
   const answerLine = Effect.fnUntraced(
     function* (line: string) {
       if (isBlank(line)) return;
-      yield* prompt === null ? answer(line) : prompt.stoppable(answer(line));
+      yield* prompt === null ? runLine(line) : prompt.stoppable(runLine(line));
     },
     Effect.catchTag("Stopped", () => Console.error("Stopped.")),
     Effect.catch((error) => {

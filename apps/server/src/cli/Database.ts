@@ -70,8 +70,8 @@ export const onDatabase = <A, E, R>(work: Effect.Effect<A, E, R>) =>
   work.pipe(Effect.provide(layerAdministration), Effect.scoped, Effect.provide(Settings.layer));
 
 /**
- * The command's actor in the audit log: the user of the operating system, such as `cli:ann`, or the user's number. With
- * PARLEY_ACTOR, the person behind a shared account, too: `cli:deploy (ann)`.
+ * The command's actor in the audit log: the user of the operating system, such as `cli:ann`, or the id of a user
+ * without a name. With PARLEY_ACTOR, the person behind a shared account, too: `cli:deploy (ann)`.
  */
 export const actor = Effect.map(Settings, ({ actor }) => {
   const person = actor === null ? "" : ` (${actor})`;

@@ -72,9 +72,11 @@ export const command = import.meta.url.endsWith(".ts")
     ? "npx parley"
     : (process.argv[1] ?? "parley");
 
-/** Prints the error on standard error, with quoted commands as the reader can run them. */
+/** The text with its quoted commands as the reader can run them. */
+export const withOwnCommand = (text: string): string => text.replaceAll('"parley ', `"${command} `);
+
 export const printError = ({ hint, message }: ErrorText): Effect.Effect<void> =>
-  Console.error(`parley: ${message}\nhint: ${hint}`.replaceAll('"parley ', `"${command} `));
+  Console.error(withOwnCommand(`parley: ${message}\nhint: ${hint}`));
 
 /** Prints why the effect failed: an error as its line and hint, a defect as it is. */
 export const withPrintedErrors = <A, E, R>(

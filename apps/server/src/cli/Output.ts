@@ -23,7 +23,7 @@ export const pluralize = (count: number, noun: string): string =>
 
 export type Cell = string | number | boolean | Date | null | ReadonlyArray<string>;
 
-/** The fields of each row under their names, such as `USER REF` for `userRef`. */
+/** A table of the rows. Each field has a column with its name as the heading, such as `USER REF` for `userRef`. */
 export const table = <Name extends string>(
   rows: ReadonlyArray<Readonly<Record<Name, Cell>>>,
   fields: ReadonlyArray<Name>,
@@ -46,7 +46,7 @@ export const details = (pairs: ReadonlyArray<readonly [string, Cell]>): string =
   return pairs.map(([name, cell]) => name.padEnd(width) + indent(cell)).join("\n");
 };
 
-/** The text without characters that would move the cursor, ring the bell or change colours. */
+/** The text with U+FFFD for each character that would move the cursor, ring the bell or change colours. */
 export const printable = (text: string): string =>
   text.replaceAll("\r\n", "\n").replace(/[\0-\x08\x0b-\x1f\x7f-\x9f]/g, "\ufffd");
 
@@ -57,12 +57,12 @@ const toText = (cell: Cell): string =>
       ? cell.toISOString().replace(/\.\d+/, "")
       : printable(String(cell));
 
-const widest = 60;
+const maxCellWidth = 60;
 
-/** One line of a cell's width. */
+/** The text on one line, cut off where it is wider than a cell. */
 const shorten = (text: string): string => {
   const line = text.replace(/\s+/g, " ");
-  return CliOutput.displayWidth(line) <= widest
+  return CliOutput.displayWidth(line) <= maxCellWidth
     ? line
-    : `${[...line].slice(0, widest - 1).join("")}…`;
+    : `${[...line].slice(0, maxCellWidth - 1).join("")}…`;
 };

@@ -8,9 +8,9 @@ import { createInterface } from "node:readline";
 export class Stopped extends Data.TaggedError("Stopped") {}
 
 export interface Prompt {
-  /** Shows the prompt, and reads on from there. */
+  /** Shows the prompt, and resumes reading. */
   readonly show: Effect.Effect<void>;
-  /** Ends with Ctrl-D, and with a Ctrl-C that stops no effect. */
+  /** Ends with Ctrl-D, and with a Ctrl-C while no effect is `stoppable`. */
   readonly lines: Stream.Stream<string>;
   /** Lets Ctrl-C interrupt the effect, which then fails with `Stopped`. */
   readonly stoppable: <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E | Stopped, R>;

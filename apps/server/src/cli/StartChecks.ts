@@ -11,16 +11,16 @@ import { Settings } from "../Settings.ts";
 import type { Variables } from "../Variables.ts";
 
 /** A program's response to a liveness request; `null` if nothing listens. */
-const answerAt = (host: string, port: number) =>
+const probe = (host: string, port: number) =>
   Effect.callback<string | null>((resume) => {
-    let answer: string | null = null;
+    let response: string | null = null;
     const socket = connect({ host, port, timeout: 1000 }, () => {
-      answer = "";
+      response = "";
       socket.write("GET /health/live HTTP/1.1\r\nhost: parley\r\nconnection: close\r\n\r\n");
     });
-    socket.on("data", (text) => (answer += String(text)));
+    socket.on("data", (text) => (response += String(text)));
     socket.on("timeout", () => socket.destroy()).on("error", () => {});
-    socket.on("close", () => resume(Effect.succeed(answer)));
+    socket.on("close", () => resume(Effect.succeed(response)));
   });
 
 /** `failed`: the start would fail. `warning`: the server would not work as intended. */
@@ -30,7 +30,7 @@ type Problem = readonly [
   message: string,
 ];
 
-/** Why a listener cannot have its address. */
+/** Why a listener cannot bind to its address. */
 const checkListener = Effect.fnUntraced(function* (
   name: string,
   port: number,
@@ -46,9 +46,9 @@ const checkListener = Effect.fnUntraced(function* (
   if (!isAny && !target.address.startsWith("127.") && !addresses.includes(target.address)) {
     return fail(`The host ${host} of ${name} is not an address of this machine.`);
   }
-  const answer = port === 0 ? null : yield* answerAt(isAny ? "localhost" : target.address, port);
-  if (answer === null) return [];
-  return /"live":true|"INVALID_PATH"/.test(answer)
+  const response = port === 0 ? null : yield* probe(isAny ? "localhost" : target.address, port);
+  if (response === null) return [];
+  return /"live":true|"INVALID_PATH"/.test(response)
     ? [["listeners", "warning", `A Parley server is already listening on ${name} ${port}.`]]
     : fail(`${name} ${port} is in use by another program.`);
 });
@@ -60,18 +60,19 @@ const checkCollector = Effect.fnUntraced(function* (
 ): Effect.fn.Return<ReadonlyArray<Problem>> {
   if (!URL.canParse(endpoint)) return [["telemetry", "failed", `${name} is not a URL.`]];
   const { hostname, port, protocol } = new URL(endpoint);
-  const answer = yield* answerAt(
+  const response = yield* probe(
     hostname.replace(/^\[|\]$/g, ""),
     Number(port) || (protocol === "https:" ? 443 : 80),
   );
   const message = `Nothing is listening at ${endpoint} (${name}).`;
-  return answer === null ? [["telemetry", "warning", message]] : [];
+  return response === null ? [["telemetry", "warning", message]] : [];
 });
 
 /**
- * The directory in which this process may not write although a path, which need not exist, requires it; `null`: none.
+ * Checks whether this process may write to the path or, if nothing is there, create it. Returns the existing directory
+ * in which it may not write; `null` if it may.
  */
-const unwritable = (path: string): string | null => {
+const findUnwritable = (path: string): string | null => {
   let at = resolve(path);
   while (!existsSync(at)) at = dirname(at);
   try {
@@ -101,7 +102,7 @@ export const checkStart = Effect.fnUntraced(function* (variables: Variables, cha
   ]);
   // A new database and the first key are written there.
   const isNew = chatbots === 0 && (store === "embedded" || provision === null);
-  const directory = isNew ? unwritable(dataDir) : null;
+  const directory = isNew ? findUnwritable(dataDir) : null;
   if (directory === null) return problems.flat();
   const status = store === "embedded" ? "failed" : "warning";
   const problem: Problem = ["directory", status, `The server cannot write to ${directory}.`];

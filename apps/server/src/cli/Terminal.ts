@@ -33,23 +33,23 @@ const setTable = (lines: ReadonlyArray<string>, width: number): string => {
     .join("\n\n");
 };
 
-/** Returns functions that typeset the next piece of a text, and its end; each returns what can be printed already. */
+/** Returns functions that typeset the next piece of a text, and its end. Each returns what can be printed so far. */
 export const makeTypesetter = (width: number) => {
   let rest = "";
   let column = 0;
   let table: Array<string> = [];
   let isCode = false;
   const setWords = (text: string): string => {
-    let set = "";
+    let output = "";
     for (const word of text.match(/\S+\s*|\s+/g) ?? []) {
       if (column > 0 && column + widthOf(word.trimEnd()) > width) {
-        set += "\n";
+        output += "\n";
         column = 0;
       }
-      set += word;
+      output += word;
       column += widthOf(word);
     }
-    return set;
+    return output;
   };
   const setLine = (line: string): string => {
     if (column === 0 && line.trimStart().startsWith("```")) isCode = !isCode;
@@ -58,8 +58,8 @@ export const makeTypesetter = (width: number) => {
       return "";
     }
     const before = table.length > 1 ? setTable(table, width) : table.join("\n");
-    const set = isCode ? line : setWords(withAddresses(line));
-    const all = (table.length > 0 ? `${before}\n` : "") + set + "\n";
+    const output = isCode ? line : setWords(withAddresses(line));
+    const all = (table.length > 0 ? `${before}\n` : "") + output + "\n";
     table = [];
     column = 0;
     return all;
@@ -67,20 +67,20 @@ export const makeTypesetter = (width: number) => {
   const push = (piece: string): string => {
     const lines = (rest + piece).split("\n");
     rest = lines.pop()!;
-    let set = lines.map(setLine).join("");
-    // Words of an unfinished line that are neither in a table nor in code, up to a link.
+    let output = lines.map(setLine).join("");
+    // How much of the unfinished line can be set: its words up to a link, outside tables and code.
     const words =
       isCode || table.length > 0 || (column === 0 && /^\s*[|`]/.test(rest))
         ? 0
         : (/^[^[]*\s/.exec(rest)?.[0].length ?? 0);
-    set += setWords(rest.slice(0, words));
+    output += setWords(rest.slice(0, words));
     rest = rest.slice(words);
-    return set;
+    return output;
   };
   const end = (): string => {
-    const set = rest === "" && table.length === 0 ? "\n" : setLine(rest);
+    const output = rest === "" && table.length === 0 ? "\n" : setLine(rest);
     rest = "";
-    return set + (table.length > 0 ? setLine("") : "");
+    return output + (table.length > 0 ? setLine("") : "");
   };
   return { push, end };
 };

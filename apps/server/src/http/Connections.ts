@@ -18,7 +18,7 @@ import type { RequestQueue } from "./RequestQueue.ts";
 /** How many requests of one connection may await their responses. Each costs the process kilobytes. */
 const maxUnanswered = 100;
 
-/** How many requests of one connection are handled at once. Each may hold a page of megabytes. */
+/** How many requests of one connection are handled at once. The response of each may take up megabytes. */
 const maxHandled = 8;
 
 /** How long a client may read nothing before the server disconnects it, and how often the server checks. */
@@ -67,7 +67,7 @@ interface Connection {
   /** The response to the latest request. */
   latest: ServerResponse | null;
   readonly unanswered: Set<ServerResponse>;
-  /** What starts the requests that wait until fewer are handled. */
+  /** Functions that start the requests that wait until fewer are handled. */
   readonly delayedStarts: Array<() => void>;
   /** How many bytes the system has accepted, and when that number last grew. */
   sent: number;
@@ -111,8 +111,8 @@ export const serveRequests = (
   };
 
   /**
-   * Registers a response; returns whether to respond: not after a last response. Disconnects a client with too many
-   * requests without a response.
+   * Registers a response; returns whether to send it: none follows one with `Connection: close`. Disconnects a client
+   * with too many unanswered requests.
    */
   const accept = (response: ServerResponse): boolean => {
     const { socket } = response.req;
@@ -140,13 +140,13 @@ export const serveRequests = (
     if (!accept(response)) return;
     const refusal = checkHead(request);
     if (refusal !== null) return refuse(refusal, response);
-    // A target may have the form of a whole URL.
+    // The target of a request may be an absolute URL.
     request.url = request.url!.replace(/^https?:\/\/[^/?#]*\/?/i, "/");
     const { delayedStarts, unanswered } = connections.get(request.socket)!;
     const start = () => {
       if (response.writableEnded) return;
       handle(request, response);
-      // The client disconnected while the request waited.
+      // The client disconnected while the request waited, so the application missed the event.
       if (request.destroyed) response.emit("close");
     };
     if (unanswered.size > maxHandled) delayedStarts.push(() => queue.enter(start));
@@ -170,7 +170,7 @@ export const serveRequests = (
       "x-content-type-options": "nosniff",
       "x-request-id": requestId,
     });
-    // Not batched: the application must find that the response has ended.
+    // Not batched: the application must see at once that the response has ended.
     ServerResponse.prototype.end.call(response, text, "utf8");
   };
 
@@ -211,7 +211,7 @@ export const serveRequests = (
       request.complete = true;
       return refuseNext(socket, request, message);
     }
-    // The body of the latest request is malformed. Nothing may follow a response that is half sent.
+    // The body of the latest request is malformed or late. Nothing may follow a response that is half sent.
     if (latest.headersSent) return whenClosed(latest, () => socket.destroySoon());
     refuse(message, latest);
     // Node forgets an answered request, but the application may still wait for its body.
@@ -223,10 +223,10 @@ export const serveRequests = (
     if (message !== "REQUEST_TIMEOUT") return refuseBroken(socket, message);
     const latest = latestOn(socket);
     const completeResponse = latest?.req.complete === true ? latest : null;
-    // If the event loop is late, the rest of the request may have arrived long ago. A whole iteration of the loop reads
-    // it.
+    // If the event loop is late, the rest of the request may have arrived long ago. Waiting for a whole iteration lets
+    // Node read it.
     const refuseIncomplete = () => {
-      // A client that opened its connection in advance would read this as the response to its first request.
+      // A client that opened its connection in advance would take the refusal for the response to its first request.
       if (socket.bytesRead === 0) return void setTimeout(closeUnused, unusedMillis).unref();
       const current = latestOn(socket);
       if (current === completeResponse || !current!.req.complete) refuseBroken(socket, message);

@@ -1,5 +1,5 @@
 /**
- * A Node HTTP server that serves an application of Effect until its scope closes.
+ * A Node HTTP server that serves an Effect application until its scope closes.
  */
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer";
 import type { RequestTelemetry } from "@parley/http";

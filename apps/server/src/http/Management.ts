@@ -13,7 +13,10 @@ const readyTimeout = Duration.seconds(2);
 
 const units: Readonly<Record<string, string>> = { s: "_seconds", By: "_bytes" };
 
-/** All metrics by Prometheus' conventions: their names, which are OpenTelemetry's, end with the unit and `_total`. */
+/**
+ * All metrics for Prometheus, by its conventions: to the names, which are OpenTelemetry's, this adds the unit and, for
+ * counters, `_total`.
+ */
 const formatMetrics = Effect.flatMap(Metric.MetricRegistry, (metrics) => {
   const names = new Map(
     Array.from(metrics.values(), ({ attributes, id, type }) => {

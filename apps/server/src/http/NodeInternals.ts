@@ -26,13 +26,13 @@ export class BatchedResponse extends ServerResponse {
     return this;
   }
 }
-// Effect turns it on, and Node then writes an empty chunk after the body.
+// Effect turns this property on, and Node then writes an empty chunk after the body.
 Object.defineProperty(BatchedResponse.prototype, "strictContentLength", {
   get: () => false,
   set: () => {},
 });
 
-/** Keeps a connection open when the client closes its sending half: the client still reads. */
+/** Keeps a connection open when the client closes its sending half: the client may still read. */
 export const allowHalfOpen = (server: Server): void => {
   Object.assign(server, { httpAllowHalfOpen: true });
 };

@@ -15,7 +15,7 @@ const slice = 5;
 /** The same after a new connection, because others may wait to be accepted. */
 const acceptingSlice = 1;
 
-/** How many asks and answers of models may start in one iteration: together, about a slice. */
+/** How many asks and answers of models may start in one iteration: together, they take about a slice. */
 const slots = 16;
 
 /** How often a timer measures the iterations, in milliseconds. In a longer iteration it fires once. */
@@ -81,7 +81,7 @@ export const makeRequestQueue = () => {
   /** `asks`: how many asks wait; 0 for the answer of a model, because its ask has begun. */
   const awaitSlot = (asks: 0 | 1) =>
     Effect.callback<void>((resume) => {
-      // What came before may have taken many iterations.
+      // The request may have started in an earlier iteration, so the current one may not be counted yet.
       if (!isIterating) startIteration();
       if (freeSlots > 0 && slotQueue.length === 0) {
         freeSlots--;
@@ -114,11 +114,11 @@ export const makeRequestQueue = () => {
   };
   return {
     loop,
-    /** Resolves when an iteration has time for the answer of a model. */
+    /** Resolves when an iteration has a slot for the answer of a model. */
     awaitAnswerSlot: () => Effect.runPromise(awaitSlot(0)),
     /** To be called for each new connection. */
     noteConnection: (): void => void (hasNewConnection = true),
-    /** Starts a request at once, or after the waiting ones if this iteration has lasted long enough. */
+    /** Starts a request at once, or in a later iteration if others wait or this iteration has no time left. */
     enter: (begin: () => void): void => {
       latestRequestAt = performance.now();
       if (timer === null) {

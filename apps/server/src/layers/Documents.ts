@@ -13,12 +13,12 @@ import { Settings } from "../Settings.ts";
  * A path in the documentation of this project, beside the bundle or in the checkout. Chatbots answer from it by default
  * if neither PARLEY_KNOWLEDGE_DIR nor a language model is set.
  */
-const own = (path: string) =>
+const locate = (path: string) =>
   [path, `../../../../${path}`]
     .map((location) => fileURLToPath(new URL(location, import.meta.url)))
     .find(existsSync)!;
-export const ownDocuments = own("docs");
-export const ownReadme = own("README.md");
+export const ownDocuments = locate("docs");
+export const ownReadme = locate("README.md");
 
 const read = (folder: string, previous: Knowledge | null = null) =>
   readKnowledge(folder, folder === ownDocuments ? [ownReadme] : [], previous);
@@ -42,9 +42,9 @@ export const reloadOnSighup: Stream.Stream<unknown> = Stream.suspend(() =>
 ).pipe(Stream.orDie, Stream.buffer({ capacity: 1, strategy: "sliding" }));
 
 /**
- * Reads the default documents at once, and fails if they cannot be read.
+ * Reads the default documents when it is built, and fails if they cannot be read.
  *
- * @param reload each element reloads all folders; a folder that cannot be read keeps its documents
+ * @param reload each element reloads every folder read so far; a folder that cannot be read keeps its documents
  */
 export const layerDocuments = (reload: Stream.Stream<unknown>) =>
   Layer.effect(
@@ -66,7 +66,7 @@ export const layerDocuments = (reload: Stream.Stream<unknown>) =>
           ),
         );
       yield* Stream.runForEach(reload, () =>
-        // A copy: looking a folder up moves it to the end.
+        // A copy: each look-up moves its folder to the end of the cache, so a walk over the cache itself would not end.
         Effect.flatMap(Cache.keys(folders), (keys) =>
           Effect.forEach([...keys], readAgain, { discard: true }),
         ),

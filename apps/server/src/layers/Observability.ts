@@ -58,8 +58,8 @@ export const logsText = Effect.map(
 );
 
 const layerLogger = Layer.unwrap(
-  Effect.map(logsText, (text) =>
-    Logger.layer([Logger.withConsoleLog<unknown, string>(text ? formatText : formatJson)]),
+  Effect.map(logsText, (isText) =>
+    Logger.layer([Logger.withConsoleLog<unknown, string>(isText ? formatText : formatJson)]),
   ),
 );
 
@@ -104,15 +104,20 @@ const layerProcessMetrics = Layer.effectDiscard(
     );
     gauge(
       "nodejs.eventloop.delay.p99",
-      "Delay of the event loop since the last reading",
+      "99th percentile of the event loop's delay since the last reading",
       "s",
       () => loop.percentile(99) / 1e9,
     );
-    gauge("nodejs.eventloop.delay.max", "Longest delay since the last reading", "s", () => {
-      const { max } = loop;
-      loop.reset();
-      return max / 1e9;
-    });
+    gauge(
+      "nodejs.eventloop.delay.max",
+      "Longest delay of the event loop since the last reading",
+      "s",
+      () => {
+        const { max } = loop;
+        loop.reset();
+        return max / 1e9;
+      },
+    );
   }),
 );
 
@@ -167,7 +172,7 @@ const layerOtlp = Layer.suspend(() => {
   );
 });
 
-/** The logger of the settings, the metrics of the process, and a tracer if OTLP is on. */
+/** The configured logger, the metrics of the process, and the export over OTLP if it is on. */
 export const layerObservability = Layer.mergeAll(layerProcessMetrics, layerOtlp).pipe(
   Layer.provideMerge(layerLogger),
 );

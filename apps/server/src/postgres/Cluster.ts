@@ -9,7 +9,7 @@ import { randomBytes } from "node:crypto";
 import { existsSync } from "node:fs";
 import * as fs from "node:fs/promises";
 import { join } from "node:path";
-import { attempt, EmbeddedFailed, failedTo, findBinaries, run, type RunAs } from "./Binaries.ts";
+import { attempt, EmbeddedFailed, failedWith, findBinaries, run, type RunAs } from "./Binaries.ts";
 
 export const homeOf = (dataDir: string) => join(dataDir, "postgres");
 
@@ -57,7 +57,7 @@ const createCluster = Effect.fnUntraced(function* (dataDir: string, initdb: stri
           "--auth-host=scram-sha-256",
           "--encoding=UTF8",
           "--locale=C",
-          // It decides what counts as a letter, and so what the index for searches contains. macOS lacks C.UTF-8.
+          // `lc_ctype` decides what counts as a letter, and so what the search index contains. macOS lacks C.UTF-8.
           `--lc-ctype=${process.platform === "darwin" ? "en_US.UTF-8" : "C.UTF-8"}`,
         ],
         runAs,
@@ -71,26 +71,30 @@ const createCluster = Effect.fnUntraced(function* (dataDir: string, initdb: stri
       () => existsSync(home),
       () => Effect.void,
     ),
-    Effect.mapError(failedTo(`Cannot create a database in ${home}`)),
+    Effect.mapError(failedWith(`Cannot create a database in ${home}`)),
   );
 });
 
-/** PostgreSQL refuses a directory that other users can read, such as Kubernetes creates with `fsGroup`. */
+/**
+ * PostgreSQL refuses a directory in which its group can write or to which other users have access, as after the
+ * `fsGroup` of Kubernetes.
+ */
 const restrict = (data: string, runAs: RunAs) =>
   run("chmod", ["00700", "."], runAs, data).pipe(
     Effect.mapError(
       ({ message }) =>
         new EmbeddedFailed({
-          message: `Other users can read ${data}, so PostgreSQL refuses to use it (${message}): run chmod 0700 ${data} as its owner.`,
+          message: `The permissions of ${data} are too open for PostgreSQL, and cannot be changed (${message}): run chmod 0700 ${data} as its owner.`,
         }),
     ),
     Effect.andThen(
-      Effect.logInfo(`Set the permissions of ${data} to 0700: other users could read it`),
+      Effect.logInfo(`Set the permissions of ${data} to 0700: they were too open for PostgreSQL`),
     ),
   );
 
 /**
- * Finds the cluster in the directory, or creates both. Root runs it as another user, because PostgreSQL refuses root.
+ * Finds the cluster in the directory, or creates both. A server that is root runs PostgreSQL as another user, because
+ * PostgreSQL refuses root.
  */
 export const openCluster = Effect.fnUntraced(function* (path: string, from: string) {
   const dataDir = yield* attempt(`Cannot use PARLEY_DATA_DIR ${path}`, async () => {
@@ -119,8 +123,8 @@ export const urlOf = (port: number, password: string, database = "parley") =>
   Redacted.make(`postgres://${user}:${password}@${host}:${port}/${database}`);
 
 /**
- * Keeps a file with the address of the database, for tools on this machine, until the scope closes. Only its owner can
- * read it.
+ * Keeps a file with the address and the password of the database, for tools on this machine, until the scope closes.
+ * Only its owner can read it.
  */
 export const connectionFile = ({ dataDir, password }: Cluster, port: number) => {
   const file = join(dataDir, "connection.json");

@@ -13,7 +13,7 @@ import { randomInt } from "node:crypto";
 import * as fs from "node:fs/promises";
 import { join } from "node:path";
 import { findProcess } from "../Processes.ts";
-import { EmbeddedFailed, environment, failedTo, lastLines } from "./Binaries.ts";
+import { EmbeddedFailed, environment, failedWith, lastLines } from "./Binaries.ts";
 import {
   type Cluster,
   connectionFile,
@@ -33,8 +33,9 @@ const readPidFile = async (data: string) => {
 };
 
 /**
- * The postmaster that runs on the data directory, and the process of its server; `null` if that server was killed. The
- * number in the file may belong to another program by now, as is usual in containers.
+ * The postmaster that runs on the data directory, with the process id of its server, or `null` in its place if that
+ * server was killed; `null` if no postmaster runs. The process id in the file may belong to another program by now, as
+ * is usual in containers.
  */
 const findPostmaster = (data: string) =>
   Effect.promise(async () => {
@@ -57,7 +58,7 @@ export const runningPostgres = Effect.fnUntraced(
   Effect.orElseSucceed(() => Option.none<Redacted.Redacted>()),
 );
 
-/** Stops a PostgreSQL that still runs on the directory although its server was killed. */
+/** Stops a PostgreSQL that still runs on the directory although its server was killed. Fails if its server runs. */
 const stopOrphan = Effect.fnUntraced(function* ({ data, dataDir }: Cluster) {
   const postmaster = yield* findPostmaster(data);
   if (postmaster === null) return;
@@ -128,11 +129,11 @@ const spawnPostgres = ({ binaries, data, runAs }: Cluster, port: number) => {
   let endReason: string | null = null;
   const end = new Promise<string>((resolve) => {
     child.once("error", ({ message }) => resolve(message));
-    // Its output may arrive a bit later. Its logger may keep standard error open for longer.
+    // The last output may arrive shortly after the exit, but standard error may stay open for longer, in the logger.
     child.once("exit", (code, signal) => setTimeout(resolve, 50, signal ?? `exit code ${code}`));
-  }).then((how) => (endReason = how));
+  }).then((reason) => (endReason = reason));
 
-  /** Completes when PostgreSQL accepts connections. Recovery may take long before that. */
+  /** Completes when PostgreSQL accepts connections, which a recovery may delay for long. Fails if it exits first. */
   const ready = Effect.gen(function* () {
     while (endReason === null) {
       const { isReady, pid } = yield* Effect.promise(() => readPidFile(data));
@@ -143,7 +144,7 @@ const spawnPostgres = ({ binaries, data, runAs }: Cluster, port: number) => {
       readFatalError(data, errors).catch(() => lastLines(errors)),
     );
     if (reason.includes("lock file") && (yield* findPostmaster(data)) === null) {
-      // The number in the file belongs to another program by now.
+      // The process id in the file belongs to another program by now.
       yield* remove(pidFileOf(data));
     }
     return yield* new EmbeddedFailed({
@@ -197,7 +198,7 @@ export const embeddedPostgres = Effect.fnUntraced(function* (
     const connection = yield* PgConnection.make({ url: urlOf(port, cluster.password, "postgres") });
     const databases = yield* connection.query("SELECT FROM pg_database WHERE datname = 'parley'");
     if (databases.rows.length === 0) yield* connection.query("CREATE DATABASE parley");
-  }).pipe(Effect.scoped, Effect.mapError(failedTo("Cannot use PostgreSQL")));
+  }).pipe(Effect.scoped, Effect.mapError(failedWith("Cannot use PostgreSQL")));
   yield* connectionFile(cluster, port);
 
   const restart = Effect.gen(function* () {

@@ -47,10 +47,10 @@ export const plan = Effect.fnUntraced(function* (
     for (const key of keys) {
       const problem = conflict(key, current, registeredChatbots);
       if (problem !== null) return yield* new ProvisionInvalid({ message: `${path}: ${problem}` });
-      const end = key.expiresAt?.getTime() ?? Infinity;
-      const currentEnd = current?.keys.find(({ id }) => id === key.id)?.expiresAt?.getTime();
-      if (end > now || end === currentEnd) continue;
-      const message = `${path}: the expiresAt of the key ${key.id} is in the past.`;
+      const expiry = key.expiresAt?.getTime() ?? Infinity;
+      const currentExpiry = current?.keys.find(({ id }) => id === key.id)?.expiresAt?.getTime();
+      if (expiry > now || expiry === currentExpiry) continue;
+      const message = `${path}: the expiresAt of the key prl_${key.id}_… is in the past.`;
       if (!isStart) return yield* new ProvisionInvalid({ message });
       yield* Effect.logWarning(message);
     }

@@ -27,7 +27,7 @@ export class ProvisionInvalid extends Data.TaggedError("ProvisionInvalid")<{
 
 const isoTime = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/u;
 
-/** A date, which means its beginning in UTC, or a time with its zone, in ISO 8601. */
+/** A time in ISO 8601 with its time zone, or a date, which stands for its midnight in UTC. */
 export const timeOf = (text: string): Option.Option<Date> => {
   const [time, day] = [new Date(text), new Date(text.slice(0, 10))];
   const isValid = isoTime.test(text) && !Number.isNaN(time.getTime());
@@ -134,7 +134,7 @@ export type DeclaredChatbot = Omit<NewChatbot, "keys"> & {
   readonly keys: ReadonlyArray<DeclaredKey>;
 };
 
-/** The chatbots that the file declares. Fields that it does not name have their defaults. */
+/** The chatbots that the file declares. Settings and descriptions that it omits have their defaults. */
 export const readProvisionFile = Effect.fnUntraced(function* (
   path: string,
   environment: Variables,

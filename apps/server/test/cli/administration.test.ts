@@ -57,7 +57,7 @@ it("chatbots are created, shown and changed", async () => {
       "2   Acme       Sales     Sells \ufffd\n",
   );
 
-  // White space alone, in Unicode's sense.
+  // Nothing but white space, as Unicode defines it.
   const blank = await parley("chatbot set --chatbot Sales --moderation-error-message \u0085");
   expect(blank).toMatchObject({ code: 1, stderr: expect.stringMatching(/^parley: .*is blank/) });
 
@@ -103,12 +103,12 @@ it("the audit log lists changes with their actors, newest first", async () => {
 });
 
 it("keys are created, listed, changed, rotated and revoked", async () => {
-  const made = await parley("key create --chatbot Sales --name web --expires 30d");
-  expect(made.code).toBe(0);
-  const key = made.stdout.trim();
+  const creation = await parley("key create --chatbot Sales --name web --expires 30d");
+  expect(creation.code).toBe(0);
+  const key = creation.stdout.trim();
   const id = keyId(key)!;
-  expect(made.stdout).toBe(`${key}\n`);
-  expect(made.stderr).toBe(`The key prl_${id}_… of chatbot 2 "Sales" is shown only once.\n`);
+  expect(creation.stdout).toBe(`${key}\n`);
+  expect(creation.stderr).toBe(`The key prl_${id}_… of chatbot 2 "Sales" is shown only once.\n`);
   const listed = await json("key list");
   const common = { id, chatbot: 2, chatbotName: "Sales", name: "web", createdAt: time };
   const scopes = ["read", "write", "ask"];
@@ -116,8 +116,8 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
   const bounds = { ratePerMinute: null, visitorRatePerMinute: null, tokensPerDay: null };
   const widget = { visitors: false, origins: [], anonymous: false };
   expect(listed).toEqual([{ ...common, state: "live", scopes, ...ends, ...bounds, ...widget }]);
-  const lasts = Date.parse(listed[0].expiresAt) - Date.parse(listed[0].createdAt);
-  expect(Math.round(lasts / 86_400_000)).toBe(30);
+  const lifetime = Date.parse(listed[0].expiresAt) - Date.parse(listed[0].createdAt);
+  expect(Math.round(lifetime / 86_400_000)).toBe(30);
   expect(await json("key list --chatbot 1")).toEqual([]);
 
   const report = await json(
@@ -160,8 +160,8 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
     replaces: { id, expiresAt: time },
     signingSecret: null,
   });
-  const left = Date.parse(rotated.replaces.expiresAt) - Date.now();
-  expect(Math.round(left / 60_000)).toBe(120);
+  const keptMillis = Date.parse(rotated.replaces.expiresAt) - Date.now();
+  expect(Math.round(keptMillis / 60_000)).toBe(120);
 
   const revoked = await parley("key revoke -", `${rotated.key}\n`);
   expect(revoked.stdout).toBe(
@@ -186,7 +186,7 @@ it("a key for visitors is printed with its signing secret, which no list shows",
     `The signing secret of key ${keyId(key)}, for visitor tokens: ${secret}`,
   );
   const id = keyId(key)!;
-  const [listed] = (await json("key list")).filter((one: { id: string }) => one.id === id);
+  const [listed] = (await json("key list")).filter((row: { id: string }) => row.id === id);
   const bounds = { visitorRatePerMinute: 10, tokensPerDay: 200_000 };
   expect(listed).toMatchObject({ visitors: true, ...bounds });
   expect(JSON.stringify(await json("key list"))).not.toContain(secret);
@@ -202,7 +202,7 @@ it("a key for visitors is printed with its signing secret, which no list shows",
   }
 });
 
-it("a key for a widget is printed as the line for a page, without the key", async () => {
+it("a key for a widget is printed as the line for a page, which does not contain the key", async () => {
   const create =
     "key create --chatbot Sales --widget --origins https://shop.example,http://[::1]:8080";
   for (const incomplete of ["", "--budget 5/day", "--visitor-rate 1/min"])
@@ -229,7 +229,7 @@ it("a key for a widget is printed as the line for a page, without the key", asyn
   ]);
 });
 
-it("a token of a visitor is signed by a live key of the store, and noted", async () => {
+it("a token of a visitor is signed by a live key of the store, and noted in the audit log", async () => {
   const key = (
     await parley("key create --chatbot Sales --visitors --scopes read,ask")
   ).stdout.trim();

@@ -16,9 +16,9 @@ it("an import and an export take less memory than their chats", async () => {
     env: { ...process.env, BENCH_DATABASE_URL: inject("postgresUrl") },
     stdio: "pipe",
   });
-  let said = "";
-  for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (said += data));
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (output += data));
   const [code] = await once(child, "close");
-  expect(said).toMatch(/^import +\d+ MB .*\nexport +\d+ MB .*\n$/);
+  expect(output).toMatch(/^import +\d+ MB .*\nexport +\d+ MB .*\n$/);
   expect(code).toBe(0);
 }, 120_000);

@@ -13,7 +13,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { here } from "./here.ts";
 import { withoutSettings } from "../withoutSettings.ts";
-import { main, type Ran } from "./run.ts";
+import { main, type CommandResult } from "./run.ts";
 
 let directory: string;
 let settings: Readonly<Record<string, string>>;
@@ -22,7 +22,7 @@ let ended: Promise<unknown>;
 let management: string;
 let api: string;
 /** All output, except where new keys are printed. */
-let told = "";
+let output = "";
 const keys: Array<string> = [];
 
 const freePort = async () => {
@@ -36,7 +36,7 @@ const freePort = async () => {
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "parley-beside-"));
-  // As root, PostgreSQL runs as another user.
+  // If this runs as root, the server starts PostgreSQL as another user.
   await chmod(directory, 0o711);
   const port = await freePort();
   management = `http://127.0.0.1:${port}`;
@@ -51,11 +51,11 @@ beforeAll(async () => {
   });
   ended = once(server, "exit");
   let printed = "";
-  server.stderr!.on("data", (data) => (told += data));
+  server.stderr!.on("data", (data) => (output += data));
   await new Promise<void>((resolve, reject) => {
     server.stdout!.on("data", (data) => {
       printed += data;
-      told += data;
+      output += data;
       if (/ has started .*\n/.test(printed)) resolve();
     });
     void ended.then(() => reject(new Error(`the server ended:\n${printed}`)));
@@ -72,23 +72,27 @@ afterAll(async () => {
 });
 
 /** Runs a command. Its standard output may contain a new key once. */
-const parley = async (args: ReadonlyArray<string>, input = "", more = {}): Promise<Ran> => {
-  const ran = await here([...args, "--log-level", "all"], { ...settings, ...more }, input);
-  expect({ args, ...ran }).toMatchObject({ code: 0 });
-  told += ran.stderr;
-  const made = /prl_[0-9A-Za-z]{12}_[0-9A-Za-z]{32}_[0-9A-Za-z]{6}/.exec(ran.stdout)?.[0];
-  if (made === undefined) told += ran.stdout;
+const parley = async (
+  args: ReadonlyArray<string>,
+  input = "",
+  more = {},
+): Promise<CommandResult> => {
+  const result = await here([...args, "--log-level", "all"], { ...settings, ...more }, input);
+  expect({ args, ...result }).toMatchObject({ code: 0 });
+  output += result.stderr;
+  const newKey = /prl_[0-9A-Za-z]{12}_[0-9A-Za-z]{32}_[0-9A-Za-z]{6}/.exec(result.stdout)?.[0];
+  if (newKey === undefined) output += result.stdout;
   else {
-    keys.push(made);
-    told += ran.stdout.replace(made, "");
+    keys.push(newKey);
+    output += result.stdout.replace(newKey, "");
   }
-  return ran;
+  return result;
 };
 
 const statusWith = async (key: string) =>
   (await fetch(`${api}/details`, { headers: { "x-api-key": key } })).status;
 
-/** Waits for the server to hear of a change. */
+/** Waits until the server applies a change. */
 const becomes = (key: string, status: number) =>
   expect.poll(() => statusWith(key), { timeout: 10_000, interval: 20 }).toBe(status);
 
@@ -100,7 +104,7 @@ const processes = async () => {
   return (await Promise.all(lines)).join("\n");
 };
 
-it("changes hold in the server, and keys stay where they belong", async () => {
+it("a running server applies what commands change, and keys appear only where they are printed once", async () => {
   const first = keys[0]!;
   expect(await statusWith(first)).toBe(200);
 
@@ -135,9 +139,9 @@ it("changes hold in the server, and keys stay where they belong", async () => {
     .toMatchObject({ data: { chatBotDescription: "Changed" } });
 
   // The provisioned chatbot has a hello message.
-  const asked = await parley(["chat"], "How do I change the port?");
-  expect(asked.stdout).toContain("`PARLEY_PORT` is the port");
-  const id = /^Chat (\d+)\.$/m.exec(asked.stderr)![1];
+  const conversation = await parley(["chat"], "How do I change the port?");
+  expect(conversation.stdout).toContain("`PARLEY_PORT` is the port");
+  const id = /^Chat (\d+)\.$/m.exec(conversation.stderr)![1];
   const history = await fetch(`${api}/chats/${id}/history`, { headers: { "x-api-key": first } });
   expect(await history.json()).toMatchObject({
     data: [{ question: "How do I change the port?" }, { question: "", answer: "Provisioned" }],
@@ -153,19 +157,19 @@ it("changes hold in the server, and keys stay where they belong", async () => {
     await fetch(`${api}/details?key=${wrong}`);
     await fetch(`${api}/${wrong}`, { headers: { authorization: `Bearer ${wrong}` } });
   }
-  told += await (await fetch(`${management}/metrics`)).text();
+  output += await (await fetch(`${management}/metrics`)).text();
 
   // A process of its own, whose arguments other users can see while it runs.
   const child = spawn(process.execPath, [main, "key", "revoke", "-", "--log-level", "all"], {
     env: { ...withoutSettings(), ...settings },
     stdio: ["pipe", "pipe", "pipe"],
   });
-  child.stdout.on("data", (data) => (told += data));
-  child.stderr.on("data", (data) => (told += data));
+  child.stdout.on("data", (data) => (output += data));
+  child.stderr.on("data", (data) => (output += data));
   const over = once(child, "close");
   const seen = await processes();
   if (seen !== "") expect(seen).toContain("revoke");
-  told += seen;
+  output += seen;
   child.stdin.end(`${generated}\n`);
   expect((await over)[0]).toBe(0);
   await becomes(generated, 401);
@@ -173,12 +177,12 @@ it("changes hold in the server, and keys stay where they belong", async () => {
   server.kill("SIGINT");
   await ended;
   const logs = join(directory, "data", "postgres", "data", "log");
-  for (const log of await readdir(logs)) told += await readFile(join(logs, log), "utf8");
+  for (const log of await readdir(logs)) output += await readFile(join(logs, log), "utf8");
 
   expect(keys).toHaveLength(4);
-  for (const one of keys) {
-    expect(told).toContain(keyId(one)!);
-    const secret = one.slice("prl_".length + 12 + 1);
-    expect(told.split("\n").filter((text) => text.includes(secret.slice(0, 20)))).toEqual([]);
+  for (const printedKey of keys) {
+    expect(output).toContain(keyId(printedKey)!);
+    const secret = printedKey.slice("prl_".length + 12 + 1);
+    expect(output.split("\n").filter((text) => text.includes(secret.slice(0, 20)))).toEqual([]);
   }
 }, 60_000);

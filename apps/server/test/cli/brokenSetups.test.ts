@@ -1,5 +1,5 @@
 /**
- * Broken set-ups: what fails a start, the doctor names before, with what to do.
+ * Broken set-ups: the doctor names in advance what would fail a start, and says what to do.
  */
 import * as PgConnection from "@effect/sql-pg/PgConnection";
 import { Effect, Redacted } from "effect";
@@ -9,7 +9,7 @@ import { createServer, type AddressInfo, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import { launch, type Running } from "../contract/launch.ts";
+import { launch, type TestServer } from "../contract/launch.ts";
 import { here, oneLineAndHint } from "./here.ts";
 
 const query = (...statements: ReadonlyArray<string>) =>
@@ -22,7 +22,7 @@ const schema = `broken_${process.pid}`;
 
 let directory: string;
 let other: Server;
-let running: Running;
+let testServer: TestServer;
 
 const memory = { PARLEY_STORE: "memory" };
 const postgres = () => ({ DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: schema });
@@ -57,10 +57,10 @@ beforeAll(async () => {
       ([name, more]) => `create database ${schema}_${name} template template0 ${more} lc_ctype 'C'`,
     ),
   );
-  running = await launch("memory");
+  testServer = await launch("memory");
 });
 afterAll(async () => {
-  await running?.stop();
+  await testServer?.stop();
   other.close();
   await rm(directory, { recursive: true, force: true });
   await query(...["latin", "ascii"].map((name) => `drop database ${schema}_${name} with (force)`));
@@ -84,9 +84,9 @@ const examine = async (setUp: SetUp) => {
 };
 
 const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: RegExp]> = [
-  ["a value that is none", () => ({ PARLEY_STORE: "disk" }), "settings", /PARLEY_STORE/],
+  ["an invalid value", () => ({ PARLEY_STORE: "disk" }), "settings", /PARLEY_STORE/],
   [
-    "one port twice",
+    "the same port twice",
     () => ({ ...memory, PARLEY_PORT: "7", PARLEY_ASK_PORT: "7" }),
     "settings",
     /PARLEY_ASK_PORT/,
@@ -122,13 +122,13 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
     /percent-encode/,
   ],
   [
-    "no provisioning file",
+    "a missing provisioning file",
     () => ({ ...memory, PARLEY_PROVISION: file("nowhere") }),
     "provision",
     /cannot be read/,
   ],
   [
-    "a provisioning file cut off",
+    "a provisioning file that is cut off",
     () => ({ ...memory, PARLEY_PROVISION: file("broken.json") }),
     "provision",
     /not JSON/,
@@ -140,25 +140,25 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
     /UTF-8/,
   ],
   [
-    "an unset variable in it",
+    "a provisioning file with an unset variable",
     () => ({ ...memory, PARLEY_PROVISION: file("unset.json") }),
     "provision",
     /NO_SUCH_KEY/,
   ],
   [
-    "another chatbot's key in it",
+    "a provisioning file with another chatbot's key",
     () => ({ ...postgres(), PARLEY_PROVISION: file("taken.json") }),
     "provision",
     /another chatbot/,
   ],
   [
-    "a port of another program",
+    "a port that another program uses",
     () => ({ ...memory, PARLEY_PORT: portOfOther() }),
     "listeners",
     /PARLEY_PORT.*in use/,
   ],
   [
-    "a management port of another program",
+    "a management port that another program uses",
     () => ({ ...memory, PARLEY_MANAGEMENT_PORT: portOfOther() }),
     "listeners",
     /PARLEY_MANAGEMENT_PORT.*in use/,
@@ -176,7 +176,7 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
     /cannot be resolved/,
   ],
   [
-    "a management host elsewhere",
+    "the management host of another machine",
     () => ({
       ...memory,
       PARLEY_MANAGEMENT_PORT: portOfOther(),
@@ -199,7 +199,7 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
   ],
   ["a wrong password", () => as((url) => (url.password = "secret")), "database", /password/],
   [
-    "no such database",
+    "a database that does not exist",
     () => as((url) => (url.pathname = "/nowhere")),
     "database",
     /does not exist/,
@@ -223,43 +223,46 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
     /row security/,
   ],
   [
-    "no settings for a pooler",
+    "a role without the settings for a pooler",
     () => ({ ...postgres(), PARLEY_POOLER: "true" }),
     "database",
     /alter role "parley_owner"/,
   ],
   [
-    "no documents",
+    "a missing folder of documents",
     () => ({ ...memory, PARLEY_KNOWLEDGE_DIR: file("nowhere") }),
     "documents",
     /nowhere/,
   ],
   [
-    "an address of a collector that is none",
+    "an invalid address of a collector",
     () => ({ ...memory, OTEL_EXPORTER_OTLP_ENDPOINT: "nonsense" }),
     "telemetry",
     /OTEL_EXPORTER_OTLP_ENDPOINT/,
   ],
 ];
 
-describe("what fails a start, the doctor names with what to do:", () => {
-  it.each(failing)("%s", async (_, setUp, check, message) => {
-    const { code, findings, settings } = await examine(setUp);
-    expect(code).toBe(1);
-    const hint = expect.any(String);
-    const wanted = { check, status: "failed", message: expect.stringMatching(message), hint };
-    expect(findings).toContainEqual(wanted);
-    const started = await here(["serve"], settings);
-    expect(started).toMatchObject({ code: 1, stdout: "" });
-    expect(started.stderr).toMatch(oneLineAndHint);
-    expect(JSON.stringify([findings, started])).not.toMatch(/secret|se\/cret/);
-  });
+describe("parley doctor", () => {
+  it.each(failing)(
+    "the doctor names what fails a start, and what to do about it: %s",
+    async (_, setUp, check, message) => {
+      const { code, findings, settings } = await examine(setUp);
+      expect(code).toBe(1);
+      const hint = expect.any(String);
+      const expected = { check, status: "failed", message: expect.stringMatching(message), hint };
+      expect(findings).toContainEqual(expected);
+      const start = await here(["serve"], settings);
+      expect(start).toMatchObject({ code: 1, stdout: "" });
+      expect(start.stderr).toMatch(oneLineAndHint);
+      expect(JSON.stringify([findings, start])).not.toMatch(/secret|se\/cret/);
+    },
+  );
 });
 
 const warned: ReadonlyArray<readonly [string, SetUp, check: string, message: RegExp]> = [
   [
-    "a port of a Parley server",
-    () => ({ ...memory, PARLEY_PORT: new URL(running.target.origin).port }),
+    "a port that a Parley server uses",
+    () => ({ ...memory, PARLEY_PORT: new URL(testServer.target.origin).port }),
     "listeners",
     /Parley server is already listening/,
   ],
@@ -276,7 +279,7 @@ const warned: ReadonlyArray<readonly [string, SetUp, check: string, message: Reg
     /ASCII/,
   ],
   [
-    "a directory that cannot take the first key",
+    "a directory to which the first key cannot be written",
     () => ({ ...memory, PARLEY_DATA_DIR: file("blank/data") }),
     "directory",
     /write to .*blank/,
@@ -298,6 +301,6 @@ const warned: ReadonlyArray<readonly [string, SetUp, check: string, message: Reg
 it.each(warned)("the doctor warns of %s", async (_, setUp, check, message) => {
   const { findings } = await examine(setUp);
   const hint = expect.any(String);
-  const wanted = { check, status: "warning", message: expect.stringMatching(message), hint };
-  expect(findings).toContainEqual(wanted);
+  const expected = { check, status: "warning", message: expect.stringMatching(message), hint };
+  expect(findings).toContainEqual(expected);
 });

@@ -22,7 +22,7 @@ beforeAll(async () => {
 const question = "How do I change the port?\n";
 
 /** The questions of all chats, each with its chat's id. */
-const asked = async () => {
+const storedQuestions = async () => {
   const { stdout } = await here(["chats", "export"], settings());
   return stdout
     .trimEnd()
@@ -32,7 +32,7 @@ const asked = async () => {
 };
 
 describe("parley chat", () => {
-  it("answers each piped question that can be asked, and prints the id of the chat", async () => {
+  it("parley chat answers each piped question that can be asked, and prints the id of the chat", async () => {
     const { code, stderr, stdout } = await run(["chat"], settings(), question);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "Chat 1.\n" });
     expect(stdout).toContain("`PARLEY_PORT` is the port, 3000 by default.");
@@ -42,14 +42,14 @@ describe("parley chat", () => {
     expect(more.stderr.match(/^parley: The question was not asked: .*\nhint: .*\n/gm)).toHaveLength(
       2,
     );
-    expect(await asked()).toEqual([
+    expect(await storedQuestions()).toEqual([
       [1, "How do I change the port?"],
       [1, "How do I change the port?"],
       [1, "And the host?"],
     ]);
   });
 
-  it("ends with 1 if an ask failed, stores no entry of it, and logs nothing without --log-level", async () => {
+  it("parley chat exits with 1 if an ask failed, stores no entry for it, and logs nothing without --log-level", async () => {
     const dead = {
       ...settings(),
       PARLEY_LLM_BASE_URL: "http://127.0.0.1:1/v1",
@@ -57,7 +57,7 @@ describe("parley chat", () => {
       PARLEY_LLM_API_KEY: "sk-very-secret",
       PARLEY_ASK_DEADLINE: "1 second",
     };
-    const before = await asked();
+    const before = await storedQuestions();
     const { code, stderr, stdout } = await here(["chat"], dead, question);
     expect({ code, stdout }).toEqual({ code: 1, stdout: "\n" });
     expect(stderr.split("\n")).toEqual([
@@ -69,10 +69,10 @@ describe("parley chat", () => {
       "",
     ]);
     expect(stderr).not.toContain("secret");
-    expect(await asked()).toEqual(before);
+    expect(await storedQuestions()).toEqual(before);
   });
 
-  it("cancels an answer on Ctrl-C, has commands, and quits on Ctrl-C at the prompt", async () => {
+  it("parley chat cancels an answer on Ctrl-C, has commands, and quits on Ctrl-C at the prompt", async () => {
     const model = createServer(async (request, response) => {
       const prompt = await text(request);
       response.writeHead(200, { "content-type": "text/event-stream" });
@@ -92,8 +92,8 @@ describe("parley chat", () => {
       },
       stdio: ["pipe", "pipe", "inherit"],
     });
-    const ended = once(child, "exit");
-    const before = await asked();
+    const exit = once(child, "exit");
+    const before = await storedQuestions();
     const steps = [
       ["/help shows more.", "A story?\r"],
       ["Once ", "\x03"],
@@ -113,25 +113,25 @@ describe("parley chat", () => {
       child.stdin.write(steps.shift()![1]!);
       printed = "";
     }
-    expect(await ended).toEqual([0, null]);
+    expect(await exit).toEqual([0, null]);
     expect(all).toMatch(
-      /^You are talking to Helpdesk \(Acme\)\. Answers come from slow at 127\.0\.0\.1:\d+, by the settings of this shell/,
+      /^You are talking to Helpdesk \(Acme\)\. With the settings of this shell, answers come from slow at 127\.0\.0\.1:\d+;/,
     );
-    expect(await asked()).toEqual([...before, [expect.any(Number), "A short story?"]]);
+    expect(await storedQuestions()).toEqual([...before, [expect.any(Number), "A short story?"]]);
     child.stdin.end();
     model.closeAllConnections();
     model.close();
   });
 
-  it("ends with the terminal that it runs in", async () => {
+  it("parley chat ends with the terminal that it runs in", async () => {
     const child = spawn(process.execPath, [main, "chat"], {
       env: { ...withoutSettings(), ...settings() },
       stdio: ["pipe", "pipe", "ignore"],
     });
-    const ended = once(child, "exit");
+    const exit = once(child, "exit");
     child.stdin.write(question);
     await once(child.stdout, "data");
     child.kill("SIGHUP");
-    expect(await ended).toEqual([130, null]);
+    expect(await exit).toEqual([130, null]);
   });
 });

@@ -43,7 +43,7 @@ const totalOf = (id: ChatbotId) =>
   );
 
 /** The newest entries of the audit log, oldest first. */
-const audited = async (limit: number) => {
+const auditLines = async (limit: number) => {
   const { stdout } = await parley(`audit --json --limit ${limit}`);
   const lines: ReadonlyArray<Record<string, unknown>> = JSON.parse(stdout);
   return lines
@@ -53,7 +53,7 @@ const audited = async (limit: number) => {
 const user = `cli:${userInfo().username}`;
 
 const keyId = "QSCmEIhoudPA";
-/** Twelve chats with two entries each, and none. */
+/** A chatbot with twelve chats of two entries each, and one without chats. */
 const [full, empty] = [ChatbotId.make(1), ChatbotId.make(2)];
 
 beforeAll(async () => {
@@ -80,10 +80,10 @@ beforeAll(async () => {
           { name: `Chat ${n} 😀`, userRef, helloMessage: "Hello" },
           null,
         );
-        const taken = yield* turns.take(full, chat.id, null);
-        if (taken._tag !== "TurnTaken") continue;
+        const result = yield* turns.take(full, chat.id, null);
+        if (result._tag !== "TurnTaken") continue;
         const tokens = { promptTokens: 3, completionTokens: 4, attempts: 1, latencyMillis: 5 };
-        yield* turns.append(taken.turn, {
+        yield* turns.append(result.turn, {
           question: "q",
           answer: 'a\n"b"',
           moderation: "none",
@@ -97,7 +97,7 @@ beforeAll(async () => {
 });
 
 describe("parley chats", () => {
-  it("exports and imports with the same ids and times, and is audited", async () => {
+  it("an export and an import keep ids and times, and are in the audit log", async () => {
     const { stdout: text, ...exported } = await parley("chats export --chatbot Full");
     const stderr = "Exported 36 records: chats and their entries.\n";
     expect(exported).toEqual({ code: 0, stderr });
@@ -115,7 +115,7 @@ describe("parley chats", () => {
     });
     await parley("chats erase --chatbot Empty --idle-since 0s");
     expect(await totalOf(empty)).toBe(0);
-    expect(await audited(4)).toEqual([
+    expect(await auditLines(4)).toEqual([
       `${user} export Full `,
       `${user} import Empty 12 chats`,
       `${user} export Empty `,
@@ -123,7 +123,7 @@ describe("parley chats", () => {
     ]);
   });
 
-  it("lists, searches and shows chats with exact totals, and texts only with --text", async () => {
+  it("chats are listed, found and shown with exact totals, and texts only with --text", async () => {
     const seen = async (line: string) =>
       JSON.parse((await parley(`chats ${line} --chatbot Full --json`)).stdout);
     const odd = await seen("list --user-ref odd --limit 4 --page 2 --text");
@@ -163,7 +163,7 @@ describe("parley chats", () => {
     );
   });
 
-  it("refuses an import that is wrong or was cut off, says where, and writes nothing", async () => {
+  it("an import that is wrong or cut off is refused, with the place of the mistake, and writes nothing", async () => {
     const _createTime = "2026-01-01T00:00:00.000Z";
     const line = (record: object) => `${JSON.stringify(record)}\n`;
     const chat = (id: number, more: object = {}) =>
@@ -187,7 +187,7 @@ describe("parley chats", () => {
     expect(await totalOf(empty)).toBe(0);
   });
 
-  it("erases one chat, all of a user, and idle ones, and is audited", async () => {
+  it("one chat, those of a user and idle chats can be erased, and the erasures are in the audit log", async () => {
     const all = await withStores(ChatStore.use((store) => store.listChats(full, defaultChatQuery)));
     const { id } = all.items[0]!;
     for (const [which, erased] of [
@@ -203,12 +203,12 @@ describe("parley chats", () => {
       });
     }
     expect(await totalOf(full)).toBe(5);
-    expect(await audited(1)).toEqual([
+    expect(await auditLines(1)).toEqual([
       expect.stringMatching(`^${user} erase Full 6 chats of a userRef sha256:\\w{32}:\\w{64}$`),
     ]);
   });
 
-  it("exports and erases one person in a workspace, verifies it in the audit log, and lists nobody", async () => {
+  it("a person's chats are exported, and erased in a whole workspace, as the audit log shows without naming anybody", async () => {
     await withStores(
       Effect.gen(function* () {
         const registry = yield* ChatbotRegistry;
@@ -250,16 +250,16 @@ describe("parley chats", () => {
     expect((await parley("chats list --chatbot Three")).stdout).toContain("2 of 2 chats");
   });
 
-  it("adds an entry to the audit log when it shows texts, with the person behind the account", async () => {
+  it("a command that shows texts adds an entry to the audit log, with the person of PARLEY_ACTOR", async () => {
     const { stdout } = await parley("chats list --chatbot Full --limit 1 --json");
     const { id } = JSON.parse(stdout).chats[0];
-    const lines = await audited(100);
+    const lines = await auditLines(100);
     await parley("chats show --chatbot Full 17");
-    expect(await audited(100)).toEqual(lines);
+    expect(await auditLines(100)).toEqual(lines);
     const ann = { ...settings(), PARLEY_ACTOR: "ann" };
     await here(["chats", "show", "--chatbot", "Full", "--text", `${id}`], ann);
     await here(["chats", "list", "--chatbot", "Full", "--text", "--search", "secret"], ann);
-    expect(await audited(2)).toEqual([
+    expect(await auditLines(2)).toEqual([
       `${user} (ann) read Full chat ${id}`,
       `${user} (ann) read Full names of chats`,
     ]);
@@ -280,7 +280,7 @@ it("parley usage sums the tokens of answers", async () => {
     const grouped = JSON.parse((await parley(`usage --chatbot Full --json --by ${by}`)).stdout);
     expect(grouped).toMatchObject(rows);
     const answers = grouped.map((sum: typeof sums) => sum.answers);
-    expect(answers.reduce((all: number, one: number) => all + one)).toBe(5);
+    expect(answers.reduce((all: number, count: number) => all + count)).toBe(5);
   }
   expect((await parley("usage --chatbot Full --by key")).stdout).toMatch(
     new RegExp(`^KEY +KEY NAME +PROVIDER .*\\n${keyId} +web +p .*\\n- +- +p .*\\n$`),
@@ -306,7 +306,7 @@ it("a command fails when its output is lost", async () => {
   await device.close();
 });
 
-it("parley migrate prints the SQL first, and then does it", async () => {
+it("parley migrate prints the SQL with --dry-run, and otherwise brings the schema up to date", async () => {
   const fresh = { ...settings(), PARLEY_SCHEMA: `${schema}_fresh` };
   const plan = await here(["migrate", "--dry-run"], fresh);
   expect(plan).toMatchObject({ code: 0, stdout: expect.stringContaining("create table chat (") });

@@ -15,7 +15,7 @@ const received: Array<string> = [];
 
 const portOf = (server: Server) => (server.address() as AddressInfo).port;
 
-const listening = async (server: Server) => {
+const listen = async (server: Server) => {
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   return server;
@@ -23,7 +23,7 @@ const listening = async (server: Server) => {
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "parley-doctor-test-"));
-  endpoint = await listening(
+  endpoint = await listen(
     createServer(async (request, response) => {
       let body = "";
       for await (const part of request) body += part;
@@ -76,7 +76,7 @@ interface Finding {
 }
 
 /** The findings with these settings, by the name of their check. */
-const examined = async (settings: Readonly<Record<string, string>>) => {
+const examine = async (settings: Readonly<Record<string, string>>) => {
   const { code, stderr, stdout } = await here(["doctor", "--json"], settings);
   const findings: ReadonlyArray<Finding> = JSON.parse(stdout);
   for (const { hint, status } of findings) expect(hint === null).toBe(status === "ok");
@@ -87,7 +87,7 @@ const examined = async (settings: Readonly<Record<string, string>>) => {
   return (check: string) => findings.filter((finding) => finding.check === check);
 };
 
-it("reports only ok where all is well, and writes nothing", async () => {
+it("the doctor reports only ok where all is well, and writes nothing", async () => {
   const { code, stderr, stdout } = await here(["doctor"], { ...database(), ...models() });
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   expect(stdout.replace(/:\d+/g, ":0").replace(/18\.\d+/, "18.x")).toBe(
@@ -96,27 +96,27 @@ it("reports only ok where all is well, and writes nothing", async () => {
       "ok       model       small at 127.0.0.1:0 responds.\n" +
       "ok       moderation  judge at 127.0.0.1:0 responds.\n",
   );
-  const call = received.find((one) => one.startsWith("/v1/chat/completions"))!;
+  const call = received.find((call) => call.startsWith("/v1/chat/completions"))!;
   expect(call).toContain(`Bearer ${secret}`);
   const fresh = { ...database(), PARLEY_SCHEMA: `doctor_fresh_${process.pid}` };
   for (const _ of [1, 2]) {
-    const [, schema] = (await examined(fresh))("database");
-    const message = expect.stringContaining("parley migrate");
+    const [, schema] = (await examine(fresh))("database");
+    const message = expect.stringContaining('"npx --yes pnpm@12 --silent parley migrate"');
     expect(schema).toMatchObject({ status: "warning", message });
   }
-  const found = await examined({ ...noPorts, PARLEY_DATA_DIR: join(directory, "data") });
-  expect(found("database")[0]?.message).toBe(
+  const findingsOf = await examine({ ...noPorts, PARLEY_DATA_DIR: join(directory, "data") });
+  expect(findingsOf("database")[0]?.message).toBe(
     "There is no database yet; the first start creates it.",
   );
   expect(await readdir(directory)).toEqual([]);
 });
 
-it("names an invalid setting, and warns of an unknown one and of the memory store", async () => {
-  const wrong = await examined({ PARLEY_STORE: "nonsense" });
+it("the doctor names an invalid setting, and warns of an unknown one and of the memory store", async () => {
+  const wrong = await examine({ PARLEY_STORE: "nonsense" });
   expect(wrong("settings")).toMatchObject([
     { status: "failed", message: expect.stringContaining("PARLEY_STORE") },
   ]);
-  const misspelt = await examined({ ...memory, PARLEY_PROT: "80" });
+  const misspelt = await examine({ ...memory, PARLEY_PROT: "80" });
   expect(misspelt("settings")).toMatchObject([
     { status: "warning", message: expect.stringContaining("PARLEY_PROT is not a setting") },
   ]);
@@ -126,23 +126,26 @@ it("names an invalid setting, and warns of an unknown one and of the memory stor
 it.each([
   ["postgres://parley:secret@127.0.0.1:1/parley", "ECONNREFUSED"],
   ["postgres://parley:secret@db.invalid/parley", "ENOTFOUND"],
-])("names the reason why the database %s cannot be used, and a hint", async (url, reason) => {
-  const found = (await examined({ ...noPorts, DATABASE_URL: url }))("database");
-  const hint = expect.stringContaining("DATABASE_URL");
-  expect(found).toMatchObject([
-    { status: "failed", message: expect.stringContaining(reason), hint },
-  ]);
-});
+])(
+  "the doctor names the reason why the database %s cannot be used, and a hint",
+  async (url, reason) => {
+    const findings = (await examine({ ...noPorts, DATABASE_URL: url }))("database");
+    const hint = expect.stringContaining("DATABASE_URL");
+    expect(findings).toMatchObject([
+      { status: "failed", message: expect.stringContaining(reason), hint },
+    ]);
+  },
+);
 
-it("reports a role of the database that a server refuses, and a read-only database", async () => {
-  const found = await examined({ ...database(), PARLEY_ROW_SECURITY: "true" });
-  expect(found("database")).toMatchObject([
+it("the doctor reports a role of the database that a server refuses, and a read-only database", async () => {
+  const findingsOf = await examine({ ...database(), PARLEY_ROW_SECURITY: "true" });
+  expect(findingsOf("database")).toMatchObject([
     { status: "ok" },
     { status: "failed", message: expect.stringContaining("owns the tables") },
   ]);
   const { DATABASE_URL } = database();
   const url = `${DATABASE_URL}?options=${encodeURIComponent("-c default_transaction_read_only=on")}`;
-  const standby = await examined({ ...database(), DATABASE_URL: url });
+  const standby = await examine({ ...database(), DATABASE_URL: url });
   expect(standby("database")).toMatchObject([
     { status: "ok" },
     {
@@ -157,48 +160,51 @@ it.each([
   [400, "warning"],
   [401, "failed"],
   [429, "warning"],
-])("names the settings of an endpoint that answers with HTTP %d", async (answered, result) => {
-  status = answered;
-  try {
-    const found = await examined({ ...memory, ...models() });
-    for (const [check, kind] of [
-      ["model", "LLM"],
-      ["moderation", "MODERATION"],
-    ] as const) {
-      const message = expect.stringContaining(`HTTP ${answered}`);
-      const hint = expect.stringContaining(`PARLEY_${kind}_API_KEY`);
-      expect(found(check)).toMatchObject([{ status: result, message, hint }]);
+])(
+  "the doctor names the settings of an endpoint that answers with HTTP %d",
+  async (statusCode, result) => {
+    status = statusCode;
+    try {
+      const findingsOf = await examine({ ...memory, ...models() });
+      for (const [check, kind] of [
+        ["model", "LLM"],
+        ["moderation", "MODERATION"],
+      ] as const) {
+        const message = expect.stringContaining(`HTTP ${statusCode}`);
+        const hint = expect.stringContaining(`PARLEY_${kind}_API_KEY`);
+        expect(findingsOf(check)).toMatchObject([{ status: result, message, hint }]);
+      }
+    } finally {
+      status = 200;
     }
-  } finally {
-    status = 200;
-  }
-});
+  },
+);
 
-it("calls each model and reads each folder, also those that chatbots name", async () => {
+it("the doctor calls each model and reads each folder, including those that chatbots name", async () => {
   const files = join(directory, "files");
   await mkdir(join(files, "empty"), { recursive: true });
   await writeFile(join(files, "one.md"), "# One\n\nText.");
   const more = ["--moderation", "endpoint", "--model", "own", "--knowledge", "manuals"];
   expect((await here(["chatbot", "set", "--chatbot", "N", ...more], database())).code).toBe(0);
-  const without = await examined(database());
+  const without = await examine(database());
   expect(without("documents")).toMatchObject([
     { status: "failed", message: expect.stringContaining("PARLEY_KNOWLEDGE_DIR is not set") },
   ]);
   expect(without("model")).toMatchObject([{ status: "warning" }]);
   expect(without("moderation")).toMatchObject([{ status: "failed" }]);
-  const found = await examined({
+  const findingsOf = await examine({
     ...database(),
     ...models(),
     PARLEY_LLM_FALLBACK_BASE_URL: "http://127.0.0.1:1",
     PARLEY_LLM_FALLBACK_MODEL: "large",
     PARLEY_KNOWLEDGE_DIR: join(files, "empty"),
   });
-  expect(found("documents").map(({ status }) => status)).toEqual(["warning", "failed"]);
-  expect(found("model")).toMatchObject([
+  expect(findingsOf("documents").map(({ status }) => status)).toEqual(["warning", "failed"]);
+  expect(findingsOf("model")).toMatchObject([
     { status: "ok", message: expect.stringContaining("small at") },
     { status: "failed", hint: expect.stringContaining("PARLEY_LLM_FALLBACK_BASE_URL") },
     { status: "ok", message: expect.stringContaining("own at") },
   ]);
-  const usual = await examined({ ...memory, PARLEY_KNOWLEDGE_DIR: files });
+  const usual = await examine({ ...memory, PARLEY_KNOWLEDGE_DIR: files });
   expect(usual("documents")).toMatchObject([{ status: "ok" }]);
 });

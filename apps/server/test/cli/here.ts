@@ -6,16 +6,16 @@ import { Console, Effect, Layer, Sink, Stdio, Stream } from "effect";
 import { format } from "node:util";
 import { parley } from "../../src/cli/Cli.ts";
 import { exitCode } from "../../src/cli/Errors.ts";
-import type { Ran } from "./run.ts";
+import type { CommandResult } from "./run.ts";
 
 const isSetting = (name: string) => /^(PARLEY_|DATABASE_|OTEL_|HTTPS_PROXY$)/.test(name);
 
-/** As `run` of `run.ts`, one at a time: the settings are in this process's environment meanwhile. */
+/** Like `run` of `run.ts`, but one command at a time: its settings are in the environment of this process. */
 export const here = async (
   args: ReadonlyArray<string>,
   settings: Readonly<Record<string, string>>,
   input: string | Uint8Array = "",
-): Promise<Ran> => {
+): Promise<CommandResult> => {
   for (const name of Object.keys(process.env)) if (isSetting(name)) delete process.env[name];
   Object.assign(process.env, settings);
   let stdout = "";

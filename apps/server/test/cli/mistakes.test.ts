@@ -15,7 +15,7 @@ const schema = `mistakes_${process.pid}`;
 const settings = () => ({ DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: schema });
 
 /** All that commands can change. */
-const kept = () =>
+const snapshot = () =>
   ChatbotRegistry.use((registry) =>
     Effect.all({ chatbots: registry.list, audit: registry.audit(1000) }),
   ).pipe(
@@ -23,7 +23,7 @@ const kept = () =>
     Effect.runPromise,
   );
 
-let before: Awaited<ReturnType<typeof kept>>;
+let before: Awaited<ReturnType<typeof snapshot>>;
 
 beforeAll(async () => {
   expect((await here(["migrate"], settings())).code).toBe(0);
@@ -31,12 +31,12 @@ beforeAll(async () => {
     const create = ["chatbot", "create", "--workspace", "Acme", "--name", name];
     expect((await here(create, settings())).code).toBe(0);
   }
-  before = await kept();
+  before = await snapshot();
 });
 
 const id = "0123456789AB";
 
-/** Of every command that needs a database one use that would work. */
+/** For each command that needs a database, one use that would work. */
 const uses = [
   "chatbot create --workspace Acme --name Three",
   "chatbot list",
@@ -60,14 +60,14 @@ const uses = [
   "usage --chatbot One",
 ].map((line) => line.split(" "));
 
-/** Nothing was done, and standard error has one line of error and a hint. */
+/** Standard output is empty, and standard error has one line of error and a hint. */
 const expectRefusal = async (
   code: number,
   args: ReadonlyArray<string>,
-  given: Readonly<Record<string, string>>,
+  variables: Readonly<Record<string, string>>,
 ) => {
-  const { stderr, ...ran } = await here(args, given);
-  expect({ args, ...ran }).toEqual({ args, code, stdout: "" });
+  const { stderr, ...result } = await here(args, variables);
+  expect({ args, ...result }).toEqual({ args, code, stdout: "" });
   expect(stderr).toMatch(oneLineAndHint);
   expect(stderr).not.toContain("secret");
   return stderr;
@@ -133,7 +133,7 @@ describe("a mistake ends a command with one line of error, a hint and an exit co
     await expectRefusal(1, line.split(" "), settings());
   });
 
-  it("and does nothing", async () => expect(await kept()).toEqual(before));
+  it("a command that fails changes nothing", async () => expect(await snapshot()).toEqual(before));
 });
 
 describe("a command without a usable database says so", () => {
@@ -144,12 +144,12 @@ describe("a command without a usable database says so", () => {
     [{ DATABASE_URL: "postgres://parley:secret@127.0.0.1:1/parley" }, "ECONNREFUSED"],
     [{ PARLEY_DATA_DIR: dataDir }, `There is no database in PARLEY_DATA_DIR ${dataDir}: `],
     [{ PARLEY_STORE: "nonsense" }, "PARLEY_STORE"],
-  ])("with %j", async (wrong, reason) => {
+  ])("a command without a usable database says so: %j", async (wrong, reason) => {
     for (const args of uses) expect(await expectRefusal(1, args, wrong)).toContain(reason);
     await expect(access(dataDir)).rejects.toMatchObject({ code: "ENOENT" });
   });
 
-  it("and brings none up to date", async () => {
+  it("a command refuses a schema that is out of date, and does not update it", async () => {
     const fresh = { ...settings(), PARLEY_SCHEMA: `${schema}_fresh` };
     for (const args of uses) {
       expect(await expectRefusal(1, args, fresh)).toContain(
@@ -158,26 +158,31 @@ describe("a command without a usable database says so", () => {
     }
   });
 
-  it("and names PARLEY_SCHEMA where another program has a table of the same name", async () => {
-    const taken = `${schema}_taken`;
+  it("migrate and serve name PARLEY_SCHEMA where another program has a table of the same name", async () => {
+    const foreignSchema = `${schema}_taken`;
     await PgClient.make({ url: Redacted.make(inject("postgresUrl")) }).pipe(
-      Effect.flatMap((sql) => sql.unsafe(`create schema ${taken} create table entry (n int)`)),
+      Effect.flatMap((sql) =>
+        sql.unsafe(`create schema ${foreignSchema} create table entry (n int)`),
+      ),
       Effect.provide(Reactivity.layer),
       Effect.scoped,
       Effect.runPromise,
     );
     for (const command of ["migrate", "serve"]) {
-      const stderr = await expectRefusal(1, [command], { ...settings(), PARLEY_SCHEMA: taken });
+      const stderr = await expectRefusal(1, [command], {
+        ...settings(),
+        PARLEY_SCHEMA: foreignSchema,
+      });
       expect(stderr).toContain("PARLEY_SCHEMA");
     }
   });
 });
 
-it("the process ends with the exit code, and prints help on standard output alone", async () => {
+it("the process of a command ends with its exit code, and prints help on standard output alone", async () => {
   const dead = { DATABASE_URL: "postgres://parley:secret@127.0.0.1:1/parley" };
-  const ran = await run(["key", "revoke"], dead);
-  expect(ran).toMatchObject({ code: 2, stdout: "" });
-  expect(ran.stderr).toMatch(oneLineAndHint);
+  const result = await run(["key", "revoke"], dead);
+  expect(result).toMatchObject({ code: 2, stdout: "" });
+  expect(result.stderr).toMatch(oneLineAndHint);
   const help = await run(["key", "--help"], dead);
   expect(help).toMatchObject({ code: 0, stderr: "", stdout: expect.stringContaining("revoke") });
 });

@@ -30,7 +30,7 @@ const declare = async (...chatbots: ReadonlyArray<object>) => {
 
 const bot = { workspace: "Acme", name: "Helpdesk" };
 
-it("shows the difference, carries it out, and then has nothing to do", async () => {
+it("parley provision shows the difference, applies it, and then has nothing to change", async () => {
   const keys = [{ key: "${PARLEY_TEST_KEY}", scopes: ["read"] }];
   const file = await declare({ ...bot, keys });
   const id = key.slice(4, 16);
@@ -69,7 +69,7 @@ it("shows the difference, carries it out, and then has nothing to do", async () 
   }
 });
 
-it("makes a key sign tokens of visitors, and never prints its secret", async () => {
+it("parley provision lets a key sign tokens of visitors, and never prints its secret", async () => {
   const secret = createHmac("sha256", key).update("parley-visitor").digest("hex");
   const of = (more: object) =>
     declare({ ...bot, keys: [{ key: "${PARLEY_TEST_KEY}", scopes: ["ask"], ...more }] });
@@ -92,7 +92,7 @@ it("makes a key sign tokens of visitors, and never prints its secret", async () 
   expect(stdout).not.toContain(secret);
 });
 
-it("reads UTF-8 as Windows writes it, and refuses other encodings by name", async () => {
+it("parley provision reads UTF-8 as Windows writes it, and refuses other encodings", async () => {
   const file = join(directory, "encoded.json");
   const text = JSON.stringify({ chatbots: [{ workspace: "W", name: "M\u00fcller" }] }, null, 1);
   const provision = async (bytes: Uint8Array) => {
@@ -112,7 +112,7 @@ it("reads UTF-8 as Windows writes it, and refuses other encodings by name", asyn
   }
 });
 
-it("takes a key from the file that a variable of its name with _FILE names", async () => {
+it("parley provision reads ${NAME} from the file that NAME_FILE names", async () => {
   const secret = join(directory, "key");
   await writeFile(secret, `${key}\n`);
   const file = await declare({ ...bot, keys: [{ key: "${SECRET_KEY}", scopes: ["read"] }] });
@@ -126,7 +126,7 @@ it("takes a key from the file that a variable of its name with _FILE names", asy
   }
 });
 
-it("refuses a file with mistakes, names them all, and writes nothing", async () => {
+it("parley provision refuses a file with mistakes, names them all, and writes nothing", async () => {
   const before = await parley("audit", "--json");
   const wrong = await declare(
     { ...bot, model: "", moderationErrorMessage: "\u0085" },

@@ -8,7 +8,7 @@ import { withoutSettings } from "../withoutSettings.ts";
 
 export const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 
-export interface Ran {
+export interface CommandResult {
   readonly code: number | null;
   readonly stdout: string;
   readonly stderr: string;
@@ -18,7 +18,7 @@ export const run = async (
   args: ReadonlyArray<string>,
   settings: Readonly<Record<string, string>>,
   input = "",
-): Promise<Ran> => {
+): Promise<CommandResult> => {
   const child = spawn(process.execPath, [main, ...args], {
     env: { ...withoutSettings(), ...settings },
     stdio: "pipe",

@@ -1,4 +1,4 @@
-/** Promises of the decisions about asking, with a language model that this suite controls. */
+/** What docs/interface.md promises about asking, with a language model that this suite controls. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
@@ -14,23 +14,23 @@ import {
   unique,
 } from "./client.ts";
 import { chunk } from "../SlowModel.ts";
-import { launch, type Running } from "./launch.ts";
+import { launch, type TestServer } from "./launch.ts";
 
-interface Asked {
+interface ModelRequest {
   readonly messages: ReadonlyArray<{ readonly role: string; readonly content: unknown }>;
   readonly text: string;
   readonly response: ServerResponse;
-  /** Settles when the server under test goes away before its answer is complete. */
-  readonly left: Promise<unknown>;
+  /** Settles when the server under test closes the request before the answer is complete. */
+  readonly hangUp: Promise<unknown>;
 }
 
 let model: Server;
-let running: Running;
-/** Questions that wait for `answer`, by a word in them. */
-const waiting = new Map<string, (asked: Asked) => void>();
-const seen: Array<Asked> = [];
+let testServer: TestServer;
+/** What takes a question that is held, by a word in the question. */
+const holds = new Map<string, (modelRequest: ModelRequest) => void>();
+const modelRequests: Array<ModelRequest> = [];
 
-const answer = ({ response, text }: Asked, content = `Answer to ${text}`): void => {
+const answer = ({ response, text }: ModelRequest, content = `Answer to ${text}`): void => {
   response.writeHead(200, { "content-type": "text/event-stream" });
   response.write(chunk({ role: "assistant", content: content.slice(0, 3) }));
   response.write(chunk({ content: content.slice(3) }));
@@ -38,15 +38,15 @@ const answer = ({ response, text }: Asked, content = `Answer to ${text}`): void 
   response.end("data: [DONE]\n\n");
 };
 
-const behave = (asked: Asked): void => {
-  const { response, text } = asked;
+const behave = (modelRequest: ModelRequest): void => {
+  const { response, text } = modelRequest;
   if (text.includes("status 500")) response.writeHead(500).end("{}");
   else if (text.includes("status 400"))
     response.writeHead(400).end('{"error":{"message":"secret"}}');
   else if (text.includes("refused")) response.socket?.destroy();
   else if (text.includes("garbage"))
     response.writeHead(200, { "content-type": "text/event-stream" }).end("data: {]\n\n");
-  else if (text.includes("empty")) answer(asked, "");
+  else if (text.includes("empty")) answer(modelRequest, "");
   else if (text.includes("cut off")) {
     response.writeHead(200, { "content-type": "text/event-stream" });
     response.write(chunk({ role: "assistant", content: "Half an ans" }), () =>
@@ -55,7 +55,7 @@ const behave = (asked: Asked): void => {
   } else if (text.includes("unfinished")) {
     response.writeHead(200, { "content-type": "text/event-stream" });
     response.end(chunk({ role: "assistant", content: "Half an ans" }));
-  } else answer(asked);
+  } else answer(modelRequest);
 };
 
 const receive = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
@@ -65,32 +65,33 @@ const receive = async (request: IncomingMessage, response: ServerResponse): Prom
   const { content } = messages.at(-1);
   const text =
     typeof content === "string" ? content : content.map((part: any) => part.text).join("");
-  const left = new Promise((resolve) =>
+  const hangUp = new Promise((resolve) =>
     response.once("close", () => {
       if (!response.writableFinished) resolve(undefined);
     }),
   );
-  const asked: Asked = { messages, text, response, left };
-  seen.push(asked);
-  for (const [word, take] of waiting)
+  const modelRequest: ModelRequest = { messages, text, response, hangUp };
+  modelRequests.push(modelRequest);
+  for (const [word, take] of holds)
     if (text.includes(word)) {
-      waiting.delete(word);
-      return take(asked);
+      holds.delete(word);
+      return take(modelRequest);
     }
-  behave(asked);
+  behave(modelRequest);
 };
 
 /** The next question with this word in it is held until the caller answers it. */
-const hold = (word: string): Promise<Asked> => new Promise((resolve) => waiting.set(word, resolve));
+const hold = (word: string): Promise<ModelRequest> =>
+  new Promise((resolve) => holds.set(word, resolve));
 
-/** Whether the server under test cancels this question. */
-const isCancelled = ({ left }: Asked): Promise<boolean> =>
+/** Whether the server under test cancels this request. */
+const isCancelled = ({ hangUp }: ModelRequest): Promise<boolean> =>
   Promise.race([
-    left.then(() => true),
+    hangUp.then(() => true),
     new Promise<boolean>((resolve) => setTimeout(resolve, 3000, false)),
   ]);
 
-/** Waits until it holds, and fails when it does not within ten seconds. */
+/** Repeats the check until it succeeds, and fails if it does not within ten seconds. */
 const eventually = (check: () => Promise<void>): Promise<void> =>
   vi.waitFor(check, { timeout: 10_000, interval: 10 });
 
@@ -98,7 +99,7 @@ beforeAll(async () => {
   model = createServer((request, response) => void receive(request, response));
   await new Promise<void>((resolve) => model.listen(0, "127.0.0.1", resolve));
   const { port } = model.address() as AddressInfo;
-  running = await launch("memory", {
+  testServer = await launch("memory", {
     PARLEY_LLM_BASE_URL: `http://127.0.0.1:${port}/v1`,
     PARLEY_LLM_MODEL: "m",
     PARLEY_LLM_API_KEY: "k",
@@ -107,9 +108,9 @@ beforeAll(async () => {
 afterAll(async () => {
   model?.closeAllConnections();
   model?.close();
-  await running?.stop();
+  await testServer?.stop();
 });
-const server = () => running.target;
+const server = () => testServer.target;
 
 describe("an answer that fails is 500 ANSWER_UNAVAILABLE, and leaves nothing behind", () => {
   for (const what of [
@@ -121,7 +122,7 @@ describe("an answer that fails is 500 ANSWER_UNAVAILABLE, and leaves nothing beh
     "unfinished",
     "empty",
   ])
-    it.concurrent(`the model's answer: ${what}`, async () => {
+    it.concurrent(`an ask whose model answers "${what}" is 500 ANSWER_UNAVAILABLE, and stores nothing`, async () => {
       const chat = await createChat(server());
       const query = `${what} ${unique()}`;
       const answer = await askApi(server(), { json: { chat_id: chat.id, query } });
@@ -130,21 +131,21 @@ describe("an answer that fails is 500 ANSWER_UNAVAILABLE, and leaves nothing beh
       expect((await listEntries(server(), chat.id)).total).toBe(1);
     });
 
-  it("makes no chat", async () => {
+  it("a failed ask creates no chat", async () => {
     const before = (await listChats(server(), "limit=1")).total;
     const answer = await askApi(server(), { json: { query: "cut off" } });
     expectGeneral(answer, 500);
     expect((await listChats(server(), "limit=1")).total).toBe(before);
   });
 
-  it("does not keep the Idempotency-Key: a retry runs again", async () => {
-    // A model that failed so often just before is left alone for a moment.
+  it("a failed ask does not keep its Idempotency-Key: a retry runs again", async () => {
+    // The failures above may have opened the circuit of the model: this waits until it is called again.
     await eventually(async () => void (await askQuestion(server(), { query: "there again" })));
     const word = unique();
     const call = { json: { query: word }, headers: { "idempotency-key": unique() } };
-    const held = hold(word);
+    const arrival = hold(word);
     const first = askApi(server(), call);
-    (await held).response.writeHead(400).end("{}");
+    (await arrival).response.writeHead(400).end("{}");
     expectGeneral(await first, 500);
     const second = await askApi(server(), call);
     expect(second.status, second.text).toBe(201);
@@ -152,7 +153,7 @@ describe("an answer that fails is 500 ANSWER_UNAVAILABLE, and leaves nothing beh
     expect((await listEntries(server(), second.body.data.chat_id)).total).toBe(1);
   });
 
-  it("lets the chat go on", async () => {
+  it("a chat goes on after a failed ask", async () => {
     const chat = await createChat(server());
     await askApi(server(), { json: { chat_id: chat.id, query: "cut off" } });
     const entry = await askQuestion(server(), { chat_id: chat.id, query: "next" });
@@ -161,7 +162,7 @@ describe("an answer that fails is 500 ANSWER_UNAVAILABLE, and leaves nothing beh
 });
 
 describe("the prompt", () => {
-  const said = ({ messages }: Asked) =>
+  const promptOf = ({ messages }: ModelRequest) =>
     messages
       .filter(({ role }) => role !== "system")
       .map(({ content, role }) => {
@@ -172,12 +173,12 @@ describe("the prompt", () => {
         return [role, text];
       });
 
-  it("is made of the entries before, the hello entry an answer without a question", async () => {
+  it("the prompt has the earlier entries, and the hello entry as an answer without a question", async () => {
     const chat = await createChat(server());
     const words = [unique(), unique(), unique()];
     for (const query of words) await askQuestion(server(), { chat_id: chat.id, query });
-    const last = seen.find(({ text }) => text.includes(words[2]!))!;
-    expect(said(last)).toEqual([
+    const last = modelRequests.find(({ text }) => text.includes(words[2]!))!;
+    expect(promptOf(last)).toEqual([
       ["assistant", server().chatBot.helloMessage],
       ["user", words[0]],
       ["assistant", `Answer to ${words[0]}`],
@@ -189,21 +190,21 @@ describe("the prompt", () => {
 });
 
 describe("asks that overlap", () => {
-  it("in one chat are answered in turn, each knowing the one before; another chat's does not wait", async () => {
+  it("overlapping asks in a chat are answered in turn, each with the entries before it; an ask in another chat does not wait", async () => {
     const chat = await createChat(server());
     const [one, two] = [unique(), unique()];
-    const heldOne = hold(one);
+    const arrivalOne = hold(one);
     const first = askQuestion(server(), { chat_id: chat.id, query: one });
-    const askedOne = await heldOne;
+    const requestOne = await arrivalOne;
     const second = askQuestion(server(), { chat_id: chat.id, query: two });
-    // A whole ask of another chat goes by while the first is under way.
+    // An ask in another chat is answered while the first is in progress.
     await askQuestion(server(), { query: unique() });
-    expect(seen.some(({ text }) => text.includes(two))).toBe(false);
-    answer(askedOne);
+    expect(modelRequests.some(({ text }) => text.includes(two))).toBe(false);
+    answer(requestOne);
     const [entryOne, entryTwo] = await Promise.all([first, second]);
     expect(entryTwo.id).toBeGreaterThan(entryOne.id);
-    const askedTwo = seen.find(({ text }) => text.includes(two))!;
-    expect(JSON.stringify(askedTwo.messages)).toContain(`Answer to ${one}`);
+    const requestTwo = modelRequests.find(({ text }) => text.includes(two))!;
+    expect(JSON.stringify(requestTwo.messages)).toContain(`Answer to ${one}`);
   });
 });
 
@@ -230,8 +231,8 @@ const open = (fields: object, headers: Record<string, string> = {}) => {
     events: () => parseEvents(text),
     hangUp: () => controller.abort(),
     ended: () => ended,
-    said: (wanted: string) =>
-      eventually(async () => expect(deltaText(parseEvents(text))).toBe(wanted)),
+    untilSaid: (expected: string) =>
+      eventually(async () => expect(deltaText(parseEvents(text))).toBe(expected)),
   };
 };
 
@@ -240,63 +241,63 @@ describe("a client that hangs up", () => {
   const begin = (fields: object, headers: Record<string, string> = {}) =>
     open(fields, { accept: "application/json", ...headers }).hangUp;
 
-  it("has not cancelled: the answer is stored, and a retry receives it", async () => {
+  it("a client that hangs up cancels nothing: the answer is stored, and a retry receives it", async () => {
     const chat = await createChat(server());
     const word = unique();
     const fields = { chat_id: chat.id, query: word };
     const headers = { "idempotency-key": unique() };
-    const held = hold(word);
+    const arrival = hold(word);
     const hangUp = begin(fields, headers);
-    const asked = await held;
+    const modelRequest = await arrival;
     hangUp();
     // Another request's round trip, so that the server has seen the hang-up.
     await listChats(server(), "limit=1");
-    answer(asked);
+    answer(modelRequest);
     await eventually(async () => {
       expect((await listEntries(server(), chat.id)).total).toBe(2);
     });
     const retry = await askApi(server(), { json: fields, headers });
     expect(retry.status, retry.text).toBe(201);
     expect(retry.headers["idempotent-replayed"]).toBe("true");
-    expect(seen.filter(({ text }) => text.includes(word))).toHaveLength(1);
+    expect(modelRequests.filter(({ text }) => text.includes(word))).toHaveLength(1);
   });
 
-  it("has cancelled with On-Disconnect: cancel: the model's request ends, nothing is stored", async () => {
+  it("a client that hangs up with On-Disconnect: cancel ends the model's request, and nothing is stored", async () => {
     const chat = await createChat(server());
     const word = unique();
-    const held = hold(word);
+    const arrival = hold(word);
     const hangUp = begin({ chat_id: chat.id, query: word }, { "on-disconnect": "Cancel" });
-    const asked = await held;
+    const modelRequest = await arrival;
     hangUp();
-    const cancelled = await isCancelled(asked);
-    // Else the chat would stay held.
-    if (!cancelled) answer(asked);
+    const cancelled = await isCancelled(modelRequest);
+    // Otherwise the ask would keep the turn of the chat.
+    if (!cancelled) answer(modelRequest);
     expect(cancelled).toBe(true);
     const next = await askQuestion(server(), { chat_id: chat.id, query: "next" });
     expect((await listEntries(server(), chat.id)).data[0]).toEqual(next);
     expect((await listEntries(server(), chat.id)).total).toBe(2);
   });
 
-  it("does not cancel an answer that another request with the same key waits for", async () => {
+  it("a hang-up does not cancel an answer that another request with the same key waits for", async () => {
     const word = unique();
     const headers = { "idempotency-key": unique(), "on-disconnect": "cancel" };
-    const held = hold(word);
+    const arrival = hold(word);
     const hangUp = begin({ query: word }, headers);
-    const asked = await held;
+    const modelRequest = await arrival;
     const other = askApi(server(), { json: { query: word }, headers });
     await askQuestion(server(), { query: unique() });
     hangUp();
     await listChats(server(), "limit=1");
-    answer(asked);
-    const told = await other;
-    expect(told.status, told.text).toBe(201);
-    expect(seen.filter(({ text }) => text.includes(word))).toHaveLength(1);
+    answer(modelRequest);
+    const response = await other;
+    expect(response.status, response.text).toBe(201);
+    expect(modelRequests.filter(({ text }) => text.includes(word))).toHaveLength(1);
   });
 });
 
 describe("a streamed answer", () => {
-  /** Answers in parts. */
-  const speak = ({ response }: Asked) => {
+  /** Lets a test answer in parts. */
+  const speak = ({ response }: ModelRequest) => {
     response.writeHead(200, { "content-type": "text/event-stream" });
     return {
       say: (content: string) => response.write(chunk({ role: "assistant", content })),
@@ -308,15 +309,15 @@ describe("a streamed answer", () => {
     };
   };
 
-  it("is sent as it is made, before it is complete", async () => {
+  it("a streamed answer is sent piece by piece, before it is complete", async () => {
     const word = unique();
-    const held = hold(word);
+    const arrival = hold(word);
     const stream = open({ query: word });
-    const model = speak(await held);
+    const model = speak(await arrival);
     model.say("One 😀");
-    await stream.said("One 😀");
+    await stream.untilSaid("One 😀");
     model.say(" two");
-    await stream.said("One 😀 two");
+    await stream.untilSaid("One 😀 two");
     model.end();
     await stream.ended();
     const events = stream.events();
@@ -327,14 +328,14 @@ describe("a streamed answer", () => {
     expect(events.map(({ id }) => id.split(".").at(-1))).toEqual(["5", "9", "9"]);
   });
 
-  it("that breaks off ends in one error event, and nothing is stored", async () => {
+  it("a streamed answer that breaks off ends in one error event, and nothing is stored", async () => {
     const chat = await createChat(server());
     const word = unique();
-    const held = hold(word);
+    const arrival = hold(word);
     const stream = open({ chat_id: chat.id, query: word });
-    const model = speak(await held);
+    const model = speak(await arrival);
     model.say("Half");
-    await stream.said("Half");
+    await stream.untilSaid("Half");
     model.breakOff();
     await stream.ended();
     const last = stream.events().at(-1);
@@ -344,7 +345,7 @@ describe("a streamed answer", () => {
     expect((await listEntries(server(), chat.id)).total).toBe(1);
   });
 
-  it("that fails before its first delta is plain JSON", async () => {
+  it("an answer that fails before its first delta is plain JSON", async () => {
     const answer = await askApi(server(), {
       json: { query: "status 400" },
       headers: { accept: "text/event-stream" },
@@ -352,21 +353,21 @@ describe("a streamed answer", () => {
     expectGeneral(answer, 500);
   });
 
-  it("goes on after a hang-up: a client that reconnects misses and repeats nothing", async () => {
+  it("a streamed answer goes on after a hang-up: a client that reconnects misses nothing and gets nothing twice", async () => {
     const word = unique();
     const headers = { "idempotency-key": unique() };
-    const held = hold(word);
+    const arrival = hold(word);
     const first = open({ query: word }, headers);
-    const model = speak(await held);
+    const model = speak(await arrival);
     model.say("One");
-    await first.said("One");
+    await first.untilSaid("One");
     first.hangUp();
     model.say(" two");
     const seenId = first.events().at(-1)?.id ?? "";
     const second = open({ query: word }, { ...headers, "last-event-id": seenId });
-    await second.said(" two");
+    await second.untilSaid(" two");
     model.say(" three");
-    await second.said(" two three");
+    await second.untilSaid(" two three");
     model.end();
     await second.ended();
     const last = second.events().at(-1);
@@ -377,19 +378,19 @@ describe("a streamed answer", () => {
     expect(third.events().map(({ event }) => event)).toEqual(["delta", "entry"]);
     expect(deltaText(third.events())).toBe(" two three");
     expect(third.events().at(-1)?.data).toEqual(last?.data);
-    expect(seen.filter(({ text }) => text.includes(word))).toHaveLength(1);
+    expect(modelRequests.filter(({ text }) => text.includes(word))).toHaveLength(1);
   });
 
-  it("is shared by requests with the same key, plain or streamed", async () => {
+  it("an answer is shared by requests with the same key, plain or streamed", async () => {
     const word = unique();
     const call = { json: { query: word }, headers: { "idempotency-key": unique() } };
-    const held = hold(word);
+    const arrival = hold(word);
     const first = open(call.json, call.headers);
-    const model = speak(await held);
+    const model = speak(await arrival);
     model.say("One");
-    await first.said("One");
+    await first.untilSaid("One");
     const second = open(call.json, call.headers);
-    await second.said("One");
+    await second.untilSaid("One");
     const plain = askApi(server(), call);
     model.say(" two");
     model.end();

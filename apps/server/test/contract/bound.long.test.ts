@@ -1,15 +1,15 @@
 import { afterAll, beforeAll, inject } from "vitest";
 import { boundDatabase } from "../BoundDatabase.ts";
-import { launch, type Running } from "./launch.ts";
+import { launch, type TestServer } from "./launch.ts";
 import { contract } from "./suite.ts";
 
 /** A server that row security binds. */
-let running: Running;
+let testServer: TestServer;
 beforeAll(async () => {
   const schema = `contract_${process.pid}_${Date.now()}`;
   const settings = await boundDatabase(inject("postgresUrl"), inject("roleUrls").bound, schema);
-  running = await launch("postgres", settings);
+  testServer = await launch("postgres", settings);
 });
-afterAll(() => running?.stop());
+afterAll(() => testServer?.stop());
 
-contract(() => running.target);
+contract(() => testServer.target);

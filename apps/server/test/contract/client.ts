@@ -19,16 +19,16 @@ export interface Target {
   readonly readKey: string;
   readonly writeKey: string;
   readonly askKey: string;
-  /** All scopes, of another chatbot of the same server. */
+  /** A key with all scopes, of another chatbot of the same server. */
   readonly otherKey: string;
-  /** All scopes, of a chatbot whose hello message is off. */
+  /** A key with all scopes, of a chatbot whose hello message is off. */
   readonly noHelloKey: string;
   /** A key with a budget of 1000 tokens a day. */
   readonly budgetedKey: string;
   /** A key with a rate of two requests a minute. */
   readonly limitedKey: string;
   readonly expiredKey: string;
-  /** Well-formed, and of no chatbot. */
+  /** A well-formed key of no chatbot. */
   readonly unknownKey: string;
   readonly chatBot: {
     readonly name: string;
@@ -144,7 +144,7 @@ export const exchange = (origin: string, request: PlainRequest): Promise<Answer>
     outgoing.end(body);
   });
 
-/** The first response in the bytes, all of whose bodies have a length; `undefined` until it is complete. */
+/** The first response in the bytes, whose body must have a length; `undefined` until it is complete. */
 const parseAnswer = (bytes: Buffer, method: string) => {
   const headEnd = bytes.indexOf("\r\n\r\n");
   if (headEnd < 0) return undefined;
@@ -172,9 +172,10 @@ export interface RawResult {
 }
 
 /**
- * Bytes as they are over one connection, and as many answers as there are `methods` (that of the first piece
- * by default), each checked against the shapes, or fewer when the server closes first. `end` half-closes after the last piece.
- * Rejects when the server neither answers nor closes within `timeout`, four seconds by default.
+ * Sends the bytes as they are over one connection, and returns as many answers as there are `methods` (by default, one
+ * for the method of the first piece), or fewer if the server closes first. Checks each against the shapes. `end`
+ * half-closes after the last piece. Rejects when the server neither answers nor closes within `timeout`, four seconds by
+ * default.
  */
 export const raw = async (
   origin: string,
@@ -214,7 +215,7 @@ export const raw = async (
         reject(error);
       }
     });
-    // A server may close the connection while bytes are on their way to it. Its responses before count.
+    // A server may close the connection while bytes are on their way to it. Its earlier responses count.
     for (const event of ["end", "error", "close"]) socket.on(event, () => resolve());
     setTimeout(() => {
       reject(new Error(`no answer in time; received ${JSON.stringify(received.toString())}`));
@@ -235,14 +236,14 @@ const statuses = [200, 201, 400, 401, 403, 404, 422, 500];
 const identifier = /^[A-Z][A-Z0-9_]*$/;
 const messageOfCode = new Map<number, string>();
 
-/** The message of each code when it was first seen: a code has one meaning. */
+/** Checks that the code comes with the same message as before: a code has one meaning. */
 const expectCode = (code: unknown, message: unknown, pattern: RegExp): void => {
   expect(Number.isSafeInteger(code), `code ${String(code)}`).toBe(true);
   expect(String(code)).toMatch(pattern);
   expect(message).toMatch(identifier);
-  const known = messageOfCode.get(code as number);
-  if (known === undefined) messageOfCode.set(code as number, message as string);
-  else expect(message, `message of code ${String(code)}`).toBe(known);
+  const earlier = messageOfCode.get(code as number);
+  if (earlier === undefined) messageOfCode.set(code as number, message as string);
+  else expect(message, `message of code ${String(code)}`).toBe(earlier);
 };
 messageOfCode.set(404011, "CHAT_DOES_NOT_EXISTS");
 messageOfCode.set(4222055, "ASK_DTO_QUERY_NOT_PRESENT");
@@ -302,7 +303,7 @@ const expectDatum = (datum: any): void => {
   }
 };
 
-/** The answer is in one of the shapes of the specification, and its two statuses agree. */
+/** Checks that the answer has one of the shapes in docs/interface.md, and that its two statuses agree. */
 export const expectShape = (answer: Answer): void => {
   const { body, status } = answer;
   expect(statuses, answer.text).toContain(status);
@@ -344,7 +345,7 @@ export const expectShape = (answer: Answer): void => {
     expect(body.method).toBe(answer.method);
     expect(body.path).toBeTypeOf("string");
   } else {
-    // Only a defect's answer may say more: the request id that the log carries too.
+    // Only the answer to a defect may say more: the request id, which the log has, too.
     if (body.message !== "INTERNAL_ERROR") expectKeys(body, ["status", "code", "message"]);
     expectCode(body.code, body.message, new RegExp(`^${status}\\d{3}$`));
   }
@@ -363,7 +364,7 @@ export interface Call {
   /** The server's `key` when absent; null sends none. */
   readonly key?: string | null;
   readonly headers?: RequestHeaders;
-  /** Sent as JSON with the recommended content type. */
+  /** Sent as JSON with its content type. */
   readonly json?: unknown;
   /** Sent as it is, without a content type unless `headers` names one. */
   readonly body?: string | Uint8Array;
@@ -392,7 +393,7 @@ export const api = (target: Target, path: string, call: Call = {}): Promise<Answ
 export const askApi = (target: Target, call: Call = {}, path = "/"): Promise<Answer> =>
   send(target.askUrl, toRequest(target, `${askPath(target)}${path}`, call));
 
-/** A call to an ask that may stream, unchecked. */
+/** An ask whose answer may be a stream, unchecked. */
 export const askStream = (target: Target, call: Call): Promise<Answer> =>
   exchange(
     target.askUrl,
@@ -479,17 +480,17 @@ export const listEntries = (
   key?: string,
 ): Promise<Page<Entry>> => page<Entry>(target, `/chats/${chat}/history?${query}`, key);
 
-/** A token that no other test, run or server has used. */
+/** A text that no other test, run or server has used. */
 export const unique = (): string => crypto.randomUUID().replaceAll("-", "");
 
-/** 422, one error or more at each of the fields and none elsewhere; the first step of a path names its field. */
+/** Checks for a 422 with errors at each of the fields and none elsewhere; the first step of a path names its field. */
 export const expectInvalid = (answer: Answer, ...fields: ReadonlyArray<string>): void => {
   expect(answer.status, answer.text).toBe(422);
-  const told = answer.body.errors.map((error: { path: Array<unknown> }) => error.path[0]);
-  expect([...new Set(told)].toSorted()).toEqual([...fields].toSorted());
+  const errorFields = answer.body.errors.map((error: { path: Array<unknown> }) => error.path[0]);
+  expect([...new Set(errorFields)].toSorted()).toEqual([...fields].toSorted());
 };
 
-/** A general exception of this status. */
+/** Checks for a failure of the general shape with this status. */
 export const expectGeneral = (answer: Answer, status: 400 | 401 | 403 | 404 | 500): void => {
   expect(answer.status, answer.text).toBe(status);
   expectKeys(answer.body, ["status", "code", "message"]);

@@ -1,11 +1,11 @@
 import { afterAll, beforeAll } from "vitest";
-import { launch, type Running } from "./launch.ts";
+import { launch, type TestServer } from "./launch.ts";
 import { contract } from "./suite.ts";
 
-let running: Running;
+let testServer: TestServer;
 beforeAll(async () => {
-  running = await launch("embedded");
+  testServer = await launch("embedded");
 });
-afterAll(() => running?.stop());
+afterAll(() => testServer?.stop());
 
-contract(() => running.target);
+contract(() => testServer.target);

@@ -13,7 +13,7 @@ import { fileURLToPath } from "node:url";
 import { withoutSettings } from "../withoutSettings.ts";
 import type { Target } from "./client.ts";
 
-export interface Running {
+export interface TestServer {
   readonly target: Target;
   readonly child: ChildProcess;
   /** Its files, the embedded database in `data` among them. */
@@ -45,9 +45,9 @@ const freshKey = (): Promise<string> =>
 export const launch = async (
   store: "memory" | "embedded" | "postgres",
   extra: Readonly<Record<string, string>> = {},
-): Promise<Running> => {
+): Promise<TestServer> => {
   const directory = await mkdtemp(join(tmpdir(), "parley-contract-"));
-  // If this is root, PostgreSQL runs as another user, which must reach its data.
+  // If this runs as root, PostgreSQL runs as another user, who must be able to reach its data.
   await chmod(directory, 0o711);
   const knowledge = join(directory, "knowledge");
   await mkdir(knowledge);
@@ -134,7 +134,7 @@ export const launch = async (
       ...extra,
     },
   });
-  const exited = once(child, "exit");
+  const exit = once(child, "exit");
   // A run that is broken off must not leave a server behind.
   const end = () => child.kill("SIGINT");
   process.once("exit", end);
@@ -160,7 +160,7 @@ export const launch = async (
   const stop = async () => {
     const deadline = setTimeout(() => child.kill("SIGKILL"), 20_000);
     child.kill("SIGINT");
-    await exited;
+    await exit;
     process.off("exit", end);
     clearTimeout(deadline);
     await rm(directory, { recursive: true, force: true });
@@ -170,7 +170,7 @@ export const launch = async (
   const deadline = new Promise<string>((resolve) => {
     setTimeout(() => resolve("was not ready in time"), 50_000).unref();
   });
-  const ended = exited.then(() => "ended");
+  const ended = exit.then(() => "ended");
   const reason = await Promise.race([ready, ended, deadline]);
   if (reason !== undefined || baseUrl === undefined || askUrl === undefined) {
     await stop().catch(() => undefined);

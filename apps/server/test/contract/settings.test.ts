@@ -1,4 +1,4 @@
-/** Promises of the decisions about settings that differ from the defaults. */
+/** Servers with settings that differ from the defaults. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import {
   anywhere,
@@ -14,23 +14,23 @@ import {
   listEntries,
   raw,
 } from "./client.ts";
-import { launch, type Running } from "./launch.ts";
+import { launch, type TestServer } from "./launch.ts";
 
 describe("other base addresses, a listener of its own for asking, and CORS", () => {
-  let running: Running;
+  let testServer: TestServer;
   beforeAll(async () => {
-    running = await launch("memory", {
+    testServer = await launch("memory", {
       PARLEY_BASE_PATH: "/v1/bot",
       PARLEY_ASK_PATH: "/question",
       PARLEY_ASK_PORT: "0",
       PARLEY_CORS_ORIGINS: "https://one.test, https://two.test",
     });
   });
-  afterAll(() => running?.stop());
-  const server = () => running.target;
+  afterAll(() => testServer?.stop());
+  const server = () => testServer.target;
   const askOrigin = () => new URL(server().askUrl).origin;
 
-  it("serves both interfaces there", async () => {
+  it("both interfaces are served at the addresses of the settings", async () => {
     expect(basePath(server())).toBe("/v1/bot");
     expect(askPath(server())).toBe("/question");
     expect(askOrigin()).not.toBe(server().origin);
@@ -41,7 +41,7 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
       expect((await askApi(server(), { json: { query: "port" } }, path)).status).toBe(201);
   });
 
-  it("serves neither interface on the other's listener, nor at the default addresses", async () => {
+  it("neither interface is served on the other's listener, nor at the default addresses", async () => {
     for (const [origin, method, path] of [
       [server().origin, "POST", "/question/"],
       [server().origin, "GET", "/api/details"],
@@ -54,12 +54,12 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
     }
   });
 
-  it("returns paths with their base path, as received", async () => {
+  it("the path of a 404 is returned with the base path, as received", async () => {
     expectNoEndpoint(await api(server(), "/nope?x=1"), "GET", "/v1/bot/nope");
     expectNoEndpoint(await askApi(server(), { method: "GET" }, "/x"), "GET", "/question/x");
   });
 
-  it("describes the endpoints at their addresses", async () => {
+  it("/openapi.json of a listener describes its endpoints at their addresses", async () => {
     const request = { method: "GET", path: "/openapi.json", headers: {} };
     const general = await exchange(server().origin, request);
     const answers = await exchange(askOrigin(), request);
@@ -71,7 +71,7 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
     expect(Object.keys(answers.body.paths)).toEqual(["/question"]);
   });
 
-  it("serves the playground beside the general interface alone", async () => {
+  it("the playground is served beside the general interface alone", async () => {
     const request = { method: "GET", path: "/", headers: {} };
     const { hostname } = new URL(askOrigin());
     const page = await exchange(server().origin, request);
@@ -90,7 +90,7 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
     },
   };
 
-  it("answers a listed origin's preflight 200, before the key is asked for", async () => {
+  it("a preflight of a listed origin gets 200 without a key", async () => {
     for (const [origin, path] of [
       [server().origin, "/v1/bot/chats"],
       [server().origin, "/v1/bot/details"],
@@ -107,7 +107,7 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
     }
   });
 
-  it("lets a listed origin read every answer, failures included", async () => {
+  it("a listed origin can read every response, failures included", async () => {
     const headers = { origin: "https://one.test" };
     for (const answer of [
       await api(server(), "/details", { headers }),
@@ -122,7 +122,7 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
     }
   });
 
-  it("sends no CORS headers to an origin that is not listed", async () => {
+  it("an origin that is not listed gets no CORS headers", async () => {
     for (const origin of [
       "https://three.test",
       "http://one.test",
@@ -130,11 +130,11 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
       "null",
     ]) {
       const headers = { ...preflight.headers, origin };
-      const asked = await api(server(), "/chats", { method: "OPTIONS", key: null, headers });
-      expectGeneral(asked, 401);
-      expect(asked.headers["access-control-allow-origin"]).toBeUndefined();
-      // A cache must not give it to a listed one.
-      expect(asked.headers["vary"]?.toLowerCase()).toBe("origin");
+      const refused = await api(server(), "/chats", { method: "OPTIONS", key: null, headers });
+      expectGeneral(refused, 401);
+      expect(refused.headers["access-control-allow-origin"]).toBeUndefined();
+      // A cache must not give this response to a listed origin.
+      expect(refused.headers["vary"]?.toLowerCase()).toBe("origin");
       const answer = await api(server(), "/details", { headers: { origin } });
       expect(answer.status).toBe(200);
       expect(answer.headers["access-control-allow-origin"]).toBeUndefined();
@@ -147,7 +147,7 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
     expectNoEndpoint(answer, "OPTIONS", "/v1/bot/chats");
   });
 
-  it("a head that never arrives is 400 in the end", async () => {
+  it("a request whose head never ends is 400 after a while", async () => {
     const head = "GET / HTTP/1.1\r\nHost: example.test\r\n";
     const { answers } = await raw(server().origin, [head], { timeout: 25_000 });
     expect(answers).toHaveLength(1);
@@ -156,12 +156,12 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
 });
 
 it("with PARLEY_PAGES=off, the addresses of the pages are unknown", async () => {
-  const running = await launch("memory", { PARLEY_PAGES: "off" });
+  const testServer = await launch("memory", { PARLEY_PAGES: "off" });
   try {
     for (const path of ["/", "/playground/icon.svg", "/docs", "/docs/guide", "/openapi.json"]) {
-      expectNoEndpoint(await anywhere(running.target, path), "GET", path);
+      expectNoEndpoint(await anywhere(testServer.target, path), "GET", path);
     }
   } finally {
-    await running.stop();
+    await testServer.stop();
   }
 });

@@ -1,19 +1,19 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { launch, type Running } from "./launch.ts";
+import { launch, type TestServer } from "./launch.ts";
 import { contract } from "./suite.ts";
 
 const inServer = new URL("../../../../packages/store-sqlite/test/InServer.ts", import.meta.url);
 
-let running: Running;
+let testServer: TestServer;
 beforeAll(async () => {
-  running = await launch("memory", { NODE_OPTIONS: `--import=${inServer}` });
+  testServer = await launch("memory", { NODE_OPTIONS: `--import=${inServer}` });
 });
-afterAll(() => running?.stop());
+afterAll(() => testServer?.stop());
 
-it("keeps the chats in its file", () => {
-  expect(existsSync(join(running.directory, "chats.sqlite"))).toBe(true);
+it("the server keeps the chats in its SQLite file", () => {
+  expect(existsSync(join(testServer.directory, "chats.sqlite"))).toBe(true);
 });
 
-contract(() => running.target);
+contract(() => testServer.target);

@@ -31,12 +31,12 @@ describe("the address of a client", () => {
     ["10.0.0.0/8", "10.1.2.3", "", "10.1.2.3"],
     ["10.0.0.0/8", undefined, "203.0.113.7", undefined],
   ] as const) {
-    it(`is ${address} for ${remote} and "${forwarded}" behind "${proxies}"`, () => {
+    it(`the address of a client is ${address} for ${remote} and "${forwarded}" behind "${proxies}"`, () => {
       assert.strictEqual(addressOf(proxies, remote, forwarded), address);
     });
   }
 
-  it("is not looked for behind an entry that is not a network", () => {
+  it("a list of proxies with an entry that is not a network is refused", () => {
     for (const wrong of [
       "10.0.0.0/33",
       "10.0.0",

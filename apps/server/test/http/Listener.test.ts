@@ -1,6 +1,6 @@
 /**
  * The listener sends responses in the order of their requests, each whole, and a client can neither end the server nor
- * hold it, whatever the application is.
+ * block it, whatever the application does.
  */
 import { assert, describe, it } from "@effect/vitest";
 import { Duration, Effect, Exit, Logger, Scope, Stream } from "effect";
@@ -13,22 +13,22 @@ import { listen, type ListenOptions } from "../../src/http/Listener.ts";
 import { Lifecycle } from "../../src/Lifecycle.ts";
 
 /**
- * `/slow` streams five pieces in a quarter of a second; a POST of another path keeps its body and returns it. `made` also
- * gets `endless` when a request for that path ends.
+ * `/slow` streams five pieces in a quarter of a second; a POST of another path returns its body. `events` gets these
+ * bodies, `piece` for each piece of `/pieces`, and `endless` when a request for that path ends.
  */
-const makeApp = (made: Array<string>) =>
+const makeApp = (events: Array<string>) =>
   Effect.gen(function* () {
     const request = yield* HttpServerRequest.HttpServerRequest;
     if (request.url === "/endless") {
       return yield* Effect.never.pipe(
-        Effect.onExit(() => Effect.sync(() => made.push("endless"))),
+        Effect.onExit(() => Effect.sync(() => events.push("endless"))),
         Effect.interruptible,
       );
     }
     if (request.url === "/pieces") {
       const pieces = Stream.range(1, 1000, 1).pipe(
         Stream.map(() => new Uint8Array(65_536)),
-        Stream.tap(() => Effect.sync(() => made.push("piece"))),
+        Stream.tap(() => Effect.sync(() => events.push("piece"))),
       );
       return HttpServerResponse.stream(pieces);
     }
@@ -47,14 +47,14 @@ const makeApp = (made: Array<string>) =>
     if (request.method !== "POST") return HttpServerResponse.text(request.url);
     if (request.url === "/early") return HttpServerResponse.text("early", { status: 403 });
     const body = yield* request.text;
-    made.push(body);
+    events.push(body);
     return HttpServerResponse.text(body, { status: 201 });
   }).pipe(Effect.catchCause(() => Effect.succeed(HttpServerResponse.empty({ status: 500 }))));
 
 const start = Effect.fnUntraced(function* (options: Partial<ListenOptions> = {}) {
-  const made: Array<string> = [];
+  const events: Array<string> = [];
   const scope = yield* Scope.make();
-  const origin = yield* listen(makeApp(made), {
+  const origin = yield* listen(makeApp(events), {
     host: "127.0.0.1",
     port: 0,
     grace: Duration.seconds(20),
@@ -66,9 +66,9 @@ const start = Effect.fnUntraced(function* (options: Partial<ListenOptions> = {})
   const port = Number(new URL(origin).port);
   const stop = Scope.close(scope, Exit.void);
   yield* Effect.addFinalizer(() => stop);
-  return { made, port, stop };
+  return { events, port, stop };
 });
-const started = start();
+const startServer = start();
 
 /** Sends the pieces with pauses, and returns all that the server sends until it closes the connection. */
 const exchange = (port: number, ...pieces: ReadonlyArray<string>) =>
@@ -115,15 +115,17 @@ describe("responses to pipelined requests are sent in order, and none follows on
     ["an expectation, and another", [get("/", "Expect: a\r\n") + post("/", "y")], [400]],
     ["an early response and a bad chunk", [badChunk("/early").slice(0, -4), "zz\r\n"], [403]],
   ] as const)
-    it.live(`${what}: ${statuses.join(", ")}`, () =>
-      Effect.gen(function* () {
-        const { made, port } = yield* started;
-        const text = yield* exchange(port, ...pieces);
-        assert.deepStrictEqual(statusesOf(text), [...statuses], text);
-        if (pieces[0]!.includes("/slow"))
-          assert.match(text, /a\r\n1\r\nb\r\n1\r\nc\r\n1\r\nd\r\n1\r\ne\r\n0\r\n/);
-        assert.notInclude(made, "y", "a request behind the last is not handled");
-      }).pipe(Effect.scoped),
+    it.live(
+      `pipelined requests get responses in order, and none behind a closing one: ${what}`,
+      () =>
+        Effect.gen(function* () {
+          const { events, port } = yield* startServer;
+          const text = yield* exchange(port, ...pieces);
+          assert.deepStrictEqual(statusesOf(text), [...statuses], text);
+          if (pieces[0]!.includes("/slow"))
+            assert.match(text, /a\r\n1\r\nb\r\n1\r\nc\r\n1\r\nd\r\n1\r\ne\r\n0\r\n/);
+          assert.notInclude(events, "y", "a request behind the last is not handled");
+        }).pipe(Effect.scoped),
     );
 });
 
@@ -136,9 +138,9 @@ describe("a listener that closes", () => {
       `POST /early HTTP/1.1\r\n${host}Content-Length: 9\r\n\r\na`,
     ],
   ] as const)
-    it.live(`does not wait for a client that ${what}`, () =>
+    it.live(`a listener that closes does not wait for a client that ${what}`, () =>
       Effect.gen(function* () {
-        const { port, stop } = yield* started;
+        const { port, stop } = yield* startServer;
         const socket = connect(port, "127.0.0.1")
           .on("error", () => {})
           .resume();
@@ -158,31 +160,33 @@ describe("a refused client", () => {
     ["an upgrade", upgrade],
     ["nonsense", nonsense],
   ] as const)
-    it.live(`${what}: can neither hold its connection nor keep the listener from closing`, () =>
-      Effect.gen(function* () {
-        const { port, stop } = yield* started;
-        const reset = connect(port, "127.0.0.1").on("error", () => {});
-        reset.pause().write(request);
-        yield* Effect.sleep("50 millis");
-        // With an unread response, which resets the connection.
-        reset.destroy();
-        const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
-        socket.on("error", () => {}).resume();
-        const closed = new Promise((resolve) => socket.once("close", resolve));
-        socket.write(request);
-        yield* Effect.sleep("50 millis");
-        assert.deepStrictEqual(statusesOf(yield* exchange(port, last)), [200]);
-        const before = performance.now();
-        yield* stop;
-        assert.isBelow(performance.now() - before, 10_000);
-        socket.destroy();
-        yield* Effect.promise(() => closed);
-      }).pipe(Effect.scoped),
+    it.live(
+      `a client that is refused for ${what} can neither hold its connection nor keep the listener from closing`,
+      () =>
+        Effect.gen(function* () {
+          const { port, stop } = yield* startServer;
+          const reset = connect(port, "127.0.0.1").on("error", () => {});
+          reset.pause().write(request);
+          yield* Effect.sleep("50 millis");
+          // The response is unread, so this resets the connection.
+          reset.destroy();
+          const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
+          socket.on("error", () => {}).resume();
+          const closed = new Promise((resolve) => socket.once("close", resolve));
+          socket.write(request);
+          yield* Effect.sleep("50 millis");
+          assert.deepStrictEqual(statusesOf(yield* exchange(port, last)), [200]);
+          const before = performance.now();
+          yield* stop;
+          assert.isBelow(performance.now() - before, 10_000);
+          socket.destroy();
+          yield* Effect.promise(() => closed);
+        }).pipe(Effect.scoped),
     );
 
-  it.live("is cut off when it sends more than a hundred requests behind the last", () =>
+  it.live("a client that sends more than a hundred requests after a refused one is cut off", () =>
     Effect.gen(function* () {
-      const { port } = yield* started;
+      const { port } = yield* startServer;
       const socket = connect(port, "127.0.0.1").on("error", () => {});
       const closed = new Promise((resolve) => socket.once("close", resolve));
       socket.resume().write("GET / HTTP/1.1\r\n\r\n" + get("/").repeat(400_000));
@@ -192,52 +196,52 @@ describe("a refused client", () => {
   );
 
   it.live(
-    "is cut off when more than a hundred of its requests await responses, and not before",
+    "a client is cut off when more than a hundred of its requests await responses, and not before",
     () =>
       Effect.gen(function* () {
-        const { made, port } = yield* started;
+        const { events, port } = yield* startServer;
         const ninetyNine = get("/").repeat(99);
         const socket = connect(port, "127.0.0.1").on("error", () => {});
         const closed = new Promise((resolve) => socket.once("close", resolve));
         let text = "";
         socket.setEncoding("latin1").on("data", (data: string) => (text += data));
-        for (const answered of [100, 200]) {
+        for (const count of [100, 200]) {
           socket.write(ninetyNine + get("/"));
           yield* Effect.promise(() =>
-            vi.waitUntil(() => statusesOf(text).length === answered, 20_000),
+            vi.waitUntil(() => statusesOf(text).length === count, 20_000),
           );
         }
         socket.write(get("/slow") + ninetyNine + post("/", "x").repeat(1000));
         yield* Effect.promise(() => closed);
-        assert.deepStrictEqual([statusesOf(text).length, made], [200, []]);
+        assert.deepStrictEqual([statusesOf(text).length, events], [200, []]);
         assert.deepStrictEqual(statusesOf(yield* exchange(port, last)), [200]);
       }).pipe(Effect.scoped),
   );
 
-  it.live("receives large responses before a tunnel whole", () =>
+  it.live("a client whose tunnel is refused receives the large responses before it whole", () =>
     Effect.gen(function* () {
-      const { port } = yield* started;
+      const { port } = yield* startServer;
       const text = yield* exchange(port, get("/big") + get("/big") + tunnel);
       assert.deepStrictEqual(statusesOf(text), [200, 200, 400]);
       assert.isAbove(text.length, 40 * 65_536);
     }).pipe(Effect.scoped),
   );
 
-  it.live("that reads nothing gets no more than the system buffers", () =>
+  it.live("a client that reads nothing gets no more than the system buffers", () =>
     Effect.gen(function* () {
-      const { made, port } = yield* started;
+      const { events, port } = yield* startServer;
       const socket = connect(port, "127.0.0.1").pause();
       socket.write(get("/pieces"));
-      yield* Effect.promise(() => vi.waitUntil(() => made.length > 0));
+      yield* Effect.promise(() => vi.waitUntil(() => events.length > 0));
       yield* Effect.sleep("500 millis");
       socket.destroy();
-      assert.isBelow(made.length, 500, "of a thousand pieces");
+      assert.isBelow(events.length, 500, "of a thousand pieces");
     }).pipe(Effect.scoped),
   );
 
-  it.live("receives its response however much it still sends", () =>
+  it.live("a refused client receives its response however much it still sends", () =>
     Effect.gen(function* () {
-      const { port } = yield* started;
+      const { port } = yield* startServer;
       const much = "x".repeat(3_000_000);
       const text = yield* exchange(
         port,
@@ -261,16 +265,16 @@ describe("a client that closes its sending half after its request", () => {
       socket.end(request);
       return (await text).join("");
     });
-  const ask = (target: string, wish?: string) =>
-    `POST ${target} HTTP/1.1\r\n${host}${wish === undefined ? "" : `On-Disconnect: ${wish}\r\n`}Content-Length: 0\r\n\r\n`;
+  const ask = (target: string, onDisconnect?: string) =>
+    `POST ${target} HTTP/1.1\r\n${host}${onDisconnect === undefined ? "" : `On-Disconnect: ${onDisconnect}\r\n`}Content-Length: 0\r\n\r\n`;
 
   for (const [what, request, statuses, onDisconnect] of [
     ["a POST", ask("/slow"), [200], "finish"],
-    ["a POST that wants it finished", ask("/slow", "Finish"), [200], "cancel"],
+    ["a POST with On-Disconnect: finish", ask("/slow", "Finish"), [200], "cancel"],
     ["two requests", ask("/slow") + get("/slow"), [200, 200], "finish"],
     ["a GET that takes less than a second", get("/slow"), [200], "finish"],
   ] as const)
-    it.live(`receives the whole answer to ${what}`, () =>
+    it.live(`a client that closes its sending half receives the whole response to ${what}`, () =>
       Effect.gen(function* () {
         const { port } = yield* start({ onDisconnect });
         const text = yield* halfClose(port, request);
@@ -280,26 +284,26 @@ describe("a client that closes its sending half after its request", () => {
     );
 
   for (const [what, request, onDisconnect] of [
-    ["a POST that is to be cancelled", ask("/endless", "Cancel"), "finish"],
-    ["a POST where hanging up cancels", ask("/endless"), "cancel"],
+    ["a POST with On-Disconnect: cancel", ask("/endless", "Cancel"), "finish"],
+    ["a POST to a server where a hang-up cancels", ask("/endless"), "cancel"],
     ["a GET that takes longer than a second", get("/endless"), "finish"],
   ] as const)
-    it.live(`has hung up on ${what}`, () =>
+    it.live(`a client that closes its sending half has hung up on ${what}`, () =>
       Effect.gen(function* () {
-        const { made, port } = yield* start({ onDisconnect });
+        const { events, port } = yield* start({ onDisconnect });
         assert.strictEqual(yield* halfClose(port, request), "");
-        yield* Effect.promise(() => vi.waitUntil(() => made.length === 1));
+        yield* Effect.promise(() => vi.waitUntil(() => events.length === 1));
       }).pipe(Effect.scoped),
     );
 });
 
 it.live(
-  "a request that has arrived whole when its time is over is answered, and so is a late first one",
+  "a request that has arrived whole when its time is over is answered, and so is a first request that is late",
   () => {
-    const begun = vi.spyOn(Server.prototype, "listen");
+    const listenSpy = vi.spyOn(Server.prototype, "listen");
     return Effect.gen(function* () {
-      const { port } = yield* started;
-      const [server] = begun.mock.contexts as ReadonlyArray<Server>;
+      const { port } = yield* startServer;
+      const [server] = listenSpy.mock.contexts as ReadonlyArray<Server>;
       const timeout = Object.assign(new Error(), { code: "ERR_HTTP_REQUEST_TIMEOUT" });
       for (const [early, late, statuses] of [
         ["", last, [200]],
@@ -335,17 +339,17 @@ it.live(
       yield* Effect.sleep("50 millis");
       unused.write(last);
       assert.deepStrictEqual(statusesOf((yield* Effect.promise(() => text)).join("")), [200]);
-    }).pipe(Effect.scoped, Effect.ensuring(Effect.sync(() => begun.mockRestore())));
+    }).pipe(Effect.scoped, Effect.ensuring(Effect.sync(() => listenSpy.mockRestore())));
   },
 );
 
 it.live("an error of the listener itself is logged, and ends nothing", () => {
   const logs: Array<string> = [];
   const logger = Logger.make(({ message }) => void logs.push(String(message)));
-  const begun = vi.spyOn(Server.prototype, "listen");
+  const listenSpy = vi.spyOn(Server.prototype, "listen");
   return Effect.gen(function* () {
-    const { port } = yield* started;
-    const [server] = begun.mock.contexts as ReadonlyArray<Server>;
+    const { port } = yield* startServer;
+    const [server] = listenSpy.mock.contexts as ReadonlyArray<Server>;
     for (let n = 0; n < 2; n++) server!.emit("error", new Error("accept EMFILE"));
     assert.deepStrictEqual(statusesOf(yield* exchange(port, last)), [200]);
     const line = `Error on the listener http://127.0.0.1:${port}: accept EMFILE`;
@@ -353,6 +357,6 @@ it.live("an error of the listener itself is logged, and ends nothing", () => {
   }).pipe(
     Effect.scoped,
     Effect.provide(Logger.layer([logger])),
-    Effect.ensuring(Effect.sync(() => begun.mockRestore())),
+    Effect.ensuring(Effect.sync(() => listenSpy.mockRestore())),
   );
 });

@@ -24,7 +24,7 @@ const statusOf = (
   );
 
 describe("readiness", () => {
-  it.effect("is 200 while the store answers and 503 while it fails", () =>
+  it.effect("readiness is 200 while the store responds and 503 while it fails", () =>
     Effect.gen(function* () {
       assert.strictEqual(yield* statusOf("/health/ready", () => Effect.succeed(null)), 200);
       const failing = () => Effect.fail(new StorageUnavailable({ cause: new Error("away") }));
@@ -32,7 +32,7 @@ describe("readiness", () => {
     }),
   );
 
-  it.effect("is 503 while the store can be read but not written", () =>
+  it.effect("readiness is 503 while the store can be read but not written", () =>
     Effect.gen(function* () {
       let reason: string | null = "it is a standby";
       const store = { readOnlyReason: Effect.sync(() => reason) };
@@ -45,7 +45,7 @@ describe("readiness", () => {
     }),
   );
 
-  it.effect("is 503 until the interfaces are served, and from the first signal on", () =>
+  it.effect("readiness is 503 until the interfaces are served, and from the first signal on", () =>
     Effect.gen(function* () {
       for (const phase of ["starting", "stopping"] as const) {
         assert.strictEqual(
@@ -56,13 +56,15 @@ describe("readiness", () => {
     }),
   );
 
-  it.effect("is 503 after two seconds when the store is silent and ignores interruptions", () =>
-    Effect.gen(function* () {
-      const silent = () => Effect.uninterruptible(Effect.delay(Effect.succeed(null), "1 minute"));
-      const asked = yield* Effect.forkChild(statusOf("/health/ready", silent));
-      yield* TestClock.adjust("2 seconds");
-      assert.strictEqual(yield* Fiber.join(asked), 503);
-      assert.strictEqual(yield* statusOf("/health/live", silent), 200);
-    }),
+  it.effect(
+    "readiness is 503 after two seconds when the store is silent and ignores interruptions",
+    () =>
+      Effect.gen(function* () {
+        const silent = () => Effect.uninterruptible(Effect.delay(Effect.succeed(null), "1 minute"));
+        const fiber = yield* Effect.forkChild(statusOf("/health/ready", silent));
+        yield* TestClock.adjust("2 seconds");
+        assert.strictEqual(yield* Fiber.join(fiber), 503);
+        assert.strictEqual(yield* statusOf("/health/live", silent), 200);
+      }),
   );
 });

@@ -13,15 +13,15 @@ const spin = (): void => void millis++;
 
 it("requests that are read in one long iteration of the event loop start in many short ones, and so do asks", async () => {
   const queue = makeRequestQueue();
-  const began: Array<readonly [what: "request" | "ask", n: number, turn: number]> = [];
-  let turn = 0;
+  const began: Array<readonly [what: "request" | "ask", n: number, iteration: number]> = [];
+  let iteration = 0;
   let delay = 0;
   for (let n = 0; n < 30; n++) {
     queue.enter(() => {
-      began.push(["request", n, turn]);
+      began.push(["request", n, iteration]);
       spin();
       const ask = Effect.sync(() => {
-        began.push(["ask", n, turn]);
+        began.push(["ask", n, iteration]);
         delay = Math.max(delay, queue.loop.delay());
         spin();
       });
@@ -30,14 +30,16 @@ it("requests that are read in one long iteration of the event loop start in many
   }
   while (began.length < 60) {
     await new Promise(setImmediate);
-    turn++;
+    iteration++;
   }
   const of = (kind: string) => began.filter(([what]) => what === kind);
   const inOrder = Array.from({ length: 30 }, (_, n) => n);
   expect(of("request").map(([, n]) => n)).toEqual(inOrder);
   expect(of("ask").map(([, n]) => n)).toEqual(inOrder);
   const most = (kind: string) =>
-    Math.max(...began.map(([, , at]) => of(kind).filter(([, , turn]) => turn === at).length));
+    Math.max(
+      ...began.map(([, , at]) => of(kind).filter(([, , iteration]) => iteration === at).length),
+    );
   expect(most("request")).toBeLessThanOrEqual(6);
   expect(most("ask")).toBeLessThanOrEqual(16);
   expect(delay).toBeGreaterThan(15);
@@ -119,19 +121,19 @@ it("an ask that waits longer than the iteration of its request starts without an
 
 it("answers that arrive together are read in many iterations, in order with the asks that begin", async () => {
   const queue = makeRequestQueue();
-  const began: Array<readonly [what: "answer" | "ask", turn: number]> = [];
-  let turn = 0;
+  const began: Array<readonly [what: "answer" | "ask", iteration: number]> = [];
+  let iteration = 0;
   for (let n = 0; n < 40; n++) {
-    void queue.awaitAnswerSlot().then(() => began.push(["answer", turn]));
+    void queue.awaitAnswerSlot().then(() => began.push(["answer", iteration]));
     Effect.runFork(
       Effect.andThen(
         queue.loop.awaitSlot,
-        Effect.sync(() => began.push(["ask", turn])),
+        Effect.sync(() => began.push(["ask", iteration])),
       ),
     );
   }
   expect(queue.loop.waiting()).toBe(32);
-  for (; began.length < 80; turn++) await new Promise(setImmediate);
+  for (; began.length < 80; iteration++) await new Promise(setImmediate);
   expect(queue.loop.waiting()).toBe(0);
   // The first 16 begin at once, and 16 more at the end of the same iteration.
   for (let n = 1; n < 4; n++) {
@@ -140,7 +142,7 @@ it("answers that arrive together are read in many iterations, in order with the 
   }
 });
 
-it("what waits for slots makes the event loop late before it has waited", () => {
+it("asks that queue for slots make the event loop late before they have waited", () => {
   const queue = makeRequestQueue();
   queue.enter(() => {});
   for (let n = 0; n < 16; n++) Effect.runFork(queue.loop.awaitSlot);

@@ -1,16 +1,16 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { basePath, expectGeneral, raw, requestText } from "../contract/client.ts";
-import { launch, type Running } from "../contract/launch.ts";
+import { launch, type TestServer } from "../contract/launch.ts";
 
-let running: Running;
+let testServer: TestServer;
 beforeAll(async () => {
-  running = await launch("memory");
+  testServer = await launch("memory");
 });
-afterAll(() => running?.stop());
+afterAll(() => testServer?.stop());
 
 it("a body that does not arrive within thirty seconds is 400, and ends its connection", async () => {
-  const { key, origin } = running.target;
-  const head = requestText(`POST ${basePath(running.target)}/chats HTTP/1.1`, [
+  const { key, origin } = testServer.target;
+  const head = requestText(`POST ${basePath(testServer.target)}/chats HTTP/1.1`, [
     "Host: example.test",
     `x-api-key: ${key}`,
     "Content-Type: application/json",

@@ -1,5 +1,5 @@
 /**
- * A response that nobody takes ends its connection.
+ * A response that its client does not read ends the connection.
  */
 import { expect, it } from "@effect/vitest";
 import { Duration, Effect, Stream } from "effect";
@@ -13,7 +13,7 @@ import { Lifecycle } from "../../src/Lifecycle.ts";
 /** More than the system buffers. */
 const size = 64 * 1024 * 1024;
 const app = Effect.succeed(HttpServerResponse.uint8Array(new Uint8Array(size)));
-const streamed = Effect.sync(() =>
+const streamingApp = Effect.sync(() =>
   HttpServerResponse.stream(
     Stream.range(1, size / 65_536, 1).pipe(Stream.map(() => new Uint8Array(65_536))),
   ),
@@ -21,10 +21,10 @@ const streamed = Effect.sync(() =>
 
 for (const [what, response] of [
   ["in one piece", app],
-  ["in pieces", streamed],
+  ["in pieces", streamingApp],
 ] as const)
   it.live(
-    `a client that takes nothing of a response ${what} for thirty seconds is cut off, and one that takes a little is not`,
+    `a client that reads nothing of a response ${what} for thirty seconds is cut off, and one that reads a little is not`,
     () =>
       Effect.gen(function* () {
         const origin = yield* listen(response, {
@@ -38,7 +38,7 @@ for (const [what, response] of [
             socket.on("error", () => {}).write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
             let bytes = 0;
             socket.on("data", ({ length }) => void (bytes += length));
-            return { socket, closed: once(socket, "close"), taken: () => bytes };
+            return { socket, closed: once(socket, "close"), bytesRead: () => bytes };
           };
           const [idle, slow] = [open(), open()];
           idle.socket.pause();
@@ -51,8 +51,8 @@ for (const [what, response] of [
           // What the system has buffered arrives first.
           for (const { socket } of [idle, slow]) socket.resume();
           await Promise.all([idle.closed, Promise.race([slow.closed, sleep(5_000)])]);
-          expect(idle.taken()).toBeLessThan(size);
-          expect(slow.taken()).toBeGreaterThan(size);
+          expect(idle.bytesRead()).toBeLessThan(size);
+          expect(slow.bytesRead()).toBeGreaterThan(size);
           slow.socket.destroy();
         });
       }).pipe(Effect.scoped),

@@ -33,22 +33,26 @@ const check = (settings: Partial<ChatbotSettings>) =>
   );
 
 describe("the moderator of a chatbot", () => {
-  const judged = (moderation: SettingsShape["moderation"]) =>
+  const withModeration = (moderation: SettingsShape["moderation"]) =>
     Effect.provide(Layer.provide(layerModerator, settingsOf({ moderation })));
 
-  it.effect("is the one that its settings name, or else the server's", () =>
-    Effect.gen(function* () {
-      assert.strictEqual(yield* check({ moderation: null }), true);
-      assert.strictEqual(yield* check({ moderation: "words" }), true);
-      assert.strictEqual(yield* check({ moderation: "off" }), false);
-    }).pipe(judged({ fallback: "words", endpoint: null, failOpen: false })),
+  it.effect(
+    "the moderator of a chatbot is the one that its settings name, or else the server's",
+    () =>
+      Effect.gen(function* () {
+        assert.strictEqual(yield* check({ moderation: null }), true);
+        assert.strictEqual(yield* check({ moderation: "words" }), true);
+        assert.strictEqual(yield* check({ moderation: "off" }), false);
+      }).pipe(withModeration({ fallback: "words", endpoint: null, failOpen: false })),
   );
 
-  it.effect("lets no question pass when its settings name an endpoint that is not set", () =>
-    Effect.gen(function* () {
-      assert.strictEqual(yield* check({ moderation: "endpoint" }), "failed");
-      assert.strictEqual(yield* check({ moderation: null }), false);
-    }).pipe(judged({ fallback: "off", endpoint: null, failOpen: true })),
+  it.effect(
+    "a chatbot whose settings name a moderation endpoint that is not set lets no question pass",
+    () =>
+      Effect.gen(function* () {
+        assert.strictEqual(yield* check({ moderation: "endpoint" }), "failed");
+        assert.strictEqual(yield* check({ moderation: null }), false);
+      }).pipe(withModeration({ fallback: "off", endpoint: null, failOpen: true })),
   );
 });
 
@@ -78,7 +82,7 @@ it.live(
 );
 
 /** A chatbot's answerer, with some settings of the server. */
-const served = (settings: Partial<SettingsShape>) =>
+const layerAnswererWith = (settings: Partial<SettingsShape>) =>
   layerAnswerer.pipe(
     Layer.provide(layerDocuments(Stream.empty)),
     Layer.provideMerge(layerMemory),
@@ -107,7 +111,9 @@ it.live("the answer of a model is read when the event loop has a slot for it", (
     const answer = Answerer.use((answerer) =>
       Stream.runCollect(answerer.answer(chatbot({}), Stream.empty, "How are you?")),
     ).pipe(
-      Effect.provide(served({ knowledgeDir: null, llms: [llm] } as unknown as SettingsShape)),
+      Effect.provide(
+        layerAnswererWith({ knowledgeDir: null, llms: [llm] } as unknown as SettingsShape),
+      ),
       Effect.provideService(RequestQueue, { ...makeRequestQueue(), awaitAnswerSlot }),
     );
     const fiber = yield* Effect.forkChild(answer);
@@ -143,20 +149,27 @@ describe("the documents that a chatbot answers from", () => {
       ),
     );
 
-  it.live("are in the subfolder that its settings name, or else in the whole folder", () =>
-    Effect.gen(function* () {
-      yield* Effect.gen(function* () {
-        assert.match(yield* ask({}), /^From 9 to 17\./);
-        assert.include(yield* ask({ knowledge: "office" }), "Always.");
-        assert.include(yield* ask({ knowledge: "none" }), "failed: cannot read the documents in");
-      }).pipe(Effect.provide(served({ knowledgeDir: yield* folder })));
-    }).pipe(Effect.scoped, Effect.provide(NodeServices.layer)),
+  it.live(
+    "a chatbot answers from the subfolder that its settings name, or else from the whole folder",
+    () =>
+      Effect.gen(function* () {
+        yield* Effect.gen(function* () {
+          assert.match(yield* ask({}), /^From 9 to 17\./);
+          assert.include(yield* ask({ knowledge: "office" }), "Always.");
+          assert.include(yield* ask({ knowledge: "none" }), "failed: cannot read the documents in");
+        }).pipe(Effect.provide(layerAnswererWith({ knowledgeDir: yield* folder })));
+      }).pipe(Effect.scoped, Effect.provide(NodeServices.layer)),
   );
 
-  it.live("fail its asks alone when PARLEY_KNOWLEDGE_DIR is not set", () =>
-    Effect.gen(function* () {
-      assert.include(yield* ask({ knowledge: "office" }), "PARLEY_KNOWLEDGE_DIR is not set");
-      assert.notInclude(yield* ask({}), "failed");
-    }).pipe(Effect.provide(served({ knowledgeDir: null })), Effect.provide(NodeServices.layer)),
+  it.live(
+    "without PARLEY_KNOWLEDGE_DIR, only the asks of chatbots that name a subfolder fail",
+    () =>
+      Effect.gen(function* () {
+        assert.include(yield* ask({ knowledge: "office" }), "PARLEY_KNOWLEDGE_DIR is not set");
+        assert.notInclude(yield* ask({}), "failed");
+      }).pipe(
+        Effect.provide(layerAnswererWith({ knowledgeDir: null })),
+        Effect.provide(NodeServices.layer),
+      ),
   );
 });

@@ -30,61 +30,65 @@ const documentsOver = Effect.fnUntraced(function* (
   return { read, logs };
 });
 
-const hangUp = Effect.sync(() => void process.emit("SIGHUP"));
+const sendSighup = Effect.sync(() => void process.emit("SIGHUP"));
 
 /** Lets the other fibers go on for longer than they need. */
 const settle = Effect.repeat(Effect.yieldNow, { times: 5000 });
 
-it.effect("SIGHUPs that arrive while the documents are read have them read once more", () =>
-  Effect.gen(function* () {
-    let reads = 0;
-    const gate = yield* Latch.make(true);
-    yield* documentsOver(() =>
-      Effect.andThen(
-        Effect.sync(() => void reads++),
-        gate.await,
-      ),
-    );
-    assert.strictEqual(reads, 1);
-    yield* gate.close;
-    yield* hangUp;
-    yield* settle;
-    assert.strictEqual(reads, 2);
-    yield* Effect.repeat(hangUp, { times: 200 });
-    yield* gate.open;
-    yield* settle;
-    assert.strictEqual(reads, 3);
-  }).pipe(Effect.scoped, Effect.provide(NodeServices.layer)),
+it.effect(
+  "SIGHUPs that arrive while the documents are read make the server read them once more",
+  () =>
+    Effect.gen(function* () {
+      let reads = 0;
+      const gate = yield* Latch.make(true);
+      yield* documentsOver(() =>
+        Effect.andThen(
+          Effect.sync(() => void reads++),
+          gate.await,
+        ),
+      );
+      assert.strictEqual(reads, 1);
+      yield* gate.close;
+      yield* sendSighup;
+      yield* settle;
+      assert.strictEqual(reads, 2);
+      yield* Effect.repeat(sendSighup, { times: 200 });
+      yield* gate.open;
+      yield* settle;
+      assert.strictEqual(reads, 3);
+    }).pipe(Effect.scoped, Effect.provide(NodeServices.layer)),
 );
 
-it.effect("a defect while one folder is read again is logged, and keeps none from being read", () =>
-  Effect.gen(function* () {
-    let broken = false;
-    const read: Array<string> = [];
-    const { logs, read: readNow } = yield* documentsOver((folder) =>
-      broken && folder === "/default"
-        ? Effect.die(new Error("broken"))
-        : Effect.sync(() => void read.push(folder)),
-    );
-    yield* readNow("office");
-    broken = true;
-    yield* hangUp;
-    yield* settle;
-    broken = false;
-    yield* hangUp;
-    yield* settle;
-    assert.deepStrictEqual(read, [
-      "/default",
-      "/default/office",
-      "/default/office",
-      "/default",
-      "/default/office",
-    ]);
-    assert.deepStrictEqual(logs, [
-      "Could not reload the documents in /default",
-      "Reloaded the documents in /default/office",
-      "Reloaded the documents in /default",
-      "Reloaded the documents in /default/office",
-    ]);
-  }).pipe(Effect.scoped, Effect.provide(NodeServices.layer)),
+it.effect(
+  "a defect while one folder is read again is logged, and keeps no folder from being read later",
+  () =>
+    Effect.gen(function* () {
+      let broken = false;
+      const folders: Array<string> = [];
+      const { logs, read: readNow } = yield* documentsOver((folder) =>
+        broken && folder === "/default"
+          ? Effect.die(new Error("broken"))
+          : Effect.sync(() => void folders.push(folder)),
+      );
+      yield* readNow("office");
+      broken = true;
+      yield* sendSighup;
+      yield* settle;
+      broken = false;
+      yield* sendSighup;
+      yield* settle;
+      assert.deepStrictEqual(folders, [
+        "/default",
+        "/default/office",
+        "/default/office",
+        "/default",
+        "/default/office",
+      ]);
+      assert.deepStrictEqual(logs, [
+        "Could not reload the documents in /default",
+        "Reloaded the documents in /default/office",
+        "Reloaded the documents in /default",
+        "Reloaded the documents in /default/office",
+      ]);
+    }).pipe(Effect.scoped, Effect.provide(NodeServices.layer)),
 );

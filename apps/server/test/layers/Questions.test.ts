@@ -35,29 +35,31 @@ const layerOwn = layerAnswerer.pipe(
 
 describe("a server without settings", () => {
   layer(layerOwn)((it) => {
-    it.effect("answers newcomers' questions well, and presents nothing else as the answer", () =>
-      Effect.gen(function* () {
-        const bad: Array<string> = [];
-        const wrong: Array<string> = [];
-        for (const [question, ...good] of questions) {
-          const text = yield* answer(question);
-          if (good.every((pattern) => pattern.test(text))) continue;
-          bad.push(`${question} -> ${text}`);
-          if (
-            !/^(I am not sure this answers your question:|The documents do not cover that)/.test(
-              text,
-            )
-          ) {
-            wrong.push(bad.at(-1)!);
+    it.effect(
+      "a server without settings answers newcomers' questions well, and presents nothing else as the answer",
+      () =>
+        Effect.gen(function* () {
+          const bad: Array<string> = [];
+          const wrong: Array<string> = [];
+          for (const [question, ...good] of questions) {
+            const text = yield* answer(question);
+            if (good.every((pattern) => pattern.test(text))) continue;
+            bad.push(`${question} -> ${text}`);
+            if (
+              !/^(I am not sure this answers your question:|The documents do not cover that)/.test(
+                text,
+              )
+            ) {
+              wrong.push(bad.at(-1)!);
+            }
           }
-        }
-        assert.deepStrictEqual(wrong, []);
-        assert.isAtMost(bad.length, 5, bad.join("\n"));
-      }),
+          assert.deepStrictEqual(wrong, []);
+          assert.isAtMost(bad.length, 5, bad.join("\n"));
+        }),
     );
 
     it.effect(
-      "names three questions that it can answer when it has no answer, or was not asked",
+      "a server without settings names three questions that it can answer if it has no answer or was asked nothing",
       () =>
         Effect.gen(function* () {
           for (const message of ["hello", "Danke!", "help", "What is the capital of France?"]) {
@@ -76,7 +78,7 @@ describe("a server without settings", () => {
     );
 
     it.effect(
-      "links a quotation to its source, and its links lead from the folder of the documents",
+      "a server without settings links a quotation to its source, from the folder of the documents",
       () =>
         Effect.gen(function* () {
           const text = yield* answer("Can I use my own PostgreSQL database?");

@@ -1,4 +1,4 @@
-/** The answer names the topics instead of quoting a passage. */
+/** The answer names questions instead of quoting a passage. */
 const refusal = /^The documents do not cover that/;
 
 /**
@@ -67,7 +67,7 @@ export const questions: ReadonlyArray<readonly [question: string, ...good: Reado
     ["Wie mache ich ein Backup?", /pg_dump/],
     ["What's the weather in Berlin?", refusal],
     ["Who won the World Cup in 2022?", refusal],
-    // Of the first hour, in other words than the documents.
+    // Questions of the first hour, in other words than those of the documents.
     ["How do I add my own documents?", /PARLEY_KNOWLEDGE_DIR/],
     ["Wie starte ich den Server?", /pnpm@12 start/],
     ["wie lösche ich einen chat", /chats erase/],
@@ -117,7 +117,7 @@ export const questions: ReadonlyArray<readonly [question: string, ...good: Reado
     ["Wie exportiere ich alle Daten einer Person?", /chats export/, /--user-ref/],
     ["404 chat not found", /CHAT_DOES_NOT_EXISTS/],
     ["does it make things up", /quotes documents/],
-    // Each verb means another act.
+    // Each verb asks for another action.
     ["How do I start the server?", /pnpm@12 start/, /Clone the repository/],
     ["How do I stop the server?", /Ctrl-C/],
     ["How do I restore a backup?", /restor/i],

@@ -10,7 +10,7 @@ import {
   dataOf,
   isAlive,
   keep,
-  kept,
+  readKept,
   newDataDir,
   postmasterOf,
   query,
@@ -31,118 +31,135 @@ const refusal = (dataDir: string) =>
 const fill = (dataDir: string) => Effect.scoped(Effect.flatMap(embeddedPostgres(dataDir), keep));
 
 const answerOf = (dataDir: string) =>
-  Effect.scoped(Effect.flatMap(embeddedPostgres(dataDir), kept));
+  Effect.scoped(Effect.flatMap(embeddedPostgres(dataDir), readKept));
 
 const quiet = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.provide(effect, Logger.layer([]));
 
 describe("the embedded PostgreSQL", () => {
-  it.live("listens on this machine alone, in UTF-8 and UTC whatever the environment says", () =>
-    Effect.gen(function* () {
-      const dataDir = yield* newDataDir;
-      const server = yield* startServer(dataDir, {
-        env: { LC_ALL: "de_DE.ISO-8859-1", PGPORT: "1", TZ: "Asia/Tokyo" },
-      });
-      const url = yield* server.answer;
-      const [found] = yield* query(
-        url,
-        `SELECT pg_encoding_to_char(encoding) AS encoding, datcollate, datctype, datlocprovider::text,
+  it.live(
+    "the embedded PostgreSQL listens on this machine alone, in UTF-8 and UTC whatever the environment says",
+    () =>
+      Effect.gen(function* () {
+        const dataDir = yield* newDataDir;
+        const server = yield* startServer(dataDir, {
+          env: { LC_ALL: "de_DE.ISO-8859-1", PGPORT: "1", TZ: "Asia/Tokyo" },
+        });
+        const url = yield* server.answer;
+        const [row] = yield* query(
+          url,
+          `SELECT pg_encoding_to_char(encoding) AS encoding, datcollate, datctype, datlocprovider::text,
            pg_get_userbyid(datdba) AS owner, current_setting('TimeZone') AS zone, current_setting('fsync') AS fsync,
            current_setting('listen_addresses') AS addresses, current_setting('unix_socket_directories') AS sockets
          FROM pg_database WHERE datname = current_database()`,
-      );
-      assert.deepStrictEqual(found, {
-        encoding: "UTF8",
-        datcollate: "C",
-        datctype: "C.UTF-8",
-        datlocprovider: "c",
-        owner: "parley",
-        zone: "UTC",
-        fsync: "on",
-        addresses: "127.0.0.1",
-        sockets: "",
-      });
-      const wrong = new URL(url);
-      wrong.password = "wrong";
-      assert.strictEqual((yield* Effect.exit(query(wrong.href, "SELECT 1")))._tag, "Failure");
-    }),
-  );
-
-  it.live("keeps its data where the directory is moved or copied to, and starts within 1.5 s", () =>
-    Effect.gen(function* () {
-      const dataDir = yield* newDataDir;
-      yield* fill(dataDir);
-      const [moved, copy] = [`${dataDir} moved`, `${dataDir}-copy`];
-      yield* Effect.promise(() => fs.rename(dataDir, moved));
-      const timed = Effect.timed(Effect.scoped(embeddedPostgres(moved)));
-      // The machine may be busy for a moment.
-      const [first, second] = [yield* timed, yield* timed].map(([duration]) =>
-        Duration.toMillis(duration),
-      );
-      assert.isBelow(Math.min(first!, second!), 1500);
-      const url = yield* embeddedPostgres(moved);
-      assert.strictEqual(yield* kept(url), 42);
-
-      // A copy that holds the process number of a postmaster that runs on the original.
-      const file = join(dataOf(moved), "postmaster.pid");
-      const pidFile = yield* Effect.promise(() => fs.readFile(file));
-      yield* fill(dataDir);
-      yield* run("cp", ["-a", dataDir, copy], null);
-      yield* Effect.promise(() => fs.writeFile(join(dataOf(copy), "postmaster.pid"), pidFile));
-      assert.deepStrictEqual(yield* runningPostgres(copy), Option.none());
-      assert.strictEqual(yield* answerOf(copy), 42);
-      assert.strictEqual(yield* kept(url), 42);
-    }).pipe(quiet),
-  );
-
-  it.live("publishes its address to tools and commands as long as it runs", () =>
-    Effect.gen(function* () {
-      const dataDir = yield* newDataDir;
-      assert.isFalse(yield* hasDatabase(dataDir));
-      const file = join(dataDir, "connection.json");
-      yield* Effect.scoped(
-        Effect.gen(function* () {
-          const url = yield* embeddedPostgres(dataDir);
-          assert.deepStrictEqual(yield* runningPostgres(dataDir), Option.some(url));
-          const { port, password } = new URL(Redacted.value(url));
-          assert.deepStrictEqual(
-            JSON.parse(yield* Effect.promise(() => fs.readFile(file, "utf8"))),
-            { host: "127.0.0.1", port: Number(port), database: "parley", user: "parley", password },
-          );
-          for (const secret of [file, join(dataDir, "postgres", "password")]) {
-            assert.strictEqual((yield* Effect.promise(() => fs.stat(secret))).mode & 0o777, 0o600);
-          }
-        }),
-      );
-      assert.isTrue(yield* hasDatabase(dataDir));
-      assert.deepStrictEqual(yield* runningPostgres(dataDir), Option.none());
-      assert.deepStrictEqual(yield* Effect.promise(() => fs.readdir(dataDir)), ["postgres"]);
-      const logs = yield* Effect.promise(() => fs.readdir(join(dataOf(dataDir), "log")));
-      assert.match(logs.join(), /^postgres-\w{3}\.log(,postgres-\w{3}\.log)?$/);
-    }),
-  );
-
-  it.live("starts over a postmaster.pid that is empty or holds the number of another program", () =>
-    Effect.gen(function* () {
-      const dataDir = yield* newDataDir;
-      yield* fill(dataDir);
-      const { gid, uid } = yield* Effect.promise(() => fs.stat(dataOf(dataDir)));
-      const other = yield* Effect.acquireRelease(
-        Effect.sync(() =>
-          spawn("sleep", ["60"], { ...(isRoot ? { uid, gid } : {}), stdio: "ignore" }),
-        ),
-        (sleep) => Effect.sync(() => sleep.kill()),
-      );
-      for (const leftover of [`${other.pid}\n${dataOf(dataDir)}\n1\n1\n\n127.0.0.1\n`, ""]) {
-        const file = join(dataOf(dataDir), "postmaster.pid");
-        yield* Effect.promise(() => fs.writeFile(file, leftover));
-        assert.strictEqual(yield* answerOf(dataDir), 42);
-        assert.isTrue(isAlive(other.pid!));
-      }
-    }).pipe(quiet),
+        );
+        assert.deepStrictEqual(row, {
+          encoding: "UTF8",
+          datcollate: "C",
+          datctype: "C.UTF-8",
+          datlocprovider: "c",
+          owner: "parley",
+          zone: "UTC",
+          fsync: "on",
+          addresses: "127.0.0.1",
+          sockets: "",
+        });
+        const wrong = new URL(url);
+        wrong.password = "wrong";
+        assert.strictEqual((yield* Effect.exit(query(wrong.href, "SELECT 1")))._tag, "Failure");
+      }),
   );
 
   it.live(
-    "closes its directory to others, as after the fsGroup of Kubernetes, and says so once",
+    "the embedded PostgreSQL keeps its data when its directory is moved or copied, and starts within 1.5 s",
+    () =>
+      Effect.gen(function* () {
+        const dataDir = yield* newDataDir;
+        yield* fill(dataDir);
+        const [moved, copy] = [`${dataDir} moved`, `${dataDir}-copy`];
+        yield* Effect.promise(() => fs.rename(dataDir, moved));
+        const timedStart = Effect.timed(Effect.scoped(embeddedPostgres(moved)));
+        // Two starts, because the machine may be busy for a moment.
+        const [first, second] = [yield* timedStart, yield* timedStart].map(([duration]) =>
+          Duration.toMillis(duration),
+        );
+        assert.isBelow(Math.min(first!, second!), 1500);
+        const url = yield* embeddedPostgres(moved);
+        assert.strictEqual(yield* readKept(url), 42);
+
+        // A copy whose postmaster.pid has the id of a postmaster that runs on the original.
+        const file = join(dataOf(moved), "postmaster.pid");
+        const pidFile = yield* Effect.promise(() => fs.readFile(file));
+        yield* fill(dataDir);
+        yield* run("cp", ["-a", dataDir, copy], null);
+        yield* Effect.promise(() => fs.writeFile(join(dataOf(copy), "postmaster.pid"), pidFile));
+        assert.deepStrictEqual(yield* runningPostgres(copy), Option.none());
+        assert.strictEqual(yield* answerOf(copy), 42);
+        assert.strictEqual(yield* readKept(url), 42);
+      }).pipe(quiet),
+  );
+
+  it.live(
+    "the embedded PostgreSQL publishes its address to tools and commands as long as it runs",
+    () =>
+      Effect.gen(function* () {
+        const dataDir = yield* newDataDir;
+        assert.isFalse(yield* hasDatabase(dataDir));
+        const file = join(dataDir, "connection.json");
+        yield* Effect.scoped(
+          Effect.gen(function* () {
+            const url = yield* embeddedPostgres(dataDir);
+            assert.deepStrictEqual(yield* runningPostgres(dataDir), Option.some(url));
+            const { port, password } = new URL(Redacted.value(url));
+            assert.deepStrictEqual(
+              JSON.parse(yield* Effect.promise(() => fs.readFile(file, "utf8"))),
+              {
+                host: "127.0.0.1",
+                port: Number(port),
+                database: "parley",
+                user: "parley",
+                password,
+              },
+            );
+            for (const secret of [file, join(dataDir, "postgres", "password")]) {
+              assert.strictEqual(
+                (yield* Effect.promise(() => fs.stat(secret))).mode & 0o777,
+                0o600,
+              );
+            }
+          }),
+        );
+        assert.isTrue(yield* hasDatabase(dataDir));
+        assert.deepStrictEqual(yield* runningPostgres(dataDir), Option.none());
+        assert.deepStrictEqual(yield* Effect.promise(() => fs.readdir(dataDir)), ["postgres"]);
+        const logs = yield* Effect.promise(() => fs.readdir(join(dataOf(dataDir), "log")));
+        assert.match(logs.join(), /^postgres-\w{3}\.log(,postgres-\w{3}\.log)?$/);
+      }),
+  );
+
+  it.live(
+    "the embedded PostgreSQL starts in spite of a postmaster.pid that is empty or has the id of another process",
+    () =>
+      Effect.gen(function* () {
+        const dataDir = yield* newDataDir;
+        yield* fill(dataDir);
+        const { gid, uid } = yield* Effect.promise(() => fs.stat(dataOf(dataDir)));
+        const other = yield* Effect.acquireRelease(
+          Effect.sync(() =>
+            spawn("sleep", ["60"], { ...(isRoot ? { uid, gid } : {}), stdio: "ignore" }),
+          ),
+          (sleep) => Effect.sync(() => sleep.kill()),
+        );
+        for (const leftover of [`${other.pid}\n${dataOf(dataDir)}\n1\n1\n\n127.0.0.1\n`, ""]) {
+          const file = join(dataOf(dataDir), "postmaster.pid");
+          yield* Effect.promise(() => fs.writeFile(file, leftover));
+          assert.strictEqual(yield* answerOf(dataDir), 42);
+          assert.isTrue(isAlive(other.pid!));
+        }
+      }).pipe(quiet),
+  );
+
+  it.live(
+    "the embedded PostgreSQL closes a directory that Kubernetes' fsGroup opened to others, and says so once",
     () =>
       Effect.gen(function* () {
         const dataDir = yield* newDataDir;
@@ -166,7 +183,7 @@ describe("the embedded PostgreSQL", () => {
       }).pipe(quiet),
   );
 
-  it.live("says in one line why it cannot start", () =>
+  it.live("the embedded PostgreSQL says in one line why it cannot start", () =>
     Effect.gen(function* () {
       const dataDir = yield* newDataDir;
       yield* fill(dataDir);
@@ -182,7 +199,7 @@ describe("the embedded PostgreSQL", () => {
         yield* edit("postgresql.conf", "shared_buffers = nonsense\n"),
         /^PostgreSQL did not start \(exit code 1\): .*nonsense/,
       );
-      // This is in its log alone.
+      // PostgreSQL says this in its own log alone.
       yield* Effect.promise(() => fs.rename(join(dataOf(dataDir), "pg_wal"), join(dataDir, "wal")));
       assert.match(yield* refusal(dataDir), /^PostgreSQL did not start .*"pg_wal" does not exist/);
       yield* Effect.promise(() => fs.rename(join(dataDir, "wal"), join(dataOf(dataDir), "pg_wal")));
@@ -204,39 +221,41 @@ describe("the embedded PostgreSQL", () => {
 });
 
 describe("after a kill -9", () => {
-  it.live("of the server, the next one stops its PostgreSQL and starts; of two, one does", () =>
-    Effect.gen(function* () {
-      const dataDir = yield* newDataDir;
-      const killed = yield* startServer(dataDir);
-      yield* keep(yield* killed.answer);
-      const orphan = yield* postmasterOf(dataDir);
-      yield* killed.kill("SIGKILL");
-      yield* killed.exited;
-      assert.isTrue(isAlive(orphan));
+  it.live(
+    "after a kill -9 of the server, the next one stops its PostgreSQL and starts; of two servers, one does",
+    () =>
+      Effect.gen(function* () {
+        const dataDir = yield* newDataDir;
+        const firstServer = yield* startServer(dataDir);
+        yield* keep(yield* firstServer.answer);
+        const orphan = yield* postmasterOf(dataDir);
+        yield* firstServer.kill("SIGKILL");
+        yield* firstServer.exitCode;
+        assert.isTrue(isAlive(orphan));
 
-      const servers = [yield* startServer(dataDir), yield* startServer(dataDir)];
-      const answers = yield* Effect.all(
-        servers.map(({ answer }) => answer),
-        { concurrency: 2 },
-      );
-      const winner = answers.findIndex((answer) => answer.startsWith("postgres:"));
-      assert.include(
-        answers[1 - winner],
-        `failed ${dataDir} is in use by process ${servers[winner]!.pid}: stop that server`,
-      );
-      assert.strictEqual(yield* servers[1 - winner]!.exited, 1);
-      assert.strictEqual(yield* kept(answers[winner]!), 42);
-      assert.notStrictEqual(yield* postmasterOf(dataDir), orphan);
+        const servers = [yield* startServer(dataDir), yield* startServer(dataDir)];
+        const answers = yield* Effect.all(
+          servers.map(({ answer }) => answer),
+          { concurrency: 2 },
+        );
+        const winner = answers.findIndex((answer) => answer.startsWith("postgres:"));
+        assert.include(
+          answers[1 - winner],
+          `failed ${dataDir} is in use by process ${servers[winner]!.pid}: stop that server`,
+        );
+        assert.strictEqual(yield* servers[1 - winner]!.exitCode, 1);
+        assert.strictEqual(yield* readKept(answers[winner]!), 42);
+        assert.notStrictEqual(yield* postmasterOf(dataDir), orphan);
 
-      const postmaster = yield* postmasterOf(dataDir);
-      yield* servers[winner]!.kill("SIGTERM");
-      yield* servers[winner]!.exited;
-      assert.isFalse(isAlive(postmaster));
-    }),
+        const postmaster = yield* postmasterOf(dataDir);
+        yield* servers[winner]!.kill("SIGTERM");
+        yield* servers[winner]!.exitCode;
+        assert.isFalse(isAlive(postmaster));
+      }),
   );
 
   it.live(
-    "of PostgreSQL or one of its children it is started again, and a second server refuses",
+    "after a kill -9 of PostgreSQL or one of its children it is started again, and a second server refuses to start",
     () =>
       Effect.gen(function* () {
         const dataDir = yield* newDataDir;
@@ -244,7 +263,7 @@ describe("after a kill -9", () => {
         yield* keep(url);
         const first = yield* postmasterOf(dataDir);
         process.kill(first, "SIGKILL");
-        assert.strictEqual(yield* kept(url), 42);
+        assert.strictEqual(yield* readKept(url), 42);
         assert.notStrictEqual(yield* postmasterOf(dataDir), first);
 
         const child = yield* Effect.forkChild(
@@ -261,85 +280,92 @@ describe("after a kill -9", () => {
         );
         process.kill(Number(backend!["pid"]), "SIGKILL");
         yield* Fiber.join(child);
-        assert.strictEqual(yield* kept(url), 42);
+        assert.strictEqual(yield* readKept(url), 42);
         yield* Effect.sleep("1 second");
         assert.match(yield* refusal(dataDir), new RegExp(`is in use by process ${process.pid}:`));
-        assert.strictEqual(yield* kept(url), 42);
+        assert.strictEqual(yield* readKept(url), 42);
       }).pipe(quiet),
   );
 
-  it.live("of both, the next server starts", () =>
+  it.live("after a kill -9 of the server and its PostgreSQL, the next server starts", () =>
     Effect.gen(function* () {
       const dataDir = yield* newDataDir;
-      const killed = yield* startServer(dataDir);
-      yield* keep(yield* killed.answer);
+      const firstServer = yield* startServer(dataDir);
+      yield* keep(yield* firstServer.answer);
       const postmaster = yield* postmasterOf(dataDir);
-      yield* killed.kill("SIGKILL");
+      yield* firstServer.kill("SIGKILL");
       process.kill(postmaster, "SIGKILL");
-      yield* killed.exited;
+      yield* firstServer.exitCode;
       assert.strictEqual(yield* answerOf(dataDir), 42);
     }),
   );
 
-  it.live("of a server that makes its database, the next one makes it anew", () =>
-    Effect.gen(function* () {
-      const dataDir = yield* newDataDir;
-      const killed = yield* startServer(dataDir);
-      const isMaking = Effect.tryPromise(async () => {
-        const made = (await fs.readdir(dataDir)).find((name) => name.includes(".new-"));
-        await fs.access(join(dataDir, made!, "data", "PG_VERSION"));
-      });
-      yield* Effect.retry(isMaking, { times: 500, schedule: Schedule.spaced("10 millis") });
-      yield* killed.kill("SIGKILL");
-      yield* killed.exited;
-      yield* keep(yield* embeddedPostgres(dataDir));
-    }),
+  it.live(
+    "after a kill -9 of a server that creates its database, the next one creates it anew",
+    () =>
+      Effect.gen(function* () {
+        const dataDir = yield* newDataDir;
+        const firstServer = yield* startServer(dataDir);
+        const isCreating = Effect.tryPromise(async () => {
+          const newDirectory = (await fs.readdir(dataDir)).find((name) => name.includes(".new-"));
+          await fs.access(join(dataDir, newDirectory!, "data", "PG_VERSION"));
+        });
+        yield* Effect.retry(isCreating, { times: 500, schedule: Schedule.spaced("10 millis") });
+        yield* firstServer.kill("SIGKILL");
+        yield* firstServer.exitCode;
+        yield* keep(yield* embeddedPostgres(dataDir));
+      }),
   );
 });
 
 describe("servers on one directory", () => {
-  it.live("of two that start at the same moment, one serves, and nothing of it is stopped", () =>
-    Effect.gen(function* () {
-      const dataDir = yield* newDataDir;
-      for (const isNew of [true, false]) {
-        yield* Effect.scoped(
-          Effect.gen(function* () {
-            const servers = [yield* startServer(dataDir), yield* startServer(dataDir)];
-            const answers = yield* Effect.all(
-              servers.map(({ answer }) => answer),
-              { concurrency: 2 },
-            );
-            assert.match(answers.toSorted().join(), /^failed .* is in use by process .*,postgres:/);
-            const winner = answers.findIndex((answer) => answer.startsWith("postgres:"));
-            assert.strictEqual(yield* servers[1 - winner]!.exited, 1);
-            const postmaster = yield* postmasterOf(dataDir);
-            if (isNew) yield* keep(answers[winner]!);
-            // A third one, later.
-            const third = yield* startServer(dataDir);
-            assert.include(yield* third.answer, "is in use by process");
-            assert.strictEqual(yield* third.exited, 1);
-            assert.strictEqual(yield* kept(answers[winner]!), 42);
-            assert.strictEqual(yield* postmasterOf(dataDir), postmaster);
-            assert.notInclude(servers[winner]!.lines.join("\n"), "unasked");
-          }),
-        );
-      }
-    }),
+  it.live(
+    "of two servers that start on a directory at the same moment, one serves, and its PostgreSQL is not stopped",
+    () =>
+      Effect.gen(function* () {
+        const dataDir = yield* newDataDir;
+        for (const isNew of [true, false]) {
+          yield* Effect.scoped(
+            Effect.gen(function* () {
+              const servers = [yield* startServer(dataDir), yield* startServer(dataDir)];
+              const answers = yield* Effect.all(
+                servers.map(({ answer }) => answer),
+                { concurrency: 2 },
+              );
+              assert.match(
+                answers.toSorted().join(),
+                /^failed .* is in use by process .*,postgres:/,
+              );
+              const winner = answers.findIndex((answer) => answer.startsWith("postgres:"));
+              assert.strictEqual(yield* servers[1 - winner]!.exitCode, 1);
+              const postmaster = yield* postmasterOf(dataDir);
+              if (isNew) yield* keep(answers[winner]!);
+              // A third server, later.
+              const third = yield* startServer(dataDir);
+              assert.include(yield* third.answer, "is in use by process");
+              assert.strictEqual(yield* third.exitCode, 1);
+              assert.strictEqual(yield* readKept(answers[winner]!), 42);
+              assert.strictEqual(yield* postmasterOf(dataDir), postmaster);
+              assert.notInclude(servers[winner]!.lines.join("\n"), "unasked");
+            }),
+          );
+        }
+      }),
   );
 
-  it.live("drain before they stop PostgreSQL when Ctrl-C reaches their process group", () =>
+  it.live("a server drains before it stops PostgreSQL when Ctrl-C reaches its process group", () =>
     Effect.gen(function* () {
       const dataDir = yield* newDataDir;
-      const server = yield* startServer(dataDir, { drained: `${dataDir}-drained` });
+      const server = yield* startServer(dataDir, { drainFile: `${dataDir}-drained` });
       const url = yield* server.answer;
       yield* keep(url);
       const postmaster = yield* postmasterOf(dataDir);
       process.kill(-server.pid, "SIGINT");
       yield* Effect.sleep("500 millis");
       assert.notInclude(server.lines, "drained");
-      assert.strictEqual(yield* kept(url), 42);
+      assert.strictEqual(yield* readKept(url), 42);
       yield* Effect.promise(() => fs.writeFile(`${dataDir}-drained`, ""));
-      yield* server.exited;
+      yield* server.exitCode;
       assert.include(server.lines, "drained");
       assert.isFalse(isAlive(postmaster));
     }),
@@ -349,55 +375,61 @@ describe("servers on one directory", () => {
 const nobody = { uid: 65534, gid: 65534 };
 
 describe.skipIf(!isRoot)("as root", () => {
-  it.live("runs PostgreSQL as another user, also below a directory that is closed to it", () =>
-    Effect.gen(function* () {
-      const closed = yield* temporaryDirectory;
-      yield* Effect.promise(() => fs.chmod(closed, 0o700));
-      const dataDir = join(closed, "data");
-      yield* fill(dataDir);
-      const { mode, uid } = yield* Effect.promise(() => fs.stat(dataOf(dataDir)));
-      assert.notStrictEqual(uid, 0);
-      assert.strictEqual(mode & 0o777, 0o700);
-      const copy = join(closed, "copy");
-      yield* run("cp", ["-a", dataDir, copy], null);
-      yield* run("chown", ["-R", "root", join(copy, "postgres", "data")], null);
-      assert.match(
-        yield* refusal(copy),
-        /^PostgreSQL did not start .*"root" execution of the PostgreSQL server is not permitted/,
-      );
-      yield* run("chown", ["-R", String(uid), join(copy, "postgres", "data")], null);
-      assert.strictEqual(yield* answerOf(copy), 42);
-      assert.strictEqual(yield* answerOf(dataDir), 42);
-    }),
+  it.live(
+    "a server of root runs PostgreSQL as another user, even below a directory that is closed to that user",
+    () =>
+      Effect.gen(function* () {
+        const closed = yield* temporaryDirectory;
+        yield* Effect.promise(() => fs.chmod(closed, 0o700));
+        const dataDir = join(closed, "data");
+        yield* fill(dataDir);
+        const { mode, uid } = yield* Effect.promise(() => fs.stat(dataOf(dataDir)));
+        assert.notStrictEqual(uid, 0);
+        assert.strictEqual(mode & 0o777, 0o700);
+        const copy = join(closed, "copy");
+        yield* run("cp", ["-a", dataDir, copy], null);
+        yield* run("chown", ["-R", "root", join(copy, "postgres", "data")], null);
+        assert.match(
+          yield* refusal(copy),
+          /^PostgreSQL did not start .*"root" execution of the PostgreSQL server is not permitted/,
+        );
+        yield* run("chown", ["-R", String(uid), join(copy, "postgres", "data")], null);
+        assert.strictEqual(yield* answerOf(copy), 42);
+        assert.strictEqual(yield* answerOf(dataDir), 42);
+      }),
   );
 
-  it.live("starts in a container, where root may not inspect the processes of other users", () =>
-    Effect.gen(function* () {
-      const through = ["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"];
-      const dataDir = yield* newDataDir;
-      const server = yield* startServer(dataDir, { through });
-      assert.match(yield* server.answer, /^postgres:/);
-      assert.include(yield* refusal(dataDir), "is in use by process");
-    }).pipe(quiet),
+  it.live(
+    "a server of root starts in a container, where root may not inspect the processes of other users",
+    () =>
+      Effect.gen(function* () {
+        const through = ["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"];
+        const dataDir = yield* newDataDir;
+        const server = yield* startServer(dataDir, { through });
+        assert.match(yield* server.answer, /^postgres:/);
+        assert.include(yield* refusal(dataDir), "is in use by process");
+      }).pipe(quiet),
   );
 
-  it.live("runs the database of an ordinary user's server, and another user does not", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory;
-      yield* Effect.promise(() => fs.chown(directory, nobody.uid, nobody.gid));
-      const dataDir = join(directory, "data");
-      const server = yield* startServer(dataDir, nobody);
-      yield* keep(yield* server.answer);
-      yield* server.kill("SIGTERM");
-      yield* server.exited;
-      assert.strictEqual((yield* Effect.promise(() => fs.stat(dataOf(dataDir)))).uid, nobody.uid);
-      assert.strictEqual(yield* answerOf(dataDir), 42);
-      const other = yield* startServer(dataDir, { uid: 65533, gid: 65533 });
-      assert.match(yield* other.answer, /^failed Cannot create a database in .*: EACCES/);
-    }),
+  it.live(
+    "a server of root runs the database of an ordinary user's server, and one of another user does not",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* temporaryDirectory;
+        yield* Effect.promise(() => fs.chown(directory, nobody.uid, nobody.gid));
+        const dataDir = join(directory, "data");
+        const server = yield* startServer(dataDir, nobody);
+        yield* keep(yield* server.answer);
+        yield* server.kill("SIGTERM");
+        yield* server.exitCode;
+        assert.strictEqual((yield* Effect.promise(() => fs.stat(dataOf(dataDir)))).uid, nobody.uid);
+        assert.strictEqual(yield* answerOf(dataDir), 42);
+        const other = yield* startServer(dataDir, { uid: 65533, gid: 65533 });
+        assert.match(yield* other.answer, /^failed Cannot create a database in .*: EACCES/);
+      }),
   );
 
-  it.live("says in one line that the disk has no room", () =>
+  it.live("the embedded PostgreSQL says in one line that the disk is full", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory;
       const mount = (size: string) =>

@@ -1,5 +1,5 @@
 /**
- * A server that is nothing but its database. It prints the address, or "failed" and the reason; at its end it drains
+ * A server that consists of its database alone. It prints the address, or "failed" and the reason; at its end it drains
  * until the given file exists, and prints "drained".
  */
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime";
@@ -7,12 +7,12 @@ import { Console, Effect, Redacted, Schedule } from "effect";
 import { existsSync } from "node:fs";
 import { embeddedPostgres } from "../../src/postgres/EmbeddedPostgres.ts";
 
-const [, , dataDir = "", drained = "/"] = process.argv;
+const [, , dataDir = "", drainFile = "/"] = process.argv;
 
 Effect.gen(function* () {
   const url = yield* embeddedPostgres(dataDir);
   yield* Effect.addFinalizer(() =>
-    Effect.sync(() => existsSync(drained)).pipe(
+    Effect.sync(() => existsSync(drainFile)).pipe(
       Effect.repeat({ until: (is) => is, schedule: Schedule.spaced("20 millis") }),
       Effect.andThen(Console.log("drained")),
     ),

@@ -12,7 +12,7 @@ import { fileURLToPath } from "node:url";
 export const temporaryDirectory = Effect.acquireRelease(
   Effect.promise(async () => {
     const directory = await realpath(await mkdtemp(join(tmpdir(), "parley-postgres-")));
-    // Other users may pass through.
+    // Other users may pass through the directory.
     await chmod(directory, 0o711);
     return directory;
   }),
@@ -41,21 +41,21 @@ export interface ServerOptions {
   readonly uid?: number;
   readonly gid?: number;
   readonly env?: Readonly<Record<string, string>>;
-  /** A program with arguments that runs it. */
+  /** A program with arguments that runs the server. */
   readonly through?: ReadonlyArray<string>;
-  /** It drains until this file exists. */
-  readonly drained?: string;
+  /** The server drains until this file exists. */
+  readonly drainFile?: string;
 }
 
-/** Starts a server in a process group of its own. With the scope it is stopped, and killed if it does not stop. */
+/** Starts a server in a process group of its own. The end of the scope stops it, and kills it if it does not stop. */
 export const startServer = (
   dataDir: string,
-  { drained = "/", env, through = [], ...user }: ServerOptions = {},
+  { drainFile = "/", env, through = [], ...user }: ServerOptions = {},
 ) =>
   Effect.acquireRelease(
     Effect.sync(() => {
       const file = fileURLToPath(new URL("Server.ts", import.meta.url));
-      const [program, ...args] = [...through, process.execPath, file, dataDir, drained];
+      const [program, ...args] = [...through, process.execPath, file, dataDir, drainFile];
       const child = spawn(program!, args, {
         ...user,
         cwd: "/",
@@ -73,7 +73,7 @@ export const startServer = (
           })
           .on("close", () => resolve("ended without a word")),
       );
-      const exited = once(child, "exit");
+      const exit = once(child, "exit");
       return {
         pid: child.pid!,
         /** All that it has printed, its log included. */
@@ -81,13 +81,13 @@ export const startServer = (
         /** Its address, or why it has none. */
         answer: Effect.promise(() => answer),
         /** Its exit code. */
-        exited: Effect.promise(() => exited.then(([code]) => code as number | null)),
+        exitCode: Effect.promise(() => exit.then(([code]) => code as number | null)),
         kill: (signal: NodeJS.Signals) => Effect.sync(() => child.kill(signal)),
       };
     }),
-    ({ exited, kill }) =>
+    ({ exitCode, kill }) =>
       kill("SIGTERM").pipe(
-        Effect.andThen(Effect.timeoutOption(exited, "20 seconds")),
+        Effect.andThen(Effect.timeoutOption(exitCode, "20 seconds")),
         Effect.andThen(kill("SIGKILL")),
       ),
   );
@@ -103,8 +103,8 @@ export const query = (url: string | Redacted.Redacted, statement: string) =>
 export const keep = (url: string | Redacted.Redacted) =>
   query(url, "CREATE TABLE kept AS SELECT 42 AS answer");
 
-/** The rows that {@link keep} stored, once the database answers. */
-export const kept = (url: string | Redacted.Redacted) =>
+/** The answer that {@link keep} stored, once the database responds. */
+export const readKept = (url: string | Redacted.Redacted) =>
   query(url, "SELECT answer FROM kept").pipe(
     Effect.map(([row]) => row!["answer"]),
     Effect.retry({ times: 100, schedule: Schedule.spaced("100 millis") }),

@@ -1,7 +1,7 @@
 /**
  * The text of an export: newline-delimited JSON, one line for each chat, followed by one line for each of its
- * entries. Fields have their names on the wire, and an entry has its usage. The last line counts both, so that an
- * import detects an export that was cut off.
+ * entries. Fields are named as on the wire, and an entry includes its usage. The last line counts chats and entries, so
+ * that an import detects an export that was cut off.
  */
 import { Effect, Schema, Stream } from "effect";
 import { ImportRefused } from "../model/Errors.ts";
@@ -98,11 +98,11 @@ const textLines = <E, R>(
 ): Stream.Stream<string, E | ImportRefused, R> =>
   Stream.suspend(() => {
     const decoder = new TextDecoder("utf-8", { fatal: true });
-    const decode = (some?: Uint8Array) =>
+    const decode = (chunk?: Uint8Array) =>
       Effect.try({
         try: () => {
-          const text = decoder.decode(some, { stream: some !== undefined });
-          // JSON contains none, but UTF-16 does.
+          const text = decoder.decode(chunk, { stream: chunk !== undefined });
+          // The text of JSON contains no NUL, but UTF-16 that is decoded as UTF-8 does.
           if (text.includes("\0")) throw new TypeError();
           return text;
         },
@@ -167,8 +167,8 @@ export const decodeArchive = <E, R>(
   });
 
 /**
- * The first field that is wrong, and why. A name that is longer or has other characters than a field's may be a user's
- * text, and is left out.
+ * The first field that is wrong, and why; empty if the field's name may be user text, because it is longer than the
+ * names of fields or contains other characters.
  */
 const describeProblem = (error: Schema.SchemaError): string => {
   const [problem] = listSchemaErrors(error);

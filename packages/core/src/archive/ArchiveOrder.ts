@@ -20,7 +20,7 @@ const latest = new Date("9999-12-31T23:59:59.999Z");
  * - Times are in the years 1 to 9999. No chat is older than the chat before it; no entry is older than its chat, or
  *   than the entry before it.
  *
- * The store itself checks whether two chats have an entry with the same id, by its primary key.
+ * The store itself checks that no two chats have an entry with the same id.
  */
 export const checkArchiveOrder = <E, R>(
   records: Stream.Stream<ArchiveRecord, E, R>,

@@ -31,7 +31,7 @@ export const RatePerMinute = Schema.Int.check(Schema.isBetween({ minimum: 1, max
 /** A number of tokens that a key may spend in a day. */
 export const TokensPerDay = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 1e12 }));
 
-/** Origins of pages. They contain no character with a meaning in a header. */
+/** Origins of pages. The pattern admits no character that has a meaning in a `Content-Security-Policy` header. */
 export const Origins = Schema.Array(
   Schema.String.check(
     Schema.isPattern(/^https?:\/\/[\w.:[\]-]+$/, {
@@ -57,13 +57,13 @@ export interface KeyRecord {
   readonly signingSecret: string | null;
   /** How many requests from each visitor a server process accepts in a minute; `null`: any number. */
   readonly visitorRatePerMinute: number | null;
-  /** How many tokens of language models the key's asks may cost per day (UTC); `null`: any number. */
+  /** How many language-model tokens the key may spend on asks per day (UTC); `null`: any number. */
   readonly tokensPerDay: number | null;
   /** The origins of the pages that may show the key's widget, such as `https://shop.example`. */
   readonly origins: ReadonlyArray<string>;
   /**
-   * Whether the key's widget gives a token to anyone, if the key signs visitor tokens and has a budget and a rate for
-   * each visitor.
+   * Whether the key's widget gives a token to anyone. Has an effect only if the key signs visitor tokens and has both
+   * `visitorRatePerMinute` and `tokensPerDay`.
    */
   readonly anonymous: boolean;
 }
@@ -108,7 +108,7 @@ const shape = /^prl_[0-9A-Za-z]{12}_[0-9A-Za-z]{32}_[0-9A-Za-z]{6}$/;
 export const keyId = (key: string): string | null =>
   shape.test(key) && checksum(key.slice(0, 49)) === key.slice(50) ? key.slice(4, 16) : null;
 
-/** Generates the text of a new key, whose secret of 32 base-62 digits has 190.5 bits. */
+/** Generates the text of a new key, whose secret of 32 base-62 digits has 190.5 bits of entropy. */
 export const generateKey = Effect.gen(function* () {
   const random = yield* SecureRandom.SecureRandom;
   // 248 = 4 × 62: with larger bytes, some digits would be more likely than others.
@@ -131,8 +131,8 @@ export const signingSecretOf = Effect.fnUntraced(function* (key: string) {
   const encoder = new TextEncoder();
   const hmac = { name: "HMAC", hash: "SHA-256" };
   const signature = yield* Effect.promise(async () => {
-    const text = await subtle.importKey("raw", encoder.encode(key), hmac, false, ["sign"]);
-    return subtle.sign("HMAC", text, encoder.encode("parley-visitor"));
+    const hmacKey = await subtle.importKey("raw", encoder.encode(key), hmac, false, ["sign"]);
+    return subtle.sign("HMAC", hmacKey, encoder.encode("parley-visitor"));
   });
   return Array.from(new Uint8Array(signature), (byte) => byte.toString(16).padStart(2, "0")).join(
     "",

@@ -18,7 +18,7 @@ export const LongText = Text.check(Schema.isMaxCodePoints(100_000));
 
 /** The settings of a chatbot. */
 export const ChatbotSettings = Schema.Struct({
-  /** The answer of the entry that a new chat starts with. `null` or `""`: there is no such entry. */
+  /** The answer of the hello entry, with which a chat starts unless an ask creates it. `null` or `""`: no hello. */
   helloMessage: Schema.NullOr(LongText),
   /** The answer to a flagged question. */
   moderationErrorMessage: LongText.check(notBlank),

@@ -2,6 +2,7 @@
  * An entry of a chat's history: a question and its answer.
  */
 import type { ChatId } from "./Ids.ts";
+
 /** The cost of an answer, in whole numbers. It is stored with the entry, and clients do not see it. */
 export interface Usage {
   readonly provider: string;

@@ -3,7 +3,7 @@
  */
 import { Data, Inspectable } from "effect";
 
-/** The chatbot has no chat with this id. A chat of another chatbot counts as missing. */
+/** The chatbot has no such chat. A chat of another chatbot or, for a visitor, of another user counts as missing. */
 export class ChatNotFound extends Data.TaggedError("ChatNotFound")<{ readonly chatId: number }> {
   override message = `The chatbot has no chat ${this.chatId}.`;
 }
@@ -16,9 +16,9 @@ export class IdempotencyKeyReused extends Data.TaggedError("IdempotencyKeyReused
     "The idempotency key belongs to another request. Use a new key for a new request.";
 }
 
-/** The lease of the turn ended and another ask took the turn. Nothing was stored. */
+/** The turn has ended, or its lease ended and another request took its chat or its key. Nothing was stored. */
 export class TurnLost extends Data.TaggedError("TurnLost") {
-  override message = "Another ask took the turn in this chat.";
+  override message = "The turn has ended, or another request took it.";
 }
 
 /**
@@ -26,7 +26,7 @@ export class TurnLost extends Data.TaggedError("TurnLost") {
  * or the turn was lost. Nothing was stored.
  */
 export class AnswerUnavailable extends Data.TaggedError("AnswerUnavailable")<{
-  /** For logs; contains no text of a user. */
+  /** For logs; contains no user text. */
   readonly reason: string;
   readonly cause?: unknown;
 }> {
@@ -49,12 +49,12 @@ export class Overloaded extends Data.TaggedError("Overloaded")<{
   override message = `The server is overloaded. Try again in ${this.retryAfterSeconds} s.`;
 }
 
-/** The key has exceeded its rate. The same request may succeed after the given time. */
+/** A rate of the key is exceeded: its own, a visitor's, or that of new visitors. The same request may succeed later. */
 export class RateExceeded extends Data.TaggedError("RateExceeded")<{
   readonly keyId: string;
   readonly retryAfterSeconds: number;
 }> {
-  override message = `The key has exceeded its rate. Try again in ${this.retryAfterSeconds} s.`;
+  override message = `The key or its visitor has exceeded its rate. Try again in ${this.retryAfterSeconds} s.`;
 }
 
 /** The key has spent its daily budget. The same request may succeed on the next day (UTC). */
@@ -70,7 +70,10 @@ export class UserRefNotGranted extends Data.TaggedError("UserRefNotGranted") {
   override message = "A visitor's chats have the visitor's own userRef.";
 }
 
-/** The API key is malformed, unknown, expired or revoked. The error does not say which. */
+/**
+ * The API key is malformed, unknown, expired or revoked, or the visitor token is not valid. The error does not say
+ * which.
+ */
 export class KeyRejected extends Data.TaggedError("KeyRejected") {
   override message = "The API key is not valid.";
 }
@@ -124,7 +127,7 @@ export type AskError =
   | StorageUnavailable
   | Overloaded;
 
-/** The message of an error's innermost cause, on one line; of several failed attempts, the message of each. */
+/** The message of an error's innermost cause, on one line; for several failed connection attempts, each message. */
 export const describeCause = (error: unknown): string => {
   let inner = error;
   while (inner instanceof Error && inner.cause instanceof Error) inner = inner.cause;
@@ -133,12 +136,12 @@ export const describeCause = (error: unknown): string => {
 
 const messageOf = (error: unknown): string => {
   if (!(error instanceof Error)) return Inspectable.toStringUnknown(error, 0);
-  // Connecting to a name with several addresses fails without a message of its own.
+  // Connecting to a host name with several addresses fails with an `AggregateError` whose message is empty.
   if (error.message === "" && error instanceof AggregateError && error.errors.length > 0)
     return [...new Set(error.errors.map(describeCause))].join("; ");
   return error.message || error.name;
 };
 
-/** What was thrown, without its message, which may contain a text of a user. */
+/** The name of a thrown error. Its message is left out, because it may contain user text. */
 export const nameOf = (thrown: unknown): string =>
   thrown instanceof Error ? thrown.name : "a value that is not an error";

@@ -17,7 +17,7 @@ export const idempotencyKeyLifetime = 24 * 60 * 60 * 1000;
 
 /** An idempotency key with the request that it belongs to. */
 export interface IdempotencyKey {
-  /** The client's text; that of a visitor is followed by a line feed, which no client can send, and the `userRef`. */
+  /** The client's text. For a visitor, a line feed, which no client can send, and the visitor's `userRef` follow it. */
   readonly key: string;
   /** The SHA-256 of the endpoint and the decoded values, so that no text is stored. Equal for equal requests. */
   readonly fingerprint: string;
@@ -25,7 +25,7 @@ export interface IdempotencyKey {
 
 /**
  * The key of a request with these decoded values; `null` for a request without a key. `visitor`: the `userRef` of
- * the visitor who sent it, because each visitor has keys of its own; `null` for the holder of an API key.
+ * the visitor who sent it, because each visitor has keys of their own; `null` for the holder of an API key.
  */
 export const toIdempotencyKey = Effect.fnUntraced(function* (
   digest: Digest.Digest["Service"],

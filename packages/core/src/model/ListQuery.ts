@@ -29,9 +29,9 @@ export interface OrderBy<Field extends string> {
 }
 
 /**
- * A page of a list. In ascending order, text is sorted by code point (`compareText`), `false` precedes `true`, and
- * absent values follow all others; a descending order is the reverse. Rows that tie in every field are sorted by
- * `id`, in the direction of the last field.
+ * A query for a page of a list. In ascending order, text is sorted by code point (`compareText`), `false` precedes
+ * `true`, and absent values follow all others; a descending order is the reverse. Rows that tie in every field are
+ * sorted by `id`, in the direction of the last field.
  */
 export interface ListQuery<Field extends string> {
   /** Rows per page, 1 to 100. */
@@ -70,17 +70,17 @@ const rules = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
   id: Schema.NullOr(Schema.Int),
 });
 
-/** A page of a chatbot's chats; the schema checks values from outside. */
+/** A query for a page of a chatbot's chats; the schema checks values from outside. */
 export const ChatQuery = Schema.Struct({
   ...rules(chatFields),
-  /** Only chats whose name contains this text, literally and after {@link fold} of both; `null` or empty for all. */
+  /** Only chats whose name contains this text literally, both in the form of {@link fold}; `null` or empty: all. */
   search: Schema.NullOr(Text),
   /** Only chats with exactly this `userRef`; `null` for all. */
   userRef: Schema.NullOr(Text),
 });
 export interface ChatQuery extends Schema.Schema.Type<typeof ChatQuery> {}
 
-/** A page of a chat's entries; the schema checks values from outside. */
+/** A query for a page of a chat's entries; the schema checks values from outside. */
 export const EntryQuery = Schema.Struct(rules(entryFields));
 export interface EntryQuery extends Schema.Schema.Type<typeof EntryQuery> {}
 
@@ -90,7 +90,7 @@ export interface Page<A> {
   readonly total: number;
 }
 
-/** The default query of every list: the newest 25 rows. */
+/** The default query of entries: the newest 25. */
 export const defaultEntryQuery = {
   limit: 25,
   page: 1,

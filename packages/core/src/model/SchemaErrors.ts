@@ -24,7 +24,7 @@ export const describeSchemaError = (error: Schema.SchemaError): string =>
     .map(({ field, message }) => (field === "" ? message : `${field}: ${message}`))
     .join("; ");
 
-/** A check of arguments, which fails with `ArgumentInvalid` if one of them breaks its rule or is unknown. */
+/** Makes a check of arguments, which fails with `ArgumentInvalid` if an argument breaks its rule or is unknown. */
 export const makeCheck = <Rules extends Schema.Top>(rules: Rules) => {
   const decode = Schema.decodeUnknownResult(
     Schema.toType(rules as Schema.Top) as Schema.Decoder<Rules["Type"]>,

@@ -1,6 +1,7 @@
 /**
  * Strings that a client may send. Lengths are in Unicode code points. NUL and lone surrogates are refused everywhere,
- * because some stores change or reject them. The annotation `problem` of a check is the name of its violation in errors.
+ * because some stores change or reject them. The annotation `problem` of a check names its violation in validation
+ * errors.
  */
 import { Schema } from "effect";
 
@@ -9,13 +10,13 @@ export const storableText = (text: string): string => text.replaceAll("\0", "").
 
 const storable = Schema.makeFilter<string>(
   (text) => (text.isWellFormed() && !text.includes("\0")) || "contains NUL or a lone surrogate",
-  // JSON Schema cannot express the rule. Without this, it would drop the descriptions of such strings.
+  // JSON Schema cannot express the rule. Without this, the generator would drop the descriptions of such strings.
   { problem: "NOT_STORABLE", toJsonSchema: () => [{}, true] },
 );
 
 /**
- * Whether the text is empty or consists of Unicode's White_Space. `trim` and `\s` differ: they leave out U+0085 and
- * include U+FEFF.
+ * Whether the text is empty or consists only of characters with Unicode's property White_Space. `trim` and `\s`
+ * differ: they leave out U+0085 and include U+FEFF.
  */
 export const isBlank = (text: string): boolean => !notWhite.test(text);
 
@@ -49,14 +50,14 @@ export const compareText = (a: string, b: string): number => {
 };
 
 /**
- * The form in which a search compares text: NFKC, then each code point in upper case and the result in lower case, code
- * point by code point (without the rule for a final sigma), then without the dot above that `İ` leaves behind its `i`,
- * then NFKC. A release that changes it needs a new column in the stores that keep folded text.
+ * The form in which a search compares text: NFKC, then each code point by itself (so without the rule for a final
+ * sigma) in lower, upper and again lower case, then without the dot above that `İ` leaves after its `i`, then NFKC. A
+ * release that changes this form needs a new column in the stores that keep folded text.
  */
 export const fold = (text: string): string => {
   let result = "";
   for (const codePoint of text.normalize("NFKC")) {
-    // Lower case first, for ẞ alone: only ß has the upper case SS.
+    // Lower case first, because of ẞ: only its lower case, ß, has the upper case SS.
     for (const upper of codePoint.toLowerCase().toUpperCase()) result += upper.toLowerCase();
   }
   return result.replaceAll("i\u0307", "i").normalize("NFKC");

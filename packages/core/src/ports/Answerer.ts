@@ -15,7 +15,7 @@ export type AnswerPart =
    * Send it as soon as an attempt has failed, so that no reader receives its text during the pause before the next.
    */
   | { readonly _tag: "Restart" }
-  /** The cost of the answer; its attempts and latency include failed attempts. The last part, if there is a cost. */
+  /** The cost of the answer, sent as the last part if it is known. Attempts and latency include failed attempts. */
   | { readonly _tag: "Usage"; readonly usage: Usage };
 
 /** A question for an answerer that is a function. */
@@ -29,9 +29,10 @@ export interface AnswererCall {
 }
 
 /**
- * Answers a question: returns the text or a promise of it, or yields it in pieces. It may yield an {@link AnswerPart},
- * too, such as the cost of the answer. If it throws, the ask fails with `AnswerUnavailable`, whose `cause` is the thrown
- * error, and nothing is stored.
+ * Answers a question: returns the text or a promise of it, or yields it in pieces. It may also yield an
+ * {@link AnswerPart}, such as the cost of the answer. If it throws, nothing is stored, and the ask fails: with the
+ * thrown error if that is an `AnswerUnavailable` or a `StorageUnavailable` (which reading `earlier` may throw), else
+ * with an `AnswerUnavailable` whose `cause` is the thrown error.
  */
 export type AnswererFunction = (call: AnswererCall) => Answer | Promise<Answer>;
 type Answer = string | AsyncIterable<string | AnswerPart>;
@@ -90,7 +91,7 @@ export class Answerer extends Context.Service<
     );
 }
 
-/** A layer of an answerer, such as `languageModel(…)` makes. */
+/** A layer that provides an answerer, such as `languageModel(…)`. */
 export interface AnswererLayer extends Layer.Layer<Answerer, unknown> {}
 
 const toPart = (piece: string | AnswerPart): AnswerPart => {

@@ -18,7 +18,7 @@ export interface Person {
 export type Erasable =
   | { readonly _tag: "Chat"; readonly id: ChatId }
   | ({ readonly _tag: "UserRef" } & Person)
-  /** Chats that were created before `limit`, without an entry since. */
+  /** Chats that were created before `limit` and have no entry from `limit` on. */
   | { readonly _tag: "IdleSince"; readonly limit: Date }
   /** As `IdleSince`, with a limit this many milliseconds before the current time of the store's clock. */
   | { readonly _tag: "IdleFor"; readonly millis: number }
@@ -31,7 +31,7 @@ export type DatedErasure = Exclude<Erasable, { readonly _tag: "IdleFor" }>;
 export const erasureAt = (which: Erasable, now: number): DatedErasure =>
   which._tag === "IdleFor" ? { _tag: "IdleSince", limit: new Date(now - which.millis) } : which;
 
-/** The detail of an erasure's entry in the audit log. It contains no text of a client, and so no `userRef`. */
+/** The detail of an erasure's entry in the audit log. It contains no user text, so no `userRef`. */
 export const erasureDetail = (which: DatedErasure, erased: number): string => {
   const chats = importDetail(erased);
   switch (which._tag) {
@@ -59,8 +59,8 @@ export type ArchiveRecord =
   | { readonly _tag: "Entry"; readonly entry: Entry; readonly usage: Usage | null };
 
 /**
- * A group of the usage report: a day in UTC, as in `2026-11-25`, the id of the API key that asked, or the `userRef` of
- * the chat.
+ * What the usage report groups answers by: the day in UTC, as in `2026-11-25`, the id of the API key that asked, or the
+ * `userRef` of the chat.
  */
 export type UsageGroup = "day" | "key" | "userRef";
 
@@ -82,9 +82,10 @@ export class ChatArchive extends Context.Service<
   ChatArchive,
   {
     /**
-     * Erases the chats, and everything that refers to them, the idempotency keys of asks in progress included. Unless
-     * `which` is one chat, it also forgets the keys of visitors' asks without a chat, which contain a `userRef`. Returns
-     * the number of chats. Chats that are created meanwhile may stay.
+     * Erases the chats, and everything that refers to them, the idempotency keys of asks in progress included. It also
+     * forgets the keys of visitors' asks that have no chat yet, which contain a `userRef`: with `UserRef`, those of the
+     * user; with `All`, all of them; with a limit, those whose lease ended before it. Returns the number of erased
+     * chats. Chats that are created meanwhile may stay.
      */
     readonly erase: (
       chatbot: ChatbotId,

@@ -37,7 +37,8 @@ export class ChatStore extends Context.Service<
      * that chat, and a different request with the key fails with `IdempotencyKeyReused`.
      *
      * Ids of chats ascend in order of creation within a chatbot, and ids of entries within a chat. Their times, which
-     * are whole milliseconds, never descend in this order. No id occurs twice in a chatbot, even after an erasure.
+     * are whole milliseconds, never descend in this order. No two chats and no two entries of a chatbot ever have the
+     * same id, even after an erasure.
      */
     readonly createChat: (
       chatbot: ChatbotId,
@@ -53,8 +54,8 @@ export class ChatStore extends Context.Service<
       query: ChatQuery,
     ) => Effect.Effect<Page<Chat>, Overloaded | StorageUnavailable>;
     /**
-     * A page of the chat's entries, and the number of entries that match, both from one snapshot. With a `visitor`, the
-     * only user whose chats exist, any other chat costs the same as one that does not exist.
+     * A page of the chat's entries, and the number of entries that match, both from one snapshot. With a `visitor`, a
+     * chat with another `userRef` or none fails like one that does not exist, and takes as long.
      */
     readonly listEntries: (
       chatbot: ChatbotId,

@@ -53,8 +53,8 @@ export interface AuditRecord {
   /**
    * `create` and `delete`: the chatbot's name. `change`: its {@link changedFields}, as in `description, model`.
    * `add-key` and `revoke-key`: the key's id. `change-key`: the key's id and its changed fields, as in
-   * `4gT…: expiresAt, scopes`. `erase`: `erasureDetail`. `export`: `exportDetail`. `import`: `importDetail`. `read`: what was
-   * read, without a text of a user.
+   * `4gT…: expiresAt, scopes`. `erase`: `erasureDetail`. `export`: `exportDetail`. `import`: `importDetail`. `read`:
+   * what was read, without user text.
    */
   readonly detail: string;
 }
@@ -94,13 +94,13 @@ export class ChatbotRegistry extends Context.Service<
       change: KeyChange,
       actor: string,
     ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
-    /** Revokes a key, for good; fails with `KeyNotFound` if it is revoked. */
+    /** Revokes a key for good; fails with `KeyNotFound` if it is already revoked. */
     readonly revokeKey: (
       chatbot: ChatbotId,
       keyId: string,
       actor: string,
     ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
-    /** Records in the audit log that an operator reads texts of users. */
+    /** Records in the audit log that an operator reads users' texts. */
     readonly recordRead: (
       chatbot: ChatbotId,
       detail: string,

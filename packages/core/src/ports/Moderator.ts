@@ -29,7 +29,7 @@ export type ModeratorFunction = (
 export class Moderator extends Context.Service<
   Moderator,
   {
-    /** Judges a question, before the answerer receives it. If it fails, so does the ask, and nothing is stored. */
+    /** Judges a question, before the answerer receives it. If it fails, the ask fails and nothing is stored. */
     readonly check: (
       chatbot: Chatbot,
       question: string,
@@ -66,5 +66,5 @@ export class Moderator extends Context.Service<
     );
 }
 
-/** A layer of a moderator. */
+/** A layer that provides a moderator. */
 export interface ModeratorLayer extends Layer.Layer<Moderator, unknown> {}

@@ -11,5 +11,5 @@ import type { TurnStore } from "./TurnStore.ts";
 /** The ports of a store. */
 export type StorePorts = ChatStore | TurnStore | ChatArchive | ChatbotDirectory | ChatbotRegistry;
 
-/** A store, such as `memory()` or `postgres(url)` makes. */
+/** A store, such as `memory()` or `postgres(url)`. */
 export interface Store extends Layer.Layer<StorePorts, unknown> {}

@@ -22,7 +22,7 @@ export const turnLease = 10_000;
 /** How long a turn that ended is reserved for the instance that has waited longest, in milliseconds. */
 export const turnPrecedence = 2_000;
 
-/** The number of entries in a turn, and the most that `earlier` returns. */
+/** The greatest number of entries in a turn's `newest`, and in a result of `earlier`. */
 export const turnEntries = 20;
 
 /** The right to append the next entry to a chat. */
@@ -34,8 +34,8 @@ export interface Turn {
   readonly chat: ChatId | null;
   readonly idempotencyKey: IdempotencyKey | null;
   /**
-   * The only user whose chats exist, who also owns a chat that the append creates; `null` or absent: every user, and a
-   * chat without a `userRef`.
+   * The `userRef` of the visitor who asks; a chat that the append creates gets it. `null` or absent: no visitor asks,
+   * and such a chat has no `userRef`.
    */
   readonly visitor?: string | null;
   /** The chat's {@link turnEntries} newest entries, newest first; fewer only if the chat has no more. */
@@ -55,7 +55,8 @@ export type TakeResult =
   | { readonly _tag: "TurnTaken"; readonly turn: Turn }
   /**
    * Another turn holds the idempotency key (`key`) or the chat (`chat`), or the chat's turn is reserved for another
-   * instance (`chat`). Without a renewal, it is free in `forMillis` milliseconds at the latest, a number above 0.
+   * instance (`chat`). Unless that turn is renewed, its lease or the reservation ends in `forMillis` milliseconds, a
+   * number above 0.
    */
   | { readonly _tag: "Held"; readonly forMillis: number; readonly by: "chat" | "key" }
   /** An earlier request with the same idempotency key was answered with this entry, in the turn with this id. */
@@ -71,11 +72,11 @@ export class TurnStore extends Context.Service<
     /**
      * Takes the turn of a chat and of an idempotency key, for one lease. Checks in this order:
      *
-     * 1. The key was used with another fingerprint, finished or not: fails with `IdempotencyKeyReused`.
+     * 1. A request with another fingerprint used the key, completed or in progress: fails with `IdempotencyKeyReused`.
      * 2. The request was answered: returns `AlreadyAnswered`.
-     * 3. The chat does not exist or, with a `visitor`, has another `userRef` or none: fails with `ChatNotFound`, without
-     *    a lock; both cases cost the same. With a key and without a chat, an unregistered chatbot fails with
-     *    `ChatbotNotFound`; with neither, only the append fails.
+     * 3. The chat does not exist or, with a `visitor`, has another `userRef` or none: fails with `ChatNotFound`,
+     *    without a lock; both cases take the same time. If the chatbot is not registered, a key without a chat fails
+     *    with `ChatbotNotFound`; with neither a key nor a chat, only the append fails.
      * 4. A turn holds the key: returns `Held` by `key`.
      * 5. A turn holds the chat, or it is reserved for another instance: returns `Held` by `chat`, and puts this
      *    instance into the chat's queue, in which the instance that has waited longest is next. A store that cannot
@@ -107,9 +108,9 @@ export class TurnStore extends Context.Service<
     readonly renew: (turn: Turn) => Effect.Effect<boolean, ChatNotFound | StorageUnavailable>;
     /**
      * Stores the entry, and the chat if it is new; ends the turn; and records the entry under its idempotency key for
-     * 24 hours. All of it or nothing. Fails with `ChatNotFound` if the chat was erased, which is checked first; with `TurnLost`
-     * if another turn took the chat or the key, or the turn has ended; with `ChatbotNotFound` if the chat is new and
-     * the chatbot is not registered.
+     * 24 hours: all of it or nothing. Fails with `ChatNotFound` if the chat was erased, which is checked first; with
+     * `TurnLost` if another turn took the chat or the key, or the turn has ended; with `ChatbotNotFound` if the chat is
+     * new and the chatbot is not registered.
      *
      * Adds `spentTokens`, if any, to what the API key has spent today.
      */
@@ -136,7 +137,7 @@ export class TurnStore extends Context.Service<
     ) => Effect.Effect<Spending, StorageUnavailable>;
     /**
      * Notifications that the turn of a chat may be free; `null`: of any chat. Some may be missing, and the stream may
-     * end: asks poll once a second, too. `take` and `renew` send none.
+     * end: asks also poll once a second. `take` and `renew` send none.
      */
     readonly freed: Stream.Stream<{ readonly chatbot: ChatbotId; readonly chat: ChatId } | null>;
   }

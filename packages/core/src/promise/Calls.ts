@@ -89,7 +89,7 @@ export const makeCalls = async <R, E>(layer: Layer.Layer<R, E>, patience: number
 const refuse = () =>
   Promise.reject(new StorageUnavailable({ cause: new Error("Parley was closed") }));
 
-/** The promise, or a rejection with the signal's reason as soon as that is aborted. */
+/** The promise, or a rejection with the signal's reason as soon as the signal is aborted. */
 const orAborted = <A>(promise: Promise<A>, signal: AbortSignal | undefined): Promise<A> =>
   signal === undefined
     ? promise

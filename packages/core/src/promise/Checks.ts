@@ -1,5 +1,5 @@
 /**
- * The checks of arguments that no service checks. Each refuses fields that it does not know.
+ * Checks of the arguments that no service checks. Each refuses unknown fields.
  */
 import { Layer, Schema, Struct } from "effect";
 import { PointInTime } from "../model/ApiKey.ts";
@@ -51,7 +51,8 @@ export const erasure = makeCheck(
   }).check(
     Schema.makeFilter(
       (which) =>
-        Object.keys(which).length === 1 || "needs one of chatId, userRef, idleSince or all",
+        Object.keys(which).length === 1 ||
+        'needs one of chatId, userRef and idleSince, or is "all"',
     ),
   ),
 );

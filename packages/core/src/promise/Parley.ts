@@ -1,6 +1,6 @@
 /**
- * The interface of `openParley`. It needs no Effect: arguments are plain values, results are promises and async iterables,
- * errors are classes.
+ * The interface of `openParley`. It needs no Effect: arguments are plain values, results are promises and async
+ * iterables, errors are classes.
  */
 import type { Layer } from "effect";
 import type { Scope } from "../model/ApiKey.ts";
@@ -17,7 +17,7 @@ import type { Asking } from "../services/Asking.ts";
 import type { Chats } from "../services/Chats.ts";
 import type { AskResult } from "../services/LiveAnswer.ts";
 
-/** What `openParley` needs. */
+/** The options of `openParley`. */
 export interface ParleyOptions {
   /** `memory()`, `sqlite(file)`, `postgres(url)`, or the layer of a store. */
   readonly store: Store;
@@ -25,11 +25,11 @@ export interface ParleyOptions {
   readonly answerer: AnswererFunction | AnswererLayer;
   /** A function that returns the category of a question that may not be answered, or a layer; none by default. */
   readonly moderator?: ModeratorFunction | ModeratorLayer | undefined;
-  /** Receives each line of the log, or `false` for no log; by default, lines go to standard error. */
+  /** A function that receives each line of the log, or `false` for no log; standard error by default. */
   readonly log?: ((line: string) => void) | false | undefined;
   /** The actor of changes, erasures, exports and imports in the audit log; `openParley` by default. */
   readonly actor?: string | undefined;
-  /** The time limit of an answer; 30,000 by default. */
+  /** The time limit of an answer, in milliseconds; 30,000 by default. */
   readonly answerMillis?: number | undefined;
 }
 
@@ -41,10 +41,10 @@ export interface Parley {
    */
   readonly chatbot: (chatbot: ChatbotDeclaration) => Promise<Bot>;
   /**
-   * Finds the chatbot of an API key. The bot's asks are added to the key's usage and daily budget, beyond which they
-   * reject with `BudgetSpent`. If the key is bound to a user, the bot's chats, histories, asks and new chats are that
-   * user's alone; another `userRef` rejects with `UserRefNotGranted`. Rejects with `KeyRejected`, `RateExceeded` or
-   * `StorageUnavailable`.
+   * Finds the chatbot of an API key. The bot's asks count towards the key's usage and daily budget; once the budget is
+   * spent, they reject with `BudgetSpent`. If the key is bound to a user, the bot sees and creates only that user's
+   * chats; creating one with another `userRef` rejects with `UserRefNotGranted`. Rejects with `KeyRejected`,
+   * `RateExceeded` or `StorageUnavailable`.
    */
   readonly authenticate: (key: string) => Promise<Authenticated>;
   /** Waits for calls and answers in progress, then closes the store. Later calls reject with `StorageUnavailable`. */
@@ -60,7 +60,10 @@ export interface ParleyLayer extends Layer.Layer<
   Access | Administration | Asking | Chats | StorePorts
 > {}
 
-/** A chatbot to find, create or change. Absent fields stay as they are, or have the values of `defaultSettings`. */
+/**
+ * A chatbot to find, create or change. Absent fields stay as they are; in a new chatbot, the description is empty, and
+ * settings have the values of `defaultSettings`.
+ */
 export interface ChatbotDeclaration extends Partial<ChatbotSettings> {
   readonly workspace: string;
   readonly name: string;
@@ -68,15 +71,15 @@ export interface ChatbotDeclaration extends Partial<ChatbotSettings> {
 }
 
 /**
- * The chatbot of an API key, and what the key may do. Calls of `bot` do not check the scopes, and the calls for
- * operators (`erase`, `usage`, `export`, `import`, `createKey`, `revokeKey`) concern the whole chatbot.
+ * The chatbot of an API key, and what the key may do. The methods of `bot` do not check the scopes, and those for
+ * operators (`erase`, `usage`, `export`, `import`, `createKey`, `revokeKey`) apply to the whole chatbot.
  */
 export interface Authenticated {
   readonly bot: Bot;
   readonly scopes: ReadonlyArray<Scope>;
 }
 
-/** Options of every call. */
+/** Options of calls that a signal can end. */
 export interface CallOptions {
   /** Ends the call at once with the signal's reason. What is being written may still be stored. */
   readonly signal?: AbortSignal | undefined;
@@ -86,7 +89,7 @@ export interface CallOptions {
 export interface StoreOptions extends CallOptions {
   /**
    * 1 to 255 printable ASCII characters. Within 24 hours, a repetition of the call with the same key returns what the
-   * first one stored; another call with it rejects with `IdempotencyKeyReused`.
+   * first call stored; a different call with the key rejects with `IdempotencyKeyReused`.
    */
   readonly idempotencyKey?: string | undefined;
 }
@@ -102,8 +105,8 @@ export interface AskOptions extends StoreOptions {
 
 /**
  * The conversations of one chatbot, with the settings that it had when this object was created. Every call rejects with
- * `StorageUnavailable` if the store fails, with `ArgumentInvalid` if an argument breaks a rule of the interface, and with
- * the signal's reason once its signal is aborted.
+ * `StorageUnavailable` if the store fails, with `ArgumentInvalid` if an argument breaks a rule of the interface, and
+ * with the signal's reason once its signal is aborted.
  */
 export interface Bot {
   /** The id, the names, the description and the settings. */
@@ -133,13 +136,13 @@ export interface Bot {
     question: string,
     options?: AskOptions,
   ) => AsyncIterable<AnswerEvent>;
-  /** Erases one chat, those of a user, those without an entry since a time, or all. Returns the number of chats. */
+  /** Erases one chat, the chats of a user, those idle since a time, or all. Resolves to the number of erased chats. */
   readonly erase: (chats: ChatsToErase) => Promise<number>;
   /** The cost of the answers since a time, or of all, for each model and each group. */
   readonly usage: (query?: UsageQuery) => Promise<ReadonlyArray<UsageSum>>;
   /** The chats, or those of a user, as lines of JSON, each with its line break. */
   readonly export: (chats?: { readonly userRef?: string | undefined }) => AsyncIterable<string>;
-  /** Stores the chats of an export, all or none; rejects with `ImportRefused`. Returns their number. */
+  /** Stores the chats of an export, all or none; rejects with `ImportRefused`. Resolves to their number. */
   readonly import: (
     lines: AsyncIterable<string | Uint8Array> | Iterable<string | Uint8Array>,
   ) => Promise<number>;
@@ -171,7 +174,10 @@ export interface ListQuery<Field extends string> {
   /** The first page to read; 1 by default. */
   readonly page?: number | undefined;
   readonly orderBy?: Field | ReadonlyArray<Field> | undefined;
-  /** Whether to sort in descending order, one value for each field of `orderBy`; by default only without `orderBy`. */
+  /**
+   * Whether to sort in descending order, one value for each field of `orderBy`. By default, the order is ascending with
+   * `orderBy`, and newest first without it.
+   */
   readonly desc?: boolean | ReadonlyArray<boolean> | undefined;
   readonly id?: number | undefined;
 }

@@ -37,7 +37,7 @@ export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = a
   const limits = { ...AskLimits.defaultValue(), deadline: Duration.millis(answerMillis) };
   const layer = layerParley({ ...wiring, moderator }).pipe(
     Layer.provideMerge(Logger.layer(loggers)),
-    // Gauges of two instances would overwrite each other.
+    // In a shared registry, the gauges of two instances would overwrite each other.
     Layer.provideMerge(Layer.succeed(Metric.MetricRegistry, new Map())),
     Layer.provideMerge(Layer.succeed(AskLimits, limits)),
   );

@@ -18,11 +18,11 @@ export interface Principal {
   readonly chatbot: Chatbot;
   /** The only user whose chats are accessible; `null` or absent: every user. */
   readonly visitor?: string | null;
-  /** How many tokens the key's asks may cost per day (UTC); absent: any number. */
+  /** How many tokens the key may spend on asks per day (UTC); absent: any number. */
   readonly tokensPerDay?: number;
 }
 
-/** The claims in a visitor's token. */
+/** The claims of a visitor token. */
 export interface VisitorClaims {
   readonly visitor: string;
   /** The scopes that the token names; `null`: those of the key. */
@@ -76,7 +76,7 @@ const useInterval = Duration.minutes(1);
 /** Milliseconds of a monotonic clock. */
 const elapsedMillis = Effect.map(Clock.monotonicTimeNanos, (nanos) => Number(nanos) / 1e6);
 
-/** The store's answer about a key. Times are on the monotonic clock. */
+/** The result of looking up a key in the store. Times are on the monotonic clock. */
 interface KeyLookUp {
   readonly at: number;
   readonly grant: Grant | null;
@@ -88,13 +88,13 @@ interface KeyLookUp {
   readonly epoch: number;
   readonly signer: { readonly signingSecret: string };
   /**
-   * Whether texts with the key's id are the key. A map compares hashes before texts, so the time of a look-up reveals
-   * nothing about the key.
+   * By text with the key's id: whether the text is the key. A `Map` compares hash codes before texts, so the time of
+   * `get` reveals nothing about the key.
    */
   readonly texts: Map<string, boolean>;
 }
 
-/** Replaces the secret of a key that is unknown or signs no tokens. A token signed with it is never valid. */
+/** Stands in for the secret of a key that is unknown or signs no tokens. No token signed with it is ever valid. */
 const noSigner = { signingSecret: "0".repeat(64) };
 
 const make = Effect.gen(function* () {
@@ -146,7 +146,9 @@ const make = Effect.gen(function* () {
     Effect.forkScoped,
   );
   /**
-   * The cache uses the machine's clock: if somebody set that back, the cache would keep a revoked key that much longer.
+   * A look-up through the cache, in which concurrent requests share it. The cache uses the machine's clock: if somebody
+   * set that clock back, the cache would keep a revoked key for that much longer, so the age of a look-up is checked on
+   * the monotonic clock, too.
    */
   const lookUpOnce = (id: string) =>
     Effect.flatMap(Cache.get(keys, id), (keyLookUp) =>
@@ -159,7 +161,7 @@ const make = Effect.gen(function* () {
     const until = key === undefined ? 0 : Math.min(key.at + recallFor, key.expiresAt);
     return (yield* elapsedMillis) < until ? key! : yield* error;
   });
-  /** The last look-up if it is fresh, which is cheaper than the cache; else the cache, where requests share a look-up. */
+  /** The last look-up if it is fresh, which is cheaper; else the cache, where requests share a look-up. */
   const findKey = (id: string, recalls = false) =>
     Effect.flatMap(elapsedMillis, (now) => {
       const key = lastLookUps.get(id);
@@ -205,7 +207,7 @@ const make = Effect.gen(function* () {
       if (ratePerMinute != null) {
         admission = Effect.andThen(countForKey(id, ratePerMinute, id), admission);
       }
-      // First, so that a visitor beyond its rate does not use up the key's.
+      // Counted first, so that a visitor beyond their rate does not use up the key's.
       if (visitorRatePerMinute != null && visitor != null) {
         admission = Effect.andThen(
           countForVisitor(`${id}/${visitor}`, visitorRatePerMinute, id),
@@ -282,7 +284,7 @@ const make = Effect.gen(function* () {
     const currentTime = new Date(epoch + now);
     let visitor = `${anonymousPrefix}${crypto.randomUUID()}`;
     if (former === undefined) {
-      // First, so that an address beyond its limit does not use up the key's.
+      // Counted first, so that a network beyond its limit does not use up the key's.
       yield* countNewVisitor(`${id}/${network}`, newVisitors.address, id);
       yield* countNewVisitor(id, newVisitors.key, id);
     } else {
@@ -314,10 +316,11 @@ const make = Effect.gen(function* () {
     /** The widget of a valid key; `null` for a key that is unknown, expired or revoked. */
     widget,
     /**
-     * The claims of a token for an anonymous visitor, and the secret to sign it with; `null` for a key that allows
-     * none. The visitor is new, or that of a `former` token; any other text in its place fails with `KeyRejected`.
-     * Fails with `RateExceeded` beyond `newVisitors` a minute in this process, for the network of the client or for the
-     * key, or beyond the rate of the visitor.
+     * The claims of a token for an anonymous visitor, and the secret to sign it with; `null` for a key that allows no
+     * anonymous visitors. With a `former` token, which may have expired up to 30 days ago, the visitor is that of the
+     * token, and any other text fails with `KeyRejected`; without one, the visitor is new. Fails with `RateExceeded`
+     * beyond `newVisitors` a minute in this process, from the client's network or for the key, or beyond the rate of
+     * the visitor.
      */
     admitVisitor,
   };
@@ -348,7 +351,7 @@ const allowsAnonymous = (grant: Grant): boolean =>
 
 /**
  * Token buckets that fill within a minute, by name. Beyond `maxBuckets`, it forgets the least recently used one, which
- * would be full again after a minute.
+ * is full again after a minute anyway.
  */
 const makeRates = (maxBuckets: number) => {
   const buckets = new Map<string, { readonly tokens: number; readonly at: number }>();

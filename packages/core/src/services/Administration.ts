@@ -196,8 +196,8 @@ const make = Effect.gen(function* () {
     /** Changes the given fields and leaves the others. */
     changeChatbot,
     /**
-     * Deletes a chatbot with its keys and chats, and returns the number of erased chats. It first revokes the keys, then
-     * erases the chats, and deletes the chatbot last. If it is interrupted, the same call finishes the deletion.
+     * Deletes a chatbot with its keys and chats, and returns the number of erased chats. It first revokes the keys,
+     * then erases the chats, and deletes the chatbot last. If it is interrupted, the same call finishes the deletion.
      */
     deleteChatbot,
     /**

@@ -7,7 +7,7 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
     deadline: Duration.seconds(30),
     /** How long an ask may wait for its turn. */
     queueTimeout: Duration.seconds(60),
-    /** How many asks of each visitor, and of all others together, may wait in one chat in this process. */
+    /** How many asks of each visitor, and of all other clients together, may wait in one chat in this process. */
     queueLimit: 256,
     /** How many asks may be in progress in this process, waiting ones included. */
     asks: 10_000,
@@ -18,7 +18,7 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
      * `turnPrecedence`.
      */
     poll: Duration.seconds(1),
-    /** The interval at which the store is asked for the answer to an idempotency key while another process answers it. */
+    /** The interval at which a process asks the store for the entry of an idempotency key held by another process. */
     keyPoll: Duration.millis(100),
     /** The greatest length of an answer in UTF-16 code units; the rest is cut off and not read. */
     answerLength: 100_000,

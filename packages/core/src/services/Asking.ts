@@ -1,6 +1,6 @@
 /**
- * Asking a chatbot. Each ask is a fiber of its own, so that it outlives the request that started it,
- * and so that requests with the same idempotency key share it.
+ * Asking a chatbot. Each ask is a fiber of its own, so that it outlives the request that started it, and so that
+ * requests with the same idempotency key share it.
  */
 import {
   Cause,
@@ -57,11 +57,11 @@ export interface Ask {
   readonly keyId?: string | null;
   /** How many tokens the API key may spend per day (UTC); `null`, the default: any number. */
   readonly tokensPerDay?: number | null;
-  /** The only user whose chats exist (the `visitor` of a `Principal`); `null`, the default: every user. */
+  /** The only user whose chats the ask may use (the `visitor` of a `Principal`); `null`, the default: every user. */
   readonly visitor?: string | null;
   /**
-   * The effect of interrupting the waiting fiber. If several requests share a key, the last one to stop waiting decides.
-   * `finish`, the default: the answer is completed and stored. `cancel`: it is interrupted, and nothing is stored.
+   * The effect of interrupting the waiting fiber. `finish`, the default: the answer is completed and stored. `cancel`:
+   * it is interrupted, and nothing is stored. If several requests share a key, the last one to stop waiting decides.
    */
   readonly onDisconnect?: "finish" | "cancel";
 }
@@ -91,7 +91,7 @@ const makeAsksInProgress = Effect.fnUntraced(function* (limits: AskLimits) {
     answer: Effect.Effect<CompletedAsk, AskError>,
   ) {
     const { chatbot, idempotencyKey, live } = ask;
-    // The HTTP application checks it earlier, but not for asks that meanwhile waited for a slot of the event loop.
+    // The HTTP application checks this first, but an accepted ask then waits for the event loop while others start.
     if ((yield* count) >= limits.asks) return yield* overload;
     const fiber = yield* FiberSet.run(
       fibers,
@@ -228,8 +228,8 @@ const make = Effect.gen(function* () {
     ask: askAndWait,
     /**
      * Asks like `ask`, and emits the answer in pieces as it arrives, then the stored entry. `after` is the progress
-     * of a reader whose connection broke: the stream continues from there, or from the start if it is of another
-     * turn.
+     * of a reader whose connection broke: the stream continues from there, or from the start if the progress is of
+     * another turn.
      */
     stream,
     /** How many asks are in progress in this process, waiting ones included. */

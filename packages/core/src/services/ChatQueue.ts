@@ -1,6 +1,6 @@
 /**
- * The queue of a chat: the asks of this process in order of arrival, then this process among the others. Every ask
- * waits for its turn here; the stores never block.
+ * The queue of a chat. The asks of this process wait here in order of arrival; the first one tries to take the turn
+ * from the store, which keeps the order of the processes and never blocks.
  */
 import { Clock, Deferred, Duration, Effect, Stream } from "effect";
 import { BudgetSpent, Overloaded, type AskError } from "../model/Errors.ts";
@@ -16,8 +16,8 @@ export interface Budget {
 }
 
 /**
- * What an ask needs before it is answered: the turn of its chat and of its idempotency key, and the rest of
- * its API key's budget.
+ * What an ask needs before it is answered: the turn of its chat and of its idempotency key, and a budget of its API key
+ * that is not spent.
  */
 type TurnRequest = Pick<Turn, "chatbot" | "chat" | "idempotencyKey"> & {
   readonly visitor: string | null;
@@ -25,8 +25,8 @@ type TurnRequest = Pick<Turn, "chatbot" | "chat" | "idempotencyKey"> & {
 };
 
 /**
- * The asks of one visitor in one chat, in this process: waiting behind an ask in another user's chat would reveal that
- * the chat exists.
+ * The asks of one visitor in one chat, in this process. Visitors have queues of their own, because waiting behind an
+ * ask in another user's chat would reveal that the chat exists.
  */
 interface Queue {
   /** A place for each ask, in order of arrival. The first is completed: its ask may take the chat's turn. */
@@ -48,9 +48,9 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
     yield* store.freed.pipe(
       Stream.runForEach((chat) =>
         Effect.sync(() => {
-          const affectedChats = chat === null ? queues.values() : [queues.get(nameOf(chat))];
-          for (const ofChat of affectedChats)
-            for (const queue of ofChat?.values() ?? []) wake(queue.turnFreed);
+          const affectedQueues = chat === null ? queues.values() : [queues.get(nameOf(chat))];
+          for (const chatQueues of affectedQueues)
+            for (const queue of chatQueues?.values() ?? []) wake(queue.turnFreed);
         }),
       ),
       Effect.forkScoped,
@@ -81,7 +81,7 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
         const takesNothing = chat === null && idempotencyKey === null;
         if (budget !== null && takesNothing) yield* checkBudget(chatbot, budget);
         const result = yield* store.take(chatbot, chat, idempotencyKey, visitor);
-        // Repeating a stored answer costs nothing. While another ask holds the key, its answer may still be stored, and
+        // Repeating a stored answer costs nothing. If another ask holds the key, that ask may yet store its answer, and
         // then this ask repeats it.
         const costsNothing =
           result._tag === "AlreadyAnswered" || (result._tag === "Held" && result.by === "key");
@@ -103,17 +103,17 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
     const enter = (request: TurnRequest) =>
       Effect.suspend(() => {
         const name = nameOf(request);
-        const ofChat = queues.get(name) ?? new Map<string | null, Queue>();
-        const queue = ofChat.get(request.visitor) ?? {
+        const chatQueues = queues.get(name) ?? new Map<string | null, Queue>();
+        const queue = chatQueues.get(request.visitor) ?? {
           places: [],
           turnFreed: Deferred.makeUnsafe<void>(),
         };
-        // The ask that has its turn does not wait.
+        // The ask in the first place does not wait, so it does not count.
         if (queue.places.length > limits.queueLimit) return Effect.fail(overload);
         const place = Deferred.makeUnsafe<void>();
         queue.places.push(place);
         wake(queue.places[0]!);
-        queues.set(name, ofChat.set(request.visitor, queue));
+        queues.set(name, chatQueues.set(request.visitor, queue));
         return Effect.succeed({ place, queue });
       });
     const leave = (request: TurnRequest, { places }: Queue, place: Deferred.Deferred<void>) =>
@@ -122,16 +122,17 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
         if (places.length > 0) {
           wake(places[0]!);
         } else {
-          const ofChat = queues.get(nameOf(request))!;
-          ofChat.delete(request.visitor);
-          if (ofChat.size === 0) queues.delete(nameOf(request));
+          const chatQueues = queues.get(nameOf(request))!;
+          chatQueues.delete(request.visitor);
+          if (chatQueues.size === 0) queues.delete(nameOf(request));
         }
       });
 
     const close = Effect.sync(() => {
       isClosed = true;
-      for (const ofChat of queues.values())
-        for (const { places, turnFreed } of ofChat.values()) [turnFreed, ...places].forEach(wake);
+      for (const chatQueues of queues.values())
+        for (const { places, turnFreed } of chatQueues.values())
+          [turnFreed, ...places].forEach(wake);
     });
 
     const inTurn = <A, E>(
@@ -167,9 +168,10 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
       /** Closes the queue: asks without a turn, and all later ones, fail with `Overloaded`. */
       close,
       /**
-       * Waits for the turn, or for the entry of an earlier request with the same key, and runs `use` with it. Fails with
-       * `Overloaded` if the queue is full or the wait takes too long. `use` runs uninterruptibly, because an interruption
-       * between taking a turn and using it would leave the turn taken; it makes its own parts interruptible.
+       * Waits for the turn, or for the entry of an earlier request with the same key, and runs `use` with the result.
+       * Fails with `Overloaded` if the queue is full or the wait takes too long. `use` runs uninterruptibly, because an
+       * interruption between taking a turn and using it would leave the turn taken; it makes its own parts
+       * interruptible.
        */
       inTurn,
     };

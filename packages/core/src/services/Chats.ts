@@ -18,11 +18,11 @@ const make = Effect.gen(function* () {
 
   const create = (
     chatbot: Chatbot,
-    { name = null, userRef: ownRef = null, ...rest }: NewChat,
+    { name = null, userRef: requestedUserRef = null, ...rest }: NewChat,
     idempotencyKey: string | null = null,
     visitor: string | null = null,
   ) => {
-    const userRef = ownRef ?? visitor;
+    const userRef = requestedUserRef ?? visitor;
     const isGranted = visitor === null || userRef === visitor;
     const chat = { name, userRef, helloMessage: chatbot.settings.helloMessage || null };
     return checkChat({ ...rest, name, userRef, idempotencyKey }).pipe(
@@ -57,8 +57,8 @@ const make = Effect.gen(function* () {
      * request returns the same chat for 24 hours, and a different request fails with `IdempotencyKeyReused`. Fails with
      * `ArgumentInvalid` if an argument breaks a rule of the interface.
      *
-     * `visitor`, here and below: the only user whose chats exist (the `visitor` of a `Principal`), `null` for every
-     * user. A chat that a visitor creates has the visitor as its `userRef`; another `userRef` fails with
+     * `visitor`, here and below: the only user whose chats are accessible (the `visitor` of a `Principal`), `null` for
+     * every user. A chat that a visitor creates has the visitor as its `userRef`; another `userRef` fails with
      * `UserRefNotGranted`.
      */
     create,

@@ -1,6 +1,6 @@
 /**
- * The services of a layer for code that does not use Effect. Unlike a `ManagedRuntime`, it releases them only after the
- * runs in progress have ended.
+ * A runtime with the services of a layer, for code that does not use Effect. Unlike a `ManagedRuntime`, it releases the
+ * services only after the runs in progress have ended.
  */
 import { ManagedRuntime, type Context, type Layer } from "effect";
 

@@ -62,7 +62,7 @@ export class LiveAnswer {
   exit: Exit.Exit<CompletedAsk, AskError> | null = null;
   /** A high surrogate whose other half is still to arrive. */
   #half = "";
-  /** Functions that wake the readers that have all of the text. */
+  /** Functions that wake the readers that have received all of the text so far. */
   readonly #wakers = new Set<() => void>();
   readonly #dispatcher: Scheduler.SchedulerDispatcher;
 

@@ -15,7 +15,7 @@ const retain = Effect.gen(function* () {
   const now = () => Context.get(context, Clock.Clock).currentTimeMillisUnsafe();
   let completedAt = now();
   let hasFailed = false;
-  /** When the live keys expire. */
+  /** When the keys that are not revoked expire, in milliseconds since 1970. */
   let expiries: ReadonlyArray<number> = [];
   const gauge = (name: string, description: string, millis: () => number) =>
     registerGauge(context, name, description, { unit: "s" }, () => millis() / 1000);
@@ -35,8 +35,8 @@ const retain = Effect.gen(function* () {
       return Effect.logError(message, cause);
     });
   const readExpiries = Effect.map(registry.list, (all) => {
-    const live = all.flatMap(({ keys }) => keys.filter(({ revokedAt }) => revokedAt === null));
-    expiries = live.flatMap(({ expiresAt }) => expiresAt?.getTime() ?? []);
+    const keys = all.flatMap(({ keys }) => keys.filter(({ revokedAt }) => revokedAt === null));
+    expiries = keys.flatMap(({ expiresAt }) => expiresAt?.getTime() ?? []);
   });
   const eraseExpired = Effect.gen(function* () {
     hasFailed = false;

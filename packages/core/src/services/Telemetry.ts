@@ -1,14 +1,14 @@
 /**
- * The core as an operator sees it: log lines of failures, spans, and the metrics of asks and keys. None of them
- * contains a text of a user. Names of metrics follow OpenTelemetry; a metric's attribute `unit` is its unit.
+ * The core as an operator sees it: log lines about failures, spans, and the metrics of asks and keys. None of them
+ * contains user text. Names of metrics follow OpenTelemetry; a metric's attribute `unit` is its unit.
  */
 import { Cause, Clock, Context, Effect, Exit, Metric, Option, Tracer } from "effect";
 import type { Usage } from "../model/Entry.ts";
 import { AnswerUnavailable, Overloaded, StorageUnavailable } from "../model/Errors.ts";
 
 /**
- * The reason for a failure, which quotes no text of a user and no key; `null` for a client's mistake. Other properties
- * of an error may quote rows.
+ * The reason for a failure, which quotes no user text and no key; `null` for a client's mistake. Other properties of an
+ * error may quote rows.
  */
 const reasonOf = (error: unknown): string | null => {
   if (error instanceof AnswerUnavailable) return error.reason;
@@ -58,7 +58,7 @@ export const endSpan = (
     span.end(now, Exit.fail(reason));
   });
 
-/** Runs the effect in a span of this name. Without a tracer there is none, and no cost. */
+/** Runs the effect in a span of this name. Without a tracer, it creates no span and costs nothing. */
 export const inSpan = <A, E>(
   effect: Effect.Effect<A, E>,
   name: string,
@@ -91,7 +91,8 @@ export const registerGauge = (
 
 /**
  * Metrics labelled with one of thousands of values, such as a key's id: the fifty busiest values have series of their
- * own, all others share the label `other`. Returns a function that updates the metric at an index of the described ones.
+ * own, and all others share the label `other`. Returns a function that updates, for a value, the metric at an index of
+ * those that `describe` returns.
  *
  * No series decreases: a value's past stays in `other` when the value gets a label. A value with twice the events of
  * the least busy one with a label takes its place, for good.
@@ -136,12 +137,12 @@ export const makeKeyRequests = Effect.map(Effect.context<never>(), (context) =>
   ]),
 );
 
-/** The keys whose budgets have a series of their own. */
+/** How many keys may have a series for their budget; later keys get none. */
 const budgetSeries = 1000;
 
 /**
- * Returns a function that notes which share of its daily budget a key has spent, and how many milliseconds the day
- * still lasts. After that the share is 0, even without another ask.
+ * Returns a function that notes what share of its daily budget a key has spent, and how many milliseconds the day still
+ * lasts. After the end of the day the share is 0, even without another ask.
  */
 export const makeBudgetGauges = Effect.map(Effect.context<never>(), (context) => {
   const clock = Context.get(context, Clock.Clock);
@@ -206,8 +207,8 @@ const chatbotTokens = (chatbot: string) =>
   );
 
 /**
- * Returns a function that starts to time an ask for its metrics, while the ask waits for its turn. The result's members
- * record what happens to it.
+ * Returns a function that starts to time an ask when it begins to wait for its turn. The members of its result record
+ * what happens to the ask.
  */
 export const makeAskTimes = Effect.map(Effect.context<never>(), (context) => {
   const clock = Context.get(context, Clock.Clock);

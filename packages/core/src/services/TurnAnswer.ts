@@ -86,13 +86,13 @@ export const answerInTurn = (
   );
 };
 
-/** Renews the turn until that fails: another process took the turn, or the chat was erased. */
+/** Renews the turn until a renewal fails because another ask took the turn or the chat was erased. */
 const keepTurn = (
   { limits, store }: AnswerServices,
   turn: Turn,
 ): Effect.Effect<never, AnswerUnavailable | ChatNotFound> =>
   store.renew(turn).pipe(
-    // The storage may recover before the lease ends. If it does not, the append fails.
+    // The store may recover in time. If it does not, or if another ask takes the turn meanwhile, the append fails.
     Effect.catchTag("StorageUnavailable", () => Effect.succeed(true)),
     Effect.flatMap((isHeld) => (isHeld ? Effect.void : unavailable("the turn was lost"))),
     Effect.delay(limits.renewal),
@@ -145,11 +145,11 @@ const answer = Effect.fnUntraced(function* (
 /** What an ask has cost so far. */
 interface Cost {
   usage: Usage | null;
-  /** Of the question and all pieces of answers. */
+  /** Of the question and of all pieces of answers, those of failed attempts included. */
   characters: number;
 }
 
-/** The tokens of an ask whose answerer does not count them itself. */
+/** The tokens of an ask whose answerer does not count them itself: those of its usage, else one for four characters. */
 const toTokens = ({ characters, usage }: Cost): number =>
   usage === null ? Math.ceil(characters / 4) : usage.promptTokens + usage.completionTokens;
 

@@ -105,7 +105,7 @@ export const archiveChecks: ReadonlyArray<
       const erasedChats = chats.filter(isErased);
       const archive = which._tag === "All" ? second.archive : yield* ChatArchive;
       const count = yield* archive.erase(chatbot, which, actor);
-      yield* same("how many", count, erasedChats.length);
+      yield* same("the number of erased chats", count, erasedChats.length);
       for (const { id } of erasedChats) {
         yield* failsWith("its history", new ChatNotFound({ chatId: id }), history(chatbot, id));
       }
@@ -139,7 +139,7 @@ export const archiveChecks: ReadonlyArray<
     yield* importAll(chatbot, many);
     const keptChats = chatsOf(many).filter(({ userRef }) => userRef === "y");
     const count = yield* erase(chatbot, { _tag: "UserRef", userRef: "x" });
-    yield* same("how many", count, 1_050 - keptChats.length);
+    yield* same("the number of erased chats", count, 1_050 - keptChats.length);
     for (const more of [{}, { userRef: "y" }, { search: "CHAT 3" }]) {
       for (const field of ["id", "name"] as const) {
         for (const page of [1, 2, 3]) {
@@ -165,7 +165,7 @@ export const archiveChecks: ReadonlyArray<
     yield* same("the unused one", yield* erase(chatbot, idle(limit)), 1);
     yield* same("the used one is left", (yield* list(chatbot)).items, [used]);
     yield* erase(chatbot, { _tag: "All" });
-    // Imported times are whatever they were elsewhere.
+    // Imported chats and entries keep their times.
     const askedAt = new Date("1965-01-01T00:00:00Z");
     const records = [chatRecord(1, longAgo), chatRecord(2, longAgo), entryRecord(2, 1, askedAt)];
     yield* importAll(chatbot, records);
@@ -219,7 +219,7 @@ export const archiveChecks: ReadonlyArray<
         yield* failsWith("the renewal", notFound, turns.renew(turn));
         yield* failsWith("the append", notFound, append(turn, entry("q")));
         yield* same("earlier entries", yield* turns.earlier(turn, 2 ** 53 - 1), []);
-        // Its key is free, whether the ask ends or not.
+        // The key of the ask is free, whether the ask ends or not.
         if (renewals > 0) yield* turns.release(turn, { keyId: "k", tokens: 5 });
         yield* turns.release(yield* takeTurn(chatbot, null, keyOf("key", 1)));
       }
@@ -271,7 +271,7 @@ export const archiveChecks: ReadonlyArray<
       const which: Erasable = isUser
         ? { _tag: "UserRef", userRef: "u" }
         : { _tag: "Chat", id: chat.id };
-      yield* same("how many", yield* second.archive.erase(chatbot, which, actor), 1);
+      yield* same("the erased chats", yield* second.archive.erase(chatbot, which, actor), 1);
       for (const [of, chatId, name] of [
         [twin, chat.id, "asked"],
         [chatbot, keptEntry.chatId, "kept"],
@@ -330,7 +330,7 @@ export const archiveChecks: ReadonlyArray<
     yield* archive.erase(chatbot, { _tag: "Chat", id }, "ann");
     yield* archive.erase(chatbot, idle(longAgo), "ann");
     yield* archive.erase(chatbot, { _tag: "UserRef", ...user, digest: "d1" }, "bob");
-    // The audit log's entry of an export is written when the export begins.
+    // The audit log's entry for an export is written when the export begins.
     yield* Stream.runDrain(Stream.take(archive.export(chatbot, "cat"), 1));
     yield* Stream.runDrain(archive.export(chatbot, "cat", { ...user, digest: "d2" }));
     const importChats = archive.import(chatbot, Stream.make(chatRecord(1, longAgo)), "dan");
@@ -374,7 +374,7 @@ export const archiveChecks: ReadonlyArray<
       yield* same("its entries", entriesOf(records, id), items);
     }
     const count = yield* archive.import(to, archive.export(from, actor), actor);
-    yield* same("how many", count, chats.length);
+    yield* same("the number of imported chats", count, chats.length);
     yield* same("the copy", yield* exportAll(to), records);
     yield* listsAre(to, chats);
     for (const text of awkwardTexts) {
@@ -416,12 +416,12 @@ export const archiveChecks: ReadonlyArray<
 
   check("an export is one snapshot, whatever is written while it is read", function* () {
     const archive = yield* ChatArchive;
-    const [few, long] = [yield* newChatbot, yield* newChatbot];
-    yield* fillChatbot(few);
-    yield* importAll(long, many);
-    for (const chatbot of [few, long]) {
+    const [small, large] = [yield* newChatbot, yield* newChatbot];
+    yield* fillChatbot(small);
+    yield* importAll(large, many);
+    for (const chatbot of [small, large]) {
       const before = yield* exportAll(chatbot);
-      if (chatbot === long) yield* same("the records", before, many);
+      if (chatbot === large) yield* same("the records", before, many);
       const chats = chatsOf(before);
       const meanwhile = Effect.gen(function* () {
         yield* ask(chatbot, chats.at(-1)!.id, entry("meanwhile"));
@@ -450,7 +450,7 @@ export const archiveChecks: ReadonlyArray<
     const copy = (n: number) =>
       Effect.gen(function* () {
         const to = yield* newChatbot;
-        // Each reads two exports in step, and erases something else between their records.
+        // Each copy reads two exports in step, and erases a chat of another chatbot between their records.
         const exports = Stream.zip(archive.export(from, actor), second.archive.export(from, actor));
         const erasure = archive.erase(other, { _tag: "Chat", id: ChatId.make(id + n) }, actor);
         const records = Stream.map(exports, ([record]) => record).pipe(
@@ -481,10 +481,10 @@ export const archiveChecks: ReadonlyArray<
     }
     for (const [n, time] of awkwardTimes.entries()) {
       const [sum] = yield* archive.usage(chatbot, time);
-      yield* same("how many since", sum?.answers, awkwardTimes.length - n);
+      yield* same("the answers since", sum?.answers, awkwardTimes.length - n);
     }
     for (const [n, limit] of awkwardTimes.entries()) {
-      yield* same("how many before", yield* erase(chatbot, idle(limit)), n === 0 ? 0 : 1);
+      yield* same("the chats idle since", yield* erase(chatbot, idle(limit)), n === 0 ? 0 : 1);
     }
   }),
 
@@ -623,19 +623,20 @@ export const archiveChecks: ReadonlyArray<
       );
       const meanwhile = Effect.gen(function* () {
         yield* Effect.forkDetach(createOnce, { startImmediately: true });
-        // It may have to wait for the import.
+        // The creation may have to wait for the import.
         yield* Effect.raceFirst(Effect.exit(createOnce), after(100));
       });
-      // Higher ids than that of a chat that is created before the import.
+      // Ids that are higher than that of a chat created before the import.
       const { id } = yield* create(yield* newChatbot);
       const records = Array.from({ length: 1_050 }, (_, n) => chatRecord(id + 1_000 + n, longAgo));
       const stream = Stream.fromIterable(records).pipe(
         Stream.tap((record) => (record === records.at(-1) ? meanwhile : Effect.void)),
       );
       const tag = yield* tagOf(archive.import(chatbot, stream, actor));
-      if (tag !== "success") yield* same("why not", tag, "ImportRefused");
+      if (tag !== "success") yield* same("the import's failure", tag, "ImportRefused");
       const creation = yield* Effect.result(createOnce);
-      if (Result.isFailure(creation)) yield* same("why not", creation.failure._tag, "Overloaded");
+      if (Result.isFailure(creation))
+        yield* same("the creation's failure", creation.failure._tag, "Overloaded");
       const ids = [
         ...(tag === "success" ? chatsOf(records).map((chat) => chat.id) : []),
         ...(Result.isSuccess(creation) ? [creation.success] : []),
@@ -682,7 +683,7 @@ export const archiveChecks: ReadonlyArray<
     yield* same("the others", all.filter(({ name }) => name === "kept").length, 18);
     for (const { chats } of both) {
       for (const query of queries) {
-        yield* same("at last", yield* chats.listChats(chatbot, query), chatPage(all, query));
+        yield* same("the final list", yield* chats.listChats(chatbot, query), chatPage(all, query));
       }
     }
   }),
@@ -764,9 +765,16 @@ export const archiveChecks: ReadonlyArray<
     function* () {
       const archive = yield* ChatArchive;
       const chatbot = yield* newChatbot;
-      const { latencyMillis: _, attempts, completionTokens, promptTokens, ...one } = usage;
+      const { latencyMillis: _, attempts, completionTokens, promptTokens, ...ourModel } = usage;
       const later = new Date(longAgo.getTime() + 1);
-      const costs = [one, { ...one, model: "another" }, one, null, { ...one, provider: "p" }, one];
+      const costs = [
+        ourModel,
+        { ...ourModel, model: "another" },
+        ourModel,
+        null,
+        { ...ourModel, provider: "p" },
+        ourModel,
+      ];
       const none = { provider: null, model: null };
       yield* importAll(chatbot, [
         chatRecord(1, longAgo),
@@ -778,7 +786,7 @@ export const archiveChecks: ReadonlyArray<
         entryRecord(1, 8, later, { flagged: true }),
       ]);
       yield* conversation(yield* newChatbot, [entry("a", { usage })]);
-      const sum = (answers: number, model: typeof one, group: string | null = null) => ({
+      const sum = (answers: number, model: typeof ourModel, group: string | null = null) => ({
         group,
         ...model,
         answers,
@@ -795,8 +803,8 @@ export const archiveChecks: ReadonlyArray<
         completionTokens: 0,
       };
       for (const [since, expected] of [
-        [longAgo, [sum(3, one), sum(1, costs[1]!), sum(1, costs[4]!), free]],
-        [later, [sum(1, one)]],
+        [longAgo, [sum(3, ourModel), sum(1, costs[1]!), sum(1, costs[4]!), free]],
+        [later, [sum(1, ourModel)]],
         [new Date(later.getTime() + 1), []],
       ] as const) {
         const sums = yield* archive.usage(chatbot, since);
@@ -806,7 +814,7 @@ export const archiveChecks: ReadonlyArray<
         yield* same(`since ${since.toISOString()}`, sortSums(sums), sortSums(expected));
       }
       const days = yield* archive.usage(chatbot, later, "day");
-      yield* same("by day", days, [sum(1, one, later.toISOString().slice(0, 10))]);
+      yield* same("by day", days, [sum(1, ourModel, later.toISOString().slice(0, 10))]);
     },
   ),
 

@@ -61,8 +61,8 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     yield* same("the stored chats", inStore, chats);
     yield* same("the total", (yield* list(chatbot)).total, chats.length);
     for (const chat of chats) {
-      const one = yield* list(chatbot, { id: chat.id });
-      yield* same("the listed chat", one, { items: [chat], total: 1 });
+      const page = yield* list(chatbot, { id: chat.id });
+      yield* same("the listed chat", page, { items: [chat], total: 1 });
       yield* same("whole milliseconds", Number.isInteger(chat.createTime.getTime()), true);
     }
   }),
@@ -87,18 +87,18 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       };
       yield* same("the history", { items, total }, { items: [hello], total: 1 });
       yield* same("not before its chat", createTime >= chat.createTime, true);
-      const { entries } = inStore.find((one) => one.chat.id === chat.id)!;
+      const { entries } = inStore.find((storedChat) => storedChat.chat.id === chat.id)!;
       yield* same("the stored entries", entries, [{ ...hello, usage: null }]);
     }
     const { id } = yield* create(chatbot);
-    yield* same("without one", yield* history(chatbot, id), { items: [], total: 0 });
+    yield* same("without a hello entry", yield* history(chatbot, id), { items: [], total: 0 });
   }),
 
   check("ids and times ascend in order of creation, whichever instance creates", function* () {
     const chatbot = yield* newChatbot;
     const { second } = yield* StoreUnderTest;
     const store = yield* ChatStore;
-    const one = (n: number, chats = n % 2 === 0 ? store : second.chats) =>
+    const createNth = (n: number, chats = n % 2 === 0 ? store : second.chats) =>
       Effect.map(
         chats.createChat(
           chatbot,
@@ -107,8 +107,10 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         ),
         ({ chat }) => chat,
       );
-    const sequentialChats = yield* Effect.forEach(Array.from({ length: 10 }).keys(), (n) => one(n));
-    const concurrentChats = yield* atOnce(64, (n) => one(n + 10));
+    const sequentialChats = yield* Effect.forEach(Array.from({ length: 10 }).keys(), (n) =>
+      createNth(n),
+    );
+    const concurrentChats = yield* atOnce(64, (n) => createNth(n + 10));
     const chats = [...sequentialChats, ...concurrentChats.toSorted((a, b) => a.id - b.id)];
     yield* same(
       "every chat as requested",
@@ -179,7 +181,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       {},
       ...awkwardTexts.map((name) => ({ name })),
       ...awkwardTexts.map((text) => ({ name: `before ${text} after` })),
-      // Folding makes them longer.
+      // Folding makes these names longer.
       ...["ﬃ", "ﷺ", "İ"].map((sign) => ({ name: `${sign.repeat(254)}!` })),
     ]);
     const parts = ["before ", "BEFORE", "r a", "%a", "i!", "م!", "ffi".repeat(254)];
@@ -225,11 +227,11 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       ...chatsWithTies,
       ...chatsWithTies,
     ]);
-    const some = orders(chatFields).filter((_, n) => n % 7 === 0);
+    const someOrders = orders(chatFields).filter((_, n) => n % 7 === 0);
     for (const search of [null, "", "B", "a"]) {
       for (const userRef of [null, "x", ""]) {
         for (const id of [null, chats[1]!.id, chats[2]!.id]) {
-          for (const orderBy of some) {
+          for (const orderBy of someOrders) {
             for (const page of id === null ? [1, 2, 4] : [1, 2]) {
               const query = { search, userRef, id, orderBy, limit: 5, page };
               const what = `the page of ${JSON.stringify(query)}`;
@@ -247,7 +249,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const chats = yield* createAll(theirs, [fields, fields]);
     yield* same("no chats", yield* list(ours), { items: [], total: 0 });
     const mine = yield* create(ours, { name: "shared", userRef: "shared" });
-    // Ids belong to a chatbot: one of theirs may be the same as mine.
+    // Ids belong to a chatbot: a chat of theirs may have the same id as mine.
     const foreign = chats.find(({ id }) => id !== mine.id)!.id;
     for (const query of [
       {},
@@ -291,8 +293,8 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       const what = `the page of ${JSON.stringify(query)}`;
       yield* same(what, yield* history(chatbot, chat.id, query), entryPage(entries, query));
     });
-    const other = yield* ask(chatbot, null, entry("in another chat"));
-    for (const { id } of [...entries, other, { id: Number.MAX_SAFE_INTEGER }]) {
+    const otherEntry = yield* ask(chatbot, null, entry("in another chat"));
+    for (const { id } of [...entries, otherEntry, { id: Number.MAX_SAFE_INTEGER }]) {
       for (const page of [1, 2]) yield* read({ ...defaultEntryQuery, id, page });
     }
     for (const orderBy of orders(entryFields)) {
@@ -301,11 +303,11 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       for (const page of pages) yield* read({ ...defaultEntryQuery, orderBy, limit: 4, page });
     }
     const texts = alikeUpTo(20_000).map((text) => entry(text, { answer: `${text}x` }));
-    const long = yield* conversation(chatbot, texts);
+    const longEntries = yield* conversation(chatbot, texts);
     for (const orderBy of orders(["question", "answer"])) {
       const query = { ...defaultEntryQuery, orderBy };
-      const page = yield* history(chatbot, long.chat.id, query);
-      yield* same("long texts", page, entryPage(long.entries, query));
+      const page = yield* history(chatbot, longEntries.chat.id, query);
+      yield* same("long texts", page, entryPage(longEntries.entries, query));
     }
   }),
 
@@ -327,7 +329,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       { orderBy: [{ field: "name", descending: false }] },
     ];
     for (let isWritten = false; !isWritten;) {
-      // One more time when everything is written.
+      // Read once more after everything is written.
       isWritten = writers.pollUnsafe() !== undefined;
       for (const chats of [store, second.chats]) {
         for (const query of queries) {

@@ -3,7 +3,7 @@
  */
 import { Data, Effect, Equal, Result } from "effect";
 
-/** One promise of a port. It succeeds if the store keeps the promise. */
+/** A check of one promise of a port. It succeeds if the store keeps the promise. */
 export interface Check<R> {
   /** The promise, as a sentence. */
   readonly name: string;

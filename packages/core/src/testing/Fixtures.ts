@@ -147,8 +147,8 @@ export const conversation = Effect.fnUntraced(function* (
   entries: ReadonlyArray<NewEntry>,
 ) {
   const chat: Chat = yield* create(chatbot);
-  const storedEntries: ReadonlyArray<Entry> = yield* Effect.forEach(entries, (one) =>
-    ask(chatbot, chat.id, one),
+  const storedEntries: ReadonlyArray<Entry> = yield* Effect.forEach(entries, (fields) =>
+    ask(chatbot, chat.id, fields),
   );
   return { chat, entries: storedEntries };
 });
@@ -164,7 +164,7 @@ export const askLater = Effect.fnUntraced(function* (chatbot: ChatbotId, chat: C
   }
 });
 
-/** Chats of two users and of none, some of them with entries. */
+/** Creates chats of two users and of none, some of them with entries. */
 export const fillChatbot = Effect.fnUntraced(function* (chatbot: ChatbotId) {
   const chats = yield* createAll(
     chatbot,
@@ -266,7 +266,9 @@ export const findRegistered = (id: number) =>
   );
 
 export const findRegisteredKey = (chatbot: ChatbotId, keyId: string) =>
-  Effect.map(findRegistered(chatbot), (one) => one?.keys.find(({ id }) => id === keyId));
+  Effect.map(findRegistered(chatbot), (registered) =>
+    registered?.keys.find(({ id }) => id === keyId),
+  );
 
 /** The chatbot's entries in the audit log, oldest first. */
 export const auditOf = (chatbot: ChatbotId) =>
@@ -381,7 +383,7 @@ export const awkwardTexts: ReadonlyArray<string> = [
   ["é", "e\u0301", "É", "ß", "ẞ", "SS", "ﬁn", "FIN", "İstanbul", "istanbul"],
   ["ΣΊΣΥΦΟΣ", "σίσυφος", "i\u0307", "ı", "ŉ", "Ǆ", "ǆ", "中文", "ひら", "ヒラ", "ﾋﾗ"],
   ["42", "042", "0", "null", "NULL"],
-  // By code point, the first three come before the others, which are outside the basic plane; by UTF-16, after them.
+  // The first three come before the others, which are above U+FFFF, by code point, and after them by UTF-16.
   ["\ue000", "\uffee", "\ufffd", "𐐀", "𐐨", "😀", "👩‍👩‍👧"],
 ].flat();
 
@@ -389,7 +391,7 @@ export const awkwardTexts: ReadonlyArray<string> = [
 export const alikeUpTo = (length: number): ReadonlyArray<string> =>
   ["b", "a", "", "B", "😀"].map((end) => "x".repeat(length) + end);
 
-/** Times that are easily lost or mixed up, ascending: of other calendars, around changes of the clock, and so on. */
+/** Times that are easily lost or mixed up, ascending: of other calendars, around clock changes, and so on. */
 export const awkwardTimes: ReadonlyArray<Date> = [
   ["0001-01-01T00:00:00.000Z", "1582-10-10T12:00:00.000Z", "1899-12-31T23:59:59.999Z"],
   ["1969-12-31T23:59:59.999Z", "1970-01-01T00:00:00.001Z", "2000-02-29T12:00:00.500Z"],

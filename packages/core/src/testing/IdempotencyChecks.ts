@@ -63,7 +63,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     const creations = yield* atOnce(20, (n) =>
       (n % 2 === 0 ? store : second.chats).createChat(chatbot, chatFields, key),
     );
-    yield* same("new ones", creations.filter(({ replayed }) => !replayed).length, 1);
+    yield* same("the new chats", creations.filter(({ replayed }) => !replayed).length, 1);
     const { chat } = yield* createWith(chatbot, key, chatFields);
     for (const creation of creations) yield* same("the chat", creation.chat, chat);
     yield* failsWith("another request", keyReused, createWith(chatbot, other, chatFields));
@@ -85,7 +85,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
         return { turn, newEntry: yield* append(turn, entry(`q${n}`)) };
       }),
     );
-    // So that none of them is among the newest.
+    // So that no answer to a key is among the chat's newest entries.
     for (let n = 0; n < 25; n++) yield* ask(chatbot, id, entry("later"));
     for (const [n, name] of awkwardKeys.entries()) {
       const { chat, replayed } = creations[n]!;
@@ -171,7 +171,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
   }),
 
   check(
-    "a take checks the key's request, its entry, the chat, and the turn's holder",
+    "a take checks the key's request, then its entry, the chat, and the turn's holder",
     function* () {
       const chatbot = yield* newChatbot;
       const store = yield* TurnStore;
@@ -318,13 +318,15 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
           return `made by ${request}`;
         }).pipe(Effect.catchTag("IdempotencyKeyReused", () => Effect.succeed("nothing"))),
       );
-      const storingAsks = outcomes.filter((one) => one.startsWith("made"));
-      yield* same("how many stored something", storingAsks.length, 1);
-      const requests = outcomes.filter((one) => one !== "nothing").map((one) => one.slice(-1));
-      yield* same("how many requests", new Set(requests).size, 1);
+      const writes = outcomes.filter((outcome) => outcome.startsWith("made"));
+      yield* same("the number of calls that stored something", writes.length, 1);
+      const requests = outcomes
+        .filter((outcome) => outcome !== "nothing")
+        .map((outcome) => outcome.slice(-1));
+      yield* same("the number of requests that used the key", new Set(requests).size, 1);
       const inStore = yield* storedChats(chatbot);
       const rows = inStore.length + inStore.flatMap(({ entries }) => entries).length;
-      yield* same("the stored chats and entries", rows, storingAsks[0] === "made by 1" ? 3 : 2);
+      yield* same("the stored chats and entries", rows, writes[0] === "made by 1" ? 3 : 2);
     }
   }),
 

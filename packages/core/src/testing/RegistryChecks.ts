@@ -35,7 +35,7 @@ import {
 } from "./Fixtures.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 
-const end = new Date("2032-01-01T00:00:00Z");
+const expiry = new Date("2032-01-01T00:00:00Z");
 
 /** The registries of both instances, and the directory. */
 const services = Effect.gen(function* () {
@@ -58,7 +58,7 @@ const rare = {
   anonymous: true,
 };
 
-/** What a listed key opens. */
+/** The fields of the grant of a listed key, without its chatbot and its expiry. */
 const openedBy = ({ createdAt: _, revokedAt: __, lastUsedAt: ___, ...key }: RegisteredKey) => {
   const { expiresAt: ____, id: _____, name: ______, ...grant } = key;
   return grant;
@@ -89,7 +89,7 @@ const isIn = Effect.fnUntraced(function* (time: Date | null | undefined, millis:
 const bothAtOnce = (round: number, both: ReadonlyArray<Effect.Effect<unknown, unknown>>) =>
   Effect.gen(function* () {
     const order = round % 2 === 0 ? both : both.toReversed();
-    const successes = yield* Effect.forEach(order, (one) => Effect.isSuccess(one), {
+    const successes = yield* Effect.forEach(order, (effect) => Effect.isSuccess(effect), {
       concurrency: 2,
     });
     return round % 2 === 0 ? successes : successes.toReversed();
@@ -110,7 +110,7 @@ export const registryChecks: ReadonlyArray<
         ...rare,
         ratePerMinute: 1_000_000,
       }),
-      // A hash may be a view of more bytes, and a key may have expired long ago.
+      // A hash may be a view of a larger buffer, and a key may have expired long ago.
       newKey({
         id: fresh("c"),
         hash: new Uint8Array(64).fill(7).subarray(8, 40),
@@ -120,7 +120,7 @@ export const registryChecks: ReadonlyArray<
     const fields = newChatbotFields({
       name: `${fresh("chatbot")} ${"😀".repeat(200)}`,
       keys,
-      // The longest one: more bytes than code points.
+      // The longest description: more bytes than code points.
       description: "é".repeat(100_000),
       settings: {
         helloMessage: "😀".repeat(50_000),
@@ -140,7 +140,9 @@ export const registryChecks: ReadonlyArray<
     yield* same("the listed chatbot", registeredChatbot?.chatbot, chatbot);
     for (const declaredKey of keys) {
       const { expiresAt, id } = declaredKey;
-      const { createdAt, ...key } = registeredChatbot!.keys.find((one) => one.id === id)!;
+      const { createdAt, ...key } = registeredChatbot!.keys.find(
+        (listedKey) => listedKey.id === id,
+      )!;
       yield* same("the listed key", key, { ...declaredKey, revokedAt: null, lastUsedAt: null });
       yield* same("its time", createdAt instanceof Date, true);
       const open = yield* openKey(id);
@@ -150,9 +152,9 @@ export const registryChecks: ReadonlyArray<
         expiresAt === null
           ? open.expiresInMillis === null
           : yield* isIn(expiresAt, open.expiresInMillis!);
-      yield* same("the time that is left", isRight, true);
+      yield* same("how long it stays valid", isRight, true);
     }
-    yield* same("how many keys", registeredChatbot!.keys.length, keys.length);
+    yield* same("the number of keys", registeredChatbot!.keys.length, keys.length);
     yield* same("an unknown key", yield* directory.open(fresh("key")), null);
     yield* same("the audit log", yield* auditOf(chatbot.id), [
       `${actor} create ${fields.name}`,
@@ -193,8 +195,8 @@ export const registryChecks: ReadonlyArray<
     const tags = yield* atOnce(4, (n) =>
       tagOf((n % 2 === 0 ? registry : other).create(fields, actor)),
     );
-    const one = ["ChatbotTaken", "ChatbotTaken", "ChatbotTaken", "success"];
-    yield* same("the outcomes", tags.toSorted(), one);
+    const expected = ["ChatbotTaken", "ChatbotTaken", "ChatbotTaken", "success"];
+    yield* same("the outcomes", tags.toSorted(), expected);
     // Names are compared code point by code point.
     const alike = [
       ...["chatbot", "Chatbot ", "Chatb\u00f6t"].map((name) => newOne({ workspaceName, name })),
@@ -281,10 +283,10 @@ export const registryChecks: ReadonlyArray<
     yield* same("not there yet", yield* directory.open(last.id), null);
     yield* other.addKey(id, last, actor);
     yield* same("there now", (yield* directory.open(last.id))?.chatbot.id, id);
-    const keyIds = (yield* findRegistered(id))?.keys.map((one) => one.id);
+    const keyIds = (yield* findRegistered(id))?.keys.map(({ id }) => id);
     yield* same("the keys, oldest first", keyIds, [otherKey.id, key.id, last.id]);
     const changes: ReadonlyArray<KeyChange> = [
-      { scopes: ["write"], expiresAt: end },
+      { scopes: ["write"], expiresAt: expiry },
       { scopes: ["write"] },
       { name: "named", ratePerMinute: 60 },
       { expiresAt: null, name: null },
@@ -299,7 +301,7 @@ export const registryChecks: ReadonlyArray<
       yield* same("the changed key", yield* findRegisteredKey(id, key.id), expected);
       const { expiresInMillis, grant } = yield* openKey(key.id);
       yield* same("the opened key", grant, openedBy(expected));
-      yield* same("its end", expiresInMillis === null, expected.expiresAt === null);
+      yield* same("its expiry", expiresInMillis === null, expected.expiresAt === null);
     }
     const notFound = new Errors.KeyNotFound({ keyId: key.id });
     const unknown = ChatbotId.make(id + 1_000_000);
@@ -381,7 +383,7 @@ export const registryChecks: ReadonlyArray<
       unusedIds.filter((key) => key !== revokedId),
       [unusedId],
     );
-    yield* same("how many keys", registeredKeys.length, keys.length);
+    yield* same("the number of keys", registeredKeys.length, keys.length);
     yield* same("the audit log", yield* auditOf(id), before);
   }),
 
@@ -395,7 +397,7 @@ export const registryChecks: ReadonlyArray<
       model: "m",
       retentionDays: 7,
     };
-    const keyChange = { name: "named", scopes: ["write"], expiresAt: end } as const;
+    const keyChange = { name: "named", scopes: ["write"], expiresAt: expiry } as const;
     const all = [...Object.entries(newSettings), ...Object.entries(keyChange)];
     yield* atOnce(2 * all.length, (n): Effect.Effect<unknown, unknown> => {
       const instance = n % 2 === 0 ? registry : other;
@@ -435,7 +437,7 @@ export const registryChecks: ReadonlyArray<
     },
   ),
 
-  check("reading texts of users adds an entry to the audit log", function* () {
+  check("reading users' texts adds an entry to the audit log", function* () {
     const registry = yield* ChatbotRegistry;
     const { id } = yield* newOne();
     const before = yield* auditOf(id);

@@ -17,7 +17,7 @@ export class StoreUnderTest extends Context.Service<
   {
     /** Registers a chatbot without chats and returns its id. */
     readonly newChatbot: Effect.Effect<ChatbotId>;
-    /** Makes leases, the ends of turns and idempotency keys older by this many milliseconds. */
+    /** Makes leases, the ends of turns, idempotency keys and spending older by this many milliseconds. */
     readonly pass: (millis: number) => Effect.Effect<void>;
     /** A second instance over the same data, as another process has. */
     readonly second: {

@@ -36,7 +36,7 @@ import type { StoreUnderTest } from "./StoreUnderTest.ts";
 
 const key = keyOf("key");
 
-/** For how long a take finds the turn held by the chat or by the key, in milliseconds; 0 if it is not held that way. */
+/** The `forMillis` of a take that returns `Held` by the chat or by the key; 0 for any other result. */
 const heldFor = (
   by: "chat" | "key",
   turns: TurnStore["Service"],
@@ -50,7 +50,7 @@ const heldFor = (
 
 const isHeld = (...request: Parameters<typeof heldFor>) =>
   Effect.flatMap(heldFor(...request), (millis) =>
-    same(`the turn is held by the ${request[0]}`, millis > 0, true),
+    same(`the take returns Held by ${request[0]}`, millis > 0, true),
   );
 
 /** The promises of `TurnStore` about turns, entries and the queue of a chat. */
@@ -65,7 +65,10 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       entry("😀".repeat(10_000), { answer: "😀".repeat(100_000) }),
     ];
     const { chat, entries } = yield* conversation(chatbot, entriesToAppend);
-    const rows = entries.map((one, n) => ({ ...one, usage: entriesToAppend[n]!.usage }));
+    const rows = entries.map((storedEntry, n) => ({
+      ...storedEntry,
+      usage: entriesToAppend[n]!.usage,
+    }));
     const texts = rows.map(({ chatId: _, createTime: __, id: ___, ...rest }) => rest);
     yield* same("the appended entries", texts, entriesToAppend);
     const page = yield* history(chatbot, chat.id);
@@ -79,7 +82,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const [chat, another] = yield* createAll(chatbot, [{}, {}]);
     const entries: Array<Entry> = [];
     let between = 0;
-    // Between their ids lie those of another chat, once very many.
+    // Between these entries, another chat gets some, and once very many.
     for (let n = 0; n < 2 * turnEntries + 3; n++) {
       entries.push(yield* ask(chatbot, chat!.id, entry(`q${n}`, { flagged: n % 3 === 0 })));
       for (let m = 0; m < (n === 5 ? 2 * turnEntries : n % 2); m++) {
@@ -89,7 +92,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
     const turn = yield* takeTurn(chatbot, chat!.id);
     const entriesRead: Array<Entry> = [...turn.newest];
-    yield* same("how many it brings", entriesRead.length, turnEntries);
+    yield* same("the number of newest entries", entriesRead.length, turnEntries);
     for (let older = entriesRead.slice(-1); older.length > 0; entriesRead.push(...older)) {
       older = [...(yield* turns.earlier(turn, entriesRead.at(-1)!.id))];
       yield* same("a page at most", older.length <= turnEntries, true);
@@ -178,52 +181,55 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     yield* takeTurn(chatbot, chat!.id);
   }),
 
-  check("only the end of a turn sends a notification, and asks do not wait for it", function* () {
-    const chatbot = yield* newChatbot;
-    const [store, second] = yield* bothTurns;
-    const { id } = yield* create(chatbot);
-    const notifiedChats: Array<number> = [];
-    const readers: Array<Fiber.Fiber<void>> = [];
-    for (const { freed } of [store, second]) {
-      const recordingReader = Stream.tap(freed, (turn) =>
-        Effect.sync(() => turn?.chatbot === chatbot && notifiedChats.push(turn.chat)),
-      );
-      const stalledReader = Stream.tap(freed, () => Effect.never);
-      for (const notifications of [recordingReader, stalledReader]) {
-        readers.push(
-          yield* Effect.forkChild(Stream.runDrain(notifications), { startImmediately: true }),
+  check(
+    "only the end of a turn sends a notification, and no ask waits for its readers",
+    function* () {
+      const chatbot = yield* newChatbot;
+      const [store, second] = yield* bothTurns;
+      const { id } = yield* create(chatbot);
+      const notifiedChats: Array<number> = [];
+      const readers: Array<Fiber.Fiber<void>> = [];
+      for (const { freed } of [store, second]) {
+        const recordingReader = Stream.tap(freed, (turn) =>
+          Effect.sync(() => turn?.chatbot === chatbot && notifiedChats.push(turn.chat)),
         );
+        const stalledReader = Stream.tap(freed, () => Effect.never);
+        for (const notifications of [recordingReader, stalledReader]) {
+          readers.push(
+            yield* Effect.forkChild(Stream.runDrain(notifications), { startImmediately: true }),
+          );
+        }
       }
-    }
-    // A reader may need a moment before it hears anything.
-    yield* after(50);
-    const turn = yield* takeTurn(chatbot, id, key);
-    yield* store.renew(turn);
-    yield* isHeld("chat", second, chatbot, id);
-    yield* create(chatbot);
-    yield* after(50);
-    yield* same("notifications while it is held", notifiedChats, []);
-    yield* append(turn, entry("q"));
-    yield* second.release(yield* takeTurn(chatbot, id, null, second));
-    const asks = Effect.gen(function* () {
-      for (let n = 0; n < 100; n++) yield* ask(chatbot, id, entry("q"));
-      return "in time";
-    });
-    yield* same("100 asks", yield* Effect.raceFirst(asks, after(20_000)), "in time");
-    for (const reader of readers) {
-      const exit = reader.pollUnsafe();
-      yield* same("a reader failed", exit !== undefined && Exit.isFailure(exit), false);
-    }
-    yield* same(
-      "notifications of other chats",
-      notifiedChats.filter((chat) => chat !== id),
-      [],
-    );
-    yield* Fiber.interruptAll(readers);
-  }),
+      // A reader may need a moment before it receives notifications.
+      yield* after(50);
+      const turn = yield* takeTurn(chatbot, id, key);
+      yield* store.renew(turn);
+      yield* isHeld("chat", second, chatbot, id);
+      yield* create(chatbot);
+      yield* after(50);
+      yield* same("notifications while it is held", notifiedChats, []);
+      yield* append(turn, entry("q"));
+      yield* second.release(yield* takeTurn(chatbot, id, null, second));
+      const asks = Effect.gen(function* () {
+        for (let n = 0; n < 100; n++) yield* ask(chatbot, id, entry("q"));
+        return "in time";
+      });
+      yield* same("100 asks", yield* Effect.raceFirst(asks, after(20_000)), "in time");
+      for (const reader of readers) {
+        const exit = reader.pollUnsafe();
+        yield* same("a reader failed", exit !== undefined && Exit.isFailure(exit), false);
+      }
+      yield* same(
+        "notifications of other chats",
+        notifiedChats.filter((chat) => chat !== id),
+        [],
+      );
+      yield* Fiber.interruptAll(readers);
+    },
+  ),
 
   check(
-    "a key has spent what its appends and releases of the day add, in all instances",
+    "an API key has spent what its appends and releases of the day add, in all instances",
     function* () {
       const [chatbot, another] = [yield* newChatbot, yield* newChatbot];
       const both = yield* bothTurns;
@@ -312,7 +318,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     yield* same("other chats", others, []);
   }),
 
-  check("a chat created by an append comes after those created in its turn", function* () {
+  check("a chat created by an append comes after those created during its turn", function* () {
     const chatbot = yield* newChatbot;
     const first = yield* create(chatbot);
     for (const idempotencyKey of [null, key]) {
@@ -397,14 +403,14 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
             before.push(...older);
           }
           // Each answer names the entries that its turn saw.
-          const answer = before.map((one) => one.id).join();
+          const answer = before.map(({ id }) => id).join();
           return yield* turns.append(outcome.turn, entry(`q${n}`, { answer }));
         }
       }),
     );
     const { entries } = (yield* storedChats(chatbot))[0]!;
     const ids = entries.map((storedEntry) => storedEntry.id);
-    yield* same("how many", new Set(ids).size, 64);
+    yield* same("the number of entries", new Set(ids).size, 64);
     for (const [at, storedEntry] of entries.entries()) {
       yield* same("the entries before", storedEntry.answer, ids.slice(0, at).toReversed().join());
       yield* same("its id is higher", storedEntry.id > (ids[at - 1] ?? 0), true);
@@ -437,8 +443,8 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const chatbot = yield* newChatbot;
     const { id } = yield* create(chatbot);
     const outcomes = yield* atOnce(8, (n) => both[n % 2]!.take(chatbot, id, null));
-    const [turn, ...others] = outcomes.flatMap((one) =>
-      one._tag === "TurnTaken" ? [one.turn] : [],
+    const [turn, ...others] = outcomes.flatMap((outcome) =>
+      outcome._tag === "TurnTaken" ? [outcome.turn] : [],
     );
     yield* same("other turns", others, []);
     for (const newTurn of [turn!, yield* takeTurn(chatbot, null, key)]) {

@@ -1,5 +1,5 @@
 /**
- * The promises of `ChatStore` and `TurnStore` about visitors, for whom chats of others do not exist.
+ * The promises of `ChatStore` and `TurnStore` about visitors, for whom other users' chats do not exist.
  */
 import { ChatNotFound } from "../model/Errors.ts";
 import { defaultEntryQuery } from "../model/ListQuery.ts";
@@ -31,7 +31,7 @@ const references: ReadonlyArray<string> = [
 
 /** The promises of `ChatStore` and `TurnStore` about visitors. */
 export const visitorChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
-  check("a visitor lists and reads the chats with its userRef, and no others", function* () {
+  check("a visitor lists and reads the chats with their userRef, and no others", function* () {
     const chatbot = yield* newChatbot;
     const store = yield* ChatStore;
     const chats = yield* createAll(chatbot, [
@@ -39,9 +39,9 @@ export const visitorChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnd
       ...references.map((userRef) => ({ userRef, helloMessage: "Hello" })),
     ]);
     for (const visitor of references) {
-      const own = chats.find(({ userRef }) => userRef === visitor)!;
+      const ownChat = chats.find(({ userRef }) => userRef === visitor)!;
       yield* same("the chats", yield* list(chatbot, { userRef: visitor }), {
-        items: [own],
+        items: [ownChat],
         total: 1,
       });
       for (const { id, userRef } of chats) {
@@ -65,7 +65,7 @@ export const visitorChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnd
     }
   }),
 
-  check("a visitor's ask creates a chat with its userRef", function* () {
+  check("a visitor's ask creates a chat with their userRef", function* () {
     const chatbot = yield* newChatbot;
     const keys = [null, keyOf("key")];
     for (const visitor of references.slice(0, 4)) {
@@ -88,19 +88,19 @@ export const visitorChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnd
     }
   }),
 
-  check("a visitor asks only in its own chats, and takes no turn in other chats", function* () {
+  check("a visitor asks only in their own chats, and takes no turn in other chats", function* () {
     const chatbot = yield* newChatbot;
     const [store, second] = yield* bothTurns;
-    const [own, nobody] = yield* createAll(chatbot, [{ userRef: "u" }, {}]);
-    for (const chat of [own!, nobody!]) {
+    const [ownChat, unownedChat] = yield* createAll(chatbot, [{ userRef: "u" }, {}]);
+    for (const chat of [ownChat!, unownedChat!]) {
       const notFound = new ChatNotFound({ chatId: chat.id });
       const turn = yield* takeTurn(chatbot, chat.id, null);
       for (const isHeld of [true, false]) {
-        for (const visitor of references.filter((one) => one !== chat.userRef)) {
+        for (const visitor of references.filter((userRef) => userRef !== chat.userRef)) {
           const key = isHeld ? null : keyOf(`key\n${visitor}`);
           for (const turns of [store, second])
             yield* failsWith("the chat", notFound, turns.take(chatbot, chat.id, key, visitor));
-          // It takes nothing: no turn, no place in the queue and no key.
+          // The failed take leaves nothing behind: no turn, no place in the queue and no key.
           if (key !== null)
             yield* store.release(yield* takeTurn(chatbot, null, keyOf(key.key, 1), store, visitor));
         }
@@ -108,8 +108,8 @@ export const visitorChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnd
         else yield* store.release(yield* takeTurn(chatbot, chat.id));
       }
     }
-    const turn = yield* takeTurn(chatbot, own!.id, null, store, "u");
-    yield* same("held", (yield* second.take(chatbot, own!.id, null, "u"))._tag, "Held");
+    const turn = yield* takeTurn(chatbot, ownChat!.id, null, store, "u");
+    yield* same("held", (yield* second.take(chatbot, ownChat!.id, null, "u"))._tag, "Held");
     yield* append(turn, entry("own"));
     yield* same("the questions", yield* questions(chatbot), [["q", "own"], ["q"]]);
   }),
@@ -128,7 +128,7 @@ export const visitorChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnd
         { ...bare, userRef: visitor },
         keyFor("chat", visitor),
       );
-      yield* same("made anew", [chat.userRef, replayed], [visitor, false]);
+      yield* same("created by this request", [chat.userRef, replayed], [visitor, false]);
       const turn = yield* takeTurn(chatbot, null, keyFor("ask", visitor), undefined, visitor);
       answers.push({
         _tag: "AlreadyAnswered",
@@ -142,7 +142,7 @@ export const visitorChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnd
         { ...bare, userRef: visitor },
         keyFor("chat", visitor),
       );
-      yield* same("made before", [chat.userRef, replayed], [visitor, true]);
+      yield* same("created by the earlier request", [chat.userRef, replayed], [visitor, true]);
       const outcome = yield* turns.take(chatbot, null, keyFor("ask", visitor), visitor);
       yield* same("the answer and its turn", outcome, answers[at]);
     }

@@ -6,7 +6,7 @@ import { Schema } from "effect";
 const points = (text: string) => Array.from(text, (point) => point.codePointAt(0)!);
 
 /** The order of code points, written as plainly as possible. */
-const compared = (a: string, b: string): number => {
+const compareByCodePoint = (a: string, b: string): number => {
   const [left, right] = [points(a), points(b)];
   for (let at = 0; at < Math.min(left.length, right.length); at++) {
     if (left[at] !== right[at]) return Math.sign(left[at]! - right[at]!);
@@ -31,21 +31,23 @@ const Awkward = Schema.Array(
 );
 
 describe("text", () => {
-  it.prop("with surrogates is ordered by code point", [Awkward, Awkward], ([left, right]) => {
+  it.prop("text with surrogates is ordered by code point", [Awkward, Awkward], ([left, right]) => {
     const [a, b] = [left.join(""), right.join("")];
-    return Math.sign(compareText(a, b)) === compared(a, b);
+    return Math.sign(compareText(a, b)) === compareByCodePoint(a, b);
   });
 
-  it.prop("of any kind is ordered by code point", [Schema.String, Schema.String], ([a, b]) =>
-    a.isWellFormed() && b.isWellFormed() ? Math.sign(compareText(a, b)) === compared(a, b) : true,
+  it.prop("any text is ordered by code point", [Schema.String, Schema.String], ([a, b]) =>
+    a.isWellFormed() && b.isWellFormed()
+      ? Math.sign(compareText(a, b)) === compareByCodePoint(a, b)
+      : true,
   );
 
-  it.prop("that was folded is folded to itself", [Schema.String], ([text]) => {
+  it.prop("folding a folded text does not change it", [Schema.String], ([text]) => {
     const folded = fold(text);
     return fold(folded) === folded;
   });
 
-  it("that differs only in case or compatibility is folded to the same", () => {
+  it("texts that differ only in case or compatibility form fold to the same text", () => {
     for (const [a, b] of [
       ["ÉCOLE", "e\u0301cole"],
       ["ﬁn", "FIN"],
@@ -65,7 +67,7 @@ describe("text", () => {
     assert.notStrictEqual(fold("e"), fold("é"));
   });
 
-  it("is blank if all its characters are Unicode's White_Space", () => {
+  it("a text is blank if all its characters are Unicode's White_Space", () => {
     for (const text of ["", " \t\n\v\f\r", "\u0085", "\u00a0\u1680\u2003\u2028\u202f\u3000"]) {
       assert.isTrue(isBlank(text), JSON.stringify(text));
     }

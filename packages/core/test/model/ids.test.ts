@@ -8,7 +8,7 @@ import type { Bot } from "@parley/core/promise";
 
 const [chatbot, chat] = [ChatbotId.make(1), ChatId.make(2)];
 
-it("the id of a chat does not compile in the place of a chatbot's, nor does a plain number", () => {
+it("ids of chats and of chatbots compile only in their own places, and plain numbers in neither", () => {
   const calls = (
     chats: ChatStore["Service"],
     turns: TurnStore["Service"],

@@ -31,33 +31,35 @@ describe("an answerer that is a function", () => {
       async ({ question }) => Stream.toAsyncIterable(Stream.make(question, "!")),
     ],
   ];
-  it.effect.each(answerers)("answers if it %s", ([, answerer]) =>
+  it.effect.each(answerers)("an answerer can be a function that %s", ([, answerer]) =>
     Effect.gen(function* () {
       const { entry } = yield* asking(ask("Hi"));
       assert.strictEqual(entry.answer, "Hi!");
     }).pipe(Effect.provide(layerOf(answerer))),
   );
 
-  it.effect("receives the chatbot, and reads the earlier entries, newest first, on demand", () =>
-    Effect.gen(function* () {
-      const chatId = yield* newChat;
-      for (let n = 0; n < 25; n++) yield* asking(ask(`${n}`, { chatId }));
-      const { entry } = yield* asking(ask("last", { chatId }));
-      const expected = Array.from({ length: 25 }, (_, n) => `${24 - n}`).join(" ");
-      assert.strictEqual(entry.answer, `Bot: ${expected}`);
-    }).pipe(
-      Effect.provide(
-        layerOf(async ({ chatbot, earlier, question }) => {
-          const questions: Array<string> = [];
-          if (question === "last")
-            for await (const { question } of earlier) questions.push(question);
-          return `${chatbot.name}: ${questions.join(" ")}`;
-        }),
+  it.effect(
+    "an answerer function receives the chatbot, and reads the earlier entries on demand, newest first",
+    () =>
+      Effect.gen(function* () {
+        const chatId = yield* newChat;
+        for (let n = 0; n < 25; n++) yield* asking(ask(`${n}`, { chatId }));
+        const { entry } = yield* asking(ask("last", { chatId }));
+        const expected = Array.from({ length: 25 }, (_, n) => `${24 - n}`).join(" ");
+        assert.strictEqual(entry.answer, `Bot: ${expected}`);
+      }).pipe(
+        Effect.provide(
+          layerOf(async ({ chatbot, earlier, question }) => {
+            const questions: Array<string> = [];
+            if (question === "last")
+              for await (const { question } of earlier) questions.push(question);
+            return `${chatbot.name}: ${questions.join(" ")}`;
+          }),
+        ),
       ),
-    ),
   );
 
-  it.effect("can yield the cost of the answer", () =>
+  it.effect("an answerer function can yield the usage of its answer", () =>
     Effect.gen(function* () {
       yield* asking(ask("Hi"));
       const [sum] = yield* ChatArchive.use((archive) => archive.usage(chatbot.id, new Date(0)));
@@ -72,44 +74,48 @@ describe("an answerer that is a function", () => {
     ),
   );
 
-  it.effect("fails the ask with the thrown error as cause, and nothing is stored", () =>
-    Effect.gen(function* () {
-      const chatId = yield* newChat;
-      for (const question of ["before", "within"]) {
-        const error = yield* Effect.flip(asking(ask(question, { chatId })));
-        assert(error._tag === "AnswerUnavailable");
-        assert.strictEqual((error.cause as Error).message, `secret ${question}`);
-        assert.strictEqual(error.reason, "the answerer threw RangeError");
-      }
-      assert.deepStrictEqual(yield* questionsOf(chatId), []);
-    }).pipe(
-      Effect.provide(
-        layerOf(({ question }) => {
-          if (question === "before") throw new RangeError("secret before");
-          return (async function* () {
-            yield "a";
-            throw new RangeError("secret within");
-          })();
-        }),
+  it.effect(
+    "an answerer function that throws fails the ask with its error as the cause, and nothing is stored",
+    () =>
+      Effect.gen(function* () {
+        const chatId = yield* newChat;
+        for (const question of ["before", "within"]) {
+          const error = yield* Effect.flip(asking(ask(question, { chatId })));
+          assert(error._tag === "AnswerUnavailable");
+          assert.strictEqual((error.cause as Error).message, `secret ${question}`);
+          assert.strictEqual(error.reason, "the answerer threw RangeError");
+        }
+        assert.deepStrictEqual(yield* questionsOf(chatId), []);
+      }).pipe(
+        Effect.provide(
+          layerOf(({ question }) => {
+            if (question === "before") throw new RangeError("secret before");
+            return (async function* () {
+              yield "a";
+              throw new RangeError("secret within");
+            })();
+          }),
+        ),
       ),
-    ),
   );
 
-  it.effect("that yields what is not text is a defect that says so", () =>
-    Effect.gen(function* () {
-      const exit = yield* Effect.exit(asking(ask("Hi")));
-      assert.include(String(exit), "a value of type undefined instead of text");
-    }).pipe(
-      Effect.provide(
-        layerOf(async function* () {
-          yield undefined as never;
-        }),
+  it.effect(
+    "an answerer function that yields something other than text is a defect that says so",
+    () =>
+      Effect.gen(function* () {
+        const exit = yield* Effect.exit(asking(ask("Hi")));
+        assert.include(String(exit), "a value of type undefined instead of text");
+      }).pipe(
+        Effect.provide(
+          layerOf(async function* () {
+            yield undefined as never;
+          }),
+        ),
       ),
-    ),
   );
 
   it.effect.each([undefined, 7, ["a"], Layer.empty])(
-    "that returns %o is a defect that says so",
+    "an answerer function that returns %o is a defect that says so",
     (value) =>
       Effect.gen(function* () {
         const exit = yield* Effect.exit(asking(ask("Hi")));
@@ -120,33 +126,36 @@ describe("an answerer that is a function", () => {
       }).pipe(Effect.provide(layerOf(() => value as never))),
   );
 
-  it.live("learns by its signal that the ask was cancelled or too slow, and only then", () => {
-    const outcomes: Record<string, boolean> = {};
-    const layer = layerOf(async function* ({ question, signal }) {
-      signal.addEventListener("abort", () => (outcomes[question] = true));
-      yield "a";
-      if (question === "stored") return;
-      await new Promise(() => {});
-    }).pipe(
-      Layer.provide(
-        Layer.succeed(AskLimits, { ...AskLimits.defaultValue(), deadline: Duration.millis(100) }),
-      ),
-    );
-    return Effect.gen(function* () {
-      yield* asking(ask("stored"));
-      yield* Asking.use((service) =>
-        Stream.runHead(service.stream(chatbot, ask("cancelled", { onDisconnect: "cancel" }))),
+  it.live(
+    "the signal of an answerer function aborts if the ask is cancelled or too slow, and only then",
+    () => {
+      const outcomes: Record<string, boolean> = {};
+      const layer = layerOf(async function* ({ question, signal }) {
+        signal.addEventListener("abort", () => (outcomes[question] = true));
+        yield "a";
+        if (question === "stored") return;
+        await new Promise(() => {});
+      }).pipe(
+        Layer.provide(
+          Layer.succeed(AskLimits, { ...AskLimits.defaultValue(), deadline: Duration.millis(100) }),
+        ),
       );
-      yield* Effect.flip(asking(ask("slow")));
-      while ((yield* Asking.use(({ inProgress }) => inProgress)) > 0) yield* Effect.yieldNow;
-      assert.deepStrictEqual(outcomes, { cancelled: true, slow: true });
-    }).pipe(Effect.provide(layer));
-  });
+      return Effect.gen(function* () {
+        yield* asking(ask("stored"));
+        yield* Asking.use((service) =>
+          Stream.runHead(service.stream(chatbot, ask("cancelled", { onDisconnect: "cancel" }))),
+        );
+        yield* Effect.flip(asking(ask("slow")));
+        while ((yield* Asking.use(({ inProgress }) => inProgress)) > 0) yield* Effect.yieldNow;
+        assert.deepStrictEqual(outcomes, { cancelled: true, slow: true });
+      }).pipe(Effect.provide(layer));
+    },
+  );
 });
 
 describe("a moderator that is a function", () => {
   it.effect(
-    "flags a question by its category, lets others pass, and fails the ask if it throws",
+    "a moderator function flags a question by returning a category, and fails the ask if it throws",
     () =>
       Effect.gen(function* () {
         assert.strictEqual((yield* asking(ask("fine"))).entry.answer, "a");
@@ -168,20 +177,22 @@ describe("a moderator that is a function", () => {
       ),
   );
 
-  it.effect("lets a question pass if it returns nothing, and otherwise needs a name", () =>
-    Effect.gen(function* () {
-      assert.strictEqual((yield* asking(ask("fine"))).entry.flagged, false);
-      for (const question of ["true", '""']) {
-        const exit = yield* Effect.exit(asking(ask(question)));
-        assert.include(String(exit), "neither the name of a category nor null");
-      }
-    }).pipe(
-      Effect.provide(
-        layerOf(
-          () => "a",
-          (question) => (question === "fine" ? undefined : JSON.parse(question)) as never,
+  it.effect(
+    "a moderator function lets a question pass if it returns nothing, and otherwise must name a category",
+    () =>
+      Effect.gen(function* () {
+        assert.strictEqual((yield* asking(ask("fine"))).entry.flagged, false);
+        for (const question of ["true", '""']) {
+          const exit = yield* Effect.exit(asking(ask(question)));
+          assert.include(String(exit), "neither the name of a category nor null");
+        }
+      }).pipe(
+        Effect.provide(
+          layerOf(
+            () => "a",
+            (question) => (question === "fine" ? undefined : JSON.parse(question)) as never,
+          ),
         ),
       ),
-    ),
   );
 });

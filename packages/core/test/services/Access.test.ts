@@ -15,43 +15,43 @@ import { chatbot } from "./asked.ts";
 
 const newKey = Effect.map(Effect.provide(generateKey, SecureRandom.layerWebCrypto), Redacted.value);
 
-/** A directory of one key, which counts how often it is asked. */
+/** `Access` over a directory of one key, with counts of its look-ups and hashes. */
 const directory = Effect.fnUntraced(function* (key: string, more: Partial<Grant> = {}) {
   const hash = yield* Effect.provide(hashKey(key), Digest.layerWebCrypto);
   const changed = yield* PubSub.unbounded<ChatbotId | null>();
   const state = {
-    asked: 0,
-    hashed: 0,
-    /** Comes between the look-up and its answer. */
-    found: Effect.void as Effect.Effect<unknown, StorageUnavailable>,
+    lookUps: 0,
+    hashes: 0,
+    /** Runs within each look-up. */
+    duringLookUp: Effect.void as Effect.Effect<unknown, StorageUnavailable>,
     revoked: false,
     changed,
-    used: [] as Array<ReadonlyArray<string>>,
-    broken: Effect.void as Effect.Effect<void, StorageUnavailable>,
+    uses: [] as Array<ReadonlyArray<string>>,
+    duringWrite: Effect.void as Effect.Effect<void, StorageUnavailable>,
   };
   const web = yield* Effect.provide(Digest.Digest, Digest.layerWebCrypto);
   const layer = Access.layer.pipe(
     Layer.provide([
       Layer.succeed(Digest.Digest, {
         ...web,
-        digest: (...one) => Effect.suspend(() => (state.hashed++, web.digest(...one))),
+        digest: (...args) => Effect.suspend(() => (state.hashes++, web.digest(...args))),
       }),
       Layer.succeed(
         ChatbotDirectory,
         ChatbotDirectory.of({
           open: (id) =>
             Effect.suspend(() => {
-              state.asked++;
-              const found =
+              state.lookUps++;
+              const grant =
                 id === keyId(key) && !state.revoked
                   ? { hash, scopes: ["read"], expiresInMillis: null, chatbot, ...more }
                   : null;
-              return Effect.as(state.found, found as Grant | null);
+              return Effect.as(state.duringLookUp, grant as Grant | null);
             }),
           used: (ids) =>
             Effect.andThen(
-              state.broken,
-              Effect.sync(() => void state.used.push([...ids])),
+              state.duringWrite,
+              Effect.sync(() => void state.uses.push([...ids])),
             ),
           changed: Stream.fromPubSub(changed),
         }),
@@ -64,17 +64,17 @@ const directory = Effect.fnUntraced(function* (key: string, more: Partial<Grant>
 const authenticate = (key: string) => Access.use((access) => access.authenticate(key));
 
 describe("access", () => {
-  it.effect("opens the chatbot of a valid key", () =>
+  it.effect("a valid key opens its chatbot", () =>
     Effect.gen(function* () {
       const key = yield* newKey;
       const { layer } = yield* directory(key);
       const principal = yield* Effect.provide(authenticate(key), layer);
-      const opened = { keyId: keyId(key)!, scopes: ["read"] as const, chatbot, visitor: null };
-      assert.deepStrictEqual<Principal>(principal, opened);
+      const expected = { keyId: keyId(key)!, scopes: ["read"] as const, chatbot, visitor: null };
+      assert.deepStrictEqual<Principal>(principal, expected);
     }),
   );
 
-  it.effect("rejects malformed keys without asking for them", () =>
+  it.effect("malformed keys are rejected without a look-up", () =>
     Effect.gen(function* () {
       const key = yield* newKey;
       const { layer, state } = yield* directory(key);
@@ -92,12 +92,12 @@ describe("access", () => {
         ]) {
           assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(wrong))), wrong);
         }
-        assert.strictEqual(state.asked, 0);
+        assert.strictEqual(state.lookUps, 0);
       }).pipe(Effect.provide(layer));
     }),
   );
 
-  it.effect("rejects a key of a known id with another secret, and one of an unknown id", () =>
+  it.effect("a key that has a known id with another secret, or an unknown id, is rejected", () =>
     Effect.gen(function* () {
       const [key, unknown] = [yield* newKey, yield* newKey];
       const { layer } = yield* directory(key, { hash: new Uint8Array(32) });
@@ -108,51 +108,49 @@ describe("access", () => {
     }),
   );
 
-  it.effect("looks a key up and hashes it once a second, a wrong one too", () =>
+  it.effect("a key, even a wrong one, is looked up and hashed at most once a second", () =>
     Effect.gen(function* () {
       const [key, wrong] = [yield* newKey, yield* newKey];
       const { layer, state } = yield* directory(key);
       yield* Effect.gen(function* () {
         yield* Effect.repeat(authenticate(key), { times: 9 });
-        assert.deepStrictEqual([state.asked, state.hashed], [1, 1]);
+        assert.deepStrictEqual([state.lookUps, state.hashes], [1, 1]);
         yield* Effect.repeat(Effect.flip(authenticate(wrong)), { times: 9 });
-        assert.deepStrictEqual([state.asked, state.hashed], [2, 2]);
+        assert.deepStrictEqual([state.lookUps, state.hashes], [2, 2]);
         yield* TestClock.adjust("1 second");
         yield* authenticate(key);
         yield* Effect.flip(authenticate(wrong));
-        assert.deepStrictEqual([state.asked, state.hashed], [4, 4]);
+        assert.deepStrictEqual([state.lookUps, state.hashes], [4, 4]);
       }).pipe(Effect.provide(layer));
     }),
   );
 
-  it.effect(
-    "does not remember what it looked up before a notification that arrived meanwhile",
-    () =>
-      Effect.gen(function* () {
-        const key = yield* newKey;
-        const { layer, state } = yield* directory(key);
-        yield* Effect.gen(function* () {
-          yield* Effect.repeat(Effect.yieldNow, { times: 20 });
-          state.found = Effect.yieldNow.pipe(Effect.repeat({ times: 50 }));
-          const looking = yield* Effect.forkChild(authenticate(key), { startImmediately: true });
-          state.revoked = true;
-          yield* PubSub.publish(state.changed, null);
-          yield* Fiber.join(looking);
-          assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(key))));
-        }).pipe(Effect.provide(layer));
-      }),
+  it.effect("a look-up is not remembered if a notification arrives before it ends", () =>
+    Effect.gen(function* () {
+      const key = yield* newKey;
+      const { layer, state } = yield* directory(key);
+      yield* Effect.gen(function* () {
+        yield* Effect.repeat(Effect.yieldNow, { times: 20 });
+        state.duringLookUp = Effect.yieldNow.pipe(Effect.repeat({ times: 50 }));
+        const lookUp = yield* Effect.forkChild(authenticate(key), { startImmediately: true });
+        state.revoked = true;
+        yield* PubSub.publish(state.changed, null);
+        yield* Fiber.join(lookUp);
+        assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(key))));
+      }).pipe(Effect.provide(layer));
+    }),
   );
 
-  it.effect("rejects a key from its expiry on", () =>
+  it.effect("a key is rejected from its expiry on", () =>
     Effect.gen(function* () {
       const key = yield* newKey;
       const { layer, state } = yield* directory(key, { expiresInMillis: 900 });
-      // The time that the look-up takes is time of the key.
-      state.found = Effect.sleep(300);
+      // The duration of the look-up counts towards the lifetime of the key.
+      state.duringLookUp = Effect.sleep(300);
       yield* Effect.gen(function* () {
-        const looking = yield* Effect.forkChild(authenticate(key));
+        const lookUp = yield* Effect.forkChild(authenticate(key));
         yield* TestClock.adjust(300);
-        yield* Fiber.join(looking);
+        yield* Fiber.join(lookUp);
         yield* TestClock.adjust(599);
         yield* authenticate(key);
         yield* TestClock.adjust(1);
@@ -161,36 +159,38 @@ describe("access", () => {
     }),
   );
 
-  it.effect("neither lengthens a key's life nor remembers it when the machine's clock is set", () =>
-    Effect.gen(function* () {
-      const key = yield* newKey;
-      const { layer, state } = yield* directory(key, { expiresInMillis: 3_000 });
-      const clock = yield* Clock.Clock;
-      let wall = Date.parse("2026-11-25");
-      let elapsed = 0;
-      const settable: Clock.Clock = {
-        ...clock,
-        currentTimeMillisUnsafe: () => wall,
-        currentTimeMillis: Effect.sync(() => wall),
-        monotonicTimeNanos: Effect.sync(() => BigInt(elapsed * 1e6)),
-        sleep: clock.sleep,
-      };
-      const pass = (millis: number) => void ((wall += millis), (elapsed += millis));
-      yield* Effect.gen(function* () {
-        yield* authenticate(key);
-        wall += 86_400_000;
-        yield* authenticate(key);
-        wall -= 2 * 86_400_000;
-        yield* authenticate(key);
-        pass(1_001);
-        state.revoked = true;
-        assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(key))));
-      }).pipe(Effect.provide(layer), Effect.provideService(Clock.Clock, settable));
-    }),
+  it.effect(
+    "setting the machine's clock neither extends a key's life nor keeps it in memory for longer",
+    () =>
+      Effect.gen(function* () {
+        const key = yield* newKey;
+        const { layer, state } = yield* directory(key, { expiresInMillis: 3_000 });
+        const clock = yield* Clock.Clock;
+        let wall = Date.parse("2026-11-25");
+        let elapsed = 0;
+        const settable: Clock.Clock = {
+          ...clock,
+          currentTimeMillisUnsafe: () => wall,
+          currentTimeMillis: Effect.sync(() => wall),
+          monotonicTimeNanos: Effect.sync(() => BigInt(elapsed * 1e6)),
+          sleep: clock.sleep,
+        };
+        const pass = (millis: number) => void ((wall += millis), (elapsed += millis));
+        yield* Effect.gen(function* () {
+          yield* authenticate(key);
+          wall += 86_400_000;
+          yield* authenticate(key);
+          wall -= 2 * 86_400_000;
+          yield* authenticate(key);
+          pass(1_001);
+          state.revoked = true;
+          assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(key))));
+        }).pipe(Effect.provide(layer), Effect.provideService(Clock.Clock, settable));
+      }),
   );
 
   it.effect(
-    "recalls a key for a minute while the store is unavailable, until it expires, and only where asked to",
+    "while the store is unavailable, `recalls` accepts a key for a minute after its last look-up, but not beyond its expiry",
     () =>
       Effect.gen(function* () {
         const [key, unknown] = [yield* newKey, yield* newKey];
@@ -207,7 +207,7 @@ describe("access", () => {
           const { layer, state } = yield* directory(key, { expiresInMillis: lifetime });
           yield* Effect.gen(function* () {
             yield* authenticate(key);
-            state.found = Effect.fail(new StorageUnavailable({ cause: "unavailable" }));
+            state.duringLookUp = Effect.fail(new StorageUnavailable({ cause: "unavailable" }));
             yield* TestClock.adjust(1_001);
             yield* isRefused(authenticate(key));
             yield* isRefused(recall(unknown));
@@ -223,35 +223,37 @@ describe("access", () => {
           state.revoked = true;
           yield* TestClock.adjust(1_001);
           assert.isTrue(Exit.isFailure(yield* Effect.exit(recall(key))));
-          state.found = Effect.fail(new StorageUnavailable({ cause: "unavailable" }));
+          state.duringLookUp = Effect.fail(new StorageUnavailable({ cause: "unavailable" }));
           yield* TestClock.adjust(1_001);
           yield* isRefused(recall(key));
         }).pipe(Effect.provide(layer));
       }),
   );
 
-  it.effect("accepts a key as often as its rate allows, and says when it may come again", () =>
-    Effect.gen(function* () {
-      const key = yield* newKey;
-      const { layer } = yield* directory(key, { ratePerMinute: 7 });
-      yield* Effect.gen(function* () {
-        const refused = Effect.map(Effect.flip(authenticate(key)), (error) =>
-          error._tag === "RateExceeded" ? [error.keyId, error.retryAfterSeconds] : error._tag,
-        );
-        yield* Effect.repeat(authenticate(key), { times: 6 });
-        const inNineSeconds = [keyId(key)!, 9];
-        assert.deepStrictEqual([yield* refused, yield* refused], [inNineSeconds, inNineSeconds]);
-        yield* TestClock.adjust("9 seconds");
-        yield* authenticate(key);
-        assert.deepStrictEqual(yield* refused, inNineSeconds);
-        yield* TestClock.adjust("1 minute");
-        yield* Effect.repeat(authenticate(key), { times: 6 });
-        assert.deepStrictEqual(yield* refused, inNineSeconds);
-      }).pipe(Effect.provide(layer));
-    }),
+  it.effect(
+    "a key is accepted as often as its rate allows, and a refusal says when it may be used again",
+    () =>
+      Effect.gen(function* () {
+        const key = yield* newKey;
+        const { layer } = yield* directory(key, { ratePerMinute: 7 });
+        yield* Effect.gen(function* () {
+          const refused = Effect.map(Effect.flip(authenticate(key)), (error) =>
+            error._tag === "RateExceeded" ? [error.keyId, error.retryAfterSeconds] : error._tag,
+          );
+          yield* Effect.repeat(authenticate(key), { times: 6 });
+          const inNineSeconds = [keyId(key)!, 9];
+          assert.deepStrictEqual([yield* refused, yield* refused], [inNineSeconds, inNineSeconds]);
+          yield* TestClock.adjust("9 seconds");
+          yield* authenticate(key);
+          assert.deepStrictEqual(yield* refused, inNineSeconds);
+          yield* TestClock.adjust("1 minute");
+          yield* Effect.repeat(authenticate(key), { times: 6 });
+          assert.deepStrictEqual(yield* refused, inNineSeconds);
+        }).pipe(Effect.provide(layer));
+      }),
   );
 
-  /** Tokens of a key that any text after its id signs: `<key id> <visitor>`. */
+  /** Tokens without a signature: `<key id> <visitor>`. */
   const tokens: VisitorTokens = {
     keyId: (token) => token.split(" ")[0] ?? null,
     verify: (token) => Effect.succeed({ visitor: token.split(" ")[1]!, scopes: null }),
@@ -264,27 +266,29 @@ describe("access", () => {
       }),
     );
 
-  it.effect("each visitor has a rate of its own, and beyond it does not use up the key's", () =>
-    Effect.gen(function* () {
-      const key = yield* newKey;
-      const id = keyId(key)!;
-      const rates = { signingSecret: "s", visitorRatePerMinute: 2, ratePerMinute: 5 };
-      const { layer } = yield* directory(key, rates);
-      yield* Effect.gen(function* () {
-        for (const expected of [0, 0, 30, 30, 30, 30, 30, 30]) {
-          assert.strictEqual(yield* visit(id, "a"), expected);
-        }
-        assert.deepStrictEqual([yield* visit(id, "b"), yield* visit(id, "b")], [0, 0]);
-        // The key has a rate, too, which counts all of its requests.
-        yield* authenticate(key);
-        assert.strictEqual(yield* visit(id, "c"), 12);
-        yield* TestClock.adjust("30 seconds");
-        assert.deepStrictEqual([yield* visit(id, "a"), yield* visit(id, "a")], [0, 30]);
-      }).pipe(Effect.provide(layer));
-    }),
+  it.effect(
+    "each visitor has a rate of its own, and requests beyond it do not count towards the key's",
+    () =>
+      Effect.gen(function* () {
+        const key = yield* newKey;
+        const id = keyId(key)!;
+        const rates = { signingSecret: "s", visitorRatePerMinute: 2, ratePerMinute: 5 };
+        const { layer } = yield* directory(key, rates);
+        yield* Effect.gen(function* () {
+          for (const expected of [0, 0, 30, 30, 30, 30, 30, 30]) {
+            assert.strictEqual(yield* visit(id, "a"), expected);
+          }
+          assert.deepStrictEqual([yield* visit(id, "b"), yield* visit(id, "b")], [0, 0]);
+          // The rate of the key counts its own requests and those of all its visitors.
+          yield* authenticate(key);
+          assert.strictEqual(yield* visit(id, "c"), 12);
+          yield* TestClock.adjust("30 seconds");
+          assert.deepStrictEqual([yield* visit(id, "a"), yield* visit(id, "a")], [0, 30]);
+        }).pipe(Effect.provide(layer));
+      }),
   );
 
-  it.effect("the process remembers the rates of 50,000 visitors, those that came last", () =>
+  it.effect("a process remembers the rates of the 50,000 visitors that came last", () =>
     Effect.gen(function* () {
       const key = yield* newKey;
       const id = keyId(key)!;
@@ -308,7 +312,7 @@ describe("access", () => {
     }),
   );
 
-  it.effect("forgets what it knows at a notification, and without one after a second", () =>
+  it.effect("a look-up is forgotten at a notification, and without one after a second", () =>
     Effect.gen(function* () {
       const key = yield* newKey;
       for (const isNotified of [true, false]) {
@@ -332,7 +336,7 @@ describe("access", () => {
 });
 
 describe("the use of keys", () => {
-  it.effect("is written once a minute, and not of keys that are rejected", () =>
+  it.effect("the use of a key is written once a minute, and that of a rejected key is not", () =>
     Effect.gen(function* () {
       const [key, wrong] = [yield* newKey, yield* newKey];
       const { layer, state } = yield* directory(key);
@@ -343,34 +347,36 @@ describe("the use of keys", () => {
           yield* Effect.exit(authenticate(wrong));
           yield* TestClock.adjust("3 seconds");
         }
-        assert.deepStrictEqual(state.used, [[keyId(key)!]]);
+        assert.deepStrictEqual(state.uses, [[keyId(key)!]]);
         yield* TestClock.adjust("1 minute");
-        assert.deepStrictEqual(state.used, [[keyId(key)!]]);
+        assert.deepStrictEqual(state.uses, [[keyId(key)!]]);
       }).pipe(Effect.provide(layer));
     }),
   );
 
-  it.effect("is written a minute later when the store failed, and when the process stops", () =>
-    Effect.gen(function* () {
-      const key = yield* newKey;
-      const { layer, state } = yield* directory(key);
-      yield* Effect.gen(function* () {
-        yield* Effect.yieldNow;
-        yield* authenticate(key);
-        for (const failure of [
-          Effect.fail(new StorageUnavailable({ cause: "gone" })),
-          Effect.die("a defect"),
-        ]) {
-          state.broken = failure;
+  it.effect(
+    "the use of a key is written a minute later if the store failed, and when the process stops",
+    () =>
+      Effect.gen(function* () {
+        const key = yield* newKey;
+        const { layer, state } = yield* directory(key);
+        yield* Effect.gen(function* () {
+          yield* Effect.yieldNow;
+          yield* authenticate(key);
+          for (const failure of [
+            Effect.fail(new StorageUnavailable({ cause: "gone" })),
+            Effect.die("a defect"),
+          ]) {
+            state.duringWrite = failure;
+            yield* TestClock.adjust("1 minute");
+          }
+          assert.deepStrictEqual(state.uses, []);
+          state.duringWrite = Effect.void;
           yield* TestClock.adjust("1 minute");
-        }
-        assert.deepStrictEqual(state.used, []);
-        state.broken = Effect.void;
-        yield* TestClock.adjust("1 minute");
-        assert.deepStrictEqual(state.used, [[keyId(key)!]]);
-        yield* authenticate(key);
-      }).pipe(Effect.provide(layer));
-      assert.deepStrictEqual(state.used, [[keyId(key)!], [keyId(key)!]]);
-    }),
+          assert.deepStrictEqual(state.uses, [[keyId(key)!]]);
+          yield* authenticate(key);
+        }).pipe(Effect.provide(layer));
+        assert.deepStrictEqual(state.uses, [[keyId(key)!], [keyId(key)!]]);
+      }),
   );
 });

@@ -102,8 +102,8 @@ describe("administration", () => {
           administration.rotateKey(id, key, { keepFor: Duration.infinity }, "ann"),
           administration.rotateKey(id, key, { keepFor: hour, expiresAt: longAgo }, "ann"),
         ];
-        for (const [at, one] of refused.entries()) {
-          const { _tag } = yield* Effect.flip(one as Effect.Effect<unknown, { _tag: string }>);
+        for (const [at, call] of refused.entries()) {
+          const { _tag } = yield* Effect.flip(call as Effect.Effect<unknown, { _tag: string }>);
           assert.strictEqual(_tag, "ArgumentInvalid", String(at));
         }
         const { message } = yield* Effect.flip(change({ retentionDays: 0, knowledge: ".." }));
@@ -146,30 +146,32 @@ describe("administration", () => {
       }).pipe(administered),
   );
 
-  it.effect("a rotation copies the fields of a key, whose own earlier expiry stays", () =>
-    Effect.gen(function* () {
-      const administration = yield* Administration;
-      const { id } = yield* administration.createChatbot(helpdesk, "ann");
-      const { now } = yield* ChatbotRegistry;
-      const soon = new Date((yield* now).getTime() + 60_000);
-      const fields = { name: "app", scopes: ["ask"], ratePerMinute: 9 } as const;
-      for (const expiresAt of [soon, null]) {
-        const old = yield* administration.createKey(id, { ...fields, expiresAt }, "ann");
-        const keepFor = Duration.minutes(10);
-        const { replacedKey, ...fresh } = yield* administration.rotateKey(
-          id,
-          old.id,
-          { keepFor },
-          "ann",
-        );
-        const expected = expiresAt ?? new Date((yield* now).getTime() + 600_000);
-        assert.deepStrictEqual(replacedKey.expiresAt, expected);
-        const { keys } = yield* administration.chatbot(id);
-        const [before, after] = [old, fresh].map((key) => keys.find((one) => one.id === key.id)!);
-        assert.deepStrictEqual(before!.expiresAt, expected);
-        assert.deepInclude(after, { ...fields, expiresAt: null });
-      }
-    }).pipe(administered),
+  it.effect(
+    "a rotation copies all fields of a key but its expiry, and the old key lives no longer for it",
+    () =>
+      Effect.gen(function* () {
+        const administration = yield* Administration;
+        const { id } = yield* administration.createChatbot(helpdesk, "ann");
+        const { now } = yield* ChatbotRegistry;
+        const soon = new Date((yield* now).getTime() + 60_000);
+        const fields = { name: "app", scopes: ["ask"], ratePerMinute: 9 } as const;
+        for (const expiresAt of [soon, null]) {
+          const old = yield* administration.createKey(id, { ...fields, expiresAt }, "ann");
+          const keepFor = Duration.minutes(10);
+          const { replacedKey, ...fresh } = yield* administration.rotateKey(
+            id,
+            old.id,
+            { keepFor },
+            "ann",
+          );
+          const expected = expiresAt ?? new Date((yield* now).getTime() + 600_000);
+          assert.deepStrictEqual(replacedKey.expiresAt, expected);
+          const { keys } = yield* administration.chatbot(id);
+          const [before, after] = [old, fresh].map((key) => keys.find(({ id }) => id === key.id)!);
+          assert.deepStrictEqual(before!.expiresAt, expected);
+          assert.deepInclude(after, { ...fields, expiresAt: null });
+        }
+      }).pipe(administered),
   );
 
   it.effect("both keys of a rotation are valid until the old key expires", () =>

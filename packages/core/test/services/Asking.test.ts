@@ -31,7 +31,7 @@ const restart = Stream.make({ _tag: "Restart" } as const);
 const delta = (text: string) => Stream.make({ _tag: "Delta", text } as const);
 
 /** An answer that ends when the test opens the gate. */
-const held = (gate: Deferred.Deferred<void>): Stream.Stream<AnswerPart> =>
+const gatedAnswer = (gate: Deferred.Deferred<void>): Stream.Stream<AnswerPart> =>
   Stream.unwrap(Effect.as(Deferred.await(gate), says("done")));
 
 const tagOf = (exit: Exit.Exit<unknown, { readonly _tag: string }>) =>
@@ -96,10 +96,10 @@ describe("asking", () => {
         });
       }
       assert.deepStrictEqual(yield* questionsOf(chatId), questions);
-      const asked = questions.filter((question) => question !== "bad");
+      const unflaggedQuestions = questions.filter((question) => question !== "bad");
       assert.deepStrictEqual(
         seen,
-        asked.map((_, n) => asked.slice(0, n).toReversed()),
+        unflaggedQuestions.map((_, n) => unflaggedQuestions.slice(0, n).toReversed()),
       );
     }).pipe(Effect.provide(layerAsking(answers, moderator)));
   });
@@ -126,7 +126,9 @@ describe("asking", () => {
         for (const other of others) yield* Fiber.join(other);
         assert.deepStrictEqual(yield* questionsOf(chatId), ["first", "slow", "later", "later"]);
       }).pipe(
-        Effect.provide(layerAsking((question) => (question === "slow" ? held(gate) : says("a")))),
+        Effect.provide(
+          layerAsking((question) => (question === "slow" ? gatedAnswer(gate) : says("a"))),
+        ),
       );
     }),
   );
@@ -139,7 +141,7 @@ describe("asking", () => {
         const layer = layerAsking((question) => {
           const gate = Deferred.makeUnsafe<void>();
           gates.set(question, gate);
-          return held(gate);
+          return gatedAnswer(gate);
         });
         yield* Effect.gen(function* () {
           const [chatId, other] = [yield* newChat, yield* newChat];
@@ -178,7 +180,7 @@ describe("asking", () => {
         yield* Deferred.succeed(gate, undefined);
         yield* Fiber.joinAll([first!, third!]);
         assert.deepStrictEqual(yield* questionsOf(chatId), ["q0", "q2"]);
-      }).pipe(Effect.provide(layerAsking(() => held(gate))));
+      }).pipe(Effect.provide(layerAsking(() => gatedAnswer(gate))));
     }),
   );
 
@@ -196,8 +198,8 @@ describe("asking", () => {
       assert.deepStrictEqual(tagOf(yield* Fiber.join(refused[0]!)), ["Overloaded"]);
       // The others get their turns when the lease of the held turn ends.
       yield* TestClock.adjust(turnLease + 1);
-      const waited = yield* Fiber.joinAll(fibers);
-      assert.strictEqual(waited.filter(Exit.isSuccess).length, 257);
+      const exits = yield* Fiber.joinAll(fibers);
+      assert.strictEqual(exits.filter(Exit.isSuccess).length, 257);
     }).pipe(Effect.provide(layerAsking(() => says("done")))),
   );
 
@@ -205,14 +207,14 @@ describe("asking", () => {
     Effect.gen(function* () {
       const chatId = yield* newChat;
       const store = yield* TurnStore;
-      const taken = yield* store.take(chatbot.id, chatId, null);
-      if (taken._tag !== "TurnTaken") return assert.fail("the turn is free");
-      const waiting = yield* Effect.forkChild(Effect.exit(asking(ask("q", { chatId }))));
+      const takeResult = yield* store.take(chatbot.id, chatId, null);
+      if (takeResult._tag !== "TurnTaken") return assert.fail("the turn is free");
+      const waitingAsk = yield* Effect.forkChild(Effect.exit(asking(ask("q", { chatId }))));
       for (let seconds = 0; seconds < 62; seconds += 3) {
         yield* TestClock.adjust("3 seconds");
-        yield* store.renew(taken.turn);
+        yield* store.renew(takeResult.turn);
       }
-      assert.deepStrictEqual(tagOf(yield* Fiber.join(waiting)), ["Overloaded"]);
+      assert.deepStrictEqual(tagOf(yield* Fiber.join(waitingAsk)), ["Overloaded"]);
       assert.deepStrictEqual(yield* questionsOf(chatId), []);
     }).pipe(Effect.provide(layerAsking(() => says("done")))),
   );
@@ -222,14 +224,14 @@ describe("asking", () => {
       const chatId = yield* newChat;
       const store = yield* TurnStore;
       yield* settle;
-      const taken = yield* store.take(chatbot.id, chatId, null);
-      if (taken._tag !== "TurnTaken") return assert.fail("the turn is free");
-      const waiting = yield* Effect.forkChild(asking(ask("q", { chatId })));
+      const takeResult = yield* store.take(chatbot.id, chatId, null);
+      if (takeResult._tag !== "TurnTaken") return assert.fail("the turn is free");
+      const waitingAsk = yield* Effect.forkChild(asking(ask("q", { chatId })));
       yield* settle;
-      assert.isUndefined(waiting.pollUnsafe());
-      yield* store.release(taken.turn);
+      assert.isUndefined(waitingAsk.pollUnsafe());
+      yield* store.release(takeResult.turn);
       yield* settle;
-      assert.isDefined(waiting.pollUnsafe());
+      assert.isDefined(waitingAsk.pollUnsafe());
     }).pipe(Effect.provide(layerAsking(() => says("done")))),
   );
 
@@ -237,11 +239,11 @@ describe("asking", () => {
     Effect.gen(function* () {
       const chatId = yield* newChat;
       yield* TurnStore.use((store) => store.take(chatbot.id, chatId, null));
-      const waiting = yield* Effect.forkChild(asking(ask("q", { chatId })));
+      const waitingAsk = yield* Effect.forkChild(asking(ask("q", { chatId })));
       yield* TestClock.adjust(turnLease - 1);
-      assert.isUndefined(waiting.pollUnsafe());
+      assert.isUndefined(waitingAsk.pollUnsafe());
       yield* TestClock.adjust(2);
-      assert.isDefined(waiting.pollUnsafe());
+      assert.isDefined(waitingAsk.pollUnsafe());
     }).pipe(Effect.provide(layerAsking(() => says("done")))),
   );
 
@@ -271,13 +273,13 @@ describe("asking", () => {
         yield* settle;
         // The process stood still for longer than the lease of its turn.
         yield* TestClock.adjust(turnLease + 1);
-        const taken = yield* TurnStore.use((store) => store.take(chatbot.id, chatId, null));
-        assert.strictEqual(taken._tag, "TurnTaken");
+        const takeResult = yield* TurnStore.use((store) => store.take(chatbot.id, chatId, null));
+        assert.strictEqual(takeResult._tag, "TurnTaken");
         yield* Deferred.succeed(gate, undefined);
         assert.deepStrictEqual(tagOf(yield* Fiber.join(late)), ["AnswerUnavailable"]);
         assert.deepStrictEqual(yield* questionsOf(chatId), []);
       }).pipe(
-        Effect.provide(layerAsking(() => held(gate))),
+        Effect.provide(layerAsking(() => gatedAnswer(gate))),
         Effect.provideService(AskLimits, {
           ...AskLimits.defaultValue(),
           renewal: Duration.hours(1),
@@ -315,11 +317,11 @@ describe("asking", () => {
             assert.deepStrictEqual(tagOf(yield* Fiber.join(late)), ["ChatNotFound"]);
           }
           assert.strictEqual(yield* total, 0);
-        }).pipe(Effect.provide(layerAsking(() => Stream.suspend(() => held(gate)))));
+        }).pipe(Effect.provide(layerAsking(() => Stream.suspend(() => gatedAnswer(gate)))));
       }),
   );
 
-  it.effect("an answer is completed and stored after its request hung up", () =>
+  it.effect("an answer is completed and stored after its client has hung up", () =>
     Effect.gen(function* () {
       const gate = yield* Deferred.make<void>();
       yield* Effect.gen(function* () {
@@ -330,11 +332,11 @@ describe("asking", () => {
         yield* Deferred.succeed(gate, undefined);
         yield* settle;
         assert.deepStrictEqual(yield* questionsOf(chatId), ["q"]);
-      }).pipe(Effect.provide(layerAsking(() => held(gate))));
+      }).pipe(Effect.provide(layerAsking(() => gatedAnswer(gate))));
     }),
   );
 
-  it.effect("a failed ask is logged if its request hung up before", () =>
+  it.effect("a failed ask is logged if its client has hung up before", () =>
     Effect.gen(function* () {
       const logged: Array<string> = [];
       const logger = Logger.make((entry) => {
@@ -374,28 +376,24 @@ describe("asking", () => {
     }),
   );
 
-  it.effect(
-    "a request with cancel that hangs up interrupts the answer, and nothing is stored",
-    () =>
-      Effect.gen(function* () {
-        const closed = yield* Deferred.make<void>();
-        const layer = layerAsking(() =>
-          Stream.ensuring(Stream.never, Deferred.succeed(closed, undefined)),
-        );
-        yield* Effect.gen(function* () {
-          const chatId = yield* newChat;
-          const fiber = yield* Effect.forkChild(
-            asking(ask("q", { chatId, onDisconnect: "cancel" })),
-          );
-          yield* settle;
-          yield* Fiber.interrupt(fiber);
-          yield* settle;
-          assert.isTrue(yield* Deferred.isDone(closed));
-          assert.deepStrictEqual(yield* questionsOf(chatId), []);
-          const other = yield* TurnStore.use((store) => store.take(chatbot.id, chatId, null));
-          assert.strictEqual(other._tag, "TurnTaken");
-        }).pipe(Effect.provide(layer));
-      }),
+  it.effect("a hang-up on an ask with cancel interrupts the answer, and nothing is stored", () =>
+    Effect.gen(function* () {
+      const closed = yield* Deferred.make<void>();
+      const layer = layerAsking(() =>
+        Stream.ensuring(Stream.never, Deferred.succeed(closed, undefined)),
+      );
+      yield* Effect.gen(function* () {
+        const chatId = yield* newChat;
+        const fiber = yield* Effect.forkChild(asking(ask("q", { chatId, onDisconnect: "cancel" })));
+        yield* settle;
+        yield* Fiber.interrupt(fiber);
+        yield* settle;
+        assert.isTrue(yield* Deferred.isDone(closed));
+        assert.deepStrictEqual(yield* questionsOf(chatId), []);
+        const other = yield* TurnStore.use((store) => store.take(chatbot.id, chatId, null));
+        assert.strictEqual(other._tag, "TurnTaken");
+      }).pipe(Effect.provide(layer));
+    }),
   );
 
   it.effect("an answer is cancelled only when no request waits for its key any more", () =>
@@ -404,12 +402,12 @@ describe("asking", () => {
       let calls = 0;
       const layer = layerAsking(() => {
         calls++;
-        return held(gate);
+        return gatedAnswer(gate);
       });
       yield* Effect.gen(function* () {
-        const keyed = ask("q", { idempotencyKey: "key", onDisconnect: "cancel" });
+        const askWithKey = ask("q", { idempotencyKey: "key", onDisconnect: "cancel" });
         const fibers = yield* Effect.forEach(Array.from({ length: 100 }), () =>
-          Effect.forkChild(asking(keyed)),
+          Effect.forkChild(asking(askWithKey)),
         );
         yield* settle;
         yield* Fiber.interruptAll(fibers.slice(0, 99));
@@ -417,14 +415,14 @@ describe("asking", () => {
         const { entry, replayed } = yield* Fiber.join(fibers[99]!);
         assert.isTrue(replayed);
         assert.strictEqual(calls, 1);
-        assert.deepStrictEqual(yield* asking(keyed), { entry, replayed: true });
+        assert.deepStrictEqual(yield* asking(askWithKey), { entry, replayed: true });
         assert.strictEqual(yield* total, 1);
       }).pipe(Effect.provide(layer));
     }),
   );
 
   it.effect(
-    "of several requests with one key, the last to hang up cancels the answer if it has asked for that",
+    "of several requests with one key, the last to hang up cancels the answer if it asked for that",
     () =>
       Effect.gen(function* () {
         const closed = yield* Deferred.make<void>();
@@ -433,8 +431,8 @@ describe("asking", () => {
         );
         yield* Effect.gen(function* () {
           const begin = Effect.fnUntraced(function* (onDisconnect: "cancel" | "finish") {
-            const keyed = ask("q", { idempotencyKey: "key", onDisconnect });
-            const fiber = yield* Effect.forkChild(asking(keyed));
+            const askWithKey = ask("q", { idempotencyKey: "key", onDisconnect });
+            const fiber = yield* Effect.forkChild(asking(askWithKey));
             yield* settle;
             return fiber;
           });
@@ -458,8 +456,8 @@ describe("asking", () => {
       delta("half"),
       Stream.concat(Stream.fromEffectDrain(Effect.sleep("1 second")), more),
     );
-  const events = (one: Ask) =>
-    Asking.use((service) => Stream.runCollect(service.stream(chatbot, one)));
+  const events = (request: Ask) =>
+    Asking.use((service) => Stream.runCollect(service.stream(chatbot, request)));
 
   it.effect(
     "an answer continues after a restart that takes back text which no reader has received",
@@ -472,11 +470,11 @@ describe("asking", () => {
             ),
           );
         yield* Effect.gen(function* () {
-          const keyed = ask("q", { idempotencyKey: "key" });
-          const plain = yield* Effect.forkChild(asking(keyed));
+          const askWithKey = ask("q", { idempotencyKey: "key" });
+          const plain = yield* Effect.forkChild(asking(askWithKey));
           yield* TestClock.adjust("1 second");
           // The second request arrives in the pause before the second attempt.
-          const reader = yield* Effect.forkChild(events(keyed));
+          const reader = yield* Effect.forkChild(events(askWithKey));
           yield* TestClock.adjust("1 second");
           assert.deepStrictEqual(
             (yield* Fiber.join(reader)).map((event) =>
@@ -519,9 +517,9 @@ describe("asking", () => {
         }),
     });
     return Effect.gen(function* () {
-      const asked = yield* Effect.forkChild(asking(ask("q")));
+      const fiber = yield* Effect.forkChild(asking(ask("q")));
       yield* TestClock.adjust("2 seconds");
-      yield* Fiber.join(asked);
+      yield* Fiber.join(fiber);
       assert.deepStrictEqual(deadlines, [30_000, 30_000]);
     }).pipe(
       Effect.provide(
@@ -551,7 +549,7 @@ describe("asking", () => {
           const chatId = yield* newChat;
           const exits = yield* Effect.forEach(
             [ask("q"), ask("q", { chatId }), ask("q", { chatId, idempotencyKey: "key" })],
-            (one) => Effect.exit(asking(one)),
+            (request) => Effect.exit(asking(request)),
           );
           assert.isTrue(exits.every(Exit.isFailure));
           assert.strictEqual(calls, 3);
@@ -566,7 +564,7 @@ describe("asking", () => {
   );
 
   it.effect(
-    "an answer is stored without NUL and lone surrogates, and cut off between code points beyond its greatest length",
+    "an answer is stored without NUL and lone surrogates, and cut off at its maximum length between code points",
     () => {
       const long = "x".repeat(99_999);
       return Effect.gen(function* () {
@@ -620,26 +618,26 @@ describe("asking", () => {
     Effect.gen(function* () {
       const gate = yield* Deferred.make<void>();
       const scope = yield* Scope.make();
-      const layer = layerAsking(() => held(gate));
+      const layer = layerAsking(() => gatedAnswer(gate));
       const context = yield* Scope.provide(Layer.build(layer), scope);
       yield* Effect.gen(function* () {
         const [ours, theirs] = [yield* newChat, yield* newChat];
         yield* TurnStore.use((store) => store.take(chatbot.id, theirs, null));
-        const [answering, ...waiting] = yield* Effect.forEach(
+        const [answeringAsk, ...waitingAsks] = yield* Effect.forEach(
           [ask("q", { chatId: ours }), ask("r", { chatId: ours }), ask("s", { chatId: theirs })],
-          (one) => Effect.forkChild(Effect.exit(asking(one))),
+          (request) => Effect.forkChild(Effect.exit(asking(request))),
         );
         yield* settle;
         const stopped = yield* Effect.forkChild(Scope.close(scope, Exit.void));
         yield* settle;
-        // No time has passed.
-        for (const fiber of waiting)
+        // They do not wait for the answer, nor for any time to pass.
+        for (const fiber of waitingAsks)
           assert.deepStrictEqual(tagOf(yield* Fiber.join(fiber)), ["Overloaded"]);
         assert.deepStrictEqual(tagOf(yield* Effect.exit(asking(ask("t")))), ["Overloaded"]);
         assert.strictEqual(yield* Asking.use(({ inProgress }) => inProgress), 1);
         assert.isUndefined(stopped.pollUnsafe());
         yield* Deferred.succeed(gate, undefined);
-        assert.isTrue(Exit.isSuccess(yield* Fiber.join(answering!)));
+        assert.isTrue(Exit.isSuccess(yield* Fiber.join(answeringAsk!)));
         yield* Fiber.join(stopped);
         assert.deepStrictEqual(yield* questionsOf(ours), ["q"]);
       }).pipe(Effect.provide(context));
@@ -654,76 +652,81 @@ describe("the budget of a key", () => {
   );
   const isSpent = (retryAfterSeconds: number) => new BudgetSpent({ keyId: "k", retryAfterSeconds });
 
-  it.effect("ends its asks until midnight UTC, and replays answers that are stored", () =>
-    Effect.gen(function* () {
-      yield* TestClock.setTime(Date.parse("2030-01-31T23:00:00Z"));
-      const idempotencyKey = "key";
-      const first = yield* asking(ask("q", { ...key, idempotencyKey }));
-      const { chatId } = first.entry;
-      // Of one token for the question and one for the answer.
-      for (let n = 0; n < 4; n++) yield* asking(ask("q", { ...key, chatId }));
-      assert.strictEqual(yield* spending, 10);
-      const other = "other";
-      for (const more of [
-        {},
-        { chatId },
-        { idempotencyKey: other },
-        { chatId, idempotencyKey: other },
-      ])
-        assert.deepStrictEqual(
-          yield* Effect.flip(asking(ask("q", { ...key, ...more }))),
-          isSpent(3600),
-        );
-      const missing = yield* Effect.flip(asking(ask("q", { ...key, chatId: ChatId.make(999) })));
-      assert.strictEqual(missing._tag, "ChatNotFound");
-      const again = yield* asking(ask("q", { ...key, idempotencyKey }));
-      assert.deepStrictEqual(again, { ...first, replayed: true });
-      // Nothing of a refused ask stays: the chat and the key are free.
-      yield* asking(ask("q", { chatId, keyId: "another", idempotencyKey: other }));
-      yield* TestClock.setTime(Date.parse("2030-02-01T00:00:00Z"));
-      assert.strictEqual(yield* spending, 0);
-      yield* asking(ask("q", { ...key, chatId }));
-      assert.strictEqual(yield* spending, 2);
-    }).pipe(Effect.provide(layerAsking(() => says("Hello")))),
+  it.effect(
+    "a key whose budget is spent gets no new answers until midnight UTC, but replays of stored ones",
+    () =>
+      Effect.gen(function* () {
+        yield* TestClock.setTime(Date.parse("2030-01-31T23:00:00Z"));
+        const idempotencyKey = "key";
+        const first = yield* asking(ask("q", { ...key, idempotencyKey }));
+        const { chatId } = first.entry;
+        // Each ask costs one token for the question and one for the answer.
+        for (let n = 0; n < 4; n++) yield* asking(ask("q", { ...key, chatId }));
+        assert.strictEqual(yield* spending, 10);
+        const other = "other";
+        for (const more of [
+          {},
+          { chatId },
+          { idempotencyKey: other },
+          { chatId, idempotencyKey: other },
+        ])
+          assert.deepStrictEqual(
+            yield* Effect.flip(asking(ask("q", { ...key, ...more }))),
+            isSpent(3600),
+          );
+        const missing = yield* Effect.flip(asking(ask("q", { ...key, chatId: ChatId.make(999) })));
+        assert.strictEqual(missing._tag, "ChatNotFound");
+        const again = yield* asking(ask("q", { ...key, idempotencyKey }));
+        assert.deepStrictEqual(again, { ...first, replayed: true });
+        // Nothing of a refused ask stays: the chat and the key are free.
+        yield* asking(ask("q", { chatId, keyId: "another", idempotencyKey: other }));
+        yield* TestClock.setTime(Date.parse("2030-02-01T00:00:00Z"));
+        assert.strictEqual(yield* spending, 0);
+        yield* asking(ask("q", { ...key, chatId }));
+        assert.strictEqual(yield* spending, 2);
+      }).pipe(Effect.provide(layerAsking(() => says("Hello")))),
   );
 
-  it.effect("counts answers that failed, were cut, cancelled or reported no tokens", () => {
-    const silent = Stream.make({ _tag: "Delta", text: "8 signs." } as const);
-    const gate = Deferred.makeUnsafe<void>();
-    const answers: Readonly<Record<string, ReturnType<Answers>>> = {
-      "no usage": silent,
-      fails: Stream.concat(silent, Stream.fail(broken)),
-      "twice ": Stream.concat(Stream.concat(silent, restart), silent),
-      cancel: Stream.concat(silent, Stream.fromEffect(Deferred.await(gate)).pipe(Stream.drain)),
-      late: Stream.concat(silent, Stream.never),
-      flagged: silent,
-    };
-    const moderator = Layer.succeed(
-      Moderator,
-      Moderator.of({
-        check: (_, question) =>
-          Effect.succeed({ category: "none", flagged: question === "flagged" }),
-      }),
-    );
-    return Effect.gen(function* () {
-      const expected = { "no usage": 4, fails: 4, "twice ": 6, cancel: 4, late: 3, flagged: 0 };
-      let before = 0;
-      for (const [question, tokens] of Object.entries(expected)) {
-        const onDisconnect = question === "cancel" ? "cancel" : "finish";
-        const budget = { keyId: "k", tokensPerDay: 1000 };
-        const fiber = yield* Effect.forkChild(asking(ask(question, { ...budget, onDisconnect })));
-        yield* settle;
-        if (question === "cancel") yield* Fiber.interrupt(fiber);
-        if (question === "late") yield* TestClock.adjust("31 seconds");
-        yield* Fiber.await(fiber);
-        yield* settle;
-        assert.strictEqual((yield* spending) - before, tokens, question);
-        before += tokens;
-      }
-    }).pipe(Effect.provide(layerAsking((question) => answers[question]!, moderator)));
-  });
+  it.effect(
+    "a budget counts answers that fail, start again, are cancelled, come too late or report no tokens",
+    () => {
+      const silent = Stream.make({ _tag: "Delta", text: "8 signs." } as const);
+      const gate = Deferred.makeUnsafe<void>();
+      const answers: Readonly<Record<string, ReturnType<Answers>>> = {
+        "no usage": silent,
+        fails: Stream.concat(silent, Stream.fail(broken)),
+        "twice ": Stream.concat(Stream.concat(silent, restart), silent),
+        cancel: Stream.concat(silent, Stream.fromEffect(Deferred.await(gate)).pipe(Stream.drain)),
+        late: Stream.concat(silent, Stream.never),
+        flagged: silent,
+      };
+      const moderator = Layer.succeed(
+        Moderator,
+        Moderator.of({
+          check: (_, question) =>
+            Effect.succeed({ category: "none", flagged: question === "flagged" }),
+        }),
+      );
+      return Effect.gen(function* () {
+        const expected = { "no usage": 4, fails: 4, "twice ": 6, cancel: 4, late: 3, flagged: 0 };
+        let before = 0;
+        for (const [question, tokens] of Object.entries(expected)) {
+          const onDisconnect = question === "cancel" ? "cancel" : "finish";
+          const budget = { keyId: "k", tokensPerDay: 1000 };
+          const fiber = yield* Effect.forkChild(asking(ask(question, { ...budget, onDisconnect })));
+          yield* settle;
+          if (question === "cancel") yield* Fiber.interrupt(fiber);
+          if (question === "late") yield* TestClock.adjust("31 seconds");
+          yield* Fiber.await(fiber);
+          yield* settle;
+          assert.strictEqual((yield* spending) - before, tokens, question);
+          before += tokens;
+        }
+      }).pipe(Effect.provide(layerAsking((question) => answers[question]!, moderator)));
+    },
+  );
 
-  it.effect("leaves one line in the log if the tokens of a failed ask cannot be counted", () => {
+  it.effect("the log has one line if the tokens of a failed ask cannot be counted", () => {
     const logged: Array<string> = [];
     const logger = Logger.make((entry) => void logged.push(Logger.formatLogFmt.log(entry)));
     const failing = Layer.effect(
@@ -751,7 +754,7 @@ describe("the budget of a key", () => {
     );
   });
 
-  it.effect("costs no call of the store for a key without one", () => {
+  it.effect("an ask with a key that has no budget does not read what the key has spent", () => {
     let calls = 0;
     const counted = Layer.effect(
       TurnStore,

@@ -47,16 +47,16 @@ const chatsOf = ({ id }: { readonly id: ChatbotId }) =>
 
 const use = Effect.fnUntraced(function* (chatbot: ChatbotId, chat: ChatId) {
   const turns = yield* TurnStore;
-  const taken = yield* turns.take(chatbot, chat, null);
-  if (taken._tag !== "TurnTaken") return assert.fail("the turn is free");
-  yield* turns.append(taken.turn, entry);
+  const takeResult = yield* turns.take(chatbot, chat, null);
+  if (takeResult._tag !== "TurnTaken") return assert.fail("the turn is free");
+  yield* turns.append(takeResult.turn, entry);
 });
 
 /** Longer than the pause between two runs, which is jittered, and shorter than two pauses. */
 const anHour = TestClock.adjust("75 minutes");
 
 /** Starts the retention over these ports, and returns the lines of its log. */
-const retained = Effect.fnUntraced(function* (ports: {
+const startRetention = Effect.fnUntraced(function* (ports: {
   readonly archive?: Partial<ChatArchive["Service"]>;
   readonly registry?: Partial<ChatbotRegistry["Service"]>;
 }) {
@@ -80,7 +80,7 @@ it.effect(
     Effect.gen(function* () {
       const kept = yield* make("kept", null);
       const short = yield* make("short", 2);
-      yield* retained({});
+      yield* startRetention({});
       yield* TestClock.adjust("36 hours");
       yield* use(short.id, short.used);
       yield* TestClock.adjust("12 hours");
@@ -101,13 +101,13 @@ it.effect("the first run is a minute after the start, the next an hour later", (
     yield* TestClock.adjust("47 hours");
     yield* use(chatbot.id, chatbot.used);
     yield* TestClock.adjust("2 hours");
-    yield* retained({});
+    yield* startRetention({});
     yield* TestClock.adjust("59 seconds");
     assert.deepStrictEqual(yield* chatsOf(chatbot), [chatbot.used, chatbot.idle]);
     yield* TestClock.adjust("2 seconds");
     assert.deepStrictEqual(yield* chatsOf(chatbot), [chatbot.used]);
     yield* TestClock.adjust("45 hours");
-    // Two minutes before the chat is outdated: each run is up to 12 minutes early or late.
+    // A minute before the chat is due for erasure: each run is up to 12 minutes early or late.
     yield* TestClock.adjust("58 minutes");
     assert.deepStrictEqual(yield* chatsOf(chatbot), [chatbot.used]);
     yield* anHour;
@@ -122,7 +122,7 @@ it.effect("a failed erasure is logged, and the chats of the other chatbots are e
     const broken = yield* make("broken", 2);
     const other = yield* make("other", 2);
     yield* TestClock.adjust("3 days");
-    const logs = yield* retained({
+    const logs = yield* startRetention({
       archive: {
         erase: (chatbot, which, actor) =>
           chatbot === failing.id
@@ -143,7 +143,7 @@ it.effect("a failed erasure is logged, and the chats of the other chatbots are e
 );
 
 it.effect(
-  "metrics tell the age of the last run without a failure, and when the next key expires",
+  "metrics show the time since the last run without a failure, and when the next key expires",
   () =>
     Effect.gen(function* () {
       const registry = yield* ChatbotRegistry;
@@ -169,7 +169,7 @@ it.effect(
       );
       yield* key("eternal", null);
       let isFailing = true;
-      yield* retained({
+      yield* startRetention({
         archive: {
           erase: (...erasure) =>
             isFailing ? Effect.fail(new StorageUnavailable({ cause: "gone" })) : erase(...erasure),

@@ -9,7 +9,7 @@ import {
 } from "@parley/core/ports";
 import { Cause, Context, Effect, Logger, Metric, Tracer } from "effect";
 
-it.effect("each reason of a failure has a line, and a client's mistake has none", () =>
+it.effect("each reason of a failure gets a log line, and a client's mistake gets none", () =>
   Effect.gen(function* () {
     const lines: Array<string> = [];
     const logger = Logger.make((entry) => void lines.push(Logger.formatJson.log(entry)));
@@ -29,7 +29,7 @@ it.effect("each reason of a failure has a line, and a client's mistake has none"
 );
 
 it.effect(
-  "a span has the words of its failure, and not the cause, which may quote a question",
+  "a span has the message of its failure, but not the cause, which may quote a question",
   () =>
     Effect.gen(function* () {
       const ended: Array<Tracer.NativeSpan> = [];
@@ -59,7 +59,7 @@ it("the busiest values have series of their own, all others share one, and no se
     2,
   );
   const before = new Map<string, number>();
-  /** The series after so many more events of a value. */
+  /** The series after this many more events of a value. */
   const after = (value: string, events: number) => {
     for (let n = 0; n < events; n++) count(value, 0, 1);
     const series = Metric.snapshotUnsafe(context).map(

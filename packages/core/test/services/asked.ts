@@ -84,7 +84,7 @@ export const ask = (question: string, more: Partial<Ask> = {}): Ask => ({
   ...more,
 });
 
-export const asking = (one: Ask) => Asking.use((service) => service.ask(chatbot, one));
+export const asking = (request: Ask) => Asking.use((service) => service.ask(chatbot, request));
 
 /** A chat without entries. */
 export const newChat = ChatStore.use((store) =>

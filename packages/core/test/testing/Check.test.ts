@@ -20,10 +20,10 @@ it.effect.each([
   [{ name: null }, {}, "the list, at name: expected nothing, but got null"],
   [null, { total: 0 }, 'the list: expected {"total":0}, but got null'],
 ] as const)(
-  "a failed check names the first difference of %j and %j",
+  "a failed check names the first difference between %j and %j",
   ([actual, expected, message]) =>
     Effect.gen(function* () {
-      const failed = yield* Effect.flip(same("the list", actual, expected));
-      assert.strictEqual(failed.message, message);
+      const failure = yield* Effect.flip(same("the list", actual, expected));
+      assert.strictEqual(failure.message, message);
     }),
 );

@@ -34,7 +34,7 @@ export const generalCodes = {
     status: 403,
     code: 403002,
     means:
-      "The API key or its visitor has exceeded its rate; repeat the request after Retry-After seconds.",
+      "The API key or the visitor has exceeded its rate limit; repeat the request after Retry-After seconds.",
   },
   BUDGET_SPENT: {
     status: 403,

@@ -1,5 +1,6 @@
 /**
- * The declaration of both interfaces: the server's routes, scopes and decoders and the API description derive from it.
+ * The declaration of both interfaces, from which the server's routes, scopes and decoders and the API description are
+ * derived.
  */
 import type { Scope } from "@parley/core";
 import type { Schema } from "effect";
@@ -31,7 +32,7 @@ export interface Endpoint {
   readonly scope: Scope;
   readonly summary: string;
   readonly description: string;
-  /** Starts the messages about refused values. */
+  /** The prefix of the messages about invalid values. */
   readonly dto?: string;
   readonly parameters?: Readonly<
     Partial<Record<"header" | "path" | "query", Schema.Struct.Fields>>
@@ -90,7 +91,7 @@ export const endpoints = {
     path: "",
     scope: "ask",
     summary: "Ask the chatbot a question",
-    // Not in `success`: generators would make a call of this endpoint that reads nothing but event streams.
+    // `success` does not declare the stream: generated clients would then expect a stream only.
     description:
       "Returns the stored entry.\n\nWith the header `Accept: text/event-stream`, the response has status 200 and is a " +
       'stream of server-sent events: a `delta` with the data `{"text": "…"}` for each piece of the answer, then an ' +

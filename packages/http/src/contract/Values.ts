@@ -1,7 +1,7 @@
 /**
  * The values of requests: declared to clients by the API description, and decoded by the server with the same schemas.
- * The `problem` of a check, and the `message` of a schema for a value of another type, end the messages about invalid
- * values (see `ValidationErrors`).
+ * The messages about invalid values (see `ValidationErrors`) end with the `problem` of the failed check or, for a value
+ * of the wrong type, with the `message` of the schema.
  */
 import {
   ChatName,
@@ -62,8 +62,8 @@ export const askHeaders = {
     Schema.Literals(["cancel", "finish"]).annotate({ message: "NOT_CANCEL_OR_FINISH" }),
   ),
   "Last-Event-ID": optional(
-    "Id of the last event that the client received before a stream broke. With the `Idempotency-Key` of that request, " +
-      "the stream continues from there.",
+    "Id of the last event that the client received before its stream broke off. With the `Idempotency-Key` of the " +
+      "interrupted request, the stream continues from there.",
     Schema.String,
   ),
 };

@@ -104,7 +104,7 @@ export const ValidationException = failure(422, "ValidationException", {
   errors: Schema.Array(Schema.Struct({ ...codeFields, path: Schema.Array(Schema.String) })),
 });
 
-// Member by member, so that all stores yield the same bytes.
+// Member by member, so that the JSON does not depend on the order of a store's fields.
 export const encodeChat = (chat: Chat): typeof ChatWire.Type => ({
   id: chat.id,
   name: chat.name,
@@ -135,7 +135,7 @@ export const encodePage = <A, B>({ items, total }: Page<A>, encode: (item: A) =>
   meta: { total },
 });
 
-/** The body of a response; `status` is its HTTP status, too. */
+/** The body of a response; `status` is also the HTTP status. */
 export type ResponseBody = { readonly status: number; readonly [member: string]: unknown };
 
 /** Headers of every response: browsers do not guess its type, and caches do not store it. */

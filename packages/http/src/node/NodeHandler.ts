@@ -1,5 +1,5 @@
 /**
- * `@parley/http/node`: a web handler as a listener of `node:http`, and as a handler of Express, Connect and Fastify.
+ * `@parley/http/node`: a web handler as a listener of `node:http`, and as a handler for Express, Connect and Fastify.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { isIP } from "node:net";
@@ -18,7 +18,7 @@ export interface NodeRequest extends IncomingMessage {
   readonly ip?: string | undefined;
 }
 
-/** What the listener needs of Fastify's request and reply. */
+/** What the listener needs from Fastify's request and reply. */
 export interface FastifyRequest {
   readonly raw: NodeRequest;
   readonly body?: unknown;
@@ -38,10 +38,11 @@ export type NodeHandler = (
 
 /**
  * Turns a web handler, such as that of `makeWebHandler`, into a listener. It serves the path that the client sent, even
- * below a router's prefix, and takes from `request.body` a body that a parser has read. The client's address is
- * `request.ip`, which Express sets by `trust proxy` and Fastify by `trustProxy`, or else that of the connection. If the client
- * disconnects, it aborts the signal of the handler's request. An error of the handler goes to `next`; without `next`,
- * it goes to the console, and the response is 500 `INTERNAL_ERROR`.
+ * below a router's prefix. If a parser has read the body, the listener takes it from `request.body`. The client's
+ * address is `request.ip`, which depends on Express's `trust proxy` or Fastify's `trustProxy`, or else that of the
+ * connection. If the client disconnects, the listener aborts the signal of the handler's request. An error of the
+ * handler goes to `next`. Without `next`, or after the response has begun, it goes to the console; the response is 500
+ * `INTERNAL_ERROR` or, if it has begun, breaks off.
  */
 export const toNodeHandler =
   (handler: (request: Request) => Promise<Response>): NodeHandler =>
@@ -53,16 +54,16 @@ export const toNodeHandler =
     const close = () => {
       if (!outgoing.writableFinished && !outgoing.errored) disconnect.abort();
     };
-    // The response may have closed while a middleware was waiting.
+    // If the client disconnected while an earlier middleware ran, `close` is not emitted again.
     if (outgoing.destroyed) close();
     outgoing.once("close", close);
     try {
       const webRequest = await toWebRequest(incoming, request.body, disconnect.signal);
-      // A framework that trusts every proxy takes `request.ip` from a header that the client sent.
+      // A framework that trusts every proxy takes `request.ip` from a header, in which a client may send any text.
       const address = isIP(request.ip ?? "") > 0 ? request.ip : incoming.socket.remoteAddress;
       if (address !== undefined) clientAddresses.set(webRequest, address);
       const answer = await handler(webRequest);
-      // The client disconnected, or a middleware has responded in the meantime.
+      // The client has disconnected, or a middleware has responded, in the meantime.
       if (outgoing.headersSent || outgoing.destroyed) return void (await answer.body?.cancel());
       outgoing.writeHead(answer.status, Object.fromEntries(answer.headers));
       if (answer.body === null) outgoing.end();
@@ -79,7 +80,7 @@ export const toNodeHandler =
       };
       outgoing.writeHead(500, headers).end(JSON.stringify(toGeneralBody("INTERNAL_ERROR")));
     } finally {
-      // Node.js reads the next request of the connection after the rest of this one's body.
+      // Node.js reads the connection's next request only after the rest of this request's body.
       incoming.resume();
     }
   };
@@ -89,30 +90,30 @@ const toWebRequest = async (incoming: NodeRequest, parsedBody: unknown, signal: 
   // The names of HTTP/2's pseudo-headers begin with a colon.
   const fields = Object.entries(incoming.headers as Record<string, string>);
   const headers = new Headers(fields.filter(([name]) => !name.startsWith(":")));
-  // What a parser has read may have another length now.
+  // A parsed body may be serialized with a different length.
   if (isRead) headers.delete("content-length");
   const body = isRead ? toBody(parsedBody) : ReadableStream.from(readBytes(incoming));
   // `*` and absolute targets do not begin with a slash.
   const request = new Request(`http://localhost${(originalUrl ?? url).replace(/^(?!\/)/, "/")}`, {
-    // A web request refuses TRACE.
+    // The constructor of `Request` refuses TRACE.
     method: method === "TRACE" ? "OPTIONS" : method,
     headers,
     signal,
     ...(method !== "GET" && method !== "HEAD" && { body, duplex: "half" }),
   } as RequestInit);
   if (method === "TRACE") Object.defineProperty(request, "method", { value: method });
-  // `bodyUsed` then says that the body is unavailable.
+  // Sets `bodyUsed`, which tells the application that a parser read the body and did not keep it.
   if (isRead && parsedBody === undefined) await request.arrayBuffer();
   return request;
 };
 
-/** The body that a parser has left: bytes, text, or a value of JSON. */
+/** The body as a parser left it: bytes, text or a JSON value. */
 const toBody = (parsedBody: unknown): BodyInit =>
   typeof parsedBody === "string" || parsedBody instanceof Uint8Array
     ? (parsedBody as BodyInit)
     : (JSON.stringify(parsedBody) ?? "");
 
-/** Leaves the connection open when the handler reads no further: the client still gets the response. */
+/** Leaves the connection open when the handler stops reading early: the client still gets the response. */
 async function* readBytes(incoming: IncomingMessage): AsyncGenerator<Uint8Array> {
   for await (const chunk of incoming.iterator({ destroyOnReturn: false })) {
     // A middleware may have set an encoding.

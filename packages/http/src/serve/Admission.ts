@@ -1,12 +1,12 @@
 /**
- * Decides which asks a full server accepts. No setting says how many: it measures how late the event loop is.
+ * Decides which asks a full server accepts. No setting says how many: that depends on how late the event loop is.
  *
- * The control loop. Accepting an ask costs the event loop some work at once, and more when the model answers, much later.
- * So a decision takes effect late, and a controller that accepts asks until the loop is late accepts too many. Four
- * choices make the control stable:
+ * Stability. Accepting an ask costs the event loop some work at once, and more when the model answers, much later. So a
+ * decision takes effect late, and a controller that accepts asks until the loop is late accepts too many. Four choices
+ * make the control stable:
  *
- * - It limits asks in progress, not asks per second. Whatever the model's pace, each answer that ends admits one ask, and
- *   the work that follows later is bounded from the start.
+ * - It limits asks in progress, not asks per second. Whatever the model's pace, each answer that ends makes room for
+ *   one ask, and the work that follows later is bounded from the start.
  * - The least delay of a step counts, not the greatest, and only two late steps in a row make a server full, the second
  *   no less late than the first. After a pause (a garbage collection, a large page), the first requests are late, and
  *   the next less so; on a full server all are late, and increasingly so. So thousands of asks that arrive at an idle
@@ -76,7 +76,8 @@ export const makeAdmission = (loop: EventLoop) => {
     const millis = Math.min(time - stepStart, period);
     const isLate = leastDelay > lateAfter;
     const wasLate = lastDelay > lateAfter;
-    // Without asks, nothing was refused. A burst may have made the loop late before its first ask is decided on.
+    // After two steps without an ask, the server is idle unless its loop is late. With few asks in progress, it is idle
+    // even so: a burst, of which this is the first ask, may have just made the loop late.
     const hasTime = delay <= lateAfter || load < minFullLoad;
     const isIdle = time - stepStart >= 2 * step && hasTime;
     if (isIdle) limit = Infinity;
@@ -85,7 +86,7 @@ export const makeAdmission = (loop: EventLoop) => {
     else if (!isLate && time - lastRefusal >= period) limit = Infinity;
     else if (!isLate) limit = Math.max(limit, load) * growth + 1;
     const currentRate = (1_000 * acceptedAsks) / millis;
-    // It falls slowly: a server that stalls for a second still owes the keys their shares.
+    // The rate falls slowly: a server that stalls for a second still owes the keys their shares.
     rate +=
       (millis / period) *
       (currentRate > rate && limit === Infinity ? 1 : 0.1) *

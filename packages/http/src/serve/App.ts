@@ -40,7 +40,7 @@ export interface AppOptions {
   readonly basePaths?: BasePaths;
   /** The interfaces that this listener serves; both by default. */
   readonly serves?: ReadonlyArray<keyof BasePaths>;
-  /** The address of a request's client, for the log and the limit on new visitors; by default that of the connection. */
+  /** The address of a request's client, for the log and the limit on new visitors; the connection's by default. */
   readonly clientAddress?: (request: HttpServerRequest.HttpServerRequest) => string | undefined;
   /** Origins whose pages may call the interfaces; none by default. */
   readonly corsOrigins?: ReadonlyArray<string>;
@@ -51,7 +51,8 @@ export interface AppOptions {
   /** Whether each request is logged, without texts of users; `false` by default. */
   readonly logRequests?: boolean;
   /**
-   * Pages outside the base paths, such as those of `@parley/pages/docs` and `@parley/pages/playground`; none by default.
+   * Pages outside the base paths, such as those of `@parley/pages/docs` and `@parley/pages/playground`; none by
+   * default.
    */
   readonly pages?: ReadonlyArray<Pages>;
   /** The widget's pages and files; by default, the listener only issues tokens to anonymous visitors. */
@@ -87,14 +88,14 @@ export const toPath = (target: string): string => target.split("?", 1)[0]!;
 
 /**
  * A function from a request's method and path to its endpoint, the template of the path, and its parameter as
- * received (empty if the path has none). HEAD and OPTIONS are not endpoints.
+ * received (empty if the path has none). HEAD and OPTIONS have no endpoints.
  */
 const makeRouter = (paths: BasePaths) => {
   const names = Object.keys(endpoints) as Array<EndpointName>;
   const routes = names.map((endpoint) => {
     const { interface: name, method, path, scope, dto }: Endpoint = endpoints[endpoint];
     const base = paths[name].replace(/[^\w/-]/g, "\\$&");
-    // The address of the answers interface has two spellings.
+    // The path of an ask may end with a slash.
     const below = endpoint === "ask" ? "/?" : path.replace(/:\w+/, "([^/]+)");
     const pattern = new RegExp(`^${base}${below}$`);
     return { dto, endpoint, method, pattern, scope, template: paths[name] + path };
@@ -141,7 +142,7 @@ interface Exchange {
 
 /**
  * The application, over the core's services in the context. It never fails: a defect becomes a response whose
- * `x-request-id` names the line in the log.
+ * `x-request-id` identifies the line in the log.
  */
 export const makeApp = Effect.fnUntraced(function* ({
   basePaths = defaultBasePaths,
@@ -202,7 +203,7 @@ export const makeApp = Effect.fnUntraced(function* ({
       const error = Option.getOrNull(Cause.findErrorOption(cause));
       if (error?._tag === "RateExceeded") facts.key = error.keyId;
       countFailure(response.reason, facts);
-      // The handlers have checked the values, so this is a defect, not a client's mistake. Its reason may quote a value.
+      // The handlers have checked the values: this is a defect, not a client's mistake. Its reason may quote a value.
       const causeToLog =
         error?._tag === "ArgumentInvalid"
           ? Cause.die(new Error(`The core refused the field ${error.field}`))
@@ -234,7 +235,7 @@ export const makeApp = Effect.fnUntraced(function* ({
     const apiKey = request.headers["x-api-key"];
     if (apiKey === undefined)
       return Effect.fail(new RequestRefused({ reason: "API_KEY_NOT_PRESENT" }));
-    // For details, the store is needed only to check the key, so a remembered key may count.
+    // Details need the store only to check the key: while it is unavailable, a key that `Access` remembers is enough.
     const recalls = route?.endpoint === "details";
     return Effect.flatMap(access.authenticate(apiKey, { recalls, tokens }), (principal) => {
       facts.chatbot = principal.chatbot.id;
@@ -275,14 +276,14 @@ export const makeApp = Effect.fnUntraced(function* ({
       exchange.facts,
     );
   };
-  // Interruptible in every server: a client that disconnects must be able to end its request.
+  // Interruptible, whichever server runs it: when a client disconnects, its request must end.
   return Effect.interruptible(Effect.flatMap(HttpServerRequest.HttpServerRequest, handle));
 });
 
 /**
- * Turns off the span that Effect's servers create for each request: it contains the path and the headers as users wrote
- * them, and {@link makeApp} creates its own. `makeWebHandler` provides it; so must any other server around `makeApp`
- * where a tracer is installed.
+ * Turns off the span that Effect's servers create for each request: that span contains the path and the headers as
+ * received, and {@link makeApp} creates its own. `makeWebHandler` provides this layer. Where a tracer is installed, any
+ * other server around `makeApp` must provide it.
  */
 export const layerNoRequestSpans: Layer.Layer<never> = Layer.mergeAll(
   Layer.succeed(HttpMiddleware.TracerDisabledWhen, () => true),

@@ -7,7 +7,7 @@ import { toJsonResponse } from "../contract/Wire.ts";
 
 type Response = HttpServerResponse.HttpServerResponse;
 
-/** Responds to preflights of the listed origins and lets their pages read all other responses. */
+/** Responds to preflights from the listed origins and lets their pages read all other responses. */
 export const makeCors =
   (origins: ReadonlyArray<string>) =>
   <R>(

@@ -29,7 +29,7 @@ export type RequestError =
 export interface ErrorResponse {
   readonly body: ResponseBody;
   readonly headers?: Readonly<Record<string, string>>;
-  /** The message of the body; `VALIDATION` for those of a 422. */
+  /** The message of the body, or `VALIDATION` for the messages of a 422. */
   readonly reason: GeneralMessage | "VALIDATION";
 }
 
@@ -46,7 +46,7 @@ export const toGeneralBody = (message: GeneralMessage) => {
 export const toEndpointNotFound = (method: string, path: string): Response =>
   toJsonResponse({ ...toGeneralBody("INVALID_PATH"), method, path });
 
-/** The response to a request that failed; a defect shows no detail. `dto` starts the messages about its values. */
+/** The response to a request that failed; a defect shows no detail. `dto` is the prefix of messages about values. */
 export const toErrorResponse = (cause: Cause.Cause<RequestError>, dto = ""): ErrorResponse => {
   const error = Option.getOrElse(
     Cause.findErrorOption(cause),
@@ -83,7 +83,7 @@ const messages = {
   ChatbotNotFound: "API_KEY_NOT_VALID",
   ChatNotFound: "CHAT_DOES_NOT_EXISTS",
   AnswerUnavailable: "ANSWER_UNAVAILABLE",
-  // `RequestValues` has refused the values that the core refuses.
+  // `RequestValues` refuses every value that the core refuses, so this is a defect.
   ArgumentInvalid: "INTERNAL_ERROR",
   StorageUnavailable: "STORAGE_UNAVAILABLE",
   Overloaded: "SERVICE_OVERLOADED",

@@ -28,8 +28,8 @@ export const parseEventId = (id = ""): Progress | null => {
 };
 
 /**
- * The response. It opens with the first event, so that a failure before that is a plain response, or with a comment
- * when no event arrives within a heartbeat. A later failure is reported by `reportFailure` as the last event.
+ * The response. It begins with the first event, or with a comment if no event arrives within a heartbeat: a failure
+ * before that is a plain response. A later failure goes to `reportFailure`, and its response becomes the last event.
  */
 export const toEventStream = Effect.fnUntraced(function* (
   stream: (pulse: Pulse<typeof comment>) => Stream.Stream<AnswerEvent | typeof comment, AskError>,
@@ -40,7 +40,7 @@ export const toEventStream = Effect.fnUntraced(function* (
   const first = yield* Pull.catchDone(pull, () => Effect.die("an answer without events"));
   const replayed = first.some((event) => event !== comment && event.replayed);
   let opening: typeof first | null = first;
-  // `Stream.concat` would cost each event more than all else here.
+  // `Stream.concat` would cost each event more than everything else here.
   const arrivals = Effect.suspend(() => {
     const batch = opening;
     opening = null;
@@ -59,7 +59,7 @@ export const toEventStream = Effect.fnUntraced(function* (
     contentType: "text/event-stream; charset=utf-8",
     headers: {
       ...protectiveHeaders,
-      // Compression delays the chunks of a response, and so do some proxies.
+      // Compression and some proxies delay the chunks of a response.
       "cache-control": "no-store, no-transform",
       "x-accel-buffering": "no",
       ...(replayed && { "idempotent-replayed": "true" }),

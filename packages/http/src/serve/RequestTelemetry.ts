@@ -1,7 +1,7 @@
 /**
  * Requests as an operator sees them: metrics by OpenTelemetry's conventions for HTTP servers, spans where a tracer is
- * installed, and a log line for each request if the operator turns that on. None contains a path as received, a query or
- * a body.
+ * installed, and a log line for each request if the operator turns that on. None contains a path as received, a query
+ * or a body.
  */
 import { endSpan, isTraced, secondsHistogram } from "@parley/core/ports";
 import { Effect, Exit, Metric, Option, Scope, Tracer } from "effect";
@@ -70,7 +70,7 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
   const describeDuration = ({ method, route }: RequestFacts, status: number) =>
     secondsHistogram(
       "http.server.request.duration",
-      "Time from the arrival of a request to the end of its response",
+      "Time from the arrival of a request until its response is ready or, if it is streamed, sent",
       boundaries,
       {
         "http.request.method": method,
@@ -80,7 +80,7 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
     );
   const describeFailure = (reason: string) =>
     Metric.counter("parley.failures", {
-      description: "Failed requests by the message that the client got",
+      description: "Failed requests by the message that the client received",
       attributes: { reason },
       incremental: true,
     });
@@ -104,7 +104,7 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
       : Effect.void;
   };
 
-  /** Counts a failure by the message that the client gets; `VALIDATION` stands for those of a 422. */
+  /** Counts a failure by the message that the client gets; `VALIDATION` stands for the messages of a 422. */
   const countFailure = (reason: GeneralMessage | "VALIDATION", facts?: RequestFacts): void => {
     failures.get(reason)!.updateUnsafe(1, context);
     if (reason === "RATE_EXCEEDED" || reason === "BUDGET_SPENT") noteRefusal(reason, facts?.key);
@@ -157,7 +157,7 @@ const inRequestSpan = Effect.fnUntraced(function* <E, R>(
   status: () => number,
 ) {
   const { method, requestId, route } = facts;
-  // If the embedder has a span of its own, that is the parent.
+  // If the embedder has a span of its own, that is the parent, not the span that the headers name.
   const outer = yield* Effect.serviceOption(Tracer.ParentSpan);
   const parent = Option.orElse(outer, () => HttpTraceContext.fromHeaders(headers));
   const span = yield* Effect.makeSpan(route === undefined ? method : `${method} ${route}`, {

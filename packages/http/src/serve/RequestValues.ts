@@ -29,7 +29,7 @@ const readJson = (
   if (!/^application\/json[ \t]*(;|$)/i.test(headers["content-type"] ?? "")) {
     return refuse("CONTENT_TYPE_NOT_JSON");
   }
-  // Only a web request has it. The client is not at fault, so the status must not be 400.
+  // Only a web request has `bodyUsed`. The client is not at fault, so the status must not be 400.
   if ((request.source as Partial<Request>).bodyUsed === true)
     return Effect.die(new Error(bodyUsed));
   return request.arrayBuffer.pipe(
@@ -47,7 +47,7 @@ const readJson = (
   );
 };
 
-/** A decoder that fails with the problems of all values; `problems` are those that the schema does not know. */
+/** A decoder that fails with the problems of all values; `problems` are those that the schema cannot find. */
 const makeDecoder = <A>(dto: string, schema: Schema.Codec<A, unknown>) => {
   assertCodes(dto, schema);
   const decode = Schema.decodeUnknownResult(schema, { errors: "all", reportInput: true });
@@ -72,7 +72,7 @@ const makePostDecoder = <A>(dto: string, schema: Schema.Codec<A, unknown>) => {
   };
 };
 
-/** The parameters in a request's target. `name[]` and `name[0]` are spellings of an array's `name`. */
+/** The parameters in a request's target. `name[]` and `name[0]` are other spellings of an array's `name`. */
 const parseQuery = (target: string): URLSearchParams => {
   const parameters = new URLSearchParams();
   const [, query] = /\?(.*)$/s.exec(target) ?? [];
@@ -126,7 +126,7 @@ const makeQueryDecoder = <Field extends string, Values>(
   };
 };
 
-/** The fields whose name on the wire is not that of the core. */
+/** The core's names of the fields that have another name on the wire. */
 const coreNames: Readonly<Record<string, string>> = {
   _createTime: "createTime",
   chat_id: "chatId",
@@ -153,7 +153,7 @@ const decodeAskValues = makePostDecoder(
   ask.dto,
   Schema.Struct({ ...ask.parameters.header, body: ask.body }),
 );
-/** `onDisconnect` is the value of an absent `On-Disconnect`. */
+/** `onDisconnect` applies to a request without `On-Disconnect`. */
 export const decodeAsk = (
   request: HttpServerRequest.HttpServerRequest,
   onDisconnect: "finish" | "cancel",

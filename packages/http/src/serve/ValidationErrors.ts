@@ -7,7 +7,7 @@ import { validationCodes, type ValidationMessage } from "../contract/Codes.ts";
 /** The path of a value, `[]` for the whole body, and the end of the message about it. */
 export type Problem = readonly [path: ReadonlyArray<string>, problem: string];
 
-/** All problems of a request, so that its client learns of every value and not only of the first. */
+/** All problems of a request, so that its client learns of every invalid value, not only of the first. */
 export class ValidationFailed extends Data.TaggedError("ValidationFailed")<{
   readonly problems: ReadonlyArray<Problem>;
 }> {}
@@ -19,11 +19,11 @@ export const toFieldName = ([name = "body"]: ReadonlyArray<string>): string =>
     .replaceAll("-", "_")
     .toUpperCase();
 
-/** The message about a value, `<DTO>_<FIELD>_<PROBLEM>`. `dto` names the request's values. */
+/** The message about a value, `<DTO>_<FIELD>_<PROBLEM>`. `dto` is the prefix for the endpoint. */
 export const toMessage = (dto: string, [path, problem]: Problem) =>
   `${dto}_${toFieldName(path)}_${problem}` as ValidationMessage;
 
-/** The first problem of each value: each member of `body`, header and parameter. */
+/** The first problem of each value. A value is a member of `body`, a header or a parameter. */
 export const toProblems = (issue: SchemaIssue.Issue): ReadonlyArray<Problem> => {
   const problems = new Map<string | undefined, Problem>();
   for (const { message, path } of format(issue).issues) {

@@ -1,5 +1,5 @@
 /**
- * Visitor tokens: JWTs with HS256, which a library of any language can sign with a key's signing secret.
+ * Visitor tokens: JWTs with HS256, which a library in any language can sign with a key's signing secret.
  */
 import { UserRef, type Scope, type VisitorTokens } from "@parley/core";
 import { Duration, Effect, Option, Schema } from "effect";
@@ -8,7 +8,7 @@ import { decodeProtectedHeader, jwtVerify, SignJWT } from "jose";
 /** How far the clock of a signer may be off, in seconds. */
 const skew = 60;
 
-/** The longest life of a token, in seconds. */
+/** The maximum lifetime of a token, in seconds. */
 export const longestLife = Duration.toSeconds("24 hours");
 
 const Claims = Schema.Struct({
@@ -30,7 +30,7 @@ export const makeVisitorTokens = (): VisitorTokens => {
   const secrets = new WeakMap<object, Promise<CryptoKey>>();
   return {
     keyId: (token) => {
-      // A signature has 32 bytes.
+      // In base64url, the 32 bytes of a signature are 43 characters.
       if (!/^[\w-]+\.[\w-]+\.[\w-]{43}$/.test(token)) return null;
       try {
         const { alg, kid } = decodeProtectedHeader(token);
@@ -60,7 +60,8 @@ export const makeVisitorTokens = (): VisitorTokens => {
 const isKeyId = /^[0-9A-Za-z]{12}$/;
 
 /**
- * Signs a token for a user. It is valid only if it expires within 24 hours; without `scopes` it has those of the key.
+ * Signs a token for a visitor. It is valid only if it expires within 24 hours; without `scopes`, it has all scopes of
+ * the key.
  */
 export const signVisitorToken = ({
   expiresAt,

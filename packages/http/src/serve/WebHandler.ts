@@ -11,12 +11,12 @@ import { toGeneralBody } from "./ErrorResponses.ts";
 
 /** A handler to mount in a framework whose handlers take a web `Request`. */
 export interface WebHandler {
-  /** Fulfilled when `layer` is built. Rejects with the layer's error, and then so does every request. */
+  /** Resolves when `layer` is built. If that fails, this promise and every request reject with the layer's error. */
   readonly ready: Promise<void>;
   /**
-   * Responds to every request, even outside the base paths and after `dispose`; rejects only if `layer` failed. With
-   * the arguments of `fetch` it is a `fetch` of this process. After a `Request`, it ignores the second argument,
-   * because frameworks pass one of their own.
+   * Responds to every request, even outside the base paths and after `dispose`; rejects only if `layer` failed. With a
+   * URL, it takes the arguments of `fetch` and, like `fetch`, also rejects if they are invalid or their signal aborts.
+   * After a `Request`, it ignores the second argument, because frameworks pass one of their own.
    */
   readonly handler: (request: Request | URL | string, init?: unknown) => Promise<Response>;
   /**
@@ -45,7 +45,7 @@ export const makeWebHandler = <E>(
     async () => {},
     () => Promise.reject(new Error("The handler was closed")),
   );
-  // An embedder that does not await it sees the failure with the first request.
+  // No unhandled rejection: an embedder that does not await `ready` sees the failure in its first request.
   ready.catch(() => undefined);
   return {
     ready,
@@ -63,7 +63,7 @@ export const makeWebHandler = <E>(
   };
 };
 
-/** The client's address by web request, which has no field for it. */
+/** The client's address for each web request, because `Request` has no field for it. */
 export const clientAddresses = new WeakMap<object, string>();
 
 const withClientAddress = Effect.updateService(HttpServerRequest.HttpServerRequest, (request) =>

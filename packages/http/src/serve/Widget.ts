@@ -16,11 +16,11 @@ type Response = HttpServerResponse.HttpServerResponse;
 export interface WidgetPages {
   /** Answers `/widget.js` and files below `/widget/`; `undefined` for another path. */
   readonly file: (request: Request) => Effect.Effect<Response> | undefined;
-  /** The document of a window, which the origins of the key's widget may frame, and no others. */
+  /** The document of a window, which only the origins of the key's widget may frame. */
   readonly document: (request: Request, widget: Widget) => Effect.Effect<Response>;
 }
 
-/** How many new visitors a minute each server process admits for one client address, and for one key. */
+/** How many new visitors a minute each server process admits from one network, and for one key. */
 const newVisitors = { address: 10, key: 300 };
 
 /** The network that one client may control: an IPv4 address, or the first 64 bits of an IPv6 address. */

@@ -25,7 +25,7 @@ const listen = async (listener: RequestListener): Promise<number> => {
   return (server.address() as AddressInfo).port;
 };
 
-/** The handler of both interfaces, which answers "fine", and what sends it the body of an ask. */
+/** The handler of both interfaces, which answers "fine", and a function that sends the body of an ask to a port. */
 const makeService = async () => {
   const scope = Scope.makeUnsafe();
   const { handler, key, logged } = await makeTestHandler(() =>
@@ -60,8 +60,8 @@ it("a body that a parser has read is taken from request.body: a value, text or b
       const body: unknown = parse((await readBody(incoming)) as never);
       await listener(Object.assign(incoming, { body }), response);
     });
-    const answered = await ask(port, '{ "query": "é", "more": [1, 2] }');
-    expect(answered).toMatchObject({ status: 201, body: { data: { question: "é" } } });
+    const response = await ask(port, '{ "query": "é", "more": [1, 2] }');
+    expect(response).toMatchObject({ status: 201, body: { data: { question: "é" } } });
     expect(await ask(port, "null")).toMatchObject({
       status: 422,
       body: { errors: [{ path: [] }] },
@@ -89,12 +89,12 @@ it("a body that was read but not kept is a 500, whose log line names the parser 
       await readBody(incoming);
       await listener(incoming, response);
     }),
-    // A reader of the first piece.
+    // Middleware that reads only the first piece.
     await listen(async (incoming, response) => {
       await once(incoming, "data");
       await listener(incoming.pause(), response);
     }),
-    // Frameworks of web requests.
+    // A handler of web requests that reads the body first.
     await listen(
       toNodeHandler(async (web) => {
         await web.json();
@@ -112,7 +112,7 @@ it("a body that was read but not kept is a 500, whose log line names the parser 
   }
 });
 
-it("an error of the handler goes to next, or to the console with a 500 of the contract", async () => {
+it("an error of the handler goes to `next`; without `next` it is printed, and the client gets a 500 of the contract", async () => {
   const printed = vi.spyOn(console, "error").mockReturnValue(undefined);
   const error = new Error("no database");
   const listener = toNodeHandler(() => Promise.reject(error));
@@ -135,14 +135,16 @@ it("an error of the handler goes to next, or to the console with a 500 of the co
   expect(printed.mock.calls).toEqual([[error]]);
 });
 
-it("a stream that fails breaks the connection and is printed; a client that leaves is not", async () => {
+it("a stream that fails breaks the connection and its error is printed; a client that disconnects prints nothing", async () => {
   const printed = vi.spyOn(console, "error").mockReturnValue(undefined);
   const error = new Error("broken");
   let controller: ReadableStreamDefaultController<string>;
   const signals: Array<AbortSignal> = [];
   const listener = toNodeHandler(async ({ signal }) => {
     signals.push(signal);
-    const body = new ReadableStream<string>({ start: (made) => void (controller = made) });
+    const body = new ReadableStream<string>({
+      start: (streamController) => void (controller = streamController),
+    });
     controller.enqueue("a");
     return new Response(body.pipeThrough(new TextEncoderStream()));
   });
@@ -161,7 +163,7 @@ it("a stream that fails breaks the connection and is printed; a client that leav
   await vi.waitFor(() => expect(printed.mock.calls).toEqual([[error]]));
 });
 
-it("a client that left before the handler got the request has hung up", async () => {
+it("the signal of a request is aborted if the client disconnected before the handler got it", async () => {
   const aborted: Array<boolean> = [];
   const listener = toNodeHandler(async ({ signal }) => {
     aborted.push(signal.aborted);
@@ -189,7 +191,7 @@ it("a response that a middleware has sent stays as it is", async () => {
   await vi.waitFor(() => expect(cancelled).toBe(true));
 });
 
-it("requests that a web request cannot be are answered: TRACE, targets without a path, HTTP/2", async () => {
+it("requests that no web `Request` can represent are answered: TRACE, targets without a path, HTTP/2", async () => {
   const { handler } = await makeService();
   const listener = toNodeHandler(handler);
   const port = await listen(listener);
@@ -223,7 +225,7 @@ it("requests that a web request cannot be are answered: TRACE, targets without a
   expect(answer).toContain("API_KEY_NOT_PRESENT");
 });
 
-it("each client address has its own limit on new visitors: that of the connection, or the framework's", async () => {
+it("each client address has its own limit on new visitors, whether the connection or the framework names it", async () => {
   const { handler, key } = await makeTestHandler(() => Stream.empty, {}, layerMemory, {
     signingSecret: "5".repeat(64),
     anonymous: true,
@@ -251,7 +253,7 @@ it("each client address has its own limit on new visitors: that of the connectio
   expect(await ask(plain, "127.0.0.1", "192.0.2.2")).toBe(403);
   expect(await ask(plain, "127.0.0.2")).toBe(201);
   expect(await ask(express, "127.0.0.1", "192.0.2.3")).toBe(201);
-  // Express takes any text from a proxy that it trusts.
+  // Express takes any text from a proxy that it trusts. Text that is not an address counts for that of the connection.
   for (const text of ["unknown", "a".repeat(5000), "192.0.2.4, 192.0.2.5"]) {
     expect(await ask(express, "127.0.0.1", text)).toBe(403);
   }

@@ -1,12 +1,12 @@
 /**
- * The admission of asks, before a model of a server in simulated time: an event loop that does one thing after the other,
- * and a language model that answers after a while. Nothing here depends on the machine.
+ * The admission of asks, tested on a model of a server: an event loop that does one thing after another, and a language
+ * model that answers after a while. Time is simulated, so the results do not depend on the machine.
  */
 import { Effect } from "effect";
 import { describe, expect, it } from "vitest";
 import { makeAdmission } from "../../src/serve/Admission.ts";
 
-/** Milliseconds of work for a request that is read, or decided; an ask that begins; and one whose answer has arrived. */
+/** Milliseconds of work: to read a request, and again to decide on it; to begin an ask; and to end an answered one. */
 interface Work {
   readonly read: number;
   readonly begin: number;
@@ -14,7 +14,7 @@ interface Work {
 }
 const usual: Work = { read: 0.03, begin: 0.35, end: 0.5 };
 
-/** Asks a second that the server can answer if it also has to refuse some. */
+/** Asks a second that the server can answer while it refuses `refused` others a second. */
 const capacityOf = ({ begin, end, read }: Work, refused = 0) =>
   (1000 - refused * 2 * read) / (2 * read + begin + end);
 const capacity = capacityOf(usual);
@@ -26,7 +26,7 @@ interface Ask {
   readonly model: number;
 }
 
-/** Numbers from 0 to 1 that look random, and are the same in every run. */
+/** Pseudo-random numbers from 0 to 1, the same in every run. */
 const makeRandom =
   (seed = 1) =>
   () =>
@@ -42,9 +42,9 @@ const steady = (key: string, perSecond: number, from: number, to: number, model 
   }));
 };
 
-/** What became of the asks of a key. */
+/** The outcome of the asks of a key. */
 class Outcome {
-  /** When they were refused, and after which time. */
+  /** When each refused ask arrived, and how long the refusal took; `answered` likewise. */
   readonly refused: Array<readonly [at: number, millis: number]> = [];
   readonly answered: Array<readonly [at: number, millis: number]> = [];
   answeredAfter(from: number, to: number) {
@@ -56,7 +56,7 @@ class Outcome {
   }
 }
 
-/** Lets the server run until it has done everything; gives what became of the asks, by key. */
+/** Runs the server until it has nothing left to do; returns the outcomes by key, and the most asks in progress at once. */
 const run = (
   asks: ReadonlyArray<Ask>,
   work = usual,
@@ -64,8 +64,8 @@ const run = (
 ) => {
   const arriving = asks.toSorted((a, b) => a.at - b.at);
   const requests: Array<{ readonly arrival: number; readonly ask: Ask }> = [];
-  /** Asks that were accepted, and those whose answer has arrived. */
-  const waiting: Array<{
+  /** Accepted asks that have not begun, and asks whose answer has arrived. */
+  const queue: Array<{
     readonly since: number;
     readonly ask: Ask;
     readonly isAnswered: boolean;
@@ -84,15 +84,15 @@ const run = (
     arrival: () => arrival,
     delay: () => {
       const iteration = Math.max(lastIteration, time - iterationStart, 5);
-      return Math.max(time - arrival, iteration, (iteration * waiting.length) / 16) - 5;
+      return Math.max(time - arrival, iteration, (iteration * queue.length) / 16) - 5;
     },
-    waiting: () => waiting.filter(({ isAnswered }) => !isAnswered).length,
+    waiting: () => queue.filter(({ isAnswered }) => !isAnswered).length,
     awaitSlot: Effect.void,
   };
   const admit = makeAdmission(loop);
   let next = 0;
   const remaining = [...pauses];
-  while (next < arriving.length || requests.length + waiting.length + ends.length > 0) {
+  while (next < arriving.length || requests.length + queue.length + ends.length > 0) {
     iterationStart = time;
     if ((remaining[0]?.[0] ?? Infinity) <= time) time += remaining.shift()![1];
     for (; (arriving[next]?.at ?? Infinity) <= iterationStart; next++) {
@@ -101,15 +101,15 @@ const run = (
     }
     ends.sort((a, b) => a.at - b.at);
     while ((ends[0]?.at ?? Infinity) <= iterationStart)
-      waiting.push({ since: time, ask: ends.shift()!.ask, isAnswered: true });
+      queue.push({ since: time, ask: ends.shift()!.ask, isAnswered: true });
     const slice = time + 5;
     for (; requests.length > 0 && time < slice; time += work.read) {
       const { ask } = requests[0]!;
       arrival = requests.shift()!.arrival;
-      if (admit(ask.key, begun)) waiting.push({ since: time, ask, isAnswered: false });
+      if (admit(ask.key, begun)) queue.push({ since: time, ask, isAnswered: false });
       else outcomeOf(ask.key).refused.push([ask.at, time - ask.at]);
     }
-    for (const { ask, isAnswered } of waiting.splice(0, 16)) {
+    for (const { ask, isAnswered } of queue.splice(0, 16)) {
       if (isAnswered) {
         time += work.end;
         begun--;
@@ -137,7 +137,7 @@ describe("a server with more asks than it can answer", () => {
     [5, 0.8],
   ] as const)
     for (const model of [50, 300])
-      it(`answers ${goodput * 100} % of what it can at ${times} times as many, at a model of ${model} ms`, () => {
+      it(`at ${times} times its capacity, with a model of ${model} ms, a server still answers ${goodput * 100} % of what it can`, () => {
         const { of } = run([
           ...steady("flood", times * capacity, 100, seconds, model),
           ...polite(model),
@@ -154,7 +154,7 @@ describe("a server with more asks than it can answer", () => {
         expect(of("polite").refused).toEqual([]);
       });
 
-  it("accepts what it can of asks whose model takes five seconds, and serves keys that ask little", () => {
+  it("at five times its capacity, with a model of five seconds, a server refuses no key that asks little", () => {
     const { most, of } = run([
       ...steady("flood", 5 * capacity, 100, 30_000, 5_000),
       ...steady("polite", 5, 100, 30_000, 5_000),
@@ -164,7 +164,7 @@ describe("a server with more asks than it can answer", () => {
     expect(of("polite").refused).toEqual([]);
   });
 
-  it("serves each key up to its share: a flood from one key of twenty takes nothing from keys that ask little", () => {
+  it("an overloaded server serves twenty flooding keys about equally, and refuses no key that asks little", () => {
     const floods = Array.from({ length: 20 }, (_, n) =>
       steady(`flood ${n}`, capacity / 4, 100 + n, seconds),
     ).flat();
@@ -174,7 +174,7 @@ describe("a server with more asks than it can answer", () => {
     expect(Math.min(...answered)).toBeGreaterThan(Math.max(...answered) / 2);
   });
 
-  it("keeps its pace when a thousand keys ask a little each", () => {
+  it("an overloaded server keeps its pace when a thousand keys ask a little each", () => {
     const floods = Array.from({ length: 1000 }, (_, n) =>
       steady(`key ${n}`, (3 * capacity) / 1000, 100 + n, seconds),
     ).flat();
@@ -187,7 +187,7 @@ describe("a server with more asks than it can answer", () => {
     expect(most).toBeLessThan(capacity);
   });
 
-  it("refuses nothing any more one second after", () => {
+  it("a server refuses nothing from one second after the end of an overload", () => {
     const { of } = run([
       ...steady("flood", 5 * capacity, 100, 6_000),
       ...steady("flood", capacity / 2, 6_000, seconds),
@@ -204,7 +204,7 @@ describe("a server with more asks than it can answer", () => {
 
 describe("a server that has time", () => {
   for (const millis of [0, 40, 80])
-    it(`accepts three thousand asks of a slow model that arrive within ${millis} ms`, () => {
+    it(`a server that has time accepts three thousand asks of a slow model that arrive within ${millis} ms`, () => {
       const burst = Array.from({ length: 3000 }, (_, n): Ask => ({
         key: "burst",
         at: 1_000 + (n * millis) / 3000,
@@ -219,9 +219,9 @@ describe("a server that has time", () => {
       expect(slow.of("polite").refused).toEqual([]);
     });
 
-  // The first ask of the burst may wait until its key is looked up: then it decides after the others are read.
+  // The first ask of the burst may wait until its key is looked up: then it is decided after the others are read.
   it.each([0, 100])(
-    "accepts two thousand asks at once two seconds after it refused the last one, which the loop decides %i ms late",
+    "a server accepts two thousand asks at once two seconds after its last refusal, decided %i ms late",
     (later) => {
       let [time, delay] = [0, 100];
       const loop = {
@@ -243,14 +243,17 @@ describe("a server that has time", () => {
   it.each([
     [100, 0],
     [300, 0.01],
-  ])("refuses next to nothing because of pauses of %i ms: a share of %f", (millis, share) => {
-    const pauses = [3_000, 5_000, 8_000].map((at) => [at, millis] as const);
-    const { of } = run(steady("key", capacity / 2, 100, seconds), usual, pauses);
-    const { answered, refused } = of("key");
-    expect(refused.length / answered.length).toBeLessThanOrEqual(share);
-  });
+  ])(
+    "at half its capacity, pauses of %i ms make a server refuse at most this share of the asks: %f",
+    (millis, share) => {
+      const pauses = [3_000, 5_000, 8_000].map((at) => [at, millis] as const);
+      const { of } = run(steady("key", capacity / 2, 100, seconds), usual, pauses);
+      const { answered, refused } = of("key");
+      expect(refused.length / answered.length).toBeLessThanOrEqual(share);
+    },
+  );
 
-  it("refuses next to nothing at nine tenths of what it can answer", () => {
+  it("at nine tenths of its capacity, a server refuses less than one ask in a hundred", () => {
     const { of } = run(steady("key", 0.9 * capacity, 100, seconds));
     expect(of("key").refused.length / of("key").answered.length).toBeLessThan(0.01);
   });
@@ -260,7 +263,7 @@ it("asks that cost more at their end than at their start do not pile up for long
   const work: Work = { read: 0.03, begin: 0.6, end: 1.3 };
   const { of } = run([...steady("flood", 5 * capacityOf(work), 100, seconds), ...polite()], work);
   expect(of("flood").answeredAfter(4_000, seconds) / 8 / capacityOf(work)).toBeGreaterThan(0.7);
-  // Not those that were accepted before the server knew that it is full.
+  // Without those that were accepted before the server noticed that it was full.
   const later = of("flood").answered.filter(([at]) => at > 2_000);
   expect(of("flood").percentile(0.5, later)).toBeLessThan(500);
   expect(of("flood").percentile(0.9, later)).toBeLessThan(1_000);

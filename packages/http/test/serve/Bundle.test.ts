@@ -2,7 +2,7 @@ import { gzipSync } from "node:zlib";
 import { rolldown } from "rolldown";
 import { expect, it } from "vitest";
 
-it("core, memory store and handler need no Node.js, and have at most 230 kB, compressed", async () => {
+it("core, memory store and handler need no Node.js, and are at most 230 kB compressed", async () => {
   const entry = "embedded-parley.js";
   const packages = ["core", "store-memory", "http"];
   const build = await rolldown({
@@ -23,7 +23,7 @@ it("core, memory store and handler need no Node.js, and have at most 230 kB, com
   const { output } = await build.generate({ format: "es", minify: true });
   expect(output.flatMap((file) => (file.type === "chunk" ? file.imports : []))).toEqual([]);
   const sizes = output.map((file) => gzipSync(file.type === "chunk" ? file.code : "").length);
-  const size = sizes.reduce((sum, one) => sum + one, 0);
+  const size = sizes.reduce((sum, bytes) => sum + bytes, 0);
   expect(size).toBeGreaterThan(50_000);
   expect(size).toBeLessThan(230_000);
 });

@@ -77,11 +77,13 @@ it.effect(
 
 it.live("deltas of one iteration of the event loop are sent as one, in one write", () =>
   Effect.gen(function* () {
-    const nextTurn = Effect.callback<void>((resume) => void setTimeout(() => resume(Effect.void)));
+    const nextIteration = Effect.callback<void>(
+      (resume) => void setTimeout(() => resume(Effect.void)),
+    );
     const iterations = [["one ", "two ", "three "], ["four "], ["five ", "six"]];
     const { send } = yield* makeTestHandler(() =>
       Stream.fromIterable(iterations, { chunkSize: 1 }).pipe(
-        Stream.mapEffect((texts) => Effect.as(nextTurn, texts)),
+        Stream.mapEffect((texts) => Effect.as(nextIteration, texts)),
         Stream.flatMap((texts) => Stream.fromIterable(texts, { chunkSize: 1 })),
         Stream.map((text) => ({ _tag: "Delta", text }) as const),
       ),

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { Schema } from "effect";
 import { assertCodes } from "../../src/serve/ValidationErrors.ts";
 
-it("values whose checks lack a problem, or whose problems lack a public code, cannot be loaded", () => {
+it("a schema whose checks lack a problem, or whose problems lack a public code, is refused when it is loaded", () => {
   const body = (query: Schema.Top) => Schema.Struct({ body: Schema.Struct({ query }) });
   const tooLong = Schema.String.check(Schema.isMaxLength(9, { problem: "TOO_LONG" }));
   assertCodes("ASK_DTO", body(tooLong));

@@ -1,5 +1,5 @@
 /**
- * Tokens of visitors, signed by hand as any library of another language would.
+ * Tokens of visitors, signed by hand as a library for any other language would sign them.
  */
 import { assert, it } from "@effect/vitest";
 import {
@@ -26,7 +26,7 @@ const chatbot = {
   settings: defaultSettings,
 };
 
-/** The database's clock is two days ahead of this machine's. */
+/** The store's time at the start of a test. The process's own clock, a `TestClock`, starts at 1970. */
 const storeNow = Date.parse("2026-05-06T07:08:09Z");
 const now = storeNow / 1000;
 
@@ -45,7 +45,7 @@ const join = (
 
 const newKey = Effect.map(Effect.provide(generateKey, SecureRandom.layerWebCrypto), Redacted.value);
 
-/** `Access` over keys that sign or do not, and the look-ups that it makes. */
+/** `Access` over a key that signs tokens and one that does not, and the look-ups that it makes. */
 const setUp = Effect.fnUntraced(function* (
   fields: Partial<KeyRecord> = {},
   others: Partial<KeyRecord> = {},
@@ -69,10 +69,12 @@ const setUp = Effect.fnUntraced(function* (
           open: (id) =>
             Effect.map(
               TestClock.testClockWith((clock) => clock.currentTimeMillis),
-              (passed) => {
+              (elapsed) => {
                 lookUps.push(id);
-                const record = state.revoked ? undefined : records.find((one) => one.id === id);
-                return record === undefined ? null : grantOf(record, chatbot, storeNow + passed);
+                const record = state.revoked
+                  ? undefined
+                  : records.find((candidate) => candidate.id === id);
+                return record === undefined ? null : grantOf(record, chatbot, storeNow + elapsed);
               },
             ),
           used: () => Effect.void,
@@ -96,37 +98,39 @@ const outcome = (credential: string) =>
     onSuccess: ({ visitor }) => visitor,
   });
 
-it.effect("a token opens what its key opens, for its user alone, by the store's clock", () =>
-  Effect.gen(function* () {
-    const { kid, layer, secret } = yield* setUp();
-    yield* Effect.gen(function* () {
-      const header = { alg: "HS256", kid };
-      for (const sub of ["a", "😀".repeat(60), "line\nbreak\u001f"]) {
-        const principal = yield* authenticate(join(header, { sub, exp: now + 900 }, secret));
-        const scopes = ["read", "write", "ask"] as const;
-        assert.deepStrictEqual(principal, { keyId: kid, scopes, chatbot, visitor: sub });
-      }
-      for (const [scope, expected] of [
-        ["read", ["read"]],
-        ["ask read", ["read", "ask"]],
-        ["admin read *", ["read"]],
-        ["", []],
-      ] as const) {
-        const token = join(header, { sub: "a", exp: now + 900, scope }, secret);
-        assert.deepStrictEqual((yield* authenticate(token)).scopes, expected);
-      }
-      const expiresAt = new Date(storeNow + 900_000);
-      const signed = yield* signVisitorToken({
-        keyId: kid,
-        signingSecret: secret,
-        visitor: "b",
-        expiresAt,
-        scopes: ["ask"],
-      });
-      const { scopes, visitor } = yield* authenticate(signed);
-      assert.deepStrictEqual([scopes, visitor], [["ask"], "b"]);
-    }).pipe(Effect.provide(layer));
-  }),
+it.effect(
+  "a token opens what its key opens, for its user alone, until it expires by the store's clock",
+  () =>
+    Effect.gen(function* () {
+      const { kid, layer, secret } = yield* setUp();
+      yield* Effect.gen(function* () {
+        const header = { alg: "HS256", kid };
+        for (const sub of ["a", "😀".repeat(60), "line\nbreak\u001f"]) {
+          const principal = yield* authenticate(join(header, { sub, exp: now + 900 }, secret));
+          const scopes = ["read", "write", "ask"] as const;
+          assert.deepStrictEqual(principal, { keyId: kid, scopes, chatbot, visitor: sub });
+        }
+        for (const [scope, expected] of [
+          ["read", ["read"]],
+          ["ask read", ["read", "ask"]],
+          ["admin read *", ["read"]],
+          ["", []],
+        ] as const) {
+          const token = join(header, { sub: "a", exp: now + 900, scope }, secret);
+          assert.deepStrictEqual((yield* authenticate(token)).scopes, expected);
+        }
+        const expiresAt = new Date(storeNow + 900_000);
+        const signed = yield* signVisitorToken({
+          keyId: kid,
+          signingSecret: secret,
+          visitor: "b",
+          expiresAt,
+          scopes: ["ask"],
+        });
+        const { scopes, visitor } = yield* authenticate(signed);
+        assert.deepStrictEqual([scopes, visitor], [["ask"], "b"]);
+      }).pipe(Effect.provide(layer));
+    }),
 );
 
 it.effect("a token never has a scope that its key does not have", () =>
@@ -140,7 +144,7 @@ it.effect("a token never has a scope that its key does not have", () =>
   }),
 );
 
-it.effect("a clock of the signer may be off by a minute, and a token lives a day at most", () =>
+it.effect("the signer's clock may be off by a minute, and a token lives for a day at most", () =>
   Effect.gen(function* () {
     const { kid, layer, secret } = yield* setUp();
     yield* Effect.gen(function* () {
@@ -192,26 +196,26 @@ it.effect("a forged token is rejected like a wrong key", () =>
         claims,
         "0".repeat(64),
       ),
-      "the stand-in, for a key that signs none": join(
+      "the stand-in, for a key that signs no tokens": join(
         { ...header, kid: plain.id },
         claims,
         "0".repeat(64),
       ),
-      "a key that signs none": join({ ...header, kid: plain.id }, claims, plainSecret),
+      "a key that signs no tokens": join({ ...header, kid: plain.id }, claims, plainSecret),
       "a foreign kid": join({ ...header, kid: plain.id }, claims, secret),
       "an unknown kid": join({ ...header, kid: "zzzzzzzzzzzz" }, claims, secret),
       "no kid": join({ alg: "HS256" }, claims, secret),
-      "a kid that is not a text": join({ ...header, kid: [kid] }, claims, secret),
+      "a kid that is not a string": join({ ...header, kid: [kid] }, claims, secret),
       "a kid that is a path": join({ ...header, kid: `../${kid}` }, claims, secret),
       "no exp": join(header, { sub: "a" }, secret),
-      "an exp that is a text": join(header, { ...claims, exp: `${now + 900}` }, secret),
+      "an exp that is a string": join(header, { ...claims, exp: `${now + 900}` }, secret),
       "an exp in milliseconds": join(header, { ...claims, exp: (now + 900) * 1000 }, secret),
       "an exp too large for a number": join(header, '{"sub":"a","exp":1e999}', secret),
       "no sub": join(header, { exp: now + 900 }, secret),
       "an empty sub": join(header, { ...claims, sub: "" }, secret),
       "a sub of 61 characters": join(header, { ...claims, sub: "x".repeat(61) }, secret),
       "a sub with NUL": join(header, { ...claims, sub: "a\0" }, secret),
-      "a sub with half a character": join(header, '{"sub":"\\ud83d","exp":4e9}', secret),
+      "a sub with a lone surrogate": join(header, '{"sub":"\\ud83d","exp":4e9}', secret),
       "a sub that is a number": join(header, { ...claims, sub: 7 }, secret),
       "a sub that is null": join(header, { ...claims, sub: null }, secret),
       "a scope that is a list": join(header, { ...claims, scope: ["read"] }, secret),
@@ -241,7 +245,7 @@ it.effect("a forged token is rejected like a wrong key", () =>
   }),
 );
 
-it.effect("tokens take no room and no look-up of their own: a key is looked up once a second", () =>
+it.effect("tokens cause no look-ups of their own: a key is looked up once a second", () =>
   Effect.gen(function* () {
     const { key, kid, layer, lookUps, secret } = yield* setUp();
     yield* Effect.gen(function* () {
@@ -280,7 +284,7 @@ it.effect("a key that is revoked or expires ends its tokens within a second", ()
   }),
 );
 
-it.effect("without a reader of tokens, a token is a malformed key", () =>
+it.effect("without the option `tokens`, a token is a malformed key", () =>
   Effect.gen(function* () {
     const { kid, layer, secret } = yield* setUp();
     const token = join({ alg: "HS256", kid }, { sub: "a", exp: now + 900 }, secret);

@@ -106,7 +106,7 @@ it.live(
         Effect.map(handler.send(path, init), ({ status }) => status);
       expect(yield* send("/api/details")).toBe(200);
       isUnavailable = true;
-      // Until then the key need not be looked up again.
+      // For a second the process uses its last look-up of the key.
       yield* Effect.sleep("1100 millis");
       expect(yield* send("/api/details")).toBe(200);
       expect(yield* send("/api/chats")).toBe(500);

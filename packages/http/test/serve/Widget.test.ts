@@ -62,7 +62,7 @@ it.live("an anonymous visitor gets a token, and renews it for the same chats", (
     expect(data.userRef).toBe(subOf(first.body.token));
     const renewed = yield* ask("198.51.100.9", first.body.token);
     expect(subOf(renewed.body.token)).toBe(data.userRef);
-    // The third request of the visitor in this minute was the renewal.
+    // The visitor's third request in this minute, after a creation and a renewal.
     yield* send("/api/chats", { headers });
     expect((yield* ask("192.0.2.1", first.body.token)).body.message).toBe("RATE_EXCEEDED");
     const days = (n: number) =>
@@ -96,7 +96,7 @@ it.live("a token that is not of an anonymous visitor of the key is not renewed",
   }).pipe(Effect.scoped),
 );
 
-it.live("new visitors are limited for a client's network, IPv4 or IPv6, and for the key", () =>
+it.live("new visitors are limited for each client's network, IPv4 or IPv6, and for each key", () =>
   Effect.gen(function* () {
     const { ask } = yield* setUp();
     const began = performance.now();
@@ -104,7 +104,7 @@ it.live("new visitors are limited for a client's network, IPv4 or IPv6, and for 
       Effect.forEach(addresses, (address) => Effect.map(ask(address), ({ status }) => status));
     const many = <A>(n: number, of: (at: number) => A) =>
       Array.from({ length: n }, (_, at) => of(at));
-    // The first 64 bits, however they are written.
+    // One network: the first 64 bits are the same, however they are written.
     const same = ["2001:db8::1", "2001:0DB8:0:0:ffff::", "2001:db8:0:0:1:2:3:4", "2001:db8::2"];
     expect(yield* outcomes([...same, ...same, ...same])).toEqual([
       ...many(10, () => 201),
@@ -118,7 +118,7 @@ it.live("new visitors are limited for a client's network, IPv4 or IPv6, and for 
     const refused = yield* ask("192.0.2.1");
     expect(refused.body).toEqual({ status: 403, code: 403002, message: "RATE_EXCEEDED" });
     expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(0);
-    // The key has 300 at once, and 5 more each second.
+    // The key allows 300 new visitors at once, and 5 more each second.
     let visitors = 10 + 3 + 9;
     for (let at = 0; (yield* ask(`10.0.${at >> 8}.${at & 255}`)).status === 201; at++) visitors++;
     expect(visitors).toBeGreaterThanOrEqual(300);
@@ -126,7 +126,7 @@ it.live("new visitors are limited for a client's network, IPv4 or IPv6, and for 
   }).pipe(Effect.scoped),
 );
 
-it.live("a key that is unknown, expired or allows no anonymous visitors is one 404", () =>
+it.live("a key that is unknown, is expired or allows no anonymous visitors gets the same 404", () =>
   Effect.gen(function* () {
     const bodies = new Set<string>();
     for (const fields of [
@@ -154,22 +154,24 @@ it.live("a key that is unknown, expired or allows no anonymous visitors is one 4
   }).pipe(Effect.scoped),
 );
 
-it.live("the window's document knows the key's origins, and other paths are files", () =>
-  Effect.gen(function* () {
-    const { id, send } = yield* setUp();
-    const textOf = (path: string, method = "GET") =>
-      Effect.flatMap(send(path, { method }), (response) => Effect.promise(() => response.text()));
-    expect(yield* textOf(`/widget/${id}`)).toBe(
-      `${id} https://shop.example https://www.shop.example`,
-    );
-    expect(yield* textOf("/widget.js")).toBe("loader");
-    for (const [path, method] of [
-      ["/widget/other.js", "GET"],
-      [`/widget/${id}/`, "GET"],
-      [`/widget/${id}/token`, "GET"],
-      [`/widget/${id}`, "POST"],
-      [`/widget/${id}x`, "GET"],
-    ] as const)
-      expect(yield* textOf(path, method)).toContain("INVALID_PATH");
-  }).pipe(Effect.scoped),
+it.live(
+  "the document of the window gets its key's origins, and a path that is not a file is unknown",
+  () =>
+    Effect.gen(function* () {
+      const { id, send } = yield* setUp();
+      const textOf = (path: string, method = "GET") =>
+        Effect.flatMap(send(path, { method }), (response) => Effect.promise(() => response.text()));
+      expect(yield* textOf(`/widget/${id}`)).toBe(
+        `${id} https://shop.example https://www.shop.example`,
+      );
+      expect(yield* textOf("/widget.js")).toBe("loader");
+      for (const [path, method] of [
+        ["/widget/other.js", "GET"],
+        [`/widget/${id}/`, "GET"],
+        [`/widget/${id}/token`, "GET"],
+        [`/widget/${id}`, "POST"],
+        [`/widget/${id}x`, "GET"],
+      ] as const)
+        expect(yield* textOf(path, method)).toContain("INVALID_PATH");
+    }).pipe(Effect.scoped),
 );

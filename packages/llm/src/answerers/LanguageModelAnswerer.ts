@@ -131,7 +131,7 @@ const noModel = new AnswerUnavailable({
 
 const maxHalvings = 3;
 
-/** Calls that fail for these reasons, without a piece of the answer, cost nothing. */
+/** Calls that fail for these reasons, before a piece of the answer, cost nothing. */
 const freeFailures: ReadonlyArray<FailureReason> = [
   ...(["network", "rate_limit", "server_error", "bad_request"] as const),
   ...(["client_error", "context_length", "circuit_open"] as const),
@@ -155,12 +155,13 @@ const tokensOf = (
 };
 
 /**
- * Each attempt goes to the provider that is ready first; if several are, to the first in the list. A provider that
+ * Each attempt goes to the provider that is ready first; in a tie, to the first of them in the list. A provider that
  * failed is ready again after the pause of {@link retrySchedule}, and gets no more attempts when that schedule ends. A
- * refusal of the prompt as too long halves it, up to three times, without a pause. A content filter ends all attempts.
+ * prompt that a provider refuses as too long is halved and sent again without a pause, up to three times. A content
+ * filter ends all attempts.
  *
  * @param providers at least one
- * @param promptOf builds a prompt of at most that many tokens
+ * @param promptOf builds a prompt of at most the given number of tokens
  * @param tokens the size of the first prompt
  */
 const answerWith = Effect.fnUntraced(function* (

@@ -10,12 +10,12 @@ import { fold, wordsOf } from "../documents/Terms.ts";
 /**
  * An `Answerer` that quotes the best passage for the question, with a link to its source. If the passage only touches
  * on the question's subject, the answer begins with a sentence that says so, and ends with the first sentences of up to
- * two other passages. If no passage does, and in reply to small talk, it names up to three questions that the documents
- * answer, or else their topics. It reports no usage, and ignores the chat so far. The same question and documents
- * always return the same answer.
+ * two other passages. If no passage is about the question, and in reply to small talk, the answer names up to three
+ * questions that the documents answer, or else their topics. The answerer reports no usage, and ignores the chat so
+ * far. The same question and documents always give the same answer.
  *
  * @param knowledge the documents; `null` when there are none
- * @param hint a sentence for a server without documents, such as how to set a language model
+ * @param hint a sentence for a server without documents, such as how to configure a language model
  */
 export const layerOffline = (knowledge: KnowledgeSource, hint = ""): Layer.Layer<Answerer> =>
   Layer.succeed(
@@ -94,7 +94,7 @@ const listOthers = (best: Passage, others: ReadonlyArray<Passage>): string => {
   return items.length === 0 ? "" : `\n\n${introduction}:\n\n${items.join("\n")}`;
 };
 
-/** The text with links that lead from the folder of the documents. */
+/** The text, with its relative links changed to start from the folder of the documents. */
 const toText = (text: string, source: string): string => {
   const folder = new URL(source, "file:///documents/");
   return text.replace(/\]\((?![a-z]+:|\/)([^)\s]+)/gi, (_: string, href: string) => {

@@ -38,7 +38,7 @@ export interface LanguageModelSettings {
   readonly model: string;
   /** Sent as a bearer token; none by default. */
   readonly apiKey?: string | undefined;
-  /** A folder of Markdown files to answer from, which are read once; none by default. */
+  /** A folder of Markdown and text files to answer from, which are read once; none by default. */
   readonly documents?: string | undefined;
   /** The tokens of the model's context, the answer included; 32,000 by default. */
   readonly contextTokens?: number | undefined;
@@ -71,6 +71,6 @@ export const languageModel: (settings: LanguageModelSettings) => AnswererLayer =
     }),
   );
 
-/** Answers with passages of the Markdown files in a folder, without a language model. They are read once. */
+/** Answers with passages of the Markdown and text files in a folder, without a language model. They are read once. */
 export const documents = (folder: string): AnswererLayer =>
   Layer.unwrap(Effect.map(read(folder), (knowledge) => layerOffline(knowledge)));

@@ -19,8 +19,8 @@ export interface Knowledge {
   /** Up to three headings, preferably questions, that the documents are likely to answer if somebody asks them. */
   readonly questions: ReadonlyArray<string>;
   /**
-   * Up to `limit` passages for a question, best first; none unless the best is about the question. The same documents
-   * and question always return the same passages in the same order.
+   * Up to `limit` passages that are about a question, best first. The same documents and question always return the
+   * same passages in the same order.
    */
   readonly search: (question: string, limit: number) => ReadonlyArray<Match>;
   /** All passages. */
@@ -63,7 +63,7 @@ export const readKnowledge = (
     const fs = yield* FileSystem.FileSystem;
     const path = yield* Path.Path;
     const root = yield* fs.realPath(folder);
-    // A glob below a file finds nothing, while this fails.
+    // Fails if the root is a file, in which a glob would just find nothing.
     yield* fs.readDirectory(root);
     const names = yield* fs.glob("**/*", { root, exclude: ["**/node_modules"] });
     const passages: Array<Passage> = [];
@@ -110,7 +110,7 @@ export const readKnowledge = (
  */
 const aboutShare = 0.3;
 const certainShare = 0.85;
-/** Of a question with more terms, which tells a story around its subject, a passage need only cover this many. */
+/** With more terms, a question tells a story around its subject: covering a share of this many is enough. */
 const maxTerms = 5;
 /** The least likeness of a heading to the question for its passage to be likely to answer it. */
 const certainLikeness = 0.75;
@@ -118,11 +118,14 @@ const certainLikeness = 0.75;
 const certainLead = 0.15;
 /** The least likeness of a heading that is the question itself. No lead is needed if there is only one such heading. */
 const sameLikeness = 0.99;
-/** How much a passage's three most similar headings and comments add to its rank: many questions mix two of them. */
+/**
+ * How much the three phrases of a passage that are most like the question add to its rank. The phrases are its last
+ * heading and its synonyms; many questions mix two of them.
+ */
 const phraseShares = [1, 0.3, 0.2];
 /** The likeness of a heading to a longer question that contains it. */
 const containedLikeness = 0.9;
-/** The share of its weight that a term keeps if it occurs only in the text of a passage, and in no heading. */
+/** The share of its weight that a term keeps if it occurs in the text of a passage, but not in its headings. */
 const inText = 0.5;
 
 /** An index of the given passages. */
@@ -163,27 +166,28 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
         }
         return { parts, weight: toWeight(parts.size) };
       });
-      const whole = hits.reduce((sum, { weight }) => sum + weight, 0);
-      const subject = whole * Math.min(1, maxTerms / hits.length);
+      const totalWeight = hits.reduce((sum, { weight }) => sum + weight, 0);
+      const cappedWeight = totalWeight * Math.min(1, maxTerms / hits.length);
       const matches = passages.flatMap((passage, id) => {
         const coverage = hits.reduce((sum, hit) => sum + (hit.parts.get(id) ?? 0) * hit.weight, 0);
-        const share = coverage / subject;
+        const share = coverage / cappedWeight;
         if (coverage === 0 || share < aboutShare) return [];
         const phrases = [passage.headings.at(-1) ?? "", ...(passage.synonyms ?? [])];
-        const others = actsOf(new Set(wordsOf(phrases.join("\n")).map(termOf)));
+        const passageActs = actsOf(new Set(wordsOf(phrases.join("\n")).map(termOf)));
         // A passage about stopping does not answer a question about starting.
-        const isOtherAct = acts.length > 0 && !acts.some((act) => others.includes(act));
-        const lack = isOtherAct ? (others.length > 0 ? 0.5 : 0.25) : 0;
+        const isOtherAct = acts.length > 0 && !acts.some((act) => passageActs.includes(act));
+        const penalty = isOtherAct ? (passageActs.length > 0 ? 0.5 : 0.25) : 0;
         const likenesses = phrases
           .map((phrase) => likeness(words, phrase, weigh))
           .sort((a, b) => b - a);
-        const alike = likenesses[0]!;
-        const certain = coverage >= certainShare * whole && alike >= certainLikeness && !isOtherAct;
+        const maxLikeness = likenesses[0]!;
+        const certain =
+          coverage >= certainShare * totalWeight && maxLikeness >= certainLikeness && !isOtherAct;
         const rank = phraseShares.reduce(
           (sum, part, at) => sum + part * (likenesses[at] ?? 0),
-          share - lack,
+          share - penalty,
         );
-        return [{ rank, alike, certain, passage }];
+        return [{ rank, maxLikeness, certain, passage }];
       });
       matches.sort((a, b) => b.rank - a.rank);
       const [best] = matches;
@@ -195,7 +199,7 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
       const leads =
         rival === undefined ||
         best.rank >= rival.rank + certainLead ||
-        (best.alike >= sameLikeness && rival.alike < sameLikeness);
+        (best.maxLikeness >= sameLikeness && rival.maxLikeness < sameLikeness);
       return matches
         .slice(0, limit)
         .map(({ certain, passage }) => ({ ...passage, certain: certain && leads }));
@@ -215,7 +219,7 @@ const questionsOf = (
 ): ReadonlyArray<string> => {
   const headings = new Set(passages.map(({ headings }) => headings.at(-1) ?? ""));
   const questions: Array<string> = [];
-  // Few: a large folder would stop the server for seconds.
+  // Only twenty: searching for all headings of a large folder would block the event loop for seconds.
   const candidates = [...headings]
     .filter(({ length }) => length > 0 && length <= 80)
     .sort((a, b) => Number(b.endsWith("?")) - Number(a.endsWith("?")))
@@ -230,8 +234,8 @@ const questionsOf = (
 
 /**
  * The likeness of a heading to a question, from 0 to 1: the weight of the terms that they share. If punctuation divides
- * the heading, the likeness of its most similar part. A heading is like a question that has all its uncommon words,
- * however long the question is, if there are at least two of them.
+ * the heading, the likeness of its most similar part. A heading with at least two uncommon words is like every question
+ * that has all of them, however long that question is.
  */
 const likeness = (
   question: ReadonlySet<string>,

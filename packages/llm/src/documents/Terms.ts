@@ -31,7 +31,7 @@ const stopWords = new Set(
   wenn wer werden wie wieso wir wird wo zu zum zur`.split(/\s+/),
 );
 
-/** Words of questions such as "How do I change X?" and "Does it support X?", whose subject is X unless there is none. */
+/** Words of questions such as "How do I change X?", whose subject is X. Without an X, the word is the subject. */
 const settingWords = new Set(
   "adjust change choose configure customise customize define enable modify pick select set setup support switch turn unterstutzt".split(
     " ",
@@ -64,7 +64,7 @@ const verbs = `start launch starten
   .split("\n")
   .map((line) => line.trim().split(" "));
 
-/** Other words for the same thing. */
+/** Nouns in English and German. Each line has words for the same thing. */
 const nouns = `chat conversation dialogue unterhaltung unterhaltungen gesprach
   chatbot bot assistant
   user customer visitor person people benutzer nutzer kunde kunden

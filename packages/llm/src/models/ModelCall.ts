@@ -31,8 +31,8 @@ export interface Tokens {
 
 /**
  * Calls the model and emits the pieces of its answer, without white space before the first. Reasoning is left out, even
- * when the model sends it as text between `<think>` tags. The call succeeds if the answer is complete, or was ended by
- * `maxOutputTokens`. Interrupting it aborts the request.
+ * when the model sends it as text between `<think>` tags. The call succeeds if the answer is complete, or if
+ * `maxOutputTokens` ended it. Interrupting the call aborts the request.
  *
  * @param emit may return a promise, which delays the next piece
  */
@@ -47,7 +47,7 @@ export const callModel = (
     const headers = yield* traceHeaders;
     const clock = yield* Clock.Clock;
     const middleware = ai.extractReasoningMiddleware({ tagName: "think" });
-    /** Since when the model has been silent; `null` while it waits for `emit`. */
+    /** Since when the model has been silent; `null` while the call waits for `emit`. */
     let silentSince: number | null = clock.currentTimeMillisUnsafe();
     let hasText = false;
     let finish: Finish | undefined;
@@ -113,16 +113,16 @@ const reasoningOnly = makeFailure(
   "the model spent all tokens of its answer on reasoning",
 );
 
-/** Finish words of content filters, by any provider's name. */
+/** The finish reasons by which any provider reports a content filter. */
 const filterWords =
   /filter|safety|unsafe|recitation|prohibited|block(ed|list)|spii|refus|sensitive|guardrail|toxic|moderat|violation|malicious|harm/i;
-/** Finish words that name another failure, or that wait for the result of a tool. */
+/** The finish reasons of other failures, and of answers that wait for the result of a tool. */
 const failureWords =
   /error|abort|cancel|fail|interrupt|insufficient|malformed|invalid|time_?(out|limit)|overload|unavailable|kill|crash|exception|reject|tool|function|^language$/i;
 
-/** Why an answer with this finish is not complete; `null` if it is. A word that names no failure means "done". */
+/** Why an answer with this finish reason is not complete; `null` if it is. An unknown reason counts as complete. */
 const failureOf = ({ finishReason: { raw, unified }, providerMetadata }: Finish) => {
-  // The provider chooses the word: a long one may quote the chat.
+  // The provider chooses the raw reason: a long one may quote the chat.
   const word = raw !== undefined && /^[\w-]{1,40}$/.test(raw) ? raw : unified;
   if (unified === "content-filter" || filterWords.test(`${raw}`)) {
     return makeFailure("content_filter", `a content filter stopped the answer: ${word}`);

@@ -21,11 +21,11 @@ const scopeOf = {
   /** The model spent all tokens of its answer on reasoning. */
   reasoning_only: "question",
   bad_request: "question",
-  /** A redirect, a refused key or an unknown model. */
+  /** Such as a redirect, an HTML page, a refused key or an unknown model. */
   client_error: "provider",
   context_length: "question",
   content_filter: "question",
-  /** The model stopped for a reason that leaves no usable answer. */
+  /** The call ended in another way that leaves no usable answer. */
   abnormal_end: "question",
   /** The provider was not called, because its circuit is open. */
   circuit_open: "question",
@@ -73,7 +73,7 @@ const describeCode = (code: string): string => {
  */
 export const classifyError = (error: unknown): ModelFailure => {
   if (error instanceof ModelFailure) return error;
-  // A stream without a finish word.
+  // A stream without a finish reason.
   if (isRecord(error) && error["name"] === "AI_InvalidResponseDataError") return cutOff;
   const facts: Array<string> = [];
   const names: Array<string> = [];
@@ -84,7 +84,7 @@ export const classifyError = (error: unknown): ModelFailure => {
   for (let e = error, depth = 0; isRecord(e) && depth < 4; e = e["cause"], depth++) {
     const { code, message, name, responseBody, responseHeaders, statusCode } = e;
     if (e instanceof Error && /^\w{1,60}$/.test(`${name}`)) names.push(`${name}`);
-    // A stream that breaks off has the status of its beginning.
+    // The error of a stream that breaks off has the status with which the stream began.
     if (typeof statusCode === "number" && statusCode >= 300) {
       facts.push(`HTTP ${(status ??= statusCode)}`);
     }
@@ -97,7 +97,7 @@ export const classifyError = (error: unknown): ModelFailure => {
     for (const [, id] of body.matchAll(/"code"\s*:\s*"([a-z]{2,20}(?:_[a-z]{2,20}){1,4})"/g)) {
       facts.push(id!);
     }
-    // What `fetch` refuses has no code.
+    // The error for a URL that `fetch` refuses has no code.
     if (message === "bad port" || message === "unknown scheme") facts.push(message);
     if (/^\s*<(!doctype|html)/i.test(body)) facts.push("HTML page");
     texts += [message, code, e["type"], body].join("\n").slice(0, 8000);

@@ -72,7 +72,7 @@ const fetchEvents =
     return response;
   };
 
-/** Notes whether a stream ended within the text: some servers send a blank finish word with each chunk. */
+/** Records whether a stream ended within the text: some servers send a blank `finish_reason` with each chunk. */
 const observeChunks = () => {
   let isOpen = false;
   return {

@@ -28,9 +28,9 @@ const sizeOf = (messages: ReadonlyArray<Message>): number =>
   messages.reduce((sum, { content }) => sum + tokensOf(content), 0);
 
 /**
- * Returns a function that builds a prompt of at most the given number of tokens. A prompt always has the instructions and
- * the question. Passages get up to half of the remaining room, the newest entries the rest; each is included whole or not
- * at all.
+ * Returns a function that builds a prompt of at most the given number of tokens. The instructions and the question are
+ * always included, even if they alone exceed that number. Passages get up to half of the remaining room, the newest
+ * entries the rest; each is included whole or not at all.
  *
  * @param passages those about the question, best first; `null` when there are no documents
  * @param earlier the chat's entries, newest first; read once, as far as the largest prompt has room

@@ -50,7 +50,7 @@ export const makeProvider = (options: CallOptions) =>
       Effect.forkScoped({ startImmediately: true }),
     );
 
-    /** A second failure of a question says nothing more about the provider, unless the call tries an open circuit. */
+    /** A second failure of a question says nothing more about the provider, unless the circuit is half-open. */
     const outcomeFor =
       (question: { hasFailed: boolean }) => (exit: Exit.Exit<unknown, ModelFailure>) =>
         Effect.map(Effect.orDie(breaker.state("calls")), ({ _tag }) => {
@@ -62,7 +62,7 @@ export const makeProvider = (options: CallOptions) =>
 
     /**
      * One call, as {@link callModel}. While the circuit is open, it fails with `circuit_open` and sends no request. All
-     * failures of a question count once towards the circuit.
+     * failures of a question together count once towards opening the circuit.
      */
     const call = (
       question: { hasFailed: boolean },

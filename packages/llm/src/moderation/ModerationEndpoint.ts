@@ -1,5 +1,5 @@
 /**
- * Moderation by an endpoint that speaks OpenAI's moderations.
+ * Moderation by an endpoint that speaks OpenAI's `/moderations`.
  */
 import { AnswerUnavailable, Moderator, unflagged } from "@parley/core/ports";
 import { Effect, Layer, type Redacted, Schema } from "effect";

@@ -26,7 +26,7 @@ export const layerWordList: Layer.Layer<Moderator> = Layer.effect(
         Effect.map(getMatcher, (matcher) => {
           const isProfane = matcher
             .getAllMatches(question)
-            // The matcher reads digits and signs as letters: without a letter, the number 455 would match.
+            // The matcher reads digits and signs as letters. A match without a letter, such as 455, is just a number.
             .some(({ endIndex, startIndex }) =>
               /[a-z\u0080-\u{10ffff}]/iu.test(question.slice(startIndex, endIndex + 1)),
             );

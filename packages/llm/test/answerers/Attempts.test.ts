@@ -34,10 +34,10 @@ const transient: Record<string, Reply> = {
   "a refused connection": refused,
   "HTTP 408": httpError(408),
   "HTTP 429": httpError(429),
-  "a Retry-After without sense": httpError(429, { headers: { "retry-after": "soon" } }),
+  "an invalid Retry-After": httpError(429, { headers: { "retry-after": "soon" } }),
   "HTTP 503": httpError(503),
   "an error part": [{ type: "error", error: "overloaded" }],
-  "an answer of nothing": says(),
+  "an empty answer": says(),
   "an answer of white space": says(" ", "\n\u0085"),
   "an end without text": said(),
   "an end within the text": said("Hel"),
@@ -93,7 +93,7 @@ it.effect(
 );
 
 it.effect(
-  "a failing model may be silent for a share of the deadline, the last one for a larger share",
+  "a failing model may be silent for a share of the deadline, and the last one for a larger share",
   () =>
     Effect.gen(function* () {
       for (const minutes of [0.5, 2]) {
@@ -106,7 +106,7 @@ it.effect(
           Effect.provideService(AskLimits, limits),
         );
         assert.strictEqual(textOf(parts), "late");
-        // Two idle timeouts of the first, one of the second.
+        // Two idle timeouts of the first model, one of the second.
         const millis = (yield* Clock.currentTimeMillis) - startedAt;
         assert.isAtLeast(millis, (2 * 8 + 20) * 2000 * minutes);
         assert.isAtMost(millis, (2 * 8 + 21) * 2000 * minutes + 1000);
@@ -141,7 +141,7 @@ it.effect(
   },
 );
 
-it.effect("a failing model restarts an answer that breaks off before the pause, not after it", () =>
+it.effect("an answer that breaks off is taken back before the pause, not after it", () =>
   Effect.gen(function* () {
     const times: Array<number> = [];
     yield* Stream.tap(ask("Hi?"), () =>
@@ -153,7 +153,7 @@ it.effect("a failing model restarts an answer that breaks off before the pause, 
   }).pipe(withModels([first(said("Hel"))])),
 );
 
-it.effect("a failing model is not replaced by the next one if it withholds its answer", () => {
+it.effect("the next model is not called if a content filter stopped the answer", () => {
   const [one, two] = [always([...said(), finish("content-filter")]), other()];
   return Effect.gen(function* () {
     const error = yield* Effect.flip(collect("Hi?"));
@@ -164,7 +164,7 @@ it.effect("a failing model is not replaced by the next one if it withholds its a
   }).pipe(withModels([one, two]));
 });
 
-it.effect("a failing model is named in the error with the failures of all models, each once", () =>
+it.effect("the error of an answer names each failing model once, with its failure", () =>
   Effect.gen(function* () {
     const error = yield* driven(Effect.flip(collect("Hi?")));
     const reason =
@@ -178,35 +178,35 @@ it.effect("a failing model is named in the error with the failures of all models
   ),
 );
 
-it.effect(
-  "a failing model is counted in metrics by its reason; answers and their tokens are, too",
-  () =>
-    Effect.gen(function* () {
-      yield* driven(collect("Hi?"));
-      const counts = (yield* Metric.snapshot).flatMap((one) =>
-        one.type === "Counter" ? [[one.id, one.attributes, Number(one.state.count)] as const] : [],
-      );
-      const one = { provider: "one", model: "one-1" };
-      // A counter exists before the first failure, or a rate would not see it.
-      assert.deepInclude(counts, ["parley.model.failures", { ...one, reason: "timeout" }, 0]);
-      assert.sameDeepMembers(
-        counts.filter(([, , count]) => count > 0),
-        [
-          ["parley.model.failures", { ...one, reason: "server_error" }, 2],
-          ["parley.model.failures", { ...one, reason: "rate_limit" }, 1],
-          ["parley.model.answers", one, 1],
-          ["parley.model.tokens", { ...one, direction: "input" }, 11],
-          ["parley.model.tokens", { ...one, direction: "output" }, 7],
-        ],
-      );
-    }).pipe(
-      withModels([first(httpError(500), httpError(502), httpError(429))]),
-      Effect.provideService(Metric.MetricRegistry, new Map()),
-    ),
+it.effect("metrics count the failures of a model by reason, its answers and their tokens", () =>
+  Effect.gen(function* () {
+    yield* driven(collect("Hi?"));
+    const counts = (yield* Metric.snapshot).flatMap((metric) =>
+      metric.type === "Counter"
+        ? [[metric.id, metric.attributes, Number(metric.state.count)] as const]
+        : [],
+    );
+    const one = { provider: "one", model: "one-1" };
+    // A counter exists before the first failure, or a rate would not see it.
+    assert.deepInclude(counts, ["parley.model.failures", { ...one, reason: "timeout" }, 0]);
+    assert.sameDeepMembers(
+      counts.filter(([, , count]) => count > 0),
+      [
+        ["parley.model.failures", { ...one, reason: "server_error" }, 2],
+        ["parley.model.failures", { ...one, reason: "rate_limit" }, 1],
+        ["parley.model.answers", one, 1],
+        ["parley.model.tokens", { ...one, direction: "input" }, 11],
+        ["parley.model.tokens", { ...one, direction: "output" }, 7],
+      ],
+    );
+  }).pipe(
+    withModels([first(httpError(500), httpError(502), httpError(429))]),
+    Effect.provideService(Metric.MetricRegistry, new Map()),
+  ),
 );
 
 it.effect(
-  "a failing model gets half of a prompt that was too long before another model is called",
+  "a model that finds a prompt too long gets half of it before another model is called",
   () => {
     const [one, two] = [
       first(
@@ -216,7 +216,7 @@ it.effect(
       ),
       other(),
     ];
-    // 40 tokens each.
+    // Each entry has 40 tokens.
     const earlier = Stream.range(1, 1000).pipe(
       Stream.map((n) => entry(1001 - n, "q".repeat(12), "a".repeat(60))),
     );
@@ -229,7 +229,7 @@ it.effect(
   },
 );
 
-it.effect("a failing model is left for the next one if an eighth of the prompt is too long", () => {
+it.effect("the next model is called if even an eighth of the prompt is too long", () => {
   const [one, two] = [always(httpError(400, { body: "context_length_exceeded" })), other()];
   return Effect.gen(function* () {
     assert.strictEqual(usageOf(yield* collect("Hi?")).attempts, 5);
@@ -237,8 +237,8 @@ it.effect("a failing model is left for the next one if an eighth of the prompt i
   }).pipe(withModels([one, two]));
 });
 
-describe("the tokens of a question, for the budget of its key,", () => {
-  /** Of an answer of these models; `read` reads it. */
+describe("the tokens of a question, for the budget of its key", () => {
+  /** The tokens of an answer of this model, as far as `read` reads it. */
   const tokensOf = Effect.fnUntraced(function* (
     model: LanguageModel,
     read: (answer: ReturnType<typeof ask>) => Effect.Effect<unknown, unknown, Answerer> = (
@@ -254,7 +254,7 @@ describe("the tokens of a question, for the budget of its key,", () => {
   });
 
   it.effect(
-    "are those that the provider reports, and those of each failed call that it may bill",
+    "the tokens of a question are those that the provider reports, and those of each failed call that it may bill",
     () =>
       Effect.gen(function* () {
         const reported = yield* tokensOf(first());
@@ -263,7 +263,7 @@ describe("the tokens of a question, for the budget of its key,", () => {
         );
         assert.strictEqual(reported, promptTokens + completionTokens);
         for (const [name, reply] of Object.entries(transient)) {
-          const isBilled = /^(an answer of|an end|HTTP 408)/.test(name);
+          const isBilled = /^(an empty answer|an answer of|an end|HTTP 408)/.test(name);
           const tokens = yield* tokensOf(first(reply));
           assert.strictEqual(tokens > reported, isBilled, name);
         }
@@ -271,7 +271,7 @@ describe("the tokens of a question, for the budget of its key,", () => {
   );
 
   it.effect(
-    "are one for four characters of the prompt and an answer that is cut off or cancelled",
+    "an answer that is cut off or cancelled counts one token for four characters of it and its prompt",
     () =>
       Effect.gen(function* () {
         const long = () => modelThat(() => [...said("x".repeat(4000)), ...said("more")], "one");

@@ -54,7 +54,7 @@ it.effect("layerLanguageModel streams the deltas as they arrive, then one usage"
 });
 
 it.effect(
-  "layerLanguageModel sends instructions, hello, chat and question, oldest first, each in its role",
+  "layerLanguageModel sends instructions, hello message, entries and question, oldest first, each in its role",
   () => {
     const model = modelThat(() => says("ok"));
     const earlier = Stream.make(
@@ -163,12 +163,12 @@ describe("for a chatbot whose settings name a model", () => {
     });
 
   it.effect(
-    "layerLanguageModel calls that model in the place of the first, and makes it once",
+    "layerLanguageModel calls the model that a chatbot names in place of the first, and makes it once",
     () => {
-      const made: Array<string> = [];
+      const names: Array<string> = [];
       const modelNamed = (name: string) =>
         Effect.sync(() => {
-          made.push(name);
+          names.push(name);
           return modelThat(() => (name === "broken" ? httpError(400) : says(`I am ${name}`)), name);
         });
       const models = [
@@ -180,7 +180,7 @@ describe("for a chatbot whose settings name a model", () => {
         assert.strictEqual(yield* answer("large"), "I am large");
         assert.strictEqual(yield* answer("large"), "I am large");
         assert.strictEqual(yield* answer("broken"), "the second");
-        assert.deepStrictEqual(made, ["large", "broken"]);
+        assert.deepStrictEqual(names, ["large", "broken"]);
       }).pipe(Effect.provide(layerLanguageModel(models, { modelNamed })));
     },
   );

@@ -8,7 +8,7 @@ import { folderOf } from "../support/files.ts";
 
 const folder = folderOf({ "hours.md": "# Opening hours\n\nWe open at nine o'clock." });
 
-/** The answer to "When do you open?", and its usage. */
+/** The answer to a question about the opening hours, and its usage. */
 const askOnce = (answerer: ParleyOptions["answerer"]) =>
   Effect.promise(async () => {
     const parley = await openParley({ store: memory(), answerer, log: false });
@@ -26,7 +26,7 @@ it.live("documents() quotes the documents of a folder", () =>
   }).pipe(Effect.scoped),
 );
 
-it.live("documents() of a folder that is missing rejects when Parley is opened", () =>
+it.live("openParley rejects if the folder of documents() is missing", () =>
   Effect.gen(function* () {
     const opening = openParley({ store: memory(), answerer: documents("/nowhere"), log: false });
     const error = yield* Effect.promise(() => opening.catch((error: Error) => error));

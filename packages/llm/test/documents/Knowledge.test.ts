@@ -96,7 +96,7 @@ it.effect(
 );
 
 it.effect(
-  "readKnowledge keeps the passages of documents that cannot be read again, such as behind a link that dangles",
+  "readKnowledge keeps the passages of documents that cannot be read again, for instance behind a dangling link",
   () =>
     Effect.gen(function* () {
       const folder = yield* folderOf({
@@ -133,7 +133,7 @@ it.effect(
     }),
 );
 
-it.effect("readKnowledge names a folder that is missing or a file", () =>
+it.effect("readKnowledge fails with the path of a folder that is missing or is a file", () =>
   Effect.gen(function* () {
     const folder = yield* folderOf({ "a.md": "Apples" });
     for (const path of [join(folder, "nowhere"), join(folder, "a.md")]) {
@@ -149,14 +149,14 @@ it.effect("readKnowledge lets other work run between passages", () =>
   Effect.gen(function* () {
     const section = `# Heading\n${"Some words of a text. ".repeat(40)}\n`;
     const folder = yield* folderOf({ "a.md": section.repeat(1000) });
-    let turns = 0;
-    let ticking = setImmediate(function tick() {
-      turns++;
-      ticking = setImmediate(tick);
+    let iterations = 0;
+    let immediate = setImmediate(function tick() {
+      iterations++;
+      immediate = setImmediate(tick);
     });
-    yield* Effect.addFinalizer(() => Effect.sync(() => clearImmediate(ticking)));
+    yield* Effect.addFinalizer(() => Effect.sync(() => clearImmediate(immediate)));
     yield* read(folder);
-    assert.isAtLeast(turns, 1000);
+    assert.isAtLeast(iterations, 1000);
   }),
 );
 
@@ -208,7 +208,7 @@ it.effect("a search finds the subject of a long question that also tells a story
 );
 
 it.effect(
-  "a search prefers a heading that a long question contains to one with other words of it",
+  "a search prefers the heading that a long question contains to a passage with other words of the question",
   () =>
     Effect.gen(function* () {
       const text = `# Where is the database?
@@ -223,7 +223,7 @@ Add a suffix to the name.`;
     }),
 );
 
-it.effect("a search reads a word that no document has as the one that it is misspelt for", () =>
+it.effect("a search corrects the spelling of a word that no document has", () =>
   Effect.gen(function* () {
     for (const question of ["bakcups", "bacups", "backkups", "beckups"]) {
       assert.strictEqual((yield* headings(question))[0], "Backups", question);

@@ -49,7 +49,7 @@ it("passagesOf cuts long paragraphs between sentences", () => {
   for (const { text } of passages) assert.match(text, /^A.*here\.$/);
 });
 
-it("passagesOf repeats the head of a cut table and the fence of cut code in each piece", () => {
+it("passagesOf repeats the header of a cut table and the fence of cut code in each piece", () => {
   const rows = Array.from({ length: 60 }, (_, n) => `| PARLEY_${n} | what it does, at length |`);
   const table = passagesOf("x.md", ["| name | what |", "|---|:-:|", ...rows].join("\n"));
   assert.isAbove(table.length, 1);
@@ -61,7 +61,7 @@ it("passagesOf repeats the head of a cut table and the fence of cut code in each
   for (const { text } of code) assert.match(text, /^```ts\n[^]*h \|\n\n\|[^]*\n```$/);
 });
 
-it("passagesOf keeps a long block that has nothing to cut: a table without rows, code without lines", () => {
+it("passagesOf keeps a long block that cannot be cut: a table without rows, code without lines", () => {
   const long = "screw ".repeat(250);
   const blocks = [`| ${long}|\n| - |`, `\`\`\`${long}`, `\`\`\`${long}\n\`\`\``];
   for (const block of blocks) {
@@ -101,7 +101,7 @@ it("passagesOf keeps every paragraph of a document whose paragraphs all end with
   assert.strictEqual(passages.map((passage) => passage.text).join("\n\n"), text);
 });
 
-it("firstSentences are whole sentences of a first paragraph, which code may precede, and none of a table, a list or code", () => {
+it("firstSentences returns whole sentences of the first paragraph, even after code, and nothing of a table, a list or code", () => {
   const beginnings = {
     "One. Two is longer than that. Three.\n\nFour.": "One. Two is longer than that.",
     "一つ目。二つ目です。三つ目はもっとずっととても長い文になっています。": "一つ目。二つ目です。",

@@ -6,7 +6,7 @@ import { collect, textOf } from "../support/chat.ts";
 import { endpoint } from "../support/endpoint.ts";
 
 const withEndpoint = (baseUrl: string, model = "small") => {
-  const made = openAiCompatible({
+  const makeModel = openAiCompatible({
     baseUrl,
     apiKey: Redacted.make("sk-1"),
     model,
@@ -14,7 +14,7 @@ const withEndpoint = (baseUrl: string, model = "small") => {
   });
   const options = { retries: 1, maxOutputTokens: 500 };
   return Effect.provide(
-    Layer.unwrap(Effect.map(made, (model) => layerLanguageModel(model, options))),
+    Layer.unwrap(Effect.map(makeModel, (model) => layerLanguageModel(model, options))),
   );
 };
 
@@ -106,7 +106,7 @@ it.live(
     }),
 );
 
-/** The reason of an answer that ends with these chunks, or its text. */
+/** The text of an answer that ends with these chunks, or the reason why it failed. */
 const endOf = Effect.fnUntraced(function* (...chunks: ReadonlyArray<object | string>) {
   const { baseUrl } = yield* endpoint((response) => {
     response.writeHead(200, { "content-type": "text/event-stream" });
@@ -153,14 +153,10 @@ const failures: ReadonlyArray<readonly [string, ReadonlyArray<object | string>, 
   ...failureWords
     .split(" ")
     .map((word) => [`with ${word}`, [text, last(word), "[DONE]"], abnormal(word)] as const),
-  [
-    "with a text of a stranger",
-    [text, last("error: the prompt was Hi?"), "[DONE]"],
-    abnormal("other"),
-  ],
-  ["without a finish", [text, "[DONE]"], brokenOff],
-  ["without anything", [text], brokenOff],
-  ["within chunks that all have an empty word", [blank, blank], brokenOff],
+  ["with an unknown text", [text, last("error: the prompt was Hi?"), "[DONE]"], abnormal("other")],
+  ["without a finish_reason", [text, "[DONE]"], brokenOff],
+  ["without a finish_reason or [DONE]", [text], brokenOff],
+  ["after chunks that all have an empty finish_reason", [blank, blank], brokenOff],
   ["with no text", [last("eos"), "[DONE]"], "the answer is empty"],
 ];
 for (const [name, chunks, reason] of failures) {
@@ -172,14 +168,14 @@ for (const [name, chunks, reason] of failures) {
 }
 
 it.live(
-  "openAiCompatible accepts an answer whose chunks all have an empty word, up to the last without text",
+  "openAiCompatible accepts an answer whose chunks all have an empty finish_reason, if the last one has no text",
   () =>
     Effect.gen(function* () {
       assert.strictEqual(yield* endOf(blank, blank, last(""), "[DONE]"), "Fine.Fine.");
     }),
 );
 
-it.live("openAiCompatible names why a model cannot be reached, in words", () =>
+it.live("openAiCompatible says in words why a model cannot be reached", () =>
   Effect.gen(function* () {
     const page = yield* endpoint((response) => {
       response.writeHead(200, { "content-type": "text/html" }).end("<html>Sign in</html>");

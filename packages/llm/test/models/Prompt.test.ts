@@ -5,13 +5,13 @@ import { passagesOf } from "../../src/documents/Passage.ts";
 import { chatbotWith, collect, entry } from "../support/chat.ts";
 import { modelThat, promptOf, says } from "../support/models.ts";
 
-/** A context with room for so many tokens in so many messages, beside the answer. */
+/** A context with room for this many tokens in this many messages, besides the answer. */
 const windowFor = (content: number, messages: number): LanguageModelOptions => ({
   contextTokens: content + messages * 8 + 32 + 100,
   maxOutputTokens: 100,
 });
 
-/** Entries with answers of so many bytes, newest first, and the count of those that were read. */
+/** Entries with answers of this many bytes, newest first, and the count of those that were read. */
 const chatOf = (total: number, bytes: number) => {
   const read = { entries: 0 };
   const earlier = Stream.range(1, total).pipe(
@@ -48,7 +48,7 @@ it.effect(
           Effect.provide(layerLanguageModel(model, { contextTokens })),
         );
         assert.strictEqual(model.doStreamCalls[0]?.maxOutputTokens, output);
-        // Each takes 39 tokens, and 16 for what goes around its two messages.
+        // Each entry takes 39 tokens, and 16 more around its two messages.
         assert.strictEqual(promptOf(model).length, 1 + 2 * entries);
       }
     }),
@@ -84,7 +84,7 @@ it.effect(
 );
 
 it.effect(
-  "passages of documents in a prompt are replaced by a sentence if none is about the question, and by nothing without documents",
+  "a prompt says that no passage of the documents is about the question, and nothing if there are no documents",
   () => {
     const model = modelThat(() => says("ok"));
     return Effect.gen(function* () {

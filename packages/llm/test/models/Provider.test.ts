@@ -6,7 +6,7 @@ import { collect, textOf, usageOf } from "../support/chat.ts";
 import { driven, settle } from "../support/driven.ts";
 import { httpError, modelThat, type Reply, said, says } from "../support/models.ts";
 
-/** A model whose replies are those of `now` at the time of the call. */
+/** A model that replies with `now.reply`, which a test can change. */
 const changing = (provider: string, reply: Reply) => {
   const now = { reply };
   const model = modelThat(() => now.reply, provider);
@@ -26,7 +26,7 @@ const circuitOf = Effect.map(
   Metric.snapshot,
   (metrics) =>
     metrics
-      .flatMap((one) => (one.id === "parley.model.circuit" ? [one.state] : []))
+      .flatMap(({ id, state }) => (id === "parley.model.circuit" ? [state] : []))
       .map((state) => ("value" in state ? state.value : null))[0],
 );
 
@@ -58,15 +58,15 @@ it.effect(
       assert.strictEqual(one.calls(), 10);
       one.now.reply = "silence";
       yield* TestClock.adjust("2 seconds");
-      const trying = yield* Effect.forkChild(Effect.exit(collect("Hi?")));
+      const trial = yield* Effect.forkChild(Effect.exit(collect("Hi?")));
       yield* settle;
       assert.strictEqual(one.calls(), 11);
       yield* failsAtOnce;
       yield* failsAtOnce;
       yield* TestClock.adjust("21 seconds");
       yield* settle;
-      assert.isTrue(Exit.isFailure(yield* Fiber.join(trying)));
-      // After a failed try it stays open for twice as long.
+      assert.isTrue(Exit.isFailure(yield* Fiber.join(trial)));
+      // After a failed trial the circuit stays open for twice as long.
       one.now.reply = says("back");
       yield* TestClock.adjust("2 seconds");
       yield* failsAtOnce;

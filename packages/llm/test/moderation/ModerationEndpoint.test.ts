@@ -41,7 +41,7 @@ for (const [name, result, expected] of [
     "flagged",
   ],
   [
-    "does not flag a question that the endpoint does not",
+    "does not flag a question that the endpoint lets pass",
     { flagged: false, categories: { hate: false } },
     "none",
   ],

@@ -27,7 +27,7 @@ export const ask = (
   chatbot: Chatbot = chatbotWith(null),
 ) => Stream.unwrap(Answerer.useSync((answerer) => answerer.answer(chatbot, earlier, question)));
 
-export const collect = (...given: Parameters<typeof ask>) => Stream.runCollect(ask(...given));
+export const collect = (...args: Parameters<typeof ask>) => Stream.runCollect(ask(...args));
 
 /** The text after the last restart. */
 export const textOf = (parts: ReadonlyArray<AnswerPart>): string =>
@@ -37,7 +37,7 @@ export const textOf = (parts: ReadonlyArray<AnswerPart>): string =>
     .join("");
 
 /** The answer as one text. */
-export const answerOf = (...given: Parameters<typeof ask>) => Effect.map(collect(...given), textOf);
+export const answerOf = (...args: Parameters<typeof ask>) => Effect.map(collect(...args), textOf);
 
 export const usageOf = (parts: ReadonlyArray<AnswerPart>): Usage => {
   const last = parts.at(-1);

@@ -7,7 +7,7 @@ export const settle = Effect.promise(async () => {
   for (let n = 0; n < 10; n++) await new Promise((resolve) => setImmediate(resolve));
 });
 
-/** Runs the effect while the test clock advances in steps of so many milliseconds. */
+/** Runs the effect while the test clock advances in steps of `step` milliseconds. */
 export const driven = <A, E, R>(effect: Effect.Effect<A, E, R>, step = 50) =>
   Effect.gen(function* () {
     const fiber = yield* Effect.forkChild(effect);

@@ -58,13 +58,13 @@ export const modelThat = (reply: (n: number, call: Call) => Reply, provider = "m
     provider,
     modelId: `${provider}-1`,
     doStream: (call) => {
-      const replied = reply(calls++, call);
-      if (replied === "silence") return new Promise(() => {});
-      if (replied instanceof Error) return Promise.reject(replied);
+      const script = reply(calls++, call);
+      if (script === "silence") return new Promise(() => {});
+      if (script instanceof Error) return Promise.reject(script);
       return Promise.resolve({
         stream: new ReadableStream<Part>({
           async start(controller) {
-            for (const part of replied) {
+            for (const part of script) {
               if (part === "silence") return;
               if (part instanceof Error) throw part;
               if (part instanceof Promise) await part;

@@ -14,7 +14,7 @@ export type { Place };
 /** The documents in reading order, by their paths without `.md`. */
 const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "First steps": {
-    README: "What it is, the first five minutes, and all settings in a table.",
+    README: "What Parley is, the first five minutes, and all settings in a table.",
     playground: "The page where people try out a chatbot.",
     faq: "Short answers to common first questions.",
     install: "As a package, a systemd service or a container, and behind a proxy.",
@@ -26,7 +26,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     monitoring: "Health, metrics, alerts, logs and traces.",
     troubleshooting: "Common symptoms, their causes and how to fix them.",
     scaling: "Several servers, large chatbots and many asks at once.",
-    performance: "Measurements of its speed, and how to repeat them.",
+    performance: "Measurements of Parley's speed, and how to repeat them.",
     security: "Risk by risk: what the server does, and what is left to you.",
   },
   "Call it": {
@@ -120,7 +120,7 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
         if (depth === 2) sections.push(`<li><a href="#${id}">${inner}</a></li>`);
         return `<h${depth} id="${id}">${inner}</h${depth}>\n`;
       },
-      // The search reads comments.
+      // Comments are words for the search, not for readers.
       html: ({ text }) => (text.startsWith("<!--") ? "" : escape(text)),
       image: ({ href, text }) => `<img src="${escape(resolve(href) ?? "")}" alt="${escape(text)}">`,
       link({ href, tokens }) {

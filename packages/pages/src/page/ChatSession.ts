@@ -1,6 +1,6 @@
 /**
- * The state of a tab beyond the server's: the asks in progress, the entries that answered them, and the drafts. A page
- * opens it once, and it notifies the other tabs of the same origin.
+ * The state that a tab keeps besides the server's: the asks in progress, the entries that arrived, and the drafts. A
+ * page opens one session, which notifies the other tabs.
  */
 import { signal, type Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
@@ -44,9 +44,9 @@ export interface ChatSession {
   readonly name: string;
   /** Called when a first question has created its chat. */
   readonly onCreated: (chatId: number) => void;
-  /** Shows what operators want to know about an entry; `undefined`: the page is for others. */
+  /** Shows what operators want to know about an entry; `undefined` on pages for visitors. */
   readonly toFacts?: (entry: Entry) => ComponentChildren;
-  /** The address of a link in an answer that is neither on the web nor mail; `undefined`: the link stays text. */
+  /** The address of a link in an answer that is neither `http(s):` nor `mailto:`; `undefined`: the link stays text. */
   readonly toAddress: (href: string) => string | undefined;
 }
 
@@ -64,7 +64,7 @@ const drafts = tabValue<Readonly<Record<string, string>>>("drafts", {});
 const savedAsks = tabValue<ReadonlyArray<Omit<Ask, "text" | "error">>>("asks", []);
 /** The text that a screen reader announces next. */
 export const announcement = signal("");
-const hangUps = new Map<string, AbortController>();
+const disconnects = new Map<string, AbortController>();
 
 const randomId = () => [...crypto.getRandomValues(new Uint8Array(16))].join("-");
 
@@ -88,7 +88,7 @@ const openChannel = (name: string): BroadcastChannel | MessagePort => {
   }
 };
 
-/** Resumes the asks that this tab had in progress before it was reloaded. */
+/** Opens the page's session, and resumes the asks that were in progress when this tab was reloaded. */
 export const openSession = (options: ChatSession): void => {
   session = options;
   asks.value = savedAsks.peek().map((ask) => ({ ...ask, text: signal("") }));
@@ -111,7 +111,7 @@ export const openSession = (options: ChatSession): void => {
   };
   channel.postMessage({ tab });
   addEventListener("pagehide", () => channel.postMessage({ tab, chats: [] }));
-  // Not in a frame, which gets the focus after each click on the page around it: a visitor may send few requests.
+  // Not in a frame, which gets the focus after each click on the page around it: a visitor may send only few requests.
   if (parent === window) addEventListener("focus", () => stale.value++);
   asks.subscribe((now) => {
     savedAsks.value = now.map(({ error: _, text: __, ...ask }) => ask);
@@ -136,7 +136,7 @@ export const retry = ({ id }: Ask): void => {
 };
 
 export const stop = (ask: Ask): void => {
-  hangUps.get(ask.id)?.abort();
+  disconnects.get(ask.id)?.abort();
   change(ask.id, { state: ask.chatId === null ? "stopped" : "stopping" });
   if (ask.chatId !== null) void cancel(ask);
 };
@@ -147,7 +147,7 @@ export const edit = ({ chatId, id, question }: Ask): void => {
   asks.value = asks.peek().filter((ask) => ask.id !== id);
 };
 
-/** Adds the entries after the `last` one. One of them may answer a stopped or failed ask after all. */
+/** Adds the entries with ids above `last`. Each entry of the list may answer a stopped or failed ask after all. */
 export const add = (list: ReadonlyArray<Entry>, last: number): void => {
   for (const entry of list) {
     const ask = asks.peek().find(({ after, chatId, question, state }) => {
@@ -172,9 +172,9 @@ const finish = (askId: string, entry: Entry) => {
 };
 
 const run = async (id: string) => {
-  const hangUp = new AbortController();
-  const { signal } = hangUp;
-  hangUps.set(id, hangUp);
+  const disconnect = new AbortController();
+  const { signal } = disconnect;
+  disconnects.set(id, disconnect);
   while (!signal.aborted) {
     const { chatId, newChat } = find(id);
     try {
@@ -251,8 +251,8 @@ const makeWriter = (shownText: Signal<string>) => {
     // The first timer fires after the frame is painted.
     setTimeout(() => setTimeout(showMore, Math.max(50, 5 * (performance.now() - begin))));
   };
-  const write = (now: string) => {
-    text = now;
+  const write = (newText: string) => {
+    text = newText;
     if (!isPending) requestAnimationFrame(show);
     isPending = true;
   };

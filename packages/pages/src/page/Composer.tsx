@@ -16,7 +16,7 @@ interface ComposerProps {
   readonly send: (question: string) => void;
   /** The previous question, which the up arrow brings back. */
   readonly last: string | undefined;
-  /** The line below. */
+  /** The line below the field. */
   readonly children: ComponentChildren;
 }
 
@@ -37,7 +37,7 @@ export const Composer = ({ chatId, children, last, runningAsk, send }: ComposerP
     send(text);
   };
   const press = (event: KeyboardEvent) => {
-    // Enter, and in Safari the code 229, ends the composition of a word in some scripts.
+    // In some scripts, Enter ends the composition of a word; Safari then reports only the key code 229.
     if (event.isComposing || event.keyCode === 229) return;
     if (event.key === "Enter" && !event.shiftKey) submit(event);
     if (event.key === "Escape" && runningAsk) {

@@ -220,7 +220,7 @@ export interface QuestionsProps {
   readonly questions: ReadonlyArray<string>;
 }
 
-/** Questions to click, for a chat that has none. */
+/** Suggested questions to click, for a chat without a question. */
 export const Questions = ({ ask, questions }: QuestionsProps) => (
   <ul class="questions" aria-label={say("Suggested questions")}>
     {questions.map((question) => (

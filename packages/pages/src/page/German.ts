@@ -1,7 +1,7 @@
 /** The texts of the widget in German. */
 export const german = {
   "A question has at most {} characters; this one has {}.":
-    "Eine Frage hat höchstens {} Zeichen; diese hat {}.",
+    "Eine Frage darf höchstens {} Zeichen lang sein; diese hat {}.",
   "Your question": "Ihre Frage",
   "Ask a question": "Stellen Sie eine Frage",
   Stop: "Anhalten",
@@ -15,13 +15,13 @@ export const german = {
   "Copy answer": "Antwort kopieren",
   " in another tab": " in einem anderen Tab",
   "Waiting for the answer": "Warten auf die Antwort",
-  Answering: "Antwort kommt",
-  "Connection lost. Reconnecting": "Die Verbindung ist unterbrochen. Neuer Versuch",
-  "The server is busy. Trying again": "Der Server ist ausgelastet. Neuer Versuch",
+  Answering: "Die Antwort wird geschrieben",
+  "Connection lost. Reconnecting": "Die Verbindung ist unterbrochen und wird wiederhergestellt",
+  "The server is busy. Trying again": "Der Server ist ausgelastet. Ein neuer Versuch läuft",
   Stopping: "Wird angehalten",
   "Stopped. If the server finishes the answer anyway, it appears here.":
-    "Angehalten. Falls der Server die Antwort noch beendet, erscheint sie hier.",
-  "Stopped. Nothing was stored.": "Angehalten. Nichts wurde gespeichert.",
+    "Angehalten. Falls der Server die Antwort trotzdem fertigstellt, erscheint sie hier.",
+  "Stopped. Nothing was stored.": "Angehalten. Es wurde nichts gespeichert.",
   "There is no answer yet.": "Es gibt noch keine Antwort.",
   "Answer: {}": "Antwort: {}",
   "The server needs an API key. Enter one.": "Dieser Chat ist derzeit nicht verfügbar.",
@@ -30,10 +30,10 @@ export const german = {
   "This key does not allow that. Enter one that does.": "Das ist in diesem Chat nicht erlaubt.",
   "This key does not allow acting for this user.": "Das ist in diesem Chat nicht erlaubt.",
   "Too many requests with this key.": "Zu viele Anfragen.",
-  "This key's budget for today is used up.": "Für heute beantwortet dieser Chat keine Fragen mehr.",
+  "This key's budget for today is used up.": "Dieser Chat hat sein Limit für heute erreicht.",
   "This chat does not exist, or no longer exists.": "Diesen Chat gibt es nicht oder nicht mehr.",
   "The answer failed. Nothing was stored.":
-    "Die Antwort ist fehlgeschlagen. Nichts wurde gespeichert.",
+    "Die Antwort ist fehlgeschlagen. Es wurde nichts gespeichert.",
   "The server cannot use its database at the moment.":
     "Der Server erreicht gerade seine Datenbank nicht.",
   "The server is busy.": "Der Server ist ausgelastet.",

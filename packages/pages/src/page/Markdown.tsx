@@ -8,7 +8,7 @@ import { useState } from "preact/hooks";
 import { CopyButton } from "./Parts.tsx";
 import { say } from "./words.ts";
 
-/** The address of a link that is neither on the web nor mail; `undefined`: it stays text. */
+/** The address of a link that is neither `http(s):` nor `mailto:`; `undefined`: the link stays text. */
 type ToAddress = (href: string) => string | undefined;
 
 interface MarkdownProps {
@@ -16,7 +16,7 @@ interface MarkdownProps {
   readonly toAddress?: ToAddress;
 }
 
-/** A growing text costs only its last block each time. */
+/** When the text grows, only its last block is parsed and rendered again. */
 export const Markdown = ({ text, toAddress = () => undefined }: MarkdownProps) => {
   const [read] = useState(() => makeReader(toAddress));
   return <div class="stack markdown">{read(text)}</div>;
@@ -58,12 +58,12 @@ const makeReader = (toAddress: ToAddress) => {
       // Nested too deeply.
       isPlain = true;
     }
-    // In pieces: browsers take seconds for a paragraph of thousands of open brackets.
+    // In pieces: browsers take seconds to render a paragraph with thousands of open brackets.
     return source.match(/[^]{1,4000}/g)?.map((piece) => <p class="plain">{piece}</p>);
   };
 };
 
-/** Forty quotations or lists in one line, which would overflow the stack of the lexer, or take it minutes. */
+/** Forty nested quotations or lists on one line: they would overflow the lexer's stack, or take it minutes. */
 const deepNesting = /^[ \t]*(?:(?:>|(?:[-*+]|\d{1,9}[.)])[ \t])[ \t]*){40}/m;
 const maxDepth = 40;
 /** About 0.3 s: each mark of emphasis takes time in proportion to the length of its paragraph. */

@@ -1,5 +1,5 @@
 /**
- * Parts of several views.
+ * Parts that several views share.
  */
 import { signal, type Signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
@@ -36,17 +36,19 @@ export const tabValue = <A,>(name: string, initial: A): Signal<A> => {
 
 /** Resolves when the connection may be back: the browser says so, the person returns, or some seconds have passed. */
 export const untilBack = (stop: AbortSignal): Promise<unknown> => {
-  const all = new AbortController();
-  const signal = AbortSignal.any([stop, all.signal, AbortSignal.timeout(8000)]);
+  const cleanUp = new AbortController();
+  const signal = AbortSignal.any([stop, cleanUp.signal, AbortSignal.timeout(8000)]);
   const event = (type: string) =>
     new Promise((resolve) => addEventListener(type, resolve, { signal }));
   const end = new Promise((resolve) => signal.addEventListener("abort", resolve));
-  return Promise.race([event("online"), event("visibilitychange"), end]).finally(() => all.abort());
+  return Promise.race([event("online"), event("visibilitychange"), end]).finally(() =>
+    cleanUp.abort(),
+  );
 };
 
 /**
- * The result of `read`, which runs again when one of `inputs` changes, and repeats until the server responds. The last
- * result stays until then.
+ * The result of `read`, which runs again when one of `inputs` changes, and is repeated until the server responds. Until
+ * then, the last value remains.
  */
 export const useRead = <A,>(
   read: (signal: AbortSignal) => Promise<A>,
@@ -56,8 +58,8 @@ export const useRead = <A,>(
   const [attempt, setAttempt] = useState(0);
   const retry = () => setAttempt((attempt) => attempt + 1);
   useEffect(() => {
-    const hangUp = new AbortController();
-    const { signal } = hangUp;
+    const disconnect = new AbortController();
+    const { signal } = disconnect;
     const fail = async (error: unknown) => {
       if (signal.aborted) return;
       setResult(({ value }) => ({ value, error }));
@@ -65,12 +67,12 @@ export const useRead = <A,>(
       if (error instanceof ConnectionError && !signal.aborted) retry();
     };
     read(signal).then((value) => setResult({ value }), fail);
-    return () => hangUp.abort();
+    return () => disconnect.abort();
   }, [...inputs, attempt]);
   return { ...result, retry };
 };
 
-/** The `userRef` of a visitor whose token is the key; `null` for an API key. */
+/** The visitor's `userRef` if the text is a visitor's token; `null` for an API key. */
 export const visitorOf = (text: string): string | null => {
   try {
     const payload = atob(text.split(".")[1]!.replace(/-/g, "+").replace(/_/g, "/"));
@@ -107,7 +109,7 @@ export const Icon = ({ name }: { readonly name: keyof typeof paths }) => (
   </svg>
 );
 
-/** A time in the reader's zone; hovering over it shows the time as the server sent it. */
+/** A time in the reader's time zone; hovering over it shows the time as the server sent it. */
 export const Time = ({
   iso,
   dateStyle,
@@ -120,7 +122,7 @@ export const Time = ({
   </time>
 );
 
-/** A button that copies the text, and says so for a while. */
+/** A button that copies the text, and shows for a while that it has. */
 export const CopyButton = ({ name, text }: { readonly name: string; readonly text: string }) => {
   const [isCopied, setCopied] = useState(false);
   const click = async () => {

@@ -1,4 +1,4 @@
-/** Copies a text. Pages without TLS have no clipboard, except on this machine. */
+/** Copies a text. Pages without TLS have no `navigator.clipboard`, except those from this machine. */
 export const copy = async (text: string): Promise<void> => {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
   const field = document.createElement("textarea");

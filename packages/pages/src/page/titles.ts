@@ -1,5 +1,5 @@
 /**
- * What chats are called.
+ * The titles of chats.
  */
 import { signal } from "@preact/signals";
 import type { Chat } from "@parley/client";

@@ -1,4 +1,4 @@
-/** The settings that the server passes to the page. Everybody can read them. */
+/** The settings that the server passes to the page. Anyone can read them. */
 export interface PlaygroundConfig {
   readonly general: string;
   readonly answers: string;

@@ -1,6 +1,6 @@
 /**
- * `@parley/pages/widget`: a button for pages of other sites, and the window that it opens. Both load nothing from other
- * hosts.
+ * `@parley/pages/widget`: a button for pages of other sites, and the window that it opens. Neither loads anything from
+ * other hosts.
  */
 import { toPath, type AppOptions, type WidgetPages } from "@parley/http";
 import { Effect } from "effect";
@@ -43,7 +43,7 @@ export const makeWidgetPages = ({
           HttpServerResponse.jsonUnsafe(texts, { headers: { "cache-control": "no-store" } }),
         );
       if (!paths.includes(path)) return undefined;
-      // So that pages can load it as a module, too, and even if they are isolated from other origins.
+      // So that pages can also load the script as a module, even if they are cross-origin isolated.
       const crossOrigin = {
         "access-control-allow-origin": "*",
         "cross-origin-resource-policy": "cross-origin",
@@ -51,7 +51,7 @@ export const makeWidgetPages = ({
       return Effect.map(cachedFiles, (files) => files.get(path)!(headers, crossOrigin));
     },
     document: ({ headers }, widget) => {
-      // As browsers spell them.
+      // As browsers spell them in messages and policies.
       const origins = (widget.origins ?? [])
         .filter((origin) => URL.canParse(origin))
         .map((origin) => new URL(origin).origin);

@@ -1,4 +1,4 @@
-/** The settings that the server passes to the window. Everybody can read them. */
+/** The settings that the server passes to the window. Anyone can read them. */
 export interface WidgetConfig {
   /** The name of the chatbot. */
   readonly name: string;

@@ -22,15 +22,15 @@ const walk = (at: string, value: unknown): ReadonlyArray<Named> =>
     ? []
     : [
         [at, value],
-        ...Object.entries(value).flatMap(([name, one]) =>
-          walk(`${at}/${name.replaceAll("~", "~0").replaceAll("/", "~1")}`, one),
+        ...Object.entries(value).flatMap(([name, child]) =>
+          walk(`${at}/${name.replaceAll("~", "~0").replaceAll("/", "~1")}`, child),
         ),
       ];
 
 it.effect("the description has every code of the table, at responses with its status", () =>
   Effect.gen(function* () {
     const { paths } = yield* describeApi;
-    const found = new Map<string, { readonly status: number; readonly code: number }>();
+    const codes = new Map<string, { readonly status: number; readonly code: number }>();
     for (const path of Object.values<any>(paths)) {
       for (const { responses } of Object.values<any>(path)) {
         for (const [status, { content, headers }] of Object.entries<any>(responses)) {
@@ -40,7 +40,7 @@ it.effect("the description has every code of the table, at responses with its st
           )) {
             expect(value.status).toBe(Number(status));
             const { code } = value.errors?.[0] ?? value;
-            found.set(message, { status: value.status, code });
+            codes.set(message, { status: value.status, code });
           }
         }
       }
@@ -53,11 +53,11 @@ it.effect("the description has every code of the table, at responses with its st
       message,
       { status: 422, code },
     ]);
-    expect(Object.fromEntries(found)).toEqual(Object.fromEntries([...general, ...validation]));
+    expect(Object.fromEntries(codes)).toEqual(Object.fromEntries([...general, ...validation]));
   }).pipe(Effect.scoped),
 );
 
-it.effect("every example and default is valid", () =>
+it.effect("every example and default of the description is valid", () =>
   Effect.gen(function* () {
     const spec = yield* describeApi;
     const ajv = new Ajv2020({ strict: false, formats: { "date-time": true } });
@@ -100,7 +100,7 @@ it.effect("the description has the bounds of integers, and each type once", () =
     });
     for (const [pointer, { anyOf, minimum }] of walk("", spec)) {
       expect(minimum ?? 0, pointer).toBeGreaterThanOrEqual(0);
-      const types = (anyOf ?? []).map((one: object) => JSON.stringify(one));
+      const types = (anyOf ?? []).map((type: object) => JSON.stringify(type));
       expect(new Set(types).size, pointer).toBe(types.length);
     }
   }).pipe(Effect.scoped),
@@ -124,31 +124,33 @@ it.effect("the description names the server as the client does", () =>
   }).pipe(Effect.scoped),
 );
 
-it.effect("the page and its files take at most 300 kB, and run no script of others", () =>
-  Effect.gen(function* () {
-    const { send } = yield* makeServer;
-    const get = (path: string) =>
-      Effect.gen(function* () {
-        const response = yield* send(path, { headers: { "accept-encoding": "gzip" } });
-        expect(response.status, path).toBe(200);
-        const bytes = new Uint8Array(yield* Effect.promise(() => response.arrayBuffer()));
-        return { bytes, headers: response.headers };
-      });
-    const { bytes, headers } = yield* get("/docs");
-    const html = gunzipSync(bytes).toString();
-    const named = new Set(
-      [...html.matchAll(/(?:src|href)="(\/docs\/.*?)"/g)].map(([, path]) => path!),
-    );
-    expect(named.size).toBe(4);
-    let size = bytes.length;
-    for (const path of named) size += (yield* get(path)).bytes.length;
-    expect(size).toBeLessThan(300_000);
-    expect(headers.get("content-security-policy")).toMatch(
-      /^default-src 'none'; script-src 'self'; .*require-trusted-types-for 'script'; trusted-types 'none'$/,
-    );
-    const again = { headers: { "if-none-match": headers.get("etag")! } };
-    expect((yield* send("/docs", again)).status).toBe(304);
-    const head = yield* send("/docs", { method: "HEAD" });
-    expect([head.status, head.headers.get("etag")]).toEqual([200, headers.get("etag")]);
-  }).pipe(Effect.scoped),
+it.effect(
+  "the API reference and its files are at most 300 kB as they are sent, and run only their own scripts",
+  () =>
+    Effect.gen(function* () {
+      const { send } = yield* makeServer;
+      const get = (path: string) =>
+        Effect.gen(function* () {
+          const response = yield* send(path, { headers: { "accept-encoding": "gzip" } });
+          expect(response.status, path).toBe(200);
+          const bytes = new Uint8Array(yield* Effect.promise(() => response.arrayBuffer()));
+          return { bytes, headers: response.headers };
+        });
+      const { bytes, headers } = yield* get("/docs");
+      const html = gunzipSync(bytes).toString();
+      const named = new Set(
+        [...html.matchAll(/(?:src|href)="(\/docs\/.*?)"/g)].map(([, path]) => path!),
+      );
+      expect(named.size).toBe(4);
+      let size = bytes.length;
+      for (const path of named) size += (yield* get(path)).bytes.length;
+      expect(size).toBeLessThan(300_000);
+      expect(headers.get("content-security-policy")).toMatch(
+        /^default-src 'none'; script-src 'self'; .*require-trusted-types-for 'script'; trusted-types 'none'$/,
+      );
+      const again = { headers: { "if-none-match": headers.get("etag")! } };
+      expect((yield* send("/docs", again)).status).toBe(304);
+      const head = yield* send("/docs", { method: "HEAD" });
+      expect([head.status, head.headers.get("etag")]).toEqual([200, headers.get("etag")]);
+    }).pipe(Effect.scoped),
 );

@@ -11,7 +11,7 @@ const root = join(import.meta.dirname, "../../../..");
 const readme = join(root, "README.md");
 const folder = join(root, "docs");
 
-/** Reads pages of the guide; `undefined` where a path is not the guide's. */
+/** Reads pages of the guide; `undefined` for a path that is not in the guide. */
 const makeReader = Effect.gen(function* () {
   const knowledge = yield* readKnowledge(folder, [readme]);
   const search = (question: string, limit: number) =>
@@ -62,17 +62,19 @@ it.effect("every link and picture of the guide's pages leads to a page, file or 
   }).pipe(Effect.provide(NodeServices.layer)),
 );
 
-it.effect("a search finds passages, says when there are none, and shows a question as text", () =>
-  Effect.gen(function* () {
-    const read = yield* makeReader;
-    const found = yield* read("/docs/guide?q=change+the+port");
-    assert.include(found!.text, `<a href="/docs/settings#change-the-port">`);
-    const none = yield* read("/docs/guide?q=%22%3E%3Czzyzx%3Exyzzy");
-    assert.include(none!.text, `value="&quot;&gt;&lt;zzyzx&gt;xyzzy"`);
-    assert.notInclude(none!.text, "<zzyzx>");
-    assert.include(none!.text, "<p>No results.</p>");
-    assert.match(none!.headers.get("content-security-policy")!, /^default-src 'none'; /);
-  }).pipe(Effect.provide(NodeServices.layer)),
+it.effect(
+  "a search of the guide finds passages, says when there are none, and shows the question as text",
+  () =>
+    Effect.gen(function* () {
+      const read = yield* makeReader;
+      const results = yield* read("/docs/guide?q=change+the+port");
+      assert.include(results!.text, `<a href="/docs/settings#change-the-port">`);
+      const none = yield* read("/docs/guide?q=%22%3E%3Czzyzx%3Exyzzy");
+      assert.include(none!.text, `value="&quot;&gt;&lt;zzyzx&gt;xyzzy"`);
+      assert.notInclude(none!.text, "<zzyzx>");
+      assert.include(none!.text, "<p>No results.</p>");
+      assert.match(none!.headers.get("content-security-policy")!, /^default-src 'none'; /);
+    }).pipe(Effect.provide(NodeServices.layer)),
 );
 
 it.effect("the guide lists every document with a sentence, and each leads to the next", () =>
@@ -114,7 +116,7 @@ it.effect("comments of a document, which the search reads, are not shown", () =>
   }).pipe(Effect.provide(NodeServices.layer)),
 );
 
-it.effect("a path out of the documents' folder is not the guide's", () =>
+it.effect("a path that is not a document in the folder is not in the guide", () =>
   Effect.gen(function* () {
     const read = yield* makeReader;
     for (const path of ["/docs/nowhere", "/docs/nowhere.md", "/docs/%2e%2e/package.json"]) {

@@ -26,7 +26,7 @@ const serve = (options?: Parameters<typeof makePlayground>[0]) =>
         ),
   );
 
-it.effect("the page and its files have at most 60 kB as they are sent", () =>
+it.effect("the playground and its files are at most 60 kB as they are sent", () =>
   Effect.gen(function* () {
     const get = yield* serve();
     const { text } = yield* get("/");
@@ -41,7 +41,7 @@ it.effect("the page and its files have at most 60 kB as they are sent", () =>
   }).pipe(Effect.scoped),
 );
 
-it.effect("the playground answers `/` and the files that the page names, and nothing else", () =>
+it.effect("the playground serves `/` and the files that the page names, and nothing else", () =>
   Effect.gen(function* () {
     const get = yield* serve();
     const { text } = yield* get("/");
@@ -59,7 +59,7 @@ it.effect("the playground answers `/` and the files that the page names, and not
   }).pipe(Effect.scoped),
 );
 
-it.effect("its files are compressed, and sent again only when they have changed", () =>
+it.effect("the playground's files are compressed, and sent again only when they have changed", () =>
   Effect.gen(function* () {
     const get = yield* serve();
     for (const path of ["/", "/playground/page.js"]) {
@@ -75,24 +75,26 @@ it.effect("its files are compressed, and sent again only when they have changed"
   }).pipe(Effect.scoped),
 );
 
-it.effect("its policy allows no inline script, no other host, no frame and no form", () =>
-  Effect.gen(function* () {
-    const get = yield* serve();
-    const { headers, text } = yield* get("/");
-    expect(headers.get("content-security-policy")).toBe(
-      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; " +
-        "trusted-types 'none'",
-    );
-    expect(headers.get("x-content-type-options")).toBe("nosniff");
-    expect(headers.get("referrer-policy")).toBe("no-referrer");
-    expect(headers.get("set-cookie")).toBeNull();
-    expect(text).not.toContain("https://a.example");
-  }).pipe(Effect.scoped),
+it.effect(
+  "the playground's policy allows no inline script, no other host, no frame and no form",
+  () =>
+    Effect.gen(function* () {
+      const get = yield* serve();
+      const { headers, text } = yield* get("/");
+      expect(headers.get("content-security-policy")).toBe(
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+          "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; " +
+          "trusted-types 'none'",
+      );
+      expect(headers.get("x-content-type-options")).toBe("nosniff");
+      expect(headers.get("referrer-policy")).toBe("no-referrer");
+      expect(headers.get("set-cookie")).toBeNull();
+      expect(text).not.toContain("https://a.example");
+    }).pipe(Effect.scoped),
 );
 
 it.effect(
-  "its policy names the answers interface's own port, on the host that the browser uses",
+  "the playground's policy names the answers interface's own port, on the host that the browser uses",
   () =>
     Effect.gen(function* () {
       const get = yield* serve({ answersPort: 3002 });

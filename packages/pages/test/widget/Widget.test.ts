@@ -29,25 +29,29 @@ const serve = (origins: ReadonlyArray<string>, options?: WidgetOptions) =>
     }),
   );
 
-it.effect("the loader has at most 3 kB as it is sent, and the window with its files 35 kB", () =>
-  Effect.gen(function* () {
-    const { get, window } = yield* serve(["https://shop.example"]);
-    const sizeOf = (path: string) =>
-      Effect.map(get(path, { "accept-encoding": "gzip" }), ({ bytes, status }) => {
-        expect([path, status]).toEqual([path, 200]);
-        return bytes.length;
-      });
-    expect(yield* sizeOf("/widget.js")).toBeLessThanOrEqual(3000);
-    const { text } = yield* get(window);
-    const named = [...text.matchAll(/(?:src|href)="(.*?)"/g)].map(([, path]) => `/widget/${path}`);
-    expect(named).toEqual(["/widget/widget.css", "/widget/window.js"]);
-    const sizes = yield* Effect.forEach([window, ...named], sizeOf);
-    expect(sizes.reduce((sum, size) => sum + size)).toBeLessThanOrEqual(35_000);
-  }).pipe(Effect.scoped),
+it.effect(
+  "the widget's loader is at most 3 kB as it is sent, and its window with all files at most 35 kB",
+  () =>
+    Effect.gen(function* () {
+      const { get, window } = yield* serve(["https://shop.example"]);
+      const sizeOf = (path: string) =>
+        Effect.map(get(path, { "accept-encoding": "gzip" }), ({ bytes, status }) => {
+          expect([path, status]).toEqual([path, 200]);
+          return bytes.length;
+        });
+      expect(yield* sizeOf("/widget.js")).toBeLessThanOrEqual(3000);
+      const { text } = yield* get(window);
+      const named = [...text.matchAll(/(?:src|href)="(.*?)"/g)].map(
+        ([, path]) => `/widget/${path}`,
+      );
+      expect(named).toEqual(["/widget/widget.css", "/widget/window.js"]);
+      const sizes = yield* Effect.forEach([window, ...named], sizeOf);
+      expect(sizes.reduce((sum, size) => sum + size)).toBeLessThanOrEqual(35_000);
+    }).pipe(Effect.scoped),
 );
 
 it.effect(
-  "the window's policy lets the key's origins frame it, and allows no inline script and no other host",
+  "the policy of the widget's window lets the key's origins frame it, and allows no inline script and no other host",
   () =>
     Effect.gen(function* () {
       const origins = ["https://shop.example", "https://WWW.shop.example:443"];
@@ -67,7 +71,7 @@ it.effect(
     }).pipe(Effect.scoped),
 );
 
-it.effect("a key without origins has no window", () =>
+it.effect("a key without origins has no widget window", () =>
   Effect.gen(function* () {
     const { get, window } = yield* serve([]);
     expect((yield* get(window)).status).toBe(404);
@@ -75,7 +79,7 @@ it.effect("a key without origins has no window", () =>
   }).pipe(Effect.scoped),
 );
 
-it.effect("questions to begin with are those that the holder of the token may see", () =>
+it.effect("the widget offers only the questions that the holder of the token may see", () =>
   Effect.gen(function* () {
     const questions = (token: string) => Effect.succeed(token === "t" ? ["Which sizes?"] : []);
     const { get } = yield* serve(["https://shop.example"], { questions });

@@ -14,7 +14,8 @@ export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["era
   /**
    * Erases those of the chats that still meet the condition of the erasure. It locks before it deletes, so that it sees
    * entries that were appended while it waited for the locks. Statements of turns skip locked chats, but writers wait
-   * for keys and for the counter: these are locked last, by statements that are sent together with the COMMIT.
+   * for keys and for the counter, which are therefore locked last, by statements that are sent together with the
+   * COMMIT.
    */
   const eraseBatch = (
     { query, transaction }: Session,
@@ -127,8 +128,8 @@ from (
   order by position limit 1000
 ) batch`;
 
-// In the order of ids, which is also the order of positions. Each chat is looked up by itself (`offset 0`), because the
-// planner expects an average chatbot.
+// Locks chats in the order of ids, which is also the order of positions. Each chat is looked up by itself (`offset 0`),
+// because the planner expects an average chatbot.
 const lockChats = `
 select chat.* from unnest($2::int8[]) requested_id cross join lateral (
   select id, position from chat
@@ -145,7 +146,8 @@ delete from chat where chatbot_id = $1 and id = any ($2::int8[])`;
 const deleteKeys =
   "delete from idempotency_key where chatbot_id = $1 and chat_id = any ($2::int8[])";
 
-// Keys of asks without a chat, which contain the `userRef` of their visitor. They are locked in their order, as everywhere.
+// The keys of visitors' asks without a chat: such a key contains the `userRef` of its visitor. They are locked in the
+// order of keys, as in every statement.
 const deleteVisitorKeys = `
 delete from idempotency_key where chatbot_id = $1 and key = any (array(
   select key from idempotency_key

@@ -135,7 +135,7 @@ interface EntryToImport {
   readonly position: number;
 }
 
-/** The rows of records, with the positions after the given one. A chat follows its entries, once they are counted. */
+/** The rows of records, at the positions after the given one. A chat follows its entries, once they are counted. */
 const toImportRows = (position: bigint) =>
   Stream.mapAccum(
     (): ChatToImport | null => null,

@@ -67,7 +67,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
     { maxWriters: 2, batch: 200 },
   );
 
-  /** Creates a chat only once for an idempotency key. Waits for a request in progress with the same key. */
+  /** Creates at most one chat for an idempotency key. Waits for a request in progress with the same key. */
   const createOnce = Effect.fnUntraced(function* (
     chatbot: number,
     chat: Creation,
@@ -81,7 +81,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
       // The other request with the key failed meanwhile, or its chat was erased.
       if (row === undefined) continue;
       if (row.fingerprint !== fingerprint) return yield* new IdempotencyKeyReused({ key });
-      // A creation completes its key with its claim, so nobody should see one without the other.
+      // A creation claims and completes its key in one transaction, so nobody should see a key that is only claimed.
       if (row.id === null) return yield* overload;
       const { createTime, id, name, userRef } = row;
       return { chat: { id, name, userRef, createTime }, replayed: true };
@@ -133,9 +133,10 @@ const insertChats = (session: Session, chatbot: number, chats: ReadonlyArray<Cre
   });
 };
 
-// Keys are locked first, as everywhere, and then the counter, before any id is drawn: so ids ascend in the order of
-// creation. Neither nextval nor RETURNING promises an order: ids are ranked, and rows are matched by position. A key
-// that occurs twice creates one chat. Completing a key is an INSERT that only updates: see `lockTurns` in `PgTurnStore`.
+// Keys are locked before the counter, as in every statement, and the counter before any id is drawn, so that ids ascend
+// in the order of creation. Neither nextval nor RETURNING promises an order: ids are ranked, and rows are matched by
+// position. A key that occurs twice creates one chat. Completing a key is an INSERT that only updates: see `lockTurns`
+// in `PgTurnStore`.
 const insertStatement = (addsSpending: boolean) =>
   batchStatement<Creation>(
     [

@@ -24,8 +24,8 @@ import { positionOf } from "./ChatPositions.ts";
 export type ListSessions = Pick<PgPools, "bulk" | "reads">;
 
 /**
- * Reads by a statement whose cost is bounded. If it gets no connection in time, it fails with `StorageUnavailable` and
- * not with `Overloaded`: quick reads free their connections at once, so a long wait means that the database hardly
+ * Reads with a statement whose cost is bounded. If it gets no connection in time, it fails with `StorageUnavailable`
+ * and not with `Overloaded`: quick reads free their connections at once, so a long wait means that the database hardly
  * responds.
  */
 export const readQuickly = <Row extends object>(
@@ -34,7 +34,7 @@ export const readQuickly = <Row extends object>(
   { text, values }: Statement,
 ) => Effect.catchTag(reads.query<Row>(chatbot, text, values), "SqlError", unavailable);
 
-/** Reads by any other statement: only a few run at a time, and after ten seconds the list fails with `Overloaded`. */
+/** Reads with any other statement: only a few run at a time, and after ten seconds the list fails with `Overloaded`. */
 export const readInBulk = <Row extends object>(
   { bulk }: ListSessions,
   chatbot: number,
@@ -45,13 +45,13 @@ export const readInBulk = <Row extends object>(
     toStoreErrors,
   );
 
-/** The number of rows to skip. No list has rows beyond the range of int8. */
+/** The number of rows to skip, kept within the range of int8: no list has that many rows. */
 export const offsetOf = ({ limit, page }: { readonly limit: number; readonly page: number }) =>
   Math.min((page - 1) * limit, Number.MAX_SAFE_INTEGER);
 
 /**
- * The direction of an order that equals the order of positions, such as by id or by time of creation; `undefined` for
- * any other order.
+ * The direction of an order that equals the order of positions: by id first, or by time of creation alone. `undefined`
+ * for any other order.
  */
 export const positionDirection = (
   orderBy: readonly [OrderBy<string>, ...Array<OrderBy<string>>],
@@ -63,8 +63,8 @@ export const positionDirection = (
 };
 
 /**
- * The list of an ORDER BY with columns of a relation. PostgreSQL puts nulls last ascending and first descending, as the
- * contract does.
+ * The sort expressions of an ORDER BY over the columns of a relation. PostgreSQL puts nulls last in ascending order and
+ * first in descending order, as the contract does.
  */
 export const orderOf = <Field extends string>(
   relation: string,
@@ -210,7 +210,7 @@ order by ${orderIn("page")}`,
   };
 };
 
-/** The chats that match the filters, in any order; counts no more than `atMost`. */
+/** The chats that match the filters, in whichever order the query names; counts no more than `atMost`. */
 export const byFilter = (
   chatbot: number,
   query: ChatQuery,

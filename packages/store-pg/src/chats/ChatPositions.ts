@@ -6,12 +6,12 @@
 
 const parts = 256;
 
-/** Positions of a part at each level. The first, widest level has one range: all positions of a chatbot. */
+/** How many positions a part has, at each level. The first, widest level has one range: all positions of a chatbot. */
 export const partSizes = [512 * parts * parts, 512 * parts, 512] as const;
 
 /**
- * SQL that leads from a range and a rank within it to the part with that rank, a range of the next level. `first` is the
- * number of positions before the range, and `chats_before` ends with the chats of the whole range.
+ * SQL that leads from a range and a rank within it to the part that contains this rank, a range of the next level.
+ * `first` is the number of positions before the range, and `chats_before` ends with the chats of the whole range.
  */
 const descend = (level: number): string => {
   const [from, size] = [`level_${level}`, partSizes[level]!];
@@ -21,7 +21,7 @@ left join lateral (
   from (
     select chats_before, width_bucket(${from}.rank - 1, chats_before) as part from position_gap
     where chatbot_id = $1 and part_size = ${size} and number = ${from}.first / ${size * parts}
-    -- Without the fence the planner nests the expressions, and they are computed many times.
+    -- Without this fence the planner would inline the expressions, and they would be computed many times.
     offset 0
   ) range_row offset 0
 ) level_${level + 1} on true`;

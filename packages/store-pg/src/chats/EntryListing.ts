@@ -54,7 +54,7 @@ const sortColumns: Readonly<Record<EntryField, string>> = {
   createTime: "create_time",
 };
 
-/** The entry with the query's id; or all entries, by a seek if they are ordered by position, otherwise sorted. */
+/** The entry with the query's id, or a page of all entries: by a seek if it is in the order of positions. */
 export const entryPage = (
   chatbot: ChatbotId,
   chat: ChatId,
@@ -66,7 +66,7 @@ export const entryPage = (
     direction === undefined
       ? query.orderBy
       : [{ field: "id" as const, descending: direction === "desc" }];
-  // An erasure deletes whole chats, so positions have no gaps.
+  // An erasure deletes whole chats, so the positions of a chat's entries have no gaps.
   const seek = { asc: "position > $4::int8", desc: "position <= chat.entries - $4::int8" };
   const [condition, offset] =
     direction === undefined ? ["true", "offset $4::int8"] : [seek[direction], ""];

@@ -10,8 +10,8 @@ import type { DatabaseState, TenantPool } from "./Checkout.ts";
 import { deadlines, inTime } from "./Deadlines.ts";
 
 /**
- * Probes the database once a second, until the scope closes. A silent connection alone says little: it may be busy, or a
- * firewall may have dropped it.
+ * Probes the database once a second, until the scope closes. A silent connection alone says little, because it may be
+ * busy, or a firewall may have dropped it: a probe on a new connection decides.
  */
 export const watchAvailability = (
   reads: TenantPool,

@@ -44,9 +44,9 @@ export interface CheckoutOptions {
    * `Infinity`: this pool does not tell a dead connection from a slow statement.
    */
   readonly silentAfter: number;
-  /** Whether an interruption cancels the work. Otherwise it waits for the end, so that no transaction stays open. */
+  /** Whether an interruption cancels the work. If not, it waits for the work to end: no transaction may stay open. */
   readonly cancels: boolean;
-  /** Grants connections to tenants in turn; by default, work gets them in order of arrival. */
+  /** Grants connections to tenants in rotation; by default, work gets them in order of arrival. */
   readonly slots?: RoundRobin<Tenant>;
 }
 
@@ -77,7 +77,7 @@ export const makeTenantPool = Effect.fnUntraced(function* (
     return checkouts.size - connections().length;
   });
 
-  /** Gives the connection to the checkout, unless the pool must replace the connection. */
+  /** Gives the connection to the checkout; returns `false` if the pool must replace the connection instead. */
   const acquire = (connection: PgConnection, checkout: Checkout): boolean => {
     const now = performance.now();
     // Not the pool's `connectionTTL`: it opens a scope for each statement, and uses the wall clock.
@@ -89,8 +89,8 @@ export const makeTenantPool = Effect.fnUntraced(function* (
   };
 
   /**
-   * Checks a connection at its first use: it may have been open for a minute. The pool opens more connections than it
-   * needs when work ends in the meantime, and does not know their age.
+   * Checks a connection at its first use: it may have been open, and unused, for a minute. The pool keeps a connection
+   * even if the work for which it was opened has ended in the meantime, and does not tell the age of its connections.
    * Concurrent uses of a connection each check it until one gets a response, because the first may be interrupted.
    */
   const probe = (connection: PgConnection): Effect.Effect<unknown, SqlError.SqlError> =>

@@ -1,7 +1,7 @@
 /**
  * The address of a database, as libpq reads it, except that `sslmode=require` verifies the certificate. The driver
- * alone does not do this: it ignores parameters that it does not know, verifies certificates even with `sslmode=prefer`,
- * and falls back to plain text only if PostgreSQL has no TLS.
+ * itself differs: it ignores parameters that it does not know, verifies certificates even with `sslmode=prefer`, and
+ * falls back to plain text only if PostgreSQL has no TLS.
  */
 import type * as PgConnection from "@effect/sql-pg/PgConnection";
 import { describeCause } from "@parley/core/ports";
@@ -29,7 +29,7 @@ export interface Transport {
   readonly url: Redacted.Redacted;
   readonly applicationName: string;
   readonly database: string;
-  /** The file of the authorities that are trusted, or `system`; this package reads no files. */
+  /** The file of trusted certificate authorities, or `system`; this package reads no files. */
   readonly authorities: string | undefined;
   /** The options of the next connection; `false`: plain text. */
   ssl: false | TlsOptions;
@@ -112,7 +112,7 @@ const fallBack = (transport: Transport | string, error: unknown): boolean => {
   const { other, ssl } = transport;
   if (other === null || error.reason.operation !== "connect") return false;
   const isTlsRefused = error.message.includes("refused TLS") || codeOf(error).startsWith("ERR_SSL");
-  // No line of pg_hba.conf allows this kind of connection.
+  // 28000: no line of pg_hba.conf allows this kind of connection.
   if (!isTlsRefused && codeOf(error) !== "28000") return false;
   // If several connections fail at the same time, the first one has switched already.
   if (!isTlsRefused || ssl !== false) Object.assign(transport, { ssl: other, other: ssl });

@@ -1,5 +1,5 @@
 /**
- * The time limits of the database, and work that ends at one.
+ * The time limits of work on the database, and functions that apply them.
  */
 import { Context, Effect, Fiber } from "effect";
 import { SqlError } from "effect/sql";
@@ -11,29 +11,33 @@ import { SqlError } from "effect/sql";
 export const deadlines = {
   /** An erasure gives up on a lock (`lock_timeout`), and tries again. */
   erasureLock: 1_000,
-  /** A probe of the database on an open connection; when it fails, one on a new connection follows. */
+  /** A `select 1` on an open connection, which probes the connection or the database. */
   probe: 1_000,
   /** A write gives up on a lock (`lock_timeout`). */
   writeLock: 1_500,
+  /** A probe of the database on a new connection, after one on an open connection has failed. */
   probeOnNewConnection: 2_000,
-  /** A migration gives up on a lock (`lock_timeout`), and tries again. Statements on the table wait behind it. */
+  /** A migration gives up on a lock (`lock_timeout`), and tries again. While it waits, it delays other statements. */
   migrationLock: 3_000,
   /** Opening a connection; also the probe of a database that is unavailable. */
   connect: 4_000,
   /** PostgreSQL cancels a read or a write (`statement_timeout`). The connection stays usable. */
   statement: 4_000,
-  /** A connection without a response to a read or a write for this long is dead. */
+  /** A connection that has not responded to a read or a write for this long counts as dead. */
   silence: 4_500,
   /** One read or write, including the wait for a connection. */
   checkout: 4_800,
   /** All statements of a creation, a take, or an attempt to append, renew or release, together. */
   storeCall: 5_000,
-  /** PostgreSQL ends a session whose process vanished within a transaction (`idle_in_transaction_session_timeout`). */
+  /**
+   * PostgreSQL ends a session that is idle in a transaction, for example because its process vanished
+   * (`idle_in_transaction_session_timeout`).
+   */
   idleTransaction: 5_000,
   /** A list that reads a lot, including the wait for a connection; also its `statement_timeout`. */
   bulk: 10_000,
   listen: 10_000,
-  /** A connection is replaced: it may lead to a former primary that has become a standby. */
+  /** A connection of this age is replaced: it may lead to a former primary that has become a standby. */
   connectionAge: 30_000,
 } as const;
 
@@ -41,7 +45,7 @@ export const deadlines = {
 export const toSetting = (millis: number) =>
   millis % 1_000 === 0 ? `${millis / 1_000}s` : `${millis}ms`;
 
-/** When work that consists of several statements ends, on the clock of `performance.now`. */
+/** When work that consists of several statements must end, on the clock of `performance.now`. */
 const WorkDeadline = Context.Reference("@parley/store-pg/WorkDeadline", {
   defaultValue: () => Infinity,
 });
@@ -71,9 +75,9 @@ export const inTime = <A, E, R>(
 ) => within(statement, millis, true, () => noResponse);
 
 /**
- * Stops waiting for the work after this many milliseconds. The work has a fiber of its own and the timer is Node's, so
- * that this holds in uninterruptible regions; work on a silent connection may end later. An interruption cancels the
- * work (`cancels`) or waits for its end.
+ * Stops waiting for the work after this many milliseconds, even in uninterruptible regions: the work has a fiber of its
+ * own, and the timer is Node's. Work on a silent connection may end later. An interruption cancels the work (`cancels`)
+ * or waits for its end.
  */
 export const within = <A, E, R, E2>(
   work: Effect.Effect<A, E, R>,
@@ -86,7 +90,7 @@ export const within = <A, E, R, E2>(
       const fiber = Effect.runForkWith(context)(work);
       const timer = setTimeout(() => {
         unobserve();
-        // First, so that work that waits for a slot does not get one because of what follows.
+        // Before `resume`, which may free a slot: work that still waits for one would get it, and never release it.
         fiber.interruptUnsafe();
         resume(Effect.fail(onTimeout()));
       }, millis);

@@ -1,13 +1,13 @@
 /**
- * Notifications of other processes, sent by NOTIFY on the channel with the schema's name. Some may be lost. After a
- * lost connection subscribers receive `null`, which stands for any notification.
+ * Notifications from other processes, sent by NOTIFY on the channel with the schema's name. Some may be lost. Whenever
+ * listening begins, also after a lost connection, subscribers receive `null`: they may have missed any notification.
  */
 import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import { Effect, PubSub, Schedule, Scope, Stream } from "effect";
 import type { SqlError } from "effect/sql";
 import { deadlines } from "./Deadlines.ts";
 
-/** The contents of the payloads `kind:content` of a kind. */
+/** Returns the `content` of each payload `kind:content` of the given kind. */
 export type Notifications = (kind: string) => Stream.Stream<string | null>;
 
 /** Listens on a connection of its own for as long as the scope is open. */

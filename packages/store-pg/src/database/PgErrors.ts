@@ -29,7 +29,7 @@ export const isUniqueViolation = hasReason("UniqueViolation");
 export const codeOf = ({ reason }: SqlError.SqlError): string =>
   String((reason.cause as { readonly code?: unknown } | undefined)?.code ?? "");
 
-/** Whether an id was in use, or there was none to draw: see `settle_ids`. */
+/** Whether a new id was already in use, or none could be drawn: see `settle_ids`. */
 export const isUnsettled = (error: unknown) =>
   isUniqueViolation(error) && error.reason._tag === "UniqueViolation"
     ? /^(chat|entry|chatbot|audit)_pkey$/.test(error.reason.constraint)
@@ -44,8 +44,8 @@ export const isUnsent = ({ cause }: StorageUnavailable): boolean =>
   SqlError.isSqlError(cause) && cause.reason.operation === "connect";
 
 /**
- * SQLSTATE classes: connection, read-only, timeouts, authorization, rollback, privilege, resources, lock, operator
- * intervention, system.
+ * SQLSTATE codes and classes: connection, read-only, timeouts, authorization, rollback, privilege, resources, lock,
+ * operator intervention, system.
  */
 const unavailableCodes = /^(08|25006|25P0[34]|28|40|42501|53|55P03|57|58)/;
 

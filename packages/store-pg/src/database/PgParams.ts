@@ -6,7 +6,10 @@ import { Result } from "effect";
 
 export type ArrayType = "bool" | "int4" | "int8" | "text" | "timestamptz";
 
-/** An array with one value for each item. A `timestamptz` is a text that {@link time} returns, and must be cast. */
+/**
+ * An array with one value for each item. A `timestamptz` value is a text that {@link time} returns, which the statement
+ * must cast.
+ */
 export const array = <A>(items: ReadonlyArray<A>, type: ArrayType, value: (item: A) => unknown) =>
   Result.getOrThrow(
     PgTypes.array(items.map(value), PgTypes.OID[type === "timestamptz" ? "text" : type]),

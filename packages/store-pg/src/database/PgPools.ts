@@ -38,10 +38,10 @@ export interface PgPools extends Omit<WriteState, "guard"> {
    */
   readonly reads: Session;
   /**
-   * For statements that take locks. Serves chatbots in turn. Fails immediately while the database refuses writes.
+   * For statements that take locks. Serves chatbots in rotation. Fails immediately while the database refuses writes.
    */
   readonly writes: Session;
-  /** For lists that read a lot, and for the sweep of old idempotency keys. Serves chatbots in turn. */
+  /** For lists that read a lot, and for the sweep of old idempotency keys. Serves chatbots in rotation. */
   readonly bulk: Session;
   /** For an erasure, which may take a long time. */
   readonly operation: Scoped<Session>;
@@ -61,7 +61,7 @@ export interface PoolOptions {
   readonly authorities?: string | Array<string> | undefined;
   readonly schema: string;
   readonly pooler?: boolean | undefined;
-  /** At least {@link fewestConnections}; dedicated connections do not count. */
+  /** Raised to {@link fewestConnections} if lower. Includes the listener, but no other connection outside the pools. */
   readonly maxConnections: number;
   readonly rowSecurity?: boolean | undefined;
 }
@@ -97,7 +97,7 @@ const configOf = (
       : // Each overrides a setting of the role or the database.
         {
           search_path: quoteSchema(schema),
-          // The planner overestimates pages of many chats: compiling such a query would take longer than running it.
+          // The planner overestimates a page's cost in a large chatbot: compiling would take longer than running it.
           jit: "off",
           // A statement that waited for a lock must see what the holder of the lock wrote.
           default_transaction_isolation: "read committed",
@@ -168,7 +168,8 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
   const bulk = yield* makePool(
     // The driver cannot cancel a statement on a connection that pipelines.
     { multiplex: false },
-    // With less memory, a search for a common word among ten million chats is rechecked page by page.
+    // With less `work_mem`, the bitmap of a search for a common word among ten million chats would be lossy, and
+    // PostgreSQL would have to recheck whole pages.
     {
       statement_timeout: toSetting(deadlines.bulk),
       max_parallel_workers_per_gather: "0",
@@ -215,7 +216,7 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
 
 /** A process that vanished within a transaction must not keep its locks: creations wait for those of an erasure. */
 const idle = { idle_in_transaction_session_timeout: toSetting(deadlines.idleTransaction) };
-/** Plans that use indexes stay right when the tables grow. */
+/** Plans that use indexes stay good as the tables grow. */
 const byIndex = { enable_seqscan: "off", enable_bitmapscan: "off" };
 /** A plan for the average chatbot does not suit a large one. */
 const customPlans = { plan_cache_mode: "force_custom_plan" };

@@ -1,6 +1,6 @@
 /**
- * Grants slots to tenants in turn, so that a busy tenant does not delay the others. (Effect's
- * PartitionedSemaphore keeps a partition in its place after serving it, so that the next one can starve.)
+ * Grants slots to tenants in rotation, so that a busy tenant does not delay the others. (Effect's PartitionedSemaphore
+ * keeps a partition in its place after serving it, so the partition behind it can starve.)
  */
 import { Effect } from "effect";
 

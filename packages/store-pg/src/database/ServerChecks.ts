@@ -1,5 +1,5 @@
 /**
- * Checks of a database, and of the server's role in it, at the start.
+ * Checks of a database, and of the server's role in it, for a start, a migration or an inspection.
  */
 import { Effect } from "effect";
 import { SqlClient } from "effect/sql";
@@ -36,7 +36,7 @@ select current_setting('server_version') as version, current_setting('server_enc
   and (has_database_privilege(current_database(), 'create')
     or (select count(*) = 2 from pg_extension where extname in ('pg_trgm', 'btree_gin'))) as "mayMigrate"`;
 
-/** The settings that the role needs behind a pooler: those that the connections of all pools can share. */
+/** The settings that the role needs behind a pooler, with values that suit every pool of `PgPools`. */
 const roleSettings: Readonly<Record<string, string>> = {
   default_transaction_isolation: "read committed",
   jit: "off",
@@ -45,7 +45,7 @@ const roleSettings: Readonly<Record<string, string>> = {
   statement_timeout: toSetting(deadlines.bulk),
 };
 
-/** Fails if the statements would not work, or would work in another schema. */
+/** Fails if Parley's statements would fail, lack their settings, or run in another schema. */
 export const checkDatabase = Effect.fnUntraced(function* (schema: string, pooler = false) {
   const sql = yield* SqlClient.SqlClient;
   const names = pooler ? Object.keys(roleSettings) : ["default_transaction_isolation"];
@@ -74,8 +74,8 @@ export const checkDatabase = Effect.fnUntraced(function* (schema: string, pooler
 });
 
 /**
- * Fails unless `rowSecurity` says whether row security applies to the role. Otherwise lists would be empty, or only the
- * statements would separate the chatbots.
+ * Fails if `rowSecurity` does not match whether row security applies to the role: lists would be empty, or nothing but
+ * the statements would separate the chatbots.
  */
 export const checkRole = Effect.fnUntraced(function* (rowSecurity: boolean) {
   const sql = yield* SqlClient.SqlClient;

@@ -1,6 +1,7 @@
 /**
- * Sends statements, each for the tenant whose rows it concerns. With row security, each runs in a transaction that names
- * the tenant to the policies, so that even a statement that lacks the condition finds no other chatbot's row.
+ * Sends statements, each for the tenant whose rows it concerns. With row security, each runs in a transaction that
+ * names the tenant to the policies, so that even a statement without a condition on `chatbot_id` finds no other
+ * chatbot's row.
  */
 import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
 import { inSpan } from "@parley/core/ports";
@@ -26,7 +27,7 @@ export interface Session {
   ) => Effect.Effect<ReadonlyArray<Row>, SqlError.SqlError>;
   /**
    * Commits all of the statements, or none. A connection that pipelines sends them together with their COMMIT, so that
-   * no lock of theirs waits for this process. Returns the rows of the last.
+   * they hold no lock during a round trip. Returns the rows of the last statement.
    */
   readonly batch: <Row extends object>(
     tenant: Tenant,
@@ -34,7 +35,8 @@ export interface Session {
   ) => Effect.Effect<ReadonlyArray<Row>, SqlError.SqlError>;
   /**
    * Commits all of the effect's statements, or none. All belong to one tenant. Transactions do not nest. The statements
-   * that `last` makes of the result are sent together with the COMMIT, too.
+   * that `last` builds from the result are part of the transaction. A connection that pipelines sends them together
+   * with the COMMIT.
    */
   readonly transaction: <A, E, R>(
     tenant: Tenant,
@@ -56,13 +58,13 @@ interface SessionOptions {
   readonly database: string;
 }
 
-/** The open transaction. Its connection serves the statements of its own pool alone. */
+/** The open transaction. Only statements for the same pool run on its connection. */
 const OpenTransaction = Context.Reference<{
   readonly pool: TenantPool;
   readonly connection: PgConnection;
 } | null>("@parley/store-pg/OpenTransaction", { defaultValue: () => null });
 
-/** The span contains the text of the statement, which is constant; what users wrote is in the values. */
+/** The span contains the text of the statement, which is constant, but not the values, which users may have written. */
 const spanOf =
   (database: string, text: string) =>
   <A, E>(statement: Effect.Effect<A, E>): Effect.Effect<A, E> =>
@@ -165,7 +167,7 @@ export const makeDedicatedSession = (
   options: SessionOptions,
 ): DedicatedSession => ({
   ...makeTenantSession({ use: (_, work) => work(connection) }, options),
-  // The transaction ends with the connection.
+  // Without a COMMIT: the transaction ends with the connection.
   stream: <Row extends object>(tenant: Tenant, text: string, values: ReadonlyArray<unknown>) =>
     Stream.unwrap(
       Effect.as(
@@ -194,7 +196,7 @@ const openingOf = (connection: PgConnection, tenant: Tenant, rowSecurity: boolea
 
 const begin = (...of: Parameters<typeof openingOf>) => inTime(sendTogether(openingOf(...of)));
 
-/** PostgreSQL answers the COMMIT of a transaction in which a statement failed with ROLLBACK. */
+/** Fails if a statement of the transaction failed: PostgreSQL then rolls back, and answers COMMIT with `ROLLBACK`. */
 const commit = (connection: PgConnection) =>
   Effect.filterOrFail(
     connection.query("COMMIT"),
@@ -209,8 +211,8 @@ const commit = (connection: PgConnection) =>
   );
 
 /**
- * Gives the connection all statements at once, in their order. One that pipelines sends them together, any other sends
- * each after the result of the one before. Returns all results, or fails with the first error.
+ * Gives the connection all statements at once, in order. A connection that pipelines sends them together; any other
+ * sends each after the result of the previous one. Returns all results, or fails with the first error.
  */
 const sendTogether = (statements: ReadonlyArray<Effect.Effect<Result, SqlError.SqlError>>) =>
   Effect.forEach(statements, Effect.exit, { concurrency: "unbounded" }).pipe(

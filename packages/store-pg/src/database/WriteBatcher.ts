@@ -1,6 +1,6 @@
 /**
  * Batches writes. Each chatbot has a lane with up to `maxWriters` writers, each of which has one statement in flight.
- * Items that arrive while all of them are busy share the next statement.
+ * Items that arrive while all writers are busy share the next statement.
  */
 import { StorageUnavailable, type Overloaded } from "@parley/core/ports";
 import { Effect, Exit, Fiber, Iterable, type Context } from "effect";
@@ -22,8 +22,8 @@ interface Lane<A, B, E> {
  * Makes a function that writes one item of a chatbot. `writeItems` returns one result for each item, in their order; if
  * it fails, every item fails, because any may have been written. A batch that dies has written nothing; its items are
  * written one by one, so that only the item with the defect dies. After `timeout` milliseconds an item fails: with
- * `Overloaded` if it still waits, with `StorageUnavailable` if it is in flight. An interruption removes an item that
- * waits, and waits for the end of a write in flight.
+ * `Overloaded` if it is still queued, with `StorageUnavailable` if it is in flight. An interruption removes a queued
+ * item, but waits for a write in flight to end.
  */
 export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
   writeItems: (chatbot: number, items: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>,
@@ -38,7 +38,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
     writes: ReadonlyArray<PendingWrite<A, B, E>>,
   ): Effect.Effect<void> => {
     const items = writes.map(({ item }) => item);
-    // A deadline of its own: the fiber inherits that of the request that started it.
+    // Otherwise the deadline of the request that started this fiber would apply.
     const statement = withDeadline(deadlines.storeCall)(
       Effect.suspend(() => writeItems(chatbot, items)),
     );
@@ -53,8 +53,8 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
   };
 
   /**
-   * Whether the latest batch, of any chatbot, had several items. If so, a writer that starts yields once first, because
-   * more items probably arrive at the same moment. For the same reason, a second writer of a lane always does.
+   * Whether the latest batch, of any chatbot, had several items. If so, a writer yields once before it starts, because
+   * more items are probably arriving at the same moment. For the same reason, a lane's second writer always yields.
    */
   let hadSeveralItems = false;
   const drain = (chatbot: number, lane: Lane<A, B, E>): Effect.Effect<void> =>
@@ -65,13 +65,13 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
         hadSeveralItems = writes.length > 1;
         return Effect.flatMap(writeAll(chatbot, writes), () => drain(chatbot, lane));
       }
-      // Nothing may yield between the last look at the queue and this: an item could arrive unseen.
+      // Nothing may yield between the last look at the queue and this line: an item could arrive unseen.
       lane.writers--;
       if (lane.writers === 0) lanes.delete(chatbot);
       return Effect.void;
     });
 
-  // A callback, without a fiber, a deferred or finalizers: each ask makes two such writes.
+  // A callback, which costs less than a fiber, a deferred or finalizers: each ask makes two such writes.
   return (chatbot: number, item: A, timeout: number) =>
     Effect.contextWith((context: Context.Context<never>) =>
       Effect.callback<B, E | Overloaded | StorageUnavailable>((resume) => {
@@ -99,7 +99,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
               : drain(chatbot, lane);
           Fiber.runIn(Effect.runForkWith(context)(begin, { uninterruptible: true }), scope);
         }
-        // From here on, the end of the write, or the timeout, ends the interruption: nobody reads the result.
+        // From here on, the write's end or its timeout only completes the interruption: nobody reads the result.
         return Effect.callback<void>((endInterruption) => {
           write.finish = () => {
             clearTimeout(timer);

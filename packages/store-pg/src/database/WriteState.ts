@@ -1,7 +1,7 @@
 /**
- * Guards the writes. While the database refuses them they fail without a statement, so that no model is paid for an
- * answer that cannot be stored. If the sequences of ids belong to another database, it advances them and repeats the
- * write.
+ * Guards the writes. While the database refuses them, they fail without a statement, so that no model is paid for an
+ * answer that cannot be stored. If a write fails because ids might be reused, the guard advances the sequences of ids
+ * and repeats the write.
  */
 import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
 import { describeCause, registerGauge } from "@parley/core/ports";
@@ -14,20 +14,20 @@ import { millisNow } from "./PgParams.ts";
 import type { Session } from "./TenantSession.ts";
 
 /**
- * SQL for the sequence to draw ids from, evaluated once per statement; null in another database, where the insertion
- * then fails.
+ * SQL for the sequence to draw ids from, evaluated once per statement. In a database that did not give out the latest
+ * ids, such as a copy, it is null, so that the insertion fails.
  */
 export const ownSequence = (name: "chat_id" | "entry_id") =>
   `(select case when is_same_database() then '${name}'::regclass end)`;
 
 /**
  * Returns whether ids might be reused: the sequences are another database's, or behind the rows. With `true`, it also
- * moves them past all ids.
+ * moves the sequences past all ids.
  */
 export const settleIds = "select settle_ids($1::bool) as unsettled";
 const isSettled = ({ rows: [row] }: Result) => row!["unsettled"] !== true;
 const idsMoved =
-  "New ids start at least 100,000 higher, so that none is reused: the database was restored, copied, replicated, or promoted from a standby.";
+  "New ids start at least 100,000 higher, so that no id is reused: the database was restored, copied, replicated, or promoted from a standby.";
 
 const describeReadOnly = (reason: string) => `The database refuses writes: ${reason}.`;
 
@@ -46,7 +46,8 @@ select ${millisNow} as now, case when pg_is_in_recovery() then 'it is a standby'
   when not (${mayDraw("chat_id")} and ${mayDraw("entry_id")})
     then 'permission denied for sequences' end as reason`;
 
-// What creations and asks write. PostgreSQL checks a privilege even if there is no row. The entry needs new disk space.
+// These write to the tables of creations and asks, and roll back. PostgreSQL checks privileges even if a statement
+// affects no row. The entry is so large that a full disk refuses it.
 const probes = [
   "begin",
   "select set_config('parley.chatbot', '0', true)",
@@ -85,13 +86,13 @@ export const makeWriteState = Effect.fnUntraced(function* (
   const offset = () => clockOffset / 1000;
   registerGauge(context, "parley.database.clock_offset", clockDescription, { unit: "s" }, offset);
 
-  /** Notes the clock's offset from a row of the state, and returns why no write can succeed. */
+  /** Notes the clock's offset in the result of `stateRow`, and returns why no write can succeed. */
   const readReason = ([row]: ReadonlyArray<object>) => {
     const { now, reason } = row as { readonly now: number; readonly reason: string | null };
     clockOffset = now - Date.now();
     return reason;
   };
-  /** Tries to write, and returns why that fails. */
+  /** Tries to write, and returns why the database refuses it; after any other error, the reason known so far. */
   const probe = Effect.fnUntraced(function* ({ query }: PgConnection) {
     const reason = readReason((yield* query(stateRow)).rows);
     if (reason !== null) return reason;
@@ -104,7 +105,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
     );
   });
   const suspicions = yield* Queue.sliding<void>(1);
-  /** Lets the loop below probe at once. */
+  /** Makes the loop below probe at once. */
   const suspect = Queue.offer(suspicions, undefined);
   const setReason = (reason: string | null) =>
     Effect.suspend(() => {
@@ -152,7 +153,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
     ];
   }, Effect.scoped);
 
-  /** Only a probe ends the read-only state: this connection may be one that can still write. */
+  /** Only a probe ends the read-only state: this connection may still accept writes when new connections do not. */
   const check = Effect.suspend(() => {
     const sentAt = performance.now();
     return Effect.flatMap(reads.query("operator", stateRow), (rows) => {
@@ -169,7 +170,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
   const note = (exit: Exit.Exit<unknown, unknown>, sentAt: number) => {
     const error = Exit.isFailure(exit) ? Cause.squash(exit.cause) : null;
     if (!isWriteRefused(error)) return Effect.void;
-    // Row security refuses a row with the code of a missing privilege: the probe decides.
+    // Row security refuses a row with the code of a missing privilege: the probe tells the two apart.
     return codeOf(error) === "42501" ? suspect : refuse(describeCause(error), sentAt);
   };
   const guard = ({ use }: TenantPool): TenantPool => {

@@ -6,7 +6,7 @@
 /** Under row security, a transaction sees only the rows of the chatbot that it names. */
 const tenant = "chatbot_id = nullif(current_setting('parley.chatbot', true), '')::int";
 
-/** The tables with rows of tenants. Row security does not bind their owner. */
+/** The tables with rows of tenants. Row security does not apply to their owner. */
 export const tenantTables = [
   "chat",
   "entry",

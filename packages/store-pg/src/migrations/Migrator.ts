@@ -27,7 +27,7 @@ type Migrations = typeof migrations;
 
 const table = "parley_schema";
 
-// A select from tables, so that a session in a transaction learns of relations that others have created since.
+// Selects from the catalog, so that a session in a transaction sees relations that other sessions have created since.
 const schemaRow = `
 select exists (select from pg_namespace where nspname = $1) as exists,
   exists (select from pg_tables where schemaname = $1 and tablename = '${table}') as "hasTable"`;
@@ -82,7 +82,7 @@ from pg_stat_activity where pid in (
 
 /**
  * Brings the schema up to date; two SELECTs suffice if it already is. Servers that start together wait for each other.
- * While a migration waits for a table, other statements on the table wait for the migration: so it gives up, retries a
+ * While a migration waits for a table, other statements on the table wait for the migration. So it gives up, retries a
  * few times, and finally fails with an error that names the sessions that hold the table.
  */
 export const migrate = Effect.fnUntraced(function* (schema: string, all: Migrations = migrations) {
@@ -102,7 +102,7 @@ export const migrate = Effect.fnUntraced(function* (schema: string, all: Migrati
       yield* checkDatabase(schema);
     }
     for (const { id, name, text } of missingMigrations) {
-      // Every statement ends with a semicolon at the end of a line. No other line outside a body does.
+      // Every statement ends with a semicolon at the end of a line. No other line outside a function body does.
       for (const [statement] of text.matchAll(/(\$\$[^]*?\$\$|[^$])+?;$/gm)) {
         yield* sql.unsafe(statement);
       }

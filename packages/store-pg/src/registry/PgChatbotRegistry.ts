@@ -43,7 +43,7 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
   const record = (actor: string, chatbot: number, action: AuditRecord["action"], detail: string) =>
     query(addEntry, [actor, chatbot, action, detail]);
 
-  /** Runs changes one after the other, so that each sees the one before. */
+  /** Runs changes one after another, so that each sees the previous one. */
   const write = <Step extends Effect.Effect<any, any>, A>(
     change: () => Generator<Step, A, never>,
   ) =>
@@ -114,7 +114,7 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
       const { description, name, workspaceName } = after;
       const fields = changedFields(before, change);
       if (fields.length === 0) return before;
-      // Only the changed settings: another version of Parley may know more of them.
+      // Only the changed settings: another version of Parley may have stored others.
       const settingsJson = PgTypes.jsonb(change.settings ?? {});
       const values = [id, workspaceName, name, description, settingsJson];
       const nameConflict = new ChatbotTaken({ workspaceName, name });
@@ -223,9 +223,9 @@ const currentTime = "select clock_timestamp()::timestamptz(3) as now";
 const revokeApiKey = "update api_key set revoked_at = clock_timestamp() where id = $1";
 
 // PostgreSQL sends equal notifications of one transaction only once.
-const auditInsert = (line: string) => `
+const auditInsert = (values: string) => `
 written as (
-  insert into audit (actor, chatbot_id, action, detail) values (${line}) returning chatbot_id
+  insert into audit (actor, chatbot_id, action, detail) values (${values}) returning chatbot_id
 )
 select pg_notify(current_schema(), 'changed:' || chatbot_id)::text from written`;
 

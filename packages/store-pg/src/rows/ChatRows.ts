@@ -4,7 +4,7 @@
 import type { Entry, NewEntry } from "@parley/core/ports";
 import { namesOf, type Column } from "./Statements.ts";
 
-/** The columns of a chat. Ids are below 2^53, so that they are exact as float8. */
+/** The columns of a chat. Ids are below 2^53, so they are exact as float8. */
 export const chatColumns = (row: string) =>
   `${row}.id::float8 as id, ${row}.name, ${row}.user_ref as "userRef", ${row}.create_time as "createTime"`;
 

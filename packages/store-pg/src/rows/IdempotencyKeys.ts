@@ -52,16 +52,16 @@ select from claimed`,
 const sweep = { claims: 100, keys: 1000 };
 
 /**
- * Creates a function that counts claims and now and then deletes old keys of a chatbot. A separate statement, because
- * the cached plan of a statement that claims may date from a time with few keys, and would read them all.
+ * Creates a function that counts claims and now and then deletes old keys of a chatbot, in a separate statement,
+ * because the cached plan of a statement that claims may date from a time with few keys, and would read them all.
  */
 export const makeKeySweep = Effect.fnUntraced(function* ({ bulk }: PgPools) {
   const scope = yield* Effect.scope;
   let claims = sweep.claims;
-  return (chatbot: number, more: number): Effect.Effect<void> =>
+  return (chatbot: number, newClaims: number): Effect.Effect<void> =>
     Effect.suspend(() => {
-      claims += more;
-      if (more === 0 || claims < sweep.claims) return Effect.void;
+      claims += newClaims;
+      if (newClaims === 0 || claims < sweep.claims) return Effect.void;
       claims = 0;
       return Effect.asVoid(
         Effect.forkIn(Effect.ignore(bulk.query(chatbot, deleteOldKeys, [chatbot])), scope),

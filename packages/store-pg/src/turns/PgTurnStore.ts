@@ -149,9 +149,9 @@ export const makeTurnStore = Effect.fnUntraced(function* (
 
   /**
    * The answer is already paid for, so a failed append is repeated until the ask's deadline. The last attempt ends at
-   * most five seconds later. An attempt with an unknown outcome may have stored the entry. Then it also ended the turn,
-   * so that no later attempt stores the entry again. A turn without chat and key has no row that could show this, so
-   * its append is not repeated after an unknown outcome.
+   * most five seconds later. An attempt with an unknown outcome may have stored the entry. If so, it also ended the
+   * turn, so that no later attempt stores the entry again. A turn with neither chat nor key has no row that could show
+   * this, so its append is not repeated after an unknown outcome.
    */
   const append: Port["append"] = Effect.fnUntraced(function* (turn, entry) {
     const millisLeft = (yield* AskDeadline) - (yield* Clock.currentTimeMillis);
@@ -174,8 +174,8 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   /**
    * The statement that ends a turn also adds its tokens. So a repetition does not add them again: the turn's row shows
    * whether the statement has run. If the turn was lost, or never had a chat or a key, there is no such row; a release
-   * without chat and key then only adds the tokens. After an append or a release with an unknown outcome it adds none,
-   * because they may have been added already.
+   * with neither chat nor key then only adds the tokens. After an append or a release with an unknown outcome it adds
+   * none, because they may have been added already.
    */
   const release: Port["release"] = (turn, cost = null) => {
     const attemptRelease = (target: Turn) =>
@@ -187,7 +187,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         Effect.retry({
           while: (error) =>
             cost === null ? error._tag === "Overloaded" : mayRepeat(target)(error),
-          // For as long as a turn is held without a renewal; but a failed ask waits until its tokens are counted.
+          // For as long as the lease may last; with tokens, more briefly: the failed ask waits until they are counted.
           schedule: retriesFor(cost === null ? turnLease : deadlines.storeCall),
         }),
         Effect.asVoid,
@@ -317,7 +317,7 @@ const releaseColumns: ReadonlyArray<Column<Release>> = [
   ["spent_tokens", "int8", ({ cost }) => cost && BigInt(cost.tokens)],
 ];
 
-// Without the tokens of a deleted chatbot.
+// Leaves out the tokens of a deleted chatbot: a row in `key_spending` would violate the foreign key.
 const releasedTurns = `(
   select key_id, spent_tokens from turn_row
   where outcome = 'owned' and spent_tokens is not null and exists (select from chatbot where id = $1)

@@ -138,8 +138,8 @@ const leaseEnd = `clock_timestamp() + interval '${turnLease} milliseconds'`;
 /** Another user's chat counts as missing, and is not locked. */
 const isOwn = "(visitor is null or user_ref = visitor)";
 
-// CTEs that claim the keys of the decided requests. `outcome` is the decision, or `overtaken` if another request claimed
-// the key after the snapshot.
+// CTEs that claim the keys of the requests with the decision `free`. `outcome` is the decision, or `overtaken` if
+// another request claimed the key after the snapshot.
 const claimAndOutcome = `claim as (
   select key, fingerprint, turn, chat_id from decided where decision = 'free' and key is not null
 ), ${claimKeys}, outcome as (

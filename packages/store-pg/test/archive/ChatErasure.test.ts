@@ -43,7 +43,7 @@ describe.each([
   [" with row security", (schema: string) => ({ ...optionsOf(schema), ...bound() })],
 ] as const)("an erasure%s", (_, optionsIn) => {
   it.live(
-    "it leaves no text of its chats in any row, even if asks were in progress or killed",
+    "an erasure leaves no text of its chats in any row, even if asks were in progress or killed",
     () =>
       inSchema(
         Effect.fnUntraced(function* (sql, schema) {
@@ -123,7 +123,7 @@ it.live(
   },
 );
 
-it.live("an erasure locks what writers wait for only together with its COMMIT", () => {
+it.live("an erasure takes the locks that writers wait for only together with its COMMIT", () => {
   const options = optionsOf(freshSchema());
   return Effect.gen(function* () {
     const chatbot = yield* registerChatbot;
@@ -134,7 +134,7 @@ it.live("an erasure locks what writers wait for only together with its COMMIT", 
     const first = yield* store.createChat(chatbot, chat, creation);
     const turn = yield* takeFree(chatbot, first.chat.id, ask);
     const appended = yield* turns.append(turn, { ...entry, usage: null });
-    // They fail if they wait for a lock.
+    // A write that waits for a lock fails.
     const writers = Effect.gen(function* () {
       yield* store.createChat(chatbot, chat, null);
       assert.deepStrictEqual(yield* store.createChat(chatbot, chat, creation), {
@@ -161,7 +161,7 @@ it.live("an erasure locks what writers wait for only together with its COMMIT", 
   }).pipe(Effect.provide(layerPostgres(options)), Effect.provide(Reactivity.layer), Effect.scoped);
 });
 
-it.live("an erasure of many chats ends while more are created", () => {
+it.live("an erasure of many chats ends although more are created meanwhile", () => {
   const options = optionsOf(freshSchema());
   return Effect.gen(function* () {
     const chatbot = yield* registerChatbot;
@@ -203,13 +203,13 @@ const occurrences = Effect.fnUntraced(function* (
     "select tablename from pg_tables where schemaname = $1",
     [schema],
   );
-  let found = 0;
+  let count = 0;
   for (const { tablename } of tables) {
     const [row] = yield* sql.unsafe<{ readonly n: number }>(
       `select count(*)::int4 as n from ${tablename} t where t::text ilike $1`,
       [`%${text}%`],
     );
-    found += row!.n;
+    count += row!.n;
   }
-  return found;
+  return count;
 });

@@ -18,13 +18,13 @@ const createTime = new Date("2020-01-01T00:00:00Z");
 const bare = { name: null, userRef: null, helloMessage: "Hello" };
 const texts = { question: "q", answer: "a", moderation: "none", flagged: false };
 
-/** A chat with one entry, of the same id. */
+/** A chat and its only entry, which has the same id. */
 const conversation = (id: number): ReadonlyArray<ArchiveRecord> => [
   { _tag: "Chat", chat: { id: ChatId.make(id), name: null, userRef: null, createTime } },
   { _tag: "Entry", entry: { ...texts, id, chatId: ChatId.make(id), createTime }, usage: null },
 ];
 
-const imported = (chatbot: ChatbotId, id: number) =>
+const importChat = (chatbot: ChatbotId, id: number) =>
   ChatArchive.use((archive) =>
     archive.import(chatbot, Stream.fromIterable(conversation(id)), "test"),
   );
@@ -37,7 +37,7 @@ it.live("an import of high ids leaves room for ids that can be imported again", 
       yield* registerChatbot,
       yield* registerChatbot,
     ];
-    yield* imported(first, 2 ** 52);
+    yield* importChat(first, 2 ** 52);
     yield* ChatStore.use((chats) => chats.createChat(other, bare, null));
     assert.strictEqual(yield* archive.import(to, archive.export(other, "test"), "test"), 1);
   }).pipe(Effect.provide(layerPostgres(optionsOf(freshSchema())))),
@@ -48,7 +48,7 @@ for (const id of [1, 2]) {
     Effect.gen(function* () {
       const [chats, turns] = [yield* ChatStore, yield* TurnStore];
       const chatbot = yield* registerChatbot;
-      yield* imported(chatbot, id);
+      yield* importChat(chatbot, id);
       const turn = yield* takeFree(chatbot, ChatId.make(id));
       const entry = yield* turns.append(turn, { ...texts, usage: null });
       assert.isAbove(entry.id, id);
@@ -64,14 +64,14 @@ it.live("an import waits for another to move the sequences, and never moves them
     const [first, second] = [yield* registerChatbot, yield* registerChatbot];
     const sql = yield* clientOf(schema);
     const chats = yield* ChatStore;
-    yield* imported(first, 5_000);
-    // Another import, at its end.
+    yield* importChat(first, 5_000);
+    // Another import, which holds the lock at its end.
     const other = yield* hold(
       sql,
       "select pg_advisory_xact_lock(hashtextextended('parley.sequences.' || current_schema(), 0))",
       [],
     );
-    const importing = yield* Effect.forkChild(imported(second, 7_000));
+    const importing = yield* Effect.forkChild(importChat(second, 7_000));
     yield* other.awaited;
     yield* sql.unsafe("select setval('chat_id', 9000), setval('entry_id', 9000)");
     yield* other.release;

@@ -43,9 +43,9 @@ it.live("a list uses the bulk connections only if its cost grows with the rows",
     );
     const pools = yield* makePools({ ...options, maxConnections: 6 });
     let statements = 0;
-    const query: Session["query"] = (...of) => {
+    const query: Session["query"] = (...args) => {
       statements++;
-      return pools.bulk.query(...of);
+      return pools.bulk.query(...args);
     };
     const countSource = { ...pools, bulk: { ...pools.bulk, query } };
     const listChats = makeListChats(countSource);
@@ -65,7 +65,7 @@ it.live("a list uses the bulk connections only if its cost grows with the rows",
   });
 });
 
-// Only among millions of chats does the planner read the whole index for the others.
+// This reads the statement: only among millions of chats would a plan show an index that does not help.
 it.each([
   ["ern", true],
   ["Größe", true],

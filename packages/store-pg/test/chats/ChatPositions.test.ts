@@ -7,10 +7,10 @@ import { addGaps, partSizes, positionOf } from "../../src/chats/ChatPositions.ts
 import { settle } from "../fill.ts";
 import { clientOf, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
 
-/** Positions that are erased alike: eight of the smallest parts. */
+/** The length of a stretch, whose positions are erased alike: eight of the smallest parts. */
 const stretch = 8 * partSizes[2];
 const stretches = 100;
-/** The highest position given: the last part is not full. */
+/** The highest position that a chat was given: the last part is not full. */
 const highest = stretches * stretch - 1234;
 
 /** Chats with nothing but positions. */
@@ -32,30 +32,30 @@ const positionsOf = (sql: SqlClient.SqlClient, chatbot: number, ranks: Iterable<
     (rows) => rows.map(({ position }) => Number(position)),
   );
 
-/** Positions that are still taken after years of erasures: of most stretches few are left, of some all. */
-const someLeft = Effect.gen(function* () {
-  const left = new Set<number>();
+/** Positions that still have chats after years of erasures: a few in most stretches, all in some. */
+const survivingPositions = Effect.gen(function* () {
+  const positions = new Set<number>();
   for (let at = 0; at < stretches; at++) {
     const many = yield* Random.nextIntBetween(0, 12);
     const full = at === 77 || at === stretches - 1;
-    for (let n = 1; full && n <= stretch; n++) left.add(at * stretch + n);
+    for (let n = 1; full && n <= stretch; n++) positions.add(at * stretch + n);
     for (let n = 0; n < many; n++) {
-      left.add(at * stretch + (yield* Random.nextIntBetween(1, stretch)));
+      positions.add(at * stretch + (yield* Random.nextIntBetween(1, stretch)));
     }
   }
-  return [...left].filter((position) => position <= highest).toSorted((a, b) => a - b);
+  return [...positions].filter((position) => position <= highest).toSorted((a, b) => a - b);
 });
 
 /** The positions of another erasure: scattered ones, part of a stretch, and a whole stretch. */
-const someOf = Effect.fnUntraced(function* (left: ReadonlyArray<number>) {
-  const any = Random.nextIntBetween(0, left.length - 1);
+const someOf = Effect.fnUntraced(function* (positions: ReadonlyArray<number>) {
+  const any = Random.nextIntBetween(0, positions.length - 1);
   const gone = new Set<number>();
-  for (let n = 0; n < 100; n++) gone.add(left[yield* any]!);
+  for (let n = 0; n < 100; n++) gone.add(positions[yield* any]!);
   const from = yield* any;
-  for (const position of left.slice(from, from + 300)) gone.add(position);
+  for (const position of positions.slice(from, from + 300)) gone.add(position);
   const stretchOf = (position: number) => Math.floor((position - 1) / stretch);
-  const whole = stretchOf(left[yield* any]!);
-  for (const position of left) if (stretchOf(position) === whole) gone.add(position);
+  const whole = stretchOf(positions[yield* any]!);
+  for (const position of positions) if (stretchOf(position) === whole) gone.add(position);
   return gone;
 });
 
@@ -69,8 +69,8 @@ for (const seed of seeds) {
       return Effect.gen(function* () {
         const chatbot = yield* registerChatbot;
         const sql = yield* clientOf(schema);
-        let left = yield* someLeft;
-        yield* insertChats(sql, chatbot, left);
+        let positions = yield* survivingPositions;
+        yield* insertChats(sql, chatbot, positions);
         yield* sql.unsafe(
           `with gone as (
           select $1::int4 as chatbot_id, position from generate_series(1, ${highest}) as gone (position)
@@ -79,15 +79,15 @@ for (const seed of seeds) {
           [chatbot],
         );
         for (let round = 0; round < 3; round++) {
-          const ranks = Array.from({ length: left.length + 1000 }, (_, n) => n - 1);
-          const taken = new Set(left);
+          const ranks = Array.from({ length: positions.length + 1000 }, (_, n) => n - 1);
+          const positionsWithChat = new Set(positions);
           for (const [n, position] of (yield* positionsOf(sql, chatbot, ranks)).entries()) {
-            const expected = left[ranks[n]! - 1];
+            const expected = positions[ranks[n]! - 1];
             if (expected !== undefined) assert.strictEqual(position, expected);
-            else assert.isFalse(taken.has(position), `rank ${ranks[n]}`);
+            else assert.isFalse(positionsWithChat.has(position), `rank ${ranks[n]}`);
           }
-          const gone = yield* someOf(left);
-          left = left.filter((position) => !gone.has(position));
+          const gone = yield* someOf(positions);
+          positions = positions.filter((position) => !gone.has(position));
           yield* sql.unsafe(
             `with gone as (
             delete from chat where chatbot_id = $1 and position = any ($2::int8[])
@@ -113,24 +113,24 @@ it.live(
       const chatbot = yield* registerChatbot;
       const sql = yield* clientOf(schema);
       const last = 256 * partSizes[0];
-      // At the ends of ranges of every level, in stretches, and anywhere.
+      // Erased positions: at the ends of ranges of every level, in stretches, and anywhere.
       const gone = new Set([1, 2, 512, 513, 131_072, 131_073, 33_554_432, 33_554_433, last]);
       for (let n = 0; n < 10; n++) {
         const first = yield* Random.nextIntBetween(1, last - 10);
         for (let more = 0; more <= n; more++) gone.add(first + more);
       }
-      const wanted = [...gone]
+      const probes = [...gone]
         .flatMap((position) => [1, 512, 131_072].flatMap((far) => [position - far, position + far]))
         .filter((position) => position > 0 && position <= last && !gone.has(position));
-      // To find one, those before it in the smallest part are counted off: they must be there.
-      const there = new Set<number>();
-      for (const position of wanted) {
-        for (let one = position; ; one--) {
-          if (!gone.has(one)) there.add(one);
-          if ((one - 1) % 512 === 0) break;
+      // The statement counts off the chats before a position in its smallest part, so these must exist.
+      const present = new Set<number>();
+      for (const position of probes) {
+        for (let at = position; ; at--) {
+          if (!gone.has(at)) present.add(at);
+          if ((at - 1) % 512 === 0) break;
         }
       }
-      yield* insertChats(sql, chatbot, there);
+      yield* insertChats(sql, chatbot, present);
       for (const part of [0, 1]) {
         yield* sql.unsafe(
           `with gone as (select $1::int4 as chatbot_id, unnest($2::int8[]) as position)${addGaps}`,
@@ -139,9 +139,9 @@ it.live(
       }
       yield* settle(sql);
       const rankOf = (position: number) =>
-        position - [...gone].filter((one) => one < position).length;
-      assert.deepStrictEqual(yield* positionsOf(sql, chatbot, wanted.map(rankOf)), wanted);
-      // No level counts positions beyond, so that they must not be erased.
+        position - [...gone].filter((erased) => erased < position).length;
+      assert.deepStrictEqual(yield* positionsOf(sql, chatbot, probes.map(rankOf)), probes);
+      // No level counts gaps beyond the last position, so an erasure there must fail.
       const beyond = yield* Effect.flip(
         sql.unsafe(`with gone as (select $1::int4 as chatbot_id, $2::int8 as position)${addGaps}`, [
           chatbot,

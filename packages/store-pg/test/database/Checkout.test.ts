@@ -11,7 +11,7 @@ import { toStoreErrors } from "../../src/database/PgErrors.ts";
 import { makeRoundRobin } from "../../src/database/RoundRobin.ts";
 import { clientOf, freshDatabase, optionsOf } from "../PostgresUnderTest.ts";
 
-/** Waits until the metrics show so many connections in use, and statements that wait for one. */
+/** Waits until the metrics show this many connections in use, and this many statements that wait for one. */
 const showing = (pool: string, used: number, pending: number) =>
   Effect.map(Metric.snapshot, (metrics) =>
     Object.entries({ used, pending_requests: pending }).every(([name, value]) =>
@@ -45,9 +45,9 @@ for (const slots of [1, 2]) {
         const sleep = query("long", 10_000, "select pg_sleep(5)");
         yield* Effect.forkScoped(sleep, { startImmediately: true });
         yield* showing("long", 1, 0);
-        const waiting = yield* Effect.forkChild(query("short", 300, "select 1"));
+        const waitingQuery = yield* Effect.forkChild(query("short", 300, "select 1"));
         yield* showing("short", 0, 1);
-        assert.strictEqual((yield* Effect.flip(Fiber.join(waiting)))._tag, "Overloaded");
+        assert.strictEqual((yield* Effect.flip(Fiber.join(waitingQuery)))._tag, "Overloaded");
         yield* showing("short", 0, 0);
       }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
   );
@@ -65,7 +65,7 @@ it.live("a slow statement of a live server fails alone: other connections stay o
   }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
 );
 
-it.live("a connection that reached its age is replaced before its next statement", () =>
+it.live("a connection that has reached its maximum age is replaced before its next statement", () =>
   Effect.gen(function* () {
     const options = { name: "reads", size: 1, deadline: 4_800, silentAfter: 4_500, cancels: false };
     const { use } = yield* makeTenantPool(yield* onePool, newState(), options);
@@ -74,20 +74,20 @@ it.live("a connection that reached its age is replaced before its next statement
       ({ rows }) => rows[0]!["pid"],
     );
     const now = performance.now.bind(performance);
-    let passed = 0;
-    const clock = vi.spyOn(performance, "now").mockImplementation(() => now() + passed);
+    let elapsed = 0;
+    const clock = vi.spyOn(performance, "now").mockImplementation(() => now() + elapsed);
     yield* Effect.addFinalizer(() => Effect.sync(() => clock.mockRestore()));
     const first = yield* backend;
-    passed = deadlines.connectionAge / 2;
+    elapsed = deadlines.connectionAge / 2;
     assert.strictEqual(yield* backend, first);
-    passed = deadlines.connectionAge;
+    elapsed = deadlines.connectionAge;
     const second = yield* backend;
     assert.notStrictEqual(second, first);
     assert.strictEqual(yield* backend, second);
   }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
 );
 
-/** A path to the database that falls silent, on the connections that it has then. */
+/** A path to the database, and a function that silences the connections that it has at that moment. */
 const silentPath = Effect.gen(function* () {
   const url = new URL(Redacted.value(optionsOf("public").url));
   const { hostname, port } = url;
@@ -106,7 +106,7 @@ const silentPath = Effect.gen(function* () {
   return { url: Redacted.make(url.href), fallSilent };
 });
 
-/** Makes a function that runs a statement, on a connection that was never used and is silent. */
+/** Makes an effect that runs a statement on a connection that was never used and has fallen silent. */
 const onSilentConnection = Effect.fnUntraced(function* (multiplex = false) {
   const { fallSilent, url } = yield* silentPath;
   const pool = yield* PgPool.make({ url, maxConnections: 1, multiplex });

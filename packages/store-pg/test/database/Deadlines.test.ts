@@ -15,12 +15,10 @@ const orders: Readonly<Record<string, ReadonlyArray<number>>> = {
     limit.statement,
     limit.silence,
   ],
-  "a checkout of a dead connection ends as one, and leaves none to the next attempt of the request":
+  "a silent connection counts as dead before its checkout fails, and that before the call of the store does":
     [limit.silence, limit.checkout, limit.storeCall],
-  "work without a database fails because nobody can connect, and not because it waited": [
-    limit.connect,
-    limit.checkout,
-  ],
+  "work without a database fails because no connection can be opened, not because it waited too long":
+    [limit.connect, limit.checkout],
   "an unavailable database is noticed before a request gives up": [
     1_000 + limit.probe + limit.probeOnNewConnection,
     limit.storeCall,

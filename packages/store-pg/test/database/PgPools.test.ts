@@ -39,7 +39,7 @@ for (const rowSecurity of [false, true]) {
     }).pipe(Effect.scoped),
   );
 
-  it.live(`a store has 12 connections at most (row security: ${rowSecurity})`, () =>
+  it.live(`a store has at most 12 connections (row security: ${rowSecurity})`, () =>
     Effect.gen(function* () {
       const { name, sql, url } = yield* freshDatabase();
       const options = rowSecurity ? { ...bound(), url: inDatabase(name, bound().url) } : { url };
@@ -64,7 +64,7 @@ for (const rowSecurity of [false, true]) {
         let most = 0;
         const count = sql
           .unsafe<{ readonly count: number }>(
-            // A probe of a database that is slow opens one for a moment.
+            // A probe of a slow database opens a connection of its own for a moment.
             "select count(*)::int4 as count from pg_stat_activity where datname = $1 and application_name = 'parley' and query not in ('', 'select 1')",
             [name],
           )

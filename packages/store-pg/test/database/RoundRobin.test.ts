@@ -23,7 +23,7 @@ it.effect("each waiting chatbot gets a slot equally often, however much work it 
         chatbot,
         Effect.suspend(() => {
           served.set(chatbot, (served.get(chatbot) ?? 0) + 1);
-          // Works of different lengths, so that others join the queue at any time.
+          // Work of varying length, so that other work joins the queue at any time.
           return Effect.forEach(
             Array.from({ length: 1 + ((all++ * 7) % 5) }),
             () => Effect.yieldNow,
@@ -33,7 +33,7 @@ it.effect("each waiting chatbot gets a slot equally often, however much work it 
     const clients = yield* Effect.forEach([1, 1, 1, 1, 2, 3, 4, 5], client);
     while (all < 1_000) yield* Effect.yieldNow;
     yield* Fiber.interruptAll(clients);
-    for (const [chatbot, one] of served) assert.isAtLeast(one, all / 10, `chatbot ${chatbot}`);
+    for (const [chatbot, count] of served) assert.isAtLeast(count, all / 10, `chatbot ${chatbot}`);
   }),
 );
 
@@ -56,7 +56,7 @@ it.live("a slot is neither lost nor granted twice when work is interrupted or ti
       Array.from({ length: 300 }, (_, n) => n),
       (n) => Effect.forkChild(client(n)),
     );
-    // Before they wait, while they do, and while they run.
+    // Interrupts work before it waits, while it waits, and while it runs.
     for (const [n, fiber] of fibers.entries()) {
       if (n % 3 === 0) yield* Effect.forkChild(Fiber.interrupt(fiber));
       if (n % 7 === 0) yield* Effect.yieldNow;

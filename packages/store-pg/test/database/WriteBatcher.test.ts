@@ -5,27 +5,27 @@ import { makeWriteBatcher } from "../../src/database/WriteBatcher.ts";
 const options = { maxWriters: 1, batch: 10 };
 
 /** Starts a write, so that it waits in its lane. */
-const begun = <A, E>(write: Effect.Effect<A, E>) =>
+const begin = <A, E>(write: Effect.Effect<A, E>) =>
   Effect.tap(Effect.forkChild(write, { startImmediately: true }), () => Effect.yieldNow);
 
 it.live("an item fails at its timeout, whether it waits or is in flight", () =>
   Effect.gen(function* () {
-    const written: Array<ReadonlyArray<number>> = [];
+    const writes: Array<ReadonlyArray<number>> = [];
     const open = yield* Deferred.make<void>();
     const write = yield* makeWriteBatcher((_, items: ReadonlyArray<number>) => {
-      written.push(items);
+      writes.push(items);
       return items.includes(1) ? Effect.as(Deferred.await(open), items) : Effect.succeed(items);
     }, options);
     const early = [
-      yield* begun(Effect.flip(write(0, 1, 50))),
-      yield* begun(Effect.flip(write(0, 2, 50))),
+      yield* begin(Effect.flip(write(0, 1, 50))),
+      yield* begin(Effect.flip(write(0, 2, 50))),
     ];
     const tags = (yield* Fiber.joinAll(early)).map(({ _tag }) => _tag);
     assert.deepStrictEqual(tags, ["StorageUnavailable", "Overloaded"]);
-    const next = yield* begun(write(0, 3, 5_000));
+    const next = yield* begin(write(0, 3, 5_000));
     yield* Deferred.succeed(open, undefined);
     assert.strictEqual(yield* Fiber.join(next), 3);
-    assert.deepStrictEqual(written, [[1], [3]]);
+    assert.deepStrictEqual(writes, [[1], [3]]);
   }).pipe(Effect.scoped),
 );
 
@@ -33,21 +33,21 @@ it.live(
   "an interruption removes an item that waits, and waits for the end of a write in flight",
   () =>
     Effect.gen(function* () {
-      const written: Array<ReadonlyArray<number>> = [];
+      const writes: Array<ReadonlyArray<number>> = [];
       const open = yield* Deferred.make<void>();
       const write = yield* makeWriteBatcher((_, items: ReadonlyArray<number>) => {
-        written.push(items);
+        writes.push(items);
         return Effect.as(Deferred.await(open), items);
       }, options);
-      const inFlight = yield* begun(write(0, 1, 5_000));
-      const waiting = yield* begun(write(0, 2, 5_000));
-      yield* Fiber.interrupt(waiting);
-      const interrupted = yield* begun(Fiber.interrupt(inFlight));
+      const inFlight = yield* begin(write(0, 1, 5_000));
+      const waitingWrite = yield* begin(write(0, 2, 5_000));
+      yield* Fiber.interrupt(waitingWrite);
+      const interruption = yield* begin(Fiber.interrupt(inFlight));
       yield* Effect.yieldNow;
       assert.isUndefined(inFlight.pollUnsafe());
       yield* Deferred.succeed(open, undefined);
-      yield* Fiber.join(interrupted);
-      assert.deepStrictEqual(written, [[1]]);
+      yield* Fiber.join(interruption);
+      assert.deepStrictEqual(writes, [[1]]);
     }).pipe(Effect.scoped),
 );
 

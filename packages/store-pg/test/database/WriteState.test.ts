@@ -8,7 +8,7 @@ import { inject } from "vitest";
 import { bare, entry, keyOf, takeFree } from "../fixtures.ts";
 import { clientOf, freshDatabase, inDatabase } from "../PostgresUnderTest.ts";
 
-/** Keeps the lines of the log. */
+/** Runs work that can read the lines of its log. */
 const logging = Effect.fnUntraced(function* <A, E, R>(
   work: (lines: ReadonlyArray<string>) => Effect.Effect<A, E, R>,
 ) {
@@ -17,7 +17,7 @@ const logging = Effect.fnUntraced(function* <A, E, R>(
   return yield* Effect.provide(work(lines), Logger.layer([logger]));
 });
 
-/** A database of its own, a superuser in it, and the store as the owner of the tables. */
+/** A database of its own: its address for the owner of the tables, and a superuser's client. */
 const database = Effect.gen(function* () {
   const { name, url } = yield* freshDatabase();
   const superuser = inDatabase(name, Redacted.make(inject("roleUrls").superuser));
@@ -26,7 +26,7 @@ const database = Effect.gen(function* () {
     name,
     url,
     sql,
-    /** This session was open before, so that it can write. */
+    /** This session was opened before, so it can still write. */
     setReadOnly: (isReadOnly: boolean) =>
       sql.unsafe(
         `alter database ${name} ${isReadOnly ? "set default_transaction_read_only = on" : "reset all"}`,
@@ -58,7 +58,7 @@ const services = Effect.gen(function* () {
   };
 });
 
-/** Waits for five seconds at most, without writing. */
+/** Waits for at most five seconds until the store refuses or accepts writes, without writing. */
 const becomes = (readOnlyReason: Effect.Effect<string | null>, isReadOnly: boolean) =>
   readOnlyReason.pipe(
     Effect.delay("50 millis"),
@@ -67,7 +67,7 @@ const becomes = (readOnlyReason: Effect.Effect<string | null>, isReadOnly: boole
   );
 
 it.live(
-  "a database that becomes read-only refuses asks before they are answered, serves reads, and recovers by itself",
+  "a store whose database becomes read-only refuses asks before they are answered, serves reads, and recovers by itself",
   () =>
     logging((lines) =>
       Effect.gen(function* () {
@@ -182,7 +182,7 @@ it.live("a role that lacks a privilege cannot write, and the reason names the pr
   }).pipe(Effect.scoped),
 );
 
-/** Lets each row of a table fail with the SQLSTATE. */
+/** Makes each insert of a row that meets the condition fail with the SQLSTATE. */
 const failing = (table: string, condition: string, code: string) => [
   `create or replace function fail() returns trigger language plpgsql as $$ begin
     if ${condition} then raise exception 'could not extend file' using errcode = '${code}'; end if; return new; end $$`,
@@ -206,8 +206,8 @@ it.live("after a full disk, writes are refused until a large row fits again", ()
       yield* sql.unsafe("drop trigger fail on parley.entry");
       yield* becomes(readOnlyReason, false);
       yield* create;
-      const [probed] = yield* sql.unsafe("select count(*)::int4 as rows from parley.entry");
-      assert.deepStrictEqual(probed, { rows: 0 });
+      const [row] = yield* sql.unsafe("select count(*)::int4 as rows from parley.entry");
+      assert.deepStrictEqual(row, { rows: 0 });
     }).pipe(Effect.provide(layerPostgres({ url })));
   }).pipe(Effect.scoped),
 );

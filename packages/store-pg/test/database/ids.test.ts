@@ -41,7 +41,7 @@ const ask = (chatbot: ChatbotId): Effect.Effect<number, unknown, ChatStore | Tur
   Effect.map(append(chatbot, null), ({ chatId }) => chatId);
 
 /** Runs work over the store, and returns its result with the warnings of the log. */
-const served = <A, E>(
+const serve = <A, E>(
   options: Options,
   work: Effect.Effect<A, E, ChatStore | TurnStore | ChatArchive | ChatbotRegistry>,
 ) =>
@@ -64,18 +64,18 @@ const fill = Effect.gen(function* () {
   return { chatbot, chats: ids, entry: id };
 });
 
-const moved = 100_000;
+const idStep = 100_000;
 
-/** The row as another transaction writes it, which copies all rows of the schema. */
+/** Writes the row in another transaction, as a copy of all rows of the schema would. */
 const copyRows = "update database_identity set identity = identity";
 
 it.live("ids continue without a gap at each start of a database that was not restored", () =>
   Effect.gen(function* () {
     const { url } = yield* freshDatabase();
-    const { result: chatbot, warnings } = yield* served({ url }, registerChatbot);
+    const { result: chatbot, warnings } = yield* serve({ url }, registerChatbot);
     assert.deepStrictEqual(warnings, []);
     for (const expected of [1, 2, 3]) {
-      const { result, warnings } = yield* served({ url }, create(chatbot));
+      const { result, warnings } = yield* serve({ url }, create(chatbot));
       assert.deepStrictEqual([result, warnings], [expected, []]);
     }
     assert.deepStrictEqual((yield* inspectPostgres({ url })).warnings, []);
@@ -85,7 +85,7 @@ it.live("ids continue without a gap at each start of a database that was not res
 it.live("a copy of a database gives out no id that the original has given out since", () =>
   Effect.gen(function* () {
     const original = yield* freshDatabase();
-    const { result: before } = yield* served({ url: original.url }, fill);
+    const { result: before } = yield* serve({ url: original.url }, fill);
     const copy = freshSchema();
     const admin = yield* clientOf("public", 1);
     yield* admin.unsafe(`create database ${copy} template ${original.name}`);
@@ -100,12 +100,12 @@ it.live("a copy of a database gives out no id that the original has given out si
       const { id } = yield* append(before.chatbot, null);
       return { chat, entry: id, chatbot: yield* registerChatbot };
     });
-    const { result, warnings } = yield* served(options, next);
+    const { result, warnings } = yield* serve(options, next);
     assert.deepStrictEqual(warnings, [warning!]);
-    assert.isAbove(result.chat, Math.max(...before.chats) + moved);
-    assert.isAbove(result.entry, before.entry + moved);
+    assert.isAbove(result.chat, Math.max(...before.chats) + idStep);
+    assert.isAbove(result.entry, before.entry + idStep);
     assert.isAbove(result.chatbot, before.chatbot + 1);
-    const { result: again, warnings: others } = yield* served(options, next);
+    const { result: again, warnings: others } = yield* serve(options, next);
     assert.deepStrictEqual([again.chat, others], [result.chat + 2, []]);
     assert.deepStrictEqual((yield* inspectPostgres(options)).warnings, []);
   }).pipe(Effect.scoped),
@@ -134,8 +134,8 @@ for (const rowSecurity of [false, true]) {
           { concurrency: 40 },
         );
         const last = Math.max(...chats);
-        assert.isAbove(Math.min(...ids), last + moved);
-        assert.isBelow(Math.max(...ids), last + 2 * moved);
+        assert.isAbove(Math.min(...ids), last + idStep);
+        assert.isBelow(Math.max(...ids), last + 2 * idStep);
         assert.strictEqual(new Set(ids).size, ids.length);
       }).pipe(Effect.scoped),
   );
@@ -148,9 +148,9 @@ it.live(
       const { sql, url } = yield* freshDatabase();
       const reset = Effect.forEach(
         ["chat_id", "entry_id", "chatbot_id_seq", "audit_id_seq"],
-        (one) => sql.unsafe(`select setval('parley.${one}', 1, false)`),
+        (sequence) => sql.unsafe(`select setval('parley.${sequence}', 1, false)`),
       );
-      const written = Effect.gen(function* () {
+      const writeEach = Effect.gen(function* () {
         const { chatbot, chats } = yield* fill;
         const registry = yield* ChatbotRegistry;
         const writes: Record<string, Effect.Effect<unknown, unknown, ChatStore | TurnStore>> = {
@@ -176,11 +176,11 @@ it.live(
           ids.toSorted((a, b) => b - a),
         );
       });
-      const { warnings } = yield* served({ url }, written);
+      const { warnings } = yield* serve({ url }, writeEach);
       assert.lengthOf(warnings, 5);
       yield* reset;
       assert.include((yield* inspectPostgres({ url })).warnings[0], "at least 100,000 higher");
-      const started = yield* served({ url }, Effect.void);
+      const started = yield* serve({ url }, Effect.void);
       assert.lengthOf(started.warnings, 1);
     }).pipe(Effect.scoped),
 );
@@ -191,20 +191,20 @@ it.live(
     Effect.gen(function* () {
       const { sql, url } = yield* freshDatabase();
       const options = { url, settle: false };
-      const { result: filled } = yield* served({ url }, fill);
+      const { result: before } = yield* serve({ url }, fill);
       yield* sql.unsafe("update parley.database_identity set identity = identity");
       const work = Effect.gen(function* () {
         const archive = yield* ChatArchive;
-        const records = yield* Stream.runCollect(archive.export(filled.chatbot, "test"));
+        const records = yield* Stream.runCollect(archive.export(before.chatbot, "test"));
         const chatbot = yield* registerChatbot;
         yield* archive.import(chatbot, Stream.fromIterable(records), "test");
         const { items } = yield* ChatStore.use((store) =>
           store.listChats(chatbot, defaultChatQuery),
         );
-        assert.deepStrictEqual(items.map(({ id }) => id).toReversed(), filled.chats);
+        assert.deepStrictEqual(items.map(({ id }) => id).toReversed(), before.chats);
         return yield* create(chatbot);
       });
-      const { result } = yield* served(options, work);
-      assert.isAbove(result, Math.max(...filled.chats) + moved);
+      const { result } = yield* serve(options, work);
+      assert.isAbove(result, Math.max(...before.chats) + idStep);
     }).pipe(Effect.scoped),
 );

@@ -15,7 +15,7 @@ const later = {
 };
 
 /** A migrated schema, a migration that changes a table, and a session in a transaction that has read the table. */
-const blocked = Effect.gen(function* () {
+const makeBlockedMigration = Effect.gen(function* () {
   const options = optionsOf(freshSchema());
   yield* Effect.scoped(Layer.build(layerPostgres(options)));
   const url = new URL(Redacted.value(options.url));
@@ -37,7 +37,7 @@ it.live(
   "a blocked migration lets readers through between its attempts, and finally names the blocking session",
   () =>
     Effect.gen(function* () {
-      const { migration, sql } = yield* blocked;
+      const { migration, sql } = yield* makeBlockedMigration;
       const migrating = yield* Effect.forkChild(Effect.flip(migration));
       let reads = 0;
       const reader = yield* Effect.forkChild(
@@ -53,7 +53,7 @@ it.live(
         error.message,
         /locked by process \d+, "nightly report", idle in transaction, since 2\d{3}-.*Z: end that session/,
       );
-      // Three pauses of three seconds.
+      // The migration pauses three times for three seconds.
       assert.isAbove(reads, 30);
     }).pipe(Effect.scoped),
   60_000,
@@ -61,7 +61,7 @@ it.live(
 
 it.live("a blocked migration continues when the blocking session has ended", () =>
   Effect.gen(function* () {
-    const { migration, release, sql } = yield* blocked;
+    const { migration, release, sql } = yield* makeBlockedMigration;
     yield* Effect.all([migration, Effect.delay(release, "4 seconds")], { concurrency: 2 });
     yield* sql.unsafe("select later from entry");
   }).pipe(Effect.scoped),

@@ -13,7 +13,7 @@ const start = (options: Options) => Effect.scoped(Layer.build(layerPostgres(opti
 const refusal = (options: Options) =>
   Effect.map(Effect.flip(start(options)), ({ message }) => message);
 
-/** A schema of its own with the statements run in it. */
+/** A schema of its own, in which the statements have run. */
 const withSchema = Effect.fnUntraced(function* (statements: ReadonlyArray<string>) {
   const options = optionsOf(freshSchema());
   const sql = yield* clientOf(options.schema);
@@ -39,7 +39,7 @@ it.live("a start on a current schema does not wait for a dump", () =>
   Effect.gen(function* () {
     const { options, sql } = yield* withSchema([]);
     yield* start(options);
-    // As a dump does.
+    // A dump takes this lock.
     yield* sql.withTransaction(
       Effect.andThen(sql.unsafe("lock table parley_schema in access share mode"), start(options)),
     );
@@ -69,7 +69,7 @@ it.live("a start refuses a newer schema", () =>
 
 it.live("a start refuses the schema of an unreleased version, and says how to move its chats", () =>
   Effect.gen(function* () {
-    // As they were made before the first release, and as a text of the first migration that changed meanwhile.
+    // The names that unreleased versions wrote, the last of them with the hash of another text of the migration.
     for (const names of [["initial", "keys"], ["initial"], ["initial_1f2e3d4c"]]) {
       const { options } = yield* withSchema([
         "create table chat (id int)",

@@ -33,9 +33,9 @@ const untilReceived = Effect.fnUntraced(function* (
   received: Queue.Queue<number | null>,
   id: number,
 ) {
-  const taken: Array<number | null> = [];
-  while (taken.at(-1) !== id) taken.push(yield* Queue.take(received));
-  return taken;
+  const ids: Array<number | null> = [];
+  while (ids.at(-1) !== id) ids.push(yield* Queue.take(received));
+  return ids;
 });
 
 let keys = 0;
@@ -55,7 +55,7 @@ layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on Post
       yield* Stream.runForEach(directory.changed, (id) => Queue.offer(received, id)).pipe(
         Effect.forkScoped({ startImmediately: true }),
       );
-      // The connection listens from its first notification on.
+      // Changes the chatbot until a notification arrives: only then does the connection listen.
       const first = yield* newChatbot;
       yield* Effect.suspend(() =>
         registry.change(first.id, { description: crypto.randomUUID() }, "test"),
@@ -63,13 +63,14 @@ layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on Post
       const { id } = yield* newChatbot;
       const registered = (yield* registry.list).find(({ chatbot }) => chatbot.id === id)!;
       const keyId = registered.keys[0]!.id;
-      /** Notifications of the chatbot by the change, before those of a creation after it. */
+      /** The number of notifications that the change causes, up to that of a later creation. */
       const notificationsOf = Effect.fnUntraced(function* (
         change: Effect.Effect<unknown, unknown>,
       ) {
         yield* Effect.exit(change);
         const after = yield* newChatbot;
-        return (yield* untilReceived(received, after.id)).filter((one) => one === id).length;
+        return (yield* untilReceived(received, after.id)).filter((chatbot) => chatbot === id)
+          .length;
       });
       yield* notificationsOf(Effect.void);
       const added = keyRecord();
@@ -99,7 +100,7 @@ layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on Post
       const archive = yield* ChatArchive;
       const store = yield* ChatStore;
       const { id } = yield* newChatbot;
-      const begun = yield* Deferred.make<void>();
+      const importStarted = yield* Deferred.make<void>();
       const gate = yield* Latch.make(false);
       const chat = (id: number): ArchiveRecord => ({
         _tag: "Chat",
@@ -108,11 +109,14 @@ layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on Post
       const records = Stream.concat(
         Stream.fromIterable(Array.from({ length: 3000 }, (_, n) => chat(n + 1))),
         Stream.fromEffect(
-          Effect.as(Effect.andThen(Deferred.succeed(begun, undefined), gate.await), chat(3001)),
+          Effect.as(
+            Effect.andThen(Deferred.succeed(importStarted, undefined), gate.await),
+            chat(3001),
+          ),
         ),
       );
       const importing = yield* Effect.forkChild(archive.import(id, records, "test"));
-      yield* Deferred.await(begun);
+      yield* Deferred.await(importStarted);
       const changed = yield* registry.change(id, { settings: { helloMessage: "Hi" } }, "test");
       assert.strictEqual(changed.settings.helloMessage, "Hi");
       yield* registry.change(id, { name: `Renamed ${id}` }, "test");

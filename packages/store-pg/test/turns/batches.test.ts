@@ -24,13 +24,13 @@ import { clientOf, optionsOf } from "../PostgresUnderTest.ts";
 const noChatbot = ChatbotId.make(2_000_000_000);
 const key = (name: string, fingerprint = "f"): IdempotencyKey => ({ key: name, fingerprint });
 
-/** A chatbot with chats, two instances of the store, and a count of the statements that the first one writes. */
+/** A chatbot with chats, two instances of the store, and a count of the statements that the first instance sends. */
 const setUp = Effect.fnUntraced(function* (schema: string) {
   const pools = yield* makePools({ ...optionsOf(schema), maxConnections: 10 });
   const creation = yield* makeChatCreation(pools);
   let statements = 0;
   let gate: Deferred.Deferred<void> | null = null;
-  const counted = {
+  const countingPools = {
     ...pools,
     writes: {
       ...pools.writes,
@@ -42,7 +42,7 @@ const setUp = Effect.fnUntraced(function* (schema: string) {
         }),
     },
   };
-  const turns = yield* makeTurnStore(counted, creation, () => Stream.empty);
+  const turns = yield* makeTurnStore(countingPools, creation, () => Stream.empty);
   const second = yield* makeTurnStore(pools, creation, () => Stream.empty);
   const chatbot = yield* registerChatbot;
   const create = Effect.map(
@@ -55,27 +55,27 @@ const setUp = Effect.fnUntraced(function* (schema: string) {
     chat: ChatId | null,
     idempotencyKey: IdempotencyKey | null = null,
   ) {
-    const taken = yield* turns.take(chatbot, chat, idempotencyKey);
-    return taken._tag === "TurnTaken" ? taken.turn : assert.fail("the turn is free");
+    const result = yield* turns.take(chatbot, chat, idempotencyKey);
+    return result._tag === "TurnTaken" ? result.turn : assert.fail("the turn is free");
   });
   /** Runs work that arrives while both writers of the chatbot are busy, so that it shares a statement. */
   const together = Effect.fnUntraced(function* <A, E>(
     busy: ReadonlyArray<Effect.Effect<unknown, unknown>>,
     work: ReadonlyArray<Effect.Effect<A, E>>,
   ) {
-    const opened = yield* Deferred.make<void>();
-    gate = opened;
+    const open = yield* Deferred.make<void>();
+    gate = open;
     const before = statements;
     const writers: Array<Fiber.Fiber<unknown, unknown>> = [];
     for (const [n, writer] of busy.entries()) {
       writers.push(yield* Effect.forkChild(writer));
       yield* Effect.repeat(Effect.yieldNow, { until: () => statements === before + n + 1 });
     }
-    const fibers = yield* Effect.forEach(work, (one) =>
-      Effect.forkChild(Effect.result(one), { startImmediately: true }),
+    const fibers = yield* Effect.forEach(work, (item) =>
+      Effect.forkChild(Effect.result(item), { startImmediately: true }),
     );
     gate = null;
-    yield* Deferred.succeed(opened, undefined);
+    yield* Deferred.succeed(open, undefined);
     yield* Fiber.joinAll(writers);
     return { fibers, statements: () => statements - before - busy.length };
   });
@@ -85,13 +85,13 @@ const setUp = Effect.fnUntraced(function* (schema: string) {
 type SetUp = Effect.Success<ReturnType<typeof setUp>>;
 type Context = ChatStore | ChatbotRegistry | Scope.Scope;
 
-/** Its request, and what must come of it, after the row was arranged. */
+/** A request that gets one decision, and its outcome. */
 interface Row {
   readonly chatbot?: ChatbotId;
   readonly chat: ChatId | null;
   readonly key?: IdempotencyKey;
   readonly outcome: string;
-  /** Lets a request end that waits. */
+  /** Ends the wait of a request that waits. */
   readonly release?: Effect.Effect<unknown>;
 }
 
@@ -136,12 +136,13 @@ const rows: Readonly<Record<string, (up: SetUp) => Effect.Effect<Row, unknown, C
     yield* sql.unsafe("update chat set turn_until = 'epoch' where id = $1::int8", [chat]);
     return { chat, key: key("k"), outcome: "TurnTaken" };
   }),
-  "chat_locked, which is not in the table,": Effect.fnUntraced(function* ({ create, sql }) {
+  // The documented table has no row for the next two decisions.
+  chat_locked: Effect.fnUntraced(function* ({ create, sql }) {
     const chat = yield* create;
     yield* hold(sql, "select from chat where id = $1::int8 for update", [chat]);
     return { chat, outcome: "Held by chat" };
   }),
-  "overtaken, which is not in the table,": Effect.fnUntraced(function* (up) {
+  overtaken: Effect.fnUntraced(function* (up) {
     const chat = yield* up.create;
     const lock = yield* hold(
       up.sql,
@@ -154,10 +155,10 @@ const rows: Readonly<Record<string, (up: SetUp) => Effect.Effect<Row, unknown, C
   }),
 };
 
-const describeTaken = (result: Result.Result<TakeResult, { readonly _tag: string }>): string => {
+const describeTake = (result: Result.Result<TakeResult, { readonly _tag: string }>): string => {
   if (Result.isFailure(result)) return result.failure._tag;
-  const taken = result.success;
-  return taken._tag === "Held" ? `Held by ${taken.by}` : taken._tag;
+  const take = result.success;
+  return take._tag === "Held" ? `Held by ${take.by}` : take._tag;
 };
 
 const withStore = <A, E>(test: (schema: string) => Effect.Effect<A, E, Context>) =>
@@ -167,7 +168,7 @@ const withStore = <A, E>(test: (schema: string) => Effect.Effect<A, E, Context>)
   );
 
 for (const [name, arrange] of Object.entries(rows)) {
-  it.live(`a take that the row ${name} decides leaves the others of its statement alone`, () =>
+  it.live(`a take with the decision ${name} leaves the others of its statement alone`, () =>
     withStore(
       Effect.fnUntraced(function* (schema) {
         const up = yield* setUp(schema);
@@ -184,8 +185,8 @@ for (const [name, arrange] of Object.entries(rows)) {
           ],
         );
         yield* release ?? Effect.void;
-        const outcomes = (yield* Fiber.joinAll(fibers)).map(describeTaken);
-        // No chat is that of a chatbot which is not registered.
+        const outcomes = (yield* Fiber.joinAll(fibers)).map(describeTake);
+        // A chatbot that is not registered has no chats.
         const usual = chatbot === registered ? "TurnTaken" : "ChatNotFound";
         assert.deepStrictEqual(outcomes, [usual, outcome, usual]);
         // A request that was overtaken is decided again.
@@ -195,7 +196,7 @@ for (const [name, arrange] of Object.entries(rows)) {
   );
 }
 
-/** Turns of as many new chats, half of them with a key, and of two more for the writers. */
+/** Turns of `many` new chats, half of them with a key, and two more to keep the writers busy. */
 const takeMany = Effect.fnUntraced(function* ({ create, take }: SetUp, many: number) {
   const turns = yield* Effect.all(
     Array.from({ length: many + 2 }, (_, n) =>
@@ -237,7 +238,7 @@ it.live("an append that cannot be stored leaves the others of its statement alon
       const lock = yield* hold(sql, "select from chat where id = $1::int8 for update", [
         locked!.chat,
       ]);
-      // An entry that violates a unique index.
+      // With this entry, the append to the chat violates a unique index.
       yield* sql.unsafe(
         `insert into entry (chatbot_id, chat_id, id, position, question, answer, moderation, flagged, create_time)
         values ($1, $2::int8, 1000000, 1, '', '', '', false, now())`,

@@ -52,7 +52,7 @@ describe.each([
           for (const { _tag } of yield* Fiber.join(creating)) {
             assert.include(["Overloaded", "StorageUnavailable"], _tag);
           }
-          // Appends are retried for longer.
+          // An append is tried again for longer than the lock is lockedChat.
           yield* lock.release;
           for (const { chatId } of yield* Fiber.join(asking)) assert.isNumber(chatId);
           yield* store.createChat(theirs, chat, null);
@@ -67,8 +67,8 @@ describe.each([
       Effect.fnUntraced(function* (sql) {
         const [ours, theirs] = [yield* registerChatbot, yield* registerChatbot];
         const [store, turns] = [yield* ChatStore, yield* TurnStore];
-        const { chat: held } = yield* store.createChat(ours, chat, null);
-        const our = yield* takeFree(ours, held.id);
+        const { chat: ourChat } = yield* store.createChat(ours, chat, null);
+        const our = yield* takeFree(ours, ourChat.id);
         const their = yield* takeFree(theirs, null, keyOf("key"));
         const lock = yield* hold(
           sql,
@@ -127,12 +127,12 @@ describe.each([
       Effect.fnUntraced(function* (sql) {
         const chatbot = yield* registerChatbot;
         const [store, turns] = [yield* ChatStore, yield* TurnStore];
-        const { chat: held } = yield* store.createChat(chatbot, chat, null);
-        const turn = yield* takeFree(chatbot, held.id);
+        const { chat: lockedChat } = yield* store.createChat(chatbot, chat, null);
+        const turn = yield* takeFree(chatbot, lockedChat.id);
         const lock = yield* hold(
           sql,
           "select from chat where chatbot_id = $1 and id = $2::int8 for update",
-          [chatbot, held.id],
+          [chatbot, lockedChat.id],
         );
         const chat_counter = "select from chat_counter where chatbot_id = $1 for update";
         const counterLock = yield* hold(sql, chat_counter, [chatbot]);
@@ -146,8 +146,8 @@ describe.each([
         yield* lock.release;
         yield* counterLock.release;
         yield* Fiber.join(making);
-        assert.strictEqual((yield* Fiber.join(appending)).chatId, held.id);
-        yield* turns.release(yield* takeFree(chatbot, held.id));
+        assert.strictEqual((yield* Fiber.join(appending)).chatId, lockedChat.id);
+        yield* turns.release(yield* takeFree(chatbot, lockedChat.id));
       }),
       options,
     ),
@@ -172,12 +172,12 @@ describe.each([
             "insert into chat_counter (chatbot_id, chats, positions, last_time) values ($1, 2500, 2500, 'epoch')",
             [chatbot],
           );
-          const [held, used] = [yield* create, yield* create];
-          const limit = new Date(used.createTime.getTime() + 1);
+          const [lockedChat, usedChat] = [yield* create, yield* create];
+          const limit = new Date(usedChat.createTime.getTime() + 1);
           const lock = yield* hold(
             sql,
             "select from chat where chatbot_id = $1 and id = $2::int8 for update",
-            [chatbot, held.id],
+            [chatbot, lockedChat.id],
           );
           const erasing = yield* Effect.forkChild(
             archive.erase(chatbot, { _tag: "IdleSince", limit }, "test"),
@@ -185,16 +185,16 @@ describe.each([
           yield* lock.awaited;
           yield* sql
             .unsafe("select where clock_timestamp() >= $1::timestamptz", [limit])
-            .pipe(Effect.repeat({ until: (passed) => passed.length > 0 }));
+            .pipe(Effect.repeat({ until: (rows) => rows.length > 0 }));
           // The erasure has found both chats, and waits for the lock of the first.
           const created = yield* create;
-          const turn = yield* takeFree(chatbot, used.id);
+          const turn = yield* takeFree(chatbot, usedChat.id);
           yield* turns.append(turn, entry);
-          // Longer than one attempt waits.
+          // Longer than one attempt of the erasure waits.
           yield* Effect.sleep("1500 millis");
           yield* lock.release;
           assert.strictEqual(yield* Fiber.join(erasing), 2501);
-          assert.deepStrictEqual(yield* list(chatbot), { total: 2, items: [created, used] });
+          assert.deepStrictEqual(yield* list(chatbot), { total: 2, items: [created, usedChat] });
         }),
         options,
       ),
@@ -217,13 +217,13 @@ describe.each([
           yield* create;
           yield* store.createChat(chatbot, chat, keyOf("another"));
           yield* takeFree(chatbot, free, keyOf("third"));
-          const waiting = yield* turns.take(chatbot, doomed, null);
-          assert.deepStrictEqual(waiting, { _tag: "Held", by: "chat", forMillis: 50 });
+          const takeResult = yield* turns.take(chatbot, doomed, null);
+          assert.deepStrictEqual(takeResult, { _tag: "Held", by: "chat", forMillis: 50 });
           assert.isTrue(yield* turns.renew(turn));
           yield* turns.append(elsewhere, entry);
           yield* list(chatbot);
         });
-        // More than there are connections.
+        // More appends than there are connections.
         const appending = yield* Effect.forEach(Array.from({ length: 20 }), () =>
           Effect.forkChild(Effect.exit(turns.append(turn, entry))),
         );

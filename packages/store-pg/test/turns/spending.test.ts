@@ -1,5 +1,5 @@
 /**
- * What an ask cost is added once to what its key has spent, whatever becomes of the connection.
+ * The tokens of an ask are added once to what its key has spent, whatever happens to the connection.
  */
 import { assert, it } from "@effect/vitest";
 import {
@@ -22,7 +22,7 @@ import { hold } from "../hold.ts";
 import { optionsOf } from "../PostgresUnderTest.ts";
 
 /**
- * What becomes of a write: it is not sent, it runs and its response is lost, it is lost before it runs, or it runs after
+ * What happens to a write: it is not sent, it runs and its response is lost, it is lost before it runs, or it runs after
  * its caller gave up.
  */
 type Fault = "refused" | "response lost" | "request lost" | "request late";
@@ -128,7 +128,7 @@ for (const fault of ["response lost", "request lost"] as const) {
           yield* release;
           return key.tokens;
         }
-        // No row shows whether they were counted: the caller learns of it, and nothing is counted twice.
+        // No row shows whether the tokens were counted: the release fails, so that they are not counted twice.
         assert.strictEqual((yield* Effect.flip(release))._tag, "StorageUnavailable");
         return fault === "response lost" ? key.tokens : 0;
       }),
@@ -167,7 +167,7 @@ it.live("the tokens of an answer are counted once if the response to its append 
       faults.push("response lost");
       const append = turns.append(turn, { ...entry, keyId: key.keyId, spentTokens: key.tokens });
       assert.strictEqual((yield* Effect.flip(append))._tag, "StorageUnavailable");
-      // As an ask does that failed.
+      // As a failed ask does.
       yield* turns.release(turn, key);
       return key.tokens;
     }),

@@ -9,7 +9,7 @@ import { chatbotFlag, chatbotOf } from "../Flags.ts";
 import { pluralize } from "../Output.ts";
 import { makePrompt } from "../Prompt.ts";
 
-/** Runs the core in this process. The store gives out the turns of a chat, even if a server runs as well. */
+/** Runs the core in this process. The store grants the turns of a chat, so a server may answer in it meanwhile. */
 export const chat = makeCommand("chat", {
   description: "Talk to a chatbot: one question per line, answers as they arrive",
   examples: {

@@ -54,7 +54,7 @@ const personOf = (userRef: Option.Option<string>) =>
   Administration.use(({ person }) => Effect.transposeOption(Option.map(userRef, person)));
 
 const list = makeCommand("list", {
-  description: "List chats, newest first, and how many there are",
+  description: "List chats, newest first, with their total number",
   examples: {
     "parley chats list --user-ref user-7": "List the newest chats of a user",
     "parley chats list --search invoice --text": "Find chats by name, and show the names",
@@ -65,8 +65,8 @@ const list = makeCommand("list", {
     search: textFlag("search", "Only chats whose name contains this text, ignoring case"),
     userRef: textFlag("user-ref", "Only chats with this userRef"),
   },
-  run: Effect.fnUntraced(function* ({ chatbot: name, limit, page, search, text, userRef }) {
-    const { chatbot } = yield* chatbotOf(name);
+  run: Effect.fnUntraced(function* ({ chatbot: selector, limit, page, search, text, userRef }) {
+    const { chatbot } = yield* chatbotOf(selector);
     if (text) yield* recordRead(chatbot.id, "names of chats");
     const filter = { search: Option.getOrNull(search), userRef: Option.getOrNull(userRef) };
     const query = { ...defaultChatQuery, limit, page, ...filter };
@@ -125,7 +125,7 @@ const erase = makeCommand("erase", {
   run: Effect.fnUntraced(function* ({ chatbot: selector, id, idleSince, userRef, workspace }) {
     const person = yield* personOf(userRef);
     const limit = idleSince && (yield* idleSince);
-    const [which, ...others] = [
+    const [erasable, ...others] = [
       Option.map(id, (id): Erasable => ({ _tag: "Chat", id: ChatId.make(id) })),
       Option.map(person, (person): Erasable => ({ _tag: "UserRef", ...person })),
       Option.map(Option.fromUndefinedOr(limit), (limit): Erasable => ({
@@ -135,7 +135,7 @@ const erase = makeCommand("erase", {
     ].flatMap(Option.toArray);
     const isWide = Option.isSome(workspace);
     const isClear = !isWide || (Option.isSome(person) && Option.isNone(selector));
-    if (which === undefined || others.length > 0 || !isClear) {
+    if (erasable === undefined || others.length > 0 || !isClear) {
       return yield* new CommandFailed({
         message:
           "Give exactly one of --id, --user-ref and --idle-since; --workspace requires --user-ref and cannot be combined with --chatbot.",
@@ -147,7 +147,7 @@ const erase = makeCommand("erase", {
     const chatbots = isWide ? yield* chatbotsIn(workspace.value) : [yield* chatbotOf(selector)];
     const by = yield* actor;
     const erasures = yield* Effect.forEach(chatbots, ({ chatbot: { id: chatbot } }) =>
-      Effect.map(archive.erase(chatbot, which, by), (erased) => ({ chatbot, erased })),
+      Effect.map(archive.erase(chatbot, erasable, by), (erased) => ({ chatbot, erased })),
     );
     const chats = erasures.reduce((sum, { erased }) => sum + erased, 0);
     yield* print(isWide ? erasures : erasures[0], `Erased ${pluralize(chats, "chat")}.`);

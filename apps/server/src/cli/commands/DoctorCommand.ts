@@ -1,5 +1,5 @@
 /**
- * `parley doctor` checks settings, database, documents and models. It changes nothing.
+ * `parley doctor` checks the settings and everything that a start needs or uses. It changes nothing.
  */
 import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import { ChatbotId, defaultSettings, type Chatbot } from "@parley/core";
@@ -12,7 +12,7 @@ import { readProvisionFile } from "../../provision/ProvisionFile.ts";
 import { readSettings, Settings, type ModelSettings } from "../../Settings.ts";
 import { databaseExists, databaseOptions, onDatabase } from "../Database.ts";
 import { makeCommand } from "../Declaration.ts";
-import { CommandFailed, describeError, toLine } from "../Errors.ts";
+import { CommandFailed, describeError, toLine, withOwnCommand } from "../Errors.ts";
 import { pluralize, print, printable } from "../Output.ts";
 import { checkStart } from "../StartChecks.ts";
 
@@ -36,8 +36,8 @@ const finding =
   (check: keyof typeof hints, message: string, hint = hints[check]) => ({
     check,
     status,
-    message,
-    hint: status === "ok" ? null : hint,
+    message: withOwnCommand(message),
+    hint: status === "ok" ? null : withOwnCommand(hint),
   });
 const [ok, warning, failed] = [finding("ok"), finding("warning"), finding("failed")];
 
@@ -152,8 +152,8 @@ const checkModels = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chatbot
     const message = `Chatbots use the models ${names.join(", ")}, but no endpoint is set.`;
     return [warning("model", message)];
   }
-  const own = names.map((model) => ({ ...llms[0]!, model }));
-  return yield* Effect.forEach([...llms, ...own], (settings) => {
+  const ownModels = names.map((model) => ({ ...llms[0]!, model }));
+  return yield* Effect.forEach([...llms, ...ownModels], (settings) => {
     const call = Effect.flatMap(openAiCompatible(settings), tryModel);
     const reasonOf = (error: Effect.Error<typeof call>) =>
       "detail" in error ? error.detail : error.message;
@@ -224,7 +224,7 @@ export const doctor = makeCommand("doctor", {
     if (failures === 0) return;
     return yield* new CommandFailed({
       message: `${pluralize(failures, "check")} failed.`,
-      hint: "the hints above say how to fix it.",
+      hint: "the hints above say what to do.",
     });
   }),
 });

@@ -148,15 +148,15 @@ const printKey = Effect.fnUntraced(function* (
   yield* print({ id, key: text, signingSecret: secret, chatbot: chatbot.id, ...more }, output);
   const isKey = output === text;
   if (isKey) yield* Console.error(`${titleOf(id, chatbot)} is shown only once.`);
-  // The secret is only for a backend.
+  // Only a backend that signs tokens needs the secret.
   if (secret !== null && (isKey || more["anonymous"] === false))
     yield* Console.error(`The signing secret of key ${id}, for visitor tokens: ${secret}`);
 });
 
 const widgetIncomplete = new CommandFailed({
   message:
-    "A widget needs --origins and, unless --token-url signs its tokens, --visitor-rate and --budget.",
-  hint: "otherwise strangers could spend without limit.",
+    "A widget needs --origins and, unless it has a --token-url, --visitor-rate and --budget.",
+  hint: "otherwise strangers could spend tokens without limit.",
   exitCode: 2,
 });
 
@@ -312,10 +312,10 @@ const rotate = makeCommand("rotate", {
     const expiresAt = expires && (yield* expires);
     const rotation = { keepFor: Duration.millis(keepFor), expiresAt };
     const createdKey = yield* administration.rotateKey(chatbot.id, id, rotation, yield* actor);
-    const { expiresAt: end, name, scopes } = createdKey.replacedKey;
-    const replaces = { id, expiresAt: end };
+    const { expiresAt: oldExpiry, name, scopes } = createdKey.replacedKey;
+    const replaces = { id, expiresAt: oldExpiry };
     yield* printKey(chatbot, createdKey, { name, scopes, expiresAt, replaces });
-    yield* Console.error(`${titleOf(id, chatbot)} expires at ${end.toISOString()}.`);
+    yield* Console.error(`${titleOf(id, chatbot)} expires at ${oldExpiry.toISOString()}.`);
   }, onDatabase),
 });
 
@@ -383,26 +383,26 @@ const token = makeCommand("token", {
         hint: '"parley key create --visitors" creates one, and "parley key list" lists all.',
       });
     }
-    const end = expiresAt ?? new Date(now.getTime() + 3_600_000);
-    if (end.getTime() - now.getTime() > 1000 * longestLife)
+    const expiry = expiresAt ?? new Date(now.getTime() + 3_600_000);
+    if (expiry.getTime() - now.getTime() > 1000 * longestLife)
       return yield* new CommandFailed({
-        message: `A token must expire within 24 hours, not at ${end.toISOString()}.`,
+        message: `A token must expire within 24 hours, not at ${expiry.toISOString()}.`,
         hint: "the maximum is --expires 24h.",
         exitCode: 2,
       });
-    // A token gives access to the user's chats, so the audit log records it, by a digest: erasing the user does not
-    // change the log.
+    // A token gives access to the user's chats, so the audit log records it. The entry has a digest of the userRef,
+    // because an erasure of the user does not change the log.
     const person = yield* Administration.use((administration) => administration.person(userRef));
     yield* recordRead(signer.chatbot.id, `${signer.id}: token of ${exportDetail(person)}`);
     const token = yield* signVisitorToken({
       ...signer,
       keyId: signer.id,
       visitor: userRef,
-      expiresAt: end,
+      expiresAt: expiry,
       ...valuesOf({ scopes }),
     });
-    yield* print({ token, userRef, key: signer.id, expiresAt: end }, token);
-    yield* Console.error(`It expires at ${end.toISOString()}.`);
+    yield* print({ token, userRef, key: signer.id, expiresAt: expiry }, token);
+    yield* Console.error(`It expires at ${expiry.toISOString()}.`);
   }, onDatabase),
 });
 

@@ -12,7 +12,7 @@ export const migrate = makeCommand("migrate", {
   flags: { dryRun: switchFlag("dry-run", "Print the SQL without running it") },
   run: Effect.fnUntraced(
     function* ({ dryRun }) {
-      // A migration may take longer than the role's settings for a pooler allow.
+      // A migration bypasses the pooler, and turns off the timeouts that the role needs behind it.
       const options = { ...(yield* databaseOptions), pooler: false };
       const sql = yield* pendingSql(options);
       if (dryRun) return yield* write(`${sql || "-- The schema is up to date."}\n`);

@@ -23,7 +23,7 @@ export const provision = makeCommand("provision", {
   run: Effect.fnUntraced(
     function* ({ dryRun, file }) {
       const plannedChanges = yield* (dryRun ? plan : apply)(file, process.env, yield* actor);
-      // Without the steps, which contain the hashes of keys.
+      // Without `apply`, which contains the hashes of keys.
       const changes = plannedChanges.map(({ fields, title }) => ({ title, fields }));
       const lines = changes.flatMap(({ fields, title }) => [
         title,

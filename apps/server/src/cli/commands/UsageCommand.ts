@@ -31,7 +31,7 @@ export const usage = makeCommand("usage", {
     const field = Option.getOrNull(by);
     const names = new Map(keys.map(({ id, name }) => [id, name]));
     const sums = yield* archive.usage(chatbot.id, from, field);
-    // By the clock of the budgets, which ends the day at midnight UTC.
+    // The tokens since midnight UTC, as the budgets count them, whatever `--since` says.
     const budgets = new Map<string | null, object>();
     for (const { id, tokensPerDay } of field === "key" ? keys : []) {
       if (tokensPerDay === null) continue;

@@ -21,7 +21,7 @@ const json = { "content-type": "application/json" };
 /** "Ask" of docs/interface.md. */
 export const ask = (server: Server): void => {
   describe("ask: a new chat", () => {
-    it("returns the entry with the id of the chat that it created", async () => {
+    it("an ask without chat_id returns the entry with the id of the chat that it created", async () => {
       const query = `How do I change the port? ${unique()}`;
       const entry = await askQuestion(server(), { query });
       expect(entry).toMatchObject({ question: query, moderation: "none", flagged: false });
@@ -30,12 +30,12 @@ export const ask = (server: Server): void => {
       expect(data).toMatchObject([{ id: entry.chat_id, name: null, userRef: null }]);
     });
 
-    it("has no hello entry: its history is only the new entry", async () => {
+    it("a chat that an ask created has no hello entry: its history is only the new entry", async () => {
       const entry = await askQuestion(server(), { query: "port" });
       expect(await listEntries(server(), entry.chat_id)).toEqual({ data: [entry], total: 1 });
     });
 
-    it("each ask creates another chat, with ascending ids", async () => {
+    it("each ask without chat_id creates another chat, with ascending ids", async () => {
       const first = await askQuestion(server(), { query: "port" });
       const between = await createChat(server());
       const second = await askQuestion(server(), { query: "port" });
@@ -43,33 +43,33 @@ export const ask = (server: Server): void => {
       expect(second.chat_id).toBeGreaterThan(between.id);
     });
 
-    it("treats a chat_id of null as absent", async () => {
+    it("a chat_id of null counts as absent", async () => {
       const chat = await createChat(server());
       const entry = await askQuestion(server(), { chat_id: null, query: "port" });
       expect(entry.chat_id).toBeGreaterThan(chat.id);
     });
 
-    it("ignores unknown fields", async () => {
+    it("unknown fields of an ask are ignored", async () => {
       const fields = { query: "port", id: 1, answer: "x", flagged: true, chatId: 1, Chat_id: "x" };
       const entry = await askQuestion(server(), fields);
       expect(entry.flagged).toBe(false);
       expect(entry.answer).not.toBe("x");
     });
 
-    it("sets _createTime to the current time", async () => {
+    it("the _createTime of an entry is the current time", async () => {
       const { _createTime } = await askQuestion(server(), { query: "port" });
       expect(Math.abs(Date.parse(_createTime) - Date.now())).toBeLessThan(60_000);
     });
 
     for (const path of ["", "/", "?", "/?", "?x=1", "/?query=x&chat_id=abc"])
-      it(`is served at ${JSON.stringify(path)} below the base address`, async () => {
+      it(`asking is served at ${JSON.stringify(path)} below the base address`, async () => {
         const answer = await askApi(server(), { json: { query: "port" } }, path);
         expect(answer.status, answer.text).toBe(201);
       });
   });
 
   describe("ask: continuing a chat", () => {
-    it("adds the entry after the hello entry", async () => {
+    it("an ask in a chat adds its entry after the hello entry", async () => {
       const chat = await createChat(server());
       const entry = await askQuestion(server(), { chat_id: chat.id, query: "port" });
       expect(entry.chat_id).toBe(chat.id);
@@ -79,14 +79,14 @@ export const ask = (server: Server): void => {
       expect(data[1]).toEqual(entry);
     });
 
-    it("creates no other chat", async () => {
+    it("an ask in a chat creates no other chat", async () => {
       const chat = await createChat(server());
       const before = (await listChats(server(), "limit=1")).total;
       await askQuestion(server(), { chat_id: chat.id, query: "port" });
       expect((await listChats(server(), "limit=1")).total).toBe(before);
     });
 
-    it("continues a chat that an ask created", async () => {
+    it("an ask can continue a chat that another ask created", async () => {
       const first = await askQuestion(server(), { query: "port" });
       const second = await askQuestion(server(), { chat_id: first.chat_id, query: "key" });
       expect(await listEntries(server(), first.chat_id)).toEqual({
@@ -95,7 +95,7 @@ export const ask = (server: Server): void => {
       });
     });
 
-    it("answers overlapping asks in turn, and stores each once", async () => {
+    it("overlapping asks in a chat are answered in turn, and each is stored once", async () => {
       const chat = await createChat(server());
       const entries = await Promise.all(
         Array.from({ length: 8 }, (_, n) =>
@@ -109,7 +109,7 @@ export const ask = (server: Server): void => {
     });
 
     for (const spelling of ["ID.0", "IDe0", "0.IDeLEN"])
-      it(`accepts an integer in any JSON notation: ${spelling}`, async () => {
+      it(`a chat_id is an integer in any JSON notation: ${spelling}`, async () => {
         const { id } = await createChat(server());
         const text = spelling.replace("ID", String(id)).replace("LEN", String(String(id).length));
         const answer = await askApi(server(), {
@@ -123,7 +123,7 @@ export const ask = (server: Server): void => {
 
   describe("ask: the question", () => {
     for (const [what, value] of clean)
-      it(`is returned as it was sent: ${what}`, async () => {
+      it(`a question is returned as it was sent: ${what}`, async () => {
         const entry = await askQuestion(server(), { query: value });
         expect(entry.question).toBe(value);
         expect((await listEntries(server(), entry.chat_id)).data).toEqual([entry]);
@@ -135,21 +135,21 @@ export const ask = (server: Server): void => {
       ["three-byte letters", "語"],
       ["astral characters", "😀"],
     ] as const) {
-      it(`200 ${what} are answered`, async () => {
+      it(`a question of 200 ${what} is answered`, async () => {
         const query = character.repeat(200);
         expect((await askQuestion(server(), { query })).question).toBe(query);
       });
-      it(`201 ${what} are 422`, async () => {
+      it(`a question of 201 ${what} is 422`, async () => {
         expectInvalid(await askApi(server(), { json: { query: character.repeat(201) } }), "query");
       });
     }
 
     for (const [what, value] of hostileStrings)
-      it(`422: ${what}`, async () => {
+      it(`an invalid question is 422: ${what}`, async () => {
         expectInvalid(await askApi(server(), { json: { query: value } }), "query");
       });
     for (const [what, text] of hostileJson)
-      it(`422: ${what}`, async () => {
+      it(`an invalid question is 422: ${what}`, async () => {
         expectInvalid(
           await askApi(server(), { body: `{"query":${text}}`, headers: json }),
           "query",
@@ -157,7 +157,7 @@ export const ask = (server: Server): void => {
       });
 
     for (const body of ["{}", '{"query":null}', '{"Query":"x"}', '{"chat_id":null,"query":null}'])
-      it(`is required: ${body} gets 4222055`, async () => {
+      it(`a question is required: ${body} gets 4222055`, async () => {
         const answer = await askApi(server(), { body, headers: json });
         expect(answer.body).toEqual({
           status: 422,
@@ -198,7 +198,7 @@ export const ask = (server: Server): void => {
       expect(new Set(codes).size).toBe(4);
     });
 
-    it("is refused if the body is not an object (422), is broken, has another type or is over 64 KiB (400)", async () => {
+    it("an ask is refused if the body is not an object (422), is broken, has another type or is over 64 KiB (400)", async () => {
       const noObject = await askApi(server(), { body: '[{"query":"x"}]', headers: json });
       expect(noObject.body).toMatchObject({ status: 422, errors: [{ path: [] }] });
       for (const body of ["", '{"query":"x"', `{"query":"port"}${" ".repeat(65_536)}`])
@@ -225,7 +225,7 @@ export const ask = (server: Server): void => {
       "{}",
       '{"id":1}',
     ])
-      it(`${text} is 422`, async () => {
+      it(`the chat_id ${text} is 422`, async () => {
         const body = `{"chat_id":${text},"query":"port"}`;
         expectInvalid(await askApi(server(), { body, headers: json }), "chat_id");
       });
@@ -236,20 +236,20 @@ export const ask = (server: Server): void => {
     });
 
     for (const text of ["0", "-1", "-0", "9007199254740992", "1e300"])
-      it(`${text} is not the id of a chat: it is refused as an invalid value or as a missing chat`, async () => {
+      it(`the chat_id ${text} is refused as an invalid value or as a missing chat`, async () => {
         const body = `{"chat_id":${text},"query":"port"}`;
         const answer = await askApi(server(), { body, headers: json });
         if (answer.status === 404) expectNoChat(answer);
         else expectInvalid(answer, "chat_id");
       });
 
-    it("values are checked before the chat", async () => {
+    it("the values of an ask are checked before its chat", async () => {
       const chat_id = 9007199254740991;
       expectInvalid(await askApi(server(), { json: { chat_id } }), "query");
       expectInvalid(await askApi(server(), { json: { chat_id, query: " " } }), "query");
     });
 
-    it("the response names every invalid field", async () => {
+    it("the response to an ask names every invalid field", async () => {
       expectInvalid(await askApi(server(), { json: { chat_id: "1" } }), "chat_id", "query");
       expectInvalid(
         await askApi(server(), { json: { chat_id: {}, query: "x".repeat(201) } }),
@@ -272,12 +272,12 @@ export const ask = (server: Server): void => {
       askApi(server(), { json: body, headers: { "on-disconnect": value } });
 
     for (const value of ["cancel", "finish", "CANCEL", "Finish"])
-      it(`accepts ${value}`, async () => {
+      it(`On-Disconnect accepts ${value}`, async () => {
         expect((await askWith(value)).status).toBe(201);
       });
 
     for (const value of ["", "nonsense", "cancel, finish", "cancel;q=1"])
-      it(`${JSON.stringify(value)} is 422, and is listed with every other invalid value`, async () => {
+      it(`the On-Disconnect ${JSON.stringify(value)} is 422, and is listed with every other invalid value`, async () => {
         expectInvalid(await askWith(value), "On-Disconnect");
         expectInvalid(await askWith(value, { chat_id: "1" }), "On-Disconnect", "chat_id", "query");
       });
@@ -286,12 +286,12 @@ export const ask = (server: Server): void => {
   describe("ask: other paths and methods", () => {
     for (const method of ["GET", "PUT", "PATCH", "DELETE", "OPTIONS"])
       for (const path of ["", "/"])
-        it(`${method} ${JSON.stringify(path)} is not an endpoint`, async () => {
+        it(`${method} ${JSON.stringify(path)} below the answers interface is not an endpoint`, async () => {
           const answer = await askApi(server(), { method }, path);
           expectNoEndpoint(answer, method, `${askPath(server())}${path}`);
         });
     for (const path of ["//", "/x", "/details", "/chats", "/%20", "/./"])
-      it(`POST ${path} is not an endpoint`, async () => {
+      it(`POST ${path} below the answers interface is not an endpoint`, async () => {
         const answer = await askApi(server(), { json: { query: "port" } }, path);
         expectNoEndpoint(answer, "POST", `${askPath(server())}${path}`);
       });

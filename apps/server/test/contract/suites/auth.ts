@@ -41,10 +41,10 @@ const endpoints: ReadonlyArray<Endpoint> = [
   },
 ];
 
-/** "The API key" and "Order of the checks" of docs/interface.md. */
+/** "The API key" of docs/interface.md, and the order of the checks in its "Failures". */
 export const auth = (server: Server): void => {
   describe("401", () => {
-    /** Anything that is a header value and not a valid key, the missing one aside. */
+    /** Header values that are not a valid key, except an empty one. */
     const invalid = (target: Target): ReadonlyArray<readonly [string, string]> => {
       const { key } = target;
       const middle = Math.floor(key.length / 2);
@@ -84,7 +84,7 @@ export const auth = (server: Server): void => {
     };
 
     for (const { call, name } of endpoints)
-      it(`${name}: every invalid key gets the same bytes`, async () => {
+      it(`every invalid key gets the same 401 from ${name}, byte for byte`, async () => {
         const texts = new Set<string>();
         for (const [what, key] of invalid(server())) {
           const answer = await call(server(), { key });
@@ -95,7 +95,7 @@ export const auth = (server: Server): void => {
         expect([...texts]).toHaveLength(1);
       });
 
-    it("is the same on all endpoints", async () => {
+    it("a 401 is the same on all endpoints", async () => {
       const texts = new Set<string>();
       const missing = new Set<string>();
       for (const { call } of endpoints) {
@@ -107,7 +107,7 @@ export const auth = (server: Server): void => {
     });
 
     for (const { call, name } of endpoints)
-      it(`${name}: without a key`, async () => {
+      it(`${name} without a key is 401`, async () => {
         expectGeneral(await call(server(), { key: null }), 401);
         expectGeneral(await call(server(), { key: "" }), 401);
       });
@@ -132,7 +132,7 @@ export const auth = (server: Server): void => {
         expectGeneral(answer, 401);
       });
 
-    it("a key beyond its rate is refused before the route is checked, and can be used again later", async () => {
+    it("a key beyond its rate is refused before the route is checked, with the seconds to wait", async () => {
       const key = server().limitedKey;
       expect((await api(server(), "/details", { key })).status).toBe(200);
       expectNoEndpoint(await api(server(), "/nope", { key }), "GET", `${basePath(server())}/nope`);
@@ -173,7 +173,7 @@ export const auth = (server: Server): void => {
       }
     });
 
-    it("changes nothing", async () => {
+    it("a request without a valid key changes nothing", async () => {
       const before = (await listChats(server(), "limit=1")).total;
       await api(server(), "/chats", { key: server().unknownKey, json: {} });
       await askApi(server(), { key: server().expiredKey, json: { query: "port" } });
@@ -190,7 +190,7 @@ export const auth = (server: Server): void => {
       ] as const;
 
     for (const { call, name, scope } of endpoints)
-      it(`${name} needs ${scope} and nothing else`, async () => {
+      it(`${name} needs the scope ${scope} and no other`, async () => {
         const texts = new Set<string>();
         for (const [has, key] of keyOf(server())) {
           const answer = await call(server(), { key });
@@ -244,7 +244,7 @@ export const auth = (server: Server): void => {
       }
     });
 
-    it("changes nothing", async () => {
+    it("a request without the scope changes nothing", async () => {
       const before = (await listChats(server(), "limit=1")).total;
       await api(server(), "/chats", { key: server().readKey, json: {} });
       await askApi(server(), { key: server().writeKey, json: { query: "port" } });

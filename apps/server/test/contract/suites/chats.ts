@@ -33,7 +33,7 @@ export const chats = (server: Server): void => {
       ["page=3", 0, 0],
       ["limit=1&page=9007199254740991", 0, 0],
     ] as const)
-      it(`${query || "no parameters"}: a page, newest first, and the total of all`, async () => {
+      it(`a list of chats with ${query || "no parameters"} is a page, newest first, with the total of all`, async () => {
         expect(await list(query)).toEqual({ data: newestFirst.slice(from, to), total: 28 });
       });
 
@@ -44,7 +44,7 @@ export const chats = (server: Server): void => {
       ["orderBy=_createTime&desc=true", false],
       ["orderBy=userRef&orderBy=id&desc=true&desc=false", true],
     ] as const)
-      it(`${query}: ${ascending ? "oldest" : "newest"} first`, async () => {
+      it(`a list of chats with ${query} is ${ascending ? "oldest" : "newest"} first`, async () => {
         const data = ascending ? newestFirst.toReversed() : newestFirst;
         expect(await list(`${query}&limit=100`)).toEqual({ data, total: 28 });
       });
@@ -67,13 +67,13 @@ export const chats = (server: Server): void => {
       "orderBy[]=name&orderBy[]=id&desc[0]=true&desc[1]=false",
       "orderBy=n%61me&orderBy=i%64&desc=%74rue&desc=false",
     ])
-      it(query, async () => {
+      it(`a list of chats accepts the arrays ${query}`, async () => {
         const { data } = await listChats(server(), `search=${tag}&${query}`);
         expect(ids(data)).toEqual([order[1], order[0], order[2]]);
       });
 
     for (const query of ["orderBy=name", "orderBy[]=name", "orderBy[0]=name"])
-      it(`${query}: one value`, async () => {
+      it(`a list of chats accepts the one value ${query}`, async () => {
         const { data } = await listChats(server(), `search=${tag}&${query}`);
         expect(ids(data)).toEqual([order[0], order[2], order[1]]);
       });
@@ -82,7 +82,7 @@ export const chats = (server: Server): void => {
   describe("chats: invalid values are 422 at their parameter", () => {
     for (const parameter of ["limit", "page", "id"]) {
       for (const [what, text] of notIntegers)
-        it(`${parameter}: ${what}`, async () => {
+        it(`a list of chats refuses ${what} as ${parameter}`, async () => {
           expectInvalid(await api(server(), `/chats?${parameter}=${text}`), parameter);
         });
     }
@@ -133,11 +133,11 @@ export const chats = (server: Server): void => {
         "userRef",
       ],
     ] as const)
-      it(query, async () => {
+      it(`a list of chats refuses ${query}`, async () => {
         expectInvalid(await api(server(), `/chats?${query}`), ...parameters);
       });
 
-    it("names only the parameter, by its own name", async () => {
+    it("the path of an invalid parameter is its name alone", async () => {
       const { body } = await api(server(), "/chats?limit=0");
       expect(body.errors).toMatchObject([{ path: ["limit"] }]);
     });
@@ -153,7 +153,7 @@ export const chats = (server: Server): void => {
       "__proto__=1",
       "__proto__[limit]=x",
     ])
-      it(query, async () => {
+      it(`a list of chats ignores ${query}`, async () => {
         const userRef = unique();
         const chat = await createChat(server(), { userRef });
         expect(await listChats(server(), `${query}&userRef=${userRef}`)).toEqual({
@@ -170,7 +170,7 @@ export const chats = (server: Server): void => {
       expect(listed).toEqual({ data: [chat], total: 1 });
     });
 
-    it("a plus and %20 are a space, %2B is a plus", async () => {
+    it("in a userRef, a plus and %20 are a space, and %2B is a plus", async () => {
       const tag = unique();
       const space = await createChat(server(), { userRef: `${tag} x` });
       const plus = await createChat(server(), { userRef: `${tag}+x` });
@@ -180,7 +180,7 @@ export const chats = (server: Server): void => {
       expect((await listChats(server(), `userRef=${tag}%2bx`)).data).toEqual([plus]);
     });
 
-    it("id returns only that chat, with total 1", async () => {
+    it("the parameter id returns only that chat, with total 1", async () => {
       const chat = await createChat(server());
       await createChat(server());
       expect(await listChats(server(), `id=${chat.id}`)).toEqual({ data: [chat], total: 1 });
@@ -189,7 +189,7 @@ export const chats = (server: Server): void => {
   });
 
   describe("chats: search", () => {
-    it("finds part of a name in any case, percent-encoded, combined with all other filters", async () => {
+    it("a search finds part of a name in any case, percent-encoded, combined with all other filters", async () => {
       const userRef = unique();
       const chat = await createChat(server(), { name: "100% Straße", userRef });
       for (const name of ["100 percent", "", null]) await createChat(server(), { name, userRef });
@@ -200,7 +200,7 @@ export const chats = (server: Server): void => {
       expect(await list(`search=strasse&id=${chat.id + 1}`)).toEqual({ data: [], total: 0 });
     });
 
-    it("accepts a very long text", async () => {
+    it("a search accepts a very long text", async () => {
       expect(await listChats(server(), `search=${"ab%25".repeat(2500)}`)).toEqual({
         data: [],
         total: 0,

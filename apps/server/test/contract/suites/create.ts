@@ -11,29 +11,29 @@ import {
 } from "../client.ts";
 import { clean, hostileJson, hostileStrings } from "./values.ts";
 
-/** Creates a chat by these bytes. */
+/** Sends these bytes as the body of a creation. */
 const post = (server: Server, body: string | Buffer, type = "application/json") =>
   api(server(), "/chats", { method: "POST", body, headers: { "content-type": type } });
 
 /** "Create a chat" of docs/interface.md, and the values that a body can carry. */
 export const create = (server: Server): void => {
   describe("create chat", () => {
-    it("accepts an empty object: both fields are null", async () => {
+    it("an empty object creates a chat whose fields are null", async () => {
       const chat = await createChat(server(), {});
       expect(chat).toMatchObject({ name: null, userRef: null });
     });
 
-    it("treats null as absent", async () => {
+    it("a field that is null creates the same chat as an absent one", async () => {
       const chat = await createChat(server(), { name: null, userRef: null });
       expect(chat).toMatchObject({ name: null, userRef: null });
     });
 
-    it("distinguishes an empty string from an absent one", async () => {
+    it("an empty string in a new chat differs from an absent one", async () => {
       const chat = await createChat(server(), { name: "", userRef: "" });
       expect(chat).toMatchObject({ name: "", userRef: "" });
     });
 
-    it("returns the same chat in the list, times included", async () => {
+    it("a new chat is the same in the list, times included", async () => {
       const chat = await createChat(server(), { name: "n", userRef: unique() });
       expect(await listChats(server(), `id=${chat.id}`)).toEqual({ data: [chat], total: 1 });
       expect(await listChats(server(), `userRef=${chat.userRef}`)).toEqual({
@@ -42,13 +42,13 @@ export const create = (server: Server): void => {
       });
     });
 
-    it("sets _createTime to the current time", async () => {
+    it("the _createTime of a new chat is the current time", async () => {
       const before = Date.now();
       const chat = await createChat(server());
       expect(Math.abs(Date.parse(chat._createTime) - before)).toBeLessThan(60_000);
     });
 
-    it("stores the hello message as the chat's first entry", async () => {
+    it("the hello message is the first entry of a new chat", async () => {
       const chat = await createChat(server());
       const { data, total } = await listEntries(server(), chat.id);
       expect(total).toBe(1);
@@ -63,7 +63,7 @@ export const create = (server: Server): void => {
       ]);
     });
 
-    it("stores no entry when the hello message is off", async () => {
+    it("a new chat has no entry when the hello message is off", async () => {
       const chat = await createChat(server(), {}, server().noHelloKey);
       const entries = await listEntries(server(), chat.id, "", server().noHelloKey);
       expect(entries).toEqual({ data: [], total: 0 });
@@ -71,7 +71,7 @@ export const create = (server: Server): void => {
   });
 
   describe("create chat: unknown fields", () => {
-    it("ignores them and does not store them", async () => {
+    it("unknown fields of a new chat are ignored and not stored", async () => {
       const fields = { id: 7, _createTime: "2001-01-01T00:00:00.000Z", chat_id: "x", admin: true };
       const chat = await createChat(server(), fields);
       expect(chat.id).not.toBe(7);
@@ -85,19 +85,19 @@ export const create = (server: Server): void => {
       '{"":"x","0":"y"}',
       '{"unknown":{"name":{"deep":[1,2,{"name":"x"}]}}}',
     ])
-      it(`takes no value from ${body}`, async () => {
+      it(`a new chat takes no value from ${body}`, async () => {
         const answer = await post(server, body);
         expect(answer.status, answer.text).toBe(201);
         expect(answer.body.data).toMatchObject({ name: null, userRef: null });
       });
 
-    it("takes no parameters from the query string", async () => {
+    it("a new chat takes no value from the query string", async () => {
       const answer = await api(server(), "/chats?name=x&userRef=y&limit=abc", { json: {} });
       expect(answer.status).toBe(201);
       expect(answer.body.data).toMatchObject({ name: null, userRef: null });
     });
 
-    it("accepts deep nesting in a field that it ignores", async () => {
+    it("deep nesting in an ignored field is either accepted or 400", async () => {
       const body = `{"x":${"[".repeat(20_000)}${"]".repeat(20_000)}}`;
       const answer = await post(server, body);
       expect([201, 400]).toContain(answer.status);
@@ -117,12 +117,12 @@ export const create = (server: Server): void => {
         ["combining marks", "\u0301"],
         ["spaces", " "],
       ] as const) {
-        it(`${field}: ${most} ${what} are kept`, async () => {
+        it(`a ${field} of ${most} ${what} is kept`, async () => {
           const value = character.repeat(most);
           const chat = await createChat(server(), { [field]: value });
           expect(chat[field]).toBe(value);
         });
-        it(`${field}: ${most + 1} ${what} are 422`, async () => {
+        it(`a ${field} of ${most + 1} ${what} is 422`, async () => {
           const answer = await api(server(), "/chats", {
             json: { [field]: character.repeat(most + 1) },
           });
@@ -134,7 +134,7 @@ export const create = (server: Server): void => {
 
   describe("create chat: text is returned as it was sent", () => {
     for (const [what, value] of clean)
-      it(what, async () => {
+      it(`the name and userRef of a chat are returned as they were sent: ${what}`, async () => {
         const fields = { name: value, userRef: value };
         const chat = await createChat(server(), fields);
         expect(chat).toMatchObject(fields);
@@ -146,29 +146,29 @@ export const create = (server: Server): void => {
   describe("create chat: wrong values are 422, never coerced", () => {
     for (const field of ["name", "userRef"]) {
       for (const [what, json] of hostileJson)
-        it(`${field}: ${what}`, async () => {
+        it(`an invalid ${field} is 422, never coerced: ${what}`, async () => {
           const answer = await post(server, `{"${field}":${json}}`);
           expectInvalid(answer, field);
         });
       for (const [what, value] of hostileStrings)
-        it(`${field}: ${what}`, async () => {
+        it(`an invalid ${field} is 422, never coerced: ${what}`, async () => {
           expectInvalid(await api(server(), "/chats", { json: { [field]: value } }), field);
         });
     }
 
-    it("names every invalid field, also for different reasons", async () => {
+    it("the response to a creation names every invalid field, even for different reasons", async () => {
       const answer = await api(server(), "/chats", {
         json: { name: "\u0000", userRef: "x".repeat(61) },
       });
       expectInvalid(answer, "name", "userRef");
     });
 
-    it("names the field by its whole path", async () => {
+    it("the response to a creation names an invalid field by its whole path", async () => {
       const answer = await api(server(), "/chats", { json: { userRef: 5 } });
       expect(answer.body.errors).toMatchObject([{ path: ["userRef"] }]);
     });
 
-    it("stores nothing of a refused chat", async () => {
+    it("a refused creation stores nothing", async () => {
       const userRef = unique();
       expectInvalid(await api(server(), "/chats", { json: { name: 1, userRef } }), "name");
       expect(await listChats(server(), `userRef=${userRef}`)).toEqual({ data: [], total: 0 });
@@ -206,7 +206,7 @@ export const create = (server: Server): void => {
         expect(answer.status, answer.text).toBe(201);
       });
 
-    it("decodes escapes", async () => {
+    it("escapes in JSON are decoded", async () => {
       const answer = await post(server, '{"n\\u0061me":"\\ud83d\\ude00\\n\\/\\u00e9"}');
       expect(answer.body.data.name).toBe("😀\n/é");
     });
@@ -217,7 +217,7 @@ export const create = (server: Server): void => {
       'application/json; charset="utf-8"',
       "Application/JSON",
     ])
-      it(`accepts the content type ${type}`, async () => {
+      it(`the content type ${type} is accepted`, async () => {
         const answer = await api(server(), "/chats", {
           body: "{}",
           headers: { "content-type": type },
@@ -234,7 +234,7 @@ export const create = (server: Server): void => {
       "multipart/form-data; boundary=x",
       "text/plain; application/json",
     ])
-      it(`refuses the content type ${type} with 400`, async () => {
+      it(`the content type ${type} is 400`, async () => {
         const answer = await api(server(), "/chats", {
           body: "{}",
           headers: type === undefined ? {} : { "content-type": type },
@@ -242,21 +242,21 @@ export const create = (server: Server): void => {
         expectGeneral(answer, 400);
       });
 
-    it("refuses a POST without a content type and a body with 400", async () => {
+    it("a POST without a content type and a body is 400", async () => {
       expectGeneral(await api(server(), "/chats", { method: "POST" }), 400);
     });
 
-    it("accepts a body of exactly 64 KiB", async () => {
+    it("a body of exactly 64 KiB is accepted", async () => {
       const answer = await post(server, `{}${" ".repeat(65_534)}`);
       expect(answer.status, answer.text).toBe(201);
     });
 
-    it("refuses one byte more than 64 KiB with 400", async () => {
+    it("a body of one byte more than 64 KiB is 400", async () => {
       const answer = await post(server, `{}${" ".repeat(65_535)}`);
       expectGeneral(answer, 400);
     });
 
-    it("limits the bytes of a body, not its characters", async () => {
+    it("the limit of a body counts its bytes, not its characters", async () => {
       const answer = await post(server, `{"x":"${"語".repeat(30_000)}"}`);
       expectGeneral(answer, 400);
     });

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { api, expectNoEndpoint, basePath, type Server } from "../client.ts";
 
-/** "Chatbot details" of docs/interface.md. */
+/** "Get chatbot details" of docs/interface.md, and the request ids of its "Requests and responses". */
 export const details = (server: Server): void => {
   describe("details", () => {
-    it("returns name, description and workspace of the key's chatbot", async () => {
+    it("the details are name, description and workspace of the key's chatbot", async () => {
       const answer = await api(server(), "/details");
       const { name, description, workspaceName } = server().chatBot;
       expect(answer.body).toEqual({
@@ -13,16 +13,16 @@ export const details = (server: Server): void => {
       });
     });
 
-    it("belongs to the key: another chatbot's key returns another chatbot's details", async () => {
+    it("the details depend on the key: another chatbot's key returns another chatbot's details", async () => {
       const mine = await api(server(), "/details");
       const other = await api(server(), "/details", { key: server().otherKey });
       expect(other.status).toBe(200);
       expect(other.text).not.toBe(mine.text);
     });
 
-    it("has the client's own x-request-id, or a new one", async () => {
-      const idOf = async (given: string) =>
-        (await api(server(), "/details", { headers: { "x-request-id": given } })).headers[
+    it("a response has the client's own x-request-id, or a new one", async () => {
+      const idOf = async (requestId: string) =>
+        (await api(server(), "/details", { headers: { "x-request-id": requestId } })).headers[
           "x-request-id"
         ];
       for (const id of ["a", "A-1_2.3", "x".repeat(128)]) expect(await idOf(id)).toBe(id);
@@ -40,22 +40,22 @@ export const details = (server: Server): void => {
       "?%zz",
       "?a[0]=1&a[0]=2",
     ])
-      it(`ignores unknown parameters: ${query}`, async () => {
+      it(`the details ignore unknown parameters: ${query}`, async () => {
         expect((await api(server(), `/details${query}`)).status).toBe(200);
       });
 
     for (const accept of ["application/xml", "text/html", "*/*", "text/event-stream", "bogus"])
-      it(`responds with JSON, whatever Accept says: ${accept}`, async () => {
+      it(`the details are JSON, whatever Accept says: ${accept}`, async () => {
         expect((await api(server(), "/details", { headers: { accept } })).status).toBe(200);
       });
 
-    it("needs no content type, and ignores any", async () => {
+    it("the details need no content type, and ignore any", async () => {
       const headers = { "content-type": "text/plain" };
       expect((await api(server(), "/details", { headers })).status).toBe(200);
     });
 
     for (const method of ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"])
-      it(`has no ${method}`, async () => {
+      it(`${method} is not an endpoint of the details`, async () => {
         const answer = await api(server(), "/details", { method });
         expectNoEndpoint(answer, method, `${basePath(server())}/details`);
       });

@@ -17,25 +17,25 @@ export const history = (server: Server): void => {
     let chat = 0;
     let oldestFirst: ReadonlyArray<Entry> = [];
     const list = (query: string) => listEntries(server(), chat, query);
-    // 31 entries: the hello entry and 30 asked ones.
+    // 31 entries: the hello entry and those of 30 asks.
     beforeAll(async () => {
       chat = (await createChat(server())).id;
-      const asked: Array<Entry> = [];
+      const entries: Array<Entry> = [];
       for (let n = 0; n < 30; n++)
-        asked.push(
+        entries.push(
           await askQuestion(server(), {
             chat_id: chat,
             query: `port ${n % 10} ${n % 2 === 0 ? "\ufffd" : "😀"}`,
           }),
         );
-      oldestFirst = [...(await list("orderBy=id&limit=1")).data, ...asked];
+      oldestFirst = [...(await list("orderBy=id&limit=1")).data, ...entries];
     });
 
-    it("returns each entry exactly as the response to its question did", async () => {
+    it("a history has each entry exactly as the response to its question had it", async () => {
       expect(await list("orderBy=id&limit=100")).toEqual({ data: oldestFirst, total: 31 });
     });
 
-    it("has ids and times that ascend in the order of the asks", async () => {
+    it("a history has ids and times that ascend in the order of the asks", async () => {
       for (const [n, entry] of oldestFirst.slice(1).entries()) {
         const before = oldestFirst[n]!;
         expect(entry.id).toBeGreaterThan(before.id);
@@ -54,13 +54,13 @@ export const history = (server: Server): void => {
       ["orderBy[]=chat_id&orderBy[]=id&desc[]=true&desc[]=false&limit=100", true, 0, 31],
       ["orderBy[0]=chat_id&orderBy[1]=moderation&desc[0]=false&desc[1]=true", false, 0, 25],
     ] as const)
-      it(`${query || "no parameters"}: a page, and the true total`, async () => {
+      it(`a history with ${query || "no parameters"} is a page with the true total`, async () => {
         const data = ascending ? oldestFirst : oldestFirst.toReversed();
         expect(await list(query)).toEqual({ data: data.slice(from, to), total: 31 });
       });
 
     for (const field of ["question", "answer"] as const)
-      it(`sorts by ${field}, by code point, ties by id in its direction`, async () => {
+      it(`a history sorts by ${field} by code point, and ties by id in the same direction`, async () => {
         const bytes = (text: string) => Buffer.from(text);
         const sorted = oldestFirst.toSorted(
           (a, b) => Buffer.compare(bytes(b[field]), bytes(a[field])) || b.id - a.id,
@@ -68,7 +68,7 @@ export const history = (server: Server): void => {
         expect((await list(`orderBy=${field}&desc=true&limit=100`)).data).toEqual(sorted);
       });
 
-    it("id returns only that entry, with total 1", async () => {
+    it("the parameter id returns only that entry, with total 1", async () => {
       const entry = oldestFirst[12]!;
       expect(await list(`id=${entry.id}`)).toEqual({ data: [entry], total: 1 });
       expect(await list(`id=${entry.id}&page=2`)).toEqual({ data: [], total: 1 });
@@ -83,13 +83,13 @@ export const history = (server: Server): void => {
     });
 
     for (const query of ["search=nothing", "userRef=x", "search=a&search=b", "x=1", "Limit=0"])
-      it(`ignores ${query}`, async () => {
+      it(`a history ignores ${query}`, async () => {
         expect((await list(query)).total).toBe(31);
       });
 
     for (const parameter of ["limit", "page", "id"]) {
       for (const [what, text] of notIntegers)
-        it(`${parameter}: ${what} is 422`, async () => {
+        it(`a history refuses ${what} as ${parameter}`, async () => {
           const answer = await api(server(), `/chats/${chat}/history?${parameter}=${text}`);
           expectInvalid(answer, parameter);
         });
@@ -114,7 +114,7 @@ export const history = (server: Server): void => {
       ["page=1&page=2", "page"],
       ["limit=x&page=y&id=z&orderBy=nope&desc=no", "limit", "page", "id", "orderBy", "desc"],
     ] as const)
-      it(`${query} is 422`, async () => {
+      it(`a history refuses ${query}`, async () => {
         expectInvalid(await api(server(), `/chats/${chat}/history?${query}`), ...parameters);
       });
   });
@@ -148,22 +148,22 @@ export const history = (server: Server): void => {
       "*",
     ];
     for (const id of absent)
-      it(`${id} is 404 CHAT_DOES_NOT_EXISTS`, async () => {
+      it(`the history of chat_id ${id} is 404 CHAT_DOES_NOT_EXISTS`, async () => {
         expectNoChat(await api(server(), `/chats/${id}/history`));
       });
 
     for (const id of ["9007199254740991", "0", "abc", "1.5", "%00"])
-      it(`${id} with an invalid query value is 422`, async () => {
+      it(`the history of chat_id ${id} with an invalid query value is 422`, async () => {
         const answer = await api(server(), `/chats/${id}/history?limit=0&desc=x`);
         expectInvalid(answer, "limit", "desc");
       });
 
-    it("an unknown parameter does not change the 404 into 422", async () => {
+    it("an unknown parameter does not turn the 404 of a missing chat into 422", async () => {
       expectNoChat(await api(server(), "/chats/9007199254740991/history?search=%00&x=y"));
     });
 
     for (const id of ["%zz", "%", "%ff", "%ED%A0%80"])
-      it(`${id}, which cannot be decoded, is 404`, async () => {
+      it(`the history of chat_id ${id}, which cannot be decoded, is 404`, async () => {
         expect((await api(server(), `/chats/${id}/history`)).status).toBe(404);
       });
   });

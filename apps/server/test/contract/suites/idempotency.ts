@@ -16,7 +16,7 @@ import {
 const replayed = (answer: Answer) => answer.headers["idempotent-replayed"];
 const json = { "content-type": "application/json" };
 
-/** "Idempotency" under "Asking" of the decisions. */
+/** "Repeating a request: Idempotency-Key" of docs/interface.md. */
 export const idempotency = (server: Server): void => {
   const create = (idempotencyKey: string, body: unknown, key = server().key) =>
     api(server(), "/chats", { json: body, key, headers: { "idempotency-key": idempotencyKey } });
@@ -26,7 +26,7 @@ export const idempotency = (server: Server): void => {
     askApi(server(), { json: body, key, headers: { "idempotency-key": idempotencyKey } });
 
   describe("Idempotency-Key on create chat", () => {
-    it("a repetition gets the first response, byte for byte, marked as replayed", async () => {
+    it("a repeated creation gets the first response, byte for byte, marked as replayed", async () => {
       const [idempotencyKey, userRef] = [unique(), unique()];
       const first = await create(idempotencyKey, { name: "é😀", userRef });
       expect(first.status, first.text).toBe(201);
@@ -43,7 +43,7 @@ export const idempotency = (server: Server): void => {
       expect(entries.total).toBe(1);
     });
 
-    it("compares decoded values, not bytes", async () => {
+    it("a repeated creation is compared by its decoded values, not its bytes", async () => {
       const idempotencyKey = unique();
       const first = await createText(idempotencyKey, '{"name":"aé"}');
       for (const body of [
@@ -66,7 +66,7 @@ export const idempotency = (server: Server): void => {
       ["an empty userRef", { name: "a", userRef: "" }],
       ["swapped values", { name: "u", userRef: "a" }],
     ] as const)
-      it(`a repetition with ${what} is 422`, async () => {
+      it(`a repeated creation with ${what} is 422`, async () => {
         const idempotencyKey = unique();
         const first = await create(idempotencyKey, { name: "a", userRef: "u" });
         const other = await create(idempotencyKey, body);
@@ -75,13 +75,13 @@ export const idempotency = (server: Server): void => {
         expect((await create(idempotencyKey, { name: "a", userRef: "u" })).text).toBe(first.text);
       });
 
-    it("reuse on the other endpoint is 422", async () => {
+    it("an ask with the idempotency key of a creation is 422", async () => {
       const idempotencyKey = unique();
       await create(idempotencyKey, {});
       expectInvalid(await ask(idempotencyKey, { query: "port" }), "Idempotency-Key");
     });
 
-    it("many concurrent requests create one chat", async () => {
+    it("many concurrent requests with one idempotency key create one chat", async () => {
       const [idempotencyKey, userRef] = [unique(), unique()];
       const answers = await Promise.all(
         Array.from({ length: 12 }, () => create(idempotencyKey, { userRef })),
@@ -92,18 +92,18 @@ export const idempotency = (server: Server): void => {
       expect((await listChats(server(), `userRef=${userRef}`)).total).toBe(1);
     });
 
-    it("a failed request does not keep the key", async () => {
+    it("a failed creation does not keep its idempotency key", async () => {
       const idempotencyKey = unique();
       expectInvalid(await create(idempotencyKey, { name: 1 }), "name");
       expectGeneral(await createText(idempotencyKey, "{"), 400);
       expectGeneral(await create(idempotencyKey, {}, server().readKey), 403);
       expectGeneral(await create(idempotencyKey, {}, server().unknownKey), 401);
-      const made = await create(idempotencyKey, { name: "b" });
-      expect(made.status, made.text).toBe(201);
-      expect(replayed(made)).toBeUndefined();
+      const retry = await create(idempotencyKey, { name: "b" });
+      expect(retry.status, retry.text).toBe(201);
+      expect(replayed(retry)).toBeUndefined();
     });
 
-    it("belongs to the chatbot: its other keys share it, other chatbots do not", async () => {
+    it("an idempotency key belongs to the chatbot: all API keys of the chatbot share it, other chatbots do not", async () => {
       const idempotencyKey = unique();
       const first = await create(idempotencyKey, { name: "a" });
       const same = await create(idempotencyKey, { name: "a" }, server().writeKey);
@@ -114,7 +114,7 @@ export const idempotency = (server: Server): void => {
       expect(replayed(foreign)).toBeUndefined();
     });
 
-    it("is ignored by endpoints that do not use it", async () => {
+    it("an Idempotency-Key is ignored by endpoints that do not use it", async () => {
       const headers = { "idempotency-key": unique() };
       for (const path of ["/details", "/chats?limit=1", "/chats?limit=2"]) {
         const answer = await api(server(), path, { headers });
@@ -125,7 +125,7 @@ export const idempotency = (server: Server): void => {
   });
 
   describe("Idempotency-Key on ask", () => {
-    it("a repetition gets the first response, byte for byte, marked as replayed", async () => {
+    it("a repeated ask gets the first response, byte for byte, marked as replayed", async () => {
       const idempotencyKey = unique();
       const first = await ask(idempotencyKey, { query: "port" });
       expect(first.status, first.text).toBe(201);
@@ -136,7 +136,7 @@ export const idempotency = (server: Server): void => {
       expect((await listEntries(server(), first.body.data.chat_id)).total).toBe(1);
     });
 
-    it("a repetition gets the first response also after further asks in the chat", async () => {
+    it("a repeated ask gets the first response even after further asks in the chat", async () => {
       const idempotencyKey = unique();
       const chat = await createChat(server());
       const body = { chat_id: chat.id, query: "port" };
@@ -146,7 +146,7 @@ export const idempotency = (server: Server): void => {
       expect((await listEntries(server(), chat.id)).total).toBe(3);
     });
 
-    it("ignores differences in Accept, On-Disconnect and Last-Event-ID", async () => {
+    it("a repeated ask may differ in Accept, On-Disconnect and Last-Event-ID", async () => {
       const idempotencyKey = unique();
       const first = await ask(idempotencyKey, { query: "port" });
       for (const headers of [
@@ -162,7 +162,7 @@ export const idempotency = (server: Server): void => {
       }
     });
 
-    it("a repetition with another question or another chat is 422", async () => {
+    it("a repeated ask with another question or another chat is 422", async () => {
       const idempotencyKey = unique();
       const [chat, other] = [await createChat(server()), await createChat(server())];
       const first = await ask(idempotencyKey, { chat_id: chat.id, query: "port" });
@@ -177,24 +177,24 @@ export const idempotency = (server: Server): void => {
       expect(again.text).toBe(first.text);
     });
 
-    it("reuse on the other endpoint is 422", async () => {
+    it("a creation with the idempotency key of an ask is 422", async () => {
       const idempotencyKey = unique();
       await ask(idempotencyKey, { query: "port" });
       expectInvalid(await create(idempotencyKey, {}), "Idempotency-Key");
     });
 
-    it("a failed request does not keep the key", async () => {
+    it("a failed ask does not keep its idempotency key", async () => {
       const idempotencyKey = unique();
       const missing = { chat_id: 9007199254740991, query: "port" };
       expectNoChat(await ask(idempotencyKey, missing));
       expectNoChat(await ask(idempotencyKey, missing));
       expectInvalid(await ask(idempotencyKey, {}), "query");
-      const made = await ask(idempotencyKey, { query: "port" });
-      expect(made.status, made.text).toBe(201);
-      expect(replayed(made)).toBeUndefined();
+      const retry = await ask(idempotencyKey, { query: "port" });
+      expect(retry.status, retry.text).toBe(201);
+      expect(replayed(retry)).toBeUndefined();
     });
 
-    it("many concurrent requests create one entry", async () => {
+    it("many concurrent requests with one idempotency key create one entry", async () => {
       const idempotencyKey = unique();
       const chat = await createChat(server());
       const answers = await Promise.all(
@@ -214,7 +214,7 @@ export const idempotency = (server: Server): void => {
       ["a tab inside", "a\tb"],
       ["Latin-1 alone", "\u00ff"],
     ] as const)
-      it(`${what} is 422 on both endpoints`, async () => {
+      it(`an Idempotency-Key is 422 on both endpoints: ${what}`, async () => {
         expectInvalid(await create(value, {}), "Idempotency-Key");
         expectInvalid(await ask(value, { query: "port" }), "Idempotency-Key");
       });
@@ -226,14 +226,14 @@ export const idempotency = (server: Server): void => {
       ["a space inside", () => `${unique()} x`],
       ["punctuation", () => `${unique()}!#$%&'()*+,-./:;<=>?@[\\]^_\`{|}~`],
     ] as const)
-      it(`${what} is accepted`, async () => {
+      it(`an Idempotency-Key is accepted: ${what}`, async () => {
         const idempotencyKey = value();
         const first = await create(idempotencyKey, { name: "form" });
         expect(first.status, first.text).toBe(201);
         expect((await create(idempotencyKey, { name: "form" })).text).toBe(first.text);
       });
 
-    it("is listed together with the other invalid fields", async () => {
+    it("an invalid Idempotency-Key is listed together with the other invalid fields", async () => {
       expectInvalid(await create("é", { name: 1 }), "Idempotency-Key", "name");
       expectInvalid(await ask("é", { chat_id: "x" }), "Idempotency-Key", "chat_id", "query");
     });

@@ -15,7 +15,7 @@ import {
 
 const host = "Host: example.test";
 
-/** "Every answer, also to malformed HTTP, is JSON in one of the spec's shapes." */
+/** Every response, even to malformed HTTP, is JSON in one of the shapes in docs/interface.md. */
 export const malformed = (server: Server): void => {
   const details = () => `GET ${basePath(server())}/details HTTP/1.1`;
   const chats = () => `POST ${basePath(server())}/chats HTTP/1.1`;
@@ -25,7 +25,7 @@ export const malformed = (server: Server): void => {
   const get = (...headers: ReadonlyArray<string>) => requestText(details(), [...headers, ""]);
   const post = (header: string, body = "{}") =>
     requestText(chats(), [host, key(), json, header], body);
-  const one = async (...pieces: ReadonlyArray<string | Uint8Array>): Promise<Answer> => {
+  const responseTo = async (...pieces: ReadonlyArray<string | Uint8Array>): Promise<Answer> => {
     const { answers } = await raw(server().origin, pieces);
     expect(answers, "an answer before the end of the connection").toHaveLength(1);
     return answers[0]!;
@@ -68,16 +68,16 @@ export const malformed = (server: Server): void => {
         () => post(chunked, `2\r\n{}\r\n10000\r\n${" ".repeat(65_536)}\r\n0\r\n\r\n`),
       ],
     ] as const)
-      it(what, async () => {
-        const answer = await one(text());
+      it(`malformed HTTP is 400: ${what}`, async () => {
+        const answer = await responseTo(text());
         // A missing or invalid key is refused first, if the request can be read that far.
         if (/in a key/.test(what)) expect([400, 401]).toContain(answer.status);
         else expectGeneral(answer, 400);
       });
 
-    it("has the client's own x-request-id if the server has read it", async () => {
+    it("the response to malformed HTTP has the client's own x-request-id if the server has read it", async () => {
       for (const lines of [[], [host, "Expect: a"], [host, "Connection: upgrade", "Upgrade: a"]]) {
-        const answer = await one(get(...lines, "x-request-id: mine"));
+        const answer = await responseTo(get(...lines, "x-request-id: mine"));
         expectGeneral(answer, 400);
         expect(answer.headers["x-request-id"]).toBe("mine");
       }
@@ -87,15 +87,15 @@ export const malformed = (server: Server): void => {
       ["two Hosts", () => get(host, "Host: other.test", key())],
       ["no version", () => `GET /nope\r\n${host}\r\n\r\n`],
     ] as const)
-      it(`${what}: gets one of the specified responses`, async () => {
-        await one(text());
+      it(`a request with ${what} gets a response in one of the shapes`, async () => {
+        await responseTo(text());
       });
 
     for (const [what, target, lines, rest] of [
-      ["a chunk", () => `${basePath(server())}/details`, () => [chunked, key()], "zz\r\n"],
+      ["a bad chunk", () => `${basePath(server())}/details`, () => [chunked, key()], "zz\r\n"],
       ["an upgrade", () => "/", () => ["Connection: Upgrade", "Upgrade: a", ""], ""],
     ] as const)
-      it(`${what} of a HEAD request: the response has no body`, async () => {
+      it(`a HEAD request that is refused for ${what} gets no body`, async () => {
         const text = requestText(`HEAD ${target()} HTTP/1.1`, [host, ...lines()], rest);
         const { answers } = await raw(server().origin, [text], { methods: ["HEAD", "GET"] });
         // A body would be read as the response to a GET.
@@ -136,50 +136,50 @@ export const malformed = (server: Server): void => {
       expectGeneral(await api(server(), "/chats", { body: gzipSync("{}"), headers }), 400);
     });
 
-    it("CONNECT is refused with a specified response", async () => {
-      const answer = await one(requestText("CONNECT example.test:443 HTTP/1.1", [host, ""]));
+    it("CONNECT is refused with a response in one of the shapes", async () => {
+      const answer = await responseTo(requestText("CONNECT example.test:443 HTTP/1.1", [host, ""]));
       expect([400, 404]).toContain(answer.status);
     });
   });
 
   describe("a body over the limit", () => {
     for (const length of [65_537, 10_000_000, 5_000_000_000])
-      it(`of ${length} bytes is refused before it is sent`, async () => {
-        expectGeneral(await one(post(`Content-Length: ${length}`, "{")), 400);
+      it(`a body of ${length} bytes is refused before it is sent`, async () => {
+        expectGeneral(await responseTo(post(`Content-Length: ${length}`, "{")), 400);
       });
 
     for (const [header, piece] of [
       ["Content-Length: 4000000", " ".repeat(50_000)],
       [chunked, `c350\r\n${" ".repeat(50_000)}\r\n`],
     ] as const)
-      it(`is refused while it is being sent: ${header}`, async () => {
+      it(`a body over the limit is refused while it is being sent: ${header}`, async () => {
         const pieces = Array.from({ length: 20 }, () => piece);
-        expectGeneral(await one(post(header, ""), ...pieces), 400);
+        expectGeneral(await responseTo(post(header, ""), ...pieces), 400);
       });
 
-    it("is refused although 100-continue is expected", async () => {
+    it("a body over the limit is refused although its client expects 100-continue", async () => {
       const header = "Expect: 100-continue\r\nContent-Length: 10000000";
-      expectGeneral(await one(post(header, "")), 400);
+      expectGeneral(await responseTo(post(header, "")), 400);
     });
   });
 
   describe("unusual and well-formed HTTP", () => {
     it("HTTP/1.0 needs no Host", async () => {
       const line = `GET ${basePath(server())}/details HTTP/1.0`;
-      expect((await one(requestText(line, [key(), ""]))).status).toBe(200);
+      expect((await responseTo(requestText(line, [key(), ""]))).status).toBe(200);
     });
 
     it("an empty Host is accepted", async () => {
-      expect((await one(get("Host:", key()))).status).toBe(200);
+      expect((await responseTo(get("Host:", key()))).status).toBe(200);
     });
 
     it("white space around a key is ignored", async () => {
       const header = `X-API-KEY:\t  ${server().key} \t`;
-      expect((await one(get(host, header))).status).toBe(200);
+      expect((await responseTo(get(host, header))).status).toBe(200);
     });
 
     it("an empty line before the request is skipped", async () => {
-      expect((await one(`\r\n${get(host, key())}`)).status).toBe(200);
+      expect((await responseTo(`\r\n${get(host, key())}`)).status).toBe(200);
     });
 
     it("a request may arrive in small pieces", async () => {
@@ -203,14 +203,14 @@ export const malformed = (server: Server): void => {
 
     it("a chunked body is accepted", async () => {
       const text = '4;x=y\r\n{"na\r\n9\r\nme":"abc"\r\n1\r\n}\r\n0\r\nX-Trailer: 1\r\n\r\n';
-      const answer = await one(post(chunked, text));
+      const answer = await responseTo(post(chunked, text));
       expect(answer.status, answer.text).toBe(201);
       expect(answer.body.data.name).toBe("abc");
     });
 
     it("chunks of 64 KiB in total are accepted", async () => {
       const text = `2\r\n{}\r\nfffe\r\n${" ".repeat(65_534)}\r\n0\r\n\r\n`;
-      const answer = await one(post(chunked, text));
+      const answer = await responseTo(post(chunked, text));
       expect(answer.status, answer.text).toBe(201);
     });
 
@@ -219,7 +219,7 @@ export const malformed = (server: Server): void => {
       const chunk = (part: Uint8Array) =>
         Buffer.concat([Buffer.from(`${part.length.toString(16)}\r\n`), part, Buffer.from("\r\n")]);
       const [start, end] = [chunk(bytes.subarray(0, 11)), chunk(bytes.subarray(11))];
-      const answer = await one(post(chunked, ""), start, end, "0\r\n\r\n");
+      const answer = await responseTo(post(chunked, ""), start, end, "0\r\n\r\n");
       expect(answer.status, answer.text).toBe(201);
       expect(answer.body.data.name).toBe("😀");
     });
@@ -251,7 +251,7 @@ export const malformed = (server: Server): void => {
     for (const protocol of ["websocket", "h2c", "TLS/1.0", "nonsense"])
       it(`an upgrade to ${protocol} is refused`, async () => {
         const headers = [host, key(), "Connection: Upgrade", `Upgrade: ${protocol}`];
-        expectGeneral(await one(get(...headers)), 400);
+        expectGeneral(await responseTo(get(...headers)), 400);
       });
 
     it("a client that disconnects does not affect other clients", async () => {

@@ -42,11 +42,11 @@ export const paths = (server: Server): void => {
       `/${"a".repeat(4000)}`,
       "/é".normalize("NFC").replace("é", "%C3%A9"),
     ])
-      it(`GET ${path.slice(0, 60)}`, async () => {
+      it(`GET ${path.slice(0, 60)} below the general interface is INVALID_PATH`, async () => {
         expectNoEndpoint(await api(server(), path), "GET", `${basePath(server())}${path}`);
       });
 
-    it("GET //history, whose chat_id is empty, is 404", async () => {
+    it("GET /chats//history, whose chat_id is empty, is 404", async () => {
       expect((await api(server(), "/chats//history")).status).toBe(404);
     });
 
@@ -62,7 +62,7 @@ export const paths = (server: Server): void => {
       ["POST", ""],
       ["QUERY", "/chats"],
     ] as const)
-      it(`${method} ${path}`, async () => {
+      it(`${method} ${path} below the general interface is INVALID_PATH`, async () => {
         const answer = await api(server(), path, { method });
         expectNoEndpoint(answer, method, `${basePath(server())}${path}`);
       });
@@ -75,12 +75,12 @@ export const paths = (server: Server): void => {
     });
 
     for (const path of ["/details", "/chats", "/chats/1/history", "/nope", ""])
-      it(`HEAD ${path}: 404, without a body`, async () => {
+      it(`HEAD ${path} below the general interface is 404 without a body`, async () => {
         expect((await api(server(), path, { method: "HEAD" })).status).toBe(404);
       });
 
     for (const query of ["?", "?x=1", "?x=1?y=2", "?%zz", "?/details", "?path=/x#y"])
-      it(`the path is returned without the query ${query}`, async () => {
+      it(`the path of a 404 is returned without the query ${query}`, async () => {
         const answer = await api(server(), `/nope${query}`);
         expectNoEndpoint(answer, "GET", `${basePath(server())}/nope`);
       });
@@ -107,26 +107,26 @@ export const paths = (server: Server): void => {
       "/%",
       `/${"a".repeat(4000)}`,
     ])
-      it(`GET ${path.slice(0, 60)} needs no key`, async () => {
+      it(`GET ${path.slice(0, 60)} outside the interfaces is INVALID_PATH, and needs no key`, async () => {
         expectNoEndpoint(await anywhere(server(), path), "GET", path);
       });
 
     for (const method of ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
-      it(`${method} /nope`, async () => {
+      it(`${method} /nope outside the interfaces is INVALID_PATH`, async () => {
         expectNoEndpoint(await anywhere(server(), "/nope", { method }), method, "/nope");
       });
 
-    it("a POST with a large body is 404 too", async () => {
+    it("a POST with a large body outside the interfaces is 404, too", async () => {
       const answer = await anywhere(server(), "/nope", { body: "x".repeat(200_000) });
       expectNoEndpoint(answer, "POST", "/nope");
     });
 
-    it("returns the path as received, not decoded", async () => {
+    it("the path of a 404 is returned as received, not decoded", async () => {
       const path = "/%6eope/%C3%A9/a%2Fb/./../c;d=e+f";
       expectNoEndpoint(await anywhere(server(), path), "GET", path);
     });
 
-    it("a key makes no difference", async () => {
+    it("a key makes no difference outside the interfaces", async () => {
       const answer = await anywhere(server(), "/nope", { key: server().key });
       expectNoEndpoint(answer, "GET", "/nope");
       const other = await anywhere(server(), "/nope", { key: "nonsense" });
@@ -152,14 +152,14 @@ export const paths = (server: Server): void => {
       return answers[0]!;
     };
 
-    it("an absolute form reaches the endpoint", async () => {
+    it("a request target in absolute form reaches its endpoint", async () => {
       const path = `${basePath(server())}/details`;
       const target = `http://example.test${path}?x=1`;
       expect((await rawTarget("GET", target, server().key)).status).toBe(200);
       expectGeneral(await rawTarget("GET", target), 401);
     });
 
-    it("an absolute form to an unknown route returns the path", async () => {
+    it("a request target in absolute form with an unknown route returns the path", async () => {
       const answer = await rawTarget("GET", "http://example.test/nope/x?y=1");
       expectNoEndpoint(answer, "GET", "/nope/x");
       const path = `${basePath(server())}/nope`;
@@ -167,7 +167,7 @@ export const paths = (server: Server): void => {
       expectNoEndpoint(below, "GET", path);
     });
 
-    it("the path of an absolute form is returned as received", async () => {
+    it("the path of a request target in absolute form is returned as received", async () => {
       const path = `${basePath(server())}/../nope`;
       expectGeneral(await rawTarget("GET", `http://example.test${path}`), 401);
       for (const unknown of [path, `/x/%2e%2e${basePath(server())}/details`, '/a"<>']) {
@@ -178,11 +178,11 @@ export const paths = (server: Server): void => {
     });
 
     for (const target of ["http://example.test", "http://example.test/", "HTTP://EXAMPLE.TEST/"])
-      it(`${target} is the root`, async () => {
+      it(`the request target ${target} is the root`, async () => {
         expectNoEndpoint(await rawTarget("PUT", target), "PUT", "/");
       });
 
-    it("an asterisk is not an endpoint", async () => {
+    it("the request target * is not an endpoint", async () => {
       const answer = await rawTarget("OPTIONS", "*");
       expect(answer.body).toMatchObject({ status: 404, message: "INVALID_PATH", path: "*" });
     });

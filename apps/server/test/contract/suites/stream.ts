@@ -13,10 +13,10 @@ import {
   type StreamEvent,
 } from "../client.ts";
 
-/** "Streaming" under "Asking" of the decisions. */
+/** "Streaming an answer" of docs/interface.md. */
 export const stream = (server: Server): void => {
   describe("ask: streaming", () => {
-    let streamed: ReadonlyArray<StreamEvent> = [];
+    let events: ReadonlyArray<StreamEvent> = [];
     let type = "";
     let caching = "";
     const idempotencyKey = unique();
@@ -28,18 +28,18 @@ export const stream = (server: Server): void => {
       const answer = await askStream(server(), call);
       type = answer.headers["content-type"] ?? "";
       caching = answer.headers["cache-control"] ?? "";
-      streamed = parseEvents(answer.text);
+      events = parseEvents(answer.text);
     });
 
-    it("sends deltas and then one entry, in the same envelope as a plain ask", async () => {
+    it("a stream sends deltas and then one entry, with the body of a plain response", async () => {
       expect(type).toMatch(/^text\/event-stream/);
       expect(caching).toBe("no-store, no-transform");
-      const last = streamed.at(-1);
-      expect(streamed.filter(({ event }) => event !== "delta")).toEqual([last]);
+      const last = events.at(-1);
+      expect(events.filter(({ event }) => event !== "delta")).toEqual([last]);
       expect(last?.event).toBe("entry");
       expect(Object.keys(last?.data).toSorted()).toEqual(["data", "status"]);
       expect(last?.data.status).toBe(201);
-      expect(deltaText(streamed)).toBe(last?.data.data.answer);
+      expect(deltaText(events)).toBe(last?.data.data.answer);
       const listed = await listEntries(server(), last?.data.data.chat_id);
       expect(listed).toEqual({ data: [last?.data.data], total: 1 });
     });
@@ -47,7 +47,7 @@ export const stream = (server: Server): void => {
     it("each event's id contains the number of code points sent so far", () => {
       let sent = 0;
       const turns = new Set<string>();
-      for (const { data, event, id } of streamed) {
+      for (const { data, event, id } of events) {
         if (event === "delta") sent += [...data.text].length;
         const point = id.lastIndexOf(".");
         turns.add(id.slice(0, point));
@@ -56,15 +56,15 @@ export const stream = (server: Server): void => {
       expect(turns.size).toBe(1);
     });
 
-    it("a retry with the same key gets the same envelope, plain or streamed", async () => {
+    it("a retry with the same key gets the same body, plain or streamed", async () => {
       const plain = await askApi(server(), call);
-      expect(plain.body).toEqual(streamed.at(-1)?.data);
+      expect(plain.body).toEqual(events.at(-1)?.data);
       for (const retry of [plain, await askStream(server(), call)])
         expect(retry.headers["idempotent-replayed"]).toBe("true");
     });
 
-    it("resumes after the last event that the client received", async () => {
-      const seen = streamed.find(({ event }) => event === "delta");
+    it("a stream resumes after the last event that the client received", async () => {
+      const seen = events.find(({ event }) => event === "delta");
       const rest = parseEvents(
         (
           await askStream(server(), {
@@ -73,11 +73,11 @@ export const stream = (server: Server): void => {
           })
         ).text,
       );
-      expect(seen?.data.text + deltaText(rest)).toBe(deltaText(streamed));
-      expect(rest.at(-1)?.data).toEqual(streamed.at(-1)?.data);
+      expect(seen?.data.text + deltaText(rest)).toBe(deltaText(events));
+      expect(rest.at(-1)?.data).toEqual(events.at(-1)?.data);
     });
 
-    it("ignores the id of another turn", async () => {
+    it("a stream ignores the Last-Event-ID of another turn", async () => {
       const again = parseEvents(
         (
           await askStream(server(), {
@@ -86,8 +86,8 @@ export const stream = (server: Server): void => {
           })
         ).text,
       );
-      expect(deltaText(again)).toBe(deltaText(streamed));
-      expect(again.at(-1)?.data).toEqual(streamed.at(-1)?.data);
+      expect(deltaText(again)).toBe(deltaText(events));
+      expect(again.at(-1)?.data).toEqual(events.at(-1)?.data);
     });
 
     for (const [accept, streams] of [
@@ -97,7 +97,7 @@ export const stream = (server: Server): void => {
       ["application/json;q=0, TEXT/EVENT-STREAM ; q=0.1", true],
       ["text/event-stream;charset=utf-8", true],
     ] as const)
-      it(`${streams ? "streams" : "does not stream"} for Accept: ${accept}`, async () => {
+      it(`an ask ${streams ? "streams" : "does not stream"} for Accept: ${accept}`, async () => {
         const answer = await askStream(server(), { json: { query: "port" }, headers: { accept } });
         const type = answer.headers["content-type"];
         expect(type?.startsWith("text/event-stream")).toBe(streams);

@@ -27,7 +27,7 @@ export const hostileStrings: ReadonlyArray<readonly [string, string]> = [
   ["a high surrogate before a pair", "\ud83d😀"],
 ];
 
-/** JSON texts of values that are no string and not null. */
+/** JSON texts of values that are neither a string nor null. */
 export const hostileJson: ReadonlyArray<readonly [string, string]> = [
   ["a number", "1"],
   ["zero", "0"],
@@ -40,7 +40,7 @@ export const hostileJson: ReadonlyArray<readonly [string, string]> = [
   ["an object that looks like a string", '{"toString":"x","length":1}'],
 ];
 
-/** Query texts that are no integer in plain decimal digits up to 2^53 - 1, percent-encoded. */
+/** Query texts, percent-encoded, that are not an integer of plain decimal digits up to 2^53 - 1. */
 export const notIntegers: ReadonlyArray<readonly [string, string]> = [
   ["nothing", ""],
   ["a letter", "a"],
@@ -52,7 +52,7 @@ export const notIntegers: ReadonlyArray<readonly [string, string]> = [
   ["a line feed", "1%0A"],
   ["hexadecimal", "0x1"],
   ["octal", "0o7"],
-  ["a fraction of nothing", "1.0"],
+  ["a fraction of zero", "1.0"],
   ["a fraction", "1.5"],
   ["a trailing point", "1."],
   ["a minus sign", "-1"],
@@ -60,7 +60,7 @@ export const notIntegers: ReadonlyArray<readonly [string, string]> = [
   ["an underscore", "1_0"],
   ["a thousands separator", "1,000"],
   ["a big integer's n", "1n"],
-  ["NUL behind", "1%00"],
+  ["a trailing NUL", "1%00"],
   ["full-width digits", "%EF%BC%91"],
   ["Arabic digits", "%D9%A3"],
   ["2^53", "9007199254740992"],

@@ -15,12 +15,12 @@ import {
   type Server,
 } from "../client.ts";
 
-/** The section "Visitors" of the decisions. */
+/** What docs/visitors.md promises about a visitor's token. */
 export const visitors = (server: Server): void => {
   describe("a visitor", () => {
     const token = (userRef: string, more = {}) => visitorToken(server().key, userRef, more);
 
-    it("has only the chats that it created, by a creation or an ask", async () => {
+    it("a visitor has only the chats that it created, by a creation or an ask", async () => {
       const [user, tag] = [unique(), unique()];
       const key = token(user);
       await createChat(server(), { name: tag });
@@ -53,7 +53,7 @@ export const visitors = (server: Server): void => {
       expect((await listChats(server(), `search=${tag}`)).total).toBe(5);
     });
 
-    it("cannot create a chat for another user", async () => {
+    it("a visitor cannot create a chat for another user", async () => {
       const user = unique();
       for (const userRef of [`${user} `, "", unique()]) {
         const answer = await api(server(), "/chats", { json: { userRef }, key: token(user) });
@@ -63,7 +63,7 @@ export const visitors = (server: Server): void => {
       expect((await listChats(server(), "", token(user))).total).toBe(0);
     });
 
-    it("finds nothing by another user's userRef or chat id", async () => {
+    it("a visitor finds nothing by another user's userRef or chat id", async () => {
       const [user, other] = [unique(), unique()];
       const { id } = await createChat(server(), {}, token(other));
       for (const query of [`userRef=${other}`, `id=${id}`, `userRef=${other}&id=${id}`, "userRef="])
@@ -74,7 +74,7 @@ export const visitors = (server: Server): void => {
       expect((await listEntries(server(), id, "", token(other))).total).toBe(1);
     });
 
-    it("has idempotency keys of its own", async () => {
+    it("a visitor has idempotency keys of its own", async () => {
       const headers = { "idempotency-key": unique() };
       const [user, other] = [unique().slice(-20), unique().slice(-20)];
       const keys = [server().key, token(user), token(other), token(`${user}\n${other}`)];
@@ -90,7 +90,7 @@ export const visitors = (server: Server): void => {
       expect(ids.size).toBe(keys.length);
     });
 
-    it("cannot resume another visitor's stream, nor can the key's holder resume a visitor's", async () => {
+    it("a visitor cannot resume another visitor's stream, nor can the key's holder resume a visitor's", async () => {
       const headers = { "idempotency-key": unique() };
       const json = { query: "port" };
       const [user, other] = [token(unique()), token(unique())];
@@ -107,7 +107,7 @@ export const visitors = (server: Server): void => {
       expect(parseEvents(text).at(-1)!.data).toEqual(events.at(-1)!.data);
     });
 
-    it("has those scopes of its token that its key has, too", async () => {
+    it("a visitor has those scopes of its token that its key has, too", async () => {
       const key = token(unique(), { scope: "read admin" });
       expect((await api(server(), "/details", { key })).status).toBe(200);
       expectGeneral(await api(server(), "/chats", { json: {}, key }), 403);

@@ -79,7 +79,7 @@ const describeResponse = ({ examples = {}, schema }: Json): string => {
   return item ? toTable("Name | In | Type | Meaning", membersOf(item, "data")) : "";
 };
 
-/** Initial bodies. */
+/** The bodies that the forms start with. */
 const bodies: Json = {
   "general.createChat": { name: "First chat" },
   "answers.ask": { query: "What is a chat?" },

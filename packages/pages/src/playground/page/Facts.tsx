@@ -1,7 +1,7 @@
 import type { Entry } from "@parley/client";
 import { Icon, Time } from "../../page/Parts.tsx";
 
-/** What unfolds below an entry. */
+/** The details of an entry, which unfold below it. */
 export const Facts = ({ _createTime, flagged, id, moderation }: Entry) => (
   <details>
     <summary title="Details">

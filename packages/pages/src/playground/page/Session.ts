@@ -1,6 +1,6 @@
 /**
  * The state of the playground: the key, the addresses, the view, and the requests so far. A new key reloads the page,
- * so that no data of the previous key remains.
+ * so that it shows nothing that the previous key read.
  */
 import { signal } from "@preact/signals";
 import { makeClient, ResponseError, type Attempt } from "@parley/client";
@@ -41,7 +41,7 @@ export const visitor = visitorOf(key ?? "");
 /** Whether an HTTP header can carry the text. */
 export const isKey = (text: string): boolean => /^[!-~]+$/.test(text);
 
-/** Drafts stay. */
+/** Stores the key of this tab and reloads the page. Drafts remain. */
 export const setKey = (text: string): void => {
   sessionStorage.setItem(storage, text);
   if (location.hash === "#key") history.replaceState(null, "", location.pathname);
@@ -83,10 +83,10 @@ export const client = makeClient({
   },
 });
 
-/** Equal in tabs with the same key, which cannot be read from it. */
+/** A hash of the key, the same in all tabs with that key. It does not reveal the key. */
 const name = [...(key ?? "")].reduce((hash, char) => (hash * 31 + char.codePointAt(0)!) | 0, 0);
 
-/** A document of the guide, by a link in one of its documents. */
+/** The address in the guide to which a link in one of its documents leads. */
 const toGuide = (href: string): string | undefined => {
   const document = /^(?:\.\.\/|\.\/|docs\/)*([\w/-]+)\.md(#.*)?$/.exec(href);
   return document === null ? undefined : `/docs/${document[1]}${document[2] ?? ""}`;

@@ -45,9 +45,9 @@ const KeyForm = ({ error }: { readonly error?: unknown }) => {
           <button class="primary">Open</button>
         </div>
         <p class="quiet">
-          The first start prints a key, and <code>parley key create</code> creates another. The key
-          stays in this tab until you close it. To see what a visitor sees, create a visitor's token
-          with <code>parley key token</code> and enter it here.
+          The server prints a key when it first starts, and <code>parley key create</code> creates
+          another. The key stays in this tab until you close it. To see what a visitor sees, create
+          a visitor's token with <code>parley key token</code> and enter it here.
         </p>
       </form>
     </main>
@@ -112,12 +112,12 @@ const note =
     "A language model answers. It can be wrong."
   ) : config.answerer === null ? null : (
     <>
-      Answers with quotes from its documents.{" "}
+      The chatbot answers with quotes from its documents.{" "}
       {config.guide && <a href="/docs/models">Connect a model →</a>}
     </>
   );
 
-/** `undefined` where this page may ask. */
+/** Replaces the field where this page may not ask; otherwise `undefined`. */
 const instead = mayAsk ? undefined : (
   <p>
     The answers interface is on port {new URL(addresses.askUrl).port}. Add{" "}

@@ -1,7 +1,7 @@
 /** What the site's page sends to the window along with the port of their channel. */
 export interface Greeting {
   readonly locale: "en" | "de";
-  /** A colour and one that is legible on it, as CSS. */
+  /** A background colour, and a text colour that is legible on it, as CSS. */
   readonly colors: readonly [string, string];
   /** Whether the site's own backend signs the tokens. */
   readonly isKnown: boolean;
@@ -14,7 +14,7 @@ export interface Token {
 }
 
 /**
- * A message from the page: the window is shown, or the answer to `token`, with `null` if the backend did not answer.
+ * A message from the page: the window is shown, or the answer to `token`, with `null` if the backend failed.
  */
 export type FromPage = "open" | { readonly token: Partial<Token> | null };
 

@@ -31,10 +31,10 @@ const keep = (newToken: Token): Promise<undefined> | undefined => {
   return new Promise(() => undefined);
 };
 
-/** Resolves with the failure, if there is one. `ask` asks the site's backend; without it the visitor is anonymous. */
-const renew = async (ask: (() => Promise<Partial<Token> | null>) | undefined) => {
-  if (ask !== undefined) {
-    const answer = await ask();
+/** Resolves with the failed response, if any. `requestToken` asks the site's backend; anonymous visitors have none. */
+const renew = async (requestToken: (() => Promise<Partial<Token> | null>) | undefined) => {
+  if (requestToken !== undefined) {
+    const answer = await requestToken();
     if (answer === null) throw new TypeError("The site's backend is not responding");
     if (typeof answer.token === "string") return keep(answer as Token);
     return Response.json({ status: 401, message: "API_KEY_NOT_VALID" }, { status: 401 });
@@ -47,7 +47,7 @@ const renew = async (ask: (() => Promise<Partial<Token> | null>) | undefined) =>
   const post = (headers: HeadersInit) =>
     fetch(`${location.pathname}/token`, { method: "POST", headers });
   let response = await post(token === undefined ? {} : { "x-api-key": token.token });
-  // The token cannot be renewed.
+  // The server does not renew the token, so the visitor becomes a new one.
   if (response.status === 401) response = await post({});
   if (!response.ok) return response;
   const newToken = await response.json();
@@ -57,11 +57,11 @@ const renew = async (ask: (() => Promise<Partial<Token> | null>) | undefined) =>
 
 /** A `fetch` with the visitor's token, for a client. */
 export const makeFetch =
-  (ask?: () => Promise<Partial<Token> | null>) =>
+  (requestToken?: () => Promise<Partial<Token> | null>) =>
   async (url: string, init: RequestInit): Promise<Response> => {
     for (let isSecond = false; ; isSecond = true) {
       if (performance.now() >= renewAt) {
-        renewal ??= renew(ask).finally(() => (renewal = undefined));
+        renewal ??= renew(requestToken).finally(() => (renewal = undefined));
         const failure = await renewal;
         if (failure !== undefined) return failure.clone();
       }

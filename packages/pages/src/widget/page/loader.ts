@@ -1,7 +1,7 @@
 /**
  * `widget.js`: a button on a site's page, which opens the chat window in a frame. It adds only one element with a
- * shadow root, and the global `parley`. The page's Content Security Policy need not allow styles: constructed style
- * sheets, and properties that are set one by one, are not inline styles.
+ * shadow root, and the global `parley`. The page's Content Security Policy need not allow inline styles: constructed
+ * style sheets, and properties that are set one by one, do not count as such.
  */
 import type { FromPage, FromWindow, Greeting } from "./Messages.ts";
 
@@ -53,7 +53,7 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
   const section = create("section", shadow);
   const dialog = create("dialog", section);
   const note = create("p", dialog);
-  // Until the window shows its own.
+  // Shown until the window has its own close button.
   const exit = create("button", dialog);
   exit.textContent = "✕";
   exit.setAttribute("aria-label", closeLabel);
@@ -81,7 +81,7 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
   let opener: Element | null;
   const send = (message: FromPage) => port?.postMessage(message);
 
-  /** A token of the site's own backend. */
+  /** Reads a token from the site's own backend. */
   const read = async (url: string) => {
     const response = await fetch(url, { cache: "no-store" });
     if (response.ok) return response.json();
@@ -137,7 +137,7 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
   };
   exit.onclick = close;
   button.onclick = () => {
-    // Safari does not focus a button that is pressed.
+    // Safari does not focus a button that is clicked.
     button.focus();
     if (dialog.open) close();
     else open();

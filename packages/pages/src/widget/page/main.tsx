@@ -29,9 +29,9 @@ const english = {
 
 let port: MessagePort | undefined;
 const send = (message: FromWindow) => port?.postMessage(message);
-/** Waits for a token of the site's backend. */
+/** Resolves the promise of the token that the window requested. */
 let resolve: (token: Partial<Token> | null) => void = () => undefined;
-const ask = () => {
+const requestToken = () => {
   const { promise, ...answer } = Promise.withResolvers<Partial<Token> | null>();
   resolve = answer.resolve;
   send("token");
@@ -42,15 +42,15 @@ const ask = () => {
 const shownView = signal<number | "chats" | null>(null);
 /** Why the last request failed, if it lacked a valid token. */
 const rejection = signal<unknown>(undefined);
-/** Why the last new chat failed. */
-const creation = signal<unknown>(undefined);
+/** Why the last attempt to create a chat failed. */
+const creationError = signal<unknown>(undefined);
 
 const createChat = async () => {
   shownView.value = (await session.client.createChat()).id;
-  creation.value = undefined;
+  creationError.value = undefined;
   stale.value++;
 };
-const create = () => createChat().catch((error) => (creation.value = error));
+const create = () => createChat().catch((error) => (creationError.value = error));
 
 /** Focuses the field or, on a phone, the heading: the field would open the keyboard over the greeting. */
 const focus = () => {
@@ -95,7 +95,7 @@ const Window = ({ readQuestions, start }: WindowProps) => {
         </button>
       </header>
       <div>
-        <Failure error={failure ?? creation.value} retry={failure ? retry : create} />
+        <Failure error={failure ?? creationError.value} retry={failure ? retry : create} />
       </div>
       {view === "chats" ? (
         <Chats />
@@ -128,7 +128,7 @@ const Welcome = ({
 const Chats = () => {
   const { error, retry, value } = useRead(async () => {
     const { data } = await session.client.chats({ limit: 100 }).page();
-    // Each title takes a request, of which a visitor may send few.
+    // Each title takes a request, and a visitor may send only a few.
     for (const chat of data.slice(0, 5)) nameChat(chat).catch(() => undefined);
     return data;
   }, [stale.value]);
@@ -160,7 +160,7 @@ const begin = ({ colors, isKnown, locale }: Greeting) => {
   root.style.setProperty("--on-brand", colors[1]);
   setWords(locale === "de" ? german : english);
   const { answers, answersPort, general } = config;
-  const fetch = makeFetch(isKnown ? ask : undefined);
+  const fetch = makeFetch(isKnown ? requestToken : undefined);
   const client = makeClient({
     baseUrl: location.origin + general,
     askUrl: answersPort === null ? answers : `//${location.hostname}:${answersPort}${answers}`,
