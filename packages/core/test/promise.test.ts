@@ -1,5 +1,5 @@
 import { Administration, scopes } from "@parley/core";
-import { ChatbotDirectory } from "@parley/core/ports";
+import { ChatbotDirectory, ChatbotRegistry } from "@parley/core/ports";
 import {
   AnswerUnavailable,
   ArgumentInvalid,
@@ -181,6 +181,22 @@ describe("chatbot()", () => {
     });
     const chat = await changed.createChat();
     expect(await collect(changed.history(chat.id))).toMatchObject([{ answer: "Hello!" }]);
+  });
+
+  it("creates the chatbot again if it is deleted before its settings are changed", async () => {
+    const store = Layer.effect(
+      ChatbotRegistry,
+      Effect.map(ChatbotRegistry, (registry) => {
+        const deleteFirst: typeof registry.change = (id, ...rest) =>
+          Effect.andThen(registry.delete(id, "other"), registry.change(id, ...rest));
+        return { ...registry, change: deleteFirst };
+      }),
+    ).pipe(Layer.provideMerge(memory()));
+    const parley = await open(() => "a", { store });
+    const old = await parley.chatbot(declaration);
+    const { chatbot } = await parley.chatbot({ ...declaration, helloMessage: "Hello!" });
+    expect(chatbot.id).not.toBe(old.chatbot.id);
+    expect(chatbot.settings.helloMessage).toBe("Hello!");
   });
 
   it("a chatbot with an empty hello message starts a chat without an entry", async () => {

@@ -135,14 +135,17 @@ export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = a
     const find = Effect.map(administration.chatbots, (all) =>
       all.find(({ chatbot }) => chatbot.name === name && chatbot.workspaceName === workspaceName),
     );
-    if ((yield* find) === undefined) {
-      const newChatbot = yield* administration
-        .createChatbot({ ...change, name, workspaceName }, actor)
-        // Another process may create it at the same time.
-        .pipe(Effect.catchTag("ChatbotTaken", () => Effect.succeed(null)));
-      if (newChatbot !== null) return newChatbot;
-    }
-    return yield* administration.changeChatbot((yield* find)!.chatbot.id, change, actor);
+    const createOrChange = Effect.gen(function* () {
+      const existing = yield* find;
+      return existing === undefined
+        ? yield* administration.createChatbot({ ...change, name, workspaceName }, actor)
+        : yield* administration.changeChatbot(existing.chatbot.id, change, actor);
+    });
+    return yield* Effect.retry(createOrChange, {
+      // Another process created or deleted the chatbot in the meantime.
+      while: ({ _tag }) => _tag === "ChatbotTaken" || _tag === "ChatbotNotFound",
+      times: 3,
+    });
   });
 
   return {

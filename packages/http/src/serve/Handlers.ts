@@ -97,7 +97,7 @@ export const makeHandlers = Effect.fnUntraced(function* (defaultOnDisconnect: "f
         body: { chat_id: chatId = null, query: question },
         "Idempotency-Key": idempotencyKey = null,
         "On-Disconnect": onDisconnect = defaultOnDisconnect,
-      } = yield* decodeAsk(request, defaultOnDisconnect);
+      } = yield* decodeAsk(request);
       if (chatId !== null) facts.chat = chatId;
       const asker = { keyId, tokensPerDay, visitor };
       const ask = { chatId, question, idempotencyKey, ...asker, onDisconnect };

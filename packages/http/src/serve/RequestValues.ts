@@ -64,7 +64,7 @@ const makeDecoder = <A>(dto: string, schema: Schema.Codec<A, unknown>) => {
 
 const makePostDecoder = <A>(dto: string, schema: Schema.Codec<A, unknown>) => {
   const decode = makeDecoder(dto, schema);
-  return (request: HttpServerRequest.HttpServerRequest, otherHeaders: object = {}) => {
+  return (request: HttpServerRequest.HttpServerRequest, otherHeaders?: object | false) => {
     const { "idempotency-key": key } = request.headers;
     return Effect.flatMap(readJson(request), (body) =>
       decode({ ...(key !== undefined && { "Idempotency-Key": key }), ...otherHeaders, body }),
@@ -153,13 +153,9 @@ const decodeAskValues = makePostDecoder(
   ask.dto,
   Schema.Struct({ ...ask.parameters.header, body: ask.body }),
 );
-/** `onDisconnect` applies to a request without `On-Disconnect`. */
-export const decodeAsk = (
-  request: HttpServerRequest.HttpServerRequest,
-  onDisconnect: "finish" | "cancel",
-) => {
-  const { "on-disconnect": choice = onDisconnect } = request.headers;
-  return decodeAskValues(request, { "On-Disconnect": choice.toLowerCase() });
+export const decodeAsk = (request: HttpServerRequest.HttpServerRequest) => {
+  const onDisconnect = request.headers["on-disconnect"]?.toLowerCase();
+  return decodeAskValues(request, onDisconnect !== undefined && { "On-Disconnect": onDisconnect });
 };
 export const decodeChatsQuery = makeQueryDecoder(
   listChats.dto,

@@ -57,10 +57,17 @@ export const positionDirection = (
   orderBy: readonly [OrderBy<string>, ...Array<OrderBy<string>>],
 ): "asc" | "desc" | undefined => {
   const [{ descending, field }, ...rest] = orderBy;
-  return field === "id" || (field === "createTime" && rest.length === 0)
+  return field === "id" || (field === "createTime" && keepPositions(rest, descending))
     ? directionOf(descending)
     : undefined;
 };
+
+/** Whether further fields of an order keep rows that tie in the order of positions. */
+const keepPositions = (fields: ReadonlyArray<OrderBy<string>>, descending: boolean): boolean =>
+  fields.every(
+    (next) =>
+      (next.field === "id" || next.field === "createTime") && next.descending === descending,
+  );
 
 /**
  * The sort expressions of an ORDER BY over the columns of a relation. PostgreSQL puts nulls last in ascending order and
@@ -169,12 +176,11 @@ export const byPosition = (
 
 type TextOrder = OrderBy<"name" | "userRef">;
 
-/** The text field whose index gives the order: alone, or followed by `id` in the same direction. */
+/** The text field whose index gives the order: alone, or followed by id or time in the same direction. */
 const textOrder = ([first, ...rest]: ChatQuery["orderBy"]): TextOrder | undefined => {
   const { descending, field } = first;
   if (field !== "name" && field !== "userRef") return undefined;
-  const isAlone = rest.every((next) => next.field === "id" && next.descending === descending);
-  return isAlone ? { field, descending } : undefined;
+  return keepPositions(rest, descending) ? { field, descending } : undefined;
 };
 
 /**

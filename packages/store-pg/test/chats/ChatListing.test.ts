@@ -16,7 +16,7 @@ type List = { readonly chats: Partial<ChatQuery> } | { readonly entries: Partial
 
 const quick: ReadonlyArray<List> = [
   { chats: {} },
-  { chats: { page: 400, orderBy: [by("createTime")] } },
+  { chats: { page: 400, orderBy: [by("createTime"), by("id")] } },
   { chats: { id: 7, search: "lantern", orderBy: [by("name")] } },
   { chats: { userRef: "user 7" } },
   { chats: { userRef: "many", page: 2 } },
@@ -29,6 +29,7 @@ const slow: ReadonlyArray<List> = [
   { chats: { userRef: "user 7", orderBy: [by("name")] } },
   { chats: { orderBy: [by("name")] } },
   { chats: { orderBy: [by("userRef"), by("name")] } },
+  { chats: { orderBy: [by("createTime"), { field: "id", descending: true }] } },
   { entries: { orderBy: [by("answer")] } },
 ];
 
