@@ -1,7 +1,7 @@
 /**
  * The memory of the commands that move chats: imports `entries` entries from a pipe and exports them again, each with a
- * process of its own. Needs BENCH_DATABASE_URL of a database, in which it creates a schema and drops it again. Ends
- * with exit code 1 if a command took more than `most` MB, or if what came out is not what went in.
+ * process of its own. Needs BENCH_DATABASE_URL, the URL of a database in which it creates a schema and drops it
+ * again. Ends with exit code 1 if a command took more than `most` MB, or if the export differs from the import.
  *
  *   BENCH_DATABASE_URL=postgres://… npm run archive -- [--entries 1000000] [--bytes 1000] [--most 200]
  */
@@ -102,7 +102,7 @@ try {
   const [inputHash, outputHash] = [createHash("sha256"), createHash("sha256")];
   const importer = parley("chats", "import", "--chatbot", String(chatbot));
   const importPeak = waitForEnd("import", importer);
-  // Reported below, once everything is written.
+  // A failure is reported below, once everything is written.
   importPeak.catch(() => {});
   let text = "";
   for await (const line of Stream.toAsyncIterable(encodeArchive(Stream.fromIterable(records())))) {

@@ -1,6 +1,6 @@
 /**
- * The cost of lists over a small and a large chatbot of one database, alternating. Needs BENCH_DATABASE_URL of a
- * database that it may fill and keep.
+ * The cost of lists over a small and a large chatbot of one database, alternating. Needs BENCH_DATABASE_URL, the
+ * URL of a database that it may fill; the rows stay there for the next run.
  *
  *   BENCH_DATABASE_URL=postgres://… npm run lists -- [--small 10000] [--large 10000000] [--runs 500]
  *
@@ -57,7 +57,7 @@ const entries = (name: string, query: (size: number) => Partial<EntryQuery>): Li
       ...query(Math.min(size, 1_000_000)),
     }),
 ];
-/** How many of `size` chats are left. */
+/** How many of `size` chats remain. */
 const countLeft = (size: number) => size - (erased === undefined ? 0 : Math.floor(size / erased));
 const oldest = { orderBy: [{ field: "createTime", descending: false }] } as const;
 const by = (field: "name" | "userRef") => ({ orderBy: [{ field, descending: false }] }) as const;
@@ -92,7 +92,7 @@ const growingLists: ReadonlyArray<readonly [list: List, most: (size: number) => 
       () => 10_000,
     ] as const,
   ]),
-  // Frequent, rare, absent; short; matches that are all far from the first page.
+  // Searches: frequent, rare, absent; short; matches that are all far from the first page.
   ...["ern", "rbo", "777", "xyz", "lantern", "e", "zq", " 1"].map(
     (search) =>
       [
@@ -145,9 +145,9 @@ const program = Effect.gen(function* () {
     const figures: Array<ReadonlyArray<number>> = [];
     for (let round = 0; round < rounds; round++) {
       const millisPerSize = yield* measure(list, sizes, runs, round * runs);
-      const [small, large] = millisPerSize.map((one) => quantile(one, 0.99));
+      const [small, large] = millisPerSize.map((runMillis) => quantile(runMillis, 0.99));
       figures.push([
-        ...millisPerSize.map((one) => quantile(one, 0.5)),
+        ...millisPerSize.map((runMillis) => quantile(runMillis, 0.5)),
         small!,
         large!,
         large! / small!,
@@ -166,8 +166,8 @@ const program = Effect.gen(function* () {
   console.log(`\n${"".padEnd(34)}       p50       p50       max       max`);
   for (const [list, most] of growingLists) {
     const millisPerSize = yield* measure(list, sizes, rounds);
-    const medians = millisPerSize.map((one) => quantile(one, 0.5));
-    const longest = millisPerSize.map((one) => Math.max(...one));
+    const medians = millisPerSize.map((runMillis) => quantile(runMillis, 0.5));
+    const longest = millisPerSize.map((runMillis) => Math.max(...runMillis));
     console.log(list[0].padEnd(34) + [...medians, ...longest].map(millis).join(""));
     if (medians.some((median, at) => median > most(sizes[at]!.size))) missedTargets.push(list[0]);
   }

@@ -77,7 +77,7 @@ const asksPlot = (results: ReadonlyArray<Result>): string => {
       .filter((result) => result.scenario === scenario)
       .map(({ connections, figures }) => [
         connections,
-        figures.find((one) => one.server === server)!.perSecond,
+        figures.find((row) => row.server === server)!.perSecond,
       ]),
   });
   return curvePlot(
@@ -136,7 +136,7 @@ export const writeReport = (run: Run): void => {
         return [
           scenario,
           ...[parley, peer].map(({ perSecond }) => `${count(perSecond)} a second`),
-          ...[parley, peer].map((one) => `${count(cpuOf(one))} µs`),
+          ...[parley, peer].map((figures) => `${count(cpuOf(figures))} µs`),
         ];
       }),
     ),

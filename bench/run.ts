@@ -65,13 +65,15 @@ const serverNames = readServers();
 
 const checkOptions = (): void => {
   const unknown = [...serverNames].filter((name) => !(name in titles));
-  if (unknown.length > 0) throw new Error(`Servers are ${Object.keys(titles).join(", ")}.`);
+  if (unknown.length > 0) throw new Error(`The servers are ${Object.keys(titles).join(", ")}.`);
   if (serverNames.has("against") && against === undefined) {
     throw new Error("--against <folder> names the other checkout.");
   }
   if (!(rounds >= 1) || !(seconds >= 1)) throw new Error("--rounds and --seconds are at least 1.");
   if (options.write && (options.only !== "" || against !== undefined)) {
-    throw new Error("--write rewrites all figures: it goes with neither --only nor --against.");
+    throw new Error(
+      "--write rewrites all figures, so it cannot be combined with --only or --against.",
+    );
   }
 };
 
@@ -181,7 +183,7 @@ const main = async (): Promise<boolean> => {
     return missedParts.length === 0;
   };
 
-  /** Servers as they are installed: how long a start takes, and memory before and after a burst of asks. */
+  /** Measures installed servers: how long a start takes, and the memory before and after a burst of asks. */
   const compareStarts = async (): Promise<ReadonlyArray<StartFigures>> => {
     const names = (["parley", "against", "fastify"] as const).filter((name) =>
       serverNames.has(name),

@@ -9,7 +9,7 @@ const parley = await openParley({
 afterAll(() => parley.close());
 const bot = await parley.chatbot({ workspace: "Acme", name: "Helpdesk", helloMessage: "Hello!" });
 
-it("keeps a question with its answer", async () => {
+it("an ask stores its question and answer", async () => {
   const chat = await bot.createChat({ userRef: "user-7" });
   const { entry } = await bot.ask(chat.id, "Are you there?");
   expect(entry.answer).toBe("You asked: Are you there?");

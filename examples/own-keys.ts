@@ -24,8 +24,8 @@ const ownDirectory = Layer.succeed(
           ? { hash, scopes: ["read", "ask"], expiresInMillis: null, chatbot, visitor: "user-7" }
           : null,
       ),
-    used: () => Effect.void,
-    changed: Stream.empty,
+    recordUse: () => Effect.void,
+    changes: Stream.empty,
   }),
 );
 

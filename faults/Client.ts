@@ -7,7 +7,7 @@ import { request as httpRequest } from "node:http";
 export interface Exchange {
   readonly url: string;
   readonly key: string;
-  /** With a body it is a POST. */
+  /** Sent by POST; without a body the request is a GET. */
   readonly body?: object | undefined;
   readonly headers?: Readonly<Record<string, string>> | undefined;
   /** Hangs up after this many milliseconds; by default two minutes, longer than the service lets any request wait. */

@@ -9,23 +9,23 @@ afterAll(() => overload?.stop());
 
 const common = { sockets: 3000, streamed: false, malformed: false };
 
-it("a full server refuses asks before their bodies and before the model, and none of a polite key", async () => {
+it("a full server refuses asks before it reads their bodies or calls the model, and refuses none of a polite client", async () => {
   const before = overload.model.calls();
   const load = { ...common, rate: 5000, millis: 4000, malformed: true };
   const { details, flood, malformed, polite } = await overload.measure(load);
   for (const tally of [flood, malformed]) {
     expect(tally).toMatchObject({ failed: 0, ok: tally.sent - tally.refused });
-    // How many depends on how much of the machine the load gets.
+    // How many are refused depends on how much of the machine the load gets.
     expect(tally.refused).toBeGreaterThan(0);
   }
   for (const tally of [polite, details]) expect(tally).toMatchObject({ refused: 0, failed: 0 });
   expect(overload.model.calls() - before).toBe(flood.ok + polite.ok);
-  // One line a second, and not one for each refusal.
+  // The server logs one line a second, not one for each refusal.
   const lines = overload.server.log().match(/refused asks in the last second/g)!;
   expect(lines.length).toBeLessThan(60);
 });
 
-it("a server accepts two thousand asks at once, and is normal again afterwards", async () => {
+it("a server accepts two thousand asks at once, and refuses none of the asks that follow", async () => {
   const burst = { ...common, rate: 10_000_000, millis: 100, most: 2000 };
   const { flood } = await overload.measure({ ...burst, pid: overload.server.pid() });
   expect(flood).toMatchObject({ ok: 2000, refused: 0, failed: 0 });

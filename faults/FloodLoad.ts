@@ -8,7 +8,7 @@ import { connect, type Socket } from "node:net";
 /** One measurement. */
 export interface Load {
   readonly port: number;
-  /** Of the flood, and of the polite client. */
+  /** The keys of the flood and of the polite client. */
   readonly keys: readonly [string, string];
   /** Asks a second of the flood. */
   readonly rate: number;
@@ -23,7 +23,7 @@ export interface Load {
   readonly malformed: boolean;
 }
 
-/** What became of the requests of one kind. */
+/** The outcomes of the requests of one kind. */
 export interface Tally {
   sent: number;
   /** Answered as expected. */
@@ -151,7 +151,7 @@ const run = async (load: Load): Promise<Report> => {
   const details = `GET /api/details HTTP/1.1\r\nHost: a\r\nx-api-key: ${keys[1]}\r\n\r\n`;
   const isAnswered = streamed ? /^event: entry/m : /^HTTP\/1.1 201 /;
 
-  // Opened before the measurement, which is not about how fast sockets open.
+  // Sockets open before the measurement, which is not about how fast they open.
   for (let n = 0; n < sockets; n++) {
     const client = new Client();
     client.socket.once("connect", () => free.push(client));

@@ -110,8 +110,8 @@ const otherUser = () => {
 export interface Database {
   readonly start: () => Promise<void>;
   /**
-   * `kill -9` of the postmaster, or of one process that serves a connection: then PostgreSQL ends all of them and
-   * recovers.
+   * `kill -9` of the postmaster, or of one process that serves a connection: PostgreSQL then ends all such processes
+   * and recovers.
    */
   readonly kill: (which: "postmaster" | "backend") => Promise<void>;
   readonly signalAll: (name: "SIGSTOP" | "SIGCONT") => void;
@@ -152,7 +152,7 @@ const makePostgres = async (directory: string) => {
   const database: Database = {
     start: () =>
       until("The start of PostgreSQL", async () => {
-        // It refuses to start as long as a process of a killed postmaster lives.
+        // PostgreSQL refuses to start as long as a process of a killed postmaster lives.
         if (!postmaster?.isRunning())
           postmaster = launch(join(programs, "postgres"), args, options);
         await sleep(50);
@@ -174,7 +174,7 @@ const makePostgres = async (directory: string) => {
   return { database, url: `postgres://parley@127.0.0.1:${port}/postgres` };
 };
 
-/** A directory with what a server needs besides its program. It outlives the servers that are started on it. */
+/** A directory with what a server needs besides its program. It outlives the servers that use it. */
 export interface Site {
   readonly directory: string;
   /** One for each of the two chatbots. */
@@ -186,7 +186,7 @@ export interface Site {
 
 export const makeSite = async (): Promise<Site> => {
   const directory = await mkdtemp(join(tmpdir(), "parley-faults-"));
-  // If this process is root, PostgreSQL runs as another user, who must be able to pass through.
+  // If this process is root, PostgreSQL runs as another user, who must be able to enter this directory.
   await chmod(directory, 0o711);
   const provision = join(directory, "provision.json");
   const key = generateKey.pipe(
@@ -265,8 +265,8 @@ export const makeServer = async (
     },
     kill: async (victim) => {
       const run = runs.at(-1)!;
-      const own = postgresBelow(run.child.pid!);
-      if (victim !== "server") for (const pid of own) signal(pid, "SIGKILL");
+      const postgresPids = postgresBelow(run.child.pid!);
+      if (victim !== "server") for (const pid of postgresPids) signal(pid, "SIGKILL");
       if (victim !== "database") await end(run, "SIGKILL");
     },
     stop: () => end(runs.at(-1)!, "SIGTERM"),
@@ -281,7 +281,7 @@ export interface Service {
   readonly site: Site;
   readonly model: Model;
   readonly servers: ReadonlyArray<Server>;
-  /** `null`: the only server has one of its own, or the harness did not start it. */
+  /** `null`: the only server has a database of its own, or the harness did not start the database. */
   readonly database: Database | null;
   readonly stop: () => Promise<void>;
 }

@@ -25,15 +25,15 @@ export interface Content {
 }
 
 export interface Request extends Content {
-  /** How often it was sent. */
+  /** How often the request was sent. */
   attempts: number;
   /** How many of its acknowledgements were certainly not replays. */
   fresh: number;
   /** The bytes of `data` of the first 201, and when that arrived, by `performance.now()`. */
   acknowledged: { readonly bytes: string; readonly at: number } | null;
-  /** Whether a fault was active while it was sent. */
-  met: boolean;
-  /** When the client hung up on it, by `performance.now()`. */
+  /** Whether a fault was active while the request was sent. */
+  metFault: boolean;
+  /** When the client hung up on the request, by `performance.now()`. */
   hungUpAt: number | null;
 }
 
@@ -60,7 +60,7 @@ export class Ledger {
 
   begin(content: Omit<Content, "token">): Request {
     const token = `${marker}-${content.tenant}-${++this.#tokens}.`;
-    const unsent = { attempts: 0, fresh: 0, acknowledged: null, met: false, hungUpAt: null };
+    const unsent = { attempts: 0, fresh: 0, acknowledged: null, metFault: false, hungUpAt: null };
     const request = { ...content, token, ...unsent };
     this.requests.push(request);
     return request;
@@ -78,7 +78,8 @@ export class Ledger {
     request.acknowledged ??= { bytes, at: performance.now() };
     if (replayed === false) request.fresh++;
     if (request.fresh > 1) this.violation("acknowledged twice, and neither is a replay", request);
-    if (replayed && request.attempts === 1) this.violation("a replay, but sent once", request);
+    if (replayed && request.attempts === 1)
+      this.violation("a replay of a request that was sent once", request);
   }
 
   /**
@@ -109,22 +110,22 @@ export class Ledger {
     const entriesOf = Map.groupBy(all, ({ question }) => question);
     const explainedRows = new Set<Chat | Entry>();
     const chatOf = new Map(chats.map((chat) => [chat.id, chat]));
-    for (const request of this.requests.filter((one) => one.tenant === tenant)) {
+    for (const request of this.requests.filter((each) => each.tenant === tenant)) {
       const wrong = (what: string) => this.violation(what, request);
       const { acknowledged, chatId, kind, token, userRef } = request;
       const callsMade = calls.get(questionOf(request)) ?? [];
       const rows = kind === "create" ? chatsOf.get(token) : entriesOf.get(questionOf(request));
       const [row] = rows ?? [];
-      // Promise 1.
+      // Every request is stored at most once, and with what was acknowledged.
       if (rows !== undefined && rows.length > 1) wrong(`stored ${rows.length} times`);
       if (acknowledged !== null && JSON.stringify(row) !== acknowledged.bytes) {
-        wrong(`acknowledged, but stored is ${JSON.stringify(row)}`);
+        wrong(`acknowledged, but what is stored is ${JSON.stringify(row)}`);
       }
-      // Promise 7.
+      // The model is not asked again for a stored answer.
       if (acknowledged !== null && callsMade.some(({ at }) => at > acknowledged.at)) {
         wrong("the model is asked again after the answer was acknowledged");
       }
-      if (!request.met && callsMade.length > 1)
+      if (!request.metFault && callsMade.length > 1)
         wrong(`the model is asked ${callsMade.length} times`);
       if (row === undefined) continue;
       explainedRows.add(row);
@@ -145,15 +146,15 @@ export class Ledger {
         wrong("is in another chat");
       if (entry.moderation !== "none" || entry.flagged) wrong(`stored as ${JSON.stringify(entry)}`);
       if (call === undefined) wrong(`no call gave the stored answer ${entry.answer}`);
-      // Promise 5.
+      // The model saw all entries before this one, and no others.
       else if (JSON.stringify(call.earlier) !== JSON.stringify(messagesOf(before))) {
         wrong(`the model saw ${JSON.stringify(call.earlier)} instead of ${JSON.stringify(before)}`);
       }
     }
-    // Promise 2, too.
+    // Every row belongs to a request of this chatbot: none is lost to, or from, another chatbot.
     for (const row of [...chats, ...all]) {
       if (!explainedRows.has(row))
-        this.violation(`nobody of this chatbot made ${JSON.stringify(row)}`);
+        this.violation(`no request of this chatbot made ${JSON.stringify(row)}`);
     }
   }
 }

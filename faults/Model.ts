@@ -21,9 +21,9 @@ export interface Call {
   /** The tokens that the model counts for the call. */
   readonly promptTokens: number;
   readonly completionTokens: number;
-  /** When it arrived, by `performance.now()`. */
+  /** When the call arrived, by `performance.now()`. */
   readonly at: number;
-  /** Whether the model made it fail. */
+  /** Whether the model made the call fail. */
   readonly failed: boolean;
   /** Whether the answer is still being sent, to a caller that is still there. */
   isOpen: boolean;
@@ -31,7 +31,7 @@ export interface Call {
 
 export interface Model {
   readonly url: string;
-  /** Settings that make a server use it. */
+  /** Settings that make a server use the model. */
   readonly environment: Readonly<Record<string, string>>;
   /** Every call so far, in order of arrival. */
   readonly calls: ReadonlyArray<Call>;
@@ -99,7 +99,7 @@ export const startModel = async (failureShare = 0): Promise<Model> => {
     // fault.
     const pause = chance(0.5) ? 0 : chance(0.2) ? 500 : 20 * Math.random();
     response.writeHead(200, { "content-type": "text/event-stream" });
-    // The emoji of two code units may be sent in halves.
+    // The emoji has two code units, which two pieces may separate.
     for (const piece of call.answer.match(/[^]{1,10}/g)!) {
       say({ role: "assistant", content: piece }, null);
       if (pause > 0) await sleep(pause);

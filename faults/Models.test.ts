@@ -8,7 +8,7 @@ import { startModel } from "./Model.ts";
 const amount = 100;
 
 test(
-  "asks succeed with two models of which three calls in ten fail before the first piece, and no log repeats them",
+  "asks succeed while three in ten calls of both models fail before the first piece, and no log repeats a question",
   { timeout: 120_000 },
   async () => {
     const models = [await startModel(0.3), await startModel(0.3)] as const;
@@ -38,7 +38,7 @@ test(
           }
         };
         await Promise.all(Array.from({ length: 20 }, client));
-        // Six calls in a row may fail by chance.
+        // All six calls for a question may fail by chance.
         expect(failures.length, failures.join("\n")).toBeLessThan(2);
       }
       for (const model of models) expect(model.calls.some(({ failed }) => failed)).toBe(true);

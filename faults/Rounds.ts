@@ -19,13 +19,13 @@ const restart = async (server: Server, victim: "server" | "both") => {
   await server.start();
 };
 
-/** When the server goes on, its answers are ready, and other asks have had the turns meanwhile. */
+/** Freezes a server while it answers: when it resumes, its answers are ready, but other asks have had the turns. */
 const freeze: Fault["strike"] = async ({ servers }, server, traffic) => {
   const openAsks = () =>
     traffic.answering(server).filter((ask) => ask.chatId !== null && ask.idempotencyKey === null);
   while (openAsks().length === 0) await sleep(5);
   server.signal("SIGSTOP");
-  const other = servers.find((one) => one !== server)!;
+  const other = servers.find((candidate) => candidate !== server)!;
   const rivals = openAsks().map(({ chatId, tenant }) => traffic.ask(tenant, chatId!, other));
   await sleep(long);
   server.signal("SIGCONT");
@@ -100,7 +100,7 @@ const poolerSettings = [
 /** Runs the faults, all of one store, one after the other, as {@link underTraffic} does. */
 export const round = async (names: ReadonlyArray<FaultName>) => {
   const { store } = faults[names[0]!];
-  // One of two servers hears nothing of what the other stores, as behind a pooler.
+  // One of two servers on a PostgreSQL gets no notifications of what the other stores, as behind a pooler.
   const service = await startService(store === "embedded" ? 1 : 2, store, (at, url) =>
     at === 0 || store === "file"
       ? {}
@@ -146,17 +146,17 @@ export const underTraffic = async (
 
     const readAll = async () => [await traffic.readAll(0), await traffic.readAll(1)] as const;
     await traffic.repeat(await readAll());
-    const stored = await readAll();
+    const storedRows = await readAll();
     const calls = Map.groupBy(service.model.calls, ({ question }) => question);
-    for (const tenant of [0, 1] as const) ledger.check(tenant, stored[tenant], calls);
+    for (const tenant of [0, 1] as const) ledger.check(tenant, storedRows[tenant], calls);
     const [first] = service.servers as readonly [Server];
     if ((await first.stop()) !== 0) ledger.violation("a server does not end with 0 after SIGTERM");
     await first.start();
-    const bytes = (all: typeof stored) =>
+    const bytes = (all: typeof storedRows) =>
       JSON.stringify(
         all.map(({ chats, entries }) => [chats, [...entries].toSorted(([a], [b]) => a - b)]),
       );
-    if (bytes(await readAll()) !== bytes(stored))
+    if (bytes(await readAll()) !== bytes(storedRows))
       ledger.violation("a restart changes what is read");
     for (const server of service.servers) {
       const lines = server
@@ -171,7 +171,7 @@ export const underTraffic = async (
       summary: {
         requests: ledger.requests.length,
         acknowledged,
-        met: ledger.requests.filter(({ met }) => met).length,
+        metFault: ledger.requests.filter(({ metFault }) => metFault).length,
         calls: service.model.calls.length,
         recovery,
       },

@@ -28,11 +28,11 @@ export class Traffic {
   readonly #service: Service;
   /** Ids of acknowledged chats, by chatbot, oldest first. */
   readonly #chats: readonly [Array<number>, Array<number>] = [[], []];
-  /** Of the clients' keys: later traffic on the same database uses another. */
+  /** The prefix of the clients' idempotency keys: later traffic on the same database uses another. */
   readonly #prefix = crypto.randomUUID();
   #keys = [0, 0];
-  #running = true;
-  /** Requests that are on their way, by server. */
+  #isRunning = true;
+  /** Requests in flight, by server. */
   readonly #open = new Map<Server, Set<Request>>();
 
   constructor(service: Service) {
@@ -42,8 +42,8 @@ export class Traffic {
   /** Runs this many clients of each chatbot until `stop`. */
   async run(clients: number): Promise<void> {
     const work = async (tenant: 0 | 1) => {
-      while (this.#running) {
-        await this.#one(tenant);
+      while (this.#isRunning) {
+        await this.#act(tenant);
         await sleep(100 * Math.random());
       }
     };
@@ -51,19 +51,20 @@ export class Traffic {
   }
 
   stop(): void {
-    this.#running = false;
+    this.#isRunning = false;
   }
 
   /** Waits until the server has created a chat and answered in it; returns how long that took, in milliseconds. */
   async works(server: Server): Promise<number> {
-    const began = performance.now();
+    const startedAt = performance.now();
     const common = { tenant: 0, userRef: null, idempotencyKey: null } as const;
     let chatId: number | null = null;
     for (const kind of ["create", "ask"] as const) {
       while (true) {
         const request = this.ledger.begin({ ...common, kind, chatId });
         await this.#send(request, server, false);
-        if (performance.now() - began > 60_000) throw new Error("The service does not work again.");
+        if (performance.now() - startedAt > 60_000)
+          throw new Error("The service does not work again.");
         if (request.acknowledged === null) await sleep(50);
         else {
           chatId = (JSON.parse(request.acknowledged.bytes) as Chat).id;
@@ -71,7 +72,7 @@ export class Traffic {
         }
       }
     }
-    return Math.round(performance.now() - began);
+    return Math.round(performance.now() - startedAt);
   }
 
   /** Asks in a chat, once and without a key. */
@@ -80,7 +81,7 @@ export class Traffic {
     await this.#send(this.ledger.begin(content), server, false);
   }
 
-  /** The asks for which a server has called the model, and whose call has not ended yet. */
+  /** The asks for which a server has called the model and still receives its answer. */
   answering(server: Server): ReadonlyArray<Request> {
     const open = new Set(this.#service.model.calls.filter((c) => c.isOpen).map((c) => c.question));
     return [...(this.#open.get(server) ?? [])].filter((request) => open.has(questionOf(request)));
@@ -100,7 +101,7 @@ export class Traffic {
     return !calls.some(({ isOpen }) => isOpen) && !this.ledger.requests.some(waits);
   }
 
-  async #one(tenant: 0 | 1): Promise<void> {
+  async #act(tenant: 0 | 1): Promise<void> {
     if (chance(0.25)) return await this.#read(tenant);
     if (chance(0.05)) return await this.#intrude(tenant);
     const kind = chance(0.2) ? "create" : "ask";
@@ -122,23 +123,28 @@ export class Traffic {
     if (idempotencyKey === null) {
       await this.#send(request, pick(this.#service.servers), streamed);
     } else {
-      const twice = chance(0.2) ? [streamed, chance(0.5) && kind === "ask"] : [streamed];
-      await Promise.all(twice.map((stream) => this.#insist(request, stream)));
+      const sends = chance(0.2) ? [streamed, chance(0.5) && kind === "ask"] : [streamed];
+      await Promise.all(sends.map((stream) => this.#insist(request, stream)));
     }
   }
 
   /** Sends a request with a key until it is acknowledged. */
   async #insist(request: Request, streamed: boolean): Promise<void> {
     const end = Date.now() + patience;
-    const heard = { turn: "", text: "" };
-    while (!(await this.#send(request, pick(this.#service.servers), streamed, heard))) {
+    const progress = { turn: "", text: "" };
+    while (!(await this.#send(request, pick(this.#service.servers), streamed, progress))) {
       if (Date.now() > end) return this.ledger.violation("not answered in time", request);
       await sleep(50);
     }
   }
 
-  /** Sends a request once; returns whether it need not be sent again. `heard` is what its earlier streams sent. */
-  async #send(request: Request, server: Server, streamed: boolean, heard = { turn: "", text: "" }) {
+  /** Sends a request once; returns whether it need not be sent again. `progress` is what its earlier streams sent. */
+  async #send(
+    request: Request,
+    server: Server,
+    streamed: boolean,
+    progress = { turn: "", text: "" },
+  ) {
     const { chatId, idempotencyKey, kind, tenant, token, userRef } = request;
     const { ledger } = this;
     const weather = ledger.weather;
@@ -159,7 +165,9 @@ export class Traffic {
         ...(idempotencyKey !== null && { "idempotency-key": idempotencyKey }),
         ...(streamed && { accept: "text/event-stream" }),
         ...(streamed &&
-          heard.turn !== "" && { "last-event-id": `${heard.turn}.${[...heard.text].length}` }),
+          progress.turn !== "" && {
+            "last-event-id": `${progress.turn}.${[...progress.text].length}`,
+          }),
         ...(cancels && { "on-disconnect": "cancel" }),
       },
       patience: chance(0.3) ? 3000 : undefined,
@@ -167,31 +175,35 @@ export class Traffic {
     });
     open.delete(request);
     if (answer.hungUp) request.hungUpAt = performance.now();
-    if (!weather.calm || weather !== ledger.weather) request.met = true;
+    if (!weather.calm || weather !== ledger.weather) request.metFault = true;
     const body = answer.isStream
-      ? this.#listen(request, answer, heard)
+      ? this.#listen(request, answer, progress)
       : answer.complete
         ? answer.text
         : "";
     if (!body.startsWith('{"status":201,')) return !ledger.excuses(request, answer, weather);
-    const first = request.acknowledged === null;
+    const isFirst = request.acknowledged === null;
     ledger.acknowledge(request, dataOf(body), answer.replayed);
-    if (kind === "create" && first) this.#chats[tenant].push((JSON.parse(dataOf(body)) as Chat).id);
+    if (kind === "create" && isFirst)
+      this.#chats[tenant].push((JSON.parse(dataOf(body)) as Chat).id);
     return true;
   }
 
-  /** Adds the events of a stream to what was heard before; returns the envelope at its end, or an empty text. */
-  #listen(request: Request, { text }: Answer, heard: { turn: string; text: string }): string {
+  /** Adds the events of a stream to `progress`; returns the envelope at its end, or an empty string. */
+  #listen(request: Request, { text }: Answer, progress: { turn: string; text: string }): string {
     for (const { data, id, name } of eventsOf(text)) {
       if (name === "error") return data;
       const point = id.lastIndexOf(".");
-      if (id.slice(0, point) !== heard.turn)
-        Object.assign(heard, { turn: id.slice(0, point), text: "" });
-      if (name === "delta") heard.text += (JSON.parse(data) as { readonly text: string }).text;
-      const whole = name === "entry" ? (JSON.parse(dataOf(data)) as Entry).answer : heard.text;
-      // Promise 7.
-      if (heard.text !== whole || Number(id.slice(point + 1)) !== [...heard.text].length) {
-        this.ledger.violation(`heard "${heard.text}" up to event ${id} of "${whole}"`, request);
+      if (id.slice(0, point) !== progress.turn)
+        Object.assign(progress, { turn: id.slice(0, point), text: "" });
+      if (name === "delta") progress.text += (JSON.parse(data) as { readonly text: string }).text;
+      const whole = name === "entry" ? (JSON.parse(dataOf(data)) as Entry).answer : progress.text;
+      // A resumed stream sends no piece twice, and skips none.
+      if (progress.text !== whole || Number(id.slice(point + 1)) !== [...progress.text].length) {
+        this.ledger.violation(
+          `received "${progress.text}" up to event ${id} of "${whole}"`,
+          request,
+        );
       }
       if (name === "entry") return data;
     }
@@ -208,16 +220,16 @@ export class Traffic {
     return answer.status;
   }
 
-  /** Acknowledged rows appear at once, and a list that fits on its page has as many rows as its total. */
+  /** Checks that acknowledged rows appear at once, and that a list that fits on its page has as many rows as its total. */
   async #read(tenant: 0 | 1): Promise<void> {
     const acknowledgedRequests = this.ledger.requests.filter(
-      (one) => one.tenant === tenant && one.acknowledged !== null,
+      (each) => each.tenant === tenant && each.acknowledged !== null,
     );
     if (acknowledgedRequests.length === 0) return;
     const request = pick(acknowledgedRequests.slice(-100));
     const { bytes } = request.acknowledged!;
     const row = JSON.parse(bytes) as Chat & Entry;
-    const [one, all] =
+    const [rowPath, listPath] =
       request.kind === "create"
         ? [
             `/chats?id=${row.id}`,
@@ -226,31 +238,31 @@ export class Traffic {
               : `/chats?limit=100&userRef=${encodeURIComponent(row.userRef)}`,
           ]
         : [`/chats/${row.chat_id}/history?id=${row.id}`, `/chats/${row.chat_id}/history?limit=100`];
-    const result = await this.#get<Chat | Entry>(tenant, one);
+    const result = await this.#get<Chat | Entry>(tenant, rowPath);
     const expected = `{"data":[${bytes}],"meta":{"total":1}}`;
     if (
       result === 404 ||
       (typeof result === "object" &&
         JSON.stringify({ data: result.data, meta: result.meta }) !== expected)
     ) {
-      this.ledger.violation(`${one} gives ${JSON.stringify(result)}`, request);
+      this.ledger.violation(`${rowPath} gives ${JSON.stringify(result)}`, request);
     }
-    const list = all === null ? 0 : await this.#get<Chat | Entry>(tenant, all);
+    const list = listPath === null ? 0 : await this.#get<Chat | Entry>(tenant, listPath);
     if (typeof list !== "object") return;
     const { data, meta } = list;
     if (meta.total !== data.length && !(meta.total > 100 && data.length === 100)) {
-      this.ledger.violation(`${all}: ${data.length} rows of ${meta.total}`);
+      this.ledger.violation(`${listPath}: ${data.length} rows of ${meta.total}`);
     }
     if (meta.total === data.length && !data.some(({ id }) => id === row.id)) {
-      this.ledger.violation(`${all} has no row ${row.id}`, request);
+      this.ledger.violation(`${listPath} has no row ${row.id}`, request);
     }
   }
 
-  /** Another chatbot's chat does not exist for this one, whatever is requested. */
+  /** Checks that another chatbot's chat does not exist for this one, whatever is requested. */
   async #intrude(tenant: 0 | 1): Promise<void> {
-    const theirs = this.#chats[(1 - tenant) as 0 | 1];
-    if (theirs.length === 0) return;
-    const id = pick(theirs.slice(-50));
+    const otherChats = this.#chats[(1 - tenant) as 0 | 1];
+    if (otherChats.length === 0) return;
+    const id = pick(otherChats.slice(-50));
     const server = pick(this.#service.servers);
     const answer = await exchange({
       url: server.askUrl,
@@ -274,11 +286,11 @@ export class Traffic {
   async repeat(stored: readonly [StoredRows, StoredRows]): Promise<void> {
     const { calls } = this.#service.model;
     const questions = new Set(
-      stored.flatMap((one) => [...one.entries.values()].flat()).map((entry) => entry.question),
+      stored.flatMap((rows) => [...rows.entries.values()].flat()).map((entry) => entry.question),
     );
     const names = new Set(stored.flatMap(({ chats }) => chats.map(({ name }) => name)));
-    const withKey = this.ledger.requests.filter((one) => one.idempotencyKey !== null);
-    const unanswered = withKey.filter((one) => one.acknowledged === null);
+    const withKey = this.ledger.requests.filter((request) => request.idempotencyKey !== null);
+    const unanswered = withKey.filter((request) => request.acknowledged === null);
     for (const request of [...unanswered, ...withKey.slice(-60)]) {
       const isStored =
         request.kind === "create" ? names.has(request.token) : questions.has(questionOf(request));
@@ -286,7 +298,7 @@ export class Traffic {
       const fresh = request.fresh;
       await this.#insist(request, request.kind === "ask" && chance(0.5));
       if (isStored && (calls.length > before || request.fresh > fresh)) {
-        this.ledger.violation("stored, but not given back when it is repeated", request);
+        this.ledger.violation("stored, but not returned when it is repeated", request);
       }
     }
   }
@@ -302,14 +314,14 @@ export class Traffic {
       let total = 0;
       for (let page = 1; ; page++) {
         const result = await this.#get<Row>(tenant, `${path}?limit=${limit}&page=${page}${order}`);
-        if (typeof result !== "object") throw new Error(`${path} answers ${result}.`);
+        if (typeof result !== "object") throw new Error(`${path} gives ${result}.`);
         rows.push(...result.data);
         if (page > 1 && result.meta.total !== total)
           this.ledger.violation(`${path}: the total changes`);
         total = result.meta.total;
         if (result.data.length < limit) break;
       }
-      // Promise 3.
+      // Pages have every row once.
       if (rows.length !== total || new Set(rows.map(({ id }) => id)).size !== total) {
         this.ledger.violation(`${path} ${order}: ${rows.length} rows of ${total}`);
       }
@@ -321,8 +333,8 @@ export class Traffic {
       ["&orderBy=name&desc=true", 100],
       ["&orderBy=userRef", 100],
     ] as const) {
-      const others = (await walk<Chat>("/chats", order, limit)).toSorted((a, b) => a.id - b.id);
-      if (JSON.stringify(others) !== JSON.stringify(chats))
+      const chatsById = (await walk<Chat>("/chats", order, limit)).toSorted((a, b) => a.id - b.id);
+      if (JSON.stringify(chatsById) !== JSON.stringify(chats))
         this.ledger.violation(`/chats ${order}: other rows`);
     }
     const entries = new Map<number, ReadonlyArray<Entry>>();

@@ -1,5 +1,5 @@
 /**
- * What a server does with more asks than it can answer: `node faults/overload.ts` prints a table, and ends with 1 if a
+ * What a server does with more asks than it can answer: `node faults/overload.ts` prints a table, and exits with 1 if a
  * limit is exceeded. For an otherwise idle machine with at least two cores. Options: `--model 300` (milliseconds that
  * the model takes), `--streamed`, `--seconds 10` (of each load), `--sockets 3000`.
  */
@@ -30,7 +30,7 @@ const percentile = (millis: ReadonlyArray<number>, share: number): number => {
 };
 
 const { measure, megabytes, stop } = await startFlood(model!);
-/** A load is over when its last answer has arrived. */
+/** Runs a load, until its last response has arrived. */
 const load = async (rate: number, duration = seconds!) => {
   const report = await measure({
     rate,
@@ -68,7 +68,7 @@ const limit = (what: string, value: number, isMet: boolean): void => {
   if (!isMet) exceededLimits.push(`${what}: ${Math.round(100 * value) / 100}`);
 };
 /**
- * Compares with the most that the server answers; the limits are stricter for plain answers of a model that takes 300
+ * Compares a load with the peak; the limits are stricter for plain answers of a model that takes 300
  * ms.
  */
 const judge = (
@@ -106,7 +106,7 @@ const judge = (
 };
 
 try {
-  // A warm-up, after which code is compiled and PostgreSQL knows its tables.
+  // A warm-up, after which code is compiled and caches are filled.
   await load(50, 3);
   console.log(`A model of ${model} ms, ${streamed ? "streamed" : "plain"}; times in ms`);
   console.log(

@@ -1,5 +1,5 @@
 /**
- * Runs rounds of random faults, by default one: `node faults/run.ts 20` runs twenty. Ends with 1 if a promise was
+ * Runs rounds of random faults, by default one: `node faults/run.ts 20` runs twenty. Exits with 1 if a promise was
  * broken.
  */
 import { faults, round, type FaultName } from "./Rounds.ts";
@@ -13,9 +13,12 @@ for (let n = 1; n <= rounds; n++) {
     (name) => faults[name].store === store,
   );
   const picks = Array.from({ length: 6 }, () => names[Math.floor(Math.random() * names.length)]!);
-  const began = Date.now();
+  const startedAt = Date.now();
   const { summary, violations } = await round(picks);
-  console.log(`Round ${n}, ${Date.now() - began} ms: ${picks.join(", ")}`, JSON.stringify(summary));
+  console.log(
+    `Round ${n}, ${Date.now() - startedAt} ms: ${picks.join(", ")}`,
+    JSON.stringify(summary),
+  );
   if (violations.length === 0) continue;
   process.exitCode = 1;
   console.error(violations.slice(0, 20).join("\n"));

@@ -9,12 +9,12 @@ export default defineConfig({
       "examples/*/*.test.ts",
       "test/differential.test.ts",
     ],
-    // By hand: test:failover.
+    // These run by hand: test:failover.
     exclude: [...configDefaults.exclude, "system/failover/**"],
     env: { PARLEY_RANDOM_REQUESTS: "10000" },
     globalSetup: ["test/postgres.ts"],
     setupFiles: ["test/children.ts"],
-    // Much of their time is waiting for processes.
+    // The tests spend much of their time waiting for processes.
     maxWorkers: 2,
     testTimeout: 60_000,
     hookTimeout: 60_000,

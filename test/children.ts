@@ -1,10 +1,10 @@
-/** Ends the processes that a test file started and left, with theirs: the run would wait for them forever. */
+/** Ends the processes that a test file has started and not ended, with their children, so that the run does not wait. */
 import type { ChildProcess } from "node:child_process";
 import { subscribe } from "node:diagnostics_channel";
 import { readFileSync } from "node:fs";
 import { afterAll } from "vitest";
 
-/** The process and those below it, of which Linux alone tells. */
+/** The process and its descendants, which only Linux lists. */
 const treeOf = (pid: number): ReadonlyArray<number> => {
   try {
     const text = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8");
@@ -27,7 +27,7 @@ afterAll(() => {
       try {
         process.kill(each, "SIGKILL");
       } catch {
-        // It has just ended.
+        // The process has just ended.
       }
     }
   }

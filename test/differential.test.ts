@@ -42,7 +42,7 @@ const count = Number(process.env["PARLEY_RANDOM_REQUESTS"] ?? 2_000);
 const seed = Number(process.env["PARLEY_RANDOM_SEED"] ?? Date.now() % 2 ** 31);
 const longest = 80;
 
-// Commands. Numbers stand for rows, keys and turns, whichever there are.
+// Commands. Numbers select rows, keys and turns among those that there are.
 
 const texts = [
   "",
@@ -62,7 +62,7 @@ const texts = [
   "😀",
 ];
 const text = fc.constantFrom(...texts);
-const maybe = <A>(one: fc.Arbitrary<A>) => fc.option(one, { freq: 2 });
+const maybe = <A>(value: fc.Arbitrary<A>) => fc.option(value, { freq: 2 });
 const small = fc.nat(9);
 const key = fc.nat(3);
 const name = fc.constantFrom("a", "b", "A");
@@ -70,7 +70,7 @@ const past = [1960, 1965, 1970].map((year) => new Date(Date.UTC(year, 0)));
 const future = [2201, 2202].map((year) => new Date(Date.UTC(year, 0)));
 const when = maybe(fc.constantFrom(...future));
 
-/** Orders in which times, which differ between the stores, decide nothing that ids do not. */
+/** Orders in which times decide nothing that ids would not: times differ between the stores. */
 const orderOf = <Field extends string>(fields: ReadonlyArray<Field>) =>
   fc
     .shuffledSubarray(fields.filter((field) => field !== "createTime"))
@@ -171,7 +171,7 @@ const entryOf = (question: string) => ({
   usage: question === "ß" ? null : usage,
 });
 
-/** Begins a run in a store: gives a function that answers a command, with numbers in place of ids. */
+/** Begins a run in a store: returns a function that answers a command, with numbers in place of ids. */
 const subject = Effect.fnUntraced(function* (run: number) {
   const directory = yield* ChatbotDirectory;
   const under = yield* StoreUnderTest;
@@ -206,32 +206,32 @@ const subject = Effect.fnUntraced(function* (run: number) {
       hash,
       scopes: ["read"],
       ...plainKey,
-      // Some sign tokens of visitors.
+      // Every other key signs tokens of visitors.
       signingSecret: key % 2 === 0 ? "a".repeat(64) : null,
       expiresAt,
     }) as const;
   const toIdempotencyKey = (key: number | null, request: string): IdempotencyKey | null =>
     key === null ? null : { key: `key ${key}`, fingerprint: request };
 
-  /** In the order in which they were seen first; rows by chatbot, because a copy keeps ids. */
+  /** Ids in the order in which they first occurred; those of rows by chatbot, because a copy keeps ids. */
   const chatbots: Array<number> = [];
   const turns: Array<Turn> = [];
   /** Milliseconds that passed in all, and before each turn was taken. */
-  let passed = 0;
+  let elapsed = 0;
   const takenAt = new Map<Turn, number>();
   const rows = new Map<string, Array<number>>();
-  const seen = (kind: string, chatbot: number) => {
+  const idsOf = (kind: string, chatbot: number) => {
     const name = `${kind} ${chatbot}`;
     if (!rows.has(name)) rows.set(name, []);
     return rows.get(name)!;
   };
-  const place = (known: Array<number>, id: number): string => {
+  const place = (ids: Array<number>, id: number): string => {
     if (id === nowhere) return "nowhere";
-    if (!known.includes(id)) known.push(id);
-    return `#${known.indexOf(id)}`;
+    if (!ids.includes(id)) ids.push(id);
+    return `#${ids.indexOf(id)}`;
   };
-  const pick = (known: ReadonlyArray<number>, n: number) =>
-    known.at(-1 - (n % Math.max(1, known.length))) ?? nowhere;
+  const pick = (ids: ReadonlyArray<number>, n: number) =>
+    ids.at(-1 - (n % Math.max(1, ids.length))) ?? nowhere;
 
   chatbots.push((yield* register(first.registry, "a", "a")).id);
   let chatbot = ChatbotId.make(chatbots[0]!);
@@ -240,58 +240,58 @@ const subject = Effect.fnUntraced(function* (run: number) {
   const plain = (value: unknown): unknown => {
     if (value instanceof Uint8Array) return "bytes";
     if (value instanceof Date)
-      return future.concat(past).some((one) => +one === +value) ? value : "time";
+      return future.concat(past).some((date) => +date === +value) ? value : "time";
     if (Array.isArray(value)) return value.map(plain);
     if (typeof value !== "object" || value === null) return value;
-    const named = Object.entries(value).map(([name, one]): readonly [string, unknown] => {
-      if (typeof one === "number" && name === "chatId")
-        return [name, place(seen("chat", chatbot), one)];
-      if (typeof one === "number" && name === "chatbot") return [name, place(chatbots, one)];
-      if (typeof one === "number" && name === "id") {
-        const known =
+    const fields = Object.entries(value).map(([name, item]): readonly [string, unknown] => {
+      if (typeof item === "number" && name === "chatId")
+        return [name, place(idsOf("chat", chatbot), item)];
+      if (typeof item === "number" && name === "chatbot") return [name, place(chatbots, item)];
+      if (typeof item === "number" && name === "id") {
+        const ids =
           "question" in value
-            ? seen("entry", chatbot)
+            ? idsOf("entry", chatbot)
             : "userRef" in value
-              ? seen("chat", chatbot)
+              ? idsOf("chat", chatbot)
               : chatbots;
-        return [name, place(known, one)];
+        return [name, place(ids, item)];
       }
       if (name === "id" && "newest" in value) return [name, "turn"];
-      if (name === "turnId" && typeof one === "string") {
-        return [name, turns.findIndex(({ id }) => id === one)];
+      if (name === "turnId" && typeof item === "string") {
+        return [name, turns.findIndex(({ id }) => id === item)];
       }
-      if (name === "chat" && typeof one === "number")
-        return [name, place(seen("chat", chatbot), one)];
+      if (name === "chat" && typeof item === "number")
+        return [name, place(idsOf("chat", chatbot), item)];
       if (name === "forMillis") return [name, "some"];
-      if (name === "expiresInMillis") return [name, one === null ? null : "some"];
-      if (name === "nowMillis") return [name, typeof one];
-      if (name === "message") return [name, String(one).replaceAll(/\d+/g, "n")];
+      if (name === "expiresInMillis") return [name, item === null ? null : "some"];
+      if (name === "nowMillis") return [name, typeof item];
+      if (name === "message") return [name, String(item).replaceAll(/\d+/g, "n")];
       // An erasure of one chat names its id.
-      if (name === "detail") return [name, String(one).replace(/^chat \d+$/, "chat")];
-      return [name, plain(one)];
+      if (name === "detail") return [name, String(item).replace(/^chat \d+$/, "chat")];
+      return [name, plain(item)];
     });
-    return Object.fromEntries(named.toSorted(([a], [b]) => (a < b ? -1 : 1)));
+    return Object.fromEntries(fields.toSorted(([a], [b]) => (a < b ? -1 : 1)));
   };
 
   const answer = (command: Command): Effect.Effect<unknown, unknown> => {
     const { archive, chats, registry, turns: turnStore } = command.second ? under.second : first;
-    const chatOf = (n: number) => ChatId.make(pick(seen("chat", chatbot), n));
-    const entryId = (n: number) => pick(seen("entry", chatbot), n);
+    const chatOf = (n: number) => ChatId.make(pick(idsOf("chat", chatbot), n));
+    const entryId = (n: number) => pick(idsOf("entry", chatbot), n);
     const turnOf = (n: number) => turns.at(-1 - (n % Math.max(1, turns.length)));
     const onTurn = (n: number, f: (turn: Turn) => Effect.Effect<unknown, unknown>) => {
       const turn = turnOf(n);
       if (turn?.chatbot !== chatbot) return Effect.succeed("no turn");
       // A day after the take, a store may forget the key and its turn at any time.
       const isOld =
-        turn.idempotencyKey !== null && passed - takenAt.get(turn)! >= idempotencyKeyLifetime;
+        turn.idempotencyKey !== null && elapsed - takenAt.get(turn)! >= idempotencyKeyLifetime;
       return isOld ? Effect.succeed("an old turn") : f(turn);
     };
     const take = (chat: ChatId | null, key: IdempotencyKey | null) =>
-      Effect.tap(turnStore.take(chatbot, chat, key), (taken) =>
+      Effect.tap(turnStore.take(chatbot, chat, key), (result) =>
         Effect.sync(() => {
-          if (taken._tag !== "TurnTaken") return;
-          turns.push(taken.turn);
-          takenAt.set(taken.turn, passed);
+          if (result._tag !== "TurnTaken") return;
+          turns.push(result.turn);
+          takenAt.set(result.turn, elapsed);
         }),
       );
     switch (command._tag) {
@@ -303,12 +303,12 @@ const subject = Effect.fnUntraced(function* (run: number) {
       case "Take":
       case "Ask": {
         const chat = command.chat === null ? null : chatOf(command.chat);
-        const taken = take(chat, toIdempotencyKey(command.key, `ask ${command.chat === null}`));
-        if (command._tag === "Take") return taken;
-        return Effect.flatMap(taken, (one): Effect.Effect<unknown, unknown> =>
-          one._tag === "TurnTaken"
-            ? turnStore.append(one.turn, entryOf(command.question))
-            : Effect.succeed(one),
+        const takeTurn = take(chat, toIdempotencyKey(command.key, `ask ${command.chat === null}`));
+        if (command._tag === "Take") return takeTurn;
+        return Effect.flatMap(takeTurn, (result): Effect.Effect<unknown, unknown> =>
+          result._tag === "TurnTaken"
+            ? turnStore.append(result.turn, entryOf(command.question))
+            : Effect.succeed(result),
         );
       }
       case "Append":
@@ -340,7 +340,7 @@ const subject = Effect.fnUntraced(function* (run: number) {
           const records = yield* Stream.runCollect(archive.export(chatbot, "tester"));
           const copied = yield* archive.import(to, Stream.fromIterable(records), "tester");
           for (const kind of ["chat", "entry"]) {
-            if (to !== chatbot) rows.set(`${kind} ${to}`, [...seen(kind, chatbot)]);
+            if (to !== chatbot) rows.set(`${kind} ${to}`, [...idsOf(kind, chatbot)]);
           }
           return copied;
         });
@@ -361,7 +361,9 @@ const subject = Effect.fnUntraced(function* (run: number) {
           ];
         });
         return Effect.tap(archive.import(chatbot, Stream.fromIterable(records), "tester"), () =>
-          Effect.sync(() => plain(records.map((one) => ("chat" in one ? one.chat : one.entry)))),
+          Effect.sync(() =>
+            plain(records.map((record) => ("chat" in record ? record.chat : record.entry))),
+          ),
         );
       }
       case "Usage":
@@ -369,7 +371,7 @@ const subject = Effect.fnUntraced(function* (run: number) {
           sums.toSorted((a, b) => ((a.model ?? "") < (b.model ?? "") ? -1 : 1)),
         );
       case "Pass":
-        passed += command.millis;
+        elapsed += command.millis;
         return under.pass(command.millis);
       case "Switch":
         chatbot = ChatbotId.make(pick(chatbots, command.chatbot));
@@ -397,13 +399,13 @@ const subject = Effect.fnUntraced(function* (run: number) {
       case "RevokeKey":
         return registry.revokeKey(chatbot, keyId(command.key), "tester");
       case "UseKeys":
-        return directory.used(command.keys.map(keyId));
+        return directory.recordUse(command.keys.map(keyId));
       case "OpenKey":
         return directory.open(keyId(command.key));
       case "Registered":
         return Effect.map(registry.list, (all) =>
           all
-            .filter((one) => chatbots.includes(one.chatbot.id))
+            .filter((entry) => chatbots.includes(entry.chatbot.id))
             .map(({ chatbot, keys }) => [chatbot, keys.toSorted((a, b) => (a.id < b.id ? -1 : 1))]),
         );
       case "Audit":

@@ -6,7 +6,7 @@ const root = join(import.meta.dirname, "..");
 
 const browser = [/^preact(\/hooks)?$/, /^@preact\/signals$/, /^marked$/, /^@parley\/client$/];
 
-/** The imports that each package's sources may have, beside their own files. */
+/** The imports that each package's sources may have, besides their own files. */
 const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
   "packages/core/src": [/^effect$/, /^effect\/crypto$/],
   "packages/core/src/testing": [/^effect$/, /^effect\/testing$/, /^\.\.\//],
@@ -27,7 +27,7 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^marked$/,
     /^#files$/,
   ],
-  // Code of browsers, which is bundled: the parts of all pages, and three pages.
+  // Code for browsers, which is bundled: the parts that all pages share, and three pages.
   "packages/pages/src/page": browser,
   "packages/pages/src/playground/page": [
     ...browser,
@@ -71,7 +71,8 @@ const sources = (folder: string): ReadonlyArray<string> =>
     .filter((file) => /\.tsx?$/.test(file))
     .map((file) => `${folder}/${file}`)
     .filter(
-      (file) => !Object.keys(mayImport).some((one) => one > folder && file.startsWith(`${one}/`)),
+      (file) =>
+        !Object.keys(mayImport).some((other) => other > folder && file.startsWith(`${other}/`)),
     )
     .map((file) => join(root, file));
 

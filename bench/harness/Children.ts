@@ -59,14 +59,14 @@ export const stopAll = (): Promise<void> =>
     for (const remove of removals) remove();
   })());
 
-/** Stops everything and exits, 1 unless told otherwise. */
+/** Stops everything and exits, by default with code 1. */
 export const abort = async (why: string, code = 1): Promise<never> => {
   if (stopPromise === null) console.error(why);
   await stopAll();
   process.exit(code);
 };
 
-// Children are in groups of their own, so that a terminal's Ctrl-C reaches them only in this way.
+// Children are in process groups of their own: a terminal's Ctrl-C reaches them only through this process.
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
   process.on(signal, () => void abort("Stopped.", 130));
 }

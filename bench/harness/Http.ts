@@ -36,5 +36,5 @@ export const dataOf = async (
 ): Promise<any> => {
   const { status, text } = await call(server, request);
   if (status === 200 || status === 201) return JSON.parse(text).data;
-  throw new Error(`${request.method} ${request.path} was answered ${status}: ${text}`);
+  throw new Error(`${request.method} ${request.path} got ${status}: ${text}`);
 };

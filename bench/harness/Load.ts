@@ -21,13 +21,13 @@ export interface Load {
   readonly port: number;
   /**
    * Whole HTTP/1.1 requests; `{key}` in one becomes a new UUID each time. Of n connections the first sends the 1st,
-   * the (n+1)th and so on, and begins anew at the end.
+   * the (n+1)th and so on, and starts again at the end.
    */
   readonly requests: ReadonlyArray<string>;
   readonly expected: Expected;
   readonly connections: number;
   /**
-   * Requests a second over all connections, whatever became of earlier ones: an open loop. A latency then begins when
+   * Requests a second over all connections, whatever happened to earlier ones: an open loop. A latency then begins when
    * the request was due, and unexpected responses are counted. Absent: a closed loop, in which a connection sends its
    * next request when a response is complete, and an unexpected response ends the measurement.
    */
@@ -56,7 +56,7 @@ export interface Measurement {
   readonly postgresMicros: number;
   /** Share of one core that the generator itself used. */
   readonly generatorBusy: number;
-  /** Of an open loop. */
+  /** The refusals of an open loop. */
   readonly refused: {
     readonly perSecond: number;
     readonly p50Millis: number;

@@ -21,7 +21,7 @@ interface CpuProfile {
 /** Microseconds since some fixed moment, on the clock of profiles. */
 export const profileClock = (): number => Number(process.hrtime.bigint() / 1000n);
 
-/** Lines about the functions that took the most time themselves between two moments. */
+/** Lines about the functions that took the most time of their own between two moments. */
 export const topFunctions = (
   file: string,
   from: number,
@@ -45,7 +45,7 @@ export const topFunctions = (
     const place = places.get(id)!;
     micros.set(place, (micros.get(place) ?? 0) + (profile.timeDeltas[i + 1] ?? 0));
   }
-  const all = [...micros.values()].reduce((sum, one) => sum + one, 0);
+  const all = [...micros.values()].reduce((sum, time) => sum + time, 0);
   return [...micros]
     .toSorted(([, a], [, b]) => b - a)
     .slice(0, most)

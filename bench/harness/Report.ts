@@ -80,18 +80,18 @@ export const linesOf = (
   figures: ReadonlyArray<Figures>,
   reference: Figures | undefined,
 ): ReadonlyArray<string> =>
-  figures.map((one) => {
-    const { p50Millis, p99Millis, perSecond, postgresMicros, server, serverMicros } = one;
+  figures.map((row) => {
+    const { p50Millis, p99Millis, perSecond, postgresMicros, server, serverMicros } = row;
     const columns = [
       `  ${server.padEnd(12)}`,
       `${perSecond.toFixed(perSecond < 100 ? 1 : 0).padStart(7)} req/s`,
       `  p50 ${p50Millis.toFixed(2).padStart(8)} ms`,
       `  p99 ${p99Millis.toFixed(2).padStart(8)} ms`,
-      `  CPU ${cpuOf(one).toFixed(0).padStart(6)} us`,
+      `  CPU ${cpuOf(row).toFixed(0).padStart(6)} us`,
       ` (server ${serverMicros.toFixed(0)} + PostgreSQL ${postgresMicros.toFixed(0)})`.padEnd(34),
     ];
-    if (reference === undefined || reference === one) return columns.join("").trimEnd();
-    const { cpu, p99, throughput } = ratiosOf(one, reference);
+    if (reference === undefined || reference === row) return columns.join("").trimEnd();
+    const { cpu, p99, throughput } = ratiosOf(row, reference);
     const ratios = `throughput ${throughput.toFixed(2)}, CPU ${cpu.toFixed(2)}, p99 ${p99.toFixed(2)}`;
     return `${columns.join("")}  of ${reference.server}: ${ratios}`;
   });

@@ -1,5 +1,5 @@
 /**
- * What is measured: requests, by how many connections, of which servers, and what Parley has to reach.
+ * What is measured: which requests, over how many connections, to which servers, and the goals of Parley.
  */
 import { randomUUID } from "node:crypto";
 import { instantQuestion, pacedQuestion } from "../servers/answers.ts";
@@ -49,7 +49,7 @@ const staggerMillis = 100;
 const keyHeaders = { "idempotency-key": "{key}" };
 const streamHeaders = { accept: "text/event-stream" };
 
-// What adds rows comes last.
+// Scenarios that add rows come last.
 export const scenarios: ReadonlyArray<Scenario> = [
   {
     name: "details",
@@ -182,13 +182,13 @@ export const loadOf = async (
 };
 
 /**
- * Throws unless the responses of all servers say the same, but for ids and times. Two that cannot are left out: the
- * floor stores nothing, and the AI SDK streams events of its own.
+ * Throws unless the responses of all servers say the same, but for ids and times. Left out are responses that cannot:
+ * those of the floor, which stores nothing, and the AI SDK's streams, whose events are its own.
  */
 export const assertSame = (scenario: Scenario, responses: ReadonlyMap<Server, Expected>): void => {
   const texts = [...responses].flatMap(([{ name }, { body, status }]) => {
     if (status !== 200 && status !== 201)
-      throw new Error(`${scenario.name}: ${name} answered ${status}: ${body}`);
+      throw new Error(`${scenario.name}: ${name} responded with ${status}: ${body}`);
     if (name === "floor") return [];
     const json = scenario.match === "last event" ? body.split("\ndata: ").at(-1)! : body;
     return json.startsWith("{") ? [`${name}: ${JSON.stringify(plain(JSON.parse(json)))}`] : [];
@@ -199,7 +199,7 @@ export const assertSame = (scenario: Scenario, responses: ReadonlyMap<Server, Ex
   }
 };
 
-/** A value with its keys in order and its ids and times replaced by what they are. */
+/** A value with its keys in order and its valid ids and times replaced by "an id" and "a time". */
 const plain = (value: unknown, key = ""): unknown => {
   if (key === "id" || key === "chat_id") return Number.isSafeInteger(value) ? "an id" : value;
   if (key === "_createTime") {

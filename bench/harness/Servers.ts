@@ -109,10 +109,10 @@ const startProgram = async (
     try {
       const { status, text } = await call(server, { method: "GET", path: "/api/details" });
       if (status === 200) return { ...server, startMillis: performance.now() - startedAt };
-      throw new Error(`${name} answered ${status}: ${text}`);
+      throw new Error(`${name} responded with ${status}: ${text}`);
     } catch (error) {
       if (!(error instanceof TypeError)) throw error;
-      // It does not listen yet.
+      // The server does not listen yet.
       await sleep(5);
     }
   }
@@ -123,9 +123,9 @@ const startProgram = async (
 export const createChats = async (server: Server, count: number): Promise<Server> => {
   const body = { name: "Chat", userRef: "u-1" };
   const ids: Array<number> = [];
-  let left = count;
+  let remaining = count;
   const createSome = async () => {
-    while (left-- > 0) {
+    while (remaining-- > 0) {
       ids.push((await dataOf(server, { method: "POST", path: "/api/chats", body })).id);
     }
   };
@@ -145,7 +145,7 @@ const addLongChat = async (server: Server): Promise<Server> => {
 
 export interface SetUp {
   readonly postgres: Postgres;
-  /** The language model that answers; `null`: the answerers that all servers have. */
+  /** The language model that answers; `null`: the answerer that all servers share. */
   readonly modelUrl: string | null;
   /** The file to which a server writes a CPU profile when it stops; absent: none. */
   readonly profile?: string;

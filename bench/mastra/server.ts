@@ -67,7 +67,7 @@ const server = createServer(async (request, response) => {
     return send(201, { status: 201, data: { id } });
   }
   const options = { memory: { thread: String(chat_id), resource } };
-  // A plain ask, too: all servers stream from the model.
+  // For a plain ask, too: all servers stream from the model.
   const stream = await agent.stream(query, options);
   if (request.headers.accept !== "text/event-stream") {
     return send(201, toEntry(chat_id, query, await stream.text));

@@ -1,6 +1,6 @@
 /**
- * What the compared servers answer. Each of them has the same two answerers besides its language model, so that what is
- * measured is the work around an answer.
+ * The answers of the compared servers. All of them answer with the same function unless a language model answers, so
+ * that what is measured is the work around an answer.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 

@@ -1,8 +1,8 @@
 /**
- * The yardstick: the interface as one would write it by hand with Fastify and `pg`, with schemas on both sides,
- * prepared statements and one round trip where one is enough. Through a model it is the AI SDK's `streamText`.
+ * The yardstick: the interface as one would write it by hand with Fastify and `pg`, with schemas of requests and
+ * responses, prepared statements, and one round trip where one is enough. With a model it uses the AI SDK's `streamText`.
  *
- * Environment: DATABASE_URL, PORT; MODEL_URL of an OpenAI-compatible endpoint, or the answerers of all servers answer;
+ * Environment: DATABASE_URL, PORT; MODEL_URL, the URL of an OpenAI-compatible endpoint, without which `answers.ts` answers;
  * CARE=1: with Parley's care for writes (see `inBatches` and `BatchedResponse`).
  */
 import type { ModelMessage } from "ai";
@@ -31,7 +31,7 @@ pg.types.setTypeParser(pg.types.builtins.INT8, Number);
 const pool = new pg.Pool({ connectionString: process.env["DATABASE_URL"], max: 10 });
 
 const hasCare = process.env["CARE"] === "1";
-/** The AI SDK and its model. Loading it takes time and memory, so a server without a model does not. */
+/** The AI SDK and its model. Loading it takes time and memory, so a server without a model does not load it. */
 const loadModel = async (baseURL: string) => {
   const { createOpenAICompatible } = await import("@ai-sdk/openai-compatible");
   const { streamText } = await import("ai");
@@ -198,7 +198,7 @@ interface NewChat {
   readonly userRef: string | null;
 }
 
-/** The chats with their hello entries. All are of one chatbot: this server has no other. */
+/** Creates chats with their hello entries. All are of one chatbot: this server has no other. */
 const createChat = inBatches(async (chats: ReadonlyArray<NewChat>) => {
   const { helloMessage, id } = chats[0]!.chatbot;
   const { rows } = await pool.query({
@@ -381,7 +381,7 @@ await app.register(
                    FROM entries WHERE chat_id = $1 ORDER BY id DESC LIMIT $2 OFFSET $3`,
             values: [chat_id, limit, (page - 1) * limit],
           }),
-          // No row: the chatbot has no such chat, and the page is thrown away.
+          // No row: the chatbot has no such chat, and the page is discarded.
           pool.query<{ total: number }>({
             name: "entries-total",
             text: `SELECT (SELECT count(*) FROM entries WHERE chat_id = chats.id) AS total
@@ -398,10 +398,10 @@ await app.register(
 );
 
 await app.register(
-  async (asking) => {
-    authenticate(asking as unknown as typeof app);
+  async (askApi) => {
+    authenticate(askApi as unknown as typeof app);
 
-    asking.post<{ Body: { readonly chat_id: number; readonly query: string } }>(
+    askApi.post<{ Body: { readonly chat_id: number; readonly query: string } }>(
       "/",
       { schema: { body: askBody, response: { 201: envelope(entry) } } },
       async ({ body: { chat_id: chatId, query: question }, chatbot, headers }, reply) => {

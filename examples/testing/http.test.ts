@@ -39,7 +39,7 @@ const { dispose, handler } = makeWebHandler(
 );
 afterAll(dispose);
 
-it("answers without a socket", async () => {
+it("the handler answers an ask without a socket", async () => {
   const response = await handler(
     new Request("http://localhost/ask", {
       method: "POST",

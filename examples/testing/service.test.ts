@@ -17,7 +17,7 @@ const parley = await openParley({
 afterAll(() => parley.close());
 const bot = await parley.chatbot({ workspace: "Acme", name: "Helpdesk" });
 
-it("gives the same ids, times and answers in every run", async () => {
+it("every run has the same ids, times and answers", async () => {
   const chat = await bot.createChat({ userRef: "user-7" });
   clock.move(60_000);
   const { entry } = await bot.ask(chat.id, "Are you there?");
@@ -35,7 +35,7 @@ it("gives the same ids, times and answers in every run", async () => {
   ]);
 });
 
-it("stores nothing when no answer comes", async () => {
+it("an ask without an answer stores nothing", async () => {
   await expect(bot.ask(null, "Fail.")).rejects.toThrow(AnswerUnavailable);
   expect((await bot.chats().page()).total).toBe(1);
 });

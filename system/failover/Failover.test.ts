@@ -108,19 +108,19 @@ describe("in synchronous mode no acknowledged write is lost or doubled, asks kee
       ],
       clients,
     );
-    const { acknowledged, met, recovery } = summary;
+    const { acknowledged, metFault, recovery } = summary;
     const most = backends.end();
     report.push({
       what,
       acknowledged,
-      met,
+      metFault,
       lost: violations.length,
       "Patroni, s": struck!.patroni / 1000,
       "and back, s": recovery["strike"]! / 1000,
       backends: most,
     });
     expect(violations.slice(0, 20)).toEqual([]);
-    expect(met).toBeGreaterThan(0);
+    expect(metFault).toBeGreaterThan(0);
     expect(recovery["strike"]).toBeLessThan(5000);
     expect(most).toBeLessThanOrEqual(2 * connections);
   };

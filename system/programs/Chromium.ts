@@ -1,5 +1,5 @@
 /**
- * Debian's Chromium with one page, over the DevTools protocol, and all that its network stack did.
+ * Debian's Chromium with one page, over the DevTools protocol, and a log of all that its network stack did.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -11,7 +11,7 @@ import type { Duplex } from "node:stream";
 
 const program = "/usr/bin/chromium";
 
-/** Traffic of the browser's own would be taken for the page's. */
+/** Without these, the browser's own traffic would count as the page's. */
 const quiet = [
   "--disable-background-networking",
   "--disable-component-extensions-with-background-pages",
@@ -44,14 +44,14 @@ export interface Chromium {
   readonly evaluate: (expression: string) => Promise<any>;
   /** Resolves when the expression is truthy in the page; rejects after 20 s. */
   readonly until: (expression: string) => Promise<void>;
-  /** Ends the browser; answers by its network log. */
-  readonly close: () => Promise<Asked>;
+  /** Ends the browser; returns the page's requests by its network log. */
+  readonly close: () => Promise<PageRequests>;
 }
 
 /** The page's requests, whether or not they got a response. */
-export interface Asked {
+export interface PageRequests {
   readonly urls: ReadonlyArray<string>;
-  /** With scheme, looked up for a request or ahead of one; `~notfound` for any other machine's. */
+  /** Those looked up for a request or ahead of one, with scheme; `~notfound` for that of any other machine. */
   readonly hosts: ReadonlyArray<string>;
 }
 
@@ -66,14 +66,14 @@ interface NetLog {
 }
 
 /**
- * The requests of the site's pages. No switch silences all traffic of the browser's own; that was
- * begun by no page and is kept apart for no page.
+ * The requests of the site's pages. No switch silences all of the browser's own traffic, but in the network log that has
+ * no page as its initiator, and no site in its isolation key.
  */
-const readNetLog = async (file: string, site: string): Promise<Asked> => {
+const readNetLog = async (file: string, site: string): Promise<PageRequests> => {
   const { constants, events } = JSON.parse(await readFile(file, "utf8")) as NetLog;
   const valuesOf = (event: string, param: string, isOfPage: (params: NetLogParams) => boolean) => {
     const type = constants.logEventTypes[event];
-    if (type === undefined) throw new Error(`this Chromium's network log knows no ${event}`);
+    if (type === undefined) throw new Error(`this Chromium's network log has no event ${event}`);
     const values = events.flatMap(({ params, type: its }) => {
       const value = its === type ? params?.[param] : undefined;
       return value !== undefined && isOfPage(params!) ? [value] : [];
@@ -94,8 +94,8 @@ const readNetLog = async (file: string, site: string): Promise<Asked> => {
 };
 
 /**
- * Starts it with an empty profile. `name`, a name without subdomain, leads to this machine; no other
- * name leads anywhere.
+ * Starts Chromium with an empty profile. `name`, a name without subdomain, leads to this machine; no other name leads
+ * anywhere.
  */
 export const startChromium = async (name: string): Promise<Chromium> => {
   if (!existsSync(program)) {
@@ -129,36 +129,36 @@ export const startChromium = async (name: string): Promise<Chromium> => {
   );
   let log = "";
   child.stderr!.on("data", (chunk: Buffer) => (log += chunk.toString()));
-  const exited = once(child, "exit");
+  const exit = once(child, "exit");
   const killAtExit = () => child.kill("SIGKILL");
   process.once("exit", killAtExit);
 
   const [, , , commands, answers] = child.stdio as unknown as ReadonlyArray<Duplex>;
-  const waiting = new Map<number, PromiseWithResolvers<Record<string, any>>>();
+  const calls = new Map<number, PromiseWithResolvers<Record<string, any>>>();
   let last = 0;
   let rest = "";
   answers!.setEncoding("utf8").on("data", (chunk: string) => {
     const messages = (rest + chunk).split("\0");
     rest = messages.pop()!;
     for (const { id, error, result } of messages.map((text) => JSON.parse(text) as Message)) {
-      const waits = id === undefined ? undefined : waiting.get(id);
-      if (error !== undefined) waits?.reject(new Error(error.message));
-      else waits?.resolve(result ?? {});
+      const call = id === undefined ? undefined : calls.get(id);
+      if (error !== undefined) call?.reject(new Error(error.message));
+      else call?.resolve(result ?? {});
     }
   });
   commands!.on("error", () => undefined);
-  void exited.then(() => {
-    for (const { reject } of waiting.values()) reject(new Error(`Chromium ended:\n${log}`));
+  void exit.then(() => {
+    for (const { reject } of calls.values()) reject(new Error(`Chromium ended:\n${log}`));
   });
   const command = async (method: string, params: object = {}, sessionId?: string) => {
     const answer = Promise.withResolvers<Record<string, any>>();
     const id = ++last;
-    waiting.set(id, answer);
+    calls.set(id, answer);
     commands!.write(JSON.stringify({ id, method, params, sessionId }) + "\0");
     try {
       return await answer.promise;
     } finally {
-      waiting.delete(id);
+      calls.delete(id);
     }
   };
 
@@ -186,7 +186,7 @@ export const startChromium = async (name: string): Promise<Chromium> => {
       while (!(await evaluate(expression))) {
         if (Date.now() > deadline) {
           throw new Error(
-            `never so in the page: ${expression}\n${await evaluate("document.body.innerText.slice(0, 4000)")}`,
+            `never true in the page: ${expression}\n${await evaluate("document.body.innerText.slice(0, 4000)")}`,
           );
         }
         await new Promise((resolve) => setTimeout(resolve, 100));
@@ -196,7 +196,7 @@ export const startChromium = async (name: string): Promise<Chromium> => {
       // The network log is whole only after an orderly end.
       void command("Browser.close").catch(() => undefined);
       const deadline = setTimeout(killAtExit, 10_000);
-      await exited;
+      await exit;
       clearTimeout(deadline);
       process.removeListener("exit", killAtExit);
       try {

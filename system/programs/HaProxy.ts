@@ -1,5 +1,5 @@
 /**
- * Debian's HAProxy before servers, whose readiness it asks at their management listeners.
+ * Debian's HAProxy before servers, whose readiness it checks at their management listeners.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -20,7 +20,7 @@ export interface HaProxy {
   readonly close: () => Promise<void>;
 }
 
-/** The sample `deploy/haproxy.cfg`, over servers on this machine. */
+/** Starts it with the sample `deploy/haproxy.cfg`, over servers on this machine. */
 export const startHaProxy = async (
   servers: ReadonlyArray<{ readonly port: number; readonly management: number }>,
 ): Promise<HaProxy> => {
@@ -28,11 +28,11 @@ export const startHaProxy = async (
   const port = await freePort();
   const directory = await mkdtemp(join(tmpdir(), "parley-haproxy-"));
   const file = join(directory, "haproxy.cfg");
-  const left = [...servers];
+  const remaining = [...servers];
   const configuration = read("deploy/haproxy.cfg")
     .replace(":8080", `127.0.0.1:${port}`)
     .replace(/[\d.]+:3000 check port 3001/g, () => {
-      const { management, port } = left.shift()!;
+      const { management, port } = remaining.shift()!;
       return `127.0.0.1:${port} check port ${management}`;
     });
   const stats = await freePort();
@@ -45,12 +45,12 @@ export const startHaProxy = async (
     return csv.match(/^parley,(one|two),.*,UP,/gm)?.length === servers.length;
   };
   const proxy = spawn(program, ["-db", "-f", file], { stdio: ["ignore", "ignore", "pipe"] });
-  const exited = once(proxy, "exit");
-  let said = "";
-  proxy.stderr.setEncoding("utf8").on("data", (text: string) => (said += text));
+  const exit = once(proxy, "exit");
+  let output = "";
+  proxy.stderr.setEncoding("utf8").on("data", (text: string) => (output += text));
   const close = async () => {
     proxy.kill();
-    await exited;
+    await exit;
     await rm(directory, { recursive: true, force: true });
   };
   const origin = `http://127.0.0.1:${port}`;
@@ -62,7 +62,7 @@ export const startHaProxy = async (
     if (isUp) return { origin, isComplete, close };
     if (proxy.exitCode !== null) {
       await close();
-      throw new Error(`HAProxy did not start: ${said}`);
+      throw new Error(`HAProxy did not start: ${output}`);
     }
     await sleep(50);
   }

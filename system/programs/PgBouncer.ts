@@ -16,7 +16,7 @@ const program = "/usr/sbin/pgbouncer";
 const nobody = 65534;
 
 export interface PgBouncer {
-  /** The database's address, by this way. */
+  /** The database's address through PgBouncer. */
   readonly url: string;
   readonly close: () => Promise<void>;
 }
@@ -48,23 +48,23 @@ default_pool_size = 20
     cwd: directory,
     stdio: ["ignore", "ignore", "pipe"],
   });
-  const exited = once(bouncer, "exit");
-  let said = "";
+  const exit = once(bouncer, "exit");
+  let output = "";
   const up = new Promise<boolean>((resolve) => {
     bouncer.stderr.setEncoding("utf8").on("data", (text: string) => {
-      said += text;
-      if (said.includes("process up")) resolve(true);
+      output += text;
+      if (output.includes("process up")) resolve(true);
     });
-    void exited.then(() => resolve(false));
+    void exit.then(() => resolve(false));
   });
   const close = async () => {
     bouncer.kill();
-    await exited;
+    await exit;
     await rm(directory, { recursive: true, force: true });
   };
   if (!(await up)) {
     await close();
-    throw new Error(`PgBouncer did not start: ${said}`);
+    throw new Error(`PgBouncer did not start: ${output}`);
   }
   return { url: near.href, close };
 };

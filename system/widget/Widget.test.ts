@@ -32,16 +32,16 @@ const connections = new Set<Socket>();
 let directory: string;
 let key: string;
 let id: string;
-/** A page of the key's origin, and one of another. */
+/** A site with an origin of the key, and one with another origin. */
 let shop: Server;
 let stranger: Server;
-/** The site's own backend, by the names of the signed-in users; `null`: nobody is signed in. */
+/** The user who is signed in to the site; `null` if nobody is. */
 let user: string | null = "user-1";
 /** When the next tokens expire, in seconds from now. */
 let lives: Array<number> = [];
-const signed: Array<string> = [];
+const tokens: Array<string> = [];
 
-/** In a private window, as these are, Chromium blocks the storage of frames of other sites, which `localhost` is here. */
+/** Chromium blocks the storage of frames of other sites in private windows, as these are. `localhost` is another site. */
 const originOf = (site: Server, name = "localhost") =>
   `http://${name}:${(site.address() as AddressInfo).port}`;
 
@@ -56,7 +56,7 @@ const startSite = async () => {
       const token = await Effect.runPromise(
         signVisitorToken({ keyId: id, signingSecret, visitor: user, expiresAt }),
       );
-      signed.push(token);
+      tokens.push(token);
       return void response
         .writeHead(200, { "content-type": "application/json" })
         .end(JSON.stringify({ token, expires_at: expiresAt.toISOString() }));
@@ -134,7 +134,7 @@ interface Visit extends BrowserContextOptions {
 const addressOf = ({ attributes = "", name, site = shop }: Visit) =>
   `${originOf(site, name)}/?attributes=${encodeURIComponent(attributes)}`;
 
-/** Opens the page, and fails by any error in it, cookie or request to another host. */
+/** Opens the page, and fails on any error in it, any cookie and any request to another host. */
 const visit = async (options: Visit, use: (page: Page, errors: Array<string>) => Promise<void>) => {
   const { attributes: _, name: __, site: ___, ...device } = options;
   const context = await browser.newContext({ ...desk, ...device });
@@ -167,7 +167,7 @@ const ask = async (page: Page, text: string) => {
   await field(page).fill(text);
   await field(page).press("Enter");
 };
-const answered = async (page: Page) => {
+const waitForAnswer = async (page: Page) => {
   await frame(page).locator(".pending").waitFor({ state: "detached" });
   return frame(page).locator(".stored .markdown").last().innerText();
 };
@@ -177,7 +177,7 @@ const focused = (page: Page) =>
     return (activeElement?.shadowRoot?.activeElement ?? activeElement)?.localName;
   });
 
-/** Checks the page and the window, each as axe sees it. */
+/** Checks the page and the window with axe, each by itself. */
 const expectAccessible = async (page: Page) => {
   for (const each of page.frames()) {
     const { violations } = await each.evaluate<axe.AxeResults>(
@@ -189,16 +189,16 @@ const expectAccessible = async (page: Page) => {
 };
 
 for (const [name, device] of Object.entries({
-  "a desk": desk,
-  "a dark desk": { ...desk, colorScheme: "dark" as const },
+  "a desktop": desk,
+  "a dark desktop": { ...desk, colorScheme: "dark" as const },
   "a phone": phone,
 })) {
   it(`an anonymous visitor asks in the widget, on ${name}`, () =>
     visit({ ...device, attributes: 'data-color="#ffcc00"' }, async (page) => {
-      const counted: Array<string> = [];
+      const countedRequests: Array<string> = [];
       page.on("request", (request) => {
         const { pathname } = new URL(request.url());
-        if (request.headers()["x-api-key"]) counted.push(`${request.method()} ${pathname}`);
+        if (request.headers()["x-api-key"]) countedRequests.push(`${request.method()} ${pathname}`);
       });
       await button(page).click();
       await frame(page).getByText("Hello! 👋").waitFor();
@@ -210,9 +210,9 @@ for (const [name, device] of Object.entries({
       else expect(box).toMatchObject({ x: 860, width: 400 });
       await frame(page).getByRole("button", { name: "Ports" }).click();
       await frame(page).locator(".question:text-is('Ports')").waitFor();
-      expect(await answered(page)).toBe("A short answer.");
-      // A visitor may have ten a minute.
-      expect(counted.length, counted.join()).toBeLessThanOrEqual(5);
+      expect(await waitForAnswer(page)).toBe("A short answer.");
+      // The rate of a visitor may be as low as ten requests a minute.
+      expect(countedRequests.length, countedRequests.join()).toBeLessThanOrEqual(5);
       await ask(page, "fail");
       await frame(page).getByText("The answer failed. Nothing was stored.").waitFor();
       await ask(page, "long");
@@ -223,7 +223,7 @@ for (const [name, device] of Object.entries({
     }));
 }
 
-it("Escape closes the window and returns the focus, and the page keeps all that it had", () =>
+it("Escape closes the window and returns the focus, and the page stays as it was", () =>
   visit({}, async (page) => {
     const before = await page.evaluate(() => document.body.outerHTML);
     expect(await page.evaluate("Object.keys(parley)")).toEqual(["open", "close"]);
@@ -257,7 +257,7 @@ it("an answer goes on after the visitor has opened another page of the site", ()
     await page.goto(addressOf(german));
     await button(page).click();
     await frame(page).getByText("Die Antwort wird geschrieben").waitFor();
-    expect(await answered(page)).toBe(long);
+    expect(await waitForAnswer(page)).toBe(long);
     await frame(page).getByTitle("Neuer Chat").click();
     await frame(page).locator(".question").waitFor({ state: "detached" });
     await frame(page).getByTitle("Frühere Chats").click();
@@ -274,28 +274,28 @@ it("where the browser blocks the storage of frames, the widget answers all the s
     for (const name of ["sessionStorage", "localStorage"])
       await expect(page.frames()[1]!.evaluate(name)).rejects.toThrow("SecurityError");
     await ask(page, "Is it open?");
-    expect(await answered(page)).toBe("A short answer.");
+    expect(await waitForAnswer(page)).toBe("A short answer.");
   }));
 
 const withTokenUrl = { name: sameSite, attributes: 'data-token-url="/chat-token"' };
-it("a token that expires in mid answer is renewed, and the answer goes on", () =>
+it("a token that expires in the middle of an answer is renewed, and the answer goes on", () =>
   visit(withTokenUrl, async (page) => {
     // The server allows for clocks that differ by 60 seconds.
     lives = [-57];
-    signed.length = 0;
+    tokens.length = 0;
     await button(page).click();
     await frame(page).getByText("Hello! 👋").waitFor();
     await ask(page, "long");
     await frame(page).getByText("word3").waitFor();
     await page.waitForTimeout(3500);
     for (const socket of connections) socket.destroy();
-    expect(await answered(page)).toBe(long);
-    expect(signed).toHaveLength(2);
+    expect(await waitForAnswer(page)).toBe(long);
+    expect(tokens).toHaveLength(2);
   }));
 
 it("a token is renewed before it expires", () =>
   visit(withTokenUrl, async (page) => {
-    signed.length = 0;
+    tokens.length = 0;
     const statuses: Array<number> = [];
     page.on("response", (response) => statuses.push(response.status()));
     await page.clock.install();
@@ -303,21 +303,21 @@ it("a token is renewed before it expires", () =>
     await frame(page).getByText("Hello! 👋").waitFor();
     await page.clock.fastForward("58:00");
     await ask(page, "Is it open?");
-    await answered(page);
-    expect(signed).toHaveLength(1);
+    await waitForAnswer(page);
+    expect(tokens).toHaveLength(1);
     await page.clock.fastForward("01:30");
     await ask(page, "Is it still open?");
-    await answered(page);
-    expect(signed).toHaveLength(2);
+    await waitForAnswer(page);
+    expect(tokens).toHaveLength(2);
     expect(statuses.filter((status) => status >= 400)).toEqual([]);
   }));
 
-it("what one user of a browser has written, the next does not see", () =>
+it("a user of a browser does not see what the user before has written", () =>
   visit(withTokenUrl, async (page) => {
     user = "user-2";
     await button(page).click();
     await ask(page, "Whose is it?");
-    await answered(page);
+    await waitForAnswer(page);
     await field(page).fill("A draft");
     user = "user-3";
     await page.goto(addressOf(withTokenUrl));

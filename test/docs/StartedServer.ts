@@ -1,5 +1,5 @@
 /**
- * The server as its readers start it, over an empty memory store, on free ports.
+ * The server as readers of the documentation start it, over an empty memory store, on free ports.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -14,7 +14,7 @@ export interface StartedServer {
   readonly stop: () => Promise<void>;
 }
 
-/** On a terminal, where a first start prints its key. Resolves once the server has printed everything. */
+/** Starts it on a terminal, where a first start prints its key. Resolves once the server has printed everything. */
 export const startServer = async (): Promise<StartedServer> => {
   const command = `${process.execPath} ${join(root, "apps/server/src/main.ts")} serve`;
   const child = spawn("script", ["-qec", command, "/dev/null"], {
@@ -26,7 +26,7 @@ export const startServer = async (): Promise<StartedServer> => {
       PARLEY_MANAGEMENT_PORT: "0",
     },
   });
-  const exited = once(child, "exit");
+  const exit = once(child, "exit");
   let output = "";
   const complete = new Promise<void>((resolve, reject) => {
     const add = (chunk: Buffer) => {
@@ -34,7 +34,7 @@ export const startServer = async (): Promise<StartedServer> => {
       if (/ has started .*\n/.test(output)) resolve();
     };
     child.stdout.on("data", add);
-    void exited.then(() => reject(new Error(`the server ended:\n${output}`)));
+    void exit.then(() => reject(new Error(`the server ended:\n${output}`)));
   });
   await complete;
   return {
@@ -43,7 +43,7 @@ export const startServer = async (): Promise<StartedServer> => {
     key: /prl_\w+/.exec(output)![0],
     stop: async () => {
       child.stdin.end("\x03");
-      await exited;
+      await exit;
     },
   };
 };

@@ -17,7 +17,7 @@ const nodesOf = (command: Command.Command.Any, above: string): ReadonlyArray<Nod
   const below = command.subcommands.flatMap(({ commands }) => commands);
   return [
     { path, command, isGroup: below.length > 0 },
-    ...below.flatMap((one) => nodesOf(one, path)),
+    ...below.flatMap((subcommand) => nodesOf(subcommand, path)),
   ];
 };
 
@@ -33,17 +33,17 @@ describe("docs/operations.md", () => {
       .filter((text) => !text.startsWith("-")),
   );
 
-  it.each(paths)("has parley %s in its table", (path) => {
+  it.each(paths)("docs/operations.md has parley %s in its table", (path) => {
     expect(documented.some((text) => `${text} `.startsWith(`${path} `))).toBe(true);
   });
 
-  it.each(documented)("has only commands that exist: %s", (text) => {
+  it.each(documented)("docs/operations.md has only commands that exist: %s", (text) => {
     expect(paths.some((path) => `${text} `.startsWith(`${path} `))).toBe(true);
   });
 });
 
 describe("--help", () => {
-  it.each(nodes)("has examples of $path", ({ command, path }) => {
+  it.each(nodes)("--help of $path has examples of it", ({ command, path }) => {
     expect(command.examples.length).toBeGreaterThan(0);
     for (const example of command.examples) {
       expect(example.command).toMatch(new RegExp(`\\b${path}(?![\\w-])`));

@@ -7,7 +7,7 @@ import { expect, it } from "vitest";
 import { toErrorResponse } from "../../packages/http/src/serve/ErrorResponses.ts";
 import { read, root, sectionOf } from "./Fences.ts";
 
-/** A table as the formatter leaves it: columns of equal width. */
+/** A table as the formatter leaves it: the cells of a column have the same width. */
 const table = (head: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<string>>): string => {
   const widths = head.map((name, at) =>
     Math.max(name.length, ...rows.map((row) => row[at]!.length)),
@@ -24,7 +24,7 @@ const endpoints: Readonly<Record<string, string>> = {
   "4224": "Read a chat's history",
 };
 
-/** The meaning of the ending of a message. */
+/** What the ending of a message means. */
 const problems: ReadonlyArray<readonly [ending: string, means: string]> = [
   ["BODY_NOT_OBJECT", "The body is not a JSON object."],
   ["NOT_PRESENT", "The value is missing, or `null`."],
@@ -45,9 +45,9 @@ const problems: ReadonlyArray<readonly [ending: string, means: string]> = [
 ];
 
 const meaningOf = (message: string): string => {
-  const found = problems.find(([ending]) => message.endsWith(ending));
-  if (found === undefined) throw new Error(`${message} has no meaning in the documentation`);
-  return found[1];
+  const problem = problems.find(([ending]) => message.endsWith(ending));
+  if (problem === undefined) throw new Error(`${message} has no meaning in the documentation`);
+  return problem[1];
 };
 
 const general = Object.entries(generalCodes)
@@ -68,7 +68,7 @@ Every code that a client can receive. A code keeps its meaning and is never reus
 
 ## General exceptions
 
-\`INVALID_PATH\` has the endpoint-not-found shape, with \`method\` and \`path\`.
+\`INVALID_PATH\` has the endpoint-not-problem shape, with \`method\` and \`path\`.
 
 ${table(["status", "code", "message", "meaning"], general)}
 

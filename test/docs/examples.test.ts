@@ -73,7 +73,7 @@ it("own-keys.ts accepts its key", async () => {
 
 it("mount.ts serves both interfaces", async () => {
   const child = spawn(process.execPath, [example("mount.ts")], { env: environment });
-  const exited = once(child, "exit");
+  const exit = once(child, "exit");
   try {
     const [line] = await once(child.stdout, "data");
     const [, address, key] = /^(\S+) with the key (\S+)/.exec(String(line))!;
@@ -96,7 +96,7 @@ it("mount.ts serves both interfaces", async () => {
     expect(big.status).toBe(400);
   } finally {
     child.kill();
-    await exited;
+    await exit;
   }
 });
 

@@ -44,7 +44,7 @@ describe("the published schema", () => {
     Effect.provide(Effect.map(generateKey, Redacted.value), SecureRandom.layerWebCrypto),
   );
 
-  it("accepts the documented example, and every field", () => {
+  it("the published schema accepts the documented example, and every field of a chatbot", () => {
     validate(example());
     expect(validate.errors).toBe(null);
     validate({
@@ -89,11 +89,11 @@ describe("the published schema", () => {
     { chatbots: [{ ...chatbot, keys: [{ key: "${KEY}", scopes: ["admin"] }] }] },
     { chatbots: [{ ...chatbot, keys: [{ key: "secret", scopes: ["read"] }] }] },
     { chatbots: [{ ...chatbot, keys: [{ key: "a ${KEY}", scopes: ["read"] }] }] },
-  ])("refuses %j", (file) => {
+  ])("the published schema refuses %j", (file) => {
     expect(validate(file)).toBe(false);
   });
 
-  it("describes every field", () => {
+  it("the published schema describes every field", () => {
     const undescribed: Array<string> = [];
     const look = (schema: any, at: string) => {
       for (const [name, field] of Object.entries<any>(schema.properties ?? {})) {

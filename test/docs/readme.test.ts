@@ -10,7 +10,7 @@ const run = promisify(execFile);
 
 const minutes = fencesOf(sectionOf(read("README.md"), "## The first five minutes"));
 
-/** The text with all parts equal that differ from run to run. */
+/** The text without the parts that differ from run to run. */
 const plain = (text: string): string =>
   text
     .replace(/prl_\w+/g, "prl_KEY")
@@ -28,7 +28,7 @@ describe("the first five minutes", () => {
   });
   afterAll(() => server?.stop());
 
-  it("prints at the start what README.md shows", () => {
+  it("a first start prints what README.md shows", () => {
     expect(minutes[0]!.text.split("\n")[0]).toBe("$ npx --yes pnpm@12 start");
     expect(plain(server.output)).toBe(plain(minutes[0]!.text.replace(/^.*\n/, "")));
   });
@@ -38,18 +38,22 @@ describe("the first five minutes", () => {
       ? [{ command: text, documented: minutes[at + 1]!.text }]
       : [],
   );
-  it("has five commands", () => expect(commands.length).toBe(5));
+  it("the first five minutes in README.md have five commands", () =>
+    expect(commands.length).toBe(5));
 
   // In order: each builds on the ones before.
-  it.each(commands)("$command", async ({ command, documented }) => {
-    const here = command.replaceAll("http://127.0.0.1:3000", server.origin);
-    expect(here).not.toBe(command);
-    const { stdout } = await run("/bin/sh", ["-c", here], {
-      env: { ...withoutSettings(), KEY: server.key },
-      timeout: 10_000,
-    });
-    expect(plain(stdout)).toBe(plain(documented));
-  });
+  it.each(commands)(
+    "README.md shows what is printed by $command",
+    async ({ command, documented }) => {
+      const here = command.replaceAll("http://127.0.0.1:3000", server.origin);
+      expect(here).not.toBe(command);
+      const { stdout } = await run("/bin/sh", ["-c", here], {
+        env: { ...withoutSettings(), KEY: server.key },
+        timeout: 10_000,
+      });
+      expect(plain(stdout)).toBe(plain(documented));
+    },
+  );
 });
 
 describe("TypeScript in the documentation", () => {
@@ -58,7 +62,8 @@ describe("TypeScript in the documentation", () => {
       .filter(({ info }) => /^(ts|typescript)\b/.test(info))
       .map((fence) => ({ document, ...fence })),
   );
-  it("is found by this test", () => expect(quotes.length).toBeGreaterThan(0));
+  it("the TypeScript in the documentation is found by this test", () =>
+    expect(quotes.length).toBeGreaterThan(0));
 
   it.each(quotes)("$document quotes $info as it is", ({ info, text }) => {
     const file = /^ts file=(\S+)$/.exec(info)?.[1];
@@ -68,7 +73,7 @@ describe("TypeScript in the documentation", () => {
   });
 });
 
-/** What a server prints links to its own documents. */
+/** Without fenced blocks: the links in what a server prints lead to documents of its own. */
 const withoutFences = (text: string) => text.replace(/^(`{3,})[^`\n]*\n[^]*?\n\1$/gm, "");
 
 describe("links in the documentation", () => {
@@ -87,7 +92,7 @@ describe("links in the documentation", () => {
     );
 
   it.each(links.filter(({ to }) => !to.startsWith("https:")))(
-    "$document: $to leads somewhere",
+    "the link to $to in $document leads somewhere",
     ({ document, to }) => {
       const [path, anchor] = to.split("#");
       const target = path === "" ? document : join(document, "..", path!);

@@ -20,7 +20,7 @@ import type { IdempotencyRecord } from "./IdempotencyRecords.ts";
 export interface StoredEntry {
   readonly entry: Entry;
   readonly usage: Usage | null;
-  readonly keyId: string | null;
+  readonly apiKeyId: string | null;
 }
 
 export interface StoredChat {
@@ -65,9 +65,9 @@ export interface Memory {
   readonly lastId: Record<"chatbot" | "chat" | "entry", number>;
   readonly notifications: {
     /** A chat whose turn may be free. */
-    readonly freed: PubSub.PubSub<{ readonly chatbot: ChatbotId; readonly chat: ChatId }>;
+    readonly freedTurns: PubSub.PubSub<{ readonly chatbot: ChatbotId; readonly chatId: ChatId }>;
     /** The id of a chatbot that changed. */
-    readonly changed: PubSub.PubSub<ChatbotId>;
+    readonly changes: PubSub.PubSub<ChatbotId>;
   };
 }
 
@@ -78,7 +78,7 @@ export const makeMemory = (chatbots: ReadonlyArray<Chatbot> = []): Memory => ({
   ),
   audit: [],
   lastId: { chatbot: Math.max(0, ...chatbots.map(({ id }) => id)), chat: 0, entry: 0 },
-  notifications: { freed: makePubSub(), changed: makePubSub() },
+  notifications: { freedTurns: makePubSub(), changes: makePubSub() },
 });
 
 // Creating a sliding PubSub and publishing to it never suspend.
@@ -131,13 +131,13 @@ export const emptyChat = (chat: Chat): StoredChat => ({
 export const addEntry = (
   { lastId }: Memory,
   { chat, entries }: StoredChat,
-  { keyId = null, spentTokens: _, usage, ...entry }: NewEntry,
+  { apiKeyId = null, spentTokens: _, usage, ...entry }: NewEntry,
   now: number,
 ): Entry => {
   const before = entries.at(-1)?.entry ?? chat;
   const createTime = new Date(Math.max(now, before.createTime.getTime()));
   const newEntry = { ...entry, id: ++lastId.entry, chatId: chat.id, createTime };
-  entries.push({ entry: newEntry, usage, keyId });
+  entries.push({ entry: newEntry, usage, apiKeyId });
   return newEntry;
 };
 
@@ -149,20 +149,20 @@ export const atomically = <A, Step extends Result.Result<any, any>>(
     Effect.fromResult<A, any>(Result.gen(() => f(now))),
   );
 
-const spendingName = (keyId: string, now: number) =>
-  `${keyId} ${new Date(now).toISOString().slice(0, 10)}`;
+const spendingName = (apiKeyId: string, now: number) =>
+  `${apiKeyId} ${new Date(now).toISOString().slice(0, 10)}`;
 
-export const spendingOf = ({ spending }: Tenant, keyId: string, now: number): number =>
-  spending.get(spendingName(keyId, now)) ?? 0;
+export const spendingOf = ({ spending }: Tenant, apiKeyId: string, now: number): number =>
+  spending.get(spendingName(apiKeyId, now)) ?? 0;
 
 export const spend = (
   tenant: Tenant,
-  keyId: string | null | undefined,
+  apiKeyId: string | null | undefined,
   tokens: number | null | undefined,
   now: number,
 ): void => {
-  if (keyId == null || tokens == null) return;
-  tenant.spending.set(spendingName(keyId, now), spendingOf(tenant, keyId, now) + tokens);
+  if (apiKeyId == null || tokens == null) return;
+  tenant.spending.set(spendingName(apiKeyId, now), spendingOf(tenant, apiKeyId, now) + tokens);
 };
 
 export const record = (
@@ -174,5 +174,5 @@ export const record = (
   detail: string,
 ) => {
   audit.push({ time: new Date(now), actor, chatbot, action, detail });
-  publish(notifications.changed, chatbot);
+  publish(notifications.changes, chatbot);
 };

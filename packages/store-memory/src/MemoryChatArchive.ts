@@ -78,7 +78,7 @@ export const makeChatArchive = (memory: Memory): Port => {
       const { entry, usage } = row;
       if (entryIds.has(entry.id)) return Effect.fromResult(refusal("two entries have the same id"));
       entryIds.add(entry.id);
-      chats.at(-1)!.entries.push({ entry, usage, keyId: null });
+      chats.at(-1)!.entries.push({ entry, usage, apiKeyId: null });
       return Effect.void;
     });
     return yield* atomically(function* (now) {
@@ -101,11 +101,11 @@ export const makeChatArchive = (memory: Memory): Port => {
     Effect.sync(() => {
       const sums = new Map<string, UsageSum>();
       for (const { chat, entries } of tenantOf(memory, chatbot).chats.values()) {
-        for (const { entry, keyId, usage } of entries) {
+        for (const { entry, apiKeyId, usage } of entries) {
           if (entry.question === "" || entry.flagged || entry.createTime < since) continue;
           const { attempts, completionTokens, model, promptTokens, provider } = usage ?? noUsage;
           const day = entry.createTime.toISOString().slice(0, 10);
-          const groups = { day, key: keyId, userRef: chat.userRef };
+          const groups = { day, key: apiKeyId, userRef: chat.userRef };
           const group = by === null ? null : groups[by];
           const key = JSON.stringify([group, provider, model]);
           const sum = sums.get(key);

@@ -126,7 +126,7 @@ export const makeChatbotRegistry = (memory: Memory) => {
       return null;
     });
 
-  const used: Directory["used"] = (keyIds) =>
+  const recordUse: Directory["recordUse"] = (keyIds) =>
     Effect.map(Clock.currentTimeMillis, (now) => {
       for (const { keys } of all()) {
         for (const id of keyIds) {
@@ -136,9 +136,9 @@ export const makeChatbotRegistry = (memory: Memory) => {
       }
     });
 
-  const changed: Directory["changed"] = Stream.fromPubSub(notifications.changed);
+  const changes: Directory["changes"] = Stream.fromPubSub(notifications.changes);
 
-  const directory = ChatbotDirectory.of({ open, used, changed });
+  const directory = ChatbotDirectory.of({ open, recordUse, changes });
   const registry = ChatbotRegistry.of({
     list,
     create,

@@ -38,7 +38,8 @@ const newestEntries = ({ entries }: StoredChat, count = entries.length) =>
 
 const day = 24 * 60 * 60 * 1000;
 
-const holdsNothing = ({ chat, idempotencyKey }: Turn) => chat === null && idempotencyKey === null;
+const holdsNothing = ({ chatId, idempotencyKey }: Turn) =>
+  chatId === null && idempotencyKey === null;
 
 type Port = TurnStore["Service"];
 
@@ -46,9 +47,9 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
   const instance = {};
 
   /** The tenant and the chat of a turn. The chat is `null` if it is new, `undefined` if it was erased. */
-  const find = ({ chat, chatbot }: Pick<Turn, "chat" | "chatbot">) => {
+  const find = ({ chatId, chatbot }: Pick<Turn, "chatId" | "chatbot">) => {
     const tenant = tenantOf(memory, chatbot);
-    return { tenant, chat: chat === null ? null : tenant.chats.get(chat) };
+    return { tenant, chat: chatId === null ? null : tenant.chats.get(chatId) };
   };
 
   /**
@@ -73,13 +74,13 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
     return true;
   };
   /** Notifies waiting asks. Must be the last step of a change: one of them may take the turn before this returns. */
-  const notify = ({ chat, chatbot }: Turn) => {
-    if (chat !== null) publish(memory.notifications.freed, { chatbot, chat });
+  const notify = ({ chatId, chatbot }: Turn) => {
+    if (chatId !== null) publish(memory.notifications.freedTurns, { chatbot, chatId });
   };
 
   const take: Port["take"] = (chatbot, chatId, idempotencyKey, visitor = null) =>
     atomically(function* (now) {
-      const { chat, tenant } = find({ chatbot, chat: chatId });
+      const { chat, tenant } = find({ chatbot, chatId });
       const record = findRecord(tenant, idempotencyKey, now);
       if (record !== undefined && record.fingerprint !== idempotencyKey!.fingerprint) {
         return yield* Result.fail(new IdempotencyKeyReused({ key: idempotencyKey!.key }));
@@ -112,7 +113,7 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
       }
       putRecord(tenant, idempotencyKey, now, { _tag: "Pending", chat: chatId, turnId: id });
       const newest = chat === null ? [] : newestEntries(chat);
-      const turn = { id, chatbot, chat: chatId, idempotencyKey, visitor, newest };
+      const turn = { id, chatbot, chatId, idempotencyKey, visitor, newest };
       if (!holdsNothing(turn)) tenant.leases.set(id, now + turnLease);
       return { _tag: "TurnTaken", turn } satisfies TakeResult;
     });
@@ -128,7 +129,7 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
   const renew: Port["renew"] = (turn) =>
     atomically(function* (now) {
       const { chat, tenant } = find(turn);
-      if (chat === undefined) return yield* Result.fail(new ChatNotFound({ chatId: turn.chat! }));
+      if (chat === undefined) return yield* Result.fail(new ChatNotFound({ chatId: turn.chatId! }));
       if (!tenant.leases.has(turn.id)) return holdsNothing(turn);
       tenant.leases.set(turn.id, now + turnLease);
       return true;
@@ -137,13 +138,13 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
   const append: Port["append"] = (turn, entry) =>
     atomically(function* (now) {
       const { chat, tenant } = find(turn);
-      if (chat === undefined) return yield* Result.fail(new ChatNotFound({ chatId: turn.chat! }));
+      if (chat === undefined) return yield* Result.fail(new ChatNotFound({ chatId: turn.chatId! }));
       if (!end(turn, now)) return yield* Result.fail(new TurnLost());
       yield* findChatbot(memory, turn.chatbot);
       const target =
         chat ?? addChat(memory, tenant, { name: null, userRef: turn.visitor ?? null }, now);
       const newEntry = addEntry(memory, target, entry, now);
-      spend(tenant, entry.keyId, entry.spentTokens, now);
+      spend(tenant, entry.apiKeyId, entry.spentTokens, now);
       const ids = { chat: newEntry.chatId, entry: newEntry.id, turnId: turn.id };
       putRecord(tenant, turn.idempotencyKey, now, { _tag: "Entry", ...ids });
       notify(turn);
@@ -152,17 +153,17 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
 
   const release: Port["release"] = (turn, cost) =>
     Effect.map(Clock.currentTimeMillis, (now) => {
-      spend(tenantOf(memory, turn.chatbot), cost?.keyId, cost?.tokens, now);
+      spend(tenantOf(memory, turn.chatbot), cost?.apiKeyId, cost?.tokens, now);
       if (end(turn, now)) notify(turn);
     });
 
-  const spending: Port["spending"] = (chatbot, keyId) =>
+  const spending: Port["spending"] = (chatbot, apiKeyId) =>
     Effect.map(Clock.currentTimeMillis, (now) => ({
-      tokens: spendingOf(tenantOf(memory, chatbot), keyId, now),
+      tokens: spendingOf(tenantOf(memory, chatbot), apiKeyId, now),
       endsInMillis: day - (now % day),
     }));
 
-  const freed: Port["freed"] = Stream.fromPubSub(memory.notifications.freed);
+  const freedTurns: Port["freedTurns"] = Stream.fromPubSub(memory.notifications.freedTurns);
 
-  return TurnStore.of({ take, earlier, renew, append, release, spending, freed });
+  return TurnStore.of({ take, earlier, renew, append, release, spending, freedTurns });
 };

@@ -45,7 +45,7 @@ const statementsOf = Effect.fnUntraced(function* (
   const turn = (n: number, isKeyed: boolean): Turn => ({
     id: `turn ${n}`,
     chatbot,
-    chat: ChatId.make(n),
+    chatId: ChatId.make(n),
     idempotencyKey: isKeyed ? keyOf(n) : null,
     newest: [],
   });
@@ -62,7 +62,7 @@ const statementsOf = Effect.fnUntraced(function* (
     items = 1;
     yield* run([turns.renew(turn(1000, isKeyed))]);
     yield* run([turns.release(turn(1000, isKeyed))]);
-    yield* run([turns.release(turn(1000, isKeyed), { keyId: "k", tokens: 1 })]);
+    yield* run([turns.release(turn(1000, isKeyed), { apiKeyId: "k", tokens: 1 })]);
   }
   return statements;
 });

@@ -137,7 +137,7 @@ it.live.each([
               yield* turns.renew(turn);
               yield* end === "append" ? turns.append(turn, entry) : turns.release(turn);
             }
-            yield* turns.release({ id: "none", chatbot, chat, idempotencyKey, newest: [] });
+            yield* turns.release({ id: "none", chatbot, chatId: chat, idempotencyKey, newest: [] });
           }
         }
       }

@@ -121,7 +121,7 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
   const usage: ChatArchive["Service"]["usage"] = (chatbot, since, by = null) =>
     read(() =>
       all<UsageSum>(
-        `SELECT CASE :by WHEN 'day' THEN date(createTime / 1000, 'unixepoch') WHEN 'key' THEN keyId
+        `SELECT CASE :by WHEN 'day' THEN date(createTime / 1000, 'unixepoch') WHEN 'key' THEN apiKeyId
              WHEN 'userRef' THEN (SELECT userRef FROM chats WHERE chatbot = :chatbot AND id = chatId)
            END AS "group", usage ->> 'provider' AS provider, usage ->> 'model' AS model,
            count(*) AS answers, total(usage ->> 'attempts') AS attempts,

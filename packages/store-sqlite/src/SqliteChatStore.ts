@@ -59,8 +59,8 @@ export const makeChatStore = (database: Database): ChatStore["Service"] => {
       if (idempotencyKey !== null) {
         const values = { chatbot, ...idempotencyKey, now };
         const keyRecord = get<{ fingerprint: string; chat: number }>(
-          `SELECT fingerprint, chat FROM made
-           WHERE chatbot = :chatbot AND idempotencyKey = :key AND knownUntil > :now`,
+          `SELECT fingerprint, chat FROM results
+           WHERE chatbot = :chatbot AND idempotencyKey = :key AND keepUntil > :now`,
           values,
         );
         const runningAsk = get(
@@ -88,7 +88,7 @@ export const makeChatStore = (database: Database): ChatStore["Service"] => {
       }
       if (idempotencyKey !== null)
         run(
-          `INSERT OR REPLACE INTO made (chatbot, idempotencyKey, fingerprint, knownUntil, chat)
+          `INSERT OR REPLACE INTO results (chatbot, idempotencyKey, fingerprint, keepUntil, chat)
            VALUES (:chatbot, :key, :fingerprint, :until, :id)`,
           { chatbot, ...idempotencyKey, until: now + idempotencyKeyLifetime, id },
         );

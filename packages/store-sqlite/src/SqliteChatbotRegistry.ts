@@ -70,12 +70,12 @@ export const makeChatbotDirectory = ({
       return grantOf(toKey(row), toChatbot(chatbot!), now);
     });
 
-  const used: ChatbotDirectory["Service"]["used"] = (keyIds) =>
+  const recordUse: ChatbotDirectory["Service"]["recordUse"] = (keyIds) =>
     write((now) => {
       for (const id of keyIds) run("UPDATE keys SET lastUsedAt = :now WHERE id = :id", { id, now });
     });
 
-  return ChatbotDirectory.of({ open, used, changed: Stream.empty });
+  return ChatbotDirectory.of({ open, recordUse, changes: Stream.empty });
 };
 
 export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Service"] => {

@@ -39,7 +39,7 @@ const tables = `
   CREATE TABLE entries (
     chatbot INTEGER NOT NULL, chatId INTEGER NOT NULL, id INTEGER NOT NULL,
     question TEXT NOT NULL, answer TEXT NOT NULL, moderation TEXT NOT NULL,
-    flagged INTEGER NOT NULL, createTime INTEGER NOT NULL, usage TEXT, keyId TEXT,
+    flagged INTEGER NOT NULL, createTime INTEGER NOT NULL, usage TEXT, apiKeyId TEXT,
     PRIMARY KEY (chatbot, id),
     FOREIGN KEY (chatbot, chatId) REFERENCES chats ON DELETE CASCADE
   ) STRICT;
@@ -47,8 +47,8 @@ const tables = `
 
   -- What the asks of an API key cost on a UTC day.
   CREATE TABLE spending (
-    chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE, keyId TEXT NOT NULL,
-    day INTEGER NOT NULL, tokens INTEGER NOT NULL, PRIMARY KEY (chatbot, keyId, day)
+    chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE, apiKeyId TEXT NOT NULL,
+    day INTEGER NOT NULL, tokens INTEGER NOT NULL, PRIMARY KEY (chatbot, apiKeyId, day)
   ) STRICT;
 
   -- Turns that are held, or whose lease ended without another turn taking over.
@@ -59,20 +59,20 @@ const tables = `
     FOREIGN KEY (chatbot, chat) REFERENCES chats ON DELETE CASCADE
   ) STRICT;
   -- The queues of the chats; ids are in order of arrival.
-  CREATE TABLE waiting (
+  CREATE TABLE queues (
     id INTEGER PRIMARY KEY, chatbot INTEGER NOT NULL, chat INTEGER NOT NULL,
     instance TEXT NOT NULL, UNIQUE (chatbot, chat, instance),
     FOREIGN KEY (chatbot, chat) REFERENCES chats ON DELETE CASCADE
   ) STRICT;
   -- The result of a request with an idempotency key: a chat, or an entry and its turn.
-  CREATE TABLE made (
+  CREATE TABLE results (
     chatbot INTEGER NOT NULL, idempotencyKey TEXT NOT NULL, fingerprint TEXT NOT NULL,
-    knownUntil INTEGER NOT NULL, chat INTEGER NOT NULL, entry INTEGER, turn TEXT,
+    keepUntil INTEGER NOT NULL, chat INTEGER NOT NULL, entry INTEGER, turn TEXT,
     PRIMARY KEY (chatbot, idempotencyKey),
     FOREIGN KEY (chatbot, chat) REFERENCES chats ON DELETE CASCADE
   ) STRICT;
-  CREATE INDEX madeOfChat ON made (chatbot, chat);
-  CREATE INDEX madeUntil ON made (knownUntil);
+  CREATE INDEX resultsOfChat ON results (chatbot, chat);
+  CREATE INDEX resultsUntil ON results (keepUntil);
 `;
 
 /** Values of the `:names` in a statement; values that it does not name are ignored. */

@@ -71,18 +71,18 @@ export const insertEntry = (
   chatbot: number,
   { createTime, flagged, ...row }: Entry,
   usage: Usage | null,
-  keyId: string | null = null,
+  apiKeyId: string | null = null,
 ): void => {
   run(
-    `INSERT INTO entries (chatbot, ${entryColumns}, usage, keyId)
-     VALUES (:chatbot, :id, :chatId, :question, :answer, :moderation, :flagged, :time, :usage, :keyId)`,
+    `INSERT INTO entries (chatbot, ${entryColumns}, usage, apiKeyId)
+     VALUES (:chatbot, :id, :chatId, :question, :answer, :moderation, :flagged, :time, :usage, :apiKeyId)`,
     {
       chatbot,
       ...row,
       flagged: flagged ? 1 : 0,
       time: createTime.getTime(),
       usage: usage && JSON.stringify(usage),
-      keyId,
+      apiKeyId,
     },
   );
 };

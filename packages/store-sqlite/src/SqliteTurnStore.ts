@@ -44,12 +44,12 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
       { chatbot, chat, before, limit: turnEntries },
     ).map(Rows.toEntry);
 
-  const spend = (chatbot: number, keyId: string, tokens: number, now: number) =>
+  const spend = (chatbot: number, apiKeyId: string, tokens: number, now: number) =>
     run(
-      `INSERT INTO spending (chatbot, keyId, day, tokens)
-       SELECT id, :keyId, :day, :tokens FROM chatbots WHERE id = :chatbot
+      `INSERT INTO spending (chatbot, apiKeyId, day, tokens)
+       SELECT id, :apiKeyId, :day, :tokens FROM chatbots WHERE id = :chatbot
        ON CONFLICT DO UPDATE SET tokens = tokens + excluded.tokens`,
-      { chatbot, keyId, day: Math.floor(now / day), tokens },
+      { chatbot, apiKeyId, day: Math.floor(now / day), tokens },
     );
 
   const take: TurnStore["Service"]["take"] = (chatbot, chat, idempotencyKey, visitor = null) =>
@@ -58,15 +58,15 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
       const fingerprint = idempotencyKey?.fingerprint ?? null;
       const values = { chatbot, chat, key, fingerprint, instance, now };
       const stopWaiting = (which: string) =>
-        run(`DELETE FROM waiting WHERE chatbot = :chatbot AND chat = :chat AND ${which}`, values);
+        run(`DELETE FROM queues WHERE chatbot = :chatbot AND chat = :chat AND ${which}`, values);
 
-      run("DELETE FROM made WHERE knownUntil <= :now", values);
+      run("DELETE FROM results WHERE keepUntil <= :now", values);
       // The turn of a process that died would stay for ever if no other request used its chat or key.
       run("DELETE FROM turns WHERE heldUntil <= :before AND idempotencyKey IS NOT NULL", {
         before: now - idempotencyKeyLifetime,
       });
       const keyRecord = get<{ fingerprint: string; entry: number | null; turnId: string }>(
-        "SELECT fingerprint, entry, turn AS turnId FROM made WHERE chatbot = :chatbot AND idempotencyKey = :key",
+        "SELECT fingerprint, entry, turn AS turnId FROM results WHERE chatbot = :chatbot AND idempotencyKey = :key",
         values,
       );
       // At most two: the turn of the chat and that of the idempotency key.
@@ -99,7 +99,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         `SELECT coalesce((SELECT heldUntil FROM turns WHERE chatbot = :chatbot AND chat = :chat),
            turnEnded) + ${turnPrecedence} AS until FROM chats
          WHERE chatbot = :chatbot AND id = :chat AND :instance <>
-           (SELECT instance FROM waiting WHERE chatbot = :chatbot AND chat = :chat
+           (SELECT instance FROM queues WHERE chatbot = :chatbot AND chat = :chat
             ORDER BY id LIMIT 1)`,
         values,
       );
@@ -111,7 +111,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         const byKey = key !== null && heldTurns.some((turn) => turn.idempotencyKey === key);
         if (chat !== null && !byKey)
           run(
-            `INSERT OR IGNORE INTO waiting (chatbot, chat, instance)
+            `INSERT OR IGNORE INTO queues (chatbot, chat, instance)
              VALUES (:chatbot, :chat, :instance)`,
             values,
           );
@@ -120,7 +120,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
 
       // Instances that waited longer than this one did not ask in time, and have lost their places.
       stopWaiting(
-        `id <= coalesce((SELECT id FROM waiting WHERE chatbot = :chatbot AND chat = :chat
+        `id <= coalesce((SELECT id FROM queues WHERE chatbot = :chatbot AND chat = :chat
            AND instance = :instance), id)`,
       );
       for (const { id } of turns) run("DELETE FROM turns WHERE id = :id", { id });
@@ -132,41 +132,44 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
           { ...values, id, until: now + turnLease },
         );
       const newest = chat === null ? [] : entriesBefore(chatbot, chat, Infinity);
-      return { _tag: "TurnTaken", turn: { id, chatbot, chat, idempotencyKey, visitor, newest } };
+      return {
+        _tag: "TurnTaken",
+        turn: { id, chatbot, chatId: chat, idempotencyKey, visitor, newest },
+      };
     });
 
   const earlier: TurnStore["Service"]["earlier"] = (turn, before) =>
-    read(() => entriesBefore(turn.chatbot, turn.chat, before));
+    read(() => entriesBefore(turn.chatbot, turn.chatId, before));
 
   // A turn whose lease ended is valid until another turn takes its chat or key.
-  const renew: TurnStore["Service"]["renew"] = ({ chat, chatbot, id, idempotencyKey }) =>
+  const renew: TurnStore["Service"]["renew"] = ({ chatId, chatbot, id, idempotencyKey }) =>
     write((now): boolean | ChatNotFound => {
-      if (chat !== null && !Rows.chatExists(database, chatbot, chat))
-        return new ChatNotFound({ chatId: chat });
+      if (chatId !== null && !Rows.chatExists(database, chatbot, chatId))
+        return new ChatNotFound({ chatId });
       const until = now + turnLease;
       return (
-        holdsNothing(chat, idempotencyKey) ||
+        holdsNothing(chatId, idempotencyKey) ||
         run("UPDATE turns SET heldUntil = :until WHERE id = :id", { id, until }) > 0
       );
     });
 
   const append: TurnStore["Service"]["append"] = (
-    { chat, chatbot, id: turnId, idempotencyKey, visitor = null },
-    { keyId = null, spentTokens = null, usage, ...entry },
+    { chatId: targetId, chatbot, id: turnId, idempotencyKey, visitor = null },
+    { apiKeyId = null, spentTokens = null, usage, ...entry },
   ) =>
     write((now): Entry | TurnLost | ChatbotNotFound | ChatNotFound => {
-      if (chat !== null && !Rows.chatExists(database, chatbot, chat))
-        return new ChatNotFound({ chatId: chat });
+      if (targetId !== null && !Rows.chatExists(database, chatbot, targetId))
+        return new ChatNotFound({ chatId: targetId });
       if (
         run("DELETE FROM turns WHERE id = :turnId", { turnId }) === 0 &&
-        !holdsNothing(chat, idempotencyKey)
+        !holdsNothing(targetId, idempotencyKey)
       )
         return new TurnLost();
-      const refusal = chat === null ? Rows.chatbotMissing(database, chatbot) : undefined;
+      const refusal = targetId === null ? Rows.chatbotMissing(database, chatbot) : undefined;
       if (refusal) return refusal;
-      const createTime = Rows.nextTime(database, chatbot, chat, now);
-      const chatId = chat ?? ChatId.make(Rows.nextId(database, "chat"));
-      if (chat === null)
+      const createTime = Rows.nextTime(database, chatbot, targetId, now);
+      const chatId = targetId ?? ChatId.make(Rows.nextId(database, "chat"));
+      if (targetId === null)
         Rows.insertChat(database, chatbot, {
           id: chatId,
           name: null,
@@ -175,37 +178,45 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         });
       const id = Rows.nextId(database, "entry");
       const newEntry = { id, chatId, ...entry, createTime };
-      Rows.insertEntry(database, chatbot, newEntry, usage, keyId);
-      if (keyId !== null && spentTokens !== null) spend(chatbot, keyId, spentTokens, now);
+      Rows.insertEntry(database, chatbot, newEntry, usage, apiKeyId);
+      if (apiKeyId !== null && spentTokens !== null) spend(chatbot, apiKeyId, spentTokens, now);
       const until = now + idempotencyKeyLifetime;
       const values = { chatbot, chatId, id, turnId, now, until, ...idempotencyKey };
       run("UPDATE chats SET turnEnded = :now WHERE chatbot = :chatbot AND id = :chatId", values);
       if (idempotencyKey !== null)
         run(
-          `INSERT INTO made (chatbot, idempotencyKey, fingerprint, knownUntil, chat, entry, turn)
+          `INSERT INTO results (chatbot, idempotencyKey, fingerprint, keepUntil, chat, entry, turn)
            VALUES (:chatbot, :key, :fingerprint, :until, :chatId, :id, :turnId)`,
           values,
         );
       return newEntry;
     });
 
-  const release: TurnStore["Service"]["release"] = ({ chat, chatbot, id }, cost) =>
+  const release: TurnStore["Service"]["release"] = ({ chatId, chatbot, id }, cost) =>
     write((now) => {
-      if (cost) spend(chatbot, cost.keyId, cost.tokens, now);
-      const values = { chat, chatbot, id, now };
+      if (cost) spend(chatbot, cost.apiKeyId, cost.tokens, now);
+      const values = { chat: chatId, chatbot, id, now };
       if (run("DELETE FROM turns WHERE id = :id", values) > 0)
         run("UPDATE chats SET turnEnded = :now WHERE chatbot = :chatbot AND id = :chat", values);
     });
 
-  const spending: TurnStore["Service"]["spending"] = (chatbot, keyId) =>
+  const spending: TurnStore["Service"]["spending"] = (chatbot, apiKeyId) =>
     write((now) => ({
       tokens:
         get<{ tokens: number }>(
-          "SELECT tokens FROM spending WHERE chatbot = :chatbot AND keyId = :keyId AND day = :day",
-          { chatbot, keyId, day: Math.floor(now / day) },
+          "SELECT tokens FROM spending WHERE chatbot = :chatbot AND apiKeyId = :apiKeyId AND day = :day",
+          { chatbot, apiKeyId, day: Math.floor(now / day) },
         )?.tokens ?? 0,
       endsInMillis: day - (now % day),
     }));
 
-  return TurnStore.of({ take, earlier, renew, append, release, spending, freed: Stream.empty });
+  return TurnStore.of({
+    take,
+    earlier,
+    renew,
+    append,
+    release,
+    spending,
+    freedTurns: Stream.empty,
+  });
 };

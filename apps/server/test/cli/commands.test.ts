@@ -89,7 +89,7 @@ beforeAll(async () => {
           moderation: "none",
           flagged: false,
           usage: { provider: "p", model: "m", ...tokens },
-          keyId: n < 6 ? keyId : null,
+          apiKeyId: n < 6 ? keyId : null,
         });
       }
     }),

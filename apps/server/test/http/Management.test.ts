@@ -18,7 +18,7 @@ const statusOf = (
     ),
     Effect.provideService(
       ChatbotDirectory,
-      ChatbotDirectory.of({ open, used: () => Effect.void, changed: Stream.empty }),
+      ChatbotDirectory.of({ open, recordUse: () => Effect.void, changes: Stream.empty }),
     ),
     Effect.provideService(Lifecycle, { phase, signal: null }),
   );

@@ -24,13 +24,13 @@ export interface NewEntry {
   readonly flagged: boolean;
   readonly usage: Usage | null;
   /** The id of the API key that asked. It is stored only for usage reports. */
-  readonly keyId?: string | null;
+  readonly apiKeyId?: string | null;
   /** The tokens that count against the key's daily budget; `null` or absent: the key has no budget. */
   readonly spentTokens?: number | null;
 }
 
 /** A stored entry. Ids are positive, below 2^53, and ascend within a chat. */
-export interface Entry extends Omit<NewEntry, "usage" | "keyId" | "spentTokens"> {
+export interface Entry extends Omit<NewEntry, "usage" | "apiKeyId" | "spentTokens"> {
   readonly id: number;
   readonly chatId: ChatId;
   /** Whole milliseconds. */

@@ -51,7 +51,7 @@ export class Overloaded extends Data.TaggedError("Overloaded")<{
 
 /** A rate of the key is exceeded: its own, a visitor's, or that of new visitors. The same request may succeed later. */
 export class RateExceeded extends Data.TaggedError("RateExceeded")<{
-  readonly keyId: string;
+  readonly apiKeyId: string;
   readonly retryAfterSeconds: number;
 }> {
   override message = `The key or its visitor has exceeded its rate. Try again in ${this.retryAfterSeconds} s.`;
@@ -59,7 +59,7 @@ export class RateExceeded extends Data.TaggedError("RateExceeded")<{
 
 /** The key has spent its daily budget. The same request may succeed on the next day (UTC). */
 export class BudgetSpent extends Data.TaggedError("BudgetSpent")<{
-  readonly keyId: string;
+  readonly apiKeyId: string;
   readonly retryAfterSeconds: number;
 }> {
   override message = `The key has spent its daily budget. Try again in ${this.retryAfterSeconds} s.`;

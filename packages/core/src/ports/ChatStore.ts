@@ -59,7 +59,7 @@ export class ChatStore extends Context.Service<
      */
     readonly listEntries: (
       chatbot: ChatbotId,
-      chat: ChatId,
+      chatId: ChatId,
       query: EntryQuery,
       visitor?: string | null,
     ) => Effect.Effect<Page<Entry>, ChatNotFound | Overloaded | StorageUnavailable>;

@@ -45,8 +45,8 @@ export class ChatbotDirectory extends Context.Service<
     /** The current state of the key with this id; `null` if the key is unknown or revoked. */
     readonly open: (keyId: string) => Effect.Effect<Grant | null, StorageUnavailable>;
     /** Records that these keys were used lately. Each process calls this at most once a minute, and when it stops. */
-    readonly used: (keyIds: ReadonlyArray<string>) => Effect.Effect<void, StorageUnavailable>;
+    readonly recordUse: (keyIds: ReadonlyArray<string>) => Effect.Effect<void, StorageUnavailable>;
     /** Notifications that a chatbot or its keys changed; `null`: any chatbot. Some may be missing. */
-    readonly changed: Stream.Stream<ChatbotId | null>;
+    readonly changes: Stream.Stream<ChatbotId | null>;
   }
 >()("@parley/core/ChatbotDirectory") {}

@@ -31,7 +31,7 @@ export interface Turn {
   readonly id: string;
   readonly chatbot: ChatbotId;
   /** `null`: the append creates the chat. */
-  readonly chat: ChatId | null;
+  readonly chatId: ChatId | null;
   readonly idempotencyKey: IdempotencyKey | null;
   /**
    * The `userRef` of the visitor who asks; a chat that the append creates gets it. `null` or absent: no visitor asks,
@@ -86,7 +86,7 @@ export class TurnStore extends Context.Service<
      */
     readonly take: (
       chatbot: ChatbotId,
-      chat: ChatId | null,
+      chatId: ChatId | null,
       idempotencyKey: IdempotencyKey | null,
       visitor?: string | null,
     ) => Effect.Effect<
@@ -128,17 +128,20 @@ export class TurnStore extends Context.Service<
      */
     readonly release: (
       turn: Turn,
-      cost?: { readonly keyId: string; readonly tokens: number } | null,
+      cost?: { readonly apiKeyId: string; readonly tokens: number } | null,
     ) => Effect.Effect<void, StorageUnavailable>;
     /** What appends and releases have added for an API key today: the sum over all instances. */
     readonly spending: (
       chatbot: ChatbotId,
-      keyId: string,
+      apiKeyId: string,
     ) => Effect.Effect<Spending, StorageUnavailable>;
     /**
      * Notifications that the turn of a chat may be free; `null`: of any chat. Some may be missing, and the stream may
      * end: asks also poll once a second. `take` and `renew` send none.
      */
-    readonly freed: Stream.Stream<{ readonly chatbot: ChatbotId; readonly chat: ChatId } | null>;
+    readonly freedTurns: Stream.Stream<{
+      readonly chatbot: ChatbotId;
+      readonly chatId: ChatId;
+    } | null>;
   }
 >()("@parley/core/TurnStore") {}

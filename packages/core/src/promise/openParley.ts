@@ -49,8 +49,8 @@ export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = a
 
   const bind = (chatbot: Chatbot, principal?: Principal): api.Bot => {
     const { id } = chatbot;
-    const { keyId = null, tokensPerDay = null, visitor = null } = principal ?? {};
-    const asker = { keyId, tokensPerDay, visitor };
+    const { apiKeyId = null, tokensPerDay = null, visitor = null } = principal ?? {};
+    const asker = { apiKeyId, tokensPerDay, visitor };
     /** `Asking` checks the values, the id of the chat among them. */
     const toAsk = (chatId: number | null, question: string, options: api.AskOptions) => ({
       ...withoutUndefined(options),

@@ -13,7 +13,7 @@ type Refusal = KeyRejected | RateExceeded;
 
 /** What a valid credential gives access to. */
 export interface Principal {
-  readonly keyId: string;
+  readonly apiKeyId: string;
   readonly scopes: ReadonlyArray<Scope>;
   readonly chatbot: Chatbot;
   /** The only user whose chats are accessible; `null` or absent: every user. */
@@ -141,7 +141,7 @@ const make = Effect.gen(function* () {
     changedAt = now;
     return Cache.invalidateAll(keys);
   });
-  yield* directory.changed.pipe(
+  yield* directory.changes.pipe(
     Stream.runForEach(() => forget),
     Effect.forkScoped,
   );
@@ -181,7 +181,7 @@ const make = Effect.gen(function* () {
     if (usedIds.size === 0) return Effect.void;
     const ids = usedIds;
     usedIds = new Set();
-    return Effect.catchCause(directory.used([...ids]), (cause) => {
+    return Effect.catchCause(directory.recordUse([...ids]), (cause) => {
       for (const id of ids) usedIds.add(id);
       return Effect.logDebug("Could not record which keys were used", cause);
     });
@@ -328,14 +328,14 @@ const make = Effect.gen(function* () {
 
 /** The principal of a credential that makes these claims and belongs to a key with this grant. */
 const toPrincipal = (
-  keyId: string,
+  apiKeyId: string,
   { chatbot, scopes, tokensPerDay }: Grant,
   {
     scopes: namedScopes,
     visitor,
   }: { readonly visitor: string | null; readonly scopes: VisitorClaims["scopes"] },
 ): Principal => ({
-  keyId,
+  apiKeyId,
   scopes: namedScopes === null ? scopes : scopes.filter((scope) => namedScopes.includes(scope)),
   chatbot,
   visitor,
@@ -355,14 +355,14 @@ const allowsAnonymous = (grant: Grant): boolean =>
  */
 const makeRates = (maxBuckets: number) => {
   const buckets = new Map<string, { readonly tokens: number; readonly at: number }>();
-  return (name: string, ratePerMinute: number, keyId: string) =>
+  return (name: string, ratePerMinute: number, apiKeyId: string) =>
     Effect.flatMap(elapsedMillis, (now) => {
       const { at, tokens } = buckets.get(name) ?? { at: now, tokens: ratePerMinute };
       const millisPerRequest = 60_000 / ratePerMinute;
       const available = Math.min(ratePerMinute, tokens + (now - at) / millisPerRequest);
       if (available < 1) {
         const retryAfterSeconds = Math.ceil(((1 - available) * millisPerRequest) / 1000);
-        return new RateExceeded({ keyId, retryAfterSeconds });
+        return new RateExceeded({ apiKeyId, retryAfterSeconds });
       }
       buckets.delete(name);
       buckets.set(name, { tokens: available - 1, at: now });

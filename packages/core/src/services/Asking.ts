@@ -54,7 +54,7 @@ export interface Ask {
   readonly question: string;
   readonly idempotencyKey?: string | null;
   /** The id of the API key that asks, for usage reports; `null`, the default: none. */
-  readonly keyId?: string | null;
+  readonly apiKeyId?: string | null;
   /** How many tokens the API key may spend per day (UTC); `null`, the default: any number. */
   readonly tokensPerDay?: number | null;
   /** The only user whose chats the ask may use (the `visitor` of a `Principal`); `null`, the default: every user. */
@@ -141,10 +141,10 @@ const make = Effect.gen(function* () {
   ) =>
     Effect.suspend(() => {
       const times = timeAsk(chatbot.id);
-      const { chatId, keyId, tokensPerDay, visitor = null } = ask;
+      const { chatId, apiKeyId, tokensPerDay, visitor = null } = ask;
       const facts = { chatbot: chatbot.id, ...(chatId !== null && { chat: chatId }) };
-      const budget = keyId == null || tokensPerDay == null ? null : { keyId, tokensPerDay };
-      const request = { chatbot: chatbot.id, chat: chatId, idempotencyKey, visitor, budget };
+      const budget = apiKeyId == null || tokensPerDay == null ? null : { apiKeyId, tokensPerDay };
+      const request = { chatbot: chatbot.id, chatId, idempotencyKey, visitor, budget };
       return queue
         .inTurn(request, (result) => {
           times.onTurn();
@@ -248,7 +248,7 @@ const checkAsk = makeCheck(
     chatId: Schema.NullOr(ChatId),
     question: Question,
     idempotencyKey: Schema.optional(Schema.NullOr(IdempotencyKeyText)),
-    keyId: Schema.optional(Schema.NullOr(Schema.String)),
+    apiKeyId: Schema.optional(Schema.NullOr(Schema.String)),
     tokensPerDay: Schema.optional(Schema.NullOr(Schema.Int)),
     visitor: Schema.optional(Schema.NullOr(Text)),
     onDisconnect: Schema.optional(Schema.Literals(["cancel", "finish"])),

@@ -11,7 +11,7 @@ import { inSpan, makeBudgetGauges } from "./Telemetry.ts";
 
 /** What the asks of an API key may cost per day (UTC). */
 export interface Budget {
-  readonly keyId: string;
+  readonly apiKeyId: string;
   readonly tokensPerDay: number;
 }
 
@@ -19,7 +19,7 @@ export interface Budget {
  * What an ask needs before it is answered: the turn of its chat and of its idempotency key, and a budget of its API key
  * that is not spent.
  */
-type TurnRequest = Pick<Turn, "chatbot" | "chat" | "idempotencyKey"> & {
+type TurnRequest = Pick<Turn, "chatbot" | "chatId" | "idempotencyKey"> & {
   readonly visitor: string | null;
   readonly budget: Budget | null;
 };
@@ -35,7 +35,7 @@ interface Queue {
   turnFreed: Deferred.Deferred<void>;
 }
 
-const nameOf = ({ chat, chatbot }: Pick<Turn, "chat" | "chatbot">) => `${chatbot}/${chat}`;
+const nameOf = ({ chatId, chatbot }: Pick<Turn, "chatId" | "chatbot">) => `${chatbot}/${chatId}`;
 
 export const overload = new Overloaded({ retryAfterSeconds: 1 });
 
@@ -45,7 +45,7 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
     const queues = new Map<string, Map<string | null, Queue>>();
     let isClosed = false;
     const wake = (deferred: Deferred.Deferred<void>) => Deferred.doneUnsafe(deferred, Effect.void);
-    yield* store.freed.pipe(
+    yield* store.freedTurns.pipe(
       Stream.runForEach((chat) =>
         Effect.sync(() => {
           const affectedQueues = chat === null ? queues.values() : [queues.get(nameOf(chat))];
@@ -57,18 +57,18 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
     );
 
     const noteBudget = yield* makeBudgetGauges;
-    const checkBudget = (chatbot: ChatbotId, { keyId, tokensPerDay }: Budget) =>
-      Effect.flatMap(store.spending(chatbot, keyId), ({ endsInMillis, tokens }) => {
-        noteBudget(keyId, tokens / tokensPerDay, endsInMillis);
+    const checkBudget = (chatbot: ChatbotId, { apiKeyId, tokensPerDay }: Budget) =>
+      Effect.flatMap(store.spending(chatbot, apiKeyId), ({ endsInMillis, tokens }) => {
+        noteBudget(apiKeyId, tokens / tokensPerDay, endsInMillis);
         const retryAfterSeconds = Math.max(1, Math.ceil(endsInMillis / 1000));
         return tokens < tokensPerDay
           ? Effect.void
-          : Effect.fail(new BudgetSpent({ keyId, retryAfterSeconds }));
+          : Effect.fail(new BudgetSpent({ apiKeyId, retryAfterSeconds }));
       });
 
     /** Takes the turn from the store; while another ask holds it, tries again until `waitEnd`. */
     const take = Effect.fnUntraced(function* (
-      { budget, chat, chatbot, idempotencyKey, visitor }: TurnRequest,
+      { budget, chatId, chatbot, idempotencyKey, visitor }: TurnRequest,
       waitEnd: number,
       queue: Queue | null,
     ) {
@@ -78,9 +78,9 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
         const turnFreed = Deferred.makeUnsafe<void>();
         if (queue !== null) queue.turnFreed = turnFreed;
         // A new chat without a key: there is nothing to take, and nothing to give back.
-        const takesNothing = chat === null && idempotencyKey === null;
+        const takesNothing = chatId === null && idempotencyKey === null;
         if (budget !== null && takesNothing) yield* checkBudget(chatbot, budget);
-        const result = yield* store.take(chatbot, chat, idempotencyKey, visitor);
+        const result = yield* store.take(chatbot, chatId, idempotencyKey, visitor);
         // Repeating a stored answer costs nothing. If another ask holds the key, that ask may yet store its answer, and
         // then this ask repeats it.
         const costsNothing =
@@ -146,7 +146,7 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
             Effect.flatMap(inSpan(take(request, waitEnd, queue), "take"), use),
           );
         // No other ask can wait for a chat that does not exist yet, so this one needs no queue.
-        if (request.chat === null) return takeAndUse(null);
+        if (request.chatId === null) return takeAndUse(null);
         return Effect.acquireUseRelease(
           enter(request),
           ({ place, queue }) =>

@@ -36,14 +36,18 @@ export const answerInTurn = (
   live: LiveAnswer,
   chatbot: Chatbot,
   turn: Turn,
-  { keyId = null, question, tokensPerDay = null }: Pick<Ask, "question" | "keyId" | "tokensPerDay">,
+  {
+    apiKeyId = null,
+    question,
+    tokensPerDay = null,
+  }: Pick<Ask, "question" | "apiKeyId" | "tokensPerDay">,
   times: AskTimes,
 ): Effect.Effect<CompletedAsk, AskError> => {
   const { limits, store } = services;
   /** The answerer fills it in. */
   const askedModel: typeof AskedModel.Service = { model: null, tokens: null };
   const cost: Cost = { usage: null, characters: 0 };
-  const hasBudget = tokensPerDay !== null && keyId !== null;
+  const hasBudget = tokensPerDay !== null && apiKeyId !== null;
   const spentTokens = () => askedModel.tokens ?? toTokens(cost);
   return Effect.flatMap(Clock.currentTimeMillis, (now) =>
     answer(services, live, chatbot, turn, question, times, cost).pipe(
@@ -57,7 +61,7 @@ export const answerInTurn = (
         Effect.tap(
           Effect.suspend(() => {
             const spending = hasBudget ? { spentTokens: spentTokens() } : {};
-            return inSpan(store.append(turn, { ...entry, keyId, ...spending }), "append");
+            return inSpan(store.append(turn, { ...entry, apiKeyId, ...spending }), "append");
           }),
           () => Effect.sync(() => times.onStored(entry.usage)),
         ),
@@ -67,12 +71,12 @@ export const answerInTurn = (
         if (!Cause.hasInterruptsOnly(cause)) times.onFailure(askedModel.model);
         // The provider also bills for an answer that nobody receives.
         const tokens = hasBudget ? spentTokens() : 0;
-        return store.release(turn, tokens === 0 ? null : { keyId: keyId!, tokens }).pipe(
+        return store.release(turn, tokens === 0 ? null : { apiKeyId: apiKeyId!, tokens }).pipe(
           Effect.catch(({ message: reason }) =>
             tokens === 0
               ? Effect.void
               : Effect.annotateLogs(Effect.logWarning(uncountedMessage), {
-                  key: keyId,
+                  key: apiKeyId,
                   tokens,
                   reason,
                 }),

@@ -220,7 +220,7 @@ export const archiveChecks: ReadonlyArray<
         yield* failsWith("the append", notFound, append(turn, entry("q")));
         yield* same("earlier entries", yield* turns.earlier(turn, 2 ** 53 - 1), []);
         // The key of the ask is free, whether the ask ends or not.
-        if (renewals > 0) yield* turns.release(turn, { keyId: "k", tokens: 5 });
+        if (renewals > 0) yield* turns.release(turn, { apiKeyId: "k", tokens: 5 });
         yield* turns.release(yield* takeTurn(chatbot, null, keyOf("key", 1)));
       }
     }
@@ -240,7 +240,7 @@ export const archiveChecks: ReadonlyArray<
     yield* erase(chatbot, { _tag: "Chat", id: goneChat!.id });
     for (const turn of turns) {
       yield* same("the renewal", yield* first.turns.renew(turn), true);
-      const again = first.turns.take(chatbot, turn.chat, turn.idempotencyKey);
+      const again = first.turns.take(chatbot, turn.chatId, turn.idempotencyKey);
       yield* same("the key is held", (yield* again)._tag, "Held");
       const newEntry = yield* append(turn, entry("q"));
       yield* same("afterwards", yield* again, {
@@ -821,17 +821,17 @@ export const archiveChecks: ReadonlyArray<
   check("usage is summed by the key that asked, and by the user of the chat", function* () {
     const archive = yield* ChatArchive;
     const chatbot = yield* newChatbot;
-    for (const [userRef, keyId] of [["u", "k"], ["u", null], [null, "k"], [null]] as const) {
+    for (const [userRef, apiKeyId] of [["u", "k"], ["u", null], [null, "k"], [null]] as const) {
       const chat = yield* create(chatbot, { userRef });
-      const newEntryFields = entry("q", keyId === undefined ? { usage } : { usage, keyId });
-      const { keyId: _, usage: __, ...texts } = newEntryFields;
+      const newEntryFields = entry("q", apiKeyId === undefined ? { usage } : { usage, apiKeyId });
+      const { apiKeyId: _, usage: __, ...texts } = newEntryFields;
       const newEntry = yield* ask(chatbot, chat.id, newEntryFields);
       const { createTime, id } = newEntry;
       yield* same("the entry", newEntry, { ...texts, id, chatId: chat.id, createTime });
     }
-    yield* ask(chatbot, null, entry("q", { usage, keyId: "first" }));
+    yield* ask(chatbot, null, entry("q", { usage, apiKeyId: "first" }));
     // An answer from documents has a key, and no cost.
-    yield* ask(chatbot, null, entry("q", { keyId: "free" }));
+    yield* ask(chatbot, null, entry("q", { apiKeyId: "free" }));
     for (const [by, ...expected] of [
       ["key", "first,1", "free,1", "k,2", ",2"],
       ["userRef", "u,2", ",1", ",3"],

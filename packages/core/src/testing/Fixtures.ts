@@ -232,7 +232,7 @@ export const entryRecord = (
   createTime: Date,
   more: Partial<NewEntry> = {},
 ): ArchiveRecord => {
-  const { keyId: _, usage, ...texts } = entry(`question ${id}`, more);
+  const { apiKeyId: _, usage, ...texts } = entry(`question ${id}`, more);
   return { _tag: "Entry", entry: { ...texts, id, chatId: unchecked(chatId), createTime }, usage };
 };
 

@@ -92,7 +92,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       const repetition = yield* createWith(chatbot, keyOf(`${name}!`));
       yield* same("created again", [replayed, repetition], [false, { chat, replayed: true }]);
       const { newEntry, turn } = asks[n]!;
-      const again = yield* take(chatbot, turn.chat, keyOf(name));
+      const again = yield* take(chatbot, turn.chatId, keyOf(name));
       yield* same("asked again", again, answerOf(turn, newEntry));
     }
   }),

@@ -372,8 +372,8 @@ export const registryChecks: ReadonlyArray<
     const { id } = yield* newOne({ keys });
     yield* registry.revokeKey(id, revokedId!, actor);
     const before = yield* auditOf(id);
-    yield* directory.used([]);
-    yield* directory.used([revokedId!, fresh("key"), ...usedIds]);
+    yield* directory.recordUse([]);
+    yield* directory.recordUse([revokedId!, fresh("key"), ...usedIds]);
     const lastUsedAt = (yield* findRegisteredKey(id, usedIds[0]!))?.lastUsedAt;
     yield* same("a used key", lastUsedAt instanceof Date, true);
     const registeredKeys = (yield* findRegistered(id))?.keys ?? [];
@@ -430,7 +430,7 @@ export const registryChecks: ReadonlyArray<
           other.addKey(id, key, actor),
         ]);
         yield* same("one addition", isAdded.toSorted(), [false, true]);
-        const use = directory.used([key.id]);
+        const use = directory.recordUse([key.id]);
         yield* bothAtOnce(round, [use, other.revokeKey(id, key.id, actor)]);
         yield* same("a revoked key", yield* directory.open(key.id), null);
       }
@@ -465,7 +465,7 @@ export const registryChecks: ReadonlyArray<
     const isRenewed = yield* TurnStore.use(({ renew }) => renew(withoutChat));
     yield* same("a renewal of a turn without a chat", isRenewed, false);
     yield* failsWith("its append", new Errors.TurnLost(), append(withoutChat, entry("late")));
-    const spending = { keyId: key.id, tokens: 5 };
+    const spending = { apiKeyId: key.id, tokens: 5 };
     for (const endedTurn of [turn, withoutChat])
       yield* TurnStore.use(({ release }) => release(endedTurn, spending));
     const notFound = new Errors.ChatbotNotFound({ chatbot: id });

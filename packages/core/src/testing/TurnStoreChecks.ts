@@ -189,11 +189,11 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       const { id } = yield* create(chatbot);
       const notifiedChats: Array<number> = [];
       const readers: Array<Fiber.Fiber<void>> = [];
-      for (const { freed } of [store, second]) {
-        const recordingReader = Stream.tap(freed, (turn) =>
-          Effect.sync(() => turn?.chatbot === chatbot && notifiedChats.push(turn.chat)),
+      for (const { freedTurns } of [store, second]) {
+        const recordingReader = Stream.tap(freedTurns, (turn) =>
+          Effect.sync(() => turn?.chatbot === chatbot && notifiedChats.push(turn.chatId)),
         );
-        const stalledReader = Stream.tap(freed, () => Effect.never);
+        const stalledReader = Stream.tap(freedTurns, () => Effect.never);
         for (const notifications of [recordingReader, stalledReader]) {
           readers.push(
             yield* Effect.forkChild(Stream.runDrain(notifications), { startImmediately: true }),
@@ -233,20 +233,20 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     function* () {
       const [chatbot, another] = [yield* newChatbot, yield* newChatbot];
       const both = yield* bothTurns;
-      const tokensOf = (keyId: string, of = chatbot) =>
+      const tokensOf = (apiKeyId: string, of = chatbot) =>
         Effect.forEach(both, (turns) =>
-          Effect.map(turns.spending(of, keyId), ({ tokens }) => tokens),
+          Effect.map(turns.spending(of, apiKeyId), ({ tokens }) => tokens),
         );
       yield* same("at first", yield* tokensOf("a"), [0, 0]);
       const { id } = yield* create(chatbot);
       yield* atOnce(60, (n) =>
         Effect.gen(function* () {
           const turns = both[n % 2]!;
-          const keyId = n % 3 === 0 ? "a" : "b";
+          const apiKeyId = n % 3 === 0 ? "a" : "b";
           const idempotencyKey = n % 4 === 0 ? keyOf(`key ${n}`) : null;
           const turn = yield* takeTurn(chatbot, null, idempotencyKey, turns);
-          if (n % 5 === 0) return yield* turns.release(turn, { keyId, tokens: 1000 });
-          const more = n % 7 === 0 ? { keyId } : { keyId, spentTokens: n };
+          if (n % 5 === 0) return yield* turns.release(turn, { apiKeyId, tokens: 1000 });
+          const more = n % 7 === 0 ? { apiKeyId } : { apiKeyId, spentTokens: n };
           return yield* turns.append(turn, entry("q", more));
         }),
       );
@@ -257,13 +257,13 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* same("the other key", yield* tokensOf("b"), [sums.b, sums.b]);
       yield* same("another chatbot", yield* tokensOf("a", another), [0, 0]);
       // In an existing chat, and after the turn was lost.
-      yield* append(yield* takeTurn(chatbot, id), entry("q", { keyId: "a", spentTokens: 5 }));
+      yield* append(yield* takeTurn(chatbot, id), entry("q", { apiKeyId: "a", spentTokens: 5 }));
       const formerTurn = yield* takeTurn(chatbot, id);
       yield* pass(turnLease + 1);
       const next = yield* takeTurn(chatbot, id, null, both[1]);
-      const late = entry("late", { keyId: "a", spentTokens: 5 });
+      const late = entry("late", { apiKeyId: "a", spentTokens: 5 });
       yield* failsWith("a late append", new TurnLost(), append(formerTurn, late));
-      yield* both[0].release(formerTurn, { keyId: "a", tokens: 7 });
+      yield* both[0].release(formerTurn, { apiKeyId: "a", tokens: 7 });
       yield* both[1].release(next);
       const total = sums.a + 12;
       yield* same("afterwards", yield* tokensOf("a"), [total, total]);

@@ -48,12 +48,12 @@ const directory = Effect.fnUntraced(function* (key: string, more: Partial<Grant>
                   : null;
               return Effect.as(state.duringLookUp, grant as Grant | null);
             }),
-          used: (ids) =>
+          recordUse: (ids) =>
             Effect.andThen(
               state.duringWrite,
               Effect.sync(() => void state.uses.push([...ids])),
             ),
-          changed: Stream.fromPubSub(changed),
+          changes: Stream.fromPubSub(changed),
         }),
       ),
     ]),
@@ -69,7 +69,7 @@ describe("access", () => {
       const key = yield* newKey;
       const { layer } = yield* directory(key);
       const principal = yield* Effect.provide(authenticate(key), layer);
-      const expected = { keyId: keyId(key)!, scopes: ["read"] as const, chatbot, visitor: null };
+      const expected = { apiKeyId: keyId(key)!, scopes: ["read"] as const, chatbot, visitor: null };
       assert.deepStrictEqual<Principal>(principal, expected);
     }),
   );
@@ -212,7 +212,7 @@ describe("access", () => {
             yield* isRefused(authenticate(key));
             yield* isRefused(recall(unknown));
             yield* TestClock.adjust(millis - 1_002);
-            assert.strictEqual((yield* recall(key)).keyId, keyId(key));
+            assert.strictEqual((yield* recall(key)).apiKeyId, keyId(key));
             yield* TestClock.adjust(1);
             yield* isRefused(recall(key));
           }).pipe(Effect.provide(layer));
@@ -238,7 +238,7 @@ describe("access", () => {
         const { layer } = yield* directory(key, { ratePerMinute: 7 });
         yield* Effect.gen(function* () {
           const refused = Effect.map(Effect.flip(authenticate(key)), (error) =>
-            error._tag === "RateExceeded" ? [error.keyId, error.retryAfterSeconds] : error._tag,
+            error._tag === "RateExceeded" ? [error.apiKeyId, error.retryAfterSeconds] : error._tag,
           );
           yield* Effect.repeat(authenticate(key), { times: 6 });
           const inNineSeconds = [keyId(key)!, 9];

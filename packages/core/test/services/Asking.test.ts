@@ -646,11 +646,12 @@ describe("asking", () => {
 });
 
 describe("the budget of a key", () => {
-  const key = { keyId: "k", tokensPerDay: 10 };
+  const key = { apiKeyId: "k", tokensPerDay: 10 };
   const spending = TurnStore.use((store) =>
     Effect.map(store.spending(chatbot.id, "k"), ({ tokens }) => tokens),
   );
-  const isSpent = (retryAfterSeconds: number) => new BudgetSpent({ keyId: "k", retryAfterSeconds });
+  const isSpent = (retryAfterSeconds: number) =>
+    new BudgetSpent({ apiKeyId: "k", retryAfterSeconds });
 
   it.effect(
     "a key whose budget is spent gets no new answers until midnight UTC, but replays of stored ones",
@@ -679,7 +680,7 @@ describe("the budget of a key", () => {
         const again = yield* asking(ask("q", { ...key, idempotencyKey }));
         assert.deepStrictEqual(again, { ...first, replayed: true });
         // Nothing of a refused ask stays: the chat and the key are free.
-        yield* asking(ask("q", { chatId, keyId: "another", idempotencyKey: other }));
+        yield* asking(ask("q", { chatId, apiKeyId: "another", idempotencyKey: other }));
         yield* TestClock.setTime(Date.parse("2030-02-01T00:00:00Z"));
         assert.strictEqual(yield* spending, 0);
         yield* asking(ask("q", { ...key, chatId }));
@@ -712,7 +713,7 @@ describe("the budget of a key", () => {
         let before = 0;
         for (const [question, tokens] of Object.entries(expected)) {
           const onDisconnect = question === "cancel" ? "cancel" : "finish";
-          const budget = { keyId: "k", tokensPerDay: 1000 };
+          const budget = { apiKeyId: "k", tokensPerDay: 1000 };
           const fiber = yield* Effect.forkChild(asking(ask(question, { ...budget, onDisconnect })));
           yield* settle;
           if (question === "cancel") yield* Fiber.interrupt(fiber);
@@ -767,7 +768,7 @@ describe("the budget of a key", () => {
       })),
     ).pipe(Layer.provideMerge(layerMemoryWith([chatbot])));
     return Effect.gen(function* () {
-      yield* asking(ask("q", { keyId: "k" }));
+      yield* asking(ask("q", { apiKeyId: "k" }));
       assert.strictEqual(calls, 0);
       assert.strictEqual(yield* spending, 0);
       yield* asking(ask("q", key));

@@ -201,7 +201,7 @@ export const makeApp = Effect.fnUntraced(function* ({
     (cause) => {
       const response = toErrorResponse(cause, route?.dto);
       const error = Option.getOrNull(Cause.findErrorOption(cause));
-      if (error?._tag === "RateExceeded") facts.key = error.keyId;
+      if (error?._tag === "RateExceeded") facts.key = error.apiKeyId;
       countFailure(response.reason, facts);
       // The handlers have checked the values: this is a defect, not a client's mistake. Its reason may quote a value.
       const causeToLog =
@@ -217,11 +217,11 @@ export const makeApp = Effect.fnUntraced(function* ({
    */
   const admitAsk = (
     response: ReturnType<(typeof handlers)["ask"]>,
-    { keyId }: Principal,
+    { apiKeyId }: Principal,
     facts: RequestFacts,
   ) =>
     Effect.flatMap(asking.inProgress, (inProgress) =>
-      inProgress < maxAsks && admit(keyId, inProgress)
+      inProgress < maxAsks && admit(apiKeyId, inProgress)
         ? Effect.annotateLogs(Effect.andThen(awaitSlot, response), { ...facts })
         : refuseAsk,
     );
@@ -239,7 +239,7 @@ export const makeApp = Effect.fnUntraced(function* ({
     const recalls = route?.endpoint === "details";
     return Effect.flatMap(access.authenticate(apiKey, { recalls, tokens }), (principal) => {
       facts.chatbot = principal.chatbot.id;
-      facts.key = principal.keyId;
+      facts.key = principal.apiKeyId;
       if (route === undefined) return respondNotFound(request);
       const { endpoint, parameter, scope } = route;
       if (!principal.scopes.includes(scope)) {

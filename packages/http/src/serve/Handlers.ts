@@ -91,7 +91,7 @@ export const makeHandlers = Effect.fnUntraced(function* (defaultOnDisconnect: "f
     }),
 
     ask: Effect.fnUntraced(function* ({ facts, principal, reportFailure, request }) {
-      const { chatbot, keyId, tokensPerDay = null, visitor = null } = principal;
+      const { chatbot, apiKeyId, tokensPerDay = null, visitor = null } = principal;
       const { headers } = request;
       const {
         body: { chat_id: chatId = null, query: question },
@@ -99,7 +99,7 @@ export const makeHandlers = Effect.fnUntraced(function* (defaultOnDisconnect: "f
         "On-Disconnect": onDisconnect = defaultOnDisconnect,
       } = yield* decodeAsk(request);
       if (chatId !== null) facts.chat = chatId;
-      const asker = { keyId, tokensPerDay, visitor };
+      const asker = { apiKeyId, tokensPerDay, visitor };
       const ask = { chatId, question, idempotencyKey, ...asker, onDisconnect };
       if (acceptsEvents(headers["accept"])) {
         const progress = parseEventId(headers["last-event-id"]);

@@ -77,8 +77,8 @@ const setUp = Effect.fnUntraced(function* (
                 return record === undefined ? null : grantOf(record, chatbot, storeNow + elapsed);
               },
             ),
-          used: () => Effect.void,
-          changed: Stream.empty,
+          recordUse: () => Effect.void,
+          changes: Stream.empty,
         }),
       ),
     ]),
@@ -108,7 +108,7 @@ it.effect(
         for (const sub of ["a", "😀".repeat(60), "line\nbreak\u001f"]) {
           const principal = yield* authenticate(join(header, { sub, exp: now + 900 }, secret));
           const scopes = ["read", "write", "ask"] as const;
-          assert.deepStrictEqual(principal, { keyId: kid, scopes, chatbot, visitor: sub });
+          assert.deepStrictEqual(principal, { apiKeyId: kid, scopes, chatbot, visitor: sub });
         }
         for (const [scope, expected] of [
           ["read", ["read"]],

@@ -26,14 +26,14 @@ export const makeChatbotDirectory = ({ reads, writes }: PgPools, notifications: 
       toStorageUnavailable,
     );
 
-  const used: Port["used"] = (keyIds) =>
-    writes.query("operator", recordUse, [texts(keyIds)]).pipe(Effect.asVoid, toStorageUnavailable);
+  const recordUse: Port["recordUse"] = (keyIds) =>
+    writes.query("operator", recordUses, [texts(keyIds)]).pipe(Effect.asVoid, toStorageUnavailable);
 
-  const changed = Stream.map(notifications("changed"), (id) =>
+  const changes = Stream.map(notifications("changed"), (id) =>
     id === null ? null : ChatbotId.make(Number(id), { disableChecks: true }),
   );
 
-  return ChatbotDirectory.of({ open, used, changed });
+  return ChatbotDirectory.of({ open, recordUse, changes });
 };
 
 type GrantRow = ChatbotRow & RegisteredKey & { readonly nowMillis: number };
@@ -43,7 +43,7 @@ select ${chatbotColumns}, ${keyColumns}, ${millisNow} as "nowMillis"
 from api_key join chatbot on chatbot.id = api_key.chatbot_id
 where api_key.id = $1 and revoked_at is null`;
 
-const recordUse = `
+const recordUses = `
 update api_key set last_used_at = clock_timestamp()
 where id = any ($1::text[])
   and (last_used_at is null or last_used_at < clock_timestamp() - interval '59 seconds')`;

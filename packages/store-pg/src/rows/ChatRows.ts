@@ -36,7 +36,7 @@ const columns: ReadonlyArray<Column<NewEntry>> = [
   ["completion_tokens", "int8", ({ usage }) => big(usage?.completionTokens)],
   ["attempts", "int4", ({ usage }) => usage?.attempts],
   ["latency_millis", "int8", ({ usage }) => big(usage?.latencyMillis)],
-  ["key_id", "text", ({ keyId }) => keyId],
+  ["key_id", "text", ({ apiKeyId }) => apiKeyId],
 ];
 
 export const newEntryNames = namesOf(columns);

@@ -53,8 +53,8 @@ export const makeTurnStore = Effect.fnUntraced(function* (
 ) {
   const { reads, writes } = pools;
 
-  const entriesBefore = ({ chat, chatbot }: Turn, before: number) =>
-    Effect.map(reads.query<Entry>(chatbot, olderEntries, [chatbot, chat, before]), (rows) =>
+  const entriesBefore = ({ chatId, chatbot }: Turn, before: number) =>
+    Effect.map(reads.query<Entry>(chatbot, olderEntries, [chatbot, chatId, before]), (rows) =>
       rows.map(toEntry),
     );
 
@@ -89,7 +89,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
             case "lost":
               return yield* new TurnLost();
             case "erased":
-              return yield* new ChatNotFound({ chatId: turn.chat! });
+              return yield* new ChatNotFound({ chatId: turn.chatId! });
           }
         }),
       ),
@@ -130,7 +130,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     const newChat = yield* create(chatbot, { name: null, userRef: visitor, entry, keyClaim });
     if (newChat === null) return yield* new TurnLost();
     const { createTime, entryId, id: chatId } = newChat;
-    const { keyId: _, spentTokens: __, usage: ___, ...fields } = entry;
+    const { apiKeyId: _, spentTokens: __, usage: ___, ...fields } = entry;
     return { ...fields, id: entryId!, chatId, createTime };
   });
 
@@ -157,7 +157,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     const millisLeft = (yield* AskDeadline) - (yield* Clock.currentTimeMillis);
     const millis = millisLeft === Infinity ? turnLease : Math.max(0, millisLeft);
     const attempt: ReturnType<Port["append"]> =
-      turn.chat === null
+      turn.chatId === null
         ? appendToNewChat(turn, entry)
         : Effect.map(appendToChat({ ...turn, entry }), toEntry);
     const notedAttempt = noteUnknown(turn)(attempt);
@@ -196,7 +196,9 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     return attemptRelease(turn).pipe(
       Effect.catchTag(turnErrors, () =>
         // The turn was lost, or its chat erased: only the tokens are left to add.
-        cost === null ? Effect.void : attemptRelease({ ...turn, chat: null, idempotencyKey: null }),
+        cost === null
+          ? Effect.void
+          : attemptRelease({ ...turn, chatId: null, idempotencyKey: null }),
       ),
       Effect.catchTag(turnErrors, () => Effect.void),
       Effect.catchTag("Overloaded", (cause) =>
@@ -205,21 +207,24 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     );
   };
 
-  const spending: Port["spending"] = (chatbot, keyId) =>
+  const spending: Port["spending"] = (chatbot, apiKeyId) =>
     toStorageUnavailable(
-      Effect.map(reads.query<Spending>(chatbot, readSpending, [chatbot, keyId]), ([row]) => row!),
+      Effect.map(
+        reads.query<Spending>(chatbot, readSpending, [chatbot, apiKeyId]),
+        ([row]) => row!,
+      ),
     );
 
-  const freed: Port["freed"] = Stream.map(notifications("freed"), (content) => {
+  const freedTurns: Port["freedTurns"] = Stream.map(notifications("freed"), (content) => {
     if (content === null) return null;
     const [chatbot, chat] = content.split(":");
     return {
       chatbot: ChatbotId.make(Number(chatbot), { disableChecks: true }),
-      chat: ChatId.make(Number(chat), { disableChecks: true }),
+      chatId: ChatId.make(Number(chat), { disableChecks: true }),
     };
   });
 
-  return TurnStore.of({ take, earlier, renew, append, release, spending, freed });
+  return TurnStore.of({ take, earlier, renew, append, release, spending, freedTurns });
 });
 
 interface Append extends Turn {
@@ -228,11 +233,11 @@ interface Append extends Turn {
 
 interface Release extends Turn {
   /** The tokens that the ask cost. */
-  readonly cost: { readonly keyId: string; readonly tokens: number } | null;
+  readonly cost: { readonly apiKeyId: string; readonly tokens: number } | null;
 }
 
 /** Whether a row shows that the turn is held. */
-const hasRow = ({ chat, idempotencyKey }: Turn) => chat !== null || idempotencyKey !== null;
+const hasRow = ({ chatId, idempotencyKey }: Turn) => chatId !== null || idempotencyKey !== null;
 
 /** What became of a turn; `locked`: another transaction has locked its chat. */
 interface Outcome {
@@ -255,7 +260,7 @@ where chatbot_id = $1 and chat_id = $2::int8 and id < $3::int8 and position < co
 order by position desc limit ${turnEntries}`;
 
 const turnColumns: ReadonlyArray<Column<Turn>> = [
-  ["chat_id", "int8", ({ chat }) => (chat === null ? null : BigInt(chat))],
+  ["chat_id", "int8", ({ chatId }) => (chatId === null ? null : BigInt(chatId))],
   ["turn", "text", ({ id }) => id],
   ["key", "text", ({ idempotencyKey }) => idempotencyKey?.key],
 ];
@@ -313,7 +318,7 @@ select at::int4 as at, outcome from turn_row`,
 );
 
 const releaseColumns: ReadonlyArray<Column<Release>> = [
-  ["key_id", "text", ({ cost }) => cost?.keyId],
+  ["key_id", "text", ({ cost }) => cost?.apiKeyId],
   ["spent_tokens", "int8", ({ cost }) => cost && BigInt(cost.tokens)],
 ];
 

@@ -82,12 +82,12 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
 
   return Effect.fnUntraced(function* (
     chatbot: Turn["chatbot"],
-    chat: Turn["chat"],
+    chat: Turn["chatId"],
     idempotencyKey: Turn["idempotencyKey"],
     visitor: string | null = null,
   ) {
     const id = crypto.randomUUID();
-    const turn: Turn = { id, chatbot, chat, idempotencyKey, visitor, newest: [] };
+    const turn: Turn = { id, chatbot, chatId: chat, idempotencyKey, visitor, newest: [] };
     if (chat === null && idempotencyKey === null) {
       yield* toStorageUnavailable(pools.assertWritable);
       return { _tag: "TurnTaken", turn } satisfies TakeResult;
@@ -149,7 +149,7 @@ const claimAndOutcome = `claim as (
 )`;
 
 const columns: ReadonlyArray<Column<Turn>> = [
-  ["chat_id", "int8", ({ chat }) => (chat === null ? null : BigInt(chat))],
+  ["chat_id", "int8", ({ chatId }) => (chatId === null ? null : BigInt(chatId))],
   ["turn", "text", ({ id }) => id],
   ["key", "text", ({ idempotencyKey }) => idempotencyKey?.key],
   ["fingerprint", "text", ({ idempotencyKey }) => idempotencyKey?.fingerprint],

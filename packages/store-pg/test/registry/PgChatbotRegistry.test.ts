@@ -52,7 +52,7 @@ layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on Post
       const registry = yield* ChatbotRegistry;
       const directory = yield* ChatbotDirectory;
       const received = yield* Queue.unbounded<number | null>();
-      yield* Stream.runForEach(directory.changed, (id) => Queue.offer(received, id)).pipe(
+      yield* Stream.runForEach(directory.changes, (id) => Queue.offer(received, id)).pipe(
         Effect.forkScoped({ startImmediately: true }),
       );
       // Changes the chatbot until a notification arrives: only then does the connection listen.
@@ -84,7 +84,7 @@ layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on Post
         [registry.changeKey(id, keyId, { name: "named" }, "test"), 0],
         [registry.revokeKey(id, keyId, "test"), 1],
         [registry.revokeKey(id, keyId, "test"), 0],
-        [directory.used([added.id]), 0],
+        [directory.recordUse([added.id]), 0],
         [registry.delete(id, "test"), 1],
         [registry.delete(id, "test"), 0],
       ];

@@ -219,7 +219,7 @@ it.live("64 appends that arrive together share a statement, with and without key
       const entries = (yield* Fiber.joinAll(fibers)).map(Result.getOrThrow);
       assert.deepStrictEqual(
         entries.map(({ chatId, question }) => [chatId, question]),
-        turns.map(({ chat }, n) => [chat, `q${n}`]),
+        turns.map(({ chatId }, n) => [chatId, `q${n}`]),
       );
       assert.strictEqual(statements(), 1);
     }),
@@ -234,15 +234,15 @@ it.live("an append that cannot be stored leaves the others of its statement alon
       const { busy, turns } = yield* takeMany(up, 6);
       const [lost, erased, locked, broken] = turns;
       yield* up.turns.release(lost!);
-      yield* sql.unsafe("delete from chat where id = $1::int8", [erased!.chat]);
+      yield* sql.unsafe("delete from chat where id = $1::int8", [erased!.chatId]);
       const lock = yield* hold(sql, "select from chat where id = $1::int8 for update", [
-        locked!.chat,
+        locked!.chatId,
       ]);
       // With this entry, the append to the chat violates a unique index.
       yield* sql.unsafe(
         `insert into entry (chatbot_id, chat_id, id, position, question, answer, moderation, flagged, create_time)
         values ($1, $2::int8, 1000000, 1, '', '', '', false, now())`,
-        [up.chatbot, broken!.chat],
+        [up.chatbot, broken!.chatId],
       );
       const { fibers } = yield* up.together(
         busy.map((turn) => up.turns.append(turn, entry)),

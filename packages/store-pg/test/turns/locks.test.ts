@@ -52,7 +52,7 @@ describe.each([
           for (const { _tag } of yield* Fiber.join(creating)) {
             assert.include(["Overloaded", "StorageUnavailable"], _tag);
           }
-          // An append is tried again for longer than the lock is lockedChat.
+          // An append is tried again for longer than the lock is held.
           yield* lock.release;
           for (const { chatId } of yield* Fiber.join(asking)) assert.isNumber(chatId);
           yield* store.createChat(theirs, chat, null);

@@ -27,7 +27,7 @@ import { optionsOf } from "../PostgresUnderTest.ts";
  */
 type Fault = "refused" | "response lost" | "request lost" | "request late";
 
-const key = { keyId: "k", tokens: 7 };
+const key = { apiKeyId: "k", tokens: 7 };
 
 /** A store, and the faults of its next writes. */
 const setUp = Effect.fnUntraced(function* (schema: string) {
@@ -83,7 +83,7 @@ const places = [
 ] as const;
 
 /** Whether no row belongs to the turn. */
-const isAlone = ({ chat, idempotencyKey }: Turn) => chat === null && idempotencyKey === null;
+const isAlone = ({ chatId, idempotencyKey }: Turn) => chatId === null && idempotencyKey === null;
 
 /** Runs the test, which returns the number of tokens that it must add, with a turn of each kind. */
 const inEachPlace = (
@@ -99,9 +99,9 @@ const inEachPlace = (
       for (const [place, hasChat, idempotencyKey] of places) {
         const { chatId } = yield* turns.append(yield* take(turns, chatbot, null, null), entry);
         const turn = yield* take(turns, chatbot, hasChat ? chatId : null, idempotencyKey);
-        const before = (yield* turns.spending(chatbot, key.keyId)).tokens;
+        const before = (yield* turns.spending(chatbot, key.apiKeyId)).tokens;
         const expected = yield* test(turn, up);
-        const { tokens } = yield* turns.spending(chatbot, key.keyId);
+        const { tokens } = yield* turns.spending(chatbot, key.apiKeyId);
         assert.strictEqual(tokens - before, expected, place);
       }
     }),
@@ -165,7 +165,11 @@ it.live("the tokens of an answer are counted once if the response to its append 
   inEachPlace((turn, { faults, turns }) =>
     Effect.gen(function* () {
       faults.push("response lost");
-      const append = turns.append(turn, { ...entry, keyId: key.keyId, spentTokens: key.tokens });
+      const append = turns.append(turn, {
+        ...entry,
+        apiKeyId: key.apiKeyId,
+        spentTokens: key.tokens,
+      });
       assert.strictEqual((yield* Effect.flip(append))._tag, "StorageUnavailable");
       // As a failed ask does.
       yield* turns.release(turn, key);
@@ -179,7 +183,11 @@ it.live("the tokens of an answer are counted once if no append of it arrives in 
     Effect.gen(function* () {
       faults.push(...Array.from({ length: 20 }, () => "request lost" as const));
       const deadline = yield* Clock.currentTimeMillis;
-      const append = turns.append(turn, { ...entry, keyId: key.keyId, spentTokens: key.tokens });
+      const append = turns.append(turn, {
+        ...entry,
+        apiKeyId: key.apiKeyId,
+        spentTokens: key.tokens,
+      });
       const failure = yield* Effect.flip(Effect.provideService(append, AskDeadline, deadline));
       assert.strictEqual(failure._tag, "StorageUnavailable");
       faults.length = 0;
@@ -200,7 +208,7 @@ it.live("a release that waits too long for a lock says that its tokens are not c
       const failure = yield* Effect.flip(turns.release(turn, key));
       assert.strictEqual(failure._tag, "StorageUnavailable");
       yield* lock.release;
-      assert.strictEqual((yield* turns.spending(chatbot, key.keyId)).tokens, 0);
+      assert.strictEqual((yield* turns.spending(chatbot, key.apiKeyId)).tokens, 0);
     }),
   ).pipe(Effect.provide(Reactivity.layer)),
 );
