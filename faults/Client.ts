@@ -23,7 +23,7 @@ export interface Answer {
   readonly text: string;
   readonly complete: boolean;
   /** Whether the client itself hung up. */
-  readonly hungUp: boolean;
+  readonly disconnected: boolean;
   readonly isStream: boolean;
   /**
    * Whether the service says that it repeats the response to an earlier request with the same key. `null`: the service
@@ -35,10 +35,10 @@ export interface Answer {
 export const exchange = (what: Exchange): Promise<Answer> =>
   new Promise((resolve) => {
     let text = "";
-    let hungUp = false;
+    let disconnected = false;
     const answer = { status: 0, complete: false, isStream: false, replayed: false };
     const hangUp = () => {
-      hungUp = true;
+      disconnected = true;
       request.destroy();
     };
     const request = httpRequest(
@@ -70,7 +70,7 @@ export const exchange = (what: Exchange): Promise<Answer> =>
     request.on("close", () => {
       clearTimeout(timer);
       const replayed = answer.isStream && text.startsWith(":") ? null : answer.replayed;
-      resolve({ ...answer, text, hungUp, replayed });
+      resolve({ ...answer, text, disconnected, replayed });
     });
     request.end(what.body === undefined ? undefined : JSON.stringify(what.body));
   });

@@ -34,7 +34,7 @@ export interface Request extends Content {
   /** Whether a fault was active while the request was sent. */
   metFault: boolean;
   /** When the client hung up on the request, by `performance.now()`. */
-  hungUpAt: number | null;
+  disconnectedAt: number | null;
 }
 
 /** All that is stored for one chatbot. */
@@ -60,7 +60,13 @@ export class Ledger {
 
   begin(content: Omit<Content, "token">): Request {
     const token = `${marker}-${content.tenant}-${++this.#tokens}.`;
-    const unsent = { attempts: 0, fresh: 0, acknowledged: null, metFault: false, hungUpAt: null };
+    const unsent = {
+      attempts: 0,
+      fresh: 0,
+      acknowledged: null,
+      metFault: false,
+      disconnectedAt: null,
+    };
     const request = { ...content, token, ...unsent };
     this.requests.push(request);
     return request;
@@ -87,8 +93,8 @@ export class Ledger {
    * Otherwise records a violation.
    */
   excuses(what: object, answer: Answer, weather: { readonly calm: boolean }): boolean {
-    const { complete, hungUp, text } = answer;
-    if (hungUp) return true;
+    const { complete, disconnected, text } = answer;
+    if (disconnected) return true;
     const isExcused = /"status":[45]\d\d/.test(text)
       ? /"message":"(STORAGE_UNAVAILABLE|SERVICE_OVERLOADED|ANSWER_UNAVAILABLE|REQUEST_TIMEOUT)"/.test(
           text,
@@ -116,7 +122,7 @@ export class Ledger {
       const callsMade = calls.get(questionOf(request)) ?? [];
       const rows = kind === "create" ? chatsOf.get(token) : entriesOf.get(questionOf(request));
       const [row] = rows ?? [];
-      // Every request is stored at most once, and with what was acknowledged.
+      // A request is stored at most once, and as it was acknowledged.
       if (rows !== undefined && rows.length > 1) wrong(`stored ${rows.length} times`);
       if (acknowledged !== null && JSON.stringify(row) !== acknowledged.bytes) {
         wrong(`acknowledged, but what is stored is ${JSON.stringify(row)}`);
@@ -151,7 +157,7 @@ export class Ledger {
         wrong(`the model saw ${JSON.stringify(call.earlier)} instead of ${JSON.stringify(before)}`);
       }
     }
-    // Every row belongs to a request of this chatbot: none is lost to, or from, another chatbot.
+    // Every row stems from a request of this chatbot: chatbots do not share rows.
     for (const row of [...chats, ...all]) {
       if (!explainedRows.has(row))
         this.violation(`no request of this chatbot made ${JSON.stringify(row)}`);

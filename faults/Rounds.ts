@@ -77,7 +77,7 @@ export const faults = {
       if (code !== 0) ledger.violation(`a server ends with ${code} after SIGTERM`);
       await sleep(100);
       for (const request of openAsks) {
-        if (request.acknowledged === null && request.hungUpAt === null)
+        if (request.acknowledged === null && request.disconnectedAt === null)
           ledger.violation("not answered before the server stopped", request);
       }
       await server.start();

@@ -95,8 +95,8 @@ export class Traffic {
     const waits = (request: Request) =>
       request.kind === "ask" &&
       request.acknowledged === null &&
-      request.hungUpAt !== null &&
-      performance.now() - request.hungUpAt < 12_500 &&
+      request.disconnectedAt !== null &&
+      performance.now() - request.disconnectedAt < 12_500 &&
       !questions.has(questionOf(request));
     return !calls.some(({ isOpen }) => isOpen) && !this.ledger.requests.some(waits);
   }
@@ -174,7 +174,7 @@ export class Traffic {
       cutAfter,
     });
     open.delete(request);
-    if (answer.hungUp) request.hungUpAt = performance.now();
+    if (answer.disconnected) request.disconnectedAt = performance.now();
     if (!weather.calm || weather !== ledger.weather) request.metFault = true;
     const body = answer.isStream
       ? this.#listen(request, answer, progress)
@@ -220,7 +220,7 @@ export class Traffic {
     return answer.status;
   }
 
-  /** Checks that acknowledged rows appear at once, and that a list that fits on its page has as many rows as its total. */
+  /** Checks that acknowledged rows appear at once, and that a list that fits on a page has as many rows as its total. */
   async #read(tenant: 0 | 1): Promise<void> {
     const acknowledgedRequests = this.ledger.requests.filter(
       (each) => each.tenant === tenant && each.acknowledged !== null,

@@ -1,5 +1,6 @@
 /**
- * Checks deploy/kubernetes.yaml by the schemas and types of Kubernetes' API, and by Parley's settings, without a cluster.
+ * Checks deploy/kubernetes.yaml by the schemas and types of Kubernetes' API, and by Parley's settings, without a
+ * cluster.
  */
 import { Duration, Effect, Redacted } from "effect";
 import { execFile } from "node:child_process";

@@ -1,6 +1,7 @@
 /**
  * One suite for the handler in every server that the documentation mounts it in. The frameworks and runtimes are
- * installed in `mounts`, which is not a member of the workspace; its programs are bundled with Parley, as an application is.
+ * installed in `mounts`, which is not a member of the workspace; its programs are bundled with Parley, as an
+ * application is.
  */
 import { generateKey } from "@parley/core";
 import { Effect, Redacted } from "effect";

@@ -13,7 +13,7 @@ import {
 import { fencesOf, read, sectionOf } from "../test/docs/Fences.ts";
 import { startPgBouncer } from "./programs/PgBouncer.ts";
 
-/** The address of a database by way of PgBouncer. */
+/** The URL of a database through PgBouncer. */
 const throughPgBouncer = Effect.fnUntraced(function* (url: Redacted.Redacted) {
   const { url: near } = yield* Effect.acquireRelease(
     Effect.promise(() => startPgBouncer(Redacted.value(url))),

@@ -1,4 +1,4 @@
-/** Ends the processes that a test file has started and not ended, with their children, so that the run does not wait. */
+/** Ends the processes that a test file has left behind, with their children, so that the run does not wait. */
 import type { ChildProcess } from "node:child_process";
 import { subscribe } from "node:diagnostics_channel";
 import { readFileSync } from "node:fs";

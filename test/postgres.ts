@@ -14,11 +14,11 @@ import { embeddedPostgres } from "../apps/server/src/postgres/EmbeddedPostgres.t
 
 declare module "vitest" {
   interface ProvidedContext {
-    /** The address for the owner of the tables. */
+    /** The URL for the owner of the tables. */
     postgresUrl: string;
-    /** The addresses for a server's roles, of which row security binds the second, and for roles that it cannot bind. */
+    /** The URLs for a server's roles, of which row security binds the second, and for roles that it cannot bind. */
     roleUrls: Readonly<Record<"server" | "bound" | "superuser" | "bypassing", string>>;
-    /** Its major version. */
+    /** The major version of PostgreSQL. */
     postgresVersion: number;
   }
 }
@@ -47,7 +47,8 @@ const roles = {
 
 export default async (project: TestProject) => {
   const directory = await mkdtemp(join(tmpdir(), "parley-test-"));
-  // If this runs as root, PostgreSQL runs as another user. Version 15 leaves its working directory for a moment and comes back.
+  // If this runs as root, PostgreSQL runs as another user. Version 15 leaves its working directory for a moment and
+  // comes back.
   await chmod(directory, 0o711);
   const janitorProcess = spawn("/bin/sh", ["-c", janitor, "sh", directory], {
     cwd: "/",

@@ -1,9 +1,10 @@
 /**
  * The yardstick: the interface as one would write it by hand with Fastify and `pg`, with schemas of requests and
- * responses, prepared statements, and one round trip where one is enough. With a model it uses the AI SDK's `streamText`.
+ * responses, prepared statements, and one round trip where one is enough. With a model it uses the AI SDK's
+ * `streamText`.
  *
- * Environment: DATABASE_URL, PORT; MODEL_URL, the URL of an OpenAI-compatible endpoint, without which `answers.ts` answers;
- * CARE=1: with Parley's care for writes (see `inBatches` and `BatchedResponse`).
+ * Environment: DATABASE_URL, PORT; MODEL_URL, the URL of an OpenAI-compatible endpoint, without which `answers.ts`
+ * answers; CARE=1: with Parley's care for writes (see `inBatches` and `BatchedResponse`).
  */
 import type { ModelMessage } from "ai";
 import Fastify, { type FastifyError, type FastifyReply } from "fastify";

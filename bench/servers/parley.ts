@@ -1,6 +1,6 @@
 /**
- * A preload of Parley's server: replaces its answerer that quotes documents with `answer`. Everything else is the server
- * as it is. Parley itself has no answerer whose own cost is next to nothing.
+ * A preload of Parley's server: replaces its answerer that quotes documents with `answer`. Everything else is the
+ * server as it is. Parley itself has no answerer whose own cost is next to nothing.
  */
 import { registerHooks } from "node:module";
 

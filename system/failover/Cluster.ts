@@ -1,7 +1,8 @@
 /**
- * Three machines with Debian's PostgreSQL 15, Patroni and etcd, and a HAProxy, by the files of docs/scaling.md. A machine
- * is a network namespace with two cables: one to the other machines (etcd, replication), one to HAProxy and clients. So it
- * can be killed or frozen as a whole, and a cable can be pulled: then nothing arrives, and nothing is closed.
+ * Three machines with Debian's PostgreSQL 15, Patroni and etcd, and a HAProxy, by the files of docs/scaling.md. A
+ * machine is a network namespace with two cables: one to the other machines (etcd, replication), one to HAProxy and
+ * clients. So it can be killed or frozen as a whole, and a cable can be pulled: then nothing arrives, and nothing is
+ * closed.
  */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -267,7 +268,7 @@ export const startCluster = async () => {
       machines,
       /** Stands for the recipe's `/srv/backup`. */
       backup,
-      /** The addresses of the leader through HAProxy, for Parley's role and for the superuser. */
+      /** The URLs of the leader through HAProxy, for Parley's role and for the superuser. */
       url: urlOf("parley", proxyHost, "parley"),
       superuserUrl: urlOf("postgres", proxyHost, "parley"),
       leader,

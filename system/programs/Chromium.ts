@@ -66,8 +66,8 @@ interface NetLog {
 }
 
 /**
- * The requests of the site's pages. No switch silences all of the browser's own traffic, but in the network log that has
- * no page as its initiator, and no site in its isolation key.
+ * The requests of the site's pages. No switch silences all of the browser's own traffic, but in the network log that
+ * traffic has no page as its initiator, and no site in its isolation key.
  */
 const readNetLog = async (file: string, site: string): Promise<PageRequests> => {
   const { constants, events } = JSON.parse(await readFile(file, "utf8")) as NetLog;

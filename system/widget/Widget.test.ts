@@ -41,7 +41,10 @@ let user: string | null = "user-1";
 let lives: Array<number> = [];
 const tokens: Array<string> = [];
 
-/** Chromium blocks the storage of frames of other sites in private windows, as these are. `localhost` is another site. */
+/**
+ * The origin of a page. To a page of `localhost` the server, on 127.0.0.1, is another site, and Chromium blocks the
+ * storage of frames of other sites in private windows, as these are.
+ */
 const originOf = (site: Server, name = "localhost") =>
   `http://${name}:${(site.address() as AddressInfo).port}`;
 

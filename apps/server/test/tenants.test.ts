@@ -1,6 +1,6 @@
 /**
- * Requests for the rows of another chatbot, or of another visitor, get the responses for rows that do not exist: the same
- * bytes, by the same statements. With row security and without.
+ * Requests for the rows of another chatbot, or of another visitor, get the responses for rows that do not exist: the
+ * same bytes, by the same statements. With row security and without.
  */
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import {
@@ -103,7 +103,10 @@ describe.each([
     tap?.close();
   });
 
-  /** Checks that requests for a foreign row and a missing row get the same response by the same statements; returns these. */
+  /**
+   * Checks that requests for a foreign row and for a missing row get the same response by the same statements, and
+   * returns the statements.
+   */
   const both = async <A>(
     request: (theirs: boolean) => Promise<Answer>,
     tell: (a: Answer) => A,

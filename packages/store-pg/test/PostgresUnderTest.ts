@@ -36,7 +36,7 @@ export const bound = () => ({
   rowSecurity: true,
 });
 
-/** The address of the tables' owner in the database that the options name. */
+/** The URL for the tables' owner, of the database that the options name. */
 const ownerIn = ({ url }: PostgresOptions) =>
   inDatabase(new URL(Redacted.value(url)).pathname.slice(1), Redacted.make(inject("postgresUrl")));
 
@@ -64,7 +64,7 @@ export const clientOf = (schema: string, maxConnections = 2, url = optionsOf(sch
     startupParameters: { search_path: quoteSchema(schema) },
   }).pipe(Effect.provide(Reactivity.layer));
 
-/** The address of another database on the same server, for the same role. */
+/** The URL of another database on the same server, for the same role. */
 export const inDatabase = (name: string, url: Redacted.Redacted) => {
   const address = new URL(Redacted.value(url));
   address.pathname = `/${name}`;
@@ -73,7 +73,8 @@ export const inDatabase = (name: string, url: Redacted.Redacted) => {
 
 /** A new database, created with the options `more`, and a plain client of it. */
 export const freshDatabase = Effect.fnUntraced(function* (more = "") {
-  // A superuser can drop it with its connections. Each statement has its own client: a closing scope opens no connection.
+  // A superuser can drop the database with its connections. Each statement has its own client: a closing scope opens no
+  // connection.
   const asSuperuser = (statement: string) =>
     clientOf("public", 1, Redacted.make(inject("roleUrls").superuser)).pipe(
       Effect.flatMap((sql) => sql.unsafe(statement)),

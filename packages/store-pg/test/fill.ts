@@ -123,7 +123,8 @@ export const settle = (sql: SqlClient.SqlClient) =>
   );
 
 /**
- * Creates a schema with this many rows, unless it exists. Creates its indexes last, and then erases one chat in `erased`.
+ * Creates a schema with this many rows, unless it exists. Creates the indexes last, and then erases one chat in
+ * `erased`.
  */
 export const fillSchema = ({
   chats,

@@ -20,7 +20,7 @@ import { freshDatabase } from "./PostgresUnderTest.ts";
 const rows = 30_000;
 const keyOf = (n: number): IdempotencyKey => ({ key: `key ${n}`, fingerprint: "f" });
 
-/** The statements of takes, appends, renewals, releases and creations, alone and eight together, without and with keys. */
+/** The statements of takes, appends, renewals, releases and creations, alone and in eights, without and with keys. */
 const statementsOf = Effect.fnUntraced(function* (
   pools: Effect.Success<ReturnType<typeof makePools>>,
 ) {

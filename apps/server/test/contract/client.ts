@@ -174,8 +174,8 @@ export interface RawResult {
 /**
  * Sends the bytes as they are over one connection, and returns as many answers as there are `methods` (by default, one
  * for the method of the first piece), or fewer if the server closes first. Checks each against the shapes. `end`
- * half-closes after the last piece. Rejects when the server neither answers nor closes within `timeout`, four seconds by
- * default.
+ * half-closes after the last piece. Rejects when the server neither answers nor closes within `timeout`, four seconds
+ * by default.
  */
 export const raw = async (
   origin: string,

@@ -86,6 +86,8 @@ export const makeCalls = async <R, E>(layer: Layer.Layer<R, E>, patience: number
   return { context, run, iterate, close };
 };
 
+export type Calls = Pick<Awaited<ReturnType<typeof makeCalls<never, never>>>, "iterate" | "run">;
+
 const refuse = () =>
   Promise.reject(new StorageUnavailable({ cause: new Error("Parley was closed") }));
 

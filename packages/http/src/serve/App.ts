@@ -2,7 +2,7 @@
  * Both interfaces as one HTTP application. It checks requests in the order of the contract, and every response has one
  * of the contract's shapes.
  */
-import { Access, Asking, AskLimits, type Principal } from "@parley/core";
+import { Access, Asking, AskLimits, ChatId, type Principal } from "@parley/core";
 import { logFailure } from "@parley/core/ports";
 import { Cause, Effect, Layer, Option, type Scope } from "effect";
 import { HttpMiddleware, HttpServerRequest, HttpServerResponse, UrlParams } from "effect/http";
@@ -87,8 +87,8 @@ let count = 0;
 export const toPath = (target: string): string => target.split("?", 1)[0]!;
 
 /**
- * A function from a request's method and path to its endpoint, the template of the path, and its parameter as
- * received (empty if the path has none). HEAD and OPTIONS have no endpoints.
+ * A function from a request's method and path to its endpoint, the template of the path, and the id of the chat in it
+ * (0, which no chat has, for any other text and if the path has none). HEAD and OPTIONS have no endpoints.
  */
 const makeRouter = (paths: BasePaths) => {
   const names = Object.keys(endpoints) as Array<EndpointName>;
@@ -103,11 +103,14 @@ const makeRouter = (paths: BasePaths) => {
   return (method: string, path: string) => {
     for (const route of routes) {
       const match = route.method === method ? route.pattern.exec(path) : null;
-      if (match !== null) return { ...route, parameter: match[1] ?? "" };
+      if (match !== null) return { ...route, chatId: toChatId(match[1] ?? "") };
     }
     return undefined;
   };
 };
+
+const toChatId = (text: string): ChatId =>
+  ChatId.make(/^[0-9]+$/.test(text) && Number.isSafeInteger(Number(text)) ? Number(text) : 0);
 
 type Route = NonNullable<ReturnType<ReturnType<typeof makeRouter>>>;
 
@@ -241,11 +244,11 @@ export const makeApp = Effect.fnUntraced(function* ({
       facts.chatbot = principal.chatbot.id;
       facts.key = principal.apiKeyId;
       if (route === undefined) return respondNotFound(request);
-      const { endpoint, parameter, scope } = route;
+      const { chatId, endpoint, scope } = route;
       if (!principal.scopes.includes(scope)) {
         return Effect.fail(new RequestRefused({ reason: "SCOPE_NOT_GRANTED" }));
       }
-      const response = handlers[endpoint]({ request, facts, principal, parameter, reportFailure });
+      const response = handlers[endpoint]({ request, facts, principal, chatId, reportFailure });
       return scope === "ask" ? admitAsk(response, principal, facts) : response;
     });
   };

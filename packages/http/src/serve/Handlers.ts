@@ -39,78 +39,73 @@ type Handler = (context: {
   /** Reports a failure after the stream has begun. */
   readonly reportFailure: ReportFailure;
   readonly principal: Principal;
-  /** The path's parameter, as received; empty where the path has none. */
-  readonly parameter: string;
+  /** The id in the path; 0, which no chat has, where the path has none. */
+  readonly chatId: ChatId;
 }) => Effect.Effect<Response, RequestError, Scope.Scope>;
 
 const toCreated = (data: object, replayed: boolean): Response =>
   toJsonResponse({ status: 201, data }, replayed ? { "idempotent-replayed": "true" } : undefined);
-
-/** The id in a path; 0, which no chat has, for any other text. */
-const toChatId = (text: string): ChatId =>
-  ChatId.make(/^[0-9]+$/.test(text) && Number.isSafeInteger(Number(text)) ? Number(text) : 0);
 
 /** The handlers of the declared endpoints. */
 export const makeHandlers = Effect.fnUntraced(function* (defaultOnDisconnect: "finish" | "cancel") {
   const chats = yield* Chats;
   const asking = yield* Asking;
   /** Encoded once for each chatbot that the core remembers. */
-  const details = new WeakMap<Chatbot, Response>();
+  const detailsResponses = new WeakMap<Chatbot, Response>();
 
-  const handlers: Readonly<Record<EndpointName, Handler>> = {
-    details: ({ principal: { chatbot } }) => {
-      const response =
-        details.get(chatbot) ?? toJsonResponse({ status: 200, data: encodeDetails(chatbot) });
-      details.set(chatbot, response);
-      return Effect.succeed(response);
-    },
-
-    createChat: Effect.fnUntraced(function* ({ principal, request }) {
-      const { body, "Idempotency-Key": idempotencyKey = null } = yield* decodeCreateChat(request);
-      const { chat, replayed } = yield* chats.create(
-        principal.chatbot,
-        body,
-        idempotencyKey,
-        principal.visitor,
-      );
-      return toCreated(encodeChat(chat), replayed);
-    }),
-
-    listChats: Effect.fnUntraced(function* ({ principal, request }) {
-      const query = { ...defaultChatQuery, ...(yield* decodeChatsQuery(request.url)) };
-      const page = yield* chats.list(principal.chatbot, query, principal.visitor);
-      return toJsonResponse(encodePage(page, encodeChat));
-    }),
-
-    history: Effect.fnUntraced(function* ({ facts, parameter, principal, request }) {
-      const query = { ...defaultEntryQuery, ...(yield* decodeHistoryQuery(request.url)) };
-      const chatId = toChatId(parameter);
-      facts.chat = chatId;
-      const page = yield* chats.history(principal.chatbot, chatId, query, principal.visitor);
-      return toJsonResponse(encodePage(page, encodeEntry));
-    }),
-
-    ask: Effect.fnUntraced(function* ({ facts, principal, reportFailure, request }) {
-      const { chatbot, apiKeyId, tokensPerDay = null, visitor = null } = principal;
-      const { headers } = request;
-      const {
-        body: { chat_id: chatId = null, query: question },
-        "Idempotency-Key": idempotencyKey = null,
-        "On-Disconnect": onDisconnect = defaultOnDisconnect,
-      } = yield* decodeAsk(request);
-      if (chatId !== null) facts.chat = chatId;
-      const asker = { apiKeyId, tokensPerDay, visitor };
-      const ask = { chatId, question, idempotencyKey, ...asker, onDisconnect };
-      if (acceptsEvents(headers["accept"])) {
-        const progress = parseEventId(headers["last-event-id"]);
-        return yield* toEventStream(
-          (pulse) => asking.stream(chatbot, ask, progress, pulse),
-          reportFailure,
-        );
-      }
-      const { entry, replayed } = yield* asking.ask(chatbot, ask);
-      return toCreated(encodeEntry(entry), replayed);
-    }),
+  const details: Handler = ({ principal: { chatbot } }) => {
+    const response =
+      detailsResponses.get(chatbot) ??
+      toJsonResponse({ status: 200, data: encodeDetails(chatbot) });
+    detailsResponses.set(chatbot, response);
+    return Effect.succeed(response);
   };
-  return handlers;
+
+  const createChat: Handler = Effect.fnUntraced(function* ({ principal, request }) {
+    const { body, "Idempotency-Key": idempotencyKey = null } = yield* decodeCreateChat(request);
+    const { chat, replayed } = yield* chats.create(
+      principal.chatbot,
+      body,
+      idempotencyKey,
+      principal.visitor,
+    );
+    return toCreated(encodeChat(chat), replayed);
+  });
+
+  const listChats: Handler = Effect.fnUntraced(function* ({ principal, request }) {
+    const query = { ...defaultChatQuery, ...(yield* decodeChatsQuery(request.url)) };
+    const page = yield* chats.list(principal.chatbot, query, principal.visitor);
+    return toJsonResponse(encodePage(page, encodeChat));
+  });
+
+  const history: Handler = Effect.fnUntraced(function* ({ chatId, facts, principal, request }) {
+    const query = { ...defaultEntryQuery, ...(yield* decodeHistoryQuery(request.url)) };
+    facts.chat = chatId;
+    const page = yield* chats.history(principal.chatbot, chatId, query, principal.visitor);
+    return toJsonResponse(encodePage(page, encodeEntry));
+  });
+
+  const ask: Handler = Effect.fnUntraced(function* ({ facts, principal, reportFailure, request }) {
+    const { chatbot, apiKeyId, tokensPerDay = null, visitor = null } = principal;
+    const { headers } = request;
+    const {
+      body: { chat_id: chatId = null, query: question },
+      "Idempotency-Key": idempotencyKey = null,
+      "On-Disconnect": onDisconnect = defaultOnDisconnect,
+    } = yield* decodeAsk(request);
+    if (chatId !== null) facts.chat = chatId;
+    const asker = { apiKeyId, tokensPerDay, visitor };
+    const ask = { chatId, question, idempotencyKey, ...asker, onDisconnect };
+    if (acceptsEvents(headers["accept"])) {
+      const progress = parseEventId(headers["last-event-id"]);
+      return yield* toEventStream(
+        (pulse) => asking.stream(chatbot, ask, progress, pulse),
+        reportFailure,
+      );
+    }
+    const { entry, replayed } = yield* asking.ask(chatbot, ask);
+    return toCreated(encodeEntry(entry), replayed);
+  });
+
+  return { details, createChat, listChats, history, ask } satisfies Record<EndpointName, Handler>;
 });

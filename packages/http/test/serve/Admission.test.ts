@@ -56,7 +56,7 @@ class Outcome {
   }
 }
 
-/** Runs the server until it has nothing left to do; returns the outcomes by key, and the most asks in progress at once. */
+/** Runs the server until it is idle; returns the outcomes by key, and the most asks in progress at once. */
 const run = (
   asks: ReadonlyArray<Ask>,
   work = usual,

@@ -59,11 +59,11 @@ it.live("an answer that fails after its client hung up leaves a line in the log"
   Effect.gen(function* () {
     const broken = new AnswerUnavailable({ reason: "cut off" });
     for (const accept of ["application/json", "text/event-stream"]) {
-      const [asked, hungUp] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()];
+      const [asked, disconnected] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()];
       const { logged, send } = yield* makeTestHandler(() =>
         Stream.fromEffect(
           Deferred.succeed(asked, undefined).pipe(
-            Effect.andThen(Deferred.await(hungUp)),
+            Effect.andThen(Deferred.await(disconnected)),
             Effect.andThen(Effect.fail(broken)),
           ),
         ),
@@ -79,7 +79,7 @@ it.live("an answer that fails after its client hung up leaves a line in the log"
       leaving.abort();
       yield* Fiber.join(asking);
       expect(logged).toEqual([]);
-      yield* Deferred.succeed(hungUp, undefined);
+      yield* Deferred.succeed(disconnected, undefined);
       while (logged.length === 0) yield* Effect.sleep("10 millis");
       expect(logged).toHaveLength(1);
       expect(logged[0]).toContain("cut off");

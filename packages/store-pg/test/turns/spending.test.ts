@@ -22,8 +22,8 @@ import { hold } from "../hold.ts";
 import { optionsOf } from "../PostgresUnderTest.ts";
 
 /**
- * What happens to a write: it is not sent, it runs and its response is lost, it is lost before it runs, or it runs after
- * its caller gave up.
+ * What happens to a write: it is not sent, it runs and its response is lost, it is lost before it runs, or it runs
+ * after its caller gave up.
  */
 type Fault = "refused" | "response lost" | "request lost" | "request late";
 

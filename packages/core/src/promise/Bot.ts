@@ -1,0 +1,152 @@
+/**
+ * The calls of one chatbot as promises and async iterables.
+ */
+import { Context, Effect, Redacted, Stream } from "effect";
+import { decodeArchive, encodeArchive } from "../archive/ArchiveFormat.ts";
+import { scopes } from "../model/ApiKey.ts";
+import type { Chatbot } from "../model/Chatbot.ts";
+import { ChatId } from "../model/Ids.ts";
+import type { ChatQuery, EntryQuery } from "../model/ListQuery.ts";
+import { ChatArchive, type Erasable } from "../ports/ChatArchive.ts";
+import type { Principal } from "../services/Access.ts";
+import { Administration } from "../services/Administration.ts";
+import { Asking } from "../services/Asking.ts";
+import { Chats } from "../services/Chats.ts";
+import type { AnswerEvent } from "../services/LiveAnswer.ts";
+import type { Calls } from "./Calls.ts";
+import * as check from "./Checks.ts";
+import { makeList, withoutUndefined } from "./Lists.ts";
+import type * as api from "./Parley.ts";
+
+/** Creates a function that binds calls to a chatbot and, if given, to the principal who makes them. */
+export const makeBots =
+  (
+    context: Context.Context<Administration | Asking | ChatArchive | Chats>,
+    { iterate, run }: Calls,
+    actor: string,
+  ) =>
+  (chatbot: Chatbot, principal?: Principal): api.Bot => {
+    const administration = Context.get(context, Administration);
+    const archive = Context.get(context, ChatArchive);
+    const asking = Context.get(context, Asking);
+    const services = Context.get(context, Chats);
+    const { id } = chatbot;
+    const { apiKeyId = null, tokensPerDay = null, visitor = null } = principal ?? {};
+
+    const createChat: api.Bot["createChat"] = (chat = {}, { signal, ...options } = {}) =>
+      run(
+        Effect.gen(function* () {
+          yield* check.idempotency(options);
+          return (yield* services.create(chatbot, chat, options.idempotencyKey, visitor)).chat;
+        }),
+        { signal },
+      );
+
+    const chats: api.Bot["chats"] = (query = {}, call) =>
+      makeList(
+        { search: null, userRef: null, ...query },
+        check.chats,
+        (page: ChatQuery) => services.list(chatbot, page, visitor),
+        (effect) => run(effect, call),
+      );
+
+    const history: api.Bot["history"] = (chatId, query = {}, call) =>
+      makeList(
+        { ...query, chatId } as api.HistoryQuery,
+        check.entries,
+        ({ chatId: id, ...page }: EntryQuery & { readonly chatId: ChatId }) =>
+          services.history(chatbot, id, page, visitor),
+        (effect) => run(effect, call),
+      );
+
+    /** `Asking` checks the values, the id of the chat among them. */
+    const toAsk = (chatId: number | null, question: string, options: api.AskOptions) => ({
+      ...withoutUndefined(options),
+      apiKeyId,
+      tokensPerDay,
+      visitor,
+      chatId: chatId as ChatId | null,
+      question,
+    });
+
+    const ask: api.Bot["ask"] = (chatId, question, { signal, ...options } = {}) =>
+      run(asking.ask(chatbot, toAsk(chatId, question, options)), { signal });
+
+    const stream: api.Bot["stream"] = (
+      chatId,
+      question,
+      { signal, onDisconnect = "cancel", ...options } = {},
+    ) => {
+      const ask = toAsk(chatId, question, { ...options, onDisconnect });
+      return iterate(Stream.map(asking.stream(chatbot, ask), toEvent), { signal });
+    };
+
+    const erase: api.Bot["erase"] = (which) =>
+      run(
+        Effect.gen(function* () {
+          if (which !== "all") yield* check.erasure(which);
+          const erasable: Erasable =
+            which === "all"
+              ? { _tag: "All" }
+              : "chatId" in which
+                ? { _tag: "Chat", id: ChatId.make(which.chatId) }
+                : "userRef" in which
+                  ? { _tag: "UserRef", ...(yield* administration.person(which.userRef)) }
+                  : { _tag: "IdleSince", limit: which.idleSince };
+          return yield* archive.erase(id, erasable, actor);
+        }),
+      );
+
+    const usage: api.Bot["usage"] = ({ by = null, since = new Date(0), ...rest } = {}) =>
+      run(Effect.andThen(check.usage({ ...rest, by, since }), archive.usage(id, since, by)));
+
+    const exportChats: api.Bot["export"] = (which = {}) =>
+      iterate(
+        Effect.gen(function* () {
+          yield* check.exportFilter(withoutUndefined(which));
+          const { userRef } = which;
+          if (userRef === undefined) return archive.export(id, actor);
+          return archive.export(id, actor, yield* administration.person(userRef));
+        }).pipe(Stream.unwrap, encodeArchive),
+      );
+
+    const importChats: api.Bot["import"] = (lines) => {
+      const chunks = Stream.fromAsyncIterable(toBytes(lines), (error) => error);
+      return run(archive.import(id, decodeArchive(chunks), actor));
+    };
+
+    const createKey: api.Bot["createKey"] = async (key = {}) => {
+      const fields = { scopes, ...withoutUndefined(key) };
+      const apiKey = await run(administration.createKey(id, fields, actor));
+      return { id: apiKey.id, key: Redacted.value(apiKey.key) };
+    };
+
+    const revokeKey: api.Bot["revokeKey"] = (key) => run(administration.revokeKey(id, key, actor));
+
+    return {
+      chatbot,
+      createChat,
+      chats,
+      history,
+      ask,
+      stream,
+      erase,
+      usage,
+      export: exportChats,
+      import: importChats,
+      createKey,
+      revokeKey,
+    };
+  };
+
+const toEvent = (event: AnswerEvent): api.AnswerEvent =>
+  event._tag === "Delta"
+    ? { type: "delta", text: event.text }
+    : { type: "entry", entry: event.entry };
+
+async function* toBytes(lines: Parameters<api.Bot["import"]>[0]) {
+  const encoder = new TextEncoder();
+  for await (const line of typeof lines === "string" ? [lines] : lines) {
+    yield typeof line === "string" ? encoder.encode(line) : line;
+  }
+}
