@@ -117,11 +117,9 @@ export const makeClient = ({
 const parseBody = (text: string) => {
   try {
     const body = JSON.parse(text);
-    if (body.data !== undefined) return body;
-  } catch {
-    // Not an object.
-  }
-  throw new ConnectionError("The response does not come from a Parley server");
+    if (body.data) return body;
+  } catch {}
+  throw new ConnectionError("The response is not Parley's");
 };
 
 /** Not `randomUUID`, which pages without TLS lack. */
@@ -172,7 +170,7 @@ async function* streamAnswer(
           return;
         }
       }
-      throw new ConnectionError("The stream ended before the answer was complete");
+      throw new ConnectionError("The stream ended before the answer");
     } catch (error) {
       const delayMillis = retryDelayMillis(error, failures, retries);
       isReconnecting = true;

@@ -50,7 +50,7 @@ export const plan = Effect.fnUntraced(function* (
       const expiry = key.expiresAt?.getTime() ?? Infinity;
       const currentExpiry = current?.keys.find(({ id }) => id === key.id)?.expiresAt?.getTime();
       if (expiry > now || expiry === currentExpiry) continue;
-      const message = `${path}: the expiresAt of the key prl_${key.id}_… is in the past.`;
+      const message = `${path}: the expiresAt of the key ${key.id} is in the past.`;
       if (!isStart) return yield* new ProvisionInvalid({ message });
       yield* Effect.logWarning(message);
     }

@@ -43,11 +43,14 @@ export interface ChatSession {
   /** Tabs with the same name notify each other. */
   readonly name: string;
   /** Called when a first question has created its chat. */
-  readonly onCreated: (chatId: number) => void;
+  readonly onCreated?: (chatId: number) => void;
   /** Shows what operators want to know about an entry; `undefined` on pages for visitors. */
   readonly toFacts?: (entry: Entry) => ComponentChildren;
-  /** The address of a link in an answer that is neither `http(s):` nor `mailto:`; `undefined`: the link stays text. */
-  readonly toAddress: (href: string) => string | undefined;
+  /**
+   * The address of a link in an answer that is neither `http(s):` nor `mailto:`; without it, or for `undefined`, the
+   * link stays text.
+   */
+  readonly toAddress?: (href: string) => string | undefined;
 }
 
 export let session: ChatSession;
@@ -183,7 +186,7 @@ const run = async (id: string) => {
       const chat = await session.client.createChat(newChat, options);
       change(id, { chatId: chat.id });
       stale.value++;
-      session.onCreated(chat.id);
+      session.onCreated?.(chat.id);
     } catch (error) {
       if (signal.aborted) return;
       // The page asks for another key, which may belong to another chatbot.

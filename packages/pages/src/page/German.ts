@@ -1,7 +1,7 @@
 /** The texts of the widget in German. */
 export const german = {
   "A question has at most {} characters; this one has {}.":
-    "Eine Frage darf höchstens {} Zeichen lang sein; diese hat {}.",
+    "Eine Frage hat höchstens {} Zeichen, diese hat {}.",
   "Your question": "Ihre Frage",
   "Ask a question": "Stellen Sie eine Frage",
   Stop: "Anhalten",
@@ -16,11 +16,11 @@ export const german = {
   " in another tab": " in einem anderen Tab",
   "Waiting for the answer": "Warten auf die Antwort",
   Answering: "Die Antwort wird geschrieben",
-  "Connection lost. Reconnecting": "Die Verbindung ist unterbrochen und wird wiederhergestellt",
-  "The server is busy. Trying again": "Der Server ist ausgelastet. Ein neuer Versuch läuft",
+  "Connection lost. Reconnecting": "Verbindung unterbrochen. Neuer Versuch läuft",
+  "The server is busy. Trying again": "Der Server ist ausgelastet. Neuer Versuch läuft",
   Stopping: "Wird angehalten",
   "Stopped. If the server finishes the answer anyway, it appears here.":
-    "Angehalten. Falls der Server die Antwort trotzdem fertigstellt, erscheint sie hier.",
+    "Angehalten. Wird die Antwort doch noch fertig, erscheint sie hier.",
   "Stopped. Nothing was stored.": "Angehalten. Es wurde nichts gespeichert.",
   "There is no answer yet.": "Es gibt noch keine Antwort.",
   "Answer: {}": "Antwort: {}",
@@ -30,7 +30,7 @@ export const german = {
   "This key does not allow that. Enter one that does.": "Das ist in diesem Chat nicht erlaubt.",
   "This key does not allow acting for this user.": "Das ist in diesem Chat nicht erlaubt.",
   "Too many requests with this key.": "Zu viele Anfragen.",
-  "This key's budget for today is used up.": "Dieser Chat hat sein Limit für heute erreicht.",
+  "This key's budget for today is used up.": "Dieser Chat antwortet heute nicht mehr.",
   "This chat does not exist, or no longer exists.": "Diesen Chat gibt es nicht oder nicht mehr.",
   "The answer failed. Nothing was stored.":
     "Die Antwort ist fehlgeschlagen. Es wurde nichts gespeichert.",

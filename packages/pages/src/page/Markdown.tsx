@@ -9,7 +9,7 @@ import { CopyButton } from "./Parts.tsx";
 import { say } from "./words.ts";
 
 /** The address of a link that is neither `http(s):` nor `mailto:`; `undefined`: the link stays text. */
-type ToAddress = (href: string) => string | undefined;
+type ToAddress = ((href: string) => string | undefined) | undefined;
 
 interface MarkdownProps {
   readonly text: string;
@@ -17,7 +17,7 @@ interface MarkdownProps {
 }
 
 /** When the text grows, only its last block is parsed and rendered again. */
-export const Markdown = ({ text, toAddress = () => undefined }: MarkdownProps) => {
+export const Markdown = ({ text, toAddress }: MarkdownProps) => {
   const [read] = useState(() => makeReader(toAddress));
   return <div class="stack markdown">{read(text)}</div>;
 };
@@ -114,7 +114,7 @@ const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
     tokens.map((token) => render(token as MarkedToken));
   const link = (href: string, children: ComponentChildren) => {
     // Addresses of other kinds, such as `javascript:`, stay text.
-    const address = /^(https?:\/\/|mailto:)/i.test(href) ? href : toAddress(href);
+    const address = /^(https?:\/\/|mailto:)/i.test(href) ? href : toAddress?.(href);
     const props = { target: "_blank", rel: "noopener noreferrer nofollow" };
     return address === undefined ? children : h("a", { href: address, ...props }, children);
   };

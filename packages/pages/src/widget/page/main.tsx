@@ -173,8 +173,7 @@ const begin = ({ colors, isKnown, locale }: Greeting) => {
     // The first request gets a token, which shows whose drafts and asks this tab has.
     const { data } = await client.chats().page();
     const name = location.pathname;
-    if (session === undefined)
-      openSession({ client, name, onCreated: () => undefined, toAddress: () => undefined });
+    if (session === undefined) openSession({ client, name });
     if (data.length === 0) await createChat();
     else shownView.value = data[0]!.id;
   };
