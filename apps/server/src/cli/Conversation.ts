@@ -42,30 +42,26 @@ const decode = <A>(schema: Schema.Codec<A, string>, text: string, problem: strin
 /** A pipe gets the text as it is. */
 const plain: ReturnType<typeof makeTypesetter> = { push: (text) => text, end: () => "\n" };
 
-/**
- * Asks each line, and writes the answers to standard output as they arrive; everything else goes to standard error.
- * Prints why an ask fails, and goes on with the next line. Returns how many asks failed.
- *
- * @param chatId the chat to continue; `null` for a new one, which begins with the first question
- * @param prompt the terminal, whose lines may be commands; `null`: the lines of standard input are questions
- */
-export const converse = Effect.fnUntraced(function* (
+/** Who answers, by the settings of this process. */
+const describeAnswerer = ({ settings: { knowledge, model: ownModel } }: Chatbot) =>
+  Effect.map(Settings, ({ knowledgeDir, llms }) => {
+    // A chatbot's own model takes the place of the first.
+    const models = llms.map(
+      ({ model, provider }, at) => `${(at === 0 && ownModel) || model} at ${provider}`,
+    );
+    const documents = [knowledgeDir ?? "Parley's own documentation", knowledge ?? []].flat();
+    return models.join(", ") || `quotes from ${documents.join("/")}`;
+  });
+
+/** A conversation in one chat at a time; `firstChat` is `null` for a new one. Output to a pipe is not typeset. */
+const makeConversation = Effect.fnUntraced(function* (
   chatbot: Chatbot,
-  chatId: ChatId | null,
-  prompt: Prompt | null = null,
+  firstChat: ChatId | null,
+  isPiped: boolean,
 ) {
   const asking = yield* Asking;
   const chats = yield* Chats;
-  const { stdin } = yield* Stdio.Stdio;
-  const { knowledgeDir, llms } = yield* Settings;
-  const { knowledge, model: ownModel } = chatbot.settings;
-  // A chatbot's own model takes the place of the first.
-  const models = llms.map(
-    ({ model, provider }, at) => `${(at === 0 && ownModel) || model} at ${provider}`,
-  );
-  const documents = [knowledgeDir ?? "Parley's own documentation", knowledge ?? []].flat();
-  const answerer = models.join(", ") || `quotes from ${documents.join("/")}`;
-  let chat = chatId;
+  let chat = firstChat;
   /** The name of the next chat. */
   let name: typeof ChatName.Type | null = null;
 
@@ -76,7 +72,7 @@ export const converse = Effect.fnUntraced(function* (
       chat = (yield* chats.create(chatbot, { name })).chat.id;
       yield* Console.error(`Chat ${chat}.`);
     }
-    const { end, push } = prompt === null ? plain : makeTypesetter(process.stdout.columns || 80);
+    const { end, push } = isPiped ? plain : makeTypesetter(process.stdout.columns || 80);
     yield* asking.stream(chatbot, { chatId: chat, question, onDisconnect: "cancel" }).pipe(
       Stream.runForEach((event) =>
         event._tag === "Delta" ? write(push(printable(event.text))) : Effect.void,
@@ -84,6 +80,13 @@ export const converse = Effect.fnUntraced(function* (
       Effect.ensuring(Effect.suspend(() => Effect.ignore(write(end())))),
     );
   });
+
+  /** The number of entries; fails with `ChatNotFound`. */
+  const count = (id: ChatId) =>
+    Effect.map(
+      chats.history(chatbot, id, { ...defaultEntryQuery, limit: 1 }),
+      ({ total }) => total,
+    );
 
   const startChat = Effect.fnUntraced(function* (title = "") {
     name = title === "" ? null : yield* decode(ChatName, title, "The chat was not created");
@@ -93,7 +96,7 @@ export const converse = Effect.fnUntraced(function* (
   });
   const openChat = Effect.fnUntraced(function* (id: string) {
     const chatId = ChatId.make(Number(id), { disableChecks: true });
-    const { total } = yield* chats.history(chatbot, chatId, { ...defaultEntryQuery, limit: 1 });
+    const total = yield* count(chatId);
     chat = chatId;
     yield* Console.error(
       `Chat ${id}. /history shows its ${total === 1 ? "entry" : `${total} entries`}.`,
@@ -132,23 +135,43 @@ export const converse = Effect.fnUntraced(function* (
     const rows = table(titledChats, ["id", "createTime", "name"]);
     yield* Console.error(`${rows}\n${items.length} of ${total}`);
   });
+
+  return { ask, count, startChat, openChat, history, list };
+});
+
+/**
+ * Asks each line, and writes the answers to standard output as they arrive; everything else goes to standard error.
+ * Prints why an ask fails, and goes on with the next line. Returns how many asks failed.
+ *
+ * @param chatId the chat to continue; `null` for a new one, which begins with the first question
+ * @param prompt the terminal, whose lines may be commands; `null`: the lines of standard input are questions
+ */
+export const converse = Effect.fnUntraced(function* (
+  chatbot: Chatbot,
+  chatId: ChatId | null,
+  prompt: Prompt | null = null,
+) {
+  const { stdin } = yield* Stdio.Stdio;
+  const conversation = yield* makeConversation(chatbot, chatId, prompt === null);
+
   const runLine = Effect.fnUntraced(function* (line: string) {
-    if (prompt === null || !line.startsWith("/")) return yield* ask(line);
+    if (prompt === null || !line.startsWith("/")) return yield* conversation.ask(line);
     const [, command, argument = ""] = /^(\/\w*)\s*(.*?)\s*$/.exec(line) ?? [];
-    if (command === "/new") return yield* startChat(argument);
-    if (command === "/open" && /^\d+$/.test(argument)) return yield* openChat(argument);
-    if (command === "/chats") return yield* list;
-    if (command === "/history") return yield* history;
+    if (command === "/new") return yield* conversation.startChat(argument);
+    if (command === "/open" && /^\d+$/.test(argument))
+      return yield* conversation.openChat(argument);
+    if (command === "/chats") return yield* conversation.list;
+    if (command === "/history") return yield* conversation.history;
     return yield* Console.error(help);
   });
 
-  if (chatId !== null) yield* chats.history(chatbot, chatId, { ...defaultEntryQuery, limit: 1 });
+  if (chatId !== null) yield* conversation.count(chatId);
   if (prompt !== null) {
     yield* Console.error(
-      `You are talking to ${chatbot.name} (${chatbot.workspaceName}). With the settings of this shell, answers come from ${answerer}; a running server may have other settings.
+      `You are talking to ${chatbot.name} (${chatbot.workspaceName}). With the settings of this shell, answers come from ${yield* describeAnswerer(chatbot)}; a running server may have other settings.
 Enter sends a question, Ctrl-C cancels an answer, Ctrl-D quits, /help shows more.`,
     );
-    if (chatId === null) yield* startChat();
+    if (chatId === null) yield* conversation.startChat();
     yield* prompt.show;
   }
   const lines =

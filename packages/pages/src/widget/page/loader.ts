@@ -36,10 +36,10 @@ const legibleOn = (color: string): string => {
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000" : "#fff";
 };
 
-const mount = ({ dataset, src }: HTMLScriptElement) => {
-  const root = document.documentElement;
-  const locale = /^de\b/i.test(dataset["locale"] ?? root.lang) ? "de" : "en";
-  const [title, closeLabel, loadingText, failureText] = texts[locale];
+const root = document.documentElement;
+
+/** Adds the elements to the page. `note` says why the window is not shown yet, and `exit` closes it until then. */
+const draw = (dataset: DOMStringMap, title: string, closeLabel: string) => {
   const side =
     /left|right/.exec(dataset["position"] ?? "")?.[0] ??
     (getComputedStyle(root).direction === "rtl" ? "left" : "right");
@@ -53,7 +53,6 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
   const section = create("section", shadow);
   const dialog = create("dialog", section);
   const note = create("p", dialog);
-  // Shown until the window has its own close button.
   const exit = create("button", dialog);
   exit.textContent = "✕";
   exit.setAttribute("aria-label", closeLabel);
@@ -74,6 +73,13 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
   root.append(shadow.host);
   const color = getComputedStyle(button).backgroundColor;
   const colors = [color, (button.style.color = legibleOn(color))] as const;
+  return { button, colors, dialog, exit, note, section, shadow };
+};
+
+const mount = ({ dataset, src }: HTMLScriptElement) => {
+  const locale = /^de\b/i.test(dataset["locale"] ?? root.lang) ? "de" : "en";
+  const [title, closeLabel, loadingText, failureText] = texts[locale];
+  const { button, colors, dialog, exit, note, section, shadow } = draw(dataset, title, closeLabel);
 
   const isReady = () => dialog.classList.contains("ready");
   let frame: HTMLIFrameElement | undefined;
