@@ -181,7 +181,7 @@ export interface List<A> extends AsyncIterable<A> {
 
 /** An event of a streamed answer. `entry` is the last. */
 export type AnswerEvent =
-  /** The next piece of the answer. */
+  /** The next delta of the answer's text. */
   | { readonly type: "delta"; readonly text: string }
   /** The answer starts again: drop the text so far. */
   | { readonly type: "restart" }

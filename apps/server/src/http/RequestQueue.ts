@@ -101,38 +101,41 @@ export const makeRequestQueue = () => {
       });
     });
 
+  /** Resolves when an iteration has a slot for the answer of a model. */
+  const awaitAnswerSlot = () => Effect.runPromise(awaitSlot(0));
+
+  const delay = (): number => {
+    const now = performance.now();
+    // Each iteration has slots for only some of the asks and answers that wait.
+    const iteration = Math.max(lastIteration, now - iterationStart, interval);
+    return Math.max(wait, iteration, (iteration * slotQueue.length) / slots) - interval;
+  };
   const loop: EventLoop = {
     arrival: () => arrival,
-    delay: () => {
-      const now = performance.now();
-      // Each iteration has slots for only some of the asks and answers that wait.
-      const iteration = Math.max(lastIteration, now - iterationStart, interval);
-      return Math.max(wait, iteration, (iteration * slotQueue.length) / slots) - interval;
-    },
+    delay,
     waiting: () => waitingAsks,
     awaitSlot: awaitSlot(1),
   };
-  return {
-    loop,
-    /** Resolves when an iteration has a slot for the answer of a model. */
-    awaitAnswerSlot: () => Effect.runPromise(awaitSlot(0)),
-    /** To be called for each new connection. */
-    noteConnection: (): void => void (hasNewConnection = true),
-    /** Starts a request at once, or in a later iteration if others wait or this iteration has no time left. */
-    enter: (begin: () => void): void => {
-      latestRequestAt = performance.now();
-      if (timer === null) {
-        [iterationStart, lastIteration] = [latestRequestAt, 0];
-        timer = setInterval(measure, interval).unref();
-      }
-      if (!isIterating) startIteration();
-      if (requests.length === 0 && latestRequestAt < end) {
-        arrival = start;
-        wait = latestRequestAt - start;
-        begin();
-      } else requests.push({ arrival: start, begin });
-    },
+
+  /** To be called for each new connection. */
+  const noteConnection = (): void => void (hasNewConnection = true);
+
+  /** Starts a request at once, or in a later iteration if others wait or this iteration has no time left. */
+  const enter = (begin: () => void): void => {
+    latestRequestAt = performance.now();
+    if (timer === null) {
+      [iterationStart, lastIteration] = [latestRequestAt, 0];
+      timer = setInterval(measure, interval).unref();
+    }
+    if (!isIterating) startIteration();
+    if (requests.length === 0 && latestRequestAt < end) {
+      arrival = start;
+      wait = latestRequestAt - start;
+      begin();
+    } else requests.push({ arrival: start, begin });
   };
+
+  return { loop, awaitAnswerSlot, noteConnection, enter };
 };
 
 /** The queue of this process, which has one event loop. */

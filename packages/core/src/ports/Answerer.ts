@@ -8,10 +8,10 @@ import { AnswerUnavailable, nameOf, StorageUnavailable } from "../model/Errors.t
 
 /** A part of an answer. */
 export type AnswerPart =
-  /** The next piece of the answer's text. */
+  /** The next delta of the answer's text. */
   | { readonly _tag: "Delta"; readonly text: string }
   /**
-   * Takes back the pieces so far, because another attempt starts. The ask fails if a reader has received one of them.
+   * Takes back the deltas so far, because another attempt starts. The ask fails if a reader has received one of them.
    * Send it as soon as an attempt has failed, so that no reader receives its text during the pause before the next.
    */
   | { readonly _tag: "Restart" }
@@ -29,7 +29,7 @@ export interface AnswererCall {
 }
 
 /**
- * Answers a question: returns the text or a promise of it, or yields it in pieces. It may also yield an
+ * Answers a question: returns the text or a promise of it, or yields it in deltas. It may also yield an
  * {@link AnswerPart}, such as the cost of the answer. If it throws, nothing is stored, and the ask fails: with the
  * thrown error if that is an `AnswerUnavailable` or a `StorageUnavailable` (which reading `earlier` may throw), else
  * with an `AnswerUnavailable` whose `cause` is the thrown error.
@@ -81,11 +81,11 @@ export class Answerer extends Context.Service<
             throw new TypeError(
               `The answerer returned a value of type ${typeof result} instead of text or an async iterable.`,
             );
-          const pieces =
+          const parts =
             typeof result === "string"
               ? Stream.succeed(result)
               : Stream.fromAsyncIterable(result, toUnavailable);
-          return Stream.map(pieces, toPart);
+          return Stream.map(parts, toPart);
         }, Stream.unwrap),
       }),
     );
@@ -94,10 +94,10 @@ export class Answerer extends Context.Service<
 /** A layer that provides an answerer, such as `languageModel(…)`. */
 export interface AnswererLayer extends Layer.Layer<Answerer, unknown> {}
 
-const toPart = (piece: string | AnswerPart): AnswerPart => {
-  if (typeof piece === "string") return { _tag: "Delta", text: piece };
-  if (typeof piece?._tag === "string") return piece;
-  throw new TypeError(`The answerer yielded a value of type ${typeof piece} instead of text.`);
+const toPart = (part: string | AnswerPart): AnswerPart => {
+  if (typeof part === "string") return { _tag: "Delta", text: part };
+  if (typeof part?._tag === "string") return part;
+  throw new TypeError(`The answerer yielded a value of type ${typeof part} instead of text.`);
 };
 
 const toUnavailable = (cause: unknown) =>

@@ -154,7 +154,7 @@ export interface Bot {
 
 /** An event of an answer. `entry` is the last. */
 export type AnswerEvent =
-  /** The next piece of the answer. */
+  /** The next delta of the answer's text. */
   | { readonly type: "delta"; readonly text: string }
   /** The answer is complete and stored. */
   | { readonly type: "entry"; readonly entry: Entry };

@@ -3,7 +3,7 @@ import { Context, Duration } from "effect";
 /** The limits of asking; a layer may replace them. */
 export const AskLimits = Context.Reference("@parley/core/AskLimits", {
   defaultValue: () => ({
-    /** From the start of the turn to the last piece of the answer. */
+    /** From the start of the turn to the last delta of the answer. */
     deadline: Duration.seconds(30),
     /** How long an ask may wait for its turn. */
     queueTimeout: Duration.seconds(60),

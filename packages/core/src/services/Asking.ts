@@ -227,7 +227,7 @@ const make = Effect.gen(function* () {
      */
     ask: askAndWait,
     /**
-     * Asks like `ask`, and emits the answer in pieces as it arrives, then the stored entry. `after` is the progress
+     * Asks like `ask`, and emits the answer in deltas as it arrives, then the stored entry. `after` is the progress
      * of a reader whose connection broke: the stream continues from there, or from the start if the progress is of
      * another turn.
      */

@@ -29,7 +29,7 @@ export interface Progress {
   readonly points: number;
 }
 
-/** The next piece of an answer or, once and last, the stored entry. */
+/** The next delta of an answer or, once and last, the stored entry. */
 export type AnswerEvent = {
   /** Whether an earlier request with the same idempotency key started the answer. */
   readonly replayed: boolean;
@@ -101,7 +101,7 @@ export class LiveAnswer {
 
   /**
    * The answer from a reader's progress on, or from its start if the progress is of another turn. All text since a
-   * reader's last piece is one piece: the text of one iteration of the event loop, or more for a slow reader.
+   * reader's last delta is one delta: the text of one iteration of the event loop, or more for a slow reader.
    * `isJoined`: whether another request started the answer.
    */
   subscribe<P>(

@@ -149,7 +149,7 @@ const answer = Effect.fnUntraced(function* (
 /** What an ask has cost so far. */
 interface Cost {
   usage: Usage | null;
-  /** Of the question and of all pieces of answers, those of failed attempts included. */
+  /** Of the question and of all deltas of answers, those of failed attempts included. */
   characters: number;
 }
 

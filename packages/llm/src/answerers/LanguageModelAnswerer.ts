@@ -131,7 +131,7 @@ const noModel = new AnswerUnavailable({
 
 const maxHalvings = 3;
 
-/** Calls that fail for these reasons, before a piece of the answer, cost nothing. */
+/** Calls that fail for these reasons, before the first delta of the answer, cost nothing. */
 const freeFailures: ReadonlyArray<FailureReason> = [
   ...(["network", "rate_limit", "server_error", "bad_request"] as const),
   ...(["client_error", "context_length", "circuit_open"] as const),

@@ -30,11 +30,11 @@ export interface Tokens {
 }
 
 /**
- * Calls the model and emits the pieces of its answer, without white space before the first. Reasoning is left out, even
+ * Calls the model and emits the deltas of its answer, without white space before the first. Reasoning is left out, even
  * when the model sends it as text between `<think>` tags. The call succeeds if the answer is complete, or if
  * `maxOutputTokens` ended it. Interrupting the call aborts the request.
  *
- * @param emit may return a promise, which delays the next piece
+ * @param emit may return a promise, which delays the next delta
  */
 export const callModel = (
   { ai, idleTimeout, maxOutputTokens, model }: CallOptions,

@@ -219,7 +219,7 @@ const read = async (id: string, chat_id: number, signal: AbortSignal) => {
 
 /**
  * Repeats the request with `cancel`, and disconnects a second later, when the server has read the request and noticed
- * the first disconnect. If pieces of the answer arrive in that second, the request has reached the server that answers,
+ * the first disconnect. If deltas of the answer arrive in that second, the request has reached the server that answers,
  * which cancels the answer. From another server nothing arrives, and the answer continues.
  */
 const cancel = async ({ chatId, id, question }: Ask) => {
