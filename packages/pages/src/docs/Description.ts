@@ -175,9 +175,15 @@ const examplesOf = (name: string, endpoint: Endpoint, status: number): Json => {
   return Object.fromEntries([...general, ...validation]) as Json;
 };
 
-/** Whether the endpoint can answer with the message. */
-const occurs = (message: string, name: string, { body }: Endpoint): boolean => {
-  if (message === "ANSWER_UNAVAILABLE") return name === "ask";
-  if (message === "CHAT_DOES_NOT_EXISTS") return name === "ask" || name === "history";
-  return body !== undefined || !/^(BODY|CONTENT_TYPE)_/.test(message);
+/** The endpoints that alone can answer with a message. */
+const onlyAt: Readonly<Record<string, ReadonlyArray<string>>> = {
+  ANSWER_UNAVAILABLE: ["ask"],
+  BUDGET_SPENT: ["ask"],
+  CHAT_DOES_NOT_EXISTS: ["ask", "history"],
+  USER_REF_NOT_GRANTED: ["createChat"],
 };
+
+/** Whether the endpoint can answer with the message. */
+const occurs = (message: string, name: string, { body }: Endpoint): boolean =>
+  (onlyAt[message]?.includes(name) ?? true) &&
+  (body !== undefined || !/^(BODY|CONTENT_TYPE)_/.test(message));

@@ -42,7 +42,6 @@ export const chats = (server: Server): void => {
       ["desc=true", false],
       ["desc=false", true],
       ["orderBy=_createTime&desc=true", false],
-      ["orderBy=userRef&orderBy=id&desc=true&desc=false", true],
     ] as const)
       it(`a list of chats with ${query} is ${ascending ? "oldest" : "newest"} first`, async () => {
         const data = ascending ? newestFirst.toReversed() : newestFirst;
