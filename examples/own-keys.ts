@@ -18,7 +18,7 @@ const hash = createHash("sha256").update(key).digest();
 const ownDirectory = Layer.succeed(
   ChatbotDirectory,
   ChatbotDirectory.of({
-    open: (id) =>
+    find: (id) =>
       Effect.succeed(
         id === keyId(key)
           ? { hash, scopes: ["read", "ask"], expiresInMillis: null, chatbot, visitor: "user-7" }

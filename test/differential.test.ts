@@ -401,7 +401,7 @@ const subject = Effect.fnUntraced(function* (run: number) {
       case "UseKeys":
         return directory.recordUse(command.keys.map(keyId));
       case "OpenKey":
-        return directory.open(keyId(command.key));
+        return directory.find(keyId(command.key));
       case "Registered":
         return Effect.map(registry.list, (all) =>
           all

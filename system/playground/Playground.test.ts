@@ -207,7 +207,7 @@ describe("the playground's key", () => {
         expect(await page.getByText("401002").isVisible()).toBe(false);
         await page.getByText("Details").click();
         await page.getByText("401002").waitFor();
-        await page.getByText(/Request id/).waitFor();
+        await page.getByText(/x-request-id/).waitFor();
       },
       {},
       "",

@@ -119,7 +119,7 @@ const runListeners = Effect.gen(function* () {
 
   // An ask whose turn starts now may use its whole deadline.
   const grace = Duration.sum(settings.asks.deadline, Duration.seconds(5));
-  const { refuse: onRefusal } = yield* makeRequestTelemetry(logRequests);
+  const { recordRefusal: onRefusal } = yield* makeRequestTelemetry(logRequests);
   const { loop: eventLoop } = yield* RequestQueue;
   const listenTo = (port: number, app: Parameters<typeof listen>[0], setting: string, at = host) =>
     listen(app, { host: at, port, setting, grace, onRefusal, onDisconnect });
@@ -209,6 +209,7 @@ const logStop = Effect.addFinalizer((exit) =>
 /** The whole server; it runs as long as its scope is open. */
 export const layerServer = Layer.merge(Layer.effectDiscard(runListeners), layerRetention).pipe(
   Layer.provide(Access.layer),
+  // Also provides `Chats`.
   Layer.provide(layerAsking),
   // Built concurrently, because a database takes a while to start.
   Layer.provide([layerStore, layerDocuments(hasTerminal ? Stream.empty : reloadOnSighup)]),

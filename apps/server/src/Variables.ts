@@ -79,8 +79,8 @@ const serviceVariable = /_SERVICE_(HOST|PORT)(_|$)|_PORT_\d+_(TCP|UDP|SCTP)(_|$)
 
 /** Names of former settings, with what to use in their place. */
 const formerSettings: Readonly<Record<string, string>> = {
-  PARLEY_LISTEN: "set PARLEY_POOLER instead",
-  PARLEY_PREPARE: "set PARLEY_POOLER instead",
+  PARLEY_LISTEN: "set PARLEY_POOLER=true instead if DATABASE_URL leads to a pooler",
+  PARLEY_PREPARE: "set PARLEY_POOLER=true instead if DATABASE_URL leads to a pooler",
   PARLEY_PLAYGROUND: "set PARLEY_PAGES instead",
   PARLEY_DOCS: "set PARLEY_PAGES instead",
   PARLEY_KNOWLEDGE_ROOT: "set PARLEY_KNOWLEDGE_DIR, whose subfolders chatbots can name",
@@ -106,7 +106,7 @@ export const ignoredVariables = (variables: Variables, settings: ReadonlySet<str
         : `${name} is no longer a setting: ${replacement}.`;
     });
   if (links === "") return warnings;
-  const link = `${links}: ignored, because Kubernetes sets it for a Service; enableServiceLinks: false in the pod's spec prevents that.`;
+  const link = `${links}: ignored, because Kubernetes sets such variables for its Services; enableServiceLinks: false in the pod's spec prevents that.`;
   return [link, ...warnings];
 };
 

@@ -1,6 +1,6 @@
 /**
- * One attempt at a request, its errors, and when to repeat it. A caller's `AbortSignal` rejects with its own reason
- * instead of an error of this file.
+ * One attempt at a request, its errors, and when to repeat it. If the caller's `AbortSignal` is aborted, the call
+ * rejects with the signal's reason, and not with an error of this file.
  */
 import type { Attempt, ClientOptions } from "./Interface.ts";
 

@@ -135,8 +135,8 @@ describe("a conversation by openParley", () => {
         ChatbotDirectory,
         Effect.map(ChatbotDirectory, (directory) => ({
           ...directory,
-          open: (id: string) =>
-            Effect.map(directory.open(id), (grant) => grant && { ...grant, visitor }),
+          find: (id: string) =>
+            Effect.map(directory.find(id), (grant) => grant && { ...grant, visitor }),
         })),
       );
     const parley = await open(undefined, { store: Layer.provideMerge(boundTo("ann"), memory()) });

@@ -116,7 +116,7 @@ export const makeChatbotRegistry = (memory: Memory) => {
   const audit: Registry["audit"] = (limit) =>
     Effect.sync(() => memory.audit.toReversed().slice(0, limit));
 
-  const open: Directory["open"] = (keyId) =>
+  const find: Directory["find"] = (keyId) =>
     Effect.map(Clock.currentTimeMillis, (now) => {
       for (const { chatbot, keys } of all()) {
         const key = keys.get(keyId);
@@ -138,7 +138,7 @@ export const makeChatbotRegistry = (memory: Memory) => {
 
   const changes: Directory["changes"] = Stream.fromPubSub(notifications.changes);
 
-  const directory = ChatbotDirectory.of({ open, recordUse, changes });
+  const directory = ChatbotDirectory.of({ find, recordUse, changes });
   const registry = ChatbotRegistry.of({
     list,
     create,

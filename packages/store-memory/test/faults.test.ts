@@ -223,11 +223,11 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     "a revoked key stays valid if it was used before",
     registryChecks,
     ({ directory }) => {
-      const grants = new Map<string, Effect.Success<ReturnType<typeof directory.open>>>();
+      const grants = new Map<string, Effect.Success<ReturnType<typeof directory.find>>>();
       return {
         directory: {
-          open: (keyId) =>
-            Effect.map(directory.open(keyId), (grant) => {
+          find: (keyId) =>
+            Effect.map(directory.find(keyId), (grant) => {
               if (grant !== null) grants.set(keyId, grant);
               return grant ?? grants.get(keyId) ?? null;
             }),

@@ -32,7 +32,7 @@ const statementsOf = Effect.fnUntraced(function* (
       statements.push({ text, values, items });
       return Effect.interrupt;
     },
-    batch: (_, batch) => {
+    queryAll: (_, batch) => {
       statements.push(...batch.map((statement) => ({ ...statement, items })));
       return Effect.interrupt;
     },

@@ -57,7 +57,7 @@ const measure = (session: Session, note: (text: string, buffers: number) => void
   };
   return {
     transaction,
-    batch: (tenant, statements) =>
+    queryAll: (tenant, statements) =>
       Effect.map(transaction(tenant, each(tenant, statements)), (results) => results.at(-1)!),
     query,
   };

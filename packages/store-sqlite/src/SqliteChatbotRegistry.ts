@@ -58,7 +58,7 @@ export const makeChatbotDirectory = ({
   run,
   write,
 }: Database): ChatbotDirectory["Service"] => {
-  const open: ChatbotDirectory["Service"]["open"] = (keyId) =>
+  const find: ChatbotDirectory["Service"]["find"] = (keyId) =>
     read((now) => {
       const row = get<KeyRow>("SELECT * FROM keys WHERE id = :keyId AND revokedAt IS NULL", {
         keyId,
@@ -75,7 +75,7 @@ export const makeChatbotDirectory = ({
       for (const id of keyIds) run("UPDATE keys SET lastUsedAt = :now WHERE id = :id", { id, now });
     });
 
-  return ChatbotDirectory.of({ open, recordUse, changes: Stream.empty });
+  return ChatbotDirectory.of({ find, recordUse, changes: Stream.empty });
 };
 
 export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Service"] => {

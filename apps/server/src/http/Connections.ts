@@ -60,7 +60,7 @@ export interface ConnectionOptions {
   /** The effect of a half-closed connection on a POST without `On-Disconnect`. */
   readonly onDisconnect: "finish" | "cancel";
   /** Called for each refused request. */
-  readonly onRefusal?: RequestTelemetry["refuse"] | undefined;
+  readonly onRefusal?: RequestTelemetry["recordRefusal"] | undefined;
 }
 
 interface Connection {
@@ -95,11 +95,11 @@ export const serveRequests = (
     connections.set(socket, connection);
     lingerOnClose(socket);
     socket.once("close", () => connections.delete(socket));
-    socket.once("end", () => endHalf(socket, connection));
+    socket.once("end", () => handleHalfClose(socket, connection));
   };
 
   /** The client has closed its sending half. */
-  const endHalf = (socket: Socket, { latest, unanswered }: Connection): void => {
+  const handleHalfClose = (socket: Socket, { latest, unanswered }: Connection): void => {
     if (latest?.headersSent === false) latest.shouldKeepAlive = false;
     for (const response of unanswered) {
       const { headers, method } = response.req;

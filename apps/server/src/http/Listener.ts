@@ -28,7 +28,7 @@ export interface ListenOptions {
   /** How long requests in flight may take once the listener closes. */
   readonly grace: Duration.Duration;
   /** Called for each request that the listener itself refuses. */
-  readonly onRefusal?: RequestTelemetry["refuse"];
+  readonly onRefusal?: RequestTelemetry["recordRefusal"];
   /** The effect of a disconnect on an ask without `On-Disconnect`; `finish` by default. */
   readonly onDisconnect?: "finish" | "cancel";
 }

@@ -34,7 +34,7 @@ export const makeManagement = Effect.gen(function* () {
 
   // No key has this id; the look-up costs the store one cheap read. Both reads are forked, because a read ignores an
   // interruption.
-  const storeReadiness = Effect.forkDetach(directory.open("")).pipe(
+  const storeReadiness = Effect.forkDetach(directory.find("")).pipe(
     Effect.flatMap(Fiber.join),
     Effect.andThen(Effect.flatMap(Effect.forkDetach(store.readOnlyReason), Fiber.join)),
     Effect.filterOrFail((reason) => reason === null),

@@ -92,7 +92,7 @@ const layerProcessMetrics = Layer.effectDiscard(
     );
     if (existsSync("/proc/self/fd")) {
       const [, limit] = /files +(\d+)/.exec(readFileSync("/proc/self/limits", "utf8")) ?? [];
-      gauge("process.max_fds", "Limit of open file descriptors", "", () => Number(limit));
+      gauge("process.max_fds", "Maximum number of open file descriptors", "", () => Number(limit));
       const read = () => readdirSync("/proc/self/fd").length;
       gauge("process.open_fds", "Open file descriptors", "", read);
     }

@@ -120,7 +120,9 @@ it("the doctor names an invalid setting, and warns of an unknown one and of the 
   expect(misspelt("settings")).toMatchObject([
     { status: "warning", message: expect.stringContaining("PARLEY_PROT is not a setting") },
   ]);
-  expect(misspelt("database")).toMatchObject([{ status: "warning" }]);
+  expect(misspelt("database")).toMatchObject([
+    { status: "warning", hint: "Unset PARLEY_STORE to keep chats in PostgreSQL." },
+  ]);
 });
 
 it.each([

@@ -8,7 +8,7 @@ import { Lifecycle } from "../../src/Lifecycle.ts";
 
 const statusOf = (
   path: string,
-  open: ChatbotDirectory["Service"]["open"],
+  find: ChatbotDirectory["Service"]["find"],
   phase: Lifecycle["Service"]["phase"] = "serving",
 ) =>
   Effect.flatMap(makeManagement, (app) => Effect.map(app, ({ status }) => status)).pipe(
@@ -18,7 +18,7 @@ const statusOf = (
     ),
     Effect.provideService(
       ChatbotDirectory,
-      ChatbotDirectory.of({ open, recordUse: () => Effect.void, changes: Stream.empty }),
+      ChatbotDirectory.of({ find, recordUse: () => Effect.void, changes: Stream.empty }),
     ),
     Effect.provideService(Lifecycle, { phase, signal: null }),
   );

@@ -43,7 +43,7 @@ export class ChatbotDirectory extends Context.Service<
   ChatbotDirectory,
   {
     /** The current state of the key with this id; `null` if the key is unknown or revoked. */
-    readonly open: (keyId: string) => Effect.Effect<Grant | null, StorageUnavailable>;
+    readonly find: (keyId: string) => Effect.Effect<Grant | null, StorageUnavailable>;
     /** Records that these keys were used lately. Each process calls this at most once a minute, and when it stops. */
     readonly recordUse: (keyIds: ReadonlyArray<string>) => Effect.Effect<void, StorageUnavailable>;
     /** Notifications that a chatbot or its keys changed; `null`: any chatbot. Some may be missing. */

@@ -112,7 +112,7 @@ const make = Effect.gen(function* () {
   ): Effect.fn.Return<KeyLookUp, StorageUnavailable> {
     // Before the look-up, whose time counts towards the key's expiry.
     const at = yield* elapsedMillis;
-    const grant = yield* directory.open(id);
+    const grant = yield* directory.find(id);
     const now = grant?.nowMillis ?? (yield* Clock.currentTimeMillis);
     const keyLookUp = {
       at,

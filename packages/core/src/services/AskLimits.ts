@@ -28,7 +28,7 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
 export type AskLimits = typeof AskLimits.Service;
 
 /**
- * The time by which the ask in progress must be answered, in milliseconds since 1970. `Asking` sets it for the
+ * The time by which the ask in progress must be answered, in milliseconds since 1970. `answerInTurn` sets it for the
  * moderator, the answerer and the append, so that none of them starts an attempt later.
  */
 export const AskDeadline = Context.Reference("@parley/core/AskDeadline", {
@@ -37,8 +37,8 @@ export const AskDeadline = Context.Reference("@parley/core/AskDeadline", {
 
 /**
  * The model that the ask in progress called last, for the metrics of asks that fail, and the tokens of all of the ask's
- * calls that ended, for the budget of its key. `Asking` provides it, and an answerer sets it. `model` is `null` if the
- * answerer called none; `tokens` is `null` if they are unknown.
+ * calls that ended, for the budget of its key. `answerInTurn` provides it, and an answerer sets it. `model` is `null` if
+ * the answerer called none; `tokens` is `null` if they are unknown.
  */
 export const AskedModel = Context.Reference<{ model: string | null; tokens: number | null }>(
   "@parley/core/AskedModel",

@@ -30,7 +30,7 @@ import { Answerer } from "../ports/Answerer.ts";
 import { Moderator } from "../ports/Moderator.ts";
 import { TurnStore } from "../ports/TurnStore.ts";
 import { AskLimits } from "./AskLimits.ts";
-import { makeChatQueue, overload } from "./ChatQueue.ts";
+import { makeChatQueues, queueOverload } from "./ChatQueue.ts";
 import {
   LiveAnswer,
   type AnswerEvent,
@@ -92,7 +92,7 @@ const makeAsksInProgress = Effect.fnUntraced(function* (limits: AskLimits) {
   ) {
     const { chatbot, idempotencyKey, live } = ask;
     // The HTTP application checks this first, but an accepted ask then waits for the event loop while others start.
-    if ((yield* count) >= limits.asks) return yield* overload;
+    if ((yield* count) >= limits.asks) return yield* queueOverload;
     const fiber = yield* FiberSet.run(
       fibers,
       // Without a reader, no request remains whose handler would log the failure.
@@ -129,11 +129,11 @@ const make = Effect.gen(function* () {
   const services = { store, answerer: yield* Answerer, moderator: yield* Moderator, limits };
   const digest = yield* Digest.Digest;
   const dispatcher = (yield* Scheduler.Scheduler).makeDispatcher();
-  const queue = yield* makeChatQueue(store, limits);
+  const queue = yield* makeChatQueues(store, limits);
   const asks = yield* makeAsksInProgress(limits);
   const timeAsk = yield* makeAskTimes;
 
-  const answer = (
+  const awaitTurnAndAnswer = (
     live: LiveAnswer,
     chatbot: Chatbot,
     ask: Ask,
@@ -163,7 +163,7 @@ const make = Effect.gen(function* () {
    * Starts the ask, or joins the one in progress with the same key. The request reads its answer until the scope
    * closes.
    */
-  const join = Effect.fnUntraced(function* (chatbot: Chatbot, ask: Ask) {
+  const startOrJoin = Effect.fnUntraced(function* (chatbot: Chatbot, ask: Ask) {
     const { chatId, idempotencyKey: keyText = null, question, visitor = null } = ask;
     yield* checkAsk(ask);
     const values = [chatId, question];
@@ -179,7 +179,8 @@ const make = Effect.gen(function* () {
     live.readers++;
     const newAsk = { chatbot: chatbot.id, idempotencyKey, live };
     const askInProgress =
-      existingAsk ?? (yield* asks.start(newAsk, answer(live, chatbot, ask, idempotencyKey)));
+      existingAsk ??
+      (yield* asks.start(newAsk, awaitTurnAndAnswer(live, chatbot, ask, idempotencyKey)));
     // `Effect.addFinalizer` would copy the whole context for each ask.
     yield* Scope.addFinalizer(
       yield* Effect.scope,
@@ -196,7 +197,7 @@ const make = Effect.gen(function* () {
     chatbot: Chatbot,
     ask: Ask,
   ): Effect.fn.Return<AskResult, AskError, Scope.Scope> {
-    const { fiber, isJoined } = yield* join(chatbot, ask);
+    const { fiber, isJoined } = yield* startOrJoin(chatbot, ask);
     const { entry, replayed } = yield* Fiber.join(fiber);
     return { entry, replayed: replayed || isJoined };
   }, Effect.scoped);
@@ -207,7 +208,7 @@ const make = Effect.gen(function* () {
     after: Progress | null = null,
     pulse: Pulse<P> | null = null,
   ): Stream.Stream<AnswerEvent | P, AskError> =>
-    join(chatbot, ask).pipe(
+    startOrJoin(chatbot, ask).pipe(
       Effect.map(({ isJoined, live }) => live.subscribe(after, isJoined, pulse)),
       Stream.unwrap,
     );

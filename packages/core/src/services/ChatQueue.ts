@@ -1,6 +1,6 @@
 /**
- * The queue of a chat. The asks of this process wait here in order of arrival; the first one tries to take the turn
- * from the store, which keeps the order of the processes and never blocks.
+ * The queues of chats, one for each visitor. In each, the asks of this process wait in order of arrival; the first one
+ * tries to take the turn from the store, which keeps the order of the processes and never blocks.
  */
 import { Clock, Deferred, Duration, Effect, Stream } from "effect";
 import { BudgetSpent, Overloaded, type AskError } from "../model/Errors.ts";
@@ -37,9 +37,9 @@ interface Queue {
 
 const nameOf = ({ chatId, chatbot }: Pick<Turn, "chatId" | "chatbot">) => `${chatbot}/${chatId}`;
 
-export const overload = new Overloaded({ retryAfterSeconds: 1 });
+export const queueOverload = new Overloaded({ retryAfterSeconds: 1 });
 
-export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
+export const makeChatQueues = (store: TurnStore["Service"], limits: AskLimits) =>
   Effect.gen(function* () {
     /** By chat, then by visitor. */
     const queues = new Map<string, Map<string | null, Queue>>();
@@ -73,7 +73,7 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
       queue: Queue | null,
     ) {
       while (true) {
-        if (isClosed) return yield* overload;
+        if (isClosed) return yield* queueOverload;
         // Replaced before the store is asked, so that no notification is missed in between.
         const turnFreed = Deferred.makeUnsafe<void>();
         if (queue !== null) queue.turnFreed = turnFreed;
@@ -91,7 +91,7 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
           );
         if (result._tag !== "Held") return result;
         const millisLeft = waitEnd - (yield* Clock.currentTimeMillis);
-        if (millisLeft <= 0) return yield* overload;
+        if (millisLeft <= 0) return yield* queueOverload;
         const poll = Duration.toMillis(result.by === "key" ? limits.keyPoll : limits.poll);
         yield* Deferred.await(turnFreed).pipe(
           Effect.timeoutOption(Math.min(poll, result.forMillis + 1, millisLeft)),
@@ -108,8 +108,8 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
           places: [],
           turnFreed: Deferred.makeUnsafe<void>(),
         };
-        // The ask in the first place does not wait, so it does not count.
-        if (queue.places.length > limits.queueLimit) return Effect.fail(overload);
+        // The ask at the head of the queue does not wait here, so it does not count.
+        if (queue.places.length > limits.queueLimit) return Effect.fail(queueOverload);
         const place = Deferred.makeUnsafe<void>();
         queue.places.push(place);
         wake(queue.places[0]!);
@@ -150,13 +150,13 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
         return Effect.acquireUseRelease(
           enter(request),
           ({ place, queue }) =>
-            // The first ask does not wait: its chat is idle, as most are.
+            // The first ask of a queue goes straight to the store, and needs no timer.
             queue.places[0] === place
               ? takeAndUse(queue)
               : Deferred.await(place).pipe(
                   Effect.timeoutOrElse({
                     duration: limits.queueTimeout,
-                    orElse: () => Effect.fail(overload),
+                    orElse: () => Effect.fail(queueOverload),
                   }),
                   Effect.andThen(takeAndUse(queue)),
                 ),

@@ -50,7 +50,7 @@ export const answerInTurn = (
   const hasBudget = tokensPerDay !== null && apiKeyId !== null;
   const spentTokens = () => askedModel.tokens ?? toTokens(cost);
   return Effect.flatMap(Clock.currentTimeMillis, (now) =>
-    answer(services, live, chatbot, turn, question, times, cost).pipe(
+    makeEntry(services, live, chatbot, turn, question, times, cost).pipe(
       Effect.raceFirst(keepTurn(services, turn)),
       Effect.timeoutOrElse({
         duration: limits.deadline,
@@ -66,7 +66,7 @@ export const answerInTurn = (
           () => Effect.sync(() => times.onStored(entry.usage)),
         ),
       ),
-      Effect.catchTag("TurnLost", () => Effect.fail(unavailable("the turn was lost"))),
+      Effect.catchTag("TurnLost", () => Effect.fail(unavailable("another ask took the turn"))),
       Effect.onError((cause) => {
         if (!Cause.hasInterruptsOnly(cause)) times.onFailure(askedModel.model);
         // The provider also bills for an answer that nobody receives.
@@ -98,12 +98,12 @@ const keepTurn = (
   store.renew(turn).pipe(
     // The store may recover in time. If it does not, or if another ask takes the turn meanwhile, the append fails.
     Effect.catchTag("StorageUnavailable", () => Effect.succeed(true)),
-    Effect.flatMap((isHeld) => (isHeld ? Effect.void : unavailable("the turn was lost"))),
+    Effect.flatMap((isHeld) => (isHeld ? Effect.void : unavailable("another ask took the turn"))),
     Effect.delay(limits.renewal),
     Effect.forever,
   );
 
-const answer = Effect.fnUntraced(function* (
+const makeEntry = Effect.fnUntraced(function* (
   { answerer, limits, moderator, store }: AnswerServices,
   live: LiveAnswer,
   chatbot: Chatbot,

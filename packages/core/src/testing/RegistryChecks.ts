@@ -69,7 +69,7 @@ const openedBy = ({ createdAt: _, revokedAt: __, lastUsedAt: ___, ...key }: Regi
  */
 const openKey = Effect.fnUntraced(function* (id: string) {
   const { directory, registry } = yield* services;
-  const { chatbot, expiresInMillis, nowMillis, ...grant } = (yield* directory.open(id))!;
+  const { chatbot, expiresInMillis, nowMillis, ...grant } = (yield* directory.find(id))!;
   const now = (yield* registry.now).getTime();
   yield* same(
     "the store's clock",
@@ -155,7 +155,7 @@ export const registryChecks: ReadonlyArray<
       yield* same("how long it stays valid", isRight, true);
     }
     yield* same("the number of keys", registeredChatbot!.keys.length, keys.length);
-    yield* same("an unknown key", yield* directory.open(fresh("key")), null);
+    yield* same("an unknown key", yield* directory.find(fresh("key")), null);
     yield* same("the audit log", yield* auditOf(chatbot.id), [
       `${actor} create ${fields.name}`,
       ...keys.map(({ id }) => `${actor} add-key ${id}`),
@@ -248,7 +248,7 @@ export const registryChecks: ReadonlyArray<
         chatbot = { ...chatbot, ...change, settings: { ...chatbot.settings, ...change.settings } };
         yield* same("the chatbot", changedChatbot, chatbot);
         yield* same("the listed chatbot", (yield* findRegistered(id))?.chatbot, chatbot);
-        yield* same("the opened chatbot", (yield* directory.open(key.id))?.chatbot, chatbot);
+        yield* same("the opened chatbot", (yield* directory.find(key.id))?.chatbot, chatbot);
       }
       yield* same("the audit log", yield* auditOf(id), [
         `${actor} create ${name}`,
@@ -280,9 +280,9 @@ export const registryChecks: ReadonlyArray<
     yield* pass(10);
     yield* registry.addKey(id, key, actor);
     yield* pass(10);
-    yield* same("not there yet", yield* directory.open(last.id), null);
+    yield* same("not there yet", yield* directory.find(last.id), null);
     yield* other.addKey(id, last, actor);
-    yield* same("there now", (yield* directory.open(last.id))?.chatbot.id, id);
+    yield* same("there now", (yield* directory.find(last.id))?.chatbot.id, id);
     const keyIds = (yield* findRegistered(id))?.keys.map(({ id }) => id);
     yield* same("the keys, oldest first", keyIds, [otherKey.id, key.id, last.id]);
     const changes: ReadonlyArray<KeyChange> = [
@@ -318,11 +318,11 @@ export const registryChecks: ReadonlyArray<
     for (const chatbot of [id, another]) {
       yield* failsWith("an addition", keyTaken, registry.addKey(chatbot, key, actor));
     }
-    yield* same("the revoked key", yield* directory.open(key.id), null);
+    yield* same("the revoked key", yield* directory.find(key.id), null);
     const revokedKey = yield* findRegisteredKey(id, key.id);
     yield* same("its time", revokedKey?.revokedAt instanceof Date, true);
     yield* same("the rest", { ...revokedKey, revokedAt: null }, expected);
-    yield* same("the other key", (yield* directory.open(otherKey.id))?.chatbot.id, id);
+    yield* same("the other key", (yield* directory.find(otherKey.id))?.chatbot.id, id);
     yield* same("the audit log", (yield* auditOf(id)).slice(2), [
       `${actor} add-key ${key.id}`,
       `${actor} add-key ${last.id}`,
@@ -432,7 +432,7 @@ export const registryChecks: ReadonlyArray<
         yield* same("one addition", isAdded.toSorted(), [false, true]);
         const use = directory.recordUse([key.id]);
         yield* bothAtOnce(round, [use, other.revokeKey(id, key.id, actor)]);
-        yield* same("a revoked key", yield* directory.open(key.id), null);
+        yield* same("a revoked key", yield* directory.find(key.id), null);
       }
     },
   ),
@@ -457,7 +457,7 @@ export const registryChecks: ReadonlyArray<
     const withoutChat = yield* takeTurn(id, null, keyOf("held"));
     yield* other.delete(id, "ann");
     yield* same("the chatbot", yield* findRegistered(id), undefined);
-    yield* same("its key", yield* directory.open(key.id), null);
+    yield* same("its key", yield* directory.find(key.id), null);
     yield* same("its chats", yield* list(id), { items: [], total: 0 });
     const chatGone = new Errors.ChatNotFound({ chatId: chat.id });
     yield* failsWith("its history", chatGone, history(id, chat.id));

@@ -39,7 +39,7 @@ const directory = Effect.fnUntraced(function* (key: string, more: Partial<Grant>
       Layer.succeed(
         ChatbotDirectory,
         ChatbotDirectory.of({
-          open: (id) =>
+          find: (id) =>
             Effect.suspend(() => {
               state.lookUps++;
               const grant =

@@ -98,7 +98,7 @@ const list = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
     PageNumber.annotate({ description: "Page number, starting at 1", default: 1 }),
   ),
   orderBy: optional(
-    `Fields to sort by, in this order. By default, the newest items come first. ${spellings("orderBy")}`,
+    `Fields to sort by, the most significant first. By default, the newest items come first. ${spellings("orderBy")}`,
     Schema.Array(Schema.Literals(fields).annotate({ message: "NOT_A_FIELD" })).check(
       Schema.isUnique({ problem: "REPEATED" }),
     ),

@@ -87,8 +87,8 @@ let count = 0;
 export const toPath = (target: string): string => target.split("?", 1)[0]!;
 
 /**
- * A function from a request's method and path to its endpoint, the template of the path, and the id of the chat in it
- * (0, which no chat has, for any other text and if the path has none). HEAD and OPTIONS have no endpoints.
+ * A function from a request's method and path to its endpoint, the template of the path, and the id of the chat in it:
+ * 0, which no chat has, if the path has none or the text is not a number. HEAD and OPTIONS have no endpoints.
  */
 const makeRouter = (paths: BasePaths) => {
   const names = Object.keys(endpoints) as Array<EndpointName>;
@@ -229,7 +229,10 @@ export const makeApp = Effect.fnUntraced(function* ({
         : refuseAsk,
     );
 
-  /** Checks the key, the route and the scope, in this order; the handlers check the rest. */
+  /**
+   * Checks the key, the route, the scope and, for an ask, whether the server is full, in this order. The handlers check
+   * the rest.
+   */
   const respondInterface = (
     exchange: Exchange,
     reportFailure: ReportFailure,

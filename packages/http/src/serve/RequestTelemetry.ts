@@ -112,7 +112,7 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
   };
 
   /** Records a request that was refused before it reached the application. */
-  const refuse = (facts: RequestFacts, reason: GeneralMessage, status: number): void => {
+  const recordRefusal = (facts: RequestFacts, reason: GeneralMessage, status: number): void => {
     countFailure(reason);
     active.modifyUnsafe(1, context);
     Effect.runForkWith(context)(end(performance.now(), facts, status));
@@ -143,7 +143,7 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
       : measuredResponse;
   };
 
-  return { countFailure, observe, refuse };
+  return { countFailure, observe, recordRefusal };
 });
 
 /** Records requests; see {@link makeRequestTelemetry}. */

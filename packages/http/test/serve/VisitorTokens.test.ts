@@ -66,7 +66,7 @@ const setUp = Effect.fnUntraced(function* (
       Layer.succeed(
         ChatbotDirectory,
         ChatbotDirectory.of({
-          open: (id) =>
+          find: (id) =>
             Effect.map(
               TestClock.testClockWith((clock) => clock.currentTimeMillis),
               (elapsed) => {

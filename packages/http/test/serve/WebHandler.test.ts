@@ -96,8 +96,8 @@ it.live(
         ChatbotDirectory,
         Effect.map(ChatbotDirectory, (directory) => ({
           ...directory,
-          open: (id: string) =>
-            isUnavailable ? new StorageUnavailable({ cause: "unavailable" }) : directory.open(id),
+          find: (id: string) =>
+            isUnavailable ? new StorageUnavailable({ cause: "unavailable" }) : directory.find(id),
         })),
       );
       const store = Layer.provideMerge(directory, layerMemory);

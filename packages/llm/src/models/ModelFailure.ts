@@ -57,7 +57,7 @@ const meanings: ReadonlyArray<readonly [RegExp, string]> = [
   [/^ECONNREFUSED$/, "connection refused"],
   [/^(ECONNRESET|EPIPE|UND_ERR_SOCKET)$/, "connection closed"],
   [/^(ENOTFOUND|EAI_AGAIN)$/, "unknown host"],
-  [/TIMEDOUT$|_TIMEOUT$/, "connection timed out"],
+  [/TIMEDOUT$|_TIMEOUT$/, "timed out"],
   [/^E(HOST|NET)(UNREACH|DOWN)$/, "host unreachable"],
   [/CERT|^UNABLE_TO_|^ERR_(SSL|TLS)_|^EPROTO$/, "TLS failed"],
 ];

@@ -30,7 +30,7 @@ export const describeApi = (basePaths: BasePaths, serves: ReadonlyArray<keyof Ba
     info: {
       title: "Parley",
       version: "1",
-      description: "Create chats, ask a chatbot in them, and read their history.",
+      description: "Create chats, ask a chatbot questions in them, and read their history.",
       license: { name: "MIT", identifier: "MIT" },
     },
     servers: [{ url: "/" }],

@@ -86,13 +86,15 @@ export const Reason = ({ error }: { readonly error: unknown }) => {
       <summary>{say("Details")}</summary>
       {problems.map(({ code, message, path }) => (
         <p>
-          Status {status}, code {code}, <code>{message}</code>{" "}
-          {path && `at ${JSON.stringify(path)}`}
+          {code && `Status ${status}, code ${code}, `}
+          <code>{message}</code> {path && `at ${JSON.stringify(path)}`}
         </p>
       ))}
-      <p>
-        Request id <code>{requestId}</code>
-      </p>
+      {requestId && (
+        <p>
+          x-request-id <code>{requestId}</code>
+        </p>
+      )}
     </details>
   );
 };

@@ -15,7 +15,7 @@ import {
 import { Effect } from "effect";
 import { deadlines, timeLeft, withDeadline } from "../database/Deadlines.ts";
 import {
-  overload,
+  databaseOverload,
   toStoreErrors,
   retryOnDeadlock,
   toChatbotNotFound,
@@ -25,7 +25,7 @@ import type { Session } from "../database/TenantSession.ts";
 import { ownSequence } from "../database/WriteState.ts";
 import { atKey, batchStatement } from "../rows/Statements.ts";
 import { chatColumns, entryParameters, newEntryNames, spentColumn } from "../rows/ChatRows.ts";
-import { claim, makeKeySweep } from "../rows/IdempotencyKeys.ts";
+import { claimStatement, makeKeySweep } from "../rows/IdempotencyKeys.ts";
 import { addSpending } from "../rows/Spending.ts";
 import { makeWriteBatcher } from "../database/WriteBatcher.ts";
 
@@ -64,7 +64,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
           sweepKeys(chatbot, chats.filter(({ keyClaim }) => keyClaim?.claimsKey).length),
         ),
       ),
-    { maxWriters: 2, batch: 200 },
+    { maxWriters: 2, maxItems: 200 },
   );
 
   /** Creates at most one chat for an idempotency key. Waits for a request in progress with the same key. */
@@ -82,7 +82,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
       if (row === undefined) continue;
       if (row.fingerprint !== fingerprint) return yield* new IdempotencyKeyReused({ key });
       // A creation claims and completes its key in one transaction, so nobody should see a key that is only claimed.
-      if (row.id === null) return yield* overload;
+      if (row.id === null) return yield* databaseOverload;
       const { createTime, id, name, userRef } = row;
       return { chat: { id, name, userRef, createTime }, replayed: true };
     }
@@ -120,12 +120,12 @@ type KeyRow = { readonly fingerprint: string } & (Chat | { readonly id: null });
 const insertChats = (session: Session, chatbot: number, chats: ReadonlyArray<Creation>) => {
   const claims = chats.flatMap(({ keyClaim }) => (keyClaim?.claimsKey === true ? keyClaim : []));
   const addsSpending = chats.some(({ entry }) => entry?.spentTokens != null);
-  const insertion = (addsSpending ? insertAndAddSpending : insertOnly)(chats, chatbot);
+  const insertion = (addsSpending ? spendingInsert : plainInsert)(chats, chatbot);
   type Row = CreatedChat & { readonly at: number };
   const rows =
     claims.length === 0
       ? session.query<Row>(chatbot, insertion.text, insertion.values)
-      : session.batch<Row>(chatbot, [claim(claims, chatbot), insertion]);
+      : session.queryAll<Row>(chatbot, [claimStatement(claims, chatbot), insertion]);
   return Effect.map(rows, (rows) => {
     const results = chats.map((): CreatedChat | null => null);
     for (const row of rows) results[row.at - 1] = row;
@@ -201,8 +201,8 @@ with request as (
 select id::float8 as id, create_time as "createTime", entry_id::float8 as "entryId", at from created`,
     ({ keyClaim }) => keyClaim !== null,
   );
-const insertOnly = insertStatement(false);
-const insertAndAddSpending = insertStatement(true);
+const plainInsert = insertStatement(false);
+const spendingInsert = insertStatement(true);
 
 const chatOfKey = `
 select k.fingerprint, ${chatColumns("c")}

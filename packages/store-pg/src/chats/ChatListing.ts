@@ -13,7 +13,12 @@
  */
 import { fold, type Chat, type ChatQuery, type ChatStore, type OrderBy } from "@parley/core/ports";
 import { Effect } from "effect";
-import { overload, isStatementTimeout, toStoreErrors, unavailable } from "../database/PgErrors.ts";
+import {
+  databaseOverload,
+  isStatementTimeout,
+  toStoreErrors,
+  unavailable,
+} from "../database/PgErrors.ts";
 import { deadlines, withDeadline } from "../database/Deadlines.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import type { Statement } from "../database/TenantSession.ts";
@@ -41,7 +46,7 @@ export const readInBulk = <Row extends object>(
   { text, values }: Statement,
 ) =>
   bulk.query<Row>(chatbot, text, values).pipe(
-    Effect.catchIf(isStatementTimeout, () => Effect.fail(overload)),
+    Effect.catchIf(isStatementTimeout, () => Effect.fail(databaseOverload)),
     toStoreErrors,
   );
 
@@ -50,20 +55,24 @@ export const offsetOf = ({ limit, page }: { readonly limit: number; readonly pag
   Math.min((page - 1) * limit, Number.MAX_SAFE_INTEGER);
 
 /**
- * The direction of an order that equals the order of positions: by id first, or by time of creation alone. `undefined`
+ * The direction of an order that equals the order of positions: by id first, or by time of creation, alone or
+ * followed by id in the same direction. `undefined`
  * for any other order.
  */
 export const positionDirection = (
   orderBy: readonly [OrderBy<string>, ...Array<OrderBy<string>>],
 ): "asc" | "desc" | undefined => {
   const [{ descending, field }, ...rest] = orderBy;
-  return field === "id" || (field === "createTime" && keepPositions(rest, descending))
+  return field === "id" || (field === "createTime" && leavesPositionOrder(rest, descending))
     ? directionOf(descending)
     : undefined;
 };
 
-/** Whether further fields of an order keep rows that tie in the order of positions. */
-const keepPositions = (fields: ReadonlyArray<OrderBy<string>>, descending: boolean): boolean =>
+/** Whether the further fields of an order leave tied rows in the order of positions. */
+const leavesPositionOrder = (
+  fields: ReadonlyArray<OrderBy<string>>,
+  descending: boolean,
+): boolean =>
   fields.every(
     (next) =>
       (next.field === "id" || next.field === "createTime") && next.descending === descending,
@@ -180,7 +189,7 @@ type TextOrder = OrderBy<"name" | "userRef">;
 const textOrder = ([first, ...rest]: ChatQuery["orderBy"]): TextOrder | undefined => {
   const { descending, field } = first;
   if (field !== "name" && field !== "userRef") return undefined;
-  return keepPositions(rest, descending) ? { field, descending } : undefined;
+  return leavesPositionOrder(rest, descending) ? { field, descending } : undefined;
 };
 
 /**

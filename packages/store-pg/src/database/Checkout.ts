@@ -7,7 +7,7 @@ import type { PgPool } from "@effect/sql-pg/PgPool";
 import { registerGauge } from "@parley/core/ports";
 import { Effect } from "effect";
 import { SqlError } from "effect/sql";
-import { deadlines, inTime, noResponse, timeLeft, timeout, within } from "./Deadlines.ts";
+import { deadlines, inTime, noResponseError, timeLeft, timeoutError, within } from "./Deadlines.ts";
 import type { RoundRobin } from "./RoundRobin.ts";
 
 /** A chatbot, or the operator for rows that belong to no chatbot. */
@@ -97,7 +97,7 @@ export const makeTenantPool = Effect.fnUntraced(function* (
     inTime(connection.query("select 1"), deadlines.probe).pipe(
       Effect.map(() => performance.now()),
       Effect.catchIf(
-        (error) => error === noResponse,
+        (error) => error === noResponseError,
         () => Effect.succeed(-Infinity),
       ),
       Effect.tap((time) => Effect.sync(() => firstUses.set(connection, time))),
@@ -127,7 +127,7 @@ export const makeTenantPool = Effect.fnUntraced(function* (
     const isSilent = performance.now() - acquiredAt >= silentAfter;
     if (isSilent) state.replaceBefore = acquiredAt;
     Effect.runFork(pool.invalidate(connection));
-    return isSilent ? noResponse : tooSlow;
+    return isSilent ? noResponseError : tooSlow;
   };
 
   const use: TenantPool["use"] = (tenant, work) =>
@@ -168,4 +168,4 @@ const noConnection = new SqlError.SqlError({
     cause: new Error("timed out waiting for a free connection"),
   }),
 });
-const tooSlow = timeout("the statement took too long");
+const tooSlow = timeoutError("the statement took too long");

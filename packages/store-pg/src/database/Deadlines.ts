@@ -62,17 +62,17 @@ export const withDeadline =
 /** Milliseconds that remain of the innermost {@link withDeadline}; `Infinity` outside. */
 export const timeLeft = Effect.map(WorkDeadline, (deadline) => deadline - performance.now());
 
-export const timeout = (message: string) =>
+export const timeoutError = (message: string) =>
   new SqlError.SqlError({
     reason: new SqlError.StatementTimeoutError({ cause: new Error(message) }),
   });
-export const noResponse = timeout("the database did not respond in time");
+export const noResponseError = timeoutError("the database did not respond in time");
 
 /** Gives up on a short statement that has no other deadline, such as BEGIN. */
 export const inTime = <A, E, R>(
   statement: Effect.Effect<A, E, R>,
   millis: number = deadlines.storeCall,
-) => within(statement, millis, true, () => noResponse);
+) => within(statement, millis, true, () => noResponseError);
 
 /**
  * Stops waiting for the work after this many milliseconds, even in uninterruptible regions: the work has a fiber of its

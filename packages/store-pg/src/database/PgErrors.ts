@@ -14,7 +14,7 @@ export class PostgresUnusable extends Data.TaggedError("PostgresUnusable")<{
 export const cannotBeUsed = (reason: string, cause?: unknown) =>
   new PostgresUnusable({ message: `The database cannot be used: ${reason}.`, cause });
 
-export const overload = new Overloaded({ retryAfterSeconds: 2 });
+export const databaseOverload = new Overloaded({ retryAfterSeconds: 2 });
 
 const hasReason =
   (reason: SqlError.SqlErrorReason["_tag"]) =>
@@ -64,7 +64,7 @@ export const toStorageUnavailable = <A, E, R>(effect: Effect.Effect<A, E | SqlEr
 
 /** Maps a lock timeout to {@link Overloaded}, and other failures as {@link unavailable} does. */
 export const toStoreErrors = <A, E, R>(effect: Effect.Effect<A, E | SqlError.SqlError, R>) =>
-  toStorageUnavailable(Effect.catchIf(effect, isLockTimeout, () => Effect.fail(overload)));
+  toStorageUnavailable(Effect.catchIf(effect, isLockTimeout, () => Effect.fail(databaseOverload)));
 
 /** Maps a foreign key violation of a write to {@link ChatbotNotFound}. */
 export const toChatbotNotFound =

@@ -29,7 +29,7 @@ export interface Session {
    * Commits all of the statements, or none. A connection that pipelines sends them together with their COMMIT, so that
    * they hold no lock during a round trip. Returns the rows of the last statement.
    */
-  readonly batch: <Row extends object>(
+  readonly queryAll: <Row extends object>(
     tenant: Tenant,
     statements: ReadonlyArray<Statement>,
   ) => Effect.Effect<ReadonlyArray<Row>, SqlError.SqlError>;
@@ -151,7 +151,7 @@ export const makeTenantSession = (
         : sendOne(tenant, text, values),
     ).pipe(Effect.map(rowsOf<Row>), spanOf(database, text));
 
-  const batch: Session["batch"] = <Row extends object>(
+  const queryAll: Session["queryAll"] = <Row extends object>(
     tenant: Tenant,
     statements: ReadonlyArray<Statement>,
   ) =>
@@ -159,7 +159,7 @@ export const makeTenantSession = (
       spanOf(database, statements.map(({ text }) => text).join(";")),
     );
 
-  return { query, batch, transaction };
+  return { query, queryAll, transaction };
 };
 
 export const makeDedicatedSession = (

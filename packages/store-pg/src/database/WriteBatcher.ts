@@ -5,7 +5,7 @@
 import { StorageUnavailable, type Overloaded } from "@parley/core/ports";
 import { Effect, Exit, Fiber, Iterable, type Context } from "effect";
 import { deadlines, withDeadline } from "./Deadlines.ts";
-import { overload } from "./PgErrors.ts";
+import { databaseOverload } from "./PgErrors.ts";
 
 interface PendingWrite<A, B, E> {
   readonly item: A;
@@ -27,8 +27,8 @@ interface Lane<A, B, E> {
  */
 export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
   writeItems: (chatbot: number, items: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>,
-  /** The largest number of writers in a lane, and of items in a batch. */
-  { batch, maxWriters }: { readonly batch: number; readonly maxWriters: number },
+  /** The largest number of items in a batch, and of writers in a lane. */
+  { maxItems, maxWriters }: { readonly maxItems: number; readonly maxWriters: number },
 ) {
   const scope = yield* Effect.scope;
   const lanes = new Map<number, Lane<A, B, E>>();
@@ -59,7 +59,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
   let hadSeveralItems = false;
   const drain = (chatbot: number, lane: Lane<A, B, E>): Effect.Effect<void> =>
     Effect.suspend(() => {
-      const writes = Array.from(Iterable.take(lane.queue, batch));
+      const writes = Array.from(Iterable.take(lane.queue, maxItems));
       for (const write of writes) lane.queue.delete(write);
       if (writes.length > 0) {
         hadSeveralItems = writes.length > 1;
@@ -80,7 +80,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
         if (lane === undefined) lanes.set(chatbot, (lane = { queue: new Set(), writers: 0 }));
         const { queue } = lane;
         const timer = setTimeout(
-          () => write.finish(Exit.fail(queue.delete(write) ? overload : noResponse)),
+          () => write.finish(Exit.fail(queue.delete(write) ? databaseOverload : unknownOutcome)),
           timeout,
         );
         const write: PendingWrite<A, B, E> = {
@@ -99,7 +99,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
               : drain(chatbot, lane);
           Fiber.runIn(Effect.runForkWith(context)(begin, { uninterruptible: true }), scope);
         }
-        // From here on, the write's end or its timeout only completes the interruption: nobody reads the result.
+        // After an interruption, the write's end or its timeout only completes the interruption: nobody reads the result.
         return Effect.callback<void>((endInterruption) => {
           write.finish = () => {
             clearTimeout(timer);
@@ -111,6 +111,6 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
     );
 });
 
-const noResponse = new StorageUnavailable({
+const unknownOutcome = new StorageUnavailable({
   cause: new Error("the database did not respond in time"),
 });

@@ -120,7 +120,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
       return Effect.logInfo("The database accepts writes again");
     });
   /** Notes a refusal, unless the statement was sent on a connection that has been replaced since. */
-  const refuse = (reason: string, sentAt: number) =>
+  const noteRefusal = (reason: string, sentAt: number) =>
     sentAt < renewedAt ? Effect.void : setReason(reason);
   yield* Queue.take(suspicions).pipe(
     Effect.andThen(
@@ -158,7 +158,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
     const sentAt = performance.now();
     return Effect.flatMap(reads.query("operator", stateRow), (rows) => {
       const reason = readReason(rows);
-      return reason === null ? Effect.void : refuse(reason, sentAt);
+      return reason === null ? Effect.void : noteRefusal(reason, sentAt);
     });
   });
   const assertWritable = Effect.suspend(() => {
@@ -171,7 +171,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
     const error = Exit.isFailure(exit) ? Cause.squash(exit.cause) : null;
     if (!isWriteRefused(error)) return Effect.void;
     // Row security refuses a row with the code of a missing privilege: the probe tells the two apart.
-    return codeOf(error) === "42501" ? suspect : refuse(describeCause(error), sentAt);
+    return codeOf(error) === "42501" ? suspect : noteRefusal(describeCause(error), sentAt);
   };
   const guard = ({ use }: TenantPool): TenantPool => {
     const settle = Effect.flatMap(

@@ -18,7 +18,7 @@ import {
 type Port = ChatbotDirectory["Service"];
 
 export const makeChatbotDirectory = ({ reads, writes }: PgPools, notifications: Notifications) => {
-  const open: Port["open"] = (keyId) =>
+  const find: Port["find"] = (keyId) =>
     reads.query<GrantRow>("operator", openKey, [keyId]).pipe(
       Effect.map(([row]) =>
         row === undefined ? null : grantOf(toKey(row), toChatbot(row), row.nowMillis),
@@ -33,7 +33,7 @@ export const makeChatbotDirectory = ({ reads, writes }: PgPools, notifications: 
     id === null ? null : ChatbotId.make(Number(id), { disableChecks: true }),
   );
 
-  return ChatbotDirectory.of({ open, recordUse, changes });
+  return ChatbotDirectory.of({ find, recordUse, changes });
 };
 
 type GrantRow = ChatbotRow & RegisteredKey & { readonly nowMillis: number };

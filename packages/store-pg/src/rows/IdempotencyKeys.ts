@@ -3,7 +3,8 @@
  *
  * - claimed, with a turn, the end of its lease and the chat if it exists, while its ask runs; when the lease ends, the
  *   key is free again. A creation claims and completes its key in one transaction;
- * - completed, with the chat and its entry if there is one, and no lease, when the request has succeeded;
+ * - completed, with the chat, its entry and the turn that stored it if there is one, and no lease, when the request has
+ *   succeeded;
  * - old and free again a day after `made_at`. A sweep deletes it later.
  */
 import { idempotencyKeyLifetime, turnLease, type IdempotencyKey } from "@parley/core/ports";
@@ -22,7 +23,7 @@ export const isFree = (row: string) =>
  * A CTE `claimed (key)`: claims the free keys of a CTE `claim (key, fingerprint, turn, chat_id)`, for chatbot `$1` and one
  * lease.
  */
-export const claimKeys = `
+export const claimedCte = `
 claimed as (
   insert into idempotency_key as k (chatbot_id, key, fingerprint, made_at, turn, turn_until, chat_id)
   select $1, key, fingerprint, clock_timestamp(), turn, clock_timestamp() + interval '${turnLease} milliseconds', chat_id
@@ -35,7 +36,7 @@ claimed as (
 )`;
 
 /** Claims keys for turns; a key that occurs twice, for the first turn. */
-export const claim = batchStatement<IdempotencyKey & { readonly turnId: string }>(
+export const claimStatement = batchStatement<IdempotencyKey & { readonly turnId: string }>(
   [
     ["key", "text", ({ key }) => key],
     ["fingerprint", "text", ({ fingerprint }) => fingerprint],
@@ -44,7 +45,7 @@ export const claim = batchStatement<IdempotencyKey & { readonly turnId: string }
   (items) => `
 with claim as (
   select distinct on (key) key, fingerprint, turn, null::int8 as chat_id from ${items} order by key, at
-), ${claimKeys}
+), ${claimedCte}
 select from claimed`,
 );
 

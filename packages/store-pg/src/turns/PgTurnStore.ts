@@ -1,6 +1,6 @@
 /**
  * The port `TurnStore`: a turn is held in the row of its chat, with the queue of the instances that wait, and in the
- * row of its idempotency key. An erasure may lock a chat for seconds. No statement here waits for that lock: a
+ * row of its idempotency key; without chat and key it has no row. An erasure may lock a chat for seconds. No statement here waits for that lock: a
  * statement skips a locked chat, and runs again later. So the order in which it locks chat and key causes no deadlock.
  */
 import {
@@ -24,7 +24,7 @@ import { makeWriteBatcher } from "../database/WriteBatcher.ts";
 import { deadlines, timeLeft, withDeadline } from "../database/Deadlines.ts";
 import type { Notifications } from "../database/Notifications.ts";
 import {
-  overload,
+  databaseOverload,
   isUnsent,
   toStoreErrors,
   retryOnDeadlock,
@@ -75,7 +75,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
           Effect.map((rows) => rows.toSorted((a, b) => a.at - b.at)),
         );
       },
-      { maxWriters: 2, batch: 100 },
+      { maxWriters: 2, maxItems: 100 },
     ).pipe(
       Effect.map((change) =>
         Effect.fnUntraced(function* (turn: Item) {
@@ -85,7 +85,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
             case "owned":
               return row;
             case "locked":
-              return yield* overload;
+              return yield* databaseOverload;
             case "lost":
               return yield* new TurnLost();
             case "erased":
@@ -94,16 +94,16 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         }),
       ),
     );
-  const renewTurn = yield* makeChange(renewTurns);
+  const renewTurn = yield* makeChange(renewStatement);
   const releaseTurn = yield* makeChange<Release, Outcome>((turns, chatbot) =>
-    (turns.some(({ cost }) => cost !== null) ? releaseAndAddSpending : releaseOnly)(turns, chatbot),
+    (turns.some(({ cost }) => cost !== null) ? spendingRelease : plainRelease)(turns, chatbot),
   );
   const appendToChat = yield* makeChange<Append, Outcome & Entry>((turns, chatbot) => {
     const addsSpending = turns.some(({ entry }) => entry.spentTokens != null);
-    return (addsSpending ? appendAndAddSpending : appendOnly)(turns, chatbot);
+    return (addsSpending ? spendingAppend : plainAppend)(turns, chatbot);
   });
 
-  /** The last failure with an unknown outcome of a turn's append or release, which may have ended the turn. */
+  /** By turn, the last failure of an append or a release that leaves unknown whether it ended the turn. */
   const unknownOutcomes = new WeakMap<Turn, StorageUnavailable>();
   const noteUnknown =
     (turn: Turn) =>
@@ -302,7 +302,7 @@ const notifyFreed =
   "case when outcome = 'owned' and cardinality(waiting) > 0 then pg_notify(current_schema(), concat_ws(':', 'freed', $1::int4, turn_row.chat_id)) end";
 
 // Renews the leases of both chat and key, or neither: an ask that took over one of them must not wait for the other.
-const renewTurns = batchStatement(
+const renewStatement = batchStatement(
   turnColumns,
   (items) => `${lockTurns(items)}, chats as (
   insert into chat (chatbot_id, id, position, create_time, entries, turn_until)
@@ -329,7 +329,7 @@ const releasedTurns = `(
 ) released_turn`;
 
 // A released key counts as old: any request may claim it, and a sweep deletes it first.
-const releaseTurns = (addsSpending: boolean) =>
+const releaseStatement = (addsSpending: boolean) =>
   batchStatement<Release>(
     addsSpending ? [...turnColumns, ...releaseColumns] : turnColumns,
     (items) => `${lockTurns(items)}, chats as (
@@ -344,8 +344,8 @@ const releaseTurns = (addsSpending: boolean) =>
 )${addsSpending ? `, ${addSpending(releasedTurns)}` : ""}
 select at::int4 as at, outcome, ${notifyFreed} as notified from turn_row`,
   );
-const releaseOnly = releaseTurns(false);
-const releaseAndAddSpending = releaseTurns(true);
+const plainRelease = releaseStatement(false);
+const spendingRelease = releaseStatement(true);
 
 // Joined with `new_entry`, so that this runs after the chats' rows are locked.
 const spendingTurns = `(
@@ -353,7 +353,7 @@ const spendingTurns = `(
   where outcome = 'owned' and spent_tokens is not null
 ) spending_turn`;
 
-const appendEntries = (addsSpending: boolean) =>
+const appendStatement = (addsSpending: boolean) =>
   batchStatement<Append>(
     [
       ...turnColumns,
@@ -388,5 +388,5 @@ select at::int4 as at, outcome, ${entryColumns("new_entry")}, ${notifyFreed} as 
 from turn_row left join new_entry on outcome = 'owned' and new_entry.chat_id = turn_row.chat_id`,
     ({ idempotencyKey }) => idempotencyKey !== null,
   );
-const appendOnly = appendEntries(false);
-const appendAndAddSpending = appendEntries(true);
+const plainAppend = appendStatement(false);
+const spendingAppend = appendStatement(true);

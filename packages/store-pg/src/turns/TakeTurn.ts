@@ -25,7 +25,7 @@ import {
 import type { PgPools } from "../database/PgPools.ts";
 import { atKey, batchStatement, type Column } from "../rows/Statements.ts";
 import { entryColumns, toEntry } from "../rows/ChatRows.ts";
-import { claimKeys, isFree, makeKeySweep } from "../rows/IdempotencyKeys.ts";
+import { claimedCte, isFree, makeKeySweep } from "../rows/IdempotencyKeys.ts";
 
 /**
  * The statement's decision on a request: a row of the table in `docs/library/write-a-store.md`; `chat_locked`, for a
@@ -67,7 +67,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
 
   const decide = yield* makeWriteBatcher(
     Effect.fnUntraced(function* (chatbot: number, turns: ReadonlyArray<Turn>) {
-      const { text, values } = takeTurns(turns, chatbot, instance);
+      const { text, values } = takeStatement(turns, chatbot, instance);
       const rows = yield* pools.writes
         .query<DecisionRow>(chatbot, text, values)
         .pipe(retryOnDeadlock, toChatbotNotFound(chatbot), toStoreErrors);
@@ -77,7 +77,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
       for (const requestRows of decisions) requestRows.sort((a, b) => b.position! - a.position!);
       return decisions as ReadonlyArray<ReadonlyArray<DecisionRow>>;
     }),
-    { maxWriters: 2, batch: 100 },
+    { maxWriters: 2, maxItems: 100 },
   );
 
   return Effect.fnUntraced(function* (
@@ -88,6 +88,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
   ) {
     const id = crypto.randomUUID();
     const turn: Turn = { id, chatbot, chatId: chat, idempotencyKey, visitor, newest: [] };
+    // Such a turn has no row: the append creates the chat.
     if (chat === null && idempotencyKey === null) {
       yield* toStorageUnavailable(pools.assertWritable);
       return { _tag: "TurnTaken", turn } satisfies TakeResult;
@@ -138,13 +139,13 @@ const leaseEnd = `clock_timestamp() + interval '${turnLease} milliseconds'`;
 /** Another user's chat counts as missing, and is not locked. */
 const isOwn = "(visitor is null or user_ref = visitor)";
 
-// CTEs that claim the keys of the requests with the decision `free`. `outcome` is the decision, or `overtaken` if
-// another request claimed the key after the snapshot.
-const claimAndOutcome = `claim as (
-  select key, fingerprint, turn, chat_id from decided where decision = 'free' and key is not null
-), ${claimKeys}, outcome as (
+// CTEs that claim the keys of the requests with the first decision `free`. The final `decision` is the first, or
+// `overtaken` if another request claimed the key after the snapshot.
+const claimAndDecision = `claim as (
+  select key, fingerprint, turn, chat_id from decided where first_decision = 'free' and key is not null
+), ${claimedCte}, outcome as (
   select decided.*,
-    case when decision = 'free' and decided.key is not null and claimed.key is null then 'overtaken' else decision end as outcome
+    case when first_decision = 'free' and decided.key is not null and claimed.key is null then 'overtaken' else first_decision end as decision
   from decided left join claimed using (key)
 )`;
 
@@ -181,7 +182,7 @@ const instanceParameter = `$${columns.length + 2}::text`;
 //
 // `key_turn`: a repeated request gets the entry of its key only when synchronous standbys have it. A transaction that
 // writes nothing would not wait for them: `pg_logical_emit_message` makes it write.
-const takeTurns = batchStatement(
+const takeStatement = batchStatement(
   columns,
   (items, hasKeys) => `
 with request as (
@@ -212,22 +213,22 @@ with request as (
     when has_lock is null then 'chat_locked'
     when waiting[1] <> ${instanceParameter} and chat_until > statement_timestamp() - interval '${turnPrecedence} milliseconds' then 'chat_reserved'
     else 'free'
-  end as decision
+  end as first_decision
   from request_row
-), ${hasKeys ? claimAndOutcome : "outcome as (select *, decision as outcome from decided)"}, changed as (
+), ${hasKeys ? claimAndDecision : "outcome as (select *, first_decision as decision from decided)"}, changed as (
   insert into chat (chatbot_id, id, position, create_time, entries, turn, turn_until, waiting)
   select $1, chat_id, position, create_time, entries,
-    case outcome when 'free' then turn else chat_turn end,
-    case outcome when 'free' then ${leaseEnd} else chat_until end,
-    case outcome when 'free' then array_remove(waiting[2:], ${instanceParameter}) else waiting || ${instanceParameter} end
+    case decision when 'free' then turn else chat_turn end,
+    case decision when 'free' then ${leaseEnd} else chat_until end,
+    case decision when 'free' then array_remove(waiting[2:], ${instanceParameter}) else waiting || ${instanceParameter} end
   from outcome where has_lock
-    and (outcome = 'free' or outcome in ('chat_held', 'chat_reserved') and ${instanceParameter} <> all (waiting))
+    and (decision = 'free' or decision in ('chat_held', 'chat_reserved') and ${instanceParameter} <> all (waiting))
   on conflict (chatbot_id, id) do update set
     turn = excluded.turn, turn_until = excluded.turn_until, waiting = excluded.waiting
 )
-select at::int4 as at, outcome as decision,
-  case when outcome = 'answered' and pg_logical_emit_message(true, 'parley', '') is not null then key_turn end as key_turn,
-  least(${turnLease}, greatest(1, ceil(1000 * extract(epoch from case outcome
+select at::int4 as at, decision,
+  case when decision = 'answered' and pg_logical_emit_message(true, 'parley', '') is not null then key_turn end as key_turn,
+  least(${turnLease}, greatest(1, ceil(1000 * extract(epoch from case decision
     when 'key_held' then key_until
     when 'chat_held' then coalesce(chat_until, held_until)
     when 'chat_locked' then statement_timestamp() + interval '${lockedPause} milliseconds'
@@ -235,9 +236,9 @@ select at::int4 as at, outcome as decision,
   end - statement_timestamp()))))::float8 as free_in,
   entries::float8 as entries, newest.position::float8 as position, ${entryColumns("newest")}
 from outcome left join lateral (
-  (select * from entry ${atKey("id", "key_entry", "outcome = 'answered'")})
+  (select * from entry ${atKey("id", "key_entry", "decision = 'answered'")})
   union all (
-    select * from entry where outcome = 'free' and chatbot_id = $1 and chat_id = outcome.chat_id
+    select * from entry where decision = 'free' and chatbot_id = $1 and chat_id = outcome.chat_id
     order by position desc limit ${turnEntries}
   )
 ) newest on true`,

@@ -74,7 +74,7 @@ const withoutConditions = (pools: PgPools): PgPools => {
     statements.map(({ text, values }) => ({ text: cut(text), values }));
   const forgetful = (session: Session): Session => ({
     query: (tenant, text, values) => session.query(tenant, cut(text), values),
-    batch: (tenant, statements) => session.batch(tenant, cutAll(statements)),
+    queryAll: (tenant, statements) => session.queryAll(tenant, cutAll(statements)),
     transaction: (tenant, effect, last) =>
       session.transaction(tenant, effect, last && ((result) => cutAll(last(result)))),
   });

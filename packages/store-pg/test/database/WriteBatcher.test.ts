@@ -2,7 +2,7 @@ import { assert, it } from "@effect/vitest";
 import { Deferred, Effect, Exit, Fiber, Scope } from "effect";
 import { makeWriteBatcher } from "../../src/database/WriteBatcher.ts";
 
-const options = { maxWriters: 1, batch: 10 };
+const options = { maxWriters: 1, maxItems: 10 };
 
 /** Starts a write, so that it waits in its lane. */
 const begin = <A, E>(write: Effect.Effect<A, E>) =>

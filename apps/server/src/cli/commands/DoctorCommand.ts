@@ -43,7 +43,8 @@ const [ok, warning, failed] = [finding("ok"), finding("warning"), finding("faile
 
 const checkDatabase = Effect.gen(function* () {
   if ((yield* Settings).store === "memory") {
-    return [warning("database", "PARLEY_STORE is memory: chats are lost when the server stops.")];
+    const message = "PARLEY_STORE is memory: chats are lost when the server stops.";
+    return [warning("database", message, "Unset PARLEY_STORE to keep chats in PostgreSQL.")];
   }
   if (!(yield* databaseExists)) {
     yield* findBinaries(null, import.meta.url);
@@ -135,7 +136,7 @@ const tryCall = (
   Effect.match(call, {
     onSuccess: () => ok(check, `${model} at ${provider} responds.`),
     onFailure: (reason) =>
-      // A model may refuse this call, for example after too many others, and still answer a question.
+      // Some models refuse the form of this call (400), or a call after too many calls (429), and still answer questions.
       (/HTTP 4(00|29)/.test(reason) ? warning : failed)(
         check,
         `${model} at ${provider}: ${reason}.`,

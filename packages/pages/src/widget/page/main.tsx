@@ -170,7 +170,7 @@ const begin = ({ colors, isKnown, locale }: Greeting) => {
     },
   });
   const start = async () => {
-    // The first request gets a token, which shows whose drafts and asks this tab has.
+    // Before `openSession`, which resumes asks: the first request gets a token, and another visitor's asks are removed.
     const { data } = await client.chats().page();
     const name = location.pathname;
     if (session === undefined) openSession({ client, name });
