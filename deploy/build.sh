@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds the server's package from this checkout and installs it in a folder with the AI SDK and the embedded
-# PostgreSQL, in the versions of package-lock.json. Further arguments go to npm: --omit=optional leaves PostgreSQL out.
+# PostgreSQL, in the versions of deploy/package-lock.json. Further arguments go to npm: --omit=optional leaves
+# PostgreSQL out.
 #
 #   deploy/build.sh /opt/parley
 #

@@ -132,7 +132,8 @@ layer(Server.layer, { excludeTestServices: true })("a connection", (it) => {
         yield* configure("on", "host");
         const by = (mode: string, authority: string) =>
           `sslmode=${mode}&sslrootcert=${join(directory, `${authority}.pem`)}`;
-        const ways = "sslrootcert=<file> or NODE_EXTRA_CA_CERTS to its certificate authority";
+        const ways =
+          "sslrootcert or NODE_EXTRA_CA_CERTS to the file of PostgreSQL's certificate authority";
         for (const [parameters, host, result] of [
           ["", "127.0.0.1", "unverified TLS"],
           ["sslmode=prefer", "127.0.0.1", "unverified TLS"],

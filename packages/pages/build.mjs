@@ -1,6 +1,7 @@
 /**
  * Bundles what browsers run into one module that exports the files as texts: the server needs no file system for them,
- * and other bundlers include them. Plain JavaScript, because `pnpm install` runs it on whichever Node.js is installed.
+ * and an application's own bundler includes them. Plain JavaScript, because `pnpm install` runs it on whichever Node.js
+ * is installed.
  */
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { rolldown } from "rolldown";
@@ -14,8 +15,8 @@ const styles = async (...names) =>
     .replace(/\s*([{};,]|:(?= ))\s*/g, "$1");
 
 /**
- * Reduces `marked` to its lexer for GitHub Flavored Markdown. Otherwise the bundle would keep the renderer, which no
- * page uses but the exports share, and the rules of the original Markdown, which the option `pedantic` selects.
+ * Reduces `marked` to its lexer for GitHub Flavored Markdown. Otherwise the bundle would keep the renderer, which the
+ * exports share although no page uses it, and the rules of the original Markdown, which the option `pedantic` selects.
  */
 const lexerOnly = {
   name: "lexer-only",

@@ -24,6 +24,9 @@ const endpoints: Readonly<Record<string, string>> = {
   "4224": "Read a chat's history",
 };
 
+const notStorableInQuery =
+  "The text contains NUL or a lone surrogate, or is not percent-encoded UTF-8.";
+
 /** What the ending of a message means. */
 const problems: ReadonlyArray<readonly [ending: string, means: string]> = [
   ["BODY_NOT_OBJECT", "The body is not a JSON object."],
@@ -35,7 +38,9 @@ const problems: ReadonlyArray<readonly [ending: string, means: string]> = [
   ["NOT_ONE_PER_FIELD", "The number of values differs from that of the fields in `orderBy`."],
   ["NOT_CANCEL_OR_FINISH", "The header is neither `cancel` nor `finish`."],
   ["NOT_PRINTABLE", "The header is not 1 to 255 printable ASCII characters."],
-  ["NOT_STORABLE", "The text contains NUL or a lone surrogate, or is not percent-encoded UTF-8."],
+  ["CHATS_DTO_SEARCH_NOT_STORABLE", notStorableInQuery],
+  ["CHATS_DTO_USER_REF_NOT_STORABLE", notStorableInQuery],
+  ["NOT_STORABLE", "The text contains NUL or a lone surrogate."],
   ["IDEMPOTENCY_KEY_REUSED", "The key was used for another request."],
   ["ORDER_BY_REPEATED", "A field occurs twice."],
   ["REPEATED", "The parameter occurs more than once."],
@@ -68,7 +73,7 @@ Every code that a client can receive. A code keeps its meaning and is never reus
 
 ## General exceptions
 
-\`INVALID_PATH\` has the endpoint-not-problem shape, with \`method\` and \`path\`.
+\`INVALID_PATH\` has the endpoint-not-found shape, with \`method\` and \`path\`.
 
 ${table(["status", "code", "message", "meaning"], general)}
 

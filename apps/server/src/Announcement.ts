@@ -17,7 +17,7 @@ interface Addresses {
   readonly management: string | null;
 }
 
-/** Writes the first key to a file: without a terminal, standard output is a log that others may read. */
+/** Writes the first key to a file, for a start whose standard output is a log that others may read. */
 const writeKey = Effect.fnUntraced(
   function* (key: Redacted.Redacted) {
     const { dataDir, store } = yield* Settings;
@@ -28,16 +28,23 @@ const writeKey = Effect.fnUntraced(
     yield* files.makeDirectory(dataDir, { recursive: true });
     yield* files.remove(path, { force: true });
     yield* files.writeFileString(path, `${Redacted.value(key)}\n`, { flag: "wx", mode: 0o600 });
-    yield* Effect.logInfo(`The first API key is in ${path}, which only this user can read`);
+    yield* Effect.logInfo(`The first API key is in ${path}, which only the server's user can read`);
   },
   Effect.catch(({ message }) =>
-    Effect.logError(
-      `Could not save the first API key: ${message}. Create another with "${command} key create"`,
-    ),
+    Effect.flatMap(Settings, ({ store }) => {
+      const advice =
+        store === "memory"
+          ? "Set another PARLEY_DATA_DIR, and restart the server"
+          : `Create another with "${command} key create"`;
+      return Effect.logError(`Could not save the first API key: ${message}. ${advice}`);
+    }),
   ),
 );
 
-/** Prints the addresses, and logs the start. A terminal shows the first key; otherwise a file contains it. */
+/**
+ * Logs the start and, if the log is text, prints the addresses. A terminal with a text log shows the first key;
+ * otherwise a file contains it.
+ */
 export const announceStart = Effect.fnUntraced(function* (
   addresses: Addresses,
   firstKey: Option.Option<Redacted.Redacted>,
@@ -53,7 +60,9 @@ export const announceStart = Effect.fnUntraced(function* (
     const key = showsKey && Option.isSome(firstKey) ? Redacted.value(firstKey.value) : null;
     const create = `${command} key create --name playground`;
     const keyHint =
-      provision === null ? `shown at the first start; create another: ${create}` : create;
+      provision === null
+        ? `shown at the first start; create another: ${create}`
+        : `create one: ${create}`;
     const keyText = store === "memory" || !showsKey ? null : keyHint;
     const stores = {
       embedded: `PostgreSQL in ${dataDir}`,

@@ -18,13 +18,13 @@ export class Lifecycle extends Context.Service<
     signal: NodeJS.Signals | null;
   }
 >()("@parley/server/Lifecycle") {
-  /** Watches the signals of the process. A second one exits immediately. */
+  /** Watches for SIGINT and SIGTERM. A second signal ends the process immediately. */
   static readonly layer = Layer.effect(
     Lifecycle,
     Effect.gen(function* () {
       const lifecycle: Lifecycle["Service"] = { phase: "starting", signal: null };
       let firstSignalAt = Infinity;
-      const stop = (signal: NodeJS.Signals) => {
+      const noteSignal = (signal: NodeJS.Signals) => {
         if (performance.now() - firstSignalAt > forwardingMillis) process.exit(immediateExitCode);
         if (lifecycle.signal !== null) return;
         firstSignalAt = performance.now();
@@ -33,9 +33,9 @@ export class Lifecycle extends Context.Service<
       };
       const signals = ["SIGINT", "SIGTERM"] as const;
       yield* Effect.acquireRelease(
-        // Runs before the listener of `runMain`, which interrupts the program.
-        Effect.sync(() => signals.forEach((signal) => process.prependListener(signal, stop))),
-        () => Effect.sync(() => signals.forEach((signal) => process.off(signal, stop))),
+        // Prepended, so that it runs before the listener of `runMain`, which interrupts the program.
+        Effect.sync(() => signals.forEach((signal) => process.prependListener(signal, noteSignal))),
+        () => Effect.sync(() => signals.forEach((signal) => process.off(signal, noteSignal))),
       );
       return lifecycle;
     }),

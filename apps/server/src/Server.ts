@@ -51,8 +51,8 @@ const reportAnswers = Effect.gen(function* () {
 });
 
 /**
- * Stops the interfaces. After a SIGTERM they keep serving for a while, until load balancers have noticed. Then they
- * accept no more connections, and requests in flight complete.
+ * Stops the interfaces. After a SIGTERM they first keep serving for PARLEY_DRAIN_DELAY, so that load balancers notice
+ * that the server is no longer ready. Then they accept no more connections, and requests in flight complete.
  */
 const stop = Effect.fnUntraced(function* (
   interfaces: Scope.Closeable,
@@ -81,7 +81,10 @@ const guideOf = Effect.fnUntraced(function* (places: ReadonlyArray<Place>) {
   });
 });
 
-/** Suggested questions, which the chatbot's documents answer. Only a key with the scope `read` gets any. */
+/**
+ * Suggested questions, which the chatbot's documents answer. Only a key or a visitor token with the scope `read` gets
+ * any.
+ */
 const questionsFor = Effect.gen(function* () {
   const { authenticate } = yield* Access;
   const { byName } = yield* Documents;
@@ -103,7 +106,7 @@ const warnOfSharedLimit = Effect.gen(function* () {
   );
   if (isOpen)
     yield* Effect.logWarning(
-      "A widget issues tokens to anonymous visitors, with a limit for each client address. If a proxy is in front of this server, set PARLEY_TRUSTED_PROXIES: otherwise all clients share one limit",
+      "The widget of a key gives visitor tokens to anyone, but to each client address only a few a minute. If a proxy is in front of this server, set PARLEY_TRUSTED_PROXIES: otherwise all clients share one limit",
     );
 });
 
@@ -117,7 +120,7 @@ const runListeners = Effect.gen(function* () {
     yield* provision(settings.provision, process.env, "provisioning", true);
   }
 
-  // An ask whose turn starts now may use its whole deadline.
+  // An ask whose turn starts just before the stop may use its whole deadline.
   const grace = Duration.sum(settings.asks.deadline, Duration.seconds(5));
   const { recordRefusal: onRefusal } = yield* makeRequestTelemetry(logRequests);
   const { loop: eventLoop } = yield* RequestQueue;
@@ -158,7 +161,7 @@ const runListeners = Effect.gen(function* () {
     );
   });
   const askListener = askPort === null ? null : yield* startListener(askPort, ["answers"]);
-  // The page must know the port that the answers interface got.
+  // The playground and the widget must know the port that the answers interface got.
   const answersPort = askListener === null ? null : Number(new URL(askListener).port || 80);
   const places: ReadonlyArray<Place> = ["playground", "guide", "docs"];
   const quoteSource = settings.knowledgeDir === null ? ("guide" as const) : ("documents" as const);
@@ -194,7 +197,7 @@ const runListeners = Effect.gen(function* () {
   if (lifecycle.phase === "starting") lifecycle.phase = "serving";
 });
 
-/** Runs before anything else: an ignored variable may be why the start fails. */
+/** Runs before the store and the listeners start: an ignored variable may be why they fail. */
 const logWarnings = Effect.flatMap(Settings, ({ warnings }) =>
   Effect.forEach(warnings, (warning) => Effect.logWarning(warning), { discard: true }),
 );

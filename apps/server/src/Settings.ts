@@ -1,6 +1,6 @@
 /**
- * The settings of a server, read once, at the start, from the environment and from files that its variables name. With
- * an invalid value, the server does not start; one line names the setting.
+ * The settings of a server or a command, read once, at its start, from environment variables and from files that
+ * variables name. An invalid value prevents the start; the error, one line, names the setting.
  */
 import { describeSchemaError } from "@parley/core";
 import { transportOf } from "@parley/store-pg";
@@ -53,7 +53,7 @@ const port = (name: string) => integer(name, 0, 65_535);
 const text = (name: string, expected: string, isValid: (value: string) => boolean) =>
   Config.schema(Schema.String.check(Schema.makeFilter(isValid, { expected })), name);
 
-/** `0`, `5s`, `500ms`, or Effect's notation such as `5 seconds`; `undefined` for other texts. */
+/** The duration in a text such as `0`, `5s`, `500ms` or, in Effect's notation, `5 seconds`; else `undefined`. */
 const toDuration = (text: string): Duration.Duration | undefined => {
   const [, count, unit = "ms"] = /^(\d+)\s*(ms|s|m|h)?$/.exec(text) ?? [];
   const units = { ms: "millis", s: "seconds", m: "minutes", h: "hours" };
@@ -79,10 +79,10 @@ const duration = (name: string, fallback: Duration.Input, minimum: Duration.Inpu
 const basePath = (name: string, fallback: `/${string}`) =>
   text(
     name,
-    "a path such as /api that neither ends with a slash nor is the path of a page",
+    "a path such as /api, without a slash at the end, and not below /docs, /openapi.json, /playground or /widget",
     (path) =>
       /^(\/(?!\.\.?(\/|$))[A-Za-z0-9._~-]+)+$/.test(path) &&
-      !["/docs", "/openapi.json", "/playground"].includes(path),
+      !/^\/(docs|openapi\.json|playground|widget|widget\.js)(\/|$)/.test(path),
   ).pipe(
     Config.map((path) => path as `/${string}`),
     Config.withDefault(fallback),
@@ -103,7 +103,7 @@ const trustedProxies = text(
   (list) => parseNetworks(list) !== null,
 ).pipe(Config.withDefault(""));
 
-/** A model and its endpoint; `null` when they are not set. */
+/** Reads a model and its endpoint; `null` if they are not set. */
 const readModel = Effect.fnUntraced(function* (names: ModelSettings["names"]) {
   const { apiKey, baseUrl, model } = yield* Config.all({
     baseUrl: Config.URL(names.baseUrl).pipe(Config.withDefault(null)),
@@ -219,7 +219,7 @@ const read = Effect.gen(function* () {
   const settings = {
     ...values,
     store: values.store ?? (databaseUrl === null ? ("embedded" as const) : ("postgres" as const)),
-    /** The language models, in the order in which they are tried; none: answers quote the documents. */
+    /** The language models, in the order in which they are tried; if there is none, answers quote the documents. */
     llms: [llm, fallback].filter((model) => model !== null),
     moderation: { ...values.moderation, endpoint },
   };

@@ -9,7 +9,7 @@ export const hasTerminal = [process.stdin, process.stdout, process.stderr].some(
   ({ isTTY }) => isTTY,
 );
 
-/** Sends a signal to this process, unless it is already stopping: a second signal would end it immediately. */
+/** A function that signals this process unless it is already stopping: a second signal would end it immediately. */
 const makeStop = Effect.sync(() => {
   let isStopping = false;
   const note = () => void (isStopping = true);
@@ -41,8 +41,8 @@ const findRunners = Effect.promise(async () => {
 });
 
 /**
- * Stops a server that was started with the script `start` once a package manager above it exits. On a SIGTERM, npx
- * exits, but forwards the signal only to a shell, so that pnpm and the server would keep running.
+ * If the script `start` runs the server, stops it as soon as a package manager above it exits. On a SIGTERM, npx exits,
+ * but forwards the signal only to a shell, so that pnpm and the server would keep running.
  */
 export const stopWithScript = Effect.gen(function* () {
   if (process.env["npm_lifecycle_event"] !== "start") return;

@@ -13,14 +13,14 @@ export class SettingsInvalid extends Data.TaggedError("SettingsInvalid")<{
 
 export type Variables = Readonly<Record<string, string | undefined>>;
 
-/** Decodes UTF-8, without a byte order mark. Throws for other encodings; UTF-16 that is valid UTF-8 contains NUL. */
+/** Decodes UTF-8, and drops a byte order mark. Throws for other encodings: UTF-16 can be valid UTF-8 with NULs. */
 export const decodeUtf8 = (bytes: Uint8Array): string => {
   const text = new TextDecoder().decode(bytes);
   if (!isUtf8(bytes) || text.includes("\0")) throw new Error("is not UTF-8");
   return text;
 };
 
-/** The certificates (PEM) in a file, or those of the system. */
+/** The certificates (PEM) in a file; those of the operating system for `system`. */
 export const readAuthorities = (path: string) =>
   Effect.try({
     try: () => {
@@ -48,8 +48,8 @@ const fileVariable = (name: string) =>
   /^PARLEY_(DATA_DIR|KNOWLEDGE_(DIR|ROOT)|PROVISION)$/.test(name) ? "" : `${name}_FILE`;
 
 /**
- * The value of a variable, or the content of the file that `<name>_FILE` names, without its last line break. A variable
- * that contains only white space counts as unset.
+ * The value of a variable, or the only line of the file that `<name>_FILE` names, without white space around it. A
+ * variable that contains only white space counts as unset.
  */
 export const readVariable = (
   variables: Variables,
@@ -84,11 +84,12 @@ const formerSettings: Readonly<Record<string, string>> = {
   PARLEY_PLAYGROUND: "set PARLEY_PAGES instead",
   PARLEY_DOCS: "set PARLEY_PAGES instead",
   PARLEY_KNOWLEDGE_ROOT: "set PARLEY_KNOWLEDGE_DIR, whose subfolders chatbots can name",
-  PARLEY_ASK_QUEUE_LIMIT: "up to 256 asks wait in a chat, and PARLEY_ASKS_AT_ONCE limits all asks",
+  PARLEY_ASK_QUEUE_LIMIT:
+    "the limit on the asks that wait in one chat is fixed, and PARLEY_ASKS_AT_ONCE limits all asks of a server",
   PARLEY_ASK_QUEUE_TIMEOUT: "an ask waits for its turn for up to twice PARLEY_ASK_DEADLINE",
 };
 
-/** A warning for each variable that looks like a setting and has no effect. */
+/** Warnings about variables that look like settings and have no effect. */
 export const ignoredVariables = (variables: Variables, settings: ReadonlySet<string>) => {
   const files = new Set(Array.from(settings, fileVariable));
   const names = Object.keys(variables).filter(
@@ -102,7 +103,7 @@ export const ignoredVariables = (variables: Variables, settings: ReadonlySet<str
     .map((name) => {
       const replacement = formerSettings[name.replace(/_FILE$/, "")];
       return replacement === undefined
-        ? `${name} is not a setting: docs/settings.md lists them all.`
+        ? `${name} is not a setting: docs/settings.md lists all settings.`
         : `${name} is no longer a setting: ${replacement}.`;
     });
   if (links === "") return warnings;
@@ -139,6 +140,6 @@ export const unusedProxy = (variables: Variables, address: string): ReadonlyArra
     .some((name) => name === "*" || (name !== "" && `.${hostname}`.endsWith(`.${name}`)));
   if (proxies === "" || isDirect || valueOf("NODE_USE_ENV_PROXY") === "1") return [];
   return [
-    `${proxies} is set, but Node uses it only with NODE_USE_ENV_PROXY=1: requests to ${hostname} do not use the proxy (docs/models.md).`,
+    `Requests to ${hostname} do not use the proxy of ${proxies}: Node uses only HTTPS_PROXY and HTTP_PROXY, and only with NODE_USE_ENV_PROXY=1 (docs/models.md).`,
   ];
 };

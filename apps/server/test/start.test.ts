@@ -245,6 +245,8 @@ describe("a setting", () => {
   it.each([
     ["PARLEY_PORT", "x"],
     ["PARLEY_BASE_PATH", "/docs"],
+    ["PARLEY_BASE_PATH", "/docs/guide"],
+    ["PARLEY_ASK_PATH", "/widget"],
     ["PARLEY_BASE_PATH", "/a/../b"],
     ["PARLEY_STORE", "nonsense"],
     ["PARLEY_CORS_ORIGINS", "foo"],

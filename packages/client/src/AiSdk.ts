@@ -1,15 +1,17 @@
 /**
- * `@parley/client/ai-sdk`: the client as a transport for `useChat` of the AI SDK, in a browser or behind a route handler.
+ * `@parley/client/ai-sdk`: the client as a transport for `useChat` of the AI SDK, in a browser or behind a route
+ * handler.
  */
 import type { ChatTransport, UIMessage, UIMessageChunk } from "ai";
 import type { AnswerEvent, AskOptions, Client, Entry } from "./Interface.ts";
 
-/** The fields of an entry that an assistant's message carries in addition to the texts. */
+/** The fields of an entry that an assistant's message carries in addition to the answer's text. */
 export type EntryMetadata = Omit<Entry, "question" | "answer">;
 
 /**
- * A message of `useChat`, with the metadata of its entry. A part of the type `data-entry` is an earlier entry of the
- * chat that is missing from the messages: another page asked for it, or the server completed it after `stop`.
+ * A message of `useChat`; an assistant's has the metadata of its entry. A part of the type `data-entry` is an earlier
+ * entry of the chat that is missing from the messages: another page asked its question, or the server completed it
+ * after `stop`.
  */
 export type ParleyMessage = UIMessage<EntryMetadata, { entry: Entry }>;
 
@@ -24,8 +26,8 @@ export interface ChatTransportOptions {
   readonly chatId?: number | undefined;
   /**
    * The effect of `stop` and of any other disconnect, such as a closed page. `cancel`: the server ends the model's
-   * request and stores nothing, and the next message is answered at once. `finish`: it completes and stores the answer
-   * first. By default the server decides: `finish`, unless its setting was changed.
+   * request and stores nothing, and the next message is answered at once. `finish`: the server completes and stores the
+   * answer before it answers the next message. By default the server decides: `finish`, unless its setting was changed.
    */
   readonly onDisconnect?: AskOptions["onDisconnect"];
 }
@@ -33,9 +35,9 @@ export interface ChatTransportOptions {
 /**
  * A transport that asks the question in the user's last message. Each message has an idempotency key: `regenerate`
  * repeats a question that failed, and returns the stored answer of one that succeeded. The metadata of the assistant's
- * message is that of its entry. If the key may read, up to 100 entries that are missing from the messages arrive with the
- * answer. A failure arrives as the SDK's error, with the contract's message, such as `CHAT_DOES_NOT_EXISTS`, as its
- * message.
+ * message is that of its entry. If the API key may read, up to 100 entries that are missing from the messages arrive
+ * with the answer. A failure arrives as the SDK's error, with the message of the client's error, such as
+ * `CHAT_DOES_NOT_EXISTS`.
  */
 export const makeChatTransport = ({
   chatId,
@@ -81,7 +83,7 @@ export const makeChatTransport = ({
   reconnectToStream: () => Promise.resolve(null),
 });
 
-/** The entries of a history, oldest first, as the first messages of `useChat`. */
+/** The entries of a history, which must be oldest first, as the first messages of `useChat`. */
 export const toMessages = (entries: ReadonlyArray<Entry>): Array<ParleyMessage> =>
   entries.flatMap(({ answer, question, ...metadata }) => [
     // The hello message answers no question.
@@ -112,9 +114,9 @@ async function* toChunks(
     for await (const event of events) {
       if (!hasBegun && (event.type === "delta" || event.type === "entry")) {
         hasBegun = true;
-        // By now all entries before this one are stored.
+        // By now all entries before that of this ask are stored.
         for (const entry of await readMissing().catch(() => [])) {
-          // The entry of this ask may be among them, if its stored answer is repeated.
+          // The entry of this ask may be among them, if the ask repeats a stored answer.
           if (entry.question === query) candidates.push(entry);
           else yield toEntryPart(entry);
         }

@@ -1,5 +1,5 @@
 /**
- * A client of both interfaces on `fetch`, for browsers and Node 20 or later.
+ * A client of the general and the answers interface on `fetch`, for browsers and Node 20 or later.
  */
 import {
   anySignal,
@@ -134,8 +134,8 @@ const toSearch = (query: object): URLSearchParams =>
   );
 
 /**
- * The events of an ask, whose headers carry an idempotency key. With this key and the id of the last event, the server
- * resumes the answer after a broken connection.
+ * The events of an ask. The headers of `request` carry an idempotency key: with this key and the id of the last event,
+ * the server resumes the answer after a broken connection.
  */
 async function* streamAnswer(
   options: api.ClientOptions,
@@ -170,7 +170,7 @@ async function* streamAnswer(
           return;
         }
       }
-      throw new ConnectionError("The stream ended before the answer");
+      throw new ConnectionError("The stream ended before the answer was complete");
     } catch (error) {
       const delayMillis = retryDelayMillis(error, failures, retries);
       isReconnecting = true;

@@ -4,13 +4,16 @@
  */
 import type { Attempt, ClientOptions } from "./Interface.ts";
 
-/** The server answered with a failure. `message` is the contract's, such as `CHAT_DOES_NOT_EXISTS`. */
+/**
+ * The response was a failure. `message` is the contract's, such as `CHAT_DOES_NOT_EXISTS`, or else the status, such as
+ * `HTTP 502`.
+ */
 export class ResponseError extends Error {
   override readonly name: string = "ResponseError";
   readonly status: number;
   /** Missing from a failure that is not the server's, such as a proxy's 502. */
   readonly code: number | undefined;
-  /** Finds the failure in the server's log. */
+  /** Identifies the failure in the server's log. */
   readonly requestId: string | undefined;
   /** The seconds after which the server asks to be called again. */
   readonly retryAfterSeconds: number | undefined;
@@ -38,8 +41,8 @@ export class ValidationError extends ResponseError {
 }
 
 /**
- * No response of a Parley server arrived, it broke off, or the server was silent for longer than the timeout. The message
- * or `cause` says which.
+ * No response of a Parley server arrived, a response broke off, or the server was silent for longer than the timeout.
+ * The message or `cause` says which.
  */
 export class ConnectionError extends Error {
   override readonly name = "ConnectionError";
@@ -136,9 +139,9 @@ export async function* send(
 const answerUnavailable = 500002;
 
 /**
- * The delay before the next attempt. Throws the error if none may follow: the request was wrong (4xx without
- * `Retry-After`), the server has already tried all its models, it asks for a pause of more than a minute, or too many
- * attempts have failed in a row.
+ * The delay before the next attempt. Throws the error if none may follow: the call was aborted, the request was wrong
+ * (4xx without `Retry-After`), the server has already tried all its models, it asks for a pause of more than a minute,
+ * or too many attempts have failed in a row.
  */
 export const retryDelayMillis = (error: unknown, failures: number, retries: number): number => {
   const isFailure = error instanceof ResponseError || error instanceof ConnectionError;

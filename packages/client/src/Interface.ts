@@ -16,11 +16,11 @@ export interface ClientOptions {
         init: RequestInit & { readonly headers: Record<string, string> },
       ) => Promise<Response>)
     | undefined;
-  /** Called with each attempt. */
+  /** Called with each attempt, when its response begins or when it fails before that. */
   readonly onAttempt?: ((attempt: Attempt) => void) | undefined;
   /**
-   * Scheme, host and port of the server. By default the page's own origin in a browser, elsewhere `http://localhost` if
-   * `fetch` is given.
+   * Scheme, host and port of the server. By default the page's own origin in a browser; elsewhere `http://localhost` if
+   * `fetch` is given, else none, so that `baseUrl` and `askUrl` must be absolute.
    */
   readonly origin?: string | URL | undefined;
   /** The address of the general interface, absolute or relative to `origin`; `/api` by default. */
@@ -29,21 +29,24 @@ export interface ClientOptions {
   readonly askUrl?: string | URL | undefined;
   /** Limits the silence of the server within an attempt; 30 seconds by default. */
   readonly timeoutMillis?: number | undefined;
-  /** The same for `ask`, which is silent until the answer is complete; 120 seconds by default. */
+  /** The same for `ask`, whose response begins only when the entry is stored; 120 seconds by default. */
   readonly askTimeoutMillis?: number | undefined;
-  /** How many attempts may follow one that failed; progress of a stream resets the count. 4 by default. */
+  /**
+   * How many attempts may follow one that failed; 4 by default. Progress of a stream resets the count, but each restart
+   * still counts.
+   */
   readonly retries?: number | undefined;
 }
 
 /** Options of every call. */
 export interface CallOptions {
-  /** Ends the call with the signal's reason. */
+  /** Aborting it ends the call, which rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }
 
 /** Options of the calls that store a chat or an entry. */
 export interface PostOptions extends CallOptions {
-  /** 1 to 255 printable ASCII characters; a random one by default. */
+  /** 1 to 255 printable ASCII characters; a random key by default. */
   readonly idempotencyKey?: string | undefined;
 }
 
@@ -55,7 +58,8 @@ export interface AskOptions extends PostOptions {
 
 /**
  * A client of one chatbot. Every call repeats a failed attempt if another may succeed, even a POST, which carries an
- * `Idempotency-Key`. It rejects with a `ResponseError`, `ValidationError`, `ConnectionError` or the signal's reason.
+ * `Idempotency-Key`. A call rejects with a `ResponseError`, `ValidationError`, `ConnectionError` or the signal's
+ * reason.
  */
 export interface Client {
   /** Reads the chatbot's name and description, and the name of its workspace. */
@@ -69,13 +73,13 @@ export interface Client {
   /** Asks, and resolves once the entry is stored. */
   readonly ask: (question: Question, options?: AskOptions) => Promise<Entry>;
   /**
-   * Asks, and yields the answer as it arrives. If the connection breaks, the stream resumes where it broke.
-   * Leaving the iteration disconnects.
+   * Asks when it is iterated, and yields the answer as it arrives. If the connection breaks, the stream resumes where
+   * it broke. Leaving the iteration disconnects.
    */
   readonly stream: (question: Question, options?: AskOptions) => AsyncIterable<AnswerEvent>;
 }
 
-/** One HTTP request with its outcome: a response, or the error in its place. */
+/** One HTTP request with its outcome: a response, an error, or both. */
 export interface Attempt {
   readonly method: "GET" | "POST";
   readonly url: string;
@@ -138,7 +142,7 @@ export interface Question {
 
 /** The parameters of every list. */
 export interface ListQuery<Field extends string> {
-  /** Rows of a page, 1 to 100; 25 by default. */
+  /** Rows per page, 1 to 100; 25 by default. */
   readonly limit?: number | undefined;
   /** The first page to read; 1 by default. */
   readonly page?: number | undefined;
@@ -169,13 +173,13 @@ export interface Page<A> {
 }
 
 /**
- * A list, read as it is iterated: row by row over all pages from the query's `page` on. The default order, newest
- * first, shifts while rows are added; for a list that grows, use `orderBy: "id"`.
+ * A list, read as it is iterated: row by row over all pages from the query's `page` on. In the default order, newest
+ * first, new rows shift the others to later pages; for a list that grows, use `orderBy: "id"`.
  */
 export interface List<A> extends AsyncIterable<A> {
-  /** The page that the query names. */
+  /** Reads only the page that the query names, by default the first. */
   readonly page: () => Promise<Page<A>>;
-  /** The same walk, page by page, with the total of each. */
+  /** The same rows page by page, each page with the total at that time. */
   readonly pages: () => AsyncIterable<Page<A>>;
 }
 
@@ -185,9 +189,9 @@ export type AnswerEvent =
   | { readonly type: "delta"; readonly text: string }
   /** The answer starts again: drop the text so far. */
   | { readonly type: "restart" }
-  /** The connection broke; the client asks for the rest after the delay. */
+  /** An attempt failed or broke off; the client asks for the rest after the delay. */
   | { readonly type: "reconnecting"; readonly error: Error; readonly delayMillis: number }
-  /** The answer continues. */
+  /** The server responds again, and the answer continues. */
   | { readonly type: "reconnected" }
   /** The answer is complete and stored. */
   | { readonly type: "entry"; readonly entry: Entry };

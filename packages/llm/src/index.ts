@@ -1,5 +1,5 @@
 /**
- * Answerers, documents and moderators for Parley. A layer loads its optional libraries when it is built or first used.
+ * Answerers, documents and moderators for Parley. A layer loads the AI SDK or the word list only when it needs it.
  */
 export {
   layerLanguageModel,

@@ -1,5 +1,6 @@
 /**
- * What all pages have in common: the head, and the bar that leads from one to another.
+ * What the playground, the guide and the API reference have in common: the head, and the bar that leads from one to
+ * another. The widget's window shares only the policy.
  */
 
 const places = {
@@ -23,7 +24,7 @@ export interface Document {
   readonly script: string;
   /** Attributes of the body. */
   readonly attributes?: string;
-  /** HTML. */
+  /** The HTML below the bar. */
   readonly main: string;
 }
 

@@ -24,8 +24,8 @@ export interface IdempotencyRecord {
 }
 
 /**
- * The record of a key; `undefined` if the key was not used, its lifetime is over, or its turn is no longer held. Removes
- * the records whose lifetime is over.
+ * The record of a key; `undefined` without a key, or if the key has not been used, its lifetime is over, or its turn is
+ * no longer held. Removes the records whose lifetime is over.
  */
 export const findRecord = (
   { idempotencyRecords: records, leases }: Tenant,

@@ -1,5 +1,5 @@
 /**
- * The state of a memory store, which its ports and all instances over one memory share.
+ * The state of a memory store, which the ports of all its instances share.
  */
 import {
   type ChatbotId,
@@ -31,17 +31,20 @@ export interface StoredChat {
   readonly entries: Array<StoredEntry>;
   /** The id of the latest turn, which may have ended. */
   turnId: string | null;
-  /** When the latest turn ended, in milliseconds since 1970. */
+  /** When a turn last ended, in milliseconds since 1970; `-Infinity` if none has. */
   turnEnded: number;
   /** The instances that wait for a turn; the one that has waited longest is the first. */
   waiting: Array<object>;
 }
 
-/** The chats, turns and idempotency records of one chatbot. */
+/** The chats, turns, idempotency records and spending of one chatbot. */
 export interface Tenant {
   /** By id, in order of creation, which is the order of their ids. */
   readonly chats: Map<number, StoredChat>;
-  /** When the lease of each turn ends, in milliseconds since 1970, by the turn's id. A turn that ended has none. */
+  /**
+   * When the lease of each turn ends, in milliseconds since 1970, by the turn's id. A turn that has ended, or that
+   * holds neither a chat nor a key, has none.
+   */
   readonly leases: Map<string, number>;
   /** By key, oldest first. */
   readonly idempotencyRecords: Map<string, IdempotencyRecord>;
@@ -101,11 +104,11 @@ export const findChatbot = ({ chatbots }: Memory, chatbot: number) =>
 export const tenantOf = ({ chatbots }: Memory, chatbot: number): Tenant =>
   chatbots.get(chatbot) ?? emptyTenant();
 
-/** Whether the chat exists for the user; `null`: for every user. */
+/** Whether the chat is the visitor's; always true if `visitor` is `null`. */
 export const isOwn = ({ chat }: StoredChat, visitor: string | null): boolean =>
   visitor === null || chat.userRef === visitor;
 
-/** Stores a chat. No time is earlier than the one before, so that times are in the order of ids. */
+/** Stores a chat. Its time is never earlier than that of the chat before, so that times are in the order of ids. */
 export const addChat = (
   { lastId }: Memory,
   tenant: Tenant,

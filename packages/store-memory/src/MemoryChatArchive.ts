@@ -40,7 +40,7 @@ export const makeChatArchive = (memory: Memory): Port => {
         const turnId = outcome._tag === "Pending" ? outcome.turnId : "";
         const isErased =
           outcome.chat === null
-            ? matchesVisitor(erasure, key, leases.get(turnId))
+            ? matchesKey(erasure, key, leases.get(turnId))
             : !chats.has(outcome.chat);
         if (!isErased) continue;
         idempotencyRecords.delete(key);
@@ -141,8 +141,8 @@ const matches = (which: DatedErasure, { chat, entries }: StoredChat): boolean =>
   }
 };
 
-/** Whether to erase the key of a visitor's ask without a chat: such a key contains the visitor's `userRef`. */
-const matchesVisitor = (which: DatedErasure, key: string, leaseEnd = 0): boolean => {
+/** Whether to erase the key of an ask that has no chat yet: only a visitor's key, which contains the `userRef`. */
+const matchesKey = (which: DatedErasure, key: string, leaseEnd = 0): boolean => {
   const at = key.indexOf("\n");
   if (at === -1) return false;
   switch (which._tag) {

@@ -1,5 +1,5 @@
 /**
- * Chats and their entries, as arrays that are filtered and sorted.
+ * Creates chats, and lists chats and entries by filtering and sorting arrays.
  */
 import {
   ChatNotFound,
@@ -91,7 +91,7 @@ const pageOf = <Row extends Record<Field | "id", Value>, Field extends string>(
   return { total: rows.length, items: sortedRows.slice((page - 1) * limit, page * limit) };
 };
 
-/** Absent values follow all others, `true` follows `false`, text is in the order of code points. */
+/** Absent values follow all others, `true` follows `false`, and text is in the order of code points. */
 const compare = (a: Value, b: Value): number => {
   if (a === null || b === null) return a === b ? 0 : a === null ? 1 : -1;
   if (typeof a === "string") return compareText(a, b as string);

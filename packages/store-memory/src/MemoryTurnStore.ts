@@ -29,7 +29,7 @@ import {
   type Tenant,
 } from "./Memory.ts";
 
-/** The newest of the chat's first `count` entries, newest first. */
+/** The {@link turnEntries} newest of the chat's first `count` entries, newest first. */
 const newestEntries = ({ entries }: StoredChat, count = entries.length) =>
   entries
     .slice(Math.max(0, count - turnEntries), count)
@@ -46,14 +46,15 @@ type Port = TurnStore["Service"];
 export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
   const instance = {};
 
-  /** The tenant and the chat of a turn. The chat is `null` if it is new, `undefined` if it was erased. */
+  /** The tenant and the chat of a turn. The chat is `null` if the append creates it, `undefined` if it is missing. */
   const find = ({ chatId, chatbot }: Pick<Turn, "chatId" | "chatbot">) => {
     const tenant = tenantOf(memory, chatbot);
     return { tenant, chat: chatId === null ? null : tenant.chats.get(chatId) };
   };
 
   /**
-   * When this instance may take the chat's turn: not while it is held, nor while it is reserved for another instance.
+   * When this instance may take the chat's turn: not while the turn is held, nor while it is reserved for another
+   * instance.
    */
   const availableAt = (
     { leases }: Tenant,
@@ -73,7 +74,7 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
     if (chat) chat.turnEnded = now;
     return true;
   };
-  /** Notifies waiting asks. Must be the last step of a change: one of them may take the turn before this returns. */
+  /** Notifies waiting asks. Must be the last step of a change: an ask may take the turn before this returns. */
   const notify = ({ chatId, chatbot }: Turn) => {
     if (chatId !== null) publish(memory.notifications.freedTurns, { chatbot, chatId });
   };
@@ -98,7 +99,7 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
         const forMillis = tenant.leases.get(outcome.turnId)! - now;
         return { _tag: "Held", forMillis, by: "key" } satisfies TakeResult;
       }
-      // Unique across processes: a client may resume a stream by its turn's id after a restart.
+      // Unique across processes: a client may resume a stream by its turn's id after a restart of the process.
       const id = crypto.randomUUID();
       if (chat !== null) {
         const at = availableAt(tenant, chat, now);

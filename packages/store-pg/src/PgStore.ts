@@ -28,23 +28,23 @@ import { makeChatbotDirectory } from "./registry/PgChatbotDirectory.ts";
 import { makeChatbotRegistry } from "./registry/PgChatbotRegistry.ts";
 import { makeTurnStore } from "./turns/PgTurnStore.ts";
 
-/** How to connect to the database. */
+/** The database, and how the store uses it. */
 export interface PostgresOptions {
   /** `postgres://user:password@host:5432/database`. */
   readonly url: Redacted.Redacted;
   /** Certificates (PEM) of the authorities that `sslrootcert` in the address names. */
   readonly authorities?: string | Array<string> | undefined;
   /**
-   * Whether row-level security also separates the chatbots; `false` by default. If `true`, the role of `url` must be
-   * subject to it: it must not be a superuser, own the tables or have BYPASSRLS.
+   * Whether row-level security also separates the chatbots; `false` by default. It must apply to the role of `url` if
+   * and only if this is `true`. It does not apply to a superuser, the owner of the tables or a role with BYPASSRLS.
    */
   readonly rowSecurity?: boolean | undefined;
   /** The schema of the tables, `parley` by default; created if it does not exist. */
   readonly schema?: string | undefined;
   /**
-   * The number of connections, 12 by default and at least 6: two for reads, two for long lists, one that listens, the
-   * rest for writes. With row security, reads get half of the connections for reads and writes. Each export, import,
-   * erasure and usage report opens one more, a start up to two, and a probe of a failing database one.
+   * The maximum number of connections, 12 by default and at least 6: two for reads, two for long lists, one that
+   * listens, the rest for writes. With row security, reads get half of the connections for reads and writes. Each
+   * export, import, erasure, usage report and probe of a failing database opens one more, and a start up to two.
    */
   readonly maxConnections?: number | undefined;
   /**
@@ -58,7 +58,7 @@ export interface PostgresOptions {
   readonly pooler?: boolean | undefined;
   /**
    * Whether the start advances the sequences of ids if necessary, and warns about a read-only database and differing
-   * clocks; `true` by default. Otherwise the first write advances them.
+   * clocks; `true` by default. Otherwise the first write that draws an id advances the sequences.
    */
   readonly settle?: boolean | undefined;
 }
@@ -81,9 +81,11 @@ const onConnection = <A, R>(
 ) => {
   const settings = withDefaults(options);
   const transport = transportOf(settings.url);
-  if (typeof transport === "string") return Effect.fail(cannotBeUsed(`its address ${transport}`));
+  if (typeof transport === "string") return Effect.fail(cannotBeUsed(`its URL ${transport}`));
   if (transport.authorities !== undefined && settings.authorities === undefined) {
-    return Effect.fail(cannotBeUsed("it needs the certificate authorities that sslrootcert names"));
+    return Effect.fail(
+      cannotBeUsed("its URL has sslrootcert, but the option authorities is not set"),
+    );
   }
   return checkDatabase(settings.schema, settings.pooler).pipe(
     Effect.flatMap((database) => work(settings, database)),
@@ -101,7 +103,7 @@ const onConnection = <A, R>(
 export const migratePostgres = (options: PostgresOptions): Effect.Effect<void, PostgresUnusable> =>
   onConnection(options, ({ schema }) => Migrator.migrate(schema));
 
-/** Returns the SQL that {@link migratePostgres} would run; empty if the schema is up to date. */
+/** Returns the SQL of the missing migrations; empty if the schema is up to date. */
 export const pendingSql = (options: PostgresOptions): Effect.Effect<string, PostgresUnusable> =>
   onConnection(options, ({ schema }) => Migrator.pendingSql(schema));
 
@@ -114,7 +116,7 @@ export interface Inspection {
   readonly ctype: string;
   /** Whether the schema is up to date. */
   readonly current: boolean;
-  /** Why a server would refuse to start with this schema and this role; `null` if it would start. */
+  /** Why a server would refuse to start with this schema and this role; `null`: no reason was found. */
   readonly refusal: string | null;
   /** What a start would warn about: a read-only database, differing clocks, ids that could be reused. */
   readonly warnings: ReadonlyArray<string>;
@@ -136,7 +138,7 @@ export const inspectPostgres = (
           )
         : database.mayMigrate
           ? null
-          : `The schema is not up to date, and the role "${database.role}" may not change it: run DATABASE_URL=<owner> parley migrate.`;
+          : `The schema is not up to date, and the role "${database.role}" may not change it: run "parley migrate" with DATABASE_URL=<the owner's address>.`;
       const warnings = current ? yield* (yield* makePools(settings)).examine(false) : [];
       const { ctype, encoding, version } = database;
       return { ctype, encoding, version, current, refusal, warnings };

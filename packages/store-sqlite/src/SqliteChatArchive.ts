@@ -15,7 +15,7 @@ import { Effect, Stream } from "effect";
 import type { Database } from "./SqliteDatabase.ts";
 import * as Rows from "./SqliteRows.ts";
 
-/** The SQL condition of the chats to erase, by the kind of erasure. */
+/** The SQL condition for erasing a chat, by the kind of erasure. */
 const erasable: Record<DatedErasure["_tag"], string> = {
   Chat: "id = :id",
   UserRef: "userRef = :userRef",
@@ -24,7 +24,7 @@ const erasable: Record<DatedErasure["_tag"], string> = {
   All: "TRUE",
 };
 
-/** The SQL condition of the turns to erase that have no chat: their keys contain the `userRef` of their visitor. */
+/** The SQL condition for erasing a visitor's turn that has no chat yet. Its key contains the visitor's `userRef`. */
 const erasableTurns: Record<DatedErasure["_tag"], string> = {
   Chat: "FALSE",
   UserRef: "substr(idempotencyKey, instr(idempotencyKey, char(10)) + 1) = :userRef",

@@ -26,7 +26,7 @@ type KeyRow = Pick<KeyRecord, "hash" | "id" | "name"> & {
   readonly chatbot: number;
   readonly scopes: string;
   readonly expiresAt: number | null;
-  /** The other fields, as JSON. */
+  /** The other fields of the `KeyRecord`, as JSON. */
   readonly bounds: string;
   readonly createdAt: number;
   readonly revokedAt: number | null;
@@ -184,7 +184,7 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
       return after;
     });
 
-  // Foreign keys delete the keys and the chats.
+  // Foreign keys delete all rows that refer to the chatbot.
   const remove: ChatbotRegistry["Service"]["delete"] = (chatbot, actor) =>
     write((now): void | ChatbotNotFound => {
       const before = find(chatbot);

@@ -82,11 +82,11 @@ const busy = 5;
 /** The result codes of a mistake in a statement: ERROR, CONSTRAINT, MISMATCH, MISUSE and RANGE. */
 const mistakes: ReadonlyArray<number> = [1, 19, 20, 21, 25];
 
-/** SQLite's primary result code of an error of `node:sqlite`. */
+/** The primary result code of SQLite in an error of `node:sqlite`; `undefined` for any other error. */
 const codeOf = (cause: unknown): number | undefined =>
   cause instanceof Error && "errcode" in cause ? Number(cause.errcode) & 0xff : undefined;
 
-/** Fails with `StorageUnavailable` if SQLite cannot work with the file; any other error is a defect. */
+/** Fails with `StorageUnavailable` if the database is closed or SQLite cannot use it; any other error is a defect. */
 const failOrDie = (cause: unknown): Effect.Effect<never, StorageUnavailable> => {
   const code = codeOf(cause);
   const isClosed = (cause as { code?: unknown } | null)?.code === "ERR_INVALID_STATE";
@@ -96,7 +96,7 @@ const failOrDie = (cause: unknown): Effect.Effect<never, StorageUnavailable> => 
 };
 
 const openFile = (file: string): DatabaseSync => {
-  // Node 20 has no such module, and an import would not say what is missing.
+  // Node 20 lacks the module, and the error of an import would not say which version has it.
   const sqlite = process.getBuiltinModule("node:sqlite") as
     | typeof import("node:sqlite")
     | undefined;
@@ -122,7 +122,7 @@ const openFile = (file: string): DatabaseSync => {
     } else if (read("user_version") !== header.user_version) {
       throw new Error("it was created by another version of @parley/store-sqlite");
     }
-    // From here on, a statement waits up to five seconds for other processes.
+    // Later statements wait up to five seconds for other processes.
     db.exec("COMMIT; PRAGMA busy_timeout = 5000");
     return db;
   } catch (cause) {
@@ -152,7 +152,7 @@ export const openDatabase = (file: string) =>
 const make = (db: DatabaseSync) => {
   /**
    * Runs `body`, which gets the time, in a transaction. If `body` returns an error, the transaction is rolled back and
-   * the effect fails. `body` must not wait for anything: all fibers share the connection.
+   * the effect fails with it. `body` must not wait for anything: all fibers share the connection.
    */
   const transaction =
     (begin: string) =>

@@ -1,5 +1,5 @@
 /**
- * Chats and entries as rows.
+ * Chats, entries and the audit log as rows.
  */
 import {
   type ChatbotId,
@@ -33,7 +33,10 @@ export const nextId = ({ get }: Database, kind: "chat" | "entry"): number =>
     kind,
   })!.last;
 
-/** The current time or, if later, that of the previous row: the clock may have gone back, or that row was imported. */
+/**
+ * The current time or, if later, that of the previous chat or entry: the clock may have gone back, or an import may
+ * have stored a later time.
+ */
 export const nextTime = (
   { get }: Database,
   chatbot: ChatbotId,
@@ -87,7 +90,7 @@ export const insertEntry = (
   );
 };
 
-/** Whether the chat exists; with a `visitor`, any other user's chat counts as missing. */
+/** Whether the chat exists and, with a `visitor`, is the visitor's. */
 export const chatExists = (
   { get }: Database,
   chatbot: ChatbotId,

@@ -61,7 +61,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         run(`DELETE FROM queues WHERE chatbot = :chatbot AND chat = :chat AND ${which}`, values);
 
       run("DELETE FROM results WHERE keepUntil <= :now", values);
-      // The turn of a process that died would stay for ever if no other request used its chat or key.
+      // The turn of a process that died would keep its key for ever if no other request used its chat or key.
       run("DELETE FROM turns WHERE heldUntil <= :before AND idempotencyKey IS NOT NULL", {
         before: now - idempotencyKeyLifetime,
       });

@@ -17,7 +17,7 @@ import {
 import { Console, Effect, Schema, Stdio, Stream } from "effect";
 import { recordRead } from "./Database.ts";
 import { CommandFailed, describeError, printError } from "./Errors.ts";
-import { details, printable, table, write } from "./Output.ts";
+import { details, pluralize, printable, table, write } from "./Output.ts";
 import type { Prompt } from "./Prompt.ts";
 import { makeTypesetter } from "./Terminal.ts";
 import { Settings } from "../Settings.ts";
@@ -39,7 +39,7 @@ const decode = <A>(schema: Schema.Codec<A, string>, text: string, problem: strin
       }),
   );
 
-/** A pipe gets the text as it is. */
+/** A pipe gets the text without typesetting. */
 const plain: ReturnType<typeof makeTypesetter> = { push: (text) => text, end: () => "\n" };
 
 /** Who answers, by the settings of this process. */
@@ -67,7 +67,7 @@ const makeConversation = Effect.fnUntraced(function* (
 
   const ask = Effect.fnUntraced(function* (line: string) {
     const question = yield* decode(Question, line, "The question was not asked");
-    // Created before the ask, as clients do: a chat that an ask creates has no hello entry.
+    // The chat is created first: a chat that an ask creates has no hello entry.
     if (chat === null) {
       chat = (yield* chats.create(chatbot, { name })).chat.id;
       yield* Console.error(`Chat ${chat}.`);
@@ -99,7 +99,7 @@ const makeConversation = Effect.fnUntraced(function* (
     const total = yield* count(chatId);
     chat = chatId;
     yield* Console.error(
-      `Chat ${id}. /history shows its ${total === 1 ? "entry" : `${total} entries`}.`,
+      `Chat ${id} has ${total === 1 ? "1 entry" : `${total} entries`}. /history shows the newest.`,
     );
   });
   const history = Effect.gen(function* () {
@@ -133,15 +133,15 @@ const makeConversation = Effect.fnUntraced(function* (
     const { items, total } = yield* chats.list(chatbot, defaultChatQuery);
     const titledChats = yield* Effect.forEach(items, withTitle);
     const rows = table(titledChats, ["id", "createTime", "name"]);
-    yield* Console.error(`${rows}\n${items.length} of ${total}`);
+    yield* Console.error(`${rows}\n${items.length} of ${pluralize(total, "chat")}`);
   });
 
   return { ask, count, startChat, openChat, history, list };
 });
 
 /**
- * Asks each line, and writes the answers to standard output as they arrive; everything else goes to standard error.
- * Prints why an ask fails, and goes on with the next line. Returns how many asks failed.
+ * Asks each line that is not a command. Writes hello messages and, as they arrive, answers to standard output, and
+ * everything else to standard error. Prints why a line fails, and goes on with the next. Returns how many lines failed.
  *
  * @param chatId the chat to continue; `null` for a new one, which begins with the first question
  * @param prompt the terminal, whose lines may be commands; `null`: the lines of standard input are questions

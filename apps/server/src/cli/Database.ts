@@ -36,7 +36,7 @@ export const databaseOptions = Effect.gen(function* () {
   );
 });
 
-/** Whether there is a database; a start creates the embedded one. */
+/** Whether the embedded database has been created; `true` with another store. */
 export const databaseExists = Effect.gen(function* () {
   const { dataDir, store } = yield* Settings;
   return store !== "embedded" || (yield* hasDatabase(dataDir));

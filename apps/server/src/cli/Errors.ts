@@ -104,13 +104,13 @@ const withCommand = (help: CliOutput.Presenter.Help): CliOutput.Presenter.Help =
   },
 });
 
-/** The usual help; after incorrect usage, one line with the error and a hint instead. */
+/** The usual help; after incorrect usage, the error and a hint instead. */
 export const presenter: CliOutput.Presenter = {
   present: (event) =>
     event._tag === "InvalidInvocation"
       ? printError({
           message: `${toLine(event.errors[0]!.message).replace(/\.$/, "")}.`,
-          hint: `"${event.commandPath.join(" ")} --help" explains it, with examples.`,
+          hint: `"${event.commandPath.join(" ")} --help" explains the command, with examples.`,
         })
       : CliOutput.defaultPresenter.present(event._tag === "Help" ? withCommand(event) : event),
 };

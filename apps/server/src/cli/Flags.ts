@@ -33,7 +33,7 @@ export const chatbotFlag = textFlag(
   "Id or name of the chatbot; optional if there is only one",
 );
 
-/** Finds a chatbot by id, then by name; without an argument, the only one. */
+/** Finds a chatbot by id, then by name; without a selector, the only one. */
 export const chatbotOf = Effect.fnUntraced(function* (selector: Option.Option<string>) {
   const all = yield* ChatbotRegistry.use(({ list }) => list);
   const text = Option.getOrNull(selector);

@@ -46,7 +46,10 @@ export const details = (pairs: ReadonlyArray<readonly [string, Cell]>): string =
   return pairs.map(([name, cell]) => name.padEnd(width) + indent(cell)).join("\n");
 };
 
-/** The text with U+FFFD for each character that would move the cursor, ring the bell or change colours. */
+/**
+ * The text with U+FFFD for each control character, which could move the cursor, ring the bell or change colours. Tabs
+ * and line breaks stay.
+ */
 export const printable = (text: string): string =>
   text.replaceAll("\r\n", "\n").replace(/[\0-\x08\x0b-\x1f\x7f-\x9f]/g, "\ufffd");
 

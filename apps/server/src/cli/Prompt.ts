@@ -10,7 +10,7 @@ export class Stopped extends Data.TaggedError("Stopped") {}
 export interface Prompt {
   /** Shows the prompt, and resumes reading. */
   readonly show: Effect.Effect<void>;
-  /** Ends with Ctrl-D, and with a Ctrl-C while no effect is `stoppable`. */
+  /** Ends with Ctrl-D, and with a Ctrl-C while no `stoppable` effect runs. */
   readonly lines: Stream.Stream<string>;
   /** Lets Ctrl-C interrupt the effect, which then fails with `Stopped`. */
   readonly stoppable: <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E | Stopped, R>;

@@ -1,5 +1,5 @@
 /**
- * What a start needs besides the database and the models. The checks write nothing, and listen on no port.
+ * Checks of the listeners, the collectors and the data directory. They write nothing, and listen on no port.
  */
 import { Effect } from "effect";
 import { lookup } from "node:dns/promises";
@@ -23,34 +23,34 @@ const probe = (host: string, port: number) =>
     socket.on("close", () => resume(Effect.succeed(response)));
   });
 
-/** `failed`: the start would fail. `warning`: the server would not work as intended. */
+/** `failed`: the start would fail. `warning`: something may be wrong. */
 type Problem = readonly [
   check: "listeners" | "telemetry" | "directory",
   status: "failed" | "warning",
   message: string,
 ];
 
-/** Why a listener cannot bind to its address. */
+/** What would keep a listener from its address. */
 const checkListener = Effect.fnUntraced(function* (
   name: string,
   port: number,
   host: string,
 ): Effect.fn.Return<ReadonlyArray<Problem>> {
-  const fail = (message: string) => [["listeners", "failed", message] as const];
+  const failed = (message: string) => [["listeners", "failed", message] as const];
   const target = yield* Effect.promise(() => lookup(host).catch(() => null));
-  if (target === null) return fail(`The host ${host} of ${name} cannot be resolved.`);
+  if (target === null) return failed(`The host ${host} of ${name} cannot be resolved.`);
   const isAny = target.address === "0.0.0.0" || target.address === "::";
   const addresses = Object.values(networkInterfaces()).flatMap((all) =>
     all!.map(({ address }) => address),
   );
   if (!isAny && !target.address.startsWith("127.") && !addresses.includes(target.address)) {
-    return fail(`The host ${host} of ${name} is not an address of this machine.`);
+    return failed(`The host ${host} of ${name} is not an address of this machine.`);
   }
   const response = port === 0 ? null : yield* probe(isAny ? "localhost" : target.address, port);
   if (response === null) return [];
   return /"live":true|"INVALID_PATH"/.test(response)
     ? [["listeners", "warning", `A Parley server is already listening on ${name} ${port}.`]]
-    : fail(`${name} ${port} is in use by another program.`);
+    : failed(`${name} ${port} is in use by another program.`);
 });
 
 /** Whether an OpenTelemetry collector can be reached. */
@@ -100,7 +100,7 @@ export const checkStart = Effect.fnUntraced(function* (variables: Variables, cha
       : [checkListener("PARLEY_MANAGEMENT_PORT", managementPort, managementHost)]),
     ...collectors,
   ]);
-  // A new database and the first key are written there.
+  // The first start writes a database or a key to PARLEY_DATA_DIR.
   const isNew = chatbots === 0 && (store === "embedded" || provision === null);
   const directory = isNew ? findUnwritable(dataDir) : null;
   if (directory === null) return problems.flat();

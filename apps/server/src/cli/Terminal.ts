@@ -33,7 +33,7 @@ const setTable = (lines: ReadonlyArray<string>, width: number): string => {
     .join("\n\n");
 };
 
-/** Returns functions that typeset the next piece of a text, and its end. Each returns what can be printed so far. */
+/** Returns functions that typeset the next piece of a text, and its end. Each returns what can be printed next. */
 export const makeTypesetter = (width: number) => {
   let rest = "";
   let column = 0;

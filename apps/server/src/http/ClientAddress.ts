@@ -38,9 +38,9 @@ type Message = Pick<HttpServerRequest.HttpServerRequest, "headers" | "remoteAddr
 const capacity = 1_000;
 
 /**
- * A function from a request to the address of its client: that of the connection or, if a proxy opened it, the last one
- * in `X-Forwarded-For` that is not a proxy's. A proxy vouches only for the address before its own: a client can send a
- * header with any addresses.
+ * A function from a request to the address of its client: that of the connection or, if one of the proxies opened it,
+ * the last address in `X-Forwarded-For` that is not a proxy's. A proxy vouches only for the address before its own: a
+ * client can send a header with any addresses.
  */
 export const clientAddressBehind = (proxies: BlockList) => {
   const hops = new Map<string, { readonly address: string; readonly isProxy: boolean }>();

@@ -18,14 +18,20 @@ import type { RequestQueue } from "./RequestQueue.ts";
 /** How many requests of one connection may await their responses. Each costs the process kilobytes. */
 const maxUnanswered = 100;
 
-/** How many requests of one connection are handled at once. The response of each may take up megabytes. */
+/** How many requests of one connection are handled at once. The response to each may take up megabytes. */
 const maxHandled = 8;
 
-/** How long a client may read nothing before the server disconnects it, and how often the server checks. */
+/**
+ * How long a client may let bytes wait without reading any before the server disconnects it, and how often the server
+ * checks.
+ */
 const stalledMillis = 30_000;
 const inspectionMillis = 5_000;
 
-/** How long a GET continues after its client has closed the sending half: such a client has usually left. */
+/**
+ * How long a request other than POST continues after its client has closed the sending half: such a client has usually
+ * left.
+ */
 const halfClosedMillis = 1_000;
 
 /** How long a connection without a single byte stays open after the time limit for a head. */
@@ -59,7 +65,7 @@ export interface ConnectionOptions {
   readonly isStopping: () => boolean;
   /** The effect of a half-closed connection on a POST without `On-Disconnect`. */
   readonly onDisconnect: "finish" | "cancel";
-  /** Called for each refused request. */
+  /** Called for each request that is refused before the application sees it. */
   readonly onRefusal?: RequestTelemetry["recordRefusal"] | undefined;
 }
 
@@ -69,7 +75,7 @@ interface Connection {
   readonly unanswered: Set<ServerResponse>;
   /** Functions that start the requests that wait until fewer are handled. */
   readonly delayedStarts: Array<() => void>;
-  /** How many bytes the system has accepted, and when that number last grew. */
+  /** How many bytes the system had accepted at the last check, and when that number last grew or no byte waited. */
   sent: number;
   progressAt: number;
 }
@@ -174,7 +180,7 @@ export const serveRequests = (
     ServerResponse.prototype.end.call(response, text, "utf8");
   };
 
-  /** Refuses a request for which Node has created no response, after the latest response. */
+  /** Refuses, after the latest response, a request for which Node has created no response. */
   const refuseNext = (socket: Socket, request: IncomingMessage, message: GeneralMessage): void => {
     const connection = connections.get(socket);
     if (connection === undefined || connection.latest?.shouldKeepAlive === false) return;

@@ -12,7 +12,7 @@ import { serveRequests } from "./Connections.ts";
 import { allowHalfOpen, BatchedResponse } from "./NodeInternals.ts";
 import { RequestQueue } from "./RequestQueue.ts";
 
-/** How many connections may wait to be accepted, if the system allows as many (`net.core.somaxconn` of Linux). */
+/** How many connections may wait to be accepted, if the system allows that many (`net.core.somaxconn` of Linux). */
 const backlog = 4096;
 
 export class ListenFailed extends Data.TaggedError("ListenFailed")<{
@@ -29,7 +29,7 @@ export interface ListenOptions {
   readonly grace: Duration.Duration;
   /** Called for each request that the listener itself refuses. */
   readonly onRefusal?: RequestTelemetry["recordRefusal"];
-  /** The effect of a disconnect on an ask without `On-Disconnect`; `finish` by default. */
+  /** The effect of a half-closed connection on a POST without `On-Disconnect`; `finish` by default. */
   readonly onDisconnect?: "finish" | "cancel";
 }
 
@@ -78,7 +78,7 @@ export const listen = Effect.fnUntraced(function* (
       server.once("error", fail);
       server.listen({ port, host, backlog }, () => {
         const origin = toOrigin((server.address() as AddressInfo).port);
-        // For example, the process is out of file descriptors. Later connections may succeed.
+        // Such an error, for want of file descriptors for example, ends nothing: later connections may succeed.
         server.off("error", fail).on("error", ({ message }) => {
           runFork(Effect.logError(`Error on the listener ${origin}: ${message}`));
         });

@@ -1,6 +1,6 @@
 /**
- * What the server needs of `node:http` beyond its documentation, checked with Node 24 (22.19 or later also works): look
- * here first when a new major version of Node breaks a test of the listener.
+ * What the server needs of `node:http` beyond its documentation, tested with Node 24 and, less thoroughly, with 22.19:
+ * look here first when a new major version of Node breaks a test of the listener.
  */
 import { ServerResponse, type Server } from "node:http";
 import type { Socket } from "node:net";

@@ -3,8 +3,8 @@
  * accepts a single new connection. If each request started as soon as it is read, an iteration would take as long as
  * all of them together, and a new client would wait for many such iterations. So an iteration starts requests for a few
  * milliseconds, and for even less while connections arrive; the others start in the following iterations, in order of
- * arrival. Accepted asks and the answers of models come last, and are limited by number instead of time: each costs a third
- * of a millisecond, but only after it has begun, when it is too late to look at the clock.
+ * arrival. Accepted asks and the answers of models come last, and are limited by number instead of time: each costs a
+ * third of a millisecond, but only after it has begun, when it is too late to look at the clock.
  */
 import type { EventLoop } from "@parley/http";
 import { Context, Effect } from "effect";
@@ -81,7 +81,7 @@ export const makeRequestQueue = () => {
   /** `asks`: what the wait adds to the number of waiting asks; 0 for the answer of a model, whose ask has begun. */
   const awaitSlot = (asks: 0 | 1) =>
     Effect.callback<void>((resume) => {
-      // The request may have started in an earlier iteration, so the current one may have no start yet.
+      // The request may have started in an earlier iteration, so the current iteration may have no start yet.
       if (!isIterating) startIteration();
       if (freeSlots > 0 && slotQueue.length === 0) {
         freeSlots--;

@@ -38,7 +38,7 @@ export const layerAnswerer = Layer.unwrap(
   }),
 );
 
-/** An ask waits for its turn for as long as two answers may take. */
+/** An ask waits for its turn no longer than two answers may take. */
 const layerLimits = Layer.effect(
   AskLimits,
   Effect.map(Settings, ({ asks }) => ({

@@ -10,8 +10,8 @@ import { fileURLToPath } from "node:url";
 import { Settings } from "../Settings.ts";
 
 /**
- * A path in the documentation of this project, beside the bundle or in the checkout. Chatbots answer from it by default
- * if neither PARLEY_KNOWLEDGE_DIR nor a language model is set.
+ * Finds a path of this project's documentation, beside the bundle or in the checkout. Chatbots answer from that
+ * documentation by default if neither PARLEY_KNOWLEDGE_DIR nor a language model is set.
  */
 const locate = (path: string) =>
   [path, `../../../../${path}`]

@@ -6,7 +6,7 @@ import { layerModerationEndpoint, layerWordList } from "@parley/llm";
 import { Context, Effect, Layer } from "effect";
 import { Settings } from "../Settings.ts";
 
-/** Fails each check, so that no question passes unmoderated because an endpoint is missing. */
+/** Fails each check, so that no question passes unmoderated for lack of an endpoint. */
 const layerMissing = Layer.succeed(Moderator, {
   check: () =>
     Effect.fail(

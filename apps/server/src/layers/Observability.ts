@@ -17,7 +17,7 @@ const serviceName = "parley";
 const toText = (part: unknown): string =>
   typeof part === "string" ? part : Formatter.format(part);
 
-/** An event on one line: time, level, message, and the annotations as `name=value`. */
+/** An event on one line: time, level, message, cause, and the annotations as `name=value`. */
 const formatText = Logger.map(
   Logger.formatStructured,
   ({ annotations, cause = "", level, message, timestamp }) =>
@@ -76,7 +76,7 @@ const layerProcessMetrics = Layer.effectDiscard(
     const gauge = (name: string, description: string, unit: string, read: () => number) =>
       registerGauge(context, name, description, { unit }, read);
     const versions = { version, node_version: process.version };
-    registerGauge(context, "parley.build_info", "Always 1", versions, () => 1);
+    registerGauge(context, "parley.build_info", "Versions, as labels; always 1", versions, () => 1);
     // Named as in Prometheus' own client libraries.
     gauge("process.resident_memory", "Resident memory", "By", () => process.memoryUsage.rss());
     const startTime = Date.now() / 1000 - process.uptime();
@@ -126,7 +126,7 @@ const layerCollector = Layer.effect(
   HttpClient.HttpClient,
   Effect.map(HttpClient.HttpClient, (client) => {
     let isFailing = false;
-    const fail = (reason: string) =>
+    const logFailure = (reason: string) =>
       Effect.suspend(() => {
         if (isFailing) return Effect.void;
         isFailing = true;
@@ -139,7 +139,7 @@ const layerCollector = Layer.effect(
     return client.pipe(
       HttpClient.filterStatusOk,
       HttpClient.tap(() => Effect.sync(() => (isFailing = false))),
-      HttpClient.tapError((error) => fail(describeCause(error))),
+      HttpClient.tapError((error) => logFailure(describeCause(error))),
     );
   }),
 ).pipe(Layer.provide(FetchHttpClient.layer));
@@ -147,7 +147,7 @@ const layerCollector = Layer.effect(
 /** Does nothing unless a variable `OTEL_EXPORTER_OTLP_…ENDPOINT` is set. */
 const layerOtlp = Layer.suspend(() => {
   const variables: Record<string, string> = {
-    // The defaults of OpenTelemetry's specification.
+    // The exporters by default, as in OpenTelemetry's specification.
     OTEL_LOGS_EXPORTER: "otlp",
     OTEL_METRICS_EXPORTER: "otlp",
     OTEL_TRACES_EXPORTER: "otlp",

@@ -12,7 +12,7 @@ import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 
-/** The embedded PostgreSQL cannot be used. `message` is one line that says what to do about it. */
+/** The embedded PostgreSQL cannot be used. `message` is one line: the problem and, for some, what to do about it. */
 export class EmbeddedFailed extends Data.TaggedError("EmbeddedFailed")<{
   readonly message: string;
   /** Whether another attempt may succeed in a moment. */
@@ -40,8 +40,8 @@ export const lastLines = (text: string) => text.trim().split("\n").slice(-4).joi
 export const environment = () => ({ PATH: process.env["PATH"], LC_ALL: "C", TZ: "UTC" });
 
 /**
- * Runs a program to its end; fails with the last lines of its output. `runAs` need not have access to the working
- * directory.
+ * Runs a program to its end; fails with the last lines of its standard error. `runAs` need not have access to the
+ * working directory.
  */
 export const run = (program: string, args: ReadonlyArray<string>, runAs: RunAs, cwd = "/") =>
   Effect.tryPromise({
@@ -55,7 +55,7 @@ export const run = (program: string, args: ReadonlyArray<string>, runAs: RunAs, 
 
 const platform = `${process.platform}-${process.arch}`;
 
-/** Copies the programs to a directory that every user can read and no clean-up empties, once for each version. */
+/** Copies the programs to a directory that every user can read and that no clean-up empties, once for each version. */
 const copyBinaries = Effect.fnUntraced(function* ({ postgres }: Binaries, version: string) {
   const target = `/var/lib/parley/postgresql-${version}-${platform}`;
   if (!existsSync(target)) {

@@ -1,6 +1,6 @@
 /**
- * What the embedded PostgreSQL keeps in PARLEY_DATA_DIR: `postgres`, with the database in `data` and the password of
- * its superuser beside it, and, while a server runs, `connection.json`.
+ * What the embedded PostgreSQL keeps in PARLEY_DATA_DIR: the folder `postgres`, with the database in `data` and beside
+ * that the superuser's password; and, while PostgreSQL runs, the file `connection.json`.
  *
  * Hazard: a server that is root must not write below `data`, whose owner could have put a link to any file there.
  */
@@ -76,8 +76,8 @@ const createCluster = Effect.fnUntraced(function* (dataDir: string, initdb: stri
 });
 
 /**
- * PostgreSQL refuses a directory in which its group can write or to which other users have access, as after the
- * `fsGroup` of Kubernetes.
+ * PostgreSQL refuses a directory in which its group can write or to which other users have access. The `fsGroup` of
+ * Kubernetes sets such permissions.
  */
 const restrict = (data: string, runAs: RunAs) =>
   run("chmod", ["00700", "."], runAs, data).pipe(

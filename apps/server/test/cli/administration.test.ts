@@ -255,7 +255,12 @@ it("a token of a visitor is signed by a live key of the store, and noted in the 
   const detail = expect.stringMatching(new RegExp(`^${id}: token of a userRef \\S+$`));
   expect(noted).toMatchObject([1, 2, 3].map(() => ({ action: "read", detail })));
   expect(JSON.stringify(noted)).not.toContain("user-7");
-  for (const wrong of ["--user-ref=", `--user-ref ${"u".repeat(61)}`, "--user-ref u --expires 25h"])
+  for (const wrong of [
+    "--user-ref=",
+    `--user-ref ${"u".repeat(61)}`,
+    "--user-ref u --expires 25h",
+    "--user-ref u --expires never",
+  ])
     expect((await parley(`key token ${id} ${wrong}`)).code).toBe(2);
   expect((await parley("key token --user-ref u")).stderr).toContain("More than one key");
   await parley(`key revoke ${id}`);

@@ -101,7 +101,7 @@ describe("parley chat", () => {
       ["Once upon", "/history\r"],
       ["answer    Once upon", "/chats\r"],
       ["A name", "/open 1\r"],
-      ["Chat 1. /history shows its", "/what\r"],
+      ["/history shows the newest.", "/what\r"],
       ["Ctrl-D, quits.", "\x03"],
     ];
     let printed = "";

@@ -170,15 +170,15 @@ describe("parley chats", () => {
       line({ chat: { id, name: "Zürich", userRef: null, _createTime, ...more } });
     const end = line({ end: { chats: 2, entries: 0 } });
     for (const [bytes, reason] of [
-      [`${chat(1)}no JSON\n${end}`, "line 2 is neither a chat nor an entry."],
-      [chat(1) + chat(2, { name: "a\0secret" }) + end, "neither a chat nor an entry: chat.name: "],
-      [chat(1) + chat(2, { "a secret \u001b": 1 }) + end, "line 2 is neither a chat nor an entry."],
-      [chat(2) + chat(1) + end, "chat 1: its id is not greater than 2."],
-      [Buffer.from(chat(1), "latin1"), "it is not UTF-8."],
-      [Buffer.from("{}", "utf16le"), "it is not UTF-8."],
-      [chat(1) + chat(2), "its last line is missing"],
-      [chat(1) + end, "its last line counts 2 chats and 0 entries, but it has"],
-      [chat(1) + chat(2) + end + end, "line 4 follows the last line"],
+      [`${chat(1)}no JSON\n${end}`, "line 2 is not a valid line of an export."],
+      [chat(1) + chat(2, { name: "a\0secret" }) + end, "line of an export: chat.name: "],
+      [chat(1) + chat(2, { "a secret \u001b": 1 }) + end, "not a valid line of an export."],
+      [chat(2) + chat(1) + end, "chat 1: its id is not greater than 2, the id before it."],
+      [Buffer.from(chat(1), "latin1"), "the export is not UTF-8."],
+      [Buffer.from("{}", "utf16le"), "the export is not UTF-8."],
+      [chat(1) + chat(2), "the last line, with the counts, is missing"],
+      [chat(1) + end, "the last line counts 2 chats and 0 entries, but the export has"],
+      [chat(1) + chat(2) + end + end, "line 4 comes after the line with the counts"],
     ] as const) {
       const refused = await parley("chats import --chatbot Empty", bytes);
       expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining(reason) });

@@ -241,7 +241,7 @@ describe("after a kill -9", () => {
         const winner = answers.findIndex((answer) => answer.startsWith("postgres:"));
         assert.include(
           answers[1 - winner],
-          `failed ${dataDir} is in use by process ${servers[winner]!.pid}: stop that server`,
+          `failed ${dataDir} is in use by process ${servers[winner]!.pid}: stop that process`,
         );
         assert.strictEqual(yield* servers[1 - winner]!.exitCode, 1);
         assert.strictEqual(yield* readKept(answers[winner]!), 42);

@@ -92,7 +92,7 @@ export const encodeArchive = <E, R>(
 
 const refuse = (reason: string) => Effect.fail(new ImportRefused({ reason }));
 
-/** Decodes UTF-8 and splits it into lines; fails at bytes that are not UTF-8. */
+/** Decodes UTF-8 and splits the text into lines; fails at bytes that are not UTF-8, and at NUL. */
 const textLines = <E, R>(
   bytes: Stream.Stream<Uint8Array, E, R>,
 ): Stream.Stream<string, E | ImportRefused, R> =>
@@ -106,7 +106,7 @@ const textLines = <E, R>(
           if (text.includes("\0")) throw new TypeError();
           return text;
         },
-        catch: () => new ImportRefused({ reason: "it is not UTF-8" }),
+        catch: () => new ImportRefused({ reason: "the export is not UTF-8" }),
       });
     return bytes.pipe(
       Stream.mapEffect(decode),
@@ -116,8 +116,8 @@ const textLines = <E, R>(
   });
 
 /**
- * The records of an export in UTF-8. Fails with `ImportRefused` at the first line that is not a record, whose number
- * the reason states, and if the last line is missing or its counts are wrong. The reason quotes no text of the export.
+ * The records of an export in UTF-8. Fails with `ImportRefused` at the first line that is not valid, with its number in
+ * the reason, and if the last line is missing or its counts are wrong. The reason quotes no text of the export.
  */
 export const decodeArchive = <E, R>(
   bytes: Stream.Stream<Uint8Array, E, R>,
@@ -127,14 +127,14 @@ export const decodeArchive = <E, R>(
     let hasEnded = false;
     let at = 0;
 
-    /** The record in a line; `null` for a blank line and for the last one. */
+    /** The record in a line; `null` for a blank line, and for the line with the counts. */
     const decodeRecord = Effect.fnUntraced(function* (text: string) {
       at++;
       if (text.trim() === "") return null;
       const line = yield* Effect.catch(decodeLine(text), (error) =>
-        refuse(`line ${at} is neither a chat nor an entry${describeProblem(error)}`),
+        refuse(`line ${at} is not a valid line of an export${describeProblem(error)}`),
       );
-      if (hasEnded) return yield* refuse(`line ${at} follows the last line`);
+      if (hasEnded) return yield* refuse(`line ${at} comes after the line with the counts`);
       if (line.chat !== undefined) {
         read.chats++;
         const { _createTime, ...chat } = line.chat;
@@ -150,14 +150,14 @@ export const decodeArchive = <E, R>(
       const { chats, entries } = line.end!;
       if (chats === read.chats && entries === read.entries) return null;
       return yield* refuse(
-        `its last line counts ${chats} chats and ${entries} entries, but it has ${read.chats} and ${read.entries}`,
+        `the last line counts ${chats} chats and ${entries} entries, but the export has ${read.chats} and ${read.entries}`,
       );
     });
 
     const end = Effect.suspend(() =>
       hasEnded
         ? Effect.void
-        : refuse("its last line is missing, so other lines may be missing, too"),
+        : refuse("the last line, with the counts, is missing, so other lines may be missing, too"),
     );
     return textLines(bytes).pipe(
       Stream.mapEffect(decodeRecord),

@@ -8,7 +8,7 @@ import { ImportRefused } from "../model/Errors.ts";
 /** Leaves at least a trillion greater ids that are exact in JSON. */
 const highestId = 2 ** 53 - 2 ** 40;
 
-/** The earliest time that every database stores. No chat and no entry is older. */
+/** The earliest time that every store can keep. No chat and no entry is older. */
 export const earliestTime = new Date("0001-01-01T00:00:00Z");
 const latest = new Date("9999-12-31T23:59:59.999Z");
 
@@ -37,12 +37,14 @@ export const checkArchiveOrder = <E, R>(
       if (record._tag === "Entry" && (chat === none || record.entry.chatId !== chat.id)) {
         return "it does not follow its chat";
       }
-      if (row.id <= before.id) return `its id is not greater than ${before.id}`;
+      if (row.id <= before.id) return `its id is not greater than ${before.id}, the id before it`;
       if (!(row.createTime >= earliestTime && row.createTime <= latest)) {
         return "its time is not in the years 1 to 9999";
       }
       if (row.createTime < before.createTime) {
-        return before.id === 0 ? "it is older than its chat" : `it is older than ${before.id}`;
+        return before.id === 0
+          ? "it is older than its chat"
+          : `it is older than ${record._tag.toLowerCase()} ${before.id}, which precedes it`;
       }
       if (record._tag === "Chat") [chat, entry] = [row, { ...row, id: 0 }];
       else entry = row;

@@ -1,13 +1,13 @@
 /**
- * API keys: `prl_<id>_<secret>_<checksum>`, in base 62. The checksum reveals a mistyped key without a look-up in the
- * store. A store keeps the SHA-256 of the whole text, never the text.
+ * API keys: `prl_<id>_<secret>_<checksum>`, whose three parts are in base 62. The checksum reveals a mistyped key
+ * without a look-up in the store. A store keeps the SHA-256 of the whole text, never the text.
  */
 import { Effect, Redacted, Schema } from "effect";
 import { Digest, SecureRandom, WebCrypto } from "effect/crypto";
 
 /** Every scope. */
 export const scopes = ["read", "write", "ask"] as const;
-/** A permission of a key: read lists and details, create chats, ask. */
+/** A permission of a key: to read lists and details, to create chats, or to ask. */
 export type Scope = (typeof scopes)[number];
 
 /** The scopes of a key, at least one, each at most once. */
@@ -16,7 +16,7 @@ export const Scopes = Schema.Array(Schema.Literals(scopes)).check(
   Schema.isUnique(),
 );
 
-/** A time that every store can keep, and whose year has four digits in ISO 8601. */
+/** A time from 1970 to 9999: every store can keep it, and its year has four digits in ISO 8601. */
 export const PointInTime = Schema.Date.check(
   Schema.makeFilter<Date>(
     (date) =>
@@ -28,15 +28,15 @@ export const PointInTime = Schema.Date.check(
 /** A number of requests in a minute. */
 export const RatePerMinute = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 1_000_000 }));
 
-/** A number of tokens that a key may spend in a day. */
+/** A number of language-model tokens that a key may spend in a day. */
 export const TokensPerDay = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 1e12 }));
 
-/** Origins of pages. The pattern admits no character that has a meaning in a `Content-Security-Policy` header. */
+/** Origins of pages. The pattern admits no separator, quotation mark or wildcard of `Content-Security-Policy`. */
 export const Origins = Schema.Array(
   Schema.String.check(
     Schema.isPattern(/^https?:\/\/[\w.:[\]-]+$/, {
       identifier: "origin",
-      message: "is not an origin, such as https://shop.example",
+      message: "must be an origin, such as https://shop.example",
     }),
   ),
 );
@@ -90,7 +90,7 @@ export interface RegisteredKey extends KeyRecord {
 
 export type KeyState = "live" | "expired" | "revoked";
 
-/** The state of a key at `now`, in milliseconds since 1970. */
+/** The state of a key at the time `now` (in milliseconds since 1970). */
 export const keyState = (
   { expiresAt, revokedAt }: Pick<RegisteredKey, "expiresAt" | "revokedAt">,
   now: number,
@@ -140,8 +140,8 @@ export const signingSecretOf = Effect.fnUntraced(function* (key: string) {
 });
 
 /**
- * The record of a well-formed key; dies if the key is malformed. Without `more`, the key has every scope and the fields
- * of {@link plainKey}.
+ * The record of a well-formed key; dies if the key is malformed. Where `more` has no value, the key has every scope and
+ * the values of {@link plainKey}.
  */
 export const keyRecord = Effect.fnUntraced(function* (
   key: string,
@@ -154,7 +154,7 @@ export const keyRecord = Effect.fnUntraced(function* (
   return record;
 });
 
-/** The CRC-32 of each byte. A table, because every request computes a checksum. */
+/** The CRC-32 remainder of each byte: a table, because every request with a key computes a checksum. */
 const crcs = Uint32Array.from({ length: 256 }, (_, byte) => {
   let crc = byte;
   for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? 0xedb88320 ^ (crc >>> 1) : crc >>> 1;

@@ -10,7 +10,7 @@ export interface Chat {
   readonly id: ChatId;
   readonly name: string | null;
   readonly userRef: string | null;
-  /** Whole milliseconds. */
+  /** Stored in whole milliseconds. */
   readonly createTime: Date;
 }
 

@@ -5,12 +5,14 @@ import { Schema } from "effect";
 import type { ChatbotId } from "./Ids.ts";
 import { notBlank, Text } from "./Text.ts";
 
-/** The name of a chatbot or a workspace: 1 to 255 code points, not white space alone. */
+/** A name, such as that of a chatbot or a workspace: 1 to 255 code points, not white space alone. */
 export const Name = Text.check(notBlank, Schema.isMaxCodePoints(255));
 
 /** The name of a folder: not a path, not hidden, and without characters that break a log line. */
 const FolderName = Name.check(
-  Schema.isPattern(/^(?!\.)[^/\\\p{Cc}\p{Zl}\p{Zp}]*$/u, { message: "is not a valid folder name" }),
+  Schema.isPattern(/^(?!\.)[^/\\\p{Cc}\p{Zl}\p{Zp}]*$/u, {
+    message: "begins with a dot, or contains a slash, backslash, line break or control character",
+  }),
 );
 
 /** A description, a message or instructions: up to 100,000 code points. */
@@ -22,7 +24,7 @@ export const ChatbotSettings = Schema.Struct({
   helloMessage: Schema.NullOr(LongText),
   /** The answer to a flagged question. */
   moderationErrorMessage: LongText.check(notBlank),
-  /** The system prompt of the language model; `null` for none. */
+  /** Instructions for the language model, with which its prompt begins; `null` for none. */
   instructions: Schema.NullOr(LongText),
   /** The language model, by its provider's name for it; `null` for the default model. */
   model: Schema.NullOr(Name),

@@ -3,7 +3,7 @@
  */
 import type { ChatId } from "./Ids.ts";
 
-/** The cost of an answer, in whole numbers. It is stored with the entry, and clients do not see it. */
+/** The cost of an answer; its numbers are whole. It is stored with the entry, and clients do not see it. */
 export interface Usage {
   readonly provider: string;
   readonly model: string;
@@ -33,11 +33,11 @@ export interface NewEntry {
 export interface Entry extends Omit<NewEntry, "usage" | "apiKeyId" | "spentTokens"> {
   readonly id: number;
   readonly chatId: ChatId;
-  /** Whole milliseconds. */
+  /** Stored in whole milliseconds. */
   readonly createTime: Date;
 }
 
-/** The first entry of a chat whose chatbot has a hello message. */
+/** The hello entry of a chat, whose answer is the hello message of the chatbot. */
 export const helloEntry = (helloMessage: string): NewEntry => ({
   question: "",
   answer: helloMessage,

@@ -3,12 +3,15 @@
  */
 import { Data, Inspectable } from "effect";
 
-/** The chatbot has no such chat. A chat of another chatbot or, for a visitor, of another user counts as missing. */
+/**
+ * The chatbot has no such chat. A chat of another chatbot counts as missing; for a visitor, so does a chat that is not
+ * the visitor's own.
+ */
 export class ChatNotFound extends Data.TaggedError("ChatNotFound")<{ readonly chatId: number }> {
   override message = `The chatbot has no chat ${this.chatId}.`;
 }
 
-/** A different request used the idempotency key before. */
+/** A different request has used the idempotency key. */
 export class IdempotencyKeyReused extends Data.TaggedError("IdempotencyKeyReused")<{
   readonly key: string;
 }> {
@@ -16,14 +19,14 @@ export class IdempotencyKeyReused extends Data.TaggedError("IdempotencyKeyReused
     "The idempotency key belongs to another request. Use a new key for a new request.";
 }
 
-/** The turn has ended, or its lease ended and another request took its chat or its key. Nothing was stored. */
+/** The turn has ended, or its lease ended and another request took its chat or its key. The append stored nothing. */
 export class TurnLost extends Data.TaggedError("TurnLost") {
   override message = "The turn has ended, or another request took it.";
 }
 
 /**
  * The moderator or the answerer failed after all its attempts, the deadline passed, the answer was empty or broke off,
- * or the turn was lost. Nothing was stored.
+ * or another ask took the turn. Nothing was stored.
  */
 export class AnswerUnavailable extends Data.TaggedError("AnswerUnavailable")<{
   /** For logs; contains no user text. */
@@ -42,7 +45,7 @@ export class StorageUnavailable extends Data.TaggedError("StorageUnavailable")<{
   readonly retryAfterSeconds = 2;
 }
 
-/** The service is overloaded. The same request may succeed after the given time. */
+/** The server is overloaded, or it is closing. The same request may succeed after the given time. */
 export class Overloaded extends Data.TaggedError("Overloaded")<{
   readonly retryAfterSeconds: number;
 }> {
@@ -65,9 +68,9 @@ export class BudgetSpent extends Data.TaggedError("BudgetSpent")<{
   override message = `The key has spent its daily budget. Try again in ${this.retryAfterSeconds} s.`;
 }
 
-/** A visitor asked for a chat with another user's `userRef`. */
+/** A visitor tried to create a chat with a `userRef` other than their own. */
 export class UserRefNotGranted extends Data.TaggedError("UserRefNotGranted") {
-  override message = "A visitor's chats have the visitor's own userRef.";
+  override message = "A visitor can create chats only with the visitor's own userRef.";
 }
 
 /**
@@ -75,7 +78,7 @@ export class UserRefNotGranted extends Data.TaggedError("UserRefNotGranted") {
  * which.
  */
 export class KeyRejected extends Data.TaggedError("KeyRejected") {
-  override message = "The API key is not valid.";
+  override message = "The API key or visitor token is not valid.";
 }
 
 /** A key with this id exists. Nothing was written. */
@@ -136,7 +139,7 @@ export const describeCause = (error: unknown): string => {
 
 const messageOf = (error: unknown): string => {
   if (!(error instanceof Error)) return Inspectable.toStringUnknown(error, 0);
-  // Connecting to a host name with several addresses fails with an `AggregateError` whose message is empty.
+  // If all connections to a host name with several addresses fail, the error is an `AggregateError` without a message.
   if (error.message === "" && error instanceof AggregateError && error.errors.length > 0)
     return [...new Set(error.errors.map(describeCause))].join("; ");
   return error.message || error.name;

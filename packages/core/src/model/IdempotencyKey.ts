@@ -8,24 +8,24 @@ import { Digest } from "effect/crypto";
 export const IdempotencyKeyText = Schema.String.check(
   Schema.isPattern(/^[\x20-\x7e]{1,255}$/, {
     problem: "NOT_PRINTABLE",
-    message: "is not printable ASCII",
+    message: "is not 1 to 255 printable ASCII characters",
   }),
 );
 
 /** How long a store remembers the key of a request that succeeded, in milliseconds. */
 export const idempotencyKeyLifetime = 24 * 60 * 60 * 1000;
 
-/** An idempotency key with the request that it belongs to. */
+/** An idempotency key, with the fingerprint of the request that it belongs to. */
 export interface IdempotencyKey {
   /** The client's text. For a visitor, a line feed, which no client can send, and the visitor's `userRef` follow it. */
   readonly key: string;
-  /** The SHA-256 of the endpoint and the decoded values, so that no text is stored. Equal for equal requests. */
+  /** The SHA-256 of the endpoint and the decoded values, which are not stored. Equal for equal requests. */
   readonly fingerprint: string;
 }
 
 /**
  * The key of a request with these decoded values; `null` for a request without a key. `visitor`: the `userRef` of
- * the visitor who sent it, because each visitor has keys of their own; `null` for the holder of an API key.
+ * the visitor who sent the request, because each visitor has keys of their own; `null` if no visitor sent it.
  */
 export const toIdempotencyKey = Effect.fnUntraced(function* (
   digest: Digest.Digest["Service"],

@@ -30,8 +30,8 @@ export interface OrderBy<Field extends string> {
 
 /**
  * A query for a page of a list. In ascending order, text is sorted by code point (`compareText`), `false` precedes
- * `true`, and absent values follow all others; a descending order is the reverse. Rows that tie in every field are
- * sorted by `id`, in the direction of the last field.
+ * `true`, and absent values follow all others; a descending order is the reverse. Rows that tie in every field of
+ * `orderBy` are sorted by `id`, in the direction of the last field.
  */
 export interface ListQuery<Field extends string> {
   /** Rows per page, 1 to 100. */
@@ -73,7 +73,7 @@ const rules = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
 /** A query for a page of a chatbot's chats; the schema checks values from outside. */
 export const ChatQuery = Schema.Struct({
   ...rules(chatFields),
-  /** Only chats whose name contains this text literally, both in the form of {@link fold}; `null` or empty: all. */
+  /** Only chats whose name contains this text literally, after {@link fold} of name and text; `null` or empty: all. */
   search: Schema.NullOr(Text),
   /** Only chats with exactly this `userRef`; `null` for all. */
   userRef: Schema.NullOr(Text),

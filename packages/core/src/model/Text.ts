@@ -1,7 +1,6 @@
 /**
- * Strings that a client may send. Lengths are in Unicode code points. NUL and lone surrogates are refused everywhere,
- * because some stores change or reject them. The annotation `problem` of a check names its violation in validation
- * errors.
+ * Strings that a client may send. Lengths are in Unicode code points. No schema accepts NUL or lone surrogates, because
+ * some stores change or reject them. The annotation `problem` of a check names its violation in validation errors.
  */
 import { Schema } from "effect";
 
@@ -10,7 +9,7 @@ export const storableText = (text: string): string => text.replaceAll("\0", "").
 
 const storable = Schema.makeFilter<string>(
   (text) => (text.isWellFormed() && !text.includes("\0")) || "contains NUL or a lone surrogate",
-  // JSON Schema cannot express the rule. Without this, the generator would drop the descriptions of such strings.
+  // JSON Schema cannot express the rule. Without `toJsonSchema`, the generator would drop the strings' descriptions.
   { problem: "NOT_STORABLE", toJsonSchema: () => [{}, true] },
 );
 
@@ -40,7 +39,7 @@ export const UserRef = Schema.String.check(storable, hasAtMost(60));
 /** A question: 1 to 200 code points, not white space alone. */
 export const Question = Schema.String.check(storable, notBlank, hasAtMost(200));
 
-/** Compares by code point, which is the order of every list. The order of UTF-16 differs above U+FFFF. */
+/** Compares by code point, as every list sorts its texts. The order of UTF-16 differs above U+FFFF. */
 export const compareText = (a: string, b: string): number => {
   for (let i = 0; i < Math.min(a.length, b.length); i++) {
     const [x, y] = [a.codePointAt(i)!, b.codePointAt(i)!];
@@ -51,8 +50,8 @@ export const compareText = (a: string, b: string): number => {
 
 /**
  * The form in which a search compares text: NFKC, then each code point by itself (so without the rule for a final
- * sigma) in lower, upper and again lower case, then without the dot above that `İ` leaves after its `i`, then NFKC. A
- * release that changes this form needs a new column in the stores that keep folded text.
+ * sigma) in lower, upper and again lower case, then without a dot above after an `i`, which `İ` would leave, then
+ * NFKC. A release that changes this form needs a new column in the stores that keep folded text.
  */
 export const fold = (text: string): string => {
   let result = "";

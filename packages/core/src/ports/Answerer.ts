@@ -1,5 +1,5 @@
 /**
- * Port: answers questions. Prompts and their budgets, retries and fallbacks are up to the adapter.
+ * Port: answers questions. Prompts and their length, retries and fallbacks are up to the adapter.
  */
 import { Context, Effect, Exit, Layer, Stream } from "effect";
 import type { Chatbot } from "../model/Chatbot.ts";
@@ -12,7 +12,8 @@ export type AnswerPart =
   | { readonly _tag: "Delta"; readonly text: string }
   /**
    * Takes back the deltas so far, because another attempt starts. The ask fails if a reader has received one of them.
-   * Send it as soon as an attempt has failed, so that no reader receives its text during the pause before the next.
+   * Send a restart as soon as an attempt has failed, so that no reader receives that attempt's text during the pause
+   * before the next attempt.
    */
   | { readonly _tag: "Restart" }
   /** The cost of the answer, sent as the last part if it is known. Attempts and latency include failed attempts. */
@@ -31,8 +32,8 @@ export interface AnswererCall {
 /**
  * Answers a question: returns the text or a promise of it, or yields it in deltas. It may also yield an
  * {@link AnswerPart}, such as the cost of the answer. If it throws, nothing is stored, and the ask fails: with the
- * thrown error if that is an `AnswerUnavailable` or a `StorageUnavailable` (which reading `earlier` may throw), else
- * with an `AnswerUnavailable` whose `cause` is the thrown error.
+ * thrown error if that is an `AnswerUnavailable` or, as when reading `earlier` fails, a `StorageUnavailable`; else with
+ * an `AnswerUnavailable` whose `cause` is the thrown error.
  */
 export type AnswererFunction = (call: AnswererCall) => Answer | Promise<Answer>;
 type Answer = string | AsyncIterable<string | AnswerPart>;
@@ -43,8 +44,9 @@ export class Answerer extends Context.Service<
   {
     /**
      * Answers the question, part by part. `earlier` emits the chat's unflagged entries, newest first, and reads them on
-     * demand. A failure is final: the stream is not run again. `Asking` interrupts the stream at `AskDeadline`, when
-     * the ask is cancelled or loses its turn, and when the answer reaches its maximum length.
+     * demand. A failure is final: the stream is not run again. `Asking` ends the stream early at `AskDeadline`, when
+     * the ask is cancelled or loses its turn, when the answer exceeds its maximum length, and at a `Restart` after a
+     * reader has received a delta.
      */
     readonly answer: (
       chatbot: Chatbot,
@@ -97,7 +99,9 @@ export interface AnswererLayer extends Layer.Layer<Answerer, unknown> {}
 const toPart = (part: string | AnswerPart): AnswerPart => {
   if (typeof part === "string") return { _tag: "Delta", text: part };
   if (typeof part?._tag === "string") return part;
-  throw new TypeError(`The answerer yielded a value of type ${typeof part} instead of text.`);
+  throw new TypeError(
+    `The answerer yielded a value of type ${typeof part} instead of text or an AnswerPart.`,
+  );
 };
 
 const toUnavailable = (cause: unknown) =>

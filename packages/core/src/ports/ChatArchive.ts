@@ -1,5 +1,5 @@
 /**
- * Port for operators: erases, exports and imports chats, and sums up the usage of answers.
+ * Port for operators: erases, exports and imports chats, and sums up the cost of answers.
  */
 import { Context, type Effect, type Stream } from "effect";
 import type { Chat } from "../model/Chat.ts";
@@ -20,14 +20,14 @@ export type Erasable =
   | ({ readonly _tag: "UserRef" } & Person)
   /** Chats that were created before `limit` and have no entry from `limit` on. */
   | { readonly _tag: "IdleSince"; readonly limit: Date }
-  /** As `IdleSince`, with a limit this many milliseconds before the current time of the store's clock. */
+  /** As `IdleSince`, with a limit `millis` milliseconds before the current time of the store's clock. */
   | { readonly _tag: "IdleFor"; readonly millis: number }
   | { readonly _tag: "All" };
 
 /** An erasure whose limit does not depend on the current time. */
 export type DatedErasure = Exclude<Erasable, { readonly _tag: "IdleFor" }>;
 
-/** The erasure at `now`, the current time of the store's clock in milliseconds since 1970. */
+/** The erasure at `now`, the current time of the store's clock (in milliseconds since 1970). */
 export const erasureAt = (which: Erasable, now: number): DatedErasure =>
   which._tag === "IdleFor" ? { _tag: "IdleSince", limit: new Date(now - which.millis) } : which;
 
@@ -53,7 +53,7 @@ export const exportDetail = (person?: Person): string =>
 /** The detail of an import's entry in the audit log. */
 export const importDetail = (chats: number): string => `${chats} ${chats === 1 ? "chat" : "chats"}`;
 
-/** A chat or an entry of an export, in the order that `checkArchiveOrder` states. */
+/** A chat or an entry of an export. `checkArchiveOrder` states their order. */
 export type ArchiveRecord =
   | { readonly _tag: "Chat"; readonly chat: Chat }
   | { readonly _tag: "Entry"; readonly entry: Entry; readonly usage: Usage | null };
@@ -82,10 +82,10 @@ export class ChatArchive extends Context.Service<
   ChatArchive,
   {
     /**
-     * Erases the chats, and everything that refers to them, the idempotency keys of asks in progress included. It also
-     * forgets the keys of visitors' asks that have no chat yet, which contain a `userRef`: with `UserRef`, those of the
-     * user; with `All`, all of them; with a limit, those whose lease ended before it. Returns the number of erased
-     * chats. Chats that are created meanwhile may stay.
+     * Erases the chats with their entries, turns and idempotency keys, the keys of asks in progress included. It also
+     * forgets the keys of visitors' asks that have no chat yet, because such a key contains a `userRef`: with
+     * `UserRef`, the keys of that user; with `All`, all of them; with a limit, those whose lease ended before the
+     * limit. Returns the number of erased chats. Chats that are created meanwhile may stay.
      */
     readonly erase: (
       chatbot: ChatbotId,
@@ -105,7 +105,7 @@ export class ChatArchive extends Context.Service<
      * Stores the records with their ids and times, all of them or none, and returns the number of chats. Later chats
      * and entries have greater ids, and times that are not earlier. Fails with `ImportRefused` if the chatbot has
      * chats, at a record that `checkArchiveOrder` refuses, or if two entries have the same id. Texts are stored as they
-     * are: the caller checks that a client could have sent them, as `decodeArchive` does.
+     * are: the caller checks them, as `decodeArchive` does.
      */
     readonly import: <E, R>(
       chatbot: ChatbotId,
@@ -113,8 +113,8 @@ export class ChatArchive extends Context.Service<
       actor: string,
     ) => Effect.Effect<number, E | ChatbotNotFound | ImportRefused | StorageUnavailable, R>;
     /**
-     * The sums for each provider and model, and each group if `by` is given, in any order, over the entries since that
-     * time, inclusive. Hello entries and flagged questions have no answer. Imported entries have no key.
+     * The sums for each provider and model, and each group if `by` is given, in any order, over the entries from
+     * `since` on. Hello entries and flagged questions do not count as answers. Imported entries have no key.
      */
     readonly usage: (
       chatbot: ChatbotId,

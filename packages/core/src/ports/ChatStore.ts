@@ -1,5 +1,5 @@
 /**
- * Port: creates and lists chats.
+ * Port: creates chats, and lists them and their entries.
  */
 import { Context, type Effect } from "effect";
 import type { Chat } from "../model/Chat.ts";
@@ -28,7 +28,7 @@ export interface CreateResult {
   readonly replayed: boolean;
 }
 
-/** An unregistered chatbot has no chats: its lists are empty, and creating a chat fails. */
+/** An unregistered chatbot has no chats: its list of chats is empty, and creating one fails. */
 export class ChatStore extends Context.Service<
   ChatStore,
   {
@@ -36,9 +36,9 @@ export class ChatStore extends Context.Service<
      * Stores a chat and its hello entry, both or neither. For 24 hours, the same request with the same key returns
      * that chat, and a different request with the key fails with `IdempotencyKeyReused`.
      *
-     * Ids of chats ascend in order of creation within a chatbot, and ids of entries within a chat. Their times, which
-     * are whole milliseconds, never descend in this order. No two chats and no two entries of a chatbot ever have the
-     * same id, even after an erasure.
+     * Ids of chats ascend in order of creation within a chatbot, and ids of entries within a chat. In the order of ids,
+     * the times of creation, which are whole milliseconds, never descend. No two chats and no two entries of a chatbot
+     * ever have the same id, even after an erasure.
      */
     readonly createChat: (
       chatbot: ChatbotId,
@@ -54,8 +54,8 @@ export class ChatStore extends Context.Service<
       query: ChatQuery,
     ) => Effect.Effect<Page<Chat>, Overloaded | StorageUnavailable>;
     /**
-     * A page of the chat's entries, and the number of entries that match, both from one snapshot. With a `visitor`, a
-     * chat with another `userRef` or none fails like one that does not exist, and takes as long.
+     * A page of the chat's entries, and the number of entries that match, both from one snapshot. With a `visitor`, the
+     * call fails for a chat with another `userRef` or none as it does for a missing chat, and takes as long.
      */
     readonly listEntries: (
       chatbot: ChatbotId,

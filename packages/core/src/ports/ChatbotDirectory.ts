@@ -19,11 +19,11 @@ export type Grant = Pick<KeyRecord, "hash" | "scopes"> &
     readonly expiresInMillis: number | null;
     /** The current time by the store's clock, in milliseconds since 1970; absent: the server's clock is the store's. */
     readonly nowMillis?: number;
-    /** The only user whose chats the key gives access to, for an embedder's own keys; absent: every user. */
+    /** The only user whose chats the key gives access to, for an embedder's own keys; `null` or absent: every user. */
     readonly visitor?: string | null;
   };
 
-/** What a store's key grants at this time of the store's clock, in milliseconds since 1970. */
+/** What a store's key grants at this time by the store's clock (in milliseconds since 1970). */
 export const grantOf = (key: KeyRecord, chatbot: Chatbot, nowMillis: number): Grant => ({
   hash: key.hash,
   scopes: key.scopes,

@@ -17,12 +17,12 @@ import type { ChatbotId } from "../model/Ids.ts";
 /** A chatbot to create. No two chatbots have the same workspace and name, compared by code points. */
 export type NewChatbot = Omit<Chatbot, "id"> & { readonly keys: ReadonlyArray<KeyRecord> };
 
-/** The fields of a chatbot to change. The others stay. */
+/** The fields of a chatbot to change. Absent fields stay as they are. */
 export type ChatbotChange = Partial<Omit<Chatbot, "id" | "settings">> & {
   readonly settings?: Partial<ChatbotSettings>;
 };
 
-/** The fields of a key to change. The others stay. */
+/** The fields of a key to change. Absent fields stay as they are. */
 export type KeyChange = Partial<Omit<KeyRecord, "id" | "hash">>;
 
 /** A chatbot and its keys. */
@@ -87,14 +87,14 @@ export class ChatbotRegistry extends Context.Service<
       key: KeyRecord,
       actor: string,
     ) => Effect.Effect<void, ChatbotNotFound | KeyTaken | StorageUnavailable>;
-    /** Changes a key; fails with `KeyNotFound` if it is revoked. */
+    /** Changes a key; fails with `KeyNotFound` if it is unknown or revoked. */
     readonly changeKey: (
       chatbot: ChatbotId,
       keyId: string,
       change: KeyChange,
       actor: string,
     ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
-    /** Revokes a key for good; fails with `KeyNotFound` if it is already revoked. */
+    /** Revokes a key for good; fails with `KeyNotFound` if it is unknown or already revoked. */
     readonly revokeKey: (
       chatbot: ChatbotId,
       keyId: string,
@@ -108,7 +108,7 @@ export class ChatbotRegistry extends Context.Service<
     ) => Effect.Effect<void, StorageUnavailable>;
     /** The current time by the store's clock, which decides when keys expire and which chats are idle. */
     readonly now: Effect.Effect<Date, StorageUnavailable>;
-    /** The newest `limit` entries, newest first. The entries of concurrent writes may have any order. */
+    /** The audit log's newest `limit` entries, newest first. Those of concurrent writes may have any order. */
     readonly audit: (
       limit: number,
     ) => Effect.Effect<ReadonlyArray<AuditRecord>, StorageUnavailable>;

@@ -17,7 +17,7 @@ export const unflagged: Moderation = { category: "none", flagged: false };
 
 /**
  * Judges a question: returns the category of one that violates the usage policy, else `null`. `signal` is aborted when
- * nobody needs the judgement any more. If it throws, the ask fails with `AnswerUnavailable`.
+ * nobody needs the judgement any more. If the function throws, the ask fails with `AnswerUnavailable`.
  */
 export type ModeratorFunction = (
   question: string,
@@ -29,7 +29,7 @@ export type ModeratorFunction = (
 export class Moderator extends Context.Service<
   Moderator,
   {
-    /** Judges a question, before the answerer receives it. If it fails, the ask fails and nothing is stored. */
+    /** Judges a question before the answerer receives it. If the check fails, so does the ask; nothing is stored. */
     readonly check: (
       chatbot: Chatbot,
       question: string,

@@ -1,7 +1,7 @@
 /**
- * Port: turns. An ask takes the turn of its chat, answers, and appends its entry; meanwhile no other ask can take
- * that turn. No method blocks: `Asking` waits for turns and renews them. `docs/library/write-a-store.md` has the rules
- * for every case.
+ * Port: turns. An ask takes the turn of its chat, is answered, and appends its entry; no other ask can take that turn
+ * until the turn or its lease has ended. No method blocks: the service `Asking` waits for turns and renews them.
+ * `docs/library/write-a-store.md` has the rules for every case.
  */
 import { Context, type Effect, type Stream } from "effect";
 import type { Entry, NewEntry } from "../model/Entry.ts";
@@ -16,10 +16,13 @@ import type {
 import type { IdempotencyKey } from "../model/IdempotencyKey.ts";
 import type { ChatbotId, ChatId } from "../model/Ids.ts";
 
-/** The lease of a turn, in milliseconds of the store's clock. It starts anew with each renewal. */
+/** How long the lease of a turn lasts, in milliseconds of the store's clock. Each renewal starts it anew. */
 export const turnLease = 10_000;
 
-/** How long a turn that ended is reserved for the instance that has waited longest, in milliseconds. */
+/**
+ * How long, after a turn has ended, the next turn of the chat is reserved for the instance that has waited longest, in
+ * milliseconds.
+ */
 export const turnPrecedence = 2_000;
 
 /** The greatest number of entries in a turn's `newest`, and in a result of `earlier`. */
@@ -42,7 +45,7 @@ export interface Turn {
   readonly newest: ReadonlyArray<Entry>;
 }
 
-/** What the API key's asks have cost today (UTC), by the store's clock. */
+/** What the asks of an API key have cost today (UTC), by the store's clock. */
 export interface Spending {
   readonly tokens: number;
   /** How long the day will still last, in milliseconds. */
@@ -63,8 +66,8 @@ export type TakeResult =
   | { readonly _tag: "AlreadyAnswered"; readonly entry: Entry; readonly turnId: string };
 
 /**
- * An instance of the store is one layer that was built over the data. Every instance can renew, append to and release
- * the turns of the others.
+ * An instance of the store is one build of its layer over the data. Every instance can renew and release the turns of
+ * the others, and append in them.
  */
 export class TurnStore extends Context.Service<
   TurnStore,
@@ -72,17 +75,17 @@ export class TurnStore extends Context.Service<
     /**
      * Takes the turn of a chat and of an idempotency key, for one lease. Checks in this order:
      *
-     * 1. A request with another fingerprint used the key, completed or in progress: fails with `IdempotencyKeyReused`.
+     * 1. A request with another fingerprint has used the key or is using it: fails with `IdempotencyKeyReused`.
      * 2. The request was answered: returns `AlreadyAnswered`.
      * 3. The chat does not exist or, with a `visitor`, has another `userRef` or none: fails with `ChatNotFound`,
      *    without a lock; both cases take the same time. If the chatbot is not registered, a key without a chat fails
      *    with `ChatbotNotFound`; with neither a key nor a chat, only the append fails.
      * 4. A turn holds the key: returns `Held` by `key`.
-     * 5. A turn holds the chat, or it is reserved for another instance: returns `Held` by `chat`, and puts this
+     * 5. A turn holds the chat, or the chat is reserved for another instance: returns `Held` by `chat`, and puts this
      *    instance into the chat's queue, in which the instance that has waited longest is next. A store that cannot
      *    lock the chat at the moment may return the same, and leave the queue as it is.
      *
-     * A turn whose lease ended stays valid until another turn takes its chat or its key; then it loses both for good.
+     * A turn whose lease ended stays valid until another request takes its chat or key; then it loses both for good.
      */
     readonly take: (
       chatbot: ChatbotId,
@@ -94,8 +97,8 @@ export class TurnStore extends Context.Service<
       ChatbotNotFound | ChatNotFound | IdempotencyKeyReused | Overloaded | StorageUnavailable
     >;
     /**
-     * The {@link turnEntries} newest entries of the turn's chat with ids below `before`, newest first; fewer only if
-     * the chat has no more. Empty if the chat was erased.
+     * The chat's {@link turnEntries} newest entries with ids below `before`, newest first; fewer only if the chat has
+     * no more. Empty if the chat was erased.
      */
     readonly earlier: (
       turn: Turn,
@@ -103,14 +106,14 @@ export class TurnStore extends Context.Service<
     ) => Effect.Effect<ReadonlyArray<Entry>, StorageUnavailable>;
     /**
      * Renews the lease. Fails with `ChatNotFound` if the chat was erased, which is checked first. Returns `false` if
-     * another turn took the chat or the key, or the turn has ended.
+     * another request took the chat or the key, or the turn has ended; else `true`.
      */
     readonly renew: (turn: Turn) => Effect.Effect<boolean, ChatNotFound | StorageUnavailable>;
     /**
-     * Stores the entry, and the chat if it is new; ends the turn; and records the entry under its idempotency key for
-     * 24 hours: all of it or nothing. Fails with `ChatNotFound` if the chat was erased, which is checked first; with
-     * `TurnLost` if another turn took the chat or the key, or the turn has ended; with `ChatbotNotFound` if the chat is
-     * new and the chatbot is not registered.
+     * Stores the entry, and the chat if it is new; ends the turn; and records the entry under the turn's idempotency
+     * key for 24 hours: all of it or nothing. Fails with `ChatNotFound` if the chat was erased, which is checked first;
+     * with `TurnLost` if another request took the chat or the key, or the turn has ended; with `ChatbotNotFound` if the
+     * chat is new and the chatbot is not registered.
      *
      * Adds `spentTokens`, if any, to what the API key has spent today.
      */
@@ -122,9 +125,9 @@ export class TurnStore extends Context.Service<
       TurnLost | ChatbotNotFound | ChatNotFound | Overloaded | StorageUnavailable
     >;
     /**
-     * Ends the turn without an entry and forgets its key. Leaves alone a chat or key that another turn took. Adds the
-     * tokens of `cost` to what the API key has spent today, even if the turn was lost, but not if an append or a
-     * release of the turn may have added them.
+     * Ends the turn without an entry and forgets its key. Leaves alone a chat or key that another request took. Adds
+     * the tokens of `cost` to what the API key has spent today, even if the turn was lost, but not if an append or an
+     * earlier release of the turn may already have added them.
      */
     readonly release: (
       turn: Turn,
@@ -137,7 +140,7 @@ export class TurnStore extends Context.Service<
     ) => Effect.Effect<Spending, StorageUnavailable>;
     /**
      * Notifications that the turn of a chat may be free; `null`: of any chat. Some may be missing, and the stream may
-     * end: asks also poll once a second. `take` and `renew` send none.
+     * end: asks also poll, by default once a second. `take` and `renew` send none.
      */
     readonly freedTurns: Stream.Stream<{
       readonly chatbot: ChatbotId;

@@ -106,7 +106,7 @@ export {
   UserRefNotGranted,
 } from "../model/Errors.ts";
 
-// The ask in progress
+// The ask in progress, and the limits of all asks
 export { AskDeadline, AskedModel, AskLimits } from "../services/AskLimits.ts";
 
 // Logs, metrics and spans

@@ -29,7 +29,7 @@ export const makeBots =
     const administration = Context.get(context, Administration);
     const archive = Context.get(context, ChatArchive);
     const asking = Context.get(context, Asking);
-    const services = Context.get(context, Chats);
+    const chatService = Context.get(context, Chats);
     const { id } = chatbot;
     const { apiKeyId = null, tokensPerDay = null, visitor = null } = principal ?? {};
 
@@ -37,7 +37,7 @@ export const makeBots =
       run(
         Effect.gen(function* () {
           yield* check.idempotency(options);
-          return (yield* services.create(chatbot, chat, options.idempotencyKey, visitor)).chat;
+          return (yield* chatService.create(chatbot, chat, options.idempotencyKey, visitor)).chat;
         }),
         { signal },
       );
@@ -46,7 +46,7 @@ export const makeBots =
       makeList(
         { search: null, userRef: null, ...query },
         check.chats,
-        (page: ChatQuery) => services.list(chatbot, page, visitor),
+        (page: ChatQuery) => chatService.list(chatbot, page, visitor),
         (effect) => run(effect, call),
       );
 
@@ -55,7 +55,7 @@ export const makeBots =
         { ...query, chatId } as api.HistoryQuery,
         check.entries,
         ({ chatId: id, ...page }: EntryQuery & { readonly chatId: ChatId }) =>
-          services.history(chatbot, id, page, visitor),
+          chatService.history(chatbot, id, page, visitor),
         (effect) => run(effect, call),
       );
 

@@ -9,7 +9,7 @@ import type { CallOptions } from "./Parley.ts";
 /**
  * Builds the services of the layer, and rejects with its error if that fails.
  *
- * @param patience how many milliseconds `close` waits for iterators that are neither read nor closed
+ * @param patience how many milliseconds `close` waits at most for iterators to end
  */
 export const makeCalls = async <R, E>(layer: Layer.Layer<R, E>, patience: number) => {
   const runtime = makeDrainingRuntime(layer);
@@ -33,7 +33,7 @@ export const makeCalls = async <R, E>(layer: Layer.Layer<R, E>, patience: number
     return orAborted(runtime.run(start, refuse), signal);
   };
 
-  /** Starts the stream with the first step of a loop. The signal and the end of the loop end it at once. */
+  /** Starts the stream with the first step of a loop. The signal, or leaving the loop, ends the stream at once. */
   const iterate = <A, E>(
     stream: Stream.Stream<A, E, R>,
     { signal }: CallOptions = {},
@@ -44,7 +44,7 @@ export const makeCalls = async <R, E>(layer: Layer.Layer<R, E>, patience: number
       let end = () => {};
       const theEnd = new Promise<void>((resolve) => (end = resolve));
       const endIterator = () => iterator?.return?.().finally(end);
-      // Unlike a generator's `return`, it does not wait for a step in progress.
+      // Unlike a generator's `return`, this does not wait for a step in progress.
       const leave = async (): Promise<IteratorResult<A>> => {
         hasLeft = true;
         signal?.removeEventListener("abort", endIterator);

@@ -29,11 +29,11 @@ export interface ParleyOptions {
   readonly log?: ((line: string) => void) | false | undefined;
   /** The actor of changes, erasures, exports and imports in the audit log; `openParley` by default. */
   readonly actor?: string | undefined;
-  /** The time limit of an answer, in milliseconds; 30,000 by default. */
+  /** The time limit for an answer, in milliseconds; 30,000 by default. */
   readonly answerMillis?: number | undefined;
 }
 
-/** Conversations with chatbots over one store. Two instances share only what the store shares. */
+/** Conversations with chatbots over one store. Two instances share nothing but the data of a store that both open. */
 export interface Parley {
   /**
    * Finds the chatbot by workspace and name, and updates the given fields whose values differ; creates it if it is
@@ -42,9 +42,9 @@ export interface Parley {
   readonly chatbot: (chatbot: ChatbotDeclaration) => Promise<Bot>;
   /**
    * Finds the chatbot of an API key. The bot's asks count towards the key's usage and daily budget; once the budget is
-   * spent, they reject with `BudgetSpent`. If the key is bound to a user, the bot sees and creates only that user's
-   * chats; creating one with another `userRef` rejects with `UserRefNotGranted`. Rejects with `KeyRejected`,
-   * `RateExceeded` or `StorageUnavailable`.
+   * spent, they reject with `BudgetSpent`. If the key is bound to a user, creating, listing and asking are limited to
+   * that user's chats, and creating a chat with another `userRef` rejects with `UserRefNotGranted`. This call itself
+   * rejects with `KeyRejected`, `RateExceeded` or `StorageUnavailable`.
    */
   readonly authenticate: (key: string) => Promise<Authenticated>;
   /** Waits for calls and answers in progress, then closes the store. Later calls reject with `StorageUnavailable`. */
@@ -61,8 +61,8 @@ export interface ParleyLayer extends Layer.Layer<
 > {}
 
 /**
- * A chatbot to find, create or change. Absent fields stay as they are; in a new chatbot, the description is empty, and
- * settings have the values of `defaultSettings`.
+ * A chatbot to find, create or change. Absent fields stay as they are; in a new chatbot, an absent description is
+ * empty, and absent settings have the values of `defaultSettings`.
  */
 export interface ChatbotDeclaration extends Partial<ChatbotSettings> {
   readonly workspace: string;
@@ -85,7 +85,7 @@ export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Options of calls that store. */
+/** Options of calls that store a chat or an entry. */
 export interface StoreOptions extends CallOptions {
   /**
    * 1 to 255 printable ASCII characters. Within 24 hours, a repetition of the call with the same key returns what the
@@ -115,7 +115,7 @@ export interface Bot {
   readonly createChat: (chat?: ChatFields, options?: StoreOptions) => Promise<Chat>;
   /** The chats, newest first by default. */
   readonly chats: (query?: ChatsQuery, options?: CallOptions) => List<Chat>;
-  /** The entries of a chat, newest first by default. Reading rejects with `ChatNotFound`. */
+  /** The entries of a chat, newest first by default. Reading rejects with `ChatNotFound` if there is no such chat. */
   readonly history: (chatId: number, query?: HistoryQuery, options?: CallOptions) => List<Entry>;
   /**
    * Asks in a chat, or in a new one for `null`, and resolves once the entry is stored. Rejects with `ChatNotFound`,
@@ -140,15 +140,18 @@ export interface Bot {
   readonly erase: (chats: ChatsToErase) => Promise<number>;
   /** The cost of the answers since a time, or of all, for each model and each group. */
   readonly usage: (query?: UsageQuery) => Promise<ReadonlyArray<UsageSum>>;
-  /** The chats, or those of a user, as lines of JSON, each with its line break. */
+  /** The chats with their entries, or those of a user, as lines of JSON, each with its line break. */
   readonly export: (chats?: { readonly userRef?: string | undefined }) => AsyncIterable<string>;
-  /** Stores the chats of an export, all or none; rejects with `ImportRefused`. Resolves to their number. */
+  /**
+   * Stores the chats of an export, all or none, and resolves to their number. Rejects with `ImportRefused` if the
+   * export is not valid, or if the chatbot has chats.
+   */
   readonly import: (
     lines: AsyncIterable<string | Uint8Array> | Iterable<string | Uint8Array>,
   ) => Promise<number>;
   /** Creates an API key, by default with all scopes and no expiry. Only this call returns its text. */
   readonly createKey: (key?: KeyFields) => Promise<{ readonly id: string; readonly key: string }>;
-  /** Revokes a key for good; rejects with `KeyNotFound`. */
+  /** Revokes a key for good; rejects with `KeyNotFound` if the key is unknown or already revoked. */
   readonly revokeKey: (keyId: string) => Promise<void>;
 }
 
@@ -161,15 +164,15 @@ export type AnswerEvent =
 
 /** The fields of a chat to create; `null` counts as absent. */
 export interface ChatFields {
-  /** Up to 255 characters. */
+  /** Up to 255 code points. */
   readonly name?: string | null | undefined;
-  /** Your name for the user, up to 60 characters. */
+  /** Your name for the user, up to 60 code points. */
   readonly userRef?: string | null | undefined;
 }
 
 /** A query of a list. */
 export interface ListQuery<Field extends string> {
-  /** Rows of a page, 1 to 100; 25 by default. */
+  /** Rows per page, 1 to 100; 25 by default. */
   readonly limit?: number | undefined;
   /** The first page to read; 1 by default. */
   readonly page?: number | undefined;
@@ -198,7 +201,7 @@ export interface Page<A> {
   readonly data: ReadonlyArray<A>;
   /** How many rows match in all. */
   readonly total: number;
-  /** Its number, from 1. */
+  /** The number of this page, from 1. */
   readonly page: number;
 }
 
@@ -209,7 +212,7 @@ export interface Page<A> {
 export interface List<A> extends AsyncIterable<A> {
   /** The page that the query names. */
   readonly page: () => Promise<Page<A>>;
-  /** The same walk, page by page, with the total of each. */
+  /** The same rows, page by page; each page has the total. */
   readonly pages: () => AsyncIterable<Page<A>>;
 }
 

@@ -14,8 +14,8 @@ import { withoutUndefined } from "./Lists.ts";
 import type * as api from "./Parley.ts";
 
 /**
- * Opens the store. Rejects with its error if it cannot be used, and with `ArgumentInvalid` if an option is wrong. Close
- * the result at the end of the process.
+ * Opens the store. Rejects with the error of a store, answerer or moderator that cannot be used, and with
+ * `ArgumentInvalid` if an option is wrong. Close the result at the end of the process.
  */
 export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = async ({
   actor = "openParley",
@@ -51,7 +51,7 @@ export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = a
         : yield* administration.changeChatbot(existing.chatbot.id, change, actor);
     });
     return yield* Effect.retry(createOrChange, {
-      // Another process created or deleted the chatbot in the meantime.
+      // Another call or process created or deleted the chatbot in the meantime.
       while: ({ _tag }) => _tag === "ChatbotTaken" || _tag === "ChatbotNotFound",
       times: 3,
     });

@@ -1,5 +1,6 @@
 /**
- * Authentication: finds what an API key, or a visitor token that the key signed, gives access to.
+ * Authentication: finds what an API key or a visitor token gives access to, enforces rates, and admits anonymous
+ * visitors.
  */
 import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Schedule, Stream } from "effect";
 import { Digest, Mac } from "effect/crypto";
@@ -18,7 +19,7 @@ export interface Principal {
   readonly chatbot: Chatbot;
   /** The only user whose chats are accessible; `null` or absent: every user. */
   readonly visitor?: string | null;
-  /** How many tokens the key may spend on asks per day (UTC); absent: any number. */
+  /** How many language-model tokens the key may spend on asks per day (UTC); absent: any number. */
   readonly tokensPerDay?: number;
 }
 
@@ -40,8 +41,8 @@ export interface VisitorTokens {
   /** The id of the key that the token names as its signer; `null` for a text that is not a token. */
   readonly keyId: (token: string) => string | null;
   /**
-   * The claims of a token that was signed with this secret and is valid at this time, or expired at most `lateMillis`
-   * before (0 by default); `null` for any other. Takes the same time for a wrong secret as for the right one.
+   * The claims of a token that was signed with this secret and is valid at `now`, or expired at most `lateMillis` (by
+   * default 0) before `now`; `null` for any other token. Takes the same time for a wrong secret as for the right one.
    */
   readonly verify: (
     token: string,
@@ -54,7 +55,7 @@ export interface VisitorTokens {
 /** How many keys the process remembers. */
 const capacity = 10_000;
 
-/** How many visitors the process remembers, for their rates. */
+/** How many buckets the process keeps for the rates of visitors, and as many again for those of new visitors. */
 const visitorCapacity = 50_000;
 
 /** How the `userRef` of an anonymous visitor begins. */
@@ -64,23 +65,23 @@ const anonymousPrefix = "visitor-";
 const anonymousLife = Duration.hours(1);
 const renewableFor = Duration.days(30);
 
-/** The longest that a process takes to notice a change whose notification was lost. */
+/** How long the process uses a look-up, in case the notification of a change is lost. */
 const staleness = Duration.seconds(1);
 
-/** How long after its last look-up a key is accepted while the store is unavailable, in milliseconds. */
+/** With `recalls`: how long after its last look-up a key is accepted without the store, in milliseconds. */
 const recallFor = 60_000;
 
-/** How often the process writes which keys were used. */
+/** How often the process records which keys were used. */
 const useInterval = Duration.minutes(1);
 
 /** Milliseconds of a monotonic clock. */
 const elapsedMillis = Effect.map(Clock.monotonicTimeNanos, (nanos) => Number(nanos) / 1e6);
 
-/** The result of looking up a key in the store. Times are on the monotonic clock. */
+/** The result of looking up a key in the store. All times but `epoch` are on the monotonic clock. */
 interface KeyLookUp {
   readonly at: number;
   readonly grant: Grant | null;
-  /** What the key itself gives access to; `null` for an unknown key. */
+  /** What the key itself gives access to; `null` for an unknown or revoked key. */
   readonly principal: Principal | null;
   readonly staleAt: number;
   readonly expiresAt: number;
@@ -88,13 +89,13 @@ interface KeyLookUp {
   readonly epoch: number;
   readonly signer: { readonly signingSecret: string };
   /**
-   * By text with the key's id: whether the text is the key. A `Map` compares hash codes before texts, so the time of
-   * `get` reveals nothing about the key.
+   * For texts that contain the key's id: whether each is the key. A `Map` compares hash codes before texts, so the time
+   * of `get` reveals nothing about the key.
    */
   readonly texts: Map<string, boolean>;
 }
 
-/** Stands in for the secret of a key that is unknown or signs no tokens. No token signed with it is ever valid. */
+/** A placeholder for keys that are unknown or revoked, or that sign no tokens. No token signed with it is valid. */
 const noSigner = { signingSecret: "0".repeat(64) };
 
 const make = Effect.gen(function* () {
@@ -103,14 +104,14 @@ const make = Effect.gen(function* () {
   const noHash = new Uint8Array(32);
 
   /**
-   * The last look-up of each key, by the key's id, the most recent at the end: read directly while it is fresh, and for
+   * The last look-up of each key, by the key's id, the most recent one last: read directly while it is fresh, and for
    * `recalls`. In the cache `keys`, concurrent requests share a look-up.
    */
   const lastLookUps = new Map<string, KeyLookUp>();
   const lookUp = Effect.fnUntraced(function* (
     id: string,
   ): Effect.fn.Return<KeyLookUp, StorageUnavailable> {
-    // Before the look-up, whose time counts towards the key's expiry.
+    // Read before the look-up, so that a slow one does not make the key valid for longer.
     const at = yield* elapsedMillis;
     const grant = yield* directory.find(id);
     const now = grant?.nowMillis ?? (yield* Clock.currentTimeMillis);
@@ -130,8 +131,8 @@ const make = Effect.gen(function* () {
     return keyLookUp;
   });
 
-  // By the key's id: at most one request a second looks a key up, whether it is valid, revoked or unknown. A text that
-  // is neither a key nor a token is not cached.
+  // By the key's id: unless a change is notified, at most one request a second looks up a key, be it valid, revoked or
+  // unknown. Failed look-ups are not cached.
   const keys = yield* Cache.makeWith(lookUp, {
     capacity,
     timeToLive: (exit) => (Exit.isFailure(exit) ? Duration.zero : staleness),
@@ -161,7 +162,7 @@ const make = Effect.gen(function* () {
     const until = key === undefined ? 0 : Math.min(key.at + recallFor, key.expiresAt);
     return (yield* elapsedMillis) < until ? key! : yield* error;
   });
-  /** The last look-up if it is fresh, which is cheaper; else the cache, where requests share a look-up. */
+  /** The last look-up while it is fresh, which costs less than the cache; else one that concurrent requests share. */
   const findKey = (id: string, recalls = false) =>
     Effect.flatMap(elapsedMillis, (now) => {
       const key = lastLookUps.get(id);
@@ -189,7 +190,7 @@ const make = Effect.gen(function* () {
   yield* Effect.addFinalizer(() => Effect.timeoutOption(writeUse, "2 seconds"));
   yield* writeUse.pipe(Effect.repeat(Schedule.spaced(useInterval)), Effect.forkScoped);
 
-  /** Checks expiry and rates for a credential of `principal`; `null`: a wrong credential. */
+  /** Checks the key's expiry and the rates, and notes the use. `principal` is `null` for a wrong credential. */
   const admit = (
     id: string,
     { expiresAt, grant }: KeyLookUp,
@@ -207,7 +208,7 @@ const make = Effect.gen(function* () {
       if (ratePerMinute != null) {
         admission = Effect.andThen(countForKey(id, ratePerMinute, id), admission);
       }
-      // Counted first, so that a visitor beyond their rate does not use up the key's.
+      // The visitor's rate comes first, so that a request beyond it does not count towards the key's rate.
       if (visitorRatePerMinute != null && visitor != null) {
         admission = Effect.andThen(
           countForVisitor(`${id}/${visitor}`, visitorRatePerMinute, id),
@@ -217,7 +218,7 @@ const make = Effect.gen(function* () {
       return admission;
     });
 
-  /** Hashes each text only once, unless many wrong texts have the key's id. */
+  /** Hashes a text once per look-up of its key, unless many wrong texts have the key's id. */
   const hashAndAdmit = Effect.fnUntraced(function* (id: string, text: string, key: KeyLookUp) {
     const { grant, principal, texts } = key;
     const hash = yield* Effect.provideService(hashKey(text), Digest.Digest, digest);
@@ -240,7 +241,7 @@ const make = Effect.gen(function* () {
     return yield* admit(id, key, isSigned ? toPrincipal(id, grant, claims) : null);
   });
 
-  /** Every request calls this, so the common case, a known key, runs without a generator. */
+  /** Nearly every request calls this, so the common case, a known key, runs without a generator. */
   const authenticate = (
     credential: string,
     {
@@ -284,7 +285,7 @@ const make = Effect.gen(function* () {
     const currentTime = new Date(epoch + now);
     let visitor = `${anonymousPrefix}${crypto.randomUUID()}`;
     if (former === undefined) {
-      // Counted first, so that a network beyond its limit does not use up the key's.
+      // The network's limit comes first, so that a visitor beyond it does not count towards the key's limit.
       yield* countNewVisitor(`${id}/${network}`, newVisitors.address, id);
       yield* countNewVisitor(id, newVisitors.key, id);
     } else {
@@ -305,22 +306,22 @@ const make = Effect.gen(function* () {
 
   return {
     /**
-     * Checks a key or, with `tokens`, a visitor token. A malformed one costs no look-up; every other rejection does the
-     * same work. Fails with `RateExceeded` beyond the rate of the visitor or the key; rates count the calls in this
-     * process.
+     * Checks a key or, with `tokens`, a visitor token. A malformed credential costs no look-up; for any other, the work
+     * does not depend on why it is rejected. Fails with `RateExceeded` beyond the rate of the visitor or the key; only
+     * calls in this process count.
      *
-     * `recalls`: whether to accept a key that was valid within the last minute while the store is unavailable; this
-     * checks its expiry, but misses a revocation. `false` by default.
+     * `recalls`: whether to accept, while the store is unavailable, a key that was looked up within the last minute.
+     * Its expiry is checked, but a revocation is missed. `false` by default.
      */
     authenticate,
     /** The widget of a valid key; `null` for a key that is unknown, expired or revoked. */
     widget,
     /**
-     * The claims of a token for an anonymous visitor, and the secret to sign it with; `null` for a key that allows no
-     * anonymous visitors. With a `former` token, which may have expired up to 30 days ago, the visitor is that of the
-     * token, and any other text fails with `KeyRejected`; without one, the visitor is new. Fails with `RateExceeded`
-     * beyond `newVisitors` a minute in this process, from the client's network or for the key, or beyond the rate of
-     * the visitor.
+     * The claims of a token for an anonymous visitor, and the secret to sign it with; `null` for a key that is not
+     * valid or admits no anonymous visitors. Without `former`, the visitor is new. `former` is an earlier token of an
+     * anonymous visitor, who stays the same; it may have expired up to 30 days ago, and any other text fails with
+     * `KeyRejected`. Fails with `RateExceeded` beyond the rate of the visitor or, for a new one, beyond
+     * `newVisitors.address` a minute from the network or `newVisitors.key` with the key, in this process.
      */
     admitVisitor,
   };
@@ -350,8 +351,8 @@ const allowsAnonymous = (grant: Grant): boolean =>
   grant.visitorRatePerMinute != null;
 
 /**
- * Token buckets that fill within a minute, by name. Beyond `maxBuckets`, it forgets the least recently used one, which
- * is full again after a minute anyway.
+ * Token buckets by name, each of which fills within a minute. Beyond `maxBuckets`, the least recently used bucket,
+ * which is full again after a minute anyway, is forgotten.
  */
 const makeRates = (maxBuckets: number) => {
   const buckets = new Map<string, { readonly tokens: number; readonly at: number }>();
@@ -371,7 +372,7 @@ const makeRates = (maxBuckets: number) => {
     });
 };
 
-/** Checks API keys and visitor tokens. */
+/** Checks API keys and visitor tokens, and admits anonymous visitors. */
 export class Access extends Context.Service<Access>()("@parley/core/Access", { make }) {
   static readonly layer = Layer.effect(Access, Access.make);
 }

@@ -1,6 +1,6 @@
 /**
- * The work of operators: chatbots, their settings and their keys. Every change adds an entry with its actor to the
- * audit log, and takes effect in every process within a second.
+ * The work of operators: chatbots, their settings and their keys. Every change is recorded with its actor in the audit
+ * log, and takes effect in every process within a second.
  */
 import { Context, Duration, Effect, Layer, Redacted, Schema, Struct } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
@@ -31,7 +31,7 @@ import type { ChatbotId } from "../model/Ids.ts";
 import { makeCheck } from "../model/SchemaErrors.ts";
 import { Text } from "../model/Text.ts";
 
-/** A new key. No store has its text: an operator who loses it creates another key. */
+/** A new key. The store does not keep its text: an operator who loses the text creates another key. */
 export interface CreatedKey {
   readonly id: string;
   readonly key: Redacted.Redacted;
@@ -197,36 +197,37 @@ const make = Effect.gen(function* () {
     changeChatbot,
     /**
      * Deletes a chatbot with its keys and chats, and returns the number of erased chats. It first revokes the keys,
-     * then erases the chats, and deletes the chatbot last. If it is interrupted, the same call finishes the deletion.
+     * then erases the chats, and deletes the chatbot last. If it is interrupted, another call finishes the deletion.
      */
     deleteChatbot,
     /**
-     * Creates a key; fields that are absent are those of `plainKey`. A chatbot can have any number of live keys.
+     * Creates a key; absent fields have the values of `plainKey`. A chatbot can have any number of live keys.
      * `visitors`: whether the key signs visitor tokens; `false` by default.
      */
     createKey,
-    /** Changes the given fields of a key; fails with `KeyNotFound` if the key is revoked. */
+    /** Changes the given fields of a key; fails with `KeyNotFound` if the key is unknown or revoked. */
     changeKey,
     /**
-     * Creates a key with the fields of another; it signs visitor tokens only if the other does, and without `expiresAt`
-     * it never expires. The other key expires after `keepFor`, so that its users can change over, or at its own expiry
-     * if that is earlier. `replacedKey` is the other key. Fails with `KeyNotFound` if the other is revoked.
+     * Replaces a key with a new one that has the same fields, signs visitor tokens only if the old key does, and never
+     * expires unless `expiresAt` is given. The old key, returned as `replacedKey`, expires after `keepFor`, so that its
+     * users can change over, or at its own expiry if that is earlier. Fails with `KeyNotFound` if the old key is
+     * unknown or revoked.
      */
     rotateKey,
-    /** Revokes a key for good. */
+    /** Revokes a key for good; fails with `KeyNotFound` if the key is unknown or already revoked. */
     revokeKey,
     /**
      * A person for exports and erasures. The digest's salt is random, so that no precomputed digest identifies anybody.
      */
     person,
-    /** The newest `limit` entries of the audit log, newest first; with a `userRef`, those with a digest of it. */
+    /** The newest `limit` entries of the audit log or, with a `userRef`, of those with its digest, newest first. */
     audit,
   };
 });
 
 /**
- * Methods fail with `ArgumentInvalid` if an argument breaks a rule, and then write nothing. The name of an actor
- * has 1 to 255 code points.
+ * Methods that change something fail with `ArgumentInvalid` if an argument breaks a rule, and then write nothing. The
+ * name of an actor has 1 to 255 code points.
  */
 export class Administration extends Context.Service<Administration>()(
   "@parley/core/Administration",

@@ -3,7 +3,7 @@ import { Context, Duration } from "effect";
 /** The limits of asking; a layer may replace them. */
 export const AskLimits = Context.Reference("@parley/core/AskLimits", {
   defaultValue: () => ({
-    /** From the start of the turn to the last delta of the answer. */
+    /** How long an answer may take, from the start of the turn to the last delta. */
     deadline: Duration.seconds(30),
     /** How long an ask may wait for its turn. */
     queueTimeout: Duration.seconds(60),
@@ -13,12 +13,9 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
     asks: 10_000,
     /** The interval at which a held turn is renewed. */
     renewal: Duration.seconds(3),
-    /**
-     * The interval at which a process asks the store for a turn that another process holds; shorter than
-     * `turnPrecedence`.
-     */
+    /** The interval at which an ask tries again for a turn that is held or reserved; less than `turnPrecedence`. */
     poll: Duration.seconds(1),
-    /** The interval at which a process asks the store for the entry of an idempotency key held by another process. */
+    /** The interval at which an ask tries again while another ask holds its idempotency key. */
     keyPoll: Duration.millis(100),
     /** The greatest length of an answer in UTF-16 code units; the rest is cut off and not read. */
     answerLength: 100_000,
@@ -37,8 +34,8 @@ export const AskDeadline = Context.Reference("@parley/core/AskDeadline", {
 
 /**
  * The model that the ask in progress called last, for the metrics of asks that fail, and the tokens of all of the ask's
- * calls that ended, for the budget of its key. `answerInTurn` provides it, and an answerer sets it. `model` is `null` if
- * the answerer called none; `tokens` is `null` if they are unknown.
+ * calls that ended, for the budget of its key. `answerInTurn` provides the object, and the answerer fills it in.
+ * `model` is `null` if the answerer called none; `tokens` is `null` if the answerer does not count them.
  */
 export const AskedModel = Context.Reference<{ model: string | null; tokens: number | null }>(
   "@parley/core/AskedModel",

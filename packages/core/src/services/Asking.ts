@@ -1,5 +1,5 @@
 /**
- * Asking a chatbot. Each ask is a fiber of its own, so that it outlives the request that started it, and so that
+ * Asking a chatbot. Each ask runs in a fiber of its own, so that it outlives the request that started it, and so that
  * requests with the same idempotency key share it.
  */
 import {
@@ -48,20 +48,21 @@ import { answerInTurn } from "./TurnAnswer.ts";
  */
 export interface Ask {
   /**
-   * The chat to continue. `null`: a new chat, without a hello entry, which is created together with its first entry.
+   * The chat to continue. `null`: a new chat, which has no hello entry and is created together with its first entry.
    */
   readonly chatId: ChatId | null;
   readonly question: string;
   readonly idempotencyKey?: string | null;
-  /** The id of the API key that asks, for usage reports; `null`, the default: none. */
+  /** The id of the API key that asks, for usage reports and the budget; `null`, the default: none. */
   readonly apiKeyId?: string | null;
   /** How many tokens the API key may spend per day (UTC); `null`, the default: any number. */
   readonly tokensPerDay?: number | null;
   /** The only user whose chats the ask may use (the `visitor` of a `Principal`); `null`, the default: every user. */
   readonly visitor?: string | null;
   /**
-   * The effect of interrupting the waiting fiber. `finish`, the default: the answer is completed and stored. `cancel`:
-   * it is interrupted, and nothing is stored. If several requests share a key, the last one to stop waiting decides.
+   * The effect of interrupting the caller's fiber. `finish`, the default: the answer is completed and stored. `cancel`:
+   * the answer is interrupted and, unless the append has begun, not stored. If several requests share an idempotency
+   * key, the last one to stop waiting decides.
    */
   readonly onDisconnect?: "finish" | "cancel";
 }
@@ -91,7 +92,7 @@ const makeAsksInProgress = Effect.fnUntraced(function* (limits: AskLimits) {
     answer: Effect.Effect<CompletedAsk, AskError>,
   ) {
     const { chatbot, idempotencyKey, live } = ask;
-    // The HTTP application checks this first, but an accepted ask then waits for the event loop while others start.
+    // The HTTP application checks this, too, but an ask that it accepts may start only after others have started.
     if ((yield* count) >= limits.asks) return yield* queueOverload;
     const fiber = yield* FiberSet.run(
       fibers,
@@ -109,7 +110,7 @@ const makeAsksInProgress = Effect.fnUntraced(function* (limits: AskLimits) {
     return askInProgress;
   });
 
-  /** Lets a later request with the same key start anew. */
+  /** Lets a later request with the same key start an ask of its own. */
   const forget = (ask: AskInProgress) => {
     const { chatbot, idempotencyKey } = ask;
     if (find(chatbot, idempotencyKey) === ask) byKey.delete(nameOf(chatbot, idempotencyKey!));
@@ -223,8 +224,8 @@ const make = Effect.gen(function* () {
 
   return {
     /**
-     * Asks, and waits for the stored entry. Asks in one chat are answered in turn, across processes; each sees the
-     * entries before it. A failed ask stores nothing.
+     * Asks, and waits for the stored entry. Asks in one chat are answered one at a time, across processes; each
+     * sees the entries before it. A failed ask stores no entry, except perhaps if it fails with `StorageUnavailable`.
      */
     ask: askAndWait,
     /**
@@ -236,9 +237,9 @@ const make = Effect.gen(function* () {
     /** How many asks are in progress in this process, waiting ones included. */
     inProgress: asks.count,
     /**
-     * Stops asking in this process: asks that wait for a turn, and later ones, fail with `Overloaded`. Completes when
-     * all answers in progress are stored or have failed, at the latest after the deadline of an ask and five
-     * seconds more. Closing the layer does the same.
+     * Lets no further ask take a turn in this process: those that wait for one, and later ones, fail with `Overloaded`.
+     * Completes when all answers in progress are stored or have failed, at the latest after the deadline of an ask and
+     * five seconds more. Closing the layer does the same.
      */
     drain,
   };

@@ -1,6 +1,7 @@
 /**
- * The queues of chats, one for each visitor. In each, the asks of this process wait in order of arrival; the first one
- * tries to take the turn from the store, which keeps the order of the processes and never blocks.
+ * The queues of each chat: one for each visitor, and one for all other clients. In a queue, the asks of this process
+ * wait in order of arrival; the first ask tries to take the turn from the store, which keeps the order of the processes
+ * and never blocks.
  */
 import { Clock, Deferred, Duration, Effect, Stream } from "effect";
 import { BudgetSpent, Overloaded, type AskError } from "../model/Errors.ts";
@@ -16,8 +17,8 @@ export interface Budget {
 }
 
 /**
- * What an ask needs before it is answered: the turn of its chat and of its idempotency key, and a budget of its API key
- * that is not spent.
+ * What an ask needs before it is answered: the turn of its chat and of its idempotency key, and a daily budget of its
+ * API key that is not used up.
  */
 type TurnRequest = Pick<Turn, "chatbot" | "chatId" | "idempotencyKey"> & {
   readonly visitor: string | null;
@@ -25,11 +26,11 @@ type TurnRequest = Pick<Turn, "chatbot" | "chatId" | "idempotencyKey"> & {
 };
 
 /**
- * The asks of one visitor in one chat, in this process. Visitors have queues of their own, because waiting behind an
- * ask in another user's chat would reveal that the chat exists.
+ * The asks of one visitor, or of all other clients, in one chat, in this process. Visitors have queues of their own,
+ * because waiting behind an ask in another user's chat would reveal that the chat exists.
  */
 interface Queue {
-  /** A place for each ask, in order of arrival. The first is completed: its ask may take the chat's turn. */
+  /** A place for each ask, in order of arrival. The first place is completed: its ask may take the chat's turn. */
   readonly places: Array<Deferred.Deferred<void>>;
   /** Completed when the turn of the chat may be free. */
   turnFreed: Deferred.Deferred<void>;
@@ -66,7 +67,7 @@ export const makeChatQueues = (store: TurnStore["Service"], limits: AskLimits) =
           : Effect.fail(new BudgetSpent({ apiKeyId, retryAfterSeconds }));
       });
 
-    /** Takes the turn from the store; while another ask holds it, tries again until `waitEnd`. */
+    /** Takes the turn from the store; while the chat or the key is held, tries again until `waitEnd`. */
     const take = Effect.fnUntraced(function* (
       { budget, chatId, chatbot, idempotencyKey, visitor }: TurnRequest,
       waitEnd: number,
@@ -74,10 +75,10 @@ export const makeChatQueues = (store: TurnStore["Service"], limits: AskLimits) =
     ) {
       while (true) {
         if (isClosed) return yield* queueOverload;
-        // Replaced before the store is asked, so that no notification is missed in between.
+        // Made before the take, so that no notification between the take and the wait is missed.
         const turnFreed = Deferred.makeUnsafe<void>();
         if (queue !== null) queue.turnFreed = turnFreed;
-        // A new chat without a key: there is nothing to take, and nothing to give back.
+        // A new chat without an idempotency key: the turn holds nothing, and needs no release.
         const takesNothing = chatId === null && idempotencyKey === null;
         if (budget !== null && takesNothing) yield* checkBudget(chatbot, budget);
         const result = yield* store.take(chatbot, chatId, idempotencyKey, visitor);
@@ -165,12 +166,12 @@ export const makeChatQueues = (store: TurnStore["Service"], limits: AskLimits) =
       });
 
     return {
-      /** Closes the queue: asks without a turn, and all later ones, fail with `Overloaded`. */
+      /** Closes the queues: asks without a turn, and all later ones, fail with `Overloaded`. */
       close,
       /**
        * Waits for the turn, or for the entry of an earlier request with the same key, and runs `use` with the result.
        * Fails with `Overloaded` if the queue is full or the wait takes too long. `use` runs uninterruptibly, because an
-       * interruption between taking a turn and using it would leave the turn taken; it makes its own parts
+       * interruption between taking a turn and using it would leave the turn taken; `use` makes parts of itself
        * interruptible.
        */
       inTurn,

@@ -57,7 +57,7 @@ const make = Effect.gen(function* () {
      * request returns the same chat for 24 hours, and a different request fails with `IdempotencyKeyReused`. Fails with
      * `ArgumentInvalid` if an argument breaks a rule of the interface.
      *
-     * `visitor`, here and below: the only user whose chats are accessible (the `visitor` of a `Principal`), `null` for
+     * `visitor`, in every method: the only user whose chats are accessible (the `visitor` of a `Principal`), `null` for
      * every user. A chat that a visitor creates has the visitor as its `userRef`; another `userRef` fails with
      * `UserRefNotGranted`.
      */

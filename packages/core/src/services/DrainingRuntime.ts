@@ -11,8 +11,8 @@ export const makeDrainingRuntime = <R, E>(layer: Layer.Layer<R, E>) => {
   let disposal: Promise<void> | undefined;
   return {
     /**
-     * Runs `use` with the layer's services. The first call builds them; each call rejects with the layer's error if
-     * that fails. After `dispose` it runs `afterDispose` instead.
+     * Runs `use` with the layer's services. The first call builds them; if that fails, every call rejects with the
+     * layer's error. After `dispose`, a call runs `afterDispose` instead.
      */
     run: async <A>(
       use: (context: Context.Context<R>) => Promise<A>,

@@ -52,7 +52,7 @@ export interface CompletedAsk extends AskResult {
 }
 
 export class LiveAnswer {
-  /** How many requests wait for the answer. */
+  /** How many requests read the answer or wait for it. */
   readers = 0;
   /** The id of the turn that answers; `null` until it is taken. */
   turnId: string | null = null;
@@ -78,8 +78,8 @@ export class LiveAnswer {
   }
 
   /**
-   * Adds text in the form that every store keeps: without NUL, and pairs of surrogates as a whole. Cuts the text off
-   * at `limit` code units in all; returns whether all of it was added.
+   * Adds text in the form that every store keeps: without NUL, and pairs of surrogates as a whole. Returns `false`
+   * if it cuts the answer off, at `limit` code units.
    */
   append(text: string, limit: number): boolean {
     const addition = this.#half + text;
@@ -100,7 +100,7 @@ export class LiveAnswer {
   }
 
   /**
-   * The answer from a reader's progress on, or from its start if the progress is of another turn. All text since a
+   * The answer from a reader's progress on, or from the start if the progress is of another turn. All text since a
    * reader's last delta is one delta: the text of one iteration of the event loop, or more for a slow reader.
    * `isJoined`: whether another request started the answer.
    */

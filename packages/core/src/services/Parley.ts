@@ -12,8 +12,8 @@ import { Asking } from "./Asking.ts";
 import { Chats } from "./Chats.ts";
 
 /**
- * The four services, the ports of the store, and what `keyRecord` and `generateKey` need. Without a moderator, no
- * question is flagged. `AskLimits` can be provided to it.
+ * A layer of the four services, the ports of the store, and what `keyRecord` and `generateKey` need. Without a
+ * moderator, no question is flagged. `AskLimits` can be provided to the layer.
  */
 export const layerParley = <
   StoreError,

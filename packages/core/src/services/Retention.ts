@@ -1,5 +1,6 @@
 /**
- * Erases expired chats, which have had no entry for the `retentionDays` of their chatbot, and reports when keys expire.
+ * Erases expired chats, which have had no entry for the `retentionDays` of their chatbot, and reports the time until
+ * the next expiry of a key.
  */
 import { Clock, Context, Effect, Layer, Schedule } from "effect";
 import { ChatArchive } from "../ports/ChatArchive.ts";
@@ -22,13 +23,17 @@ const retain = Effect.gen(function* () {
   const age = () => now() - completedAt;
   gauge(
     "parley.retention.age",
-    "Time since the last successful retention run, or since the start",
+    "Time since the last successful retention run or, before the first, since the start",
     age,
   );
-  const next = () => Math.min(...expiries.filter((expiry) => expiry > now())) - now();
-  gauge("parley.key.expiry", "Time until the next key expires", next);
+  const timeToExpiry = () => Math.min(...expiries.filter((expiry) => expiry > now())) - now();
+  gauge(
+    "parley.key.expiry",
+    "Time until the next expiry of a key; infinite if none expires",
+    timeToExpiry,
+  );
 
-  /** Logs every failure, defects included. The next run erases the chats that are left. */
+  /** Logs every failure, defects included. The next run erases the chats that were not erased. */
   const logFailures = (message: string) =>
     Effect.catchCause((cause) => {
       hasFailed = true;

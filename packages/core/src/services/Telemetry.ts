@@ -1,6 +1,7 @@
 /**
  * The core as an operator sees it: log lines about failures, spans, and the metrics of asks and keys. None of them
- * contains user text. Names of metrics follow OpenTelemetry; a metric's attribute `unit` is its unit.
+ * quotes user text, unless the stack of a defect does. Names of metrics follow OpenTelemetry; a metric's attribute
+ * `unit` is its unit.
  */
 import { Cause, Clock, Context, Effect, Exit, Metric, Option, Tracer } from "effect";
 import type { Usage } from "../model/Entry.ts";
@@ -20,7 +21,7 @@ const tagOf = (error: unknown): string =>
   (error as { readonly _tag?: string })._tag ?? "the request is not valid";
 
 /**
- * Logs each reason for a failure on a line of its own: a defect, an answer that failed, an unreachable store, or an
+ * Logs each reason for a failure on a line of its own: a defect, an answer that failed, a store that failed, or an
  * overloaded server. It does not log a client's mistake.
  */
 export const logFailure = Effect.fnUntraced(function* (cause: Cause.Cause<unknown>) {
@@ -58,7 +59,7 @@ export const endSpan = (
     span.end(now, Exit.fail(reason));
   });
 
-/** Runs the effect in a span of this name. Without a tracer, it creates no span and costs nothing. */
+/** Runs the effect in a span of this name; without a tracer, runs it as it is. */
 export const inSpan = <A, E>(
   effect: Effect.Effect<A, E>,
   name: string,
@@ -75,7 +76,7 @@ export const inSpan = <A, E>(
       : effect,
   );
 
-/** Registers a gauge that is computed only when the metrics are read. */
+/** Registers a gauge whose value is computed only when the metrics are read. */
 export const registerGauge = (
   context: Context.Context<never>,
   name: string,
@@ -90,12 +91,12 @@ export const registerGauge = (
   });
 
 /**
- * Metrics labelled with one of thousands of values, such as a key's id: the fifty busiest values have series of their
+ * Metrics labelled with one of thousands of values, such as a key's id: the `size` busiest values have series of their
  * own, and all others share the label `other`. Returns a function that updates, for a value, the metric at an index of
  * those that `describe` returns.
  *
  * No series decreases: a value's past stays in `other` when the value gets a label. A value with twice the events of
- * the least busy one with a label takes its place, for good.
+ * the least busy labelled one takes its place, and the replaced value stays in `other` for good.
  */
 export const makeBusiest = (
   context: Context.Context<never>,
@@ -130,7 +131,7 @@ export const makeBusiest = (
 export const makeKeyRequests = Effect.map(Effect.context<never>(), (context) =>
   makeBusiest(context, (key) => [
     Metric.counter("parley.requests", {
-      description: "Requests with a valid key, by the key's id",
+      description: "Requests with a valid key or visitor token, by the key's id",
       attributes: { key },
       incremental: true,
     }),
@@ -152,7 +153,8 @@ export const makeBudgetGauges = Effect.map(Effect.context<never>(), (context) =>
     const isNew = !shares.has(key);
     if (isNew && shares.size >= budgetSeries) return;
     shares.set(key, { share, until: now() + endsInMillis });
-    const description = "The share of its daily budget that a key has spent, by the key's id";
+    const description =
+      "Share of its daily budget that a key had spent at its last ask today, by the key's id";
     if (isNew)
       registerGauge(context, "parley.key.budget.used", description, { key }, () => {
         const { share, until } = shares.get(key)!;
@@ -180,19 +182,19 @@ const runningAsks = Metric.gauge("parley.asks.running", {
 });
 const waitTime = secondsHistogram(
   "parley.ask.wait.duration",
-  "From an ask's arrival to its turn",
+  "Time from an ask's arrival to its turn",
   boundaries,
 );
 const firstDeltaTime = secondsHistogram(
   "parley.ask.first_delta.duration",
-  "From the turn to the first delta of the answer",
+  "Time from an ask's turn to the first delta of its answer",
   boundaries,
 );
 const answerTimes = (model: string) =>
   ["stored", "failed"].map((outcome) =>
     secondsHistogram(
       "parley.ask.answer.duration",
-      "From the turn to the stored answer, or to the failure of the ask",
+      "Time from an ask's turn to its stored answer or its failure",
       boundaries,
       { model, outcome },
     ),
@@ -207,8 +209,8 @@ const chatbotTokens = (chatbot: string) =>
   );
 
 /**
- * Returns a function that starts to time an ask when it begins to wait for its turn. The members of its result record
- * what happens to the ask.
+ * Returns a function to call when an ask begins to wait for its turn. The function starts to time the ask, and returns
+ * functions that record what happens to it.
  */
 export const makeAskTimes = Effect.map(Effect.context<never>(), (context) => {
   const clock = Context.get(context, Clock.Clock);
@@ -246,5 +248,5 @@ export const makeAskTimes = Effect.map(Effect.context<never>(), (context) => {
   };
 });
 
-/** The times of one ask. */
+/** Records the times of one ask. */
 export type AskTimes = ReturnType<Effect.Success<typeof makeAskTimes>>;

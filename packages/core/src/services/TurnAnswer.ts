@@ -1,5 +1,5 @@
 /**
- * One answer in a turn: moderation, the answer, and the entry that stores both.
+ * Answering a question in its turn: moderation, the answer, and the entry that stores both.
  */
 import { Cause, Clock, Duration, Effect, Option, Pull, Stream } from "effect";
 import type { Chatbot } from "../model/Chatbot.ts";
@@ -28,6 +28,8 @@ export interface AnswerServices {
 
 const uncountedMessage = "The tokens of a failed ask could not be counted";
 
+const turnEnded = "another ask or an erasure ended the turn";
+
 const unavailable = (reason: string) => new AnswerUnavailable({ reason });
 
 /** Answers the question in the turn. At the end, the entry is stored or the turn is released. */
@@ -54,7 +56,7 @@ export const answerInTurn = (
       Effect.raceFirst(keepTurn(services, turn)),
       Effect.timeoutOrElse({
         duration: limits.deadline,
-        orElse: () => Effect.fail(unavailable("the deadline passed")),
+        orElse: () => Effect.fail(unavailable("the ask's deadline passed")),
       }),
       Effect.interruptible,
       Effect.flatMap((entry) =>
@@ -66,7 +68,7 @@ export const answerInTurn = (
           () => Effect.sync(() => times.onStored(entry.usage)),
         ),
       ),
-      Effect.catchTag("TurnLost", () => Effect.fail(unavailable("another ask took the turn"))),
+      Effect.catchTag("TurnLost", () => Effect.fail(unavailable(turnEnded))),
       Effect.onError((cause) => {
         if (!Cause.hasInterruptsOnly(cause)) times.onFailure(askedModel.model);
         // The provider also bills for an answer that nobody receives.
@@ -90,7 +92,7 @@ export const answerInTurn = (
   );
 };
 
-/** Renews the turn until a renewal fails because another ask took the turn or the chat was erased. */
+/** Renews the turn again and again. Fails when another ask or an erasure has ended the turn. */
 const keepTurn = (
   { limits, store }: AnswerServices,
   turn: Turn,
@@ -98,7 +100,7 @@ const keepTurn = (
   store.renew(turn).pipe(
     // The store may recover in time. If it does not, or if another ask takes the turn meanwhile, the append fails.
     Effect.catchTag("StorageUnavailable", () => Effect.succeed(true)),
-    Effect.flatMap((isHeld) => (isHeld ? Effect.void : unavailable("another ask took the turn"))),
+    Effect.flatMap((isHeld) => (isHeld ? Effect.void : unavailable(turnEnded))),
     Effect.delay(limits.renewal),
     Effect.forever,
   );
@@ -141,7 +143,7 @@ const makeEntry = Effect.fnUntraced(function* (
     Stream.runForEachArray((parts) => (parts.every(addPart) ? Effect.void : Cause.done())),
     Pull.catchDone(() => Effect.void),
   );
-  if (isBroken) return yield* unavailable("the answer broke off");
+  if (isBroken) return yield* unavailable("the answer broke off after part of it was sent");
   if (isBlank(live.text)) return yield* unavailable("the answer is empty");
   return { question, answer: live.text, moderation, flagged, usage: cost.usage };
 });
@@ -149,11 +151,11 @@ const makeEntry = Effect.fnUntraced(function* (
 /** What an ask has cost so far. */
 interface Cost {
   usage: Usage | null;
-  /** Of the question and of all deltas of answers, those of failed attempts included. */
+  /** The characters of the question and of all deltas, those of failed attempts included. */
   characters: number;
 }
 
-/** The tokens of an ask whose answerer does not count them itself: those of its usage, else one for four characters. */
+/** The tokens of an ask whose answerer does not count them: those of its usage, else one for every four characters. */
 const toTokens = ({ characters, usage }: Cost): number =>
   usage === null ? Math.ceil(characters / 4) : usage.promptTokens + usage.completionTokens;
 

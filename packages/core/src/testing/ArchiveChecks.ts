@@ -123,7 +123,7 @@ export const archiveChecks: ReadonlyArray<
     for (let n = 0; n < 3; n++) {
       const chat = yield* create(chatbot);
       yield* same("a higher id", chat.id > chatId, true);
-      yield* same("a time not before", chat.createTime >= time, true);
+      yield* same("the time is not earlier", chat.createTime >= time, true);
       [chatId, time] = [chat.id, chat.createTime];
       for (const target of [chat, keptChat]) {
         const { id } = yield* ask(chatbot, target.id, entry("q"));
@@ -205,7 +205,7 @@ export const archiveChecks: ReadonlyArray<
     yield* same("the limit in the audit log", late >= 0 && late < 60_000, true);
   }),
 
-  check("an ask in flight in an erased chat stores nothing and forgets its key", function* () {
+  check("an ask in an erased chat stores no entry, and its key is forgotten", function* () {
     const chatbot = yield* newChatbot;
     const turns = yield* TurnStore;
     for (const idempotencyKey of [null, key]) {
@@ -264,7 +264,7 @@ export const archiveChecks: ReadonlyArray<
       // A key may move to another chat once its turn is released.
       yield* turns.release(yield* takeTurn(chatbot, chat.id, keyOf("moved")));
       yield* append(yield* takeTurn(chatbot, keptEntry.chatId, keyOf("moved")), entry("moved"));
-      // Chats of two chatbots may have the same id, and their keys the same name.
+      // Two chatbots may have a chat with the same id, and the same idempotency key.
       yield* importAll(twin, yield* exportAll(chatbot));
       yield* append(yield* takeTurn(twin, chat.id, keyOf("asked")), entry("q"));
       yield* same("known before", yield* creation, { chat, replayed: true });
@@ -285,7 +285,7 @@ export const archiveChecks: ReadonlyArray<
     }
   }),
 
-  check("an erasure of a user forgets the keys of asks that have no chat yet", function* () {
+  check("an erasure also forgets keys of visitors' asks that have no chat yet", function* () {
     const [{ turns }, second] = yield* instances;
     const users = ["u", "U", "v\nu", "u\nv", "%", null];
     const erasures: ReadonlyArray<readonly [Erasable, (user: string | null) => boolean]> = [
@@ -442,7 +442,7 @@ export const archiveChecks: ReadonlyArray<
     }
   }),
 
-  check("copies of a chatbot run concurrently, while others are written to", function* () {
+  check("copies of a chatbot run concurrently, while another chatbot is written to", function* () {
     const [{ archive }, second] = yield* instances;
     const [from, other] = [yield* newChatbot, yield* newChatbot];
     yield* importAll(from, many);
@@ -506,12 +506,12 @@ export const archiveChecks: ReadonlyArray<
       yield* archive.import(chatbot, Stream.fromIterable(records), actor);
       const { chat } = yield* chats.createChat(chatbot, { ...bare, helloMessage: "Hi" }, null);
       yield* same("a chat's higher id", chat.id > far + 1, true);
-      yield* same("a chat's time not before", chat.createTime >= last, true);
+      yield* same("the chat's time is not earlier", chat.createTime >= last, true);
       const [hello] = (yield* chats.listEntries(chatbot, chat.id, defaultEntryQuery)).items;
-      yield* same("its entry's time not before", hello!.createTime >= chat.createTime, true);
+      yield* same("the entry's time is not earlier", hello!.createTime >= chat.createTime, true);
       const newEntry = yield* ask(chatbot, ChatId.make(far), entry("later"));
       yield* same("an entry's higher id", newEntry.id > far + 90_000, true);
-      yield* same("an entry's time not before", newEntry.createTime >= last, true);
+      yield* same("the entry's time is not earlier", newEntry.createTime >= last, true);
       const { chatId } = yield* ask(chatbot, null, entry("in a new chat"));
       const { items } = yield* list(chatbot, {
         orderBy: [{ field: "createTime", descending: true }],
@@ -522,11 +522,11 @@ export const archiveChecks: ReadonlyArray<
       yield* erase(chatbot, { _tag: "All" });
       yield* importAll(chatbot, [chatRecord(1, longAgo)]);
       const next = yield* create(chatbot);
-      yield* same("a time not before an erased one's", next.createTime >= last, true);
+      yield* same("the time is not before an erased one's", next.createTime >= last, true);
     }
   }),
 
-  check("chatbots with equal ids of chats and entries do not affect each other", function* () {
+  check("chatbots whose chats and entries have equal ids do not affect each other", function* () {
     const [archive, turns] = [yield* ChatArchive, yield* TurnStore];
     const from = yield* newChatbot;
     const { chat, entries } = yield* conversation(from, [entry("a"), entry("b")]);
@@ -555,7 +555,7 @@ export const archiveChecks: ReadonlyArray<
     }
   }),
 
-  check("an import whose records are out of order writes nothing", function* () {
+  check("an import with records out of order, or a wrong id or time, writes nothing", function* () {
     const to = yield* newChatbot;
     const sooner = new Date(longAgo.getTime() - 1);
     const chat = (id: number, time = longAgo) => chatRecord(id, time);
@@ -589,7 +589,7 @@ export const archiveChecks: ReadonlyArray<
     const [from, to] = [yield* newChatbot, yield* newChatbot];
     const { chat } = yield* conversation(from, [entry("a")]);
     const before = yield* exportAll(from);
-    yield* failsWith("into a full chatbot", "ImportRefused", importAll(from, before));
+    yield* failsWith("into a chatbot that has chats", "ImportRefused", importAll(from, before));
     yield* same("the rows of the chatbot", yield* exportAll(from), before);
     const turn = yield* takeTurn(to, null, key);
     const askNow = ask(from, chat.id, entry("meanwhile"));
@@ -597,13 +597,13 @@ export const archiveChecks: ReadonlyArray<
     for (const { archive } of yield* instances) {
       const records = Stream.fromIterable([...many, chatRecord(2_000, future)]);
       const brokenRecords = Stream.concat(records, Stream.unwrap(failure));
-      yield* failsWith("a broken one", "Broken", archive.import(to, brokenRecords, actor));
+      yield* failsWith("a broken import", "Broken", archive.import(to, brokenRecords, actor));
       const endless = Stream.concat(records, Stream.never);
       const importFiber = yield* Effect.forkChild(archive.import(to, endless, actor));
       yield* after(20);
       yield* Fiber.interrupt(importFiber);
     }
-    yield* same("nothing", yield* storedChats(to), []);
+    yield* same("the stored chats", yield* storedChats(to), []);
     yield* same("asks meanwhile", yield* questions(from), [["a", "meanwhile", "meanwhile"]]);
     yield* same("a turn meanwhile", yield* turns.renew(turn), true);
     const { createTime } = yield* append(turn, entry("q"));
@@ -626,7 +626,7 @@ export const archiveChecks: ReadonlyArray<
         // The creation may have to wait for the import.
         yield* Effect.raceFirst(Effect.exit(createOnce), after(100));
       });
-      // Ids that are higher than that of a chat created before the import.
+      // The ids are higher than that of a chat created before the import.
       const { id } = yield* create(yield* newChatbot);
       const records = Array.from({ length: 1_050 }, (_, n) => chatRecord(id + 1_000 + n, longAgo));
       const stream = Stream.fromIterable(records).pipe(
@@ -830,7 +830,7 @@ export const archiveChecks: ReadonlyArray<
       yield* same("the entry", newEntry, { ...texts, id, chatId: chat.id, createTime });
     }
     yield* ask(chatbot, null, entry("q", { usage, apiKeyId: "first" }));
-    // An answer from documents has a key, and no cost.
+    // An answer without a model has a key, and no cost.
     yield* ask(chatbot, null, entry("q", { apiKeyId: "free" }));
     for (const [by, ...expected] of [
       ["key", "first,1", "free,1", "k,2", ",2"],

@@ -1,5 +1,5 @@
 /**
- * The promises of `ChatStore`, except those about idempotency keys.
+ * The promises of `ChatStore`, except those about idempotency keys and visitors.
  */
 import { Effect } from "effect";
 import { ChatStore, type ChatToCreate } from "../ports/ChatStore.ts";
@@ -36,7 +36,7 @@ import {
 } from "./Fixtures.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 
-/** Chats with many ties and gaps: few different names and references, some absent. */
+/** Chats with many ties and gaps: few different names and values of `userRef`, some absent. */
 const chatsWithTies: ReadonlyArray<Partial<ChatToCreate>> = Array.from({ length: 23 }, (_, n) => ({
   name: [null, "b", "a", "B", ""][n % 5]!,
   userRef: [null, "y", "x"][n % 3]!,
@@ -86,7 +86,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         createTime,
       };
       yield* same("the history", { items, total }, { items: [hello], total: 1 });
-      yield* same("not before its chat", createTime >= chat.createTime, true);
+      yield* same("the entry's time is not before its chat's", createTime >= chat.createTime, true);
       const { entries } = inStore.find((storedChat) => storedChat.chat.id === chat.id)!;
       yield* same("the stored entries", entries, [{ ...hello, usage: null }]);
     }
@@ -94,7 +94,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     yield* same("without a hello entry", yield* history(chatbot, id), { items: [], total: 0 });
   }),
 
-  check("ids and times ascend in order of creation, whichever instance creates", function* () {
+  check("ids ascend and times never descend, whichever instance creates the chats", function* () {
     const chatbot = yield* newChatbot;
     const { second } = yield* StoreUnderTest;
     const store = yield* ChatStore;
@@ -121,7 +121,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* same("a positive safe integer", Number.isSafeInteger(id) && id > 0, true);
       if (at === 0) continue;
       yield* same("a higher id", id > chats[at - 1]!.id, true);
-      yield* same("a time not before", createTime >= chats[at - 1]!.createTime, true);
+      yield* same("the time is not earlier", createTime >= chats[at - 1]!.createTime, true);
     }
     const inStore = (yield* storedChats(chatbot)).map(({ chat }) => chat);
     yield* same("the stored chats", inStore, chats);
@@ -153,7 +153,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     yield* same("by three fields", yield* list(chatbot, query), chatPage(chats, query));
   }),
 
-  check("texts sort by all their code points, and absent values follow all others", function* () {
+  check("texts sort by all their code points, and absent values as the greatest", function* () {
     const chatbot = yield* newChatbot;
     const references = alikeUpTo(59);
     const chats = yield* createAll(chatbot, [
@@ -175,13 +175,13 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
   }),
 
-  check("a search finds literal, case-insensitive parts of names", function* () {
+  check("a search finds names that contain its text literally, in any case", function* () {
     const chatbot = yield* newChatbot;
     const chats = yield* createAll(chatbot, [
       {},
       ...awkwardTexts.map((name) => ({ name })),
       ...awkwardTexts.map((text) => ({ name: `before ${text} after` })),
-      // Folding makes these names longer.
+      // Folding makes these names longer, the last one only in an intermediate step.
       ...["ﬃ", "ﷺ", "İ"].map((sign) => ({ name: `${sign.repeat(254)}!` })),
     ]);
     const parts = ["before ", "BEFORE", "r a", "%a", "i!", "م!", "ffi".repeat(254)];
@@ -192,7 +192,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
   }),
 
-  check("a search ignores case in all scripts, and forms such as ligatures", function* () {
+  check("a search ignores case in all scripts, and characters such as ligatures", function* () {
     const chatbot = yield* newChatbot;
     const names = ["ΣΑΣ", "Straße", "STRAẞE", "İstanbul", "Diyarbakır", "ﬁn"];
     const chats = yield* createAll(

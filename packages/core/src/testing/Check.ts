@@ -48,7 +48,7 @@ export const same = (
     ? Effect.void
     : Effect.fail(new CheckFailed({ what, expected, actual }));
 
-/** Fails unless the effect fails with that error, or with any error with that tag. */
+/** Fails unless the effect fails with the `expected` error or, if `expected` is a tag, with any error of that tag. */
 export const failsWith = <A, E extends { readonly _tag: string }, R>(
   what: string,
   expected: E | E["_tag"],
@@ -79,7 +79,7 @@ const isEqual = (one: unknown, other: unknown): boolean => {
 const isPlain = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null && Object.getPrototypeOf(value) === Object.prototype;
 
-/** The innermost place where two different values differ. */
+/** The first and innermost place where two different values differ. */
 const firstDifference = (
   actual: unknown,
   expected: unknown,
@@ -99,7 +99,7 @@ const firstDifference = (
 
 const show = (value: unknown): string => {
   try {
-    return JSON.stringify(value)?.slice(0, 2000) ?? "nothing";
+    return JSON.stringify(value)?.slice(0, 2000) ?? "undefined";
   } catch {
     // A driver's error may refer to itself.
     return String(value);

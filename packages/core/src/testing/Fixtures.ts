@@ -53,7 +53,7 @@ export const atOnce = <A, E, R>(
 export const tagOf = <A, E extends { readonly _tag: string }, R>(effect: Effect.Effect<A, E, R>) =>
   Effect.match(effect, { onFailure: ({ _tag }): string => _tag, onSuccess: () => "success" });
 
-/** The ports of both instances. */
+/** The chats, turns and archive of both instances. */
 export const instances = Effect.gen(function* () {
   const { second } = yield* StoreUnderTest;
   const first = {
@@ -64,7 +64,7 @@ export const instances = Effect.gen(function* () {
   return [first, second] as const;
 });
 
-/** The turns of both instances, which queue separately. */
+/** The `TurnStore` of both instances, each of which has its own place in a chat's queue. */
 export const bothTurns = Effect.gen(function* () {
   const { second } = yield* StoreUnderTest;
   return [yield* TurnStore, second.turns] as const;
@@ -141,7 +141,7 @@ export const append = (turn: Turn, newEntryFields: NewEntry) =>
 export const ask = (chatbot: ChatbotId, chat: ChatId | null, newEntryFields: NewEntry) =>
   Effect.flatMap(takeTurn(chatbot, chat), (turn) => append(turn, newEntryFields));
 
-/** A chat with these entries. */
+/** Creates a chat with these entries. */
 export const conversation = Effect.fnUntraced(function* (
   chatbot: ChatbotId,
   entries: ReadonlyArray<NewEntry>,
@@ -194,7 +194,7 @@ export interface StoredChat {
   readonly entries: Array<Entry & { readonly usage: Usage | null }>;
 }
 
-/** All chats of a chatbot with their entries, as the other instance reads them. */
+/** All chats of a chatbot with their entries, as the second instance reads them. */
 export const storedChats = Effect.fnUntraced(function* (chatbot: ChatbotId) {
   const { second } = yield* StoreUnderTest;
   const records = yield* Stream.runCollect(second.archive.export(chatbot, actor));
@@ -283,7 +283,7 @@ export const auditOf = (chatbot: ChatbotId) =>
 
 // The pages of the contract, over plain arrays
 
-/** The page of `chats`, all chats of one chatbot, that the query asks for. */
+/** The page that the query asks for, if `chats` are all chats of the chatbot. */
 export const chatPage = (chats: ReadonlyArray<Chat>, query: ChatQuery): Page<Chat> =>
   pageOf(
     chats
@@ -299,7 +299,7 @@ export const chatPage = (chats: ReadonlyArray<Chat>, query: ChatQuery): Page<Cha
     (chat, field: ChatField) => chat[field],
   );
 
-/** The page of `entries`, all entries of one chat, that the query asks for. */
+/** The page that the query asks for, if `entries` are all entries of the chat. */
 export const entryPage = (entries: ReadonlyArray<Entry>, query: EntryQuery): Page<Entry> =>
   pageOf(
     entries.filter(({ id }) => query.id === null || id === query.id),
@@ -344,7 +344,7 @@ export const orders = <const Field extends string>(
   ]);
 };
 
-/** Checks that every list of the chatbot is exact, given that these are its chats. */
+/** Checks that lists of the chatbot in many orders are exact, given that these are its chats. */
 export const listsAre = Effect.fnUntraced(function* (
   chatbot: ChatbotId,
   chats: ReadonlyArray<Chat>,
@@ -365,25 +365,25 @@ export const listsAre = Effect.fnUntraced(function* (
 
 // Texts and times that stores tend to confuse
 
-/** Keys that differ a little. */
+/** Idempotency keys that stores tend to confuse. */
 export const awkwardKeys: ReadonlyArray<string> = [
   ["key", "Key", "KEY", " key", "key ", "key_", "keyX", "key%", "key\\", "'; --"],
   ["1", "01", "1e0", "null"],
   ["a", "b"].map((end) => "k".repeat(254) + end),
 ].flat();
 
-/** Texts that are easily sorted, folded or stored wrongly; each has at most 60 code points. */
+/** Texts that a store may sort, fold or keep wrongly; each has at most 60 code points. */
 export const awkwardTexts: ReadonlyArray<string> = [
   ["", " ", "a", "A", "B", "Z", "b", "z", "aa", "a b", "a-b", "a_b", "aXb"],
   ["[ab]", "[^b]", "a.b", "a*", "?", "^a$", "(a|b)", "a+b", "&amp;", "a%20b"],
   ["100%", "100", "%", "_", "\\", "\\%", "a\\b", "'; drop table chat; --", '"quoted"', "$1", "{}"],
-  // Full-width characters, which folding turns into some of those above.
+  // Full-width characters, which folding turns into ASCII.
   ["％", "＿", "＼", "Ｆｕｌｌ"],
   ["line\nbreak", "tab\there", "\u007f", "\u202eright to left", "\ufeffmark", "\ufeff\ufffd"],
   ["é", "e\u0301", "É", "ß", "ẞ", "SS", "ﬁn", "FIN", "İstanbul", "istanbul"],
   ["ΣΊΣΥΦΟΣ", "σίσυφος", "i\u0307", "ı", "ŉ", "Ǆ", "ǆ", "中文", "ひら", "ヒラ", "ﾋﾗ"],
   ["42", "042", "0", "null", "NULL"],
-  // The first three come before the others, which are above U+FFFF, by code point, and after them by UTF-16.
+  // By code point, the first three sort before the others, which begin above U+FFFF; by UTF-16, after them.
   ["\ue000", "\uffee", "\ufffd", "𐐀", "𐐨", "😀", "👩‍👩‍👧"],
 ].flat();
 
@@ -391,7 +391,7 @@ export const awkwardTexts: ReadonlyArray<string> = [
 export const alikeUpTo = (length: number): ReadonlyArray<string> =>
   ["b", "a", "", "B", "😀"].map((end) => "x".repeat(length) + end);
 
-/** Times that are easily lost or mixed up, ascending: of other calendars, around clock changes, and so on. */
+/** Times that a store may change or confuse, ascending: far in the past, around clock changes, and so on. */
 export const awkwardTimes: ReadonlyArray<Date> = [
   ["0001-01-01T00:00:00.000Z", "1582-10-10T12:00:00.000Z", "1899-12-31T23:59:59.999Z"],
   ["1969-12-31T23:59:59.999Z", "1970-01-01T00:00:00.001Z", "2000-02-29T12:00:00.500Z"],

@@ -85,7 +85,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
         return { turn, newEntry: yield* append(turn, entry(`q${n}`)) };
       }),
     );
-    // So that no answer to a key is among the chat's newest entries.
+    // So that no entry of a key is among the chat's newest entries.
     for (let n = 0; n < 25; n++) yield* ask(chatbot, id, entry("later"));
     for (const [n, name] of awkwardKeys.entries()) {
       const { chat, replayed } = creations[n]!;
@@ -97,7 +97,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     }
   }),
 
-  check("the key of an ask is held during its turn, and then returns the entry", function* () {
+  check("the key of an ask is held during its turn, and then leads to the entry", function* () {
     const chatbot = yield* newChatbot;
     const [store, second] = yield* bothTurns;
     const { id } = yield* create(chatbot);
@@ -171,7 +171,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
   }),
 
   check(
-    "a take checks the key's request, then its entry, the chat, and the turn's holder",
+    "a take checks the key's request, then the key's entry, the chat, and who holds the turn",
     function* () {
       const chatbot = yield* newChatbot;
       const store = yield* TurnStore;
@@ -215,7 +215,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     }
   }),
 
-  check("an ask that waits for a held chat does not take its key", function* () {
+  check("an ask that waits for a held chat does not hold its own idempotency key", function* () {
     const chatbot = yield* newChatbot;
     const store = yield* TurnStore;
     const { id } = yield* create(chatbot);
@@ -238,7 +238,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     }
   }),
 
-  check("a take of the chat or of the key alone takes over both", function* () {
+  check("a take of the chat or the key alone ends the expired turn that held both", function* () {
     const chatbot = yield* newChatbot;
     const [store, second] = yield* bothTurns;
     const { id } = yield* create(chatbot);
@@ -274,7 +274,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     yield* same("late entries", late, []);
   }),
 
-  check("an expired turn belongs to its owner until another ask takes it", function* () {
+  check("an expired turn stays valid until another ask takes its chat or its key", function* () {
     const chatbot = yield* newChatbot;
     const store = yield* TurnStore;
     const [first, second] = yield* createAll(chatbot, [{}, {}]);
@@ -285,7 +285,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       yield* takeTurn(chatbot, null),
     ];
     yield* pass(idempotencyKeyLifetime - 60_000);
-    // Claims of other keys may sweep away old ones.
+    // A request with another key may let the store delete old keys.
     yield* createWith(chatbot, keyOf("chat"));
     yield* append(yield* takeTurn(chatbot, null, keyOf("ask")), entry("q"));
     for (const turn of turns) {

@@ -37,7 +37,7 @@ import { StoreUnderTest } from "./StoreUnderTest.ts";
 
 const expiry = new Date("2032-01-01T00:00:00Z");
 
-/** The registries of both instances, and the directory. */
+/** The registries of both instances, and the directory of the first. */
 const services = Effect.gen(function* () {
   const { second } = yield* StoreUnderTest;
   const registry = yield* ChatbotRegistry;
@@ -48,7 +48,7 @@ const services = Effect.gen(function* () {
 const newOne = (more: Parameters<typeof newChatbotFields>[0] = {}) =>
   ChatbotRegistry.use((registry) => registry.create(newChatbotFields(more), actor));
 
-/** The optional fields of a key. */
+/** Values for the fields that most keys do not set, except `name` and `expiresAt`. */
 const rare = {
   ratePerMinute: 9,
   signingSecret: "f".repeat(64),
@@ -58,16 +58,17 @@ const rare = {
   anonymous: true,
 };
 
-/** The fields of the grant of a listed key, without its chatbot and its expiry. */
-const openedBy = ({ createdAt: _, revokedAt: __, lastUsedAt: ___, ...key }: RegisteredKey) => {
+/** What a listed key grants, without the chatbot and the expiry. */
+const grantedBy = ({ createdAt: _, revokedAt: __, lastUsedAt: ___, ...key }: RegisteredKey) => {
   const { expiresAt: ____, id: _____, name: ______, ...grant } = key;
   return grant;
 };
 
 /**
- * Opens the key, and checks the store's clock. Returns the chatbot, how long the key stays valid, and its other fields.
+ * Looks up the key in the directory, and checks the store's clock. Returns the chatbot, how long the key stays valid,
+ * and the other fields of the grant.
  */
-const openKey = Effect.fnUntraced(function* (id: string) {
+const lookUpKey = Effect.fnUntraced(function* (id: string) {
   const { directory, registry } = yield* services;
   const { chatbot, expiresInMillis, nowMillis, ...grant } = (yield* directory.find(id))!;
   const now = (yield* registry.now).getTime();
@@ -85,7 +86,7 @@ const isIn = Effect.fnUntraced(function* (time: Date | null | undefined, millis:
   return Math.abs(time!.getTime() - (yield* now).getTime() - millis) < 60_000;
 });
 
-/** Runs both concurrently, in every other round the second first, and returns which of them succeeded. */
+/** Runs both concurrently, and returns which of them succeeded. In odd rounds the second starts first. */
 const bothAtOnce = (round: number, both: ReadonlyArray<Effect.Effect<unknown, unknown>>) =>
   Effect.gen(function* () {
     const order = round % 2 === 0 ? both : both.toReversed();
@@ -145,13 +146,13 @@ export const registryChecks: ReadonlyArray<
       )!;
       yield* same("the listed key", key, { ...declaredKey, revokedAt: null, lastUsedAt: null });
       yield* same("its time", createdAt instanceof Date, true);
-      const open = yield* openKey(id);
-      yield* same("its chatbot", open.chatbot, chatbot);
-      yield* same("the opened key", open.grant, openedBy({ ...key, createdAt }));
+      const lookUp = yield* lookUpKey(id);
+      yield* same("its chatbot", lookUp.chatbot, chatbot);
+      yield* same("the key's grant", lookUp.grant, grantedBy({ ...key, createdAt }));
       const isRight =
         expiresAt === null
-          ? open.expiresInMillis === null
-          : yield* isIn(expiresAt, open.expiresInMillis!);
+          ? lookUp.expiresInMillis === null
+          : yield* isIn(expiresAt, lookUp.expiresInMillis!);
       yield* same("how long it stays valid", isRight, true);
     }
     yield* same("the number of keys", registeredChatbot!.keys.length, keys.length);
@@ -248,7 +249,7 @@ export const registryChecks: ReadonlyArray<
         chatbot = { ...chatbot, ...change, settings: { ...chatbot.settings, ...change.settings } };
         yield* same("the chatbot", changedChatbot, chatbot);
         yield* same("the listed chatbot", (yield* findRegistered(id))?.chatbot, chatbot);
-        yield* same("the opened chatbot", (yield* directory.find(key.id))?.chatbot, chatbot);
+        yield* same("the key's chatbot", (yield* directory.find(key.id))?.chatbot, chatbot);
       }
       yield* same("the audit log", yield* auditOf(id), [
         `${actor} create ${name}`,
@@ -299,8 +300,8 @@ export const registryChecks: ReadonlyArray<
       yield* registry.changeKey(id, key.id, change, "another");
       expected = { ...expected, ...change };
       yield* same("the changed key", yield* findRegisteredKey(id, key.id), expected);
-      const { expiresInMillis, grant } = yield* openKey(key.id);
-      yield* same("the opened key", grant, openedBy(expected));
+      const { expiresInMillis, grant } = yield* lookUpKey(key.id);
+      yield* same("the key's grant", grant, grantedBy(expected));
       yield* same("its expiry", expiresInMillis === null, expected.expiresAt === null);
     }
     const notFound = new Errors.KeyNotFound({ keyId: key.id });
@@ -338,7 +339,7 @@ export const registryChecks: ReadonlyArray<
     yield* failsWith("no chatbot", chatbotNotFound, registry.addKey(unknown, otherKey, actor));
   }),
 
-  check("a creation checks its name before its keys, and writes all keys or none", function* () {
+  check("creating a chatbot checks its name before its keys, and is all or nothing", function* () {
     const { registry } = yield* services;
     const first = newChatbotFields({ keys: [newKey()] });
     yield* registry.create(first, actor);
@@ -387,7 +388,7 @@ export const registryChecks: ReadonlyArray<
     yield* same("the audit log", yield* auditOf(id), before);
   }),
 
-  check("concurrent changes of different fields take effect and are logged once", function* () {
+  check("concurrent changes of different fields all take effect, each logged once", function* () {
     const { other, registry } = yield* services;
     const key = newKey();
     const { id, settings } = yield* newOne({ keys: [key] });
@@ -437,7 +438,7 @@ export const registryChecks: ReadonlyArray<
     },
   ),
 
-  check("reading users' texts adds an entry to the audit log", function* () {
+  check("recording a read of users' texts adds an entry to the audit log", function* () {
     const registry = yield* ChatbotRegistry;
     const { id } = yield* newOne();
     const before = yield* auditOf(id);

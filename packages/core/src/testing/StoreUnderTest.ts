@@ -1,5 +1,5 @@
 /**
- * A store under test. Besides the ports, the checks need chatbots, a clock that a test can move, and a second instance.
+ * A store under test. Besides the ports, the checks need chatbots, a way to let time pass, and a second instance.
  */
 import { Context, Effect, Layer } from "effect";
 import { TestClock } from "effect/testing";
@@ -19,7 +19,7 @@ export class StoreUnderTest extends Context.Service<
     readonly newChatbot: Effect.Effect<ChatbotId>;
     /** Makes leases, the ends of turns, idempotency keys and spending older by this many milliseconds. */
     readonly pass: (millis: number) => Effect.Effect<void>;
-    /** A second instance over the same data, as another process has. */
+    /** A second instance over the same data, as another process would have. */
     readonly second: {
       readonly chats: ChatStore["Service"];
       readonly turns: TurnStore["Service"];
@@ -33,10 +33,10 @@ export class StoreUnderTest extends Context.Service<
 export type StoreServices = StorePorts | StoreUnderTest;
 
 /**
- * The store with everything that `storeChecks` need. It builds the layer twice, so both builds must use the same data:
- * one file, one database, one memory. `pass` lets time pass in the store; by default it moves the test clock, which is
- * right for a store that reads Effect's `Clock`. For a store that reads the clock of a database, it must make the rows
- * older.
+ * The store with everything that `storeChecks` need. The layer of the store is built twice, so both builds must use the
+ * same data: the same file, database or memory. `pass` lets time pass in the store; by default it moves the test clock,
+ * which is right for a store that reads Effect's `Clock`. For a store that reads the clock of a database, `pass` must
+ * make the rows older.
  */
 export const storeUnderTest = <E, R = never>(
   store: Layer.Layer<StorePorts, E, R>,

@@ -1,5 +1,5 @@
 /**
- * The promises of `TurnStore`, except those about idempotency keys.
+ * The promises of `TurnStore`, except those about idempotency keys and visitors.
  */
 import { Effect, Exit, Fiber, Stream } from "effect";
 import type { ChatStore } from "../ports/ChatStore.ts";
@@ -76,7 +76,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     yield* same("the stored entries", (yield* storedChats(chatbot))[0]!.entries, rows);
   }),
 
-  check("a turn holds the newest entries, and reads older ones on demand", function* () {
+  check("a turn contains the newest entries, and older ones are read on demand", function* () {
     const chatbot = yield* newChatbot;
     const turns = yield* TurnStore;
     const [chat, another] = yield* createAll(chatbot, [{}, {}]);
@@ -152,7 +152,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
   }),
 
-  check("an instance that does not return in time loses its place", function* () {
+  check("an instance that does not return in time loses its place in the queue", function* () {
     const chatbot = yield* newChatbot;
     const [store, second] = yield* bothTurns;
     const { id } = yield* create(chatbot);
@@ -163,7 +163,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* pass(1_100);
       yield* isHeld("chat", store, chatbot, id);
       yield* pass(turnPrecedence - 1_099);
-      // Now the chat is reserved for no instance: neither for the second nor for the first, which was behind it.
+      // Now the chat is reserved for no instance: neither for the second nor for the first, which came after it.
       const next = isReleased ? store : second;
       yield* store.release(yield* takeTurn(chatbot, id));
       yield* next.release(yield* takeTurn(chatbot, id, null, next));
@@ -182,7 +182,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
   }),
 
   check(
-    "only the end of a turn sends a notification, and no ask waits for its readers",
+    "only the end of a turn sends a notification, and no ask waits for readers of notifications",
     function* () {
       const chatbot = yield* newChatbot;
       const [store, second] = yield* bothTurns;
@@ -229,7 +229,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
   ),
 
   check(
-    "an API key has spent what its appends and releases of the day add, in all instances",
+    "an API key has spent the sum of what its appends and releases add in a day, in all instances",
     function* () {
       const [chatbot, another] = [yield* newChatbot, yield* newChatbot];
       const both = yield* bothTurns;
@@ -289,7 +289,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     yield* same("the other chatbot", yield* questions(theirs), [[]]);
   }),
 
-  check("a turn of an unknown or foreign chat is not found", function* () {
+  check("a take in an unknown or foreign chat fails with ChatNotFound", function* () {
     const chatbot = yield* newChatbot;
     const turns = yield* TurnStore;
     const { id } = yield* create(yield* newChatbot);
@@ -302,7 +302,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     yield* takeTurn(chatbot, null, keyOf("key", 1));
   }),
 
-  check("a turn without a chat creates one with the first entry, and nothing before", function* () {
+  check("a turn without a chat stores nothing until its append creates the chat", function* () {
     const chatbot = yield* newChatbot;
     const turns = yield* TurnStore;
     const turn = yield* takeTurn(chatbot, null);
@@ -318,7 +318,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     yield* same("other chats", others, []);
   }),
 
-  check("a chat created by an append comes after those created during its turn", function* () {
+  check("a chat created by an append comes after all chats created during the turn", function* () {
     const chatbot = yield* newChatbot;
     const first = yield* create(chatbot);
     for (const idempotencyKey of [null, key]) {
@@ -328,7 +328,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       const newEntry = yield* append(turn, entry("q"));
       const [chat] = (yield* list(chatbot, { id: newEntry.chatId })).items;
       yield* same("a higher id", chat!.id > between.id, true);
-      yield* same("a time not before", chat!.createTime >= between.createTime, true);
+      yield* same("the time is not earlier", chat!.createTime >= between.createTime, true);
       yield* same("not after its entry", chat!.createTime <= newEntry.createTime, true);
     }
   }),
@@ -417,7 +417,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
   }),
 
-  check("a take concurrent with a late append sees its entry, or makes it fail", function* () {
+  check("a take during a late append sees the entry, or makes the append fail", function* () {
     const both = yield* bothTurns;
     const chatbot = yield* newChatbot;
     for (let n = 0; n < 4; n++) {
@@ -438,7 +438,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
   }),
 
-  check("of concurrent takes and appends, one succeeds", function* () {
+  check("only one of several concurrent takes, or appends in a turn, succeeds", function* () {
     const both = yield* bothTurns;
     const chatbot = yield* newChatbot;
     const { id } = yield* create(chatbot);

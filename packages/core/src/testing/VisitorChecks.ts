@@ -23,7 +23,7 @@ import {
 } from "./Fixtures.ts";
 import type { StoreUnderTest } from "./StoreUnderTest.ts";
 
-/** References that differ a little. */
+/** Values of `userRef` that stores tend to confuse. */
 const references: ReadonlyArray<string> = [
   ["u", "U", "u ", "%", "_", "é", "e\u0301", "'; --", "line\nbreak", ""],
   alikeUpTo(59),
@@ -31,7 +31,7 @@ const references: ReadonlyArray<string> = [
 
 /** The promises of `ChatStore` and `TurnStore` about visitors. */
 export const visitorChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
-  check("a visitor lists and reads the chats with their userRef, and no others", function* () {
+  check("a visitor lists and reads only the chats with the visitor's userRef", function* () {
     const chatbot = yield* newChatbot;
     const store = yield* ChatStore;
     const chats = yield* createAll(chatbot, [
@@ -65,7 +65,7 @@ export const visitorChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnd
     }
   }),
 
-  check("a visitor's ask creates a chat with their userRef", function* () {
+  check("a visitor's ask without a chat creates one with the visitor's userRef", function* () {
     const chatbot = yield* newChatbot;
     const keys = [null, keyOf("key")];
     for (const visitor of references.slice(0, 4)) {
@@ -109,12 +109,12 @@ export const visitorChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnd
       }
     }
     const turn = yield* takeTurn(chatbot, ownChat!.id, null, store, "u");
-    yield* same("held", (yield* second.take(chatbot, ownChat!.id, null, "u"))._tag, "Held");
+    yield* same("the result", (yield* second.take(chatbot, ownChat!.id, null, "u"))._tag, "Held");
     yield* append(turn, entry("own"));
     yield* same("the questions", yield* questions(chatbot), [["q", "own"], ["q"]]);
   }),
 
-  check("an idempotency key belongs to one visitor, for chats, turns and answers", function* () {
+  check("visitors who send the same key get their own chats, turns and answers", function* () {
     const chatbot = yield* newChatbot;
     const store = yield* ChatStore;
     const turns = yield* TurnStore;

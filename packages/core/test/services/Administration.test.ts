@@ -109,7 +109,7 @@ describe("administration", () => {
         const { message } = yield* Effect.flip(change({ retentionDays: 0, knowledge: ".." }));
         assert.strictEqual(
           message,
-          "settings.knowledge: is not a valid folder name; settings.retentionDays: Expected a value between 1 and 36500.",
+          "settings.knowledge: begins with a dot, or contains a slash, backslash, line break or control character; settings.retentionDays: Expected a value between 1 and 36500.",
         );
         assert.deepStrictEqual(yield* administration.audit(100), lines);
       }).pipe(administered),

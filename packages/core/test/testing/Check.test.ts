@@ -14,10 +14,10 @@ it.effect.each([
     page("b", 1),
     'the list, at items[1].createTime: expected "1970-01-01T00:00:00.001Z", but got "1970-01-01T00:00:00.000Z"',
   ],
-  [[1], [1, 2], "the list, at [1]: expected 2, but got nothing"],
-  [Object.assign([], { length: 1 }), [1], "the list, at [0]: expected 1, but got nothing"],
+  [[1], [1, 2], "the list, at [1]: expected 2, but got undefined"],
+  [Object.assign([], { length: 1 }), [1], "the list, at [0]: expected 1, but got undefined"],
   [{ total: 0 }, [], 'the list: expected [], but got {"total":0}'],
-  [{ name: null }, {}, "the list, at name: expected nothing, but got null"],
+  [{ name: null }, {}, "the list, at name: expected undefined, but got null"],
   [null, { total: 0 }, 'the list: expected {"total":0}, but got null'],
 ] as const)(
   "a failed check names the first difference between %j and %j",

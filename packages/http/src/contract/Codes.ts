@@ -24,11 +24,15 @@ export const generalCodes = {
     means: "CONNECT and protocol upgrades are not supported.",
   },
   API_KEY_NOT_PRESENT: { status: 401, code: 401001, means: "The x-api-key header is missing." },
-  API_KEY_NOT_VALID: { status: 401, code: 401002, means: "The API key is not valid." },
+  API_KEY_NOT_VALID: {
+    status: 401,
+    code: 401002,
+    means: "The API key or the visitor's token is not valid.",
+  },
   SCOPE_NOT_GRANTED: {
     status: 403,
     code: 403001,
-    means: "The API key does not have the required scope.",
+    means: "The API key or the visitor's token does not have the required scope.",
   },
   RATE_EXCEEDED: {
     status: 403,
@@ -47,7 +51,11 @@ export const generalCodes = {
     means: "A visitor's token can create chats only with the visitor's own userRef.",
   },
   // The contract spells it this way.
-  CHAT_DOES_NOT_EXISTS: { status: 404, code: 404011, means: "The chatbot has no such chat." },
+  CHAT_DOES_NOT_EXISTS: {
+    status: 404,
+    code: 404011,
+    means: "The chatbot, or the visitor, has no such chat.",
+  },
   INTERNAL_ERROR: {
     status: 500,
     code: 500001,
@@ -58,7 +66,11 @@ export const generalCodes = {
     code: 500002,
     means: "The answer failed; nothing was stored.",
   },
-  STORAGE_UNAVAILABLE: { status: 500, code: 500003, means: "The storage is unavailable." },
+  STORAGE_UNAVAILABLE: {
+    status: 500,
+    code: 500003,
+    means: "The storage is unavailable; repeat the request after Retry-After seconds.",
+  },
   SERVICE_OVERLOADED: {
     status: 500,
     code: 500004,

@@ -1,7 +1,7 @@
 /**
  * The values of requests: declared to clients by the API description, and decoded by the server with the same schemas.
- * The messages about invalid values (see `ValidationErrors`) end with the `problem` of the failed check or, for a value
- * of the wrong type, with the `message` of the schema.
+ * The messages about invalid values end with the `problem` of the failed check or, for a value of the wrong type, with
+ * the `message` of the schema. Other ends are in `ValidationErrors`, `RequestValues` and `ErrorResponses`.
  */
 import {
   ChatName,
@@ -20,7 +20,7 @@ const notInteger = { problem: "NOT_INTEGER" };
 const optional = <S extends Schema.Top>(description: string, schema: S) =>
   Schema.optionalKey(schema.annotate({ description }));
 
-/** The body of a new chat; `null` counts as absent. */
+/** The body of a request that creates a chat; a member that is `null` counts as absent. */
 export const CreateChatBody = Schema.Struct({
   name: Schema.optionalKey(Schema.NullOr(ChatName).annotate({ message: "NOT_STRING" })),
   userRef: optional(

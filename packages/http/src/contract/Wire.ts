@@ -37,7 +37,7 @@ export const EntryWire = Schema.Struct({
   }),
   flagged: Schema.Boolean.annotate({
     description:
-      "Whether the question violates the usage policy; if so, the answer is the moderation error message",
+      "Whether the question violates the usage policy; if so, the answer is the chatbot's moderation error message",
   }),
   _createTime: Time,
 }).annotate({
@@ -135,10 +135,10 @@ export const encodePage = <A, B>({ items, total }: Page<A>, encode: (item: A) =>
   meta: { total },
 });
 
-/** The body of a response; `status` is also the HTTP status. */
+/** The body of a response, whose HTTP status is `status`, or of an `error` event. */
 export type ResponseBody = { readonly status: number; readonly [member: string]: unknown };
 
-/** Headers of every response: browsers do not guess its type, and caches do not store it. */
+/** Headers of every response of the interfaces: browsers do not guess its type, and caches do not store it. */
 export const protectiveHeaders = {
   "cache-control": "no-store",
   "x-content-type-options": "nosniff",

@@ -29,7 +29,7 @@ export interface FastifyReply {
   readonly hijack: () => unknown;
 }
 
-/** Responds with a web handler. The promise never rejects. */
+/** Responds with a web handler. The promise rejects only if `next` throws. */
 export type NodeHandler = (
   request: NodeRequest | FastifyRequest,
   response: ServerResponse | FastifyReply,
@@ -40,9 +40,9 @@ export type NodeHandler = (
  * Turns a web handler, such as that of `makeWebHandler`, into a listener. It serves the path that the client sent, even
  * below a router's prefix. If a parser has read the body, the listener takes it from `request.body`. The client's
  * address is `request.ip`, which depends on Express's `trust proxy` or Fastify's `trustProxy`, or else that of the
- * connection. If the client disconnects, the listener aborts the signal of the handler's request. An error of the
- * handler goes to `next`. Without `next`, or after the response has begun, it goes to the console; the response is 500
- * `INTERNAL_ERROR` or, if it has begun, breaks off.
+ * connection. If the client disconnects, the listener aborts the signal of the handler's request, and ignores a later
+ * error of the handler. Any other error of the handler goes to `next`. Without `next`, or after the response has begun,
+ * it goes to the console; the response is 500 `INTERNAL_ERROR` or, if it has begun, breaks off.
  */
 export const toNodeHandler =
   (handler: (request: Request) => Promise<Response>): NodeHandler =>

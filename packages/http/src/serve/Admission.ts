@@ -1,5 +1,5 @@
 /**
- * Decides which asks a full server accepts. No setting says how many: that depends on how late the event loop is.
+ * Decides which asks a full server accepts. How many depends on how late the event loop is, not on a setting.
  *
  * Stability. Accepting an ask costs the event loop some work at once, and more when the model answers, much later. So a
  * decision takes effect late, and a controller that accepts asks until the loop is late accepts too many. Four choices
@@ -11,15 +11,18 @@
  *   no less late than the first. After a pause (a garbage collection, a large page), the first requests are late, and
  *   the next less so; on a full server all are late, and increasingly so. So thousands of asks that arrive at an idle
  *   server at once are accepted.
- * - While the loop is late, the limit falls slowly from the number of asks in progress. Otherwise it grows slowly from
- *   there, so that the limit of a server that becomes full does not overshoot by much. There is no limit after a second
- *   without a refusal: a shorter time is only the lull between two waves of answers. Nor is there a limit after two
- *   steps without an ask, if the loop is not late or few asks are in progress.
- * - While the loop is late, a full server accepts no more asks in a step than on average. Otherwise those that arrived
- *   during a pause would begin together, and their answers would come together and cause the next pause.
+ * - While the loop is late, the limit falls slowly, from the number of asks in progress if that is lower. Otherwise it
+ *   grows slowly, from that number if that is higher, so that the limit of a server that becomes full does not
+ *   overshoot by much. If the loop is not late, there is no limit after a second without a refusal: a shorter time is
+ *   only the lull between two waves of answers. Nor is there a limit after a step that lasts twice as long for lack of
+ *   asks, if the loop is not late or few asks are in progress.
+ * - While the loop is late, a full server accepts no more asks in a step than on average, except within the shares
+ *   below. Otherwise those that arrived during a pause would begin together, and their answers would come together and
+ *   cause the next pause.
  *
  * Fairness. Half of the asks that a full server accepts in a second are shared equally among the keys; the limit admits
- * the others in order of arrival. So a key that asks less than its share is never refused, whatever others do.
+ * the others in order of arrival. So this control never refuses a key that asks less than its share, whatever the other
+ * keys do.
  */
 import type { Effect } from "effect";
 
@@ -36,8 +39,8 @@ export interface EventLoop {
 }
 
 /**
- * The length of a step, in milliseconds between arrivals, so that a burst that takes long to read and decide on still
- * counts as short.
+ * The least length of a step in milliseconds, measured between arrivals, so that a burst that takes long to read and
+ * decide on still counts as short. A step ends at the first ask after this time.
  */
 const step = 30;
 
@@ -48,10 +51,13 @@ const lateAfter = 10;
 const growth = 1.04;
 const decline = 0.96;
 
-/** With fewer asks than this, no server is full: it is better to answer them late than to refuse them. */
+/** With fewer asks in progress, no server is full: it is better to answer them late than to refuse them. */
 const minFullLoad = 128;
 
-/** The period of the moving mean, and how long a key has a share after its last ask, in milliseconds. */
+/**
+ * The period of the moving mean, how long a key has a share after its last ask, and how long after the last refusal the
+ * limit ends, in milliseconds.
+ */
 const period = 1_000;
 
 /** Creates a function that accepts or refuses an ask, given the id of its key and how many asks are in progress. */
@@ -68,7 +74,7 @@ export const makeAdmission = (loop: EventLoop) => {
   /** The least delay of the step before. */
   let lastDelay = 0;
   let acceptedAsks = 0;
-  /** How many asks a full server whose loop is late accepts in a step, besides the shares. */
+  /** After this many asks in a step, a full server whose loop is late accepts only asks within the shares. */
   let pace = Infinity;
   let lastRefusal = -Infinity;
 
@@ -76,8 +82,8 @@ export const makeAdmission = (loop: EventLoop) => {
     const millis = Math.min(time - stepStart, period);
     const isLate = leastDelay > lateAfter;
     const wasLate = lastDelay > lateAfter;
-    // After two steps without an ask, the server is idle unless its loop is late. With few asks in progress, it is idle
-    // even so: a burst, of which this is the first ask, may have just made the loop late.
+    // After a step that lasted twice as long, the server is idle unless its loop is late. With few asks in progress, it
+    // is idle even so: a burst, of which this is the first ask, may have just made the loop late.
     const hasTime = delay <= lateAfter || load < minFullLoad;
     const isIdle = time - stepStart >= 2 * step && hasTime;
     if (isIdle) limit = Infinity;

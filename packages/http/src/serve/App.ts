@@ -1,6 +1,6 @@
 /**
- * Both interfaces as one HTTP application. It checks requests in the order of the contract, and every response has one
- * of the contract's shapes.
+ * Both interfaces as one HTTP application, which may have pages besides. It checks requests in the order of the
+ * contract, and every response of an interface has one of the contract's shapes.
  */
 import { Access, Asking, AskLimits, ChatId, type Principal } from "@parley/core";
 import { logFailure } from "@parley/core/ports";
@@ -44,7 +44,7 @@ export interface AppOptions {
   readonly clientAddress?: (request: HttpServerRequest.HttpServerRequest) => string | undefined;
   /** Origins whose pages may call the interfaces; none by default. */
   readonly corsOrigins?: ReadonlyArray<string>;
-  /** Lets the application refuse asks while the process is overloaded; without it, only `AskLimits` limits asks. */
+  /** Lets the application refuse asks while the process is overloaded; without it, only `AskLimits` limits them. */
   readonly eventLoop?: EventLoop;
   /** The effect of a disconnect on an ask without an `On-Disconnect` header; `finish` by default. */
   readonly onDisconnect?: "finish" | "cancel";
@@ -114,7 +114,7 @@ const toChatId = (text: string): ChatId =>
 
 type Route = NonNullable<ReturnType<ReturnType<typeof makeRouter>>>;
 
-/** Refuses an ask because the server is full. */
+/** Creates the effect that refuses an ask because the server is full. */
 const makeAskRefusal = (countFailure: RequestTelemetry["countFailure"]) => {
   let refusals = 0;
   /** Logging each refusal would cost more than the refusal. */
@@ -134,7 +134,7 @@ const makeAskRefusal = (countFailure: RequestTelemetry["countFailure"]) => {
 /** A request, with the route or the page that answers it. */
 interface Exchange {
   readonly request: Request;
-  /** Whether the path is below the base path of an interface; otherwise it may be a page's. */
+  /** Whether the path is that of a served interface, or below it; otherwise it may be a page's. */
   readonly isInterface: boolean;
   /** `undefined`: no endpoint has the method and path. */
   readonly route: Route | undefined;

@@ -1,6 +1,6 @@
 /**
- * An answer as server-sent events: a `delta` for each piece, then one `entry` with the envelope of a plain ask, or one
- * `error` with the envelope of a failure.
+ * An answer as server-sent events: a `delta` for each piece, then one `entry` with the body of a plain ask's response,
+ * or one `error` with the body of a failure's response.
  */
 import type { AnswerEvent, AskError, Progress, Pulse } from "@parley/core";
 import { Array as Arr, Cause, Channel, Duration, Effect, Pull, Stream } from "effect";
@@ -28,8 +28,9 @@ export const parseEventId = (id = ""): Progress | null => {
 };
 
 /**
- * The response. It begins with the first event, or with a comment if no event arrives within a heartbeat: a failure
- * before that is a plain response. A later failure goes to `reportFailure`, and its response becomes the last event.
+ * The response to an ask. It begins with the first event, or with a comment if no event arrives within a heartbeat: a
+ * failure before that is a plain response. A later failure goes to `reportFailure`, and its response becomes the last
+ * event.
  */
 export const toEventStream = Effect.fnUntraced(function* (
   stream: (pulse: Pulse<typeof comment>) => Stream.Stream<AnswerEvent | typeof comment, AskError>,
@@ -37,7 +38,9 @@ export const toEventStream = Effect.fnUntraced(function* (
 ) {
   const events = stream({ value: comment, every: heartbeat });
   const pull = yield* Channel.toPullScoped(Stream.toChannel(events), yield* Effect.scope);
-  const first = yield* Pull.catchDone(pull, () => Effect.die("an answer without events"));
+  const first = yield* Pull.catchDone(pull, () =>
+    Effect.die("the stream of an answer ended without an event"),
+  );
   const replayed = first.some((event) => event !== comment && event.replayed);
   let opening: typeof first | null = first;
   // `Stream.concat` would cost each event more than everything else here.

@@ -39,7 +39,7 @@ type Handler = (context: {
   /** Reports a failure after the stream has begun. */
   readonly reportFailure: ReportFailure;
   readonly principal: Principal;
-  /** The id in the path; 0, which no chat has, where the path has none. */
+  /** The id in the path; 0, which no chat has, where the path has no valid one. */
   readonly chatId: ChatId;
 }) => Effect.Effect<Response, RequestError, Scope.Scope>;
 

@@ -1,7 +1,7 @@
 /**
- * Requests as an operator sees them: metrics by OpenTelemetry's conventions for HTTP servers, spans where a tracer is
- * installed, and a log line for each request if the operator turns that on. None contains a path as received, a query
- * or a body.
+ * Requests as an operator sees them: metrics by OpenTelemetry's conventions for HTTP servers, a metric of failures,
+ * spans where a tracer is installed, a log line about the refused requests of a minute and, if the operator turns that
+ * on, one for each request. None contains a path as received, a query or a body.
  */
 import { endSpan, isTraced, secondsHistogram } from "@parley/core/ports";
 import { Effect, Exit, Metric, Option, Scope, Tracer } from "effect";
@@ -10,7 +10,7 @@ import { generalCodes, type GeneralMessage } from "../contract/Codes.ts";
 
 type Response = HttpServerResponse.HttpServerResponse;
 
-/** Facts about a request: the annotations of its log lines and its span. */
+/** Facts about a request: the annotations of its log lines and, except `client` and `key`, of its span. */
 export interface RequestFacts {
   readonly requestId: string;
   readonly method: string;

@@ -50,7 +50,7 @@ const problemOf = ({ annotations }: Pick<SchemaAST.Check<never>, "annotations">)
 
 /** Throws unless every check of the values has a `problem`, and every problem a code. */
 export const assertCodes = (dto: string, { ast }: Schema.Top): void => {
-  const assertProblem = (path: ReadonlyArray<string>, problem = "without a problem") => {
+  const assertProblem = (path: ReadonlyArray<string>, problem = "UNNAMED_PROBLEM") => {
     const message = toMessage(dto, [path, problem]);
     if (validationCodes[message] === undefined) throw new Error(`${message} has no code`);
   };

@@ -25,7 +25,7 @@ const importSecret = (secret: string) =>
     "verify",
   ]);
 
-/** Reads tokens for `Access`. It imports a secret once for each object that holds it. */
+/** Creates the reader of tokens for `Access`. It imports a secret once for each object that holds it. */
 export const makeVisitorTokens = (): VisitorTokens => {
   const secrets = new WeakMap<object, Promise<CryptoKey>>();
   return {

@@ -11,12 +11,12 @@ import { toGeneralBody } from "./ErrorResponses.ts";
 
 /** A handler to mount in a framework whose handlers take a web `Request`. */
 export interface WebHandler {
-  /** Resolves when `layer` is built. If that fails, this promise and every request reject with the layer's error. */
+  /** Resolves when `layer` is built. If that fails, it and every call of `handler` reject with the layer's error. */
   readonly ready: Promise<void>;
   /**
    * Responds to every request, even outside the base paths and after `dispose`; rejects only if `layer` failed. With a
    * URL, it takes the arguments of `fetch` and, like `fetch`, also rejects if they are invalid or their signal aborts.
-   * After a `Request`, it ignores the second argument, because frameworks pass one of their own.
+   * With a `Request`, it ignores the second argument, because frameworks pass one of their own.
    */
   readonly handler: (request: Request | URL | string, init?: unknown) => Promise<Response>;
   /**
@@ -25,7 +25,7 @@ export interface WebHandler {
   readonly dispose: () => Promise<void>;
 }
 
-/** Builds the core's services with `layer` at once, and serves them. */
+/** Starts to build the core's services with `layer`, and serves the interfaces with them. */
 export const makeWebHandler = <E>(
   layer: Layer.Layer<Access | Asking | Chats, E>,
   options?: AppOptions,
@@ -54,7 +54,7 @@ export const makeWebHandler = <E>(
       const request = isFetch ? new Request(input, init as RequestInit) : input;
       const response = await run(
         (context) => Context.get(context, Handler)(request),
-        async () => refuse(request),
+        async () => toRefusal(request),
       );
       if (isFetch) request.signal.throwIfAborted();
       return response;
@@ -73,7 +73,7 @@ const withClientAddress = Effect.updateService(HttpServerRequest.HttpServerReque
 const Handler = Context.Service<(request: Request) => Promise<Response>>("@parley/http/WebHandler");
 
 /** The response to a request after `dispose`. */
-const refuse = ({ headers, method }: Request): Response =>
+const toRefusal = ({ headers, method }: Request): Response =>
   HttpServerResponse.toWeb(
     HttpServerResponse.setHeader(
       toJsonResponse(toGeneralBody("STORAGE_UNAVAILABLE"), { "retry-after": "2" }),

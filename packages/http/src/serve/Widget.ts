@@ -1,6 +1,6 @@
 /**
- * The widget's addresses: the loader's files, the window that the origins of a key may frame, and tokens for anonymous
- * visitors.
+ * The widget's addresses: the loader, the window that the origins of a key may frame, with its files, and tokens for
+ * anonymous visitors.
  */
 import { Access, type VisitorTokens, type Widget } from "@parley/core";
 import { Effect } from "effect";

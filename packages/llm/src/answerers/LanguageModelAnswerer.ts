@@ -29,7 +29,7 @@ import { retrySchedule, type FailureReason, type ModelFailure } from "../models/
 import { type Prompt, promptBuilder } from "../models/Prompt.ts";
 import { makeProvider, type Provider } from "../models/Provider.ts";
 
-/** Options of `layerLanguageModel`; they apply to each of its models. */
+/** Options of `layerLanguageModel`. The limits apply to each of its models. */
 export interface LanguageModelOptions {
   /** The tokens of a model's context, the answer included (default 32,000). */
   readonly contextTokens?: number;
@@ -39,7 +39,7 @@ export interface LanguageModelOptions {
   readonly knowledge?: KnowledgeSource;
   /**
    * Returns the model that a chatbot's settings name; it replaces the first model for that chatbot. Without this
-   * option, such a chatbot cannot answer.
+   * option, a chatbot whose settings name a model cannot answer.
    */
   readonly modelNamed?: (name: string) => Effect.Effect<LanguageModel, AnswerUnavailable>;
   /** How many calls may follow a failed one at the same provider, for one question (default 4). */
@@ -62,7 +62,8 @@ const maxPassages = 5;
  *
  * - A call that fails for a transient reason (network, idle timeout, 408, 429, 5xx, an answer that is empty or breaks
  *   off) is repeated after a growing, jittered pause, and not before its `Retry-After`. Meanwhile the next model is
- *   called. No attempt begins after the ask's deadline. A failed attempt ends with a `Restart` part, before the pause.
+ *   called. No attempt begins after the ask's deadline. A failed attempt, unless it is the last, ends with a `Restart`
+ *   part, before the pause.
  * - A provider that fails ten questions in a row is not called for a while. Then one question tries it.
  * - If no attempt succeeds, the answer fails with `AnswerUnavailable`. Errors, logs and metrics contain names, statuses
  *   and codes, never a text of the chat or a key.
@@ -138,8 +139,8 @@ const freeFailures: ReadonlyArray<FailureReason> = [
 ];
 
 /**
- * The tokens of a call, as the provider reports them, or else one for every four characters of the prompt and the
- * answer: the provider also bills a call that breaks off or is cancelled.
+ * The tokens of a call, as the provider reports them or, unless the call cost nothing, one for every four characters of
+ * the prompt and the answer: the provider also bills a call that breaks off or is cancelled.
  */
 const tokensOf = (
   exit: Exit.Exit<Tokens, ModelFailure>,
@@ -162,7 +163,7 @@ const tokensOf = (
  *
  * @param providers at least one
  * @param promptOf builds a prompt of at most the given number of tokens
- * @param tokens the size of the first prompt
+ * @param tokens the limit on the tokens of the first prompt
  */
 const answerWith = Effect.fnUntraced(function* (
   providers: ReadonlyArray<Provider>,
@@ -195,11 +196,11 @@ const answerWith = Effect.fnUntraced(function* (
     askedModel.model = model;
     const { messages } = candidate.prompt;
     let answerLength = 0;
-    const count = (text: string) => {
+    const countAndEmit = (text: string) => {
       answerLength += text.length;
       return emit(text);
     };
-    const result = yield* candidate.provider.call(candidate, messages, count).pipe(
+    const result = yield* candidate.provider.call(candidate, messages, countAndEmit).pipe(
       Effect.onExit((exit) =>
         Effect.sync(() => {
           askedModel.tokens = (askedModel.tokens ?? 0) + tokensOf(exit, messages, answerLength);

@@ -9,13 +9,13 @@ import { fold, wordsOf } from "../documents/Terms.ts";
 
 /**
  * An `Answerer` that quotes the best passage for the question, with a link to its source. If the passage only touches
- * on the question's subject, the answer begins with a sentence that says so, and ends with the first sentences of up to
- * two other passages. If no passage is about the question, and in reply to small talk, the answer names up to three
- * questions that the documents answer, or else their topics. The answerer reports no usage, and ignores the chat so
- * far. The same question and documents always give the same answer.
+ * on the question's subject, the answer begins with a sentence of doubt, and ends with the first sentences of up to two
+ * other passages. If no passage is about the question, and in reply to small talk, the answer names up to three
+ * questions that the documents answer, or else up to ten topics of the documents. The answerer reports no usage, and
+ * ignores the chat so far. For one chatbot, the same question and documents always give the same answer.
  *
  * @param knowledge the documents; `null` when there are none
- * @param hint a sentence for a server without documents, such as how to configure a language model
+ * @param hint a sentence that ends the answer when there are no documents, such as one on how to set a language model
  */
 export const layerOffline = (knowledge: KnowledgeSource, hint = ""): Layer.Layer<Answerer> =>
   Layer.succeed(
@@ -55,7 +55,7 @@ const answerFrom = (
   hint: string,
 ): string => {
   if (knowledge === null || knowledge.topics.length === 0) {
-    return `No language model and no documents are configured. ${hint}`.trim();
+    return `No language model is configured, and there are no documents. ${hint}`.trim();
   }
   const words = wordsOf(question).map(fold).join(" ");
   const talk = Object.entries(smallTalk(chatbot));

@@ -48,7 +48,8 @@ export interface LanguageModelSettings {
 
 /**
  * Answers with a language model behind an endpoint that speaks OpenAI's chat completions. A call that fails for a
- * transient reason is repeated within the time limit of the answer. Needs `ai` and `@ai-sdk/openai-compatible`.
+ * transient reason is repeated within the time limit of the answer. Needs `ai` and `@ai-sdk/openai-compatible`, and for
+ * `documents` also `@effect/platform-node`.
  */
 export const languageModel: (settings: LanguageModelSettings) => AnswererLayer = ({
   apiKey,
@@ -71,6 +72,9 @@ export const languageModel: (settings: LanguageModelSettings) => AnswererLayer =
     }),
   );
 
-/** Answers with passages of the Markdown and text files in a folder, without a language model. They are read once. */
+/**
+ * Answers with passages of the Markdown and text files in a folder, which are read once, without a language model.
+ * Needs `@effect/platform-node`.
+ */
 export const documents = (folder: string): AnswererLayer =>
   Layer.unwrap(Effect.map(read(folder), (knowledge) => layerOffline(knowledge)));

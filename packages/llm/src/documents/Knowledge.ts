@@ -19,8 +19,8 @@ export interface Knowledge {
   /** Up to three headings, preferably questions, that the documents are likely to answer if somebody asks them. */
   readonly questions: ReadonlyArray<string>;
   /**
-   * Up to `limit` passages that are about a question, best first. The same documents and question always return the
-   * same passages in the same order.
+   * Up to `limit` passages that are about a question, best first. The same documents and question always give the same
+   * passages in the same order.
    */
   readonly search: (question: string, limit: number) => ReadonlyArray<Match>;
   /** All passages. */
@@ -51,8 +51,8 @@ const maxBytes = 5_000_000n;
 /**
  * Reads every `*.md` and `*.txt` file below `folder`, and the files in `others`, as Markdown into an index. Names that
  * begin with a dot, `node_modules` and links to folders are ignored. A document that is larger than 5 MB, unreadable,
- * not UTF-8, or behind a symbolic link that leads out of the folder is skipped with a warning in the log, and keeps its
- * passages from `previous`: a link may dangle for a moment while documents are replaced.
+ * not UTF-8, or behind a symbolic link that leads out of the folder is not read, and a warning is logged. Its passages
+ * in `previous`, if any, are kept: a link may dangle for a moment while documents are replaced.
  */
 export const readKnowledge = (
   folder: string,
@@ -105,27 +105,26 @@ export const readKnowledge = (
     return yield* makeKnowledge(passages);
   }).pipe(Effect.mapError((cause) => new KnowledgeUnreadable({ folder, cause })));
 
-/**
- * The least share of a question that a passage must cover to be about it, and to be likely to answer it.
- */
+/** The least share of a question that a passage must cover to be about it. */
 const aboutShare = 0.3;
+/** The least share of a question that a passage must cover to be likely to answer it. */
 const certainShare = 0.85;
-/** With more terms, a question tells a story around its subject: covering a share of this many is enough. */
+/** A longer question tells a story around its subject: a passage need only cover `aboutShare` of this many terms. */
 const maxTerms = 5;
-/** The least likeness of a heading to the question for its passage to be likely to answer it. */
+/** The least likeness of a heading or synonym to the question for its passage to be likely to answer the question. */
 const certainLikeness = 0.75;
 /** By how much the best passage must outrank those below other headings to be likely to answer the question. */
 const certainLead = 0.15;
-/** The least likeness of a heading that is the question itself. No lead is needed if there is only one such heading. */
+/** The least likeness of a phrase that is the question itself. The best passage needs no lead if it alone has one. */
 const sameLikeness = 0.99;
 /**
  * How much the three phrases of a passage that are most like the question add to its rank. The phrases are its last
  * heading and its synonyms; many questions mix two of them.
  */
 const phraseShares = [1, 0.3, 0.2];
-/** The likeness of a heading to a longer question that contains it. */
+/** The likeness, at least, of a heading to a longer question that contains it. */
 const containedLikeness = 0.9;
-/** The share of its weight that a term keeps if it occurs in the text of a passage, but not in its headings. */
+/** The share of its weight that a term keeps if it occurs only in a passage's text, not in its headings or synonyms. */
 const inText = 0.5;
 
 /** An index of the given passages. */
@@ -149,7 +148,7 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
       add(id, text, headings.length === 0 ? 1 : inText);
     }
 
-    /** The rarer a term, the more it says about the question, down to a fiftieth of the passages. */
+    /** The rarer a term, the more it weighs, until only a fiftieth of the passages have it. */
     const toWeight = (count: number) => Math.log(2 + Math.min(50, passages.length / (count || 1)));
     const weigh = (term: string) => (isCommon(term) ? 0.3 : toWeight(index.get(term)?.size ?? 0));
 
@@ -233,9 +232,9 @@ const questionsOf = (
 };
 
 /**
- * The likeness of a heading to a question, from 0 to 1: the weight of the terms that they share. If punctuation divides
- * the heading, the likeness of its most similar part. A heading with at least two uncommon words is like every question
- * that has all of them, however long that question is.
+ * The likeness of a heading to a question, from 0 to 1: the weight of the terms that they share, relative to all their
+ * terms. If punctuation divides the heading, the likeness of its most similar part. A heading with at least two
+ * uncommon words is like every question that has all of them, however long that question is.
  */
 const likeness = (
   question: ReadonlySet<string>,

@@ -14,10 +14,10 @@ export interface Passage {
   readonly text: string;
 }
 
-/** The maximum length of a passage in characters, unless a single sentence, or line of a table or of code, is longer. */
+/** The maximum length of a passage in characters, unless a single sentence, or line of a table or code, is longer. */
 const maxLength = 1200;
 
-/** The passages of a document in Markdown. Each belongs to one heading; long sections are cut. */
+/** The passages of a document in Markdown. None spans two headings; long sections are cut. */
 export const passagesOf = (source: string, document: string): Array<Passage> => {
   const passages: Array<Passage> = [];
   let above: ReadonlyArray<{ readonly depth: number; readonly title: string }> = [];
@@ -48,7 +48,7 @@ export const passagesOf = (source: string, document: string): Array<Passage> => 
 };
 
 /**
- * The sentences that a passage begins with, after its code, as many as fit into `length` characters: none if it begins
+ * The sentences that a passage begins with, after any code, as many as fit into `length` characters: none if it begins
  * with a table, a list, or a longer sentence.
  */
 export const firstSentences = (text: string, length: number): string => {
@@ -67,7 +67,7 @@ const frontMatter = /^---[ \t]*\n(?:[^]*?\n)??(?:---|\.\.\.)[ \t]*(?:\n|$)/;
 
 const inline = new Parser();
 
-/** Joins short blocks and cuts long ones. A paragraph that ends with a colon stays with the start of the next block. */
+/** Joins short blocks and cuts long ones. A short paragraph that ends with a colon stays with the next block. */
 const pack = (blocks: ReadonlyArray<Token>): Array<string> => {
   const pieces: Array<string> = [];
   let introduction = "";

@@ -5,7 +5,7 @@ import { Array as Arr } from "effect";
 
 export const wordsOf = (text: string): Array<string> => text.match(/[\p{L}\p{M}\p{N}]+/gu) ?? [];
 
-/** Common words of English and German, and the phrases around questions. They are never a question's subject. */
+/** Common words of English and German, and words that frame questions. They are never a question's subject. */
 const stopWords = new Set(
   `a about above after again all already also always am an and any anybody anyone anything are aren as at be because
   been before being below between both but by can cannot could couldn did didn do does doesn
@@ -108,8 +108,8 @@ const correct = (term: string, vocabulary: ReadonlyMap<string, unknown>): string
     : ([...vocabulary.keys()].find((word) => isSlip(term, word)) ?? term);
 
 /**
- * Whether the terms have the same first letter and differ by one slip: two adjacent letters swapped or, in terms of
- * five or more letters, one letter added, omitted or replaced.
+ * Whether the terms have the same first letter and differ by one slip: two adjacent letters swapped or, if `a` has five
+ * or more letters, one letter added, omitted or replaced.
  */
 const isSlip = (a: string, b: string): boolean => {
   if (a[0] !== b[0] || b.length < 4 || Math.abs(a.length - b.length) > 1) return false;

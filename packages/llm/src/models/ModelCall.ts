@@ -19,7 +19,7 @@ export interface CallOptions {
   readonly ai: typeof Ai;
   readonly model: LanguageModel;
   readonly maxOutputTokens: number;
-  /** The longest time between two parts of the model's response, reasoning included. */
+  /** The longest time between two parts of the model's response, reasoning included, and before the first. */
   readonly idleTimeout: Duration.Duration;
 }
 
@@ -30,9 +30,9 @@ export interface Tokens {
 }
 
 /**
- * Calls the model and emits the deltas of its answer, without white space before the first. Reasoning is left out, even
- * when the model sends it as text between `<think>` tags. The call succeeds if the answer is complete, or if
- * `maxOutputTokens` ended it. Interrupting the call aborts the request.
+ * Calls the model and emits the deltas of its answer, without leading white space. Reasoning is left out, even when the
+ * model sends it as text between `<think>` tags. The call succeeds if the answer is not empty, and is complete or was
+ * ended by `maxOutputTokens`. Interrupting the call aborts the request.
  *
  * @param emit may return a promise, which delays the next delta
  */
@@ -113,14 +113,14 @@ const reasoningOnly = makeFailure(
   "the model spent all tokens of its answer on reasoning",
 );
 
-/** The finish reasons by which any provider reports a content filter. */
+/** Words in the finish reasons by which providers report a content filter. */
 const filterWords =
   /filter|safety|unsafe|recitation|prohibited|block(ed|list)|spii|refus|sensitive|guardrail|toxic|moderat|violation|malicious|harm/i;
-/** The finish reasons of other failures, and of answers that wait for the result of a tool. */
+/** Words in the finish reasons of other failures, and of answers that wait for the result of a tool. */
 const failureWords =
   /error|abort|cancel|fail|interrupt|insufficient|malformed|invalid|time_?(out|limit)|overload|unavailable|kill|crash|exception|reject|tool|function|^language$/i;
 
-/** Why an answer with this finish reason is not complete; `null` if it is. An unknown reason counts as complete. */
+/** The failure that a finish reason means; `null` for a usable answer. An unknown reason means no failure. */
 const failureOf = ({ finishReason: { raw, unified }, providerMetadata }: Finish) => {
   // The provider chooses the raw reason: a long one may quote the chat.
   const word = raw !== undefined && /^[\w-]{1,40}$/.test(raw) ? raw : unified;

@@ -27,15 +27,15 @@ const scopeOf = {
   content_filter: "question",
   /** The call ended in another way that leaves no usable answer. */
   abnormal_end: "question",
-  /** The provider was not called, because its circuit is open. */
+  /** The provider was not called, because its circuit is open, or half-open while another call tries the provider. */
   circuit_open: "question",
 } as const;
 
-/** Why a call failed: a closed set, so that it can be the attribute of a metric. */
+/** Why a call failed: a closed set, so that it can be an attribute of a metric. */
 export type FailureReason = keyof typeof scopeOf;
 export const failureReasons = Object.keys(scopeOf) as ReadonlyArray<FailureReason>;
 
-/** A call of a language model or of the moderation endpoint that failed. */
+/** A failed call of a language model or of the moderation endpoint. */
 export class ModelFailure extends Data.TaggedError("ModelFailure")<{
   readonly reason: FailureReason;
   readonly detail: string;

@@ -15,7 +15,7 @@ export interface OpenAiCompatibleSettings {
   readonly model: string;
   /** The provider's name in usage records, logs and metrics; default `openai-compatible`. */
   readonly provider?: string;
-  /** Sends the requests; default `fetch`. */
+  /** Sends the requests; default: the global `fetch`. */
   readonly fetch?: typeof fetch;
 }
 
@@ -26,7 +26,7 @@ export class AiSdkMissing extends Data.TaggedError("AiSdkMissing")<{ readonly ca
   }
 }
 
-/** The model of `settings`, for `layerLanguageModel`. Sends no request. */
+/** Builds the model that the settings describe, for `layerLanguageModel`. Sends no request. */
 export const openAiCompatible = ({
   apiKey,
   baseUrl,

@@ -11,7 +11,7 @@ export interface Message {
 }
 
 export interface Prompt {
-  /** The system message, which contains no text of a user, then the chat, oldest first, and the question. */
+  /** The system message, if any, which contains no text of a user, then the chat, oldest first, and the question. */
   readonly messages: ReadonlyArray<Message>;
   readonly tokens: number;
 }

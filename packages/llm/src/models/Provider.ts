@@ -14,7 +14,7 @@ const failures = counter("parley.model.failures", "Failed calls to language mode
 const answers = counter("parley.model.answers", "Answers that language models completed");
 const tokens = counter(
   "parley.model.tokens",
-  "Tokens of completed answers, as the providers report them",
+  "Tokens of completed answers and of their prompts, as the providers report them",
 );
 const circuit = Metric.gauge("parley.model.circuit", {
   description:
@@ -23,9 +23,9 @@ const circuit = Metric.gauge("parley.model.circuit", {
 const circuitStates = { Closed: 0, HalfOpen: 1, Open: 2 };
 
 /**
- * Ten failed questions in a row open the circuit: for a provider that fails three calls in ten, that happens once in
- * 170,000 questions. It stays open for 2 s, 4 s and so on up to 30 s, or as long as `Retry-After` says, up to an hour.
- * Then one call tries the provider.
+ * Ten failed questions in a row open the circuit: for a provider that fails three calls in ten, that happens at most
+ * once in 170,000 questions. The circuit stays open for 2 s, 4 s and so on up to 30 s, or as long as a longer
+ * `Retry-After` says, up to an hour. Then one call tries the provider.
  */
 const makeBreaker = CircuitBreaker.make({
   tripPolicy: CircuitBreaker.consecutive(10),
@@ -61,8 +61,9 @@ export const makeProvider = (options: CallOptions) =>
         });
 
     /**
-     * One call, as {@link callModel}. While the circuit is open, it fails with `circuit_open` and sends no request. All
-     * failures of a question together count once towards opening the circuit.
+     * One call, as {@link callModel}. While the circuit is open, or half-open with another call in progress, it fails
+     * with `circuit_open` and sends no request. All failures of a question together count once towards opening the
+     * circuit.
      */
     const call = (
       question: { hasFailed: boolean },

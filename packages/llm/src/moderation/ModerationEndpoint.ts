@@ -28,9 +28,10 @@ const decodeResponse = Schema.decodeUnknownEffect(
 );
 
 /**
- * A `Moderator` that returns the endpoint's flagged category with the highest score. A call that fails because of the
- * network, or with 408, 429 or 5xx, is repeated like a language model's; a call without a response in 5 seconds is not.
- * A failure is `AnswerUnavailable`, or with `failOpen` a warning in the log; neither contains the question or the key.
+ * A `Moderator` that flags a question if the endpoint does, with its category of the highest score. A call that fails
+ * because of the network, or with 408, 429 or 5xx, is repeated like a language model's; a call without a response in 5
+ * seconds is not. A failure is `AnswerUnavailable`, or with `failOpen` a warning in the log; neither contains the
+ * question or the key.
  */
 export const layerModerationEndpoint = ({
   apiKey,
@@ -79,16 +80,16 @@ export const layerModerationEndpoint = ({
             Effect.retry(retrySchedule()),
             Effect.catch(({ detail }) => {
               const reason = `the moderation endpoint failed: ${detail}`;
-              return failOpen
-                ? Effect.as(Effect.logWarning(reason), unflagged)
-                : Effect.fail(new AnswerUnavailable({ reason }));
+              if (!failOpen) return Effect.fail(new AnswerUnavailable({ reason }));
+              const warning = `${reason}; the question passes unflagged`;
+              return Effect.as(Effect.logWarning(warning), unflagged);
             }),
           ),
       });
     }),
   ).pipe(Layer.provide(FetchHttpClient.layer));
 
-/** The flagged category with the highest score; `flagged` when the endpoint names none. */
+/** The flagged category with the highest score; `flagged` if the endpoint names none, or only malformed ones. */
 const flaggedCategory = ({
   categories,
   category_scores: scores = {},

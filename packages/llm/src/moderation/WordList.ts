@@ -26,7 +26,7 @@ export const layerWordList: Layer.Layer<Moderator> = Layer.effect(
         Effect.map(getMatcher, (matcher) => {
           const isProfane = matcher
             .getAllMatches(question)
-            // The matcher reads digits and signs as letters. A match without a letter, such as 455, is just a number.
+            // The matcher reads digits and signs as letters. A match without a letter, such as 455, does not count.
             .some(({ endIndex, startIndex }) =>
               /[a-z\u0080-\u{10ffff}]/iu.test(question.slice(startIndex, endIndex + 1)),
             );

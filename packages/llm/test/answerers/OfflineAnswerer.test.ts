@@ -152,7 +152,7 @@ it.effect(
 
 it.effect("layerOffline says so if there are no documents", () =>
   Effect.gen(function* () {
-    const text = `No language model and no documents are configured. ${hint}`;
+    const text = `No language model is configured, and there are no documents. ${hint}`;
     assert.strictEqual(yield* answers("Port?", Effect.succeed(null)), text);
     assert.strictEqual(yield* answers("Port?", makeKnowledge([])), text);
   }),

@@ -49,7 +49,7 @@ const apiKey = {
   name: "x-api-key",
   in: "header",
   description:
-    "An API key of the chatbot or a visitor's token, with the scope that the endpoint needs",
+    "An API key of the chatbot, or a visitor's token, with the scope that the endpoint needs",
 };
 const requestId = {
   description: "The request's id in the server's log",
@@ -175,7 +175,7 @@ const examplesOf = (name: string, endpoint: Endpoint, status: number): Json => {
   return Object.fromEntries([...general, ...validation]) as Json;
 };
 
-/** The endpoints that alone can answer with a message. */
+/** By message: the only endpoints that can answer with it. */
 const onlyAt: Readonly<Record<string, ReadonlyArray<string>>> = {
   ANSWER_UNAVAILABLE: ["ask"],
   BUDGET_SPENT: ["ask"],

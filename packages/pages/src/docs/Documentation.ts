@@ -1,6 +1,6 @@
 /**
- * `@parley/pages/docs`: the API description at `/openapi.json` and a page that shows it, and sends its samples, at
- * `/docs`. The page loads nothing from other hosts.
+ * `@parley/pages/docs`: the API description at `/openapi.json`, and a page at `/docs` that shows it and sends sample
+ * requests. The page loads nothing from other hosts.
  */
 import { toPath, type Pages } from "@parley/http";
 import { Effect } from "effect";

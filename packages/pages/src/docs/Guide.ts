@@ -20,7 +20,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     install: "As a package, a systemd service or a container, and behind a proxy.",
   },
   "Run it": {
-    settings: "What each setting means, in more detail than the table.",
+    settings: "What each setting means, in detail.",
     models: "Language models from OpenAI, Anthropic, Ollama and others.",
     operations: "Keys, chatbots, backups, upgrades and erasures, as recipes.",
     monitoring: "Health, metrics, alerts, logs and traces.",
@@ -54,7 +54,7 @@ const types: Readonly<Record<string, string>> = {
 
 /** A part of a document. */
 export interface GuidePassage {
-  /** `README.md`, or the path in the folder. */
+  /** `README.md`, or the path in the folder `docs`. */
   readonly source: string;
   /** The headings around it, the outermost first. */
   readonly headings: ReadonlyArray<string>;

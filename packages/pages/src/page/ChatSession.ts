@@ -13,7 +13,7 @@ export const states = {
   waiting: "Waiting for the answer",
   streaming: "Answering",
   reconnecting: "Connection lost. Reconnecting",
-  busy: "The server is busy. Trying again",
+  busy: "The server cannot answer yet. Trying again",
   stopping: "Stopping",
   stopped: "Stopped. If the server finishes the answer anyway, it appears here.",
   cancelled: "Stopped. Nothing was stored.",
@@ -30,7 +30,7 @@ export interface Ask {
   readonly question: string;
   readonly text: Signal<string>;
   readonly state: keyof typeof states;
-  /** In milliseconds since 1970. */
+  /** When it started or was last retried, in milliseconds since 1970. */
   readonly since: number;
   /** The id of the newest entry of the chat when the question was asked. */
   readonly after: number;
@@ -47,8 +47,8 @@ export interface ChatSession {
   /** Shows what operators want to know about an entry; `undefined` on pages for visitors. */
   readonly toFacts?: (entry: Entry) => ComponentChildren;
   /**
-   * The address of a link in an answer that is neither `http(s):` nor `mailto:`; without it, or for `undefined`, the
-   * link stays text.
+   * The address of a link in an answer that is neither `http(s):` nor `mailto:`. If this is missing or returns
+   * `undefined`, the link stays text.
    */
   readonly toAddress?: (href: string) => string | undefined;
 }
@@ -58,7 +58,7 @@ export let session: ChatSession;
 export const asks = signal<ReadonlyArray<Ask>>([]);
 /** The entries that arrived while the page was open, by id, with the asks of this tab that they answer. */
 export const entries = signal<ReadonlyMap<number, Entry & { readonly askId?: string }>>(new Map());
-/** Increases each time the server may have chats and entries that this tab does not know. */
+/** Increases each time the server may have chats or entries that this tab does not know. */
 export const stale = signal(0);
 /** The chats in which other tabs wait for an answer, by tab. */
 const elsewhere = signal<ReadonlyMap<string, ReadonlyArray<number>>>(new Map());
@@ -114,7 +114,7 @@ export const openSession = (options: ChatSession): void => {
   };
   channel.postMessage({ tab });
   addEventListener("pagehide", () => channel.postMessage({ tab, chats: [] }));
-  // Not in a frame, which gets the focus after each click on the page around it: a visitor may send only few requests.
+  // Not in a frame, which may lose and regain the focus often: a visitor may send only a few requests a minute.
   if (parent === window) addEventListener("focus", () => stale.value++);
   asks.subscribe((now) => {
     savedAsks.value = now.map(({ error: _, text: __, ...ask }) => ask);

@@ -163,7 +163,7 @@ const Group = ({ entries }: { readonly entries: ReadonlyArray<Entry> }) => {
   );
 };
 
-/** A stored question with its answer, or an ask that is to become one: it stays the same element. */
+/** A stored entry, or an ask that is to become one; the element stays the same. */
 const Exchange = ({ ask, entry }: { readonly ask?: chat.Ask; readonly entry?: Entry }) => {
   const question = ask?.question ?? entry!.question;
   const text = ask?.text.value ?? entry!.answer;

@@ -37,7 +37,7 @@ const sentences: Readonly<Record<string, readonly [Word, Act]>> = {
 
 const explain = (error: unknown): readonly [sentence: string, act: Act] => {
   if (error instanceof ConnectionError) {
-    return [say("The server is not responding. This page keeps trying."), "again"];
+    return [say("The server is not responding."), "again"];
   }
   if (!(error instanceof ResponseError)) return [String(error), "again"];
   const { message, retryAfterSeconds: wait, status } = error;

@@ -17,7 +17,8 @@ export const german = {
   "Waiting for the answer": "Warten auf die Antwort",
   Answering: "Die Antwort wird geschrieben",
   "Connection lost. Reconnecting": "Verbindung unterbrochen. Neuer Versuch läuft",
-  "The server is busy. Trying again": "Der Server ist ausgelastet. Neuer Versuch läuft",
+  "The server cannot answer yet. Trying again":
+    "Der Server kann noch nicht antworten. Neuer Versuch läuft",
   Stopping: "Wird angehalten",
   "Stopped. If the server finishes the answer anyway, it appears here.":
     "Angehalten. Wird die Antwort doch noch fertig, erscheint sie hier.",
@@ -44,8 +45,7 @@ export const german = {
     "Die Benutzerreferenz hat mehr als 60 Zeichen.",
   "The server does not support this request. It may be running a different version.":
     "Dieser Chat ist derzeit nicht verfügbar.",
-  "The server is not responding. This page keeps trying.":
-    "Der Server antwortet nicht. Diese Seite versucht es weiter.",
+  "The server is not responding.": "Der Server antwortet nicht.",
   "The server, or a proxy in front of it, answered with HTTP {}.":
     "Der Server oder ein Proxy davor hat mit HTTP {} geantwortet.",
   "Try again {}.": "Versuchen Sie es {} noch einmal.",

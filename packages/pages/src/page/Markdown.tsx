@@ -69,7 +69,7 @@ const maxDepth = 40;
 /** About 0.3 s: each mark of emphasis takes time in proportion to the length of its paragraph. */
 const maxWork = 1e9;
 
-/** Whether the lexer would overflow the stack, or the lexer or the browser would take seconds. */
+/** Whether the lexer would overflow the stack, or the lexer or the browser would take too long. */
 const isTangled = (text: string): boolean =>
   deepNesting.test(text) ||
   text.split(/[([{]/).length - text.split(/[)\]}]/).length > 2000 ||
@@ -108,12 +108,12 @@ const elements = {
   strong: "strong",
 } as const;
 
-/** Each block, even inside another, takes the direction of its own text. */
+/** The block takes the direction of its own text. For the blocks inside it, the styles do that. */
 const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
   const all = (tokens: ReadonlyArray<Token> = []) =>
     tokens.map((token) => render(token as MarkedToken));
   const link = (href: string, children: ComponentChildren) => {
-    // Addresses of other kinds, such as `javascript:`, stay text.
+    // Other links, such as to `javascript:`, stay text unless `toAddress` knows an address.
     const address = /^(https?:\/\/|mailto:)/i.test(href) ? href : toAddress?.(href);
     const props = { target: "_blank", rel: "noopener noreferrer nofollow" };
     return address === undefined ? children : h("a", { href: address, ...props }, children);

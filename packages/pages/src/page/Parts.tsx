@@ -34,7 +34,10 @@ export const tabValue = <A,>(name: string, initial: A): Signal<A> => {
   return value;
 };
 
-/** Resolves when the connection may be back: the browser says so, the person returns, or some seconds have passed. */
+/**
+ * Resolves when the connection may be back (the browser says so, the person returns, or some seconds have passed), or
+ * when `stop` is aborted.
+ */
 export const untilBack = (stop: AbortSignal): Promise<unknown> => {
   const cleanUp = new AbortController();
   const signal = AbortSignal.any([stop, cleanUp.signal, AbortSignal.timeout(8000)]);
@@ -47,8 +50,8 @@ export const untilBack = (stop: AbortSignal): Promise<unknown> => {
 };
 
 /**
- * The result of `read`, which runs again when one of `inputs` changes, and is repeated until the server responds. Until
- * then, the last value remains.
+ * The result of `read`, which runs again when one of `inputs` changes, and is repeated until the server responds. The
+ * last value remains until there is a new one.
  */
 export const useRead = <A,>(
   read: (signal: AbortSignal) => Promise<A>,
@@ -72,7 +75,7 @@ export const useRead = <A,>(
   return { ...result, retry };
 };
 
-/** The visitor's `userRef` if the text is a visitor's token; `null` for an API key. */
+/** The visitor's `userRef` if the text is a visitor's token; `null` for any other text. */
 export const visitorOf = (text: string): string | null => {
   try {
     const payload = atob(text.split(".")[1]!.replace(/-/g, "+").replace(/_/g, "/"));
@@ -83,7 +86,7 @@ export const visitorOf = (text: string): string | null => {
   }
 };
 
-/** Takes the focus when its element is shown. */
+/** A `ref` that focuses its element when that is shown. */
 export const focus = (element: HTMLElement | null): void => element?.focus();
 
 /** On a phone, the focus would open the keyboard over the page. */
@@ -109,7 +112,7 @@ export const Icon = ({ name }: { readonly name: keyof typeof paths }) => (
   </svg>
 );
 
-/** A time in the reader's time zone; hovering over it shows the time as the server sent it. */
+/** A time in the reader's time zone; hovering over it shows `iso`. */
 export const Time = ({
   iso,
   dateStyle,

@@ -6,7 +6,7 @@ import type { Chat } from "@parley/client";
 import { session } from "./ChatSession.ts";
 import { say } from "./words.ts";
 
-/** The first questions of chats without a name, by id; empty while one is read. */
+/** The first questions of chats without a name, by id; empty while one is read, or if there is none. */
 const questions = signal<ReadonlyMap<number, string>>(new Map());
 
 export const titleOf = ({ id, name }: Pick<Chat, "id" | "name">): string =>

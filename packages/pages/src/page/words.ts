@@ -1,11 +1,11 @@
 import type { german } from "./German.ts";
 
-/** A text of the pages, in English; `{}` stands for a value. */
+/** A text of the widget, in English; `{}` stands for a value. */
 export type Word = keyof typeof german;
 
 let words: Readonly<Partial<Record<Word, string>>> = {};
 
-/** Texts in another language, by those in English. */
+/** Sets the texts to show instead of those in English. */
 export const setWords = (translation: typeof words): void => void (words = translation);
 
 export const say = (text: Word, ...values: ReadonlyArray<unknown>): string => {

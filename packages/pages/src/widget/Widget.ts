@@ -1,6 +1,6 @@
 /**
  * `@parley/pages/widget`: a button for pages of other sites, and the window that it opens. Neither loads anything from
- * other hosts.
+ * a host other than the server's.
  */
 import { toPath, type AppOptions, type WidgetPages } from "@parley/http";
 import { Effect } from "effect";

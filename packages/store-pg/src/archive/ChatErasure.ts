@@ -118,7 +118,7 @@ const auditErasure =
 const isIdle = (limit: string) =>
   `(${limit}::timestamptz is null or greatest(last_entry_time, create_time) < ${limit}::timestamptz)`;
 
-// Times of creation ascend with positions: after the first chat that is newer than the limit, there is nothing to erase.
+// Times of creation never descend with positions: after a chat that was not created before the limit, none is erased.
 const findChats = `
 select array_agg(id order by position) filter (where ${isIdle("$5")}) as ids,
   case when $5::timestamptz is null or max(create_time) < $5::timestamptz then max(position) end as resume_after

@@ -1,5 +1,5 @@
 /**
- * The port `ChatArchive`: erasures, exports and imports record by record, and usage reports.
+ * The port `ChatArchive`: erasures, exports and imports as streams of records, and usage reports.
  */
 import {
   ChatArchive,

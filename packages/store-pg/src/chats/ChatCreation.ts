@@ -1,6 +1,6 @@
 /**
  * Creates chats, each with its first entry if it has one. Creations of one chatbot wait for one another at its counter,
- * so those that arrive together share a statement. Otherwise many of them would occupy the shared connections.
+ * so those that arrive together share a statement. Otherwise many of them would occupy the connections for writes.
  */
 import {
   fold,
@@ -67,7 +67,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
     { maxWriters: 2, maxItems: 200 },
   );
 
-  /** Creates at most one chat for an idempotency key. Waits for a request in progress with the same key. */
+  /** Creates at most one chat for an idempotency key. Waits for a creation in progress with the same key. */
   const createOnce = Effect.fnUntraced(function* (
     chatbot: number,
     chat: Creation,
@@ -78,7 +78,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
       const newChat = yield* write(chatbot, { ...chat, keyClaim }, yield* timeLeft);
       if (newChat !== null) return toCreateResult(chat, newChat);
       const [row] = yield* toStoreErrors(writes.query<KeyRow>(chatbot, chatOfKey, [chatbot, key]));
-      // The other request with the key failed meanwhile, or its chat was erased.
+      // The other creation with the key failed meanwhile, or its chat was erased.
       if (row === undefined) continue;
       if (row.fingerprint !== fingerprint) return yield* new IdempotencyKeyReused({ key });
       // A creation claims and completes its key in one transaction, so nobody should see a key that is only claimed.
@@ -89,7 +89,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
   }, withDeadline(deadlines.storeCall));
 
   return {
-    /** Returns `null` if another request has the key. Fails when no {@link timeLeft} remains. */
+    /** Returns `null` if another request has the key. Fails when {@link timeLeft} has run out. */
     create: (chatbot: number, chat: Creation) =>
       Effect.flatMap(timeLeft, (millisLeft) => write(chatbot, chat, millisLeft)),
     createChat: ((chatbot, { helloMessage, name, userRef }, idempotencyKey) => {

@@ -1,15 +1,16 @@
 /**
  * Pages of a chatbot's chats. One statement reads a page and its total, so that both come from one snapshot:
  *
- * | query                          | statement          | session                                |
- * | ------------------------------ | ------------------ | -------------------------------------- |
- * | all chats, by id or time       | {@link byPosition} | `reads`                                |
- * | all chats, by name or userRef  | {@link byText}     | `bulk`                                 |
- * | the chat with an id            | {@link byFilter}   | `reads`                                |
- * | a user's chats, by id or time  | {@link byFilter}   | `reads` up to {@link quickReadLimit}, then `bulk` |
- * | a search, and any other order  | {@link byFilter}   | `bulk`                                 |
+ * | query                                | statement          | session                                           |
+ * | ------------------------------------ | ------------------ | ------------------------------------------------- |
+ * | all chats, in order of position      | {@link byPosition} | `reads`                                           |
+ * | all chats, in order of a text        | {@link byText}     | `bulk`                                            |
+ * | the chat with an id                  | {@link byFilter}   | `reads`                                           |
+ * | a user's chats, in order of position | {@link byFilter}   | `reads` up to {@link quickReadLimit}, else `bulk` |
+ * | any other query                      | {@link byFilter}   | `bulk`                                            |
  *
- * SQL consists of constant pieces; every value from a client is a parameter.
+ * {@link positionDirection} and {@link textOrder} recognize these orders. SQL consists of constant pieces; every value
+ * from a client is a parameter.
  */
 import { fold, type Chat, type ChatQuery, type ChatStore, type OrderBy } from "@parley/core/ports";
 import { Effect } from "effect";
@@ -50,14 +51,13 @@ export const readInBulk = <Row extends object>(
     toStoreErrors,
   );
 
-/** The number of rows to skip, kept within the range of int8: no list has that many rows. */
+/** The number of rows to skip, at most 2^53 - 1: no list has that many rows. */
 export const offsetOf = ({ limit, page }: { readonly limit: number; readonly page: number }) =>
   Math.min((page - 1) * limit, Number.MAX_SAFE_INTEGER);
 
 /**
- * The direction of an order that equals the order of positions: by id first, or by time of creation, alone or
- * followed by id in the same direction. `undefined`
- * for any other order.
+ * The direction of an order that equals the order of positions: by id, whatever follows; or by time of creation, alone
+ * or followed by id in the same direction. `undefined` for any other order.
  */
 export const positionDirection = (
   orderBy: readonly [OrderBy<string>, ...Array<OrderBy<string>>],
@@ -93,7 +93,7 @@ export const orderOf = <Field extends string>(
 
 const directionOf = (descending: boolean) => (descending ? "desc" : "asc");
 
-/** `reads` counts or skips at most this many chats of a user. */
+/** Lists that use `reads` count and skip at most this many chats of a user. */
 export const quickReadLimit = 10_000;
 
 export const makeListChats = (
@@ -132,7 +132,7 @@ export const makeListChats = (
     }));
 };
 
-/** An empty page is one row of nulls with the total, which is null in a chatbot that never had a chat. */
+/** An empty page is one row of nulls with the total, which may be null in a chatbot that never had a chat. */
 type Row = { readonly total: number | null } & (Chat | { readonly id: null });
 
 /**
@@ -185,7 +185,7 @@ export const byPosition = (
 
 type TextOrder = OrderBy<"name" | "userRef">;
 
-/** The text field whose index gives the order: alone, or followed by id or time in the same direction. */
+/** The text field whose index gives the order: alone, or followed only by id or time in the same direction. */
 const textOrder = ([first, ...rest]: ChatQuery["orderBy"]): TextOrder | undefined => {
   const { descending, field } = first;
   if (field !== "name" && field !== "userRef") return undefined;
@@ -256,7 +256,7 @@ export const byFilter = (
     atMost === undefined
       ? matchClause
       : `from (select ${matchClause} limit ${parameter(atMost)}::int8) match`;
-  // The page's second condition saves another scan if the total shows that the page is empty.
+  // The page's last condition saves another scan if the total shows that the page is empty.
   return {
     text: `
 select row_count.total::float8 as total, ${chatColumns("page")}

@@ -10,7 +10,7 @@ import { SqlError } from "effect/sql";
 import { deadlines, inTime, noResponseError, timeLeft, timeoutError, within } from "./Deadlines.ts";
 import type { RoundRobin } from "./RoundRobin.ts";
 
-/** A chatbot, or the operator for rows that belong to no chatbot. */
+/** A chatbot, or the operator for work that concerns no single chatbot's chats. */
 export type Tenant = number | "operator";
 
 export type Work<A, E, R> = (connection: PgConnection) => Effect.Effect<A, E, R>;
@@ -27,8 +27,8 @@ export interface DatabaseState {
   /** The database is unavailable: work fails immediately, without a connection. */
   isUnavailable: boolean;
   /**
-   * Connections first used before this time, on the clock of `performance.now`, are replaced: when one is dead, others
-   * often are, too, and finding that out one by one would cost a deadline each.
+   * Connections first used up to this time, on the clock of `performance.now`, are replaced: when one is dead, others
+   * often are, too, and finding that out would cost a deadline for each.
    */
   replaceBefore: number;
 }
@@ -73,9 +73,11 @@ export const makeTenantPool = Effect.fnUntraced(function* (
     registerGauge(context, metric, description, { "db.client.connection.pool.name": name }, read);
   gauge("db.client.connection.max", "Maximum number of connections of the pool", () => size);
   gauge("db.client.connection.used", "Connections in use", () => new Set(connections()).size);
-  gauge("db.client.connection.pending_requests", "Statements waiting for a connection", () => {
-    return checkouts.size - connections().length;
-  });
+  gauge(
+    "db.client.connection.pending_requests",
+    "Statements or transactions waiting for a connection",
+    () => checkouts.size - connections().length,
+  );
 
   /** Gives the connection to the checkout; returns `false` if the pool must replace the connection instead. */
   const acquire = (connection: PgConnection, checkout: Checkout): boolean => {
@@ -121,7 +123,7 @@ export const makeTenantPool = Effect.fnUntraced(function* (
     );
   };
 
-  /** Returns the error of a checkout that reached its deadline. The pool replaces the connection. */
+  /** Has the pool replace the connection of a checkout that reached its deadline, and returns the checkout's error. */
   const expire = ({ acquiredAt, connection }: Checkout) => {
     if (connection === null) return noConnection;
     const isSilent = performance.now() - acquiredAt >= silentAfter;
@@ -168,4 +170,4 @@ const noConnection = new SqlError.SqlError({
     cause: new Error("timed out waiting for a free connection"),
   }),
 });
-const tooSlow = timeoutError("the statement took too long");
+const tooSlow = timeoutError("the statement did not end in time");

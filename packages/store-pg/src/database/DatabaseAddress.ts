@@ -21,7 +21,7 @@ const advice: Readonly<Record<string, string>> = {
 const modes = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
 const noAddress = "is not an address such as postgres://user:password@host:5432/database";
 const notEncoded =
-  "is not a valid address: percent-encode special characters in user and password (/ as %2F, # as %23, % as %25), and check the port";
+  "is not a valid address: percent-encode special characters in the user name and password (/ as %2F, # as %23, % as %25), and check the port";
 
 type TlsOptions = Exclude<PgConnection.Config["ssl"], boolean | undefined>;
 
@@ -41,7 +41,7 @@ export interface Transport {
 const readAddress = (address: string): Transport | string => {
   const [, authority, rest] = /^postgres(?:ql)?:\/\/([^/?#]*)(.*)$/s.exec(address) ?? [];
   if (authority === undefined) return noAddress;
-  // libpq accepts a user without a host, for example if `host` is the directory of a Unix socket; `URL` does not.
+  // libpq accepts a user without a host, for example if the parameter `host` is a socket's directory; `URL` does not.
   const text = authority.endsWith("@") ? address.replace(/@(?=[/?#]|$)/, "@localhost") : address;
   const severalHosts = `lists several hosts: ${onePrimary}`;
   if (authority.slice(authority.lastIndexOf("@") + 1).includes(",")) return severalHosts;
@@ -88,8 +88,8 @@ const readAddress = (address: string): Transport | string => {
 const transports = new WeakMap<Redacted.Redacted, Transport | string>();
 
 /**
- * How to connect to an address; or what is wrong with it, as the rest of a sentence about it. All connections to one
- * address share a change of `ssl` after a failure.
+ * How to connect to an address; or what is wrong with it, as the rest of a sentence about it. All connections that use
+ * one `url` object share a change of `ssl` after a failure.
  */
 export const transportOf = (url: Redacted.Redacted): Transport | string => {
   const transport = transports.get(url) ?? readAddress(Redacted.value(url));
@@ -103,7 +103,7 @@ export const securityOf = (url: Redacted.Redacted): string => {
   if (ssl === false) return "plain text";
   if (ssl.rejectUnauthorized === true) return "verified TLS";
   const hasAuthority = Redacted.value(url).includes("sslrootcert=");
-  return `unverified TLS${hasAuthority ? ": sslrootcert needs sslmode=verify-full" : ""}`;
+  return `unverified TLS${hasAuthority ? ": sslrootcert needs an sslmode that verifies, such as verify-full" : ""}`;
 };
 
 /** Switches to the other TLS options if the error calls for that; returns whether the next connection may succeed. */
@@ -135,7 +135,7 @@ export const describeFailure = (error: SqlError.SqlError): string => {
   const hints: ReadonlyArray<readonly [RegExp, string]> = [
     [
       /SELF_SIGNED|UNABLE_TO_/,
-      "set sslrootcert=<file> or NODE_EXTRA_CA_CERTS to its certificate authority",
+      "set sslrootcert or NODE_EXTRA_CA_CERTS to the file of PostgreSQL's certificate authority",
     ],
     [/No username/, "write postgres://user:password@host:5432/database"],
     [/ALTNAME_INVALID/, "use a host name that the certificate contains, or set sslmode=verify-ca"],

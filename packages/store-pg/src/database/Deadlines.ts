@@ -34,7 +34,7 @@ export const deadlines = {
    * (`idle_in_transaction_session_timeout`).
    */
   idleTransaction: 5_000,
-  /** A list that reads a lot, including the wait for a connection; also its `statement_timeout`. */
+  /** A long list or a sweep of old keys, including the wait for a connection; also its `statement_timeout`. */
   bulk: 10_000,
   listen: 10_000,
   /** A connection of this age is replaced: it may lead to a former primary that has become a standby. */
@@ -52,7 +52,7 @@ const WorkDeadline = Context.Reference("@parley/store-pg/WorkDeadline", {
 
 /**
  * Gives all statements of the work this many milliseconds together, besides the deadline of each. Ends nothing itself:
- * checkouts and batched writes read {@link timeLeft}.
+ * checkouts and the callers of a write batcher read {@link timeLeft}.
  */
 export const withDeadline =
   (millis: number) =>
@@ -76,8 +76,8 @@ export const inTime = <A, E, R>(
 
 /**
  * Stops waiting for the work after this many milliseconds, even in uninterruptible regions: the work has a fiber of its
- * own, and the timer is Node's. Work on a silent connection may end later. An interruption cancels the work (`cancels`)
- * or waits for its end.
+ * own, and the timer is Node's. Work on a silent connection may end later. With `cancels`, an interruption cancels the
+ * work; otherwise it waits for the work to end.
  */
 export const within = <A, E, R, E2>(
   work: Effect.Effect<A, E, R>,

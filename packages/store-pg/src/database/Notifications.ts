@@ -1,6 +1,7 @@
 /**
- * Notifications from other processes, sent by NOTIFY on the channel with the schema's name. Some may be lost. Whenever
- * listening begins, also after a lost connection, subscribers receive `null`: they may have missed any notification.
+ * Notifications from all processes, this one included, sent by NOTIFY on the channel with the schema's name. Some may
+ * be lost. Whenever listening begins, also after a lost connection, subscribers receive `null`: they may have missed
+ * any notification.
  */
 import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import { Effect, PubSub, Schedule, Scope, Stream } from "effect";

@@ -39,7 +39,7 @@ export const isUnsettled = (error: unknown) =>
 export const isWriteRefused = (error: unknown): error is SqlError.SqlError =>
   SqlError.isSqlError(error) && /^(25006|53100|42501)$/.test(codeOf(error));
 
-/** Whether the statement cannot have reached the database. */
+/** Whether the statement that failed cannot have reached the database. */
 export const isUnsent = ({ cause }: StorageUnavailable): boolean =>
   SqlError.isSqlError(cause) && cause.reason.operation === "connect";
 

@@ -52,7 +52,9 @@ export interface PgPools extends Omit<WriteState, "guard"> {
   readonly transfer: Scoped<DedicatedSession>;
   /** For LISTEN. */
   readonly listener: Scoped<PgConnection.PgConnection>;
-  /** The relation that searches read: under a row security policy, PostgreSQL uses no index for LIKE. */
+  /**
+   * The relation that searches read; with row security a view, because PostgreSQL uses no index for LIKE under a policy.
+   */
   readonly searchRelation: "chat" | "own_chat";
 }
 
@@ -97,7 +99,8 @@ const configOf = (
       : // Each overrides a setting of the role or the database.
         {
           search_path: quoteSchema(schema),
-          // The planner overestimates a page's cost in a large chatbot: compiling would take longer than running it.
+          // The planner overestimates a page's cost in a large chatbot: compiling the statement would take longer than
+          // running it.
           jit: "off",
           // A statement that waited for a lock must see what the holder of the lock wrote.
           default_transaction_isolation: "read committed",
@@ -114,7 +117,7 @@ const noTimeouts = { statement_timeout: "0", idle_in_transaction_session_timeout
 export const makeMigrationClient = (options: PoolOptions) =>
   PgClient.make(configOf(options, 2, noTimeouts));
 
-/** Waits for no connection: the pools open them on demand. */
+/** Waits for no connection: the pools open connections on demand. */
 export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
   // The pools close together, after everything that started later: a pool whose scope is closing opens no connection, and
   // work that waits for one would never end.
@@ -140,7 +143,7 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
   });
 
   const quickConnections = Math.max(fewestConnections, options.maxConnections) - bulkReaders - 1;
-  // Two shared connections keep PostgreSQL busy. If requests do not share them, reads need as many as writes.
+  // Two connections that requests share keep PostgreSQL busy. Without sharing, reads need as many as writes.
   const readers = rowSecurity ? Math.floor(quickConnections / 2) : 2;
   const writers = quickConnections - readers;
   const quickSettings = {

@@ -87,6 +87,6 @@ export const checkRole = Effect.fnUntraced(function* (rowSecurity: boolean) {
   return yield* cannotBeUsed(
     isActive
       ? `row security applies to the role "${role}": set PARLEY_ROW_SECURITY=true, or connect as the owner of the tables`
-      : `row security does not apply to the role "${role}", which is a superuser, owns the tables or bypasses it: connect as another role, or unset PARLEY_ROW_SECURITY`,
+      : `row security does not apply to the role "${role}", which is a superuser, owns the tables or has BYPASSRLS: connect as another role, or unset PARLEY_ROW_SECURITY`,
   );
 });

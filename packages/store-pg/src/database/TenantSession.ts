@@ -17,8 +17,9 @@ export interface Statement {
 
 export interface Session {
   /**
-   * Runs one statement, as part of the session's open transaction if there is one. `tenant` decides whose slot it takes
-   * and, with row security, which rows it sees; it adds no condition and no parameter.
+   * Runs one statement, as part of the session's open transaction if there is one. Outside a transaction, `tenant`
+   * decides whose slot the statement takes and, with row security, which rows it sees. `tenant` adds no condition and
+   * no parameter.
    */
   readonly query: <Row extends object>(
     tenant: Tenant,
@@ -77,8 +78,8 @@ const spanOf =
 
 interface TenantSessionOptions extends SessionOptions {
   /**
-   * Sends the statements of a batch without waiting for each result; the connection decides whether they are pipelined.
-   * The pool must not cancel work, which would leave the transaction open.
+   * Gives the connection all statements of a batch at once; the connection pipelines them if it can. The pool must not
+   * cancel work, which would leave the transaction open.
    */
   readonly sendsTogether?: boolean;
 }

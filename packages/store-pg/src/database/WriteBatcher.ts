@@ -23,7 +23,7 @@ interface Lane<A, B, E> {
  * it fails, every item fails, because any may have been written. A batch that dies has written nothing; its items are
  * written one by one, so that only the item with the defect dies. After `timeout` milliseconds an item fails: with
  * `Overloaded` if it is still queued, with `StorageUnavailable` if it is in flight. An interruption removes a queued
- * item, but waits for a write in flight to end.
+ * item, but waits for a write in flight to end or time out.
  */
 export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
   writeItems: (chatbot: number, items: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>,
@@ -71,7 +71,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
       return Effect.void;
     });
 
-  // A callback, which costs less than a fiber, a deferred or finalizers: each ask makes two such writes.
+  // A callback, which costs less than a fiber, a deferred or finalizers: an ask makes up to two such writes.
   return (chatbot: number, item: A, timeout: number) =>
     Effect.contextWith((context: Context.Context<never>) =>
       Effect.callback<B, E | Overloaded | StorageUnavailable>((resume) => {

@@ -21,13 +21,13 @@ export const ownSequence = (name: "chat_id" | "entry_id") =>
   `(select case when is_same_database() then '${name}'::regclass end)`;
 
 /**
- * Returns whether ids might be reused: the sequences are another database's, or behind the rows. With `true`, it also
- * moves the sequences past all ids.
+ * SQL for whether ids might be reused: the sequences are another database's, or behind the rows. If so and the
+ * parameter is `true`, it moves the sequences past all ids.
  */
 export const settleIds = "select settle_ids($1::bool) as unsettled";
 const isSettled = ({ rows: [row] }: Result) => row!["unsettled"] !== true;
 const idsMoved =
-  "New ids start at least 100,000 higher, so that no id is reused: the database was restored, copied, replicated, or promoted from a standby.";
+  "New ids start at least 100,000 higher, so that no id is reused: the database seems to have been restored, copied, replicated, or promoted from a standby.";
 
 const describeReadOnly = (reason: string) => `The database refuses writes: ${reason}.`;
 
@@ -36,7 +36,7 @@ const describeClock = (offset: number) => {
   return `This machine's clock is ${difference} ${offset < 0 ? "ahead of" : "behind"} the database's, which decides when keys expire and chats are erased.`;
 };
 
-/** Whether the role may draw ids; `null` before the migration. */
+/** SQL for whether the role may draw ids from the sequence; null before the migration. */
 const mayDraw = (sequence: string) =>
   `has_sequence_privilege(to_regclass('${sequence}'), 'usage, update')`;
 
@@ -79,20 +79,23 @@ export const makeWriteState = Effect.fnUntraced(function* (
   const context = yield* Effect.context<never>();
   const [writableDescription, clockDescription] = [
     "1, or 0 while the database refuses writes",
-    "The database's clock minus this machine's",
+    "The database's clock minus the server's",
   ];
   const isWritable = () => (readOnlyReason === null ? 1 : 0);
   registerGauge(context, "parley.database.writable", writableDescription, {}, isWritable);
   const offset = () => clockOffset / 1000;
   registerGauge(context, "parley.database.clock_offset", clockDescription, { unit: "s" }, offset);
 
-  /** Notes the clock's offset in the result of `stateRow`, and returns why no write can succeed. */
+  /** Notes the clock's offset, and returns why no write can succeed, both from the result of `stateRow`. */
   const readReason = ([row]: ReadonlyArray<object>) => {
     const { now, reason } = row as { readonly now: number; readonly reason: string | null };
     clockOffset = now - Date.now();
     return reason;
   };
-  /** Tries to write, and returns why the database refuses it; after any other error, the reason known so far. */
+  /**
+   * Tries to write, and returns why the database refuses writes, or `null` if it accepts them; after any other error,
+   * the reason known so far.
+   */
   const probe = Effect.fnUntraced(function* ({ query }: PgConnection) {
     const reason = readReason((yield* query(stateRow)).rows);
     if (reason !== null) return reason;
@@ -119,7 +122,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
       renew();
       return Effect.logInfo("The database accepts writes again");
     });
-  /** Notes a refusal, unless the statement was sent on a connection that has been replaced since. */
+  /** Notes a refusal, unless the refused statement was sent before the connections were last replaced. */
   const noteRefusal = (reason: string, sentAt: number) =>
     sentAt < renewedAt ? Effect.void : setReason(reason);
   yield* Queue.take(suspicions).pipe(
@@ -194,7 +197,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
   return {
     guard,
     examine,
-    /** Fails while the database refuses writes, with the error of a statement that was not sent. */
+    /** Fails while the database refuses writes, with an error that counts as a statement not sent (`isUnsent`). */
     assertWritable,
     /** Reads why the database refuses writes; `null` if it does not. */
     readOnlyReason: Effect.map(Effect.ignore(check), () => readOnlyReason),

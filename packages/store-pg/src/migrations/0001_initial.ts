@@ -1,12 +1,12 @@
 /**
  * The schema. A released migration never changes. Later ones only add, so that the previous version can serve during a
- * rolling upgrade. The statements name no schema: the search path of the connection does.
+ * rolling upgrade. The statements do not name the schema: the search path of the connection does.
  */
 
 /** Under row security, a transaction sees only the rows of the chatbot that it names. */
 const tenant = "chatbot_id = nullif(current_setting('parley.chatbot', true), '')::int";
 
-/** The tables with rows of tenants. Row security does not apply to their owner. */
+/** The tables that row security divides by chatbot. It does not apply to their owner. */
 export const tenantTables = [
   "chat",
   "entry",

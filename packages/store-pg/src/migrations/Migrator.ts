@@ -1,6 +1,6 @@
 /**
- * Brings a schema up to date. A start first reads the applied migrations without a lock, so that it does not wait for
- * a dump, and so that a server whose role may only read can start.
+ * Brings a schema up to date. A start first only reads the applied migrations, so that it does not wait for a dump, and
+ * so that a server whose role may not change the schema can start.
  */
 import { Effect, Schedule } from "effect";
 import { SqlClient, SqlError } from "effect/sql";
@@ -27,7 +27,7 @@ type Migrations = typeof migrations;
 
 const table = "parley_schema";
 
-// Selects from the catalog, so that a session in a transaction sees relations that other sessions have created since.
+// Selects from the catalog, so that a session in a transaction sees relations that others have created meanwhile.
 const schemaRow = `
 select exists (select from pg_namespace where nspname = $1) as exists,
   exists (select from pg_tables where schemaname = $1 and tablename = '${table}') as "hasTable"`;
@@ -49,7 +49,7 @@ const pendingMigrations = Effect.fnUntraced(function* (schema: string, migration
     migrations.some(({ name }, at) => at < appliedRows.length && appliedRows[at]!.name !== name)
   ) {
     return yield* cannotBeUsed(
-      "its schema was created by an unreleased version of Parley: export its chats with that version, and import them here, into a new database or another PARLEY_SCHEMA",
+      "its schema was created by an unreleased version of Parley: export its chats with that version, and import them with this one into a new database or another PARLEY_SCHEMA",
     );
   }
   if (appliedRows.length > migrations.length) {
@@ -65,7 +65,7 @@ const createSchema = (schema: string) => `create schema ${quoteSchema(schema)};`
 /** What an operator can do about an error of a migration, by SQLSTATE. */
 const hints: Readonly<Record<string, string>> = {
   "42501":
-    "its schema is not up to date, and the role may not change it: run DATABASE_URL=<owner> parley migrate",
+    'its schema is not up to date, and the role may not change it: run "parley migrate" with DATABASE_URL=<the owner\'s address>',
   "42P07":
     "its schema already has a table with the name of one of Parley's, from another program or an unreleased version: set PARLEY_SCHEMA to another schema",
 };
@@ -90,7 +90,7 @@ export const migrate = Effect.fnUntraced(function* (schema: string, all: Migrati
   if ((yield* pendingMigrations(schema, all)).missingMigrations.length === 0) return;
 
   const apply = Effect.gen(function* () {
-    // Behind a pooler, the settings of the role apply.
+    // Behind a pooler, the timeouts of the role would apply.
     yield* sql.unsafe("set local statement_timeout = 0");
     yield* sql.unsafe("set local lock_timeout = 0");
     yield* sql.unsafe(`select pg_advisory_xact_lock(${lock})`);
@@ -102,7 +102,7 @@ export const migrate = Effect.fnUntraced(function* (schema: string, all: Migrati
       yield* checkDatabase(schema);
     }
     for (const { id, name, text } of missingMigrations) {
-      // Every statement ends with a semicolon at the end of a line. No other line outside a function body does.
+      // Every statement ends with a semicolon at the end of a line; outside function bodies, no other line does.
       for (const [statement] of text.matchAll(/(\$\$[^]*?\$\$|[^$])+?;$/gm)) {
         yield* sql.unsafe(statement);
       }
@@ -120,7 +120,7 @@ export const migrate = Effect.fnUntraced(function* (schema: string, all: Migrati
     Effect.retry({ while: isLockTimeout, times: 3, schedule: Schedule.spaced("3 seconds") }),
     Effect.mapError((error) => {
       const hint = isLockTimeout(error)
-        ? `its schema is not up to date, and cannot be changed while a table is locked by ${holders}: end that session, or try again when it has ended`
+        ? `its schema is not up to date, and cannot be changed while a table is locked by ${holders}: end every session that locks it, or try again later`
         : SqlError.isSqlError(error) && hints[codeOf(error)];
       return hint ? cannotBeUsed(hint, error) : error;
     }),

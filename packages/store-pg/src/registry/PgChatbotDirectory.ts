@@ -19,7 +19,7 @@ type Port = ChatbotDirectory["Service"];
 
 export const makeChatbotDirectory = ({ reads, writes }: PgPools, notifications: Notifications) => {
   const find: Port["find"] = (keyId) =>
-    reads.query<GrantRow>("operator", openKey, [keyId]).pipe(
+    reads.query<GrantRow>("operator", findKey, [keyId]).pipe(
       Effect.map(([row]) =>
         row === undefined ? null : grantOf(toKey(row), toChatbot(row), row.nowMillis),
       ),
@@ -38,7 +38,7 @@ export const makeChatbotDirectory = ({ reads, writes }: PgPools, notifications: 
 
 type GrantRow = ChatbotRow & RegisteredKey & { readonly nowMillis: number };
 
-const openKey = `
+const findKey = `
 select ${chatbotColumns}, ${keyColumns}, ${millisNow} as "nowMillis"
 from api_key join chatbot on chatbot.id = api_key.chatbot_id
 where api_key.id = $1 and revoked_at is null`;

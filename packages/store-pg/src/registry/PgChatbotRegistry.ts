@@ -1,5 +1,5 @@
 /**
- * The port `ChatbotRegistry`. A change, its entry in the audit log and the notification of other processes are one
+ * The port `ChatbotRegistry`. A change, its entries in the audit log and the notification of other processes are one
  * transaction.
  */
 import { PgTypes } from "@effect/sql-pg";
@@ -126,7 +126,7 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
   const remove: Port["delete"] = (id, actor) =>
     write(function* () {
       const { name } = yield* chatbotWith(id);
-      // Foreign keys and a trigger delete its other rows.
+      // Foreign keys and a trigger delete the chatbot's other rows.
       yield* query(deleteChatbot, [id]);
       yield* record(actor, id, "delete", name);
     });
@@ -231,7 +231,7 @@ select pg_notify(current_schema(), 'changed:' || chatbot_id)::text from written`
 
 const addEntry = `with ${auditInsert("$1, $2, $3, $4")}`;
 
-// One statement for each key, because a chatbot may be created with a thousand keys.
+// One statement for a key and its entry in the audit log, because a chatbot may be created with a thousand keys.
 const insertApiKey = `
 with added as (
   insert into api_key (id, ${keyFields}, chatbot_id, hash) values ($1, ${keyValues}, $11, $12)

@@ -41,7 +41,7 @@ const columns: ReadonlyArray<Column<NewEntry>> = [
 
 export const newEntryNames = namesOf(columns);
 
-/** The tokens that an item's entry adds to what its key has spent. */
+/** The tokens that an item's entry adds to what its API key has spent. */
 export const spentColumn = <Item>(entryOf: (item: Item) => NewEntry | null): Column<Item> => [
   "spent_tokens",
   "int8",

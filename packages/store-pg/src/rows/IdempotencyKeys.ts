@@ -3,7 +3,7 @@
  *
  * - claimed, with a turn, the end of its lease and the chat if it exists, while its ask runs; when the lease ends, the
  *   key is free again. A creation claims and completes its key in one transaction;
- * - completed, with the chat, its entry and the turn that stored it if there is one, and no lease, when the request has
+ * - completed, with the chat, the entry if the request stored one, the turn, and no lease, when the request has
  *   succeeded;
  * - old and free again a day after `made_at`. A sweep deletes it later.
  */

@@ -5,9 +5,10 @@ import { array, type ArrayType } from "../database/PgParams.ts";
 import type { Statement } from "../database/TenantSession.ts";
 
 /**
- * SQL that finds a row of the chatbot `$1` by the rest of its primary key, if it meets the condition. With an equality,
- * PostgreSQL may choose any index that starts with the chatbot, if it plans while the table is small or its statistics
- * describe smaller chatbots, and would later read all rows of the chatbot. Only the primary key's index has this order.
+ * SQL that finds a row of the chatbot `$1` by the rest of its primary key, if the row meets the condition. With an
+ * equality, PostgreSQL might choose any index that starts with the chatbot, if it plans while the table is small or the
+ * statistics describe smaller chatbots, and would later read all rows of the chatbot. Only the primary key's index has
+ * the order of this `order by`.
  */
 export const atKey = (column: string, value: string, condition = "true") =>
   `where chatbot_id = $1 and ${column} between ${value} and ${value} and ${condition} order by ${column} limit 1`;
@@ -25,9 +26,9 @@ export const namesOf = (columns: ReadonlyArray<Column<never>>) =>
 /**
  * Creates a function that builds a statement about items of the chatbot `$1`. Their columns are the parameters from `$2`,
  * and other values follow. `textOf` gets two arguments: SQL for a relation of these columns and `at` (the place of the
- * item, from 1), and whether any item has an idempotency key. There are four texts. A single item is passed as values, which PostgreSQL
- * reads faster than arrays. Without keys, the text leaves out the table of keys: PostgreSQL spends time on each table
- * that a statement may change, even if it changes no row of it.
+ * item, from 1), and whether any item has an idempotency key. There are four texts. A single item is passed as values,
+ * which PostgreSQL reads faster than arrays. Without keys, the text leaves out the table of keys: PostgreSQL spends
+ * time on each table that a statement may change, even if it changes no row of it.
  */
 export const batchStatement = <Item>(
   columns: ReadonlyArray<Column<Item>>,

@@ -1,7 +1,8 @@
 /**
  * The port `TurnStore`: a turn is held in the row of its chat, with the queue of the instances that wait, and in the
- * row of its idempotency key; without chat and key it has no row. An erasure may lock a chat for seconds. No statement here waits for that lock: a
- * statement skips a locked chat, and runs again later. So the order in which it locks chat and key causes no deadlock.
+ * row of its idempotency key; without chat and key it has no row. An erasure may lock a chat for seconds. No statement
+ * here waits for that lock: a statement skips a locked chat, and runs again later. So the order in which it locks chat
+ * and key causes no deadlock.
  */
 import {
   ChatbotId,
@@ -103,7 +104,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     return (addsSpending ? spendingAppend : plainAppend)(turns, chatbot);
   });
 
-  /** By turn, the last failure of an append or a release that leaves unknown whether it ended the turn. */
+  /** By turn, the last failure of an append or a release after which it is unknown whether the turn has ended. */
   const unknownOutcomes = new WeakMap<Turn, StorageUnavailable>();
   const noteUnknown =
     (turn: Turn) =>
@@ -148,10 +149,10 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     );
 
   /**
-   * The answer is already paid for, so a failed append is repeated until the ask's deadline. The last attempt ends at
-   * most five seconds later. An attempt with an unknown outcome may have stored the entry. If so, it also ended the
-   * turn, so that no later attempt stores the entry again. A turn with neither chat nor key has no row that could show
-   * this, so its append is not repeated after an unknown outcome.
+   * The answer is already paid for, so a failed append is repeated until the ask's deadline, or without one for as long
+   * as a lease. The last attempt ends at most five seconds later. An attempt with an unknown outcome may have stored the
+   * entry. If so, it also ended the turn, so that no later attempt stores the entry again. A turn with neither chat nor
+   * key has no row that could show this, so its append is not repeated after an unknown outcome.
    */
   const append: Port["append"] = Effect.fnUntraced(function* (turn, entry) {
     const millisLeft = (yield* AskDeadline) - (yield* Clock.currentTimeMillis);
@@ -173,7 +174,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
 
   /**
    * The statement that ends a turn also adds its tokens. So a repetition does not add them again: the turn's row shows
-   * whether the statement has run. If the turn was lost, or never had a chat or a key, there is no such row; a release
+   * whether the statement has run. If the turn was lost, or had neither chat nor key, there is no such row; a release
    * with neither chat nor key then only adds the tokens. After an append or a release with an unknown outcome it adds
    * none, because they may have been added already.
    */
@@ -236,7 +237,7 @@ interface Release extends Turn {
   readonly cost: { readonly apiKeyId: string; readonly tokens: number } | null;
 }
 
-/** Whether a row shows that the turn is held. */
+/** Whether the turn has a row while it is held. */
 const hasRow = ({ chatId, idempotencyKey }: Turn) => chatId !== null || idempotencyKey !== null;
 
 /** What became of a turn; `locked`: another transaction has locked its chat. */
@@ -252,7 +253,7 @@ const retriesFor = (duration: number) =>
 
 const leaseEnd = `clock_timestamp() + interval '${turnLease} milliseconds'`;
 
-// If the chat has no entry with the id, `$3` itself bounds the position: no entry's position is greater than its id.
+// If the chat has no entry with the id `$3`, the id itself bounds the position: no position is greater than its id.
 const olderEntries = `
 select ${entryColumns("entry")} from entry
 where chatbot_id = $1 and chat_id = $2::int8 and id < $3::int8 and position < coalesce(
@@ -301,7 +302,7 @@ with request as (
 const notifyFreed =
   "case when outcome = 'owned' and cardinality(waiting) > 0 then pg_notify(current_schema(), concat_ws(':', 'freed', $1::int4, turn_row.chat_id)) end";
 
-// Renews the leases of both chat and key, or neither: an ask that took over one of them must not wait for the other.
+// Renews the leases of both chat and key, or of neither: an ask that took over one of them must not wait for the other.
 const renewStatement = batchStatement(
   turnColumns,
   (items) => `${lockTurns(items)}, chats as (

@@ -43,7 +43,7 @@ type Decision =
   | "free"
   | "overtaken";
 
-/** A decision with an entry: the key's, or one of the chat's newest. */
+/** A decision, with an entry if there is one: the key's, or one of the chat's newest. */
 type DecisionRow = {
   /** The place of the request in the batch, from 1. */
   readonly at: number;
@@ -136,7 +136,7 @@ const lockedPause = 50;
 
 const leaseEnd = `clock_timestamp() + interval '${turnLease} milliseconds'`;
 
-/** Another user's chat counts as missing, and is not locked. */
+/** For a visitor, another user's chat counts as missing, and is not locked. */
 const isOwn = "(visitor is null or user_ref = visitor)";
 
 // CTEs that claim the keys of the requests with the first decision `free`. The final `decision` is the first, or
@@ -171,8 +171,8 @@ const instanceParameter = `$${columns.length + 2}::text`;
 // key, whatever the planner expects, and so does the change of a locked chat, an INSERT that only updates: see
 // `lockTurns` in `PgTurnStore`.
 //
-// `chat_until` of a chat without a turn is when its latest turn ended: the chat is reserved for `turnPrecedence` from
-// then on.
+// `chat_until` of a chat without a turn is when its latest turn ended. For `turnPrecedence` after that, the chat is
+// reserved for the first instance in its queue.
 //
 // `must_wait`: while the turn is held, an instance that is already in the queue locks nothing. Otherwise many instances
 // that keep asking could prevent the holder from locking the chat for its append.

@@ -51,7 +51,7 @@ it.live(
       yield* Fiber.interrupt(reader);
       assert.match(
         error.message,
-        /locked by process \d+, "nightly report", idle in transaction, since 2\d{3}-.*Z: end that session/,
+        /locked by process \d+, "nightly report", idle in transaction, since 2\d{3}-.*Z: end every session/,
       );
       // The migration pauses three times for three seconds.
       assert.isAbove(reads, 30);

@@ -53,7 +53,7 @@ it.live("a start with a role that may not create the schema names the owner's co
     url.pathname = `/${name}`;
     assert.include(
       yield* refusal({ url: Redacted.make(url.href) }),
-      "run DATABASE_URL=<owner> parley migrate",
+      'run "parley migrate" with DATABASE_URL=<the owner',
     );
   }),
 );

@@ -7,7 +7,7 @@ import { countFlag, textFlag } from "../Flags.ts";
 import { print, table } from "../Output.ts";
 
 export const audit = makeCommand("audit", {
-  description: "Show the audit log: changes, exports, erasures and reads, newest first",
+  description: "Show the audit log: changes, imports, exports, erasures and reads, newest first",
   examples: {
     "parley audit --limit 10": "Show the last ten entries",
     "parley audit --limit 100000 --json": "Print the log as JSON",

@@ -26,7 +26,7 @@ export const chat = makeCommand("chat", {
     ),
   },
   run: Effect.fnUntraced(function* ({ chat, chatbot: selector }) {
-    // The other commands need no language models.
+    // Loaded here, because most commands need no language models.
     const { layerAsking } = yield* Effect.promise(() => import("../../layers/Asking.ts"));
     const { layerDocuments } = yield* Effect.promise(() => import("../../layers/Documents.ts"));
     const isTerminal = yield* Stdio.Stdio.use(({ stdinIsTerminal }) => stdinIsTerminal);

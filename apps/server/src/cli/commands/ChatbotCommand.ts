@@ -53,7 +53,7 @@ const create = makeCommand("create", {
       "Read the instructions from a file",
   },
   flags: {
-    workspaceName: Flag.String("workspace").pipe(Flag.withDescription("Workspace")),
+    workspaceName: Flag.String("workspace").pipe(Flag.withDescription("Name of the workspace")),
     name: Flag.String("name").pipe(Flag.withDescription("Name, unique within the workspace")),
     description: Flag.String("description").pipe(
       Flag.withDefault(""),
@@ -104,14 +104,14 @@ const settingNames = Object.keys(defaultSettings) as ReadonlyArray<keyof Chatbot
 const set = makeCommand("set", {
   description: "Change fields of a chatbot; servers apply the change within a second",
   examples: {
-    "parley chatbot set --hello-message 'Good day!'": "Set the greeting of the only chatbot",
+    "parley chatbot set --hello-message 'Good day!'": "Set the hello message of the only chatbot",
     "parley chatbot set --chatbot Helpdesk --unset hello-message --retention-days 30":
       "Remove the hello message, and erase chats after 30 idle days",
   },
   flags: {
     chatbot: chatbotFlag,
     names: {
-      workspaceName: textFlag("workspace", "New workspace"),
+      workspaceName: textFlag("workspace", "Name of the new workspace"),
       name: textFlag("name", "New name, unique within the workspace"),
       description: textFlag("description", "New description, returned by GET /details"),
     },
@@ -141,7 +141,7 @@ const remove = makeCommand("delete", {
   },
   flags: {
     chatbot: Argument.String("chatbot").pipe(Argument.withDescription("Id or name of the chatbot")),
-    yes: switchFlag("yes", "Delete it"),
+    yes: switchFlag("yes", "Delete the chatbot instead of only showing what would be deleted"),
   },
   run: Effect.fnUntraced(function* ({ chatbot: selector, yes }) {
     const { chatbot, keys } = yield* chatbotOf(Option.some(selector));

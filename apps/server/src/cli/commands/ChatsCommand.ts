@@ -139,7 +139,7 @@ const erase = makeCommand("erase", {
       return yield* new CommandFailed({
         message:
           "Give exactly one of --id, --user-ref and --idle-since; --workspace requires --user-ref and cannot be combined with --chatbot.",
-        hint: '"parley chats erase --help" explains it, with examples.',
+        hint: '"parley chats erase --help" explains the command, with examples.',
         exitCode: 2,
       });
     }
@@ -196,7 +196,7 @@ export const chats = Command.make("chats").pipe(
     description: "The chats of a chatbot",
     examples: {
       "parley chats list": "List the newest chats",
-      "parley chats export > chats.ndjson": "Back up all chats",
+      "parley chats export > chats.ndjson": "Back up the chats of the only chatbot",
       "parley chats erase --help": "Show how to erase chats",
     },
   }),

@@ -1,5 +1,5 @@
 /**
- * `parley doctor` checks the settings and everything that a start needs or uses. It changes nothing.
+ * `parley doctor` checks the settings and everything that a start needs or uses. It changes no data.
  */
 import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import { ChatbotId, defaultSettings, type Chatbot } from "@parley/core";
@@ -20,7 +20,8 @@ const hints = {
   settings: "docs/settings.md explains every setting.",
   database:
     "Check DATABASE_URL and the roles (docs/operations.md), or PARLEY_DATA_DIR, and that PostgreSQL is running.",
-  documents: "Check PARLEY_KNOWLEDGE_DIR and its subfolders; documents end with .md or .txt.",
+  documents:
+    "Check PARLEY_KNOWLEDGE_DIR and its subfolders; the names of documents end with .md or .txt.",
   listeners:
     "Set another PARLEY_HOST, PARLEY_MANAGEMENT_HOST or port, or stop the program that uses the port.",
   directory: "Set PARLEY_DATA_DIR to a directory that the user of the server can write to.",
@@ -30,7 +31,7 @@ const hints = {
   moderation: "Set PARLEY_MODERATION_BASE_URL and PARLEY_MODERATION_MODEL.",
 };
 
-/** `warning`: it works, but probably not as the operator intends. */
+/** `warning`: the server may work, but perhaps not as the operator intends. */
 const finding =
   (status: "ok" | "warning" | "failed") =>
   (check: keyof typeof hints, message: string, hint = hints[check]) => ({
@@ -57,12 +58,13 @@ const checkDatabase = Effect.gen(function* () {
     'Create a database with lc_ctype C.UTF-8: "Start on your own PostgreSQL" in docs/operations.md.';
   const warningsHint =
     'See ParleyDatabaseReadOnly and ParleyClockOff in docs/troubleshooting.md, or "Back up and restore" in docs/operations.md.';
+  const upgradeHint = 'See "Upgrade" in docs/operations.md.';
   const outdatedSchema = 'The schema is out of date; a start or "parley migrate" updates it.';
   return [
     ok("database", `PostgreSQL ${version} (${encoding}) responds.`),
     ...(/^(C|POSIX)$/.test(ctype) ? [warning("database", asciiSearch, recreateHint)] : []),
     ...warnings.map((message) => warning("database", message, warningsHint)),
-    ...(current || refusal !== null ? [] : [warning("database", outdatedSchema)]),
+    ...(current || refusal !== null ? [] : [warning("database", outdatedSchema, upgradeHint)]),
     ...(refusal === null ? [] : [failed("database", refusal)]),
   ];
 }).pipe(
@@ -78,7 +80,7 @@ const checkProvisioning = Effect.gen(function* () {
   const result = yield* Effect.result(onDatabase(plan(provision, process.env, "doctor", true)));
   return Result.isFailure(result) && result.failure._tag === "ProvisionInvalid"
     ? yield* result.failure
-    : [ok("provision", `${provision} can be applied.`)];
+    : [ok("provision", `${provision} is valid.`)];
 }).pipe(
   Effect.provide(layerDigest),
   Effect.catchTag("ProvisionInvalid", ({ message }) =>
@@ -98,7 +100,7 @@ const namesIn = (chatbots: ReadonlyArray<Chatbot>, setting: "knowledge" | "model
   ...new Set(chatbots.flatMap(({ settings }) => settings[setting] ?? [])),
 ];
 
-/** The other commands need no language models. */
+/** Loaded when needed, because most commands need no language models. */
 const llm = Effect.promise(() => import("@parley/llm"));
 
 const checkDocuments = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chatbot>) {
@@ -136,7 +138,7 @@ const tryCall = (
   Effect.match(call, {
     onSuccess: () => ok(check, `${model} at ${provider} responds.`),
     onFailure: (reason) =>
-      // Some models refuse the form of this call (400), or a call after too many calls (429), and still answer questions.
+      // Some models refuse the form of this call (400), or a call after too many others (429), but answer questions.
       (/HTTP 4(00|29)/.test(reason) ? warning : failed)(
         check,
         `${model} at ${provider}: ${reason}.`,
@@ -153,7 +155,11 @@ const checkModels = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chatbot
     const message = `Chatbots use the models ${names.join(", ")}, but no endpoint is set.`;
     return [warning("model", message)];
   }
-  const ownModels = names.map((model) => ({ ...llms[0]!, model }));
+  const ownModels = names.map((model) => ({
+    ...llms[0]!,
+    model,
+    names: { ...llms[0]!.names, model: "the chatbots' own models" },
+  }));
   return yield* Effect.forEach([...llms, ...ownModels], (settings) => {
     const call = Effect.flatMap(openAiCompatible(settings), tryModel);
     const reasonOf = (error: Effect.Error<typeof call>) =>

@@ -52,8 +52,11 @@ const idArgument = Argument.String("key").pipe(
             )).trim()
           : argument;
       const id = keyId(text) ?? /^(?:prl_)?([0-9A-Za-z]{12})(?:_(?:…|\.\.\.)?)?$/.exec(text)?.[1];
-      // The message does not repeat the argument, which may be most of a key.
-      const message = "The argument is not a key id.";
+      // The message does not repeat the text, which may be most of a key.
+      const message =
+        argument === "-"
+          ? "Standard input is neither a key nor the id of one."
+          : "The argument is not the id of a key.";
       return id ?? (yield* new CliError.ValidationError({ message }));
     }),
   ),
@@ -98,7 +101,7 @@ const makeRateFlag = (name: string, description: string) =>
 const rateFlag = makeRateFlag("rate", "Maximum rate of requests with the key, per server process");
 const visitorRateFlag = makeRateFlag(
   "visitor-rate",
-  "Maximum rate of requests from each of its visitors, per server process",
+  "Maximum rate of requests from each of the key's visitors, per server process",
 );
 
 /** Tokens in a day; `null` for any number. */
@@ -114,7 +117,9 @@ const budgetFlag = Flag.String("budget").pipe(
     () => "Expected a number of tokens per day, such as 200000/day, or none",
   ),
   Flag.withMetavar("200000/day|none"),
-  Flag.withDescription("Maximum number of tokens that its asks may cost per day (UTC)"),
+  Flag.withDescription(
+    "Maximum number of language-model tokens that the key's asks may cost per day (UTC)",
+  ),
 );
 
 const originsFlag = Flag.String("origins").pipe(
@@ -124,7 +129,7 @@ const originsFlag = Flag.String("origins").pipe(
     () => "Expected a comma-separated list of origins such as https://shop.example",
   ),
   Flag.withMetavar("https://shop.example"),
-  Flag.withDescription("Comma-separated origins of the pages that may show its widget"),
+  Flag.withDescription("Comma-separated origins of the pages that may show the key's widget"),
 );
 
 const newExpiresFlag = expiresFlag(null, "When the new key expires (default: never)");
@@ -165,7 +170,7 @@ const create = makeCommand("create", {
   examples: {
     "parley key create --name 'web shop'": "Create a key with all scopes",
     "parley key create --chatbot Helpdesk --scopes read --expires 30d":
-      "Create a key that can only read and expires in 30 days",
+      "Create a key that can only read, and that expires in 30 days",
     "parley key create --rate 60/min": "Limit the rate of requests",
     "parley key create --visitors --visitor-rate 10/min":
       "Create a key that also signs visitor tokens",
@@ -183,9 +188,9 @@ const create = makeCommand("create", {
     origins: originsFlag.pipe(Flag.withDefault([])),
     tokenUrl: textFlag(
       "token-url",
-      "URL at which your own server signs visitor tokens (default: anyone gets one)",
+      "URL at which your own server signs visitor tokens (default: Parley gives them to anyone)",
     ),
-    url: textFlag("url", "URL at which browsers reach the server, for the HTML line"),
+    url: textFlag("url", "URL at which browsers reach Parley, for the HTML line"),
     bounds: {
       ratePerMinute: rateFlag.pipe(Flag.withDefault(null)),
       visitorRatePerMinute: visitorRateFlag.pipe(Flag.withDefault(null)),
@@ -333,7 +338,7 @@ const token = makeCommand("token", {
   description: "Print a visitor token, which gives access only to chats with its userRef",
   examples: {
     "parley key token --user-ref user-7 --expires 15m":
-      "Sign it with the only key that signs tokens",
+      "Sign it with the only key that signs visitor tokens",
     "parley key token prl_QSCmEIhoudPA --user-ref user-7 --scopes read": "Allow only reading",
   },
   flags: {
@@ -372,26 +377,26 @@ const token = makeCommand("token", {
     if (signer === undefined || others.length > 0) {
       const unusable = Option.map(
         id,
-        (text) => `The key prl_${text}_… is not live, or cannot sign tokens.`,
+        (text) => `The key prl_${text}_… is not live, or cannot sign visitor tokens.`,
       );
       return yield* new CommandFailed({
         message: Option.getOrElse(unusable, () =>
           signer === undefined
-            ? "No live key can sign tokens."
-            : "More than one key can sign tokens: select one.",
+            ? "No live key can sign visitor tokens."
+            : "More than one key can sign visitor tokens: select one.",
         ),
         hint: '"parley key create --visitors" creates one, and "parley key list" lists all.',
       });
     }
-    const expiry = expiresAt ?? new Date(now.getTime() + 3_600_000);
-    if (expiry.getTime() - now.getTime() > 1000 * longestLife)
+    const expiry = expiresAt === undefined ? new Date(now.getTime() + 3_600_000) : expiresAt;
+    if (expiry === null || expiry.getTime() - now.getTime() > 1000 * longestLife)
       return yield* new CommandFailed({
-        message: `A token must expire within 24 hours, not at ${expiry.toISOString()}.`,
+        message: `A visitor token must expire within 24 hours, not ${expiry === null ? "never" : `at ${expiry.toISOString()}`}.`,
         hint: "the maximum is --expires 24h.",
         exitCode: 2,
       });
-    // A token gives access to the user's chats, so the audit log records it. The entry has a digest of the userRef,
-    // because an erasure of the user does not change the log.
+    // A visitor token gives access to the user's chats, so the audit log records it. The entry has a digest of the
+    // userRef, because an erasure of the user does not change the log.
     const person = yield* Administration.use((administration) => administration.person(userRef));
     yield* recordRead(signer.chatbot.id, `${signer.id}: token of ${exportDetail(person)}`);
     const token = yield* signVisitorToken({
@@ -402,7 +407,7 @@ const token = makeCommand("token", {
       ...valuesOf({ scopes }),
     });
     yield* print({ token, userRef, key: signer.id, expiresAt: expiry }, token);
-    yield* Console.error(`It expires at ${expiry.toISOString()}.`);
+    yield* Console.error(`The visitor token expires at ${expiry.toISOString()}.`);
   }, onDatabase),
 });
 

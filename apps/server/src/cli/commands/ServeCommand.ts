@@ -20,7 +20,7 @@ const setHeapFlags = Effect.sync(() =>
 );
 
 export const serve = makeCommand("serve", {
-  description: "Serve both interfaces until stopped",
+  description: "Serve the general and the answers interface until stopped",
   examples: { "parley serve": "Start the server with the settings in the environment" },
   flags: {},
   run: Effect.fnUntraced(
@@ -28,7 +28,7 @@ export const serve = makeCommand("serve", {
       yield* hasTerminal ? stopOnHangup : ignoreHangup;
       yield* stopWithScript;
       yield* setHeapFlags;
-      // The other commands need neither HTTP nor language models.
+      // Loaded here, because no other command needs the listeners.
       const { layerServer } = yield* Effect.promise(() => import("../../Server.ts"));
       return yield* Layer.launch(layerServer);
     },

@@ -30,7 +30,9 @@ const rulesOf = (schema: Json): ReadonlyArray<string> => {
     "minimum length": minLength,
     "maximum length": maxLength,
   };
-  return Object.entries(rules).flatMap(([name, value]) => (value ? [`${name} ${value}`] : []));
+  return Object.entries(rules).flatMap(([name, value]) =>
+    value === undefined ? [] : [`${name} ${value}`],
+  );
 };
 
 const toTable = (head: string, rows: ReadonlyArray<ReadonlyArray<string>>): string => {
@@ -117,7 +119,7 @@ const Trial = ({ method, operationId, parameters, path }: Json) => {
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
     send(new FormData(event.currentTarget as HTMLFormElement)).catch((error) =>
-      setResponse([`No response: ${error}`, ""]),
+      setResponse([`The request failed: ${error}`, ""]),
     );
   };
   const field = (name: string, value = "", hint = "", type = "text") => (

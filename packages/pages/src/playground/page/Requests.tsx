@@ -29,7 +29,7 @@ export const Requests = () => {
         </header>
         <p class="quiet">Newest first. The API key is not shown.</p>
         {all.map((attempt, at) => (
-          <Request key={all.length - at} attempt={attempt} isOpen={at === 0} />
+          <Request key={`${attempt.beganAt} ${attempt.url}`} attempt={attempt} isOpen={at === 0} />
         ))}
       </dialog>
     </>

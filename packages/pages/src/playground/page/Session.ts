@@ -1,6 +1,6 @@
 /**
- * The state of the playground: the key, the addresses, the view, and the requests so far. A new key reloads the page,
- * so that it shows nothing that the previous key read.
+ * The state of the playground: the key, the addresses, the view, and the latest requests. A new key reloads the page,
+ * so that it shows nothing that was read with the previous key.
  */
 import { signal } from "@preact/signals";
 import { makeClient, ResponseError, type Attempt } from "@parley/client";

@@ -45,9 +45,10 @@ const KeyForm = ({ error }: { readonly error?: unknown }) => {
           <button class="primary">Open</button>
         </div>
         <p class="quiet">
-          The server prints a key when it first starts, and <code>parley key create</code> creates
-          another. The key stays in this tab until you close it. To see what a visitor sees, create
-          a visitor's token with <code>parley key token</code> and enter it here.
+          The server prints a key, or the path of its file, when it first starts, and{" "}
+          <code>parley key create</code> creates another. The key stays in this tab until you close
+          it. To see what a visitor sees, create a visitor's token with{" "}
+          <code>parley key token</code> and enter it here.
         </p>
       </form>
     </main>
@@ -120,9 +121,8 @@ const note =
 /** Replaces the field where this page may not ask; otherwise `undefined`. */
 const instead = mayAsk ? undefined : (
   <p>
-    The answers interface is on port {new URL(addresses.askUrl).port}. Add{" "}
-    <code>{location.origin}</code> to <code>PARLEY_CORS_ORIGINS</code> and restart the server, so
-    that this page can ask questions.
+    The answers interface is at {new URL(addresses.askUrl).host}. Add <code>{location.origin}</code>{" "}
+    to <code>PARLEY_CORS_ORIGINS</code> and restart the server, so that this page can ask questions.
   </p>
 );
 
@@ -172,7 +172,7 @@ const save = async (chatId: number, title: string) => {
   URL.revokeObjectURL(link.href);
 };
 
-/** The first question creates the chat. */
+/** The first question, or the form, creates the chat. */
 const NewChat = ({
   description,
   name,
@@ -221,7 +221,7 @@ const NewChat = ({
           <label for="user-ref">User reference: your own id for the user</label>
           <input id="user-ref" name="userRef" dir="auto" />
           <button>Create chat</button>
-          <Failure error={error} />
+          <Failure error={error} retry={() => fields.current!.requestSubmit()} />
         </form>
       </details>
     </div>

@@ -38,7 +38,7 @@ const legibleOn = (color: string): string => {
 
 const root = document.documentElement;
 
-/** Adds the elements to the page. `note` says why the window is not shown yet, and `exit` closes it until then. */
+/** Adds the elements to the page. Until the window is shown, `note` says why not, and `exit` closes the dialog. */
 const draw = (dataset: DOMStringMap, title: string, closeLabel: string) => {
   const side =
     /left|right/.exec(dataset["position"] ?? "")?.[0] ??
@@ -159,7 +159,7 @@ const start = () => {
     // The script may be loaded twice.
     if (!document.querySelector("parley-widget")) mount(script as HTMLScriptElement);
   } catch (error) {
-    // An old browser: the page works without the button.
+    // Such as in an old browser: the page works without the button.
     console.warn("Parley's widget cannot start:", error);
   }
 };
