@@ -59,7 +59,11 @@ const tangles: Readonly<Record<string, string>> = {
   stars: "*".repeat(99_000),
   emphasis: "*a_b".repeat(24_000),
   brackets: "[".repeat(50_000),
+  ticks: "` ".repeat(49_000),
   line: "x".repeat(99_000),
+  "an address": `${"a.".repeat(49_000)}@b`,
+  accents: `a${"\u0301".repeat(99_000)}`,
+  definitions: Array.from({ length: 6000 }, (_, at) => `[a${at}]: b`).join("\n"),
   links: "[a](".repeat(24_000),
   rows: `| a | b |\n| - | - |\n${Array.from({ length: 2000 }, (_, at) => `| ${at} | b |`).join("\n")}`,
 };

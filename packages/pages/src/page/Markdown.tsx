@@ -29,7 +29,7 @@ const makeReader = (toAddress: ToAddress) => {
   let at = 0;
   let links: Lexer["tokens"]["links"] = {};
   let isPlain = false;
-  const readBlocks = (text: string): ComponentChildren => {
+  const readBlocks = (text: string): ReadonlyArray<ComponentChildren> => {
     const lexer = new Lexer({ gfm: true, tokenizer: new BoundedTokenizer() });
     lexer.tokens.links = links;
     const tokens = lexer.lex(text.slice(at));
@@ -53,7 +53,9 @@ const makeReader = (toAddress: ToAddress) => {
     before = text;
     try {
       isPlain ||= isTangled(text.slice(at));
-      if (!isPlain) return readBlocks(text);
+      const blocks = isPlain ? [] : readBlocks(text);
+      // Definitions of links alone would show nothing.
+      if (blocks.some((block) => block !== null)) return blocks;
     } catch {
       // Nested too deeply.
       isPlain = true;
@@ -63,20 +65,28 @@ const makeReader = (toAddress: ToAddress) => {
   };
 };
 
-/** Forty nested quotations or lists on one line: they would overflow the lexer's stack, or take it minutes. */
-const deepNesting = /^[ \t]*(?:(?:>|(?:[-*+]|\d{1,9}[.)])[ \t])[ \t]*){40}/m;
-const maxDepth = 40;
-/** About 0.3 s: each mark of emphasis takes time in proportion to the length of its paragraph. */
+/** Twenty nested quotations or lists on one line: they would overflow the lexer's stack, or take it minutes. */
+const deepNesting = /^[ \t]*(?:(?:>|(?:[-*+]|\d{1,9}[.)])[ \t])[ \t]*){20}/m;
+const maxDepth = 20;
+/** About 0.3 s: each mark of emphasis or code takes time in proportion to the length of its paragraph. */
 const maxWork = 1e9;
+/** Browsers take seconds to draw thousands of accents on one letter. */
+const manyAccents = /\p{M}{1000}/u;
+/** The lexer looks for an address at each character of the text before an `@`. */
+const longMailName = /^[\w.!#$%&'*+/=?^`{|}~-]{2000}$/;
 
 /** Whether the lexer would overflow the stack, or the lexer or the browser would take too long. */
 const isTangled = (text: string): boolean =>
   deepNesting.test(text) ||
+  manyAccents.test(text) ||
+  text
+    .split("@")
+    .some((part, at, { length }) => at < length - 1 && longMailName.test(part.slice(-2000))) ||
   text.split(/[([{]/).length - text.split(/[)\]}]/).length > 2000 ||
   text.split(/\n[ \t]*\n/).some((block) => {
     const isTable = /^.*\n[ \t|:]*-[ \t|:-]*\n/.test(block);
     const pieces = isTable ? block.split("\n") : [block];
-    return pieces.some((piece) => piece.length * piece.split(/[*_]/).length > maxWork);
+    return pieces.some((piece) => piece.length * piece.split(/[*_`]/).length > maxWork);
   });
 
 /** Throws where lists and quotations are nested so deeply that the stack could overflow. */
