@@ -259,7 +259,7 @@ it("an answer goes on after the visitor has opened another page of the site", ()
     await frame(page).getByText("word3").waitFor();
     await page.goto(addressOf(german));
     await button(page).click();
-    await frame(page).getByText("Die Antwort wird geschrieben").waitFor();
+    await frame(page).getByText("Antwort wird geschrieben").waitFor();
     expect(await waitForAnswer(page)).toBe(long);
     await frame(page).getByTitle("Neuer Chat").click();
     await frame(page).locator(".question").waitFor({ state: "detached" });

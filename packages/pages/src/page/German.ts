@@ -15,7 +15,7 @@ export const german = {
   "Copy answer": "Antwort kopieren",
   " in another tab": " in einem anderen Tab",
   "Waiting for the answer": "Warten auf die Antwort",
-  Answering: "Die Antwort wird geschrieben",
+  Answering: "Antwort wird geschrieben",
   "Connection lost. Reconnecting": "Verbindung unterbrochen. Neuer Versuch läuft",
   "The server cannot answer yet. Trying again":
     "Der Server kann noch nicht antworten. Neuer Versuch läuft",
@@ -48,8 +48,8 @@ export const german = {
   "The server is not responding.": "Der Server antwortet nicht.",
   "The server, or a proxy in front of it, answered with HTTP {}.":
     "Der Server oder ein Proxy davor hat mit HTTP {} geantwortet.",
-  "Try again {}.": "Versuchen Sie es {} noch einmal.",
-  "Try again": "Noch einmal versuchen",
+  "Try again {}.": "Versuchen Sie es {} erneut.",
+  "Try again": "Erneut versuchen",
   Details: "Details",
   Table: "Tabelle",
   "Copy code": "Code kopieren",

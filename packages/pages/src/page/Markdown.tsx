@@ -55,7 +55,7 @@ const makeReader = (toAddress: ToAddress) => {
       isPlain ||= isTangled(text.slice(at));
       const blocks = isPlain ? [] : readBlocks(text);
       // Definitions of links alone would show nothing.
-      if (blocks.some((block) => block !== null)) return blocks;
+      if (blocks.some(Boolean)) return blocks;
     } catch {
       // Nested too deeply.
       isPlain = true;
@@ -72,16 +72,14 @@ const maxDepth = 20;
 const maxWork = 1e9;
 /** Browsers take seconds to draw thousands of accents on one letter. */
 const manyAccents = /\p{M}{1000}/u;
-/** The lexer looks for an address at each character of the text before an `@`. */
-const longMailName = /^[\w.!#$%&'*+/=?^`{|}~-]{2000}$/;
+/** The lexer looks for an address at each character of a word before an `@`. */
+const longWord = /@(?<=[!-~]{1000}@)/;
 
 /** Whether the lexer would overflow the stack, or the lexer or the browser would take too long. */
 const isTangled = (text: string): boolean =>
   deepNesting.test(text) ||
   manyAccents.test(text) ||
-  text
-    .split("@")
-    .some((part, at, { length }) => at < length - 1 && longMailName.test(part.slice(-2000))) ||
+  longWord.test(text) ||
   text.split(/[([{]/).length - text.split(/[)\]}]/).length > 2000 ||
   text.split(/\n[ \t]*\n/).some((block) => {
     const isTable = /^.*\n[ \t|:]*-[ \t|:-]*\n/.test(block);
