@@ -170,7 +170,7 @@ async function* streamAnswer(
           return;
         }
       }
-      throw new ConnectionError("The stream ended before the answer was complete");
+      throw new ConnectionError("The stream ended too early");
     } catch (error) {
       const delayMillis = retryDelayMillis(error, failures, retries);
       isReconnecting = true;
