@@ -131,14 +131,18 @@ export const ignoredTelemetry = (variables: Variables): ReadonlyArray<string> =>
 
 /** A warning if a proxy is set that Node does not use for requests to the address, unless NO_PROXY exempts the host. */
 export const unusedProxy = (variables: Variables, address: string): ReadonlyArray<string> => {
-  const { hostname } = new URL(address);
+  const { hostname, protocol } = new URL(address);
   const valueOf = (name: string) => variables[name] || variables[name.toLowerCase()] || "";
-  const proxies = ["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"].filter(valueOf).join(" and ");
+  const usesProxies = valueOf("NODE_USE_ENV_PROXY") === "1";
+  const unused = usesProxies ? ["ALL_PROXY"] : ["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"];
+  const proxies = unused.filter(valueOf).join(" and ");
+  const hasProxy =
+    usesProxies && valueOf(protocol === "https:" ? "HTTPS_PROXY" : "HTTP_PROXY") !== "";
   const isDirect = valueOf("NO_PROXY")
     .split(/[\s,]+/)
     .map((name) => name.replace(/^\*?\.|:\d+$/g, ""))
     .some((name) => name === "*" || (name !== "" && `.${hostname}`.endsWith(`.${name}`)));
-  if (proxies === "" || isDirect || valueOf("NODE_USE_ENV_PROXY") === "1") return [];
+  if (proxies === "" || isDirect || hasProxy) return [];
   return [
     `Requests to ${hostname} do not use the proxy of ${proxies}: Node uses only HTTPS_PROXY and HTTP_PROXY, and only with NODE_USE_ENV_PROXY=1 (docs/models.md).`,
   ];

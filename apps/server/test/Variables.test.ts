@@ -155,6 +155,8 @@ it("a proxy that Node does not use causes a warning", () => {
     /^Requests to llm.example do not use the proxy of HTTPS_PROXY: .* only with NODE_USE_ENV_PROXY=1/,
   );
   assert.isFalse(isWarned({ ...proxy, NODE_USE_ENV_PROXY: "1" }));
+  assert.isFalse(isWarned({ ...proxy, ALL_PROXY: "x", NODE_USE_ENV_PROXY: "1" }));
+  assert.isTrue(isWarned({ ALL_PROXY: "x", NODE_USE_ENV_PROXY: "1" }));
   for (const list of ["*", "llm.example", ".example", "*.example", "a.b, llm.example:443"]) {
     assert.isFalse(isWarned({ ...proxy, NO_PROXY: list }), list);
   }

@@ -24,7 +24,9 @@ export class ResponseError extends Error {
     this.status = status;
     this.code = body?.code;
     this.requestId = requestId;
-    this.retryAfterSeconds = Number(retryAfter) || undefined;
+    // Some proxies send a date.
+    const seconds = Number(retryAfter) || Math.ceil((Date.parse(retryAfter!) - Date.now()) / 1000);
+    this.retryAfterSeconds = seconds > 0 ? seconds : undefined;
   }
 }
 
