@@ -220,7 +220,9 @@ export class Traffic {
     return answer.status;
   }
 
-  /** Checks that acknowledged rows appear at once, and that a list that fits on a page has as many rows as its total. */
+  /**
+   * Checks that acknowledged rows appear at once, and that a list that fits on a page has as many rows as its total.
+   */
   async #read(tenant: 0 | 1): Promise<void> {
     const acknowledgedRequests = this.ledger.requests.filter(
       (each) => each.tenant === tenant && each.acknowledged !== null,

@@ -61,7 +61,7 @@ const checkHead = (request: IncomingMessage): GeneralMessage | null => {
 export interface ConnectionOptions {
   /** Where requests wait for the event loop. */
   readonly queue: RequestQueue;
-  /** Whether each response is the last of its connection. */
+  /** Whether the server is stopping; then each response is the last of its connection. */
   readonly isStopping: () => boolean;
   /** The effect of a half-closed connection on a POST without `On-Disconnect`. */
   readonly onDisconnect: "finish" | "cancel";
@@ -117,8 +117,8 @@ export const serveRequests = (
   };
 
   /**
-   * Registers a response; returns whether to send it: none follows one with `Connection: close`. Disconnects a client
-   * with too many unanswered requests.
+   * Registers the response to a new request. Returns `false` if it must not be sent: the connection is closed, an
+   * earlier response closes it, or the client has too many unanswered requests and is disconnected.
    */
   const accept = (response: ServerResponse): boolean => {
     const { socket } = response.req;

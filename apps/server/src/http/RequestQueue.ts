@@ -4,7 +4,7 @@
  * all of them together, and a new client would wait for many such iterations. So an iteration starts requests for a few
  * milliseconds, and for even less while connections arrive; the others start in the following iterations, in order of
  * arrival. Accepted asks and the answers of models come last, and are limited by number instead of time: each costs a
- * third of a millisecond, but only after it has begun, when it is too late to look at the clock.
+ * third of a millisecond, but only later in the iteration, so the clock does not show that cost while they begin.
  */
 import type { EventLoop } from "@parley/http";
 import { Context, Effect } from "effect";
@@ -63,9 +63,10 @@ export const makeRequestQueue = () => {
     end = start + (hasNewConnection ? acceptingSlice : slice);
     hasNewConnection = false;
     freeSlots = slots;
-    setImmediate(endIteration);
+    setImmediate(runNextIteration);
   };
-  const endIteration = (): void => {
+  /** Ends the iteration; if work waits, starts the next one with it. */
+  const runNextIteration = (): void => {
     isIterating = false;
     if (requests.length + slotQueue.length === 0) return;
     startIteration();

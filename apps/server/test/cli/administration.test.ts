@@ -309,7 +309,7 @@ it("a chatbot is deleted with its keys and chats, and only with --yes", async ()
   expect(await parley("chatbot delete Sales")).toEqual({
     code: 1,
     stdout: "",
-    stderr: `parley: With --yes this permanently deletes ${what}.\nhint: nothing was deleted.\n`,
+    stderr: `parley: Nothing was deleted: without --yes, this only shows what would be, ${what}.\nhint: add --yes to delete it permanently.\n`,
   });
   expect(await parley("chatbot delete Sales --yes")).toMatchObject({
     code: 0,

@@ -59,7 +59,7 @@ export type TakeResult =
   /**
    * Another turn holds the idempotency key (`key`) or the chat (`chat`), or the chat's turn is reserved for another
    * instance (`chat`). Unless that turn is renewed, its lease or the reservation ends in `forMillis` milliseconds, a
-   * number above 0.
+   * number above 0. A store that cannot lock the chat at the moment returns the same, with a pause.
    */
   | { readonly _tag: "Held"; readonly forMillis: number; readonly by: "chat" | "key" }
   /** An earlier request with the same idempotency key was answered with this entry, in the turn with this id. */

@@ -216,7 +216,7 @@ export interface List<A> extends AsyncIterable<A> {
   readonly pages: () => AsyncIterable<Page<A>>;
 }
 
-/** The chats to erase. */
+/** The chats to erase. `idleSince`: those that were created before this time and have no entry from then on. */
 export type ChatsToErase =
   | { readonly chatId: number }
   | { readonly userRef: string }

@@ -351,8 +351,8 @@ const allowsAnonymous = (grant: Grant): boolean =>
   grant.visitorRatePerMinute != null;
 
 /**
- * Token buckets by name, each of which fills within a minute. Beyond `maxBuckets`, the least recently used bucket,
- * which is full again after a minute anyway, is forgotten.
+ * Token buckets by name, each of which fills within a minute. Beyond `maxBuckets`, the bucket whose last granted
+ * request is the oldest is forgotten; after a minute it is full anyway.
  */
 const makeRates = (maxBuckets: number) => {
   const buckets = new Map<string, { readonly tokens: number; readonly at: number }>();

@@ -30,7 +30,7 @@ import { Answerer } from "../ports/Answerer.ts";
 import { Moderator } from "../ports/Moderator.ts";
 import { TurnStore } from "../ports/TurnStore.ts";
 import { AskLimits } from "./AskLimits.ts";
-import { makeChatQueues, queueOverload } from "./ChatQueue.ts";
+import { makeChatQueues, askOverload } from "./ChatQueue.ts";
 import {
   LiveAnswer,
   type AnswerEvent,
@@ -93,7 +93,7 @@ const makeAsksInProgress = Effect.fnUntraced(function* (limits: AskLimits) {
   ) {
     const { chatbot, idempotencyKey, live } = ask;
     // The HTTP application checks this, too, but an ask that it accepts may start only after others have started.
-    if ((yield* count) >= limits.asks) return yield* queueOverload;
+    if ((yield* count) >= limits.asks) return yield* askOverload;
     const fiber = yield* FiberSet.run(
       fibers,
       // Without a reader, no request remains whose handler would log the failure.

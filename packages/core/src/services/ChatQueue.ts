@@ -38,7 +38,7 @@ interface Queue {
 
 const nameOf = ({ chatId, chatbot }: Pick<Turn, "chatId" | "chatbot">) => `${chatbot}/${chatId}`;
 
-export const queueOverload = new Overloaded({ retryAfterSeconds: 1 });
+export const askOverload = new Overloaded({ retryAfterSeconds: 1 });
 
 export const makeChatQueues = (store: TurnStore["Service"], limits: AskLimits) =>
   Effect.gen(function* () {
@@ -74,7 +74,7 @@ export const makeChatQueues = (store: TurnStore["Service"], limits: AskLimits) =
       queue: Queue | null,
     ) {
       while (true) {
-        if (isClosed) return yield* queueOverload;
+        if (isClosed) return yield* askOverload;
         // Made before the take, so that no notification between the take and the wait is missed.
         const turnFreed = Deferred.makeUnsafe<void>();
         if (queue !== null) queue.turnFreed = turnFreed;
@@ -92,7 +92,7 @@ export const makeChatQueues = (store: TurnStore["Service"], limits: AskLimits) =
           );
         if (result._tag !== "Held") return result;
         const millisLeft = waitEnd - (yield* Clock.currentTimeMillis);
-        if (millisLeft <= 0) return yield* queueOverload;
+        if (millisLeft <= 0) return yield* askOverload;
         const poll = Duration.toMillis(result.by === "key" ? limits.keyPoll : limits.poll);
         yield* Deferred.await(turnFreed).pipe(
           Effect.timeoutOption(Math.min(poll, result.forMillis + 1, millisLeft)),
@@ -110,7 +110,7 @@ export const makeChatQueues = (store: TurnStore["Service"], limits: AskLimits) =
           turnFreed: Deferred.makeUnsafe<void>(),
         };
         // The ask at the head of the queue does not wait here, so it does not count.
-        if (queue.places.length > limits.queueLimit) return Effect.fail(queueOverload);
+        if (queue.places.length > limits.queueLimit) return Effect.fail(askOverload);
         const place = Deferred.makeUnsafe<void>();
         queue.places.push(place);
         wake(queue.places[0]!);
@@ -157,7 +157,7 @@ export const makeChatQueues = (store: TurnStore["Service"], limits: AskLimits) =
               : Deferred.await(place).pipe(
                   Effect.timeoutOrElse({
                     duration: limits.queueTimeout,
-                    orElse: () => Effect.fail(queueOverload),
+                    orElse: () => Effect.fail(askOverload),
                   }),
                   Effect.andThen(takeAndUse(queue)),
                 ),

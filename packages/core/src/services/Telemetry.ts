@@ -182,7 +182,7 @@ const runningAsks = Metric.gauge("parley.asks.running", {
 });
 const waitTime = secondsHistogram(
   "parley.ask.wait.duration",
-  "Time from an ask's arrival to its turn",
+  "Time that an ask waits for its turn",
   boundaries,
 );
 const firstDeltaTime = secondsHistogram(

@@ -1,7 +1,8 @@
 /**
  * The values of requests: declared to clients by the API description, and decoded by the server with the same schemas.
  * The messages about invalid values end with the `problem` of the failed check or, for a value of the wrong type, with
- * the `message` of the schema. Other ends are in `ValidationErrors`, `RequestValues` and `ErrorResponses`.
+ * the `message` of the schema. Other endings of messages are in `ValidationErrors`, `RequestValues` and
+ * `ErrorResponses`.
  */
 import {
   ChatName,

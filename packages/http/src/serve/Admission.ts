@@ -28,7 +28,7 @@ import type { Effect } from "effect";
 
 /** The event loop of the process. */
 export interface EventLoop {
-  /** When the loop started the iteration that read the current request, in milliseconds. */
+  /** When the loop started the iteration that read the request that began last, in milliseconds. */
   readonly arrival: () => number;
   /** How late it is: how long ready work waits, in milliseconds. */
   readonly delay: () => number;
@@ -72,7 +72,7 @@ export const makeAdmission = (loop: EventLoop) => {
   let stepStart = -Infinity;
   let leastDelay = Infinity;
   /** The least delay of the step before. */
-  let lastDelay = 0;
+  let previousLeastDelay = 0;
   let acceptedAsks = 0;
   /** After this many asks in a step, a full server whose loop is late accepts only asks within the shares. */
   let pace = Infinity;
@@ -81,13 +81,13 @@ export const makeAdmission = (loop: EventLoop) => {
   const endStep = (time: number, load: number, delay: number): void => {
     const millis = Math.min(time - stepStart, period);
     const isLate = leastDelay > lateAfter;
-    const wasLate = lastDelay > lateAfter;
+    const wasLate = previousLeastDelay > lateAfter;
     // After a step that lasted twice as long, the server is idle unless its loop is late. With few asks in progress, it
     // is idle even so: a burst, of which this is the first ask, may have just made the loop late.
     const hasTime = delay <= lateAfter || load < minFullLoad;
     const isIdle = time - stepStart >= 2 * step && hasTime;
     if (isIdle) limit = Infinity;
-    else if (isLate && wasLate && (limit < Infinity || leastDelay >= lastDelay))
+    else if (isLate && wasLate && (limit < Infinity || leastDelay >= previousLeastDelay))
       limit = Math.min(limit, load) * decline;
     else if (!isLate && time - lastRefusal >= period) limit = Infinity;
     else if (!isLate) limit = Math.max(limit, load) * growth + 1;
@@ -102,7 +102,7 @@ export const makeAdmission = (loop: EventLoop) => {
     share = rate / 2 / Math.max(accounts.size, 1);
     pace = limit === Infinity ? Infinity : (rate * step) / 1_000;
     stepStart = time;
-    lastDelay = leastDelay;
+    previousLeastDelay = leastDelay;
     leastDelay = Infinity;
     acceptedAsks = 0;
   };

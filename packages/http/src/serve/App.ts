@@ -219,13 +219,13 @@ export const makeApp = Effect.fnUntraced(function* ({
    * facts of its request.
    */
   const admitAsk = (
-    response: ReturnType<(typeof handlers)["ask"]>,
+    handling: ReturnType<(typeof handlers)["ask"]>,
     { apiKeyId }: Principal,
     facts: RequestFacts,
   ) =>
     Effect.flatMap(asking.inProgress, (inProgress) =>
       inProgress < maxAsks && admit(apiKeyId, inProgress)
-        ? Effect.annotateLogs(Effect.andThen(awaitSlot, response), { ...facts })
+        ? Effect.annotateLogs(Effect.andThen(awaitSlot, handling), { ...facts })
         : refuseAsk,
     );
 
@@ -251,8 +251,8 @@ export const makeApp = Effect.fnUntraced(function* ({
       if (!principal.scopes.includes(scope)) {
         return Effect.fail(new RequestRefused({ reason: "SCOPE_NOT_GRANTED" }));
       }
-      const response = handlers[endpoint]({ request, facts, principal, chatId, reportFailure });
-      return scope === "ask" ? admitAsk(response, principal, facts) : response;
+      const handling = handlers[endpoint]({ request, facts, principal, chatId, reportFailure });
+      return scope === "ask" ? admitAsk(handling, principal, facts) : handling;
     });
   };
 

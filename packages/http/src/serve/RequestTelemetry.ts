@@ -70,7 +70,7 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
   const describeDuration = ({ method, route }: RequestFacts, status: number) =>
     secondsHistogram(
       "http.server.request.duration",
-      "Time from the arrival of a request until its response is ready or, if it is streamed, sent",
+      "Time from the start of a request's handling until its response is ready or, if it is streamed, sent",
       boundaries,
       {
         "http.request.method": method,

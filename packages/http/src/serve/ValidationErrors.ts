@@ -4,7 +4,7 @@
 import { Data, SchemaIssue, type Schema, type SchemaAST } from "effect";
 import { validationCodes, type ValidationMessage } from "../contract/Codes.ts";
 
-/** The path of a value, `[]` for the whole body, and the end of the message about it. */
+/** The path of a value, `[]` for the whole body, and the ending of the message about it. */
 export type Problem = readonly [path: ReadonlyArray<string>, problem: string];
 
 /** All problems of a request, so that its client learns of every invalid value, not only of the first. */

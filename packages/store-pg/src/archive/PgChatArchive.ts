@@ -1,5 +1,5 @@
 /**
- * The port `ChatArchive`: erasures, exports and imports as streams of records, and usage reports.
+ * The port `ChatArchive`: erasures, usage reports, and exports and imports as streams of records.
  */
 import {
   ChatArchive,

@@ -34,11 +34,11 @@ export interface Creation {
   readonly userRef: string | null;
   readonly entry: NewEntry | null;
   /**
-   * The idempotency key and its turn, which claims the key in the same transaction (`claimsKey`), or has claimed it
-   * already. The chat is created only if the turn has the key.
+   * The idempotency key, and the turn that has claimed it (`isClaimed`) or claims it in this transaction. The chat is
+   * created only if the turn has the key.
    */
   readonly keyClaim:
-    | (IdempotencyKey & { readonly turnId: string; readonly claimsKey: boolean })
+    | (IdempotencyKey & { readonly turnId: string; readonly isClaimed: boolean })
     | null;
 }
 
@@ -61,7 +61,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
         toChatbotNotFound(chatbot),
         toStoreErrors,
         Effect.tap(() =>
-          sweepKeys(chatbot, chats.filter(({ keyClaim }) => keyClaim?.claimsKey).length),
+          sweepKeys(chatbot, chats.filter(({ keyClaim }) => keyClaim?.isClaimed === false).length),
         ),
       ),
     { maxWriters: 2, maxItems: 200 },
@@ -73,7 +73,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
     chat: Creation,
     { fingerprint, key }: IdempotencyKey,
   ) {
-    const keyClaim = { key, fingerprint, turnId: crypto.randomUUID(), claimsKey: true };
+    const keyClaim = { key, fingerprint, turnId: crypto.randomUUID(), isClaimed: false };
     while (true) {
       const newChat = yield* write(chatbot, { ...chat, keyClaim }, yield* timeLeft);
       if (newChat !== null) return toCreateResult(chat, newChat);
@@ -118,7 +118,7 @@ type KeyRow = { readonly fingerprint: string } & (Chat | { readonly id: null });
  * Inserts all of the chats or none, except those whose key another turn has. Results are in the order of the chats.
  */
 const insertChats = (session: Session, chatbot: number, chats: ReadonlyArray<Creation>) => {
-  const claims = chats.flatMap(({ keyClaim }) => (keyClaim?.claimsKey === true ? keyClaim : []));
+  const claims = chats.flatMap(({ keyClaim }) => (keyClaim?.isClaimed === false ? keyClaim : []));
   const addsSpending = chats.some(({ entry }) => entry?.spentTokens != null);
   const insertion = (addsSpending ? spendingInsert : plainInsert)(chats, chatbot);
   type Row = CreatedChat & { readonly at: number };

@@ -136,9 +136,9 @@ export const makeListChats = (
 type Row = { readonly total: number | null } & (Chat | { readonly id: null });
 
 /**
- * Matches the texts for which the trigram index helps: three letters or digits in a row, or fewer at the edge of a word.
- * For any other text PostgreSQL may read the whole index, which takes ten seconds at ten million chats; reading the
- * table takes two.
+ * Matches the texts for which the trigram index helps: three letters or digits in a row, or fewer at the edge of a
+ * word. For any other text PostgreSQL may read the whole index, which takes ten seconds at ten million chats; reading
+ * the table takes two.
  */
 const isIndexed =
   /[\p{Alphabetic}\p{Nd}]{3}|[^\p{Alphabetic}\p{Nd}][\p{Alphabetic}\p{Nd}]|[\p{Alphabetic}\p{Nd}]{2}[^\p{Alphabetic}\p{Nd}]/u;

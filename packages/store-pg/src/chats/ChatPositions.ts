@@ -1,7 +1,7 @@
 /**
  * Finds the chat with a given rank by a seek, although erasures leave gaps among positions. Positions are divided into
- * ranges of {@link parts} parts each, at {@link partSizes three levels}, the widest first. A range with gaps has a row in
- * `position_gap`, which counts the chats before each part, and in the whole range.
+ * ranges of {@link parts} parts each, at {@link partSizes three levels}, the widest first. A range with gaps has a row
+ * in `position_gap`, which counts the chats before each part, and in the whole range.
  */
 
 const parts = 256;
@@ -11,16 +11,16 @@ export const partSizes = [512 * parts * parts, 512 * parts, 512] as const;
 
 /**
  * SQL that leads from a range and a rank within it to the part that contains this rank: a range of the next level.
- * `first` is the number of positions before the range, and `chats_before` ends with the chats of the whole range.
+ * `before` is the number of positions before the range, and `chats_before` ends with the chats of the whole range.
  */
 const descend = (level: number): string => {
   const [from, size] = [`level_${level}`, partSizes[level]!];
   return `
 left join lateral (
-  select ${from}.first + (part - 1) * ${size}::int8 as first, ${from}.rank - chats_before[part] as rank
+  select ${from}.before + (part - 1) * ${size}::int8 as before, ${from}.rank - chats_before[part] as rank
   from (
     select chats_before, width_bucket(${from}.rank - 1, chats_before) as part from position_gap
-    where chatbot_id = $1 and part_size = ${size} and number = ${from}.first / ${size * parts}
+    where chatbot_id = $1 and part_size = ${size} and number = ${from}.before / ${size * parts}
     -- Without this fence the planner would inline the expressions, and they would be computed many times.
     offset 0
   ) range_row offset 0
@@ -34,15 +34,15 @@ left join lateral (
 export const positionOf = (rank: string): string => `
 select case
   -- A range without a row has no gaps.
-  when level_3.first is null then
-    coalesce(level_2.first + level_2.rank, level_1.first + level_1.rank, level_0.rank)
+  when level_3.before is null then
+    coalesce(level_2.before + level_2.rank, level_1.before + level_1.rank, level_0.rank)
   else (
     select position from chat
-    where chatbot_id = $1 and position > level_3.first
+    where chatbot_id = $1 and position > level_3.before
     order by position offset level_3.rank - 1 limit 1
   )
 end
-from (select 0::int8 as first, ${rank} as rank) level_0${partSizes.map((_, level) => descend(level)).join("")}`;
+from (select 0::int8 as before, ${rank} as rank) level_0${partSizes.map((_, level) => descend(level)).join("")}`;
 
 /**
  * SQL after a CTE `gone` with the chatbots and positions of erased chats: counts their gaps. It locks ranges in one

@@ -1,6 +1,6 @@
 /**
- * Checks connections out of the pools, and ends each checkout at its deadline. No timeout of PostgreSQL ends a statement
- * whose server is frozen, or whose connection a firewall has dropped. Operators see the checkouts in metrics.
+ * Checks connections out of the pools, and ends each checkout at its deadline. No timeout of PostgreSQL ends a
+ * statement whose server is frozen, or whose connection a firewall has dropped. Operators see the checkouts in metrics.
  */
 import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import type { PgPool } from "@effect/sql-pg/PgPool";

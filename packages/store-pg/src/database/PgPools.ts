@@ -53,7 +53,8 @@ export interface PgPools extends Omit<WriteState, "guard"> {
   /** For LISTEN. */
   readonly listener: Scoped<PgConnection.PgConnection>;
   /**
-   * The relation that searches read; with row security a view, because PostgreSQL uses no index for LIKE under a policy.
+   * The relation that searches read; with row security a view, because PostgreSQL uses no index for LIKE under a
+   * policy.
    */
   readonly searchRelation: "chat" | "own_chat";
 }
@@ -119,8 +120,8 @@ export const makeMigrationClient = (options: PoolOptions) =>
 
 /** Waits for no connection: the pools open connections on demand. */
 export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
-  // The pools close together, after everything that started later: a pool whose scope is closing opens no connection, and
-  // work that waits for one would never end.
+  // The pools close together, after everything that started later: a pool whose scope is closing opens no connection,
+  // and work that waits for one would never end.
   const scope = yield* Effect.acquireRelease(Scope.make("parallel"), Scope.close);
   const { rowSecurity = false } = options;
   const withTlsFallback = withFallback(options.url);

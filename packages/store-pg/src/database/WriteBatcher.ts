@@ -71,7 +71,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
       return Effect.void;
     });
 
-  // A callback, which costs less than a fiber, a deferred or finalizers: an ask makes up to two such writes.
+  // A callback, which costs less than a fiber, a deferred or finalizers: an ask makes two such writes or more.
   return (chatbot: number, item: A, timeout: number) =>
     Effect.contextWith((context: Context.Context<never>) =>
       Effect.callback<B, E | Overloaded | StorageUnavailable>((resume) => {
@@ -99,7 +99,8 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
               : drain(chatbot, lane);
           Fiber.runIn(Effect.runForkWith(context)(begin, { uninterruptible: true }), scope);
         }
-        // After an interruption, the write's end or its timeout only completes the interruption: nobody reads the result.
+        // After an interruption, the write's end or its timeout only completes the interruption: nobody reads the
+        // result.
         return Effect.callback<void>((endInterruption) => {
           write.finish = () => {
             clearTimeout(timer);

@@ -20,8 +20,8 @@ export const isFree = (row: string) =>
   `(${isOld(row)} or coalesce(${row}.turn_until <= clock_timestamp(), false))`;
 
 /**
- * A CTE `claimed (key)`: claims the free keys of a CTE `claim (key, fingerprint, turn, chat_id)`, for chatbot `$1` and one
- * lease.
+ * A CTE `claimed (key)`: claims the free keys of a CTE `claim (key, fingerprint, turn, chat_id)`, for chatbot `$1` and
+ * one lease.
  */
 export const claimedCte = `
 claimed as (

@@ -4,8 +4,8 @@
 const day = "(clock_timestamp() at time zone 'utc')::date";
 
 /**
- * A CTE that adds the tokens of rows with `key_id` and `spent_tokens`: one update for each key, in the order of keys, so
- * that concurrent statements do not deadlock.
+ * A CTE that adds the tokens of rows with `key_id` and `spent_tokens`: one update for each key, in the order of keys,
+ * so that concurrent statements do not deadlock.
  */
 export const addSpending = (rows: string) => `spending as (
   insert into key_spending as s (chatbot_id, key_id, day, tokens)

@@ -85,7 +85,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
           switch (row.outcome) {
             case "owned":
               return row;
-            case "locked":
+            case "locked_elsewhere":
               return yield* databaseOverload;
             case "lost":
               return yield* new TurnLost();
@@ -127,7 +127,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     { chatbot, id, idempotencyKey, visitor = null }: Turn,
     entry: NewEntry,
   ) {
-    const keyClaim = idempotencyKey && { ...idempotencyKey, turnId: id, claimsKey: false };
+    const keyClaim = idempotencyKey && { ...idempotencyKey, turnId: id, isClaimed: true };
     const newChat = yield* create(chatbot, { name: null, userRef: visitor, entry, keyClaim });
     if (newChat === null) return yield* new TurnLost();
     const { createTime, entryId, id: chatId } = newChat;
@@ -150,9 +150,9 @@ export const makeTurnStore = Effect.fnUntraced(function* (
 
   /**
    * The answer is already paid for, so a failed append is repeated until the ask's deadline, or without one for as long
-   * as a lease. The last attempt ends at most five seconds later. An attempt with an unknown outcome may have stored the
-   * entry. If so, it also ended the turn, so that no later attempt stores the entry again. A turn with neither chat nor
-   * key has no row that could show this, so its append is not repeated after an unknown outcome.
+   * as a lease. The last attempt ends at most five seconds later. An attempt with an unknown outcome may have stored
+   * the entry. If so, it also ended the turn, so that no later attempt stores the entry again. A turn with neither chat
+   * nor key has no row that could show this, so its append is not repeated after an unknown outcome.
    */
   const append: Port["append"] = Effect.fnUntraced(function* (turn, entry) {
     const millisLeft = (yield* AskDeadline) - (yield* Clock.currentTimeMillis);
@@ -240,9 +240,9 @@ interface Release extends Turn {
 /** Whether the turn has a row while it is held. */
 const hasRow = ({ chatId, idempotencyKey }: Turn) => chatId !== null || idempotencyKey !== null;
 
-/** What became of a turn; `locked`: another transaction has locked its chat. */
+/** What became of a turn; `locked_elsewhere`: another transaction has locked its chat. */
 interface Outcome {
-  readonly outcome: "owned" | "locked" | "lost" | "erased";
+  readonly outcome: "owned" | "locked_elsewhere" | "lost" | "erased";
 }
 
 const retriesFor = (duration: number) =>
@@ -272,8 +272,8 @@ const turnColumns: ReadonlyArray<Column<Turn>> = [
  * `chat_id` comes from the request; its `locked_id` is the id of the chat if this statement has locked it.
  *
  * Changes are `insert … on conflict do update`. The row always exists, so nothing is inserted, and the values that are
- * not in the update only satisfy NOT NULL. Unlike an UPDATE with a join, this finds the row by its primary key, whatever
- * the planner expects.
+ * not in the update only satisfy NOT NULL. Unlike an UPDATE with a join, this finds the row by its primary key,
+ * whatever the planner expects.
  */
 const lockTurns = (items: string) => `
 with request as (
@@ -290,7 +290,7 @@ with request as (
 ), turn_row as (
   select *, case
     when chat_id is not null and locked_id is null then coalesce((
-      select case when chat.turn = locked.turn then 'locked' else 'lost' end
+      select case when chat.turn = locked.turn then 'locked_elsewhere' else 'lost' end
       from chat ${atKey("id", "locked.chat_id")}
     ), 'erased')
     when key is not null and has_key is null then 'lost'

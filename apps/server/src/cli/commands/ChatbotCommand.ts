@@ -151,8 +151,8 @@ const remove = makeCommand("delete", {
       const store = yield* ChatStore;
       const { total } = yield* store.listChats(chatbot.id, { ...defaultChatQuery, limit: 1 });
       return yield* new CommandFailed({
-        message: `With --yes this permanently deletes ${withKeys(total)}.`,
-        hint: "nothing was deleted.",
+        message: `Nothing was deleted: without --yes, this only shows what would be, ${withKeys(total)}.`,
+        hint: "add --yes to delete it permanently.",
       });
     }
     const administration = yield* Administration;

@@ -383,9 +383,9 @@ const token = makeCommand("token", {
         message: Option.getOrElse(unusable, () =>
           signer === undefined
             ? "No live key can sign visitor tokens."
-            : "More than one key can sign visitor tokens: select one.",
+            : 'More than one key can sign visitor tokens: name one, as in "parley key token <id>".',
         ),
-        hint: '"parley key create --visitors" creates one, and "parley key list" lists all.',
+        hint: `${signer === undefined ? '"parley key create --visitors" creates one, and ' : ""}"parley key list" lists all.`,
       });
     }
     const expiry = expiresAt === undefined ? new Date(now.getTime() + 3_600_000) : expiresAt;
