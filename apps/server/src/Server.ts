@@ -136,7 +136,7 @@ const runListeners = Effect.gen(function* () {
           "PARLEY_MANAGEMENT_PORT",
           managementHost,
         );
-  const interfaces = yield* Effect.acquireRelease(Scope.make("parallel"), stop);
+  const interfaceScope = yield* Effect.acquireRelease(Scope.make("parallel"), stop);
   const documentation = settings.pages ? [makeDocumentation()] : [];
   const startListener = Effect.fnUntraced(function* (
     port: number,
@@ -157,7 +157,7 @@ const runListeners = Effect.gen(function* () {
     });
     return yield* Scope.provide(
       listenTo(port, app, serves.includes("general") ? "PARLEY_PORT" : "PARLEY_ASK_PORT"),
-      interfaces,
+      interfaceScope,
     );
   });
   const askListener = askPort === null ? null : yield* startListener(askPort, ["answers"]);

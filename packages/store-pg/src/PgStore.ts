@@ -84,7 +84,7 @@ const onConnection = <A, R>(
   if (typeof transport === "string") return Effect.fail(cannotBeUsed(`its URL ${transport}`));
   if (transport.authorities !== undefined && settings.authorities === undefined) {
     return Effect.fail(
-      cannotBeUsed("its URL has sslrootcert, but the option authorities is not set"),
+      cannotBeUsed("its URL has `sslrootcert`, but the option `authorities` is not set"),
     );
   }
   return checkDatabase(settings.schema, settings.pooler).pipe(

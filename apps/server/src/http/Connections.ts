@@ -75,8 +75,9 @@ interface Connection {
   readonly unanswered: Set<ServerResponse>;
   /** Functions that start the requests that wait until fewer are handled. */
   readonly delayedStarts: Array<() => void>;
-  /** How many bytes the system had accepted at the last check, and when that number last grew or no byte waited. */
+  /** How many bytes the system had accepted at the last check. */
   sent: number;
+  /** When a check last found that this number had grown, or that no byte waited. */
   progressAt: number;
 }
 

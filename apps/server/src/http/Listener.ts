@@ -78,7 +78,7 @@ export const listen = Effect.fnUntraced(function* (
       server.once("error", fail);
       server.listen({ port, host, backlog }, () => {
         const origin = toOrigin((server.address() as AddressInfo).port);
-        // Such an error, for want of file descriptors for example, ends nothing: later connections may succeed.
+        // An error from now on, such as a lack of file descriptors, is not fatal: later connections may succeed.
         server.off("error", fail).on("error", ({ message }) => {
           runFork(Effect.logError(`Error on the listener ${origin}: ${message}`));
         });

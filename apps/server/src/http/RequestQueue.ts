@@ -46,13 +46,14 @@ export const makeRequestQueue = () => {
   /** How long the latest request waited before it started. */
   let wait = 0;
   let timer: NodeJS.Timeout | null = null;
-  let iterationStart = 0;
-  let lastIteration = 0;
+  /** When the timer last fired, and how long before that it had fired. */
+  let measuredAt = 0;
+  let lastInterval = 0;
 
   const measure = (): void => {
     const now = performance.now();
-    lastIteration = now - iterationStart;
-    iterationStart = now;
+    lastInterval = now - measuredAt;
+    measuredAt = now;
     if (now - latestRequestAt < idleAfter) return;
     clearInterval(timer!);
     timer = null;
@@ -108,7 +109,7 @@ export const makeRequestQueue = () => {
   const delay = (): number => {
     const now = performance.now();
     // Each iteration has slots for only some of the asks and answers that wait.
-    const iteration = Math.max(lastIteration, now - iterationStart, interval);
+    const iteration = Math.max(lastInterval, now - measuredAt, interval);
     return Math.max(wait, iteration, (iteration * slotQueue.length) / slots) - interval;
   };
   const loop: EventLoop = {
@@ -125,7 +126,7 @@ export const makeRequestQueue = () => {
   const enter = (begin: () => void): void => {
     latestRequestAt = performance.now();
     if (timer === null) {
-      [iterationStart, lastIteration] = [latestRequestAt, 0];
+      [measuredAt, lastInterval] = [latestRequestAt, 0];
       timer = setInterval(measure, interval).unref();
     }
     if (!isIterating) startIteration();

@@ -106,7 +106,7 @@ it("the doctor reports only ok where all is well, and writes nothing", async () 
   }
   const findingsOf = await examine({ ...noPorts, PARLEY_DATA_DIR: join(directory, "data") });
   expect(findingsOf("database")[0]?.message).toBe(
-    "There is no database yet; the first start creates it.",
+    `There is no database in PARLEY_DATA_DIR ${join(directory, "data")} yet; the first start creates one.`,
   );
   expect(await readdir(directory)).toEqual([]);
 });

@@ -59,7 +59,8 @@ export type TakeResult =
   /**
    * Another turn holds the idempotency key (`key`) or the chat (`chat`), or the chat's turn is reserved for another
    * instance (`chat`). Unless that turn is renewed, its lease or the reservation ends in `forMillis` milliseconds, a
-   * number above 0. A store that cannot lock the chat at the moment returns the same, with a pause.
+   * number above 0. A store that cannot lock the chat at the moment may return `Held` by `chat`; `forMillis` is
+   * then the time after which to try again.
    */
   | { readonly _tag: "Held"; readonly forMillis: number; readonly by: "chat" | "key" }
   /** An earlier request with the same idempotency key was answered with this entry, in the turn with this id. */

@@ -104,8 +104,9 @@ const make = Effect.gen(function* () {
   const noHash = new Uint8Array(32);
 
   /**
-   * The last look-up of each key, by the key's id, the most recent one last: read directly while it is fresh, and for
-   * `recalls`. In the cache `keys`, concurrent requests share a look-up.
+   * The latest look-up of each known key, by the key's id, oldest first. `findKey` uses it while it is fresh, which
+   * costs less than the cache; `recall` uses it while the store is unavailable. For all other requests there is the
+   * cache `keys`, in which concurrent requests share a look-up.
    */
   const lastLookUps = new Map<string, KeyLookUp>();
   const lookUp = Effect.fnUntraced(function* (

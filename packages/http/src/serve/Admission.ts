@@ -14,8 +14,8 @@
  * - While the loop is late, the limit falls slowly, from the number of asks in progress if that is lower. Otherwise it
  *   grows slowly, from that number if that is higher, so that the limit of a server that becomes full does not
  *   overshoot by much. If the loop is not late, there is no limit after a second without a refusal: a shorter time is
- *   only the lull between two waves of answers. Nor is there a limit after a step that lasts twice as long for lack of
- *   asks, if the loop is not late or few asks are in progress.
+ *   only the lull between two waves of answers. Nor is there a limit after a step that lasts twice its least length for
+ *   lack of asks, if the loop is not late or few asks are in progress.
  * - While the loop is late, a full server accepts no more asks in a step than on average, except within the shares
  *   below. Otherwise those that arrived during a pause would begin together, and their answers would come together and
  *   cause the next pause.
@@ -28,7 +28,7 @@ import type { Effect } from "effect";
 
 /** The event loop of the process. */
 export interface EventLoop {
-  /** When the loop started the iteration that read the request that began last, in milliseconds. */
+  /** Of the request that began last: when the loop started the iteration that read it, in milliseconds. */
   readonly arrival: () => number;
   /** How late it is: how long ready work waits, in milliseconds. */
   readonly delay: () => number;
@@ -82,8 +82,8 @@ export const makeAdmission = (loop: EventLoop) => {
     const millis = Math.min(time - stepStart, period);
     const isLate = leastDelay > lateAfter;
     const wasLate = previousLeastDelay > lateAfter;
-    // After a step that lasted twice as long, the server is idle unless its loop is late. With few asks in progress, it
-    // is idle even so: a burst, of which this is the first ask, may have just made the loop late.
+    // After a step that lasted twice its least length, the server is idle unless its loop is late. With few asks in
+    // progress, it is idle even so: a burst, of which this is the first ask, may have just made the loop late.
     const hasTime = delay <= lateAfter || load < minFullLoad;
     const isIdle = time - stepStart >= 2 * step && hasTime;
     if (isIdle) limit = Infinity;

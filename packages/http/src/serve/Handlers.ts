@@ -95,15 +95,15 @@ export const makeHandlers = Effect.fnUntraced(function* (defaultOnDisconnect: "f
     } = yield* decodeAsk(request);
     if (chatId !== null) facts.chat = chatId;
     const asker = { apiKeyId, tokensPerDay, visitor };
-    const ask = { chatId, question, idempotencyKey, ...asker, onDisconnect };
+    const newAsk = { chatId, question, idempotencyKey, ...asker, onDisconnect };
     if (acceptsEvents(headers["accept"])) {
       const progress = parseEventId(headers["last-event-id"]);
       return yield* toEventStream(
-        (pulse) => asking.stream(chatbot, ask, progress, pulse),
+        (pulse) => asking.stream(chatbot, newAsk, progress, pulse),
         reportFailure,
       );
     }
-    const { entry, replayed } = yield* asking.ask(chatbot, ask);
+    const { entry, replayed } = yield* asking.ask(chatbot, newAsk);
     return toCreated(encodeEntry(entry), replayed);
   });
 

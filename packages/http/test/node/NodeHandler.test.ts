@@ -106,7 +106,7 @@ it("a body that was read but not kept is a 500, whose log line names the parser 
     const answer = await ask(port, '{"query":"q"}');
     expect(answer).toMatchObject({ status: 500, body: { message: "INTERNAL_ERROR" } });
     const line = logged.splice(0).join();
-    expect(line).toMatch(/Mount Parley above the parser/);
+    expect(line).toMatch(/Mount Parley before the parser/);
     expect(line).toMatch(/express\.json\(\)/);
     expect(line).toContain(answer.id);
   }

@@ -1,7 +1,7 @@
 /**
  * Documents to answer questions from, as a full-text index in memory.
  */
-import type { AnswerUnavailable, Chatbot } from "@parley/core/ports";
+import { describeCause, type AnswerUnavailable, type Chatbot } from "@parley/core/ports";
 import { Data, Effect, FileSystem, Path, type PlatformError } from "effect";
 import { type Passage, passagesOf } from "./Passage.ts";
 import { actsOf, isCommon, questionTerms, termOf, wordsOf } from "./Terms.ts";
@@ -42,7 +42,7 @@ export class KnowledgeUnreadable extends Data.TaggedError("KnowledgeUnreadable")
   readonly cause: PlatformError.PlatformError;
 }> {
   override get message() {
-    return `cannot read the documents in ${this.folder}`;
+    return `cannot read the documents in ${this.folder}: ${describeCause(this.cause)}`;
   }
 }
 

@@ -26,7 +26,7 @@ const sentences: Readonly<Record<string, readonly [Word, Act]>> = {
   ANSWER_UNAVAILABLE: ["The answer failed. Nothing was stored.", "again"],
   STORAGE_UNAVAILABLE: ["The server cannot use its database at the moment.", "again"],
   SERVICE_OVERLOADED: ["The server is busy.", "again"],
-  INTERNAL_ERROR: ["An unexpected error occurred on the server. Its log has the details.", "again"],
+  INTERNAL_ERROR: ["An unexpected error occurred on the server.", "again"],
   CREATE_CHAT_DTO_NAME_TOO_LONG: ["The name is longer than 255 characters.", null],
   CREATE_CHAT_DTO_USER_REF_TOO_LONG: ["The user reference is longer than 60 characters.", null],
   INVALID_PATH: [
@@ -47,7 +47,11 @@ const explain = (error: unknown): readonly [sentence: string, act: Act] => {
   if (!wait) return [sentence, act];
   const format = new Intl.RelativeTimeFormat(document.documentElement.lang);
   const time =
-    wait < 90 ? format.format(wait, "second") : format.format(Math.ceil(wait / 60), "minute");
+    wait < 90
+      ? format.format(wait, "second")
+      : wait < 5400
+        ? format.format(Math.ceil(wait / 60), "minute")
+        : format.format(Math.ceil(wait / 3600), "hour");
   return [`${sentence} ${say("Try again {}.", time)}`, act];
 };
 

@@ -38,7 +38,7 @@ export const german = {
   "The server cannot use its database at the moment.":
     "Der Server erreicht gerade seine Datenbank nicht.",
   "The server is busy.": "Der Server ist ausgelastet.",
-  "An unexpected error occurred on the server. Its log has the details.":
+  "An unexpected error occurred on the server.":
     "Auf dem Server ist ein unerwarteter Fehler aufgetreten.",
   "The name is longer than 255 characters.": "Der Name hat mehr als 255 Zeichen.",
   "The user reference is longer than 60 characters.":

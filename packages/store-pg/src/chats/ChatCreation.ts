@@ -91,7 +91,9 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
   return {
     /** Returns `null` if another request has the key. Fails when {@link timeLeft} has run out. */
     create: (chatbot: number, chat: Creation) =>
-      Effect.flatMap(timeLeft, (millisLeft) => write(chatbot, chat, millisLeft)),
+      Effect.flatMap(timeLeft, (millisLeft) =>
+        write(chatbot, chat, Math.min(millisLeft, deadlines.storeCall)),
+      ),
     createChat: ((chatbot, { helloMessage, name, userRef }, idempotencyKey) => {
       const entry = helloMessage === null ? null : helloEntry(helloMessage);
       const chat = { name, userRef, entry, keyClaim: null };

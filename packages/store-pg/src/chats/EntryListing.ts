@@ -57,7 +57,7 @@ const sortColumns: Readonly<Record<EntryField, string>> = {
 /** The entry with the query's id, or a page of all entries: by a seek if it is in the order of positions. */
 export const entryPage = (
   chatbot: ChatbotId,
-  chat: ChatId,
+  chatId: ChatId,
   query: EntryQuery,
   visitor: string | null = null,
 ): Statement => {
@@ -76,7 +76,7 @@ export const entryPage = (
       : "(select * from entry where chatbot_id = $1 and id = $5::int8 offset 0)";
   const values = [
     chatbot,
-    chat,
+    chatId,
     query.limit,
     offsetOf(query),
     ...(query.id === null ? [] : [query.id]),

@@ -36,8 +36,12 @@ export const deadlines = {
   idleTransaction: 5_000,
   /** A long list or a sweep of old keys, including the wait for a connection; also its `statement_timeout`. */
   bulk: 10_000,
+  /** Subscribing to notifications (LISTEN) on a new connection. */
   listen: 10_000,
-  /** A connection of this age is replaced: it may lead to a former primary that has become a standby. */
+  /**
+   * A pooled connection of this age is replaced before its next use: it may lead to a former primary that has become a
+   * standby.
+   */
   connectionAge: 30_000,
 } as const;
 

@@ -27,8 +27,8 @@ export interface Session {
     values?: ReadonlyArray<unknown>,
   ) => Effect.Effect<ReadonlyArray<Row>, SqlError.SqlError>;
   /**
-   * Commits all of the statements, or none. A connection that pipelines sends them together with their COMMIT, so that
-   * they hold no lock during a round trip. Returns the rows of the last statement.
+   * Commits all of the statements, or none. With `sendsTogether`, a connection that pipelines sends them together with
+   * their COMMIT, so that they hold no lock during a round trip. Returns the rows of the last statement.
    */
   readonly queryAll: <Row extends object>(
     tenant: Tenant,

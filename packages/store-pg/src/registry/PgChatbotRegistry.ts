@@ -126,7 +126,7 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
   const remove: Port["delete"] = (id, actor) =>
     write(function* () {
       const { name } = yield* chatbotWith(id);
-      // Foreign keys and a trigger delete the chatbot's other rows.
+      // Foreign keys and a trigger delete the chatbot's other rows, except those of the audit log.
       yield* query(deleteChatbot, [id]);
       yield* record(actor, id, "delete", name);
     });

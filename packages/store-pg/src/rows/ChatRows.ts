@@ -1,5 +1,5 @@
 /**
- * Columns of chats and entries: as they are read, under the names of the core, and those of an entry to insert.
+ * The columns of chats and entries as they are read, under the core's names; and the columns of an entry to insert.
  */
 import type { Entry, NewEntry } from "@parley/core/ports";
 import { namesOf, type Column } from "./Statements.ts";

@@ -1,8 +1,8 @@
 /**
  * The port `TurnStore`: a turn is held in the row of its chat, with the queue of the instances that wait, and in the
- * row of its idempotency key; without chat and key it has no row. An erasure may lock a chat for seconds. No statement
- * here waits for that lock: a statement skips a locked chat, and runs again later. So the order in which it locks chat
- * and key causes no deadlock.
+ * row of its idempotency key; with neither chat nor key it has no row. An erasure may lock a chat for seconds. No
+ * statement here waits for that lock: a statement skips a locked chat, and runs again later. So the order in which it
+ * locks chat and key causes no deadlock.
  */
 import {
   ChatbotId,
@@ -143,7 +143,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       Effect.as(true),
       Effect.catchTags({
         TurnLost: () => Effect.succeed(false),
-        // The turn of a locked chat is renewed the next time.
+        // The chat is locked, or the database is busy: the turn is renewed the next time.
         Overloaded: () => Effect.succeed(true),
       }),
     );
@@ -188,7 +188,8 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         Effect.retry({
           while: (error) =>
             cost === null ? error._tag === "Overloaded" : mayRepeat(target)(error),
-          // For as long as the lease may last; with tokens, more briefly: the failed ask waits until they are counted.
+          // The failed ask waits for this. Without tokens, only a locked chat is tried again, for as long as the lease
+          // may last; with tokens, every failure that may be repeated is, but for less long.
           schedule: retriesFor(cost === null ? turnLease : deadlines.storeCall),
         }),
         Effect.asVoid,
@@ -253,7 +254,8 @@ const retriesFor = (duration: number) =>
 
 const leaseEnd = `clock_timestamp() + interval '${turnLease} milliseconds'`;
 
-// If the chat has no entry with the id `$3`, the id itself bounds the position: no position is greater than its id.
+// If the chat has no entry with the id `$3`, `$3` itself bounds the position: an entry's position is never greater than
+// its own id, which is below `$3`.
 const olderEntries = `
 select ${entryColumns("entry")} from entry
 where chatbot_id = $1 and chat_id = $2::int8 and id < $3::int8 and position < coalesce(

@@ -82,14 +82,14 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
 
   return Effect.fnUntraced(function* (
     chatbot: Turn["chatbot"],
-    chat: Turn["chatId"],
+    chatId: Turn["chatId"],
     idempotencyKey: Turn["idempotencyKey"],
     visitor: string | null = null,
   ) {
     const id = crypto.randomUUID();
-    const turn: Turn = { id, chatbot, chatId: chat, idempotencyKey, visitor, newest: [] };
+    const turn: Turn = { id, chatbot, chatId, idempotencyKey, visitor, newest: [] };
     // Such a turn has no row: the append creates the chat.
-    if (chat === null && idempotencyKey === null) {
+    if (chatId === null && idempotencyKey === null) {
       yield* toStorageUnavailable(pools.assertWritable);
       return { _tag: "TurnTaken", turn } satisfies TakeResult;
     }
@@ -109,7 +109,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
           turnId: key_turn!,
         } satisfies TakeResult;
       case "no_chat":
-        return yield* new ChatNotFound({ chatId: chat! });
+        return yield* new ChatNotFound({ chatId: chatId! });
       case "no_chatbot":
         return yield* new ChatbotNotFound({ chatbot });
       case "key_held":

@@ -43,13 +43,15 @@ const finding =
 const [ok, warning, failed] = [finding("ok"), finding("warning"), finding("failed")];
 
 const checkDatabase = Effect.gen(function* () {
-  if ((yield* Settings).store === "memory") {
+  const { dataDir, store } = yield* Settings;
+  if (store === "memory") {
     const message = "PARLEY_STORE is memory: chats are lost when the server stops.";
     return [warning("database", message, "Unset PARLEY_STORE to keep chats in PostgreSQL.")];
   }
   if (!(yield* databaseExists)) {
     yield* findBinaries(null, import.meta.url);
-    return [ok("database", "There is no database yet; the first start creates it.")];
+    const message = `There is no database in PARLEY_DATA_DIR ${dataDir} yet; the first start creates one.`;
+    return [ok("database", message)];
   }
   const options = yield* databaseOptions;
   const { ctype, current, encoding, refusal, version, warnings } = yield* inspectPostgres(options);
@@ -120,7 +122,7 @@ const checkDocuments = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chat
           "documents",
           `${folder} has ${pluralize(topics.length, "document")}.`,
         ),
-      onFailure: ({ message }) => failed("documents", message),
+      onFailure: (error) => failed("documents", describeError(error).message),
     }),
   );
   const others = chatbots.filter(({ settings }) => settings.knowledge === null);
@@ -138,7 +140,8 @@ const tryCall = (
   Effect.match(call, {
     onSuccess: () => ok(check, `${model} at ${provider} responds.`),
     onFailure: (reason) =>
-      // Some models refuse the form of this call (400), or a call after too many others (429), but answer questions.
+      // Only a warning: some endpoints refuse the form of this call (400) or limit the rate of calls (429), but work
+      // otherwise.
       (/HTTP 4(00|29)/.test(reason) ? warning : failed)(
         check,
         `${model} at ${provider}: ${reason}.`,

@@ -87,7 +87,7 @@ const bodies: Json = {
   "answers.ask": { query: "What is a chat?" },
 };
 
-/** A request of the operation, with the key of this tab, and its response. */
+/** A form that sends a request to the operation, with the key that this tab keeps, and shows the response. */
 const Trial = ({ method, operationId, parameters, path }: Json) => {
   const [[summary, text], setResponse] = useState<readonly [string, string]>(["", ""]);
   const send = async (form: FormData) => {

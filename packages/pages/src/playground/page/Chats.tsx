@@ -60,7 +60,7 @@ export const ChatList = () => {
         ))}
         {value?.total === 0 && (
           <p class="quiet">
-            {search === "" ? "No chats yet." : "No chat has this name or user reference."}
+            {search === "" ? "No chats yet." : "No chat matches by name or user reference."}
           </p>
         )}
       </div>

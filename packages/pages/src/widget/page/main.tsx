@@ -24,7 +24,6 @@ const english = {
   "The server does not support this request. It may be running a different version.": unavailable,
   "This key does not allow that. Enter one that does.": "This chat does not allow that.",
   "Too many requests with this key.": "Too many requests.",
-  "This key's budget for today is used up.": "This chat has reached its limit for today.",
 };
 
 let port: MessagePort | undefined;
@@ -181,7 +180,8 @@ const begin = ({ colors, isKnown, locale }: Greeting) => {
     const response = await fetch("questions", {});
     return response.ok ? response.json() : [];
   };
-  // Visitors have no key to enter, and a link would add to the history of the page around the window.
+  // Visitors have no key to enter. The default link to a new chat would add to the history of the page around the
+  // window.
   delete acts["key"];
   acts["chat"] = <button onClick={create}>{say("New chat")}</button>;
   render(<Window {...{ start, readQuestions }} />, document.body);
