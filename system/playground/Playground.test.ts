@@ -154,7 +154,7 @@ const question = (page: Page) => page.getByLabel("Your question");
 const openNewChat = async (page: Page) => {
   await page.getByRole("link", { name: "New chat" }).click();
   // Until then, the field is that of the open chat.
-  await page.getByText("With a name or a user reference").waitFor();
+  await page.getByText("Create a chat with a name or a user reference").waitFor();
 };
 const ask = async (page: Page, text: string) => {
   await question(page).fill(text);
@@ -273,7 +273,7 @@ describe("the first sight of the playground", () => {
 
   it("a form creates a chat with a name and a user reference", () =>
     visit(async (page) => {
-      await page.getByText("With a name or a user reference").click();
+      await page.getByText("Create a chat with a name or a user reference").click();
       await page.getByLabel("Name", { exact: true }).fill("Größe 🚲");
       await page.getByLabel(/^User reference/).fill("user-7");
       await page.getByRole("button", { name: "Create chat" }).click();
@@ -643,7 +643,9 @@ describe("asking", () => {
     await visit(async (page) => {
       await openChat(page, id);
       await ask(page, "x".repeat(201));
-      await page.getByText("A question has at most 200 characters; this one has 201.").waitFor();
+      await page
+        .getByText("A question can have at most 200 characters; this one has 201.")
+        .waitFor();
       expect(await question(page).inputValue()).toHaveLength(201);
       expect(await page.locator(".pending").count()).toBe(0);
       // An emoji counts as one character.

@@ -4,7 +4,7 @@
 import * as PgClient from "@effect/sql-pg/PgClient";
 import { storeUnderTest } from "@parley/core/testing";
 import { layerPostgres, migratePostgres, type PostgresOptions } from "@parley/store-pg";
-import { quoteSchema } from "../src/database/PgParams.ts";
+import { quoteName } from "../src/database/PgParams.ts";
 import { grantsTo } from "./grants.ts";
 import { Effect, Layer, Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
@@ -61,7 +61,7 @@ export const clientOf = (schema: string, maxConnections = 2, url = optionsOf(sch
   PgClient.make({
     url,
     maxConnections,
-    startupParameters: { search_path: quoteSchema(schema) },
+    startupParameters: { search_path: quoteName(schema) },
   }).pipe(Effect.provide(Reactivity.layer));
 
 /** The URL of another database on the same server, for the same role. */

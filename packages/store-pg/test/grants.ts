@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { quoteSchema } from "../src/database/PgParams.ts";
+import { quoteName } from "../src/database/PgParams.ts";
 
 /** The statements of the documentation that let a role serve a schema that row security guards. */
 export const grantsTo = (role: string, schema: string): ReadonlyArray<string> => {
@@ -7,8 +7,8 @@ export const grantsTo = (role: string, schema: string): ReadonlyArray<string> =>
   const [, block] = /```sql\n(create role parley_server[^`]*)```/.exec(page)!;
   return block!
     .replaceAll("parley_server", role)
-    .replaceAll("parley.", `${quoteSchema(schema)}.`)
-    .replaceAll("schema parley", `schema ${quoteSchema(schema)}`)
+    .replaceAll("parley.", `${quoteName(schema)}.`)
+    .replaceAll("schema parley", `schema ${quoteName(schema)}`)
     .split(/;$/m)
     .filter((statement) => /^\s*grant/.test(statement));
 };

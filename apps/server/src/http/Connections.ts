@@ -1,7 +1,7 @@
 /**
- * The requests of a Node server. Every response has a shape of the contract, even where Node itself would respond or
- * hang up. Responses go out in the order of their requests, each whole. No response follows one with
- * `Connection: close`.
+ * The requests of a Node server. Every response that the server gives in place of the application has a shape of the
+ * contract, even where Node itself would respond or hang up. Responses go out in the order of their requests, each
+ * whole. No response follows one with `Connection: close`.
  */
 import {
   toGeneralBody,

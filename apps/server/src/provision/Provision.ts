@@ -58,7 +58,7 @@ export const plan = Effect.fnUntraced(function* (
     if (current === undefined) {
       const ids = keys.map(({ id }) => `prl_${id}_…`).join(", ");
       const apply = registry.create({ ...declaration, keys: keys.map(newKey) }, actor);
-      const withKeys = ids === "" ? "" : ` with the keys ${ids}`;
+      const withKeys = ids === "" ? "" : ` with the ${keys.length === 1 ? "key" : "keys"} ${ids}`;
       changes.push({ title: `create ${title}${withKeys}`, fields: [], apply });
       continue;
     }

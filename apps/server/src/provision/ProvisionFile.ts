@@ -46,7 +46,7 @@ const Key = Schema.Struct({
     ),
   ).annotate({
     description:
-      "The API key, or ${NAME} for the value of an environment variable or of the file in NAME_FILE",
+      "The API key, or ${NAME} for the environment variable NAME or the content of the file that NAME_FILE names",
   }),
   scopes: Scopes.annotate({
     description: "read: details and lists; write: create chats; ask: ask questions",
@@ -119,7 +119,10 @@ export const ProvisionFile = Schema.Struct({
       name: Name.annotate({
         description: "Name of the chatbot, unique within the workspace",
       }),
-      description: optional(LongText, "Shown by the details endpoint; empty by default"),
+      description: optional(
+        LongText,
+        "Returned by GET /details, and shown to people; empty by default",
+      ),
       ...settings,
       keys: optional(Schema.Array(Key), "API keys of this chatbot"),
     }),

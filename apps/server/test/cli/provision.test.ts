@@ -34,7 +34,7 @@ it("parley provision shows the difference, applies it, and then has nothing to c
   const keys = [{ key: "${PARLEY_TEST_KEY}", scopes: ["read"] }];
   const file = await declare({ ...bot, keys });
   const id = key.slice(4, 16);
-  const created = `create chatbot "Helpdesk" of workspace "Acme" with the keys prl_${id}_…\n`;
+  const created = `create chatbot "Helpdesk" of workspace "Acme" with the key prl_${id}_…\n`;
   const plan = await parley("provision", file, "--dry-run");
   expect(plan).toEqual({ code: 0, stdout: created, stderr: "" });
   expect(JSON.parse((await parley("chatbot", "list", "--json")).stdout)).toEqual([]);

@@ -1,7 +1,7 @@
 /**
  * Port: turns. An ask takes the turn of its chat, is answered, and appends its entry; no other ask can take that turn
- * until the turn or its lease has ended. No method blocks: the service `Asking` waits for turns and renews them.
- * `docs/library/write-a-store.md` has the rules for every case.
+ * until the turn or its lease has ended. No method waits for another ask's answer: the service `Asking` waits for turns
+ * and renews them. `docs/library/write-a-store.md` has the rules for every case.
  */
 import { Context, type Effect, type Stream } from "effect";
 import type { Entry, NewEntry } from "../model/Entry.ts";

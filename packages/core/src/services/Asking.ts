@@ -130,7 +130,7 @@ const make = Effect.gen(function* () {
   const services = { store, answerer: yield* Answerer, moderator: yield* Moderator, limits };
   const digest = yield* Digest.Digest;
   const dispatcher = (yield* Scheduler.Scheduler).makeDispatcher();
-  const queue = yield* makeChatQueues(store, limits);
+  const queues = yield* makeChatQueues(store, limits);
   const asks = yield* makeAsksInProgress(limits);
   const timeAsk = yield* makeAskTimes;
 
@@ -146,7 +146,7 @@ const make = Effect.gen(function* () {
       const facts = { chatbot: chatbot.id, ...(chatId !== null && { chat: chatId }) };
       const budget = apiKeyId == null || tokensPerDay == null ? null : { apiKeyId, tokensPerDay };
       const request = { chatbot: chatbot.id, chatId, idempotencyKey, visitor, budget };
-      return queue
+      return queues
         .inTurn(request, (result) => {
           times.onTurn();
           return result._tag === "AlreadyAnswered"
@@ -214,7 +214,7 @@ const make = Effect.gen(function* () {
       Stream.unwrap,
     );
 
-  const drain = queue.close.pipe(
+  const drain = queues.close.pipe(
     Effect.andThen(asks.awaitEmpty),
     // The last attempt to store an entry may end five seconds after the deadline.
     Effect.timeoutOption(Duration.sum(limits.deadline, Duration.seconds(5))),

@@ -1,7 +1,7 @@
 /**
  * The queues of each chat: one for each visitor, and one for all other clients. In a queue, the asks of this process
  * wait in order of arrival; the first ask tries to take the turn from the store, which keeps the order of the processes
- * and never blocks.
+ * and does not wait for a turn that is held.
  */
 import { Clock, Deferred, Duration, Effect, Stream } from "effect";
 import { BudgetSpent, Overloaded, type AskError } from "../model/Errors.ts";

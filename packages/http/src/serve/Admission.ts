@@ -2,8 +2,8 @@
  * Decides which asks a full server accepts. How many depends on how late the event loop is, not on a setting.
  *
  * Stability. Accepting an ask costs the event loop some work at once, and more when the model answers, much later. So a
- * decision takes effect late, and a controller that accepts asks until the loop is late accepts too many. Four choices
- * make the control stable:
+ * decision takes effect late, and a controller that accepts asks until the loop is late accepts too many. It reviews
+ * its decisions in steps of 30 milliseconds or more. Four choices make the control stable:
  *
  * - It limits asks in progress, not asks per second. Whatever the model's pace, each answer that ends makes room for
  *   one ask, and the work that follows later is bounded from the start.
@@ -28,7 +28,7 @@ import type { Effect } from "effect";
 
 /** The event loop of the process. */
 export interface EventLoop {
-  /** Of the request that began last: when the loop started the iteration that read it, in milliseconds. */
+  /** When the loop started the iteration that read the latest request to begin, in milliseconds. */
   readonly arrival: () => number;
   /** How late it is: how long ready work waits, in milliseconds. */
   readonly delay: () => number;

@@ -206,7 +206,8 @@ export const makeApp = Effect.fnUntraced(function* ({
       const error = Option.getOrNull(Cause.findErrorOption(cause));
       if (error?._tag === "RateExceeded") facts.key = error.apiKeyId;
       countFailure(response.reason, facts);
-      // The handlers have checked the values: this is a defect, not a client's mistake. Its reason may quote a value.
+      // The handlers have checked the values: this is a defect, not a client's mistake. The reason is
+      // not logged: a service in place of the core's may quote a value in it.
       const causeToLog =
         error?._tag === "ArgumentInvalid"
           ? Cause.die(new Error(`The core refused the field ${error.field}`))

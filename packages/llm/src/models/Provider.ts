@@ -83,7 +83,7 @@ export const makeProvider = (options: CallOptions) =>
           ]),
         ),
         Effect.tapError(({ detail, reason }) =>
-          Effect.logWarning(`the language model failed: ${detail}`).pipe(
+          Effect.logWarning(`A call to a language model failed: ${detail}`).pipe(
             Effect.annotateLogs({ ...attributes, reason }),
             Effect.andThen(update(failures, 1, { reason })),
           ),

@@ -13,7 +13,7 @@ export const states = {
   waiting: "Waiting for the answer",
   streaming: "Answering",
   reconnecting: "Connection lost. Reconnecting",
-  busy: "The server cannot answer yet. Trying again",
+  busy: "The server cannot answer at the moment. Trying again",
   stopping: "Stopping",
   stopped: "Stopped. If the server finishes the answer anyway, it appears here.",
   cancelled: "Stopped. Nothing was stored.",

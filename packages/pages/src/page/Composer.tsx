@@ -55,7 +55,7 @@ export const Composer = ({ chatId, children, last, runningAsk, send }: ComposerP
     <form class="composer" onSubmit={submit}>
       {isTooLong && (
         <p class="bad" role="alert">
-          {say("A question has at most {} characters; this one has {}.", longest, length)}
+          {say("A question can have at most {} characters; this one has {}.", longest, length)}
         </p>
       )}
       <div class="field">

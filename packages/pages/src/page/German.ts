@@ -1,7 +1,7 @@
 /** The texts of the widget in German. */
 export const german = {
-  "A question has at most {} characters; this one has {}.":
-    "Eine Frage hat höchstens {} Zeichen, diese hat {}.",
+  "A question can have at most {} characters; this one has {}.":
+    "Eine Frage darf höchstens {} Zeichen haben, diese hat {}.",
   "Your question": "Ihre Frage",
   "Ask a question": "Stellen Sie eine Frage",
   Stop: "Anhalten",
@@ -17,8 +17,8 @@ export const german = {
   "Waiting for the answer": "Warten auf die Antwort",
   Answering: "Antwort wird geschrieben",
   "Connection lost. Reconnecting": "Verbindung unterbrochen. Neuer Versuch läuft",
-  "The server cannot answer yet. Trying again":
-    "Der Server kann noch nicht antworten. Neuer Versuch läuft",
+  "The server cannot answer at the moment. Trying again":
+    "Der Server kann gerade nicht antworten. Neuer Versuch läuft",
   Stopping: "Wird angehalten",
   "Stopped. If the server finishes the answer anyway, it appears here.":
     "Angehalten. Wird die Antwort doch noch fertig, erscheint sie hier.",

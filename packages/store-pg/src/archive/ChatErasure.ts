@@ -147,7 +147,8 @@ const deleteKeys =
   "delete from idempotency_key where chatbot_id = $1 and chat_id = any ($2::int8[])";
 
 // The keys of visitors' asks without a chat: such a key contains the `userRef` of its visitor. They are locked in the
-// order of keys, as in every statement.
+// order of keys, as turns and creations lock them. `deleteKeys` locks in no order; its transaction is repeated after a
+// deadlock.
 const deleteVisitorKeys = `
 delete from idempotency_key where chatbot_id = $1 and key = any (array(
   select key from idempotency_key

@@ -140,7 +140,7 @@ type Row = { readonly total: number | null } & (Chat | { readonly id: null });
  * word. For any other text PostgreSQL may read the whole index, which takes ten seconds at ten million chats; reading
  * the table takes two.
  */
-const isIndexed =
+const indexableText =
   /[\p{Alphabetic}\p{Nd}]{3}|[^\p{Alphabetic}\p{Nd}][\p{Alphabetic}\p{Nd}]|[\p{Alphabetic}\p{Nd}]{2}[^\p{Alphabetic}\p{Nd}]/u;
 
 /** An empty search filters nothing. */
@@ -246,7 +246,7 @@ export const byFilter = (
   if (isSearch(query)) {
     const foldedSearch = fold(query.search);
     conditions.push(
-      isIndexed.test(foldedSearch)
+      indexableText.test(foldedSearch)
         ? `folded_name like ${parameter(`%${foldedSearch.replace(/[\\%_]/g, "\\$&")}%`)}`
         : `strpos(folded_name, ${parameter(foldedSearch)}) > 0`,
     );

@@ -11,7 +11,8 @@ export const partSizes = [512 * parts * parts, 512 * parts, 512] as const;
 
 /**
  * SQL that leads from a range and a rank within it to the part that contains this rank: a range of the next level.
- * `before` is the number of positions before the range, and `chats_before` ends with the chats of the whole range.
+ * `level_n` is the range that n levels have led to. `before` is the number of positions before the range, and
+ * `chats_before` ends with the chats of the whole range.
  */
 const descend = (level: number): string => {
   const [from, size] = [`level_${level}`, partSizes[level]!];

@@ -23,8 +23,8 @@ export const time = (at: Date | null): string | null => at && at.toISOString();
 /** SQL for the current time by the database's clock, in milliseconds since 1970. */
 export const millisNow = "extract(epoch from clock_timestamp())::float8 * 1000";
 
-/** The name of a schema, quoted for SQL and for `search_path`. */
-export const quoteSchema = (schema: string): string => `"${schema.replaceAll('"', '""')}"`;
+/** A name, quoted for SQL and for `search_path`. */
+export const quoteName = (name: string): string => `"${name.replaceAll('"', '""')}"`;
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { ignoreBOM: true });

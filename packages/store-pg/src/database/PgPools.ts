@@ -17,7 +17,7 @@ import {
   type TenantPool,
 } from "./Checkout.ts";
 import { deadlines, toSetting } from "./Deadlines.ts";
-import { quoteSchema, types } from "./PgParams.ts";
+import { quoteName, types } from "./PgParams.ts";
 import { makeRoundRobin } from "./RoundRobin.ts";
 import {
   makeDedicatedSession,
@@ -99,7 +99,7 @@ const configOf = (
       ? {}
       : // Each overrides a setting of the role or the database.
         {
-          search_path: quoteSchema(schema),
+          search_path: quoteName(schema),
           // The planner overestimates a page's cost in a large chatbot: compiling the statement would take longer than
           // running it.
           jit: "off",

@@ -5,7 +5,7 @@ import { Effect } from "effect";
 import { SqlClient } from "effect/sql";
 import { deadlines, toSetting } from "./Deadlines.ts";
 import { cannotBeUsed } from "./PgErrors.ts";
-import { quoteSchema, texts } from "./PgParams.ts";
+import { quoteName, texts } from "./PgParams.ts";
 
 interface DatabaseRow {
   readonly version: string;
@@ -53,11 +53,11 @@ export const checkDatabase = Effect.fnUntraced(function* (schema: string, pooler
   const { current_schema, database, encoding, role, settings, usable, version } = row!;
   const isElsewhere = current_schema !== schema && (current_schema !== null || usable !== null);
   const missingSettings = [
-    ...(isElsewhere ? [`search_path = ${quoteSchema(schema)}`] : []),
+    ...(isElsewhere ? [`search_path = ${quoteName(schema)}`] : []),
     ...names.flatMap((name) =>
       settings[name] === roleSettings[name] ? [] : [`${name} = '${roleSettings[name]}'`],
     ),
-  ].map((setting) => `alter role ${quoteSchema(role)} in database ${database} set ${setting};`);
+  ].map((setting) => `alter role ${quoteName(role)} in database ${database} set ${setting};`);
   const problems = [
     Number.parseInt(version) < 15 && `it is PostgreSQL ${version}, and Parley needs 15 or later`,
     encoding !== "UTF8" && `its encoding is ${encoding}, and Parley needs UTF8`,

@@ -36,7 +36,7 @@ const describeClock = (offset: number) => {
   return `This machine's clock is ${difference} ${offset < 0 ? "ahead of" : "behind"} the database's, which decides when keys expire and chats are erased.`;
 };
 
-/** SQL for whether the role may draw ids from the sequence; null before the migration. */
+/** SQL for whether the role may draw ids from the sequence; null if there is no such sequence. */
 const mayDraw = (sequence: string) =>
   `has_sequence_privilege(to_regclass('${sequence}'), 'usage, update')`;
 

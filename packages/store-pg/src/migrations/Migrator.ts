@@ -6,7 +6,7 @@ import { Effect, Schedule } from "effect";
 import { SqlClient, SqlError } from "effect/sql";
 import { deadlines } from "../database/Deadlines.ts";
 import { cannotBeUsed, codeOf, isLockTimeout } from "../database/PgErrors.ts";
-import { quoteSchema } from "../database/PgParams.ts";
+import { quoteName } from "../database/PgParams.ts";
 import { checkDatabase } from "../database/ServerChecks.ts";
 import { initial } from "./0001_initial.ts";
 
@@ -60,7 +60,7 @@ const pendingMigrations = Effect.fnUntraced(function* (schema: string, migration
   return { exists, missingMigrations: migrations.slice(appliedRows.length) };
 });
 
-const createSchema = (schema: string) => `create schema ${quoteSchema(schema)};`;
+const createSchema = (schema: string) => `create schema ${quoteName(schema)};`;
 
 /** What an operator can do about an error of a migration, by SQLSTATE. */
 const hints: Readonly<Record<string, string>> = {

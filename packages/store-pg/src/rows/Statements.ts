@@ -26,10 +26,10 @@ export const namesOf = (columns: ReadonlyArray<Column<never>>) =>
 /**
  * Creates a function that builds a statement about items of the chatbot `$1`. Their columns are the parameters from
  * `$2`, and other values follow. `textOf` gets two arguments: SQL for a relation of these columns and `at` (the place
- * of the item, from 1), and whether any item has an idempotency key. There are two texts, or four with `itemHasKey`. A
- * single item is passed as values, which PostgreSQL reads faster than arrays. Without keys, `textOf` can leave out the
- * change of the table of keys: PostgreSQL spends time on each table that a statement may change, even if it changes no
- * row of it.
+ * of the item, from 1), and whether any item has an idempotency key. It uses two texts (one item, several items), or
+ * four with `itemHasKey`. A single item is passed as values, which PostgreSQL reads faster than arrays. Without keys,
+ * `textOf` can leave out the change of the table of keys: PostgreSQL spends time on each table that a statement may
+ * change, even if it changes no row of it.
  */
 export const batchStatement = <Item>(
   columns: ReadonlyArray<Column<Item>>,

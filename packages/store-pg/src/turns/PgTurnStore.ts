@@ -149,10 +149,10 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     );
 
   /**
-   * The answer is already paid for, so a failed append is repeated until the ask's deadline, or without one for as long
-   * as a lease. The last attempt ends at most five seconds later. An attempt with an unknown outcome may have stored
-   * the entry. If so, it also ended the turn, so that no later attempt stores the entry again. A turn with neither chat
-   * nor key has no row that could show this, so its append is not repeated after an unknown outcome.
+   * The answer is already paid for, so a failed append is repeated until the ask's deadline or, if it has none, for the
+   * length of a lease. The last attempt ends at most five seconds later. An attempt with an unknown outcome may have
+   * stored the entry. If so, it also ended the turn, so that no later attempt stores the entry again. A turn with
+   * neither chat nor key has no row that could show this, so its append is not repeated after an unknown outcome.
    */
   const append: Port["append"] = Effect.fnUntraced(function* (turn, entry) {
     const millisLeft = (yield* AskDeadline) - (yield* Clock.currentTimeMillis);
@@ -188,8 +188,9 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         Effect.retry({
           while: (error) =>
             cost === null ? error._tag === "Overloaded" : mayRepeat(target)(error),
-          // The failed ask waits for this. Without tokens, only a locked chat is tried again, for as long as the lease
-          // may last; with tokens, every failure that may be repeated is, but for less long.
+          // The failed ask waits for this. Without tokens, it is repeated only while the chat is locked or the
+          // database is busy, for as long as the lease may last; with tokens, after every failure that allows it, but
+          // for less long.
           schedule: retriesFor(cost === null ? turnLease : deadlines.storeCall),
         }),
         Effect.asVoid,
@@ -350,7 +351,7 @@ select at::int4 as at, outcome, ${notifyFreed} as notified from turn_row`,
 const plainRelease = releaseStatement(false);
 const spendingRelease = releaseStatement(true);
 
-// Joined with `new_entry`, so that this runs after the chats' rows are locked.
+// Joined with `new_entry`, so that the row of the key's spending, for which its other asks wait, is locked last.
 const spendingTurns = `(
   select turn_row.key_id, turn_row.spent_tokens from turn_row join new_entry using (chat_id)
   where outcome = 'owned' and spent_tokens is not null

@@ -162,9 +162,9 @@ const hasKey = ({ idempotencyKey }: Turn) => idempotencyKey !== null;
 /** The parameter after the columns: this instance. */
 const instanceParameter = `$${columns.length + 2}::text`;
 
-// Decides the requests for turns. It fails if two of them change the same chat or key: the batcher then sends each by
-// itself. Within a process, only an ask of the chat's visitor and one of a client that is no visitor can change the
-// same chat together; asks with the same key share one answer.
+// Decides the requests for turns. PostgreSQL rejects it if two of them change the same chat or key. That is a defect,
+// after which the batcher sends each by itself. Within a process, only an ask of the chat's visitor and one of a client
+// that is no visitor can change the same chat together; asks with the same key share one answer.
 //
 // It decides by the locked rows, which may be newer than its snapshot. It never waits for the lock of a chat. It does
 // wait for the locks of keys, which it takes in the order of the keys. Look-ups (`atKey`) find a row by its primary

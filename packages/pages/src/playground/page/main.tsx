@@ -214,7 +214,7 @@ const NewChat = ({
       <p dir="auto">{description}</p>
       <Questions {...{ ask, questions }} />
       <details>
-        <summary class="quiet">With a name or a user reference</summary>
+        <summary class="quiet">Create a chat with a name or a user reference</summary>
         <form class="stack" ref={fields} onSubmit={create}>
           <label for="name">Name</label>
           <input id="name" name="name" dir="auto" />
