@@ -1,5 +1,5 @@
 /**
- * A client of the general and the answers interface on `fetch`, for browsers and Node 20 or later.
+ * A client of the general and the answers interface on `fetch`, for browsers and Node 20.19 or later.
  */
 import {
   anySignal,

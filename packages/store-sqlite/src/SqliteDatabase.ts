@@ -6,7 +6,7 @@ import { Clock, Effect, Schedule } from "effect";
 import type { DatabaseSync, SQLInputValue } from "node:sqlite";
 
 /** In the header of each file: "Parl", and the version of the tables. */
-const header = { application_id: 0x5061726c, user_version: 1 };
+const header = { application_id: 0x5061726c, user_version: 2 };
 
 const tables = `
   CREATE TABLE sequences (kind TEXT PRIMARY KEY, last INTEGER NOT NULL) STRICT;

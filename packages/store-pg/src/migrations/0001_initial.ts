@@ -139,7 +139,7 @@ create table position_gap (
   number bigint not null,
   chats_before bigint[] not null,
   primary key (chatbot_id, part_size, number),
-  -- The widest level has one range.
+  -- No level is above the third.
   check (part_size < 33554432 or number = 0)
   -- Rows of 2 kB: with less room an update would move its row to another page.
 ) with (fillfactor = 70);

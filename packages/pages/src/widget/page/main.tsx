@@ -24,6 +24,7 @@ const english = {
   "The server does not support this request. It may be running a different version.": unavailable,
   "This key does not allow that. Enter one that does.": "This chat does not allow that.",
   "Too many requests with this key.": "Too many requests.",
+  "This key's budget for today is used up.": "No more questions can be answered today.",
 };
 
 let port: MessagePort | undefined;
