@@ -125,7 +125,7 @@ export class Ledger {
       // A request is stored at most once, and as it was acknowledged.
       if (rows !== undefined && rows.length > 1) wrong(`stored ${rows.length} times`);
       if (acknowledged !== null && JSON.stringify(row) !== acknowledged.bytes) {
-        wrong(`acknowledged, but what is stored is ${JSON.stringify(row)}`);
+        wrong(`acknowledged, but the store has ${JSON.stringify(row)}`);
       }
       // The model is not asked again for a stored answer.
       if (acknowledged !== null && callsMade.some(({ at }) => at > acknowledged.at)) {

@@ -348,12 +348,12 @@ describe("the server", () => {
         const key = (await readFile(join(project, `data-${version}/first-key`), "utf8")).trim();
         const origin = new URL(/http:\S+/.exec(output)![0]).origin;
         expect((await fetch(`${origin}/docs`)).status).toBe(200);
-        const asked = await fetch(`${origin}/ask/`, {
+        const askResponse = await fetch(`${origin}/ask/`, {
           method: "POST",
           headers: { "x-api-key": key, "content-type": "application/json" },
           body: '{"query":"How do I change the port?"}',
         });
-        expect(await asked.text()).toContain("PARLEY_PORT");
+        expect(await askResponse.text()).toContain("PARLEY_PORT");
         const parley = (command: string) =>
           run("/bin/sh", ["-c", `node_modules/.bin/parley ${command}`], { cwd: project, env });
         const text = async (command: string) => (await parley(command)).stdout;

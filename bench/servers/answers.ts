@@ -1,6 +1,6 @@
 /**
- * The answers of the compared servers. All of them answer with the same function unless a language model answers, so
- * that what is measured is the work around an answer.
+ * The answers of the compared servers. Unless a language model answers, all of them call the same function, so the
+ * benchmark measures the work around an answer.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 

@@ -328,7 +328,7 @@ describe("the list of chats", () => {
 });
 
 describe("an answer", () => {
-  it("an answer is shown while it arrives, even to a person who was away", () =>
+  it("a person sees an answer while it arrives, even after leaving the chat and returning", () =>
     visit(async (page) => {
       const { id } = await client.createChat();
       await openChat(page, id);

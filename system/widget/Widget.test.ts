@@ -35,7 +35,7 @@ let id: string;
 /** A site with an origin of the key, and one with another origin. */
 let shop: Server;
 let stranger: Server;
-/** The user who is signed in to the site; `null` if nobody is. */
+/** The site's signed-in user; `null` if nobody has signed in. */
 let user: string | null = "user-1";
 /** When the next tokens expire, in seconds from now. */
 let lives: Array<number> = [];

@@ -167,9 +167,9 @@ it("a running server applies what commands change, and keys appear only where th
   child.stdout.on("data", (data) => (output += data));
   child.stderr.on("data", (data) => (output += data));
   const over = once(child, "close");
-  const seen = await processes();
-  if (seen !== "") expect(seen).toContain("revoke");
-  output += seen;
+  const processList = await processes();
+  if (processList !== "") expect(processList).toContain("revoke");
+  output += processList;
   child.stdin.end(`${generated}\n`);
   expect((await over)[0]).toBe(0);
   await becomes(generated, 401);

@@ -37,8 +37,8 @@ export interface Turn {
   readonly chatId: ChatId | null;
   readonly idempotencyKey: IdempotencyKey | null;
   /**
-   * The `userRef` of the visitor who asks; a chat that the append creates gets it. `null` or absent: no visitor asks,
-   * and such a chat has no `userRef`.
+   * The visitor who asks. If the append creates a chat, it becomes the chat's `userRef`. `null` or absent: the asker is
+   * not a visitor, and a new chat has no `userRef`.
    */
   readonly visitor?: string | null;
   /** The chat's {@link turnEntries} newest entries, newest first; fewer only if the chat has no more. */

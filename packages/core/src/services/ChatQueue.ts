@@ -78,7 +78,7 @@ export const makeChatQueues = (store: TurnStore["Service"], limits: AskLimits) =
         // Made before the take, so that no notification between the take and the wait is missed.
         const turnFreed = Deferred.makeUnsafe<void>();
         if (queue !== null) queue.turnFreed = turnFreed;
-        // A new chat without an idempotency key: the turn holds nothing, and needs no release.
+        // For a new chat without an idempotency key, the store records no turn, so the ask need not release one.
         const takesNothing = chatId === null && idempotencyKey === null;
         if (budget !== null && takesNothing) yield* checkBudget(chatbot, budget);
         const result = yield* store.take(chatbot, chatId, idempotencyKey, visitor);

@@ -25,10 +25,10 @@ it("a layer that fails rejects `ready` and every request with its error", async 
 
 it.live("dispose waits for the requests in progress and refuses later ones", () =>
   Effect.gen(function* () {
-    const [asked, answer] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()];
+    const [arrival, answer] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()];
     const { dispose, send } = yield* makeTestHandler(() =>
       Stream.fromEffect(
-        Deferred.succeed(asked, undefined).pipe(
+        Deferred.succeed(arrival, undefined).pipe(
           Effect.andThen(Deferred.await(answer)),
           Effect.as({ _tag: "Delta", text: "late" } as const),
         ),
@@ -36,7 +36,7 @@ it.live("dispose waits for the requests in progress and refuses later ones", () 
     );
     const body = JSON.stringify({ query: "q" });
     const asking = yield* Effect.forkChild(send("/ask", { method: "POST", body }));
-    yield* Deferred.await(asked);
+    yield* Deferred.await(arrival);
     // A request that has not reached the core yet.
     const listing = yield* Effect.forkChild(send("/api/chats"), { startImmediately: true });
     const disposing = yield* Effect.forkChild(Effect.promise(dispose), { startImmediately: true });
@@ -59,10 +59,10 @@ it.live("an answer that fails after its client hung up leaves a line in the log"
   Effect.gen(function* () {
     const broken = new AnswerUnavailable({ reason: "cut off" });
     for (const accept of ["application/json", "text/event-stream"]) {
-      const [asked, disconnected] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()];
+      const [arrival, disconnected] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()];
       const { logged, send } = yield* makeTestHandler(() =>
         Stream.fromEffect(
-          Deferred.succeed(asked, undefined).pipe(
+          Deferred.succeed(arrival, undefined).pipe(
             Effect.andThen(Deferred.await(disconnected)),
             Effect.andThen(Effect.fail(broken)),
           ),
@@ -75,7 +75,7 @@ it.live("an answer that fails after its client hung up leaves a line in the log"
         headers: { accept },
         signal: leaving.signal,
       }).pipe(Effect.exit, Effect.forkChild);
-      yield* Deferred.await(asked);
+      yield* Deferred.await(arrival);
       leaving.abort();
       yield* Fiber.join(asking);
       expect(logged).toEqual([]);

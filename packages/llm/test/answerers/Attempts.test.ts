@@ -186,17 +186,17 @@ it.effect("metrics count the failures of a model by reason, its answers and thei
         ? [[metric.id, metric.attributes, Number(metric.state.count)] as const]
         : [],
     );
-    const one = { provider: "one", model: "one-1" };
+    const labels = { provider: "one", model: "one-1" };
     // A counter exists before the first failure, or a rate would not see it.
-    assert.deepInclude(counts, ["parley.model.failures", { ...one, reason: "timeout" }, 0]);
+    assert.deepInclude(counts, ["parley.model.failures", { ...labels, reason: "timeout" }, 0]);
     assert.sameDeepMembers(
       counts.filter(([, , count]) => count > 0),
       [
-        ["parley.model.failures", { ...one, reason: "server_error" }, 2],
-        ["parley.model.failures", { ...one, reason: "rate_limit" }, 1],
-        ["parley.model.answers", one, 1],
-        ["parley.model.tokens", { ...one, direction: "input" }, 11],
-        ["parley.model.tokens", { ...one, direction: "output" }, 7],
+        ["parley.model.failures", { ...labels, reason: "server_error" }, 2],
+        ["parley.model.failures", { ...labels, reason: "rate_limit" }, 1],
+        ["parley.model.answers", labels, 1],
+        ["parley.model.tokens", { ...labels, direction: "input" }, 11],
+        ["parley.model.tokens", { ...labels, direction: "output" }, 7],
       ],
     );
   }).pipe(

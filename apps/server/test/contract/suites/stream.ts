@@ -64,16 +64,16 @@ export const stream = (server: Server): void => {
     });
 
     it("a stream resumes after the last event that the client received", async () => {
-      const seen = events.find(({ event }) => event === "delta");
+      const firstDelta = events.find(({ event }) => event === "delta");
       const rest = parseEvents(
         (
           await askStream(server(), {
             ...call,
-            headers: { ...call.headers, "last-event-id": seen?.id ?? "" },
+            headers: { ...call.headers, "last-event-id": firstDelta?.id ?? "" },
           })
         ).text,
       );
-      expect(seen?.data.text + deltaText(rest)).toBe(deltaText(events));
+      expect(firstDelta?.data.text + deltaText(rest)).toBe(deltaText(events));
       expect(rest.at(-1)?.data).toEqual(events.at(-1)?.data);
     });
 

@@ -17,7 +17,7 @@ import { makeFetch } from "./Tokens.ts";
 
 const config: WidgetConfig = JSON.parse(document.body.dataset["config"]!);
 const unavailable = "This chat is not available at the moment.";
-/** Other words for a visitor, who has no key and does not run the server. */
+/** Replacements for texts that address the holder of a key or the operator; the widget's readers are visitors. */
 const english = {
   "The server needs an API key. Enter one.": unavailable,
   "The key is not valid, or no longer valid. Enter another one.": unavailable,
