@@ -59,16 +59,13 @@ const types: Readonly<Record<string, string>> = {
   svg: "image/svg+xml",
 };
 
-/** Loads files that pages refer to, by their addresses below `folder`. */
-export const loadFiles = Effect.fnUntraced(function* (
-  folder: string,
-  names: ReadonlyArray<string>,
-) {
+/** Loads files that pages refer to, by their paths. */
+export const loadFiles = Effect.fnUntraced(function* (paths: ReadonlyArray<string>) {
   const { default: texts } = yield* Effect.promise(() => import("#files"));
   const files = new Map<string, StaticFile>();
-  for (const name of names) {
-    const contentType = types[name.split(".").at(-1)!]!;
-    files.set(`${folder}/${name}`, yield* makeStaticFile(texts[name]!, contentType));
+  for (const path of paths) {
+    const contentType = types[path.split(".").at(-1)!]!;
+    files.set(path, yield* makeStaticFile(texts[path.split("/").at(-1)!]!, contentType));
   }
   return files;
 });

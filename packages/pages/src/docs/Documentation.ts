@@ -29,7 +29,7 @@ export const makeDocumentation = ({ places = ["docs"] }: DocumentationOptions = 
     const load = yield* Effect.cached(
       Effect.all([
         makeStaticFile(page, "text/html; charset=utf-8", { "content-security-policy": toPolicy() }),
-        loadFiles("/docs", fileNames),
+        loadFiles(filePaths),
       ]),
     );
     return ({ headers, method, url }) => {
@@ -40,12 +40,12 @@ export const makeDocumentation = ({ places = ["docs"] }: DocumentationOptions = 
         const file = makeStaticFile(text, "application/json; charset=utf-8");
         return Effect.map(file, (respond) => respond(headers));
       }
-      if (path !== "/docs" && !fileNames.some((name) => path === `/docs/${name}`)) return undefined;
+      if (path !== "/docs" && !filePaths.includes(path)) return undefined;
       return Effect.map(load, ([html, files]) => (files.get(path) ?? html)(headers));
     };
   });
 
-const fileNames = ["reference.js", "theme.js", "style.css", "icon.svg"];
+const filePaths = ["/docs/reference.js", "/docs/theme.js", "/docs/style.css", "/docs/icon.svg"];
 
 /** The server's address as the client wrote it; a proxy says whether that is `https`. */
 const originOf = (headers: Readonly<Record<string, string | undefined>>): string => {

@@ -5,7 +5,7 @@
 import { toPath, type Pages } from "@parley/http";
 import { Effect, FileSystem, Path } from "effect";
 import { HttpServerResponse } from "effect/http";
-import { Marked } from "marked";
+import { Marked, Renderer } from "marked";
 import { escape, toHtml, toPolicy, type Place } from "../Shell.ts";
 import { isRead, loadFiles, makeStaticFile, type StaticFile } from "../StaticFile.ts";
 
@@ -45,7 +45,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   },
 };
 
-const fileNames = ["guide.js", "theme.js", "style.css", "icon.svg"];
+const filePaths = ["/docs/guide.js", "/docs/theme.js", "/docs/style.css", "/docs/icon.svg"];
 const types: Readonly<Record<string, string>> = {
   json: "application/json",
   png: "image/png",
@@ -128,14 +128,8 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
         return address === null ? inner : `<a href="${escape(address)}">${inner}</a>`;
       },
       table(token) {
-        const row = (cells: typeof token.header) => {
-          const inner = cells.map(({ align, header, tokens }) => {
-            const tag = header ? "th" : "td";
-            return `<${tag}${align ? ` align="${align}"` : ""}>${this.parser.parseInline(tokens)}</${tag}>`;
-          });
-          return `<tr>${inner.join("")}</tr>`;
-        };
-        return `<div class="box" role="group" aria-label="Table" tabindex="0"><table><thead>${row(token.header)}</thead><tbody>${token.rows.map(row).join("")}</tbody></table></div>\n`;
+        const table = Renderer.prototype.table.call(this, token);
+        return `<div class="box" role="group" aria-label="Table" tabindex="0">${table}</div>\n`;
       },
     },
   });
@@ -197,7 +191,7 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
 
   const policy = { "content-security-policy": toPolicy("'self'") };
   const html = (text: string) => makeStaticFile(text, "text/html; charset=utf-8", policy);
-  const files = yield* Effect.cached(loadFiles("/docs", fileNames));
+  const files = yield* Effect.cached(loadFiles(filePaths));
   const pages = new Map<string, Effect.Effect<StaticFile>>();
   for (const address of titles.keys()) {
     pages.set(address, yield* Effect.cached(Effect.suspend(() => html(toPage(address)))));
@@ -224,7 +218,7 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
           HttpServerResponse.uint8Array(source.bytes, { contentType, headers: policy }),
         );
       }
-      if (!fileNames.some((name) => address === `/docs/${name}`)) return undefined;
+      if (!filePaths.includes(address)) return undefined;
       return Effect.map(files, (fileAt) => fileAt.get(address)!(headers));
     });
   return guide;

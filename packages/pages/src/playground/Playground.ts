@@ -51,7 +51,9 @@ export const makePlayground =
     });
     const load = Effect.all([
       makeStaticFile(page, "text/html; charset=utf-8"),
-      loadFiles("/playground", ["page.js", "theme.js", "style.css", "icon.svg"]),
+      loadFiles(
+        ["page.js", "theme.js", "style.css", "icon.svg"].map((name) => `/playground/${name}`),
+      ),
     ]);
     return Effect.map(Effect.cached(load), (cachedFiles) => ({ headers, method, url }) => {
       const path = toPath(url);

@@ -26,14 +26,8 @@ export const makeWidgetPages = ({
   model = false,
   questions = () => Effect.succeed([]),
 }: WidgetOptions = {}): WidgetPages => {
-  const load = Effect.all([
-    loadFiles("", ["widget.js"]),
-    loadFiles("/widget", ["window.js", "widget.css"]),
-  ]);
-  const cachedFiles = Effect.runSync(
-    Effect.cached(Effect.map(load, (files) => new Map(files.flatMap((entries) => [...entries])))),
-  );
   const paths = ["/widget.js", "/widget/window.js", "/widget/widget.css"];
+  const cachedFiles = Effect.runSync(Effect.cached(loadFiles(paths)));
   return {
     file: ({ headers, method, url }) => {
       const path = toPath(url);
