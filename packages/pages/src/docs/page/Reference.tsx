@@ -94,23 +94,19 @@ const Trial = ({ method, operationId, parameters, path }: Json) => {
     const value = (name: string) => String(form.get(name) ?? "").trim();
     const key = value("x-api-key");
     sessionStorage.setItem("parley-key", key);
-    const query = parameters
-      .filter((parameter: Json) => parameter["in"] === "query" && value(parameter["name"]) !== "")
-      .map((parameter: Json) => [parameter["name"], value(parameter["name"])]);
-    const search = query.length === 0 ? "" : `?${new URLSearchParams(query)}`;
     const target = path.replace(/\{(\w+)\}/g, (_: string, name: string) =>
       encodeURIComponent(value(name)),
     );
-    const post = {
+    const url = new URL(target, location.origin);
+    for (const { in: place, name } of parameters) {
+      if (place === "query" && value(name) !== "") url.searchParams.set(name, value(name));
+    }
+    const begin = performance.now();
+    const response = await fetch(url, {
       method,
       headers: { "x-api-key": key, "content-type": "application/json" },
-      body: value("body"),
-    };
-    const begin = performance.now();
-    const response = await fetch(
-      target + search,
-      method === "POST" ? post : { headers: { "x-api-key": key } },
-    );
+      body: method === "POST" ? value("body") : null,
+    });
     const body = JSON.stringify(await response.json(), null, 2);
     const id = response.headers.get("x-request-id");
     const millis = Math.round(performance.now() - begin);
