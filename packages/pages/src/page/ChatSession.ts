@@ -6,7 +6,7 @@ import { signal, type Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { ConnectionError, ResponseError } from "@parley/client";
 import type { Client, Entry, NewChat } from "@parley/client";
-import { tabValue, untilBack } from "./Parts.tsx";
+import { pause, tabValue, untilBack } from "./Parts.tsx";
 import { say, type Word } from "./words.ts";
 
 export const states = {
@@ -213,7 +213,7 @@ const read = async (id: string, chat_id: number, signal: AbortSignal) => {
       state = event.error instanceof ConnectionError ? "reconnecting" : "busy";
     }
     if (find(id).state !== state) change(id, { state });
-    write(text);
+    void write(text);
   }
 };
 
@@ -244,20 +244,18 @@ const cancel = async ({ chatId, id, question }: Ask) => {
 const makeWriter = (shownText: Signal<string>) => {
   let text = "";
   let isPending = false;
-  const show = () => {
+  const write = async (newText: string) => {
+    text = newText;
+    if (isPending) return;
+    isPending = true;
+    await new Promise(requestAnimationFrame);
     const begin = performance.now();
     shownText.value = text;
-    const showMore = () => {
-      isPending = false;
-      if (shownText.peek() !== text) write(text);
-    };
     // The first timer fires after the frame is painted.
-    setTimeout(() => setTimeout(showMore, Math.max(50, 5 * (performance.now() - begin))));
-  };
-  const write = (newText: string) => {
-    text = newText;
-    if (!isPending) requestAnimationFrame(show);
-    isPending = true;
+    await pause(0);
+    await pause(Math.max(50, 5 * (performance.now() - begin)));
+    isPending = false;
+    if (shownText.peek() !== text) void write(text);
   };
   return write;
 };

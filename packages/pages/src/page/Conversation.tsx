@@ -215,20 +215,24 @@ const Progress = ({ chatId, since, state }: chat.Ask) => {
   );
 };
 
-export interface QuestionsProps {
+interface QuestionsProps {
   readonly ask: (question: string) => void;
-  readonly questions: ReadonlyArray<string>;
+  readonly read: (signal: AbortSignal) => Promise<ReadonlyArray<string>>;
 }
 
 /** Suggested questions to click, for a chat without a question. */
-export const Questions = ({ ask, questions }: QuestionsProps) => (
-  <ul class="questions" aria-label={say("Suggested questions")}>
-    {questions.map((question) => (
-      <li>
-        <button dir="auto" onClick={() => ask(question)}>
-          {question}
-        </button>
-      </li>
-    ))}
-  </ul>
-);
+export const Questions = ({ ask, read }: QuestionsProps) => {
+  const { value: questions = [] } = useRead(read);
+  if (questions.length === 0) return null;
+  return (
+    <ul class="questions" aria-label={say("Suggested questions")}>
+      {questions.map((question) => (
+        <li>
+          <button dir="auto" onClick={() => ask(question)}>
+            {question}
+          </button>
+        </li>
+      ))}
+    </ul>
+  );
+};

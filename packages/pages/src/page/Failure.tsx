@@ -46,12 +46,13 @@ const explain = (error: unknown): readonly [sentence: string, act: Act] => {
   const sentence = say(text, status);
   if (!wait) return [sentence, act];
   const format = new Intl.RelativeTimeFormat(document.documentElement.lang);
-  const time =
+  const [seconds, unit] =
     wait < 90
-      ? format.format(wait, "second")
+      ? ([1, "second"] as const)
       : wait < 5400
-        ? format.format(Math.ceil(wait / 60), "minute")
-        : format.format(Math.ceil(wait / 3600), "hour");
+        ? ([60, "minute"] as const)
+        : ([3600, "hour"] as const);
+  const time = format.format(Math.ceil(wait / seconds), unit);
   return [`${sentence} ${say("Try again {}.", time)}`, act];
 };
 
@@ -80,7 +81,7 @@ export const Failure = ({ children, error, retry }: FailureProps) => {
 };
 
 /** What an operator needs to know about a failure. */
-export const Reason = ({ error }: { readonly error: unknown }) => {
+const Reason = ({ error }: { readonly error: unknown }) => {
   if (!(error instanceof ResponseError)) return null;
   const { code, message, requestId, status } = error;
   const problems =

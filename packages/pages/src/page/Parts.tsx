@@ -34,19 +34,20 @@ export const tabValue = <A,>(name: string, initial: A): Signal<A> => {
   return value;
 };
 
+export const pause = (millis: number): Promise<void> =>
+  new Promise((resume) => setTimeout(resume, millis));
+
 /**
  * Resolves when the connection may be back (the browser says so, the person returns, or some seconds have passed), or
  * when `stop` is aborted.
  */
 export const untilBack = (stop: AbortSignal): Promise<unknown> => {
-  const cleanUp = new AbortController();
-  const signal = AbortSignal.any([stop, cleanUp.signal, AbortSignal.timeout(8000)]);
-  const event = (type: string) =>
-    new Promise((resolve) => addEventListener(type, resolve, { signal }));
-  const end = new Promise((resolve) => signal.addEventListener("abort", resolve));
-  return Promise.race([event("online"), event("visibilitychange"), end]).finally(() =>
-    cleanUp.abort(),
-  );
+  const back = new AbortController();
+  const signal = AbortSignal.any([stop, back.signal, AbortSignal.timeout(8000)]);
+  for (const type of ["online", "visibilitychange"]) {
+    addEventListener(type, () => back.abort(), { signal });
+  }
+  return new Promise((resolve) => signal.addEventListener("abort", resolve));
 };
 
 /**

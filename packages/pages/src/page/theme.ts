@@ -7,9 +7,8 @@ apply();
 addEventListener("storage", apply);
 addEventListener("click", ({ target }) => {
   if (!(target as Element).closest("#theme")) return;
-  const isDark = getComputedStyle(root).colorScheme === "dark";
   const isSystemDark = matchMedia("(prefers-color-scheme: dark)").matches;
-  const wasDark = root.dataset["theme"] === "" ? isSystemDark : isDark;
-  localStorage.setItem("parley-theme", wasDark ? "light" : "dark");
+  const theme = root.dataset["theme"] || (isSystemDark ? "dark" : "light");
+  localStorage.setItem("parley-theme", theme === "dark" ? "light" : "dark");
   apply();
 });

@@ -12,12 +12,13 @@ const questions = signal<ReadonlyMap<number, string>>(new Map());
 export const titleOf = ({ id, name }: Pick<Chat, "id" | "name">): string =>
   name || questions.value.get(id) || say("Chat {}", id);
 
-/** Reads the first question of a chat without a name. */
+/** Reads the first question of a chat without a name. If that fails, the chat's id remains its title. */
 export const nameChat = async ({ id, name }: Pick<Chat, "id" | "name">): Promise<void> => {
   if (name || questions.peek().get(id)) return;
   const keep = (text: string) => (questions.value = new Map(questions.peek()).set(id, text));
   keep("");
   // The first entry may be the hello message.
-  const { data } = await session.client.history(id, { limit: 2, orderBy: "id" }).page();
+  const entries = session.client.history(id, { limit: 2, orderBy: "id" });
+  const { data } = await entries.page().catch(() => ({ data: [] }));
   keep(data.find(({ question }) => question !== "")?.question ?? "");
 };

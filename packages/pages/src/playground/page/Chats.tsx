@@ -5,7 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import type { Chat, Page } from "@parley/client";
 import { stale } from "../../page/ChatSession.ts";
 import { Failure } from "../../page/Failure.tsx";
-import { Icon, Time, useRead } from "../../page/Parts.tsx";
+import { Icon, pause, Time, useRead } from "../../page/Parts.tsx";
 import { nameChat, titleOf } from "../../page/titles.ts";
 import { client, list, route } from "./Session.ts";
 
@@ -17,7 +17,7 @@ export const ChatList = () => {
   const { error, retry, value } = useRead(
     async (signal) => {
       // The person may still be typing.
-      if (search !== "") await new Promise((resume) => setTimeout(resume, 250));
+      if (search !== "") await pause(250);
       const names = await client
         .chats({ search: search || undefined, limit, page }, { signal })
         .page();
@@ -97,7 +97,7 @@ const Row = (chat: Chat) => {
     const observer = new IntersectionObserver(([observation]) => {
       if (!observation!.isIntersecting) return;
       observer.disconnect();
-      nameChat(chat).catch(() => undefined);
+      void nameChat(chat);
     });
     observer.observe(row.current!);
     return () => observer.disconnect();

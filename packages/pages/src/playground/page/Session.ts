@@ -33,13 +33,11 @@ if (linkedKey !== undefined) {
   sessionStorage.setItem(storage, decodeURIComponent(linkedKey));
 }
 
-/** The key of this tab: `sessionStorage` ends with the tab. */
-export const key = sessionStorage.getItem(storage);
+const storedKey = sessionStorage.getItem(storage) ?? "";
+/** The key of this tab, if an HTTP header can carry it; otherwise empty. `sessionStorage` ends with the tab. */
+export const key = /^[!-~]+$/.test(storedKey) ? storedKey : "";
 
-export const visitor = visitorOf(key ?? "");
-
-/** Whether an HTTP header can carry the text. */
-export const isKey = (text: string): boolean => /^[!-~]+$/.test(text);
+export const visitor = visitorOf(key);
 
 /** Stores the key of this tab and reloads the page. Drafts remain. */
 export const setKey = (text: string): void => {
@@ -72,7 +70,7 @@ export const rejection = signal<unknown>(undefined);
 
 export const client = makeClient({
   ...addresses,
-  apiKey: key ?? undefined,
+  apiKey: key,
   // A person who looks at failures wants to see them soon.
   retries: 3,
   onAttempt: (attempt) => {
@@ -83,9 +81,6 @@ export const client = makeClient({
   },
 });
 
-/** A hash of the key, the same in all tabs with that key. It does not reveal the key. */
-const name = [...(key ?? "")].reduce((hash, char) => (hash * 31 + char.codePointAt(0)!) | 0, 0);
-
 /** The address in the guide to which a link in one of its documents leads. */
 const toGuide = (href: string): string | undefined => {
   const document = /^(?:\.\.\/|\.\/|docs\/)*([\w/-]+)\.md(#.*)?$/.exec(href);
@@ -94,7 +89,7 @@ const toGuide = (href: string): string | undefined => {
 
 openSession({
   client,
-  name: String(name),
+  name: key,
   onCreated: (id) => {
     if (route.peek() === "") location.replace(`#chat/${id}`);
   },

@@ -3,7 +3,7 @@
  */
 import { render } from "preact";
 import { useRef, useState } from "preact/hooks";
-import type { Chat, Entry } from "@parley/client";
+import type { Entry } from "@parley/client";
 import { announcement, stale } from "../../page/ChatSession.ts";
 import { Conversation, Questions } from "../../page/Conversation.tsx";
 import { Failure } from "../../page/Failure.tsx";
@@ -12,7 +12,7 @@ import { nameChat, titleOf } from "../../page/titles.ts";
 import { ChatList } from "./Chats.tsx";
 import { Requests } from "./Requests.tsx";
 import { addresses, client, config, forgetKey } from "./Session.ts";
-import { isKey, key, mayAsk, rejection, route, setKey, visitor } from "./Session.ts";
+import { key, mayAsk, rejection, route, setKey, visitor } from "./Session.ts";
 
 /** `error`: why the server rejected the previous key. */
 const KeyForm = ({ error }: { readonly error?: unknown }) => {
@@ -127,10 +127,9 @@ const instead = mayAsk ? undefined : (
 );
 
 const OpenChat = ({ bot, chatId }: { readonly bot: string; readonly chatId: number }) => {
-  const { value: chat } = useRead(async (): Promise<Partial<Chat> & Pick<Chat, "id" | "name">> => {
-    const { data } = await client.chats({ id: chatId }).page();
-    const chat = data[0] ?? { id: chatId, name: null };
-    nameChat(chat).catch(() => undefined);
+  const { value: chat } = useRead(async () => {
+    const [chat] = (await client.chats({ id: chatId }).page()).data;
+    if (chat) void nameChat(chat);
     return chat;
   });
   const title = titleOf(chat ?? { id: chatId, name: null });
@@ -172,19 +171,18 @@ const save = async (chatId: number, title: string) => {
   URL.revokeObjectURL(link.href);
 };
 
-/** The first question, or the form, creates the chat. */
-const NewChat = ({
-  description,
-  name,
-}: {
+const readQuestions = async (signal: AbortSignal) => {
+  const response = await fetch("/playground/questions", { headers: { "x-api-key": key }, signal });
+  return response.ok && mayAsk ? response.json() : [];
+};
+
+interface NewChatProps {
   readonly name: string;
   readonly description?: string | undefined;
-}) => {
-  const { value: questions = [] } = useRead(async (signal): Promise<ReadonlyArray<string>> => {
-    const headers = { "x-api-key": key! };
-    const response = await fetch("/playground/questions", { headers, signal });
-    return response.ok && mayAsk ? response.json() : [];
-  });
+}
+
+/** The first question, or the form, creates the chat. */
+const NewChat = ({ description, name }: NewChatProps) => {
   const fields = useRef<HTMLFormElement>(null);
   const [error, setError] = useState<unknown>();
   document.title = `${name} · Parley`;
@@ -212,7 +210,7 @@ const NewChat = ({
     <div class="stack welcome">
       <h2 dir="auto">Ask {name}</h2>
       <p dir="auto">{description}</p>
-      <Questions {...{ ask, questions }} />
+      <Questions ask={ask} read={readQuestions} />
       <details>
         <summary class="quiet">Create a chat with a name or a user reference</summary>
         <form class="stack" ref={fields} onSubmit={create}>
@@ -231,7 +229,7 @@ const NewChat = ({
 
 const Page = () => (
   <>
-    {key !== null && isKey(key) ? <Chatbot /> : <KeyForm />}
+    {key ? <Chatbot /> : <KeyForm />}
     <p class="unseen" role="status">
       {announcement.value}
     </p>

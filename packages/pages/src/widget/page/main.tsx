@@ -5,7 +5,7 @@ import { signal } from "@preact/signals";
 import { render } from "preact";
 import { makeClient, ResponseError } from "@parley/client";
 import { openSession, session, announcement, stale } from "../../page/ChatSession.ts";
-import { Conversation, Questions, type QuestionsProps } from "../../page/Conversation.tsx";
+import { Conversation, Questions } from "../../page/Conversation.tsx";
 import { acts, Failure } from "../../page/Failure.tsx";
 import { german } from "../../page/German.ts";
 import { Icon, isPhone, Time, useRead } from "../../page/Parts.tsx";
@@ -31,12 +31,11 @@ let port: MessagePort | undefined;
 const send = (message: FromWindow) => port?.postMessage(message);
 /** Resolves the promise of the token that the window requested. */
 let resolve: (token: Partial<Token> | null) => void = () => undefined;
-const requestToken = () => {
-  const { promise, ...answer } = Promise.withResolvers<Partial<Token> | null>();
-  resolve = answer.resolve;
-  send("token");
-  return promise;
-};
+const requestToken = () =>
+  new Promise<Partial<Token> | null>((settle) => {
+    resolve = settle;
+    send("token");
+  });
 
 /** The open chat, or the list of chats; `null` at the start. */
 const shownView = signal<number | "chats" | null>(null);
@@ -68,7 +67,6 @@ const Window = ({ readQuestions, start }: WindowProps) => {
   const { error, retry } = useRead(start);
   const failure = error ?? rejection.value;
   const view = shownView.value;
-  const welcome = (ask: QuestionsProps["ask"]) => <Welcome {...{ ask, readQuestions }} />;
   return (
     <main class="widget view">
       <h1 class="unseen">Chat</h1>
@@ -104,7 +102,7 @@ const Window = ({ readQuestions, start }: WindowProps) => {
           <Conversation
             key={view}
             chatId={view}
-            welcome={welcome}
+            welcome={(ask) => <Questions ask={ask} read={readQuestions} />}
             note={config.model && say("A language model answers. It can be wrong.")}
           />
         )
@@ -116,20 +114,12 @@ const Window = ({ readQuestions, start }: WindowProps) => {
   );
 };
 
-const Welcome = ({
-  ask,
-  readQuestions,
-}: Pick<QuestionsProps, "ask"> & Pick<WindowProps, "readQuestions">) => {
-  const { value: questions = [] } = useRead(readQuestions);
-  return questions.length === 0 ? null : <Questions {...{ ask, questions }} />;
-};
-
 /** The visitor's chats, newest first. */
 const Chats = () => {
   const { error, retry, value } = useRead(async () => {
     const { data } = await session.client.chats({ limit: 100 }).page();
     // Each title takes a request, and a visitor may send only a few.
-    for (const chat of data.slice(0, 5)) nameChat(chat).catch(() => undefined);
+    for (const chat of data.slice(0, 5)) void nameChat(chat);
     return data;
   }, [stale.value]);
   return (
@@ -172,8 +162,7 @@ const begin = ({ colors, isKnown, locale }: Greeting) => {
   const start = async () => {
     // Before `openSession`, which resumes asks: the first request gets a token, and another visitor's asks are removed.
     const { data } = await client.chats().page();
-    const name = location.pathname;
-    if (session === undefined) openSession({ client, name });
+    if (session === undefined) openSession({ client, name: location.pathname });
     if (data.length === 0) await createChat();
     else shownView.value = data[0]!.id;
   };
