@@ -142,10 +142,9 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
     texts.set(address, text);
     titles.set(address, /^# (.*)$/m.exec(text)?.[1] ?? address);
   }
-  const addresses = Object.values(groups).flatMap((group) => Object.keys(group).map(toAddress));
-  const order = [...new Set([...addresses, ...titles.keys()])].filter((address) =>
-    titles.has(address),
-  );
+  const order = Object.values(groups)
+    .flatMap((group) => Object.keys(group).map(toAddress))
+    .filter((address) => titles.has(address));
   const toLink = (address: string, isOpen = false) =>
     `<a href="${address}"${isOpen ? ' aria-current="page"' : ""}>${escape(titles.get(address)!)}</a>`;
   const toList = (open: string, isLong: boolean) =>
