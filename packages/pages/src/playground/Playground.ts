@@ -1,7 +1,7 @@
 /**
  * A page at `/` where people try out a chatbot: `@parley/pages/playground`. It loads nothing from other hosts.
  */
-import { toEndpointNotFound, toPath, type Pages } from "@parley/http";
+import { toPath, type Pages } from "@parley/http";
 import { Effect } from "effect";
 import { HttpServerResponse } from "effect/http";
 import { escape, toHtml, toPolicy, toSource, type Place } from "../Shell.ts";
@@ -51,24 +51,23 @@ export const makePlayground =
     });
     const load = Effect.all([
       makeStaticFile(page, "text/html; charset=utf-8"),
-      loadFiles(
-        ["page.js", "theme.js", "style.css", "icon.svg"].map((name) => `/playground/${name}`),
-      ),
+      loadFiles(filePaths),
     ]);
     return Effect.map(Effect.cached(load), (cachedFiles) => ({ headers, method, url }) => {
       const path = toPath(url);
-      if (!isRead(method) || (path !== "/" && !path.startsWith("/playground/"))) return undefined;
+      if (!isRead(method)) return undefined;
       if (path === "/playground/questions") {
         return Effect.map(questions(headers["x-api-key"] ?? ""), (headings) =>
           HttpServerResponse.jsonUnsafe(headings, { headers: { "cache-control": "no-store" } }),
         );
       }
+      if (path !== "/" && !filePaths.includes(path)) return undefined;
       const policy = toPolicy("'none'", toSource(headers["host"], answersPort));
-      return Effect.map(cachedFiles, ([html, files]) => {
-        const file = path === "/" ? html : files.get(path);
-        return (
-          file?.(headers, { "content-security-policy": policy }) ?? toEndpointNotFound(method, path)
-        );
-      });
+      return Effect.map(cachedFiles, ([html, files]) =>
+        (files.get(path) ?? html)(headers, { "content-security-policy": policy }),
+      );
     });
   };
+
+const fileNames = ["page.js", "theme.js", "style.css", "icon.svg"];
+const filePaths = fileNames.map((name) => `/playground/${name}`);
