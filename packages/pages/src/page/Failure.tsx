@@ -14,10 +14,13 @@ export const acts: Record<string, ComponentChildren> = {
 
 type Act = "again" | "key" | "chat" | null;
 
-/** By the contract's message: a sentence, and what can help; `null`: nothing on this page. */
+/**
+ * By the contract's message: a sentence, and what can help; `null`: nothing on this page. When the server does not
+ * accept the key, the playground shows the form for another one anyway.
+ */
 const sentences: Readonly<Record<string, readonly [Word, Act]>> = {
-  API_KEY_NOT_PRESENT: ["The server needs an API key. Enter one.", "key"],
-  API_KEY_NOT_VALID: ["The key is not valid, or no longer valid. Enter another one.", "key"],
+  API_KEY_NOT_PRESENT: ["The server needs an API key. Enter one.", "again"],
+  API_KEY_NOT_VALID: ["The key is not valid, or no longer valid. Enter another one.", "again"],
   SCOPE_NOT_GRANTED: ["This key does not allow that. Enter one that does.", "key"],
   USER_REF_NOT_GRANTED: ["This key does not allow acting for this user.", "key"],
   RATE_EXCEEDED: ["Too many requests with this key.", "again"],
@@ -46,13 +49,12 @@ const explain = (error: unknown): readonly [sentence: string, act: Act] => {
   const sentence = say(text, status);
   if (!wait) return [sentence, act];
   const format = new Intl.RelativeTimeFormat(document.documentElement.lang);
-  const [seconds, unit] =
+  const time =
     wait < 90
-      ? ([1, "second"] as const)
+      ? format.format(wait, "second")
       : wait < 5400
-        ? ([60, "minute"] as const)
-        : ([3600, "hour"] as const);
-  const time = format.format(Math.ceil(wait / seconds), unit);
+        ? format.format(Math.ceil(wait / 60), "minute")
+        : format.format(Math.ceil(wait / 3600), "hour");
   return [`${sentence} ${say("Try again {}.", time)}`, act];
 };
 
