@@ -299,6 +299,10 @@ describe("the list of chats", () => {
       await page.reload();
       await page.getByText("26–30 of 30").waitFor();
       expect(await page.getByRole("searchbox").inputValue()).toBe(mark);
+      const newer = page.getByRole("button", { name: "Newer chats" });
+      expect(await newer.locator("svg").isVisible()).toBe(true);
+      await newer.click();
+      await page.getByText("1–25 of 30").waitFor();
     });
   });
 

@@ -103,7 +103,7 @@ addEventListener("keydown", (event) => {
 
 /** A phone shows either the list or a chat. */
 const Back = () => (
-  <a class="back" href="#chats" title="All chats">
+  <a class="plain button phone" href="#chats" title="All chats">
     <Icon name="back" />
   </a>
 );
@@ -202,7 +202,7 @@ const NewChat = ({ description, name }: NewChatProps) => {
     }, setError);
   };
   const header = () => (
-    <header class="heading back">
+    <header class="heading phone">
       <Back /> New chat
     </header>
   );
