@@ -2,6 +2,7 @@
  * The files of the pages, compressed once and cached by browsers.
  */
 import { Effect } from "effect";
+import { Hex } from "effect/encoding";
 import { HttpServerResponse } from "effect/http";
 
 type Headers = Readonly<Record<string, string | undefined>>;
@@ -17,26 +18,19 @@ export type StaticFile = Effect.Success<ReturnType<typeof makeStaticFile>>;
 
 /**
  * A function from a request's headers to a response with the text: gzipped for clients that accept gzip, and without a
- * body for those that already have the text. Each response has the given `headers`.
+ * body for those that already have the text. `policy` is the Content Security Policy.
  */
-export const makeStaticFile = Effect.fnUntraced(function* (
-  text: string,
-  contentType: string,
-  headers: Readonly<Record<string, string>> = {},
-) {
+export const makeStaticFile = Effect.fnUntraced(function* (text: string, contentType: string) {
   const bytes = new TextEncoder().encode(text);
   const [gzipBytes, digest] = yield* Effect.promise(() =>
     Promise.all([gzip(bytes), crypto.subtle.digest("SHA-256", bytes)]),
   );
-  const hash = Array.from(new Uint8Array(digest, 0, 12), (byte) =>
-    byte.toString(16).padStart(2, "0"),
-  );
   // Weak, because the plain and the gzipped response have the same tag.
-  const etag = `W/"${hash.join("")}"`;
-  const common = { ...protectiveHeaders, ...headers, etag, vary: "accept-encoding" };
+  const etag = `W/"${Hex.encode(new Uint8Array(digest, 0, 12))}"`;
+  const common = { ...protectiveHeaders, etag, vary: "accept-encoding" };
 
-  return (request: Headers, more: Readonly<Record<string, string>> = {}) => {
-    const all = { ...common, ...more };
+  return (request: Headers, policy?: string) => {
+    const all = policy === undefined ? common : { ...common, "content-security-policy": policy };
     if (request["if-none-match"]?.split(",").some((tag) => tag.trim() === etag)) {
       return HttpServerResponse.empty({ status: 304, headers: all });
     }
@@ -53,9 +47,16 @@ export const makeStaticFile = Effect.fnUntraced(function* (
 /** Whether the request reads a page. Servers leave out the body for HEAD. */
 export const isRead = (method: string): boolean => method === "GET" || method === "HEAD";
 
-const types: Readonly<Record<string, string>> = {
+/** A response that no browser keeps. */
+export const respondJson = (value: unknown) =>
+  HttpServerResponse.jsonUnsafe(value, { headers: { "cache-control": "no-store" } });
+
+/** The content types of files, by the ends of their names. */
+export const types: Readonly<Record<string, string>> = {
   css: "text/css; charset=utf-8",
   js: "text/javascript; charset=utf-8",
+  json: "application/json",
+  png: "image/png",
   svg: "image/svg+xml",
 };
 

@@ -33,7 +33,6 @@ export const describeApi = (basePaths: BasePaths, serves: ReadonlyArray<keyof Ba
       description: "Create chats, ask a chatbot questions in them, and read their history.",
       license: { name: "MIT", identifier: "MIT" },
     },
-    servers: [{ url: "/" }],
     tags: serves.map((name) => ({ name, description: tags[name] })),
     paths,
     components: { schemas, securitySchemes: { apiKey } },

@@ -27,10 +27,7 @@ export const makeDocumentation = ({ places = ["docs"] }: DocumentationOptions = 
       main: '<noscript>This page needs JavaScript. <a href="/openapi.json">The OpenAPI description</a> does not.</noscript>\n<div id="page"></div>',
     });
     const load = yield* Effect.cached(
-      Effect.all([
-        makeStaticFile(page, "text/html; charset=utf-8", { "content-security-policy": toPolicy() }),
-        loadFiles(filePaths),
-      ]),
+      Effect.all([makeStaticFile(page, "text/html; charset=utf-8"), loadFiles(filePaths)]),
     );
     return ({ headers, method, url }) => {
       const path = toPath(url);
@@ -41,7 +38,7 @@ export const makeDocumentation = ({ places = ["docs"] }: DocumentationOptions = 
         return Effect.map(file, (respond) => respond(headers));
       }
       if (path !== "/docs" && !filePaths.includes(path)) return undefined;
-      return Effect.map(load, ([html, files]) => (files.get(path) ?? html)(headers));
+      return Effect.map(load, ([html, files]) => (files.get(path) ?? html)(headers, toPolicy()));
     };
   });
 

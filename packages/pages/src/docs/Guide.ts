@@ -7,7 +7,7 @@ import { Effect, FileSystem, Path } from "effect";
 import { HttpServerResponse } from "effect/http";
 import { Marked, Renderer } from "marked";
 import { escape, toHtml, toPolicy, type Place } from "../Shell.ts";
-import { isRead, loadFiles, makeStaticFile, type StaticFile } from "../StaticFile.ts";
+import { isRead, loadFiles, makeStaticFile, types, type StaticFile } from "../StaticFile.ts";
 
 export type { Place };
 
@@ -46,11 +46,6 @@ const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
 };
 
 const filePaths = ["/docs/guide.js", "/docs/theme.js", "/docs/style.css", "/docs/icon.svg"];
-const types: Readonly<Record<string, string>> = {
-  json: "application/json",
-  png: "image/png",
-  svg: "image/svg+xml",
-};
 
 /** A part of a document. */
 export interface GuidePassage {
@@ -188,8 +183,8 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
     return layout("Search", "", `<h1>Search</h1>${results}`, query);
   }, Effect.orDie);
 
-  const policy = { "content-security-policy": toPolicy("'self'") };
-  const html = (text: string) => makeStaticFile(text, "text/html; charset=utf-8", policy);
+  const policy = toPolicy("'self'");
+  const html = (text: string) => makeStaticFile(text, "text/html; charset=utf-8");
   const files = yield* Effect.cached(loadFiles(filePaths));
   const pages = new Map<string, Effect.Effect<StaticFile>>();
   for (const address of titles.keys()) {
@@ -206,16 +201,15 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
       if (address === "/docs/guide" || address === "/docs/") {
         const query = new URLSearchParams(url.split("?")[1]).get("q")?.trim().slice(0, 200) ?? "";
         const page = query === "" ? index : Effect.flatMap(search(query), html);
-        return Effect.map(page, (file) => file(headers));
+        return Effect.map(page, (file) => file(headers, policy));
       }
       const page = pages.get(address);
-      if (page !== undefined) return Effect.map(page, (file) => file(headers));
+      if (page !== undefined) return Effect.map(page, (file) => file(headers, policy));
       const source = sources.get(address);
       if (source !== undefined) {
         const contentType = types[path.extname(source.name).slice(1)]!;
-        return Effect.succeed(
-          HttpServerResponse.uint8Array(source.bytes, { contentType, headers: policy }),
-        );
+        const options = { contentType, headers: { "content-security-policy": policy } };
+        return Effect.succeed(HttpServerResponse.uint8Array(source.bytes, options));
       }
       if (!filePaths.includes(address)) return undefined;
       return Effect.map(files, (fileAt) => fileAt.get(address)!(headers));

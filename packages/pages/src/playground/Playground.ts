@@ -3,9 +3,8 @@
  */
 import { toPath, type Pages } from "@parley/http";
 import { Effect } from "effect";
-import { HttpServerResponse } from "effect/http";
 import { escape, toHtml, toPolicy, toSource, type Place } from "../Shell.ts";
-import { isRead, loadFiles, makeStaticFile } from "../StaticFile.ts";
+import { isRead, loadFiles, makeStaticFile, respondJson } from "../StaticFile.ts";
 import type { PlaygroundConfig } from "./PlaygroundConfig.ts";
 
 /** Options of {@link makePlayground}. */
@@ -57,15 +56,11 @@ export const makePlayground =
       const path = toPath(url);
       if (!isRead(method)) return undefined;
       if (path === "/playground/questions") {
-        return Effect.map(questions(headers["x-api-key"] ?? ""), (headings) =>
-          HttpServerResponse.jsonUnsafe(headings, { headers: { "cache-control": "no-store" } }),
-        );
+        return Effect.map(questions(headers["x-api-key"] ?? ""), respondJson);
       }
       if (path !== "/" && !filePaths.includes(path)) return undefined;
       const policy = toPolicy("'none'", toSource(headers["host"], answersPort));
-      return Effect.map(cachedFiles, ([html, files]) =>
-        (files.get(path) ?? html)(headers, { "content-security-policy": policy }),
-      );
+      return Effect.map(cachedFiles, ([html, files]) => (files.get(path) ?? html)(headers, policy));
     });
   };
 

@@ -6,7 +6,7 @@ import { toPath, type AppOptions, type WidgetPages } from "@parley/http";
 import { Effect } from "effect";
 import { HttpServerResponse } from "effect/http";
 import { escape, toPolicy, toSource } from "../Shell.ts";
-import { protectiveHeaders, isRead, loadFiles } from "../StaticFile.ts";
+import { isRead, loadFiles, protectiveHeaders, respondJson } from "../StaticFile.ts";
 import type { WidgetConfig } from "./WidgetConfig.ts";
 
 /** Options of {@link makeWidgetPages}. */
@@ -33,16 +33,9 @@ export const makeWidgetPages = ({
       const path = toPath(url);
       if (!isRead(method)) return undefined;
       if (path === "/widget/questions")
-        return Effect.map(questions(headers["x-api-key"] ?? ""), (texts) =>
-          HttpServerResponse.jsonUnsafe(texts, { headers: { "cache-control": "no-store" } }),
-        );
+        return Effect.map(questions(headers["x-api-key"] ?? ""), respondJson);
       if (!paths.includes(path)) return undefined;
-      // So that pages can also load the script as a module, even if they are cross-origin isolated.
-      const crossOrigin = {
-        "access-control-allow-origin": "*",
-        "cross-origin-resource-policy": "cross-origin",
-      };
-      return Effect.map(cachedFiles, (files) => files.get(path)!(headers, crossOrigin));
+      return Effect.map(cachedFiles, (files) => files.get(path)!(headers));
     },
     document: ({ headers }, widget) => {
       // As browsers spell them in messages and policies.

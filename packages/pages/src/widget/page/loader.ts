@@ -152,8 +152,7 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
   Object.assign(window, { parley: Object.freeze({ open, close }) });
 };
 
-const script =
-  document.currentScript ?? document.querySelector('script[data-key][src$="/widget.js"]');
+const script = document.currentScript;
 const start = () => {
   try {
     // The script may be loaded twice.
