@@ -11,19 +11,14 @@ import type { PlaygroundConfig } from "../PlaygroundConfig.ts";
 
 export const config: PlaygroundConfig = JSON.parse(document.body.dataset["config"]!);
 
-const answersOrigin =
-  config.answersPort === null
-    ? location.origin
-    : `${location.protocol}//${location.hostname}:${config.answersPort}`;
+const { origin } = location;
+const askUrl = new URL(config.answers, origin);
+if (config.answersPort !== null) askUrl.port = String(config.answersPort);
+
+export const addresses = { baseUrl: origin + config.general, askUrl: askUrl.href };
 
 /** Whether this page may call the answers interface. */
-export const mayAsk =
-  answersOrigin === location.origin || config.corsOrigins.includes(location.origin);
-
-export const addresses = {
-  baseUrl: location.origin + config.general,
-  askUrl: answersOrigin + config.answers,
-};
+export const mayAsk = askUrl.origin === origin || config.corsOrigins.includes(origin);
 
 const storage = "parley-key";
 const linkedKey = /^#key=(.+)$/.exec(location.hash)?.[1];

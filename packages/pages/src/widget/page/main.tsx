@@ -152,7 +152,7 @@ const begin = ({ colors, isKnown, locale }: Greeting) => {
   const { answers, answersPort, general } = config;
   const fetch = makeFetch(isKnown ? requestToken : undefined);
   const client = makeClient({
-    baseUrl: location.origin + general,
+    baseUrl: general,
     askUrl: answersPort === null ? answers : `//${location.hostname}:${answersPort}${answers}`,
     fetch,
     onAttempt: ({ error }) => {
