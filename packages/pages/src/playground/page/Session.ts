@@ -4,9 +4,7 @@
  */
 import { signal } from "@preact/signals";
 import { makeClient, ResponseError, type Attempt } from "@parley/client";
-import { openSession } from "../../page/ChatSession.ts";
 import { tabValue, visitorOf } from "../../page/Parts.tsx";
-import { Facts } from "./Facts.tsx";
 import type { PlaygroundConfig } from "../PlaygroundConfig.ts";
 
 export const config: PlaygroundConfig = JSON.parse(document.body.dataset["config"]!);
@@ -74,20 +72,4 @@ export const client = makeClient({
       rejection.value = attempt.error;
     }
   },
-});
-
-/** The address in the guide to which a link in one of its documents leads. */
-const toGuide = (href: string): string | undefined => {
-  const document = /^(?:\.\.\/|\.\/|docs\/)*([\w/-]+)\.md(#.*)?$/.exec(href);
-  return document === null ? undefined : `/docs/${document[1]}${document[2] ?? ""}`;
-};
-
-openSession({
-  client,
-  name: key,
-  onCreated: (id) => {
-    if (route.peek() === "") location.replace(`#chat/${id}`);
-  },
-  toFacts: Facts,
-  toAddress: (href) => (config.answerer === "guide" && config.guide ? toGuide(href) : undefined),
 });

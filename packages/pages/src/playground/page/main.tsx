@@ -4,10 +4,10 @@
 import { render } from "preact";
 import { useRef, useState } from "preact/hooks";
 import type { Entry } from "@parley/client";
-import { announcement, stale } from "../../page/ChatSession.ts";
+import { announcement, openSession, stale } from "../../page/ChatSession.ts";
 import { Conversation, Questions } from "../../page/Conversation.tsx";
 import { Failure } from "../../page/Failure.tsx";
-import { focus, Icon, isPhone, useRead } from "../../page/Parts.tsx";
+import { focus, Icon, isPhone, Time, useRead } from "../../page/Parts.tsx";
 import { nameChat, titleOf } from "../../page/titles.ts";
 import { ChatList } from "./Chats.tsx";
 import { Requests } from "./Requests.tsx";
@@ -236,4 +236,34 @@ const Page = () => (
   </>
 );
 
+/** The details of an entry, which unfold below it. */
+const Facts = ({ _createTime, flagged, id, moderation }: Entry) => (
+  <details>
+    <summary title="Details">
+      <Icon name="more" />
+    </summary>
+    <span class="facts">
+      <Time iso={_createTime} dateStyle="medium" />
+      <span>Entry {id}</span>
+      <span>Moderation: {moderation}</span>
+      <span>{flagged ? "Flagged" : "Not flagged"}</span>
+    </span>
+  </details>
+);
+
+/** The address in the guide to which a link in one of its documents leads. */
+const toGuide = (href: string): string | undefined => {
+  const document = /^(?:\.\.\/|\.\/|docs\/)*([\w/-]+)\.md(#.*)?$/.exec(href);
+  return document === null ? undefined : `/docs/${document[1]}${document[2] ?? ""}`;
+};
+
+openSession({
+  client,
+  name: key,
+  onCreated: (id) => {
+    if (route.peek() === "") location.replace(`#chat/${id}`);
+  },
+  toFacts: Facts,
+  toAddress: (href) => (config.answerer === "guide" && config.guide ? toGuide(href) : undefined),
+});
 render(<Page />, document.getElementById("page")!);
