@@ -11,8 +11,7 @@ const places = {
 
 export type Place = keyof typeof places;
 
-export interface Document {
-  /** The title of the page. */
+interface Document {
   readonly title: string;
   /** The page's place in the bar. */
   readonly place: Place;
