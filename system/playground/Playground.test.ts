@@ -244,10 +244,20 @@ describe("the first sight of the playground", () => {
     visit(async (page) => {
       await page.waitForSelector("h1:text('Contract bot')");
       await page.getByText("A language model answers.").waitFor();
+      // The question stays in view while the page changes to the new chat.
+      await page.evaluate(() => {
+        const counts = new Set<number>();
+        Object.assign(window, { counts });
+        new MutationObserver(() => {
+          const count = document.querySelectorAll(".question").length;
+          if (count + counts.size > 0) counts.add(count);
+        }).observe(document.body, { childList: true, subtree: true });
+      });
       await page.keyboard.type("long");
       await page.keyboard.press("Enter");
       await page.waitForSelector(".question:text-is('long')");
       await page.getByText(server.target.chatBot.helloMessage).waitFor();
+      expect(await page.evaluate("[...counts]")).toEqual([1]);
       await page.locator(".stored").getByText("It ends.").waitFor();
       await waitForAnswer(page);
       expect(await storedAnswer(page).innerText()).toBe(long);

@@ -261,7 +261,10 @@ openSession({
   client,
   name: key,
   onCreated: (id) => {
-    if (route.peek() === "") location.replace(`#chat/${id}`);
+    if (route.peek() !== "") return;
+    location.replace(`#chat/${id}`);
+    // Until the event, the page would show the welcome of a new chat again.
+    route.value = `chat/${id}`;
   },
   toFacts: Facts,
   toAddress: (href) => (config.answerer === "guide" && config.guide ? toGuide(href) : undefined),
