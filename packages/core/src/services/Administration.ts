@@ -130,7 +130,7 @@ const make = Effect.gen(function* () {
     change: ChosenFields,
     actor: string,
   ) {
-    yield* checkKey({ ...change, actor });
+    yield* checkKey({ ...change, keyId, actor });
     yield* registry.changeKey(id, keyId, change, actor);
   });
 
@@ -144,7 +144,7 @@ const make = Effect.gen(function* () {
     actor: string,
   ) {
     const millis = Duration.toMillis(keepFor);
-    yield* checkKey({ keepFor: millis, expiresAt, actor });
+    yield* checkKey({ keyId: oldKey, keepFor: millis, expiresAt, actor });
     const { keys } = yield* findChatbot(id);
     const current = keys.find((key) => key.id === oldKey && key.revokedAt === null);
     if (current === undefined) return yield* new KeyNotFound({ keyId: oldKey });
@@ -163,7 +163,7 @@ const make = Effect.gen(function* () {
     keyId: string,
     actor: string,
   ) {
-    yield* checkKey({ actor });
+    yield* checkKey({ keyId, actor });
     yield* registry.revokeKey(id, keyId, actor);
   });
 
@@ -250,6 +250,7 @@ const checkChatbot = makeCheck(
 
 const checkKey = makeCheck(
   Schema.Struct({
+    keyId: Schema.optionalKey(Text),
     name: Schema.optionalKey(Schema.NullOr(Text)),
     scopes: Schema.optionalKey(Scopes),
     expiresAt: Schema.optionalKey(Schema.NullOr(PointInTime)),
