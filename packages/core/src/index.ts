@@ -33,6 +33,7 @@ export {
   scopes,
   signingSecretOf,
   TokensPerDay,
+  admitsAnonymous,
   type KeyRecord,
   type RegisteredKey,
   type Scope,

@@ -53,10 +53,12 @@ const Key = Schema.Struct({
   }),
   name: optional(Text, "Name, to tell keys apart"),
   expiresAt: Schema.String.check(
-    Schema.isPattern(isoTime, {
-      message:
+    Schema.makeFilter<string>(
+      (text) =>
+        Option.isSome(timeOf(text)) ||
         "is neither a date nor an ISO 8601 time with a time zone, such as 2030-01-01T00:00:00Z",
-    }),
+      { toJsonSchema: () => ({ pattern: isoTime.source }) },
+    ),
   )
     .annotate({
       description:

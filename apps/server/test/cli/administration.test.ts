@@ -349,7 +349,7 @@ it("a chatbot is deleted with its keys and chats, and only with --yes", async ()
     Effect.provide(layerPostgres({ url: Redacted.make(inject("postgresUrl")), schema })),
     Effect.runPromise,
   );
-  const what = 'the chatbot 2 "Sales" of the workspace "Acme" with 2 chats and 8 keys';
+  const what = 'the chatbot 2 "Sales" of the workspace "Acme" with 2 chats and 10 keys';
   expect(await parley("chatbot delete Sales")).toEqual({
     code: 1,
     stdout: "",

@@ -4,7 +4,7 @@
  */
 import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Schedule, Stream } from "effect";
 import { Digest, Mac } from "effect/crypto";
-import { hashKey, keyId, type KeyRecord, type Scope } from "../model/ApiKey.ts";
+import { admitsAnonymous, hashKey, keyId, type KeyRecord, type Scope } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import { ChatbotDirectory, type Grant } from "../ports/ChatbotDirectory.ts";
 import { KeyRejected, RateExceeded, type StorageUnavailable } from "../model/Errors.ts";
@@ -264,7 +264,7 @@ const make = Effect.gen(function* () {
     const { expiresAt, grant } = yield* findKey(keyId);
     if (grant === null || expiresAt <= (yield* elapsedMillis)) return null;
     const { chatbot, origins = [] } = grant;
-    return { keyId, chatbot, origins, anonymous: allowsAnonymous(grant) } satisfies Widget;
+    return { keyId, chatbot, origins, anonymous: admitsAnonymous(grant) } satisfies Widget;
   });
 
   const admitVisitor = Effect.fnUntraced(function* (
@@ -282,7 +282,7 @@ const make = Effect.gen(function* () {
   ) {
     const { epoch, expiresAt, grant, signer } = yield* findKey(id);
     const now = yield* elapsedMillis;
-    if (grant === null || !allowsAnonymous(grant) || expiresAt <= now) return null;
+    if (grant === null || !admitsAnonymous(grant) || expiresAt <= now) return null;
     const currentTime = new Date(epoch + now);
     let visitor = `${anonymousPrefix}${crypto.randomUUID()}`;
     if (former === undefined) {
@@ -343,13 +343,6 @@ const toPrincipal = (
   visitor,
   ...(tokensPerDay != null && { tokensPerDay }),
 });
-
-/** A key admits strangers only if it limits what they spend. */
-const allowsAnonymous = (grant: Grant): boolean =>
-  grant.anonymous === true &&
-  grant.signingSecret != null &&
-  grant.tokensPerDay != null &&
-  grant.visitorRatePerMinute != null;
 
 /**
  * Token buckets by name, each of which fills within a minute. Beyond `maxBuckets`, the bucket whose last granted

@@ -3,12 +3,13 @@
  */
 import {
   Administration,
+  admitsAnonymous,
   generateKey,
   keyId,
   keyState,
   Origins,
   RatePerMinute,
-  scopes,
+  scopes as allScopes,
   TokensPerDay,
   UserRef,
   type Chatbot,
@@ -62,11 +63,13 @@ const idArgument = Argument.String("key").pipe(
   ),
 );
 
-/** The chatbot of the key with this id. */
-const chatbotWithKey = Effect.fnUntraced(function* (id: string) {
+/** The key with this id, and its chatbot. */
+const findKey = Effect.fnUntraced(function* (id: string) {
   const all = yield* Administration.use((administration) => administration.chatbots);
-  const owner = all.find(({ keys }) => keys.some((key) => key.id === id));
-  return owner?.chatbot ?? (yield* new KeyNotFound({ keyId: id }));
+  const [owned] = all.flatMap(({ chatbot, keys }) =>
+    keys.filter((key) => key.id === id).map((key) => ({ chatbot, key })),
+  );
+  return owned ?? (yield* new KeyNotFound({ keyId: id }));
 });
 
 const nameFlag = textFlag("name", "Name, to tell keys apart");
@@ -75,7 +78,7 @@ const newNameFlag = Flag.map(nameFlag, (name) => Option.map(name, (text) => text
 
 const scopesOf = (text: string): Option.Option<ReadonlyArray<Scope>> => {
   const names = text.split(",");
-  const grants = scopes.filter((scope) => names.includes(scope));
+  const grants = allScopes.filter((scope) => names.includes(scope));
   return grants.length === names.length ? Option.some(grants) : Option.none();
 };
 
@@ -165,6 +168,24 @@ const widgetIncomplete = new CommandFailed({
   exitCode: 2,
 });
 
+const widgetNeedsScopes = new CommandFailed({
+  message: "A widget reads, creates and asks in chats, so --scopes must name all scopes.",
+  hint: "without --scopes, a new key has all scopes.",
+  exitCode: 2,
+});
+
+const noWidget = new CommandFailed({
+  message: "--token-url and --url have no effect without --widget.",
+  hint: "--widget prints the HTML line that they belong to.",
+  exitCode: 2,
+});
+
+const noVisitors = new CommandFailed({
+  message: "--visitor-rate and --origins have no effect on a key that signs no visitor tokens.",
+  hint: '"parley key create" makes a key that signs them with --visitors or --widget.',
+  exitCode: 2,
+});
+
 const create = makeCommand("create", {
   description: "Create a key for a chatbot and print it",
   examples: {
@@ -181,7 +202,7 @@ const create = makeCommand("create", {
   flags: {
     chatbot: chatbotFlag,
     name: nameFlag,
-    scopes: scopesFlag.pipe(Flag.withDefault(scopes)),
+    scopes: scopesFlag.pipe(Flag.withDefault(allScopes)),
     expires: newExpiresFlag,
     visitors: switchFlag("visitors", "Let the key sign visitor tokens"),
     widget: switchFlag("widget", "Print the HTML line that adds the widget to a page of --origins"),
@@ -190,7 +211,14 @@ const create = makeCommand("create", {
       "token-url",
       "URL at which your own server signs visitor tokens (default: Parley gives them to anyone)",
     ),
-    url: textFlag("url", "URL at which browsers reach Parley, for the HTML line"),
+    url: Flag.String("url").pipe(
+      Flag.filter(
+        (text) => /^https?:\/\/[^?#\s]+$/.test(text) && URL.canParse(text),
+        () => "Expected an http or https URL without a query, such as https://chat.example",
+      ),
+      Flag.optional,
+      Flag.withDescription("URL at which browsers reach Parley, for the HTML line"),
+    ),
     bounds: {
       ratePerMinute: rateFlag.pipe(Flag.withDefault(null)),
       visitorRatePerMinute: visitorRateFlag.pipe(Flag.withDefault(null)),
@@ -200,14 +228,19 @@ const create = makeCommand("create", {
   run: Effect.fnUntraced(function* ({ bounds, chatbot: selector, expires, name, scopes, ...more }) {
     const { origins, tokenUrl, url, widget } = more;
     const anonymous = widget && Option.isNone(tokenUrl);
+    const visitors = more.visitors || widget;
     const isBounded = bounds.visitorRatePerMinute !== null && bounds.tokensPerDay !== null;
     if ((widget && origins.length === 0) || (anonymous && !isBounded))
       return yield* widgetIncomplete;
+    if (widget && scopes.length < allScopes.length) return yield* widgetNeedsScopes;
+    if (!widget && (Option.isSome(tokenUrl) || Option.isSome(url))) return yield* noWidget;
+    if (!visitors && (bounds.visitorRatePerMinute !== null || origins.length > 0))
+      return yield* noVisitors;
     const { chatbot } = yield* chatbotOf(selector);
     const administration = yield* Administration;
     const expiresAt = expires && (yield* expires);
     const key = { name: Option.getOrNull(name), scopes, expiresAt, ...bounds };
-    const newKey = { ...key, origins, anonymous, visitors: more.visitors || widget };
+    const newKey = { ...key, origins, anonymous, visitors };
     const createdKey = yield* administration.createKey(chatbot.id, newKey, yield* actor);
     if (!widget) return yield* printKey(chatbot, createdKey, { ...key, origins, anonymous });
     const { port } = yield* Settings;
@@ -273,7 +306,12 @@ const set = makeCommand("set", {
     const expiresAt = expires && (yield* expires);
     const fields = { ...valuesOf(change), ...(expiresAt !== undefined && { expiresAt }) };
     if (Object.keys(fields).length === 0) return yield* noChanges;
-    const chatbot = yield* chatbotWithKey(id);
+    const { chatbot, key } = yield* findKey(id);
+    if (admitsAnonymous(key) && !admitsAnonymous({ ...key, ...fields }))
+      return yield* widgetIncomplete;
+    const { origins = [], visitorRatePerMinute = null } = fields;
+    if (key.signingSecret === null && (visitorRatePerMinute !== null || origins.length > 0))
+      return yield* noVisitors;
     const administration = yield* Administration;
     yield* administration.changeKey(chatbot.id, id, fields, yield* actor);
     yield* print({ id, chatbot: chatbot.id, ...fields }, `${titleOf(id, chatbot)} was changed.`);
@@ -288,7 +326,7 @@ const revoke = makeCommand("revoke", {
   },
   flags: { id: idArgument },
   run: Effect.fnUntraced(function* ({ id }) {
-    const chatbot = yield* chatbotWithKey(id);
+    const { chatbot } = yield* findKey(id);
     const administration = yield* Administration;
     yield* administration.revokeKey(chatbot.id, id, yield* actor);
     yield* print({ id, chatbot: chatbot.id }, `${titleOf(id, chatbot)} was permanently revoked.`);
@@ -312,7 +350,7 @@ const rotate = makeCommand("rotate", {
     expires: newExpiresFlag,
   },
   run: Effect.fnUntraced(function* ({ expires, id, keepFor }) {
-    const chatbot = yield* chatbotWithKey(id);
+    const { chatbot } = yield* findKey(id);
     const administration = yield* Administration;
     const expiresAt = expires && (yield* expires);
     const rotation = { keepFor: Duration.millis(keepFor), expiresAt };
