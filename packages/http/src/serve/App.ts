@@ -5,7 +5,7 @@
 import { Access, Asking, AskLimits, ChatId, type Principal } from "@parley/core";
 import { logFailure } from "@parley/core/ports";
 import { Cause, Effect, Layer, Option, type Scope } from "effect";
-import { HttpMiddleware, HttpServerRequest, HttpServerResponse, UrlParams } from "effect/http";
+import { HttpMiddleware, HttpServerRequest, HttpServerResponse } from "effect/http";
 import {
   defaultBasePaths,
   endpoints,
@@ -294,7 +294,7 @@ export const makeApp = Effect.fnUntraced(function* ({
  * received, and {@link makeApp} creates its own. `makeWebHandler` provides this layer. Where a tracer is installed, any
  * other server around `makeApp` must provide it.
  */
-export const layerNoRequestSpans: Layer.Layer<never> = Layer.mergeAll(
-  Layer.succeed(HttpMiddleware.TracerDisabledWhen, () => true),
-  Layer.succeed(UrlParams.CurrentRedactedNames, [/^/]),
+export const layerNoRequestSpans: Layer.Layer<never> = Layer.succeed(
+  HttpMiddleware.TracerDisabledWhen,
+  () => true,
 );
