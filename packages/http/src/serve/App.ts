@@ -103,15 +103,14 @@ const makeRouter = (paths: BasePaths) => {
   return (method: string, path: string) => {
     for (const route of routes) {
       const match = route.method === method ? route.pattern.exec(path) : null;
-      if (match !== null)
-        return { ...route, chatId: match[1] === undefined ? noChat : toChatId(match[1]) };
+      if (match !== null) return { ...route, chatId: toChatId(match[1]) };
     }
     return undefined;
   };
 };
 
 const noChat = ChatId.make(0);
-const toChatId = (text: string): ChatId =>
+const toChatId = (text = ""): ChatId =>
   /^[0-9]+$/.test(text) && Number.isSafeInteger(Number(text)) ? ChatId.make(Number(text)) : noChat;
 
 type Route = NonNullable<ReturnType<ReturnType<typeof makeRouter>>>;

@@ -58,9 +58,9 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
   };
   const noteRefusal = (reason: GeneralMessage, caller = "unknown"): void => {
     if (refusals.size === 0) {
-      const timer: { unref?: () => void } | number = setTimeout(logRefusals, 60_000);
-      // The timer must not keep the process alive.
-      if (typeof timer === "object") timer.unref?.();
+      const timer = setTimeout(logRefusals, 60_000);
+      // The timer must not keep the process alive. In a browser, it is a number without `unref`.
+      timer.unref?.();
     }
     const name = `${reason} ${caller}`;
     const label = refusals.has(name) || refusals.size < maxNames ? name : `${reason} other`;
@@ -78,16 +78,14 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
         ...(route !== undefined && { "http.route": route }),
       },
     );
-  const describeFailure = (reason: string) =>
-    Metric.counter("parley.failures", {
+
+  // Counters exist from the start: a rate does not see the step from no value to the first.
+  for (const reason of [...Object.keys(generalCodes), "VALIDATION"]) {
+    const failure = Metric.counter("parley.failures", {
       description: "Failed requests by the message that the client received",
       attributes: { reason },
       incremental: true,
     });
-
-  // Counters exist from the start: a rate does not see the step from no value to the first.
-  for (const reason of [...Object.keys(generalCodes), "VALIDATION"]) {
-    const failure = describeFailure(reason);
     failures.set(reason, failure);
     failure.updateUnsafe(0, context);
   }

@@ -65,10 +65,14 @@ const makeDecoder = <A>(dto: string, schema: Schema.Codec<A, unknown>) => {
 
 const makePostDecoder = <A>(dto: string, schema: Schema.Codec<A, unknown>) => {
   const decode = makeDecoder(dto, schema);
-  return (request: HttpServerRequest.HttpServerRequest, otherHeaders?: object | false) => {
-    const { "idempotency-key": key } = request.headers;
+  return (request: HttpServerRequest.HttpServerRequest) => {
+    const { "idempotency-key": key, "on-disconnect": onDisconnect } = request.headers;
     return Effect.flatMap(readJson(request), (body) =>
-      decode({ ...(key !== undefined && { "Idempotency-Key": key }), ...otherHeaders, body }),
+      decode({
+        ...(key !== undefined && { "Idempotency-Key": key }),
+        ...(onDisconnect !== undefined && { "On-Disconnect": onDisconnect.toLowerCase() }),
+        body,
+      }),
     );
   };
 };
@@ -150,14 +154,10 @@ export const decodeCreateChat = makePostDecoder(
   Schema.Struct({ ...createChat.parameters.header, body: createChat.body }),
 );
 
-const decodeAskValues = makePostDecoder(
+export const decodeAsk = makePostDecoder(
   ask.dto,
   Schema.Struct({ ...ask.parameters.header, body: ask.body }),
 );
-export const decodeAsk = (request: HttpServerRequest.HttpServerRequest) => {
-  const onDisconnect = request.headers["on-disconnect"]?.toLowerCase();
-  return decodeAskValues(request, onDisconnect !== undefined && { "On-Disconnect": onDisconnect });
-};
 export const decodeChatsQuery = makeQueryDecoder(
   listChats.dto,
   Schema.Struct(listChats.parameters.query),

@@ -33,12 +33,12 @@ export const makeWebHandler = <E>(
   const { dispose, run } = makeDrainingRuntime(
     Layer.effect(
       Handler,
-      Effect.flatMap(Effect.context<Access | Asking | Chats>(), (context) =>
-        Effect.map(
-          Effect.map(makeApp(options), withClientAddress),
+      Effect.gen(function* () {
+        const context = yield* Effect.context<Access | Asking | Chats>();
+        return withClientAddress(yield* makeApp(options)).pipe(
           HttpEffect.toWebHandlerWith(context),
-        ),
-      ),
+        );
+      }),
     ).pipe(Layer.provide([layer, layerNoRequestSpans])),
   );
   const ready = run(
