@@ -37,9 +37,6 @@ const active = Metric.gauge("http.server.active_requests", {
 /** How many addresses or keys a line about refused requests names. */
 const maxNames = 50;
 
-/** The status that servers commonly log for a request whose client disconnected before the response. */
-const disconnectedStatus = 499;
-
 /** @param logRequests whether each request leaves a log line; `false` by default */
 export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = false) {
   const context = yield* Effect.context<never>();
@@ -124,7 +121,8 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
   ): Effect.Effect<Response, E, R | Scope.Scope> => {
     const startedAt = performance.now();
     active.modifyUnsafe(1, context);
-    let status = disconnectedStatus;
+    // What servers commonly log for a request whose client disconnected before the response.
+    let status = 499;
     const measuredResponse = Effect.onExit(
       response,
       (exit): Effect.Effect<void, never, Scope.Scope> => {

@@ -24,7 +24,7 @@ export interface WidgetPages {
 const newVisitors = { address: 10, key: 300 };
 
 /** The network that one client may control: an IPv4 address, or the first 64 bits of an IPv6 address. */
-export const toNetwork = (address: string): string => {
+const toNetwork = (address: string): string => {
   const plain = address.replace(/^::ffff:(?=[\d.]+$)/i, "");
   if (!plain.includes(":")) return plain;
   const [head = [], tail = []] = plain
