@@ -123,7 +123,7 @@ const makeQueryDecoder = <Field extends string, Values>(
     return Effect.map(decode(input, problems), (query) => {
       const { desc, orderBy = desc && ["id" as Field], ...values } = query;
       const [first, ...rest] = (orderBy ?? []).map((field, at): OrderBy<CoreName<Field>> => ({
-        field: (coreNames[field] ?? field) as CoreName<Field>,
+        field: ((coreNames as Record<string, string>)[field] ?? field) as CoreName<Field>,
         descending: desc?.[at] === true,
       }));
       return { ...values, ...(first && { orderBy: [first, ...rest] as const }) };
@@ -132,15 +132,8 @@ const makeQueryDecoder = <Field extends string, Values>(
 };
 
 /** The core's names of the fields that have another name on the wire. */
-const coreNames: Readonly<Record<string, string>> = {
-  _createTime: "createTime",
-  chat_id: "chatId",
-};
-type CoreName<Field> = Field extends "_createTime"
-  ? "createTime"
-  : Field extends "chat_id"
-    ? "chatId"
-    : Field;
+const coreNames = { _createTime: "createTime", chat_id: "chatId" } as const;
+type CoreName<Field> = Field extends keyof typeof coreNames ? (typeof coreNames)[Field] : Field;
 
 interface Sorting<Field extends string> {
   readonly orderBy?: ReadonlyArray<Field>;
