@@ -174,10 +174,6 @@ const answerWith = Effect.fnUntraced(function* (
 ) {
   const startedAt = yield* Clock.currentTimeMillis;
   const askedModel = yield* AskedModel;
-  const emit = (text: string) => {
-    const part = { _tag: "Delta", text } as const;
-    return Queue.offerUnsafe(queue, part) || Effect.runPromise(Queue.offer(queue, part));
-  };
   const details = new Set<string>();
   let candidates = yield* Effect.forEach(providers, (provider) =>
     Effect.map(Schedule.toStep(retrySchedule(retries)), (nextPause) => ({
@@ -196,11 +192,12 @@ const answerWith = Effect.fnUntraced(function* (
     askedModel.model = model;
     const { messages } = candidate.prompt;
     let answerLength = 0;
-    const countAndEmit = (text: string) => {
+    const emit = (text: string) => {
       answerLength += text.length;
-      return emit(text);
+      const part = { _tag: "Delta", text } as const;
+      return Queue.offerUnsafe(queue, part) || Effect.runPromise(Queue.offer(queue, part));
     };
-    const result = yield* candidate.provider.call(candidate, messages, countAndEmit).pipe(
+    const result = yield* candidate.provider.call(candidate, messages, emit).pipe(
       Effect.onExit((exit) =>
         Effect.sync(() => {
           askedModel.tokens = (askedModel.tokens ?? 0) + tokensOf(exit, messages, answerLength);
