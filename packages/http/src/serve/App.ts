@@ -153,7 +153,7 @@ export const makeApp = Effect.fnUntraced(function* ({
   clientAddress = ({ remoteAddress }) => Option.getOrUndefined(remoteAddress),
   corsOrigins = [],
   eventLoop,
-  logRequests = false,
+  logRequests,
   onDisconnect = "finish",
   pages = [],
   serves = ["general", "answers"],
