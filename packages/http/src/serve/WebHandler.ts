@@ -41,10 +41,8 @@ export const makeWebHandler = <E>(
       }),
     ).pipe(Layer.provide([layer, layerNoRequestSpans])),
   );
-  const ready = run(
-    async () => {},
-    () => Promise.reject(new Error("The handler was closed")),
-  );
+  const nothing = async () => {};
+  const ready = run(nothing, nothing);
   // No unhandled rejection: an embedder that does not await `ready` sees the failure in its first request.
   ready.catch(() => undefined);
   return {
