@@ -1,8 +1,6 @@
 /**
  * The server: a store, an answerer, the core and the listeners, wired by the settings.
  */
-import { layerDigest } from "@effect/platform-node/NodeCrypto";
-import * as NodeServices from "@effect/platform-node/NodeServices";
 import { Access, Asking, keyState, layerRetention } from "@parley/core";
 import { ChatbotRegistry } from "@parley/core/ports";
 import {
@@ -17,7 +15,6 @@ import { makeGuide, type Place } from "@parley/pages/guide";
 import { makePlayground } from "@parley/pages/playground";
 import { makeWidgetPages } from "@parley/pages/widget";
 import { Cause, Duration, Effect, Exit, Layer, Option, Scope, Stream } from "effect";
-import { SecureRandom } from "effect/crypto";
 import { announceStart } from "./Announcement.ts";
 import { clientAddressBehind, parseNetworks } from "./http/ClientAddress.ts";
 import { listen } from "./http/Listener.ts";
@@ -216,12 +213,7 @@ export const layerServer = Layer.merge(Layer.effectDiscard(runListeners), layerR
   Layer.provide(layerAsking),
   // Built concurrently, because a database takes a while to start.
   Layer.provide([layerStore, layerDocuments(hasTerminal ? Stream.empty : reloadOnSighup)]),
-  Layer.provide([
-    layerDigest,
-    SecureRandom.layerWebCrypto,
-    NodeServices.layer,
-    layerNoRequestSpans,
-  ]),
+  Layer.provide(layerNoRequestSpans),
   Layer.provide(Layer.effectDiscard(Effect.andThen(logWarnings, logStop))),
   Layer.provide(layerObservability),
   Layer.provide([Settings.layer, Lifecycle.layer]),

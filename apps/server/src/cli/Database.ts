@@ -1,12 +1,10 @@
 /**
  * The database that a command uses: the server's, even while the server runs.
  */
-import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import { Administration } from "@parley/core";
 import { type ChatbotId, ChatbotRegistry } from "@parley/core/ports";
 import { layerPostgres, pendingSql } from "@parley/store-pg";
 import { Effect, Layer, Option } from "effect";
-import { SecureRandom } from "effect/crypto";
 import { userInfo } from "node:os";
 import { postgresOptions } from "../layers/Store.ts";
 import { hasDatabase } from "../postgres/Cluster.ts";
@@ -60,10 +58,7 @@ const layerDatabase = Effect.gen(function* () {
   return layerPostgres(options);
 }).pipe(Layer.unwrap);
 
-const layerAdministration = Administration.layer.pipe(
-  Layer.provideMerge(layerDatabase),
-  Layer.provide([layerDigest, SecureRandom.layerWebCrypto]),
-);
+const layerAdministration = Layer.provideMerge(Administration.layer, layerDatabase);
 
 /** Provides the stores and `Administration` on the database of the settings, which it neither creates nor migrates. */
 export const onDatabase = <A, E, R>(work: Effect.Effect<A, E, R>) =>

@@ -19,7 +19,6 @@ import { exportDetail, KeyNotFound } from "@parley/core/ports";
 import { longestLife, signVisitorToken } from "@parley/http";
 import { Console, Duration, Effect, Option, Redacted, Schema, Stdio, Stream } from "effect";
 import { Argument, CliError, Command, Flag } from "effect/cli";
-import { SecureRandom } from "effect/crypto";
 import { actor, onDatabase, recordRead } from "../Database.ts";
 import { makeCommand, withHelp } from "../Declaration.ts";
 import { CommandFailed, noChanges } from "../Errors.ts";
@@ -331,7 +330,7 @@ const generate = makeCommand("generate", {
   run: Effect.fnUntraced(function* () {
     const key = Redacted.value(yield* generateKey);
     yield* print({ key }, key);
-  }, Effect.provide(SecureRandom.layerWebCrypto)),
+  }),
 });
 
 const token = makeCommand("token", {
