@@ -2,7 +2,7 @@
  * What a start prints: addresses and the first key for people, and a line for the log.
  */
 import { securityOf } from "@parley/store-pg";
-import { Console, Effect, FileSystem, Option, Path, Redacted } from "effect";
+import { Console, Effect, FileSystem, Path, Redacted } from "effect";
 import { command } from "./cli/Errors.ts";
 import { details, type Cell } from "./cli/Output.ts";
 import { logsText } from "./layers/Observability.ts";
@@ -47,7 +47,7 @@ const writeKey = Effect.fnUntraced(
  */
 export const announceStart = Effect.fnUntraced(function* (
   addresses: Addresses,
-  firstKey: Option.Option<Redacted.Redacted>,
+  firstKey: Redacted.Redacted | null,
 ) {
   const { databaseUrl, dataDir, knowledgeDir, llms, provision, store } = yield* Settings;
   const security = store === "postgres" ? securityOf(databaseUrl!) : null;
@@ -55,9 +55,9 @@ export const announceStart = Effect.fnUntraced(function* (
   const models = llms.map(({ model, provider }) => `${model} at ${provider}`).join(", ");
   const isText = yield* logsText;
   const showsKey = isText && process.stdout.isTTY;
-  if (Option.isSome(firstKey) && !showsKey) yield* writeKey(firstKey.value);
+  if (firstKey !== null && !showsKey) yield* writeKey(firstKey);
   if (isText) {
-    const key = showsKey && Option.isSome(firstKey) ? Redacted.value(firstKey.value) : null;
+    const key = showsKey ? firstKey && Redacted.value(firstKey) : null;
     const create = `${command} key create --name playground`;
     const keyHint =
       provision === null
