@@ -27,8 +27,6 @@ import {
   type Variables,
 } from "./Variables.ts";
 
-export { SettingsInvalid };
-
 const invalid = (message: string) => Effect.fail(new SettingsInvalid({ message }));
 
 /** An OpenAI-compatible endpoint and one of its models. */
