@@ -183,9 +183,7 @@ export const readProvisionFile = Effect.fnUntraced(function* (
     const signingFields = visitors !== undefined && {
       signingSecret: visitors ? yield* signingSecretOf(text) : null,
     };
-    const hash = yield* hashKey(text);
-    const declaredKey: DeclaredKey = { ...rest, id, hash, name: name ?? null, ...signingFields };
-    return declaredKey;
+    return { ...rest, id, hash: yield* hashKey(text), name: name ?? null, ...signingFields };
   });
 
   const declarations = yield* Effect.forEach(
