@@ -9,7 +9,7 @@ import { once } from "node:events";
 import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { main } from "../cli/run.ts";
 import { withoutSettings } from "../withoutSettings.ts";
 import type { Target } from "./client.ts";
 
@@ -23,8 +23,6 @@ export interface TestServer {
   /** Ends the process and removes its files. Rejects when it does not end in time. */
   readonly stop: () => Promise<void>;
 }
-
-const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 
 const chatBot = {
   name: "Contract bot",
