@@ -46,12 +46,11 @@ const writeKey = Effect.fnUntraced(
  * otherwise a file contains it.
  */
 export const announceStart = Effect.fnUntraced(function* (
-  addresses: Addresses,
+  { answers, general, management, pages }: Addresses,
   firstKey: Redacted.Redacted | null,
 ) {
   const { databaseUrl, dataDir, knowledgeDir, llms, provision, store } = yield* Settings;
   const security = store === "postgres" ? securityOf(databaseUrl!) : null;
-  const { answers, general, management, pages } = addresses;
   const models = llms.map(({ model, provider }) => `${model} at ${provider}`).join(", ");
   const isText = yield* logsText;
   const showsKey = isText && process.stdout.isTTY;

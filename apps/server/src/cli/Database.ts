@@ -4,7 +4,7 @@
 import { Administration } from "@parley/core";
 import { type ChatbotId, ChatbotRegistry } from "@parley/core/ports";
 import { layerPostgres, pendingSql } from "@parley/store-pg";
-import { Effect, Layer, Option } from "effect";
+import { Effect, Layer } from "effect";
 import { userInfo } from "node:os";
 import { postgresOptions } from "../layers/Store.ts";
 import { hasDatabase } from "../postgres/Cluster.ts";
@@ -23,9 +23,8 @@ const noDatabase = (message: string) =>
 export const databaseOptions = Effect.gen(function* () {
   yield* stopOnHangup;
   const options = yield* postgresOptions((dataDir) =>
-    Effect.flatMap(
-      runningPostgres(dataDir),
-      Option.match({ onNone: () => embeddedPostgres(dataDir), onSome: Effect.succeed }),
+    Effect.flatMap(runningPostgres(dataDir), (url) =>
+      url === null ? embeddedPostgres(dataDir) : Effect.succeed(url),
     ),
   );
   if (options !== null) return { ...options, listen: false, settle: false };

@@ -85,24 +85,6 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
     /PARLEY_ASK_PORT/,
   ],
   [
-    "a missing secret",
-    () => ({ DATABASE_URL_FILE: file("nowhere") }),
-    "settings",
-    /DATABASE_URL_FILE.*ENOENT/,
-  ],
-  [
-    "a blank secret",
-    () => ({ DATABASE_URL_FILE: file("blank") }),
-    "settings",
-    /DATABASE_URL_FILE.*empty/,
-  ],
-  [
-    "a secret given twice",
-    () => ({ ...postgres(), DATABASE_URL_FILE: file("blank") }),
-    "settings",
-    /both set/,
-  ],
-  [
     "several hosts",
     () => ({ DATABASE_URL: "postgres://a:secret@b,c/d" }),
     "settings",
