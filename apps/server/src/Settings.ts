@@ -251,7 +251,6 @@ export type SettingsShape = Effect.Success<typeof read> & {
   readonly warnings: ReadonlyArray<string>;
 };
 
-/** The settings in the variables of an environment. */
 export const readSettings = (
   environment: Variables,
 ): Effect.Effect<SettingsShape, SettingsInvalid> => {

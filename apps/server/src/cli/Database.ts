@@ -13,7 +13,6 @@ import { Settings } from "../Settings.ts";
 import { stopOnHangup } from "../StopSignals.ts";
 import { CommandFailed } from "./Errors.ts";
 
-/** The command has no database that it can use. */
 const noDatabase = (message: string) =>
   new CommandFailed({
     message,

@@ -75,7 +75,6 @@ export const durationOf = (text: string): Option.Option<number> => {
 /** A value that depends on the database's clock. */
 type ByDatabaseClock<A> = Effect.Effect<A, StorageUnavailable | CommandFailed, ChatbotRegistry>;
 
-/** The current time by the database's clock. */
 export const databaseNow: ByDatabaseClock<Date> = ChatbotRegistry.use(({ now }) => now);
 
 /** A future time, or a duration from now; a past time, or a duration before now, if `sign` is negative. */

@@ -61,7 +61,6 @@ const idArgument = Argument.String("key").pipe(
   ),
 );
 
-/** The chatbot of the key with this id. */
 const chatbotWithKey = Effect.fnUntraced(function* (id: string) {
   const all = yield* Administration.use((administration) => administration.chatbots);
   const owner = all.find(({ keys }) => keys.some((key) => key.id === id));
