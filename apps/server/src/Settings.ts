@@ -27,7 +27,7 @@ import {
   type Variables,
 } from "./Variables.ts";
 
-const invalid = (message: string) => Effect.fail(new SettingsInvalid({ message }));
+const invalid = (message: string) => new SettingsInvalid({ message });
 
 /** An OpenAI-compatible endpoint and one of its models. */
 export interface ModelSettings {

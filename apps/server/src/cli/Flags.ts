@@ -86,7 +86,7 @@ const timeFrom = (text: string, sign: 1 | -1): Option.Option<ByDatabaseClock<Dat
         if (sign * (time.getTime() - now.getTime()) > -1000) return Effect.succeed(time);
         const message = `Expected a ${sign > 0 ? "future" : "past"} time, not ${time.toISOString()}.`;
         const hint = `by the database's clock it is ${now.toISOString()}.`;
-        return Effect.fail(new CommandFailed({ message, hint, exitCode: 2 }));
+        return new CommandFailed({ message, hint, exitCode: 2 });
       }),
     ),
   );

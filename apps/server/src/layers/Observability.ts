@@ -164,7 +164,7 @@ const layerOtlp = Layer.suspend(() => {
     ]),
     Layer.catchCause((cause) => {
       const message = `The OpenTelemetry variables are invalid: ${describeCause(Cause.squash(cause))}`;
-      return Layer.effectDiscard(Effect.fail(new SettingsInvalid({ message })));
+      return Layer.effectDiscard(new SettingsInvalid({ message }));
     }),
   );
 });
