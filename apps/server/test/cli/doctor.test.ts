@@ -140,6 +140,8 @@ it("the doctor calls each model and reads each folder, including those that chat
   ]);
   expect(without("model")).toMatchObject([{ status: "warning" }]);
   expect(without("moderation")).toMatchObject([{ status: "failed" }]);
+  const create = ["chatbot", "create", "--workspace", "W", "--name", "Nosy"];
+  expect((await here(create, database())).code).toBe(0);
   const findingsOf = await examine({
     ...database(),
     ...models(),
@@ -147,7 +149,11 @@ it("the doctor calls each model and reads each folder, including those that chat
     PARLEY_LLM_FALLBACK_MODEL: "large",
     PARLEY_KNOWLEDGE_DIR: join(files, "empty"),
   });
-  expect(findingsOf("documents").map(({ status }) => status)).toEqual(["warning", "failed"]);
+  expect(findingsOf("documents")).toMatchObject([
+    { status: "warning" },
+    { status: "failed" },
+    { status: "warning", message: expect.stringMatching(/documents of other chatbots: Nosy\.$/) },
+  ]);
   expect(findingsOf("model")).toMatchObject([
     { status: "ok", message: expect.stringContaining("small at") },
     { status: "failed", hint: expect.stringContaining("PARLEY_LLM_FALLBACK_BASE_URL") },
