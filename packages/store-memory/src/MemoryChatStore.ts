@@ -33,7 +33,7 @@ export const makeChatStore = (memory: Memory): Port => {
       if (record !== undefined) {
         const { fingerprint, outcome } = record;
         if (fingerprint !== idempotencyKey!.fingerprint || outcome._tag !== "Chat") {
-          return yield* Result.fail(new IdempotencyKeyReused({ key: idempotencyKey!.key }));
+          return yield* Result.fail(new IdempotencyKeyReused());
         }
         return { chat: tenant.chats.get(outcome.chat)!.chat, replayed: true };
       }

@@ -78,7 +78,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
       if (key !== null) {
         const first = keyRecord ?? heldTurns.find((turn) => turn.idempotencyKey === key);
         if ((first && first.fingerprint !== fingerprint) || keyRecord?.entry === null)
-          return new IdempotencyKeyReused({ key });
+          return new IdempotencyKeyReused();
       }
       if (keyRecord) {
         stopWaiting("instance = :instance");

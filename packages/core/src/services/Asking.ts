@@ -174,7 +174,7 @@ const make = Effect.gen(function* () {
       existingAsk !== undefined &&
       existingAsk.idempotencyKey!.fingerprint !== idempotencyKey!.fingerprint
     ) {
-      return yield* new IdempotencyKeyReused({ key: idempotencyKey!.key });
+      return yield* new IdempotencyKeyReused();
     }
     const live = existingAsk?.live ?? new LiveAnswer(dispatcher);
     live.readers++;

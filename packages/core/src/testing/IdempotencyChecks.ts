@@ -51,7 +51,7 @@ const answerOf = (turn: Turn, entry: Entry): TakeResult => ({
 const key = keyOf("key");
 /** The same key with another request. */
 const other = keyOf("key", 1);
-const keyReused = new IdempotencyKeyReused({ key: "key" });
+const keyReused = new IdempotencyKeyReused();
 
 /** The promises of `ChatStore` and `TurnStore` about idempotency keys. */
 export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
@@ -106,7 +106,6 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       [null, "another"],
     ] as const) {
       const [ours, theirs] = [keyOf(name), keyOf(name, 1)];
-      const keyReused = new IdempotencyKeyReused({ key: name });
       const turn = yield* takeTurn(chatbot, chat, ours);
       for (const turns of [store, second]) {
         const outcome = yield* turns.take(chatbot, chat, ours);
