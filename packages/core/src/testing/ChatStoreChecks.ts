@@ -192,33 +192,6 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
   }),
 
-  check("a search ignores case in all scripts, and characters such as ligatures", function* () {
-    const chatbot = yield* newChatbot;
-    const names = ["ΣΑΣ", "Straße", "STRAẞE", "İstanbul", "Diyarbakır", "ﬁn"];
-    const chats = yield* createAll(
-      chatbot,
-      names.map((name) => ({ name })),
-    );
-    for (const [search, ...positions] of [
-      ["σας", 0],
-      ["strasse", 1, 2],
-      ["straße", 1, 2],
-      ["istanbul", 3],
-      ["DIYARBAKIR", 4],
-      ["FI", 5],
-      ["ss", 1, 2],
-      ["é"],
-    ] as const) {
-      const { items } = yield* list(chatbot, { search });
-      const expected = positions.map((at) => chats[at]!.id).toReversed();
-      yield* same(
-        `the chats found by ${search}`,
-        items.map(({ id }) => id),
-        expected,
-      );
-    }
-  }),
-
   check("filters combine, for the page and for the total", function* () {
     const chatbot = yield* newChatbot;
     const chats = yield* createAll(chatbot, [

@@ -12,9 +12,7 @@ import type { Entry, NewEntry, Usage } from "../model/Entry.ts";
 import {
   defaultEntryQuery,
   defaultChatQuery,
-  type ChatField,
   type ChatQuery,
-  type EntryField,
   type EntryQuery,
   type ListQuery,
   type OrderBy,
@@ -25,7 +23,7 @@ import { ChatbotId, ChatId } from "../model/Ids.ts";
 import { compareText, fold } from "../model/Text.ts";
 import { TurnStore, type Turn } from "../ports/TurnStore.ts";
 import { CheckFailed, same } from "./Check.ts";
-import { StoreUnderTest } from "./StoreUnderTest.ts";
+import { fresh, StoreUnderTest } from "./StoreUnderTest.ts";
 
 export const actor = "conformance";
 
@@ -238,10 +236,6 @@ export const entryRecord = (
 
 // Chatbots and their keys
 
-let names = 0;
-/** A name or key id that has not been used before. */
-export const fresh = (kind: string) => `${kind} ${Date.now()} ${++names}`;
-
 export const newKey = (more: Partial<KeyRecord> = {}): KeyRecord => ({
   id: fresh("key"),
   hash: Uint8Array.from({ length: 32 }, (_, n) => (n * 7) % 256),
@@ -296,7 +290,6 @@ export const chatPage = (chats: ReadonlyArray<Chat>, query: ChatQuery): Page<Cha
           (name !== null && fold(name).includes(fold(query.search))),
       ),
     query,
-    (chat, field: ChatField) => chat[field],
   );
 
 /** The page that the query asks for, if `entries` are all entries of the chat. */
@@ -304,19 +297,17 @@ export const entryPage = (entries: ReadonlyArray<Entry>, query: EntryQuery): Pag
   pageOf(
     entries.filter(({ id }) => query.id === null || id === query.id),
     query,
-    (entry, field: EntryField) => entry[field],
   );
 
 type Value = string | number | boolean | Date | null;
 
-const pageOf = <Row extends { readonly id: number }, Field extends string>(
+const pageOf = <Row extends Record<Field, Value> & { readonly id: number }, Field extends string>(
   rows: ReadonlyArray<Row>,
   { limit, orderBy, page }: ListQuery<Field>,
-  read: (row: Row, field: Field) => Value,
 ): Page<Row> => {
   const sortedRows = rows.toSorted((a, b) => {
     for (const { descending, field } of orderBy) {
-      const ascending = compare(read(a, field), read(b, field));
+      const ascending = compare(a[field], b[field]);
       if (ascending !== 0) return descending ? -ascending : ascending;
     }
     return orderBy.at(-1)!.descending ? b.id - a.id : a.id - b.id;

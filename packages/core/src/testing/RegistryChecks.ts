@@ -24,7 +24,6 @@ import {
   erase,
   findRegistered,
   findRegisteredKey,
-  fresh,
   history,
   keyOf,
   list,
@@ -33,7 +32,7 @@ import {
   tagOf,
   takeTurn,
 } from "./Fixtures.ts";
-import { StoreUnderTest } from "./StoreUnderTest.ts";
+import { fresh, StoreUnderTest } from "./StoreUnderTest.ts";
 
 const expiry = new Date("2032-01-01T00:00:00Z");
 
