@@ -31,8 +31,7 @@ export interface VisitorClaims {
 }
 
 /** What the pages of a key's widget need to know. */
-export interface Widget extends Pick<KeyRecord, "origins" | "anonymous"> {
-  readonly keyId: string;
+export interface Widget extends Pick<KeyRecord, "origins"> {
   readonly chatbot: Chatbot;
 }
 
@@ -61,9 +60,9 @@ const visitorCapacity = 50_000;
 /** How the `userRef` of an anonymous visitor begins. */
 const anonymousPrefix = "visitor-";
 
-/** How long the token of an anonymous visitor is valid, and how long afterwards it can be renewed. */
-const anonymousLife = Duration.hours(1);
-const renewableFor = Duration.days(30);
+/** How long the token of an anonymous visitor is valid, and how long afterwards it can be renewed, in milliseconds. */
+const anonymousLife = 3_600_000;
+const renewableFor = 30 * 24 * 3_600_000;
 
 /** How long the process uses a look-up, in case the notification of a change is lost. */
 const staleness = Duration.seconds(1);
@@ -264,7 +263,7 @@ const make = Effect.gen(function* () {
     const { expiresAt, grant } = yield* findKey(keyId);
     if (grant === null || expiresAt <= (yield* elapsedMillis)) return null;
     const { chatbot, origins = [] } = grant;
-    return { keyId, chatbot, origins, anonymous: allowsAnonymous(grant) } satisfies Widget;
+    return { chatbot, origins } satisfies Widget;
   });
 
   const admitVisitor = Effect.fnUntraced(function* (
@@ -290,18 +289,16 @@ const make = Effect.gen(function* () {
       yield* countNewVisitor(`${id}/${network}`, newVisitors.address, id);
       yield* countNewVisitor(id, newVisitors.key, id);
     } else {
-      const lateMillis = Duration.toMillis(renewableFor);
       const claims =
         tokens.keyId(former) === id
-          ? yield* tokens.verify(former, signer, currentTime, lateMillis)
+          ? yield* tokens.verify(former, signer, currentTime, renewableFor)
           : null;
       // Only the site's backend renews a token that it signed for a known visitor.
       if (claims?.visitor.startsWith(anonymousPrefix) !== true) return yield* new KeyRejected();
       visitor = claims.visitor;
-      const rate = grant.visitorRatePerMinute;
-      if (rate != null) yield* countForVisitor(`${id}/${visitor}`, rate, id);
+      yield* countForVisitor(`${id}/${visitor}`, grant.visitorRatePerMinute!, id);
     }
-    const end = Math.min(now + Duration.toMillis(anonymousLife), expiresAt);
+    const end = Math.min(now + anonymousLife, expiresAt);
     return { visitor, signingSecret: signer.signingSecret, expiresAt: new Date(epoch + end) };
   });
 
