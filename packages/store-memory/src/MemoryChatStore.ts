@@ -48,10 +48,10 @@ export const makeChatStore = (memory: Memory): Port => {
       const { id, userRef } = query;
       const search = fold(query.search ?? "");
       const matches = [...tenantOf(memory, chatbot).chats.values()].filter(
-        ({ chat, foldedName }) =>
+        ({ chat }) =>
           (id === null || chat.id === id) &&
           (userRef === null || chat.userRef === userRef) &&
-          (search === "" || foldedName?.includes(search) === true),
+          (search === "" || (chat.name !== null && fold(chat.name).includes(search))),
       );
       const chats = matches.map(({ chat }) => chat);
       return pageOf(chats, query);
