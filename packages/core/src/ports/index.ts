@@ -43,8 +43,7 @@ export {
   type ModeratorFunction,
   type ModeratorLayer,
 } from "./Moderator.ts";
-export type { Store, StorePorts } from "./Store.ts";
-export { StoreState } from "./StoreState.ts";
+export { StoreState, type Store, type StorePorts } from "./Store.ts";
 export {
   turnEntries,
   turnLease,
