@@ -98,18 +98,16 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const chatbot = yield* newChatbot;
     const { second } = yield* StoreUnderTest;
     const store = yield* ChatStore;
-    const createNth = (n: number, chats = n % 2 === 0 ? store : second.chats) =>
+    const createNth = (n: number) =>
       Effect.map(
-        chats.createChat(
+        (n % 2 === 0 ? store : second.chats).createChat(
           chatbot,
           { ...bare, name: `${n}`, helloMessage: n % 3 ? null : "Hi" },
           null,
         ),
         ({ chat }) => chat,
       );
-    const sequentialChats = yield* Effect.forEach(Array.from({ length: 10 }).keys(), (n) =>
-      createNth(n),
-    );
+    const sequentialChats = yield* Effect.forEach(Array.from({ length: 10 }).keys(), createNth);
     const concurrentChats = yield* atOnce(64, (n) => createNth(n + 10));
     const chats = [...sequentialChats, ...concurrentChats.toSorted((a, b) => a.id - b.id)];
     yield* same(
