@@ -14,6 +14,7 @@ import { Duration, Effect, Layer, Redacted, Result } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
 import { TestClock } from "effect/testing";
 import { createHmac } from "node:crypto";
+import { settle } from "./asked.ts";
 
 const administered = Effect.provide(
   Layer.mergeAll(Administration.layer, Access.layer).pipe(
@@ -23,9 +24,6 @@ const administered = Effect.provide(
 );
 
 const helpdesk = { workspaceName: "Acme", name: "Helpdesk" };
-
-/** Runs every other fiber as far as it gets at the present time. */
-const settle = Effect.repeat(Effect.yieldNow, { times: 20 });
 
 describe("administration", () => {
   it.effect(
