@@ -47,6 +47,7 @@ import {
   listsAre,
   newChatbot,
   noChatbot,
+  pageIs,
   pass,
   questions,
   storedChats,
@@ -144,8 +145,7 @@ export const archiveChecks: ReadonlyArray<
       for (const field of ["id", "name"] as const) {
         for (const page of [1, 2, 3]) {
           const orderBy = [{ field, descending: true }] as const;
-          const query = { ...defaultChatQuery, ...more, orderBy, limit: 100, page };
-          yield* same("a page", yield* list(chatbot, query), chatPage(keptChats, query));
+          yield* pageIs(chatbot, keptChats, { ...more, orderBy, limit: 100, page });
         }
       }
     }
@@ -378,11 +378,8 @@ export const archiveChecks: ReadonlyArray<
     yield* same("the copy", yield* exportAll(to), records);
     yield* listsAre(to, chats);
     for (const text of awkwardTexts) {
-      for (const more of [{ search: text }, { userRef: text }]) {
-        const query = { ...defaultChatQuery, limit: 100, ...more };
-        const what = `the page of ${JSON.stringify(query)}`;
-        yield* same(what, yield* list(to, query), chatPage(chats, query));
-      }
+      yield* pageIs(to, chats, { limit: 100, search: text });
+      yield* pageIs(to, chats, { limit: 100, userRef: text });
     }
     const [{ id }] = chats as [Chat];
     const later = yield* ask(to, id, entry("later"));
@@ -473,11 +470,8 @@ export const archiveChecks: ReadonlyArray<
     yield* importAll(chatbot, records);
     yield* same("the export", yield* exportAll(chatbot), records);
     for (const descending of [true, false]) {
-      const query = {
-        ...defaultChatQuery,
-        orderBy: [{ field: "createTime", descending }] as const,
-      };
-      yield* same("by time", yield* list(chatbot, query), chatPage(chatsOf(records), query));
+      const orderBy = [{ field: "createTime", descending }] as const;
+      yield* pageIs(chatbot, chatsOf(records), { orderBy });
     }
     for (const [n, time] of awkwardTimes.entries()) {
       const [sum] = yield* archive.usage(chatbot, time);

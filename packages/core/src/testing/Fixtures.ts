@@ -335,6 +335,17 @@ export const orders = <const Field extends string>(
   ]);
 };
 
+/** Checks the page that a query gets, given that these are the chats of the chatbot. */
+export const pageIs = Effect.fnUntraced(function* (
+  chatbot: ChatbotId,
+  chats: ReadonlyArray<Chat>,
+  more: Partial<ChatQuery>,
+) {
+  const query: ChatQuery = { ...defaultChatQuery, ...more };
+  const what = `the page of ${JSON.stringify(query)}`;
+  yield* same(what, yield* list(chatbot, query), chatPage(chats, query));
+});
+
 /** Checks that lists of the chatbot in many orders are exact, given that these are its chats. */
 export const listsAre = Effect.fnUntraced(function* (
   chatbot: ChatbotId,
@@ -345,9 +356,7 @@ export const listsAre = Effect.fnUntraced(function* (
       for (const page of [1, 2, 5, 6]) {
         for (const more of [{}, { userRef: "y" }, { search: "CHAT 1" }]) {
           const orderBy = [{ field, descending }] as const;
-          const query: ChatQuery = { ...defaultChatQuery, ...more, limit: 7, page, orderBy };
-          const what = `the page of ${JSON.stringify(query)}`;
-          yield* same(what, yield* list(chatbot, query), chatPage(chats, query));
+          yield* pageIs(chatbot, chats, { ...more, limit: 7, page, orderBy });
         }
       }
     }
