@@ -57,6 +57,9 @@ const capacity = 10_000;
 /** How many buckets the process keeps for the rates of visitors, and as many again for those of new visitors. */
 const visitorCapacity = 50_000;
 
+/** How many new visitors the process admits in a minute from one network, and with one key. */
+const newVisitors = { network: 10, key: 300 };
+
 /** How the `userRef` of an anonymous visitor begins. */
 const anonymousPrefix = "visitor-";
 
@@ -269,15 +272,8 @@ const make = Effect.gen(function* () {
   const admitVisitor = Effect.fnUntraced(function* (
     id: string,
     tokens: VisitorTokens,
-    {
-      former,
-      network,
-      newVisitors,
-    }: {
-      readonly former: string | undefined;
-      readonly network: string;
-      readonly newVisitors: { readonly address: number; readonly key: number };
-    },
+    network: string,
+    former: string | undefined,
   ) {
     const { epoch, expiresAt, grant, signer } = yield* findKey(id);
     const now = yield* elapsedMillis;
@@ -286,7 +282,7 @@ const make = Effect.gen(function* () {
     let visitor = `${anonymousPrefix}${crypto.randomUUID()}`;
     if (former === undefined) {
       // The network's limit comes first, so that a visitor beyond it does not count towards the key's limit.
-      yield* countNewVisitor(`${id}/${network}`, newVisitors.address, id);
+      yield* countNewVisitor(`${id}/${network}`, newVisitors.network, id);
       yield* countNewVisitor(id, newVisitors.key, id);
     } else {
       const claims =
@@ -318,8 +314,8 @@ const make = Effect.gen(function* () {
      * The claims of a token for an anonymous visitor, and the secret to sign it with; `null` for a key that is not
      * valid or admits no anonymous visitors. Without `former`, the visitor is new. `former` is an earlier token of an
      * anonymous visitor, who stays the same; it may have expired up to 30 days ago, and any other text fails with
-     * `KeyRejected`. Fails with `RateExceeded` beyond the rate of the visitor or, for a new one, beyond
-     * `newVisitors.address` a minute from the network or `newVisitors.key` with the key, in this process.
+     * `KeyRejected`. Fails with `RateExceeded` beyond the rate of the visitor or, for a new one, beyond 10 new visitors
+     * a minute from the network or 300 with the key, in this process.
      */
     admitVisitor,
   };
