@@ -148,7 +148,7 @@ const make = Effect.gen(function* () {
     const { keys } = yield* findChatbot(id);
     const current = keys.find((key) => key.id === oldKey && key.revokedAt === null);
     if (current === undefined) return yield* new KeyNotFound({ keyId: oldKey });
-    const { createdAt: _, lastUsedAt: __, revokedAt: ___, ...fields } = current;
+    const fields = Struct.omit(current, ["createdAt", "lastUsedAt", "revokedAt"]);
     const { createdKey, record } = yield* newKey(current.signingSecret !== null);
     yield* registry.addKey(id, { ...fields, ...record, expiresAt }, actor);
     const end = new Date((yield* registry.now).getTime() + millis);

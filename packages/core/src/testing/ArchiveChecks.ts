@@ -769,7 +769,6 @@ export const archiveChecks: ReadonlyArray<
         { ...ourModel, provider: "p" },
         ourModel,
       ];
-      const none = { provider: null, model: null };
       yield* importAll(chatbot, [
         chatRecord(1, longAgo),
         ...costs.map((cost, n) =>
@@ -780,7 +779,8 @@ export const archiveChecks: ReadonlyArray<
         entryRecord(1, 8, later, { flagged: true }),
       ]);
       yield* conversation(yield* newChatbot, [entry("a", { usage })]);
-      const sum = (answers: number, model: typeof ourModel, group: string | null = null) => ({
+      type Model = Pick<UsageSum, "provider" | "model">;
+      const sum = (answers: number, model: Model, group: string | null = null) => ({
         group,
         ...model,
         answers,
@@ -788,24 +788,18 @@ export const archiveChecks: ReadonlyArray<
         promptTokens: answers * promptTokens,
         completionTokens: answers * completionTokens,
       });
-      const free = {
-        group: null,
-        ...none,
-        answers: 1,
-        attempts: 0,
-        promptTokens: 0,
-        completionTokens: 0,
-      };
+      const noTokens = { attempts: 0, promptTokens: 0, completionTokens: 0 };
+      const free = { ...sum(1, { provider: null, model: null }), ...noTokens };
       for (const [since, expected] of [
         [longAgo, [sum(3, ourModel), sum(1, costs[1]!), sum(1, costs[4]!), free]],
         [later, [sum(1, ourModel)]],
         [new Date(later.getTime() + 1), []],
       ] as const) {
-        const sums = yield* archive.usage(chatbot, since);
-        const name = (row: Pick<UsageSum, "provider" | "model">) => `${row.provider} ${row.model}`;
-        const sortSums = (rows: ReadonlyArray<(typeof sums)[number]>) =>
+        const name = ({ model, provider }: Model) => `${provider} ${model}`;
+        const sortSums = (rows: ReadonlyArray<UsageSum>) =>
           rows.toSorted((a, b) => (name(a) < name(b) ? -1 : 1));
-        yield* same(`since ${since.toISOString()}`, sortSums(sums), sortSums(expected));
+        const sums = sortSums(yield* archive.usage(chatbot, since));
+        yield* same(`since ${since.toISOString()}`, sums, sortSums(expected));
       }
       const days = yield* archive.usage(chatbot, later, "day");
       yield* same("by day", days, [sum(1, ourModel, later.toISOString().slice(0, 10))]);
