@@ -84,7 +84,7 @@ describe("administration", () => {
           change({ moderation: "sometimes" as "off" }),
           change({ unknown: 1 } as object),
           change({ helloMessage: "Hi" }, "a\0"),
-          change({ helloMessage: "Hi" }, ""),
+          change({ helloMessage: "Hi" }, " "),
           ...names.map((name) => administration.createChatbot({ ...helpdesk, name }, "ann")),
           administration.createKey(id, { scopes: ["admin" as "read"] }, "ann"),
           administration.createKey(id, { scopes: ["read", "read"] }, "ann"),
