@@ -21,6 +21,7 @@ import { check, failsWith, same, type Check } from "./Check.ts";
 import {
   actor,
   after,
+  answerOf,
   append,
   ask,
   askLater,
@@ -243,11 +244,7 @@ export const archiveChecks: ReadonlyArray<
       const again = first.turns.take(chatbot, turn.chatId, turn.idempotencyKey);
       yield* same("the key is held", (yield* again)._tag, "Held");
       const newEntry = yield* append(turn, entry("q"));
-      yield* same("afterwards", yield* again, {
-        _tag: "AlreadyAnswered",
-        entry: newEntry,
-        turnId: turn.id,
-      });
+      yield* same("afterwards", yield* again, answerOf(turn, newEntry));
     }
     const early = yield* first.turns.take(chatbot, other!.id, null);
     yield* same("the first does not overtake", early._tag, "Held");

@@ -21,7 +21,7 @@ import {
 import type { IdempotencyKey } from "../model/IdempotencyKey.ts";
 import { ChatbotId, ChatId } from "../model/Ids.ts";
 import { compareText, fold } from "../model/Text.ts";
-import { TurnStore, type Turn } from "../ports/TurnStore.ts";
+import { TurnStore, type TakeResult, type Turn } from "../ports/TurnStore.ts";
 import { CheckFailed, same } from "./Check.ts";
 import { fresh, StoreUnderTest } from "./StoreUnderTest.ts";
 
@@ -134,6 +134,13 @@ export const takeTurn = (
 
 export const append = (turn: Turn, newEntryFields: NewEntry) =>
   TurnStore.use((store) => store.append(turn, newEntryFields));
+
+/** The result of a take once the turn has stored its entry. */
+export const answerOf = (turn: Turn, entry: Entry): TakeResult => ({
+  _tag: "AlreadyAnswered",
+  entry,
+  turnId: turn.id,
+});
 
 /** Takes the turn of a chat, or of a new one, and appends one entry. */
 export const ask = (chatbot: ChatbotId, chat: ChatId | null, newEntryFields: NewEntry) =>

@@ -5,11 +5,11 @@ import { Effect } from "effect";
 import { ChatStore, type ChatToCreate } from "../ports/ChatStore.ts";
 import { ChatbotNotFound, ChatNotFound, IdempotencyKeyReused, TurnLost } from "../model/Errors.ts";
 import { idempotencyKeyLifetime, type IdempotencyKey } from "../model/IdempotencyKey.ts";
-import type { Entry } from "../model/Entry.ts";
 import { type ChatbotId, ChatId } from "../model/Ids.ts";
-import { turnLease, TurnStore, type TakeResult, type Turn } from "../ports/TurnStore.ts";
+import { turnLease, TurnStore } from "../ports/TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
+  answerOf,
   append,
   ask,
   atOnce,
@@ -40,13 +40,6 @@ const createWith = (
 
 const take = (chatbot: ChatbotId, chat: ChatId | null, idempotencyKey: IdempotencyKey | null) =>
   TurnStore.use((store) => store.take(chatbot, chat, idempotencyKey));
-
-/** The result of a take once the turn has stored its entry. */
-const answerOf = (turn: Turn, entry: Entry): TakeResult => ({
-  _tag: "AlreadyAnswered",
-  entry,
-  turnId: turn.id,
-});
 
 const key = keyOf("key");
 /** The same key with another request. */

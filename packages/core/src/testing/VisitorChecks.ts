@@ -4,10 +4,11 @@
 import { ChatNotFound } from "../model/Errors.ts";
 import { defaultEntryQuery } from "../model/ListQuery.ts";
 import { ChatStore } from "../ports/ChatStore.ts";
-import { TurnStore } from "../ports/TurnStore.ts";
+import { TurnStore, type TakeResult } from "../ports/TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
   alikeUpTo,
+  answerOf,
   append,
   bare,
   bothTurns,
@@ -100,16 +101,12 @@ export const visitorChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnd
       keyOf(visitor === null ? key : `${key}\n${visitor}`);
     const createAs = (visitor: string | null) =>
       store.createChat(chatbot, { ...bare, userRef: visitor }, keyFor("chat", visitor));
-    const answers: Array<unknown> = [];
+    const answers: Array<TakeResult> = [];
     for (const visitor of visitors) {
       const { chat, replayed } = yield* createAs(visitor);
       yield* same("created by this request", [chat.userRef, replayed], [visitor, false]);
       const turn = yield* takeTurn(chatbot, null, keyFor("ask", visitor), undefined, visitor);
-      answers.push({
-        _tag: "AlreadyAnswered",
-        entry: yield* append(turn, entry("q")),
-        turnId: turn.id,
-      });
+      answers.push(answerOf(turn, yield* append(turn, entry("q"))));
       yield* append(yield* takeTurn(chatbot, null, null, undefined, visitor), entry("no key"));
     }
     for (const [at, visitor] of visitors.entries()) {
