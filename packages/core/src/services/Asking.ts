@@ -67,7 +67,6 @@ export interface Ask {
   readonly onDisconnect?: "finish" | "cancel";
 }
 
-/** An ask in progress in this process. */
 interface AskInProgress {
   readonly chatbot: ChatbotId;
   readonly idempotencyKey: IdempotencyKey | null;

@@ -146,7 +146,6 @@ const makeEntry = Effect.fnUntraced(function* (
   return { question, answer: live.text, moderation, flagged, usage: cost.usage };
 });
 
-/** What an ask has cost so far. */
 interface Cost {
   usage: Usage | null;
   /** The characters of the question and of all deltas, those of failed attempts included. */
