@@ -1,4 +1,5 @@
 import { assert, it } from "@effect/vitest";
+import { defaultChatQuery } from "@parley/core";
 import {
   type ChatId,
   ChatArchive,
@@ -128,6 +129,18 @@ it.effect(
       yield* TestClock.adjust("1 second");
       yield* Fiber.join(later);
     }),
+);
+
+it.effect("a call that only reads does not wait for another process that writes", () =>
+  Effect.gen(function* () {
+    const chatbot = yield* registerChatbot;
+    const other = new DatabaseSync(path("written"));
+    other.exec("BEGIN IMMEDIATE");
+    const { tokens } = yield* TurnStore.use((turns) => turns.spending(chatbot, "key"));
+    const chats = yield* ChatStore.use((store) => store.listChats(chatbot, defaultChatQuery));
+    assert.deepStrictEqual([tokens, chats.total], [0, 0]);
+    other.close();
+  }).pipe(Effect.provide(layerSqlite({ file: path("written") }))),
 );
 
 it.effect("a store that was closed is unavailable", () =>
