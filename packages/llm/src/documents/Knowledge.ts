@@ -175,7 +175,7 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
         const passageActs = actsOf(new Set(wordsOf(phrases.join("\n")).map(termOf)));
         // A passage about stopping does not answer a question about starting.
         const isOtherAct = acts.length > 0 && !acts.some((act) => passageActs.includes(act));
-        const penalty = isOtherAct ? 0.25 : 0;
+        const penalty = isOtherAct ? (passageActs.length > 0 ? 0.5 : 0.25) : 0;
         const likenesses = phrases
           .map((phrase) => likeness(words, phrase, weigh))
           .sort((a, b) => b - a);
