@@ -208,7 +208,9 @@ it("a client that cancels a stream of HTTP/2 aborts the signal, before or in the
   });
   for (const path of ["/before", "/in"]) {
     const stream = session.request({ ":path": path });
-    await (path === "/in" ? once(stream, "data") : vi.waitFor(() => expect(signals).toHaveLength(1)));
+    await (path === "/in"
+      ? once(stream, "data")
+      : vi.waitFor(() => expect(signals).toHaveLength(1)));
     stream.close(http2.constants.NGHTTP2_CANCEL);
     await vi.waitFor(() => expect(signals.at(-1)!.aborted).toBe(true));
   }
