@@ -95,7 +95,7 @@ export async function* send(
       ...outcome,
       beganAt,
       durationMillis: Date.now() - beganAt,
-      ...(error !== undefined && { error }),
+      error,
     });
   let isOpen = false;
   try {

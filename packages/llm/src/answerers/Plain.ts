@@ -55,21 +55,16 @@ export interface LanguageModelSettings {
 export const languageModel: (settings: LanguageModelSettings) => AnswererLayer = ({
   apiKey,
   baseUrl,
-  contextTokens,
   documents,
-  maxOutputTokens,
   model,
+  ...limits
 }) =>
   Layer.unwrap(
     Effect.gen(function* () {
       const knowledge = documents === undefined ? null : yield* read(documents);
       const key = apiKey === undefined ? undefined : Redacted.make(apiKey);
       const languageModel = yield* openAiCompatible({ baseUrl, model, apiKey: key });
-      return layerLanguageModel(languageModel, {
-        knowledge,
-        ...(contextTokens !== undefined && { contextTokens }),
-        ...(maxOutputTokens !== undefined && { maxOutputTokens }),
-      });
+      return layerLanguageModel(languageModel, { knowledge, ...limits });
     }),
   );
 
