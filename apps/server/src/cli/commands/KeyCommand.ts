@@ -149,9 +149,10 @@ const printKey = Effect.fnUntraced(function* (
 ) {
   const text = Redacted.value(key);
   const secret = signingSecret && Redacted.value(signingSecret);
-  yield* print({ id, key: text, signingSecret: secret, chatbot: chatbot.id, ...more }, output);
   const isKey = output === text;
+  // First: if the text cannot be written, the operator knows which key to revoke.
   if (isKey) yield* Console.error(`${titleOf(id, chatbot)} is shown only once.`);
+  yield* print({ id, key: text, signingSecret: secret, chatbot: chatbot.id, ...more }, output);
   // Only a backend that signs tokens needs the secret.
   if (secret !== null && (isKey || more["anonymous"] === false))
     yield* Console.error(`The signing secret of key ${id}, for visitor tokens: ${secret}`);
