@@ -12,7 +12,6 @@ import {
   type StorePorts,
 } from "@parley/core/ports";
 import { Context, Effect, Layer, Redacted, Stream } from "effect";
-import { Reactivity } from "effect/reactivity";
 import { SqlClient, type SqlError } from "effect/sql";
 import { makeChatArchive } from "./archive/PgChatArchive.ts";
 import { makeChatCreation } from "./chats/ChatCreation.ts";
@@ -91,7 +90,6 @@ const onConnection = <A, R>(
     Effect.flatMap((database) => work(settings, database)),
     Effect.provideServiceEffect(SqlClient.SqlClient, makeMigrationClient(settings)),
     Effect.scoped,
-    Effect.provide(Reactivity.layer),
     // The client's spans would name the wrong database: it does not read the name in the address.
     Effect.withTracerEnabled(false),
     withFallback(settings.url),
@@ -177,7 +175,7 @@ export const layerPostgres = (
         Context.add(StoreState, { readOnlyReason: pools.readOnlyReason }),
       );
     }).pipe(toUnusable),
-  ).pipe(Layer.provide(Reactivity.layer));
+  );
 
 /** The options of `postgres`. */
 export interface PostgresSettings extends Omit<PostgresOptions, "url"> {

@@ -6,7 +6,6 @@ import { assert, it } from "@effect/vitest";
 import { ChatId, type IdempotencyKey, type Turn } from "@parley/core/ports";
 import { migratePostgres } from "@parley/store-pg";
 import { Effect, Stream } from "effect";
-import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
 import { makeChatCreation } from "../src/chats/ChatCreation.ts";
 import { makePools } from "../src/database/PgPools.ts";
@@ -160,6 +159,6 @@ it.live.each(Object.entries(ages))(
         assert.isAtMost(touched[n]!, 60 + 40 * items, text);
       }
       assert.isAbove(statements.length, 15);
-    }).pipe(Effect.provide(Reactivity.layer), Effect.scoped),
+    }).pipe(Effect.scoped),
   60_000,
 );

@@ -2,7 +2,6 @@ import { ChatId } from "@parley/core/ports";
 import { assert, it } from "@effect/vitest";
 import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Stream } from "effect";
-import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
 import { makeChatCreation } from "../src/chats/ChatCreation.ts";
 import { makePools } from "../src/database/PgPools.ts";
@@ -158,5 +157,5 @@ it.live.each([
         assert.isAtMost(Math.max(...counts), 10 * most, text);
       }
       assert.isAbove([...touched.values()].flat().length, 500);
-    }).pipe(Effect.provide(Reactivity.layer), Effect.scoped),
+    }).pipe(Effect.scoped),
 );

@@ -11,7 +11,6 @@ import {
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect } from "effect";
-import { Reactivity } from "effect/reactivity";
 import { makePools } from "../../src/database/PgPools.ts";
 import { makeChatArchive } from "../../src/archive/PgChatArchive.ts";
 import type { Session } from "../../src/database/TenantSession.ts";
@@ -115,11 +114,7 @@ it.live(
       assert.deepStrictEqual(yield* auditLines, [
         { actor: "test", detail: "1000 chats of a userRef" },
       ]);
-    }).pipe(
-      Effect.provide(layerPostgres(options)),
-      Effect.provide(Reactivity.layer),
-      Effect.scoped,
-    );
+    }).pipe(Effect.provide(layerPostgres(options)), Effect.scoped);
   },
 );
 
@@ -158,7 +153,7 @@ it.live("an erasure takes the locks that writers wait for only together with its
     const which = { _tag: "Chat", id: first.chat.id } as const;
     assert.strictEqual(yield* archive.erase(chatbot, which, "test"), 1);
     assert.strictEqual((yield* store.listChats(chatbot, defaultChatQuery)).total, 1);
-  }).pipe(Effect.provide(layerPostgres(options)), Effect.provide(Reactivity.layer), Effect.scoped);
+  }).pipe(Effect.provide(layerPostgres(options)), Effect.scoped);
 });
 
 it.live("an erasure of many chats ends although more are created meanwhile", () => {
@@ -185,12 +180,7 @@ it.live("an erasure of many chats ends although more are created meanwhile", () 
       assert.strictEqual(yield* archive.erase(chatbot, which, "test"), total);
       assert.strictEqual((yield* store.listChats(chatbot, defaultChatQuery)).total, 1);
     }
-  }).pipe(
-    Effect.timeout("10 seconds"),
-    Effect.provide(layerPostgres(options)),
-    Effect.provide(Reactivity.layer),
-    Effect.scoped,
-  );
+  }).pipe(Effect.timeout("10 seconds"), Effect.provide(layerPostgres(options)), Effect.scoped);
 });
 
 /** The number of rows of all tables that contain the text. */

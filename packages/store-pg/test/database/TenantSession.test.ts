@@ -4,7 +4,6 @@ import { ChatArchive, ChatStore, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres, migratePostgres, type PostgresOptions } from "@parley/store-pg";
 import { Effect, Exit, Fiber, Layer, Redacted, Stream } from "effect";
-import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
 import { inject } from "vitest";
 import { makeChatArchive } from "../../src/archive/PgChatArchive.ts";
@@ -29,7 +28,7 @@ const refusal = (options: PostgresOptions) =>
   );
 
 const poolsOf = (options: PostgresOptions & { readonly schema: string }) =>
-  makePools({ ...options, maxConnections: 7 }).pipe(Effect.provide(Reactivity.layer));
+  makePools({ ...options, maxConnections: 7 });
 
 const chat = { name: "Alpha", userRef: "u", helloMessage: "Hello" };
 const usage = {

@@ -1,7 +1,6 @@
 import { assert, it } from "@effect/vitest";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Fiber, Layer, Redacted } from "effect";
-import { Reactivity } from "effect/reactivity";
 import { SqlClient } from "effect/sql";
 import { makeMigrationClient } from "../../src/database/PgPools.ts";
 import { migrate, migrations } from "../../src/migrations/Migrator.ts";
@@ -28,7 +27,6 @@ const makeBlockedMigration = Effect.gen(function* () {
       makeMigrationClient({ ...options, maxConnections: 6 }),
     ),
     Effect.scoped,
-    Effect.provide(Reactivity.layer),
   );
   return { sql: yield* clientOf(options.schema), migration, release };
 });
@@ -80,7 +78,6 @@ it.live("a migration behind a pooler outlasts the timeouts of its role", () =>
         makeMigrationClient({ url, schema: "parley", pooler: true, maxConnections: 6 }),
       ),
       Effect.scoped,
-      Effect.provide(Reactivity.layer),
     );
   }).pipe(Effect.scoped),
 );

@@ -12,7 +12,6 @@ import {
 } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { Clock, Effect, Fiber, Stream } from "effect";
-import { Reactivity } from "effect/reactivity";
 import { SqlError } from "effect/sql";
 import { makeChatCreation } from "../../src/chats/ChatCreation.ts";
 import { makePools } from "../../src/database/PgPools.ts";
@@ -105,7 +104,7 @@ const inEachPlace = (
         assert.strictEqual(tokens - before, expected, place);
       }
     }),
-  ).pipe(Effect.provide(Reactivity.layer));
+  );
 
 it.live("the tokens of a failed ask are counted when the database returns", () =>
   inEachPlace((turn, { faults, turns }) =>
@@ -210,5 +209,5 @@ it.live("a release that waits too long for a lock says that its tokens are not c
       yield* lock.release;
       assert.strictEqual((yield* turns.spending(chatbot, key.apiKeyId)).tokens, 0);
     }),
-  ).pipe(Effect.provide(Reactivity.layer)),
+  ),
 );
