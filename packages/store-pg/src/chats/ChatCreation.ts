@@ -13,7 +13,7 @@ import {
   type NewEntry,
 } from "@parley/core/ports";
 import { Effect } from "effect";
-import { deadlines, timeLeft, withDeadline } from "../database/Deadlines.ts";
+import { deadlines, withDeadline } from "../database/Deadlines.ts";
 import {
   databaseOverload,
   toStoreErrors,
@@ -54,7 +54,7 @@ export type ChatCreation = Effect.Success<ReturnType<typeof makeChatCreation>>;
 export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
   const { writes } = pools;
   const sweepKeys = yield* makeKeySweep(pools);
-  const write = yield* makeWriteBatcher(
+  const create = yield* makeWriteBatcher(
     (chatbot: number, chats: ReadonlyArray<Creation>) =>
       insertChats(writes, chatbot, chats).pipe(
         retryOnDeadlock,
@@ -75,7 +75,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
   ) {
     const keyClaim = { key, fingerprint, turnId: crypto.randomUUID(), isClaimed: false };
     while (true) {
-      const newChat = yield* write(chatbot, { ...chat, keyClaim }, yield* timeLeft);
+      const newChat = yield* create(chatbot, { ...chat, keyClaim });
       if (newChat !== null) return toCreateResult(chat, newChat);
       const [row] = yield* toStoreErrors(writes.query<KeyRow>(chatbot, chatOfKey, [chatbot, key]));
       // The other creation with the key failed meanwhile, or its chat was erased.
@@ -89,18 +89,13 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
   }, withDeadline(deadlines.storeCall));
 
   return {
-    /** Returns `null` if another request has the key. Fails when {@link timeLeft} has run out. */
-    create: (chatbot: number, chat: Creation) =>
-      Effect.flatMap(timeLeft, (millisLeft) =>
-        write(chatbot, chat, Math.min(millisLeft, deadlines.storeCall)),
-      ),
+    /** Returns `null` if another request has the key. */
+    create,
     createChat: ((chatbot, { helloMessage, name, userRef }, idempotencyKey) => {
       const entry = helloMessage === null ? null : helloEntry(helloMessage);
       const chat = { name, userRef, entry, keyClaim: null };
       return idempotencyKey === null
-        ? Effect.map(write(chatbot, chat, deadlines.storeCall), (newChat) =>
-            toCreateResult(chat, newChat!),
-          )
+        ? Effect.map(create(chatbot, chat), (newChat) => toCreateResult(chat, newChat!))
         : createOnce(chatbot, chat, idempotencyKey);
     }) satisfies ChatStore["Service"]["createChat"],
   };

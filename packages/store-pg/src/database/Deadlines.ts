@@ -56,7 +56,7 @@ const WorkDeadline = Context.Reference("@parley/store-pg/WorkDeadline", {
 
 /**
  * Gives all statements of the work this many milliseconds together, besides the deadline of each. Ends nothing itself:
- * checkouts and the callers of a write batcher read {@link timeLeft}.
+ * checkouts and write batchers read {@link timeLeft}.
  */
 export const withDeadline =
   (millis: number) =>

@@ -22,7 +22,7 @@ import {
 import { Clock, Effect, Schedule, Stream } from "effect";
 import type { ChatCreation } from "../chats/ChatCreation.ts";
 import { makeWriteBatcher } from "../database/WriteBatcher.ts";
-import { deadlines, timeLeft, withDeadline } from "../database/Deadlines.ts";
+import { deadlines, withDeadline } from "../database/Deadlines.ts";
 import type { Notifications } from "../database/Notifications.ts";
 import {
   databaseOverload,
@@ -80,8 +80,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     ).pipe(
       Effect.map((change) =>
         Effect.fnUntraced(function* (turn: Item) {
-          const millisLeft = Math.min(yield* timeLeft, deadlines.storeCall);
-          const row = yield* change(turn.chatbot, turn, millisLeft);
+          const row = yield* change(turn.chatbot, turn);
           switch (row.outcome) {
             case "owned":
               return row;

@@ -15,7 +15,7 @@ import {
 } from "@parley/core/ports";
 import { Effect } from "effect";
 import { makeWriteBatcher } from "../database/WriteBatcher.ts";
-import { deadlines, timeLeft, withDeadline } from "../database/Deadlines.ts";
+import { deadlines, withDeadline } from "../database/Deadlines.ts";
 import {
   toStoreErrors,
   retryOnDeadlock,
@@ -94,7 +94,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
       return { _tag: "TurnTaken", turn } satisfies TakeResult;
     }
     let rows: ReadonlyArray<DecisionRow>;
-    do rows = yield* decide(chatbot, turn, yield* timeLeft);
+    do rows = yield* decide(chatbot, turn);
     while (rows[0]!.decision === "overtaken");
     const { decision, entries, free_in, key_turn, position } = rows[0]!;
     const heldBy = (by: "chat" | "key") =>
