@@ -102,7 +102,6 @@ export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] => {
   const usage: ChatArchive["Service"]["usage"] = (chatbot, since, by = null) =>
     pools.transfer.pipe(
       Effect.flatMap(({ query }) => query<UsageSum>(chatbot, sumUsage(by), [chatbot, time(since)])),
-      Effect.map((rows) => rows.map((row) => ({ ...row }))),
       Effect.scoped,
       toStorageUnavailable,
     );

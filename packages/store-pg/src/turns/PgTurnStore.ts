@@ -42,6 +42,7 @@ import {
   spentColumn,
   toEntry,
 } from "../rows/ChatRows.ts";
+import { leaseEnd } from "../rows/IdempotencyKeys.ts";
 import { addSpending, readSpending } from "../rows/Spending.ts";
 import { makeTakeTurn } from "./TakeTurn.ts";
 
@@ -130,8 +131,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     const newChat = yield* create(chatbot, { name: null, userRef: visitor, entry, keyClaim });
     if (newChat === null) return yield* new TurnLost();
     const { createTime, entryId, id: chatId } = newChat;
-    const { apiKeyId: _, spentTokens: __, usage: ___, ...fields } = entry;
-    return { ...fields, id: entryId!, chatId, createTime };
+    return toEntry({ ...entry, id: entryId!, chatId, createTime });
   });
 
   const earlier: Port["earlier"] = (turn, before) =>
@@ -251,8 +251,6 @@ const retriesFor = (duration: number) =>
     Schedule.jittered,
     Schedule.upTo({ duration }),
   );
-
-const leaseEnd = `clock_timestamp() + interval '${turnLease} milliseconds'`;
 
 // If the chat has no entry with the id `$3`, `$3` itself bounds the position: an entry's position is never greater than
 // its own id, which is below `$3`.

@@ -25,7 +25,7 @@ import {
 import type { PgPools } from "../database/PgPools.ts";
 import { atKey, batchStatement, type Column } from "../rows/Statements.ts";
 import { entryColumns, toEntry } from "../rows/ChatRows.ts";
-import { claimedCte, isFree, makeKeySweep } from "../rows/IdempotencyKeys.ts";
+import { claimedCte, isFree, leaseEnd, makeKeySweep } from "../rows/IdempotencyKeys.ts";
 
 /**
  * The statement's decision on a request: a row of the table in `docs/library/write-a-store.md`; `chat_locked`, for a
@@ -133,8 +133,6 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
 
 /** Milliseconds after which an ask tries a locked chat again. */
 const lockedPause = 50;
-
-const leaseEnd = `clock_timestamp() + interval '${turnLease} milliseconds'`;
 
 /** For a visitor, another user's chat counts as missing, and is not locked. */
 const isOwn = "(visitor is null or user_ref = visitor)";
