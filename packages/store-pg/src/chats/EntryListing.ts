@@ -12,27 +12,21 @@ import {
   type EntryQuery,
 } from "@parley/core/ports";
 import { Effect } from "effect";
+import type { PgPools } from "../database/PgPools.ts";
 import type { Statement } from "../database/TenantSession.ts";
 import { entryColumns, toEntry } from "../rows/ChatRows.ts";
-import {
-  offsetOf,
-  orderOf,
-  positionDirection,
-  readInBulk,
-  readQuickly,
-  type ListSessions,
-} from "./ChatListing.ts";
+import { offsetOf, orderOf, positionDirection, readInBulk, readQuickly } from "./ChatListing.ts";
 
 /** An empty page is one row of nulls with the total. */
 type Row = { readonly total: number } & (Entry | { readonly id: null });
 
 export const makeListEntries =
-  (sessions: ListSessions): ChatStore["Service"]["listEntries"] =>
+  (pools: PgPools): ChatStore["Service"]["listEntries"] =>
   (chatbot, chatId, query, visitor = null) => {
     const isQuick = query.id !== null || positionDirection(query.orderBy) !== undefined;
     const read = isQuick ? readQuickly : readInBulk;
     return Effect.flatMap(
-      read<Row>(sessions, chatbot, entryPage(chatbot, chatId, query, visitor)),
+      read<Row>(pools, chatbot, entryPage(chatbot, chatId, query, visitor)),
       (rows) => {
         const [firstRow] = rows;
         if (firstRow === undefined) return Effect.fail(new ChatNotFound({ chatId }));
