@@ -31,9 +31,10 @@ export const codeOf = ({ reason }: SqlError.SqlError): string =>
 
 /** Whether a new id was already in use, or none could be drawn: see `settle_ids`. */
 export const isUnsettled = (error: unknown) =>
-  isUniqueViolation(error) && error.reason._tag === "UniqueViolation"
+  SqlError.isSqlError(error) &&
+  (error.reason._tag === "UniqueViolation"
     ? /^(chat|entry|chatbot|audit)_pkey$/.test(error.reason.constraint)
-    : SqlError.isSqlError(error) && codeOf(error) === "23502";
+    : codeOf(error) === "23502");
 
 /** Whether the database refuses writes: it is read-only, its disk is full, or the role lacks a privilege. */
 export const isWriteRefused = (error: unknown): error is SqlError.SqlError =>

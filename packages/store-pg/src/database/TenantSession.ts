@@ -57,6 +57,11 @@ export interface DedicatedSession extends Session {
 interface SessionOptions {
   readonly rowSecurity: boolean;
   readonly database: string;
+  /**
+   * Gives the connection all statements of a batch at once; the connection pipelines them if it can. The pool must not
+   * cancel work, which would leave the transaction open.
+   */
+  readonly sendsTogether?: boolean;
 }
 
 /** The open transaction. Only statements for the same pool run on its connection. */
@@ -76,18 +81,10 @@ const spanOf =
       "client",
     );
 
-interface TenantSessionOptions extends SessionOptions {
-  /**
-   * Gives the connection all statements of a batch at once; the connection pipelines them if it can. The pool must not
-   * cancel work, which would leave the transaction open.
-   */
-  readonly sendsTogether?: boolean;
-}
-
 /** A session over the connections of a pool. */
 export const makeTenantSession = (
   pool: TenantPool,
-  { database, rowSecurity, sendsTogether = false }: TenantSessionOptions,
+  { database, rowSecurity, sendsTogether = false }: SessionOptions,
 ): Session => {
   const transaction: Session["transaction"] = (tenant, effect, last = () => []) =>
     pool.use(tenant, (connection) =>

@@ -75,7 +75,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
       const decisions = turns.map((): Array<DecisionRow> => []);
       for (const row of rows) decisions[row.at - 1]!.push(row);
       for (const requestRows of decisions) requestRows.sort((a, b) => b.position! - a.position!);
-      return decisions as ReadonlyArray<ReadonlyArray<DecisionRow>>;
+      return decisions;
     }),
     { maxWriters: 2, maxItems: 100 },
   );
