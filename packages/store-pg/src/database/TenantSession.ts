@@ -5,7 +5,7 @@
  */
 import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
 import { inSpan } from "@parley/core/ports";
-import { Context, Effect, Exit, Stream } from "effect";
+import { Context, Effect, Stream } from "effect";
 import { SqlError } from "effect/sql";
 import type { Tenant, TenantPool } from "./Checkout.ts";
 import { inTime } from "./Deadlines.ts";
@@ -90,22 +90,18 @@ export const makeTenantSession = (
     pool.use(tenant, (connection) =>
       Effect.uninterruptibleMask((restore) =>
         Effect.gen(function* () {
-          const exit = yield* Effect.scoped(
+          const result = yield* Effect.scoped(
             Effect.gen(function* () {
               // Statements on a pinned connection can be cancelled, and are not pipelined.
               const pinnedConnection = yield* restore(connection.pin);
               yield* begin(pinnedConnection, tenant, rowSecurity);
-              const exit = yield* effect.pipe(
+              return yield* effect.pipe(
                 Effect.provideService(OpenTransaction, { pool, connection: pinnedConnection }),
                 restore,
-                Effect.exit,
+                Effect.onError(() => Effect.ignore(inTime(pinnedConnection.query("ROLLBACK")))),
               );
-              if (Exit.isFailure(exit))
-                yield* Effect.ignore(inTime(pinnedConnection.query("ROLLBACK")));
-              return exit;
             }),
           );
-          const result = yield* exit;
           // The pin has ended: these go out on the same connection, which sends them together if it pipelines.
           yield* sendTogether([...queriesOf(connection, last(result)), commit(connection)]);
           return result;
