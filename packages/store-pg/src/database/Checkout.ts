@@ -154,8 +154,7 @@ export const makeTenantPool = Effect.fnUntraced(function* (
         return Effect.void;
       });
     });
-  const tenantPool: TenantPool = { use };
-  return tenantPool;
+  return { use };
 });
 
 const databaseUnavailable = new SqlError.SqlError({

@@ -56,9 +56,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   const { reads, writes } = pools;
 
   const entriesBefore = ({ chatId, chatbot }: Turn, before: number) =>
-    Effect.map(reads.query<Entry>(chatbot, olderEntries, [chatbot, chatId, before]), (rows) =>
-      rows.map(toEntry),
-    );
+    reads.query<Entry>(chatbot, olderEntries, [chatbot, chatId, before]);
 
   const take = yield* makeTakeTurn(pools, (turn) =>
     toStoreErrors(entriesBefore(turn, Number.MAX_SAFE_INTEGER)),
