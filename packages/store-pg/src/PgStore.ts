@@ -67,7 +67,6 @@ const withDefaults = (options: PostgresOptions) => ({
   schema: options.schema ?? "parley",
   rowSecurity: options.rowSecurity ?? false,
   maxConnections: options.maxConnections ?? 12,
-  pooler: options.pooler ?? false,
 });
 
 /** Checks the database and does the work on connections of its own, which are closed at the end. */
@@ -158,7 +157,7 @@ export const layerPostgres = (
         for (const warning of yield* pools.examine(true)) yield* Effect.logWarning(warning);
       }
       const notifications =
-        settings.listen === false || settings.pooler
+        settings.listen === false || settings.pooler === true
           ? () => Stream.empty
           : yield* makeNotifications(pools.listener, settings.schema);
       const creation = yield* makeChatCreation(pools);

@@ -7,14 +7,10 @@ import { Effect, Exit, Fiber, Layer, Redacted, Stream } from "effect";
 import type { SqlClient } from "effect/sql";
 import { inject } from "vitest";
 import { makeChatArchive } from "../../src/archive/PgChatArchive.ts";
-import { makeChatCreation } from "../../src/chats/ChatCreation.ts";
 import { makePools, type PgPools } from "../../src/database/PgPools.ts";
 import type { DedicatedSession, Session, Statement } from "../../src/database/TenantSession.ts";
 import { tenantTables } from "../../src/migrations/0001_initial.ts";
-import { makeListChats } from "../../src/chats/ChatListing.ts";
-import { makeListEntries } from "../../src/chats/EntryListing.ts";
-import { makeTurnStore } from "../../src/turns/PgTurnStore.ts";
-import { keyOf, takeFree } from "../fixtures.ts";
+import { keyOf, makeStore, takeFree } from "../fixtures.ts";
 import { bound, clientOf, freshSchema, layerStore, optionsOf } from "../PostgresUnderTest.ts";
 
 const boundOptions = () => ({ ...optionsOf(freshSchema()), ...bound() });
@@ -146,13 +142,7 @@ for (const mode of ["with row security", "without row security"] as const) {
       const pools = withoutConditions(
         mode === "without row security" ? tenants.plain : tenants.bound,
       );
-      const creation = yield* makeChatCreation(pools);
-      const store = {
-        ...creation,
-        listChats: makeListChats(pools),
-        listEntries: makeListEntries(pools),
-      };
-      const turns = yield* makeTurnStore(pools, creation, () => Stream.empty);
+      const { turns, ...store } = yield* makeStore(pools);
       const archive = makeChatArchive(pools);
       const theirChats = (yield* Effect.provideContext(
         ChatStore.use((intact) => intact.listChats(theirs, defaultChatQuery)),

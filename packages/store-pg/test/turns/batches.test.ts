@@ -9,14 +9,13 @@ import {
   ChatStore,
   type IdempotencyKey,
   type TakeResult,
+  TurnStore,
 } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
-import { Cause, Deferred, Effect, Exit, Fiber, Result, Scope, Stream } from "effect";
+import { Cause, Deferred, Effect, Exit, Fiber, Result, Scope } from "effect";
 import type { SqlClient } from "effect/sql";
-import { makeChatCreation } from "../../src/chats/ChatCreation.ts";
 import { makePools } from "../../src/database/PgPools.ts";
-import { makeTurnStore } from "../../src/turns/PgTurnStore.ts";
-import { entry, inSchema } from "../fixtures.ts";
+import { bare, entry, inSchema, makeStore, takeFree } from "../fixtures.ts";
 import { hold } from "../hold.ts";
 import { optionsOf } from "../PostgresUnderTest.ts";
 
@@ -27,7 +26,6 @@ const key = (name: string, fingerprint = "f"): IdempotencyKey => ({ key: name, f
 /** A chatbot with chats, two instances of the store, and a count of the statements that the first instance sends. */
 const setUp = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, schema: string) {
   const pools = yield* makePools({ ...optionsOf(schema), maxConnections: 10 });
-  const creation = yield* makeChatCreation(pools);
   let statements = 0;
   let gate: Deferred.Deferred<void> | null = null;
   const countingPools = {
@@ -42,22 +40,15 @@ const setUp = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, schema: str
         }),
     },
   };
-  const turns = yield* makeTurnStore(countingPools, creation, () => Stream.empty);
-  const second = yield* makeTurnStore(pools, creation, () => Stream.empty);
+  const { turns } = yield* makeStore(countingPools);
+  const { turns: second } = yield* makeStore(pools);
   const chatbot = yield* registerChatbot;
   const create = Effect.map(
-    ChatStore.use((store) =>
-      store.createChat(chatbot, { name: null, userRef: null, helloMessage: null }, null),
-    ),
+    ChatStore.use((store) => store.createChat(chatbot, bare, null)),
     ({ chat }) => chat.id,
   );
-  const take = Effect.fnUntraced(function* (
-    chat: ChatId | null,
-    idempotencyKey: IdempotencyKey | null = null,
-  ) {
-    const result = yield* turns.take(chatbot, chat, idempotencyKey);
-    return result._tag === "TurnTaken" ? result.turn : assert.fail("the turn is free");
-  });
+  const take = (chat: ChatId | null, idempotencyKey: IdempotencyKey | null = null) =>
+    Effect.provideService(takeFree(chatbot, chat, idempotencyKey), TurnStore, turns);
   /** Runs work that arrives while both writers of the chatbot are busy, so that it shares a statement. */
   const together = Effect.fnUntraced(function* <A, E>(
     busy: ReadonlyArray<Effect.Effect<unknown, unknown>>,
