@@ -18,7 +18,7 @@ import { inSchema, keyOf, takeFree } from "../fixtures.ts";
 import { bound, clientOf, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
 
 const secret = "Zugspitzpanorama";
-const entry = { question: secret, answer: secret, moderation: "none", flagged: false };
+const entry = { question: secret, answer: secret, moderation: "none", flagged: false, usage: null };
 const ofUser = { _tag: "UserRef", userRef: secret } as const;
 
 /** A chat of the user {@link secret}. */
@@ -38,7 +38,7 @@ const auditLines = ChatbotRegistry.use((registry) =>
 );
 
 describe.each([
-  ["", (schema: string) => optionsOf(schema)],
+  ["", optionsOf],
   [" with row security", (schema: string) => ({ ...optionsOf(schema), ...bound() })],
 ] as const)("an erasure%s", (_, optionsIn) => {
   it.live(
@@ -52,10 +52,7 @@ describe.each([
             takeFree(chatbot, chat, key === null ? null : keyOf(key));
           for (let n = 0; n < 4; n++) {
             const { chat } = yield* create(chatbot);
-            yield* turns.append(yield* take(chat.id, `${secret} ask ${n}`), {
-              ...entry,
-              usage: null,
-            });
+            yield* turns.append(yield* take(chat.id, `${secret} ask ${n}`), entry);
             // The process of an ask was killed, and another ask took over its turn.
             yield* take(chat.id, `${secret} killed ${n}`);
             for (const table of ["chat", "idempotency_key"]) {
@@ -128,7 +125,7 @@ it.live("an erasure takes the locks that writers wait for only together with its
     const chat = { name: null, userRef: "u", helloMessage: null };
     const first = yield* store.createChat(chatbot, chat, creation);
     const turn = yield* takeFree(chatbot, first.chat.id, ask);
-    const appended = yield* turns.append(turn, { ...entry, usage: null });
+    const appended = yield* turns.append(turn, entry);
     // A write that waits for a lock fails.
     const writers = Effect.gen(function* () {
       yield* store.createChat(chatbot, chat, null);
