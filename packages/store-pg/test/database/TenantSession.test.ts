@@ -2,7 +2,7 @@ import { assert, it } from "@effect/vitest";
 import { defaultEntryQuery, defaultChatQuery } from "@parley/core";
 import { ChatArchive, ChatStore, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
-import { layerPostgres, migratePostgres, type PostgresOptions } from "@parley/store-pg";
+import { migratePostgres, type PostgresOptions } from "@parley/store-pg";
 import { Effect, Exit, Fiber, Layer, Redacted, Stream } from "effect";
 import type { SqlClient } from "effect/sql";
 import { inject } from "vitest";
@@ -11,17 +11,16 @@ import { makePools, type PgPools } from "../../src/database/PgPools.ts";
 import type { DedicatedSession, Session, Statement } from "../../src/database/TenantSession.ts";
 import { tenantTables } from "../../src/migrations/0001_initial.ts";
 import { keyOf, makeStore, takeFree } from "../fixtures.ts";
-import { bound, clientOf, freshSchema, layerStore, optionsOf } from "../PostgresUnderTest.ts";
+import {
+  bound,
+  clientOf,
+  freshSchema,
+  layerStore,
+  optionsOf,
+  refusal,
+} from "../PostgresUnderTest.ts";
 
 const boundOptions = () => ({ ...optionsOf(freshSchema()), ...bound() });
-
-/** Why a start with the options fails. */
-const refusal = (options: PostgresOptions) =>
-  Layer.build(layerPostgres(options)).pipe(
-    Effect.flip,
-    Effect.map(({ message }) => message),
-    Effect.scoped,
-  );
 
 const poolsOf = (options: PostgresOptions & { readonly schema: string }) =>
   makePools({ ...options, maxConnections: 7 });

@@ -3,10 +3,10 @@ import { defaultChatQuery } from "@parley/core";
 import { ChatbotId, ChatStore, StoreState, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { inspectPostgres, layerPostgres } from "@parley/store-pg";
-import { Effect, Layer, Logger, Redacted } from "effect";
+import { Effect, Logger, Redacted } from "effect";
 import { inject } from "vitest";
 import { bare, entry, keyOf, takeFree } from "../fixtures.ts";
-import { clientOf, freshDatabase, inDatabase } from "../PostgresUnderTest.ts";
+import { clientOf, freshDatabase, inDatabase, start } from "../PostgresUnderTest.ts";
 
 /** Runs work that can read the lines of its log. */
 const logging = Effect.fnUntraced(function* <A, E, R>(
@@ -135,7 +135,7 @@ it.live("a start on a read-only database logs one warning, and serves reads", ()
   logging((lines) =>
     Effect.gen(function* () {
       const { setReadOnly, url } = yield* database;
-      yield* Effect.scoped(Layer.build(layerPostgres({ url })));
+      yield* start({ url });
       yield* setReadOnly(true);
       yield* Effect.gen(function* () {
         const { readOnlyReason } = yield* StoreState;
@@ -156,7 +156,7 @@ it.live("a start on a read-only database logs one warning, and serves reads", ()
 it.live("a role that lacks a privilege cannot write, and the reason names the privilege", () =>
   Effect.gen(function* () {
     const { name, sql, url } = yield* database;
-    yield* Effect.scoped(Layer.build(layerPostgres({ url })));
+    yield* start({ url });
     yield* sql.unsafe("grant usage on schema parley to parley_bypass");
     yield* sql.unsafe("grant all on all tables in schema parley to parley_bypass");
     yield* sql.unsafe("grant all on all sequences in schema parley to parley_bypass");
