@@ -66,11 +66,11 @@ export const withDeadline =
 /** Milliseconds that remain of the innermost {@link withDeadline}; `Infinity` outside. */
 export const timeLeft = Effect.map(WorkDeadline, (deadline) => deadline - performance.now());
 
-export const timeoutError = (message: string) =>
-  new SqlError.SqlError({
-    reason: new SqlError.StatementTimeoutError({ cause: new Error(message) }),
-  });
-export const noResponseError = timeoutError("the database did not respond in time");
+export const noResponseError = new SqlError.SqlError({
+  reason: new SqlError.StatementTimeoutError({
+    cause: new Error("the database did not respond in time"),
+  }),
+});
 
 /** Gives up on a short statement that has no other deadline, such as BEGIN. */
 export const inTime = <A, E, R>(

@@ -4,7 +4,7 @@
  */
 import { StorageUnavailable, type Overloaded } from "@parley/core/ports";
 import { Effect, Exit, Fiber, Iterable, type Context } from "effect";
-import { deadlines, timeLeft, withDeadline } from "./Deadlines.ts";
+import { deadlines, noResponseError, timeLeft, withDeadline } from "./Deadlines.ts";
 import { databaseOverload } from "./PgErrors.ts";
 
 interface PendingWrite<A, B, E> {
@@ -114,6 +114,4 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
     );
 });
 
-const unknownOutcome = new StorageUnavailable({
-  cause: new Error("the database did not respond in time"),
-});
+const unknownOutcome = new StorageUnavailable({ cause: noResponseError });

@@ -63,10 +63,10 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   );
 
   /** Creates a function that changes a turn. Changes of one chatbot that arrive together share a statement. */
-  const makeChange = <Item extends Turn, Row extends Outcome>(
+  const makeChange = Effect.fnUntraced(function* <Item extends Turn, Row extends Outcome>(
     statement: (turns: ReadonlyArray<Item>, chatbot: number) => Statement,
-  ) =>
-    makeWriteBatcher(
+  ) {
+    const change = yield* makeWriteBatcher(
       (chatbot: number, turns: ReadonlyArray<Item>) => {
         const { text, values } = statement(turns, chatbot);
         return writes.query<Row & { readonly at: number }>(chatbot, text, values).pipe(
@@ -76,23 +76,21 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         );
       },
       { maxWriters: 2, maxItems: 100 },
-    ).pipe(
-      Effect.map((change) =>
-        Effect.fnUntraced(function* (turn: Item) {
-          const row = yield* change(turn.chatbot, turn);
-          switch (row.outcome) {
-            case "owned":
-              return row;
-            case "locked_elsewhere":
-              return yield* databaseOverload;
-            case "lost":
-              return yield* new TurnLost();
-            case "erased":
-              return yield* new ChatNotFound({ chatId: turn.chatId! });
-          }
-        }),
-      ),
     );
+    return Effect.fnUntraced(function* (turn: Item) {
+      const row = yield* change(turn.chatbot, turn);
+      switch (row.outcome) {
+        case "owned":
+          return row;
+        case "locked_elsewhere":
+          return yield* databaseOverload;
+        case "lost":
+          return yield* new TurnLost();
+        case "erased":
+          return yield* new ChatNotFound({ chatId: turn.chatId! });
+      }
+    });
+  });
   const renewTurn = yield* makeChange(renewStatement);
   const releaseTurn = yield* makeChange<Release, Outcome>((turns, chatbot) =>
     (turns.some(({ cost }) => cost !== null) ? spendingRelease : plainRelease)(turns, chatbot),
