@@ -91,7 +91,7 @@ const onConnection = <A, R>(
     Effect.scoped,
     // The client's spans would name the wrong database: it does not read the name in the address.
     Effect.withTracerEnabled(false),
-    withFallback(settings.url),
+    withFallback(transport),
     toUnusable,
   );
 };

@@ -125,9 +125,9 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
   // and work that waits for one would never end.
   const scope = yield* Effect.acquireRelease(Scope.make("parallel"), Scope.close);
   const { rowSecurity = false } = options;
-  const withTlsFallback = withFallback(options.url);
-  const { database } = transportOf(options.url) as Transport;
-  const sessionOptions = { rowSecurity, database };
+  const transport = transportOf(options.url) as Transport;
+  const withTlsFallback = withFallback(transport);
+  const sessionOptions = { rowSecurity, database: transport.database };
   const state: DatabaseState = { isUnavailable: false, replaceBefore: -Infinity };
   const makePool = Effect.fnUntraced(function* (
     config: Pick<PgPool.Config, "multiplex" | "multiplexConcurrency">,
