@@ -21,7 +21,6 @@ import {
   toChatbotNotFound,
 } from "../database/PgErrors.ts";
 import type { PgPools } from "../database/PgPools.ts";
-import type { Session } from "../database/TenantSession.ts";
 import { ownSequence } from "../database/WriteState.ts";
 import { atKey, batchStatement } from "../rows/Statements.ts";
 import { chatColumns, entryParameters, newEntryNames, spentColumn } from "../rows/ChatRows.ts";
@@ -54,16 +53,25 @@ export type ChatCreation = Effect.Success<ReturnType<typeof makeChatCreation>>;
 export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
   const { writes } = pools;
   const sweepKeys = yield* makeKeySweep(pools);
+  /** Inserts all of the chats of a batch or none, except those whose key another turn has. */
   const create = yield* makeWriteBatcher(
-    (chatbot: number, chats: ReadonlyArray<Creation>) =>
-      insertChats(writes, chatbot, chats).pipe(
-        retryOnDeadlock,
-        toChatbotNotFound(chatbot),
-        toStoreErrors,
-        Effect.tap(() =>
-          sweepKeys(chatbot, chats.filter(({ keyClaim }) => keyClaim?.isClaimed === false).length),
-        ),
-      ),
+    Effect.fnUntraced(function* (chatbot: number, chats: ReadonlyArray<Creation>) {
+      const claims = chats.flatMap(({ keyClaim }) =>
+        keyClaim?.isClaimed === false ? keyClaim : [],
+      );
+      const addsSpending = chats.some(({ entry }) => entry?.spentTokens != null);
+      const insertion = (addsSpending ? spendingInsert : plainInsert)(chats, chatbot);
+      type Row = CreatedChat & { readonly at: number };
+      const query =
+        claims.length === 0
+          ? writes.query<Row>(chatbot, insertion.text, insertion.values)
+          : writes.queryAll<Row>(chatbot, [claimStatement(claims, chatbot), insertion]);
+      const rows = yield* query.pipe(retryOnDeadlock, toChatbotNotFound(chatbot), toStoreErrors);
+      yield* sweepKeys(chatbot, claims.length);
+      const results = chats.map((): CreatedChat | null => null);
+      for (const row of rows) results[row.at - 1] = row;
+      return results;
+    }),
     { maxWriters: 2, maxItems: 200 },
   );
 
@@ -110,25 +118,6 @@ const toCreateResult = (
 });
 
 type KeyRow = { readonly fingerprint: string } & (Chat | { readonly id: null });
-
-/**
- * Inserts all of the chats or none, except those whose key another turn has. Results are in the order of the chats.
- */
-const insertChats = (session: Session, chatbot: number, chats: ReadonlyArray<Creation>) => {
-  const claims = chats.flatMap(({ keyClaim }) => (keyClaim?.isClaimed === false ? keyClaim : []));
-  const addsSpending = chats.some(({ entry }) => entry?.spentTokens != null);
-  const insertion = (addsSpending ? spendingInsert : plainInsert)(chats, chatbot);
-  type Row = CreatedChat & { readonly at: number };
-  const rows =
-    claims.length === 0
-      ? session.query<Row>(chatbot, insertion.text, insertion.values)
-      : session.queryAll<Row>(chatbot, [claimStatement(claims, chatbot), insertion]);
-  return Effect.map(rows, (rows) => {
-    const results = chats.map((): CreatedChat | null => null);
-    for (const row of rows) results[row.at - 1] = row;
-    return results;
-  });
-};
 
 // Keys are locked before the counter, as in every statement, and the counter before any id is drawn, so that ids ascend
 // in the order of creation. Neither nextval nor RETURNING promises an order: ids are ranked, and rows are matched by
