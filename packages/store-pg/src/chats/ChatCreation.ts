@@ -8,7 +8,6 @@ import {
   IdempotencyKeyReused,
   type Chat,
   type ChatStore,
-  type CreateResult,
   type IdempotencyKey,
   type NewEntry,
 } from "@parley/core/ports";
@@ -53,7 +52,10 @@ export type ChatCreation = Effect.Success<ReturnType<typeof makeChatCreation>>;
 export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
   const { writes } = pools;
   const sweepKeys = yield* makeKeySweep(pools);
-  /** Inserts all of the chats of a batch or none, except those whose key another turn has. */
+  /**
+   * Creates a chat; returns `null` if another request has its key. Inserts all chats of a batch or none, except those
+   * whose key another turn has.
+   */
   const create = yield* makeWriteBatcher(
     Effect.fnUntraced(function* (chatbot: number, chats: ReadonlyArray<Creation>) {
       const claims = chats.flatMap(({ keyClaim }) =>
@@ -76,45 +78,36 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
   );
 
   /** Creates at most one chat for an idempotency key. Waits for a creation in progress with the same key. */
-  const createOnce = Effect.fnUntraced(function* (
-    chatbot: number,
-    chat: Creation,
-    { fingerprint, key }: IdempotencyKey,
+  const createChat: ChatStore["Service"]["createChat"] = Effect.fnUntraced(function* (
+    chatbot,
+    { helloMessage, name, userRef },
+    idempotencyKey,
   ) {
-    const keyClaim = { key, fingerprint, turnId: crypto.randomUUID(), isClaimed: false };
+    const entry = helloMessage === null ? null : helloEntry(helloMessage);
+    const keyClaim = idempotencyKey && {
+      ...idempotencyKey,
+      turnId: crypto.randomUUID(),
+      isClaimed: false,
+    };
     while (true) {
-      const newChat = yield* create(chatbot, { ...chat, keyClaim });
-      if (newChat !== null) return toCreateResult(chat, newChat);
+      const newChat = yield* create(chatbot, { name, userRef, entry, keyClaim });
+      if (newChat !== null) {
+        const { createTime, id } = newChat;
+        return { chat: { id, name, userRef, createTime }, replayed: false };
+      }
+      const { fingerprint, key } = idempotencyKey!;
       const [row] = yield* toStoreErrors(writes.query<KeyRow>(chatbot, chatOfKey, [chatbot, key]));
       // The other creation with the key failed meanwhile, or its chat was erased.
       if (row === undefined) continue;
       if (row.fingerprint !== fingerprint) return yield* new IdempotencyKeyReused({ key });
       // A creation claims and completes its key in one transaction, so nobody should see a key that is only claimed.
       if (row.id === null) return yield* databaseOverload;
-      const { createTime, id, name, userRef } = row;
-      return { chat: { id, name, userRef, createTime }, replayed: true };
+      const { fingerprint: _, ...chat } = row;
+      return { chat, replayed: true };
     }
   }, withDeadline(deadlines.storeCall));
 
-  return {
-    /** Returns `null` if another request has the key. */
-    create,
-    createChat: ((chatbot, { helloMessage, name, userRef }, idempotencyKey) => {
-      const entry = helloMessage === null ? null : helloEntry(helloMessage);
-      const chat = { name, userRef, entry, keyClaim: null };
-      return idempotencyKey === null
-        ? Effect.map(create(chatbot, chat), (newChat) => toCreateResult(chat, newChat!))
-        : createOnce(chatbot, chat, idempotencyKey);
-    }) satisfies ChatStore["Service"]["createChat"],
-  };
-});
-
-const toCreateResult = (
-  { name, userRef }: Creation,
-  { createTime, id }: CreatedChat,
-): CreateResult => ({
-  chat: { id, name, userRef, createTime },
-  replayed: false,
+  return { create, createChat };
 });
 
 type KeyRow = { readonly fingerprint: string } & (Chat | { readonly id: null });
