@@ -17,8 +17,8 @@ import { Effect } from "effect";
 import {
   databaseOverload,
   isStatementTimeout,
+  toStorageUnavailable,
   toStoreErrors,
-  unavailable,
 } from "../database/PgErrors.ts";
 import { deadlines, withDeadline } from "../database/Deadlines.ts";
 import type { PgPools } from "../database/PgPools.ts";
@@ -35,7 +35,7 @@ export const readQuickly = <Row extends object>(
   { reads }: PgPools,
   chatbot: number,
   { text, values }: Statement,
-) => Effect.catchTag(reads.query<Row>(chatbot, text, values), "SqlError", unavailable);
+) => toStorageUnavailable(reads.query<Row>(chatbot, text, values));
 
 /** Reads with any other statement: only a few run at a time, and after ten seconds the list fails with `Overloaded`. */
 export const readInBulk = <Row extends object>(

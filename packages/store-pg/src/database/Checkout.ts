@@ -162,7 +162,7 @@ const databaseUnavailable = new SqlError.SqlError({
     cause: new Error("the database is unavailable"),
   }),
 });
-// A lock timeout: `toStoreErrors` maps it to `Overloaded`, and `unavailable` to `StorageUnavailable`.
+// A lock timeout: `toStoreErrors` maps it to `Overloaded`, and `toStorageUnavailable` to `StorageUnavailable`.
 const noConnection = new SqlError.SqlError({
   reason: new SqlError.LockTimeoutError({
     cause: new Error("timed out waiting for a free connection"),
