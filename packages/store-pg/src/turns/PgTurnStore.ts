@@ -44,7 +44,7 @@ import {
 } from "../rows/ChatRows.ts";
 import { leaseEnd } from "../rows/IdempotencyKeys.ts";
 import { addSpending, readSpending } from "../rows/Spending.ts";
-import { makeTakeTurn } from "./TakeTurn.ts";
+import { hasKey, makeTakeTurn, turnColumns } from "./TakeTurn.ts";
 
 type Port = TurnStore["Service"];
 
@@ -256,12 +256,6 @@ where chatbot_id = $1 and chat_id = $2::int8 and id < $3::int8 and position < co
   (select position from entry ${atKey("id", "$3::int8", "chat_id = $2::int8")}), $3::int8)
 order by position desc limit ${turnEntries}`;
 
-const turnColumns: ReadonlyArray<Column<Turn>> = [
-  ["chat_id", "int8", ({ chatId }) => (chatId === null ? null : BigInt(chatId))],
-  ["turn", "text", ({ id }) => id],
-  ["key", "text", ({ idempotencyKey }) => idempotencyKey?.key],
-];
-
 /**
  * CTEs that lock the rows of turns: keys in their order, and chats unless another transaction has locked them.
  * `turn_row` has the outcome of each turn: `owned` if the turn holds its rows, which the statement then changes. Its
@@ -383,7 +377,7 @@ const appendStatement = (addsSpending: boolean) =>
     }${addsSpending ? `, ${addSpending(spendingTurns)}` : ""}
 select at::int4 as at, outcome, ${entryColumns("new_entry")}, ${notifyFreed} as notified
 from turn_row left join new_entry on outcome = 'owned' and new_entry.chat_id = turn_row.chat_id`,
-    ({ idempotencyKey }) => idempotencyKey !== null,
+    hasKey,
   );
 const plainAppend = appendStatement(false);
 const spendingAppend = appendStatement(true);

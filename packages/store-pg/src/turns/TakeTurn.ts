@@ -147,15 +147,19 @@ const claimAndDecision = `claim as (
   from decided left join claimed using (key)
 )`;
 
-const columns: ReadonlyArray<Column<Turn>> = [
+export const turnColumns: ReadonlyArray<Column<Turn>> = [
   ["chat_id", "int8", ({ chatId }) => (chatId === null ? null : BigInt(chatId))],
   ["turn", "text", ({ id }) => id],
   ["key", "text", ({ idempotencyKey }) => idempotencyKey?.key],
+];
+
+const columns: ReadonlyArray<Column<Turn>> = [
+  ...turnColumns,
   ["fingerprint", "text", ({ idempotencyKey }) => idempotencyKey?.fingerprint],
   ["visitor", "text", ({ visitor }) => visitor],
 ];
 
-const hasKey = ({ idempotencyKey }: Turn) => idempotencyKey !== null;
+export const hasKey = ({ idempotencyKey }: Turn) => idempotencyKey !== null;
 
 /** The parameter after the columns: this instance. */
 const instanceParameter = `$${columns.length + 2}::text`;
