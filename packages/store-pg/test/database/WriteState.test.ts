@@ -58,11 +58,11 @@ const services = Effect.gen(function* () {
   };
 });
 
-/** Waits for at most five seconds until the store refuses or accepts writes, without writing. */
-const becomes = (readOnlyReason: Effect.Effect<string | null>, isReadOnly: boolean) =>
+/** Waits for at most five seconds until the store accepts writes, without writing. */
+const becomesWritable = (readOnlyReason: Effect.Effect<string | null>) =>
   readOnlyReason.pipe(
     Effect.delay("50 millis"),
-    Effect.repeat({ until: (reason) => (reason !== null) === isReadOnly }),
+    Effect.repeat({ until: (reason) => reason === null }),
     Effect.timeout("5 seconds"),
   );
 
@@ -91,7 +91,7 @@ it.live(
           ]);
           yield* setReadOnly(false);
           // Connections that were opened meanwhile are read-only for as long as they live.
-          yield* becomes(readOnlyReason, false);
+          yield* becomesWritable(readOnlyReason);
           yield* Effect.all([create, ask, create]);
         }).pipe(Effect.provide(layerPostgres({ url })));
         assert.deepStrictEqual(
@@ -143,7 +143,7 @@ it.live("a start on a read-only database logs one warning, and serves reads", ()
         assert.isNotNull(yield* readOnlyReason);
         assert.strictEqual((yield* chats.listChats(ChatbotId.make(1), defaultChatQuery)).total, 0);
         yield* setReadOnly(false);
-        yield* becomes(readOnlyReason, false);
+        yield* becomesWritable(readOnlyReason);
       }).pipe(Effect.provide(layerPostgres({ url })));
       assert.deepStrictEqual(lines, [
         "The database refuses writes: its transactions are read-only by default.",
@@ -166,11 +166,11 @@ it.live("a role that lacks a privilege cannot write, and the reason names the pr
       const { readOnlyReason } = yield* StoreState;
       assert.strictEqual(yield* readOnlyReason, "permission denied for table entry");
       yield* sql.unsafe("grant insert on parley.entry to parley_bypass");
-      yield* becomes(readOnlyReason, false);
+      yield* becomesWritable(readOnlyReason);
       yield* sql.unsafe("revoke all on sequence parley.entry_id from parley_bypass");
       assert.strictEqual(yield* readOnlyReason, "permission denied for sequences");
       yield* sql.unsafe("grant usage on sequence parley.entry_id to parley_bypass");
-      yield* becomes(readOnlyReason, false);
+      yield* becomesWritable(readOnlyReason);
     }).pipe(Effect.provide(layerPostgres(server)));
     // A table that an earlier version did not have.
     yield* sql.unsafe("revoke all on parley.key_spending from parley_bypass");
@@ -204,7 +204,7 @@ it.live("after a full disk, writes are refused until a large row fits again", ()
       assert.strictEqual(yield* readOnlyReason, "could not extend file");
       yield* Effect.flip(takes["of a new chat"]);
       yield* sql.unsafe("drop trigger fail on parley.entry");
-      yield* becomes(readOnlyReason, false);
+      yield* becomesWritable(readOnlyReason);
       yield* create;
       const [row] = yield* sql.unsafe("select count(*)::int4 as rows from parley.entry");
       assert.deepStrictEqual(row, { rows: 0 });
