@@ -15,12 +15,6 @@ import { withoutSettings } from "../withoutSettings.ts";
 import { here } from "./here.ts";
 import { main, run } from "./run.ts";
 
-declare module "vitest" {
-  interface ProvidedContext {
-    postgresUrl: string;
-  }
-}
-
 const schema = `commands_${process.pid}`;
 const settings = () => ({ DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: schema });
 const parley = (line: string, input: string | Uint8Array = "") =>

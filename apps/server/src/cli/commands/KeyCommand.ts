@@ -19,7 +19,6 @@ import { exportDetail, KeyNotFound } from "@parley/core/ports";
 import { longestLife, signVisitorToken } from "@parley/http";
 import { Console, Duration, Effect, Option, Redacted, Schema, Stdio, Stream } from "effect";
 import { Argument, CliError, Command, Flag } from "effect/cli";
-import { SecureRandom } from "effect/crypto";
 import { actor, onDatabase, recordRead } from "../Database.ts";
 import { makeCommand, withHelp } from "../Declaration.ts";
 import { CommandFailed, noChanges } from "../Errors.ts";
@@ -62,7 +61,6 @@ const idArgument = Argument.String("key").pipe(
   ),
 );
 
-/** The chatbot of the key with this id. */
 const chatbotWithKey = Effect.fnUntraced(function* (id: string) {
   const all = yield* Administration.use((administration) => administration.chatbots);
   const owner = all.find(({ keys }) => keys.some((key) => key.id === id));
@@ -85,16 +83,21 @@ const scopesFlag = Flag.String("scopes").pipe(
   Flag.withDescription("Comma-separated scopes: read, write and ask (default for a new key: all)"),
 );
 
-/** Requests in a minute; `null` for any number. */
-const rateOf = (text: string): Option.Option<number | null> => {
-  if (text === "none") return Option.some(null);
-  const count = Number(/^(\d{1,7})\/min$/.exec(text)?.[1] ?? Number.NaN);
-  return Schema.is(RatePerMinute)(count) ? Option.some(count) : Option.none();
-};
+/** A whole number per minute or day, such as `60/min`; `null` for any number. */
+const amountOf =
+  (unit: "min" | "day", amount: Schema.Schema<number>) =>
+  (text: string): Option.Option<number | null> => {
+    if (text === "none") return Option.some(null);
+    const count = Number(new RegExp(`^(\\d+)/${unit}$`).exec(text)?.[1]);
+    return Schema.is(amount)(count) ? Option.some(count) : Option.none();
+  };
 
 const makeRateFlag = (name: string, description: string) =>
   Flag.String(name).pipe(
-    Flag.filterMap(rateOf, () => "Expected a rate of up to 1000000/min, such as 60/min, or none"),
+    Flag.filterMap(
+      amountOf("min", RatePerMinute),
+      () => "Expected a rate of up to 1000000/min, such as 60/min, or none",
+    ),
     Flag.withMetavar("60/min|none"),
     Flag.withDescription(description),
   );
@@ -104,16 +107,9 @@ const visitorRateFlag = makeRateFlag(
   "Maximum rate of requests from each of the key's visitors, per server process",
 );
 
-/** Tokens in a day; `null` for any number. */
-const budgetOf = (text: string): Option.Option<number | null> => {
-  if (text === "none") return Option.some(null);
-  const count = Number(/^(\d{1,13})\/day$/.exec(text)?.[1] ?? Number.NaN);
-  return Schema.is(TokensPerDay)(count) ? Option.some(count) : Option.none();
-};
-
 const budgetFlag = Flag.String("budget").pipe(
   Flag.filterMap(
-    budgetOf,
+    amountOf("day", TokensPerDay),
     () => "Expected a number of tokens per day, such as 200000/day, or none",
   ),
   Flag.withMetavar("200000/day|none"),
@@ -331,7 +327,7 @@ const generate = makeCommand("generate", {
   run: Effect.fnUntraced(function* () {
     const key = Redacted.value(yield* generateKey);
     yield* print({ key }, key);
-  }, Effect.provide(SecureRandom.layerWebCrypto)),
+  }),
 });
 
 const token = makeCommand("token", {
