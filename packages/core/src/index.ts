@@ -44,9 +44,7 @@ export { ChatbotId, ChatId } from "./model/Ids.ts";
 export type { AskError } from "./model/Errors.ts";
 export { IdempotencyKeyText } from "./model/IdempotencyKey.ts";
 export {
-  chatFields,
   ChatQuery,
-  entryFields,
   EntryQuery,
   Limit,
   defaultEntryQuery,

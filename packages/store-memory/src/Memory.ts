@@ -5,7 +5,6 @@ import {
   type ChatbotId,
   ChatId,
   ChatbotNotFound,
-  fold,
   type AuditRecord,
   type Chat,
   type Chatbot,
@@ -25,8 +24,6 @@ export interface StoredEntry {
 
 export interface StoredChat {
   readonly chat: Chat;
-  /** The name as a search compares it. */
-  readonly foldedName: string | null;
   /** In order of creation, which is the order of their ids. */
   readonly entries: Array<StoredEntry>;
   /** The id of the latest turn, which may have ended. */
@@ -124,7 +121,6 @@ export const addChat = (
 
 export const emptyChat = (chat: Chat): StoredChat => ({
   chat,
-  foldedName: chat.name === null ? null : fold(chat.name),
   entries: [],
   turnId: null,
   turnEnded: -Infinity,

@@ -99,7 +99,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
       const [row] = yield* toStoreErrors(writes.query<KeyRow>(chatbot, chatOfKey, [chatbot, key]));
       // The other creation with the key failed meanwhile, or its chat was erased.
       if (row === undefined) continue;
-      if (row.fingerprint !== fingerprint) return yield* new IdempotencyKeyReused({ key });
+      if (row.fingerprint !== fingerprint) return yield* new IdempotencyKeyReused();
       // A creation claims and completes its key in one transaction, so nobody should see a key that is only claimed.
       if (row.id === null) return yield* databaseOverload;
       const { fingerprint: _, ...chat } = row;

@@ -101,7 +101,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
       ({ _tag: "Held", by, forMillis: free_in! }) satisfies TakeResult;
     switch (decision) {
       case "key_reused":
-        return yield* new IdempotencyKeyReused({ key: idempotencyKey!.key });
+        return yield* new IdempotencyKeyReused();
       case "answered":
         return {
           _tag: "AlreadyAnswered",
