@@ -2,7 +2,6 @@
  * The files of the pages, compressed once and cached by browsers.
  */
 import { Effect } from "effect";
-import { Hex } from "effect/encoding";
 import { HttpServerResponse } from "effect/http";
 
 type Headers = Readonly<Record<string, string | undefined>>;
@@ -26,7 +25,7 @@ export const makeStaticFile = Effect.fnUntraced(function* (text: string, content
     Promise.all([gzip(bytes), crypto.subtle.digest("SHA-256", bytes)]),
   );
   // Weak, because the plain and the gzipped response have the same tag.
-  const etag = `W/"${Hex.encode(new Uint8Array(digest, 0, 12))}"`;
+  const etag = `W/"${btoa(String.fromCharCode(...new Uint8Array(digest, 0, 12)))}"`;
   const common = { ...protectiveHeaders, etag, vary: "accept-encoding" };
 
   return (request: Headers, policy?: string) => {
