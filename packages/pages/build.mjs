@@ -12,7 +12,8 @@ const styles = async (...names) =>
   (await Promise.all(names.map(source)))
     .join("")
     .replace(/\/\*[^]*?\*\/|\s+/g, " ")
-    .replace(/\s*([{};,]|:(?= ))\s*/g, "$1");
+    .replace(/\s*([{};,]|:(?= ))\s*/g, "$1")
+    .replaceAll(";}", "}");
 
 /**
  * Reduces `marked` to its lexer for GitHub Flavored Markdown. Otherwise the bundle would keep the renderer, which the

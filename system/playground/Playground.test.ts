@@ -65,6 +65,11 @@ const tangles: Readonly<Record<string, string>> = {
   accents: `a${"\u0301".repeat(99_000)}`,
   definitions: Array.from({ length: 6000 }, (_, at) => `[a${at}]: b`).join("\n"),
   links: "[a](".repeat(24_000),
+  paragraphs: "a\n\n".repeat(33_000),
+  "code blocks": "```\na\n```\n\n".repeat(6000),
+  "items without letters": "- 1\n".repeat(16_000),
+  "lines without letters": "1  \n".repeat(16_000),
+  "empty items": "+\n".repeat(24_000),
   rows: `| a | b |\n| - | - |\n${Array.from({ length: 2000 }, (_, at) => `| ${at} | b |`).join("\n")}`,
 };
 
@@ -150,7 +155,8 @@ const openChat = async (page: Page, id: number) => {
   await page.waitForSelector(".stored");
 };
 
-const question = (page: Page) => page.getByLabel("Your question");
+// Playwright takes half a minute to find a label among 70,000 elements.
+const question = (page: Page) => page.locator("textarea");
 const openNewChat = async (page: Page) => {
   await page.getByRole("link", { name: "New chat" }).click();
   // Until then, the field is that of the open chat.

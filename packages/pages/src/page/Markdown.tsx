@@ -40,12 +40,12 @@ const makeReader = (toAddress: ToAddress) => {
     }
     const last = tokens.findLastIndex(({ type }) => type !== "space");
     const elements = tokens.map((token) => renderBlock(token, toAddress));
-    for (const { raw } of tokens.slice(0, Math.max(0, last))) {
-      if (!text.startsWith(raw, at)) break;
-      at += raw.length;
-      finalBlocks.push(elements.shift());
+    let count = 0;
+    for (; count < last && text.startsWith(tokens[count]!.raw, at); count++) {
+      at += tokens[count]!.raw.length;
+      finalBlocks.push(elements[count]);
     }
-    return [...finalBlocks, ...elements];
+    return [...finalBlocks, ...elements.slice(count)];
   };
   return (source: string): ComponentChildren => {
     const text = source.replaceAll(/\r\n?/g, "\n");
@@ -116,6 +116,14 @@ const elements = {
   strong: "strong",
 } as const;
 
+/**
+ * Gives a block the direction of its own text. The attribute comes last: with it, Chromium searches all of the block's
+ * text for a letter after each element that is added.
+ */
+const setDirection = (block: HTMLElement | null): void => {
+  if (block) block.dir = "auto";
+};
+
 /** The block takes the direction of its own text. For the blocks inside it, the styles do that. */
 const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
   const all = (tokens: ReadonlyArray<Token> = []) =>
@@ -126,7 +134,7 @@ const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
     const props = { target: "_blank", rel: "noopener noreferrer nofollow" };
     return address === undefined ? children : h("a", { href: address, ...props }, children);
   };
-  const render = (token: MarkedToken, props: { dir?: "auto" } = {}): ComponentChildren => {
+  const render = (token: MarkedToken, props: { ref?: typeof setDirection } = {}): ComponentChildren => {
     switch (token.type) {
       case "code":
         return <Code language={/^[\w+#.-]+/.exec(token.lang ?? "")?.[0]} text={token.text} />;
@@ -166,7 +174,7 @@ const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
       case "escape":
         return token.text;
       case "html":
-        return h(props.dir ? "p" : "span", { class: "plain", ...props }, token.raw);
+        return h(props.ref ? "p" : "span", { class: "plain", ...props }, token.raw);
       case "space":
       case "def":
         return null;
@@ -174,7 +182,7 @@ const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
         return h(elements[token.type], props, "tokens" in token && all(token.tokens));
     }
   };
-  return render(block as MarkedToken, { dir: "auto" });
+  return render(block as MarkedToken, { ref: setDirection });
 };
 
 /** A block of code with the name of its language and a button that copies it. */
