@@ -202,6 +202,38 @@ describe("the playground's key", () => {
       expect(await sessionEntries(page)).toEqual([]);
     }));
 
+  it("a link with a damaged key leads to the field for a key", () =>
+    visit(
+      async (page) => {
+        await page.getByRole("alert").getByText("The key is not valid").waitFor();
+        expect(page.url()).toBe(`${server.target.origin}/`);
+      },
+      {},
+      "#key=100%",
+    ));
+
+  it("the pages work in a browser that blocks their storage", () =>
+    visit(async (page) => {
+      await page.addInitScript(() => {
+        for (const name of ["sessionStorage", "localStorage"]) {
+          const get = () => {
+            throw new DOMException("Access is denied", "SecurityError");
+          };
+          Object.defineProperty(window, name, { get });
+        }
+      });
+      await page.reload();
+      await page.getByRole("button", { name: "Light or dark" }).click();
+      await page.getByLabel("API key").fill(server.target.key);
+      await page.getByLabel("API key").press("Enter");
+      await page.waitForSelector("h1:text('Contract bot')");
+      expect(page.url()).toBe(`${server.target.origin}/`);
+      await ask(page, "short");
+      await page.locator(".stored").getByText("A short answer.").waitFor();
+      await page.goto(`${server.target.origin}/docs`);
+      await page.getByLabel("x-api-key").first().waitFor();
+    }));
+
   it("a wrong key is refused with a sentence, whose code and request id unfold", () =>
     visit(
       async (page) => {
@@ -305,6 +337,12 @@ describe("the list of chats", () => {
       await page.reload();
       await page.getByText("26–30 of 30").waitFor();
       expect(await page.getByRole("searchbox").inputValue()).toBe(mark);
+      // Meanwhile the chats of the page may have been erased.
+      const beyond = JSON.stringify({ page: 9, search: mark });
+      await page.evaluate((list) => sessionStorage.setItem("parley-list", list), beyond);
+      await page.reload();
+      await page.getByText("26–30 of 30").waitFor();
+      await page.waitForSelector(".chats li");
     });
   });
 

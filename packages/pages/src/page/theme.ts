@@ -1,8 +1,11 @@
 /**
  * Light or dark, as the person chose on any of the pages. This script runs before a page is painted.
  */
+import { storageOf } from "./storage.ts";
+
+const storage = storageOf("localStorage");
 const root = document.documentElement;
-const apply = () => (root.dataset["theme"] = localStorage.getItem("parley-theme") ?? "");
+const apply = () => (root.dataset["theme"] = storage.getItem("parley-theme") ?? "");
 apply();
 addEventListener("storage", apply);
 addEventListener("click", ({ target }) => {
@@ -10,6 +13,6 @@ addEventListener("click", ({ target }) => {
   const isDark = getComputedStyle(root).colorScheme === "dark";
   const isSystemDark = matchMedia("(prefers-color-scheme: dark)").matches;
   const wasDark = root.dataset["theme"] === "" ? isSystemDark : isDark;
-  localStorage.setItem("parley-theme", wasDark ? "light" : "dark");
+  storage.setItem("parley-theme", wasDark ? "light" : "dark");
   apply();
 });

@@ -5,7 +5,7 @@
 import { signal } from "@preact/signals";
 import { makeClient, ResponseError, type Attempt } from "@parley/client";
 import { openSession } from "../../page/ChatSession.ts";
-import { tabValue, visitorOf } from "../../page/Parts.tsx";
+import { storage, tabValue, visitorOf } from "../../page/Parts.tsx";
 import { Facts } from "./Facts.tsx";
 import type { PlaygroundConfig } from "../PlaygroundConfig.ts";
 
@@ -25,16 +25,23 @@ export const addresses = {
   askUrl: answersOrigin + config.answers,
 };
 
-const storage = "parley-key";
+const decode = (text: string): string => {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+};
+
 const linkedKey = /^#key=(.+)$/.exec(location.hash)?.[1];
 if (linkedKey !== undefined) {
   // A key leaves the address bar and the tab's history immediately.
   history.replaceState(null, "", location.pathname);
-  sessionStorage.setItem(storage, decodeURIComponent(linkedKey));
+  storage.setItem("parley-key", decode(linkedKey));
 }
 
 /** The key of this tab: `sessionStorage` ends with the tab. */
-export const key = sessionStorage.getItem(storage);
+export const key = storage.getItem("parley-key");
 
 export const visitor = visitorOf(key ?? "");
 
@@ -43,13 +50,15 @@ export const isKey = (text: string): boolean => /^[!-~]+$/.test(text);
 
 /** Stores the key of this tab and reloads the page. Drafts remain. */
 export const setKey = (text: string): void => {
-  sessionStorage.setItem(storage, text);
-  if (location.hash === "#key") history.replaceState(null, "", location.pathname);
+  storage.setItem("parley-key", text);
+  // Only the address survives the reload where the browser blocks the storage.
+  const hash = storage instanceof Storage ? "" : `#key=${encodeURIComponent(text)}`;
+  if (hash || location.hash === "#key") history.replaceState(null, "", location.pathname + hash);
   location.reload();
 };
 
 export const forgetKey = (): void => {
-  sessionStorage.clear();
+  storage.clear();
   location.reload();
 };
 
