@@ -24,7 +24,7 @@ const hostile = `<script>window.harmed = 1</script>
 
 [a link](javascript:window.harmed=3) [another](JaVaScRiPt:window.harmed=4) <a href="javascript:window.harmed=5">raw</a>
 
-[a good link](https://elsewhere.example/) <svg onload="window.harmed = 6"></svg>`;
+[a good link](https://elsewhere.example/) [![a badge](https://elsewhere.example/badge.svg)](https://elsewhere.example/build) <svg onload="window.harmed = 6"></svg>`;
 const multilingual = `## Größe und Änderung
 
 مرحبا بالعالم
@@ -39,7 +39,7 @@ const rows = (count: number) =>
   Array.from({ length: count }, (_, at) => `| row ${at} | ${"words of a cell ".repeat(8)} |`).join(
     "\n",
   );
-const table = `| PARLEY_SETTING | What it does |\n| --- | ---: |\n${rows(2)}`;
+const table = `| PARLEY_SETTING | What it does |\n| --- | ---: |\n${rows(2)}\n| A<br>B | C<BR />D |`;
 const code = "```sh\necho hello\n```\n\n# One\n\n### Three";
 /** 26 kB in 5,000 pieces, of every kind of block. */
 const fast = Array.from(
@@ -460,6 +460,7 @@ describe("an answer", () => {
         links: [
           ["https://elsewhere.example/picture.png", rel],
           ["https://elsewhere.example/", rel],
+          ["https://elsewhere.example/build", rel],
         ],
         text: expect.stringContaining("<script>window.harmed = 1</script>"),
       });
@@ -505,6 +506,8 @@ describe("an answer", () => {
         lines: Math.round(element.querySelector("th")!.clientHeight / 24),
       }));
       expect([column, isInside]).toEqual(["right", true]);
+      // Models break lines in cells as HTML does, because Markdown cannot.
+      expect(await page.locator("tr").last().innerText()).toBe("A\nB\tC\nD");
       expect(lines).toBeLessThan(4);
     }, phone);
   });

@@ -61,7 +61,7 @@ const makeReader = (toAddress: ToAddress) => {
       isPlain = true;
     }
     // In pieces: browsers take seconds to render a paragraph with thousands of open brackets.
-    return source.match(/[^]{1,4000}/g)?.map((piece) => <p class="plain">{piece}</p>);
+    return source.match(/[^]{1,4000}/g)?.map((piece) => <p class="raw">{piece}</p>);
   };
 };
 
@@ -128,6 +128,7 @@ const setDirection = (block: HTMLElement | null): void => {
 const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
   const all = (tokens: ReadonlyArray<Token> = []) =>
     tokens.map((token) => render(token as MarkedToken));
+  let isInLink = false;
   const link = (href: string, children: ComponentChildren) => {
     // Other links, such as to `javascript:`, stay text unless `toAddress` knows an address.
     const address = /^(https?:\/\/|mailto:)/i.test(href) ? href : toAddress?.(href);
@@ -165,16 +166,24 @@ const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
           </div>
         );
       }
-      case "link":
-        return link(token.href, all(token.tokens));
-      case "image":
-        return link(token.href, `🖼 ${token.text || token.href}`);
+      case "link": {
+        isInLink = true;
+        const children = all(token.tokens);
+        isInLink = false;
+        return link(token.href, children);
+      }
+      case "image": {
+        const name = `🖼 ${token.text || token.href}`;
+        return isInLink ? name : link(token.href, name);
+      }
       case "text":
         return token.tokens === undefined ? decodeEntities(token.text) : all(token.tokens);
       case "escape":
         return token.text;
       case "html":
-        return h(props.ref ? "p" : "span", { class: "plain", ...props }, token.raw);
+        // Tables have no other way to break a line.
+        if (!props.ref && /^<br *\/?>$/i.test(token.raw)) return <br />;
+        return h(props.ref ? "p" : "span", { class: "raw", ...props }, token.raw);
       case "space":
       case "def":
         return null;
