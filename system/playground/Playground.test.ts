@@ -346,6 +346,25 @@ describe("the list of chats", () => {
     });
   });
 
+  it("no name or user reference hides the history, widens the page or is invisible", async () => {
+    const long = await client.createChat({ name: "W".repeat(255), userRef: "W".repeat(60) });
+    const blank = await client.createChat({ name: " \n " });
+    await visit(async (page) => {
+      await openChat(page, long.id);
+      const size = await page.evaluate(() => ({
+        history: document.querySelector(".scroller")!.clientHeight,
+        overflow: document.documentElement.scrollWidth - innerWidth,
+      }));
+      expect(size.history).toBeGreaterThan(400);
+      expect(size.overflow).toBeLessThanOrEqual(0);
+      await openChat(page, blank.id);
+      await page.waitForSelector(`h2:text-is('Chat ${blank.id}')`);
+      await client.ask({ chat_id: blank.id, query: "What is it called?" });
+      await page.reload();
+      await page.waitForSelector("h2:text-is('What is it called?')");
+    }, phone);
+  });
+
   it("the list finds the chats of a user, by day, and names one without a name by its first question", async () => {
     const userRef = `user-${crypto.randomUUID()}`;
     const chat = await client.createChat({ userRef });
