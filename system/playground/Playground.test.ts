@@ -458,6 +458,41 @@ describe("an answer", () => {
     );
   });
 
+  it.each([["missing"], ["forbidden"]])(
+    "an answer is copied even if the browser's clipboard is %s, and the focus stays",
+    async (state) => {
+      const { id } = await client.createChat();
+      await client.ask({ chat_id: id, query: "short" });
+      await visit(async (page) => {
+        await page.addInitScript((isMissing) => {
+          const writeText = () => Promise.reject(new DOMException("No", "NotAllowedError"));
+          const value = isMissing ? undefined : { writeText };
+          Object.defineProperty(navigator, "clipboard", { value });
+        }, state === "missing");
+        await page.reload();
+        await openChat(page, id);
+        await page.getByRole("button", { name: "Copy answer" }).last().press("Enter");
+        await page.getByRole("button", { name: "Copied" }).waitFor();
+        expect(await page.evaluate(() => document.activeElement!.tagName)).toBe("BUTTON");
+        await question(page).press("Control+V");
+        expect(await question(page).inputValue()).toBe("A short **answer**.");
+      });
+    },
+  );
+
+  it("an enlarged page leaves room for the history", async () => {
+    const { id } = await client.createChat();
+    await visit(
+      async (page) => {
+        await openChat(page, id);
+        const height = await page.locator(".scroller").evaluate((box) => box.clientHeight);
+        expect(height).toBeGreaterThan(120);
+      },
+      // 400 % of 1280 by 1024
+      { viewport: { width: 320, height: 256 } },
+    );
+  });
+
   it("the page runs no script of an answer, and loads nothing from elsewhere", async () => {
     const { id } = await client.createChat();
     await visit(async (page) => {
