@@ -226,6 +226,23 @@ for (const [name, device] of Object.entries({
     }));
 }
 
+it.each([
+  ["oklch(0.95 0.05 100)", "rgb(0, 0, 0)"],
+  ["lab(95 0 20)", "rgb(0, 0, 0)"],
+  ["color(display-p3 1 1 0.8)", "rgb(0, 0, 0)"],
+  ["hsl(60 90% 90%)", "rgb(0, 0, 0)"],
+  ["oklch(0.3 0.05 260)", "rgb(255, 255, 255)"],
+  ["no colour", "rgb(255, 255, 255)"],
+])("the button's icon and the window's header are legible on %s", (color, expected) =>
+  visit({ attributes: `data-color="${color}"` }, async (page) => {
+    await button(page).click();
+    await frame(page).getByText("Hello! 👋").waitFor();
+    for (const element of [button(page), frame(page).locator("header")]) {
+      expect(await element.evaluate((each) => getComputedStyle(each).color)).toBe(expected);
+    }
+  }),
+);
+
 it("Escape closes the window and returns the focus, and the page stays as it was", () =>
   visit({}, async (page) => {
     const before = await page.evaluate(() => document.body.outerHTML);

@@ -27,10 +27,10 @@ iframe { position: absolute; inset: 0; width: 100%; height: 100%; border: 0; vis
 @media (max-width: 640px) { dialog { inset: 0; width: 100%; height: 100dvh; border-radius: 0 } }
 @media print { section { display: none } }`;
 
-/** Black or white, whichever has the higher contrast. */
+/** Black or white, whichever has the higher contrast with an sRGB colour, as `rgb(…)` or `color(srgb …)`. */
 const legibleOn = (color: string): string => {
-  const [r = 0, g = 0, b = 0] = (color.match(/[\d.]+/g) ?? []).map((text) => {
-    const part = Number(text) / 255;
+  const [r = 0, g = 0, b = 0] = (color.match(/[\d.]+(e-\d+)?/g) ?? []).map((text) => {
+    const part = Number(text) / (color.startsWith("rgb") ? 255 : 1);
     return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
   });
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000" : "#fff";
@@ -72,7 +72,11 @@ const draw = (dataset: DOMStringMap, title: string, closeLabel: string) => {
   button.style.backgroundColor = dataset["color"] ?? "";
   root.append(shadow.host);
   const color = getComputedStyle(button).backgroundColor;
-  const colors = [color, (button.style.color = legibleOn(color))] as const;
+  // Converts notations such as `oklch(…)`.
+  button.style.color = `color-mix(in srgb, ${color}, ${color})`;
+  const textColor = legibleOn(getComputedStyle(button).color);
+  button.style.color = textColor;
+  const colors = [color, textColor] as const;
   return { button, colors, dialog, exit, note, section, shadow };
 };
 
