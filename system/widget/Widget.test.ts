@@ -75,7 +75,7 @@ const startSite = async () => {
     response.end(`<!doctype html>
 <html lang="en">
 <head><title>Shop</title><meta name="viewport" content="width=device-width, initial-scale=1">
-<script src="${origin}/widget.js" data-key="${searchParams.get("key") ?? id}" ${attributes} async></script></head>
+<script src="${origin}/widget.js${searchParams.get("version") ?? ""}" data-key="${searchParams.get("key") ?? id}" ${attributes} async></script></head>
 <body><main><h1>Shop</h1><button>Buy</button></main></body>
 </html>`);
   });
@@ -132,14 +132,16 @@ interface Visit extends BrowserContextOptions {
   readonly site?: Server;
   readonly name?: string;
   readonly attributes?: string;
+  /** The query of the script's address. */
+  readonly version?: string;
 }
 
-const addressOf = ({ attributes = "", name, site = shop }: Visit) =>
-  `${originOf(site, name)}/?attributes=${encodeURIComponent(attributes)}`;
+const addressOf = ({ attributes = "", name, site = shop, version = "" }: Visit) =>
+  `${originOf(site, name)}/?${new URLSearchParams({ attributes, version })}`;
 
 /** Opens the page, and fails on any error in it, any cookie and any request to another host. */
 const visit = async (options: Visit, use: (page: Page, errors: Array<string>) => Promise<void>) => {
-  const { attributes: _, name: __, site: ___, ...device } = options;
+  const { attributes: _, name: __, site: ___, version: ____, ...device } = options;
   const context = await browser.newContext({ ...desk, ...device });
   const page = await context.newPage();
   const errors: Array<string> = [];
@@ -225,6 +227,22 @@ for (const [name, device] of Object.entries({
       await expectAccessible(page);
     }));
 }
+
+it("the window fills the screen of a phone that is turned", () => {
+  const viewport = { width: phone.viewport.height, height: phone.viewport.width };
+  return visit({ ...phone, viewport }, async (page) => {
+    await button(page).click();
+    await frame(page).getByText("Hello! 👋").waitFor();
+    const box = await page.locator("parley-widget dialog").boundingBox();
+    expect(box).toEqual({ x: 0, y: 0, ...viewport });
+  });
+});
+
+it("a page may load the widget as a module, with a version in the address", () =>
+  visit({ attributes: 'type="module"', version: "?v=2" }, async (page) => {
+    await button(page).click();
+    await frame(page).getByText("Hello! 👋").waitFor();
+  }));
 
 it.each([
   ["oklch(0.95 0.05 100)", "rgb(0, 0, 0)"],

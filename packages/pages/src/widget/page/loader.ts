@@ -10,6 +10,9 @@ const texts = {
   de: ["Chat", "Schließen", "Der Chat wird geladen …", "Der Chat ist derzeit nicht verfügbar."],
 } as const;
 
+/** Where the window fills the screen: on a phone, also when it is turned. */
+const small = "(max-width: 640px), (max-height: 440px)";
+
 const css = `
 :host { all: initial !important; color-scheme: light dark !important }
 * { box-sizing: border-box; z-index: 2147483647; inset: auto }
@@ -24,7 +27,7 @@ dialog button { position: static; margin: 0 24px; width: 48px; height: 48px; col
 .ready button { display: none }
 iframe { position: absolute; inset: 0; width: 100%; height: 100%; border: 0; visibility: hidden }
 .ready iframe { visibility: visible }
-@media (max-width: 640px) { dialog { inset: 0; width: 100%; height: 100dvh; border-radius: 0 } }
+@media ${small} { dialog { inset: 0; width: 100%; height: 100dvh; border-radius: 0 } }
 @media print { section { display: none } }`;
 
 /** Black or white, whichever has the higher contrast with an sRGB colour, as `rgb(…)` or `color(srgb …)`. */
@@ -128,7 +131,7 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
       dialog.append(frame);
     }
     // A window that fills the screen keeps the focus.
-    if (matchMedia("(max-width: 640px)").matches) dialog.showModal();
+    if (matchMedia(small).matches) dialog.showModal();
     else dialog.show();
     button.setAttribute("aria-expanded", "true");
     send("open");
@@ -157,7 +160,7 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
 };
 
 const script =
-  document.currentScript ?? document.querySelector('script[data-key][src$="/widget.js"]');
+  document.currentScript ?? document.querySelector('script[data-key][src*="/widget.js"]');
 const start = () => {
   try {
     // The script may be loaded twice.
