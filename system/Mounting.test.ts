@@ -35,6 +35,7 @@ const servers: ReadonlyArray<readonly [string, string, ReadonlyArray<string>]> =
   ["Express 4", "express-4", node24],
   ["Fastify 5", "fastify", node24],
   ["Fastify 5 without its parsers", "fastify-raw", node24],
+  ["Koa below a mount and its parser", "koa", node24],
   ["Hono", "hono", node24],
   ["Next.js", "next", node24],
   ["Bun", "bun", bun],

@@ -303,6 +303,21 @@ describe("the tarballs", () => {
     180_000,
   );
 
+  it("a bundler accepts the libraries without the optional packages, which the bundle misses only when it needs them", async () => {
+    await using project = await makeProject();
+    await project.run(`npm install --no-audit --no-fund ${all.join(" ")}`);
+    const program = `import { openParley } from "@parley/core/promise";
+      import { documents, languageModel } from "@parley/llm";
+      import { memory } from "@parley/store-memory";
+      for (const answerer of [documents("."), languageModel({ baseUrl: "http://127.0.0.1:9", model: "m" })])
+        await openParley({ store: memory(), answerer }).catch(({ message }) => console.log(message));`;
+    await writeFile(join(project.folder, "program.js"), program);
+    const options = "--bundle --platform=node --format=esm --outfile=bundle.mjs";
+    await project.run(`npx --yes esbuild@0.27.3 program.js ${options}`);
+    const { stdout } = await project.run("node bundle.mjs");
+    expect(stdout).toMatch(/npm install @effect\/platform-node@4.*\n.*npm install ai@7/);
+  }, 120_000);
+
   it("the client brings no other package", async () => {
     await using project = await makeProject();
     await project.run(`npm install ./dist/parley-client-${version}.tgz`);

@@ -4,19 +4,14 @@
  *
  * `PARLEY_RANDOM_REQUESTS` and `PARLEY_RANDOM_SEED` decide how many commands and which; test:system runs 10,000.
  */
-import {
-  ChatbotId,
-  ChatId,
-  chatFields,
-  defaultSettings,
-  entryFields,
-  plainKey,
-} from "@parley/core";
+import { ChatbotId, ChatId, defaultSettings, plainKey } from "@parley/core";
 import {
   ChatArchive,
   ChatbotDirectory,
   ChatbotRegistry,
   ChatStore,
+  chatFields,
+  entryFields,
   idempotencyKeyLifetime,
   TurnStore,
   type ArchiveRecord,

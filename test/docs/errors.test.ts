@@ -1,5 +1,5 @@
 import * as errors from "@parley/core/promise";
-import { generalCodes, validationCodes } from "@parley/http";
+import { generalCodes, validationCodes } from "@parley/http/contract";
 import { Cause } from "effect";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -2,7 +2,7 @@
  * What a start prints: addresses and the first key for people, and a line for the log.
  */
 import { securityOf } from "@parley/store-pg";
-import { Console, Effect, FileSystem, Option, Path, Redacted } from "effect";
+import { Console, Effect, FileSystem, Path, Redacted } from "effect";
 import { command } from "./cli/Errors.ts";
 import { details, type Cell } from "./cli/Output.ts";
 import { logsText } from "./layers/Observability.ts";
@@ -46,18 +46,17 @@ const writeKey = Effect.fnUntraced(
  * otherwise a file contains it.
  */
 export const announceStart = Effect.fnUntraced(function* (
-  addresses: Addresses,
-  firstKey: Option.Option<Redacted.Redacted>,
+  { answers, general, management, pages }: Addresses,
+  firstKey: Redacted.Redacted | null,
 ) {
   const { databaseUrl, dataDir, knowledgeDir, llms, provision, store } = yield* Settings;
   const security = store === "postgres" ? securityOf(databaseUrl!) : null;
-  const { answers, general, management, pages } = addresses;
   const models = llms.map(({ model, provider }) => `${model} at ${provider}`).join(", ");
   const isText = yield* logsText;
   const showsKey = isText && process.stdout.isTTY;
-  if (Option.isSome(firstKey) && !showsKey) yield* writeKey(firstKey.value);
+  if (firstKey !== null && !showsKey) yield* writeKey(firstKey);
   if (isText) {
-    const key = showsKey && Option.isSome(firstKey) ? Redacted.value(firstKey.value) : null;
+    const key = showsKey ? firstKey && Redacted.value(firstKey) : null;
     const create = `${command} key create --name playground`;
     const keyHint =
       provision === null

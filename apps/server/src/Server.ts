@@ -1,8 +1,6 @@
 /**
  * The server: a store, an answerer, the core and the listeners, wired by the settings.
  */
-import { layerDigest } from "@effect/platform-node/NodeCrypto";
-import * as NodeServices from "@effect/platform-node/NodeServices";
 import { Access, Asking, keyState, layerRetention } from "@parley/core";
 import { ChatbotRegistry } from "@parley/core/ports";
 import {
@@ -10,14 +8,13 @@ import {
   makeApp,
   makeRequestTelemetry,
   makeVisitorTokens,
-  type WidgetPages,
+  type AppOptions,
 } from "@parley/http";
 import { makeDocumentation } from "@parley/pages/docs";
 import { makeGuide, type Place } from "@parley/pages/guide";
 import { makePlayground } from "@parley/pages/playground";
 import { makeWidgetPages } from "@parley/pages/widget";
-import { Cause, Duration, Effect, Exit, Layer, Option, Scope, Stream } from "effect";
-import { SecureRandom } from "effect/crypto";
+import { Cause, Duration, Effect, Exit, Layer, Scope, Stream } from "effect";
 import { announceStart } from "./Announcement.ts";
 import { clientAddressBehind, parseNetworks } from "./http/ClientAddress.ts";
 import { listen } from "./http/Listener.ts";
@@ -137,12 +134,10 @@ const runListeners = Effect.gen(function* () {
           managementHost,
         );
   const interfaceScope = yield* Effect.acquireRelease(Scope.make("parallel"), stop);
-  const documentation = settings.pages ? [makeDocumentation()] : [];
   const startListener = Effect.fnUntraced(function* (
     port: number,
-    serves: ReadonlyArray<"general" | "answers">,
-    pages = documentation,
-    widget?: WidgetPages,
+    setting: string,
+    options: AppOptions,
   ) {
     const app = yield* makeApp({
       basePaths,
@@ -151,21 +146,23 @@ const runListeners = Effect.gen(function* () {
       eventLoop,
       logRequests,
       onDisconnect,
-      pages,
-      serves,
-      ...(widget && { widget }),
+      ...options,
     });
-    return yield* Scope.provide(
-      listenTo(port, app, serves.includes("general") ? "PARLEY_PORT" : "PARLEY_ASK_PORT"),
-      interfaceScope,
-    );
+    return yield* Scope.provide(listenTo(port, app, setting), interfaceScope);
   });
-  const askListener = askPort === null ? null : yield* startListener(askPort, ["answers"]);
+  const askListener =
+    askPort === null
+      ? null
+      : yield* startListener(askPort, "PARLEY_ASK_PORT", {
+          serves: ["answers"],
+          pages: settings.pages ? [makeDocumentation()] : [],
+        });
   // The playground and the widget must know the port that the answers interface got.
   const answersPort = askListener === null ? null : Number(new URL(askListener).port || 80);
   const places: ReadonlyArray<Place> = ["playground", "guide", "docs"];
-  const quoteSource = settings.knowledgeDir === null ? ("guide" as const) : ("documents" as const);
-  const answerer = settings.llms.length > 0 ? ("model" as const) : quoteSource;
+  const model = settings.llms.length > 0;
+  const quoteSource = settings.knowledgeDir === null ? "guide" : "documents";
+  const answerer = model ? "model" : quoteSource;
   const questions = yield* questionsFor;
   const pages = settings.pages
     ? [
@@ -174,20 +171,19 @@ const runListeners = Effect.gen(function* () {
         yield* guideOf(places),
       ]
     : [];
-  const interfacesHere =
-    askListener === null ? (["general", "answers"] as const) : (["general"] as const);
-  const model = answerer === "model";
-  // The widget is served even with `PARLEY_PAGES=off`: an operator turns it on for each key, by giving the key origins.
-  const widget = makeWidgetPages({ answersPort, basePaths, model, questions });
-  const origin = yield* startListener(port, interfacesHere, pages, widget);
-  const askOrigin = askListener ?? origin;
+  const origin = yield* startListener(port, "PARLEY_PORT", {
+    serves: askListener === null ? ["general", "answers"] : ["general"],
+    pages,
+    // Served even with `PARLEY_PAGES=off`: an operator turns it on for each key, by giving the key origins.
+    widget: makeWidgetPages({ answersPort, basePaths, model, questions }),
+  });
   if (settings.trustedProxies === "") yield* warnOfSharedLimit;
   // Only after listening: if the start failed, nobody would see the key.
-  const firstKey = settings.provision === null ? yield* firstStart : Option.none();
+  const firstKey = settings.provision === null ? yield* firstStart : null;
   yield* announceStart(
     {
       general: `${origin}${basePaths.general}`,
-      answers: `${askOrigin}${basePaths.answers}/`,
+      answers: `${askListener ?? origin}${basePaths.answers}/`,
       pages: settings.pages ? origin : null,
       management,
     },
@@ -216,12 +212,7 @@ export const layerServer = Layer.merge(Layer.effectDiscard(runListeners), layerR
   Layer.provide(layerAsking),
   // Built concurrently, because a database takes a while to start.
   Layer.provide([layerStore, layerDocuments(hasTerminal ? Stream.empty : reloadOnSighup)]),
-  Layer.provide([
-    layerDigest,
-    SecureRandom.layerWebCrypto,
-    NodeServices.layer,
-    layerNoRequestSpans,
-  ]),
+  Layer.provide(layerNoRequestSpans),
   Layer.provide(Layer.effectDiscard(Effect.andThen(logWarnings, logStop))),
   Layer.provide(layerObservability),
   Layer.provide([Settings.layer, Lifecycle.layer]),

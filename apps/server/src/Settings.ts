@@ -27,9 +27,7 @@ import {
   type Variables,
 } from "./Variables.ts";
 
-export { SettingsInvalid };
-
-const invalid = (message: string) => Effect.fail(new SettingsInvalid({ message }));
+const invalid = (message: string) => new SettingsInvalid({ message });
 
 /** An OpenAI-compatible endpoint and one of its models. */
 export interface ModelSettings {
@@ -53,25 +51,21 @@ const port = (name: string) => integer(name, 0, 65_535);
 const text = (name: string, expected: string, isValid: (value: string) => boolean) =>
   Config.schema(Schema.String.check(Schema.makeFilter(isValid, { expected })), name);
 
-/** The duration in a text such as `0`, `5s`, `500ms` or, in Effect's notation, `5 seconds`; else `undefined`. */
-const toDuration = (text: string): Duration.Duration | undefined => {
-  const [, count, unit = "ms"] = /^(\d+)\s*(ms|s|m|h)?$/.exec(text) ?? [];
-  const units = { ms: "millis", s: "seconds", m: "minutes", h: "hours" };
-  // A number without a unit would be read as milliseconds.
-  if (count !== undefined && text === count && Number(count) > 0) return undefined;
-  const words = count === undefined ? text : `${count} ${units[unit as keyof typeof units]}`;
-  return Option.getOrUndefined(Duration.fromInput(words as Duration.Input));
+const units = { ms: "millis", s: "seconds", m: "minutes", h: "hours" };
+
+/** The duration in a text such as `0`, `5s`, `500ms` or, in Effect's notation, `5 seconds`. */
+const toDuration = (text: string): Option.Option<Duration.Duration> => {
+  const [, count, unit] = /^(\d+)\s*(ms|s|m|h)$/.exec(text === "0" ? "0s" : text) ?? [];
+  const words = unit === undefined ? text : `${count} ${units[unit as keyof typeof units]}`;
+  return Duration.fromInput(words as Duration.Input);
 };
 
 const duration = (name: string, fallback: Duration.Input, minimum: Duration.Input = "1 second") => {
   const expected = `a duration between "${minimum}" and "1 hour", such as 5 seconds or 2 minutes`;
   const range = { minimum: Duration.fromInputUnsafe(minimum), maximum: Duration.hours(1) };
-  const isBetween = (value: string) => {
-    const time = toDuration(value);
-    return time !== undefined && Duration.between(time, range);
-  };
+  const isBetween = (value: string) => Option.exists(toDuration(value), Duration.between(range));
   return text(name, expected, isBetween).pipe(
-    Config.map((value) => toDuration(value)!),
+    Config.map((value) => Option.getOrThrow(toDuration(value))),
     Config.withDefault(Duration.fromInputUnsafe(fallback)),
   );
 };
@@ -257,7 +251,6 @@ export type SettingsShape = Effect.Success<typeof read> & {
   readonly warnings: ReadonlyArray<string>;
 };
 
-/** The settings in the variables of an environment. */
 export const readSettings = (
   environment: Variables,
 ): Effect.Effect<SettingsShape, SettingsInvalid> => {

@@ -59,7 +59,7 @@ export const readVariable = (
   const path = variables[fileVariable(name)]?.trim();
   if (!path) return Effect.succeed(value || undefined);
   const invalid = (message: string) => new SettingsInvalid({ message });
-  if (value) return Effect.fail(invalid(`${name} and ${name}_FILE are both set: unset one.`));
+  if (value) return invalid(`${name} and ${name}_FILE are both set: unset one.`);
   return Effect.try({
     try: () => readLine(path),
     catch: (error) => {

@@ -7,6 +7,13 @@ import { Effect, Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { readFile } from "node:fs/promises";
 
+declare module "vitest" {
+  interface ProvidedContext {
+    postgresUrl: string;
+    roleUrls: Readonly<Record<"server" | "bound" | "superuser" | "bypassing", string>>;
+  }
+}
+
 /** Creates the schema as the owner, runs the grants of the documentation, and returns the settings of a server. */
 export const boundDatabase = async (owner: string, bound: string, schema: string) => {
   const page = await readFile(new URL("../../../docs/operations.md", import.meta.url), "utf8");

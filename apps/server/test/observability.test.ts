@@ -136,7 +136,6 @@ const observe = async () => {
     database: new URL(inject("postgresUrl")).pathname.slice(1),
     sent,
     metrics,
-    responses: [created, answered, streamed, failed, unjudged, ...others],
     log: server.log(),
     exported: collector.received,
     provided: provider.received,

@@ -8,11 +8,10 @@ import { chmod, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises"
 import { createServer, type AddressInfo, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { Duration, Effect } from "effect";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { here, oneLineAndHint } from "./cli/here.ts";
-import { run } from "./cli/run.ts";
+import { main, run } from "./cli/run.ts";
 import { freePort } from "./FreePort.ts";
 import { readSettings } from "../src/Settings.ts";
 import { withoutSettings } from "./withoutSettings.ts";
@@ -39,7 +38,6 @@ const refusal = async (
 };
 
 const spawnCommand = (args: ReadonlyArray<string>, settings: Readonly<Record<string, string>>) => {
-  const main = fileURLToPath(new URL("../src/main.ts", import.meta.url));
   const child = spawn(process.execPath, [main, ...args], {
     env: { ...withoutSettings(), ...quiet, PARLEY_DATA_DIR: join(directory, "data"), ...settings },
     stdio: ["ignore", "pipe", "inherit"],
@@ -64,7 +62,6 @@ const startAndStop = async (settings: Readonly<Record<string, string>>): Promise
 
 /** What a server prints on a terminal, until it has started. */
 const onTerminal = async (settings: Readonly<Record<string, string>>): Promise<string> => {
-  const main = fileURLToPath(new URL("../src/main.ts", import.meta.url));
   const child = spawn("script", ["-qec", `${process.execPath} ${main} serve`, "/dev/null"], {
     env: { ...withoutSettings(), ...quiet, ...settings },
     stdio: ["pipe", "pipe", "inherit"],
@@ -192,22 +189,6 @@ describe("a provisioning file", () => {
       expect(message).toContain(`the key prl_${key.slice(4, 16)}_… is declared twice`);
       expect(message).not.toContain(key);
     }
-  }, 60_000);
-
-  it("a provisioning file can be applied again, and is refused if it names a key of another chatbot", async () => {
-    const file = join(directory, "taken.json");
-    const bot = { workspace: "W", keys: [{ key: await freshKey(), scopes: ["read"] }] };
-    const settings = {
-      PARLEY_STORE: "postgres",
-      DATABASE_URL: inject("postgresUrl"),
-      PARLEY_SCHEMA: `taken_${process.pid}`,
-      PARLEY_PROVISION: file,
-    };
-    await writeFile(file, JSON.stringify({ chatbots: [{ ...bot, name: "B" }] }));
-    await startAndStop(settings);
-    await startAndStop(settings);
-    await writeFile(file, JSON.stringify({ chatbots: [{ ...bot, name: "C" }] }));
-    expect(await refusal(settings)).toContain("belongs to another chatbot");
   }, 60_000);
 
   it("a provisioning file declares nothing when a setting is wrong", async () => {

@@ -61,12 +61,6 @@ const comparableCreation = (answer: Answer) => {
   return { status, text: plain, headers };
 };
 
-declare module "vitest" {
-  interface ProvidedContext {
-    roleUrls: Readonly<Record<"server" | "bound" | "superuser" | "bypassing", string>>;
-  }
-}
-
 describe.each([
   ["without row security", "chatbots"],
   ["without row security", "visitors"],

@@ -6,7 +6,7 @@ import type { Attempt, ClientOptions } from "./Interface.ts";
 
 /**
  * The response was a failure. `message` is the contract's, such as `CHAT_DOES_NOT_EXISTS`, or else the status, such as
- * `HTTP 502`.
+ * `HTTP 502`. A redirect, which the client does not follow, is a failure, too; in browsers its `status` is 0.
  */
 export class ResponseError extends Error {
   override readonly name: string = "ResponseError";
@@ -95,7 +95,7 @@ export async function* send(
       ...outcome,
       beganAt,
       durationMillis: Date.now() - beganAt,
-      ...(error !== undefined && { error }),
+      error,
     });
   let isOpen = false;
   try {
@@ -105,15 +105,18 @@ export async function* send(
         body: request.body ?? null,
         headers,
         signal: anySignal(controller.signal, signal),
-        // A redirect could hand the key to another server.
-        redirect: "error",
+        // A redirect could hand the key to another server. Cloudflare Workers do not know the mode `error`.
+        redirect: "manual",
       }),
     );
     const { body, ok, status } = response;
     const requestId = response.headers.get("x-request-id") ?? undefined;
     outcome = { status, requestId };
     if (!ok) {
-      const failure = await inTime(response.json()).catch(() => undefined);
+      // In browsers, the status of a redirect is 0.
+      const failure = /^(0|3..)$/.test(`${status}`)
+        ? { message: "The server redirects to another address" }
+        : await inTime(response.json()).catch(() => undefined);
       throw toResponseError(status, failure, requestId, response.headers.get("retry-after"));
     }
     report();

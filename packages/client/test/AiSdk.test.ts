@@ -1,4 +1,4 @@
-import { assert, describe, it } from "@effect/vitest";
+import { assert, it } from "@effect/vitest";
 import { makeChatTransport, toMessages, type ParleyMessage } from "@parley/client/ai-sdk";
 import { makeClient, type Client } from "@parley/client";
 import { AbstractChat, type ChatState, type ChatStatus } from "ai";
@@ -45,302 +45,289 @@ const textOf = ({ parts }: ParleyMessage): string =>
 const entriesOf = ({ parts }: ParleyMessage): Array<string> =>
   parts.flatMap((part) => (part.type === "data-entry" ? [part.data.question] : []));
 
-describe("the transport for the AI SDK", () => {
-  it.live("the transport streams all answers into one chat, whose id the messages carry", () =>
-    Effect.gen(function* () {
-      const { client } = yield* makeTestClient();
-      yield* Effect.promise(async () => {
-        const chat = new TestChat(client);
-        await chat.sendMessage({ text: "one" });
-        await chat.sendMessage({ text: "two" });
-        assert.deepStrictEqual(chat.messages.map(textOf), ["one", answer, "two", answer]);
-        assert.include(chat.shown, answer.slice(0, 5));
-        const { data, total } = await client.history(1, { orderBy: "id" }).page();
-        assert.deepStrictEqual([total, (await client.chats().page()).total], [2, 1]);
-        const { answer: _answer, question: _question, ...metadata } = data[1]!;
-        assert.deepStrictEqual(chat.lastMessage!.metadata, metadata);
-      });
-    }).pipe(Effect.scoped),
-  );
+/** Asks "slow", and stops the answer once it has begun. */
+const stopSlow = async (chat: TestChat) => {
+  const slowMessage = chat.sendMessage({ text: "slow" });
+  while (!chat.shown.includes("re: slow")) await new Promise(setImmediate);
+  await chat.stop();
+  await slowMessage;
+};
 
-  it.live("the transport continues a chat from its history, hello message included", () =>
-    Effect.gen(function* () {
-      const { client } = yield* makeTestClient();
-      yield* Effect.promise(async () => {
-        const { id } = await client.createChat();
-        await client.ask({ chat_id: id, query: "one" });
-        const { data } = await client.history(id, { orderBy: "id" }).page();
-        const chat = new TestChat(client, toMessages(data));
-        await chat.sendMessage({ text: "two" });
-        assert.deepStrictEqual(
-          chat.messages.map(({ role }) => role),
-          ["assistant", "user", "assistant", "user", "assistant"],
-        );
-        assert.strictEqual(textOf(chat.messages[0]!), "Hello");
-        assert.strictEqual((await client.history(id).page()).total, 3);
-      });
-    }).pipe(Effect.scoped),
-  );
+const failFirst = (send: () => Promise<Response>, attempt: number) =>
+  attempt > 1
+    ? send()
+    : Response.json({ status: 500, code: 500002, message: "ANSWER_UNAVAILABLE" }, { status: 500 });
 
-  it.live("the transport asks in the chat that it was given, whatever chat the messages name", () =>
-    Effect.gen(function* () {
-      const { client } = yield* makeTestClient();
-      yield* Effect.promise(async () => {
-        const [own, other] = [await client.createChat(), await client.createChat()];
-        const { data } = await client.history(other.id).page();
-        await new TestChat(client, toMessages(data), own.id).sendMessage({ text: "one" });
-        assert.strictEqual((await client.history(own.id).page()).total, 2);
-        assert.strictEqual((await client.history(other.id).page()).total, 1);
-      });
-    }).pipe(Effect.scoped),
-  );
+it.live("the transport streams all answers into one chat, whose id the messages carry", () =>
+  Effect.gen(function* () {
+    const { client } = yield* makeTestClient();
+    yield* Effect.promise(async () => {
+      const chat = new TestChat(client);
+      await chat.sendMessage({ text: "one" });
+      await chat.sendMessage({ text: "two" });
+      assert.deepStrictEqual(chat.messages.map(textOf), ["one", answer, "two", answer]);
+      assert.include(chat.shown, answer.slice(0, 5));
+      const { data, total } = await client.history(1, { orderBy: "id" }).page();
+      assert.deepStrictEqual([total, (await client.chats().page()).total], [2, 1]);
+      const { answer: _answer, question: _question, ...metadata } = data[1]!;
+      assert.deepStrictEqual(chat.lastMessage!.metadata, metadata);
+    });
+  }).pipe(Effect.scoped),
+);
 
-  it.live("regenerating a message repeats a failed ask, but pays for no answer twice", () =>
-    Effect.gen(function* () {
-      const { client } = yield* makeTestClient({
-        retries: 0,
-        alter: (send, attempt) =>
-          attempt === 1
-            ? Response.json(
-                { status: 500, code: 500002, message: "ANSWER_UNAVAILABLE" },
-                { status: 500 },
-              )
-            : send(),
-      });
-      yield* Effect.promise(async () => {
-        const chat = new TestChat(client);
-        await chat.sendMessage({ text: "one" });
-        assert.deepStrictEqual([chat.status, chat.error?.message], ["error", "ANSWER_UNAVAILABLE"]);
-        await chat.regenerate();
-        await chat.regenerate();
-        assert.deepStrictEqual([chat.status, textOf(chat.lastMessage!)], ["ready", answer]);
-        await chat.sendMessage({ text: "edited", messageId: chat.messages[0]!.id });
-        const entries = await Promise.all(
-          [1, 2].map(async (id) =>
-            (await client.history(id).page()).data.map(({ question }) => question),
-          ),
-        );
-        assert.deepStrictEqual(entries, [["one"], ["edited"]]);
-      });
-    }).pipe(Effect.scoped),
-  );
+it.live("the transport continues a chat from its history, hello message included", () =>
+  Effect.gen(function* () {
+    const { client } = yield* makeTestClient();
+    yield* Effect.promise(async () => {
+      const { id } = await client.createChat();
+      await client.ask({ chat_id: id, query: "one" });
+      const { data } = await client.history(id, { orderBy: "id" }).page();
+      const chat = new TestChat(client, toMessages(data));
+      await chat.sendMessage({ text: "two" });
+      assert.deepStrictEqual(
+        chat.messages.map(({ role }) => role),
+        ["assistant", "user", "assistant", "user", "assistant"],
+      );
+      assert.strictEqual(textOf(chat.messages[0]!), "Hello");
+      assert.strictEqual((await client.history(id).page()).total, 3);
+    });
+  }).pipe(Effect.scoped),
+);
 
-  it.live("the transport takes back the text of an answer that starts again", () =>
-    Effect.gen(function* () {
-      const { client } = yield* makeTestClient({
-        alter: async (send, attempt, request) => {
-          // With this header, the break cancels the answer.
-          request.headers.set("on-disconnect", "cancel");
-          return attempt === 1 ? cut(await send(), afterEvents(2)) : send();
-        },
-      });
-      yield* Effect.promise(async () => {
-        const chat = new TestChat(client);
-        await chat.sendMessage({ text: "one" });
-        assert.strictEqual(textOf(chat.lastMessage!), answer);
-        const isShorter = (text: string, at: number) =>
-          text.length < (chat.shown[at - 1] ?? "").length;
-        assert.isTrue(chat.shown.some(isShorter));
-      });
-    }).pipe(Effect.scoped),
-  );
+it.live("the transport asks in the chat that it was given, whatever chat the messages name", () =>
+  Effect.gen(function* () {
+    const { client } = yield* makeTestClient();
+    yield* Effect.promise(async () => {
+      const [own, other] = [await client.createChat(), await client.createChat()];
+      const { data } = await client.history(other.id).page();
+      await new TestChat(client, toMessages(data), own.id).sendMessage({ text: "one" });
+      assert.strictEqual((await client.history(own.id).page()).total, 2);
+      assert.strictEqual((await client.history(other.id).page()).total, 1);
+    });
+  }).pipe(Effect.scoped),
+);
 
-  it.live("the transport hangs up when its signal is aborted or its stream is cancelled", () =>
-    Effect.gen(function* () {
-      const signals: Array<AbortSignal> = [];
-      const { client } = yield* makeTestClient({
-        alter: (send, attempt, request) => {
-          signals.push(request.signal);
-          return silent(send, attempt, request);
-        },
-      });
-      const stop = new AbortController();
-      yield* Effect.promise(async () => {
-        const streams = await Promise.all(
-          [stop.signal, undefined].map((abortSignal) =>
-            makeChatTransport({ client }).sendMessages({
-              trigger: "submit-message",
-              chatId: "chat",
-              messageId: undefined,
-              messages: [{ id: "1", role: "user", parts: [{ type: "text", text: "one" }] }],
-              abortSignal,
-            }),
-          ),
-        );
-        const readers = streams.map((stream) => stream.getReader());
-        const reading = readers.map(async (reader) => {
-          while (!(await reader.read()).done);
-        });
-        const aborted = () => signals.map((signal) => signal.aborted);
-        await new Promise((resolve) => setTimeout(resolve, 20));
-        stop.abort();
-        await reading[0];
-        assert.deepStrictEqual(aborted(), [true, false]);
-        await readers[1]!.cancel();
-        assert.deepStrictEqual(aborted(), [true, true]);
-      });
-    }).pipe(Effect.scoped),
-  );
+it.live("regenerating a message repeats a failed ask, but pays for no answer twice", () =>
+  Effect.gen(function* () {
+    const { client } = yield* makeTestClient({ alter: failFirst });
+    yield* Effect.promise(async () => {
+      const chat = new TestChat(client);
+      await chat.sendMessage({ text: "one" });
+      assert.deepStrictEqual([chat.status, chat.error?.message], ["error", "ANSWER_UNAVAILABLE"]);
+      await chat.regenerate();
+      await chat.regenerate();
+      assert.deepStrictEqual([chat.status, textOf(chat.lastMessage!)], ["ready", answer]);
+      await chat.sendMessage({ text: "edited", messageId: chat.messages[0]!.id });
+      const entries = await Promise.all(
+        [1, 2].map(async (id) =>
+          (await client.history(id).page()).data.map(({ question }) => question),
+        ),
+      );
+      assert.deepStrictEqual(entries, [["one"], ["edited"]]);
+    });
+  }).pipe(Effect.scoped),
+);
 
-  /** A client whose model sends its text at once, but ends the answer to "slow" only when `release` is called. */
-  const makeSlowClient = Effect.gen(function* () {
-    const released = yield* Deferred.make<void>();
-    let cancelled = 0;
-    const { handler, key } = yield* makeTestHandler((question) =>
-      Stream.make({ _tag: "Delta", text: `re: ${question}` } as const).pipe(
-        Stream.concat(
-          Stream.fromEffect(
-            Effect.as(question === "slow" ? Deferred.await(released) : Effect.void, {
-              _tag: "Usage",
-              usage,
-            } as const),
-          ).pipe(
-            Stream.onExit(({ _tag }) =>
-              Effect.sync(() => (cancelled += Number(_tag === "Failure"))),
-            ),
-          ),
+it.live("the transport takes back the text of an answer that starts again", () =>
+  Effect.gen(function* () {
+    const { client } = yield* makeTestClient({
+      alter: async (send, attempt, request) => {
+        // With this header, the break cancels the answer.
+        request.headers.set("on-disconnect", "cancel");
+        return attempt === 1 ? cut(await send(), afterEvents(2)) : send();
+      },
+    });
+    yield* Effect.promise(async () => {
+      const chat = new TestChat(client);
+      await chat.sendMessage({ text: "one" });
+      assert.strictEqual(textOf(chat.lastMessage!), answer);
+      const isShorter = (text: string, at: number) =>
+        text.length < (chat.shown[at - 1] ?? "").length;
+      assert.isTrue(chat.shown.some(isShorter));
+    });
+  }).pipe(Effect.scoped),
+);
+
+it.live("the transport hangs up when its signal is aborted or its stream is cancelled", () =>
+  Effect.gen(function* () {
+    const signals: Array<AbortSignal> = [];
+    const { client } = yield* makeTestClient({
+      alter: (send, attempt, request) => {
+        signals.push(request.signal);
+        return silent(send, attempt, request);
+      },
+    });
+    const stop = new AbortController();
+    yield* Effect.promise(async () => {
+      const streams = await Promise.all(
+        [stop.signal, undefined].map((abortSignal) =>
+          makeChatTransport({ client }).sendMessages({
+            trigger: "submit-message",
+            chatId: "chat",
+            messageId: undefined,
+            messages: [{ id: "1", role: "user", parts: [{ type: "text", text: "one" }] }],
+            abortSignal,
+          }),
+        ),
+      );
+      const readers = streams.map((stream) => stream.getReader());
+      const reading = readers.map(async (reader) => {
+        while (!(await reader.read()).done);
+      });
+      const aborted = () => signals.map((signal) => signal.aborted);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      stop.abort();
+      await reading[0];
+      assert.deepStrictEqual(aborted(), [true, false]);
+      await readers[1]!.cancel();
+      assert.deepStrictEqual(aborted(), [true, true]);
+    });
+  }).pipe(Effect.scoped),
+);
+
+/** A client whose model sends its text at once, but ends the answer to "slow" only when `release` is called. */
+const makeSlowClient = Effect.gen(function* () {
+  const released = yield* Deferred.make<void>();
+  let cancelled = 0;
+  const { handler, key } = yield* makeTestHandler((question) =>
+    Stream.make({ _tag: "Delta", text: `re: ${question}` } as const).pipe(
+      Stream.concat(
+        Stream.fromEffect(
+          Effect.as(question === "slow" ? Deferred.await(released) : Effect.void, {
+            _tag: "Usage",
+            usage,
+          } as const),
+        ).pipe(
+          Stream.onExit(({ _tag }) => Effect.sync(() => (cancelled += Number(_tag === "Failure")))),
         ),
       ),
-    );
-    return {
-      client: makeClient({ fetch: handler, apiKey: Redacted.value(key) }),
-      cancelled: () => cancelled,
-      release: () => Effect.runSync(Deferred.succeed(released, undefined)),
-    };
-  });
-
-  it.live(
-    "with `cancel`, a stop ends the model's request, and the next message is answered at once",
-    () =>
-      Effect.gen(function* () {
-        const { cancelled, client } = yield* makeSlowClient;
-        yield* Effect.promise(async () => {
-          const { id } = await client.createChat();
-          const chat = new TestChat(client, [], id, "cancel");
-          const slowMessage = chat.sendMessage({ text: "slow" });
-          while (!chat.shown.includes("re: slow")) await new Promise(setImmediate);
-          await chat.stop();
-          await slowMessage;
-          assert.deepStrictEqual([chat.status, chat.error], ["ready", undefined]);
-          await chat.sendMessage({ text: "next" });
-          assert.strictEqual(textOf(chat.lastMessage!), "re: next");
-          assert.strictEqual(cancelled(), 1);
-          const { data } = await client.history(id).page();
-          assert.deepStrictEqual(
-            data.map(({ question }) => question),
-            ["next", ""],
-          );
-        });
-      }).pipe(Effect.scoped),
+    ),
   );
+  return {
+    client: makeClient({ fetch: handler, apiKey: Redacted.value(key) }),
+    cancelled: () => cancelled,
+    release: () => Effect.runSync(Deferred.succeed(released, undefined)),
+  };
+});
 
-  it.live(
-    "a chat that opens in the middle of a turn shows the entry of that turn once, before its own answer",
-    () =>
-      Effect.gen(function* () {
-        const { client, release } = yield* makeSlowClient;
-        yield* Effect.promise(async () => {
-          const { id } = await client.createChat();
-          const open = async () => {
-            const { data } = await client.history(id, { orderBy: "id" }).page();
-            return new TestChat(client, toMessages(data), id);
-          };
-          const first = await open();
-          const slowMessage = first.sendMessage({ text: "slow" });
-          while (!first.shown.includes("re: slow")) await new Promise(setImmediate);
-          const second = await open();
-          assert.lengthOf(second.messages, 1);
-          const nextMessage = second.sendMessage({ text: "next" });
-          release();
-          await Promise.all([slowMessage, nextMessage]);
-          const answersOf = ({ lastMessage }: TestChat) =>
-            lastMessage!.parts.flatMap((part) =>
-              part.type === "data-entry"
-                ? [part.data.answer]
-                : part.type === "text"
-                  ? [part.text]
-                  : [],
-            );
-          assert.deepStrictEqual(answersOf(second), ["re: slow", "re: next"]);
-          // Only the first chat lacks an entry now: that of "next".
-          await second.sendMessage({ text: "more" });
-          assert.deepStrictEqual(answersOf(second), ["re: more"]);
-          await first.sendMessage({ text: "and more" });
-          assert.deepStrictEqual(answersOf(first), ["re: next", "re: more", "re: and more"]);
-          const { data } = await client.history(id, { orderBy: "id" }).page();
-          const ids = toMessages(data).map((message) => message.id);
-          assert.strictEqual(new Set(ids).size, ids.length);
-        });
-      }).pipe(Effect.scoped),
-  );
-
-  it.live(
-    "an entry from another page is shown once, even if it has the same question or comes after a stop",
-    () =>
-      Effect.gen(function* () {
-        const { client } = yield* makeSlowClient;
-        yield* Effect.promise(async () => {
-          const { id } = await client.createChat();
-          const { data } = await client.history(id, { orderBy: "id" }).page();
-          const chat = new TestChat(client, toMessages(data), id, "cancel");
-          await client.ask({ chat_id: id, query: "same" });
-          await client.ask({ chat_id: id, query: "other" });
-          const slowMessage = chat.sendMessage({ text: "slow" });
-          while (!chat.shown.includes("re: slow")) await new Promise(setImmediate);
-          await chat.stop();
-          await slowMessage;
-          assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["same", "other"]);
-          await client.ask({ chat_id: id, query: "same" });
-          await chat.sendMessage({ text: "same" });
-          assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["same"]);
-          await chat.regenerate();
-          assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["same"]);
-          assert.strictEqual((await client.history(id).page()).total, 5);
-        });
-      }).pipe(Effect.scoped),
-  );
-
-  it.live(
-    "after a stop, the answer that the server completed is shown once, with the next answer",
-    () =>
-      Effect.gen(function* () {
-        const { client, release } = yield* makeSlowClient;
-        yield* Effect.promise(async () => {
-          const { id } = await client.createChat();
-          const chat = new TestChat(client, [], id);
-          await chat.sendMessage({ text: "first" });
-          const slowMessage = chat.sendMessage({ text: "slow" });
-          while (!chat.shown.includes("re: slow")) await new Promise(setImmediate);
-          await chat.stop();
-          await slowMessage;
-          const nextMessage = chat.sendMessage({ text: "next" });
-          release();
-          await nextMessage;
-          assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["slow"]);
-          await chat.sendMessage({ text: "last" });
-          assert.deepStrictEqual(entriesOf(chat.lastMessage!), []);
-        });
-      }).pipe(Effect.scoped),
-  );
-
-  it.live("after a failed ask, another page's entry with the same question is shown", () =>
+it.live(
+  "with `cancel`, a stop ends the model's request, and the next message is answered at once",
+  () =>
     Effect.gen(function* () {
-      const { client, make } = yield* makeTestClient();
-      const failure = { status: 500, code: 500002, message: "ANSWER_UNAVAILABLE" };
-      const failing = make({
-        alter: (send, attempt) =>
-          attempt === 1 ? Response.json(failure, { status: 500 }) : send(),
-      });
+      const { cancelled, client } = yield* makeSlowClient;
       yield* Effect.promise(async () => {
         const { id } = await client.createChat();
-        const { data } = await client.history(id).page();
-        const chat = new TestChat(failing, toMessages(data), id);
-        await chat.sendMessage({ text: "same" });
-        assert.strictEqual(chat.error?.message, "ANSWER_UNAVAILABLE");
-        await client.ask({ chat_id: id, query: "same" });
+        const chat = new TestChat(client, [], id, "cancel");
+        await stopSlow(chat);
+        assert.deepStrictEqual([chat.status, chat.error], ["ready", undefined]);
         await chat.sendMessage({ text: "next" });
-        assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["same"]);
+        assert.strictEqual(textOf(chat.lastMessage!), "re: next");
+        assert.strictEqual(cancelled(), 1);
+        const { data } = await client.history(id).page();
+        assert.deepStrictEqual(
+          data.map(({ question }) => question),
+          ["next", ""],
+        );
       });
     }).pipe(Effect.scoped),
-  );
-});
+);
+
+it.live(
+  "a chat that opens in the middle of a turn shows the entry of that turn once, before its own answer",
+  () =>
+    Effect.gen(function* () {
+      const { client, release } = yield* makeSlowClient;
+      yield* Effect.promise(async () => {
+        const { id } = await client.createChat();
+        const open = async () => {
+          const { data } = await client.history(id, { orderBy: "id" }).page();
+          return new TestChat(client, toMessages(data), id);
+        };
+        const first = await open();
+        const slowMessage = first.sendMessage({ text: "slow" });
+        while (!first.shown.includes("re: slow")) await new Promise(setImmediate);
+        const second = await open();
+        assert.lengthOf(second.messages, 1);
+        const nextMessage = second.sendMessage({ text: "next" });
+        release();
+        await Promise.all([slowMessage, nextMessage]);
+        const answersOf = ({ lastMessage }: TestChat) =>
+          lastMessage!.parts.flatMap((part) =>
+            part.type === "data-entry"
+              ? [part.data.answer]
+              : part.type === "text"
+                ? [part.text]
+                : [],
+          );
+        assert.deepStrictEqual(answersOf(second), ["re: slow", "re: next"]);
+        // Only the first chat lacks an entry now: that of "next".
+        await second.sendMessage({ text: "more" });
+        assert.deepStrictEqual(answersOf(second), ["re: more"]);
+        await first.sendMessage({ text: "and more" });
+        assert.deepStrictEqual(answersOf(first), ["re: next", "re: more", "re: and more"]);
+        const { data } = await client.history(id, { orderBy: "id" }).page();
+        const ids = toMessages(data).map((message) => message.id);
+        assert.strictEqual(new Set(ids).size, ids.length);
+      });
+    }).pipe(Effect.scoped),
+);
+
+it.live(
+  "an entry from another page is shown once, even if it has the same question or comes after a stop",
+  () =>
+    Effect.gen(function* () {
+      const { client } = yield* makeSlowClient;
+      yield* Effect.promise(async () => {
+        const { id } = await client.createChat();
+        const { data } = await client.history(id, { orderBy: "id" }).page();
+        const chat = new TestChat(client, toMessages(data), id, "cancel");
+        await client.ask({ chat_id: id, query: "same" });
+        await client.ask({ chat_id: id, query: "other" });
+        await stopSlow(chat);
+        assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["same", "other"]);
+        await client.ask({ chat_id: id, query: "same" });
+        await chat.sendMessage({ text: "same" });
+        assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["same"]);
+        await chat.regenerate();
+        assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["same"]);
+        assert.strictEqual((await client.history(id).page()).total, 5);
+      });
+    }).pipe(Effect.scoped),
+);
+
+it.live(
+  "after a stop, the answer that the server completed is shown once, with the next answer",
+  () =>
+    Effect.gen(function* () {
+      const { client, release } = yield* makeSlowClient;
+      yield* Effect.promise(async () => {
+        const { id } = await client.createChat();
+        const chat = new TestChat(client, [], id);
+        await chat.sendMessage({ text: "first" });
+        await stopSlow(chat);
+        const nextMessage = chat.sendMessage({ text: "next" });
+        release();
+        await nextMessage;
+        assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["slow"]);
+        await chat.sendMessage({ text: "last" });
+        assert.deepStrictEqual(entriesOf(chat.lastMessage!), []);
+      });
+    }).pipe(Effect.scoped),
+);
+
+it.live("after a failed ask, another page's entry with the same question is shown", () =>
+  Effect.gen(function* () {
+    const { client, make } = yield* makeTestClient();
+    const failing = make({ alter: failFirst });
+    yield* Effect.promise(async () => {
+      const { id } = await client.createChat();
+      const { data } = await client.history(id).page();
+      const chat = new TestChat(failing, toMessages(data), id);
+      await chat.sendMessage({ text: "same" });
+      assert.strictEqual(chat.error?.message, "ANSWER_UNAVAILABLE");
+      await client.ask({ chat_id: id, query: "same" });
+      await chat.sendMessage({ text: "next" });
+      assert.deepStrictEqual(entriesOf(chat.lastMessage!), ["same"]);
+    });
+  }).pipe(Effect.scoped),
+);

@@ -1,4 +1,4 @@
-import { assert, describe, expectTypeOf, it } from "@effect/vitest";
+import { assert, expectTypeOf, it } from "@effect/vitest";
 import * as client from "@parley/client";
 import type { Wire } from "@parley/http/contract";
 import { makeTestHandler, usage } from "@parley/http/test";
@@ -34,456 +34,441 @@ const rejection = <E>(promise: Promise<unknown>, type: new (...args: any) => E):
     },
   );
 
-describe("the client on fetch", () => {
-  it.live("the client calls every endpoint, and returns values as they are on the wire", () =>
-    Effect.gen(function* () {
-      const { client: parley } = yield* makeTestClient();
-      yield* Effect.promise(async () => {
-        assert.deepStrictEqual(await parley.details(), {
-          chatBotName: "Bot",
-          chatBotDescription: "Description",
-          workspaceName: "Workspace",
-        });
-        const chat = await parley.createChat({ name: "First", userRef: "user" });
-        const entry = await parley.ask({ chat_id: chat.id, query: "q" });
-        assert.deepStrictEqual(
-          await collect(
-            parley.history(chat.id, { orderBy: ["flagged", "id"], desc: [true, false] }),
-          ),
-          [
-            { ...entry, id: 1, question: "", answer: "Hello", _createTime: chat._createTime },
-            entry,
-          ],
-        );
-        assert.deepStrictEqual(await collect(parley.chats({ search: "fir", userRef: "user" })), [
-          chat,
-        ]);
-      });
-      expectTypeOf<client.ChatbotDetails>().toEqualTypeOf<typeof Wire.DetailsWire.Type>();
-      expectTypeOf<client.Chat>().toEqualTypeOf<typeof Wire.ChatWire.Type>();
-      expectTypeOf<client.Entry>().toEqualTypeOf<typeof Wire.EntryWire.Type>();
-    }).pipe(Effect.scoped),
-  );
-
-  it.live("the client needs no origin to call a handler in this process", () =>
-    Effect.gen(function* () {
-      const { handler, key } = yield* makeTestHandler(() =>
-        Stream.make({ _tag: "Delta", text: "fine" } as const, { _tag: "Usage", usage } as const),
-      );
-      const parley = client.makeClient({ fetch: handler, apiKey: Redacted.value(key) });
-      yield* Effect.promise(async () => {
-        const { text, types } = await readAnswer(parley.stream({ query: "q" }));
-        assert.deepStrictEqual([text, types], ["fine", ["delta", "entry"]]);
-        assert.strictEqual((await parley.chats().page()).total, 1);
-        const leave = new AbortController();
-        const details = parley.details({ signal: leave.signal });
-        leave.abort(new Error("left"));
-        assert.strictEqual((await rejection(details, Error)).message, "left");
-      });
-    }).pipe(Effect.scoped),
-  );
-
-  it.live("a `fetch` that spreads the headers keeps them", () =>
-    Effect.gen(function* () {
-      const { handler, key } = yield* makeTestHandler(() => Stream.empty);
-      const parley = client.makeClient({
-        apiKey: Redacted.value(key),
-        fetch: (url, init) => handler(url, { ...init, headers: { ...init.headers, via: "proxy" } }),
-      });
-      yield* Effect.promise(async () => {
-        assert.strictEqual((await parley.createChat({ name: "a" })).name, "a");
-      });
-    }).pipe(Effect.scoped),
-  );
-
-  it.live("the client walks a list row by row or page by page, with the total of each page", () =>
-    Effect.gen(function* () {
-      const { client: parley } = yield* makeTestClient();
-      yield* Effect.promise(async () => {
-        for (const name of ["a", "b", "c", "d", "e"]) await parley.createChat({ name });
-        const chats = parley.chats({ limit: 2, orderBy: "id" });
-        assert.deepStrictEqual(
-          (await collect(chats)).map(({ name }) => name),
-          ["a", "b", "c", "d", "e"],
-        );
-        assert.deepStrictEqual(
-          (await collect(chats.pages())).map(({ data, page, total }) => [page, total, data.length]),
-          [
-            [1, 5, 2],
-            [2, 5, 2],
-            [3, 5, 1],
-          ],
-        );
-        const { data, total } = await parley.chats({ limit: 2, page: 3 }).page();
-        assert.deepStrictEqual([data.map(({ name }) => name), total], [["a"], 5]);
-        assert.deepStrictEqual(await collect(parley.chats({ search: "none" })), []);
-      });
-    }).pipe(Effect.scoped),
-  );
-
-  it.live("a call rejects with the server's failure", () =>
-    Effect.gen(function* () {
-      const { client: parley, make } = yield* makeTestClient();
-      yield* Effect.promise(async () => {
-        const missing = await rejection(parley.history(99).page(), client.ResponseError);
-        const { code, message, requestId, status } = missing;
-        assert.deepStrictEqual([status, code, message], [404, 404011, "CHAT_DOES_NOT_EXISTS"]);
-        assert.match(requestId!, /^\S+$/);
-        const query: any = { limit: 101, desc: "no" };
-        const refused = await rejection(parley.chats(query).page(), client.ValidationError);
-        assert.deepStrictEqual(
-          refused.errors.map(({ path }) => path),
-          [["limit"], ["desc"]],
-        );
-        assert.strictEqual(refused.message, refused.errors[0]!.message);
-        const stranger = make({ apiKey: "nonsense" });
-        const rejected = await rejection(
-          readAnswer(stranger.stream({ query: "q" })),
-          client.ResponseError,
-        );
-        assert.strictEqual(rejected.message, "API_KEY_NOT_VALID");
-      });
-    }).pipe(Effect.scoped),
-  );
-
-  it.live("the client reports each attempt without the key", () =>
-    Effect.gen(function* () {
-      const { attempts, client: parley, key } = yield* makeTestClient();
-      yield* Effect.promise(async () => {
-        await parley.createChat({ name: "a" });
-        await parley.details();
-        await rejection(parley.history(99).page(), client.ResponseError);
-      });
-      assert.deepStrictEqual(
-        attempts.map(({ body, method, status, url }) => [method, url, body, status]),
-        [
-          ["POST", "http://parley.test/api/chats", '{"name":"a"}', 201],
-          ["GET", "http://parley.test/api/details", undefined, 200],
-          ["GET", "http://parley.test/api/chats/99/history?page=1", undefined, 404],
-        ],
-      );
-      assert.notInclude(JSON.stringify(attempts), key);
-      assert.isTrue(attempts.every(({ requestId }) => requestId !== undefined));
-      assert.instanceOf(attempts[2]!.error, client.ResponseError);
-    }).pipe(Effect.scoped),
-  );
-});
-
-it.live("the client follows no redirect, which could hand its key to another server", () =>
+it.live("the client calls every endpoint, and returns values as they are on the wire", () =>
   Effect.gen(function* () {
-    const redirects: Array<string> = [];
-    const { client: parley } = yield* makeTestClient({
-      alter: (send, _, request) => {
-        redirects.push(request.redirect);
-        return send();
-      },
+    const { client: parley } = yield* makeTestClient();
+    yield* Effect.promise(async () => {
+      assert.deepStrictEqual(await parley.details(), {
+        chatBotName: "Bot",
+        chatBotDescription: "Description",
+        workspaceName: "Workspace",
+      });
+      const chat = await parley.createChat({ name: "First", userRef: "user" });
+      const entry = await parley.ask({ chat_id: chat.id, query: "q" });
+      assert.deepStrictEqual(
+        await collect(parley.history(chat.id, { orderBy: ["flagged", "id"], desc: [true, false] })),
+        [{ ...entry, id: 1, question: "", answer: "Hello", _createTime: chat._createTime }, entry],
+      );
+      assert.deepStrictEqual(await collect(parley.chats({ search: "fir", userRef: "user" })), [
+        chat,
+      ]);
     });
-    yield* Effect.promise(() => parley.details());
-    assert.deepStrictEqual(redirects, ["error"]);
+    expectTypeOf<client.ChatbotDetails>().toEqualTypeOf<typeof Wire.DetailsWire.Type>();
+    expectTypeOf<client.Chat>().toEqualTypeOf<typeof Wire.ChatWire.Type>();
+    expectTypeOf<client.Entry>().toEqualTypeOf<typeof Wire.EntryWire.Type>();
   }).pipe(Effect.scoped),
 );
 
-describe("an answer that the client streams", () => {
-  it.live(
-    "a streamed answer is complete and without repetition, wherever the connection breaks",
-    () =>
-      Effect.gen(function* () {
-        const { attempts, client: whole, make } = yield* makeTestClient();
-        const events = pieces.length + 1;
-        let bytes = 0;
-        yield* Effect.promise(async () => {
-          const { entries, text, types } = await readAnswer(
-            make({
-              alter: async (send) =>
-                cut(await send(), (seen) => ((bytes = seen.length), undefined)),
-            }).stream({ query: "q" }),
-          );
-          assert.deepStrictEqual([text, entries.length], [answer, 1]);
-          assert.strictEqual(types.length, events);
+it.live("the client needs no origin to call a handler in this process", () =>
+  Effect.gen(function* () {
+    const { handler, key } = yield* makeTestHandler(() =>
+      Stream.make({ _tag: "Delta", text: "fine" } as const, { _tag: "Usage", usage } as const),
+    );
+    const parley = client.makeClient({ fetch: handler, apiKey: Redacted.value(key) });
+    yield* Effect.promise(async () => {
+      const { text, types } = await readAnswer(parley.stream({ query: "q" }));
+      assert.deepStrictEqual([text, types], ["fine", ["delta", "entry"]]);
+      assert.strictEqual((await parley.chats().page()).total, 1);
+      const leave = new AbortController();
+      const details = parley.details({ signal: leave.signal });
+      leave.abort(new Error("left"));
+      assert.strictEqual((await rejection(details, Error)).message, "left");
+    });
+  }).pipe(Effect.scoped),
+);
 
-          const places = [
-            ...Array.from({ length: events }, (_, count) => afterEvents(count + 1)),
-            ...Array.from({ length: bytes }, (_, count) => atByte(count + 1)),
-          ];
-          const answers = await Promise.all(
-            places.map((place) => {
-              const broken = make({
-                alter: async (send, attempt) => (attempt === 1 ? cut(await send(), place) : send()),
-              });
-              return readAnswer(broken.stream({ query: "q" }));
-            }),
-          );
-          for (const { entries, text, types } of answers) {
-            assert.deepStrictEqual([text, entries[0]!.answer, entries.length], [answer, answer, 1]);
-            assert.notInclude(types, "restart");
-          }
-          // Answers that were cut after their entry are complete without another attempt.
-          const reconnected = answers.filter(({ types }) => types.includes("reconnected"));
-          assert.isAtLeast(reconnected.length, places.length - 2);
-          assert.strictEqual((await whole.chats().page()).total, places.length + 1);
-        });
-        assert.isTrue(attempts.some(({ headers }) => headers["last-event-id"]?.endsWith(".5")));
-      }).pipe(Effect.scoped),
-  );
+it.live("a `fetch` that spreads the headers keeps them", () =>
+  Effect.gen(function* () {
+    const { handler, key } = yield* makeTestHandler(() => Stream.empty);
+    const parley = client.makeClient({
+      apiKey: Redacted.value(key),
+      fetch: (url, init) => handler(url, { ...init, headers: { ...init.headers, via: "proxy" } }),
+    });
+    yield* Effect.promise(async () => {
+      assert.strictEqual((await parley.createChat({ name: "a" })).name, "a");
+    });
+  }).pipe(Effect.scoped),
+);
 
-  it.live("a streamed answer is read whole from chunks of one byte", () =>
+it.live("the client walks a list row by row or page by page, with the total of each page", () =>
+  Effect.gen(function* () {
+    const { client: parley } = yield* makeTestClient();
+    yield* Effect.promise(async () => {
+      for (const name of ["a", "b", "c", "d", "e"]) await parley.createChat({ name });
+      const chats = parley.chats({ limit: 2, orderBy: "id" });
+      assert.deepStrictEqual(
+        (await collect(chats)).map(({ name }) => name),
+        ["a", "b", "c", "d", "e"],
+      );
+      assert.deepStrictEqual(
+        (await collect(chats.pages())).map(({ data, page, total }) => [page, total, data.length]),
+        [
+          [1, 5, 2],
+          [2, 5, 2],
+          [3, 5, 1],
+        ],
+      );
+      const { data, total } = await parley.chats({ limit: 2, page: 3 }).page();
+      assert.deepStrictEqual([data.map(({ name }) => name), total], [["a"], 5]);
+      assert.deepStrictEqual(await collect(parley.chats({ search: "none" })), []);
+    });
+  }).pipe(Effect.scoped),
+);
+
+it.live("a call rejects with the server's failure", () =>
+  Effect.gen(function* () {
+    const { client: parley, make } = yield* makeTestClient();
+    yield* Effect.promise(async () => {
+      const missing = await rejection(parley.history(99).page(), client.ResponseError);
+      const { code, message, requestId, status } = missing;
+      assert.deepStrictEqual([status, code, message], [404, 404011, "CHAT_DOES_NOT_EXISTS"]);
+      assert.match(requestId!, /^\S+$/);
+      const query: any = { limit: 101, desc: "no" };
+      const refused = await rejection(parley.chats(query).page(), client.ValidationError);
+      assert.deepStrictEqual(
+        refused.errors.map(({ path }) => path),
+        [["limit"], ["desc"]],
+      );
+      assert.strictEqual(refused.message, refused.errors[0]!.message);
+      const stranger = make({ apiKey: "nonsense" });
+      const rejected = await rejection(
+        readAnswer(stranger.stream({ query: "q" })),
+        client.ResponseError,
+      );
+      assert.strictEqual(rejected.message, "API_KEY_NOT_VALID");
+    });
+  }).pipe(Effect.scoped),
+);
+
+it.live("the client reports each attempt without the key", () =>
+  Effect.gen(function* () {
+    const { attempts, client: parley, key } = yield* makeTestClient();
+    yield* Effect.promise(async () => {
+      await parley.createChat({ name: "a" });
+      await parley.details();
+      await rejection(parley.history(99).page(), client.ResponseError);
+    });
+    assert.deepStrictEqual(
+      attempts.map(({ body, method, status, url }) => [method, url, body, status]),
+      [
+        ["POST", "http://parley.test/api/chats", '{"name":"a"}', 201],
+        ["GET", "http://parley.test/api/details", undefined, 200],
+        ["GET", "http://parley.test/api/chats/99/history?page=1", undefined, 404],
+      ],
+    );
+    assert.notInclude(JSON.stringify(attempts), key);
+    assert.isTrue(attempts.every(({ requestId }) => requestId !== undefined));
+    assert.instanceOf(attempts[2]!.error, client.ResponseError);
+  }).pipe(Effect.scoped),
+);
+
+it("the client follows no redirect, which could hand its key to another server, and names it at once", async () => {
+  // Cloudflare Workers know only the modes `follow` and `manual`; browsers hide the status of a redirect.
+  const opaque = Object.defineProperty(Response.error(), "type", { value: "opaqueredirect" });
+  for (const response of [opaque, Response.redirect("http://elsewhere/", 307)]) {
+    const modes: Array<unknown> = [];
+    const parley = client.makeClient({
+      fetch: async (_url, init) => {
+        modes.push(init?.redirect);
+        return response;
+      },
+      retries: 1,
+    });
+    const error = await rejection(parley.details(), client.ResponseError);
+    assert.strictEqual(error.message, "The server redirects to another address");
+    assert.strictEqual(error.status, response.status);
+    assert.deepStrictEqual(modes, ["manual"]);
+  }
+});
+
+it.live(
+  "a streamed answer is complete and without repetition, wherever the connection breaks",
+  () =>
     Effect.gen(function* () {
+      const { attempts, client: whole, make } = yield* makeTestClient();
+      const events = pieces.length + 1;
+      let bytes = 0;
+      yield* Effect.promise(async () => {
+        const { entries, text, types } = await readAnswer(
+          make({
+            alter: async (send) => cut(await send(), (seen) => ((bytes = seen.length), undefined)),
+          }).stream({ query: "q" }),
+        );
+        assert.deepStrictEqual([text, entries.length], [answer, 1]);
+        assert.strictEqual(types.length, events);
+
+        const places = [
+          ...Array.from({ length: events }, (_, count) => afterEvents(count + 1)),
+          ...Array.from({ length: bytes }, (_, count) => atByte(count + 1)),
+        ];
+        const answers = await Promise.all(
+          places.map((place) => {
+            const broken = make({
+              alter: async (send, attempt) => (attempt === 1 ? cut(await send(), place) : send()),
+            });
+            return readAnswer(broken.stream({ query: "q" }));
+          }),
+        );
+        for (const { entries, text, types } of answers) {
+          assert.deepStrictEqual([text, entries[0]!.answer, entries.length], [answer, answer, 1]);
+          assert.notInclude(types, "restart");
+        }
+        // Answers that were cut after their entry are complete without another attempt.
+        const reconnected = answers.filter(({ types }) => types.includes("reconnected"));
+        assert.isAtLeast(reconnected.length, places.length - 2);
+        assert.strictEqual((await whole.chats().page()).total, places.length + 1);
+      });
+      assert.isTrue(attempts.some(({ headers }) => headers["last-event-id"]?.endsWith(".5")));
+    }).pipe(Effect.scoped),
+);
+
+it.live("a streamed answer is read whole from chunks of one byte", () =>
+  Effect.gen(function* () {
+    const { client: parley } = yield* makeTestClient({
+      alter: async (send) => {
+        const bytes = new Uint8Array(await (await send()).arrayBuffer());
+        return new Response(
+          new ReadableStream({
+            start(controller) {
+              for (const byte of bytes) controller.enqueue(Uint8Array.of(byte));
+              controller.close();
+            },
+          }),
+        );
+      },
+    });
+    const { text, types } = yield* Effect.promise(() => readAnswer(parley.stream({ query: "q" })));
+    assert.strictEqual(text, answer);
+    assert.notInclude(types, "reconnecting");
+  }).pipe(Effect.scoped),
+);
+
+it.live("a streamed answer can end in a failure", () =>
+  Effect.gen(function* () {
+    const { client: parley } = yield* makeTestClient({
+      alter: () =>
+        new Response(
+          'event: error\ndata: {"status":500,"code":500002,"message":"ANSWER_UNAVAILABLE"}\n\n',
+          { headers: { "x-request-id": "request" } },
+        ),
+    });
+    const { code, message, requestId, status } = yield* Effect.promise(() =>
+      rejection(readAnswer(parley.stream({ query: "q" })), client.ResponseError),
+    );
+    assert.deepStrictEqual(
+      [status, code, message, requestId],
+      [500, 500002, "ANSWER_UNAVAILABLE", "request"],
+    );
+  }).pipe(Effect.scoped),
+);
+
+it.live("a streamed answer goes on although every connection breaks after one event", () =>
+  Effect.gen(function* () {
+    const { client: parley } = yield* makeTestClient({
+      retries: 1,
+      alter: async (send) => cut(await send(), afterEvents(1)),
+    });
+    const { entries, text, types } = yield* Effect.promise(() =>
+      readAnswer(parley.stream({ query: "q" })),
+    );
+    assert.deepStrictEqual([text, entries[0]!.answer], [answer, answer]);
+    assert.includeMembers(types, ["reconnecting", "reconnected"]);
+  }).pipe(Effect.scoped),
+);
+
+it.live("a streamed answer starts again when the server has to answer again", () =>
+  Effect.gen(function* () {
+    const { client: parley } = yield* makeTestClient({
+      alter: async (send, attempt) => (attempt === 1 ? cut(await send(), afterEvents(2)) : send()),
+    });
+    yield* Effect.promise(async () => {
+      const { entries, text, types } = await readAnswer(
+        parley.stream({ query: "q" }, { onDisconnect: "cancel" }),
+      );
+      assert.deepStrictEqual([text, entries[0]!.answer], [answer, answer]);
+      assert.strictEqual(types.filter((type) => type === "restart").length, 1);
+      assert.strictEqual((await parley.chats().page()).total, 1);
+    });
+  }).pipe(Effect.scoped),
+);
+
+it.live("a streamed answer fails when it has to start again more often than `retries` allows", () =>
+  Effect.gen(function* () {
+    const { attempts, client: parley } = yield* makeTestClient({
+      retries: 2,
+      alter: async (send) => cut(await send(), afterEvents(2)),
+    });
+    const events = parley.stream({ query: "q" }, { onDisconnect: "cancel" });
+    yield* Effect.promise(() => rejection(readAnswer(events), client.ConnectionError));
+    assert.strictEqual(attempts.length, 3);
+  }).pipe(Effect.scoped),
+);
+
+it.live(
+  "the client hangs up as soon as the reader leaves a stream, even while it waits for an event",
+  () =>
+    Effect.gen(function* () {
+      let request: Request | undefined;
       const { client: parley } = yield* makeTestClient({
-        alter: async (send) => {
-          const bytes = new Uint8Array(await (await send()).arrayBuffer());
-          return new Response(
-            new ReadableStream({
-              start(controller) {
-                for (const byte of bytes) controller.enqueue(Uint8Array.of(byte));
-                controller.close();
-              },
-            }),
-          );
+        alter: (send, attempt, sent) => silent(send, attempt, (request = sent)),
+      });
+      yield* Effect.promise(async () => {
+        const events = parley.stream({ query: "q" })[Symbol.asyncIterator]();
+        const nextEvent = rejection(events.next(), DOMException);
+        await events.return!();
+        assert.isTrue(request!.signal.aborted);
+        await nextEvent;
+      });
+    }).pipe(Effect.scoped),
+);
+
+it.live("a failed call is repeated with its idempotency key, so that nothing is stored twice", () =>
+  Effect.gen(function* () {
+    const { attempts, make } = yield* makeTestClient();
+    const losesFirst = () =>
+      make({
+        alter: async (send, attempt) => {
+          const response = await send();
+          if (attempt === 1) throw new TypeError("lost");
+          return response;
         },
       });
-      const { text, types } = yield* Effect.promise(() =>
-        readAnswer(parley.stream({ query: "q" })),
-      );
-      assert.strictEqual(text, answer);
-      assert.notInclude(types, "reconnecting");
-    }).pipe(Effect.scoped),
-  );
+    yield* Effect.promise(async () => {
+      const [chat] = await Promise.all([losesFirst().createChat(), losesFirst().details()]);
+      const { chat_id } = await losesFirst().ask({ chat_id: chat.id, query: "q" });
+      assert.strictEqual(chat_id, chat.id);
+      assert.strictEqual((await losesFirst().chats().page()).total, 1);
+      assert.strictEqual((await losesFirst().history(chat.id).page()).total, 2);
+    });
+    assert.strictEqual(attempts.length, 10);
+    assert.instanceOf(attempts[0]!.error, client.ConnectionError);
+  }).pipe(Effect.scoped),
+);
 
-  it.live("a streamed answer can end in a failure", () =>
+it.live("a failed call is not repeated if it would fail again", () =>
+  Effect.gen(function* () {
+    const { attempts, make } = yield* makeTestClient();
+    const general = (status: number, code: number, headers = {}) =>
+      Response.json({ status, code, message: "FAILED" }, { status, headers });
+    for (const [response, isRepeated] of [
+      [general(400, 400004), false],
+      [general(429, 1), false],
+      [general(403, 403001), false],
+      [general(403, 403002, { "retry-after": "61" }), false],
+      [general(500, 500002), false],
+      [general(500, 500004, { "retry-after": "61" }), false],
+      [general(500, 500003), true],
+      [general(500, 500001), true],
+      [new Response("<h1>Bad gateway</h1>", { status: 502 }), true],
+    ] as const) {
+      attempts.length = 0;
+      const parley = make({
+        alter: (send, attempt) => (attempt === 1 ? response : send()),
+      });
+      yield* Effect.promise(async () => {
+        if (isRepeated) await parley.details();
+        else await rejection(parley.details(), client.ResponseError);
+      });
+      assert.strictEqual(attempts.length, isRepeated ? 2 : 1);
+    }
+  }).pipe(Effect.scoped),
+);
+
+it.live.each<() => string>([() => "7", () => new Date(Date.now() + 7000).toUTCString()])(
+  "the client waits for as long as the server asks before it repeats a call",
+  (retryAfter) =>
     Effect.gen(function* () {
       const { client: parley } = yield* makeTestClient({
         alter: () =>
-          new Response(
-            'event: error\ndata: {"status":500,"code":500002,"message":"ANSWER_UNAVAILABLE"}\n\n',
-            { headers: { "x-request-id": "request" } },
+          Response.json(
+            { status: 500, code: 500004 },
+            { status: 500, headers: { "retry-after": retryAfter() } },
           ),
       });
-      const { code, message, requestId, status } = yield* Effect.promise(() =>
-        rejection(readAnswer(parley.stream({ query: "q" })), client.ResponseError),
+      const event = yield* Effect.promise(async () => {
+        for await (const event of parley.stream({ query: "q" })) return event;
+        return assert.fail("no event");
+      });
+      if (event.type !== "reconnecting") return assert.fail(event.type);
+      // A date has no fraction of a second.
+      assert.isAtLeast(event.delayMillis, 6000);
+      assert.isBelow(event.delayMillis, 8000);
+    }).pipe(Effect.scoped),
+);
+
+it.live("beyond the rate of its key, a call waits and is repeated", () =>
+  Effect.gen(function* () {
+    const { attempts, client: parley } = yield* makeTestClient({
+      alter: (send, attempt) =>
+        attempt === 1
+          ? Response.json(
+              { status: 403, code: 403002 },
+              { status: 403, headers: { "retry-after": "1" } },
+            )
+          : send(),
+    });
+    yield* Effect.promise(async () => {
+      const begun = performance.now();
+      await parley.details();
+      assert.isAtLeast(performance.now() - begun, 990);
+      assert.strictEqual(attempts.length, 2);
+    });
+  }).pipe(Effect.scoped),
+);
+
+it.live("a call fails when the server stays silent, even within a response", () =>
+  Effect.gen(function* () {
+    const { make } = yield* makeTestClient();
+    const opens = (_send: unknown, _attempt: unknown, { signal }: Request) =>
+      new Response(
+        new ReadableStream({
+          start: (body) => signal.addEventListener("abort", () => body.error(signal.reason)),
+        }),
       );
-      assert.deepStrictEqual(
-        [status, code, message, requestId],
-        [500, 500002, "ANSWER_UNAVAILABLE", "request"],
-      );
-    }).pipe(Effect.scoped),
-  );
-
-  it.live("a streamed answer goes on although every connection breaks after one event", () =>
-    Effect.gen(function* () {
-      const { client: parley } = yield* makeTestClient({
-        retries: 1,
-        alter: async (send) => cut(await send(), afterEvents(1)),
-      });
-      const { entries, text, types } = yield* Effect.promise(() =>
-        readAnswer(parley.stream({ query: "q" })),
-      );
-      assert.deepStrictEqual([text, entries[0]!.answer], [answer, answer]);
-      assert.includeMembers(types, ["reconnecting", "reconnected"]);
-    }).pipe(Effect.scoped),
-  );
-
-  it.live("a streamed answer starts again when the server has to answer again", () =>
-    Effect.gen(function* () {
-      const { client: parley } = yield* makeTestClient({
-        alter: async (send, attempt) =>
-          attempt === 1 ? cut(await send(), afterEvents(2)) : send(),
-      });
-      yield* Effect.promise(async () => {
-        const { entries, text, types } = await readAnswer(
-          parley.stream({ query: "q" }, { onDisconnect: "cancel" }),
-        );
-        assert.deepStrictEqual([text, entries[0]!.answer], [answer, answer]);
-        assert.strictEqual(types.filter((type) => type === "restart").length, 1);
-        assert.strictEqual((await parley.chats().page()).total, 1);
-      });
-    }).pipe(Effect.scoped),
-  );
-
-  it.live(
-    "a streamed answer fails when it has to start again more often than `retries` allows",
-    () =>
-      Effect.gen(function* () {
-        const { attempts, client: parley } = yield* makeTestClient({
-          retries: 2,
-          alter: async (send) => cut(await send(), afterEvents(2)),
-        });
-        const events = parley.stream({ query: "q" }, { onDisconnect: "cancel" });
-        yield* Effect.promise(() => rejection(readAnswer(events), client.ConnectionError));
-        assert.strictEqual(attempts.length, 3);
-      }).pipe(Effect.scoped),
-  );
-
-  it.live(
-    "the client hangs up as soon as the reader leaves a stream, even while it waits for an event",
-    () =>
-      Effect.gen(function* () {
-        let request: Request | undefined;
-        const { client: parley } = yield* makeTestClient({
-          alter: (send, attempt, sent) => silent(send, attempt, (request = sent)),
-        });
-        yield* Effect.promise(async () => {
-          const events = parley.stream({ query: "q" })[Symbol.asyncIterator]();
-          const nextEvent = rejection(events.next(), DOMException);
-          await events.return!();
-          assert.isTrue(request!.signal.aborted);
-          await nextEvent;
-        });
-      }).pipe(Effect.scoped),
-  );
-});
-
-describe("a call whose attempt failed", () => {
-  it.live(
-    "a failed call is repeated with its idempotency key, so that nothing is stored twice",
-    () =>
-      Effect.gen(function* () {
-        const { attempts, make } = yield* makeTestClient();
-        const losesFirst = () =>
-          make({
-            alter: async (send, attempt) => {
-              const response = await send();
-              if (attempt === 1) throw new TypeError("lost");
-              return response;
-            },
-          });
-        yield* Effect.promise(async () => {
-          const [chat] = await Promise.all([losesFirst().createChat(), losesFirst().details()]);
-          const { chat_id } = await losesFirst().ask({ chat_id: chat.id, query: "q" });
-          assert.strictEqual(chat_id, chat.id);
-          assert.strictEqual((await losesFirst().chats().page()).total, 1);
-          assert.strictEqual((await losesFirst().history(chat.id).page()).total, 2);
-        });
-        assert.strictEqual(attempts.length, 10);
-        assert.instanceOf(attempts[0]!.error, client.ConnectionError);
-      }).pipe(Effect.scoped),
-  );
-
-  it.live("a failed call is not repeated if it would fail again", () =>
-    Effect.gen(function* () {
-      const { attempts, make } = yield* makeTestClient();
-      const general = (status: number, code: number, headers = {}) =>
-        Response.json({ status, code, message: "FAILED" }, { status, headers });
-      for (const [response, isRepeated] of [
-        [general(400, 400004), false],
-        [general(429, 1), false],
-        [general(403, 403001), false],
-        [general(403, 403002, { "retry-after": "61" }), false],
-        [general(500, 500002), false],
-        [general(500, 500004, { "retry-after": "61" }), false],
-        [general(500, 500003), true],
-        [general(500, 500001), true],
-        [new Response("<h1>Bad gateway</h1>", { status: 502 }), true],
-      ] as const) {
-        attempts.length = 0;
-        const parley = make({
-          alter: (send, attempt) => (attempt === 1 ? response : send()),
-        });
-        yield* Effect.promise(async () => {
-          if (isRepeated) await parley.details();
-          else await rejection(parley.details(), client.ResponseError);
-        });
-        assert.strictEqual(attempts.length, isRepeated ? 2 : 1);
+    for (const alter of [silent, opens]) {
+      const parley = make({ timeoutMillis: 20, askTimeoutMillis: 20, retries: 0, alter });
+      for (const call of [
+        () => parley.details(),
+        () => parley.ask({ query: "q" }),
+        () => readAnswer(parley.stream({ query: "q" })),
+      ]) {
+        const error = yield* Effect.promise(() => rejection(call(), client.ConnectionError));
+        assert.include(String(error.cause), "silent for 20 ms");
       }
-    }).pipe(Effect.scoped),
-  );
+    }
+  }).pipe(Effect.scoped),
+);
 
-  it.live.each<() => string>([() => "7", () => new Date(Date.now() + 7000).toUTCString()])(
-    "the client waits for as long as the server asks before it repeats a call",
-    (retryAfter) =>
-      Effect.gen(function* () {
-        const { client: parley } = yield* makeTestClient({
-          alter: () =>
-            Response.json(
-              { status: 500, code: 500004 },
-              { status: 500, headers: { "retry-after": retryAfter() } },
-            ),
-        });
-        const event = yield* Effect.promise(async () => {
-          for await (const event of parley.stream({ query: "q" })) return event;
-          return assert.fail("no event");
-        });
-        if (event.type !== "reconnecting") return assert.fail(event.type);
-        // A date has no fraction of a second.
-        assert.isAtLeast(event.delayMillis, 6000);
-        assert.isBelow(event.delayMillis, 8000);
-      }).pipe(Effect.scoped),
-  );
+it.live("a call is repeated after a successful response of anything but a Parley server", () =>
+  Effect.gen(function* () {
+    const { attempts, make } = yield* makeTestClient();
+    const bodies = ["<!doctype html>", "", "null", "[]", '{"ok":true}'];
+    for (const [at, body] of bodies.entries()) {
+      const other = () => Promise.resolve(new Response(body));
+      const parley = make({ alter: (send, attempt) => (attempt === 1 ? other() : send()) });
+      yield* Effect.promise(() => parley.chats().page());
+      assert.strictEqual(attempts.length, 2 * (at + 1));
+      const call = make({ alter: other, retries: 0 }).ask({ query: "q" });
+      yield* Effect.promise(() => rejection(call, client.ConnectionError));
+      attempts.pop();
+    }
+  }).pipe(Effect.scoped),
+);
 
-  it.live("beyond the rate of its key, a call waits and is repeated until its signal aborts", () =>
-    Effect.gen(function* () {
-      const { attempts, make } = yield* makeTestClient();
-      const beyond = () =>
-        Response.json(
-          { status: 403, code: 403002 },
-          { status: 403, headers: { "retry-after": "1" } },
-        );
-      const parley = make({ alter: (send, attempt) => (attempt === 1 ? beyond() : send()) });
-      yield* Effect.promise(async () => {
-        const begun = performance.now();
-        await parley.details();
-        assert.isAtLeast(performance.now() - begun, 990);
-        assert.strictEqual(attempts.length, 2);
-        const signal = AbortSignal.timeout(20);
-        await rejection(make({ alter: beyond }).details({ signal }), DOMException);
-      });
-      assert.strictEqual(attempts.length, 3);
-    }).pipe(Effect.scoped),
-  );
-
-  it.live("a call fails when the server stays silent, even within a response", () =>
-    Effect.gen(function* () {
-      const { make } = yield* makeTestClient();
-      const opens = (_send: unknown, _attempt: unknown, { signal }: Request) =>
-        new Response(
-          new ReadableStream({
-            start: (body) => signal.addEventListener("abort", () => body.error(signal.reason)),
-          }),
-        );
-      for (const alter of [silent, opens]) {
-        const parley = make({ timeoutMillis: 20, askTimeoutMillis: 20, retries: 0, alter });
-        for (const call of [
-          () => parley.details(),
-          () => parley.ask({ query: "q" }),
-          () => readAnswer(parley.stream({ query: "q" })),
-        ]) {
-          const error = yield* Effect.promise(() => rejection(call(), client.ConnectionError));
-          assert.include(String(error.cause), "silent for 20 ms");
-        }
-      }
-    }).pipe(Effect.scoped),
-  );
-
-  it.live("a call is repeated after a successful response of anything but a Parley server", () =>
-    Effect.gen(function* () {
-      const { attempts, make } = yield* makeTestClient();
-      const bodies = ["<!doctype html>", "", "null", "[]", '{"ok":true}'];
-      for (const [at, body] of bodies.entries()) {
-        const other = () => Promise.resolve(new Response(body));
-        const parley = make({ alter: (send, attempt) => (attempt === 1 ? other() : send()) });
-        yield* Effect.promise(() => parley.chats().page());
-        assert.strictEqual(attempts.length, 2 * (at + 1));
-        const call = make({ alter: other, retries: 0 }).ask({ query: "q" });
-        yield* Effect.promise(() => rejection(call, client.ConnectionError));
-        attempts.pop();
-      }
-    }).pipe(Effect.scoped),
-  );
-
-  it.live("a call rejects with the reason of its signal as soon as the signal aborts", () =>
-    Effect.gen(function* () {
-      const { attempts, client: parley } = yield* makeTestClient({
-        alter: () => Promise.reject(new TypeError("unreachable")),
-      });
-      yield* Effect.promise(async () => {
-        const reason = new Error("enough");
-        const aborted = { signal: AbortSignal.abort(reason) };
-        assert.strictEqual(await rejection(parley.details(aborted), Error), reason);
-        const stop = new AbortController();
-        const call = rejection(parley.details({ signal: stop.signal }), Error);
-        setTimeout(() => stop.abort(reason), 20);
-        assert.strictEqual(await call, reason);
-      });
-      assert.strictEqual(attempts.length, 1);
-    }).pipe(Effect.scoped),
-  );
-});
+it.live("a call rejects with the reason of its signal as soon as the signal aborts", () =>
+  Effect.gen(function* () {
+    const { attempts, client: parley } = yield* makeTestClient({
+      alter: () => Promise.reject(new TypeError("unreachable")),
+    });
+    yield* Effect.promise(async () => {
+      const reason = new Error("enough");
+      const aborted = { signal: AbortSignal.abort(reason) };
+      assert.strictEqual(await rejection(parley.details(aborted), Error), reason);
+      const stop = new AbortController();
+      const call = rejection(parley.details({ signal: stop.signal }), Error);
+      setTimeout(() => stop.abort(reason), 20);
+      assert.strictEqual(await call, reason);
+    });
+    assert.strictEqual(attempts.length, 1);
+  }).pipe(Effect.scoped),
+);

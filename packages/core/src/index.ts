@@ -33,6 +33,7 @@ export {
   scopes,
   signingSecretOf,
   TokensPerDay,
+  admitsAnonymous,
   type KeyRecord,
   type RegisteredKey,
   type Scope,
@@ -44,9 +45,7 @@ export { ChatbotId, ChatId } from "./model/Ids.ts";
 export type { AskError } from "./model/Errors.ts";
 export { IdempotencyKeyText } from "./model/IdempotencyKey.ts";
 export {
-  chatFields,
   ChatQuery,
-  entryFields,
   EntryQuery,
   Limit,
   defaultEntryQuery,

@@ -105,6 +105,29 @@ describe("a conversation by openParley", () => {
     await expect(other.import(["{}\n"])).rejects.toMatchObject({ name: "ImportRefused" });
   });
 
+  it("rows and lines of an export have their fields in the same order in every store", async () => {
+    const bot = await openBot();
+    const chat = await bot.createChat({ userRef: "user-7", name: "Invoice" });
+    const { entry } = await bot.ask(chat.id, "Hi?");
+    expect(Object.keys(chat)).toEqual(["id", "name", "userRef", "createTime"]);
+    expect(Object.keys(entry).join()).toBe(
+      "id,chatId,question,answer,moderation,flagged,createTime",
+    );
+    expect(Object.keys(bot.chatbot).join()).toBe("id,workspaceName,name,description,settings");
+    const [line] = await collect(bot.export());
+    expect(line).toMatch(/^\{"chat":\{"id":1,"name":"Invoice","userRef":"user-7","_createTime":/);
+  });
+
+  it("a refused line of an import is described by its field and its rule", async () => {
+    const bot = await openBot();
+    const chat = { id: 1, name: null, userRef: null, _createTime: "2026-01-31" };
+    await expect(bot.import([JSON.stringify({ chat })])).rejects.toMatchObject({
+      reason:
+        "line 1 is not a valid line of an export: chat._createTime: " +
+        "must be a time such as 2026-01-31T09:30:00.000Z",
+    });
+  });
+
   it("a bot creates keys that are valid until they are revoked", async () => {
     const parley = await open();
     const bot = await parley.chatbot(declaration);
@@ -115,6 +138,11 @@ describe("a conversation by openParley", () => {
     await bot.revokeKey(id);
     await expect(parley.authenticate(key)).rejects.toMatchObject({ name: "KeyRejected" });
     await expect(bot.revokeKey(id)).rejects.toMatchObject({ name: "KeyNotFound" });
+    for (const wrong of ["\0", "\ud800", 5, undefined])
+      await expect(bot.revokeKey(wrong as string)).rejects.toMatchObject({
+        name: "ArgumentInvalid",
+        field: "keyId",
+      });
   });
 
   it("a bot that a key opens asks only within the budget of the key", async () => {

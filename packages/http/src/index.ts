@@ -2,8 +2,8 @@
  * The two HTTP interfaces of Parley, to serve and to mount, and what another listener needs to answer and log as they
  * do.
  */
-export { type BasePaths } from "./contract/Endpoints.ts";
-export { generalCodes, validationCodes, type GeneralMessage } from "./contract/Codes.ts";
+export type { BasePaths } from "./contract/Endpoints.ts";
+export type { GeneralMessage } from "./contract/Codes.ts";
 export { toJsonResponse } from "./contract/Wire.ts";
 export {
   layerNoRequestSpans,

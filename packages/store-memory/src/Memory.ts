@@ -5,7 +5,6 @@ import {
   type ChatbotId,
   ChatId,
   ChatbotNotFound,
-  fold,
   type AuditRecord,
   type Chat,
   type Chatbot,
@@ -25,8 +24,6 @@ export interface StoredEntry {
 
 export interface StoredChat {
   readonly chat: Chat;
-  /** The name as a search compares it. */
-  readonly foldedName: string | null;
   /** In order of creation, which is the order of their ids. */
   readonly entries: Array<StoredEntry>;
   /** The id of the latest turn, which may have ended. */
@@ -112,19 +109,18 @@ export const isOwn = ({ chat }: StoredChat, visitor: string | null): boolean =>
 export const addChat = (
   { lastId }: Memory,
   tenant: Tenant,
-  chat: Pick<Chat, "name" | "userRef">,
+  { name, userRef }: Pick<Chat, "name" | "userRef">,
   now: number,
 ): StoredChat => {
   tenant.lastTime = Math.max(now, tenant.lastTime);
   const createTime = new Date(tenant.lastTime);
-  const newChat = emptyChat({ ...chat, id: ChatId.make(++lastId.chat), createTime });
+  const newChat = emptyChat({ id: ChatId.make(++lastId.chat), name, userRef, createTime });
   tenant.chats.set(newChat.chat.id, newChat);
   return newChat;
 };
 
 export const emptyChat = (chat: Chat): StoredChat => ({
   chat,
-  foldedName: chat.name === null ? null : fold(chat.name),
   entries: [],
   turnId: null,
   turnEnded: -Infinity,
@@ -134,12 +130,13 @@ export const emptyChat = (chat: Chat): StoredChat => ({
 export const addEntry = (
   { lastId }: Memory,
   { chat, entries }: StoredChat,
-  { apiKeyId = null, spentTokens: _, usage, ...entry }: NewEntry,
+  { answer, apiKeyId = null, flagged, moderation, question, usage }: NewEntry,
   now: number,
 ): Entry => {
   const before = entries.at(-1)?.entry ?? chat;
   const createTime = new Date(Math.max(now, before.createTime.getTime()));
-  const newEntry = { ...entry, id: ++lastId.entry, chatId: chat.id, createTime };
+  const texts = { question, answer, moderation, flagged };
+  const newEntry = { id: ++lastId.entry, chatId: chat.id, ...texts, createTime };
   entries.push({ entry: newEntry, usage, apiKeyId });
   return newEntry;
 };

@@ -33,7 +33,7 @@ export const makeChatStore = (memory: Memory): Port => {
       if (record !== undefined) {
         const { fingerprint, outcome } = record;
         if (fingerprint !== idempotencyKey!.fingerprint || outcome._tag !== "Chat") {
-          return yield* Result.fail(new IdempotencyKeyReused({ key: idempotencyKey!.key }));
+          return yield* Result.fail(new IdempotencyKeyReused());
         }
         return { chat: tenant.chats.get(outcome.chat)!.chat, replayed: true };
       }
@@ -48,10 +48,10 @@ export const makeChatStore = (memory: Memory): Port => {
       const { id, userRef } = query;
       const search = fold(query.search ?? "");
       const matches = [...tenantOf(memory, chatbot).chats.values()].filter(
-        ({ chat, foldedName }) =>
+        ({ chat }) =>
           (id === null || chat.id === id) &&
           (userRef === null || chat.userRef === userRef) &&
-          (search === "" || foldedName?.includes(search) === true),
+          (search === "" || (chat.name !== null && fold(chat.name).includes(search))),
       );
       const chats = matches.map(({ chat }) => chat);
       return pageOf(chats, query);

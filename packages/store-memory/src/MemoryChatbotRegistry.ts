@@ -41,7 +41,10 @@ export const makeChatbotRegistry = (memory: Memory) => {
     all().map(({ chatbot, keys }) => ({ chatbot, keys: [...keys.values()] })),
   );
 
-  const create: Registry["create"] = ({ keys, name, workspaceName, ...rest }, actor) =>
+  const create: Registry["create"] = (
+    { description, keys, name, settings, workspaceName },
+    actor,
+  ) =>
     atomically(function* (now) {
       if (findByName(workspaceName, name) !== undefined) {
         return yield* Result.fail(new ChatbotTaken({ workspaceName, name }));
@@ -53,7 +56,8 @@ export const makeChatbotRegistry = (memory: Memory) => {
         }
         newKeys.set(key.id, { ...key, ...newKey, createdAt: new Date(now) });
       }
-      const chatbot = { id: ChatbotId.make(++lastId.chatbot), name, workspaceName, ...rest };
+      const id = ChatbotId.make(++lastId.chatbot);
+      const chatbot = { id, workspaceName, name, description, settings };
       chatbots.set(chatbot.id, { chatbot, keys: newKeys, ...emptyTenant() });
       record(memory, now, actor, chatbot.id, "create", name);
       for (const { id } of keys) record(memory, now, actor, chatbot.id, "add-key", id);

@@ -84,7 +84,7 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
       const { chat, tenant } = find({ chatbot, chatId });
       const record = findRecord(tenant, idempotencyKey, now);
       if (record !== undefined && record.fingerprint !== idempotencyKey!.fingerprint) {
-        return yield* Result.fail(new IdempotencyKeyReused({ key: idempotencyKey!.key }));
+        return yield* Result.fail(new IdempotencyKeyReused());
       }
       const outcome = record?.outcome;
       if (outcome?._tag === "Entry") {

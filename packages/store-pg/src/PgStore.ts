@@ -12,7 +12,6 @@ import {
   type StorePorts,
 } from "@parley/core/ports";
 import { Context, Effect, Layer, Redacted, Stream } from "effect";
-import { Reactivity } from "effect/reactivity";
 import { SqlClient, type SqlError } from "effect/sql";
 import { makeChatArchive } from "./archive/PgChatArchive.ts";
 import { makeChatCreation } from "./chats/ChatCreation.ts";
@@ -68,7 +67,6 @@ const withDefaults = (options: PostgresOptions) => ({
   schema: options.schema ?? "parley",
   rowSecurity: options.rowSecurity ?? false,
   maxConnections: options.maxConnections ?? 12,
-  pooler: options.pooler ?? false,
 });
 
 /** Checks the database and does the work on connections of its own, which are closed at the end. */
@@ -91,10 +89,9 @@ const onConnection = <A, R>(
     Effect.flatMap((database) => work(settings, database)),
     Effect.provideServiceEffect(SqlClient.SqlClient, makeMigrationClient(settings)),
     Effect.scoped,
-    Effect.provide(Reactivity.layer),
     // The client's spans would name the wrong database: it does not read the name in the address.
     Effect.withTracerEnabled(false),
-    withFallback(settings.url),
+    withFallback(transport),
     toUnusable,
   );
 };
@@ -160,7 +157,7 @@ export const layerPostgres = (
         for (const warning of yield* pools.examine(true)) yield* Effect.logWarning(warning);
       }
       const notifications =
-        settings.listen === false || settings.pooler
+        settings.listen === false || settings.pooler === true
           ? () => Stream.empty
           : yield* makeNotifications(pools.listener, settings.schema);
       const creation = yield* makeChatCreation(pools);
@@ -177,7 +174,7 @@ export const layerPostgres = (
         Context.add(StoreState, { readOnlyReason: pools.readOnlyReason }),
       );
     }).pipe(toUnusable),
-  ).pipe(Layer.provide(Reactivity.layer));
+  );
 
 /** The options of `postgres`. */
 export interface PostgresSettings extends Omit<PostgresOptions, "url"> {

@@ -56,6 +56,14 @@ export const layerStore = (options: PostgresOptions) =>
     }).pipe(Effect.scoped),
   );
 
+/** Builds the store once, which brings the schema up to date. */
+export const start = (options: PostgresOptions) =>
+  Effect.scoped(Layer.build(layerPostgres(options)));
+
+/** Why a start with the options fails. */
+export const refusal = (options: PostgresOptions) =>
+  Effect.map(Effect.flip(start(options)), ({ message }) => message);
+
 /** A plain client whose search path is the schema. */
 export const clientOf = (schema: string, maxConnections = 2, url = optionsOf(schema).url) =>
   PgClient.make({

@@ -2,7 +2,12 @@
  * Rows and calls that tests share.
  */
 import { type ChatbotId, type ChatId, TurnStore, type IdempotencyKey } from "@parley/core/ports";
-import { Effect } from "effect";
+import { Effect, Stream } from "effect";
+import { makeChatCreation } from "../src/chats/ChatCreation.ts";
+import { makeListChats } from "../src/chats/ChatListing.ts";
+import { makeListEntries } from "../src/chats/EntryListing.ts";
+import type { PgPools } from "../src/database/PgPools.ts";
+import { makeTurnStore } from "../src/turns/PgTurnStore.ts";
 import { clientOf, freshSchema, layerStore, optionsOf } from "./PostgresUnderTest.ts";
 
 export const bare = { name: null, userRef: null, helloMessage: null };
@@ -16,6 +21,17 @@ export const entry = {
 
 /** An idempotency key; all have the same fingerprint. */
 export const keyOf = (key: string): IdempotencyKey => ({ key, fingerprint: "f" });
+
+/** The parts of a store that send their statements by these pools, without notifications. */
+export const makeStore = Effect.fnUntraced(function* (pools: PgPools) {
+  const creation = yield* makeChatCreation(pools);
+  return {
+    createChat: creation.createChat,
+    listChats: makeListChats(pools),
+    listEntries: makeListEntries(pools),
+    turns: yield* makeTurnStore(pools, creation, () => Stream.empty),
+  };
+});
 
 /** Takes a turn that must be free. */
 export const takeFree = Effect.fnUntraced(function* (

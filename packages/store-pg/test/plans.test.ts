@@ -5,25 +5,20 @@
 import { assert, it } from "@effect/vitest";
 import { ChatId, type IdempotencyKey, type Turn } from "@parley/core/ports";
 import { migratePostgres } from "@parley/store-pg";
-import { Effect, Stream } from "effect";
-import { Reactivity } from "effect/reactivity";
+import { Effect } from "effect";
 import type { SqlClient } from "effect/sql";
-import { makeChatCreation } from "../src/chats/ChatCreation.ts";
-import { makePools } from "../src/database/PgPools.ts";
+import { makePools, type PgPools } from "../src/database/PgPools.ts";
 import type { Session, Statement } from "../src/database/TenantSession.ts";
-import { makeTurnStore } from "../src/turns/PgTurnStore.ts";
 import { literal, mostOf } from "./buffers.ts";
 import { fillChats, fillEntries, filledChatbot as chatbot, settle } from "./fill.ts";
-import { entry } from "./fixtures.ts";
+import { entry, makeStore } from "./fixtures.ts";
 import { freshDatabase } from "./PostgresUnderTest.ts";
 
 const rows = 30_000;
 const keyOf = (n: number): IdempotencyKey => ({ key: `key ${n}`, fingerprint: "f" });
 
 /** The statements of takes, appends, renewals, releases and creations, alone and in eights, without and with keys. */
-const statementsOf = Effect.fnUntraced(function* (
-  pools: Effect.Success<ReturnType<typeof makePools>>,
-) {
+const statementsOf = Effect.fnUntraced(function* (pools: PgPools) {
   const statements: Array<Statement & { readonly items: number }> = [];
   let items = 1;
   const session: Session = {
@@ -38,8 +33,7 @@ const statementsOf = Effect.fnUntraced(function* (
     },
   };
   const capturingPools = { ...pools, reads: session, writes: session };
-  const creation = yield* makeChatCreation(capturingPools);
-  const turns = yield* makeTurnStore(capturingPools, creation, () => Stream.empty);
+  const { createChat, turns } = yield* makeStore(capturingPools);
   const run = (work: ReadonlyArray<Effect.Effect<unknown, unknown>>) =>
     Effect.forEach(work, Effect.exit, { concurrency: "unbounded" });
   const turn = (n: number, isKeyed: boolean): Turn => ({
@@ -57,7 +51,7 @@ const statementsOf = Effect.fnUntraced(function* (
       const free = numbers.map((n) => n + 1000);
       yield* run(free.map((n) => turns.take(chatbot, ChatId.make(n), isKeyed ? keyOf(n) : null)));
       yield* run(free.map((n) => turns.take(chatbot, null, keyOf(n))));
-      yield* run(free.map((n) => creation.createChat(chatbot, chat, isKeyed ? keyOf(n) : null)));
+      yield* run(free.map((n) => createChat(chatbot, chat, isKeyed ? keyOf(n) : null)));
     }
     items = 1;
     yield* run([turns.renew(turn(1000, isKeyed))]);
@@ -160,6 +154,6 @@ it.live.each(Object.entries(ages))(
         assert.isAtMost(touched[n]!, 60 + 40 * items, text);
       }
       assert.isAbove(statements.length, 15);
-    }).pipe(Effect.provide(Reactivity.layer), Effect.scoped),
+    }).pipe(Effect.scoped),
   60_000,
 );

@@ -1,19 +1,15 @@
-import { ChatId } from "@parley/core/ports";
+import { ChatId, TurnStore } from "@parley/core/ports";
 import { assert, it } from "@effect/vitest";
 import { layerPostgres } from "@parley/store-pg";
-import { Context, Effect, Stream } from "effect";
-import { Reactivity } from "effect/reactivity";
+import { Context, Effect } from "effect";
 import type { SqlClient } from "effect/sql";
-import { makeChatCreation } from "../src/chats/ChatCreation.ts";
-import { makePools } from "../src/database/PgPools.ts";
 import { makeChatArchive } from "../src/archive/PgChatArchive.ts";
-import { makeListChats } from "../src/chats/ChatListing.ts";
-import { makeListEntries } from "../src/chats/EntryListing.ts";
-import { makeTurnStore } from "../src/turns/PgTurnStore.ts";
+import { makePools } from "../src/database/PgPools.ts";
 import type { Tenant } from "../src/database/Checkout.ts";
 import type { Session, Statement } from "../src/database/TenantSession.ts";
 import { mostOf } from "./buffers.ts";
 import { fillChats, filledChatbot as chatbot, fillEntries, settle } from "./fill.ts";
+import { entry, keyOf, makeStore, takeFree } from "./fixtures.ts";
 import { freshDatabase } from "./PostgresUnderTest.ts";
 
 const rows = 50_000;
@@ -111,27 +107,20 @@ it.live.each([
         writes: measure(pools.writes, note),
         operation: Effect.map(pools.operation, (session) => measure(session, note)),
       };
-      const make = yield* makeChatCreation(measuredPools);
-      const chats = {
-        ...make,
-        listChats: makeListChats(measuredPools),
-        listEntries: makeListEntries(measuredPools),
-      };
-      const turns = yield* makeTurnStore(measuredPools, make, () => Stream.empty);
+      const { createChat, turns } = yield* makeStore(measuredPools);
       const archive = makeChatArchive(measuredPools);
-      const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
+      const take = (...request: Parameters<typeof takeFree>) =>
+        Effect.provideService(takeFree(...request), TurnStore, turns);
       const newChat = { name: "name", userRef: "user", helloMessage: "Hello" };
       for (let n = 0; n < 10; n++) {
-        for (const key of [null, { key: `key ${n}`, fingerprint: "f" }]) {
-          const created = { key: `chat ${n}`, fingerprint: "f" };
-          yield* chats.createChat(chatbot, newChat, key && created);
-          yield* chats.createChat(chatbot, newChat, key && created);
+        for (const isKeyed of [false, true]) {
+          const creationKey = isKeyed ? keyOf(`chat ${n}`) : null;
+          yield* createChat(chatbot, newChat, creationKey);
+          yield* createChat(chatbot, newChat, creationKey);
           for (const chat of [ChatId.make(1), null]) {
-            const idempotencyKey = key && { ...key, key: `${key.key} of ${chat}` };
+            const idempotencyKey = isKeyed ? keyOf(`key ${n} of ${chat}`) : null;
             for (const end of ["release", "append"]) {
-              const result = yield* turns.take(chatbot, chat, idempotencyKey);
-              if (result._tag !== "TurnTaken") return assert.fail("the turn is free");
-              const { turn } = result;
+              const turn = yield* take(chatbot, chat, idempotencyKey);
               yield* turns.take(chatbot, chat, idempotencyKey);
               yield* turns.earlier(turn, rows / 2);
               yield* turns.renew(turn);
@@ -146,8 +135,7 @@ it.live.each([
           "update chat set turn = $3, turn_until = 'epoch' where chatbot_id = $1 and id = $2::int8";
         yield* sql.unsafe(lost, [chatbot, id, `turn ${id}`]);
         const chat = ChatId.make(id);
-        const result = yield* turns.take(chatbot, chat, null);
-        if (result._tag !== "TurnTaken") return assert.fail("the turn is free");
+        yield* take(chatbot, chat);
         yield* archive.erase(chatbot, { _tag: "Chat", id: chat }, "test");
       }
       yield* archive.erase(chatbot, { _tag: "UserRef", userRef: "user 7" }, "test");
@@ -158,5 +146,5 @@ it.live.each([
         assert.isAtMost(Math.max(...counts), 10 * most, text);
       }
       assert.isAbove([...touched.values()].flat().length, 500);
-    }).pipe(Effect.provide(Reactivity.layer), Effect.scoped),
+    }).pipe(Effect.scoped),
 );

@@ -91,14 +91,24 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
       }),
     );
 
+  /** Why the chatbot cannot import chats. */
+  const findRefusal = (chatbot: number): ChatbotNotFound | ImportRefused | undefined => {
+    const missing = Rows.chatbotMissing(database, chatbot);
+    const existingChat = get("SELECT 1 FROM chats WHERE chatbot = :chatbot", { chatbot });
+    return existingChat === undefined
+      ? missing
+      : new ImportRefused({ reason: "the chatbot already has chats" });
+  };
+
   // The records are collected first: a transaction that waits for them would hold up every other fiber.
-  const importChats: ChatArchive["Service"]["import"] = (chatbot, stream, actor) =>
-    Effect.flatMap(Stream.runCollect(checkArchiveOrder(stream)), (records) =>
-      write((now): number | ChatbotNotFound | ImportRefused => {
-        const refusal = Rows.chatbotMissing(database, chatbot);
+  const importChats: ChatArchive["Service"]["import"] = Effect.fnUntraced(
+    function* (chatbot, stream, actor) {
+      yield* read(() => findRefusal(chatbot));
+      const records = yield* Stream.runCollect(checkArchiveOrder(stream));
+      return yield* write((now): number | ChatbotNotFound | ImportRefused => {
+        // Checked again: a chat may have been created while the records were read.
+        const refusal = findRefusal(chatbot);
         if (refusal) return refusal;
-        const existingChat = get("SELECT 1 FROM chats WHERE chatbot = :chatbot", { chatbot });
-        if (existingChat) return new ImportRefused({ reason: "the chatbot already has chats" });
         if (sharesEntryId(records)) {
           return new ImportRefused({ reason: "two entries have the same id" });
         }
@@ -115,8 +125,9 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
         const detail = importDetail(chats);
         Rows.insertAudit(database, { actor, chatbot, action: "import", detail }, now);
         return chats;
-      }),
-    );
+      });
+    },
+  );
 
   const usage: ChatArchive["Service"]["usage"] = (chatbot, since, by = null) =>
     read(() =>

@@ -68,7 +68,7 @@ export const makeChatStore = (database: Database): ChatStore["Service"] => {
           values,
         );
         if (runningAsk || (keyRecord && keyRecord.fingerprint !== idempotencyKey.fingerprint))
-          return new IdempotencyKeyReused({ key: idempotencyKey.key });
+          return new IdempotencyKeyReused();
         if (keyRecord) {
           const row = get<Rows.ChatRow>(
             `SELECT ${Rows.chatColumns} FROM chats WHERE chatbot = :chatbot AND id = :chat`,

@@ -16,7 +16,7 @@ import {
   KeyTaken,
   type RegisteredKey,
 } from "@parley/core/ports";
-import { Effect, Stream } from "effect";
+import { Effect, Stream, Struct } from "effect";
 import type { Database } from "./SqliteDatabase.ts";
 import * as Rows from "./SqliteRows.ts";
 
@@ -104,16 +104,14 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
   };
 
   const valuesOf = ({ expiresAt, id, name, scopes, ...key }: KeyRecord) => {
-    const { anonymous, origins, ratePerMinute, signingSecret, tokensPerDay } = key;
-    const { visitorRatePerMinute } = key;
-    const bounds = {
-      ratePerMinute,
-      signingSecret,
-      visitorRatePerMinute,
-      tokensPerDay,
-      origins,
-      anonymous,
-    };
+    const bounds = Struct.pick(key, [
+      "ratePerMinute",
+      "signingSecret",
+      "visitorRatePerMinute",
+      "tokensPerDay",
+      "origins",
+      "anonymous",
+    ]);
     return {
       id,
       name,

@@ -182,14 +182,10 @@ const make = (db: DatabaseSync) => {
     Object.fromEntries([...sql.matchAll(/:(\w+)/g)].map(([, name]) => [name!, values[name!]!]));
   return {
     /** Empties the write-ahead log, which otherwise keeps erased texts until later writes overwrite them. */
-    emptyLog: Effect.suspend(() => {
-      try {
-        db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
-        return Effect.void;
-      } catch (cause) {
-        return failOrDie(cause);
-      }
-    }),
+    emptyLog: Effect.try({
+      try: () => db.exec("PRAGMA wal_checkpoint(TRUNCATE)"),
+      catch: (cause) => cause,
+    }).pipe(Effect.catch(failOrDie)),
     read: transaction("BEGIN"),
     write: transaction("BEGIN IMMEDIATE"),
     get: <Row>(sql: string, values: Values) =>

@@ -26,7 +26,6 @@ const holdsNothing = (chat: number | null, idempotencyKey: IdempotencyKey | null
 
 interface TurnRow {
   readonly id: string;
-  readonly chat: number | null;
   readonly idempotencyKey: string | null;
   readonly fingerprint: string | null;
   readonly heldUntil: number;
@@ -78,7 +77,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
       if (key !== null) {
         const first = keyRecord ?? heldTurns.find((turn) => turn.idempotencyKey === key);
         if ((first && first.fingerprint !== fingerprint) || keyRecord?.entry === null)
-          return new IdempotencyKeyReused({ key });
+          return new IdempotencyKeyReused();
       }
       if (keyRecord) {
         stopWaiting("instance = :instance");
@@ -201,7 +200,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
     });
 
   const spending: TurnStore["Service"]["spending"] = (chatbot, apiKeyId) =>
-    write((now) => ({
+    read((now) => ({
       tokens:
         get<{ tokens: number }>(
           "SELECT tokens FROM spending WHERE chatbot = :chatbot AND apiKeyId = :apiKeyId AND day = :day",

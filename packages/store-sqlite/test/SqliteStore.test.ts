@@ -1,4 +1,5 @@
 import { assert, it } from "@effect/vitest";
+import { defaultChatQuery } from "@parley/core";
 import {
   type ChatId,
   ChatArchive,
@@ -20,6 +21,13 @@ import { afterAll, vi } from "vitest";
 const folder = mkdtempSync(join(tmpdir(), "parley-sqlite-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 const path = (name: string) => join(folder, name);
+
+const secret = "Zugspitzpanorama";
+/** The files of the store that contain the secret. */
+const filesWithSecret = (store: string) =>
+  readdirSync(folder).filter(
+    (name) => name.startsWith(store) && readFileSync(path(name)).includes(secret),
+  );
 
 /** Why a file cannot be opened. */
 const refusal = (file: string) =>
@@ -61,11 +69,6 @@ it.effect(
 
 it.effect("an erasure of a user leaves none of the user's texts in the file or its log", () =>
   Effect.gen(function* () {
-    const secret = "Zugspitzpanorama";
-    const filesWithSecret = () =>
-      readdirSync(folder).filter(
-        (name) => name.startsWith("erased") && readFileSync(path(name)).includes(secret),
-      );
     const chatbot = yield* registerChatbot;
     const turns = yield* TurnStore;
     const take = Effect.fnUntraced(function* (chat: ChatId | null, name: string) {
@@ -84,27 +87,22 @@ it.effect("an erasure of a user leaves none of the user's texts in the file or i
     });
     yield* turns.release(yield* take(null, "failed"));
     yield* take(null, "in progress");
-    assert.isNotEmpty(filesWithSecret());
+    assert.isNotEmpty(filesWithSecret("erased"));
     const archive = yield* ChatArchive;
     const which = { _tag: "UserRef", userRef: secret } as const;
     assert.strictEqual(yield* archive.erase(chatbot, which, "test"), 1);
-    assert.isEmpty(filesWithSecret());
+    assert.isEmpty(filesWithSecret("erased"));
   }).pipe(Effect.provide(layerSqlite({ file: path("erased") }))),
 );
 
 it.effect("a deleted chatbot leaves none of its texts in the file or its log", () =>
   Effect.gen(function* () {
-    const secret = "Zugspitzpanorama";
-    const filesWithSecret = () =>
-      readdirSync(folder).filter(
-        (name) => name.startsWith("deleted") && readFileSync(path(name)).includes(secret),
-      );
     const chatbot = yield* registerChatbot;
     const texts = { name: secret, userRef: secret, helloMessage: secret };
     yield* ChatStore.use((store) => store.createChat(chatbot, texts, null));
-    assert.isNotEmpty(filesWithSecret());
+    assert.isNotEmpty(filesWithSecret("deleted"));
     yield* ChatbotRegistry.use((registry) => registry.delete(chatbot, "test"));
-    assert.isEmpty(filesWithSecret());
+    assert.isEmpty(filesWithSecret("deleted"));
   }).pipe(Effect.provide(layerSqlite({ file: path("deleted") }))),
 );
 
@@ -131,6 +129,18 @@ it.effect(
       yield* TestClock.adjust("1 second");
       yield* Fiber.join(later);
     }),
+);
+
+it.effect("a call that only reads does not wait for another process that writes", () =>
+  Effect.gen(function* () {
+    const chatbot = yield* registerChatbot;
+    const other = new DatabaseSync(path("written"));
+    other.exec("BEGIN IMMEDIATE");
+    const { tokens } = yield* TurnStore.use((turns) => turns.spending(chatbot, "key"));
+    const chats = yield* ChatStore.use((store) => store.listChats(chatbot, defaultChatQuery));
+    assert.deepStrictEqual([tokens, chats.total], [0, 0]);
+    other.close();
+  }).pipe(Effect.provide(layerSqlite({ file: path("written") }))),
 );
 
 it.effect("a store that was closed is unavailable", () =>

@@ -1,10 +1,12 @@
 /**
  * The command line.
  */
+import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime";
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { Effect, Logger, Stdio } from "effect";
 import { CliOutput, Command } from "effect/cli";
+import { SecureRandom } from "effect/crypto";
 import { audit } from "./commands/AuditCommand.ts";
 import { chatbot } from "./commands/ChatbotCommand.ts";
 import { chat } from "./commands/ChatCommand.ts";
@@ -60,6 +62,7 @@ export const parley: Effect.Effect<void, unknown, Command.Environment> = Effect.
   yield* Command.runWith(command, { version })(args);
 }).pipe(
   withPrintedErrors,
+  Effect.provide([layerDigest, SecureRandom.layerWebCrypto]),
   Effect.provideService(CliOutput.Presenter, presenter),
   // Standard output is for results.
   Effect.provideService(Logger.LogToStderr, true),

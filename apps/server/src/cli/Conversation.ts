@@ -149,7 +149,7 @@ const makeConversation = Effect.fnUntraced(function* (
 export const converse = Effect.fnUntraced(function* (
   chatbot: Chatbot,
   chatId: ChatId | null,
-  prompt: Prompt | null = null,
+  prompt: Prompt | null,
 ) {
   const { stdin } = yield* Stdio.Stdio;
   const conversation = yield* makeConversation(chatbot, chatId, prompt === null);

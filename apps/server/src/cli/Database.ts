@@ -1,12 +1,10 @@
 /**
  * The database that a command uses: the server's, even while the server runs.
  */
-import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import { Administration } from "@parley/core";
 import { type ChatbotId, ChatbotRegistry } from "@parley/core/ports";
 import { layerPostgres, pendingSql } from "@parley/store-pg";
-import { Effect, Layer, Option } from "effect";
-import { SecureRandom } from "effect/crypto";
+import { Effect, Layer } from "effect";
 import { userInfo } from "node:os";
 import { postgresOptions } from "../layers/Store.ts";
 import { hasDatabase } from "../postgres/Cluster.ts";
@@ -15,7 +13,6 @@ import { Settings } from "../Settings.ts";
 import { stopOnHangup } from "../StopSignals.ts";
 import { CommandFailed } from "./Errors.ts";
 
-/** The command has no database that it can use. */
 const noDatabase = (message: string) =>
   new CommandFailed({
     message,
@@ -25,9 +22,8 @@ const noDatabase = (message: string) =>
 export const databaseOptions = Effect.gen(function* () {
   yield* stopOnHangup;
   const options = yield* postgresOptions((dataDir) =>
-    Effect.flatMap(
-      runningPostgres(dataDir),
-      Option.match({ onNone: () => embeddedPostgres(dataDir), onSome: Effect.succeed }),
+    Effect.flatMap(runningPostgres(dataDir), (url) =>
+      url === null ? embeddedPostgres(dataDir) : Effect.succeed(url),
     ),
   );
   if (options !== null) return { ...options, listen: false, settle: false };
@@ -60,10 +56,7 @@ const layerDatabase = Effect.gen(function* () {
   return layerPostgres(options);
 }).pipe(Layer.unwrap);
 
-const layerAdministration = Administration.layer.pipe(
-  Layer.provideMerge(layerDatabase),
-  Layer.provide([layerDigest, SecureRandom.layerWebCrypto]),
-);
+const layerAdministration = Layer.provideMerge(Administration.layer, layerDatabase);
 
 /** Provides the stores and `Administration` on the database of the settings, which it neither creates nor migrates. */
 export const onDatabase = <A, E, R>(work: Effect.Effect<A, E, R>) =>

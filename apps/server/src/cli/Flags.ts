@@ -75,25 +75,18 @@ export const durationOf = (text: string): Option.Option<number> => {
 /** A value that depends on the database's clock. */
 type ByDatabaseClock<A> = Effect.Effect<A, StorageUnavailable | CommandFailed, ChatbotRegistry>;
 
-/** The current time by the database's clock. */
 export const databaseNow: ByDatabaseClock<Date> = ChatbotRegistry.use(({ now }) => now);
 
 /** A future time, or a duration from now; a past time, or a duration before now, if `sign` is negative. */
 const timeFrom = (text: string, sign: 1 | -1): Option.Option<ByDatabaseClock<Date>> =>
-  Option.orElse(
-    Option.map(
-      durationOf(text),
-      (millis) => (now: Date) => new Date(now.getTime() + sign * millis),
-    ),
-    () => Option.map(timeOf(text), (time) => () => time),
-  ).pipe(
-    Option.map((timeAt) =>
+  Option.orElse<number | Date, Date>(durationOf(text), () => timeOf(text)).pipe(
+    Option.map((point) =>
       Effect.flatMap(databaseNow, (now): ByDatabaseClock<Date> => {
-        const time = timeAt(now);
+        const time = point instanceof Date ? point : new Date(now.getTime() + sign * point);
         if (sign * (time.getTime() - now.getTime()) > -1000) return Effect.succeed(time);
         const message = `Expected a ${sign > 0 ? "future" : "past"} time, not ${time.toISOString()}.`;
         const hint = `by the database's clock it is ${now.toISOString()}.`;
-        return Effect.fail(new CommandFailed({ message, hint, exitCode: 2 }));
+        return new CommandFailed({ message, hint, exitCode: 2 });
       }),
     ),
   );

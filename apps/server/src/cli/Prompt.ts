@@ -30,7 +30,7 @@ export const makePrompt = Effect.gen(function* () {
   let interrupt = leave;
   readline.on("SIGINT", () => interrupt());
   const stop = Effect.callback<never, Stopped>((resume) => {
-    interrupt = () => resume(Effect.fail(new Stopped()));
+    interrupt = () => resume(new Stopped());
   }).pipe(Effect.ensuring(Effect.sync(() => void (interrupt = leave))));
   const prompt: Prompt = {
     // The person may have pressed Ctrl-D during an answer.

@@ -73,7 +73,7 @@ export const listen = Effect.fnUntraced(function* (
         const inUse = `the port is in use; set ${setting} to another, such as ${other}`;
         const reason = code === "EADDRINUSE" ? inUse : message;
         const text = `Cannot listen on ${toOrigin(port)}: ${reason}.`;
-        resume(Effect.fail(new ListenFailed({ message: text })));
+        resume(new ListenFailed({ message: text }));
       };
       server.once("error", fail);
       server.listen({ port, host, backlog }, () => {

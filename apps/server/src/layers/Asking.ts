@@ -1,7 +1,6 @@
 /**
  * Asking and chats, with the limits, the answerer and the moderator of the settings.
  */
-import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import { Asking, AskLimits, type Chatbot, Chats } from "@parley/core";
 import { layerLanguageModel, layerOffline, openAiCompatible } from "@parley/llm";
 import { Duration, Effect, Layer } from "effect";
@@ -49,7 +48,7 @@ const layerLimits = Layer.effect(
 );
 
 export const layerAsking = Layer.merge(Asking.layer, Chats.layer).pipe(
-  Layer.provide([layerAnswerer, layerModerator, layerDigest]),
+  Layer.provide([layerAnswerer, layerModerator]),
   // The HTTP application reads the limits, too.
   Layer.provideMerge(layerLimits),
 );

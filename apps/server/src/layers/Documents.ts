@@ -74,7 +74,7 @@ export const layerDocuments = (reload: Stream.Stream<unknown>) =>
 
       const fallback = knowledgeDir ?? (llms.length === 0 ? ownDocuments : null);
       if (fallback !== null) yield* Cache.get(folders, fallback);
-      const unavailable = (reason: string) => Effect.fail(new AnswerUnavailable({ reason }));
+      const unavailable = (reason: string) => new AnswerUnavailable({ reason });
       const byName = (name: string | null) => {
         if (name !== null && knowledgeDir === null) {
           const reason = `a chatbot uses the documents "${name}", but PARLEY_KNOWLEDGE_DIR is not set`;

@@ -9,11 +9,9 @@ import { Settings } from "../Settings.ts";
 /** Fails each check, so that no question passes unmoderated for lack of an endpoint. */
 const layerMissing = Layer.succeed(Moderator, {
   check: () =>
-    Effect.fail(
-      new AnswerUnavailable({
-        reason: "the chatbot uses endpoint moderation, but no moderation endpoint is set",
-      }),
-    ),
+    new AnswerUnavailable({
+      reason: "the chatbot uses endpoint moderation, but no moderation endpoint is set",
+    }),
 });
 
 export const layerModerator = Layer.effect(

@@ -8,7 +8,8 @@ import { Otlp, OtlpSerialization } from "effect/observability";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { getHeapStatistics } from "node:v8";
-import { Settings, SettingsInvalid } from "../Settings.ts";
+import { Settings } from "../Settings.ts";
+import { SettingsInvalid } from "../Variables.ts";
 import { version } from "../Version.ts";
 
 /** The default of OTEL_SERVICE_NAME. */
@@ -146,17 +147,13 @@ const layerCollector = Layer.effect(
 
 /** Does nothing unless a variable `OTEL_EXPORTER_OTLP_…ENDPOINT` is set. */
 const layerOtlp = Layer.suspend(() => {
-  const variables: Record<string, string> = {
+  const variables: NodeJS.ProcessEnv = {
     // The exporters by default, as in OpenTelemetry's specification.
     OTEL_LOGS_EXPORTER: "otlp",
     OTEL_METRICS_EXPORTER: "otlp",
     OTEL_TRACES_EXPORTER: "otlp",
     OTEL_SERVICE_NAME: serviceName,
-    ...Object.fromEntries(
-      Object.entries(process.env).flatMap(([name, value]) =>
-        name.startsWith("OTEL_") && value ? [[name, value]] : [],
-      ),
-    ),
+    ...Object.fromEntries(Object.entries(process.env).filter(([, value]) => value !== "")),
   };
   const isJson = variables["OTEL_EXPORTER_OTLP_PROTOCOL"] === "http/json";
   return Otlp.layerFromConfig({ resource: { serviceVersion: version } }).pipe(
@@ -167,7 +164,7 @@ const layerOtlp = Layer.suspend(() => {
     ]),
     Layer.catchCause((cause) => {
       const message = `The OpenTelemetry variables are invalid: ${describeCause(Cause.squash(cause))}`;
-      return Layer.effectDiscard(Effect.fail(new SettingsInvalid({ message })));
+      return Layer.effectDiscard(new SettingsInvalid({ message }));
     }),
   );
 });

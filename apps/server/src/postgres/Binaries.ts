@@ -28,7 +28,6 @@ export const attempt = <A>(problem: string, work: () => Promise<A>) =>
 /** The user that PostgreSQL runs as; `null` for the user of this process. */
 export type RunAs = { readonly uid: number; readonly gid: number } | null;
 
-/** The paths of the programs. */
 export interface Binaries {
   readonly initdb: string;
   readonly postgres: string;

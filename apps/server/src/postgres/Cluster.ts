@@ -13,7 +13,6 @@ import { attempt, EmbeddedFailed, failedWith, findBinaries, run, type RunAs } fr
 
 export const homeOf = (dataDir: string) => join(dataDir, "postgres");
 
-/** Whether the directory contains a database. */
 export const hasDatabase = (dataDir: string) => Effect.sync(() => existsSync(homeOf(dataDir)));
 
 export const remove = (path: string) =>

@@ -7,7 +7,7 @@
  * makes sure that only one postmaster at a time runs on a directory.
  */
 import * as PgConnection from "@effect/sql-pg/PgConnection";
-import { Effect, Option, type Redacted, Schedule, type Scope } from "effect";
+import { Effect, type Redacted, Schedule, type Scope } from "effect";
 import { spawn } from "node:child_process";
 import { randomInt } from "node:crypto";
 import * as fs from "node:fs/promises";
@@ -46,16 +46,16 @@ const findPostmaster = (data: string) =>
     return { pid, port, server: command.includes(`--parley.server=${parent} `) ? parent : null };
   });
 
-/** The address of the PostgreSQL that runs on the directory, whether its server still runs or not. */
+/** The address of the PostgreSQL that runs on the directory, whether its server still runs or not; `null` if none does. */
 export const runningPostgres = Effect.fnUntraced(
   function* (dataDir: string) {
     const home = yield* Effect.tryPromise(() => fs.realpath(homeOf(dataDir)));
     const postmaster = yield* findPostmaster(join(home, "data"));
-    if (postmaster === null) return Option.none<Redacted.Redacted>();
+    if (postmaster === null) return null;
     const password = yield* Effect.tryPromise(() => fs.readFile(join(home, "password"), "utf8"));
-    return Option.some(urlOf(postmaster.port, password));
+    return urlOf(postmaster.port, password);
   },
-  Effect.orElseSucceed(() => Option.none<Redacted.Redacted>()),
+  Effect.orElseSucceed(() => null),
 );
 
 /** Stops a PostgreSQL that still runs on the directory although its server was killed. Fails if its server runs. */

@@ -3,12 +3,12 @@
  */
 import { defaultSettings, generateKey, keyRecord } from "@parley/core";
 import { ChatbotRegistry } from "@parley/core/ports";
-import { Effect, Option, Redacted } from "effect";
+import { Effect, Redacted } from "effect";
 
-/** Creates a chatbot, and returns its key, whose text cannot be read again. Does nothing if the store has a chatbot. */
+/** Creates a chatbot, and returns its key, whose text cannot be read again; `null` if the store has a chatbot. */
 export const firstStart = Effect.gen(function* () {
   const registry = yield* ChatbotRegistry;
-  if ((yield* registry.list).length > 0) return Option.none<Redacted.Redacted>();
+  if ((yield* registry.list).length > 0) return null;
   const key = yield* generateKey;
   const firstKey = yield* keyRecord(Redacted.value(key), { name: "first key" });
   return yield* registry
@@ -23,8 +23,8 @@ export const firstStart = Effect.gen(function* () {
       "first start",
     )
     .pipe(
-      Effect.as(Option.some(key)),
+      Effect.as(key),
       // Another process has created it meanwhile.
-      Effect.catchTag("ChatbotTaken", () => Effect.succeed(Option.none<Redacted.Redacted>())),
+      Effect.catchTag("ChatbotTaken", () => Effect.succeed(null)),
     );
 });

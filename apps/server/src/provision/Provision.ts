@@ -1,12 +1,13 @@
 /**
  * Makes the chatbots of the store match a provisioning file. Applying it again changes nothing.
  */
-import { plainKey } from "@parley/core";
+import { admitsAnonymous, plainKey } from "@parley/core";
 import {
   ChatbotRegistry,
   fieldChanges,
   type FieldChange,
   type RegisteredChatbot,
+  type RegisteredKey,
 } from "@parley/core/ports";
 import { Effect } from "effect";
 import { Hex } from "effect/encoding";
@@ -31,7 +32,7 @@ export const plan = Effect.fnUntraced(function* (
   path: string,
   environment: Variables,
   actor: string,
-  /** On a start, an expiry in the past causes only a warning. */
+  /** On a start, a key that expired, or whose widget admits nobody, causes only a warning. */
   isStart = false,
 ) {
   const declarations = yield* readProvisionFile(path, environment);
@@ -47,10 +48,10 @@ export const plan = Effect.fnUntraced(function* (
     for (const key of keys) {
       const problem = conflict(key, current, registeredChatbots);
       if (problem !== null) return yield* new ProvisionInvalid({ message: `${path}: ${problem}` });
-      const expiry = key.expiresAt?.getTime() ?? Infinity;
-      const currentExpiry = current?.keys.find(({ id }) => id === key.id)?.expiresAt?.getTime();
-      if (expiry > now || expiry === currentExpiry) continue;
-      const message = `${path}: the expiresAt of the key ${key.id} is in the past.`;
+      const currentKey = current?.keys.find(({ id }) => id === key.id);
+      const mistake = mistakeOf(key, currentKey, now);
+      if (mistake === null) continue;
+      const message = `${path}: ${mistake}.`;
       if (!isStart) return yield* new ProvisionInvalid({ message });
       yield* Effect.logWarning(message);
     }
@@ -110,6 +111,20 @@ const withoutSecret = (change: FieldChange): FieldChange =>
   change.field !== "signingSecret"
     ? change
     : { field: "visitors", before: change.before !== null, after: change.after !== null };
+
+/** Why the declared key would not work; `null` if it would. */
+const mistakeOf = (
+  key: DeclaredKey,
+  currentKey: RegisteredKey | undefined,
+  now: number,
+): string | null => {
+  const expiry = key.expiresAt?.getTime() ?? Infinity;
+  if (expiry <= now && expiry !== currentKey?.expiresAt?.getTime())
+    return `the expiresAt of the key ${key.id} is in the past`;
+  return key.anonymous === true && !admitsAnonymous({ ...currentKey, ...key })
+    ? `the key ${key.id} is anonymous, which needs visitors, visitorRatePerMinute and tokensPerDay`
+    : null;
+};
 
 /** Why the chatbot cannot have the declared key; `null` if it can. */
 const conflict = (

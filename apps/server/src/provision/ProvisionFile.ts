@@ -17,7 +17,7 @@ import {
   TokensPerDay,
   type KeyRecord,
 } from "@parley/core";
-import { hashKey, type NewChatbot } from "@parley/core/ports";
+import { hashKey } from "@parley/core/ports";
 import { Data, Effect, FileSystem, Option, Schema, SchemaTransformation } from "effect";
 import { decodeUtf8, readVariable, type Variables } from "../Variables.ts";
 
@@ -53,10 +53,12 @@ const Key = Schema.Struct({
   }),
   name: optional(Text, "Name, to tell keys apart"),
   expiresAt: Schema.String.check(
-    Schema.isPattern(isoTime, {
-      message:
+    Schema.makeFilter<string>(
+      (text) =>
+        Option.isSome(timeOf(text)) ||
         "is neither a date nor an ISO 8601 time with a time zone, such as 2030-01-01T00:00:00Z",
-    }),
+      { toJsonSchema: () => ({ pattern: isoTime.source }) },
+    ),
   )
     .annotate({
       description:
@@ -137,10 +139,6 @@ export const ProvisionFile = Schema.Struct({
 /** An existing key keeps its fields that are absent here; a new key gets those of `plainKey`. */
 export type DeclaredKey = Pick<KeyRecord, "id" | "hash" | "name" | "scopes"> & Partial<KeyRecord>;
 
-export type DeclaredChatbot = Omit<NewChatbot, "keys"> & {
-  readonly keys: ReadonlyArray<DeclaredKey>;
-};
-
 /** The chatbots that the file declares. Settings and descriptions that it omits have their defaults. */
 export const readProvisionFile = Effect.fnUntraced(function* (
   path: string,
@@ -187,22 +185,19 @@ export const readProvisionFile = Effect.fnUntraced(function* (
     const signingFields = visitors !== undefined && {
       signingSecret: visitors ? yield* signingSecretOf(text) : null,
     };
-    const hash = yield* hashKey(text);
-    const declaredKey: DeclaredKey = { ...rest, id, hash, name: name ?? null, ...signingFields };
-    return declaredKey;
+    return { ...rest, id, hash: yield* hashKey(text), name: name ?? null, ...signingFields };
   });
 
   const declarations = yield* Effect.forEach(
     chatbots,
     Effect.fnUntraced(function* ({ description = "", keys = [], name, workspace, ...settings }) {
-      const chatbot: DeclaredChatbot = {
+      return {
         workspaceName: workspace,
         name,
         description,
         settings: { ...defaultSettings, ...settings },
         keys: yield* Effect.forEach(keys, declareKey),
       };
-      return chatbot;
     }),
   );
   const names = declarations.map(({ name, workspaceName }) =>

@@ -207,8 +207,15 @@ it("a key for a widget is printed as the line for a page, which does not contain
     "key create --chatbot Sales --widget --origins https://shop.example,http://[::1]:8080";
   for (const incomplete of ["", "--budget 5/day", "--visitor-rate 1/min"])
     expect((await parley(`${create} ${incomplete}`)).code).toBe(2);
-  for (const origin of ["https://shop.example/", "shop.example", "https://a;script-src", "*"])
+  const refusedOrigins = ["https://shop.example/", "shop.example", "https://a;script-src", "*"];
+  for (const origin of [...refusedOrigins, "https://shop.example:99999", "https://:80"])
     expect((await parley(`key create --widget --token-url /t --origins ${origin}`)).code).toBe(2);
+  for (const url of ["chat.example", "https://chat.example/?a=1", "https://chat.example/#a"]) {
+    const { code, stderr } = await parley(`${create} --token-url /t --url ${url}`);
+    expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringContaining("--url") });
+  }
+  const readOnly = await parley(`${create} --token-url /t --scopes read`);
+  expect(readOnly).toMatchObject({ code: 2, stderr: expect.stringContaining("--scopes") });
   const bounds = "--visitor-rate 10/min --budget 200000/day";
   const { stderr, stdout } = await parley(`${create} ${bounds} --url https://chat.example/`);
   const [, id] = /data-key="(\w{12})"/.exec(stdout)!;
@@ -227,6 +234,43 @@ it("a key for a widget is printed as the line for a page, which does not contain
     { id, visitors: true, anonymous: true, origins, tokensPerDay: 200_000 },
     { visitors: true, anonymous: false, origins, tokensPerDay: null },
   ]);
+});
+
+it("flags that would have no effect on a key are refused", async () => {
+  const before = await json("key list");
+  for (const [flags, needed] of [
+    ["--token-url /t", "--widget"],
+    ["--url https://chat.example", "--widget"],
+    ["--visitors --token-url /t", "--widget"],
+    ["--visitor-rate 10/min", "--visitors"],
+    ["--origins https://shop.example", "--visitors"],
+  ] as const) {
+    const { code, stderr, stdout } = await parley(`key create --chatbot Sales ${flags}`);
+    expect({ code, stdout }, flags).toEqual({ code: 2, stdout: "" });
+    expect(stderr, flags).toContain(needed);
+  }
+  expect(await json("key list")).toEqual(before);
+  const { id } = await json("key create --chatbot Sales");
+  for (const flags of ["--visitor-rate 10/min", "--origins https://shop.example"])
+    expect(await parley(`key set ${id} ${flags}`)).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("--visitors"),
+    });
+  expect((await parley(`key set ${id} --visitor-rate none --origins=`)).code).toBe(0);
+});
+
+it("a key whose widget anyone can use keeps a rate for visitors and a budget", async () => {
+  const bounds = "--visitor-rate 10/min --budget 200000/day";
+  const create = `key create --chatbot Sales --widget --origins https://shop.example ${bounds}`;
+  const { id } = await json(create);
+  for (const flags of ["--budget none", "--visitor-rate none --rate 5/min"])
+    expect(await parley(`key set ${id} ${flags}`)).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("--visitor-rate and --budget"),
+    });
+  const [listed] = (await json("key list")).filter((row: { id: string }) => row.id === id);
+  expect(listed).toMatchObject({ visitorRatePerMinute: 10, tokensPerDay: 200_000 });
+  expect((await parley(`key set ${id} --budget 5/day --visitor-rate 1/min`)).code).toBe(0);
 });
 
 it("a token of a visitor is signed by a live key of the store, and noted in the audit log", async () => {
@@ -305,7 +349,7 @@ it("a chatbot is deleted with its keys and chats, and only with --yes", async ()
     Effect.provide(layerPostgres({ url: Redacted.make(inject("postgresUrl")), schema })),
     Effect.runPromise,
   );
-  const what = 'the chatbot 2 "Sales" of the workspace "Acme" with 2 chats and 8 keys';
+  const what = 'the chatbot 2 "Sales" of the workspace "Acme" with 2 chats and 10 keys';
   expect(await parley("chatbot delete Sales")).toEqual({
     code: 1,
     stdout: "",

@@ -3,12 +3,6 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { expect, inject, it } from "vitest";
 
-declare module "vitest" {
-  interface ProvidedContext {
-    postgresUrl: string;
-  }
-}
-
 const archive = fileURLToPath(new URL("../../../../bench/archive.ts", import.meta.url));
 
 it("an import and an export take less memory than their chats", async () => {

@@ -7,10 +7,10 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { chmod, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
-import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { freePort } from "../FreePort.ts";
 import { here } from "./here.ts";
 import { withoutSettings } from "../withoutSettings.ts";
 import { main, type CommandResult } from "./run.ts";
@@ -25,20 +25,11 @@ let api: string;
 let output = "";
 const keys: Array<string> = [];
 
-const freePort = async () => {
-  const socket = createServer().listen(0, "127.0.0.1");
-  await once(socket, "listening");
-  const { port } = socket.address() as AddressInfo;
-  socket.close();
-  await once(socket, "close");
-  return String(port);
-};
-
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "parley-beside-"));
   // If this runs as root, the server starts PostgreSQL as another user.
   await chmod(directory, 0o711);
-  const port = await freePort();
+  const port = String(await freePort());
   management = `http://127.0.0.1:${port}`;
   settings = {
     PARLEY_DATA_DIR: join(directory, "data"),

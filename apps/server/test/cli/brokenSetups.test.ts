@@ -10,7 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { launch, type TestServer } from "../contract/launch.ts";
-import { here, oneLineAndHint } from "./here.ts";
+import { here, oneLineAndHint, type Finding } from "./here.ts";
 
 const query = (...statements: ReadonlyArray<string>) =>
   PgConnection.make({ url: Redacted.make(inject("postgresUrl")) }).pipe(
@@ -66,13 +66,6 @@ afterAll(async () => {
   await query(...["latin", "ascii"].map((name) => `drop database ${schema}_${name} with (force)`));
 });
 
-interface Finding {
-  readonly check: string;
-  readonly status: string;
-  readonly message: string;
-  readonly hint: string | null;
-}
-
 type SetUp = () => Readonly<Record<string, string>>;
 const free = { PARLEY_PORT: "0", PARLEY_MANAGEMENT_PORT: "0" };
 
@@ -90,24 +83,6 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
     () => ({ ...memory, PARLEY_PORT: "7", PARLEY_ASK_PORT: "7" }),
     "settings",
     /PARLEY_ASK_PORT/,
-  ],
-  [
-    "a missing secret",
-    () => ({ DATABASE_URL_FILE: file("nowhere") }),
-    "settings",
-    /DATABASE_URL_FILE.*ENOENT/,
-  ],
-  [
-    "a blank secret",
-    () => ({ DATABASE_URL_FILE: file("blank") }),
-    "settings",
-    /DATABASE_URL_FILE.*empty/,
-  ],
-  [
-    "a secret given twice",
-    () => ({ ...postgres(), DATABASE_URL_FILE: file("blank") }),
-    "settings",
-    /both set/,
   ],
   [
     "several hosts",
@@ -197,6 +172,12 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
     "database",
     /ECONNREFUSED/,
   ],
+  [
+    "a database host without an address",
+    () => ({ DATABASE_URL: "postgres://a:secret@db.invalid/d" }),
+    "database",
+    /ENOTFOUND/,
+  ],
   ["a wrong password", () => as((url) => (url.password = "secret")), "database", /password/],
   [
     "a database that does not exist",
@@ -283,6 +264,22 @@ const warned: ReadonlyArray<readonly [string, SetUp, check: string, message: Reg
     () => ({ ...memory, PARLEY_DATA_DIR: file("blank/data") }),
     "directory",
     /write to .*blank/,
+  ],
+  ["the memory store", () => memory, "database", /chats are lost/],
+  [
+    "a read-only database",
+    () => {
+      const option = encodeURIComponent("-c default_transaction_read_only=on");
+      return { ...postgres(), ...as((url) => (url.search = `?options=${option}`)) };
+    },
+    "database",
+    /refuses writes: its transactions/,
+  ],
+  [
+    "an unknown setting",
+    () => ({ ...memory, PARLEY_PROT: "80" }),
+    "settings",
+    /PARLEY_PROT is not/,
   ],
   ["a former setting", () => ({ ...memory, PARLEY_LISTEN: "false" }), "settings", /PARLEY_POOLER/],
   [

@@ -15,12 +15,6 @@ import { withoutSettings } from "../withoutSettings.ts";
 import { here } from "./here.ts";
 import { main, run } from "./run.ts";
 
-declare module "vitest" {
-  interface ProvidedContext {
-    postgresUrl: string;
-  }
-}
-
 const schema = `commands_${process.pid}`;
 const settings = () => ({ DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: schema });
 const parley = (line: string, input: string | Uint8Array = "") =>
@@ -294,15 +288,21 @@ it("parley usage sums the tokens of answers", async () => {
   }
 });
 
-it("a command fails when its output is lost", async () => {
+it("a command whose output is lost fails, and a new key's id is still printed", async () => {
   const device = await open("/dev/full", "w");
-  const lost = spawn(process.execPath, [main, "usage", "--chatbot", "Full"], {
-    env: { ...withoutSettings(), ...settings() },
-    stdio: ["ignore", device.fd, "pipe"],
-  });
-  const ended = once(lost, "exit");
-  expect(await readAll(lost.stderr!)).toContain("ENOSPC: no space left on device, write");
-  expect(await ended).toEqual([1, null]);
+  const loseOutput = async (...args: ReadonlyArray<string>) => {
+    const lost = spawn(process.execPath, [main, ...args, "--chatbot", "Full"], {
+      env: { ...withoutSettings(), ...settings() },
+      stdio: ["ignore", device.fd, "pipe"],
+    });
+    const ended = once(lost, "exit");
+    const stderr = await readAll(lost.stderr!);
+    expect(stderr).toContain("ENOSPC: no space left on device, write");
+    expect(await ended).toEqual([1, null]);
+    return stderr;
+  };
+  await loseOutput("usage");
+  expect(await loseOutput("key", "create")).toMatch(/^The key prl_\w{12}_… of chatbot/);
   await device.close();
 });
 

@@ -46,3 +46,11 @@ export const here = async (
 
 /** One line of error and a hint, and nothing else. */
 export const oneLineAndHint = /^parley: [^\n]+[.!?]\nhint: [^\n]+\n$/;
+
+/** A line of `parley doctor --json`. */
+export interface Finding {
+  readonly check: string;
+  readonly status: string;
+  readonly message: string;
+  readonly hint: string | null;
+}

@@ -92,6 +92,36 @@ it("parley provision lets a key sign tokens of visitors, and never prints its se
   expect(stdout).not.toContain(secret);
 });
 
+it("parley provision refuses a date that the calendar does not have", async () => {
+  const of = (expiresAt: string) =>
+    declare({ ...bot, keys: [{ key: "${PARLEY_TEST_KEY}", scopes: ["ask"], expiresAt }] });
+  for (const expiresAt of ["2031-02-29", "2031-04-31T00:00:00Z", "2031-13-01", "2031-01-01T25:00Z"])
+    expect(await parley("provision", await of(expiresAt), "--dry-run")).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("chatbots.0.keys.0.expiresAt: is neither a date nor an ISO"),
+    });
+  for (const expiresAt of ["2032-02-29", "2031-04-30T23:59+02:00"])
+    expect((await parley("provision", await of(expiresAt), "--dry-run")).code).toBe(0);
+});
+
+it("parley provision refuses a widget for anyone without the limits that it needs", async () => {
+  const limits = { visitors: true, visitorRatePerMinute: 10, tokensPerDay: 1000 };
+  const keyOf = (more: object) => ({ key, scopes: ["ask"], ...more });
+  const of = (more: object) => declare({ ...bot, keys: [keyOf({ anonymous: true, ...more })] });
+  for (const missing of Object.keys(limits)) {
+    const file = await of({ ...limits, [missing]: missing === "visitors" ? false : null });
+    expect(await parley("provision", file)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining(`key ${key.slice(4, 16)} is anonymous, which needs`),
+    });
+  }
+  expect((await parley("provision", await of(limits))).code).toBe(0);
+  // The fields that the file does not give stay as they are.
+  expect((await parley("provision", await of({}), "--dry-run")).code).toBe(0);
+  expect((await parley("provision", await of({ tokensPerDay: null }))).code).toBe(1);
+  expect((await parley("provision", await of({ anonymous: false, visitors: false }))).code).toBe(0);
+});
+
 it("parley provision reads UTF-8 as Windows writes it, and refuses other encodings", async () => {
   const file = join(directory, "encoded.json");
   const text = JSON.stringify({ chatbots: [{ workspace: "W", name: "M\u00fcller" }] }, null, 1);

@@ -362,7 +362,7 @@ export interface Call {
   /** GET, or POST when there is a body. */
   readonly method?: string;
   /** The server's `key` when absent; null sends none. */
-  readonly key?: string | null;
+  readonly key?: string | null | undefined;
   readonly headers?: RequestHeaders;
   /** Sent as JSON with its content type. */
   readonly json?: unknown;
@@ -442,10 +442,7 @@ export const createChat = async (
   fields: Readonly<Record<string, unknown>> = {},
   key?: string,
 ): Promise<Chat> => {
-  const answer = await api(target, "/chats", {
-    json: fields,
-    ...(key === undefined ? {} : { key }),
-  });
+  const answer = await api(target, "/chats", { json: fields, key });
   expect(answer.status, answer.text).toBe(201);
   expectChat(answer.body.data);
   return answer.body.data;
@@ -456,14 +453,14 @@ export const askQuestion = async (
   fields: Readonly<Record<string, unknown>>,
   key?: string,
 ): Promise<Entry> => {
-  const answer = await askApi(target, { json: fields, ...(key === undefined ? {} : { key }) });
+  const answer = await askApi(target, { json: fields, key });
   expect(answer.status, answer.text).toBe(201);
   expectEntry(answer.body.data);
   return answer.body.data;
 };
 
 const page = async <A>(target: Target, path: string, key?: string): Promise<Page<A>> => {
-  const answer = await api(target, path, key === undefined ? {} : { key });
+  const answer = await api(target, path, { key });
   expect(answer.status, answer.text).toBe(200);
   expect(Array.isArray(answer.body.data)).toBe(true);
   return { data: answer.body.data, total: answer.body.meta.total };

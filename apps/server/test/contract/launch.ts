@@ -9,7 +9,7 @@ import { once } from "node:events";
 import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { main } from "../cli/run.ts";
 import { withoutSettings } from "../withoutSettings.ts";
 import type { Target } from "./client.ts";
 
@@ -24,8 +24,6 @@ export interface TestServer {
   readonly stop: () => Promise<void>;
 }
 
-const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
-
 const chatBot = {
   name: "Contract bot",
   description: "Answers the contract suite — 日本語 😀",
@@ -34,12 +32,19 @@ const chatBot = {
   moderationErrorMessage: "This question cannot be answered.",
 };
 
-const freshKey = (): Promise<string> =>
-  generateKey.pipe(
-    Effect.map(Redacted.value),
-    Effect.provide(SecureRandom.layerWebCrypto),
-    Effect.runPromise,
-  );
+const freshKey = Effect.map(generateKey, Redacted.value);
+const freshKeys = Effect.all({
+  key: freshKey,
+  readKey: freshKey,
+  writeKey: freshKey,
+  askKey: freshKey,
+  otherKey: freshKey,
+  noHelloKey: freshKey,
+  budgetedKey: freshKey,
+  limitedKey: freshKey,
+  expiredKey: freshKey,
+  unknownKey: freshKey,
+}).pipe(Effect.provide(SecureRandom.layerWebCrypto));
 
 /** Resolves when the server answers. `extra` are further settings. */
 export const launch = async (
@@ -57,20 +62,7 @@ export const launch = async (
       "# Keys\n\nA key is sent in the header x-api-key.\n",
   );
 
-  const keyNames = [
-    "all",
-    "read",
-    "write",
-    "ask",
-    "expired",
-    "other",
-    "noHello",
-    "limited",
-    "budgeted",
-  ] as const;
-  const keys = Object.fromEntries(
-    await Promise.all(keyNames.map(async (name) => [name, await freshKey()] as const)),
-  ) as Record<(typeof keyNames)[number], string>;
+  const keys = await Effect.runPromise(freshKeys);
   const everything = ["read", "write", "ask"];
   const provision = join(directory, "provision.json");
   await writeFile(
@@ -85,23 +77,23 @@ export const launch = async (
           moderationErrorMessage: chatBot.moderationErrorMessage,
           keys: [
             {
-              key: keys.all,
+              key: keys.key,
               scopes: everything,
               expiresAt: "2999-01-01T00:00:00.000Z",
               visitors: true,
             },
-            { key: keys.read, scopes: ["read"] },
-            { key: keys.write, scopes: ["write"] },
-            { key: keys.ask, scopes: ["ask"] },
-            { key: keys.limited, scopes: ["read"], ratePerMinute: 2 },
+            { key: keys.readKey, scopes: ["read"] },
+            { key: keys.writeKey, scopes: ["write"] },
+            { key: keys.askKey, scopes: ["ask"] },
+            { key: keys.limitedKey, scopes: ["read"], ratePerMinute: 2 },
             {
-              key: keys.budgeted,
+              key: keys.budgetedKey,
               scopes: everything,
               visitors: true,
               visitorRatePerMinute: 1000,
               tokensPerDay: 1000,
             },
-            { key: keys.expired, scopes: everything, expiresAt: "2001-01-01T00:00:00.000Z" },
+            { key: keys.expiredKey, scopes: everything, expiresAt: "2001-01-01T00:00:00.000Z" },
           ],
         },
         {
@@ -109,12 +101,12 @@ export const launch = async (
           name: "Other bot",
           description: "Belongs to somebody else",
           helloMessage: "Welcome",
-          keys: [{ key: keys.other, scopes: everything }],
+          keys: [{ key: keys.otherKey, scopes: everything }],
         },
         {
           workspace: "Workspace B",
           name: "Silent bot",
-          keys: [{ key: keys.noHello, scopes: everything }],
+          keys: [{ key: keys.noHelloKey, scopes: everything }],
         },
       ],
     }),
@@ -177,22 +169,7 @@ export const launch = async (
     throw new Error(`the server ${reason}:\n${output}`);
   }
   return {
-    target: {
-      baseUrl,
-      askUrl,
-      origin: new URL(baseUrl).origin,
-      key: keys.all,
-      readKey: keys.read,
-      writeKey: keys.write,
-      askKey: keys.ask,
-      expiredKey: keys.expired,
-      unknownKey: await freshKey(),
-      otherKey: keys.other,
-      noHelloKey: keys.noHello,
-      limitedKey: keys.limited,
-      budgetedKey: keys.budgeted,
-      chatBot,
-    },
+    target: { ...keys, baseUrl, askUrl, origin: new URL(baseUrl).origin, chatBot },
     child,
     directory,
     log: () => output,

@@ -9,7 +9,6 @@ import { idempotency } from "./suites/idempotency.ts";
 import { malformed } from "./suites/malformed.ts";
 import { paths } from "./suites/paths.ts";
 import { stream } from "./suites/stream.ts";
-import { tenants } from "./suites/tenants.ts";
 import { visitors } from "./suites/visitors.ts";
 
 /** The whole contract, against one running server. */
@@ -21,7 +20,6 @@ export const contract = (server: Server): void => {
   ask(server);
   stream(server);
   auth(server);
-  tenants(server);
   visitors(server);
   idempotency(server);
   paths(server);

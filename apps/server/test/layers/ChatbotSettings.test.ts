@@ -12,6 +12,7 @@ import { layerAnswerer } from "../../src/layers/Asking.ts";
 import { layerDocuments } from "../../src/layers/Documents.ts";
 import { layerModerator } from "../../src/layers/Moderator.ts";
 import { readSettings, Settings, type SettingsShape } from "../../src/Settings.ts";
+import { chunk } from "../SlowModel.ts";
 
 const chatbot = (settings: Partial<ChatbotSettings>): Chatbot => ({
   id: ChatbotId.make(1),
@@ -91,15 +92,10 @@ const layerAnswererWith = (settings: Partial<SettingsShape>) =>
 
 it.live("the answer of a model is read when the event loop has a slot for it", () =>
   Effect.gen(function* () {
-    const choices = [
-      { index: 0, delta: { role: "assistant", content: "Fine." }, finish_reason: "stop" },
-    ];
     const server = createServer((_, response) =>
       response
         .writeHead(200, { "content-type": "text/event-stream" })
-        .end(
-          `data: ${JSON.stringify({ id: "m", created: 1, model: "m", choices })}\n\ndata: [DONE]\n\n`,
-        ),
+        .end(`${chunk({ role: "assistant", content: "Fine." }, "stop")}data: [DONE]\n\n`),
     );
     yield* Effect.promise(() => once(server.listen(0, "127.0.0.1"), "listening"));
     yield* Effect.addFinalizer(() => Effect.sync(() => server.close()));

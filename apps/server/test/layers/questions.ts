@@ -9,7 +9,6 @@ export const questions: ReadonlyArray<readonly [question: string, ...good: Reado
   [
     ["How do I install Parley?", /npx --yes pnpm@12 start/],
     ["what do i need to run this", /Node 2\d/],
-    ["How do I start the server?", /pnpm@12 start/],
     ["how do i stop it", /Ctrl-C|SIGTERM/],
     ["Does it run on Windows?", /Windows/, /Linux/],
     ["Is there a Docker image?", /image/i, /Docker/],

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest";
-import { Duration, Effect, Fiber, Logger, Option, Redacted, Schedule } from "effect";
+import { Duration, Effect, Fiber, Logger, Redacted, Schedule } from "effect";
 import { spawn } from "node:child_process";
 import * as fs from "node:fs/promises";
 import { join } from "node:path";
@@ -92,7 +92,7 @@ describe("the embedded PostgreSQL", () => {
         yield* fill(dataDir);
         yield* run("cp", ["-a", dataDir, copy], null);
         yield* Effect.promise(() => fs.writeFile(join(dataOf(copy), "postmaster.pid"), pidFile));
-        assert.deepStrictEqual(yield* runningPostgres(copy), Option.none());
+        assert.isNull(yield* runningPostgres(copy));
         assert.strictEqual(yield* answerOf(copy), 42);
         assert.strictEqual(yield* readKept(url), 42);
       }).pipe(quiet),
@@ -108,7 +108,7 @@ describe("the embedded PostgreSQL", () => {
         yield* Effect.scoped(
           Effect.gen(function* () {
             const url = yield* embeddedPostgres(dataDir);
-            assert.deepStrictEqual(yield* runningPostgres(dataDir), Option.some(url));
+            assert.deepStrictEqual(yield* runningPostgres(dataDir), url);
             const { port, password } = new URL(Redacted.value(url));
             assert.deepStrictEqual(
               JSON.parse(yield* Effect.promise(() => fs.readFile(file, "utf8"))),
@@ -129,7 +129,7 @@ describe("the embedded PostgreSQL", () => {
           }),
         );
         assert.isTrue(yield* hasDatabase(dataDir));
-        assert.deepStrictEqual(yield* runningPostgres(dataDir), Option.none());
+        assert.isNull(yield* runningPostgres(dataDir));
         assert.deepStrictEqual(yield* Effect.promise(() => fs.readdir(dataDir)), ["postgres"]);
         const logs = yield* Effect.promise(() => fs.readdir(join(dataOf(dataDir), "log")));
         assert.match(logs.join(), /^postgres-\w{3}\.log(,postgres-\w{3}\.log)?$/);

@@ -19,7 +19,8 @@ const Time = Schema.String.check(
     (text: string) => {
       const time = new Date(text);
       // Parsing accepts other forms, and a 30th of February as a day in March.
-      return !Number.isNaN(time.getTime()) && time.toISOString() === text;
+      const isTime = !Number.isNaN(time.getTime()) && time.toISOString() === text;
+      return isTime || "must be a time such as 2026-01-31T09:30:00.000Z";
     },
     { identifier: "time" },
   ),
@@ -66,12 +67,13 @@ const encodeLine = (line: typeof Line.Encoded): string => `${JSON.stringify(line
 
 const encodeRecord = (record: ArchiveRecord): string => {
   if (record._tag === "Chat") {
-    const { createTime, ...chat } = record.chat;
-    return encodeLine({ chat: { ...chat, _createTime: createTime.toISOString() } });
+    const { createTime, id, name, userRef } = record.chat;
+    return encodeLine({ chat: { id, name, userRef, _createTime: createTime.toISOString() } });
   }
   const { usage } = record;
-  const { chatId: chat_id, createTime, id, ...texts } = record.entry;
+  const { answer, chatId: chat_id, createTime, flagged, id, moderation, question } = record.entry;
   const _createTime = createTime.toISOString();
+  const texts = { question, answer, moderation, flagged };
   return encodeLine({ entry: { id, chat_id, ...texts, _createTime, usage } });
 };
 
@@ -142,8 +144,8 @@ export const decodeArchive = <E, R>(
       }
       if (line.entry !== undefined) {
         read.entries++;
-        const { _createTime, chat_id: chatId, usage, ...texts } = line.entry;
-        const entry = { ...texts, chatId, createTime: new Date(_createTime) };
+        const { _createTime, chat_id: chatId, id, usage, ...texts } = line.entry;
+        const entry = { id, chatId, ...texts, createTime: new Date(_createTime) };
         return { _tag: "Entry", entry, usage } as const;
       }
       hasEnded = true;

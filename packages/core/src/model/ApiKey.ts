@@ -38,6 +38,10 @@ export const Origins = Schema.Array(
       identifier: "origin",
       message: "must be an origin, such as https://shop.example",
     }),
+    Schema.makeFilter<string>(
+      (text) => URL.canParse(text) || "must be an origin, such as https://shop.example",
+      { toJsonSchema: () => [{}, true] },
+    ),
   ),
 );
 
@@ -79,6 +83,17 @@ export const plainKey = {
   origins: [],
   anonymous: false,
 } as const satisfies Partial<KeyRecord>;
+
+/** Whether the key's widget admits strangers: only if the key signs visitor tokens and limits what strangers spend. */
+export const admitsAnonymous = (
+  key: Partial<
+    Pick<KeyRecord, "anonymous" | "signingSecret" | "tokensPerDay" | "visitorRatePerMinute">
+  >,
+): boolean =>
+  key.anonymous === true &&
+  key.signingSecret != null &&
+  key.tokensPerDay != null &&
+  key.visitorRatePerMinute != null;
 
 /** A key in a registry. */
 export interface RegisteredKey extends KeyRecord {

@@ -12,9 +12,7 @@ export class ChatNotFound extends Data.TaggedError("ChatNotFound")<{ readonly ch
 }
 
 /** A different request has used the idempotency key. */
-export class IdempotencyKeyReused extends Data.TaggedError("IdempotencyKeyReused")<{
-  readonly key: string;
-}> {
+export class IdempotencyKeyReused extends Data.TaggedError("IdempotencyKeyReused") {
   override message =
     "The idempotency key belongs to another request. Use a new key for a new request.";
 }

@@ -6,7 +6,6 @@ import { Text } from "./Text.ts";
 
 /** The fields by which chats can be sorted. */
 export const chatFields = ["id", "name", "userRef", "createTime"] as const;
-/** A field by which chats can be sorted. */
 export type ChatField = (typeof chatFields)[number];
 
 /** The fields by which entries can be sorted. */
@@ -19,7 +18,6 @@ export const entryFields = [
   "flagged",
   "createTime",
 ] as const;
-/** A field by which entries can be sorted. */
 export type EntryField = (typeof entryFields)[number];
 
 /** A field to sort by. */

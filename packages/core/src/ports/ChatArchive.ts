@@ -104,8 +104,8 @@ export class ChatArchive extends Context.Service<
     /**
      * Stores the records with their ids and times, all of them or none, and returns the number of chats. Later chats
      * and entries have greater ids, and times that are not earlier. Fails with `ImportRefused` if the chatbot has
-     * chats, at a record that `checkArchiveOrder` refuses, or if two entries have the same id. Texts are stored as they
-     * are: the caller checks them, as `decodeArchive` does.
+     * chats, before it reads a record; at a record that `checkArchiveOrder` refuses; or if two entries have the same
+     * id. Texts are stored as they are: the caller checks them, as `decodeArchive` does.
      */
     readonly import: <E, R>(
       chatbot: ChatbotId,

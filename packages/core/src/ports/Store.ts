@@ -1,7 +1,7 @@
 /**
- * The ports that a store implements, all of them over the same data.
+ * The ports that a store implements, all of them over the same data, and the state that it may report.
  */
-import type { Layer } from "effect";
+import { Context, Effect, type Layer } from "effect";
 import type { ChatArchive } from "./ChatArchive.ts";
 import type { ChatbotDirectory } from "./ChatbotDirectory.ts";
 import type { ChatbotRegistry } from "./ChatbotRegistry.ts";
@@ -13,3 +13,9 @@ export type StorePorts = ChatStore | TurnStore | ChatArchive | ChatbotDirectory 
 
 /** A store, such as `memory()` or `postgres(url)`. */
 export interface Store extends Layer.Layer<StorePorts, unknown> {}
+
+/** The state of the store, for readiness. A store that does not provide it counts as one that can always write. */
+export const StoreState = Context.Reference<{
+  /** Why no write can succeed at present; `null`: writes can succeed. Reads may succeed all the same. */
+  readonly readOnlyReason: Effect.Effect<string | null>;
+}>("@parley/core/StoreState", { defaultValue: () => ({ readOnlyReason: Effect.succeed(null) }) });

@@ -43,8 +43,7 @@ export {
   type ModeratorFunction,
   type ModeratorLayer,
 } from "./Moderator.ts";
-export type { Store, StorePorts } from "./Store.ts";
-export { StoreState } from "./StoreState.ts";
+export { StoreState, type Store, type StorePorts } from "./Store.ts";
 export {
   turnEntries,
   turnLease,
@@ -56,14 +55,7 @@ export {
 } from "./TurnStore.ts";
 
 // Values
-export {
-  hashKey,
-  keyId,
-  plainKey,
-  type KeyRecord,
-  type RegisteredKey,
-  type Scope,
-} from "../model/ApiKey.ts";
+export { hashKey, type KeyRecord, type RegisteredKey } from "../model/ApiKey.ts";
 export type { Chat } from "../model/Chat.ts";
 export { defaultSettings, type Chatbot, type ChatbotSettings } from "../model/Chatbot.ts";
 export { helloEntry, type Entry, type NewEntry, type Usage } from "../model/Entry.ts";
@@ -72,8 +64,6 @@ export { idempotencyKeyLifetime, type IdempotencyKey } from "../model/Idempotenc
 export {
   chatFields,
   entryFields,
-  defaultEntryQuery,
-  defaultChatQuery,
   type ChatField,
   type ChatQuery,
   type EntryField,
@@ -82,7 +72,7 @@ export {
   type OrderBy,
   type Page,
 } from "../model/ListQuery.ts";
-export { compareText, fold, isBlank } from "../model/Text.ts";
+export { compareText, fold } from "../model/Text.ts";
 export { checkArchiveOrder, earliestTime } from "../archive/ArchiveOrder.ts";
 
 // Errors
@@ -115,7 +105,6 @@ export {
   inSpan,
   isTraced,
   logFailure,
-  makeBusiest,
   registerGauge,
   secondsHistogram,
 } from "../services/Telemetry.ts";

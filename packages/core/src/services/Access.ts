@@ -4,7 +4,7 @@
  */
 import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Schedule, Stream } from "effect";
 import { Digest, Mac } from "effect/crypto";
-import { hashKey, keyId, type KeyRecord, type Scope } from "../model/ApiKey.ts";
+import { admitsAnonymous, hashKey, keyId, type KeyRecord, type Scope } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import { ChatbotDirectory, type Grant } from "../ports/ChatbotDirectory.ts";
 import { KeyRejected, RateExceeded, type StorageUnavailable } from "../model/Errors.ts";
@@ -31,8 +31,7 @@ export interface VisitorClaims {
 }
 
 /** What the pages of a key's widget need to know. */
-export interface Widget extends Pick<KeyRecord, "origins" | "anonymous"> {
-  readonly keyId: string;
+export interface Widget extends Pick<KeyRecord, "origins"> {
   readonly chatbot: Chatbot;
 }
 
@@ -58,12 +57,15 @@ const capacity = 10_000;
 /** How many buckets the process keeps for the rates of visitors, and as many again for those of new visitors. */
 const visitorCapacity = 50_000;
 
+/** How many new visitors the process admits in a minute from one network, and with one key. */
+const newVisitors = { network: 10, key: 300 };
+
 /** How the `userRef` of an anonymous visitor begins. */
 const anonymousPrefix = "visitor-";
 
-/** How long the token of an anonymous visitor is valid, and how long afterwards it can be renewed. */
-const anonymousLife = Duration.hours(1);
-const renewableFor = Duration.days(30);
+/** How long the token of an anonymous visitor is valid, and how long afterwards it can be renewed, in milliseconds. */
+const anonymousLife = 3_600_000;
+const renewableFor = 30 * 24 * 3_600_000;
 
 /** How long the process uses a look-up, in case the notification of a change is lost. */
 const staleness = Duration.seconds(1);
@@ -264,44 +266,35 @@ const make = Effect.gen(function* () {
     const { expiresAt, grant } = yield* findKey(keyId);
     if (grant === null || expiresAt <= (yield* elapsedMillis)) return null;
     const { chatbot, origins = [] } = grant;
-    return { keyId, chatbot, origins, anonymous: allowsAnonymous(grant) } satisfies Widget;
+    return { chatbot, origins } satisfies Widget;
   });
 
   const admitVisitor = Effect.fnUntraced(function* (
     id: string,
     tokens: VisitorTokens,
-    {
-      former,
-      network,
-      newVisitors,
-    }: {
-      readonly former: string | undefined;
-      readonly network: string;
-      readonly newVisitors: { readonly address: number; readonly key: number };
-    },
+    network: string,
+    former: string | undefined,
   ) {
     const { epoch, expiresAt, grant, signer } = yield* findKey(id);
     const now = yield* elapsedMillis;
-    if (grant === null || !allowsAnonymous(grant) || expiresAt <= now) return null;
+    if (grant === null || !admitsAnonymous(grant) || expiresAt <= now) return null;
     const currentTime = new Date(epoch + now);
     let visitor = `${anonymousPrefix}${crypto.randomUUID()}`;
     if (former === undefined) {
       // The network's limit comes first, so that a visitor beyond it does not count towards the key's limit.
-      yield* countNewVisitor(`${id}/${network}`, newVisitors.address, id);
+      yield* countNewVisitor(`${id}/${network}`, newVisitors.network, id);
       yield* countNewVisitor(id, newVisitors.key, id);
     } else {
-      const lateMillis = Duration.toMillis(renewableFor);
       const claims =
         tokens.keyId(former) === id
-          ? yield* tokens.verify(former, signer, currentTime, lateMillis)
+          ? yield* tokens.verify(former, signer, currentTime, renewableFor)
           : null;
       // Only the site's backend renews a token that it signed for a known visitor.
       if (claims?.visitor.startsWith(anonymousPrefix) !== true) return yield* new KeyRejected();
       visitor = claims.visitor;
-      const rate = grant.visitorRatePerMinute;
-      if (rate != null) yield* countForVisitor(`${id}/${visitor}`, rate, id);
+      yield* countForVisitor(`${id}/${visitor}`, grant.visitorRatePerMinute!, id);
     }
-    const end = Math.min(now + Duration.toMillis(anonymousLife), expiresAt);
+    const end = Math.min(now + anonymousLife, expiresAt);
     return { visitor, signingSecret: signer.signingSecret, expiresAt: new Date(epoch + end) };
   });
 
@@ -321,8 +314,8 @@ const make = Effect.gen(function* () {
      * The claims of a token for an anonymous visitor, and the secret to sign it with; `null` for a key that is not
      * valid or admits no anonymous visitors. Without `former`, the visitor is new. `former` is an earlier token of an
      * anonymous visitor, who stays the same; it may have expired up to 30 days ago, and any other text fails with
-     * `KeyRejected`. Fails with `RateExceeded` beyond the rate of the visitor or, for a new one, beyond
-     * `newVisitors.address` a minute from the network or `newVisitors.key` with the key, in this process.
+     * `KeyRejected`. Fails with `RateExceeded` beyond the rate of the visitor or, for a new one, beyond 10 new visitors
+     * a minute from the network or 300 with the key, in this process.
      */
     admitVisitor,
   };
@@ -343,13 +336,6 @@ const toPrincipal = (
   visitor,
   ...(tokensPerDay != null && { tokensPerDay }),
 });
-
-/** A key admits strangers only if it limits what they spend. */
-const allowsAnonymous = (grant: Grant): boolean =>
-  grant.anonymous === true &&
-  grant.signingSecret != null &&
-  grant.tokensPerDay != null &&
-  grant.visitorRatePerMinute != null;
 
 /**
  * Token buckets by name, each of which fills within a minute. Beyond `maxBuckets`, the bucket whose last granted

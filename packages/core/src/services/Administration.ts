@@ -130,7 +130,7 @@ const make = Effect.gen(function* () {
     change: ChosenFields,
     actor: string,
   ) {
-    yield* checkKey({ ...change, actor });
+    yield* checkKey({ ...change, keyId, actor });
     yield* registry.changeKey(id, keyId, change, actor);
   });
 
@@ -144,11 +144,11 @@ const make = Effect.gen(function* () {
     actor: string,
   ) {
     const millis = Duration.toMillis(keepFor);
-    yield* checkKey({ keepFor: millis, expiresAt, actor });
+    yield* checkKey({ keyId: oldKey, keepFor: millis, expiresAt, actor });
     const { keys } = yield* findChatbot(id);
     const current = keys.find((key) => key.id === oldKey && key.revokedAt === null);
     if (current === undefined) return yield* new KeyNotFound({ keyId: oldKey });
-    const { createdAt: _, lastUsedAt: __, revokedAt: ___, ...fields } = current;
+    const fields = Struct.omit(current, ["createdAt", "lastUsedAt", "revokedAt"]);
     const { createdKey, record } = yield* newKey(current.signingSecret !== null);
     yield* registry.addKey(id, { ...fields, ...record, expiresAt }, actor);
     const end = new Date((yield* registry.now).getTime() + millis);
@@ -163,7 +163,7 @@ const make = Effect.gen(function* () {
     keyId: string,
     actor: string,
   ) {
-    yield* checkKey({ actor });
+    yield* checkKey({ keyId, actor });
     yield* registry.revokeKey(id, keyId, actor);
   });
 
@@ -226,8 +226,8 @@ const make = Effect.gen(function* () {
 });
 
 /**
- * Methods that change something fail with `ArgumentInvalid` if an argument breaks a rule, and then write nothing. The
- * name of an actor has 1 to 255 code points.
+ * Methods that change something fail with `ArgumentInvalid` if an argument breaks a rule, and then write nothing. An
+ * actor is a `Name`.
  */
 export class Administration extends Context.Service<Administration>()(
   "@parley/core/Administration",
@@ -236,20 +236,19 @@ export class Administration extends Context.Service<Administration>()(
   static readonly layer = Layer.effect(Administration, Administration.make);
 }
 
-const actor = Text.check(Schema.isNonEmpty(), Schema.isMaxCodePoints(255));
-
 const checkChatbot = makeCheck(
   Schema.Struct({
     workspaceName: Schema.optionalKey(Name),
     name: Schema.optionalKey(Name),
     description: Schema.optionalKey(LongText),
     settings: Schema.optionalKey(ChatbotSettings.mapFields(Struct.map(Schema.optionalKey))),
-    actor,
+    actor: Name,
   }),
 );
 
 const checkKey = makeCheck(
   Schema.Struct({
+    keyId: Schema.optionalKey(Text),
     name: Schema.optionalKey(Schema.NullOr(Text)),
     scopes: Schema.optionalKey(Scopes),
     expiresAt: Schema.optionalKey(Schema.NullOr(PointInTime)),
@@ -261,6 +260,6 @@ const checkKey = makeCheck(
     keepFor: Schema.optionalKey(
       Schema.Finite.check(Schema.isBetween({ minimum: 0, maximum: 1e14 })),
     ),
-    actor,
+    actor: Name,
   }),
 );

@@ -21,7 +21,6 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
     answerLength: 100_000,
   }),
 });
-/** The limits of asking. */
 export type AskLimits = typeof AskLimits.Service;
 
 /**

@@ -67,7 +67,6 @@ export interface Ask {
   readonly onDisconnect?: "finish" | "cancel";
 }
 
-/** An ask in progress in this process. */
 interface AskInProgress {
   readonly chatbot: ChatbotId;
   readonly idempotencyKey: IdempotencyKey | null;
@@ -174,7 +173,7 @@ const make = Effect.gen(function* () {
       existingAsk !== undefined &&
       existingAsk.idempotencyKey!.fingerprint !== idempotencyKey!.fingerprint
     ) {
-      return yield* new IdempotencyKeyReused({ key: idempotencyKey!.key });
+      return yield* new IdempotencyKeyReused();
     }
     const live = existingAsk?.live ?? new LiveAnswer(dispatcher);
     live.readers++;

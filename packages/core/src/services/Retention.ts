@@ -20,17 +20,15 @@ const retain = Effect.gen(function* () {
   let expiries: ReadonlyArray<number> = [];
   const gauge = (name: string, description: string, millis: () => number) =>
     registerGauge(context, name, description, { unit: "s" }, () => millis() / 1000);
-  const age = () => now() - completedAt;
   gauge(
     "parley.retention.age",
     "Time since the last successful retention run or, before the first, since the start",
-    age,
+    () => now() - completedAt,
   );
-  const timeToExpiry = () => Math.min(...expiries.filter((expiry) => expiry > now())) - now();
   gauge(
     "parley.key.expiry",
     "Time until the next expiry of a key; infinite if none expires",
-    timeToExpiry,
+    () => Math.min(...expiries.filter((expiry) => expiry > now())) - now(),
   );
 
   /** Logs every failure, defects included. The next run erases the chats that were not erased. */

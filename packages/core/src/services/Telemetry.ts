@@ -127,7 +127,6 @@ export const makeBusiest = (
   };
 };
 
-/** Counts the requests of keys. */
 export const makeKeyRequests = Effect.map(Effect.context<never>(), (context) =>
   makeBusiest(context, (key) => [
     Metric.counter("parley.requests", {
@@ -248,5 +247,4 @@ export const makeAskTimes = Effect.map(Effect.context<never>(), (context) => {
   };
 });
 
-/** Records the times of one ask. */
 export type AskTimes = ReturnType<Effect.Success<typeof makeAskTimes>>;

@@ -26,8 +26,6 @@ export interface AnswerServices {
   readonly limits: AskLimits;
 }
 
-const uncountedMessage = "The tokens of a failed ask could not be counted";
-
 const turnEnded = "another ask or an erasure ended the turn";
 
 const unavailable = (reason: string) => new AnswerUnavailable({ reason });
@@ -73,17 +71,17 @@ export const answerInTurn = (
         if (!Cause.hasInterruptsOnly(cause)) times.onFailure(askedModel.model);
         // The provider also bills for an answer that nobody receives.
         const tokens = hasBudget ? spentTokens() : 0;
-        return store.release(turn, tokens === 0 ? null : { apiKeyId: apiKeyId!, tokens }).pipe(
-          Effect.catch(({ message: reason }) =>
-            tokens === 0
-              ? Effect.void
-              : Effect.annotateLogs(Effect.logWarning(uncountedMessage), {
-                  key: apiKeyId,
-                  tokens,
-                  reason,
-                }),
-          ),
-        );
+        return store
+          .release(turn, tokens === 0 ? null : { apiKeyId: apiKeyId!, tokens })
+          .pipe(
+            Effect.catch(({ message: reason }) =>
+              tokens === 0
+                ? Effect.void
+                : Effect.logWarning("The tokens of a failed ask could not be counted").pipe(
+                    Effect.annotateLogs({ key: apiKeyId, tokens, reason }),
+                  ),
+            ),
+          );
       }),
       Effect.map((entry) => ({ entry, replayed: false, turnId: turn.id })),
       Effect.provideService(AskDeadline, now + Duration.toMillis(limits.deadline)),
@@ -148,7 +146,6 @@ const makeEntry = Effect.fnUntraced(function* (
   return { question, answer: live.text, moderation, flagged, usage: cost.usage };
 });
 
-/** What an ask has cost so far. */
 interface Cost {
   usage: Usage | null;
   /** The characters of the question and of all deltas, those of failed attempts included. */

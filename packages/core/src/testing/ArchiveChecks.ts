@@ -21,6 +21,7 @@ import { check, failsWith, same, type Check } from "./Check.ts";
 import {
   actor,
   after,
+  answerOf,
   append,
   ask,
   askLater,
@@ -47,6 +48,7 @@ import {
   listsAre,
   newChatbot,
   noChatbot,
+  pageIs,
   pass,
   questions,
   storedChats,
@@ -144,8 +146,7 @@ export const archiveChecks: ReadonlyArray<
       for (const field of ["id", "name"] as const) {
         for (const page of [1, 2, 3]) {
           const orderBy = [{ field, descending: true }] as const;
-          const query = { ...defaultChatQuery, ...more, orderBy, limit: 100, page };
-          yield* same("a page", yield* list(chatbot, query), chatPage(keptChats, query));
+          yield* pageIs(chatbot, keptChats, { ...more, orderBy, limit: 100, page });
         }
       }
     }
@@ -243,11 +244,7 @@ export const archiveChecks: ReadonlyArray<
       const again = first.turns.take(chatbot, turn.chatId, turn.idempotencyKey);
       yield* same("the key is held", (yield* again)._tag, "Held");
       const newEntry = yield* append(turn, entry("q"));
-      yield* same("afterwards", yield* again, {
-        _tag: "AlreadyAnswered",
-        entry: newEntry,
-        turnId: turn.id,
-      });
+      yield* same("afterwards", yield* again, answerOf(turn, newEntry));
     }
     const early = yield* first.turns.take(chatbot, other!.id, null);
     yield* same("the first does not overtake", early._tag, "Held");
@@ -378,11 +375,8 @@ export const archiveChecks: ReadonlyArray<
     yield* same("the copy", yield* exportAll(to), records);
     yield* listsAre(to, chats);
     for (const text of awkwardTexts) {
-      for (const more of [{ search: text }, { userRef: text }]) {
-        const query = { ...defaultChatQuery, limit: 100, ...more };
-        const what = `the page of ${JSON.stringify(query)}`;
-        yield* same(what, yield* list(to, query), chatPage(chats, query));
-      }
+      yield* pageIs(to, chats, { limit: 100, search: text });
+      yield* pageIs(to, chats, { limit: 100, userRef: text });
     }
     const [{ id }] = chats as [Chat];
     const later = yield* ask(to, id, entry("later"));
@@ -473,11 +467,8 @@ export const archiveChecks: ReadonlyArray<
     yield* importAll(chatbot, records);
     yield* same("the export", yield* exportAll(chatbot), records);
     for (const descending of [true, false]) {
-      const query = {
-        ...defaultChatQuery,
-        orderBy: [{ field: "createTime", descending }] as const,
-      };
-      yield* same("by time", yield* list(chatbot, query), chatPage(chatsOf(records), query));
+      const orderBy = [{ field: "createTime", descending }] as const;
+      yield* pageIs(chatbot, chatsOf(records), { orderBy });
     }
     for (const [n, time] of awkwardTimes.entries()) {
       const [sum] = yield* archive.usage(chatbot, time);
@@ -590,6 +581,9 @@ export const archiveChecks: ReadonlyArray<
     const { chat } = yield* conversation(from, [entry("a")]);
     const before = yield* exportAll(from);
     yield* failsWith("into a chatbot that has chats", "ImportRefused", importAll(from, before));
+    const unread = Stream.die(new Error("The import read the records, and was refused only then"));
+    const refusal = ChatArchive.use((archive) => archive.import(from, unread, actor));
+    yield* failsWith("before the records are read", "ImportRefused", refusal);
     yield* same("the rows of the chatbot", yield* exportAll(from), before);
     const turn = yield* takeTurn(to, null, key);
     const askNow = ask(from, chat.id, entry("meanwhile"));
@@ -775,7 +769,6 @@ export const archiveChecks: ReadonlyArray<
         { ...ourModel, provider: "p" },
         ourModel,
       ];
-      const none = { provider: null, model: null };
       yield* importAll(chatbot, [
         chatRecord(1, longAgo),
         ...costs.map((cost, n) =>
@@ -786,7 +779,8 @@ export const archiveChecks: ReadonlyArray<
         entryRecord(1, 8, later, { flagged: true }),
       ]);
       yield* conversation(yield* newChatbot, [entry("a", { usage })]);
-      const sum = (answers: number, model: typeof ourModel, group: string | null = null) => ({
+      type Model = Pick<UsageSum, "provider" | "model">;
+      const sum = (answers: number, model: Model, group: string | null = null) => ({
         group,
         ...model,
         answers,
@@ -794,24 +788,18 @@ export const archiveChecks: ReadonlyArray<
         promptTokens: answers * promptTokens,
         completionTokens: answers * completionTokens,
       });
-      const free = {
-        group: null,
-        ...none,
-        answers: 1,
-        attempts: 0,
-        promptTokens: 0,
-        completionTokens: 0,
-      };
+      const noTokens = { attempts: 0, promptTokens: 0, completionTokens: 0 };
+      const free = { ...sum(1, { provider: null, model: null }), ...noTokens };
       for (const [since, expected] of [
         [longAgo, [sum(3, ourModel), sum(1, costs[1]!), sum(1, costs[4]!), free]],
         [later, [sum(1, ourModel)]],
         [new Date(later.getTime() + 1), []],
       ] as const) {
-        const sums = yield* archive.usage(chatbot, since);
-        const name = (row: Pick<UsageSum, "provider" | "model">) => `${row.provider} ${row.model}`;
-        const sortSums = (rows: ReadonlyArray<(typeof sums)[number]>) =>
+        const name = ({ model, provider }: Model) => `${provider} ${model}`;
+        const sortSums = (rows: ReadonlyArray<UsageSum>) =>
           rows.toSorted((a, b) => (name(a) < name(b) ? -1 : 1));
-        yield* same(`since ${since.toISOString()}`, sortSums(sums), sortSums(expected));
+        const sums = sortSums(yield* archive.usage(chatbot, since));
+        yield* same(`since ${since.toISOString()}`, sums, sortSums(expected));
       }
       const days = yield* archive.usage(chatbot, later, "day");
       yield* same("by day", days, [sum(1, ourModel, later.toISOString().slice(0, 10))]);

@@ -19,7 +19,7 @@ export class CheckFailed extends Data.TaggedError("CheckFailed")<{
   readonly cause?: unknown;
 }> {
   override get message(): string {
-    const { actual, expected, path } = firstDifference(this.actual, this.expected);
+    const { actual, expected, path } = firstDifference(this.actual, this.expected)!;
     const where = path === "" ? this.what : `${this.what}, at ${path}`;
     return `${where}: expected ${show(expected)}, but got ${show(actual)}`;
   }
@@ -44,7 +44,7 @@ export const same = (
   actual: unknown,
   expected: unknown,
 ): Effect.Effect<void, CheckFailed> =>
-  isEqual(actual, expected)
+  firstDifference(actual, expected) === null
     ? Effect.void
     : Effect.fail(new CheckFailed({ what, expected, actual }));
 
@@ -60,42 +60,33 @@ export const failsWith = <A, E extends { readonly _tag: string }, R>(
       : same(what, typeof expected === "string" ? result.failure._tag : result.failure, expected),
   );
 
-/** Like `Equal.equals`, which hashes each value first: too slow for long lists of rows. */
-const isEqual = (one: unknown, other: unknown): boolean => {
-  if (Array.isArray(one) && Array.isArray(other)) {
-    // `Array.from`, because `every` skips holes.
-    return (
-      one.length === other.length && Array.from(one).every((item, at) => isEqual(item, other[at]))
-    );
-  }
-  if (!isPlain(one) || !isPlain(other)) return Equal.equals(one, other);
-  const keys = Object.keys(one);
-  return (
-    keys.length === Object.keys(other).length &&
-    keys.every((key) => Object.hasOwn(other, key) && isEqual(one[key], other[key]))
-  );
-};
-
-const isPlain = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null && Object.getPrototypeOf(value) === Object.prototype;
-
-/** The first and innermost place where two different values differ. */
+/**
+ * The first and innermost place where two values differ; `null` if they are equal by structure. `Equal.equals` hashes
+ * each value first, which is too slow for long lists of rows.
+ */
 const firstDifference = (
   actual: unknown,
   expected: unknown,
   path = "",
-): { readonly actual: unknown; readonly expected: unknown; readonly path: string } => {
+): { readonly actual: unknown; readonly expected: unknown; readonly path: string } | null => {
   const areLists = Array.isArray(actual) && Array.isArray(expected);
-  if (areLists || (isPlain(actual) && isPlain(expected))) {
-    const [one, other] = [actual, expected] as ReadonlyArray<Record<string, unknown>>;
-    for (const key of Object.keys({ ...other, ...one })) {
-      if (isEqual(one![key], other![key])) continue;
-      const step = areLists ? `[${key}]` : path === "" ? key : `.${key}`;
-      return firstDifference(one![key], other![key], path + step);
-    }
+  if (!areLists && !(isPlain(actual) && isPlain(expected)))
+    return Equal.equals(actual, expected) ? null : { actual, expected, path };
+  const [one, other] = [actual, expected] as ReadonlyArray<Record<string, unknown>>;
+  for (const key of Object.keys({ ...other, ...one })) {
+    const at = path + (areLists ? `[${key}]` : path === "" ? key : `.${key}`);
+    const difference =
+      Object.hasOwn(one!, key) === Object.hasOwn(other!, key)
+        ? firstDifference(one![key], other![key], at)
+        : { actual: one![key], expected: other![key], path: at };
+    if (difference !== null) return difference;
   }
-  return { actual, expected, path };
+  // A list of holes has no keys.
+  return areLists && actual.length !== expected.length ? { actual, expected, path } : null;
 };
+
+const isPlain = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && Object.getPrototypeOf(value) === Object.prototype;
 
 const show = (value: unknown): string => {
   try {

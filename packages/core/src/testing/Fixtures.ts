@@ -12,9 +12,7 @@ import type { Entry, NewEntry, Usage } from "../model/Entry.ts";
 import {
   defaultEntryQuery,
   defaultChatQuery,
-  type ChatField,
   type ChatQuery,
-  type EntryField,
   type EntryQuery,
   type ListQuery,
   type OrderBy,
@@ -23,9 +21,9 @@ import {
 import type { IdempotencyKey } from "../model/IdempotencyKey.ts";
 import { ChatbotId, ChatId } from "../model/Ids.ts";
 import { compareText, fold } from "../model/Text.ts";
-import { TurnStore, type Turn } from "../ports/TurnStore.ts";
+import { TurnStore, type TakeResult, type Turn } from "../ports/TurnStore.ts";
 import { CheckFailed, same } from "./Check.ts";
-import { StoreUnderTest } from "./StoreUnderTest.ts";
+import { fresh, StoreUnderTest } from "./StoreUnderTest.ts";
 
 export const actor = "conformance";
 
@@ -137,6 +135,13 @@ export const takeTurn = (
 export const append = (turn: Turn, newEntryFields: NewEntry) =>
   TurnStore.use((store) => store.append(turn, newEntryFields));
 
+/** The result of a take once the turn has stored its entry. */
+export const answerOf = (turn: Turn, entry: Entry): TakeResult => ({
+  _tag: "AlreadyAnswered",
+  entry,
+  turnId: turn.id,
+});
+
 /** Takes the turn of a chat, or of a new one, and appends one entry. */
 export const ask = (chatbot: ChatbotId, chat: ChatId | null, newEntryFields: NewEntry) =>
   Effect.flatMap(takeTurn(chatbot, chat), (turn) => append(turn, newEntryFields));
@@ -238,10 +243,6 @@ export const entryRecord = (
 
 // Chatbots and their keys
 
-let names = 0;
-/** A name or key id that has not been used before. */
-export const fresh = (kind: string) => `${kind} ${Date.now()} ${++names}`;
-
 export const newKey = (more: Partial<KeyRecord> = {}): KeyRecord => ({
   id: fresh("key"),
   hash: Uint8Array.from({ length: 32 }, (_, n) => (n * 7) % 256),
@@ -296,7 +297,6 @@ export const chatPage = (chats: ReadonlyArray<Chat>, query: ChatQuery): Page<Cha
           (name !== null && fold(name).includes(fold(query.search))),
       ),
     query,
-    (chat, field: ChatField) => chat[field],
   );
 
 /** The page that the query asks for, if `entries` are all entries of the chat. */
@@ -304,19 +304,17 @@ export const entryPage = (entries: ReadonlyArray<Entry>, query: EntryQuery): Pag
   pageOf(
     entries.filter(({ id }) => query.id === null || id === query.id),
     query,
-    (entry, field: EntryField) => entry[field],
   );
 
 type Value = string | number | boolean | Date | null;
 
-const pageOf = <Row extends { readonly id: number }, Field extends string>(
+const pageOf = <Row extends Record<Field, Value> & { readonly id: number }, Field extends string>(
   rows: ReadonlyArray<Row>,
   { limit, orderBy, page }: ListQuery<Field>,
-  read: (row: Row, field: Field) => Value,
 ): Page<Row> => {
   const sortedRows = rows.toSorted((a, b) => {
     for (const { descending, field } of orderBy) {
-      const ascending = compare(read(a, field), read(b, field));
+      const ascending = compare(a[field], b[field]);
       if (ascending !== 0) return descending ? -ascending : ascending;
     }
     return orderBy.at(-1)!.descending ? b.id - a.id : a.id - b.id;
@@ -344,6 +342,17 @@ export const orders = <const Field extends string>(
   ]);
 };
 
+/** Checks the page that a query gets, given that these are the chats of the chatbot. */
+export const pageIs = Effect.fnUntraced(function* (
+  chatbot: ChatbotId,
+  chats: ReadonlyArray<Chat>,
+  more: Partial<ChatQuery>,
+) {
+  const query: ChatQuery = { ...defaultChatQuery, ...more };
+  const what = `the page of ${JSON.stringify(query)}`;
+  yield* same(what, yield* list(chatbot, query), chatPage(chats, query));
+});
+
 /** Checks that lists of the chatbot in many orders are exact, given that these are its chats. */
 export const listsAre = Effect.fnUntraced(function* (
   chatbot: ChatbotId,
@@ -354,9 +363,7 @@ export const listsAre = Effect.fnUntraced(function* (
       for (const page of [1, 2, 5, 6]) {
         for (const more of [{}, { userRef: "y" }, { search: "CHAT 1" }]) {
           const orderBy = [{ field, descending }] as const;
-          const query: ChatQuery = { ...defaultChatQuery, ...more, limit: 7, page, orderBy };
-          const what = `the page of ${JSON.stringify(query)}`;
-          yield* same(what, yield* list(chatbot, query), chatPage(chats, query));
+          yield* pageIs(chatbot, chats, { ...more, limit: 7, page, orderBy });
         }
       }
     }

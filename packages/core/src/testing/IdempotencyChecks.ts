@@ -5,11 +5,11 @@ import { Effect } from "effect";
 import { ChatStore, type ChatToCreate } from "../ports/ChatStore.ts";
 import { ChatbotNotFound, ChatNotFound, IdempotencyKeyReused, TurnLost } from "../model/Errors.ts";
 import { idempotencyKeyLifetime, type IdempotencyKey } from "../model/IdempotencyKey.ts";
-import type { Entry } from "../model/Entry.ts";
 import { type ChatbotId, ChatId } from "../model/Ids.ts";
-import { turnLease, TurnStore, type TakeResult, type Turn } from "../ports/TurnStore.ts";
+import { turnLease, TurnStore } from "../ports/TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
+  answerOf,
   append,
   ask,
   atOnce,
@@ -41,17 +41,10 @@ const createWith = (
 const take = (chatbot: ChatbotId, chat: ChatId | null, idempotencyKey: IdempotencyKey | null) =>
   TurnStore.use((store) => store.take(chatbot, chat, idempotencyKey));
 
-/** The result of a take once the turn has stored its entry. */
-const answerOf = (turn: Turn, entry: Entry): TakeResult => ({
-  _tag: "AlreadyAnswered",
-  entry,
-  turnId: turn.id,
-});
-
 const key = keyOf("key");
 /** The same key with another request. */
 const other = keyOf("key", 1);
-const keyReused = new IdempotencyKeyReused({ key: "key" });
+const keyReused = new IdempotencyKeyReused();
 
 /** The promises of `ChatStore` and `TurnStore` about idempotency keys. */
 export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
@@ -106,7 +99,6 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       [null, "another"],
     ] as const) {
       const [ours, theirs] = [keyOf(name), keyOf(name, 1)];
-      const keyReused = new IdempotencyKeyReused({ key: name });
       const turn = yield* takeTurn(chatbot, chat, ours);
       for (const turns of [store, second]) {
         const outcome = yield* turns.take(chatbot, chat, ours);

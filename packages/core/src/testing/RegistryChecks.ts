@@ -1,7 +1,7 @@
 /**
  * The promises of `ChatbotRegistry` and `ChatbotDirectory`, over the same data.
  */
-import { Effect, Fiber } from "effect";
+import { Effect, Fiber, Struct } from "effect";
 import type { ChatArchive } from "../ports/ChatArchive.ts";
 import { ChatbotDirectory } from "../ports/ChatbotDirectory.ts";
 import { ChatbotRegistry, type ChatbotChange, type KeyChange } from "../ports/ChatbotRegistry.ts";
@@ -24,7 +24,6 @@ import {
   erase,
   findRegistered,
   findRegisteredKey,
-  fresh,
   history,
   keyOf,
   list,
@@ -33,7 +32,7 @@ import {
   tagOf,
   takeTurn,
 } from "./Fixtures.ts";
-import { StoreUnderTest } from "./StoreUnderTest.ts";
+import { fresh, StoreUnderTest } from "./StoreUnderTest.ts";
 
 const expiry = new Date("2032-01-01T00:00:00Z");
 
@@ -59,10 +58,8 @@ const rare = {
 };
 
 /** What a listed key grants, without the chatbot and the expiry. */
-const grantedBy = ({ createdAt: _, revokedAt: __, lastUsedAt: ___, ...key }: RegisteredKey) => {
-  const { expiresAt: ____, id: _____, name: ______, ...grant } = key;
-  return grant;
-};
+const grantedBy = (key: RegisteredKey) =>
+  Struct.omit(key, ["id", "name", "expiresAt", "createdAt", "revokedAt", "lastUsedAt"]);
 
 /**
  * Looks up the key in the directory, and checks the store's clock. Returns the chatbot, how long the key stays valid,

@@ -60,7 +60,9 @@ export const storeUnderTest = <E, R = never>(
     }),
   ).pipe(Layer.provideMerge(store));
 
-let chatbots = 0;
+let names = 0;
+/** A name or key id that has not been used before. */
+export const fresh = (kind: string) => `${kind} ${Date.now()} ${++names}`;
 
 /** Registers a chatbot under a new name and returns its id. */
 export const registerChatbot = ChatbotRegistry.use((registry) =>
@@ -68,7 +70,7 @@ export const registerChatbot = ChatbotRegistry.use((registry) =>
     registry.create(
       {
         workspaceName: "Conformance",
-        name: `Chatbot ${Date.now()} ${++chatbots}`,
+        name: fresh("Chatbot"),
         description: "",
         settings: defaultSettings,
         keys: [],

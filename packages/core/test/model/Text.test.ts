@@ -16,18 +16,7 @@ const compareByCodePoint = (a: string, b: string): number => {
 
 /** Texts with surrogates, and with code points directly below and above them. */
 const Awkward = Schema.Array(
-  Schema.Literals([
-    "a",
-    "B",
-    "\ud7ff",
-    "\ue000",
-    "\uffff",
-    "\u{10000}",
-    "\u{10ffff}",
-    "é",
-    "ﬁ",
-    "İ",
-  ]),
+  Schema.Literals(["a", "B", "\ud7ff", "\ue000", "\uffff", "\u{10000}", "\u{10ffff}"]),
 );
 
 describe("text", () => {
@@ -35,12 +24,6 @@ describe("text", () => {
     const [a, b] = [left.join(""), right.join("")];
     return Math.sign(compareText(a, b)) === compareByCodePoint(a, b);
   });
-
-  it.prop("any text is ordered by code point", [Schema.String, Schema.String], ([a, b]) =>
-    a.isWellFormed() && b.isWellFormed()
-      ? Math.sign(compareText(a, b)) === compareByCodePoint(a, b)
-      : true,
-  );
 
   it.prop("folding a folded text does not change it", [Schema.String], ([text]) => {
     const folded = fold(text);

@@ -11,7 +11,7 @@ import { ChatbotDirectory, hashKey, StorageUnavailable, type Grant } from "@parl
 import { Clock, Effect, Exit, Fiber, Layer, PubSub, Redacted, Stream } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
 import { TestClock } from "effect/testing";
-import { chatbot } from "./asked.ts";
+import { chatbot, settle } from "./asked.ts";
 
 const newKey = Effect.map(Effect.provide(generateKey, SecureRandom.layerWebCrypto), Redacted.value);
 
@@ -130,7 +130,7 @@ describe("access", () => {
       const key = yield* newKey;
       const { layer, state } = yield* directory(key);
       yield* Effect.gen(function* () {
-        yield* Effect.repeat(Effect.yieldNow, { times: 20 });
+        yield* settle;
         state.duringLookUp = Effect.yieldNow.pipe(Effect.repeat({ times: 50 }));
         const lookUp = yield* Effect.forkChild(authenticate(key), { startImmediately: true });
         state.revoked = true;
@@ -318,13 +318,13 @@ describe("access", () => {
       for (const isNotified of [true, false]) {
         const { layer, state } = yield* directory(key);
         yield* Effect.gen(function* () {
-          yield* Effect.repeat(Effect.yieldNow, { times: 20 });
+          yield* settle;
           yield* authenticate(key);
           state.revoked = true;
           yield* authenticate(key);
           if (isNotified) {
             yield* PubSub.publish(state.changed, null);
-            yield* Effect.repeat(Effect.yieldNow, { times: 20 });
+            yield* settle;
           } else {
             yield* TestClock.adjust("1 second");
           }

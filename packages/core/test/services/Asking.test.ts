@@ -23,12 +23,22 @@ import {
   newChat,
   questionsOf,
   says,
+  settle,
   type Answers,
 } from "./asked.ts";
 
 const broken = new AnswerUnavailable({ reason: "test" });
 const restart = Stream.make({ _tag: "Restart" } as const);
 const delta = (text: string) => Stream.make({ _tag: "Delta", text } as const);
+
+/** A memory store whose turns differ in these methods. */
+const storeWith = (
+  change: (turns: TurnStore["Service"]) => Partial<TurnStore["Service"]>,
+): ReturnType<typeof layerMemoryWith> =>
+  Layer.effect(
+    TurnStore,
+    TurnStore.useSync((turns) => ({ ...turns, ...change(turns) })),
+  ).pipe(Layer.provideMerge(layerMemoryWith([chatbot])));
 
 /** An answer that ends when the test opens the gate. */
 const gatedAnswer = (gate: Deferred.Deferred<void>): Stream.Stream<AnswerPart> =>
@@ -42,9 +52,6 @@ const tagOf = (exit: Exit.Exit<unknown, { readonly _tag: string }>) =>
 const total = ChatStore.use((store) =>
   Effect.map(store.listChats(chatbot.id, defaultChatQuery), (page) => page.total),
 );
-
-/** Runs every fiber as far as it gets at the present time. */
-const settle = Effect.repeat(Effect.yieldNow, { times: 50 });
 
 describe("asking", () => {
   it.effect("an ask stores the question with its answer, in a new chat if it names none", () =>
@@ -319,21 +326,6 @@ describe("asking", () => {
           assert.strictEqual(yield* total, 0);
         }).pipe(Effect.provide(layerAsking(() => Stream.suspend(() => gatedAnswer(gate)))));
       }),
-  );
-
-  it.effect("an answer is completed and stored after its client has hung up", () =>
-    Effect.gen(function* () {
-      const gate = yield* Deferred.make<void>();
-      yield* Effect.gen(function* () {
-        const chatId = yield* newChat;
-        const fiber = yield* Effect.forkChild(asking(ask("q", { chatId })));
-        yield* settle;
-        yield* Fiber.interrupt(fiber);
-        yield* Deferred.succeed(gate, undefined);
-        yield* settle;
-        assert.deepStrictEqual(yield* questionsOf(chatId), ["q"]);
-      }).pipe(Effect.provide(layerAsking(() => gatedAnswer(gate))));
-    }),
   );
 
   it.effect("a failed ask is logged if its client has hung up before", () =>
@@ -730,14 +722,9 @@ describe("the budget of a key", () => {
   it.effect("the log has one line if the tokens of a failed ask cannot be counted", () => {
     const logged: Array<string> = [];
     const logger = Logger.make((entry) => void logged.push(Logger.formatLogFmt.log(entry)));
-    const failing = Layer.effect(
-      TurnStore,
-      TurnStore.useSync((store) => ({
-        ...store,
-        release: () =>
-          Effect.fail(new StorageUnavailable({ cause: "the database is unavailable" })),
-      })),
-    ).pipe(Layer.provideMerge(layerMemoryWith([chatbot])));
+    const failing = storeWith(() => ({
+      release: () => Effect.fail(new StorageUnavailable({ cause: "the database is unavailable" })),
+    }));
     return Effect.gen(function* () {
       const failure = yield* Effect.flip(asking(ask("8 signs.", key)));
       assert.strictEqual(failure._tag, "AnswerUnavailable");
@@ -757,16 +744,12 @@ describe("the budget of a key", () => {
 
   it.effect("an ask with a key that has no budget does not read what the key has spent", () => {
     let calls = 0;
-    const counted = Layer.effect(
-      TurnStore,
-      TurnStore.useSync((store) => ({
-        ...store,
-        spending: (...args: Parameters<typeof store.spending>) => {
-          calls++;
-          return store.spending(...args);
-        },
-      })),
-    ).pipe(Layer.provideMerge(layerMemoryWith([chatbot])));
+    const counted = storeWith(({ spending }) => ({
+      spending: (...args) => {
+        calls++;
+        return spending(...args);
+      },
+    }));
     return Effect.gen(function* () {
       yield* asking(ask("q", { apiKeyId: "k" }));
       assert.strictEqual(calls, 0);

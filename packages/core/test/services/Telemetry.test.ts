@@ -4,10 +4,10 @@ import {
   ChatNotFound,
   inSpan,
   logFailure,
-  makeBusiest,
   Overloaded,
 } from "@parley/core/ports";
 import { Cause, Context, Effect, Logger, Metric, Tracer } from "effect";
+import { makeBusiest } from "../../src/services/Telemetry.ts";
 
 it.effect("each reason of a failure gets a log line, and a client's mistake gets none", () =>
   Effect.gen(function* () {

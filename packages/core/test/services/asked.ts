@@ -86,6 +86,9 @@ export const ask = (question: string, more: Partial<Ask> = {}): Ask => ({
 
 export const asking = (request: Ask) => Asking.use((service) => service.ask(chatbot, request));
 
+/** Runs every other fiber as far as it gets at the present time. */
+export const settle = Effect.repeat(Effect.yieldNow, { times: 50 });
+
 /** A chat without entries. */
 export const newChat = ChatStore.use((store) =>
   Effect.map(

@@ -16,6 +16,7 @@ it.effect.each([
   ],
   [[1], [1, 2], "the list, at [1]: expected 2, but got undefined"],
   [Object.assign([], { length: 1 }), [1], "the list, at [0]: expected 1, but got undefined"],
+  [Object.assign([], { length: 1 }), [], "the list: expected [], but got [null]"],
   [{ total: 0 }, [], 'the list: expected [], but got {"total":0}'],
   [{ name: null }, {}, "the list, at name: expected undefined, but got null"],
   [null, { total: 0 }, 'the list: expected {"total":0}, but got null'],

@@ -75,14 +75,9 @@ const from = (minimum: number) =>
     Schema.isBetween({ minimum, maximum: Number.MAX_SAFE_INTEGER }, notInteger),
   );
 
-const digits = Schema.String.check(
-  Schema.isPattern(/^[0-9]+$/, notInteger),
-  Schema.makeFilter((text: string) => Number.isSafeInteger(Number(text)), notInteger),
-);
-
 const optionalNumber = <S extends Schema.Codec<number, number>>(number: S) =>
   Schema.optionalKey(
-    digits.pipe(
+    Schema.String.check(Schema.isPattern(/^[0-9]+$/, notInteger)).pipe(
       Schema.decodeTo(
         number,
         SchemaTransformation.transform<number, string>({ decode: Number, encode: String }),

@@ -52,7 +52,9 @@ export const toNodeHandler =
     if ("hijack" in response) response.hijack();
     const disconnect = new AbortController();
     const close = () => {
-      if (!outgoing.writableFinished && !outgoing.errored) disconnect.abort();
+      // A stream of HTTP/2 that the client has cancelled is finished, but not ended.
+      const isSent = outgoing.writableEnded && outgoing.writableFinished;
+      if (!isSent && !outgoing.errored) disconnect.abort();
     };
     // If the client disconnected while an earlier middleware ran, `close` is not emitted again.
     if (outgoing.destroyed) close();
@@ -108,10 +110,20 @@ const toWebRequest = async (incoming: NodeRequest, parsedBody: unknown, signal: 
 };
 
 /** The body as a parser left it: bytes, text or a JSON value. */
-const toBody = (parsedBody: unknown): BodyInit =>
-  typeof parsedBody === "string" || parsedBody instanceof Uint8Array
-    ? (parsedBody as BodyInit)
-    : (JSON.stringify(parsedBody) ?? "");
+const toBody = (parsedBody: unknown): BodyInit => {
+  if (typeof parsedBody === "string" || parsedBody instanceof Uint8Array) {
+    return parsedBody as BodyInit;
+  }
+  try {
+    return JSON.stringify(parsedBody, replaceBigInt) ?? "";
+  } catch {
+    // Only the fields of a form refer to each other. Parley refuses a form by its type, whatever it contains.
+    return "";
+  }
+};
+
+const replaceBigInt = (_: string, value: unknown): unknown =>
+  typeof value === "bigint" ? Number(value) : value;
 
 /** Leaves the connection open when the handler stops reading early: the client still gets the response. */
 async function* readBytes(incoming: IncomingMessage): AsyncGenerator<Uint8Array> {

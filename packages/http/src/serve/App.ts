@@ -5,7 +5,7 @@
 import { Access, Asking, AskLimits, ChatId, type Principal } from "@parley/core";
 import { logFailure } from "@parley/core/ports";
 import { Cause, Effect, Layer, Option, type Scope } from "effect";
-import { HttpMiddleware, HttpServerRequest, HttpServerResponse, UrlParams } from "effect/http";
+import { HttpMiddleware, HttpServerRequest, HttpServerResponse } from "effect/http";
 import {
   defaultBasePaths,
   endpoints,
@@ -103,15 +103,14 @@ const makeRouter = (paths: BasePaths) => {
   return (method: string, path: string) => {
     for (const route of routes) {
       const match = route.method === method ? route.pattern.exec(path) : null;
-      if (match !== null)
-        return { ...route, chatId: match[1] === undefined ? noChat : toChatId(match[1]) };
+      if (match !== null) return { ...route, chatId: toChatId(match[1]) };
     }
     return undefined;
   };
 };
 
 const noChat = ChatId.make(0);
-const toChatId = (text: string): ChatId =>
+const toChatId = (text = ""): ChatId =>
   /^[0-9]+$/.test(text) && Number.isSafeInteger(Number(text)) ? ChatId.make(Number(text)) : noChat;
 
 type Route = NonNullable<ReturnType<ReturnType<typeof makeRouter>>>;
@@ -154,7 +153,7 @@ export const makeApp = Effect.fnUntraced(function* ({
   clientAddress = ({ remoteAddress }) => Option.getOrUndefined(remoteAddress),
   corsOrigins = [],
   eventLoop,
-  logRequests = false,
+  logRequests,
   onDisconnect = "finish",
   pages = [],
   serves = ["general", "answers"],
@@ -294,7 +293,7 @@ export const makeApp = Effect.fnUntraced(function* ({
  * received, and {@link makeApp} creates its own. `makeWebHandler` provides this layer. Where a tracer is installed, any
  * other server around `makeApp` must provide it.
  */
-export const layerNoRequestSpans: Layer.Layer<never> = Layer.mergeAll(
-  Layer.succeed(HttpMiddleware.TracerDisabledWhen, () => true),
-  Layer.succeed(UrlParams.CurrentRedactedNames, [/^/]),
+export const layerNoRequestSpans: Layer.Layer<never> = Layer.succeed(
+  HttpMiddleware.TracerDisabledWhen,
+  () => true,
 );

@@ -37,9 +37,6 @@ const active = Metric.gauge("http.server.active_requests", {
 /** How many addresses or keys a line about refused requests names. */
 const maxNames = 50;
 
-/** The status that servers commonly log for a request whose client disconnected before the response. */
-const disconnectedStatus = 499;
-
 /** @param logRequests whether each request leaves a log line; `false` by default */
 export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = false) {
   const context = yield* Effect.context<never>();
@@ -58,9 +55,9 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
   };
   const noteRefusal = (reason: GeneralMessage, caller = "unknown"): void => {
     if (refusals.size === 0) {
-      const timer: { unref?: () => void } | number = setTimeout(logRefusals, 60_000);
-      // The timer must not keep the process alive.
-      if (typeof timer === "object") timer.unref?.();
+      const timer = setTimeout(logRefusals, 60_000);
+      // The timer must not keep the process alive. In a browser, it is a number without `unref`.
+      timer.unref?.();
     }
     const name = `${reason} ${caller}`;
     const label = refusals.has(name) || refusals.size < maxNames ? name : `${reason} other`;
@@ -78,16 +75,14 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
         ...(route !== undefined && { "http.route": route }),
       },
     );
-  const describeFailure = (reason: string) =>
-    Metric.counter("parley.failures", {
+
+  // Counters exist from the start: a rate does not see the step from no value to the first.
+  for (const reason of [...Object.keys(generalCodes), "VALIDATION"]) {
+    const failure = Metric.counter("parley.failures", {
       description: "Failed requests by the message that the client received",
       attributes: { reason },
       incremental: true,
     });
-
-  // Counters exist from the start: a rate does not see the step from no value to the first.
-  for (const reason of [...Object.keys(generalCodes), "VALIDATION"]) {
-    const failure = describeFailure(reason);
     failures.set(reason, failure);
     failure.updateUnsafe(0, context);
   }
@@ -126,7 +121,8 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
   ): Effect.Effect<Response, E, R | Scope.Scope> => {
     const startedAt = performance.now();
     active.modifyUnsafe(1, context);
-    let status = disconnectedStatus;
+    // What servers commonly log for a request whose client disconnected before the response.
+    let status = 499;
     const measuredResponse = Effect.onExit(
       response,
       (exit): Effect.Effect<void, never, Scope.Scope> => {

@@ -65,10 +65,14 @@ const makeDecoder = <A>(dto: string, schema: Schema.Codec<A, unknown>) => {
 
 const makePostDecoder = <A>(dto: string, schema: Schema.Codec<A, unknown>) => {
   const decode = makeDecoder(dto, schema);
-  return (request: HttpServerRequest.HttpServerRequest, otherHeaders?: object | false) => {
-    const { "idempotency-key": key } = request.headers;
+  return (request: HttpServerRequest.HttpServerRequest) => {
+    const { "idempotency-key": key, "on-disconnect": onDisconnect } = request.headers;
     return Effect.flatMap(readJson(request), (body) =>
-      decode({ ...(key !== undefined && { "Idempotency-Key": key }), ...otherHeaders, body }),
+      decode({
+        ...(key !== undefined && { "Idempotency-Key": key }),
+        ...(onDisconnect !== undefined && { "On-Disconnect": onDisconnect.toLowerCase() }),
+        body,
+      }),
     );
   };
 };
@@ -119,7 +123,7 @@ const makeQueryDecoder = <Field extends string, Values>(
     return Effect.map(decode(input, problems), (query) => {
       const { desc, orderBy = desc && ["id" as Field], ...values } = query;
       const [first, ...rest] = (orderBy ?? []).map((field, at): OrderBy<CoreName<Field>> => ({
-        field: (coreNames[field] ?? field) as CoreName<Field>,
+        field: ((coreNames as Record<string, string>)[field] ?? field) as CoreName<Field>,
         descending: desc?.[at] === true,
       }));
       return { ...values, ...(first && { orderBy: [first, ...rest] as const }) };
@@ -128,15 +132,8 @@ const makeQueryDecoder = <Field extends string, Values>(
 };
 
 /** The core's names of the fields that have another name on the wire. */
-const coreNames: Readonly<Record<string, string>> = {
-  _createTime: "createTime",
-  chat_id: "chatId",
-};
-type CoreName<Field> = Field extends "_createTime"
-  ? "createTime"
-  : Field extends "chat_id"
-    ? "chatId"
-    : Field;
+const coreNames = { _createTime: "createTime", chat_id: "chatId" } as const;
+type CoreName<Field> = Field extends keyof typeof coreNames ? (typeof coreNames)[Field] : Field;
 
 interface Sorting<Field extends string> {
   readonly orderBy?: ReadonlyArray<Field>;
@@ -150,14 +147,10 @@ export const decodeCreateChat = makePostDecoder(
   Schema.Struct({ ...createChat.parameters.header, body: createChat.body }),
 );
 
-const decodeAskValues = makePostDecoder(
+export const decodeAsk = makePostDecoder(
   ask.dto,
   Schema.Struct({ ...ask.parameters.header, body: ask.body }),
 );
-export const decodeAsk = (request: HttpServerRequest.HttpServerRequest) => {
-  const onDisconnect = request.headers["on-disconnect"]?.toLowerCase();
-  return decodeAskValues(request, onDisconnect !== undefined && { "On-Disconnect": onDisconnect });
-};
 export const decodeChatsQuery = makeQueryDecoder(
   listChats.dto,
   Schema.Struct(listChats.parameters.query),

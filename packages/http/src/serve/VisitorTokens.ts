@@ -63,13 +63,7 @@ const isKeyId = /^[0-9A-Za-z]{12}$/;
  * Signs a token for a visitor. It is valid only if it expires within 24 hours; without `scopes`, it has all scopes of
  * the key.
  */
-export const signVisitorToken = ({
-  expiresAt,
-  keyId,
-  scopes,
-  signingSecret,
-  visitor,
-}: {
+export const signVisitorToken = (token: {
   readonly keyId: string;
   readonly signingSecret: string;
   readonly visitor: string;
@@ -77,9 +71,9 @@ export const signVisitorToken = ({
   readonly scopes?: ReadonlyArray<Scope>;
 }): Effect.Effect<string> =>
   Effect.promise(async () =>
-    new SignJWT(scopes === undefined ? {} : { scope: scopes.join(" ") })
-      .setProtectedHeader({ alg: "HS256", typ: "JWT", kid: keyId })
-      .setSubject(visitor)
-      .setExpirationTime(expiresAt)
-      .sign(await importSecret(signingSecret)),
+    new SignJWT({ scope: token.scopes?.join(" ") })
+      .setProtectedHeader({ alg: "HS256", typ: "JWT", kid: token.keyId })
+      .setSubject(token.visitor)
+      .setExpirationTime(token.expiresAt)
+      .sign(await importSecret(token.signingSecret)),
   );

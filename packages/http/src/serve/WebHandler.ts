@@ -33,18 +33,16 @@ export const makeWebHandler = <E>(
   const { dispose, run } = makeDrainingRuntime(
     Layer.effect(
       Handler,
-      Effect.flatMap(Effect.context<Access | Asking | Chats>(), (context) =>
-        Effect.map(
-          Effect.map(makeApp(options), withClientAddress),
+      Effect.gen(function* () {
+        const context = yield* Effect.context<Access | Asking | Chats>();
+        return withClientAddress(yield* makeApp(options)).pipe(
           HttpEffect.toWebHandlerWith(context),
-        ),
-      ),
+        );
+      }),
     ).pipe(Layer.provide([layer, layerNoRequestSpans])),
   );
-  const ready = run(
-    async () => {},
-    () => Promise.reject(new Error("The handler was closed")),
-  );
+  const nothing = async () => {};
+  const ready = run(nothing, nothing);
   // No unhandled rejection: an embedder that does not await `ready` sees the failure in its first request.
   ready.catch(() => undefined);
   return {

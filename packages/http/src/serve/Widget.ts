@@ -20,11 +20,8 @@ export interface WidgetPages {
   readonly document: (request: Request, widget: Widget) => Effect.Effect<Response>;
 }
 
-/** How many new visitors a minute each server process admits from one network, and for one key. */
-const newVisitors = { address: 10, key: 300 };
-
 /** The network that one client may control: an IPv4 address, or the first 64 bits of an IPv6 address. */
-export const toNetwork = (address: string): string => {
+const toNetwork = (address: string): string => {
   const plain = address.replace(/^::ffff:(?=[\d.]+$)/i, "");
   if (!plain.includes(":")) return plain;
   const [head = [], tail = []] = plain
@@ -51,11 +48,9 @@ export const makeWidget = Effect.fnUntraced(function* (
       : yield* pages.document(request, widget);
   });
   const respondToken = Effect.fnUntraced(function* (request: Request, keyId: string) {
-    const grant = yield* access.admitVisitor(keyId, tokens, {
-      former: request.headers["x-api-key"],
-      network: toNetwork(clientAddress(request) ?? ""),
-      newVisitors,
-    });
+    const network = toNetwork(clientAddress(request) ?? "");
+    const former = request.headers["x-api-key"];
+    const grant = yield* access.admitVisitor(keyId, tokens, network, former);
     if (grant === null) return yield* notFound(request);
     const { expiresAt, ...claims } = grant;
     const token = yield* signVisitorToken({ ...claims, keyId, expiresAt });

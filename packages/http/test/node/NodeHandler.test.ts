@@ -69,6 +69,31 @@ it("a body that a parser has read is taken from request.body: a value, text or b
   }
 });
 
+it("a parsed body that JSON cannot express is read as far as it can be, and refused by its type if it is a form", async () => {
+  const { ask, handler } = await makeService();
+  const listener = toNodeHandler(handler);
+  const files: Record<string, unknown> = { query: "q" };
+  const bodies = [
+    // @fastify/multipart with `attachFieldsToBody`: each field refers to all fields.
+    Object.assign(files, { fields: files }),
+    // Parsers that keep the precision of large integers.
+    { query: "q", chat_id: 7n },
+  ];
+  const responses = await Promise.all(
+    bodies.map(async (body, index) => {
+      const port = await listen(async (incoming: NodeRequest, response) => {
+        await readBody(incoming);
+        await listener(Object.assign(incoming, { body }), response);
+      });
+      return ask(port, "?", index === 0 ? { "content-type": "multipart/form-data" } : {});
+    }),
+  );
+  expect(responses).toMatchObject([
+    { status: 400, body: { message: "CONTENT_TYPE_NOT_JSON" } },
+    { status: 404, body: { message: "CHAT_DOES_NOT_EXISTS" } },
+  ]);
+});
+
 it("a body in an encoding that a middleware has set arrives unchanged", async () => {
   const { ask, handler } = await makeService();
   const listener = toNodeHandler(handler);
@@ -161,6 +186,35 @@ it("a stream that fails breaks the connection and its error is printed; a client
   controller!.error(error);
   await expect(once(broken, "end")).rejects.toThrow("aborted");
   await vi.waitFor(() => expect(printed.mock.calls).toEqual([[error]]));
+});
+
+it("a client that cancels a stream of HTTP/2 aborts the signal, before or in the response, and prints nothing", async () => {
+  const printed = vi.spyOn(console, "error").mockReturnValue(undefined);
+  const signals: Array<AbortSignal> = [];
+  const listener = toNodeHandler(async ({ signal, url }) => {
+    signals.push(signal);
+    if (url.endsWith("/before")) await once(signal, "abort");
+    const body = new ReadableStream({ start: (controller) => controller.enqueue("a") });
+    return new Response(body.pipeThrough(new TextEncoderStream()));
+  });
+  const server = http2.createServer((incoming, response) =>
+    listener(incoming as never, response as never),
+  );
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const session = http2.connect(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  closers.push(() => {
+    session.destroy();
+    server.close();
+  });
+  for (const path of ["/before", "/in"]) {
+    const stream = session.request({ ":path": path });
+    await (path === "/in"
+      ? once(stream, "data")
+      : vi.waitFor(() => expect(signals).toHaveLength(1)));
+    stream.close(http2.constants.NGHTTP2_CANCEL);
+    await vi.waitFor(() => expect(signals.at(-1)!.aborted).toBe(true));
+  }
+  expect(printed).not.toHaveBeenCalled();
 });
 
 it("the signal of a request is aborted if the client disconnected before the handler got it", async () => {

@@ -3,7 +3,7 @@
  * model that answers after a while. Time is simulated, so the results do not depend on the machine.
  */
 import { Effect } from "effect";
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { makeAdmission } from "../../src/serve/Admission.ts";
 
 /** Milliseconds of work: to read a request, and again to decide on it; to begin an ask; and to end an answered one. */
@@ -131,132 +131,128 @@ const seconds = 12_000;
 /** Five asks a second, as a person's page might send. */
 const polite = (model?: number) => steady("polite", 5, 100, seconds, model);
 
-describe("a server with more asks than it can answer", () => {
-  for (const [times, goodput] of [
-    [2, 0.87],
-    [5, 0.8],
-  ] as const)
-    for (const model of [50, 300])
-      it(`at ${times} times its capacity, with a model of ${model} ms, a server still answers ${goodput * 100} % of what it can`, () => {
-        const { of } = run([
-          ...steady("flood", times * capacity, 100, seconds, model),
-          ...polite(model),
-        ]);
-        const flood = of("flood");
-        const answered =
-          flood.answeredAfter(2_000, seconds) + of("polite").answeredAfter(2_000, seconds);
-        const possible = capacityOf(usual, times * capacity - answered / 10);
-        expect(answered / 10 / possible).toBeGreaterThan(goodput);
-        expect(flood.percentile(0.99)).toBeLessThan(model === 300 ? 800 : 650);
-        expect(flood.percentile(0.5, flood.refused)).toBeLessThan(model === 300 ? 50 : 150);
-        const later = flood.refused.filter(([at]) => at > 1_000);
-        expect(flood.percentile(0.99, later)).toBeLessThan(model === 300 ? 150 : 250);
-        expect(of("polite").refused).toEqual([]);
-      });
-
-  it("at five times its capacity, with a model of five seconds, a server refuses no key that asks little", () => {
-    const { most, of } = run([
-      ...steady("flood", 5 * capacity, 100, 30_000, 5_000),
-      ...steady("polite", 5, 100, 30_000, 5_000),
-    ]);
-    expect(of("flood").answeredAfter(15_000, 30_000) / 15 / capacity).toBeGreaterThan(0.6);
-    expect(most).toBeLessThan(2 * 5 * capacity);
-    expect(of("polite").refused).toEqual([]);
-  });
-
-  it("an overloaded server serves twenty flooding keys about equally, and refuses no key that asks little", () => {
-    const floods = Array.from({ length: 20 }, (_, n) =>
-      steady(`flood ${n}`, capacity / 4, 100 + n, seconds),
-    ).flat();
-    const { of } = run([...floods, ...polite()]);
-    expect(of("polite").refused).toEqual([]);
-    const answered = Array.from({ length: 20 }, (_, n) => of(`flood ${n}`).answered.length);
-    expect(Math.min(...answered)).toBeGreaterThan(Math.max(...answered) / 2);
-  });
-
-  it("an overloaded server keeps its pace when a thousand keys ask a little each", () => {
-    const floods = Array.from({ length: 1000 }, (_, n) =>
-      steady(`key ${n}`, (3 * capacity) / 1000, 100 + n, seconds),
-    ).flat();
-    const { most, of } = run(floods);
-    const answered = Array.from({ length: 1000 }, (_, n) =>
-      of(`key ${n}`).answeredAfter(5_000, seconds),
-    );
-    const sum = answered.reduce((total, amount) => total + amount);
-    expect(sum / 7 / capacityOf(usual, 3 * capacity - sum / 7)).toBeGreaterThan(0.85);
-    expect(most).toBeLessThan(capacity);
-  });
-
-  it("a server refuses nothing from one second after the end of an overload", () => {
-    const { of } = run([
-      ...steady("flood", 5 * capacity, 100, 6_000),
-      ...steady("flood", capacity / 2, 6_000, seconds),
-    ]);
-    expect(of("flood").refused.filter(([at]) => at > 7_000)).toEqual([]);
-    expect(
-      of("flood").percentile(
-        0.99,
-        of("flood").answered.filter(([at]) => at > 7_000),
-      ),
-    ).toBeLessThan(330);
-  });
-});
-
-describe("a server that has time", () => {
-  for (const millis of [0, 40, 80])
-    it(`a server that has time accepts three thousand asks of a slow model that arrive within ${millis} ms`, () => {
-      const burst = Array.from({ length: 3000 }, (_, n): Ask => ({
-        key: "burst",
-        at: 1_000 + (n * millis) / 3000,
-        model: 5_000,
-      }));
-      const { of } = run([...burst, ...polite()]);
-      expect(of("burst").refused).toEqual([]);
+for (const [times, goodput] of [
+  [2, 0.87],
+  [5, 0.8],
+] as const)
+  for (const model of [50, 300])
+    it(`at ${times} times its capacity, with a model of ${model} ms, a server still answers ${goodput * 100} % of what it can`, () => {
+      const { of } = run([
+        ...steady("flood", times * capacity, 100, seconds, model),
+        ...polite(model),
+      ]);
+      const flood = of("flood");
+      const answered =
+        flood.answeredAfter(2_000, seconds) + of("polite").answeredAfter(2_000, seconds);
+      const possible = capacityOf(usual, times * capacity - answered / 10);
+      expect(answered / 10 / possible).toBeGreaterThan(goodput);
+      expect(flood.percentile(0.99)).toBeLessThan(model === 300 ? 800 : 650);
+      expect(flood.percentile(0.5, flood.refused)).toBeLessThan(model === 300 ? 50 : 150);
+      const later = flood.refused.filter(([at]) => at > 1_000);
+      expect(flood.percentile(0.99, later)).toBeLessThan(model === 300 ? 150 : 250);
       expect(of("polite").refused).toEqual([]);
-      // Where requests are slow to read, the last ones of a longer burst seem to arrive late.
-      const slow = run([...burst, ...polite()], { ...usual, read: 10 * usual.read });
-      expect(slow.of("burst").answered.length).toBeGreaterThanOrEqual(millis === 0 ? 3_000 : 2_000);
-      expect(slow.of("polite").refused).toEqual([]);
     });
 
-  // The first ask of the burst may wait until its key is looked up: then it is decided after the others are read.
-  it.each([0, 100])(
-    "a server accepts two thousand asks at once two seconds after its last refusal, decided %i ms late",
-    (later) => {
-      let [time, delay] = [0, 100];
-      const loop = {
-        arrival: () => time,
-        delay: () => delay,
-        waiting: () => 0,
-        awaitSlot: Effect.void,
-      };
-      const admit = makeAdmission(loop);
-      let isRefused = false;
-      for (; time < 1_000; time++) isRefused = !admit("flood", 1_000);
-      expect(isRefused).toBe(true);
-      [time, delay] = [3_000, later];
-      const admitted = Array.from({ length: 2_000 }, (_, n) => admit("burst", n));
-      expect(admitted.indexOf(false)).toBe(-1);
-    },
-  );
+it("at five times its capacity, with a model of five seconds, a server refuses no key that asks little", () => {
+  const { most, of } = run([
+    ...steady("flood", 5 * capacity, 100, 30_000, 5_000),
+    ...steady("polite", 5, 100, 30_000, 5_000),
+  ]);
+  expect(of("flood").answeredAfter(15_000, 30_000) / 15 / capacity).toBeGreaterThan(0.6);
+  expect(most).toBeLessThan(2 * 5 * capacity);
+  expect(of("polite").refused).toEqual([]);
+});
 
-  it.each([
-    [100, 0],
-    [300, 0.01],
-  ])(
-    "at half its capacity, pauses of %i ms make a server refuse at most this share of the asks: %f",
-    (millis, share) => {
-      const pauses = [3_000, 5_000, 8_000].map((at) => [at, millis] as const);
-      const { of } = run(steady("key", capacity / 2, 100, seconds), usual, pauses);
-      const { answered, refused } = of("key");
-      expect(refused.length / answered.length).toBeLessThanOrEqual(share);
-    },
-  );
+it("an overloaded server serves twenty flooding keys about equally, and refuses no key that asks little", () => {
+  const floods = Array.from({ length: 20 }, (_, n) =>
+    steady(`flood ${n}`, capacity / 4, 100 + n, seconds),
+  ).flat();
+  const { of } = run([...floods, ...polite()]);
+  expect(of("polite").refused).toEqual([]);
+  const answered = Array.from({ length: 20 }, (_, n) => of(`flood ${n}`).answered.length);
+  expect(Math.min(...answered)).toBeGreaterThan(Math.max(...answered) / 2);
+});
 
-  it("at nine tenths of its capacity, a server refuses less than one ask in a hundred", () => {
-    const { of } = run(steady("key", 0.9 * capacity, 100, seconds));
-    expect(of("key").refused.length / of("key").answered.length).toBeLessThan(0.01);
+it("an overloaded server keeps its pace when a thousand keys ask a little each", () => {
+  const floods = Array.from({ length: 1000 }, (_, n) =>
+    steady(`key ${n}`, (3 * capacity) / 1000, 100 + n, seconds),
+  ).flat();
+  const { most, of } = run(floods);
+  const answered = Array.from({ length: 1000 }, (_, n) =>
+    of(`key ${n}`).answeredAfter(5_000, seconds),
+  );
+  const sum = answered.reduce((total, amount) => total + amount);
+  expect(sum / 7 / capacityOf(usual, 3 * capacity - sum / 7)).toBeGreaterThan(0.85);
+  expect(most).toBeLessThan(capacity);
+});
+
+it("a server refuses nothing from one second after the end of an overload", () => {
+  const { of } = run([
+    ...steady("flood", 5 * capacity, 100, 6_000),
+    ...steady("flood", capacity / 2, 6_000, seconds),
+  ]);
+  expect(of("flood").refused.filter(([at]) => at > 7_000)).toEqual([]);
+  expect(
+    of("flood").percentile(
+      0.99,
+      of("flood").answered.filter(([at]) => at > 7_000),
+    ),
+  ).toBeLessThan(330);
+});
+
+for (const millis of [0, 40, 80])
+  it(`a server that has time accepts three thousand asks of a slow model that arrive within ${millis} ms`, () => {
+    const burst = Array.from({ length: 3000 }, (_, n): Ask => ({
+      key: "burst",
+      at: 1_000 + (n * millis) / 3000,
+      model: 5_000,
+    }));
+    const { of } = run([...burst, ...polite()]);
+    expect(of("burst").refused).toEqual([]);
+    expect(of("polite").refused).toEqual([]);
+    // Where requests are slow to read, the last ones of a longer burst seem to arrive late.
+    const slow = run([...burst, ...polite()], { ...usual, read: 10 * usual.read });
+    expect(slow.of("burst").answered.length).toBeGreaterThanOrEqual(millis === 0 ? 3_000 : 2_000);
+    expect(slow.of("polite").refused).toEqual([]);
   });
+
+// The first ask of the burst may wait until its key is looked up: then it is decided after the others are read.
+it.each([0, 100])(
+  "a server accepts two thousand asks at once two seconds after its last refusal, decided %i ms late",
+  (later) => {
+    let [time, delay] = [0, 100];
+    const loop = {
+      arrival: () => time,
+      delay: () => delay,
+      waiting: () => 0,
+      awaitSlot: Effect.void,
+    };
+    const admit = makeAdmission(loop);
+    let isRefused = false;
+    for (; time < 1_000; time++) isRefused = !admit("flood", 1_000);
+    expect(isRefused).toBe(true);
+    [time, delay] = [3_000, later];
+    const admitted = Array.from({ length: 2_000 }, (_, n) => admit("burst", n));
+    expect(admitted.indexOf(false)).toBe(-1);
+  },
+);
+
+it.each([
+  [100, 0],
+  [300, 0.01],
+])(
+  "at half its capacity, pauses of %i ms make a server refuse at most this share of the asks: %f",
+  (millis, share) => {
+    const pauses = [3_000, 5_000, 8_000].map((at) => [at, millis] as const);
+    const { of } = run(steady("key", capacity / 2, 100, seconds), usual, pauses);
+    const { answered, refused } = of("key");
+    expect(refused.length / answered.length).toBeLessThanOrEqual(share);
+  },
+);
+
+it("at nine tenths of its capacity, a server refuses less than one ask in a hundred", () => {
+  const { of } = run(steady("key", 0.9 * capacity, 100, seconds));
+  expect(of("key").refused.length / of("key").answered.length).toBeLessThan(0.01);
 });
 
 it("asks that cost more at their end than at their start do not pile up for long", () => {

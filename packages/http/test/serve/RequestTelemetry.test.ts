@@ -1,5 +1,6 @@
 import { assert, it, vi } from "@effect/vitest";
-import { generalCodes, makeRequestTelemetry } from "@parley/http";
+import { makeRequestTelemetry } from "@parley/http";
+import { generalCodes } from "@parley/http/contract";
 import { Effect, Exit, Fiber, Logger, Metric, Scope, Stream } from "effect";
 import { HttpServerRequest, HttpServerResponse } from "effect/http";
 
@@ -16,8 +17,6 @@ const requestCounts = Effect.map(Metric.snapshot, (metrics) => ({
   )[0],
 }));
 
-const withMetrics = Effect.provideService(Metric.MetricRegistry, new Map());
-
 it.effect("a request whose client disconnects counts as 499", () =>
   Effect.gen(function* () {
     const { observe } = yield* makeRequestTelemetry();
@@ -27,7 +26,7 @@ it.effect("a request whose client disconnects counts as 499", () =>
     assert.deepStrictEqual(yield* requestCounts, { ended: [], active: 1 });
     yield* Fiber.interrupt(fiber);
     assert.deepStrictEqual(yield* requestCounts, { ended: ["499"], active: 0 });
-  }).pipe(Effect.scoped, withMetrics),
+  }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
 );
 
 it.effect("the request of a stream is in progress until its scope closes", () =>

@@ -46,15 +46,12 @@ const join = (
 const newKey = Effect.map(Effect.provide(generateKey, SecureRandom.layerWebCrypto), Redacted.value);
 
 /** `Access` over a key that signs tokens and one that does not, and the look-ups that it makes. */
-const setUp = Effect.fnUntraced(function* (
-  fields: Partial<KeyRecord> = {},
-  others: Partial<KeyRecord> = {},
-) {
+const setUp = Effect.fnUntraced(function* (fields: Partial<KeyRecord> = {}) {
   const [key, plain] = [yield* newKey, yield* newKey];
   const records = yield* Effect.forEach(
     [
       [key, { signingSecret: yield* signingSecretOf(key), ...fields }],
-      [plain, others],
+      [plain, {}],
     ] as const,
     ([text, more]) => keyRecord(text, more),
   ).pipe(Effect.provide(Digest.layerWebCrypto));
@@ -86,7 +83,7 @@ const setUp = Effect.fnUntraced(function* (
   const [record, plainRecord] = records;
   const kid = record!.id;
   const secret = createHmac("sha256", key).update("parley-visitor").digest("hex");
-  return { key, kid, layer, lookUps, plain: plainRecord!, plainText: plain, record, secret, state };
+  return { key, kid, layer, lookUps, plain: plainRecord!, plainText: plain, secret, state };
 });
 
 const tokens = makeVisitorTokens();

@@ -32,9 +32,9 @@ import { makeProvider, type Provider } from "../models/Provider.ts";
 /** Options of `layerLanguageModel`. The limits apply to each of its models. */
 export interface LanguageModelOptions {
   /** The tokens of a model's context, the answer included (default 32,000). */
-  readonly contextTokens?: number;
+  readonly contextTokens?: number | undefined;
   /** The limit on an answer's tokens (default: a quarter of the context, at most 4096). */
-  readonly maxOutputTokens?: number;
+  readonly maxOutputTokens?: number | undefined;
   /** The documents to answer from; `null` (the default) for none. */
   readonly knowledge?: KnowledgeSource;
   /**
@@ -86,18 +86,18 @@ export const layerLanguageModel = (
         retries,
       } = options;
       const list = "length" in models ? models : [models];
-      const providerAt = (index: number, model: LanguageModel) => {
+      const providerAt = (model: LanguageModel, index: number) => {
         const share = index === list.length - 1 ? idleShareOfLast : idleShare;
         const idleTimeout = Duration.fromInputUnsafe(
           options.idleTimeout ?? Duration.times(deadline, share),
         );
         return makeProvider({ ai, model, maxOutputTokens, idleTimeout });
       };
-      const defaults = yield* Effect.forEach(list, (model, index) => providerAt(index, model));
+      const defaults = yield* Effect.forEach(list, providerAt);
       const scope = yield* Effect.scope;
       const providersByName = yield* Cache.makeWith(
         (name: string) =>
-          Effect.flatMap(modelNamed(name), (model) => Scope.provide(providerAt(0, model), scope)),
+          Effect.flatMap(modelNamed(name), (model) => Scope.provide(providerAt(model, 0), scope)),
         {
           capacity: 1000,
           timeToLive: (exit) => (Exit.isSuccess(exit) ? Duration.infinity : Duration.zero),
@@ -174,10 +174,6 @@ const answerWith = Effect.fnUntraced(function* (
 ) {
   const startedAt = yield* Clock.currentTimeMillis;
   const askedModel = yield* AskedModel;
-  const emit = (text: string) => {
-    const part = { _tag: "Delta", text } as const;
-    return Queue.offerUnsafe(queue, part) || Effect.runPromise(Queue.offer(queue, part));
-  };
   const details = new Set<string>();
   let candidates = yield* Effect.forEach(providers, (provider) =>
     Effect.map(Schedule.toStep(retrySchedule(retries)), (nextPause) => ({
@@ -196,11 +192,12 @@ const answerWith = Effect.fnUntraced(function* (
     askedModel.model = model;
     const { messages } = candidate.prompt;
     let answerLength = 0;
-    const countAndEmit = (text: string) => {
+    const emit = (text: string) => {
       answerLength += text.length;
-      return emit(text);
+      const part = { _tag: "Delta", text } as const;
+      return Queue.offerUnsafe(queue, part) || Effect.runPromise(Queue.offer(queue, part));
     };
-    const result = yield* candidate.provider.call(candidate, messages, countAndEmit).pipe(
+    const result = yield* candidate.provider.call(candidate, messages, emit).pipe(
       Effect.onExit((exit) =>
         Effect.sync(() => {
           askedModel.tokens = (askedModel.tokens ?? 0) + tokensOf(exit, messages, answerLength);

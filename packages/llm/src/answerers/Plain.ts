@@ -4,6 +4,7 @@
 import { describeCause, type AnswererLayer } from "@parley/core/ports";
 import { Data, Effect, Layer, Redacted } from "effect";
 import { readKnowledge } from "../documents/Knowledge.ts";
+import { rethrow } from "../models/ModelCall.ts";
 import { openAiCompatible } from "../models/OpenAiCompatible.ts";
 import { layerLanguageModel } from "./LanguageModelAnswerer.ts";
 import { layerOffline } from "./OfflineAnswerer.ts";
@@ -22,8 +23,8 @@ const read = (folder: string) =>
     const [files, path] = yield* Effect.tryPromise({
       try: () =>
         Promise.all([
-          import("@effect/platform-node/NodeFileSystem"),
-          import("@effect/platform-node/NodePath"),
+          import("@effect/platform-node/NodeFileSystem").catch(rethrow),
+          import("@effect/platform-node/NodePath").catch(rethrow),
         ]),
       catch: (cause) => new DocumentsNeedFiles({ cause }),
     });
@@ -54,21 +55,16 @@ export interface LanguageModelSettings {
 export const languageModel: (settings: LanguageModelSettings) => AnswererLayer = ({
   apiKey,
   baseUrl,
-  contextTokens,
   documents,
-  maxOutputTokens,
   model,
+  ...limits
 }) =>
   Layer.unwrap(
     Effect.gen(function* () {
       const knowledge = documents === undefined ? null : yield* read(documents);
       const key = apiKey === undefined ? undefined : Redacted.make(apiKey);
       const languageModel = yield* openAiCompatible({ baseUrl, model, apiKey: key });
-      return layerLanguageModel(languageModel, {
-        knowledge,
-        ...(contextTokens !== undefined && { contextTokens }),
-        ...(maxOutputTokens !== undefined && { maxOutputTokens }),
-      });
+      return layerLanguageModel(languageModel, { knowledge, ...limits });
     }),
   );
 

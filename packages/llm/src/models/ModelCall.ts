@@ -13,7 +13,15 @@ import { traceHeaders } from "./TraceHeaders.ts";
  */
 export type LanguageModel = Exclude<Ai.LanguageModel, string>;
 
-export const loadAi = Effect.promise(() => import("ai"));
+/**
+ * Handles a failed import of an optional package. Without a handler right behind the import, esbuild refuses to bundle a
+ * program in which the package is not installed.
+ */
+export const rethrow = (error: unknown): never => {
+  throw error;
+};
+
+export const loadAi = Effect.promise(() => import("ai").catch(rethrow));
 
 export interface CallOptions {
   readonly ai: typeof Ai;

@@ -3,7 +3,7 @@
  */
 import { describeCause } from "@parley/core/ports";
 import { Data, Effect, Redacted } from "effect";
-import type { LanguageModel } from "./ModelCall.ts";
+import { rethrow, type LanguageModel } from "./ModelCall.ts";
 import { makeFailure } from "./ModelFailure.ts";
 
 /** Where a model is, and its name there. */
@@ -35,7 +35,11 @@ export const openAiCompatible = ({
   provider = "openai-compatible",
 }: OpenAiCompatibleSettings): Effect.Effect<LanguageModel, AiSdkMissing> =>
   Effect.tryPromise({
-    try: () => Promise.all([import("@ai-sdk/openai-compatible"), import("ai")]),
+    try: () =>
+      Promise.all([
+        import("@ai-sdk/openai-compatible").catch(rethrow),
+        import("ai").catch(rethrow),
+      ]),
     catch: (cause) => new AiSdkMissing({ cause }),
   }).pipe(
     Effect.map(([{ createOpenAICompatible }]) =>

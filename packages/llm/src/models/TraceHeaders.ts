@@ -1,15 +1,9 @@
-import { isTraced } from "@parley/core/ports";
-import { Effect } from "effect";
+import { Effect, Option, Tracer } from "effect";
 import { HttpTraceContext } from "effect/http";
 
-/** The headers that add the spans of a called service to the current trace; none without a tracer. */
-export const traceHeaders: Effect.Effect<Readonly<Record<string, string>>> = Effect.flatMap(
-  isTraced,
-  (hasTracer) =>
-    hasTracer
-      ? Effect.match(Effect.currentSpan, {
-          onFailure: () => ({}),
-          onSuccess: HttpTraceContext.toHeaders,
-        })
-      : Effect.succeed({}),
+/** The headers that add the spans of a called service to the current trace; none outside a span. */
+export const traceHeaders = Effect.map(
+  Effect.serviceOption(Tracer.ParentSpan),
+  (span): Readonly<Record<string, string>> =>
+    Option.isSome(span) && span.value._tag === "Span" ? HttpTraceContext.toHeaders(span.value) : {},
 );

@@ -1,6 +1,6 @@
 import { AskLimits } from "@parley/core";
 import { AskDeadline, AskedModel, type Answerer } from "@parley/core/ports";
-import { assert, describe, it } from "@effect/vitest";
+import { assert, it } from "@effect/vitest";
 import { Clock, Duration, Effect, Metric, Stream } from "effect";
 import {
   type LanguageModel,
@@ -237,53 +237,50 @@ it.effect("the next model is called if even an eighth of the prompt is too long"
   }).pipe(withModels([one, two]));
 });
 
-describe("the tokens of a question, for the budget of its key", () => {
-  /** The tokens of an answer of this model, as far as `read` reads it. */
-  const tokensOf = Effect.fnUntraced(function* (
-    model: LanguageModel,
-    read: (answer: ReturnType<typeof ask>) => Effect.Effect<unknown, unknown, Answerer> = (
-      answer,
-    ) => Stream.runDrain(answer),
-  ) {
-    const call: typeof AskedModel.Service = { model: null, tokens: null };
-    yield* Effect.exit(driven(read(ask("Hi?")))).pipe(
-      withModels([model]),
-      Effect.provideService(AskedModel, call),
-    );
-    return call.tokens!;
-  });
-
-  it.effect(
-    "the tokens of a question are those that the provider reports, and those of each failed call that it may bill",
-    () =>
-      Effect.gen(function* () {
-        const reported = yield* tokensOf(first());
-        const { completionTokens, promptTokens } = usageOf(
-          yield* collect("Hi?").pipe(withModels([first()])),
-        );
-        assert.strictEqual(reported, promptTokens + completionTokens);
-        for (const [name, reply] of Object.entries(transient)) {
-          const isBilled = /^(an empty answer|an answer of|an end|HTTP 408)/.test(name);
-          const tokens = yield* tokensOf(first(reply));
-          assert.strictEqual(tokens > reported, isBilled, name);
-        }
-      }),
+/** The tokens of an answer of this model, as far as `read` reads it. */
+const tokensOf = Effect.fnUntraced(function* (
+  model: LanguageModel,
+  read: (answer: ReturnType<typeof ask>) => Effect.Effect<unknown, unknown, Answerer> = (answer) =>
+    Stream.runDrain(answer),
+) {
+  const call: typeof AskedModel.Service = { model: null, tokens: null };
+  yield* Effect.exit(driven(read(ask("Hi?")))).pipe(
+    withModels([model]),
+    Effect.provideService(AskedModel, call),
   );
-
-  it.effect(
-    "an answer that is cut off or cancelled counts one token for four characters of it and its prompt",
-    () =>
-      Effect.gen(function* () {
-        const long = () => modelThat(() => [...said("x".repeat(4000)), ...said("more")], "one");
-        for (const cut of [
-          (answer: ReturnType<typeof ask>) => Stream.runHead(answer),
-          (answer: ReturnType<typeof ask>) =>
-            Effect.flatMap(Stream.runHead(answer), () => Effect.interrupt),
-        ]) {
-          const tokens = yield* tokensOf(long(), cut);
-          assert.isAtLeast(tokens, 1000);
-          assert.isAtMost(tokens, 1300);
-        }
-      }),
-  );
+  return call.tokens!;
 });
+
+it.effect(
+  "the tokens of a question are those that the provider reports, and those of each failed call that it may bill",
+  () =>
+    Effect.gen(function* () {
+      const reported = yield* tokensOf(first());
+      const { completionTokens, promptTokens } = usageOf(
+        yield* collect("Hi?").pipe(withModels([first()])),
+      );
+      assert.strictEqual(reported, promptTokens + completionTokens);
+      for (const [name, reply] of Object.entries(transient)) {
+        const isBilled = /^(an empty answer|an answer of|an end|HTTP 408)/.test(name);
+        const tokens = yield* tokensOf(first(reply));
+        assert.strictEqual(tokens > reported, isBilled, name);
+      }
+    }),
+);
+
+it.effect(
+  "an answer that is cut off or cancelled counts one token for four characters of it and its prompt",
+  () =>
+    Effect.gen(function* () {
+      const long = () => modelThat(() => [...said("x".repeat(4000)), ...said("more")], "one");
+      for (const cut of [
+        (answer: ReturnType<typeof ask>) => Stream.runHead(answer),
+        (answer: ReturnType<typeof ask>) =>
+          Effect.flatMap(Stream.runHead(answer), () => Effect.interrupt),
+      ]) {
+        const tokens = yield* tokensOf(long(), cut);
+        assert.isAtLeast(tokens, 1000);
+        assert.isAtMost(tokens, 1300);
+      }
+    }),
+);

@@ -3,7 +3,7 @@ import { type Ask, Asking, type Chatbot, layerParley } from "@parley/core";
 import { layerMemoryWith } from "@parley/store-memory";
 import { assert, it } from "@effect/vitest";
 import { Clock, Effect, Exit, Random, Stream } from "effect";
-import { type LanguageModel, layerLanguageModel } from "../../src/index.ts";
+import { layerLanguageModel } from "../../src/index.ts";
 import { chatbotWith } from "../support/chat.ts";
 import { driven } from "../support/driven.ts";
 import {
@@ -44,9 +44,6 @@ const chatbot: Chatbot = chatbotWith(null);
 const asks = 600;
 const deadline = 30_000;
 
-const layerOver = (models: readonly [LanguageModel, ...Array<LanguageModel>]) =>
-  layerParley({ store: layerMemoryWith([chatbot]), answerer: layerLanguageModel(models) });
-
 const layerWith = (faults: ReadonlyArray<Reply>, seed: number) => {
   const random = randomFrom(seed);
   const calls = { failed: 0, all: 0 };
@@ -57,7 +54,8 @@ const layerWith = (faults: ReadonlyArray<Reply>, seed: number) => {
       calls.failed++;
       return faults[Math.floor(random() * faults.length)]!;
     }, provider);
-  return { calls, layer: layerOver([model("one"), model("two")]) };
+  const answerer = layerLanguageModel([model("one"), model("two")]);
+  return { calls, layer: layerParley({ store: layerMemoryWith([chatbot]), answerer }) };
 };
 
 const ask = (n: number): Ask => ({

@@ -1,5 +1,5 @@
 import { Answerer, AnswerUnavailable, StorageUnavailable } from "@parley/core/ports";
-import { assert, describe, it } from "@effect/vitest";
+import { assert, it } from "@effect/vitest";
 import { APICallError } from "ai";
 import type { MockLanguageModelV4 } from "ai/test";
 import { Deferred, Effect, Fiber, Logger, Stream } from "effect";
@@ -155,33 +155,31 @@ it.effect(
   },
 );
 
-describe("for a chatbot whose settings name a model", () => {
-  const answer = (model: string | null) =>
-    answerOf("Hi?", Stream.empty, {
-      ...chatbotWith(null),
-      settings: { ...chatbotWith(null).settings, model },
-    });
+const answer = (model: string | null) =>
+  answerOf("Hi?", Stream.empty, {
+    ...chatbotWith(null),
+    settings: { ...chatbotWith(null).settings, model },
+  });
 
-  it.effect(
-    "layerLanguageModel calls the model that a chatbot names in place of the first, and makes it once",
-    () => {
-      const names: Array<string> = [];
-      const modelNamed = (name: string) =>
-        Effect.sync(() => {
-          names.push(name);
-          return modelThat(() => (name === "broken" ? httpError(400) : says(`I am ${name}`)), name);
-        });
-      const models = [
-        modelThat(() => says("the first"), "first"),
-        modelThat(() => says("the second"), "second"),
-      ] as const;
-      return Effect.gen(function* () {
-        assert.strictEqual(yield* answer(null), "the first");
-        assert.strictEqual(yield* answer("large"), "I am large");
-        assert.strictEqual(yield* answer("large"), "I am large");
-        assert.strictEqual(yield* answer("broken"), "the second");
-        assert.deepStrictEqual(names, ["large", "broken"]);
-      }).pipe(Effect.provide(layerLanguageModel(models, { modelNamed })));
-    },
-  );
-});
+it.effect(
+  "layerLanguageModel calls the model that a chatbot names in place of the first, and makes it once",
+  () => {
+    const names: Array<string> = [];
+    const modelNamed = (name: string) =>
+      Effect.sync(() => {
+        names.push(name);
+        return modelThat(() => (name === "broken" ? httpError(400) : says(`I am ${name}`)), name);
+      });
+    const models = [
+      modelThat(() => says("the first"), "first"),
+      modelThat(() => says("the second"), "second"),
+    ] as const;
+    return Effect.gen(function* () {
+      assert.strictEqual(yield* answer(null), "the first");
+      assert.strictEqual(yield* answer("large"), "I am large");
+      assert.strictEqual(yield* answer("large"), "I am large");
+      assert.strictEqual(yield* answer("broken"), "the second");
+      assert.deepStrictEqual(names, ["large", "broken"]);
+    }).pipe(Effect.provide(layerLanguageModel(models, { modelNamed })));
+  },
+);

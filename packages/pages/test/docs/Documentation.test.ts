@@ -1,5 +1,5 @@
 import { expect, it } from "@effect/vitest";
-import { generalCodes, validationCodes } from "@parley/http";
+import { generalCodes, validationCodes } from "@parley/http/contract";
 import { makeDocumentation } from "@parley/pages/docs";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { Effect, Stream } from "effect";

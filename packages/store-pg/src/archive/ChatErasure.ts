@@ -8,61 +8,48 @@ import { addGaps } from "../chats/ChatPositions.ts";
 import { isLockTimeout, retryOnDeadlock, toStorageUnavailable } from "../database/PgErrors.ts";
 import { array, millisNow, time } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
-import type { Session } from "../database/TenantSession.ts";
 
-export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["erase"] => {
-  /**
-   * Erases those of the chats that still meet the condition of the erasure. It locks before it deletes, so that it sees
-   * entries that were appended while it waited for the locks. Statements of turns skip locked chats, but writers wait
-   * for keys and for the counter, which are therefore locked last, by statements that are sent together with the
-   * COMMIT.
-   */
-  const eraseBatch = (
-    { query, transaction }: Session,
-    chatbot: number,
-    ids: ReadonlyArray<bigint>,
-    limit: Date | null,
-  ) => {
-    const lockedRows = query<LockedRow>(chatbot, lockChats, [
-      chatbot,
-      array(ids, "int8", (id) => id),
-      time(limit),
-    ]);
-    return transaction(chatbot, lockedRows, (rows) => {
-      const chats = array(rows, "int8", ({ id }) => id);
-      const positions = array(rows, "int8", ({ position }) => position);
-      return [
-        { text: deleteChats, values: [chatbot, chats] },
-        { text: countGaps, values: [chatbot, positions] },
-        { text: deleteKeys, values: [chatbot, chats] },
-        { text: countErased, values: [chatbot, rows.length] },
-      ];
-    }).pipe(
-      Effect.map((rows) => rows.length),
-      retryOnLocks,
-    );
-  };
-
-  return (chatbot, which, actor) =>
+export const makeErasure =
+  ({ operation }: PgPools): ChatArchive["Service"]["erase"] =>
+  (chatbot, which, actor) =>
     Effect.gen(function* () {
-      const session = yield* operation;
-      const { query } = session;
+      const { query, transaction } = yield* operation;
       let erasedChats = 0;
       const [counter] = yield* query<CounterRow>(chatbot, lastPosition, [chatbot]);
       if (counter === undefined) return yield* new ChatbotNotFound({ chatbot });
       const erasure = erasureAt(which, counter.now);
       const userRef = erasure._tag === "UserRef" ? erasure.userRef : null;
       const limit = erasure._tag === "IdleSince" ? erasure.limit : null;
-      const erase = Effect.fnUntraced(function* (ids: ReadonlyArray<bigint>) {
-        erasedChats += yield* eraseBatch(session, chatbot, ids, limit);
-      });
+      /**
+       * Erases those of the chats that still meet the condition of the erasure. It locks before it deletes, so that it
+       * sees entries that were appended while it waited for the locks. Statements of turns skip locked chats, but
+       * writers wait for keys and for the counter, which are therefore locked last, by statements that are sent
+       * together with the COMMIT.
+       */
+      const eraseBatch = (ids: ReadonlyArray<bigint>) => {
+        const values = [chatbot, array(ids, "int8", (id) => id), time(limit)];
+        const lockedRows = query<LockedRow>(chatbot, lockChats, values);
+        return transaction(chatbot, lockedRows, (rows) => {
+          const chats = array(rows, "int8", ({ id }) => id);
+          const positions = array(rows, "int8", ({ position }) => position);
+          return [
+            { text: deleteChats, values: [chatbot, chats] },
+            { text: countGaps, values: [chatbot, positions] },
+            { text: deleteKeys, values: [chatbot, chats] },
+            { text: countErased, values: [chatbot, rows.length] },
+          ];
+        }).pipe(
+          retryOnLocks,
+          Effect.map((rows) => void (erasedChats += rows.length)),
+        );
+      };
       const eraseMatching = Effect.gen(function* () {
         let after: bigint | null = 0n;
         while (after !== null) {
           // Only up to the last position at the start: chats created meanwhile must not keep the erasure going.
           const values = [chatbot, after, counter.positions, userRef, time(limit)];
           const [batch] = (yield* query<BatchRow>(chatbot, findChats, values)) as [BatchRow];
-          if (batch.ids !== null) yield* erase(batch.ids);
+          if (batch.ids !== null) yield* eraseBatch(batch.ids);
           after = batch.resume_after;
         }
       });
@@ -73,7 +60,7 @@ export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["era
       );
       // An erasure that fails midway may have erased chats, too.
       yield* Effect.onExit(
-        erasure._tag === "Chat" ? erase([BigInt(erasure.id)]) : eraseMatching,
+        erasure._tag === "Chat" ? eraseBatch([BigInt(erasure.id)]) : eraseMatching,
         () => audit,
       );
       if (erasure._tag !== "Chat") {
@@ -82,7 +69,6 @@ export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["era
       }
       return erasedChats;
     }).pipe(Effect.scoped, toStorageUnavailable);
-};
 
 const retryOnLocks = <A, E, R>(work: Effect.Effect<A, E | SqlError.SqlError, R>) =>
   work.pipe(

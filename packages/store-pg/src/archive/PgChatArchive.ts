@@ -50,59 +50,56 @@ export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] => {
       Stream.catch((error) => Stream.fromEffect(toStorageUnavailable(Effect.fail(error)))),
     );
 
-  const importRecords = Effect.fn("ChatArchive.import")(function* <E, R>(
-    chatbot: number,
-    records: Stream.Stream<ArchiveRecord, E, R>,
-    actor: string,
-  ) {
-    const { query, transaction } = yield* toStorageUnavailable(pools.transfer);
-    yield* toStorageUnavailable(query(chatbot, settleIds, [true]));
-    // In a separate transaction: an uncommitted row that refers to the chatbot would block renaming it.
-    yield* query(chatbot, createCounter, [chatbot]).pipe(
-      retryOnDeadlock,
-      toChatbotNotFound(chatbot),
-      toStorageUnavailable,
-    );
-    const inTransaction = Effect.gen(function* () {
-      const [counter] = yield* query<{ readonly chats: bigint; readonly positions: bigint }>(
-        chatbot,
-        lockCounter,
-        [chatbot],
+  const importRecords = Effect.fn("ChatArchive.import")(
+    function* <E, R>(chatbot: number, records: Stream.Stream<ArchiveRecord, E, R>, actor: string) {
+      const { query, transaction } = yield* pools.transfer;
+      yield* query(chatbot, settleIds, [true]);
+      // In a separate transaction: an uncommitted row that refers to the chatbot would block renaming it.
+      yield* query(chatbot, createCounter, [chatbot]).pipe(
+        retryOnDeadlock,
+        toChatbotNotFound(chatbot),
       );
-      if (counter === undefined) return yield* new ChatbotNotFound({ chatbot });
-      if (counter.chats > 0n)
-        return yield* new ImportRefused({ reason: "the chatbot already has chats" });
-      yield* checkArchiveOrder(records).pipe(
-        toImportRows(counter.positions),
-        Stream.rechunk(batch),
-        Stream.runForEachArray((rows) => {
-          const chats = rows.flatMap((row) => ("chat" in row ? row : []));
-          const entries = rows.flatMap((row) => ("entry" in row ? row : []));
-          const inserts = [insertChats(chats, chatbot), insertEntries(entries, chatbot)];
-          return Effect.forEach(inserts, ({ text, values }) => query(chatbot, text, values));
-        }),
+      const inTransaction = Effect.gen(function* () {
+        const [counter] = yield* query<{ readonly chats: bigint; readonly positions: bigint }>(
+          chatbot,
+          lockCounter,
+          [chatbot],
+        );
+        if (counter === undefined) return yield* new ChatbotNotFound({ chatbot });
+        if (counter.chats > 0n)
+          return yield* new ImportRefused({ reason: "the chatbot already has chats" });
+        yield* checkArchiveOrder(records).pipe(
+          toImportRows(counter.positions),
+          Stream.rechunk(batch),
+          Stream.runForEachArray((rows) => {
+            const chats = rows.flatMap((row) => ("chat" in row ? row : []));
+            const entries = rows.flatMap((row) => ("entry" in row ? row : []));
+            const inserts = [insertChats(chats, chatbot), insertEntries(entries, chatbot)];
+            return Effect.forEach(inserts, ({ text, values }) => query(chatbot, text, values));
+          }),
+        );
+        const [counterRow] = yield* query<{ readonly chats: number }>(chatbot, settleCounter, [
+          chatbot,
+        ]);
+        const chats = counterRow?.chats ?? 0;
+        yield* query(chatbot, auditImport, [chatbot, actor, importDetail(chats)]);
+        yield* query(chatbot, lockSequences);
+        yield* query(chatbot, moveSequences, [chatbot]);
+        return chats;
+      });
+      return yield* transaction(chatbot, inTransaction).pipe(
+        Effect.catchIf(isUniqueViolation, () =>
+          Effect.fail(new ImportRefused({ reason: "two entries have the same id" })),
+        ),
       );
-      const [counterRow] = yield* query<{ readonly chats: number }>(chatbot, settleCounter, [
-        chatbot,
-      ]);
-      const chats = counterRow?.chats ?? 0;
-      yield* query(chatbot, auditImport, [chatbot, actor, importDetail(chats)]);
-      yield* query(chatbot, lockSequences);
-      yield* query(chatbot, moveSequences, [chatbot]);
-      return chats;
-    });
-    return yield* transaction(chatbot, inTransaction).pipe(
-      Effect.catchIf(isUniqueViolation, () =>
-        Effect.fail(new ImportRefused({ reason: "two entries have the same id" })),
-      ),
-      toStorageUnavailable,
-    );
-  }, Effect.scoped);
+    },
+    Effect.scoped,
+    toStorageUnavailable,
+  );
 
   const usage: ChatArchive["Service"]["usage"] = (chatbot, since, by = null) =>
     pools.transfer.pipe(
       Effect.flatMap(({ query }) => query<UsageSum>(chatbot, sumUsage(by), [chatbot, time(since)])),
-      Effect.map((rows) => rows.map((row) => ({ ...row }))),
       Effect.scoped,
       toStorageUnavailable,
     );
@@ -189,7 +186,13 @@ insert into chat_counter (chatbot_id, chats, positions, last_time) values ($1, 0
 on conflict (chatbot_id) do nothing`;
 const lockCounter = `select chats, positions from chat_counter where chatbot_id = $1 for update`;
 
-const chatColumns: ReadonlyArray<Column<ChatToImport>> = [
+const insertInto = <Item>(table: string, columns: ReadonlyArray<Column<Item>>) =>
+  batchStatement(
+    columns,
+    (items) =>
+      `insert into ${table} (chatbot_id, ${namesOf(columns)}) select $1, ${namesOf(columns)} from ${items}`,
+  );
+const insertChats = insertInto<ChatToImport>("chat", [
   ["id", "int8", ({ chat }) => BigInt(chat.id)],
   ["position", "int8", ({ position }) => position],
   ["name", "text", ({ chat }) => chat.name],
@@ -198,24 +201,14 @@ const chatColumns: ReadonlyArray<Column<ChatToImport>> = [
   ["create_time", "timestamptz", ({ chat }) => time(chat.createTime)],
   ["entries", "int8", ({ entries }) => BigInt(entries)],
   ["last_entry_time", "timestamptz", ({ lastEntryTime }) => time(lastEntryTime)],
-];
-
-const importedEntryColumns: ReadonlyArray<Column<EntryToImport>> = [
+]);
+const insertEntries = insertInto<EntryToImport>("entry", [
   ["chat_id", "int8", ({ entry }) => BigInt(entry.chatId)],
   ["id", "int8", ({ entry }) => BigInt(entry.id)],
   ["position", "int8", ({ position }) => BigInt(position)],
   ["create_time", "timestamptz", ({ entry }) => time(entry.createTime)],
   ...entryParameters(({ entry }: EntryToImport) => entry),
-];
-
-const insertInto = <Item>(table: string, columns: ReadonlyArray<Column<Item>>) =>
-  batchStatement(
-    columns,
-    (items) =>
-      `insert into ${table} (chatbot_id, ${namesOf(columns)}) select $1, ${namesOf(columns)} from ${items}`,
-  );
-const insertChats = insertInto("chat", chatColumns);
-const insertEntries = insertInto("entry", importedEntryColumns);
+]);
 
 // The imported chats are the only ones, and their positions have no gaps.
 const settleCounter = `

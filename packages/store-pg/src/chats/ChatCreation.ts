@@ -8,12 +8,11 @@ import {
   IdempotencyKeyReused,
   type Chat,
   type ChatStore,
-  type CreateResult,
   type IdempotencyKey,
   type NewEntry,
 } from "@parley/core/ports";
 import { Effect } from "effect";
-import { deadlines, timeLeft, withDeadline } from "../database/Deadlines.ts";
+import { deadlines, withDeadline } from "../database/Deadlines.ts";
 import {
   databaseOverload,
   toStoreErrors,
@@ -21,7 +20,6 @@ import {
   toChatbotNotFound,
 } from "../database/PgErrors.ts";
 import type { PgPools } from "../database/PgPools.ts";
-import type { Session } from "../database/TenantSession.ts";
 import { ownSequence } from "../database/WriteState.ts";
 import { atKey, batchStatement } from "../rows/Statements.ts";
 import { chatColumns, entryParameters, newEntryNames, spentColumn } from "../rows/ChatRows.ts";
@@ -54,86 +52,65 @@ export type ChatCreation = Effect.Success<ReturnType<typeof makeChatCreation>>;
 export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
   const { writes } = pools;
   const sweepKeys = yield* makeKeySweep(pools);
-  const write = yield* makeWriteBatcher(
-    (chatbot: number, chats: ReadonlyArray<Creation>) =>
-      insertChats(writes, chatbot, chats).pipe(
-        retryOnDeadlock,
-        toChatbotNotFound(chatbot),
-        toStoreErrors,
-        Effect.tap(() =>
-          sweepKeys(chatbot, chats.filter(({ keyClaim }) => keyClaim?.isClaimed === false).length),
-        ),
-      ),
+  /**
+   * Creates a chat; returns `null` if another request has its key. Inserts all chats of a batch or none, except those
+   * whose key another turn has.
+   */
+  const create = yield* makeWriteBatcher(
+    Effect.fnUntraced(function* (chatbot: number, chats: ReadonlyArray<Creation>) {
+      const claims = chats.flatMap(({ keyClaim }) =>
+        keyClaim?.isClaimed === false ? keyClaim : [],
+      );
+      const addsSpending = chats.some(({ entry }) => entry?.spentTokens != null);
+      const insertion = (addsSpending ? spendingInsert : plainInsert)(chats, chatbot);
+      type Row = CreatedChat & { readonly at: number };
+      const query =
+        claims.length === 0
+          ? writes.query<Row>(chatbot, insertion.text, insertion.values)
+          : writes.queryAll<Row>(chatbot, [claimStatement(claims, chatbot), insertion]);
+      const rows = yield* query.pipe(retryOnDeadlock, toChatbotNotFound(chatbot), toStoreErrors);
+      yield* sweepKeys(chatbot, claims.length);
+      const results = chats.map((): CreatedChat | null => null);
+      for (const row of rows) results[row.at - 1] = row;
+      return results;
+    }),
     { maxWriters: 2, maxItems: 200 },
   );
 
   /** Creates at most one chat for an idempotency key. Waits for a creation in progress with the same key. */
-  const createOnce = Effect.fnUntraced(function* (
-    chatbot: number,
-    chat: Creation,
-    { fingerprint, key }: IdempotencyKey,
+  const createChat: ChatStore["Service"]["createChat"] = Effect.fnUntraced(function* (
+    chatbot,
+    { helloMessage, name, userRef },
+    idempotencyKey,
   ) {
-    const keyClaim = { key, fingerprint, turnId: crypto.randomUUID(), isClaimed: false };
+    const entry = helloMessage === null ? null : helloEntry(helloMessage);
+    const keyClaim = idempotencyKey && {
+      ...idempotencyKey,
+      turnId: crypto.randomUUID(),
+      isClaimed: false,
+    };
     while (true) {
-      const newChat = yield* write(chatbot, { ...chat, keyClaim }, yield* timeLeft);
-      if (newChat !== null) return toCreateResult(chat, newChat);
+      const newChat = yield* create(chatbot, { name, userRef, entry, keyClaim });
+      if (newChat !== null) {
+        const { createTime, id } = newChat;
+        return { chat: { id, name, userRef, createTime }, replayed: false };
+      }
+      const { fingerprint, key } = idempotencyKey!;
       const [row] = yield* toStoreErrors(writes.query<KeyRow>(chatbot, chatOfKey, [chatbot, key]));
       // The other creation with the key failed meanwhile, or its chat was erased.
       if (row === undefined) continue;
-      if (row.fingerprint !== fingerprint) return yield* new IdempotencyKeyReused({ key });
+      if (row.fingerprint !== fingerprint) return yield* new IdempotencyKeyReused();
       // A creation claims and completes its key in one transaction, so nobody should see a key that is only claimed.
       if (row.id === null) return yield* databaseOverload;
-      const { createTime, id, name, userRef } = row;
-      return { chat: { id, name, userRef, createTime }, replayed: true };
+      const { fingerprint: _, ...chat } = row;
+      return { chat, replayed: true };
     }
   }, withDeadline(deadlines.storeCall));
 
-  return {
-    /** Returns `null` if another request has the key. Fails when {@link timeLeft} has run out. */
-    create: (chatbot: number, chat: Creation) =>
-      Effect.flatMap(timeLeft, (millisLeft) =>
-        write(chatbot, chat, Math.min(millisLeft, deadlines.storeCall)),
-      ),
-    createChat: ((chatbot, { helloMessage, name, userRef }, idempotencyKey) => {
-      const entry = helloMessage === null ? null : helloEntry(helloMessage);
-      const chat = { name, userRef, entry, keyClaim: null };
-      return idempotencyKey === null
-        ? Effect.map(write(chatbot, chat, deadlines.storeCall), (newChat) =>
-            toCreateResult(chat, newChat!),
-          )
-        : createOnce(chatbot, chat, idempotencyKey);
-    }) satisfies ChatStore["Service"]["createChat"],
-  };
-});
-
-const toCreateResult = (
-  { name, userRef }: Creation,
-  { createTime, id }: CreatedChat,
-): CreateResult => ({
-  chat: { id, name, userRef, createTime },
-  replayed: false,
+  return { create, createChat };
 });
 
 type KeyRow = { readonly fingerprint: string } & (Chat | { readonly id: null });
-
-/**
- * Inserts all of the chats or none, except those whose key another turn has. Results are in the order of the chats.
- */
-const insertChats = (session: Session, chatbot: number, chats: ReadonlyArray<Creation>) => {
-  const claims = chats.flatMap(({ keyClaim }) => (keyClaim?.isClaimed === false ? keyClaim : []));
-  const addsSpending = chats.some(({ entry }) => entry?.spentTokens != null);
-  const insertion = (addsSpending ? spendingInsert : plainInsert)(chats, chatbot);
-  type Row = CreatedChat & { readonly at: number };
-  const rows =
-    claims.length === 0
-      ? session.query<Row>(chatbot, insertion.text, insertion.values)
-      : session.queryAll<Row>(chatbot, [claimStatement(claims, chatbot), insertion]);
-  return Effect.map(rows, (rows) => {
-    const results = chats.map((): CreatedChat | null => null);
-    for (const row of rows) results[row.at - 1] = row;
-    return results;
-  });
-};
 
 // Keys are locked before the counter, as in every statement, and the counter before any id is drawn, so that ids ascend
 // in the order of creation. Neither nextval nor RETURNING promises an order: ids are ranked, and rows are matched by

@@ -17,8 +17,8 @@ import { Effect } from "effect";
 import {
   databaseOverload,
   isStatementTimeout,
+  toStorageUnavailable,
   toStoreErrors,
-  unavailable,
 } from "../database/PgErrors.ts";
 import { deadlines, withDeadline } from "../database/Deadlines.ts";
 import type { PgPools } from "../database/PgPools.ts";
@@ -26,23 +26,20 @@ import type { Statement } from "../database/TenantSession.ts";
 import { chatColumns } from "../rows/ChatRows.ts";
 import { positionOf } from "./ChatPositions.ts";
 
-/** The sessions that lists read from. */
-export type ListSessions = Pick<PgPools, "bulk" | "reads">;
-
 /**
  * Reads with a statement whose cost is bounded. If it gets no connection in time, it fails with `StorageUnavailable`
  * and not with `Overloaded`: quick reads free their connections at once, so a long wait means that the database hardly
  * responds.
  */
 export const readQuickly = <Row extends object>(
-  { reads }: ListSessions,
+  { reads }: PgPools,
   chatbot: number,
   { text, values }: Statement,
-) => Effect.catchTag(reads.query<Row>(chatbot, text, values), "SqlError", unavailable);
+) => toStorageUnavailable(reads.query<Row>(chatbot, text, values));
 
 /** Reads with any other statement: only a few run at a time, and after ten seconds the list fails with `Overloaded`. */
 export const readInBulk = <Row extends object>(
-  { bulk }: ListSessions,
+  { bulk }: PgPools,
   chatbot: number,
   { text, values }: Statement,
 ) =>
@@ -96,28 +93,26 @@ const directionOf = (descending: boolean) => (descending ? "desc" : "asc");
 /** Lists that use `reads` count and skip at most this many chats of a user. */
 export const quickReadLimit = 10_000;
 
-export const makeListChats = (
-  sessions: ListSessions & Pick<PgPools, "searchRelation">,
-): ChatStore["Service"]["listChats"] => {
+export const makeListChats = (pools: PgPools): ChatStore["Service"]["listChats"] => {
   const read = (chatbot: number, query: ChatQuery) => {
     const direction = positionDirection(query.orderBy);
     const orderByText = textOrder(query.orderBy);
     const isAll = query.id === null && query.userRef === null && !isSearch(query);
     if (isAll && direction !== undefined) {
-      return readQuickly<Row>(sessions, chatbot, byPosition(chatbot, query, direction));
+      return readQuickly<Row>(pools, chatbot, byPosition(chatbot, query, direction));
     }
     if (isAll && orderByText !== undefined) {
-      return readInBulk<Row>(sessions, chatbot, byText(chatbot, query, orderByText));
+      return readInBulk<Row>(pools, chatbot, byText(chatbot, query, orderByText));
     }
-    const fullStatement = byFilter(chatbot, query, sessions.searchRelation);
-    if (query.id !== null) return readQuickly<Row>(sessions, chatbot, fullStatement);
+    const fullStatement = byFilter(chatbot, query, pools.searchRelation);
+    if (query.id !== null) return readQuickly<Row>(pools, chatbot, fullStatement);
     if (isSearch(query) || direction === undefined || offsetOf(query) > quickReadLimit) {
-      return readInBulk<Row>(sessions, chatbot, fullStatement);
+      return readInBulk<Row>(pools, chatbot, fullStatement);
     }
-    const cappedStatement = byFilter(chatbot, query, sessions.searchRelation, quickReadLimit + 1);
-    return Effect.flatMap(readQuickly<Row>(sessions, chatbot, cappedStatement), (rows) =>
+    const cappedStatement = byFilter(chatbot, query, pools.searchRelation, quickReadLimit + 1);
+    return Effect.flatMap(readQuickly<Row>(pools, chatbot, cappedStatement), (rows) =>
       rows[0]!.total! > quickReadLimit
-        ? readInBulk<Row>(sessions, chatbot, fullStatement)
+        ? readInBulk<Row>(pools, chatbot, fullStatement)
         : Effect.succeed(rows),
     ).pipe(withDeadline(deadlines.bulk));
   };

@@ -12,27 +12,21 @@ import {
   type EntryQuery,
 } from "@parley/core/ports";
 import { Effect } from "effect";
+import type { PgPools } from "../database/PgPools.ts";
 import type { Statement } from "../database/TenantSession.ts";
 import { entryColumns, toEntry } from "../rows/ChatRows.ts";
-import {
-  offsetOf,
-  orderOf,
-  positionDirection,
-  readInBulk,
-  readQuickly,
-  type ListSessions,
-} from "./ChatListing.ts";
+import { offsetOf, orderOf, positionDirection, readInBulk, readQuickly } from "./ChatListing.ts";
 
 /** An empty page is one row of nulls with the total. */
 type Row = { readonly total: number } & (Entry | { readonly id: null });
 
 export const makeListEntries =
-  (sessions: ListSessions): ChatStore["Service"]["listEntries"] =>
+  (pools: PgPools): ChatStore["Service"]["listEntries"] =>
   (chatbot, chatId, query, visitor = null) => {
     const isQuick = query.id !== null || positionDirection(query.orderBy) !== undefined;
     const read = isQuick ? readQuickly : readInBulk;
     return Effect.flatMap(
-      read<Row>(sessions, chatbot, entryPage(chatbot, chatId, query, visitor)),
+      read<Row>(pools, chatbot, entryPage(chatbot, chatId, query, visitor)),
       (rows) => {
         const [firstRow] = rows;
         if (firstRow === undefined) return Effect.fail(new ChatNotFound({ chatId }));
@@ -70,18 +64,13 @@ export const entryPage = (
   const seek = { asc: "position > $4::int8", desc: "position <= chat.entries - $4::int8" };
   const [condition, offset] =
     direction === undefined ? ["true", "offset $4::int8"] : [seek[direction], ""];
+  const values: Array<unknown> = [chatbot, chatId, query.limit, offsetOf(query)];
+  const parameter = (value: unknown) => `$${values.push(value)}`;
   const from =
     query.id === null
       ? "entry"
-      : "(select * from entry where chatbot_id = $1 and id = $5::int8 offset 0)";
-  const values = [
-    chatbot,
-    chatId,
-    query.limit,
-    offsetOf(query),
-    ...(query.id === null ? [] : [query.id]),
-  ];
-  const ownership = visitor === null ? "" : ` and chat.user_ref = $${values.length + 1}`;
+      : `(select * from entry where chatbot_id = $1 and id = ${parameter(query.id)}::int8 offset 0)`;
+  const ownership = visitor === null ? "" : ` and chat.user_ref = ${parameter(visitor)}`;
   const matchClause = `from ${from} candidate where chatbot_id = $1 and chat_id = $2::int8 and ${condition}`;
   return {
     text: `
@@ -92,6 +81,6 @@ from chat left join lateral (
 ) page on true
 where chat.chatbot_id = $1 and chat.id = $2::int8${ownership}
 order by ${orderOf("page", orderBy, sortColumns)}`,
-    values: visitor === null ? values : [...values, visitor],
+    values,
   };
 };

@@ -7,7 +7,7 @@ import type { PgPool } from "@effect/sql-pg/PgPool";
 import { registerGauge } from "@parley/core/ports";
 import { Effect } from "effect";
 import { SqlError } from "effect/sql";
-import { deadlines, inTime, noResponseError, timeLeft, timeoutError, within } from "./Deadlines.ts";
+import { deadlines, inTime, noResponseError, timeLeft, within } from "./Deadlines.ts";
 import type { RoundRobin } from "./RoundRobin.ts";
 
 /** A chatbot, or the operator for work that concerns no single chatbot's chats. */
@@ -126,10 +126,9 @@ export const makeTenantPool = Effect.fnUntraced(function* (
   /** Has the pool replace the connection of a checkout that reached its deadline, and returns the checkout's error. */
   const expire = ({ acquiredAt, connection }: Checkout) => {
     if (connection === null) return noConnection;
-    const isSilent = performance.now() - acquiredAt >= silentAfter;
-    if (isSilent) state.replaceBefore = acquiredAt;
+    if (performance.now() - acquiredAt >= silentAfter) state.replaceBefore = acquiredAt;
     Effect.runFork(pool.invalidate(connection));
-    return isSilent ? noResponseError : tooSlow;
+    return noResponseError;
   };
 
   const use: TenantPool["use"] = (tenant, work) =>
@@ -154,8 +153,7 @@ export const makeTenantPool = Effect.fnUntraced(function* (
         return Effect.void;
       });
     });
-  const tenantPool: TenantPool = { use };
-  return tenantPool;
+  return { use };
 });
 
 const databaseUnavailable = new SqlError.SqlError({
@@ -164,10 +162,9 @@ const databaseUnavailable = new SqlError.SqlError({
     cause: new Error("the database is unavailable"),
   }),
 });
-// A lock timeout: `toStoreErrors` maps it to `Overloaded`, and `unavailable` to `StorageUnavailable`.
+// A lock timeout: `toStoreErrors` maps it to `Overloaded`, and `toStorageUnavailable` to `StorageUnavailable`.
 const noConnection = new SqlError.SqlError({
   reason: new SqlError.LockTimeoutError({
     cause: new Error("timed out waiting for a free connection"),
   }),
 });
-const tooSlow = timeoutError("the statement did not end in time");

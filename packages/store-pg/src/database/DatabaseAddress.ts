@@ -107,8 +107,8 @@ export const securityOf = (url: Redacted.Redacted): string => {
 };
 
 /** Switches to the other TLS options if the error calls for that; returns whether the next connection may succeed. */
-const fallBack = (transport: Transport | string, error: unknown): boolean => {
-  if (typeof transport === "string" || !SqlError.isSqlError(error)) return false;
+const fallBack = (transport: Transport, error: unknown): boolean => {
+  if (!SqlError.isSqlError(error)) return false;
   const { other, ssl } = transport;
   if (other === null || error.reason.operation !== "connect") return false;
   const isTlsRefused = error.message.includes("refused TLS") || codeOf(error).startsWith("ERR_SSL");
@@ -121,11 +121,11 @@ const fallBack = (transport: Transport | string, error: unknown): boolean => {
 
 /** Repeats the work once if PostgreSQL refused its connection with, or without, TLS. */
 export const withFallback =
-  (url: Redacted.Redacted) =>
+  (transport: Transport) =>
   <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
     Effect.catchIf(
       work,
-      (error) => fallBack(transportOf(url), error),
+      (error) => fallBack(transport, error),
       () => work,
     );
 

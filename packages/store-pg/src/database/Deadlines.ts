@@ -56,7 +56,7 @@ const WorkDeadline = Context.Reference("@parley/store-pg/WorkDeadline", {
 
 /**
  * Gives all statements of the work this many milliseconds together, besides the deadline of each. Ends nothing itself:
- * checkouts and the callers of a write batcher read {@link timeLeft}.
+ * checkouts and write batchers read {@link timeLeft}.
  */
 export const withDeadline =
   (millis: number) =>
@@ -66,11 +66,11 @@ export const withDeadline =
 /** Milliseconds that remain of the innermost {@link withDeadline}; `Infinity` outside. */
 export const timeLeft = Effect.map(WorkDeadline, (deadline) => deadline - performance.now());
 
-export const timeoutError = (message: string) =>
-  new SqlError.SqlError({
-    reason: new SqlError.StatementTimeoutError({ cause: new Error(message) }),
-  });
-export const noResponseError = timeoutError("the database did not respond in time");
+export const noResponseError = new SqlError.SqlError({
+  reason: new SqlError.StatementTimeoutError({
+    cause: new Error("the database did not respond in time"),
+  }),
+});
 
 /** Gives up on a short statement that has no other deadline, such as BEGIN. */
 export const inTime = <A, E, R>(

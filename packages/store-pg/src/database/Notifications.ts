@@ -32,8 +32,7 @@ export const makeNotifications = Effect.fnUntraced(function* (
     }).pipe(Effect.scoped),
   );
   yield* listen.pipe(
-    Effect.sandbox,
-    Effect.ignore,
+    Effect.ignoreCause,
     Effect.repeat(Schedule.spaced("1 second")),
     Effect.forkScoped,
   );

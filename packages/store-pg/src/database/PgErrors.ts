@@ -31,9 +31,10 @@ export const codeOf = ({ reason }: SqlError.SqlError): string =>
 
 /** Whether a new id was already in use, or none could be drawn: see `settle_ids`. */
 export const isUnsettled = (error: unknown) =>
-  isUniqueViolation(error) && error.reason._tag === "UniqueViolation"
+  SqlError.isSqlError(error) &&
+  (error.reason._tag === "UniqueViolation"
     ? /^(chat|entry|chatbot|audit)_pkey$/.test(error.reason.constraint)
-    : SqlError.isSqlError(error) && codeOf(error) === "23502";
+    : codeOf(error) === "23502");
 
 /** Whether the database refuses writes: it is read-only, its disk is full, or the role lacks a privilege. */
 export const isWriteRefused = (error: unknown): error is SqlError.SqlError =>
@@ -50,19 +51,14 @@ export const isUnsent = ({ cause }: StorageUnavailable): boolean =>
 const unavailableCodes = /^(08|25006|25P0[34]|28|40|42501|53|55P03|57|58)/;
 
 /** Maps a failure of the database to {@link StorageUnavailable}. An error in a statement is a defect. */
-export const unavailable = (error: SqlError.SqlError) =>
-  error.isRetryable || unavailableCodes.test(codeOf(error))
-    ? Effect.fail(new StorageUnavailable({ cause: error }))
-    : Effect.die(error);
-
 export const toStorageUnavailable = <A, E, R>(effect: Effect.Effect<A, E | SqlError.SqlError, R>) =>
-  Effect.catchIf(effect, SqlError.isSqlError, unavailable) as Effect.Effect<
-    A,
-    Exclude<E, SqlError.SqlError> | StorageUnavailable,
-    R
-  >;
+  Effect.catchIf(effect, SqlError.isSqlError, (error) =>
+    error.isRetryable || unavailableCodes.test(codeOf(error))
+      ? Effect.fail(new StorageUnavailable({ cause: error }))
+      : Effect.die(error),
+  ) as Effect.Effect<A, Exclude<E, SqlError.SqlError> | StorageUnavailable, R>;
 
-/** Maps a lock timeout to {@link Overloaded}, and other failures as {@link unavailable} does. */
+/** Maps a lock timeout to {@link Overloaded}, and other failures as {@link toStorageUnavailable} does. */
 export const toStoreErrors = <A, E, R>(effect: Effect.Effect<A, E | SqlError.SqlError, R>) =>
   toStorageUnavailable(Effect.catchIf(effect, isLockTimeout, () => Effect.fail(databaseOverload)));
 

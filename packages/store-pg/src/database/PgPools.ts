@@ -7,6 +7,7 @@ import * as PgClient from "@effect/sql-pg/PgClient";
 import * as PgConnection from "@effect/sql-pg/PgConnection";
 import * as PgPool from "@effect/sql-pg/PgPool";
 import { Effect, Scope, type Redacted } from "effect";
+import { Reactivity } from "effect/reactivity";
 import type { SqlError } from "effect/sql";
 import { watchAvailability } from "./Availability.ts";
 import { transportOf, withFallback, type Transport } from "./DatabaseAddress.ts";
@@ -116,7 +117,7 @@ const noTimeouts = { statement_timeout: "0", idle_in_transaction_session_timeout
 
 /** One connection for migrations and checks, and one to watch a migration that takes a long time. */
 export const makeMigrationClient = (options: PoolOptions) =>
-  PgClient.make(configOf(options, 2, noTimeouts));
+  Effect.provide(PgClient.make(configOf(options, 2, noTimeouts)), Reactivity.layer);
 
 /** Waits for no connection: the pools open connections on demand. */
 export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
@@ -124,9 +125,9 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
   // and work that waits for one would never end.
   const scope = yield* Effect.acquireRelease(Scope.make("parallel"), Scope.close);
   const { rowSecurity = false } = options;
-  const withTlsFallback = withFallback(options.url);
-  const { database } = transportOf(options.url) as Transport;
-  const sessionOptions = { rowSecurity, database };
+  const transport = transportOf(options.url) as Transport;
+  const withTlsFallback = withFallback(transport);
+  const sessionOptions = { rowSecurity, database: transport.database };
   const state: DatabaseState = { isUnavailable: false, replaceBefore: -Infinity };
   const makePool = Effect.fnUntraced(function* (
     config: Pick<PgPool.Config, "multiplex" | "multiplexConcurrency">,

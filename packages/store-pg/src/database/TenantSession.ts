@@ -5,7 +5,7 @@
  */
 import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
 import { inSpan } from "@parley/core/ports";
-import { Context, Effect, Exit, Stream } from "effect";
+import { Context, Effect, Stream } from "effect";
 import { SqlError } from "effect/sql";
 import type { Tenant, TenantPool } from "./Checkout.ts";
 import { inTime } from "./Deadlines.ts";
@@ -57,6 +57,11 @@ export interface DedicatedSession extends Session {
 interface SessionOptions {
   readonly rowSecurity: boolean;
   readonly database: string;
+  /**
+   * Gives the connection all statements of a batch at once; the connection pipelines them if it can. The pool must not
+   * cancel work, which would leave the transaction open.
+   */
+  readonly sendsTogether?: boolean;
 }
 
 /** The open transaction. Only statements for the same pool run on its connection. */
@@ -76,39 +81,27 @@ const spanOf =
       "client",
     );
 
-interface TenantSessionOptions extends SessionOptions {
-  /**
-   * Gives the connection all statements of a batch at once; the connection pipelines them if it can. The pool must not
-   * cancel work, which would leave the transaction open.
-   */
-  readonly sendsTogether?: boolean;
-}
-
 /** A session over the connections of a pool. */
 export const makeTenantSession = (
   pool: TenantPool,
-  { database, rowSecurity, sendsTogether = false }: TenantSessionOptions,
+  { database, rowSecurity, sendsTogether = false }: SessionOptions,
 ): Session => {
   const transaction: Session["transaction"] = (tenant, effect, last = () => []) =>
     pool.use(tenant, (connection) =>
       Effect.uninterruptibleMask((restore) =>
         Effect.gen(function* () {
-          const exit = yield* Effect.scoped(
+          const result = yield* Effect.scoped(
             Effect.gen(function* () {
               // Statements on a pinned connection can be cancelled, and are not pipelined.
               const pinnedConnection = yield* restore(connection.pin);
               yield* begin(pinnedConnection, tenant, rowSecurity);
-              const exit = yield* effect.pipe(
+              return yield* effect.pipe(
                 Effect.provideService(OpenTransaction, { pool, connection: pinnedConnection }),
                 restore,
-                Effect.exit,
+                Effect.onError(() => Effect.ignore(inTime(pinnedConnection.query("ROLLBACK")))),
               );
-              if (Exit.isFailure(exit))
-                yield* Effect.ignore(inTime(pinnedConnection.query("ROLLBACK")));
-              return exit;
             }),
           );
-          const result = yield* exit;
           // The pin has ended: these go out on the same connection, which sends them together if it pipelines.
           yield* sendTogether([...queriesOf(connection, last(result)), commit(connection)]);
           return result;

@@ -4,7 +4,7 @@
  */
 import { StorageUnavailable, type Overloaded } from "@parley/core/ports";
 import { Effect, Exit, Fiber, Iterable, type Context } from "effect";
-import { deadlines, withDeadline } from "./Deadlines.ts";
+import { deadlines, noResponseError, timeLeft, withDeadline } from "./Deadlines.ts";
 import { databaseOverload } from "./PgErrors.ts";
 
 interface PendingWrite<A, B, E> {
@@ -21,9 +21,9 @@ interface Lane<A, B, E> {
 /**
  * Makes a function that writes one item of a chatbot. `writeItems` returns one result for each item, in their order; if
  * it fails, every item fails, because any may have been written. A batch that dies has written nothing; its items are
- * written one by one, so that only the item with the defect dies. After `timeout` milliseconds an item fails: with
- * `Overloaded` if it is still queued, with `StorageUnavailable` if it is in flight. An interruption removes a queued
- * item, but waits for a write in flight to end or time out.
+ * written one by one, so that only the item with the defect dies. When {@link timeLeft} has run out, or at the deadline
+ * of a store call, an item fails: with `Overloaded` if it is still queued, with `StorageUnavailable` if it is in flight.
+ * An interruption removes a queued item, but waits for a write in flight to end or time out.
  */
 export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
   writeItems: (chatbot: number, items: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>,
@@ -72,46 +72,46 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
     });
 
   // A callback, which costs less than a fiber, a deferred or finalizers: an ask makes two such writes or more.
-  return (chatbot: number, item: A, timeout: number) =>
-    Effect.contextWith((context: Context.Context<never>) =>
-      Effect.callback<B, E | Overloaded | StorageUnavailable>((resume) => {
-        if (scope.state._tag === "Closed") return resume(Effect.interrupt);
-        let lane = lanes.get(chatbot);
-        if (lane === undefined) lanes.set(chatbot, (lane = { queue: new Set(), writers: 0 }));
-        const { queue } = lane;
-        const timer = setTimeout(
-          () => write.finish(Exit.fail(queue.delete(write) ? databaseOverload : unknownOutcome)),
-          timeout,
-        );
-        const write: PendingWrite<A, B, E> = {
-          item,
-          finish: (exit) => {
-            clearTimeout(timer);
-            resume(exit);
-          },
-        };
-        queue.add(write);
-        if (lane.writers < maxWriters) {
-          lane.writers++;
-          const begin =
-            lane.writers > 1 || hadSeveralItems
-              ? Effect.andThen(Effect.yieldNow, drain(chatbot, lane))
-              : drain(chatbot, lane);
-          Fiber.runIn(Effect.runForkWith(context)(begin, { uninterruptible: true }), scope);
-        }
-        // After an interruption, the write's end or its timeout only completes the interruption: nobody reads the
-        // result.
-        return Effect.callback<void>((endInterruption) => {
-          write.finish = () => {
-            clearTimeout(timer);
-            endInterruption(Effect.void);
+  return (chatbot: number, item: A) =>
+    Effect.flatMap(timeLeft, (millisLeft) =>
+      Effect.contextWith((context: Context.Context<never>) =>
+        Effect.callback<B, E | Overloaded | StorageUnavailable>((resume) => {
+          if (scope.state._tag === "Closed") return resume(Effect.interrupt);
+          let lane = lanes.get(chatbot);
+          if (lane === undefined) lanes.set(chatbot, (lane = { queue: new Set(), writers: 0 }));
+          const { queue } = lane;
+          const timer = setTimeout(
+            () => write.finish(Exit.fail(queue.delete(write) ? databaseOverload : unknownOutcome)),
+            Math.min(millisLeft, deadlines.storeCall),
+          );
+          const write: PendingWrite<A, B, E> = {
+            item,
+            finish: (exit) => {
+              clearTimeout(timer);
+              resume(exit);
+            },
           };
-          if (queue.delete(write)) write.finish(Exit.interrupt());
-        });
-      }),
+          queue.add(write);
+          if (lane.writers < maxWriters) {
+            lane.writers++;
+            const begin =
+              lane.writers > 1 || hadSeveralItems
+                ? Effect.andThen(Effect.yieldNow, drain(chatbot, lane))
+                : drain(chatbot, lane);
+            Fiber.runIn(Effect.runForkWith(context)(begin, { uninterruptible: true }), scope);
+          }
+          // After an interruption, the write's end or its timeout only completes the interruption: nobody reads the
+          // result.
+          return Effect.callback<void>((endInterruption) => {
+            write.finish = () => {
+              clearTimeout(timer);
+              endInterruption(Effect.void);
+            };
+            if (queue.delete(write)) write.finish(Exit.interrupt());
+          });
+        }),
+      ),
     );
 });
 
-const unknownOutcome = new StorageUnavailable({
-  cause: new Error("the database did not respond in time"),
-});
+const unknownOutcome = new StorageUnavailable({ cause: noResponseError });

@@ -5,7 +5,7 @@
  */
 import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
 import { describeCause, registerGauge } from "@parley/core/ports";
-import { Cause, Duration, Effect, Exit, Queue, Schedule, type Scope } from "effect";
+import { Duration, Effect, Queue, Schedule, type Scope } from "effect";
 import { SqlError } from "effect/sql";
 import type { Tenant, TenantPool, Work } from "./Checkout.ts";
 import { inTime } from "./Deadlines.ts";
@@ -131,8 +131,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
         Effect.flatMap((connection) => inTime(probe(connection))),
         Effect.flatMap(setReason),
         Effect.scoped,
-        Effect.sandbox,
-        Effect.ignore,
+        Effect.ignoreCause,
         Effect.repeat({
           until: () => readOnlyReason === null,
           schedule: Schedule.spaced("1 second"),
@@ -170,8 +169,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
     const reason = new SqlError.ConnectionError({ operation: "connect", cause });
     return Effect.fail(new SqlError.SqlError({ reason }));
   });
-  const note = (exit: Exit.Exit<unknown, unknown>, sentAt: number) => {
-    const error = Exit.isFailure(exit) ? Cause.squash(exit.cause) : null;
+  const note = (error: unknown, sentAt: number) => {
     if (!isWriteRefused(error)) return Effect.void;
     // Row security refuses a row with the code of a missing privilege: the probe tells the two apart.
     return codeOf(error) === "42501" ? suspect : noteRefusal(describeCause(error), sentAt);
@@ -190,7 +188,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
           const repairedAttempt = Effect.catch(attempt, (error): Attempt =>
             isUnsettled(error) ? Effect.andThen(settle, attempt) : Effect.fail(error),
           );
-          return Effect.onExit(repairedAttempt, (exit) => note(exit, sentAt));
+          return Effect.tapError(repairedAttempt, (error) => note(error, sentAt));
         }),
     };
   };

@@ -74,10 +74,10 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
       () => Effect.fail(error),
     );
 
-  const insertKey = Effect.fnUntraced(function* (chatbot: number, key: KeyRecord, actor: string) {
+  const insertKey = (chatbot: number, key: KeyRecord, actor: string) => {
     const values = [...valuesOf(key), chatbot, key.hash, actor];
-    yield* writeUnique(insertApiKey, values, new KeyTaken({ keyId: key.id }));
-  });
+    return writeUnique(insertApiKey, values, new KeyTaken({ keyId: key.id }));
+  };
 
   const list: Port["list"] = reads
     .query<ChatbotRow & (RegisteredKey | { readonly id: null })>("operator", everyChatbot)
@@ -162,10 +162,7 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
   );
 
   const audit: Port["audit"] = (limit) =>
-    reads.query<AuditRecord>("operator", newestAudit, [limit]).pipe(
-      Effect.map((rows) => rows.map((row) => ({ ...row }))),
-      toStorageUnavailable,
-    );
+    toStorageUnavailable(reads.query<AuditRecord>("operator", newestAudit, [limit]));
 
   return ChatbotRegistry.of({
     list,

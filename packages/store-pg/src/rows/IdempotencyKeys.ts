@@ -19,6 +19,9 @@ const isOld = (row: string) =>
 export const isFree = (row: string) =>
   `(${isOld(row)} or coalesce(${row}.turn_until <= clock_timestamp(), false))`;
 
+/** SQL for the end of a lease that begins now. */
+export const leaseEnd = `clock_timestamp() + interval '${turnLease} milliseconds'`;
+
 /**
  * A CTE `claimed (key)`: claims the free keys of a CTE `claim (key, fingerprint, turn, chat_id)`, for chatbot `$1` and
  * one lease.
@@ -26,7 +29,7 @@ export const isFree = (row: string) =>
 export const claimedCte = `
 claimed as (
   insert into idempotency_key as k (chatbot_id, key, fingerprint, made_at, turn, turn_until, chat_id)
-  select $1, key, fingerprint, clock_timestamp(), turn, clock_timestamp() + interval '${turnLease} milliseconds', chat_id
+  select $1, key, fingerprint, clock_timestamp(), turn, ${leaseEnd}, chat_id
   from claim order by key
   on conflict (chatbot_id, key) do update set
     fingerprint = excluded.fingerprint, made_at = excluded.made_at,

@@ -22,7 +22,7 @@ import {
 import { Clock, Effect, Schedule, Stream } from "effect";
 import type { ChatCreation } from "../chats/ChatCreation.ts";
 import { makeWriteBatcher } from "../database/WriteBatcher.ts";
-import { deadlines, timeLeft, withDeadline } from "../database/Deadlines.ts";
+import { deadlines, withDeadline } from "../database/Deadlines.ts";
 import type { Notifications } from "../database/Notifications.ts";
 import {
   databaseOverload,
@@ -42,8 +42,9 @@ import {
   spentColumn,
   toEntry,
 } from "../rows/ChatRows.ts";
+import { leaseEnd } from "../rows/IdempotencyKeys.ts";
 import { addSpending, readSpending } from "../rows/Spending.ts";
-import { makeTakeTurn } from "./TakeTurn.ts";
+import { hasKey, makeTakeTurn, turnColumns } from "./TakeTurn.ts";
 
 type Port = TurnStore["Service"];
 
@@ -55,19 +56,17 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   const { reads, writes } = pools;
 
   const entriesBefore = ({ chatId, chatbot }: Turn, before: number) =>
-    Effect.map(reads.query<Entry>(chatbot, olderEntries, [chatbot, chatId, before]), (rows) =>
-      rows.map(toEntry),
-    );
+    reads.query<Entry>(chatbot, olderEntries, [chatbot, chatId, before]);
 
   const take = yield* makeTakeTurn(pools, (turn) =>
     toStoreErrors(entriesBefore(turn, Number.MAX_SAFE_INTEGER)),
   );
 
   /** Creates a function that changes a turn. Changes of one chatbot that arrive together share a statement. */
-  const makeChange = <Item extends Turn, Row extends Outcome>(
+  const makeChange = Effect.fnUntraced(function* <Item extends Turn, Row extends Outcome>(
     statement: (turns: ReadonlyArray<Item>, chatbot: number) => Statement,
-  ) =>
-    makeWriteBatcher(
+  ) {
+    const change = yield* makeWriteBatcher(
       (chatbot: number, turns: ReadonlyArray<Item>) => {
         const { text, values } = statement(turns, chatbot);
         return writes.query<Row & { readonly at: number }>(chatbot, text, values).pipe(
@@ -77,24 +76,21 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         );
       },
       { maxWriters: 2, maxItems: 100 },
-    ).pipe(
-      Effect.map((change) =>
-        Effect.fnUntraced(function* (turn: Item) {
-          const millisLeft = Math.min(yield* timeLeft, deadlines.storeCall);
-          const row = yield* change(turn.chatbot, turn, millisLeft);
-          switch (row.outcome) {
-            case "owned":
-              return row;
-            case "locked_elsewhere":
-              return yield* databaseOverload;
-            case "lost":
-              return yield* new TurnLost();
-            case "erased":
-              return yield* new ChatNotFound({ chatId: turn.chatId! });
-          }
-        }),
-      ),
     );
+    return Effect.fnUntraced(function* (turn: Item) {
+      const row = yield* change(turn.chatbot, turn);
+      switch (row.outcome) {
+        case "owned":
+          return row;
+        case "locked_elsewhere":
+          return yield* databaseOverload;
+        case "lost":
+          return yield* new TurnLost();
+        case "erased":
+          return yield* new ChatNotFound({ chatId: turn.chatId! });
+      }
+    });
+  });
   const renewTurn = yield* makeChange(renewStatement);
   const releaseTurn = yield* makeChange<Release, Outcome>((turns, chatbot) =>
     (turns.some(({ cost }) => cost !== null) ? spendingRelease : plainRelease)(turns, chatbot),
@@ -131,8 +127,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     const newChat = yield* create(chatbot, { name: null, userRef: visitor, entry, keyClaim });
     if (newChat === null) return yield* new TurnLost();
     const { createTime, entryId, id: chatId } = newChat;
-    const { apiKeyId: _, spentTokens: __, usage: ___, ...fields } = entry;
-    return { ...fields, id: entryId!, chatId, createTime };
+    return toEntry({ ...entry, id: entryId!, chatId, createTime });
   });
 
   const earlier: Port["earlier"] = (turn, before) =>
@@ -253,8 +248,6 @@ const retriesFor = (duration: number) =>
     Schedule.upTo({ duration }),
   );
 
-const leaseEnd = `clock_timestamp() + interval '${turnLease} milliseconds'`;
-
 // If the chat has no entry with the id `$3`, `$3` itself bounds the position: an entry's position is never greater than
 // its own id, which is below `$3`.
 const olderEntries = `
@@ -262,12 +255,6 @@ select ${entryColumns("entry")} from entry
 where chatbot_id = $1 and chat_id = $2::int8 and id < $3::int8 and position < coalesce(
   (select position from entry ${atKey("id", "$3::int8", "chat_id = $2::int8")}), $3::int8)
 order by position desc limit ${turnEntries}`;
-
-const turnColumns: ReadonlyArray<Column<Turn>> = [
-  ["chat_id", "int8", ({ chatId }) => (chatId === null ? null : BigInt(chatId))],
-  ["turn", "text", ({ id }) => id],
-  ["key", "text", ({ idempotencyKey }) => idempotencyKey?.key],
-];
 
 /**
  * CTEs that lock the rows of turns: keys in their order, and chats unless another transaction has locked them.
@@ -390,7 +377,7 @@ const appendStatement = (addsSpending: boolean) =>
     }${addsSpending ? `, ${addSpending(spendingTurns)}` : ""}
 select at::int4 as at, outcome, ${entryColumns("new_entry")}, ${notifyFreed} as notified
 from turn_row left join new_entry on outcome = 'owned' and new_entry.chat_id = turn_row.chat_id`,
-    ({ idempotencyKey }) => idempotencyKey !== null,
+    hasKey,
   );
 const plainAppend = appendStatement(false);
 const spendingAppend = appendStatement(true);

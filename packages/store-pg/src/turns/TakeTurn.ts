@@ -15,7 +15,7 @@ import {
 } from "@parley/core/ports";
 import { Effect } from "effect";
 import { makeWriteBatcher } from "../database/WriteBatcher.ts";
-import { deadlines, timeLeft, withDeadline } from "../database/Deadlines.ts";
+import { deadlines, withDeadline } from "../database/Deadlines.ts";
 import {
   toStoreErrors,
   retryOnDeadlock,
@@ -25,7 +25,7 @@ import {
 import type { PgPools } from "../database/PgPools.ts";
 import { atKey, batchStatement, type Column } from "../rows/Statements.ts";
 import { entryColumns, toEntry } from "../rows/ChatRows.ts";
-import { claimedCte, isFree, makeKeySweep } from "../rows/IdempotencyKeys.ts";
+import { claimedCte, isFree, leaseEnd, makeKeySweep } from "../rows/IdempotencyKeys.ts";
 
 /**
  * The statement's decision on a request: a row of the table in `docs/library/write-a-store.md`; `chat_locked`, for a
@@ -75,7 +75,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
       const decisions = turns.map((): Array<DecisionRow> => []);
       for (const row of rows) decisions[row.at - 1]!.push(row);
       for (const requestRows of decisions) requestRows.sort((a, b) => b.position! - a.position!);
-      return decisions as ReadonlyArray<ReadonlyArray<DecisionRow>>;
+      return decisions;
     }),
     { maxWriters: 2, maxItems: 100 },
   );
@@ -94,14 +94,14 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
       return { _tag: "TurnTaken", turn } satisfies TakeResult;
     }
     let rows: ReadonlyArray<DecisionRow>;
-    do rows = yield* decide(chatbot, turn, yield* timeLeft);
+    do rows = yield* decide(chatbot, turn);
     while (rows[0]!.decision === "overtaken");
     const { decision, entries, free_in, key_turn, position } = rows[0]!;
     const heldBy = (by: "chat" | "key") =>
       ({ _tag: "Held", by, forMillis: free_in! }) satisfies TakeResult;
     switch (decision) {
       case "key_reused":
-        return yield* new IdempotencyKeyReused({ key: idempotencyKey!.key });
+        return yield* new IdempotencyKeyReused();
       case "answered":
         return {
           _tag: "AlreadyAnswered",
@@ -134,8 +134,6 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
 /** Milliseconds after which an ask tries a locked chat again. */
 const lockedPause = 50;
 
-const leaseEnd = `clock_timestamp() + interval '${turnLease} milliseconds'`;
-
 /** For a visitor, another user's chat counts as missing, and is not locked. */
 const isOwn = "(visitor is null or user_ref = visitor)";
 
@@ -149,15 +147,19 @@ const claimAndDecision = `claim as (
   from decided left join claimed using (key)
 )`;
 
-const columns: ReadonlyArray<Column<Turn>> = [
+export const turnColumns: ReadonlyArray<Column<Turn>> = [
   ["chat_id", "int8", ({ chatId }) => (chatId === null ? null : BigInt(chatId))],
   ["turn", "text", ({ id }) => id],
   ["key", "text", ({ idempotencyKey }) => idempotencyKey?.key],
+];
+
+const columns: ReadonlyArray<Column<Turn>> = [
+  ...turnColumns,
   ["fingerprint", "text", ({ idempotencyKey }) => idempotencyKey?.fingerprint],
   ["visitor", "text", ({ visitor }) => visitor],
 ];
 
-const hasKey = ({ idempotencyKey }: Turn) => idempotencyKey !== null;
+export const hasKey = ({ idempotencyKey }: Turn) => idempotencyKey !== null;
 
 /** The parameter after the columns: this instance. */
 const instanceParameter = `$${columns.length + 2}::text`;

@@ -11,7 +11,6 @@ import {
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect } from "effect";
-import { Reactivity } from "effect/reactivity";
 import { makePools } from "../../src/database/PgPools.ts";
 import { makeChatArchive } from "../../src/archive/PgChatArchive.ts";
 import type { Session } from "../../src/database/TenantSession.ts";
@@ -19,7 +18,7 @@ import { inSchema, keyOf, takeFree } from "../fixtures.ts";
 import { bound, clientOf, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
 
 const secret = "Zugspitzpanorama";
-const entry = { question: secret, answer: secret, moderation: "none", flagged: false };
+const entry = { question: secret, answer: secret, moderation: "none", flagged: false, usage: null };
 const ofUser = { _tag: "UserRef", userRef: secret } as const;
 
 /** A chat of the user {@link secret}. */
@@ -39,7 +38,7 @@ const auditLines = ChatbotRegistry.use((registry) =>
 );
 
 describe.each([
-  ["", (schema: string) => optionsOf(schema)],
+  ["", optionsOf],
   [" with row security", (schema: string) => ({ ...optionsOf(schema), ...bound() })],
 ] as const)("an erasure%s", (_, optionsIn) => {
   it.live(
@@ -53,10 +52,7 @@ describe.each([
             takeFree(chatbot, chat, key === null ? null : keyOf(key));
           for (let n = 0; n < 4; n++) {
             const { chat } = yield* create(chatbot);
-            yield* turns.append(yield* take(chat.id, `${secret} ask ${n}`), {
-              ...entry,
-              usage: null,
-            });
+            yield* turns.append(yield* take(chat.id, `${secret} ask ${n}`), entry);
             // The process of an ask was killed, and another ask took over its turn.
             yield* take(chat.id, `${secret} killed ${n}`);
             for (const table of ["chat", "idempotency_key"]) {
@@ -115,11 +111,7 @@ it.live(
       assert.deepStrictEqual(yield* auditLines, [
         { actor: "test", detail: "1000 chats of a userRef" },
       ]);
-    }).pipe(
-      Effect.provide(layerPostgres(options)),
-      Effect.provide(Reactivity.layer),
-      Effect.scoped,
-    );
+    }).pipe(Effect.provide(layerPostgres(options)), Effect.scoped);
   },
 );
 
@@ -133,7 +125,7 @@ it.live("an erasure takes the locks that writers wait for only together with its
     const chat = { name: null, userRef: "u", helloMessage: null };
     const first = yield* store.createChat(chatbot, chat, creation);
     const turn = yield* takeFree(chatbot, first.chat.id, ask);
-    const appended = yield* turns.append(turn, { ...entry, usage: null });
+    const appended = yield* turns.append(turn, entry);
     // A write that waits for a lock fails.
     const writers = Effect.gen(function* () {
       yield* store.createChat(chatbot, chat, null);
@@ -158,7 +150,7 @@ it.live("an erasure takes the locks that writers wait for only together with its
     const which = { _tag: "Chat", id: first.chat.id } as const;
     assert.strictEqual(yield* archive.erase(chatbot, which, "test"), 1);
     assert.strictEqual((yield* store.listChats(chatbot, defaultChatQuery)).total, 1);
-  }).pipe(Effect.provide(layerPostgres(options)), Effect.provide(Reactivity.layer), Effect.scoped);
+  }).pipe(Effect.provide(layerPostgres(options)), Effect.scoped);
 });
 
 it.live("an erasure of many chats ends although more are created meanwhile", () => {
@@ -185,12 +177,7 @@ it.live("an erasure of many chats ends although more are created meanwhile", () 
       assert.strictEqual(yield* archive.erase(chatbot, which, "test"), total);
       assert.strictEqual((yield* store.listChats(chatbot, defaultChatQuery)).total, 1);
     }
-  }).pipe(
-    Effect.timeout("10 seconds"),
-    Effect.provide(layerPostgres(options)),
-    Effect.provide(Reactivity.layer),
-    Effect.scoped,
-  );
+  }).pipe(Effect.timeout("10 seconds"), Effect.provide(layerPostgres(options)), Effect.scoped);
 });
 
 /** The number of rows of all tables that contain the text. */

@@ -3,11 +3,11 @@ import { assert, it } from "@effect/vitest";
 import { defaultEntryQuery, defaultChatQuery, type ChatQuery, type EntryQuery } from "@parley/core";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Layer } from "effect";
-import { byFilter, makeListChats } from "../../src/chats/ChatListing.ts";
-import { makeListEntries } from "../../src/chats/EntryListing.ts";
+import { byFilter } from "../../src/chats/ChatListing.ts";
 import { makePools } from "../../src/database/PgPools.ts";
 import type { Session } from "../../src/database/TenantSession.ts";
 import { fillChats, filledChatbot as chatbot } from "../fill.ts";
+import { makeStore } from "../fixtures.ts";
 import { clientOf, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
 
 const by = <Field extends string>(field: Field) => ({ field, descending: false });
@@ -48,9 +48,8 @@ it.live("a list uses the bulk connections only if its cost grows with the rows",
       statements++;
       return pools.bulk.query(...args);
     };
-    const countSource = { ...pools, bulk: { ...pools.bulk, query } };
-    const listChats = makeListChats(countSource);
-    const listEntries = makeListEntries(countSource);
+    const countingPools = { ...pools, bulk: { ...pools.bulk, query } };
+    const { listChats, listEntries } = yield* makeStore(countingPools);
     for (const [lists, expected] of [
       [quick, 0],
       [slow, 1],

@@ -1,11 +1,10 @@
 import { assert, it } from "@effect/vitest";
 import { registerChatbot } from "@parley/core/testing";
-import { layerPostgres } from "@parley/store-pg";
 import { Effect, Random } from "effect";
 import type { SqlClient } from "effect/sql";
 import { addGaps, partSizes, positionOf } from "../../src/chats/ChatPositions.ts";
 import { settle } from "../fill.ts";
-import { clientOf, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
+import { inSchema } from "../fixtures.ts";
 
 /** The length of a stretch, whose positions are erased alike: eight of the smallest parts. */
 const stretch = 8 * partSizes[2];
@@ -62,13 +61,10 @@ const someOf = Effect.fnUntraced(function* (positions: ReadonlyArray<number>) {
 const seeds = [1, Date.now()] as const;
 
 for (const seed of seeds) {
-  it.live(
-    `the position of a chat of any rank is found after random erasures (seed ${seed})`,
-    () => {
-      const schema = freshSchema();
-      return Effect.gen(function* () {
+  it.live(`the position of a chat of any rank is found after random erasures (seed ${seed})`, () =>
+    inSchema(
+      Effect.fnUntraced(function* (sql) {
         const chatbot = yield* registerChatbot;
-        const sql = yield* clientOf(schema);
         let positions = yield* survivingPositions;
         yield* insertChats(sql, chatbot, positions);
         yield* sql.unsafe(
@@ -96,63 +92,56 @@ for (const seed of seeds) {
             [chatbot, `{${[...gone].join()}}`],
           );
         }
-      }).pipe(
-        Random.withSeed(seed),
-        Effect.provide(layerPostgres(optionsOf(schema))),
-        Effect.scoped,
-      );
-    },
+      }, Random.withSeed(seed)),
+    ),
   );
 }
 
 it.live(
   `the position of a chat of any rank is found when erased chats lie scattered among billions (seed ${seeds[1]})`,
-  () => {
-    const schema = freshSchema();
-    return Effect.gen(function* () {
-      const chatbot = yield* registerChatbot;
-      const sql = yield* clientOf(schema);
-      const last = 256 * partSizes[0];
-      // Erased positions: at the ends of ranges of every level, in stretches, and anywhere.
-      const gone = new Set([1, 2, 512, 513, 131_072, 131_073, 33_554_432, 33_554_433, last]);
-      for (let n = 0; n < 10; n++) {
-        const first = yield* Random.nextIntBetween(1, last - 10);
-        for (let more = 0; more <= n; more++) gone.add(first + more);
-      }
-      const probes = [...gone]
-        .flatMap((position) => [1, 512, 131_072].flatMap((far) => [position - far, position + far]))
-        .filter((position) => position > 0 && position <= last && !gone.has(position));
-      // The statement counts off the chats before a position in its smallest part, so these must exist.
-      const present = new Set<number>();
-      for (const position of probes) {
-        for (let at = position; ; at--) {
-          if (!gone.has(at)) present.add(at);
-          if ((at - 1) % 512 === 0) break;
+  () =>
+    inSchema(
+      Effect.fnUntraced(function* (sql) {
+        const chatbot = yield* registerChatbot;
+        const last = 256 * partSizes[0];
+        // Erased positions: at the ends of ranges of every level, in stretches, and anywhere.
+        const gone = new Set([1, 2, 512, 513, 131_072, 131_073, 33_554_432, 33_554_433, last]);
+        for (let n = 0; n < 10; n++) {
+          const first = yield* Random.nextIntBetween(1, last - 10);
+          for (let more = 0; more <= n; more++) gone.add(first + more);
         }
-      }
-      yield* insertChats(sql, chatbot, present);
-      for (const part of [0, 1]) {
-        yield* sql.unsafe(
-          `with gone as (select $1::int4 as chatbot_id, unnest($2::int8[]) as position)${addGaps}`,
-          [chatbot, `{${[...gone].filter((_, n) => n % 2 === part).join()}}`],
+        const probes = [...gone]
+          .flatMap((position) =>
+            [1, 512, 131_072].flatMap((far) => [position - far, position + far]),
+          )
+          .filter((position) => position > 0 && position <= last && !gone.has(position));
+        // The statement counts off the chats before a position in its smallest part, so these must exist.
+        const present = new Set<number>();
+        for (const position of probes) {
+          for (let at = position; ; at--) {
+            if (!gone.has(at)) present.add(at);
+            if ((at - 1) % 512 === 0) break;
+          }
+        }
+        yield* insertChats(sql, chatbot, present);
+        for (const part of [0, 1]) {
+          yield* sql.unsafe(
+            `with gone as (select $1::int4 as chatbot_id, unnest($2::int8[]) as position)${addGaps}`,
+            [chatbot, `{${[...gone].filter((_, n) => n % 2 === part).join()}}`],
+          );
+        }
+        yield* settle(sql);
+        const rankOf = (position: number) =>
+          position - [...gone].filter((erased) => erased < position).length;
+        assert.deepStrictEqual(yield* positionsOf(sql, chatbot, probes.map(rankOf)), probes);
+        // No level counts gaps beyond the last position, so an erasure there must fail.
+        const beyond = yield* Effect.flip(
+          sql.unsafe(
+            `with gone as (select $1::int4 as chatbot_id, $2::int8 as position)${addGaps}`,
+            [chatbot, last + 1],
+          ),
         );
-      }
-      yield* settle(sql);
-      const rankOf = (position: number) =>
-        position - [...gone].filter((erased) => erased < position).length;
-      assert.deepStrictEqual(yield* positionsOf(sql, chatbot, probes.map(rankOf)), probes);
-      // No level counts gaps beyond the last position, so an erasure there must fail.
-      const beyond = yield* Effect.flip(
-        sql.unsafe(`with gone as (select $1::int4 as chatbot_id, $2::int8 as position)${addGaps}`, [
-          chatbot,
-          last + 1,
-        ]),
-      );
-      assert.strictEqual(beyond.reason._tag, "ConstraintError");
-    }).pipe(
-      Random.withSeed(seeds[1]),
-      Effect.provide(layerPostgres(optionsOf(schema))),
-      Effect.scoped,
-    );
-  },
+        assert.strictEqual(beyond.reason._tag, "ConstraintError");
+      }, Random.withSeed(seeds[1])),
+    ),
 );

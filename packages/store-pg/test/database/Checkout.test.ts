@@ -107,9 +107,9 @@ const silentPath = Effect.gen(function* () {
 });
 
 /** Makes an effect that runs a statement on a connection that was never used and has fallen silent. */
-const onSilentConnection = Effect.fnUntraced(function* (multiplex = false) {
+const onSilentConnection = Effect.gen(function* () {
   const { fallSilent, url } = yield* silentPath;
-  const pool = yield* PgPool.make({ url, maxConnections: 1, multiplex });
+  const pool = yield* PgPool.make({ url, maxConnections: 1, multiplex: true });
   yield* pool.use(() => Effect.void);
   fallSilent();
   const options = { name: "bulk", size: 1, deadline: 3_000, silentAfter: Infinity, cancels: true };
@@ -117,17 +117,11 @@ const onSilentConnection = Effect.fnUntraced(function* (multiplex = false) {
   return use(1, ({ query }) => query("select 1"));
 });
 
-it.live("a connection that fell silent before its first use is replaced within a second", () =>
-  Effect.gen(function* () {
-    yield* yield* onSilentConnection();
-  }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
-);
-
 it.live(
   "statements that share a connection that fell silent before its first use all succeed",
   () =>
     Effect.gen(function* () {
-      const statement = yield* onSilentConnection(true);
+      const statement = yield* onSilentConnection;
       const second = Effect.delay(statement, "100 millis");
       yield* Effect.all([statement, statement, second], { concurrency: 3 });
     }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
@@ -135,7 +129,7 @@ it.live(
 
 it.live("a silent connection is replaced after its first use was interrupted", () =>
   Effect.gen(function* () {
-    const statement = yield* onSilentConnection(true);
+    const statement = yield* onSilentConnection;
     yield* Effect.timeoutOption(statement, "100 millis");
     yield* statement;
   }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),

@@ -2,34 +2,28 @@ import { assert, it } from "@effect/vitest";
 import { defaultEntryQuery, defaultChatQuery } from "@parley/core";
 import { ChatArchive, ChatStore, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
-import { layerPostgres, migratePostgres, type PostgresOptions } from "@parley/store-pg";
+import { migratePostgres, type PostgresOptions } from "@parley/store-pg";
 import { Effect, Exit, Fiber, Layer, Redacted, Stream } from "effect";
-import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
 import { inject } from "vitest";
 import { makeChatArchive } from "../../src/archive/PgChatArchive.ts";
-import { makeChatCreation } from "../../src/chats/ChatCreation.ts";
 import { makePools, type PgPools } from "../../src/database/PgPools.ts";
 import type { DedicatedSession, Session, Statement } from "../../src/database/TenantSession.ts";
 import { tenantTables } from "../../src/migrations/0001_initial.ts";
-import { makeListChats } from "../../src/chats/ChatListing.ts";
-import { makeListEntries } from "../../src/chats/EntryListing.ts";
-import { makeTurnStore } from "../../src/turns/PgTurnStore.ts";
-import { keyOf, takeFree } from "../fixtures.ts";
-import { bound, clientOf, freshSchema, layerStore, optionsOf } from "../PostgresUnderTest.ts";
+import { keyOf, makeStore, takeFree } from "../fixtures.ts";
+import {
+  bound,
+  clientOf,
+  freshSchema,
+  layerStore,
+  optionsOf,
+  refusal,
+} from "../PostgresUnderTest.ts";
 
 const boundOptions = () => ({ ...optionsOf(freshSchema()), ...bound() });
 
-/** Why a start with the options fails. */
-const refusal = (options: PostgresOptions) =>
-  Layer.build(layerPostgres(options)).pipe(
-    Effect.flip,
-    Effect.map(({ message }) => message),
-    Effect.scoped,
-  );
-
 const poolsOf = (options: PostgresOptions & { readonly schema: string }) =>
-  makePools({ ...options, maxConnections: 7 }).pipe(Effect.provide(Reactivity.layer));
+  makePools({ ...options, maxConnections: 7 });
 
 const chat = { name: "Alpha", userRef: "u", helloMessage: "Hello" };
 const usage = {
@@ -147,13 +141,7 @@ for (const mode of ["with row security", "without row security"] as const) {
       const pools = withoutConditions(
         mode === "without row security" ? tenants.plain : tenants.bound,
       );
-      const creation = yield* makeChatCreation(pools);
-      const store = {
-        ...creation,
-        listChats: makeListChats(pools),
-        listEntries: makeListEntries(pools),
-      };
-      const turns = yield* makeTurnStore(pools, creation, () => Stream.empty);
+      const { turns, ...store } = yield* makeStore(pools);
       const archive = makeChatArchive(pools);
       const theirChats = (yield* Effect.provideContext(
         ChatStore.use((intact) => intact.listChats(theirs, defaultChatQuery)),

@@ -1,5 +1,6 @@
 import { assert, it } from "@effect/vitest";
 import { Deferred, Effect, Exit, Fiber, Scope } from "effect";
+import { withDeadline } from "../../src/database/Deadlines.ts";
 import { makeWriteBatcher } from "../../src/database/WriteBatcher.ts";
 
 const options = { maxWriters: 1, maxItems: 10 };
@@ -17,12 +18,12 @@ it.live("an item fails at its timeout, whether it waits or is in flight", () =>
       return items.includes(1) ? Effect.as(Deferred.await(open), items) : Effect.succeed(items);
     }, options);
     const early = [
-      yield* begin(Effect.flip(write(0, 1, 50))),
-      yield* begin(Effect.flip(write(0, 2, 50))),
+      yield* begin(Effect.flip(withDeadline(50)(write(0, 1)))),
+      yield* begin(Effect.flip(withDeadline(50)(write(0, 2)))),
     ];
     const tags = (yield* Fiber.joinAll(early)).map(({ _tag }) => _tag);
     assert.deepStrictEqual(tags, ["StorageUnavailable", "Overloaded"]);
-    const next = yield* begin(write(0, 3, 5_000));
+    const next = yield* begin(write(0, 3));
     yield* Deferred.succeed(open, undefined);
     assert.strictEqual(yield* Fiber.join(next), 3);
     assert.deepStrictEqual(writes, [[1], [3]]);
@@ -39,8 +40,8 @@ it.live(
         writes.push(items);
         return Effect.as(Deferred.await(open), items);
       }, options);
-      const inFlight = yield* begin(write(0, 1, 5_000));
-      const waitingWrite = yield* begin(write(0, 2, 5_000));
+      const inFlight = yield* begin(write(0, 1));
+      const waitingWrite = yield* begin(write(0, 2));
       yield* Fiber.interrupt(waitingWrite);
       const interruption = yield* begin(Fiber.interrupt(inFlight));
       yield* Effect.yieldNow;
@@ -58,10 +59,10 @@ it.effect("after the end of its scope a batcher neither writes nor waits", () =>
       (_, items: ReadonlyArray<number>) => Effect.succeed(items),
       options,
     ).pipe(Scope.provide(scope));
-    const first = yield* Effect.forkChild(write(0, 1, 5_000), { startImmediately: true });
+    const first = yield* Effect.forkChild(write(0, 1), { startImmediately: true });
     yield* Scope.close(scope, Exit.void);
     assert.strictEqual(yield* Fiber.join(first), 1);
-    const late = yield* Effect.exit(write(0, 2, 5_000));
+    const late = yield* Effect.exit(write(0, 2));
     assert.isTrue(Exit.hasInterrupts(late));
   }),
 );

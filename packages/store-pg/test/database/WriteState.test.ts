@@ -3,10 +3,10 @@ import { defaultChatQuery } from "@parley/core";
 import { ChatbotId, ChatStore, StoreState, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { inspectPostgres, layerPostgres } from "@parley/store-pg";
-import { Effect, Layer, Logger, Redacted } from "effect";
+import { Effect, Logger, Redacted } from "effect";
 import { inject } from "vitest";
 import { bare, entry, keyOf, takeFree } from "../fixtures.ts";
-import { clientOf, freshDatabase, inDatabase } from "../PostgresUnderTest.ts";
+import { clientOf, freshDatabase, inDatabase, start } from "../PostgresUnderTest.ts";
 
 /** Runs work that can read the lines of its log. */
 const logging = Effect.fnUntraced(function* <A, E, R>(
@@ -58,11 +58,11 @@ const services = Effect.gen(function* () {
   };
 });
 
-/** Waits for at most five seconds until the store refuses or accepts writes, without writing. */
-const becomes = (readOnlyReason: Effect.Effect<string | null>, isReadOnly: boolean) =>
+/** Waits for at most five seconds until the store accepts writes, without writing. */
+const becomesWritable = (readOnlyReason: Effect.Effect<string | null>) =>
   readOnlyReason.pipe(
     Effect.delay("50 millis"),
-    Effect.repeat({ until: (reason) => (reason !== null) === isReadOnly }),
+    Effect.repeat({ until: (reason) => reason === null }),
     Effect.timeout("5 seconds"),
   );
 
@@ -91,7 +91,7 @@ it.live(
           ]);
           yield* setReadOnly(false);
           // Connections that were opened meanwhile are read-only for as long as they live.
-          yield* becomes(readOnlyReason, false);
+          yield* becomesWritable(readOnlyReason);
           yield* Effect.all([create, ask, create]);
         }).pipe(Effect.provide(layerPostgres({ url })));
         assert.deepStrictEqual(
@@ -135,7 +135,7 @@ it.live("a start on a read-only database logs one warning, and serves reads", ()
   logging((lines) =>
     Effect.gen(function* () {
       const { setReadOnly, url } = yield* database;
-      yield* Effect.scoped(Layer.build(layerPostgres({ url })));
+      yield* start({ url });
       yield* setReadOnly(true);
       yield* Effect.gen(function* () {
         const { readOnlyReason } = yield* StoreState;
@@ -143,7 +143,7 @@ it.live("a start on a read-only database logs one warning, and serves reads", ()
         assert.isNotNull(yield* readOnlyReason);
         assert.strictEqual((yield* chats.listChats(ChatbotId.make(1), defaultChatQuery)).total, 0);
         yield* setReadOnly(false);
-        yield* becomes(readOnlyReason, false);
+        yield* becomesWritable(readOnlyReason);
       }).pipe(Effect.provide(layerPostgres({ url })));
       assert.deepStrictEqual(lines, [
         "The database refuses writes: its transactions are read-only by default.",
@@ -156,7 +156,7 @@ it.live("a start on a read-only database logs one warning, and serves reads", ()
 it.live("a role that lacks a privilege cannot write, and the reason names the privilege", () =>
   Effect.gen(function* () {
     const { name, sql, url } = yield* database;
-    yield* Effect.scoped(Layer.build(layerPostgres({ url })));
+    yield* start({ url });
     yield* sql.unsafe("grant usage on schema parley to parley_bypass");
     yield* sql.unsafe("grant all on all tables in schema parley to parley_bypass");
     yield* sql.unsafe("grant all on all sequences in schema parley to parley_bypass");
@@ -166,11 +166,11 @@ it.live("a role that lacks a privilege cannot write, and the reason names the pr
       const { readOnlyReason } = yield* StoreState;
       assert.strictEqual(yield* readOnlyReason, "permission denied for table entry");
       yield* sql.unsafe("grant insert on parley.entry to parley_bypass");
-      yield* becomes(readOnlyReason, false);
+      yield* becomesWritable(readOnlyReason);
       yield* sql.unsafe("revoke all on sequence parley.entry_id from parley_bypass");
       assert.strictEqual(yield* readOnlyReason, "permission denied for sequences");
       yield* sql.unsafe("grant usage on sequence parley.entry_id to parley_bypass");
-      yield* becomes(readOnlyReason, false);
+      yield* becomesWritable(readOnlyReason);
     }).pipe(Effect.provide(layerPostgres(server)));
     // A table that an earlier version did not have.
     yield* sql.unsafe("revoke all on parley.key_spending from parley_bypass");
@@ -204,7 +204,7 @@ it.live("after a full disk, writes are refused until a large row fits again", ()
       assert.strictEqual(yield* readOnlyReason, "could not extend file");
       yield* Effect.flip(takes["of a new chat"]);
       yield* sql.unsafe("drop trigger fail on parley.entry");
-      yield* becomes(readOnlyReason, false);
+      yield* becomesWritable(readOnlyReason);
       yield* create;
       const [row] = yield* sql.unsafe("select count(*)::int4 as rows from parley.entry");
       assert.deepStrictEqual(row, { rows: 0 });

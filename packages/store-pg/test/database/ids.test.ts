@@ -9,7 +9,7 @@ import {
   TurnStore,
 } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
-import { inspectPostgres, layerPostgres } from "@parley/store-pg";
+import { inspectPostgres, layerPostgres, type PostgresOptions } from "@parley/store-pg";
 import { Effect, Layer, Logger, Stream } from "effect";
 import { bare, entry, takeFree } from "../fixtures.ts";
 import {
@@ -21,8 +21,6 @@ import {
   optionsOf,
   bound,
 } from "../PostgresUnderTest.ts";
-
-type Options = Parameters<typeof layerPostgres>[0];
 
 const create = Effect.fnUntraced(function* (
   chatbot: ChatbotId,
@@ -42,7 +40,7 @@ const ask = (chatbot: ChatbotId): Effect.Effect<number, unknown, ChatStore | Tur
 
 /** Runs work over the store, and returns its result with the warnings of the log. */
 const serve = <A, E>(
-  options: Options,
+  options: PostgresOptions,
   work: Effect.Effect<A, E, ChatStore | TurnStore | ChatArchive | ChatbotRegistry>,
 ) =>
   Effect.suspend(() => {
@@ -192,7 +190,7 @@ it.live(
       const { sql, url } = yield* freshDatabase();
       const options = { url, settle: false };
       const { result: before } = yield* serve({ url }, fill);
-      yield* sql.unsafe("update parley.database_identity set identity = identity");
+      yield* sql.unsafe(copyRows);
       const work = Effect.gen(function* () {
         const archive = yield* ChatArchive;
         const records = yield* Stream.runCollect(archive.export(before.chatbot, "test"));

@@ -1,12 +1,10 @@
 import { assert, it } from "@effect/vitest";
-import { layerPostgres } from "@parley/store-pg";
-import { Effect, Fiber, Layer, Redacted } from "effect";
-import { Reactivity } from "effect/reactivity";
+import { Effect, Fiber, Redacted } from "effect";
 import { SqlClient } from "effect/sql";
 import { makeMigrationClient } from "../../src/database/PgPools.ts";
 import { migrate, migrations } from "../../src/migrations/Migrator.ts";
 import { hold } from "../hold.ts";
-import { clientOf, freshDatabase, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
+import { clientOf, freshDatabase, freshSchema, optionsOf, start } from "../PostgresUnderTest.ts";
 
 const later = {
   id: migrations.length + 1,
@@ -17,7 +15,7 @@ const later = {
 /** A migrated schema, a migration that changes a table, and a session in a transaction that has read the table. */
 const makeBlockedMigration = Effect.gen(function* () {
   const options = optionsOf(freshSchema());
-  yield* Effect.scoped(Layer.build(layerPostgres(options)));
+  yield* start(options);
   const url = new URL(Redacted.value(options.url));
   url.searchParams.set("application_name", "nightly report");
   const report = yield* clientOf(options.schema, 1, Redacted.make(url.href));
@@ -28,7 +26,6 @@ const makeBlockedMigration = Effect.gen(function* () {
       makeMigrationClient({ ...options, maxConnections: 6 }),
     ),
     Effect.scoped,
-    Effect.provide(Reactivity.layer),
   );
   return { sql: yield* clientOf(options.schema), migration, release };
 });
@@ -70,7 +67,7 @@ it.live("a blocked migration continues when the blocking session has ended", () 
 it.live("a migration behind a pooler outlasts the timeouts of its role", () =>
   Effect.gen(function* () {
     const { name, sql, url } = yield* freshDatabase();
-    yield* Effect.scoped(Layer.build(layerPostgres({ url })));
+    yield* start({ url });
     for (const setting of ["search_path = parley", "statement_timeout = '200ms'"])
       yield* sql.unsafe(`alter role current_user in database ${name} set ${setting}`);
     const slow = { ...later, text: "select pg_sleep(1);" };
@@ -80,7 +77,6 @@ it.live("a migration behind a pooler outlasts the timeouts of its role", () =>
         makeMigrationClient({ url, schema: "parley", pooler: true, maxConnections: 6 }),
       ),
       Effect.scoped,
-      Effect.provide(Reactivity.layer),
     );
   }).pipe(Effect.scoped),
 );

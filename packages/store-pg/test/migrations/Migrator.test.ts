@@ -1,17 +1,15 @@
 import { assert, it } from "@effect/vitest";
-import { layerPostgres } from "@parley/store-pg";
-import { Effect, Layer, Redacted } from "effect";
+import { Effect, Redacted } from "effect";
 import { migrations } from "../../src/migrations/Migrator.ts";
 import { inject } from "vitest";
-import { clientOf, freshDatabase, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
-
-type Options = Parameters<typeof layerPostgres>[0];
-
-const start = (options: Options) => Effect.scoped(Layer.build(layerPostgres(options)));
-
-/** Why a start with the options fails. */
-const refusal = (options: Options) =>
-  Effect.map(Effect.flip(start(options)), ({ message }) => message);
+import {
+  clientOf,
+  freshDatabase,
+  freshSchema,
+  optionsOf,
+  refusal,
+  start,
+} from "../PostgresUnderTest.ts";
 
 /** A schema of its own, in which the statements have run. */
 const withSchema = Effect.fnUntraced(function* (statements: ReadonlyArray<string>) {

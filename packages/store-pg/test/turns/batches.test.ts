@@ -9,25 +9,23 @@ import {
   ChatStore,
   type IdempotencyKey,
   type TakeResult,
+  TurnStore,
 } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
-import { Cause, Deferred, Effect, Exit, Fiber, Result, Scope, Stream } from "effect";
-import { Reactivity } from "effect/reactivity";
-import { makeChatCreation } from "../../src/chats/ChatCreation.ts";
+import { Cause, Deferred, Effect, Exit, Fiber, Result, Scope } from "effect";
+import type { SqlClient } from "effect/sql";
 import { makePools } from "../../src/database/PgPools.ts";
-import { makeTurnStore } from "../../src/turns/PgTurnStore.ts";
-import { entry, inSchema } from "../fixtures.ts";
+import { bare, entry, inSchema, makeStore, takeFree } from "../fixtures.ts";
 import { hold } from "../hold.ts";
-import { clientOf, optionsOf } from "../PostgresUnderTest.ts";
+import { optionsOf } from "../PostgresUnderTest.ts";
 
 /** An id that no chatbot has. */
 const noChatbot = ChatbotId.make(2_000_000_000);
 const key = (name: string, fingerprint = "f"): IdempotencyKey => ({ key: name, fingerprint });
 
 /** A chatbot with chats, two instances of the store, and a count of the statements that the first instance sends. */
-const setUp = Effect.fnUntraced(function* (schema: string) {
+const setUp = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, schema: string) {
   const pools = yield* makePools({ ...optionsOf(schema), maxConnections: 10 });
-  const creation = yield* makeChatCreation(pools);
   let statements = 0;
   let gate: Deferred.Deferred<void> | null = null;
   const countingPools = {
@@ -42,22 +40,15 @@ const setUp = Effect.fnUntraced(function* (schema: string) {
         }),
     },
   };
-  const turns = yield* makeTurnStore(countingPools, creation, () => Stream.empty);
-  const second = yield* makeTurnStore(pools, creation, () => Stream.empty);
+  const { turns } = yield* makeStore(countingPools);
+  const { turns: second } = yield* makeStore(pools);
   const chatbot = yield* registerChatbot;
   const create = Effect.map(
-    ChatStore.use((store) =>
-      store.createChat(chatbot, { name: null, userRef: null, helloMessage: null }, null),
-    ),
+    ChatStore.use((store) => store.createChat(chatbot, bare, null)),
     ({ chat }) => chat.id,
   );
-  const take = Effect.fnUntraced(function* (
-    chat: ChatId | null,
-    idempotencyKey: IdempotencyKey | null = null,
-  ) {
-    const result = yield* turns.take(chatbot, chat, idempotencyKey);
-    return result._tag === "TurnTaken" ? result.turn : assert.fail("the turn is free");
-  });
+  const take = (chat: ChatId | null, idempotencyKey: IdempotencyKey | null = null) =>
+    Effect.provideService(takeFree(chatbot, chat, idempotencyKey), TurnStore, turns);
   /** Runs work that arrives while both writers of the chatbot are busy, so that it shares a statement. */
   const together = Effect.fnUntraced(function* <A, E>(
     busy: ReadonlyArray<Effect.Effect<unknown, unknown>>,
@@ -79,7 +70,7 @@ const setUp = Effect.fnUntraced(function* (schema: string) {
     yield* Fiber.joinAll(writers);
     return { fibers, statements: () => statements - before - busy.length };
   });
-  return { chatbot, create, second, sql: yield* clientOf(schema), take, together, turns };
+  return { chatbot, create, second, sql, take, together, turns };
 });
 
 type SetUp = Effect.Success<ReturnType<typeof setUp>>;
@@ -161,17 +152,11 @@ const describeTake = (result: Result.Result<TakeResult, { readonly _tag: string 
   return take._tag === "Held" ? `Held by ${take.by}` : take._tag;
 };
 
-const withStore = <A, E>(test: (schema: string) => Effect.Effect<A, E, Context>) =>
-  Effect.provide(
-    inSchema((_, schema) => test(schema)),
-    Reactivity.layer,
-  );
-
 for (const [name, arrange] of Object.entries(rows)) {
   it.live(`a take with the decision ${name} leaves the others of its statement alone`, () =>
-    withStore(
-      Effect.fnUntraced(function* (schema) {
-        const up = yield* setUp(schema);
+    inSchema(
+      Effect.fnUntraced(function* (sql, schema) {
+        const up = yield* setUp(sql, schema);
         const { chatbot: registered, create, together, turns } = up;
         const { chat, key: idempotencyKey = null, outcome, release, ...row } = yield* arrange(up);
         const { chatbot = registered } = row;
@@ -208,9 +193,9 @@ const takeMany = Effect.fnUntraced(function* ({ create, take }: SetUp, many: num
 });
 
 it.live("64 appends that arrive together share a statement, with and without keys", () =>
-  withStore(
-    Effect.fnUntraced(function* (schema) {
-      const up = yield* setUp(schema);
+  inSchema(
+    Effect.fnUntraced(function* (sql, schema) {
+      const up = yield* setUp(sql, schema);
       const { busy, turns } = yield* takeMany(up, 64);
       const { fibers, statements } = yield* up.together(
         busy.map((turn) => up.turns.append(turn, entry)),
@@ -227,10 +212,9 @@ it.live("64 appends that arrive together share a statement, with and without key
 );
 
 it.live("an append that cannot be stored leaves the others of its statement alone", () =>
-  withStore(
-    Effect.fnUntraced(function* (schema) {
-      const up = yield* setUp(schema);
-      const { sql } = up;
+  inSchema(
+    Effect.fnUntraced(function* (sql, schema) {
+      const up = yield* setUp(sql, schema);
       const { busy, turns } = yield* takeMany(up, 6);
       const [lost, erased, locked, broken] = turns;
       yield* up.turns.release(lost!);

@@ -2,22 +2,12 @@
  * The tokens of an ask are added once to what its key has spent, whatever happens to the connection.
  */
 import { assert, it } from "@effect/vitest";
-import {
-  type ChatbotId,
-  type ChatId,
-  AskDeadline,
-  type IdempotencyKey,
-  type Turn,
-  type TurnStore,
-} from "@parley/core/ports";
+import { AskDeadline, type Turn, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
-import { Clock, Effect, Fiber, Stream } from "effect";
-import { Reactivity } from "effect/reactivity";
+import { Clock, Effect, Fiber } from "effect";
 import { SqlError } from "effect/sql";
-import { makeChatCreation } from "../../src/chats/ChatCreation.ts";
 import { makePools } from "../../src/database/PgPools.ts";
-import { makeTurnStore } from "../../src/turns/PgTurnStore.ts";
-import { entry, inSchema, keyOf } from "../fixtures.ts";
+import { entry, inSchema, keyOf, makeStore, takeFree } from "../fixtures.ts";
 import { hold } from "../hold.ts";
 import { optionsOf } from "../PostgresUnderTest.ts";
 
@@ -58,21 +48,12 @@ const setUp = Effect.fnUntraced(function* (schema: string) {
       });
   const query = failing(pools.writes.query as never) as typeof pools.writes.query;
   const broken = { ...pools, writes: { ...pools.writes, query } };
-  const turns = yield* makeTurnStore(broken, yield* makeChatCreation(broken), () => Stream.empty);
+  const { turns } = yield* makeStore(broken);
   return { chatbot: yield* registerChatbot, faults, lateWrites, turns };
 });
 
-type Turns = TurnStore["Service"];
-
-const take = Effect.fnUntraced(function* (
-  turns: Turns,
-  chatbot: ChatbotId,
-  chat: ChatId | null,
-  idempotencyKey: IdempotencyKey | null,
-) {
-  const result = yield* turns.take(chatbot, chat, idempotencyKey);
-  return result._tag === "TurnTaken" ? result.turn : assert.fail("the turn is free");
-});
+const take = (turns: TurnStore["Service"], ...request: Parameters<typeof takeFree>) =>
+  Effect.provideService(takeFree(...request), TurnStore, turns);
 
 /** Turns of an existing and of a new chat, with and without a key. */
 const places = [
@@ -97,7 +78,7 @@ const inEachPlace = (
       const up = yield* setUp(schema);
       const { chatbot, turns } = up;
       for (const [place, hasChat, idempotencyKey] of places) {
-        const { chatId } = yield* turns.append(yield* take(turns, chatbot, null, null), entry);
+        const { chatId } = yield* turns.append(yield* take(turns, chatbot, null), entry);
         const turn = yield* take(turns, chatbot, hasChat ? chatId : null, idempotencyKey);
         const before = (yield* turns.spending(chatbot, key.apiKeyId)).tokens;
         const expected = yield* test(turn, up);
@@ -105,7 +86,7 @@ const inEachPlace = (
         assert.strictEqual(tokens - before, expected, place);
       }
     }),
-  ).pipe(Effect.provide(Reactivity.layer));
+  );
 
 it.live("the tokens of a failed ask are counted when the database returns", () =>
   inEachPlace((turn, { faults, turns }) =>
@@ -201,8 +182,8 @@ it.live("a release that waits too long for a lock says that its tokens are not c
   inSchema((sql, schema) =>
     Effect.gen(function* () {
       const { chatbot, turns } = yield* setUp(schema);
-      const { chatId } = yield* turns.append(yield* take(turns, chatbot, null, null), entry);
-      const turn = yield* take(turns, chatbot, chatId, null);
+      const { chatId } = yield* turns.append(yield* take(turns, chatbot, null), entry);
+      const turn = yield* take(turns, chatbot, chatId);
       const statement = "select from chat where chatbot_id = $1 for update";
       const lock = yield* hold(sql, statement, [chatbot]);
       const failure = yield* Effect.flip(turns.release(turn, key));
@@ -210,5 +191,5 @@ it.live("a release that waits too long for a lock says that its tokens are not c
       yield* lock.release;
       assert.strictEqual((yield* turns.spending(chatbot, key.apiKeyId)).tokens, 0);
     }),
-  ).pipe(Effect.provide(Reactivity.layer)),
+  ),
 );

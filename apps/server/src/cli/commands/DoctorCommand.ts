@@ -1,7 +1,6 @@
 /**
  * `parley doctor` checks the settings and everything that a start needs or uses. It changes no data.
  */
-import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import { ChatbotId, defaultSettings, type Chatbot } from "@parley/core";
 import { ChatbotRegistry, Moderator } from "@parley/core/ports";
 import { inspectPostgres } from "@parley/store-pg";
@@ -84,7 +83,6 @@ const checkProvisioning = Effect.gen(function* () {
     ? yield* result.failure
     : [ok("provision", `${provision} is valid.`)];
 }).pipe(
-  Effect.provide(layerDigest),
   Effect.catchTag("ProvisionInvalid", ({ message }) =>
     Effect.succeed([failed("provision", message)]),
   ),

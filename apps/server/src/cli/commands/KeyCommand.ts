@@ -3,12 +3,13 @@
  */
 import {
   Administration,
+  admitsAnonymous,
   generateKey,
   keyId,
   keyState,
   Origins,
   RatePerMinute,
-  scopes,
+  scopes as allScopes,
   TokensPerDay,
   UserRef,
   type Chatbot,
@@ -19,7 +20,6 @@ import { exportDetail, KeyNotFound } from "@parley/core/ports";
 import { longestLife, signVisitorToken } from "@parley/http";
 import { Console, Duration, Effect, Option, Redacted, Schema, Stdio, Stream } from "effect";
 import { Argument, CliError, Command, Flag } from "effect/cli";
-import { SecureRandom } from "effect/crypto";
 import { actor, onDatabase, recordRead } from "../Database.ts";
 import { makeCommand, withHelp } from "../Declaration.ts";
 import { CommandFailed, noChanges } from "../Errors.ts";
@@ -62,11 +62,12 @@ const idArgument = Argument.String("key").pipe(
   ),
 );
 
-/** The chatbot of the key with this id. */
-const chatbotWithKey = Effect.fnUntraced(function* (id: string) {
+const findKey = Effect.fnUntraced(function* (id: string) {
   const all = yield* Administration.use((administration) => administration.chatbots);
-  const owner = all.find(({ keys }) => keys.some((key) => key.id === id));
-  return owner?.chatbot ?? (yield* new KeyNotFound({ keyId: id }));
+  const [match] = all.flatMap(({ chatbot, keys }) =>
+    keys.filter((key) => key.id === id).map((key) => ({ chatbot, key })),
+  );
+  return match ?? (yield* new KeyNotFound({ keyId: id }));
 });
 
 const nameFlag = textFlag("name", "Name, to tell keys apart");
@@ -75,7 +76,7 @@ const newNameFlag = Flag.map(nameFlag, (name) => Option.map(name, (text) => text
 
 const scopesOf = (text: string): Option.Option<ReadonlyArray<Scope>> => {
   const names = text.split(",");
-  const grants = scopes.filter((scope) => names.includes(scope));
+  const grants = allScopes.filter((scope) => names.includes(scope));
   return grants.length === names.length ? Option.some(grants) : Option.none();
 };
 
@@ -85,16 +86,21 @@ const scopesFlag = Flag.String("scopes").pipe(
   Flag.withDescription("Comma-separated scopes: read, write and ask (default for a new key: all)"),
 );
 
-/** Requests in a minute; `null` for any number. */
-const rateOf = (text: string): Option.Option<number | null> => {
-  if (text === "none") return Option.some(null);
-  const count = Number(/^(\d{1,7})\/min$/.exec(text)?.[1] ?? Number.NaN);
-  return Schema.is(RatePerMinute)(count) ? Option.some(count) : Option.none();
-};
+/** A whole number per minute or day, such as `60/min`; `null` for any number. */
+const amountOf =
+  (unit: "min" | "day", amount: Schema.Schema<number>) =>
+  (text: string): Option.Option<number | null> => {
+    if (text === "none") return Option.some(null);
+    const count = Number(new RegExp(`^(\\d+)/${unit}$`).exec(text)?.[1]);
+    return Schema.is(amount)(count) ? Option.some(count) : Option.none();
+  };
 
 const makeRateFlag = (name: string, description: string) =>
   Flag.String(name).pipe(
-    Flag.filterMap(rateOf, () => "Expected a rate of up to 1000000/min, such as 60/min, or none"),
+    Flag.filterMap(
+      amountOf("min", RatePerMinute),
+      () => "Expected a rate of up to 1000000/min, such as 60/min, or none",
+    ),
     Flag.withMetavar("60/min|none"),
     Flag.withDescription(description),
   );
@@ -104,16 +110,9 @@ const visitorRateFlag = makeRateFlag(
   "Maximum rate of requests from each of the key's visitors, per server process",
 );
 
-/** Tokens in a day; `null` for any number. */
-const budgetOf = (text: string): Option.Option<number | null> => {
-  if (text === "none") return Option.some(null);
-  const count = Number(/^(\d{1,13})\/day$/.exec(text)?.[1] ?? Number.NaN);
-  return Schema.is(TokensPerDay)(count) ? Option.some(count) : Option.none();
-};
-
 const budgetFlag = Flag.String("budget").pipe(
   Flag.filterMap(
-    budgetOf,
+    amountOf("day", TokensPerDay),
     () => "Expected a number of tokens per day, such as 200000/day, or none",
   ),
   Flag.withMetavar("200000/day|none"),
@@ -150,9 +149,10 @@ const printKey = Effect.fnUntraced(function* (
 ) {
   const text = Redacted.value(key);
   const secret = signingSecret && Redacted.value(signingSecret);
-  yield* print({ id, key: text, signingSecret: secret, chatbot: chatbot.id, ...more }, output);
   const isKey = output === text;
+  // First: if the text cannot be written, the operator knows which key to revoke.
   if (isKey) yield* Console.error(`${titleOf(id, chatbot)} is shown only once.`);
+  yield* print({ id, key: text, signingSecret: secret, chatbot: chatbot.id, ...more }, output);
   // Only a backend that signs tokens needs the secret.
   if (secret !== null && (isKey || more["anonymous"] === false))
     yield* Console.error(`The signing secret of key ${id}, for visitor tokens: ${secret}`);
@@ -162,6 +162,24 @@ const widgetIncomplete = new CommandFailed({
   message:
     "A widget needs --origins and, unless it has a --token-url, --visitor-rate and --budget.",
   hint: "otherwise strangers could spend tokens without limit.",
+  exitCode: 2,
+});
+
+const widgetNeedsScopes = new CommandFailed({
+  message: "A widget reads, creates and asks in chats, so --scopes must name all scopes.",
+  hint: "without --scopes, a new key has all scopes.",
+  exitCode: 2,
+});
+
+const noWidget = new CommandFailed({
+  message: "--token-url and --url have no effect without --widget.",
+  hint: "--widget prints the HTML line that they belong to.",
+  exitCode: 2,
+});
+
+const noVisitors = new CommandFailed({
+  message: "--visitor-rate and --origins have no effect on a key that signs no visitor tokens.",
+  hint: '"parley key create" makes a key that signs them with --visitors or --widget.',
   exitCode: 2,
 });
 
@@ -181,7 +199,7 @@ const create = makeCommand("create", {
   flags: {
     chatbot: chatbotFlag,
     name: nameFlag,
-    scopes: scopesFlag.pipe(Flag.withDefault(scopes)),
+    scopes: scopesFlag.pipe(Flag.withDefault(allScopes)),
     expires: newExpiresFlag,
     visitors: switchFlag("visitors", "Let the key sign visitor tokens"),
     widget: switchFlag("widget", "Print the HTML line that adds the widget to a page of --origins"),
@@ -190,7 +208,14 @@ const create = makeCommand("create", {
       "token-url",
       "URL at which your own server signs visitor tokens (default: Parley gives them to anyone)",
     ),
-    url: textFlag("url", "URL at which browsers reach Parley, for the HTML line"),
+    url: Flag.String("url").pipe(
+      Flag.filter(
+        (text) => /^https?:\/\/[^?#\s]+$/.test(text) && URL.canParse(text),
+        () => "Expected an http or https URL without a query, such as https://chat.example",
+      ),
+      Flag.optional,
+      Flag.withDescription("URL at which browsers reach Parley, for the HTML line"),
+    ),
     bounds: {
       ratePerMinute: rateFlag.pipe(Flag.withDefault(null)),
       visitorRatePerMinute: visitorRateFlag.pipe(Flag.withDefault(null)),
@@ -200,14 +225,19 @@ const create = makeCommand("create", {
   run: Effect.fnUntraced(function* ({ bounds, chatbot: selector, expires, name, scopes, ...more }) {
     const { origins, tokenUrl, url, widget } = more;
     const anonymous = widget && Option.isNone(tokenUrl);
+    const visitors = more.visitors || widget;
     const isBounded = bounds.visitorRatePerMinute !== null && bounds.tokensPerDay !== null;
     if ((widget && origins.length === 0) || (anonymous && !isBounded))
       return yield* widgetIncomplete;
+    if (widget && scopes.length < allScopes.length) return yield* widgetNeedsScopes;
+    if (!widget && (Option.isSome(tokenUrl) || Option.isSome(url))) return yield* noWidget;
+    if (!visitors && (bounds.visitorRatePerMinute !== null || origins.length > 0))
+      return yield* noVisitors;
     const { chatbot } = yield* chatbotOf(selector);
     const administration = yield* Administration;
     const expiresAt = expires && (yield* expires);
     const key = { name: Option.getOrNull(name), scopes, expiresAt, ...bounds };
-    const newKey = { ...key, origins, anonymous, visitors: more.visitors || widget };
+    const newKey = { ...key, origins, anonymous, visitors };
     const createdKey = yield* administration.createKey(chatbot.id, newKey, yield* actor);
     if (!widget) return yield* printKey(chatbot, createdKey, { ...key, origins, anonymous });
     const { port } = yield* Settings;
@@ -273,7 +303,12 @@ const set = makeCommand("set", {
     const expiresAt = expires && (yield* expires);
     const fields = { ...valuesOf(change), ...(expiresAt !== undefined && { expiresAt }) };
     if (Object.keys(fields).length === 0) return yield* noChanges;
-    const chatbot = yield* chatbotWithKey(id);
+    const { chatbot, key } = yield* findKey(id);
+    if (admitsAnonymous(key) && !admitsAnonymous({ ...key, ...fields }))
+      return yield* widgetIncomplete;
+    const { origins = [], visitorRatePerMinute = null } = fields;
+    if (key.signingSecret === null && (visitorRatePerMinute !== null || origins.length > 0))
+      return yield* noVisitors;
     const administration = yield* Administration;
     yield* administration.changeKey(chatbot.id, id, fields, yield* actor);
     yield* print({ id, chatbot: chatbot.id, ...fields }, `${titleOf(id, chatbot)} was changed.`);
@@ -288,7 +323,7 @@ const revoke = makeCommand("revoke", {
   },
   flags: { id: idArgument },
   run: Effect.fnUntraced(function* ({ id }) {
-    const chatbot = yield* chatbotWithKey(id);
+    const { chatbot } = yield* findKey(id);
     const administration = yield* Administration;
     yield* administration.revokeKey(chatbot.id, id, yield* actor);
     yield* print({ id, chatbot: chatbot.id }, `${titleOf(id, chatbot)} was permanently revoked.`);
@@ -312,7 +347,7 @@ const rotate = makeCommand("rotate", {
     expires: newExpiresFlag,
   },
   run: Effect.fnUntraced(function* ({ expires, id, keepFor }) {
-    const chatbot = yield* chatbotWithKey(id);
+    const { chatbot } = yield* findKey(id);
     const administration = yield* Administration;
     const expiresAt = expires && (yield* expires);
     const rotation = { keepFor: Duration.millis(keepFor), expiresAt };
@@ -331,7 +366,7 @@ const generate = makeCommand("generate", {
   run: Effect.fnUntraced(function* () {
     const key = Redacted.value(yield* generateKey);
     yield* print({ key }, key);
-  }, Effect.provide(SecureRandom.layerWebCrypto)),
+  }),
 });
 
 const token = makeCommand("token", {

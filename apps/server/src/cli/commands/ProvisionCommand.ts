@@ -1,4 +1,3 @@
-import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import { Config, Effect } from "effect";
 import { Argument } from "effect/cli";
 import { plan, provision as apply } from "../../provision/Provision.ts";
@@ -20,24 +19,17 @@ export const provision = makeCommand("provision", {
     ),
     dryRun: switchFlag("dry-run", "Print the changes without applying them"),
   },
-  run: Effect.fnUntraced(
-    function* ({ dryRun, file }) {
-      const plannedChanges = yield* (dryRun ? plan : apply)(file, process.env, yield* actor);
-      // Without `apply`, which contains the hashes of keys.
-      const changes = plannedChanges.map(({ fields, title }) => ({ title, fields }));
-      const lines = changes.flatMap(({ fields, title }) => [
-        title,
-        ...fields.map(
-          ({ after, before, field }) =>
-            `  ${field}: ${JSON.stringify(before)} -> ${JSON.stringify(after)}`,
-        ),
-      ]);
-      yield* print(
-        { dryRun, changes },
-        printable(lines.join("\n")) || "There is nothing to change.",
-      );
-    },
-    Effect.provide(layerDigest),
-    onDatabase,
-  ),
+  run: Effect.fnUntraced(function* ({ dryRun, file }) {
+    const plannedChanges = yield* (dryRun ? plan : apply)(file, process.env, yield* actor);
+    // Without `apply`, which contains the hashes of keys.
+    const changes = plannedChanges.map(({ fields, title }) => ({ title, fields }));
+    const lines = changes.flatMap(({ fields, title }) => [
+      title,
+      ...fields.map(
+        ({ after, before, field }) =>
+          `  ${field}: ${JSON.stringify(before)} -> ${JSON.stringify(after)}`,
+      ),
+    ]);
+    yield* print({ dryRun, changes }, printable(lines.join("\n")) || "There is nothing to change.");
+  }, onDatabase),
 });

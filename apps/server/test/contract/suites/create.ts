@@ -18,28 +18,14 @@ const post = (server: Server, body: string | Buffer, type = "application/json") 
 /** "Create a chat" of docs/interface.md, and the values that a body can carry. */
 export const create = (server: Server): void => {
   describe("create chat", () => {
-    it("an empty object creates a chat whose fields are null", async () => {
-      const chat = await createChat(server(), {});
-      expect(chat).toMatchObject({ name: null, userRef: null });
-    });
-
-    it("a field that is null creates the same chat as an absent one", async () => {
-      const chat = await createChat(server(), { name: null, userRef: null });
-      expect(chat).toMatchObject({ name: null, userRef: null });
+    it("a chat whose fields are absent or null has null in both", async () => {
+      for (const fields of [{}, { name: null, userRef: null }])
+        expect(await createChat(server(), fields)).toMatchObject({ name: null, userRef: null });
     });
 
     it("an empty string in a new chat differs from an absent one", async () => {
       const chat = await createChat(server(), { name: "", userRef: "" });
       expect(chat).toMatchObject({ name: "", userRef: "" });
-    });
-
-    it("a new chat is the same in the list, times included", async () => {
-      const chat = await createChat(server(), { name: "n", userRef: unique() });
-      expect(await listChats(server(), `id=${chat.id}`)).toEqual({ data: [chat], total: 1 });
-      expect(await listChats(server(), `userRef=${chat.userRef}`)).toEqual({
-        data: [chat],
-        total: 1,
-      });
     });
 
     it("the _createTime of a new chat is the current time", async () => {
@@ -72,10 +58,11 @@ export const create = (server: Server): void => {
 
   describe("create chat: unknown fields", () => {
     it("unknown fields of a new chat are ignored and not stored", async () => {
-      const fields = { id: 7, _createTime: "2001-01-01T00:00:00.000Z", chat_id: "x", admin: true };
+      const time = "2001-01-01T00:00:00.000Z";
+      const fields = { id: 9007199254740991, _createTime: time, chat_id: "x", admin: true };
       const chat = await createChat(server(), fields);
-      expect(chat.id).not.toBe(7);
-      expect(chat._createTime).not.toBe(fields._createTime);
+      expect(chat.id).not.toBe(fields.id);
+      expect(chat._createTime).not.toBe(time);
     });
 
     for (const body of [

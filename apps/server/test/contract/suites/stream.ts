@@ -24,6 +24,10 @@ export const stream = (server: Server): void => {
       json: { query: "How do I change the port?" },
       headers: { "idempotency-key": idempotencyKey },
     };
+    const resumeAfter = async (eventId: string) => {
+      const headers = { ...call.headers, "last-event-id": eventId };
+      return parseEvents((await askStream(server(), { ...call, headers })).text);
+    };
     beforeAll(async () => {
       const answer = await askStream(server(), call);
       type = answer.headers["content-type"] ?? "";
@@ -65,27 +69,13 @@ export const stream = (server: Server): void => {
 
     it("a stream resumes after the last event that the client received", async () => {
       const firstDelta = events.find(({ event }) => event === "delta");
-      const rest = parseEvents(
-        (
-          await askStream(server(), {
-            ...call,
-            headers: { ...call.headers, "last-event-id": firstDelta?.id ?? "" },
-          })
-        ).text,
-      );
+      const rest = await resumeAfter(firstDelta?.id ?? "");
       expect(firstDelta?.data.text + deltaText(rest)).toBe(deltaText(events));
       expect(rest.at(-1)?.data).toEqual(events.at(-1)?.data);
     });
 
     it("a stream ignores the Last-Event-ID of another turn", async () => {
-      const again = parseEvents(
-        (
-          await askStream(server(), {
-            ...call,
-            headers: { ...call.headers, "last-event-id": "nonsense.5" },
-          })
-        ).text,
-      );
+      const again = await resumeAfter("nonsense.5");
       expect(deltaText(again)).toBe(deltaText(events));
       expect(again.at(-1)?.data).toEqual(events.at(-1)?.data);
     });

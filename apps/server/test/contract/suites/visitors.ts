@@ -7,9 +7,7 @@ import {
   askStream,
   createChat,
   expectGeneral,
-  expectNoChat,
   listChats,
-  listEntries,
   parseEvents,
   unique,
   type Server,
@@ -61,17 +59,6 @@ export const visitors = (server: Server): void => {
         expect(answer.body).toMatchObject({ code: 403003, message: "USER_REF_NOT_GRANTED" });
       }
       expect((await listChats(server(), "", token(user))).total).toBe(0);
-    });
-
-    it("a visitor finds nothing by another user's userRef or chat id", async () => {
-      const [user, other] = [unique(), unique()];
-      const { id } = await createChat(server(), {}, token(other));
-      for (const query of [`userRef=${other}`, `id=${id}`, `userRef=${other}&id=${id}`, "userRef="])
-        expect(await listChats(server(), query, token(user))).toEqual({ data: [], total: 0 });
-      expectNoChat(await api(server(), `/chats/${id}/history`, { key: token(user) }));
-      const json = { chat_id: id, query: "port" };
-      expectNoChat(await askApi(server(), { json, key: token(user) }));
-      expect((await listEntries(server(), id, "", token(other))).total).toBe(1);
     });
 
     it("a visitor has idempotency keys of its own", async () => {
