@@ -135,7 +135,10 @@ const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
     const props = { target: "_blank", rel: "noopener noreferrer nofollow" };
     return address === undefined ? children : h("a", { href: address, ...props }, children);
   };
-  const render = (token: MarkedToken, props: { ref?: typeof setDirection } = {}): ComponentChildren => {
+  const render = (
+    token: MarkedToken,
+    props: { ref?: typeof setDirection } = {},
+  ): ComponentChildren => {
     switch (token.type) {
       case "code":
         return <Code language={/^[\w+#.-]+/.exec(token.lang ?? "")?.[0]} text={token.text} />;

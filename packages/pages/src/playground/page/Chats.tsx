@@ -18,7 +18,8 @@ export const ChatList = () => {
     async (signal) => {
       // The person may still be typing.
       if (search !== "") await new Promise((resume) => setTimeout(resume, 250));
-      const read = (query: ChatsQuery) => client.chats({ ...query, limit, page }, { signal }).page();
+      const read = (query: ChatsQuery) =>
+        client.chats({ ...query, limit, page }, { signal }).page();
       let chats = await read({ search: search || undefined });
       // No name contains the text, which may be a user reference.
       if (chats.total === 0 && search !== "" && [...search].length <= 60)
