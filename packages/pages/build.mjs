@@ -12,11 +12,13 @@ const styles = async (...names) =>
   (await Promise.all(names.map(source)))
     .join("")
     .replace(/\/\*[^]*?\*\/|\s+/g, " ")
-    .replace(/\s*([{};,]|:(?= ))\s*/g, "$1");
+    .replace(/\s*([{};,]|:(?= ))\s*/g, "$1")
+    .replaceAll(";}", "}");
 
 /**
  * Reduces `marked` to its lexer for GitHub Flavored Markdown. Otherwise the bundle would keep the renderer, which the
- * exports share although no page uses it, and the rules of the original Markdown, which the option `pedantic` selects.
+ * exports share although no page uses it, the rules of the original Markdown, which the option `pedantic` selects, and
+ * the calls of extensions.
  */
 const lexerOnly = {
   name: "lexer-only",
@@ -31,6 +33,7 @@ const lexerOnly = {
         names.match(/\w+ as (Lexer|Tokenizer)\b/g).join(),
       )
       .replaceAll("this.options.pedantic", "false")
+      .replaceAll(/this\.options\.(extensions|hooks)/g, "undefined")
       .replaceAll(/,pedantic:\w+(?=\})/g, "");
     return { code: lexer, map: null };
   },

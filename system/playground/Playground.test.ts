@@ -24,7 +24,7 @@ const hostile = `<script>window.harmed = 1</script>
 
 [a link](javascript:window.harmed=3) [another](JaVaScRiPt:window.harmed=4) <a href="javascript:window.harmed=5">raw</a>
 
-[a good link](https://elsewhere.example/) <svg onload="window.harmed = 6"></svg>`;
+[a good link](https://elsewhere.example/) [![a badge](https://elsewhere.example/badge.svg)](https://elsewhere.example/build) <svg onload="window.harmed = 6"></svg>`;
 const multilingual = `## Größe und Änderung
 
 مرحبا بالعالم
@@ -39,7 +39,7 @@ const rows = (count: number) =>
   Array.from({ length: count }, (_, at) => `| row ${at} | ${"words of a cell ".repeat(8)} |`).join(
     "\n",
   );
-const table = `| PARLEY_SETTING | What it does |\n| --- | ---: |\n${rows(2)}`;
+const table = `| PARLEY_SETTING | What it does |\n| --- | ---: |\n${rows(2)}\n| A<br>B | C<BR />D |`;
 const code = "```sh\necho hello\n```\n\n# One\n\n### Three";
 /** 26 kB in 5,000 pieces, of every kind of block. */
 const fast = Array.from(
@@ -65,6 +65,11 @@ const tangles: Readonly<Record<string, string>> = {
   accents: `a${"\u0301".repeat(99_000)}`,
   definitions: Array.from({ length: 6000 }, (_, at) => `[a${at}]: b`).join("\n"),
   links: "[a](".repeat(24_000),
+  paragraphs: "a\n\n".repeat(33_000),
+  "code blocks": "```\na\n```\n\n".repeat(6000),
+  "items without letters": "- 1\n".repeat(16_000),
+  "lines without letters": "1  \n".repeat(16_000),
+  "empty items": "+\n".repeat(24_000),
   rows: `| a | b |\n| - | - |\n${Array.from({ length: 2000 }, (_, at) => `| ${at} | b |`).join("\n")}`,
 };
 
@@ -150,7 +155,8 @@ const openChat = async (page: Page, id: number) => {
   await page.waitForSelector(".stored");
 };
 
-const question = (page: Page) => page.getByLabel("Your question");
+// Playwright takes half a minute to find a label among 70,000 elements.
+const question = (page: Page) => page.locator("textarea");
 const openNewChat = async (page: Page) => {
   await page.getByRole("link", { name: "New chat" }).click();
   // Until then, the field is that of the open chat.
@@ -194,6 +200,38 @@ describe("the playground's key", () => {
       await page.getByRole("button", { name: "Forget key" }).click();
       await page.getByLabel("API key").waitFor();
       expect(await sessionEntries(page)).toEqual([]);
+    }));
+
+  it("a link with a damaged key leads to the field for a key", () =>
+    visit(
+      async (page) => {
+        await page.getByRole("alert").getByText("The key is not valid").waitFor();
+        expect(page.url()).toBe(`${server.target.origin}/`);
+      },
+      {},
+      "#key=100%",
+    ));
+
+  it("the pages work in a browser that blocks their storage", () =>
+    visit(async (page) => {
+      await page.addInitScript(() => {
+        for (const name of ["sessionStorage", "localStorage"]) {
+          const get = () => {
+            throw new DOMException("Access is denied", "SecurityError");
+          };
+          Object.defineProperty(window, name, { get });
+        }
+      });
+      await page.reload();
+      await page.getByRole("button", { name: "Light or dark" }).click();
+      await page.getByLabel("API key").fill(server.target.key);
+      await page.getByLabel("API key").press("Enter");
+      await page.waitForSelector("h1:text('Contract bot')");
+      expect(page.url()).toBe(`${server.target.origin}/`);
+      await ask(page, "short");
+      await page.locator(".stored").getByText("A short answer.").waitFor();
+      await page.goto(`${server.target.origin}/docs`);
+      await page.getByLabel("x-api-key").first().waitFor();
     }));
 
   it("a wrong key is refused with a sentence, whose code and request id unfold", () =>
@@ -309,11 +347,36 @@ describe("the list of chats", () => {
       await page.reload();
       await page.getByText("26–30 of 30").waitFor();
       expect(await page.getByRole("searchbox").inputValue()).toBe(mark);
+      // Meanwhile the chats of the page may have been erased.
+      const beyond = JSON.stringify({ page: 9, search: mark });
+      await page.evaluate((list) => sessionStorage.setItem("parley-list", list), beyond);
+      await page.reload();
+      await page.getByText("26–30 of 30").waitFor();
+      await page.waitForSelector(".chats li");
       const newer = page.getByRole("button", { name: "Newer chats" });
       expect(await newer.locator("svg").isVisible()).toBe(true);
       await newer.click();
       await page.getByText("1–25 of 30").waitFor();
     });
+  });
+
+  it("no name or user reference hides the history, widens the page or is invisible", async () => {
+    const long = await client.createChat({ name: "W".repeat(255), userRef: "W".repeat(60) });
+    const blank = await client.createChat({ name: " \n " });
+    await visit(async (page) => {
+      await openChat(page, long.id);
+      const size = await page.evaluate(() => ({
+        history: document.querySelector(".scroller")!.clientHeight,
+        overflow: document.documentElement.scrollWidth - innerWidth,
+      }));
+      expect(size.history).toBeGreaterThan(400);
+      expect(size.overflow).toBeLessThanOrEqual(0);
+      await openChat(page, blank.id);
+      await page.waitForSelector(`h2:text-is('Chat ${blank.id}')`);
+      await client.ask({ chat_id: blank.id, query: "What is it called?" });
+      await page.reload();
+      await page.waitForSelector("h2:text-is('What is it called?')");
+    }, phone);
   });
 
   it("the list finds the chats of a user, by day, and names one without a name by its first question", async () => {
@@ -409,6 +472,41 @@ describe("an answer", () => {
     );
   });
 
+  it.each([["missing"], ["forbidden"]])(
+    "an answer is copied even if the browser's clipboard is %s, and the focus stays",
+    async (state) => {
+      const { id } = await client.createChat();
+      await client.ask({ chat_id: id, query: "short" });
+      await visit(async (page) => {
+        await page.addInitScript((isMissing) => {
+          const writeText = () => Promise.reject(new DOMException("No", "NotAllowedError"));
+          const value = isMissing ? undefined : { writeText };
+          Object.defineProperty(navigator, "clipboard", { value });
+        }, state === "missing");
+        await page.reload();
+        await openChat(page, id);
+        await page.getByRole("button", { name: "Copy answer" }).last().press("Enter");
+        await page.getByRole("button", { name: "Copied" }).waitFor();
+        expect(await page.evaluate(() => document.activeElement!.tagName)).toBe("BUTTON");
+        await question(page).press("Control+V");
+        expect(await question(page).inputValue()).toBe("A short **answer**.");
+      });
+    },
+  );
+
+  it("an enlarged page leaves room for the history", async () => {
+    const { id } = await client.createChat();
+    await visit(
+      async (page) => {
+        await openChat(page, id);
+        const height = await page.locator(".scroller").evaluate((box) => box.clientHeight);
+        expect(height).toBeGreaterThan(120);
+      },
+      // 400 % of 1280 by 1024
+      { viewport: { width: 320, height: 256 } },
+    );
+  });
+
   it("the page runs no script of an answer, and loads nothing from elsewhere", async () => {
     const { id } = await client.createChat();
     await visit(async (page) => {
@@ -430,6 +528,7 @@ describe("an answer", () => {
         links: [
           ["https://elsewhere.example/picture.png", rel],
           ["https://elsewhere.example/", rel],
+          ["https://elsewhere.example/build", rel],
         ],
         text: expect.stringContaining("<script>window.harmed = 1</script>"),
       });
@@ -475,6 +574,8 @@ describe("an answer", () => {
         lines: Math.round(element.querySelector("th")!.clientHeight / 24),
       }));
       expect([column, isInside]).toEqual(["right", true]);
+      // Models break lines in cells as HTML does, because Markdown cannot.
+      expect(await page.locator("tr").last().innerText()).toBe("A\nB\tC\nD");
       expect(lines).toBeLessThan(4);
     }, phone);
   });

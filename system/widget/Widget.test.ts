@@ -67,6 +67,10 @@ const startSite = async () => {
     const origin = new URL(relay.url).origin;
     response.writeHead(200, {
       "content-type": "text/html; charset=utf-8",
+      ...(searchParams.has("isolated") && {
+        "cross-origin-embedder-policy": "require-corp",
+        "cross-origin-opener-policy": "same-origin",
+      }),
       "content-security-policy":
         `default-src 'none'; script-src ${origin}; frame-src ${origin}; connect-src 'self'; ` +
         "require-trusted-types-for 'script'; trusted-types 'none'",
@@ -75,7 +79,7 @@ const startSite = async () => {
     response.end(`<!doctype html>
 <html lang="en">
 <head><title>Shop</title><meta name="viewport" content="width=device-width, initial-scale=1">
-<script src="${origin}/widget.js" data-key="${searchParams.get("key") ?? id}" ${attributes} async></script></head>
+<script src="${origin}/widget.js${searchParams.get("version") ?? ""}" data-key="${searchParams.get("key") ?? id}" ${attributes} async></script></head>
 <body><main><h1>Shop</h1><button>Buy</button></main></body>
 </html>`);
   });
@@ -132,14 +136,18 @@ interface Visit extends BrowserContextOptions {
   readonly site?: Server;
   readonly name?: string;
   readonly attributes?: string;
+  /** The query of the script's address. */
+  readonly version?: string;
+  /** Whether the page is cross-origin isolated. */
+  readonly isolated?: boolean;
 }
 
-const addressOf = ({ attributes = "", name, site = shop }: Visit) =>
-  `${originOf(site, name)}/?attributes=${encodeURIComponent(attributes)}`;
+const addressOf = ({ attributes = "", isolated, name, site = shop, version = "" }: Visit) =>
+  `${originOf(site, name)}/?${new URLSearchParams({ attributes, version, ...(isolated && { isolated: "" }) })}`;
 
 /** Opens the page, and fails on any error in it, any cookie and any request to another host. */
 const visit = async (options: Visit, use: (page: Page, errors: Array<string>) => Promise<void>) => {
-  const { attributes: _, name: __, site: ___, ...device } = options;
+  const { attributes: _, isolated: _1, name: _2, site: _3, version: _4, ...device } = options;
   const context = await browser.newContext({ ...desk, ...device });
   const page = await context.newPage();
   const errors: Array<string> = [];
@@ -225,6 +233,48 @@ for (const [name, device] of Object.entries({
       await expectAccessible(page);
     }));
 }
+
+it("the window fills the screen of a phone that is turned", () => {
+  const viewport = { width: phone.viewport.height, height: phone.viewport.width };
+  return visit({ ...phone, viewport }, async (page) => {
+    await button(page).click();
+    await frame(page).getByText("Hello! 👋").waitFor();
+    const box = await page.locator("parley-widget dialog").boundingBox();
+    expect(box).toEqual({ x: 0, y: 0, ...viewport });
+  });
+});
+
+it("a page may load the widget as a module, with a version in the address", () =>
+  visit({ attributes: 'type="module"', version: "?v=2" }, async (page) => {
+    await button(page).click();
+    await frame(page).getByText("Hello! 👋").waitFor();
+  }));
+
+it("a page that is cross-origin isolated may contain the widget", () =>
+  visit({ isolated: true }, async (page) => {
+    expect(await page.evaluate(() => crossOriginIsolated)).toBe(true);
+    await button(page).click();
+    await frame(page).getByText("Hello! 👋").waitFor();
+    await ask(page, "hi");
+    await waitForAnswer(page);
+  }));
+
+it.each([
+  ["oklch(0.95 0.05 100)", "rgb(0, 0, 0)"],
+  ["lab(95 0 20)", "rgb(0, 0, 0)"],
+  ["color(display-p3 1 1 0.8)", "rgb(0, 0, 0)"],
+  ["hsl(60 90% 90%)", "rgb(0, 0, 0)"],
+  ["oklch(0.3 0.05 260)", "rgb(255, 255, 255)"],
+  ["no colour", "rgb(255, 255, 255)"],
+])("the button's icon and the window's header are legible on %s", (color, expected) =>
+  visit({ attributes: `data-color="${color}"` }, async (page) => {
+    await button(page).click();
+    await frame(page).getByText("Hello! 👋").waitFor();
+    for (const element of [button(page), frame(page).locator("header")]) {
+      expect(await element.evaluate((each) => getComputedStyle(each).color)).toBe(expected);
+    }
+  }),
+);
 
 it("Escape closes the window and returns the focus, and the page stays as it was", () =>
   visit({}, async (page) => {

@@ -24,6 +24,8 @@ export const makePrompt = Effect.gen(function* () {
     ),
     (readline) => Effect.sync(() => readline.close()),
   );
+  let isClosed = false;
+  readline.on("close", () => (isClosed = true));
   const leave = () => readline.close();
   let interrupt = leave;
   readline.on("SIGINT", () => interrupt());
@@ -31,7 +33,8 @@ export const makePrompt = Effect.gen(function* () {
     interrupt = () => resume(new Stopped());
   }).pipe(Effect.ensuring(Effect.sync(() => void (interrupt = leave))));
   const prompt: Prompt = {
-    show: Effect.sync(() => readline.prompt(true)),
+    // The person may have pressed Ctrl-D during an answer.
+    show: Effect.sync(() => isClosed || readline.prompt(true)),
     lines: Stream.orDie(Stream.fromAsyncIterable(readline, (error) => error)),
     stoppable: (effect) => Effect.raceFirst(effect, stop),
   };

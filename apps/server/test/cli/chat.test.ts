@@ -1,8 +1,9 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { createServer } from "node:http";
+import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
+import { setTimeout as sleep } from "node:timers/promises";
 import { beforeAll, describe, expect, inject, it } from "vitest";
 import { here } from "./here.ts";
 import { withoutSettings } from "../withoutSettings.ts";
@@ -29,6 +30,33 @@ const storedQuestions = async () => {
     .split("\n")
     .map((line) => JSON.parse(line))
     .flatMap(({ entry }) => (entry === undefined ? [] : [[entry.chat_id, entry.question]]));
+};
+
+/** Types each text when the text before it has been printed, and resolves with all output and how the command ended. */
+const talk = async (model: Server, steps: Array<readonly [printed: string, typed: string]>) => {
+  const child = spawn("script", ["-qec", `${process.execPath} ${main} chat`, "/dev/null"], {
+    env: {
+      ...withoutSettings(),
+      ...settings(),
+      PARLEY_LLM_BASE_URL: `http://127.0.0.1:${(model.address() as AddressInfo).port}/v1`,
+      PARLEY_LLM_MODEL: "slow",
+    },
+    stdio: ["pipe", "pipe", "inherit"],
+  });
+  const exit = once(child, "exit");
+  let printed = "";
+  let all = "";
+  for await (const data of child.stdout) {
+    printed += data;
+    all += data;
+    if (steps.length === 0 || !printed.includes(steps[0]![0])) continue;
+    child.stdin.write(steps.shift()![1]);
+    printed = "";
+  }
+  child.stdin.end();
+  model.closeAllConnections();
+  model.close();
+  return { all, exit: await exit };
 };
 
 describe("parley chat", () => {
@@ -83,18 +111,8 @@ describe("parley chat", () => {
       if (isShort) response.end("data: [DONE]\n\n");
     });
     await once(model.listen(0, "127.0.0.1"), "listening");
-    const child = spawn("script", ["-qec", `${process.execPath} ${main} chat`, "/dev/null"], {
-      env: {
-        ...withoutSettings(),
-        ...settings(),
-        PARLEY_LLM_BASE_URL: `http://127.0.0.1:${(model.address() as AddressInfo).port}/v1`,
-        PARLEY_LLM_MODEL: "slow",
-      },
-      stdio: ["pipe", "pipe", "inherit"],
-    });
-    const exit = once(child, "exit");
     const before = await storedQuestions();
-    const steps = [
+    const { all, exit } = await talk(model, [
       ["/help shows more.", "A story?\r"],
       ["Once ", "\x03"],
       ["upon\ufffd[31m\r\nStopped.", "/new A name\rA short story?\r"],
@@ -103,24 +121,36 @@ describe("parley chat", () => {
       ["A name", "/open 1\r"],
       ["/history shows the newest.", "/what\r"],
       ["Ctrl-D, quits.", "\x03"],
-    ];
-    let printed = "";
-    let all = "";
-    for await (const data of child.stdout) {
-      printed += data;
-      all += data;
-      if (steps.length === 0 || !printed.includes(steps[0]![0]!)) continue;
-      child.stdin.write(steps.shift()![1]!);
-      printed = "";
-    }
-    expect(await exit).toEqual([0, null]);
+    ]);
+    expect(exit).toEqual([0, null]);
     expect(all).toMatch(
       /^You are talking to Helpdesk \(Acme\)\. With the settings of this shell, answers come from slow at 127\.0\.0\.1:\d+;/,
     );
     expect(await storedQuestions()).toEqual([...before, [expect.any(Number), "A short story?"]]);
-    child.stdin.end();
-    model.closeAllConnections();
-    model.close();
+  });
+
+  it("parley chat finishes the answer and quits when Ctrl-D is pressed during it", async () => {
+    const model = createServer(async (request, response) => {
+      await text(request);
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      for (const [content, finish_reason] of [
+        ["Once ", null],
+        ["upon a time.", "stop"],
+      ]) {
+        const choice = { index: 0, delta: { role: "assistant", content }, finish_reason };
+        response.write(`data: ${JSON.stringify({ id: "1", choices: [choice] })}\n\n`);
+        await sleep(1000);
+      }
+      response.end("data: [DONE]\n\n");
+    });
+    await once(model.listen(0, "127.0.0.1"), "listening");
+    const { all, exit } = await talk(model, [
+      ["/help shows more.", "A story?\r"],
+      ["Once ", "\x04"],
+    ]);
+    expect(exit).toEqual([0, null]);
+    expect(all).toContain("upon a time.");
+    expect(all).not.toContain("ERROR");
   });
 
   it("parley chat ends with the terminal that it runs in", async () => {

@@ -40,12 +40,12 @@ const makeReader = (toAddress: ToAddress) => {
     }
     const last = tokens.findLastIndex(({ type }) => type !== "space");
     const elements = tokens.map((token) => renderBlock(token, toAddress));
-    for (const { raw } of tokens.slice(0, Math.max(0, last))) {
-      if (!text.startsWith(raw, at)) break;
-      at += raw.length;
-      finalBlocks.push(elements.shift());
+    let count = 0;
+    for (; count < last && text.startsWith(tokens[count]!.raw, at); count++) {
+      at += tokens[count]!.raw.length;
+      finalBlocks.push(elements[count]);
     }
-    return [...finalBlocks, ...elements];
+    return [...finalBlocks, ...elements.slice(count)];
   };
   return (source: string): ComponentChildren => {
     const text = source.replaceAll(/\r\n?/g, "\n");
@@ -61,7 +61,7 @@ const makeReader = (toAddress: ToAddress) => {
       isPlain = true;
     }
     // In pieces: browsers take seconds to render a paragraph with thousands of open brackets.
-    return source.match(/[^]{1,4000}/g)?.map((piece) => <p class="plain">{piece}</p>);
+    return source.match(/[^]{1,4000}/g)?.map((piece) => <p class="raw">{piece}</p>);
   };
 };
 
@@ -116,17 +116,29 @@ const elements = {
   strong: "strong",
 } as const;
 
+/**
+ * Gives a block the direction of its own text. The attribute comes last: with it, Chromium searches all of the block's
+ * text for a letter after each element that is added.
+ */
+const setDirection = (block: HTMLElement | null): void => {
+  if (block) block.dir = "auto";
+};
+
 /** The block takes the direction of its own text. For the blocks inside it, the styles do that. */
 const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
   const all = (tokens: ReadonlyArray<Token> = []) =>
     tokens.map((token) => render(token as MarkedToken));
+  let isInLink = false;
   const link = (href: string, children: ComponentChildren) => {
     // Other links, such as to `javascript:`, stay text unless `toAddress` knows an address.
     const address = /^(https?:\/\/|mailto:)/i.test(href) ? href : toAddress?.(href);
     const props = { target: "_blank", rel: "noopener noreferrer nofollow" };
     return address === undefined ? children : h("a", { href: address, ...props }, children);
   };
-  const render = (token: MarkedToken, props: { dir?: "auto" } = {}): ComponentChildren => {
+  const render = (
+    token: MarkedToken,
+    props: { ref?: typeof setDirection } = {},
+  ): ComponentChildren => {
     switch (token.type) {
       case "code":
         return <Code language={/^[\w+#.-]+/.exec(token.lang ?? "")?.[0]} text={token.text} />;
@@ -157,16 +169,24 @@ const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
           </div>
         );
       }
-      case "link":
-        return link(token.href, all(token.tokens));
-      case "image":
-        return link(token.href, `🖼 ${token.text || token.href}`);
+      case "link": {
+        isInLink = true;
+        const children = all(token.tokens);
+        isInLink = false;
+        return link(token.href, children);
+      }
+      case "image": {
+        const name = `🖼 ${token.text || token.href}`;
+        return isInLink ? name : link(token.href, name);
+      }
       case "text":
         return token.tokens === undefined ? decodeEntities(token.text) : all(token.tokens);
       case "escape":
         return token.text;
       case "html":
-        return h(props.dir ? "p" : "span", { class: "plain", ...props }, token.raw);
+        // Tables have no other way to break a line.
+        if (!props.ref && /^<br *\/?>$/i.test(token.raw)) return <br />;
+        return h(props.ref ? "p" : "span", { class: "raw", ...props }, token.raw);
       case "space":
       case "def":
         return null;
@@ -174,7 +194,7 @@ const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
         return h(elements[token.type], props, "tokens" in token && all(token.tokens));
     }
   };
-  return render(block as MarkedToken, { dir: "auto" });
+  return render(block as MarkedToken, { ref: setDirection });
 };
 
 /** A block of code with the name of its language and a button that copies it. */

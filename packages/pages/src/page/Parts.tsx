@@ -5,21 +5,9 @@ import { signal, type Signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
 import { ConnectionError } from "@parley/client";
 import { copy } from "./copy.ts";
+import { storageOf } from "./storage.ts";
 import { say } from "./words.ts";
 
-/** The browser's storage of this name; in memory if the browser blocks the storage of frames. */
-export const storageOf = (name: "sessionStorage" | "localStorage") => {
-  try {
-    return window[name];
-  } catch {
-    const texts = new Map<string, string>();
-    return {
-      getItem: (key: string) => texts.get(key) ?? null,
-      setItem: (key: string, text: string) => void texts.set(key, text),
-      removeItem: (key: string) => void texts.delete(key),
-    };
-  }
-};
 export const storage = storageOf("sessionStorage");
 
 /** A value that this tab keeps across a reload, for this page. */

@@ -1,11 +1,19 @@
-/** Copies a text. Pages without TLS have no `navigator.clipboard`, except those from this machine. */
+/**
+ * Copies a text. Pages without TLS have no `navigator.clipboard`, except those from this machine, and the page around a
+ * frame may forbid it.
+ */
 export const copy = async (text: string): Promise<void> => {
-  if (navigator.clipboard) return navigator.clipboard.writeText(text);
-  const field = document.createElement("textarea");
-  field.value = text;
-  // The rest of the document is inert while a dialog is open.
-  (document.querySelector("dialog[open]") ?? document.body).append(field);
-  field.select();
-  document.execCommand("copy");
-  field.remove();
+  try {
+    return await navigator.clipboard.writeText(text);
+  } catch {
+    const focus = document.activeElement as HTMLElement | null;
+    const field = document.createElement("textarea");
+    field.value = text;
+    // The rest of the document is inert while a dialog is open.
+    (document.querySelector("dialog[open]") ?? document.body).append(field);
+    field.select();
+    document.execCommand("copy");
+    field.remove();
+    focus?.focus();
+  }
 };

@@ -10,11 +10,11 @@ import { say } from "./words.ts";
 const questions = signal<ReadonlyMap<number, string>>(new Map());
 
 export const titleOf = ({ id, name }: Pick<Chat, "id" | "name">): string =>
-  name || questions.value.get(id) || say("Chat {}", id);
+  name?.trim() || questions.value.get(id) || say("Chat {}", id);
 
 /** Reads the first question of a chat without a name. If that fails, the chat's id remains its title. */
 export const nameChat = async ({ id, name }: Pick<Chat, "id" | "name">): Promise<void> => {
-  if (name || questions.peek().get(id)) return;
+  if (name?.trim() || questions.peek().get(id)) return;
   const keep = (text: string) => (questions.value = new Map(questions.peek()).set(id, text));
   keep("");
   // The first entry may be the hello message.

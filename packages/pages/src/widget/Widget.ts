@@ -35,7 +35,13 @@ export const makeWidgetPages = ({
       if (path === "/widget/questions")
         return Effect.map(questions(headers["x-api-key"] ?? ""), respondJson);
       if (!paths.includes(path)) return undefined;
-      return Effect.map(cachedFiles, (files) => files.get(path)!(headers));
+      return Effect.map(cachedFiles, (files) =>
+        HttpServerResponse.setHeaders(files.get(path)!(headers), {
+          ...crossOrigin,
+          // For pages that load the script as a module.
+          "access-control-allow-origin": "*",
+        }),
+      );
     },
     document: ({ headers }, widget) => {
       // As browsers spell them in messages and policies.
@@ -48,12 +54,20 @@ export const makeWidgetPages = ({
       return Effect.succeed(
         HttpServerResponse.text(toHtml(config), {
           contentType: "text/html; charset=utf-8",
-          headers: { ...protectiveHeaders, "content-security-policy": policy },
+          headers: {
+            ...protectiveHeaders,
+            ...crossOrigin,
+            "cross-origin-embedder-policy": "require-corp",
+            "content-security-policy": policy,
+          },
         }),
       );
     },
   };
 };
+
+/** Browsers let a page that is cross-origin isolated load only what has this header. */
+const crossOrigin = { "cross-origin-resource-policy": "cross-origin" };
 
 const toHtml = (config: WidgetConfig): string => `<!doctype html>
 <html lang="en">

@@ -4,7 +4,7 @@
 import { render } from "preact";
 import { useState } from "preact/hooks";
 import { Code, Markdown } from "../../page/Markdown.tsx";
-import { useRead } from "../../page/Parts.tsx";
+import { storage, useRead } from "../../page/Parts.tsx";
 
 type Json = Record<string, any>;
 
@@ -93,7 +93,7 @@ const Trial = ({ method, operationId, parameters, path }: Json) => {
   const send = async (form: FormData) => {
     const value = (name: string) => String(form.get(name) ?? "").trim();
     const key = value("x-api-key");
-    sessionStorage.setItem("parley-key", key);
+    storage.setItem("parley-key", key);
     const target = path.replace(/\{(\w+)\}/g, (_: string, name: string) =>
       encodeURIComponent(value(name)),
     );
@@ -131,7 +131,7 @@ const Trial = ({ method, operationId, parameters, path }: Json) => {
   );
   return (
     <form class="stack trial" onSubmit={submit}>
-      {field("x-api-key", sessionStorage.getItem("parley-key") ?? "", "prl_…", "password")}
+      {field("x-api-key", storage.getItem("parley-key") ?? "", "prl_…", "password")}
       {parameters
         .filter((parameter: Json) => parameter["in"] !== "header")
         .map(({ in: place, name, schema }: Json) =>

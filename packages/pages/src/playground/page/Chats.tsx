@@ -2,7 +2,7 @@
  * The chats, newest first, page by page.
  */
 import { useEffect, useRef } from "preact/hooks";
-import type { Chat, Page } from "@parley/client";
+import type { Chat, ChatsQuery, Page } from "@parley/client";
 import { stale } from "../../page/ChatSession.ts";
 import { Failure } from "../../page/Failure.tsx";
 import { Icon, pause, Time, useRead } from "../../page/Parts.tsx";
@@ -18,12 +18,15 @@ export const ChatList = () => {
     async (signal) => {
       // The person may still be typing.
       if (search !== "") await pause(250);
-      const names = await client
-        .chats({ search: search || undefined, limit, page }, { signal })
-        .page();
-      if (names.total > 0 || search === "" || [...search].length > 60) return names;
+      const read = (query: ChatsQuery) =>
+        client.chats({ ...query, limit, page }, { signal }).page();
+      let chats = await read({ search: search || undefined });
       // No name contains the text, which may be a user reference.
-      return client.chats({ userRef: search, limit, page }, { signal }).page();
+      if (chats.total === 0 && search !== "" && [...search].length <= 60)
+        chats = await read({ userRef: search });
+      // The chats of the tab's last page may have been erased.
+      if (chats.data.length === 0 && chats.total > 0) openPage(Math.ceil(chats.total / limit));
+      return chats;
     },
     [search, page, stale.value],
   );

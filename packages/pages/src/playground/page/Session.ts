@@ -4,7 +4,7 @@
  */
 import { signal } from "@preact/signals";
 import { makeClient, ResponseError, type Attempt } from "@parley/client";
-import { tabValue, visitorOf } from "../../page/Parts.tsx";
+import { storage, tabValue, visitorOf } from "../../page/Parts.tsx";
 import type { PlaygroundConfig } from "../PlaygroundConfig.ts";
 
 export const config: PlaygroundConfig = JSON.parse(document.body.dataset["config"]!);
@@ -18,15 +18,22 @@ export const addresses = { baseUrl: origin + config.general, askUrl: askUrl.href
 /** Whether this page may call the answers interface. */
 export const mayAsk = askUrl.origin === origin || config.corsOrigins.includes(origin);
 
-const storage = "parley-key";
+const decode = (text: string): string => {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+};
+
 const linkedKey = /^#key=(.+)$/.exec(location.hash)?.[1];
 if (linkedKey !== undefined) {
   // A key leaves the address bar and the tab's history immediately.
   history.replaceState(null, "", location.pathname);
-  sessionStorage.setItem(storage, decodeURIComponent(linkedKey));
+  storage.setItem("parley-key", decode(linkedKey));
 }
 
-const storedKey = sessionStorage.getItem(storage) ?? "";
+const storedKey = storage.getItem("parley-key") ?? "";
 /** The key of this tab, if an HTTP header can carry it; otherwise empty. `sessionStorage` ends with the tab. */
 export const key = /^[!-~]+$/.test(storedKey) ? storedKey : "";
 
@@ -34,13 +41,15 @@ export const visitor = visitorOf(key);
 
 /** Stores the key of this tab and reloads the page. Drafts remain. */
 export const setKey = (text: string): void => {
-  sessionStorage.setItem(storage, text);
-  if (location.hash === "#key") history.replaceState(null, "", location.pathname);
+  storage.setItem("parley-key", text);
+  // Only the address survives the reload where the browser blocks the storage.
+  const hash = storage instanceof Storage ? "" : `#key=${encodeURIComponent(text)}`;
+  if (hash || location.hash === "#key") history.replaceState(null, "", location.pathname + hash);
   location.reload();
 };
 
 export const forgetKey = (): void => {
-  sessionStorage.clear();
+  storage.clear();
   location.reload();
 };
 

@@ -139,7 +139,7 @@ const OpenChat = ({ bot, chatId }: { readonly bot: string; readonly chatId: numb
       <div class="heading">
         <Back />
         <div>
-          <h2 dir="auto" tabIndex={-1} ref={isPhone ? focus : null}>
+          <h2 class="clipped" title={title} dir="auto" tabIndex={-1} ref={isPhone ? focus : null}>
             {title}
           </h2>
           <p class="quiet facts">

@@ -2,7 +2,8 @@
  * The visitor's tokens, and requests with them. The window renews a token before it expires, and when the server
  * refuses it: an interrupted answer continues with the next token, by its idempotency key.
  */
-import { tabValue, storage, storageOf, visitorOf } from "../../page/Parts.tsx";
+import { tabValue, storage, visitorOf } from "../../page/Parts.tsx";
+import { storageOf } from "../../page/storage.ts";
 import type { Token } from "./Messages.ts";
 
 const visits = storageOf("localStorage");

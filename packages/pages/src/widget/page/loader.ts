@@ -10,6 +10,9 @@ const texts = {
   de: ["Chat", "Schließen", "Der Chat wird geladen …", "Der Chat ist derzeit nicht verfügbar."],
 } as const;
 
+/** Where the window fills the screen: on a phone, also when it is turned. */
+const small = "(max-width: 640px), (max-height: 440px)";
+
 const css = `
 :host { all: initial !important; color-scheme: light dark !important }
 * { box-sizing: border-box; z-index: 2147483647; inset: auto }
@@ -24,13 +27,13 @@ dialog button { position: static; margin: 0 24px; width: 48px; height: 48px; col
 .ready button { display: none }
 iframe { position: absolute; inset: 0; width: 100%; height: 100%; border: 0; visibility: hidden }
 .ready iframe { visibility: visible }
-@media (max-width: 640px) { dialog { inset: 0; width: 100%; height: 100dvh; border-radius: 0 } }
+@media ${small} { dialog { inset: 0; width: 100%; height: 100dvh; border-radius: 0 } }
 @media print { section { display: none } }`;
 
-/** Black or white, whichever has the higher contrast. */
+/** Black or white, whichever has the higher contrast with an sRGB colour, as `rgb(…)` or `color(srgb …)`. */
 const legibleOn = (color: string): string => {
-  const [r = 0, g = 0, b = 0] = (color.match(/[\d.]+/g) ?? []).map((text) => {
-    const part = Number(text) / 255;
+  const [r = 0, g = 0, b = 0] = (color.match(/[\d.]+(e-\d+)?/g) ?? []).map((text) => {
+    const part = Number(text) / (color.startsWith("rgb") ? 255 : 1);
     return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
   });
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000" : "#fff";
@@ -72,7 +75,11 @@ const draw = (dataset: DOMStringMap, title: string, closeLabel: string) => {
   button.style.backgroundColor = dataset["color"] ?? "";
   root.append(shadow.host);
   const color = getComputedStyle(button).backgroundColor;
-  const colors = [color, (button.style.color = legibleOn(color))] as const;
+  // Converts notations such as `oklch(…)`.
+  button.style.color = `color-mix(in srgb, ${color}, ${color})`;
+  const textColor = legibleOn(getComputedStyle(button).color);
+  button.style.color = textColor;
+  const colors = [color, textColor] as const;
   return { button, colors, dialog, exit, note, section, shadow };
 };
 
@@ -124,7 +131,7 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
       dialog.append(frame);
     }
     // A window that fills the screen keeps the focus.
-    if (matchMedia("(max-width: 640px)").matches) dialog.showModal();
+    if (matchMedia(small).matches) dialog.showModal();
     else dialog.show();
     button.setAttribute("aria-expanded", "true");
     send("open");
@@ -152,7 +159,8 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
   Object.assign(window, { parley: Object.freeze({ open, close }) });
 };
 
-const script = document.currentScript;
+const script =
+  document.currentScript ?? document.querySelector('script[data-key][src*="/widget.js"]');
 const start = () => {
   try {
     // The script may be loaded twice.
