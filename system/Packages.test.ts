@@ -303,7 +303,7 @@ describe("the tarballs", () => {
     180_000,
   );
 
-  it("a bundler accepts the libraries without the optional packages, which the bundle misses only when it needs them", async () => {
+  it("a bundler accepts the libraries without their optional packages, and the program names a missing one only when it needs it", async () => {
     await using project = await makeProject();
     await project.run(`npm install --no-audit --no-fund ${all.join(" ")}`);
     const program = `import { openParley } from "@parley/core/promise";

@@ -494,7 +494,7 @@ describe("an answer", () => {
     },
   );
 
-  it("an enlarged page leaves room for the history", async () => {
+  it("a page zoomed to 400 % leaves room for the history", async () => {
     const { id } = await client.createChat();
     await visit(
       async (page) => {

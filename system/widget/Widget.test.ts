@@ -234,7 +234,7 @@ for (const [name, device] of Object.entries({
     }));
 }
 
-it("the window fills the screen of a phone that is turned", () => {
+it("the window fills the screen of a phone in landscape", () => {
   const viewport = { width: phone.viewport.height, height: phone.viewport.width };
   return visit({ ...phone, viewport }, async (page) => {
     await button(page).click();

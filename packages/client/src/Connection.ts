@@ -6,7 +6,7 @@ import type { Attempt, ClientOptions } from "./Interface.ts";
 
 /**
  * The response was a failure. `message` is the contract's, such as `CHAT_DOES_NOT_EXISTS`, or else the status, such as
- * `HTTP 502`. A redirect, which the client does not follow, is a failure, too; in browsers its `status` is 0.
+ * `HTTP 502`.
  */
 export class ResponseError extends Error {
   override readonly name: string = "ResponseError";
@@ -114,9 +114,8 @@ export async function* send(
     outcome = { status, requestId };
     if (!ok) {
       // In browsers, the status of a redirect is 0.
-      const failure = /^(0|3..)$/.test(`${status}`)
-        ? { message: "The server redirects to another address" }
-        : await inTime(response.json()).catch(() => undefined);
+      if (status < 400) throw new Error("The server redirects to another address");
+      const failure = await inTime(response.json()).catch(() => undefined);
       throw toResponseError(status, failure, requestId, response.headers.get("retry-after"));
     }
     report();

@@ -105,7 +105,7 @@ describe("a conversation by openParley", () => {
     await expect(other.import(["{}\n"])).rejects.toMatchObject({ name: "ImportRefused" });
   });
 
-  it("rows and lines of an export have their fields in the same order in every store", async () => {
+  it("rows and lines of an export have their fields in a fixed order", async () => {
     const bot = await openBot();
     const chat = await bot.createChat({ userRef: "user-7", name: "Invoice" });
     const { entry } = await bot.ask(chat.id, "Hi?");

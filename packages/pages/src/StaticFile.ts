@@ -46,11 +46,11 @@ export const makeStaticFile = Effect.fnUntraced(function* (text: string, content
 /** Whether the request reads a page. Servers leave out the body for HEAD. */
 export const isRead = (method: string): boolean => method === "GET" || method === "HEAD";
 
-/** A response that no browser keeps. */
+/** A JSON response that browsers do not store. */
 export const respondJson = (value: unknown) =>
   HttpServerResponse.jsonUnsafe(value, { headers: { "cache-control": "no-store" } });
 
-/** The content types of files, by the ends of their names. */
+/** The content types of files, by file extension. */
 export const types: Readonly<Record<string, string>> = {
   css: "text/css; charset=utf-8",
   js: "text/javascript; charset=utf-8",

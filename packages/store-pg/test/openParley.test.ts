@@ -19,6 +19,8 @@ it("two instances of openParley over one database share chatbots and chats", asy
       [...parleys, ...parleys].map((parley) => parley.chatbot(declaration)),
     );
     expect(other!.chatbot).toEqual(one!.chatbot);
+    const order = "id,workspaceName,name,description,settings";
+    expect([one, other].map((bot) => Object.keys(bot!.chatbot).join())).toEqual([order, order]);
     const chat = await one!.createChat({ userRef: "user-7" });
     await Promise.all([one!.ask(chat.id, "1"), other!.ask(chat.id, "2")]);
     expect((await other!.history(chat.id).page()).total).toBe(3);

@@ -93,10 +93,10 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
 
   /** Why the chatbot cannot import chats. */
   const findRefusal = (chatbot: number): ChatbotNotFound | ImportRefused | undefined => {
-    const missing = Rows.chatbotMissing(database, chatbot);
+    const chatbotNotFound = Rows.chatbotMissing(database, chatbot);
     const existingChat = get("SELECT 1 FROM chats WHERE chatbot = :chatbot", { chatbot });
     return existingChat === undefined
-      ? missing
+      ? chatbotNotFound
       : new ImportRefused({ reason: "the chatbot already has chats" });
   };
 

@@ -46,7 +46,7 @@ const findPostmaster = (data: string) =>
     return { pid, port, server: command.includes(`--parley.server=${parent} `) ? parent : null };
   });
 
-/** The address of the PostgreSQL that runs on the directory, whether its server still runs or not; `null` if none does. */
+/** The address of the PostgreSQL that runs on the directory, even if its server does not; `null` if none runs. */
 export const runningPostgres = Effect.fnUntraced(
   function* (dataDir: string) {
     const home = yield* Effect.tryPromise(() => fs.realpath(homeOf(dataDir)));

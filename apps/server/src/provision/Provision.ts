@@ -121,7 +121,8 @@ const mistakeOf = (
   const expiry = key.expiresAt?.getTime() ?? Infinity;
   if (expiry <= now && expiry !== currentKey?.expiresAt?.getTime())
     return `the expiresAt of the key ${key.id} is in the past`;
-  return key.anonymous === true && !admitsAnonymous({ ...currentKey, ...key })
+  const newKey = { ...currentKey, ...key };
+  return newKey.anonymous === true && !admitsAnonymous(newKey)
     ? `the key ${key.id} is anonymous, which needs visitors, visitorRatePerMinute and tokensPerDay`
     : null;
 };

@@ -109,14 +109,14 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
   const id = keyId(key)!;
   expect(creation.stdout).toBe(`${key}\n`);
   expect(creation.stderr).toBe(`The key prl_${id}_… of chatbot 2 "Sales" is shown only once.\n`);
-  const listed = await json("key list");
+  const rows = await json("key list");
   const common = { id, chatbot: 2, chatbotName: "Sales", name: "web", createdAt: time };
   const scopes = ["read", "write", "ask"];
   const ends = { expiresAt: time, revokedAt: null, lastUsedAt: null };
   const bounds = { ratePerMinute: null, visitorRatePerMinute: null, tokensPerDay: null };
   const widget = { visitors: false, origins: [], anonymous: false };
-  expect(listed).toEqual([{ ...common, state: "live", scopes, ...ends, ...bounds, ...widget }]);
-  const lifetime = Date.parse(listed[0].expiresAt) - Date.parse(listed[0].createdAt);
+  expect(rows).toEqual([{ ...common, state: "live", scopes, ...ends, ...bounds, ...widget }]);
+  const lifetime = Date.parse(rows[0].expiresAt) - Date.parse(rows[0].createdAt);
   expect(Math.round(lifetime / 86_400_000)).toBe(30);
   expect(await json("key list --chatbot 1")).toEqual([]);
 
@@ -186,9 +186,9 @@ it("a key for visitors is printed with its signing secret, which no list shows",
     `The signing secret of key ${keyId(key)}, for visitor tokens: ${secret}`,
   );
   const id = keyId(key)!;
-  const [listed] = (await json("key list")).filter((row: { id: string }) => row.id === id);
+  const [row] = (await json("key list")).filter((each: { id: string }) => each.id === id);
   const bounds = { visitorRatePerMinute: 10, tokensPerDay: 200_000 };
-  expect(listed).toMatchObject({ visitors: true, ...bounds });
+  expect(row).toMatchObject({ visitors: true, ...bounds });
   expect(JSON.stringify(await json("key list"))).not.toContain(secret);
   const rotated = await json(`key rotate ${id}`);
   const fresh = createHmac("sha256", rotated.key).update("parley-visitor").digest("hex");
@@ -238,7 +238,7 @@ it("a key for a widget is printed as the line for a page, which does not contain
 
 it("flags that would have no effect on a key are refused", async () => {
   const before = await json("key list");
-  for (const [flags, needed] of [
+  for (const [flags, neededFlag] of [
     ["--token-url /t", "--widget"],
     ["--url https://chat.example", "--widget"],
     ["--visitors --token-url /t", "--widget"],
@@ -247,7 +247,7 @@ it("flags that would have no effect on a key are refused", async () => {
   ] as const) {
     const { code, stderr, stdout } = await parley(`key create --chatbot Sales ${flags}`);
     expect({ code, stdout }, flags).toEqual({ code: 2, stdout: "" });
-    expect(stderr, flags).toContain(needed);
+    expect(stderr, flags).toContain(neededFlag);
   }
   expect(await json("key list")).toEqual(before);
   const { id } = await json("key create --chatbot Sales");
@@ -268,8 +268,8 @@ it("a key whose widget anyone can use keeps a rate for visitors and a budget", a
       code: 2,
       stderr: expect.stringContaining("--visitor-rate and --budget"),
     });
-  const [listed] = (await json("key list")).filter((row: { id: string }) => row.id === id);
-  expect(listed).toMatchObject({ visitorRatePerMinute: 10, tokensPerDay: 200_000 });
+  const [row] = (await json("key list")).filter((each: { id: string }) => each.id === id);
+  expect(row).toMatchObject({ visitorRatePerMinute: 10, tokensPerDay: 200_000 });
   expect((await parley(`key set ${id} --budget 5/day --visitor-rate 1/min`)).code).toBe(0);
 });
 

@@ -32,8 +32,8 @@ const storedQuestions = async () => {
     .flatMap(({ entry }) => (entry === undefined ? [] : [[entry.chat_id, entry.question]]));
 };
 
-/** Types each text when the text before it has been printed, and resolves with all output and how the command ended. */
-const talk = async (model: Server, steps: Array<readonly [printed: string, typed: string]>) => {
+/** Types each input when the output before it has been printed, and resolves with all output and how the command ended. */
+const talk = async (model: Server, steps: Array<readonly [output: string, input: string]>) => {
   const child = spawn("script", ["-qec", `${process.execPath} ${main} chat`, "/dev/null"], {
     env: {
       ...withoutSettings(),
@@ -44,14 +44,14 @@ const talk = async (model: Server, steps: Array<readonly [printed: string, typed
     stdio: ["pipe", "pipe", "inherit"],
   });
   const exit = once(child, "exit");
-  let printed = "";
+  let output = "";
   let all = "";
   for await (const data of child.stdout) {
-    printed += data;
+    output += data;
     all += data;
-    if (steps.length === 0 || !printed.includes(steps[0]![0])) continue;
+    if (steps.length === 0 || !output.includes(steps[0]![0])) continue;
     child.stdin.write(steps.shift()![1]);
-    printed = "";
+    output = "";
   }
   child.stdin.end();
   model.closeAllConnections();

@@ -108,8 +108,9 @@ it("parley provision refuses a widget for anyone without the limits that it need
   const limits = { visitors: true, visitorRatePerMinute: 10, tokensPerDay: 1000 };
   const keyOf = (more: object) => ({ key, scopes: ["ask"], ...more });
   const of = (more: object) => declare({ ...bot, keys: [keyOf({ anonymous: true, ...more })] });
-  for (const missing of Object.keys(limits)) {
-    const file = await of({ ...limits, [missing]: missing === "visitors" ? false : null });
+  for (const missingField of Object.keys(limits)) {
+    const value = missingField === "visitors" ? false : null;
+    const file = await of({ ...limits, [missingField]: value });
     expect(await parley("provision", file)).toMatchObject({
       code: 1,
       stderr: expect.stringContaining(`key ${key.slice(4, 16)} is anonymous, which needs`),
@@ -119,6 +120,8 @@ it("parley provision refuses a widget for anyone without the limits that it need
   // The fields that the file does not give stay as they are.
   expect((await parley("provision", await of({}), "--dry-run")).code).toBe(0);
   expect((await parley("provision", await of({ tokensPerDay: null }))).code).toBe(1);
+  const unlimited = await declare({ ...bot, keys: [keyOf({ tokensPerDay: null })] });
+  expect((await parley("provision", unlimited)).code).toBe(1);
   expect((await parley("provision", await of({ anonymous: false, visitors: false }))).code).toBe(0);
 });
 

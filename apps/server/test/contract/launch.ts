@@ -100,7 +100,6 @@ export const launch = async (
           workspace: "Workspace B",
           name: "Other bot",
           description: "Belongs to somebody else",
-          helloMessage: "Welcome",
           keys: [{ key: keys.otherKey, scopes: everything }],
         },
         {

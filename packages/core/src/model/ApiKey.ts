@@ -31,16 +31,16 @@ export const RatePerMinute = Schema.Int.check(Schema.isBetween({ minimum: 1, max
 /** A number of language-model tokens that a key may spend in a day. */
 export const TokensPerDay = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 1e12 }));
 
+const originPattern = /^https?:\/\/[\w.:[\]-]+$/;
+
 /** Origins of pages. The pattern admits no separator, quotation mark or wildcard of `Content-Security-Policy`. */
 export const Origins = Schema.Array(
   Schema.String.check(
-    Schema.isPattern(/^https?:\/\/[\w.:[\]-]+$/, {
-      identifier: "origin",
-      message: "must be an origin, such as https://shop.example",
-    }),
     Schema.makeFilter<string>(
-      (text) => URL.canParse(text) || "must be an origin, such as https://shop.example",
-      { toJsonSchema: () => [{}, true] },
+      (text) =>
+        (originPattern.test(text) && URL.canParse(text)) ||
+        "must be an origin, such as https://shop.example",
+      { identifier: "origin", toJsonSchema: () => ({ pattern: originPattern.source }) },
     ),
   ),
 );

@@ -581,8 +581,8 @@ export const archiveChecks: ReadonlyArray<
     const { chat } = yield* conversation(from, [entry("a")]);
     const before = yield* exportAll(from);
     yield* failsWith("into a chatbot that has chats", "ImportRefused", importAll(from, before));
-    const unread = Stream.die(new Error("The import read the records, and was refused only then"));
-    const refusal = ChatArchive.use((archive) => archive.import(from, unread, actor));
+    const records = Stream.die(new Error("The import read the records, and was refused only then"));
+    const refusal = ChatArchive.use((archive) => archive.import(from, records, actor));
     yield* failsWith("before the records are read", "ImportRefused", refusal);
     yield* same("the rows of the chatbot", yield* exportAll(from), before);
     const turn = yield* takeTurn(to, null, key);

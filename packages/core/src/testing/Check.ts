@@ -19,7 +19,11 @@ export class CheckFailed extends Data.TaggedError("CheckFailed")<{
   readonly cause?: unknown;
 }> {
   override get message(): string {
-    const { actual, expected, path } = firstDifference(this.actual, this.expected)!;
+    // A value may have changed since the comparison.
+    const { actual, expected, path } = firstDifference(this.actual, this.expected) ?? {
+      ...this,
+      path: "",
+    };
     const where = path === "" ? this.what : `${this.what}, at ${path}`;
     return `${where}: expected ${show(expected)}, but got ${show(actual)}`;
   }

@@ -1,5 +1,5 @@
 /**
- * `@parley/http/node`: a web handler as a listener of `node:http`, and as a handler for Express, Connect and Fastify.
+ * `@parley/http/node`: a web handler as a listener of `node:http`, and as a handler for Express, Connect, Fastify and Koa.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { isIP } from "node:net";
@@ -52,7 +52,7 @@ export const toNodeHandler =
     if ("hijack" in response) response.hijack();
     const disconnect = new AbortController();
     const close = () => {
-      // A stream of HTTP/2 that the client has cancelled is finished, but not ended.
+      // An HTTP/2 stream that the client has cancelled is finished, but not ended.
       const isSent = outgoing.writableEnded && outgoing.writableFinished;
       if (!isSent && !outgoing.errored) disconnect.abort();
     };
@@ -117,7 +117,7 @@ const toBody = (parsedBody: unknown): BodyInit => {
   try {
     return JSON.stringify(parsedBody, replaceBigInt) ?? "";
   } catch {
-    // Only the fields of a form refer to each other. Parley refuses a form by its type, whatever it contains.
+    // Only form fields contain circular references. Parley refuses a form by its type, whatever it contains.
     return "";
   }
 };

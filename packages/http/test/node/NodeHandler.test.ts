@@ -188,7 +188,7 @@ it("a stream that fails breaks the connection and its error is printed; a client
   await vi.waitFor(() => expect(printed.mock.calls).toEqual([[error]]));
 });
 
-it("a client that cancels a stream of HTTP/2 aborts the signal, before or in the response, and prints nothing", async () => {
+it("a client that cancels an HTTP/2 stream aborts the signal, before or in the response, and prints nothing", async () => {
   const printed = vi.spyOn(console, "error").mockReturnValue(undefined);
   const signals: Array<AbortSignal> = [];
   const listener = toNodeHandler(async ({ signal, url }) => {

@@ -14,8 +14,8 @@ import { traceHeaders } from "./TraceHeaders.ts";
 export type LanguageModel = Exclude<Ai.LanguageModel, string>;
 
 /**
- * Handles a failed import of an optional package. Without a handler right behind the import, esbuild refuses to bundle a
- * program in which the package is not installed.
+ * Handles a failed import of an optional package. Without a handler right behind the import, esbuild refuses to bundle
+ * a program in which the package is not installed.
  */
 export const rethrow = (error: unknown): never => {
   throw error;

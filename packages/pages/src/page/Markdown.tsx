@@ -1,6 +1,6 @@
 /**
- * Renders Markdown as elements. Raw HTML appears as text, and nothing is loaded: the page never parses HTML of an
- * answer.
+ * Renders Markdown as elements. Raw HTML except `<br>` appears as text, and nothing is loaded: the page never parses
+ * HTML of an answer.
  */
 import { Lexer, Tokenizer, type MarkedToken, type Token } from "marked";
 import { h, type ComponentChildren } from "preact";
@@ -185,7 +185,7 @@ const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
         return token.text;
       case "html":
         // Tables have no other way to break a line.
-        if (!props.ref && /^<br *\/?>$/i.test(token.raw)) return <br />;
+        if (/^<br *\/?>$/i.test(token.raw.trim())) return <br />;
         return h(props.ref ? "p" : "span", { class: "raw", ...props }, token.raw);
       case "space":
       case "def":

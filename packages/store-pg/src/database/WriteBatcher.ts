@@ -22,8 +22,8 @@ interface Lane<A, B, E> {
  * Makes a function that writes one item of a chatbot. `writeItems` returns one result for each item, in their order; if
  * it fails, every item fails, because any may have been written. A batch that dies has written nothing; its items are
  * written one by one, so that only the item with the defect dies. When {@link timeLeft} has run out, or at the deadline
- * of a store call, an item fails: with `Overloaded` if it is still queued, with `StorageUnavailable` if it is in flight.
- * An interruption removes a queued item, but waits for a write in flight to end or time out.
+ * of a store call, an item fails: with `Overloaded` if it is still queued, with `StorageUnavailable` if it is in
+ * flight. An interruption removes a queued item, but waits for a write in flight to end or time out.
  */
 export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
   writeItems: (chatbot: number, items: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>,

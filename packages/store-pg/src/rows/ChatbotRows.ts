@@ -18,9 +18,9 @@ export interface ChatbotRow {
 
 export const toChatbot = (row: ChatbotRow): Chatbot => ({
   id: row.chatbot_id,
+  workspaceName: row.workspace_name,
   name: row.chatbot_name,
   description: row.description,
-  workspaceName: row.workspace_name,
   // The row may have been written before a setting existed.
   settings: { ...defaultSettings, ...row.settings },
 });

@@ -107,9 +107,9 @@ const silentPath = Effect.gen(function* () {
 });
 
 /** Makes an effect that runs a statement on a connection that was never used and has fallen silent. */
-const onSilentConnection = Effect.gen(function* () {
+const onSilentConnection = Effect.fnUntraced(function* (multiplex: boolean) {
   const { fallSilent, url } = yield* silentPath;
-  const pool = yield* PgPool.make({ url, maxConnections: 1, multiplex: true });
+  const pool = yield* PgPool.make({ url, maxConnections: 1, multiplex });
   yield* pool.use(() => Effect.void);
   fallSilent();
   const options = { name: "bulk", size: 1, deadline: 3_000, silentAfter: Infinity, cancels: true };
@@ -121,18 +121,20 @@ it.live(
   "statements that share a connection that fell silent before its first use all succeed",
   () =>
     Effect.gen(function* () {
-      const statement = yield* onSilentConnection;
+      const statement = yield* onSilentConnection(true);
       const second = Effect.delay(statement, "100 millis");
       yield* Effect.all([statement, statement, second], { concurrency: 3 });
     }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
 );
 
-it.live("a silent connection is replaced after its first use was interrupted", () =>
-  Effect.gen(function* () {
-    const statement = yield* onSilentConnection;
-    yield* Effect.timeoutOption(statement, "100 millis");
-    yield* statement;
-  }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
+it.live.each([true, false])(
+  "a silent connection is replaced after its first use was interrupted (multiplex: %s)",
+  (multiplex) =>
+    Effect.gen(function* () {
+      const statement = yield* onSilentConnection(multiplex);
+      yield* Effect.timeoutOption(statement, "100 millis");
+      yield* statement;
+    }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
 );
 
 it.live("the loss and return of the database are logged once each, even without requests", () =>

@@ -179,7 +179,7 @@ const noWidget = new CommandFailed({
 
 const noVisitors = new CommandFailed({
   message: "--visitor-rate and --origins have no effect on a key that signs no visitor tokens.",
-  hint: '"parley key create" makes a key that signs them with --visitors or --widget.',
+  hint: 'create such a key with "parley key create --visitors" or --widget.',
   exitCode: 2,
 });
 

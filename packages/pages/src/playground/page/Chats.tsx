@@ -24,7 +24,7 @@ export const ChatList = () => {
       // No name contains the text, which may be a user reference.
       if (chats.total === 0 && search !== "" && [...search].length <= 60)
         chats = await read({ userRef: search });
-      // The chats of the tab's last page may have been erased.
+      // The page that this tab showed last may be gone: its chats may have been erased.
       if (chats.data.length === 0 && chats.total > 0) openPage(Math.ceil(chats.total / limit));
       return chats;
     },
@@ -67,7 +67,7 @@ export const ChatList = () => {
           </p>
         )}
       </div>
-      {value && value.total > 0 && (
+      {value && value.data.length > 0 && (
         <div class="row">
           <p class="quiet" role="status">
             {positionOf(value)}

@@ -263,7 +263,7 @@ openSession({
   onCreated: (id) => {
     if (route.peek() !== "") return;
     location.replace(`#chat/${id}`);
-    // Until the event, the page would show the welcome of a new chat again.
+    // Until `hashchange` fires, the page would show the welcome of a new chat again.
     route.value = `chat/${id}`;
   },
   toFacts: Facts,

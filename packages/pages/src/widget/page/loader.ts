@@ -10,7 +10,7 @@ const texts = {
   de: ["Chat", "Schließen", "Der Chat wird geladen …", "Der Chat ist derzeit nicht verfügbar."],
 } as const;
 
-/** Where the window fills the screen: on a phone, also when it is turned. */
+/** Where the window fills the screen: on a phone, in either orientation. */
 const small = "(max-width: 640px), (max-height: 440px)";
 
 const css = `
