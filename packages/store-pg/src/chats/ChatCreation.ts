@@ -13,12 +13,7 @@ import {
 } from "@parley/core/ports";
 import { Effect } from "effect";
 import { deadlines, withDeadline } from "../database/Deadlines.ts";
-import {
-  databaseOverload,
-  toStoreErrors,
-  retryOnDeadlock,
-  toChatbotNotFound,
-} from "../database/PgErrors.ts";
+import { databaseOverload, toStoreErrors, toChatbotNotFound } from "../database/PgErrors.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import { ownSequence } from "../database/WriteState.ts";
 import { atKey, batchStatement } from "../rows/Statements.ts";
@@ -68,7 +63,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
         claims.length === 0
           ? writes.query<Row>(chatbot, insertion.text, insertion.values)
           : writes.queryAll<Row>(chatbot, [claimStatement(claims, chatbot), insertion]);
-      const rows = yield* query.pipe(retryOnDeadlock, toChatbotNotFound(chatbot), toStoreErrors);
+      const rows = yield* query.pipe(toChatbotNotFound(chatbot), toStoreErrors);
       yield* sweepKeys(chatbot, claims.length);
       const results = chats.map((): CreatedChat | null => null);
       for (const row of rows) results[row.at - 1] = row;

@@ -18,6 +18,7 @@ import {
   type TenantPool,
 } from "./Checkout.ts";
 import { deadlines, toSetting } from "./Deadlines.ts";
+import { retryOnDeadlock } from "./PgErrors.ts";
 import { quoteName, types } from "./PgParams.ts";
 import { makeRoundRobin } from "./RoundRobin.ts";
 import {
@@ -200,7 +201,10 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
       (connection) => makeDedicatedSession(connection, sessionOptions),
     );
 
-  const readSession = makeTenantSession(reads, { ...sessionOptions, sendsTogether: true });
+  const readSession = makeTenantSession(repeatAfterDeadlock(reads), {
+    ...sessionOptions,
+    sendsTogether: true,
+  });
   const connect = connectWith(noTimeouts);
   const { guard, ...writeState } = yield* makeWriteState(connect, readSession, () => {
     state.replaceBefore = performance.now();
@@ -209,14 +213,25 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
   const pools: PgPools = {
     ...writeState,
     reads: readSession,
-    writes: makeTenantSession(guard(writes), { ...sessionOptions, sendsTogether: true }),
-    bulk: makeTenantSession(bulk, sessionOptions),
+    writes: makeTenantSession(repeatAfterDeadlock(guard(writes)), {
+      ...sessionOptions,
+      sendsTogether: true,
+    }),
+    bulk: makeTenantSession(repeatAfterDeadlock(bulk), sessionOptions),
     operation: openSession(true, { lock_timeout: toSetting(deadlines.erasureLock), ...idle }),
     transfer: openSession(false, {}),
     listener: connectWith({ idle_session_timeout: "0" }),
     searchRelation: rowSecurity ? "own_chat" : "chat",
   };
   return pools;
+});
+
+/**
+ * Transactions may lock rows, and a migration tables, in another order. A deadlock would fail many requests: reads of
+ * one key share a look-up, and writes of one chatbot a statement.
+ */
+const repeatAfterDeadlock = ({ use }: TenantPool): TenantPool => ({
+  use: (tenant, work) => retryOnDeadlock(use(tenant, work)),
 });
 
 /** A process that vanished within a transaction must not keep its locks: creations wait for those of an erasure. */

@@ -20,7 +20,6 @@ import {
   isLockTimeout,
   isUniqueViolation,
   isUnsettled,
-  retryOnDeadlock,
   toStorageUnavailable,
 } from "../database/PgErrors.ts";
 import { texts, time } from "../database/PgParams.ts";
@@ -48,7 +47,6 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
     change: () => Generator<Step, A, never>,
   ) =>
     writes.transaction("operator", Effect.andThen(query(lockRegistry), Effect.gen(change))).pipe(
-      retryOnDeadlock,
       // Together, the attempts outlast the transaction of a frozen process.
       Effect.retry({ while: isLockTimeout, times: 3 }),
       toStorageUnavailable,

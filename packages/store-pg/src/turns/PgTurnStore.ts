@@ -28,7 +28,6 @@ import {
   databaseOverload,
   isUnsent,
   toStoreErrors,
-  retryOnDeadlock,
   toStorageUnavailable,
 } from "../database/PgErrors.ts";
 import type { PgPools } from "../database/PgPools.ts";
@@ -70,7 +69,6 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       (chatbot: number, turns: ReadonlyArray<Item>) => {
         const { text, values } = statement(turns, chatbot);
         return writes.query<Row & { readonly at: number }>(chatbot, text, values).pipe(
-          retryOnDeadlock,
           toStoreErrors,
           Effect.map((rows) => rows.toSorted((a, b) => a.at - b.at)),
         );

@@ -16,12 +16,7 @@ import {
 import { Effect } from "effect";
 import { makeWriteBatcher } from "../database/WriteBatcher.ts";
 import { deadlines, withDeadline } from "../database/Deadlines.ts";
-import {
-  toStoreErrors,
-  retryOnDeadlock,
-  toChatbotNotFound,
-  toStorageUnavailable,
-} from "../database/PgErrors.ts";
+import { toStoreErrors, toChatbotNotFound, toStorageUnavailable } from "../database/PgErrors.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import { atKey, batchStatement, type Column } from "../rows/Statements.ts";
 import { entryColumns, toEntry } from "../rows/ChatRows.ts";
@@ -70,7 +65,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
       const { text, values } = takeStatement(turns, chatbot, instance);
       const rows = yield* pools.writes
         .query<DecisionRow>(chatbot, text, values)
-        .pipe(retryOnDeadlock, toChatbotNotFound(chatbot), toStoreErrors);
+        .pipe(toChatbotNotFound(chatbot), toStoreErrors);
       yield* sweepKeys(chatbot, turns.filter(hasKey).length);
       const decisions = turns.map((): Array<DecisionRow> => []);
       for (const row of rows) decisions[row.at - 1]!.push(row);

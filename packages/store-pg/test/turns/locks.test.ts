@@ -1,6 +1,12 @@
 import { assert, describe, it } from "@effect/vitest";
 import { defaultChatQuery } from "@parley/core";
-import { type ChatbotId, ChatArchive, ChatStore, TurnStore } from "@parley/core/ports";
+import {
+  type ChatbotId,
+  ChatArchive,
+  ChatbotDirectory,
+  ChatStore,
+  TurnStore,
+} from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { Cause, Effect, Exit, Fiber, Stream } from "effect";
 import { entry, inSchema, keyOf, takeFree } from "../fixtures.ts";
@@ -60,6 +66,32 @@ describe.each([
         }),
         options,
       ),
+  );
+
+  it.live("a read that loses a deadlock against a migration is repeated", () =>
+    inSchema(
+      Effect.fnUntraced(function* (sql) {
+        const chatbot = yield* registerChatbot;
+        const directory = yield* ChatbotDirectory;
+        for (const [first, second, read] of [
+          ["chatbot", "api_key", Effect.asVoid(directory.find("A".repeat(12)))],
+          ["chat", "chat_counter", Effect.asVoid(list(chatbot))],
+        ] as const) {
+          const reading = yield* sql.withTransaction(
+            Effect.gen(function* () {
+              yield* sql.unsafe(`lock table ${first} in access exclusive mode`);
+              const fiber = yield* Effect.forkScoped(read);
+              yield* Effect.sleep("50 millis");
+              // The read has waited for longer, so PostgreSQL ends the read.
+              yield* sql.unsafe(`lock table ${second} in access exclusive mode`);
+              return fiber;
+            }),
+          );
+          yield* Fiber.join(reading);
+        }
+      }),
+      options,
+    ),
   );
 
   it.live("many asks of one chatbot delay no other chatbot", () =>
