@@ -21,6 +21,7 @@ const hasReason =
   (error: unknown): error is SqlError.SqlError =>
     SqlError.isSqlError(error) && error.reason._tag === reason;
 
+export const isDeadlock = hasReason("DeadlockError");
 export const isLockTimeout = hasReason("LockTimeoutError");
 /** True for a cancelled statement, too. */
 export const isStatementTimeout = hasReason("StatementTimeoutError");
@@ -84,5 +85,3 @@ export const retryOnDeadlock = <A, E, R>(
       schedule: Schedule.jittered(Schedule.exponential("20 millis")),
     }),
   );
-
-const isDeadlock = hasReason("DeadlockError");

@@ -5,7 +5,7 @@
 import { Effect, Schedule } from "effect";
 import { SqlClient, SqlError } from "effect/sql";
 import { deadlines } from "../database/Deadlines.ts";
-import { cannotBeUsed, codeOf, isLockTimeout } from "../database/PgErrors.ts";
+import { cannotBeUsed, codeOf, isDeadlock, isLockTimeout } from "../database/PgErrors.ts";
 import { quoteName } from "../database/PgParams.ts";
 import { checkDatabase } from "../database/ServerChecks.ts";
 import { initial } from "./0001_initial.ts";
@@ -82,8 +82,8 @@ from pg_stat_activity where pid in (
 
 /**
  * Brings the schema up to date; two SELECTs suffice if it already is. Servers that start together wait for each other.
- * While a migration waits for a table, other statements on the table wait for the migration. So it gives up, retries a
- * few times, and finally fails with an error that names the sessions that hold the table.
+ * While a migration waits for a table, other statements on the table wait for the migration. So it gives up, as it does
+ * after a deadlock, retries a few times, and finally fails with an error that names the sessions that hold the table.
  */
 export const migrate = Effect.fnUntraced(function* (schema: string, all: Migrations = migrations) {
   const sql = yield* SqlClient.SqlClient;
@@ -117,7 +117,11 @@ export const migrate = Effect.fnUntraced(function* (schema: string, all: Migrati
     Effect.forever,
   );
   yield* Effect.raceFirst(sql.withTransaction(apply), watch).pipe(
-    Effect.retry({ while: isLockTimeout, times: 3, schedule: Schedule.spaced("3 seconds") }),
+    Effect.retry({
+      while: (error) => isLockTimeout(error) || isDeadlock(error),
+      times: 3,
+      schedule: Schedule.spaced("3 seconds"),
+    }),
     Effect.mapError((error) => {
       const hint = isLockTimeout(error)
         ? `its schema is not up to date, and cannot be changed while a table is locked by ${holders}: end every session that locks it, or try again later`

@@ -12,6 +12,17 @@ const later = {
   text: "alter table entry add column later int;",
 };
 
+type Options = ReturnType<typeof optionsOf>;
+
+const migrateTo = (options: Options, migration: typeof later) =>
+  migrate(options.schema, [...migrations, migration]).pipe(
+    Effect.provideServiceEffect(
+      SqlClient.SqlClient,
+      makeMigrationClient({ ...options, maxConnections: 6 }),
+    ),
+    Effect.scoped,
+  );
+
 /** A migrated schema, a migration that changes a table, and a session in a transaction that has read the table. */
 const makeBlockedMigration = Effect.gen(function* () {
   const options = optionsOf(freshSchema());
@@ -20,14 +31,7 @@ const makeBlockedMigration = Effect.gen(function* () {
   url.searchParams.set("application_name", "nightly report");
   const report = yield* clientOf(options.schema, 1, Redacted.make(url.href));
   const { release } = yield* hold(report, "select from entry", []);
-  const migration = migrate(options.schema, [...migrations, later]).pipe(
-    Effect.provideServiceEffect(
-      SqlClient.SqlClient,
-      makeMigrationClient({ ...options, maxConnections: 6 }),
-    ),
-    Effect.scoped,
-  );
-  return { sql: yield* clientOf(options.schema), migration, release };
+  return { sql: yield* clientOf(options.schema), migration: migrateTo(options, later), release };
 });
 
 it.live(
@@ -61,6 +65,27 @@ it.live("a blocked migration continues when the blocking session has ended", () 
     const { migration, release, sql } = yield* makeBlockedMigration;
     yield* Effect.all([migration, Effect.delay(release, "4 seconds")], { concurrency: 2 });
     yield* sql.unsafe("select later from entry");
+  }).pipe(Effect.scoped),
+);
+
+it.live("a migration that loses a deadlock is repeated", () =>
+  Effect.gen(function* () {
+    const options = optionsOf(freshSchema());
+    yield* start(options);
+    const sql = yield* clientOf(options.schema);
+    const text = "alter table chat add column later int;\nalter table entry add column later int;";
+    const migrating = yield* sql.withTransaction(
+      Effect.gen(function* () {
+        yield* sql.unsafe("select from entry");
+        const fiber = yield* Effect.forkScoped(migrateTo(options, { ...later, text }));
+        yield* Effect.sleep("500 millis");
+        // The migration has waited for longer, so PostgreSQL ends the migration.
+        yield* sql.unsafe("select from chat");
+        return fiber;
+      }),
+    );
+    yield* Fiber.join(migrating);
+    yield* sql.unsafe("select chat.later from chat cross join entry");
   }).pipe(Effect.scoped),
 );
 
