@@ -56,9 +56,6 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
       const key = idempotencyKey?.key ?? null;
       const fingerprint = idempotencyKey?.fingerprint ?? null;
       const values = { chatbot, chat, key, fingerprint, instance, now };
-      const stopWaiting = (which: string) =>
-        run(`DELETE FROM queues WHERE chatbot = :chatbot AND chat = :chat AND ${which}`, values);
-
       run("DELETE FROM results WHERE keepUntil <= :now", values);
       // The turn of a process that died would keep its key for ever if no other request used its chat or key.
       run("DELETE FROM turns WHERE heldUntil <= :before AND idempotencyKey IS NOT NULL", {
@@ -80,7 +77,6 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
           return new IdempotencyKeyReused();
       }
       if (keyRecord) {
-        stopWaiting("instance = :instance");
         const row = get<Rows.EntryRow>(
           `SELECT ${Rows.entryColumns} FROM entries WHERE chatbot = :chatbot AND id = :entry`,
           { chatbot, entry: keyRecord.entry },
@@ -118,9 +114,11 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
       }
 
       // Instances that waited longer than this one did not ask in time, and have lost their places.
-      stopWaiting(
-        `id <= coalesce((SELECT id FROM queues WHERE chatbot = :chatbot AND chat = :chat
-           AND instance = :instance), id)`,
+      run(
+        `DELETE FROM queues WHERE chatbot = :chatbot AND chat = :chat AND id <= coalesce(
+           (SELECT id FROM queues WHERE chatbot = :chatbot AND chat = :chat
+            AND instance = :instance), id)`,
+        values,
       );
       for (const { id } of turns) run("DELETE FROM turns WHERE id = :id", { id });
       const id = crypto.randomUUID();

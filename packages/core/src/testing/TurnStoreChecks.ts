@@ -170,6 +170,23 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
   }),
 
+  check(
+    "a request that was already answered leaves its instance's place in the queue",
+    function* () {
+      const chatbot = yield* newChatbot;
+      const [store, second] = yield* bothTurns;
+      const { id } = yield* create(chatbot);
+      yield* append(yield* takeTurn(chatbot, id, key), entry("q"));
+      const turn = yield* takeTurn(chatbot, id);
+      yield* isHeld("chat", second, chatbot, id);
+      yield* isHeld("chat", store, chatbot, id);
+      const { _tag } = yield* second.take(chatbot, id, key);
+      yield* same("the repetition", _tag, "AlreadyAnswered");
+      yield* store.release(turn);
+      yield* second.release(yield* takeTurn(chatbot, id, null, second));
+    },
+  ),
+
   check("an instance that waits for a key has no place in the queue of the chat", function* () {
     const chatbot = yield* newChatbot;
     const [store, second] = yield* bothTurns;
