@@ -44,7 +44,7 @@ export const findRecord = (
 
 /** Records the outcome of a key's request, and ends an earlier turn that had the key. Does nothing without a key. */
 export const putRecord = (
-  { idempotencyRecords: records, leases }: Tenant,
+  { chats, idempotencyRecords: records, leases }: Tenant,
   idempotencyKey: IdempotencyKey | null,
   now: number,
   outcome: IdempotencyRecord["outcome"],
@@ -52,7 +52,12 @@ export const putRecord = (
   if (idempotencyKey === null) return;
   const { fingerprint, key } = idempotencyKey;
   const before = records.get(key)?.outcome;
-  if (before?._tag === "Pending") leases.delete(before.turnId);
+  if (before?._tag === "Pending") {
+    const chat = chats.get(before.chat ?? 0);
+    if (chat?.turnId === before.turnId)
+      chat.turnEnded = leases.get(before.turnId) ?? chat.turnEnded;
+    leases.delete(before.turnId);
+  }
   // Removed first, so that the map keeps the records in order of age.
   records.delete(key);
   records.set(key, { fingerprint, createdAt: now, outcome });

@@ -120,7 +120,14 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
             AND instance = :instance), id)`,
         values,
       );
-      for (const { id } of turns) run("DELETE FROM turns WHERE id = :id", { id });
+      for (const { id } of turns) {
+        run(
+          `UPDATE chats SET turnEnded = heldUntil FROM turns
+           WHERE turns.id = :id AND chats.chatbot = turns.chatbot AND chats.id = turns.chat`,
+          { id },
+        );
+        run("DELETE FROM turns WHERE id = :id", { id });
+      }
       const id = crypto.randomUUID();
       if (!holdsNothing(chat, idempotencyKey))
         run(

@@ -187,6 +187,18 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     },
   ),
 
+  check("a chat whose expired turn lost its key elsewhere is reserved all the same", function* () {
+    const chatbot = yield* newChatbot;
+    const [store, second] = yield* bothTurns;
+    const { id } = yield* create(chatbot);
+    yield* takeTurn(chatbot, id, key);
+    yield* isHeld("chat", second, chatbot, id);
+    yield* pass(turnLease + 1);
+    yield* takeTurn(chatbot, null, key);
+    yield* isHeld("chat", store, chatbot, id);
+    yield* second.release(yield* takeTurn(chatbot, id, null, second));
+  }),
+
   check("an instance that waits for a key has no place in the queue of the chat", function* () {
     const chatbot = yield* newChatbot;
     const [store, second] = yield* bothTurns;
