@@ -76,7 +76,7 @@ export const makeChatStore = (database: Database): ChatStore["Service"] => {
           );
           return { chat: Rows.toChat(row!), replayed: true };
         }
-        run("DELETE FROM turns WHERE chatbot = :chatbot AND idempotencyKey = :key", values);
+        Rows.endExpiredTurns(database, { ...values, chat: null });
       }
       const createTime = Rows.nextTime(database, chatbot, null, now);
       const id = ChatId.make(Rows.nextId(database, "chat"));

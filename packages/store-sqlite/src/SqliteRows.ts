@@ -90,6 +90,23 @@ export const insertEntry = (
   );
 };
 
+/**
+ * Ends the turns of a chat and of an idempotency key, whose leases have ended. The reservation of a chat for a waiting
+ * instance begins with the end of the lease.
+ */
+export const endExpiredTurns = (
+  { run }: Database,
+  values: { readonly chatbot: number; readonly chat: number | null; readonly key: string | null },
+): void => {
+  const which = "turns.chatbot = :chatbot AND (turns.chat = :chat OR turns.idempotencyKey = :key)";
+  run(
+    `UPDATE chats SET turnEnded = heldUntil FROM turns
+     WHERE chats.chatbot = turns.chatbot AND chats.id = turns.chat AND ${which}`,
+    values,
+  );
+  run(`DELETE FROM turns WHERE ${which}`, values);
+};
+
 /** Whether the chat exists and, with a `visitor`, is the visitor's. */
 export const chatExists = (
   { get }: Database,

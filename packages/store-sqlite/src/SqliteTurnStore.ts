@@ -120,14 +120,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
             AND instance = :instance), id)`,
         values,
       );
-      for (const { id } of turns) {
-        run(
-          `UPDATE chats SET turnEnded = heldUntil FROM turns
-           WHERE turns.id = :id AND chats.chatbot = turns.chatbot AND chats.id = turns.chat`,
-          { id },
-        );
-        run("DELETE FROM turns WHERE id = :id", { id });
-      }
+      Rows.endExpiredTurns(database, values);
       const id = crypto.randomUUID();
       if (!holdsNothing(chat, idempotencyKey))
         run(

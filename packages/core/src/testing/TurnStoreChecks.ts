@@ -2,7 +2,7 @@
  * The promises of `TurnStore`, except those about idempotency keys and visitors.
  */
 import { Effect, Exit, Fiber, Stream } from "effect";
-import type { ChatStore } from "../ports/ChatStore.ts";
+import { ChatStore } from "../ports/ChatStore.ts";
 import type { Entry } from "../model/Entry.ts";
 import { ChatNotFound, TurnLost } from "../model/Errors.ts";
 import type { IdempotencyKey } from "../model/IdempotencyKey.ts";
@@ -15,6 +15,7 @@ import {
   ask,
   askLater,
   atOnce,
+  bare,
   bothTurns,
   conversation,
   create,
@@ -190,13 +191,18 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
   check("a chat whose expired turn lost its key elsewhere is reserved all the same", function* () {
     const chatbot = yield* newChatbot;
     const [store, second] = yield* bothTurns;
-    const { id } = yield* create(chatbot);
-    yield* takeTurn(chatbot, id, key);
-    yield* isHeld("chat", second, chatbot, id);
-    yield* pass(turnLease + 1);
-    yield* takeTurn(chatbot, null, key);
-    yield* isHeld("chat", store, chatbot, id);
-    yield* second.release(yield* takeTurn(chatbot, id, null, second));
+    const chats = yield* ChatStore;
+    for (const isAsk of [true, false]) {
+      const idempotencyKey = keyOf(`key of an ask: ${isAsk}`);
+      const { id } = yield* create(chatbot);
+      yield* takeTurn(chatbot, id, idempotencyKey);
+      yield* isHeld("chat", second, chatbot, id);
+      yield* pass(turnLease + 1);
+      if (isAsk) yield* takeTurn(chatbot, null, idempotencyKey);
+      else yield* chats.createChat(chatbot, bare, idempotencyKey);
+      yield* isHeld("chat", store, chatbot, id);
+      yield* second.release(yield* takeTurn(chatbot, id, null, second));
+    }
   }),
 
   check("an instance that waits for a key has no place in the queue of the chat", function* () {
