@@ -162,7 +162,7 @@ it.live("the client reports each attempt without the key", () =>
   }).pipe(Effect.scoped),
 );
 
-it("the client follows no redirect, which could hand its key to another server, and says so", async () => {
+it("the client does not follow a redirect, which could hand its key to another server", async () => {
   // Cloudflare Workers know only the modes `follow` and `manual`; browsers hide the status of a redirect.
   const opaque = Object.defineProperty(Response.error(), "type", { value: "opaqueredirect" });
   for (const response of [opaque, Response.redirect("http://elsewhere/", 307)]) {

@@ -51,7 +51,7 @@ export const respondJson = (value: unknown) =>
   HttpServerResponse.jsonUnsafe(value, { headers: { "cache-control": "no-store" } });
 
 /** The content types of files, by file extension. */
-export const types: Readonly<Record<string, string>> = {
+export const contentTypes: Readonly<Record<string, string>> = {
   css: "text/css; charset=utf-8",
   js: "text/javascript; charset=utf-8",
   json: "application/json",
@@ -64,7 +64,7 @@ export const loadFiles = Effect.fnUntraced(function* (paths: ReadonlyArray<strin
   const { default: texts } = yield* Effect.promise(() => import("#files"));
   const files = new Map<string, StaticFile>();
   for (const path of paths) {
-    const contentType = types[path.split(".").at(-1)!]!;
+    const contentType = contentTypes[path.split(".").at(-1)!]!;
     files.set(path, yield* makeStaticFile(texts[path.split("/").at(-1)!]!, contentType));
   }
   return files;

@@ -34,7 +34,9 @@ export const makePrompt = Effect.gen(function* () {
   }).pipe(Effect.ensuring(Effect.sync(() => void (interrupt = leave))));
   const prompt: Prompt = {
     // The person may have pressed Ctrl-D during an answer.
-    show: Effect.sync(() => isClosed || readline.prompt(true)),
+    show: Effect.sync(() => {
+      if (!isClosed) readline.prompt(true);
+    }),
     lines: Stream.orDie(Stream.fromAsyncIterable(readline, (error) => error)),
     stoppable: (effect) => Effect.raceFirst(effect, stop),
   };

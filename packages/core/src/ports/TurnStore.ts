@@ -37,8 +37,8 @@ export interface Turn {
   readonly chatId: ChatId | null;
   readonly idempotencyKey: IdempotencyKey | null;
   /**
-   * The visitor who asks. If the append creates a chat, it becomes the chat's `userRef`. `null` or absent: the asker is
-   * not a visitor, and a new chat has no `userRef`.
+   * The `userRef` of the visitor who sent the ask, for the chat that the append may create. `null` or absent: no visitor
+   * sent it, and a new chat has no `userRef`.
    */
   readonly visitor?: string | null;
   /** The chat's {@link turnEntries} newest entries, newest first; fewer only if the chat has no more. */

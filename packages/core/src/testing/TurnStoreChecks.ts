@@ -171,39 +171,39 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
   }),
 
+  check("an instance that repeats an answered request keeps its place in the queue", function* () {
+    const chatbot = yield* newChatbot;
+    const [store, second] = yield* bothTurns;
+    const { id } = yield* create(chatbot);
+    yield* append(yield* takeTurn(chatbot, id, key), entry("q"));
+    const turn = yield* takeTurn(chatbot, id);
+    yield* isHeld("chat", second, chatbot, id);
+    yield* isHeld("chat", store, chatbot, id);
+    const { _tag } = yield* second.take(chatbot, id, key);
+    yield* same("the repetition", _tag, "AlreadyAnswered");
+    yield* store.release(turn);
+    yield* second.release(yield* takeTurn(chatbot, id, null, second));
+  }),
+
   check(
-    "a request that was already answered leaves its instance's place in the queue",
+    "a chat stays reserved when another request takes the key of its expired turn",
     function* () {
       const chatbot = yield* newChatbot;
       const [store, second] = yield* bothTurns;
-      const { id } = yield* create(chatbot);
-      yield* append(yield* takeTurn(chatbot, id, key), entry("q"));
-      const turn = yield* takeTurn(chatbot, id);
-      yield* isHeld("chat", second, chatbot, id);
-      yield* isHeld("chat", store, chatbot, id);
-      const { _tag } = yield* second.take(chatbot, id, key);
-      yield* same("the repetition", _tag, "AlreadyAnswered");
-      yield* store.release(turn);
-      yield* second.release(yield* takeTurn(chatbot, id, null, second));
+      const chats = yield* ChatStore;
+      for (const isAsk of [true, false]) {
+        const idempotencyKey = keyOf(`key of an ask: ${isAsk}`);
+        const { id } = yield* create(chatbot);
+        yield* takeTurn(chatbot, id, idempotencyKey);
+        yield* isHeld("chat", second, chatbot, id);
+        yield* pass(turnLease + 1);
+        if (isAsk) yield* takeTurn(chatbot, null, idempotencyKey);
+        else yield* chats.createChat(chatbot, bare, idempotencyKey);
+        yield* isHeld("chat", store, chatbot, id);
+        yield* second.release(yield* takeTurn(chatbot, id, null, second));
+      }
     },
   ),
-
-  check("a chat whose expired turn lost its key elsewhere is reserved all the same", function* () {
-    const chatbot = yield* newChatbot;
-    const [store, second] = yield* bothTurns;
-    const chats = yield* ChatStore;
-    for (const isAsk of [true, false]) {
-      const idempotencyKey = keyOf(`key of an ask: ${isAsk}`);
-      const { id } = yield* create(chatbot);
-      yield* takeTurn(chatbot, id, idempotencyKey);
-      yield* isHeld("chat", second, chatbot, id);
-      yield* pass(turnLease + 1);
-      if (isAsk) yield* takeTurn(chatbot, null, idempotencyKey);
-      else yield* chats.createChat(chatbot, bare, idempotencyKey);
-      yield* isHeld("chat", store, chatbot, id);
-      yield* second.release(yield* takeTurn(chatbot, id, null, second));
-    }
-  }),
 
   check("an instance that waits for a key has no place in the queue of the chat", function* () {
     const chatbot = yield* newChatbot;

@@ -25,6 +25,20 @@ const listen = async (listener: RequestListener): Promise<number> => {
   return (server.address() as AddressInfo).port;
 };
 
+/** Opens an HTTP/2 connection to a server with this listener. */
+const connectHttp2 = async (listener: ReturnType<typeof toNodeHandler>) => {
+  const server = http2.createServer((incoming, response) =>
+    listener(incoming as never, response as never),
+  );
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const session = http2.connect(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  closers.push(() => {
+    session.destroy();
+    server.close();
+  });
+  return session;
+};
+
 /** The handler of both interfaces, which answers "fine", and a function that sends the body of an ask to a port. */
 const makeService = async () => {
   const scope = Scope.makeUnsafe();
@@ -197,15 +211,7 @@ it("a client that cancels an HTTP/2 stream aborts the signal, before or in the r
     const body = new ReadableStream({ start: (controller) => controller.enqueue("a") });
     return new Response(body.pipeThrough(new TextEncoderStream()));
   });
-  const server = http2.createServer((incoming, response) =>
-    listener(incoming as never, response as never),
-  );
-  await once(server.listen(0, "127.0.0.1"), "listening");
-  const session = http2.connect(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
-  closers.push(() => {
-    session.destroy();
-    server.close();
-  });
+  const session = await connectHttp2(listener);
   for (const path of ["/before", "/in"]) {
     const stream = session.request({ ":path": path });
     await (path === "/in"
@@ -264,15 +270,7 @@ it("requests that no web `Request` can represent are answered: TRACE, targets wi
       path,
     });
   }
-  const server = http2.createServer((incoming, response) =>
-    listener(incoming as never, response as never),
-  );
-  await once(server.listen(0, "127.0.0.1"), "listening");
-  const session = http2.connect(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
-  closers.push(() => {
-    session.destroy();
-    server.close();
-  });
+  const session = await connectHttp2(listener);
   const stream = session.request({ ":path": "/api/details" });
   let answer = "";
   for await (const text of stream) answer += text;

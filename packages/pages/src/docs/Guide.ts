@@ -7,7 +7,7 @@ import { Effect, FileSystem, Path } from "effect";
 import { HttpServerResponse } from "effect/http";
 import { Marked, Renderer } from "marked";
 import { escape, toHtml, toPolicy, type Place } from "../Shell.ts";
-import { isRead, loadFiles, makeStaticFile, types, type StaticFile } from "../StaticFile.ts";
+import { contentTypes, isRead, loadFiles, makeStaticFile, type StaticFile } from "../StaticFile.ts";
 
 export type { Place };
 
@@ -207,7 +207,7 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
       if (page !== undefined) return Effect.map(page, (file) => file(headers, policy));
       const source = sources.get(address);
       if (source !== undefined) {
-        const contentType = types[path.extname(source.name).slice(1)]!;
+        const contentType = contentTypes[path.extname(source.name).slice(1)]!;
         const options = { contentType, headers: { "content-security-policy": policy } };
         return Effect.succeed(HttpServerResponse.uint8Array(source.bytes, options));
       }

@@ -77,7 +77,7 @@ export const toChatbotNotFound =
 export const retryOnDeadlock = <A, E, R>(
   work: Effect.Effect<A, E | SqlError.SqlError, R>,
 ): Effect.Effect<A, E | SqlError.SqlError, R> =>
-  // `Effect.retry` alone would cost more for each statement that succeeds.
+  // `Effect.retry` alone would cost each statement that succeeds another microsecond.
   Effect.catchIf(work, isDeadlock, () =>
     Effect.retry(work, {
       while: isDeadlock,
