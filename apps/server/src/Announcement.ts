@@ -1,5 +1,5 @@
 /**
- * What a start prints: addresses and the first key for people, and a line for the log.
+ * What a server prints when it starts: the addresses and the first key for people, and a line for the log.
  */
 import { securityOf } from "@parley/store-pg";
 import { Console, Effect, FileSystem, Path, Redacted } from "effect";
@@ -12,17 +12,17 @@ import { version } from "./Version.ts";
 interface Addresses {
   readonly general: string;
   readonly answers: string;
-  /** The origin of the playground and the documentation; `null`: they are off. */
+  /** The origin of the playground and the documentation; `null` if they are off. */
   readonly pages: string | null;
   readonly management: string | null;
 }
 
-/** Writes the first key to a file, for a start whose standard output is a log that others may read. */
+/** Writes the first key to a file, because standard output may be a log that other people can read. */
 const writeKey = Effect.fnUntraced(
   function* (key: Redacted.Redacted) {
     const { dataDir, store } = yield* Settings;
     const files = yield* FileSystem.FileSystem;
-    // The directory may also contain the first key of an embedded database, which is still valid: keep that file.
+    // The directory may also contain the first key of an embedded database. That key is still valid: keep the file.
     const name = store === "memory" ? "memory-key" : "first-key";
     const path = (yield* Path.Path).resolve(dataDir, name);
     yield* files.makeDirectory(dataDir, { recursive: true });
@@ -42,8 +42,8 @@ const writeKey = Effect.fnUntraced(
 );
 
 /**
- * Logs the start and, if the log is text, prints the addresses. A terminal with a text log shows the first key;
- * otherwise a file contains it.
+ * Logs the start and, if logs are text, prints the addresses. If standard output is also a terminal, prints the first
+ * key; otherwise writes the key to a file.
  */
 export const announceStart = Effect.fnUntraced(function* (
   { answers, general, management, pages }: Addresses,

@@ -1,20 +1,20 @@
 import { Context, Effect, Layer } from "effect";
 
-/** The exit code after a second signal, when the server does not wait for its answers. */
+/** The exit code after a second signal, which ends the process without waiting for answers. */
 const immediateExitCode = 130;
 
 /**
- * How long a repeated signal counts as part of the first, in milliseconds: systemd and terminals signal a whole group
- * of processes, and npm and pnpm forward the signal to the server again.
+ * How long repeated signals count as one, in milliseconds. systemd and terminals signal a whole process group, and npm
+ * and pnpm then forward the signal to the server again.
  */
 const forwardingMillis = 300;
 
-/** Whether a server is ready, and how it stops. */
+/** The phase of the server, and the signal that stops it. */
 export class Lifecycle extends Context.Service<
   Lifecycle,
   {
     phase: "starting" | "serving" | "stopping";
-    /** The signal that stops it; `null`: none has arrived. */
+    /** The signal that stops the server; `null` if none has arrived. */
     signal: NodeJS.Signals | null;
   }
 >()("@parley/server/Lifecycle") {
@@ -33,7 +33,7 @@ export class Lifecycle extends Context.Service<
       };
       const signals = ["SIGINT", "SIGTERM"] as const;
       yield* Effect.acquireRelease(
-        // Prepended, so that it runs before the listener of `runMain`, which interrupts the program.
+        // Prepended so that `noteSignal` runs before the listener of `runMain`, which interrupts the program.
         Effect.sync(() => signals.forEach((signal) => process.prependListener(signal, noteSignal))),
         () => Effect.sync(() => signals.forEach((signal) => process.off(signal, noteSignal))),
       );

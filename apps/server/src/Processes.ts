@@ -5,7 +5,7 @@ import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { promisify } from "node:util";
 
-/** A process's parent and command line, its arguments separated by spaces; `null` if there is no such process. */
+/** Returns a process's parent and command line, with spaces between arguments; `null` if there is no such process. */
 export const findProcess = async (pid: number) => {
   try {
     // Not every container has `ps`.

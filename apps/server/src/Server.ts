@@ -1,5 +1,5 @@
 /**
- * The server: a store, an answerer, the core and the listeners, wired by the settings.
+ * The server: a store, an answerer, the core and the listeners, wired together according to the settings.
  */
 import { Access, Asking, keyState, layerRetention } from "@parley/core";
 import { ChatbotRegistry } from "@parley/core/ports";
@@ -38,7 +38,7 @@ import { hasTerminal } from "./StopSignals.ts";
 
 /** Logs how many answers a stopping server waits for. */
 const reportAnswers = Effect.gen(function* () {
-  // Asks that wait for their turn are refused first.
+  // Gives `drain` time to refuse the asks that are still waiting for their turn.
   yield* Effect.sleep("100 millis");
   const answers = yield* Asking.use(({ inProgress }) => inProgress);
   if (answers === 0) return;
@@ -67,7 +67,7 @@ const stop = Effect.fnUntraced(function* (
   yield* Effect.all([drain, Scope.close(interfaces, exit), reportAnswers], { concurrency: 3 });
 });
 
-/** The guide: pages of this project's documentation. */
+/** Creates the guide from the pages of this project's documentation. */
 const guideOf = Effect.fnUntraced(function* (places: ReadonlyArray<Place>) {
   const { own } = yield* Documents;
   return yield* makeGuide({
@@ -79,8 +79,8 @@ const guideOf = Effect.fnUntraced(function* (places: ReadonlyArray<Place>) {
 });
 
 /**
- * Suggested questions, which the chatbot's documents answer. Only a key or a visitor token with the scope `read` gets
- * any.
+ * A function that suggests questions which the chatbot's documents answer. It suggests none to a key or visitor token
+ * without the scope `read`.
  */
 const questionsFor = Effect.gen(function* () {
   const { authenticate } = yield* Access;
@@ -94,7 +94,7 @@ const questionsFor = Effect.gen(function* () {
     }).pipe(Effect.orElseSucceed(() => []));
 });
 
-/** Behind a proxy that is not trusted, all clients share one limit on tokens for anonymous visitors. */
+/** Warns that, behind an untrusted proxy, all clients share one limit on tokens for anonymous visitors. */
 const warnOfSharedLimit = Effect.gen(function* () {
   const chatbots = yield* ChatbotRegistry.use(({ list }) => list);
   const now = yield* ChatbotRegistry.use((registry) => registry.now);
@@ -117,7 +117,7 @@ const runListeners = Effect.gen(function* () {
     yield* provision(settings.provision, process.env, "provisioning", true);
   }
 
-  // An ask whose turn starts just before the stop may use its whole deadline.
+  // An ask whose turn starts just before the server stops may still run until its deadline.
   const grace = Duration.sum(settings.asks.deadline, Duration.seconds(5));
   const { recordRefusal: onRefusal } = yield* makeRequestTelemetry(logRequests);
   const { loop: eventLoop } = yield* RequestQueue;
@@ -157,7 +157,7 @@ const runListeners = Effect.gen(function* () {
           serves: ["answers"],
           pages: settings.pages ? [makeDocumentation()] : [],
         });
-  // The playground and the widget must know the port that the answers interface got.
+  // The playground and the widget need to know the actual port of the answers interface.
   const answersPort = askListener === null ? null : Number(new URL(askListener).port || 80);
   const places: ReadonlyArray<Place> = ["playground", "guide", "docs"];
   const model = settings.llms.length > 0;
@@ -174,11 +174,11 @@ const runListeners = Effect.gen(function* () {
   const origin = yield* startListener(port, "PARLEY_PORT", {
     serves: askListener === null ? ["general", "answers"] : ["general"],
     pages,
-    // Served even with `PARLEY_PAGES=off`: an operator turns it on for each key, by giving the key origins.
+    // Served even with `PARLEY_PAGES=off`: an operator turns the widget on for each key, by giving the key origins.
     widget: makeWidgetPages({ answersPort, basePaths, model, questions }),
   });
   if (settings.trustedProxies === "") yield* warnOfSharedLimit;
-  // Only after listening: if the start failed, nobody would see the key.
+  // Created only once the listeners are running: if the start failed, nobody would see the key.
   const firstKey = settings.provision === null ? yield* firstStart : null;
   yield* announceStart(
     {
@@ -189,23 +189,23 @@ const runListeners = Effect.gen(function* () {
     },
     firstKey,
   );
-  // Last, because a script that waits for readiness then reads the first key's file.
+  // Last, because a script may wait until the server is ready, and then read the file with the first key.
   if (lifecycle.phase === "starting") lifecycle.phase = "serving";
 });
 
-/** Runs before the store and the listeners start: an ignored variable may be why they fail. */
+/** Logs the warnings before the store and the listeners start, because an ignored variable may be why they fail. */
 const logWarnings = Effect.flatMap(Settings, ({ warnings }) =>
   Effect.forEach(warnings, (warning) => Effect.logWarning(warning), { discard: true }),
 );
 
-/** The last log line of a server. If the start fails, the last line is the error. */
+/** Writes the last log line of a server, unless the start fails: then the error is the last line. */
 const logStop = Effect.addFinalizer((exit) =>
   Exit.isFailure(exit) && !Cause.hasInterruptsOnly(exit.cause)
     ? Effect.void
     : Effect.logInfo("Parley has stopped"),
 );
 
-/** The whole server; it runs as long as its scope is open. */
+/** The whole server, which runs for as long as its scope is open. */
 export const layerServer = Layer.merge(Layer.effectDiscard(runListeners), layerRetention).pipe(
   Layer.provide(Access.layer),
   // Also provides `Chats`.

@@ -1,6 +1,6 @@
 /**
- * The settings of a server or a command, read once, at its start, from environment variables and from files that
- * variables name. An invalid value prevents the start; the error, one line, names the setting.
+ * The settings of a server or a command, which are read once at startup from environment variables and the files that
+ * they name. If a value is invalid, the process does not start, and a one-line error names the setting.
  */
 import { describeSchemaError } from "@parley/core";
 import { transportOf } from "@parley/store-pg";
@@ -34,7 +34,7 @@ export interface ModelSettings {
   readonly baseUrl: string;
   readonly apiKey: Redacted.Redacted | undefined;
   readonly model: string;
-  /** The host of the endpoint: its name in usage and metrics. */
+  /** The host of the endpoint, which identifies the provider in usage and metrics. */
   readonly provider: string;
   /** The names of the settings that these values come from. */
   readonly names: { readonly baseUrl: string; readonly model: string; readonly apiKey: string };
@@ -53,7 +53,7 @@ const text = (name: string, expected: string, isValid: (value: string) => boolea
 
 const units = { ms: "millis", s: "seconds", m: "minutes", h: "hours" };
 
-/** The duration in a text such as `0`, `5s`, `500ms` or, in Effect's notation, `5 seconds`. */
+/** Parses a duration such as `0`, `5s`, `500ms` or, in Effect's notation, `5 seconds`. */
 const toDuration = (text: string): Option.Option<Duration.Duration> => {
   const [, count, unit] = /^(\d+)\s*(ms|s|m|h)$/.exec(text === "0" ? "0s" : text) ?? [];
   const words = unit === undefined ? text : `${count} ${units[unit as keyof typeof units]}`;
@@ -97,7 +97,7 @@ const trustedProxies = text(
   (list) => parseNetworks(list) !== null,
 ).pipe(Config.withDefault(""));
 
-/** Reads a model and its endpoint; `null` if they are not set. */
+/** Reads a model and its endpoint; `null` if neither is set. */
 const readModel = Effect.fnUntraced(function* (names: ModelSettings["names"]) {
   const { apiKey, baseUrl, model } = yield* Config.all({
     baseUrl: Config.URL(names.baseUrl).pipe(Config.withDefault(null)),
@@ -137,13 +137,13 @@ const config = Config.all({
     general: basePath("PARLEY_BASE_PATH", "/api"),
     answers: basePath("PARLEY_ASK_PATH", "/ask"),
   }),
-  /** The port of the answers interface; `null`: it shares `port`. */
+  /** The port of the answers interface; `null` if the interface shares `port`. */
   askPort: port("PARLEY_ASK_PORT").pipe(Config.withDefault(null)),
-  /** The port of health and metrics; 0: they are off. */
+  /** The port for health and metrics; 0 if they are off. */
   managementPort: port("PARLEY_MANAGEMENT_PORT").pipe(Config.withDefault(3001)),
-  /** A host of its own, because health and metrics need no key. */
+  /** Separate from `host`, because health and metrics need no key. */
   managementHost: Config.String("PARLEY_MANAGEMENT_HOST").pipe(Config.withDefault("127.0.0.1")),
-  /** The format of log lines; `null`: JSON, but text on a terminal. */
+  /** The log format; `null` for text on a terminal and JSON elsewhere. */
   logFormat: Config.Literals(["json", "text"], "PARLEY_LOG_FORMAT").pipe(Config.withDefault(null)),
   logRequests: boolean("PARLEY_LOG_REQUESTS", false),
   corsOrigins: origins,
@@ -155,7 +155,7 @@ const config = Config.all({
   ),
   /** How long the server keeps serving after a SIGTERM. */
   drainDelay: duration("PARLEY_DRAIN_DELAY", "5 seconds", "0 seconds"),
-  /** Some of the core's `AskLimits`. */
+  /** The limits that replace some of the core's default `AskLimits`. */
   asks: Config.all({
     deadline: duration("PARLEY_ASK_DEADLINE", "30 seconds"),
     asks: integer("PARLEY_ASKS_AT_ONCE", 1).pipe(Config.withDefault(10_000)),
@@ -169,7 +169,7 @@ const config = Config.all({
   rowSecurity: boolean("PARLEY_ROW_SECURITY", false),
   pooler: boolean("PARLEY_POOLER", false),
   schema: Config.String("PARLEY_SCHEMA").pipe(Config.withDefault("parley")),
-  /** The person who runs a command, in the audit log. */
+  /** The name that the audit log records for the person who runs a command. */
   actor: text("PARLEY_ACTOR", "a name of at most 200 printable characters", (name) =>
     /^\P{C}{1,200}$/u.test(name),
   ).pipe(Config.withDefault(null)),
@@ -178,16 +178,16 @@ const config = Config.all({
   /** The context window of the models, in tokens. */
   contextTokens: integer("PARLEY_LLM_CONTEXT_TOKENS", 1000).pipe(Config.withDefault(32_000)),
   moderation: Config.all({
-    /** The moderator of chatbots whose own settings name none. */
+    /** The moderation of chatbots whose own settings do not specify any. */
     fallback: Config.Literals(["off", "words", "endpoint"], "PARLEY_MODERATION").pipe(
       Config.withDefault("off"),
     ),
-    /** Whether a question passes when the endpoint fails. */
+    /** Whether questions pass moderation if the endpoint fails. */
     failOpen: boolean("PARLEY_MODERATION_FAIL_OPEN", false),
   }),
   /**
-   * A folder of documents, in which a chatbot's settings can name a subfolder. `null`: answers quote this project's
-   * documentation or, with a language model, use no documents.
+   * The folder of documents; a chatbot's settings can name one of its subfolders. If it is `null`, answers quote this
+   * project's documentation or, with a language model, use no documents.
    */
   knowledgeDir: optional("PARLEY_KNOWLEDGE_DIR"),
 });
@@ -213,7 +213,7 @@ const read = Effect.gen(function* () {
   const settings = {
     ...values,
     store: values.store ?? (databaseUrl === null ? ("embedded" as const) : ("postgres" as const)),
-    /** The language models, in the order in which they are tried; if there is none, answers quote the documents. */
+    /** The language models, in the order in which they are tried; if empty, answers quote the documents. */
     llms: [llm, fallback].filter((model) => model !== null),
     moderation: { ...values.moderation, endpoint },
   };
@@ -288,7 +288,7 @@ export const readSettings = (
 export class Settings extends Context.Service<Settings, SettingsShape>()(
   "@parley/server/Settings",
 ) {
-  /** The settings in the environment of the process. */
+  /** Reads the settings from the environment of the process. */
   static readonly layer = Layer.effect(
     Settings,
     Effect.suspend(() => readSettings(process.env)),

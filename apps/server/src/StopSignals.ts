@@ -1,5 +1,5 @@
 /**
- * What stops a process besides SIGTERM and SIGINT: its terminal closes, or the package manager that runs it exits.
+ * Stops the process if its terminal closes, or if the package manager that runs it exits.
  */
 import { Effect, Schedule } from "effect";
 import { findProcess } from "./Processes.ts";
@@ -17,7 +17,7 @@ const makeStop = Effect.sync(() => {
   return (signal: NodeJS.Signals) => void (isStopping || process.kill(process.pid, signal));
 });
 
-/** Lets a SIGHUP stop the process, and the PostgreSQL that it started, as Ctrl-C does. */
+/** Makes SIGHUP stop the process, and the PostgreSQL server that it started, as Ctrl-C does. */
 export const stopOnHangup = Effect.map(makeStop, (stop) => {
   process.on("SIGHUP", () => stop("SIGINT"));
 });
@@ -25,7 +25,7 @@ export const stopOnHangup = Effect.map(makeStop, (stop) => {
 const isRunner = (command: string) =>
   /^(\S*node )?(\S*\/)?(npm|npx|pnpm)(-cli)?(\.[cm]?js)?( |$)/.test(command);
 
-/** The processes above this one up to the outermost package manager, such as npx, its shell, pnpm and its shell. */
+/** The ids of this process's ancestors up to the outermost package manager, such as a shell, pnpm, a shell and npx. */
 const findRunners = Effect.promise(async () => {
   const runners: Array<number> = [];
   const shells: Array<number> = [];
@@ -41,8 +41,8 @@ const findRunners = Effect.promise(async () => {
 });
 
 /**
- * If the script `start` runs the server, stops it as soon as a package manager above it exits. On a SIGTERM, npx exits,
- * but forwards the signal only to a shell, so that pnpm and the server would keep running.
+ * If the `start` script runs the server, stops the server when a package manager above it exits. On SIGTERM, npx exits
+ * but forwards the signal only to a shell, so pnpm and the server would keep running.
  */
 export const stopWithScript = Effect.gen(function* () {
   if (process.env["npm_lifecycle_event"] !== "start") return;

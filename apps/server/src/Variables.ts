@@ -13,20 +13,20 @@ export class SettingsInvalid extends Data.TaggedError("SettingsInvalid")<{
 
 export type Variables = Readonly<Record<string, string | undefined>>;
 
-/** Decodes UTF-8, and drops a byte order mark. Throws for other encodings: UTF-16 can be valid UTF-8 with NULs. */
+/** Decodes UTF-8, and drops a byte order mark. Throws for other encodings; NULs are taken as a sign of UTF-16. */
 export const decodeUtf8 = (bytes: Uint8Array): string => {
   const text = new TextDecoder().decode(bytes);
   if (!isUtf8(bytes) || text.includes("\0")) throw new Error("is not UTF-8");
   return text;
 };
 
-/** The certificates (PEM) in a file; those of the operating system for `system`. */
+/** Reads PEM certificates from a file; the path `system` stands for those of the operating system. */
 export const readAuthorities = (path: string) =>
   Effect.try({
     try: () => {
       if (path === "system") return getCACertificates("system");
       const certificates = decodeUtf8(readFileSync(path));
-      // TLS would silently ignore a file without a certificate; this throws.
+      // TLS would silently ignore a file without a certificate; the constructor throws.
       new X509Certificate(certificates);
       return certificates;
     },
@@ -43,13 +43,13 @@ const readLine = (path: string): string => {
   return line.trim();
 };
 
-/** The variable that names a file with the value of a setting; empty for a setting that is itself a path. */
+/** Returns the variable for the path of a file with the setting's value; empty if the setting is itself a path. */
 const fileVariable = (name: string) =>
   /^PARLEY_(DATA_DIR|KNOWLEDGE_(DIR|ROOT)|PROVISION)$/.test(name) ? "" : `${name}_FILE`;
 
 /**
- * The value of a variable, or the only line of the file that `<name>_FILE` names, without white space around it. A
- * variable that contains only white space counts as unset.
+ * Reads a variable, or the only line of the file that `<name>_FILE` names, and trims the value. A variable that
+ * contains only white space counts as unset.
  */
 export const readVariable = (
   variables: Variables,
@@ -74,10 +74,10 @@ export const readVariable = (
 export const isServiceLink = (name: string, value = "") =>
   name.endsWith("_PORT") && /^(tcp|udp|sctp):\/\//.test(value);
 
-/** Other variables that Kubernetes sets for a Service. */
+/** Matches the names of the other variables that Kubernetes sets for a Service. */
 const serviceVariable = /_SERVICE_(HOST|PORT)(_|$)|_PORT_\d+_(TCP|UDP|SCTP)(_|$)/;
 
-/** Names of former settings, with what to use in their place. */
+/** The names of former settings, each with advice on what to use instead. */
 const formerSettings: Readonly<Record<string, string>> = {
   PARLEY_LISTEN: "set PARLEY_POOLER=true instead if DATABASE_URL leads to a pooler",
   PARLEY_PREPARE: "set PARLEY_POOLER=true instead if DATABASE_URL leads to a pooler",
@@ -89,7 +89,7 @@ const formerSettings: Readonly<Record<string, string>> = {
   PARLEY_ASK_QUEUE_TIMEOUT: "an ask waits for its turn for up to twice PARLEY_ASK_DEADLINE",
 };
 
-/** Warnings about variables that look like settings and have no effect. */
+/** Returns warnings about variables that look like settings but have no effect. */
 export const ignoredVariables = (variables: Variables, settings: ReadonlySet<string>) => {
   const files = new Set(Array.from(settings, fileVariable));
   const names = Object.keys(variables).filter(
@@ -111,7 +111,7 @@ export const ignoredVariables = (variables: Variables, settings: ReadonlySet<str
   return [link, ...warnings];
 };
 
-/** The values of OpenTelemetry's variables that the server supports. */
+/** The values that the server supports for OpenTelemetry's variables. */
 const telemetryValues: Readonly<Record<string, RegExp>> = {
   OTEL_EXPORTER_OTLP_PROTOCOL: /^http\/(protobuf|json)$/,
   OTEL_LOGS_EXPORTER: /^(otlp|none)$/,
@@ -120,7 +120,7 @@ const telemetryValues: Readonly<Record<string, RegExp>> = {
   OTEL_TRACES_SAMPLER: /^(parentbased_)?always_on$/,
 };
 
-/** A warning for each variable of OpenTelemetry that has no effect because of its value. */
+/** Returns a warning for each OpenTelemetry variable whose value the server does not support. */
 export const ignoredTelemetry = (variables: Variables): ReadonlyArray<string> =>
   Object.entries(telemetryValues).flatMap(([name, values]) => {
     const value = variables[name];
@@ -129,7 +129,7 @@ export const ignoredTelemetry = (variables: Variables): ReadonlyArray<string> =>
       : [`${name}=${value} is not supported: docs/monitoring.md lists what is.`];
   });
 
-/** A warning if a proxy is set that Node does not use for requests to the address, unless NO_PROXY exempts the host. */
+/** Returns a warning if Node does not use a configured proxy for the address, unless NO_PROXY exempts the host. */
 export const unusedProxy = (variables: Variables, address: string): ReadonlyArray<string> => {
   const { hostname, protocol } = new URL(address);
   const valueOf = (name: string) => variables[name] || variables[name.toLowerCase()] || "";

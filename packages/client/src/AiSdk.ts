@@ -1,43 +1,43 @@
 /**
- * `@parley/client/ai-sdk`: the client as a transport for `useChat` of the AI SDK, in a browser or behind a route
+ * `@parley/client/ai-sdk`: the client as a transport for the AI SDK's `useChat`, in a browser or behind a route
  * handler.
  */
 import type { ChatTransport, UIMessage, UIMessageChunk } from "ai";
 import type { AnswerEvent, AskOptions, Client, Entry } from "./Interface.ts";
 
-/** The fields of an entry that an assistant's message carries in addition to the answer's text. */
+/** The fields of an entry that an assistant message carries in addition to the text of the answer. */
 export type EntryMetadata = Omit<Entry, "question" | "answer">;
 
 /**
- * A message of `useChat`; an assistant's has the metadata of its entry. A part of the type `data-entry` is an earlier
- * entry of the chat that is missing from the messages: another page asked its question, or the server completed it
- * after `stop`.
+ * A message of `useChat`. An assistant message has the metadata of its entry. A part of type `data-entry` is an earlier
+ * entry of the chat that is missing from the messages, because another page asked the question or because the server
+ * completed the answer after `stop`.
  */
 export type ParleyMessage = UIMessage<EntryMetadata, { entry: Entry }>;
 
-/** Options of {@link makeChatTransport}. */
+/** Options for {@link makeChatTransport}. */
 export interface ChatTransportOptions {
   readonly client: Client;
   /**
-   * The chat to ask in. Without it, the metadata of the last answer names the chat, and the first question creates one;
-   * if its answer is stopped, the next question creates another. A route handler must set it, because a browser can
-   * send any metadata.
+   * The chat to ask in. By default, the metadata of the last answer names the chat, and the first question creates one;
+   * if the answer to the first question is stopped, the next question creates another chat. A route handler must set
+   * `chatId`, because a browser can send any metadata.
    */
   readonly chatId?: number | undefined;
   /**
-   * The effect of `stop` and of any other disconnect, such as a closed page. `cancel`: the server ends the model's
-   * request and stores nothing, and the next message is answered at once. `finish`: the server completes and stores the
-   * answer before it answers the next message. By default the server decides: `finish`, unless its setting was changed.
+   * What the server does after `stop` or any other disconnect, such as a closed page. With `cancel`, the server ends
+   * the model's request, stores nothing, and answers the next message at once. With `finish`, it completes and stores
+   * the answer before it answers the next message. The server's setting is the default: `finish`, unless changed.
    */
   readonly onDisconnect?: AskOptions["onDisconnect"];
 }
 
 /**
- * A transport that asks the question in the user's last message. Each message has an idempotency key: `regenerate`
- * repeats a question that failed, and returns the stored answer of one that succeeded. The metadata of the assistant's
- * message is that of its entry. If the API key may read, up to 100 entries that are missing from the messages arrive
- * with the answer. A failure arrives as the SDK's error, with the message of the client's error, such as
- * `CHAT_DOES_NOT_EXISTS`.
+ * Creates a transport that asks the question in the user's last message. Each message has an idempotency key, so
+ * `regenerate` asks a question again if it failed, and returns the stored answer if it succeeded. The assistant message
+ * has the metadata of its entry. If the API key has the scope `read`, up to 100 entries that are missing from the
+ * messages arrive with the answer. A failure arrives as an error of the SDK, with the message of the client's error,
+ * such as `CHAT_DOES_NOT_EXISTS`.
  */
 export const makeChatTransport = ({
   chatId,
@@ -79,11 +79,11 @@ export const makeChatTransport = ({
       },
     });
   },
-  // There is no stream to rejoin: with `finish`, the server completes and stores the answer, and the history has it.
+  // There is no stream to rejoin. With `finish`, the server stores the completed answer, and the history includes it.
   reconnectToStream: () => Promise.resolve(null),
 });
 
-/** The entries of a history, which must be oldest first, as the first messages of `useChat`. */
+/** Converts the entries of a history, which must be oldest first, to the initial messages of `useChat`. */
 export const toMessages = (entries: ReadonlyArray<Entry>): Array<ParleyMessage> =>
   entries.flatMap(({ answer, question, ...metadata }) => [
     // The hello message answers no question.
@@ -114,9 +114,9 @@ async function* toChunks(
     for await (const event of events) {
       if (!hasBegun && (event.type === "delta" || event.type === "entry")) {
         hasBegun = true;
-        // By now all entries before that of this ask are stored.
+        // By now, all entries that precede this ask's entry are stored.
         for (const entry of await readMissing().catch(() => [])) {
-          // The entry of this ask may be among them, if the ask repeats a stored answer.
+          // If this ask repeats a stored answer, its own entry may be among them.
           if (entry.question === query) candidates.push(entry);
           else yield toEntryPart(entry);
         }

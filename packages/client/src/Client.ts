@@ -1,5 +1,5 @@
 /**
- * A client of the general and the answers interface on `fetch`, for browsers and Node 20.19 or later.
+ * A client for the general and answers interfaces, based on `fetch`, for browsers and Node 20.19 or later.
  */
 import {
   anySignal,
@@ -12,7 +12,7 @@ import {
 } from "./Connection.ts";
 import type * as api from "./Interface.ts";
 
-/** Creates a client. It opens no connection before the first call. */
+/** Creates a client, which opens no connection before the first call. */
 export const makeClient = ({
   askTimeoutMillis = 120_000,
   askUrl = "/ask",
@@ -22,7 +22,7 @@ export const makeClient = ({
   timeoutMillis = 30_000,
   ...connection
 }: api.ClientOptions = {}): api.Client => {
-  // A handler in this process needs no host.
+  // A `fetch` that calls a handler in this process needs no real host.
   const site = origin ?? globalThis.location?.origin ?? (connection.fetch && "http://localhost");
   const base = new URL(baseUrl, site).href.replace(/\/$/, "");
   const ask = new URL(askUrl, site).href;
@@ -113,7 +113,7 @@ export const makeClient = ({
   };
 };
 
-/** Throws for a successful response that is not the server's, such as the page of a captive portal. */
+/** Parses the body of a successful response; throws if it is not Parley's but, for example, a captive portal's. */
 const parseBody = (text: string) => {
   try {
     const body = JSON.parse(text);
@@ -122,7 +122,7 @@ const parseBody = (text: string) => {
   throw new ConnectionError("The response is not Parley's");
 };
 
-/** Not `randomUUID`, which pages without TLS lack. */
+/** Avoids `randomUUID`, which is not available on pages without TLS. */
 const randomKey = (): string =>
   crypto.getRandomValues(new Uint8Array(16)).reduce((key, byte) => key + byte.toString(16), "");
 
@@ -134,8 +134,8 @@ const toSearch = (query: object): URLSearchParams =>
   );
 
 /**
- * The events of an ask. The headers of `request` carry an idempotency key: with this key and the id of the last event,
- * the server resumes the answer after a broken connection.
+ * Yields the events of an ask. If the connection breaks, the idempotency key in the headers of `request` and the id of
+ * the last event let the server resume the answer.
  */
 async function* streamAnswer(
   options: api.ClientOptions,
@@ -180,7 +180,7 @@ async function* streamAnswer(
   }
 }
 
-/** The server-sent events of a response. Comments have empty fields; an event that is cut off is dropped. */
+/** Yields the server-sent events of a response. Comments have empty fields; an event that is cut off is dropped. */
 async function* readEvents(response: ReturnType<typeof send>) {
   let rest = "";
   for await (const { requestId, text } of response) {

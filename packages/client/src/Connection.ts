@@ -1,24 +1,24 @@
 /**
- * One attempt at a request, its errors, and when to repeat it. If the caller's `AbortSignal` is aborted, the call
- * rejects with the signal's reason, and not with an error of this file.
+ * A single attempt at a request, its errors, and when to retry it. If the caller's `AbortSignal` is aborted, the call
+ * rejects with the signal's reason rather than an error from this file.
  */
 import type { Attempt, ClientOptions } from "./Interface.ts";
 
 /**
- * The response was a failure. `message` is the contract's, such as `CHAT_DOES_NOT_EXISTS`, or else the status, such as
- * `HTTP 502`.
+ * An error response. `message` is the one in the response body, such as `CHAT_DOES_NOT_EXISTS`, or else the status,
+ * such as `HTTP 502`.
  */
 export class ResponseError extends Error {
   override readonly name: string = "ResponseError";
   readonly status: number;
-  /** Missing from a failure that is not the server's, such as a proxy's 502. */
+  /** The error code; `undefined` if the failure is not the server's own, such as a proxy's 502. */
   readonly code: number | undefined;
   /** Identifies the failure in the server's log. */
   readonly requestId: string | undefined;
-  /** The seconds after which the server asks to be called again. */
+  /** How many seconds the server asks the client to wait before a retry. */
   readonly retryAfterSeconds: number | undefined;
 
-  /** `body` is that of the response, if it is JSON. */
+  /** `body` is the parsed response body, or `undefined` if it is not JSON. */
   constructor(status: number, body: any, requestId?: string, retryAfter?: string | null) {
     super(body?.message ?? `HTTP ${status}`);
     this.status = status;
@@ -30,10 +30,10 @@ export class ResponseError extends Error {
   }
 }
 
-/** The server refused values of the request (status 422); `code` and `message` are those of the first of `errors`. */
+/** The server rejected values in the request (status 422). `code` and `message` are those of the first error. */
 export class ValidationError extends ResponseError {
   override readonly name = "ValidationError";
-  /** Each refused value; the body itself has the path `[]`. */
+  /** An error for each rejected value. The path `[]` stands for the body itself. */
   readonly errors: ReadonlyArray<{ code: number; message: string; path: ReadonlyArray<string> }>;
 
   constructor(errors: ValidationError["errors"], requestId?: string) {
@@ -43,20 +43,20 @@ export class ValidationError extends ResponseError {
 }
 
 /**
- * No response of a Parley server arrived, a response broke off, or the server was silent for longer than the timeout.
+ * No response from a Parley server arrived, a response broke off, or the server was silent for longer than the timeout.
  * The message or `cause` says which.
  */
 export class ConnectionError extends Error {
   override readonly name = "ConnectionError";
 }
 
-/** A request; `timeoutMillis` limits the silence of the server. */
+/** A request. `timeoutMillis` is how long the server may be silent. */
 export interface ClientRequest extends Pick<Attempt, "method" | "url" | "headers" | "body"> {
   readonly timeoutMillis: number;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** The error for a failed request. `body` is the contract's or, from a proxy, any other. */
+/** Returns the error for a failed request. `body` is an error from the server or, if a proxy responded, anything. */
 export const toResponseError = (
   status: number,
   body: any,
@@ -67,7 +67,7 @@ export const toResponseError = (
     ? new ValidationError(body.errors, requestId)
     : new ResponseError(status, body, requestId, retryAfter);
 
-/** Sends a request, and yields the text of a successful response as it arrives. Leaving the iteration disconnects. */
+/** Sends a request and yields the text of a successful response as it arrives. Breaking out of the loop disconnects. */
 export async function* send(
   { apiKey, fetch = globalThis.fetch, onAttempt }: ClientOptions,
   { signal, timeoutMillis, ...request }: ClientRequest,
@@ -77,12 +77,12 @@ export async function* send(
     ...request.headers,
     ...(apiKey !== undefined && { "x-api-key": apiKey }),
   };
-  // Outside the attempt: headers that HTTP does not allow are not a broken connection. A plain object, which the
-  // caller's own `fetch` can spread.
+  // Built outside the `try` block, because invalid headers are not a broken connection. A plain object, because the
+  // caller's own `fetch` may spread it.
   const headers = Object.fromEntries(new Headers(headersWithKey));
   const controller = new AbortController();
   const silence = new Error(`The server was silent for ${timeoutMillis} ms`);
-  /** Limits each wait by itself: a slow reader does not mean a silent server. */
+  /** Limits each wait separately, because a slow reader does not mean a silent server. */
   const inTime = <A>(promise: Promise<A>): Promise<A> => {
     const timer = setTimeout(() => controller.abort(silence), timeoutMillis);
     return promise.finally(() => clearTimeout(timer));
@@ -105,7 +105,7 @@ export async function* send(
         body: request.body ?? null,
         headers,
         signal: anySignal(controller.signal, signal),
-        // A redirect could hand the key to another server. Cloudflare Workers do not know the mode `error`.
+        // A redirect could hand the key to another server. Cloudflare Workers do not support the mode `error`.
         redirect: "manual",
       }),
     );
@@ -143,9 +143,9 @@ export async function* send(
 const answerUnavailable = 500002;
 
 /**
- * The delay before the next attempt. Throws the error if none may follow: the call was aborted, the request was wrong
- * (4xx without `Retry-After`), the server has already tried all its models, it asks for a pause of more than a minute,
- * or too many attempts have failed in a row.
+ * Returns the delay before the next attempt. Throws the error if there must be none: the call was aborted, the request
+ * was invalid (4xx without `Retry-After`), the server has already tried all its models, the server asks for a wait of
+ * more than a minute, or too many attempts have failed in a row.
  */
 export const retryDelayMillis = (error: unknown, failures: number, retries: number): number => {
   const isFailure = error instanceof ResponseError || error instanceof ConnectionError;
@@ -160,7 +160,7 @@ export const retryDelayMillis = (error: unknown, failures: number, retries: numb
 export const anySignal = (...signals: ReadonlyArray<AbortSignal | undefined>): AbortSignal =>
   AbortSignal.any(signals.filter((signal) => signal !== undefined));
 
-/** Ends early when the signal is aborted; the attempt that follows then rejects. */
+/** Resolves after the delay, or early if the signal is aborted; the next attempt then rejects. */
 export const sleep = (millis: number, signal: AbortSignal | undefined): Promise<void> =>
   new Promise((resolve) => {
     const end = () => {

@@ -1,80 +1,78 @@
 /**
- * The client's interface: its calls and their options, and the values of the contract. The values have the names and
- * shapes of the wire, so that the documentation of the HTTP interfaces holds for them, too.
+ * The client's interface: its calls and their options, and the values in requests and responses. These values have the
+ * same names and shapes as in the HTTP interfaces, whose documentation applies to them, too.
  */
 
-/** Options of a client. */
+/** Options for a client. */
 export interface ClientOptions {
-  /** Omit it if a proxy adds it. */
+  /** The API key; omit it if a proxy adds one. */
   readonly apiKey?: string | undefined;
-  /**
-   * Sends the requests; the global `fetch` by default. The `handler` of `makeWebHandler` answers them in this process.
-   */
+  /** Sends the requests; the global `fetch` by default. The `handler` from `makeWebHandler` answers them in-process. */
   readonly fetch?:
     | ((
         url: string,
         init: RequestInit & { readonly headers: Record<string, string> },
       ) => Promise<Response>)
     | undefined;
-  /** Called with each attempt, when its response begins or when it fails before that. */
+  /** Called for each attempt, when a successful response begins or when the attempt fails before that. */
   readonly onAttempt?: ((attempt: Attempt) => void) | undefined;
   /**
-   * Scheme, host and port of the server. By default the page's own origin in a browser; elsewhere `http://localhost` if
-   * `fetch` is given, else none, so that `baseUrl` and `askUrl` must be absolute.
+   * The scheme, host and port of the server. In a browser, the default is the page's own origin; elsewhere, it is
+   * `http://localhost` if `fetch` is given. Otherwise, `baseUrl` and `askUrl` must be absolute.
    */
   readonly origin?: string | URL | undefined;
   /** The address of the general interface, absolute or relative to `origin`; `/api` by default. */
   readonly baseUrl?: string | URL | undefined;
   /** The address of the answers interface, absolute or relative to `origin`; `/ask` by default. */
   readonly askUrl?: string | URL | undefined;
-  /** Limits the silence of the server within an attempt; 30 seconds by default. */
+  /** How long the server may be silent during an attempt; 30 seconds by default. */
   readonly timeoutMillis?: number | undefined;
-  /** The same for `ask`, whose response begins only when the entry is stored; 120 seconds by default. */
+  /** The timeout for `ask`, whose response begins only once the entry is stored; 120 seconds by default. */
   readonly askTimeoutMillis?: number | undefined;
   /**
-   * How many attempts may follow one that failed; 4 by default. Progress of a stream resets the count, but each restart
-   * still counts.
+   * How many times a failed attempt may be retried; 4 by default. Progress in a stream resets the count, but each
+   * restart still counts.
    */
   readonly retries?: number | undefined;
 }
 
-/** Options of every call. */
+/** Options for every call. */
 export interface CallOptions {
-  /** Aborting it ends the call, which rejects with the signal's reason. */
+  /** Aborting the signal ends the call, which rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Options of the calls that store a chat or an entry. */
+/** Options for calls that store a chat or an entry. */
 export interface PostOptions extends CallOptions {
   /** 1 to 255 printable ASCII characters; a random key by default. */
   readonly idempotencyKey?: string | undefined;
 }
 
-/** Options of asks. */
+/** Options for asks. */
 export interface AskOptions extends PostOptions {
   /** Whether the server finishes and stores the answer after the client disconnects; the server decides by default. */
   readonly onDisconnect?: "cancel" | "finish" | undefined;
 }
 
 /**
- * A client of one chatbot. Every call repeats a failed attempt if another may succeed, even a POST, which carries an
- * `Idempotency-Key`. A call rejects with a `ResponseError`, `ValidationError`, `ConnectionError` or the signal's
- * reason.
+ * A client for one chatbot. Every call retries a failed attempt if a retry may succeed. This is safe even for a POST,
+ * which carries an `Idempotency-Key`. A call rejects with a `ResponseError`, `ValidationError`, `ConnectionError` or
+ * the signal's reason.
  */
 export interface Client {
   /** Reads the chatbot's name and description, and the name of its workspace. */
   readonly details: (options?: CallOptions) => Promise<ChatbotDetails>;
   /** Creates a chat, which begins with the hello message if the chatbot has one. */
   readonly createChat: (chat?: NewChat, options?: PostOptions) => Promise<Chat>;
-  /** The chats, newest first by default. */
+  /** Lists the chats, newest first by default. */
   readonly chats: (query?: ChatsQuery, options?: CallOptions) => List<Chat>;
-  /** The entries of a chat, newest first by default. */
+  /** Lists the entries of a chat, newest first by default. */
   readonly history: (chatId: number, query?: HistoryQuery, options?: CallOptions) => List<Entry>;
-  /** Asks, and resolves once the entry is stored. */
+  /** Asks a question, and resolves once the entry is stored. */
   readonly ask: (question: Question, options?: AskOptions) => Promise<Entry>;
   /**
-   * Asks when it is iterated, and yields the answer as it arrives. If the connection breaks, the stream resumes where
-   * it broke. Leaving the iteration disconnects.
+   * Asks a question once it is iterated, and yields the answer as it arrives. If the connection breaks, the stream
+   * resumes where it left off. Breaking out of the loop disconnects.
    */
   readonly stream: (question: Question, options?: AskOptions) => AsyncIterable<AnswerEvent>;
 }
@@ -88,22 +86,20 @@ export interface Attempt {
   readonly body?: string | undefined;
   readonly status?: number | undefined;
   readonly requestId?: string | undefined;
-  /** When it was sent, in milliseconds since 1970. */
+  /** The time at which the request was sent, in milliseconds since the Unix epoch. */
   readonly beganAt: number;
-  /** The milliseconds until the response began or the attempt failed. */
+  /** The time until the response began or the attempt failed, in milliseconds. */
   readonly durationMillis: number;
   /** Why there is no successful response. */
   readonly error?: unknown;
 }
 
-/** Chatbot details. */
 export interface ChatbotDetails {
   readonly chatBotName: string;
   readonly chatBotDescription: string;
   readonly workspaceName: string;
 }
 
-/** A chat. */
 export interface Chat {
   readonly id: number;
   readonly name: string | null;
@@ -112,7 +108,7 @@ export interface Chat {
   readonly _createTime: string;
 }
 
-/** A chat history entry. */
+/** An entry in a chat's history: a question and its answer. */
 export interface Entry {
   readonly id: number;
   readonly chat_id: number;
@@ -132,15 +128,14 @@ export interface NewChat {
   readonly userRef?: string | null | undefined;
 }
 
-/** A question to ask. */
 export interface Question {
-  /** Without it, the server creates a chat. */
+  /** The chat to ask in; if absent or `null`, the server creates one. */
   readonly chat_id?: number | null | undefined;
-  /** 1 to 200 characters, not only white space. */
+  /** 1 to 200 characters, not all of them white space. */
   readonly query: string;
 }
 
-/** The parameters of every list. */
+/** The query parameters for every list. */
 export interface ListQuery<Field extends string> {
   /** Rows per page, 1 to 100; 25 by default. */
   readonly limit?: number | undefined;
@@ -152,44 +147,44 @@ export interface ListQuery<Field extends string> {
   readonly id?: number | undefined;
 }
 
-/** The parameters of the list of chats. */
+/** The query parameters for the list of chats. */
 export interface ChatsQuery extends ListQuery<keyof Chat> {
-  /** Part of the name, ignoring case. */
+  /** Text that the chat's name contains, ignoring case. */
   readonly search?: string | undefined;
-  /** The whole `userRef`, with the same case. */
+  /** The exact `userRef`; case-sensitive. */
   readonly userRef?: string | undefined;
 }
 
-/** The parameters of a chat's history. */
+/** The query parameters for a chat's history. */
 export type HistoryQuery = ListQuery<keyof Entry>;
 
-/** One page of a list; rows and total come from one snapshot. */
+/** A page of a list. Its rows and the total come from the same snapshot. */
 export interface Page<A> {
   readonly data: ReadonlyArray<A>;
   /** How many rows match in all. */
   readonly total: number;
-  /** Its number, from 1. */
+  /** The page number, starting at 1. */
   readonly page: number;
 }
 
 /**
- * A list, read as it is iterated: row by row over all pages from the query's `page` on. In the default order, newest
- * first, new rows shift the others to later pages; for a list that grows, use `orderBy: "id"`.
+ * A list that is read as it is iterated: row by row across all pages, starting at the query's `page`. In the default
+ * order, newest first, new rows shift older rows to later pages; for a list that grows, use `orderBy: "id"`.
  */
 export interface List<A> extends AsyncIterable<A> {
   /** Reads only the page that the query names, by default the first. */
   readonly page: () => Promise<Page<A>>;
-  /** The same rows page by page, each page with the total at that time. */
+  /** Reads the same rows page by page. Each page has the total at the time it was read. */
   readonly pages: () => AsyncIterable<Page<A>>;
 }
 
-/** An event of a streamed answer. `entry` is the last. */
+/** An event in a streamed answer. The last event is always `entry`. */
 export type AnswerEvent =
   /** The next delta of the answer's text. */
   | { readonly type: "delta"; readonly text: string }
-  /** The answer starts again: drop the text so far. */
+  /** The answer starts again: discard the text received so far. */
   | { readonly type: "restart" }
-  /** An attempt failed or broke off; the client asks for the rest after the delay. */
+  /** An attempt failed or its response broke off; the client requests the rest after the delay. */
   | { readonly type: "reconnecting"; readonly error: Error; readonly delayMillis: number }
   /** The server responds again, and the answer continues. */
   | { readonly type: "reconnected" }

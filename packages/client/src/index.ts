@@ -1,5 +1,5 @@
 /**
- * `@parley/client`: a client on `fetch`, without other dependencies.
+ * `@parley/client`: a client based on `fetch`, with no other dependencies.
  */
 export { makeClient } from "./Client.ts";
 export { ConnectionError, ResponseError, ValidationError } from "./Connection.ts";

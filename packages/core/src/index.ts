@@ -1,6 +1,6 @@
 /**
- * The services of the core and their values, for code that calls them. Adapters import `@parley/core/ports`; code
- * without Effect imports `@parley/core/promise`.
+ * The core's services and values, for callers. Adapters import `@parley/core/ports`; code that does not use Effect
+ * imports `@parley/core/promise`.
  */
 
 // Services
@@ -57,5 +57,5 @@ export {
 export { describeSchemaError } from "./model/SchemaErrors.ts";
 export { ChatName, isBlank, Question, Text, UserRef } from "./model/Text.ts";
 
-// The format of exports
+// Export format
 export { decodeArchive, encodeArchive } from "./archive/ArchiveFormat.ts";

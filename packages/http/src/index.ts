@@ -1,6 +1,6 @@
 /**
- * The two HTTP interfaces of Parley, to serve and to mount, and what another listener needs to answer and log as they
- * do.
+ * Parley's two HTTP interfaces, to serve or to mount in an application, and what another listener needs to respond and
+ * log in the same way.
  */
 export type { BasePaths } from "./contract/Endpoints.ts";
 export type { GeneralMessage } from "./contract/Codes.ts";

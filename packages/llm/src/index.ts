@@ -1,5 +1,5 @@
 /**
- * Answerers, documents and moderators for Parley. A layer loads the AI SDK or the word list only when it needs it.
+ * Answerers, documents and moderators for Parley. The AI SDK and the word list are loaded only when needed.
  */
 export {
   layerLanguageModel,

@@ -1,6 +1,6 @@
 /**
- * What the playground, the guide and the API reference have in common: the head, and the bar that leads from one to
- * another. The widget's window shares only the policy.
+ * The HTML that the playground, the guide and the API reference share: the head, and the bar that links the pages to
+ * each other. The widget's window shares only the Content Security Policy.
  */
 
 const places = {
@@ -15,13 +15,13 @@ interface Document {
   readonly title: string;
   /** The page's place in the bar. */
   readonly place: Place;
-  /** The places that the server has. */
+  /** The places that the bar links to. */
   readonly places: ReadonlyArray<Place>;
-  /** The folder of the page's files. */
+  /** The folder that contains the page's files. */
   readonly folder: "/playground" | "/docs";
-  /** The name of the page's module there. */
+  /** The file name of the page's module in that folder. */
   readonly script: string;
-  /** Attributes of the body. */
+  /** Attributes of the `body` element, with a leading space. */
   readonly attributes?: string;
   /** The HTML below the bar. */
   readonly main: string;
@@ -57,8 +57,8 @@ ${main}
 };
 
 /**
- * The Content Security Policy of all pages. `forms` are the addresses that forms may be sent to, and `others` the
- * sources that requests may reach besides the page's own; `ancestors` may frame the page.
+ * Returns the Content Security Policy of a page. Forms may be submitted to `forms`, requests may go to `others` as well
+ * as to the page's own origin, and `ancestors` may frame the page.
  */
 export const toPolicy = (forms = "'none'", others = "", ancestors = "'none'"): string =>
   `default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'${others}; ` +
@@ -69,8 +69,8 @@ export const toPolicy = (forms = "'none'", others = "", ancestors = "'none'"): s
 const plainHost = /^(\[[\da-f:.]+\]|[\w.-]+)(?::\d+)?$/i;
 
 /**
- * The answers interface's own port, on the host that the browser uses, as a source. The source has no scheme, so that
- * the page's applies.
+ * Returns the answers interface's own port, on the host that the browser uses, as a policy source. The source has no
+ * scheme, so that the page's scheme applies.
  */
 export const toSource = (host = "", answersPort: number | null): string => {
   const name = plainHost.exec(host)?.[1];

@@ -1,12 +1,12 @@
 /**
- * The files of the pages, compressed once and cached by browsers.
+ * Static files for the pages, compressed once and cached by browsers.
  */
 import { Effect } from "effect";
 import { HttpServerResponse } from "effect/http";
 
 type Headers = Readonly<Record<string, string | undefined>>;
 
-/** Headers of every page: browsers always check for a newer version, guess no type, and send no `Referer`. */
+/** Headers of every page: browsers always check for a newer version, do not guess types, and send no `Referer`. */
 export const protectiveHeaders = {
   "cache-control": "no-cache",
   "x-content-type-options": "nosniff",
@@ -16,15 +16,15 @@ export const protectiveHeaders = {
 export type StaticFile = Effect.Success<ReturnType<typeof makeStaticFile>>;
 
 /**
- * A function from a request's headers to a response with the text: gzipped for clients that accept gzip, and without a
- * body for those that already have the text. `policy` is the Content Security Policy.
+ * Returns a function that takes a request's headers and responds with the text: gzipped for a client that accepts gzip,
+ * and without a body for a client that already has the text. `policy` is the Content Security Policy.
  */
 export const makeStaticFile = Effect.fnUntraced(function* (text: string, contentType: string) {
   const bytes = new TextEncoder().encode(text);
   const [gzipBytes, digest] = yield* Effect.promise(() =>
     Promise.all([gzip(bytes), crypto.subtle.digest("SHA-256", bytes)]),
   );
-  // Weak, because the plain and the gzipped response have the same tag.
+  // The tag is weak, because the plain and the gzipped response share it.
   const etag = `W/"${btoa(String.fromCharCode(...new Uint8Array(digest, 0, 12)))}"`;
   const common = { ...protectiveHeaders, etag, vary: "accept-encoding" };
 
@@ -43,10 +43,10 @@ export const makeStaticFile = Effect.fnUntraced(function* (text: string, content
   };
 });
 
-/** Whether the request reads a page. Servers leave out the body for HEAD. */
+/** Whether a request with the method reads a page. HTTP servers omit the body of a response to HEAD. */
 export const isRead = (method: string): boolean => method === "GET" || method === "HEAD";
 
-/** A JSON response that browsers do not store. */
+/** Returns a JSON response that browsers do not store. */
 export const respondJson = (value: unknown) =>
   HttpServerResponse.jsonUnsafe(value, { headers: { "cache-control": "no-store" } });
 
@@ -59,7 +59,7 @@ export const contentTypes: Readonly<Record<string, string>> = {
   svg: "image/svg+xml",
 };
 
-/** Loads files that pages refer to, by their paths. */
+/** Loads the files at the given paths, and returns a map from path to file. */
 export const loadFiles = Effect.fnUntraced(function* (paths: ReadonlyArray<string>) {
   const { default: texts } = yield* Effect.promise(() => import("#files"));
   const files = new Map<string, StaticFile>();

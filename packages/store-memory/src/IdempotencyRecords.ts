@@ -1,16 +1,16 @@
 /**
- * The requests with an idempotency key, and their outcomes.
+ * Records of the requests that have an idempotency key, and of their outcomes.
  */
 import { idempotencyKeyLifetime, type IdempotencyKey } from "@parley/core/ports";
 import type { Tenant } from "./Memory.ts";
 
 export interface IdempotencyRecord {
   readonly fingerprint: string;
-  /** In milliseconds since 1970. */
+  /** In milliseconds since the Unix epoch. */
   readonly createdAt: number;
   /**
-   * The turn that works on the request, with its chat if that exists; or what the request stored: a chat, or an entry
-   * with its turn.
+   * While a turn is working on the request, the turn and its chat, if the chat exists; afterwards, what the request
+   * stored: a chat, or an entry and its turn.
    */
   readonly outcome:
     | { readonly _tag: "Pending"; readonly chat: number | null; readonly turnId: string }
@@ -24,8 +24,8 @@ export interface IdempotencyRecord {
 }
 
 /**
- * The record of a key; `undefined` without a key, or if the key has not been used, its lifetime is over, or its turn is
- * no longer held. Removes the records whose lifetime is over.
+ * Returns the record of a key; `undefined` if there is no key, or if the key is unused or expired, or its turn is no
+ * longer held. Deletes expired records.
  */
 export const findRecord = (
   { idempotencyRecords: records, leases }: Tenant,
@@ -42,7 +42,7 @@ export const findRecord = (
   return isFree ? undefined : record;
 };
 
-/** Records the outcome of a key's request, and ends an earlier turn that had the key. Does nothing without a key. */
+/** Records the outcome of a request, and ends an earlier turn with the same key. Does nothing if there is no key. */
 export const putRecord = (
   { chats, idempotencyRecords: records, leases }: Tenant,
   idempotencyKey: IdempotencyKey | null,

@@ -1,5 +1,5 @@
 /**
- * The state of a memory store, which the ports of all its instances share.
+ * The state of an in-memory store, which all instances of the store share.
  */
 import {
   type ChatbotId,
@@ -28,26 +28,26 @@ export interface StoredChat {
   readonly entries: Array<StoredEntry>;
   /** The id of the latest turn, which may have ended. */
   turnId: string | null;
-  /** When a turn last ended, in milliseconds since 1970; `-Infinity` if none has. */
+  /** The time at which a turn last ended, in milliseconds since the Unix epoch; `-Infinity` if none has ended. */
   turnEnded: number;
-  /** The instances that wait for a turn; the one that has waited longest is the first. */
+  /** The instances that are waiting for a turn, the longest-waiting one first. */
   waiting: Array<object>;
 }
 
 /** The chats, turns, idempotency records and spending of one chatbot. */
 export interface Tenant {
-  /** By id, in order of creation, which is the order of their ids. */
+  /** Keyed by id, in order of creation, which is also the order of ids. */
   readonly chats: Map<number, StoredChat>;
   /**
-   * When the lease of each turn ends, in milliseconds since 1970, by the turn's id. A turn that has ended, or that
-   * holds neither a chat nor a key, has none.
+   * The time at which each turn's lease ends, in milliseconds since the Unix epoch, keyed by turn id. A turn that has
+   * ended, or that holds neither a chat nor a key, has no lease.
    */
   readonly leases: Map<string, number>;
-  /** By key, oldest first. */
+  /** Keyed by idempotency key, oldest first. */
   readonly idempotencyRecords: Map<string, IdempotencyRecord>;
-  /** Tokens by the API key's id and the UTC day, as in `QSCmEIhoudPA 2030-01-31`. */
+  /** Tokens spent, keyed by API key id and UTC day, as in `QSCmEIhoudPA 2030-01-31`. */
   readonly spending: Map<string, number>;
-  /** When the newest chat was created, even if it was erased, in milliseconds since 1970. */
+  /** The creation time of the newest chat, even if it has been erased, in milliseconds since the Unix epoch. */
   lastTime: number;
 }
 
@@ -56,22 +56,22 @@ export interface StoredChatbot extends Tenant {
   readonly keys: Map<string, RegisteredKey>;
 }
 
-/** The state of a memory store, which {@link makeMemory} creates. Its fields are internal. */
+/** The state of an in-memory store, created by {@link makeMemory}. Its fields are internal. */
 export interface Memory {
-  /** By id, in order of creation. */
+  /** Keyed by id, in order of creation. */
   readonly chatbots: Map<number, StoredChatbot>;
   /** Oldest first. */
   readonly audit: Array<AuditRecord>;
   readonly lastId: Record<"chatbot" | "chat" | "entry", number>;
   readonly notifications: {
-    /** A chat whose turn may be free. */
+    /** Chats whose turn may have become free. */
     readonly freedTurns: PubSub.PubSub<{ readonly chatbot: ChatbotId; readonly chatId: ChatId }>;
-    /** The id of a chatbot that changed. */
+    /** The ids of chatbots that have changed. */
     readonly changes: PubSub.PubSub<ChatbotId>;
   };
 }
 
-/** A memory without chats, in which these chatbots are registered without keys. */
+/** Creates a memory without chats, in which these chatbots are registered without keys. */
 export const makeMemory = (chatbots: ReadonlyArray<Chatbot> = []): Memory => ({
   chatbots: new Map(
     chatbots.map((chatbot) => [chatbot.id, { chatbot, keys: new Map(), ...emptyTenant() }]),
@@ -81,7 +81,7 @@ export const makeMemory = (chatbots: ReadonlyArray<Chatbot> = []): Memory => ({
   notifications: { freedTurns: makePubSub(), changes: makePubSub() },
 });
 
-// Creating a sliding PubSub and publishing to it never suspend.
+// Neither creating a sliding PubSub nor publishing to it ever suspends.
 const makePubSub = <A>() => Effect.runSync(PubSub.sliding<A>(1024));
 export const publish = <A>(hub: PubSub.PubSub<A>, message: A) =>
   Effect.runSync(PubSub.publish(hub, message));
@@ -97,15 +97,15 @@ export const emptyTenant = (): Tenant => ({
 export const findChatbot = ({ chatbots }: Memory, chatbot: number) =>
   Result.fromNullishOr(chatbots.get(chatbot), () => new ChatbotNotFound({ chatbot }));
 
-/** The chatbot's tenant; an empty one, which is not stored, for an unregistered chatbot. */
+/** Returns the chatbot's tenant; for an unregistered chatbot, an empty tenant that is not stored. */
 export const tenantOf = ({ chatbots }: Memory, chatbot: number): Tenant =>
   chatbots.get(chatbot) ?? emptyTenant();
 
-/** Whether the chat is the visitor's; always true if `visitor` is `null`. */
+/** Whether the chat belongs to the visitor; always true if `visitor` is `null`. */
 export const isOwn = ({ chat }: StoredChat, visitor: string | null): boolean =>
   visitor === null || chat.userRef === visitor;
 
-/** Stores a chat. Its time is never earlier than that of the chat before, so that times are in the order of ids. */
+/** Stores a chat. Its time is never earlier than the previous chat's, so that times are in the order of ids. */
 export const addChat = (
   { lastId }: Memory,
   tenant: Tenant,
@@ -141,7 +141,7 @@ export const addEntry = (
   return newEntry;
 };
 
-/** Runs `f` with the current time, in one step: no other fiber runs in between. */
+/** Runs `f` with the current time in a single step, during which no other fiber runs. */
 export const atomically = <A, Step extends Result.Result<any, any>>(
   f: (now: number) => Generator<Step, A, any>,
 ): Effect.Effect<A, Step extends Result.Result<any, infer E> ? E : never> =>

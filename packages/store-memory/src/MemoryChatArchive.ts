@@ -141,7 +141,7 @@ const matches = (which: DatedErasure, { chat, entries }: StoredChat): boolean =>
   }
 };
 
-/** Whether to erase the key of an ask that has no chat yet: only a visitor's key, which contains the `userRef`. */
+/** Whether to erase the key of an ask that has no chat yet; only visitors' keys, which contain a `userRef`, qualify. */
 const matchesKey = (which: DatedErasure, key: string, leaseEnd = 0): boolean => {
   const at = key.indexOf("\n");
   if (at === -1) return false;

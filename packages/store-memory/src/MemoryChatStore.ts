@@ -72,7 +72,7 @@ export const makeChatStore = (memory: Memory): Port => {
 
 type Value = string | number | boolean | Date | null;
 
-/** One page of the rows, which are in ascending order of id and all match. */
+/** Returns one page of the rows, all of which match the query and are in ascending order of id. */
 const pageOf = <Row extends Record<Field | "id", Value>, Field extends string>(
   rows: ReadonlyArray<Row>,
   { limit, orderBy, page }: Omit<ListQuery<Field>, "id">,
@@ -91,7 +91,7 @@ const pageOf = <Row extends Record<Field | "id", Value>, Field extends string>(
   return { total: rows.length, items: sortedRows.slice((page - 1) * limit, page * limit) };
 };
 
-/** Absent values follow all others, `true` follows `false`, and text is in the order of code points. */
+/** Compares two values: `null` comes last, `true` comes after `false`, and strings are in code point order. */
 const compare = (a: Value, b: Value): number => {
   if (a === null || b === null) return a === b ? 0 : a === null ? 1 : -1;
   if (typeof a === "string") return compareText(a, b as string);

@@ -28,7 +28,7 @@ export const makeChatbotRegistry = (memory: Memory) => {
     all().find(({ chatbot }) => chatbot.workspaceName === workspaceName && chatbot.name === name);
   const isTaken = (keyId: string) => all().some(({ keys }) => keys.has(keyId));
 
-  /** The key, with all keys of its chatbot; fails if the key does not exist or was revoked. */
+  /** Finds a key, along with all keys of its chatbot; fails if the key does not exist or has been revoked. */
   const findKey = (chatbot: number, keyId: string) => {
     const keys = chatbots.get(chatbot)?.keys;
     const key = keys?.get(keyId);

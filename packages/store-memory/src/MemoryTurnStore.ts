@@ -1,5 +1,5 @@
 /**
- * Turns of chats, and the idempotency keys of asks.
+ * Takes, renews and ends the turns of chats, and records the idempotency keys of asks.
  */
 import {
   ChatNotFound,
@@ -29,7 +29,7 @@ import {
   type Tenant,
 } from "./Memory.ts";
 
-/** The {@link turnEntries} newest of the chat's first `count` entries, newest first. */
+/** Returns the newest {@link turnEntries} of the chat's first `count` entries, newest first. */
 const newestEntries = ({ entries }: StoredChat, count = entries.length) =>
   entries
     .slice(Math.max(0, count - turnEntries), count)
@@ -46,15 +46,15 @@ type Port = TurnStore["Service"];
 export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
   const instance = {};
 
-  /** The tenant and the chat of a turn. The chat is `null` if the append creates it, `undefined` if it is missing. */
+  /** Finds a turn's tenant and chat. The chat is `null` if the append creates it, `undefined` if it does not exist. */
   const find = ({ chatId, chatbot }: Pick<Turn, "chatId" | "chatbot">) => {
     const tenant = tenantOf(memory, chatbot);
     return { tenant, chat: chatId === null ? null : tenant.chats.get(chatId) };
   };
 
   /**
-   * When this instance may take the chat's turn: not while the turn is held, nor while it is reserved for another
-   * instance.
+   * Returns the earliest time at which this instance may take the chat's turn, which may be held, or reserved for
+   * another instance.
    */
   const availableAt = (
     { leases }: Tenant,
@@ -99,7 +99,7 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
         const forMillis = tenant.leases.get(outcome.turnId)! - now;
         return { _tag: "Held", forMillis, by: "key" } satisfies TakeResult;
       }
-      // Unique across processes: a client may resume a stream by its turn's id after a restart of the process.
+      // Unique across processes: a client may resume a stream by its turn's id after the process has restarted.
       const id = crypto.randomUUID();
       if (chat !== null) {
         const at = availableAt(tenant, chat, now);
@@ -107,7 +107,7 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
           if (!chat.waiting.includes(instance)) chat.waiting.push(instance);
           return { _tag: "Held", forMillis: at - now, by: "chat" } satisfies TakeResult;
         }
-        // The first instance in the queue is this one, or did not ask again in time.
+        // The first instance in the queue is either this one, or one that did not ask again in time.
         chat.waiting = chat.waiting.slice(1).filter((other) => other !== instance);
         tenant.leases.delete(chat.turnId ?? "");
         chat.turnId = id;

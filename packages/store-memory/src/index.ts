@@ -1,6 +1,6 @@
 /**
- * The reference store: all five ports of a store over this process's memory. Its data is lost when the process ends. It
- * is the shortest implementation of the ports.
+ * The reference store, which keeps its data in this process's memory and is the shortest implementation of the five
+ * ports of a store. The data is lost when the process ends.
  */
 import {
   ChatArchive,
@@ -29,12 +29,12 @@ export const layerMemoryOf = (memory: Memory): Layer.Layer<StorePorts> =>
     ),
   );
 
-/** A store over a memory of its own, in which these chatbots are registered without keys. */
+/** A store with its own memory, in which these chatbots are registered without keys. */
 export const layerMemoryWith = (chatbots: ReadonlyArray<Chatbot>): Layer.Layer<StorePorts> =>
   Layer.unwrap(Effect.sync(() => layerMemoryOf(makeMemory(chatbots))));
 
-/** A store over a memory of its own, empty at first. */
+/** A store with its own memory, which is empty at first. */
 export const layerMemory: Layer.Layer<StorePorts> = layerMemoryWith([]);
 
-/** A store in this process's memory, for `openParley`. Each call of `openParley` begins with an empty memory. */
+/** Makes a store in this process's memory, for `openParley`. Each call to `openParley` starts with an empty memory. */
 export const memory = (): Store => layerMemory;

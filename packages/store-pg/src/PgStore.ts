@@ -27,37 +27,37 @@ import { makeChatbotDirectory } from "./registry/PgChatbotDirectory.ts";
 import { makeChatbotRegistry } from "./registry/PgChatbotRegistry.ts";
 import { makeTurnStore } from "./turns/PgTurnStore.ts";
 
-/** The database, and how the store uses it. */
+/** The options of a PostgreSQL store. */
 export interface PostgresOptions {
   /** `postgres://user:password@host:5432/database`. */
   readonly url: Redacted.Redacted;
-  /** Certificates (PEM) of the authorities that `sslrootcert` in the address names. */
+  /** The PEM certificates of the authorities that `sslrootcert` in the URL names. */
   readonly authorities?: string | Array<string> | undefined;
   /**
-   * Whether row-level security also separates the chatbots; `false` by default. It must apply to the role of `url` if
-   * and only if this is `true`. It does not apply to a superuser, the owner of the tables or a role with BYPASSRLS.
+   * Whether row-level security also separates the chatbots; `false` by default. Row security must apply to the role of
+   * `url` if and only if this is `true`. It does not apply to superusers, the tables' owner or roles with BYPASSRLS.
    */
   readonly rowSecurity?: boolean | undefined;
-  /** The schema of the tables, `parley` by default; created if it does not exist. */
+  /** The schema that contains the tables, `parley` by default; created if it does not exist. */
   readonly schema?: string | undefined;
   /**
-   * The maximum number of connections, 12 by default and at least 6: two for reads, two for long lists, one that
-   * listens, the rest for writes. With row security, reads get half of the connections for reads and writes. Each
-   * export, import, erasure, usage report and probe of a failing database opens one more, and a start up to two.
+   * The maximum number of connections, 12 by default and at least 6: two for reads, two for long lists, one for LISTEN,
+   * the rest for writes. With row security, reads get half of the connections for reads and writes. Each export,
+   * import, erasure, usage report and probe of a failing database opens one more, and startup opens up to two.
    */
   readonly maxConnections?: number | undefined;
   /**
-   * Whether to listen for notifications from other processes, `true` by default. Otherwise polling finds their changes.
+   * Whether to listen for other processes' notifications; `true` by default. If `false`, polling finds their changes.
    */
   readonly listen?: boolean | undefined;
   /**
-   * Whether `url` leads to a pooler in transaction mode, such as PgBouncer; `false` by default. If `true`, connections
-   * do not listen, prepare no statements, and send no settings: the role must have them instead.
+   * Whether `url` points to a pooler in transaction mode, such as PgBouncer; `false` by default. If `true`, connections
+   * do not listen, prepare no statements, and send no settings, which must be set for the role instead.
    */
   readonly pooler?: boolean | undefined;
   /**
-   * Whether the start advances the sequences of ids if necessary, and warns about a read-only database and differing
-   * clocks; `true` by default. Otherwise the first write that draws an id advances the sequences.
+   * Whether startup advances the id sequences if necessary, and warns about a read-only database or differing clocks;
+   * `true` by default. If `false`, the first write that needs an id advances the sequences.
    */
   readonly settle?: boolean | undefined;
 }
@@ -69,7 +69,7 @@ const withDefaults = (options: PostgresOptions) => ({
   maxConnections: options.maxConnections ?? 12,
 });
 
-/** Checks the database and does the work on connections of its own, which are closed at the end. */
+/** Checks the database, and runs `work` on separate connections, which are closed afterwards. */
 const onConnection = <A, R>(
   options: PostgresOptions,
   work: (
@@ -89,14 +89,14 @@ const onConnection = <A, R>(
     Effect.flatMap((database) => work(settings, database)),
     Effect.provideServiceEffect(SqlClient.SqlClient, makeMigrationClient(settings)),
     Effect.scoped,
-    // The client's spans would name the wrong database: it does not read the name in the address.
+    // The client's spans would name the wrong database, because the client does not read the name in the URL.
     Effect.withTracerEnabled(false),
     withFallback(transport),
     toUnusable,
   );
 };
 
-/** Brings the schema up to date, as {@link layerPostgres} does. The role need not be able to serve. */
+/** Brings the schema up to date, as {@link layerPostgres} does. The role need not be suitable for a server. */
 export const migratePostgres = (options: PostgresOptions): Effect.Effect<void, PostgresUnusable> =>
   onConnection(options, ({ schema }) => Migrator.migrate(schema));
 
@@ -113,9 +113,9 @@ export interface Inspection {
   readonly ctype: string;
   /** Whether the schema is up to date. */
   readonly current: boolean;
-  /** Why a server would refuse to start with this schema and this role; `null`: no reason was found. */
+  /** Why a server would refuse to start with this schema and this role; `null` if no reason was found. */
   readonly refusal: string | null;
-  /** What a start would warn about: a read-only database, differing clocks, ids that could be reused. */
+  /** What a server would warn about at startup: a read-only database, differing clocks, or ids that could be reused. */
   readonly warnings: ReadonlyArray<string>;
 }
 
@@ -142,7 +142,7 @@ export const inspectPostgres = (
     }),
   );
 
-/** A store in a PostgreSQL database, version 15 or later. Building it first brings the schema up to date. */
+/** A store in a PostgreSQL database (version 15 or later). Building the layer first brings the schema up to date. */
 export const layerPostgres = (
   options: PostgresOptions,
 ): Layer.Layer<StorePorts, PostgresUnusable> =>
@@ -183,9 +183,9 @@ export interface PostgresSettings extends Omit<PostgresOptions, "url"> {
 }
 
 /**
- * A store in a PostgreSQL database, version 15 or later, for `openParley`, which brings the schema up to date and
- * rejects with `PostgresUnusable` if the database cannot be used. `options` is the database's address, or an object
- * with it.
+ * Returns a store in a PostgreSQL database (version 15 or later) for `openParley`, which brings the schema up to date
+ * and rejects with `PostgresUnusable` if the database cannot be used. `options` is the database's URL, or an object
+ * that contains it.
  */
 export const postgres = (options: string | PostgresSettings): Store => {
   const { url, ...others } = typeof options === "object" ? options : { url: options ?? "" };

@@ -1,5 +1,5 @@
 /**
- * The PostgreSQL store: implements every port of the core that stores something.
+ * The PostgreSQL store, which implements every storage port of the core.
  */
 export { securityOf, transportOf } from "./database/DatabaseAddress.ts";
 export { PostgresUnusable } from "./database/PgErrors.ts";

@@ -15,7 +15,7 @@ import { Effect, Stream } from "effect";
 import type { Database } from "./SqliteDatabase.ts";
 import * as Rows from "./SqliteRows.ts";
 
-/** The SQL condition for erasing a chat, by the kind of erasure. */
+/** The SQL condition under which each kind of erasure erases a chat. */
 const erasable: Record<DatedErasure["_tag"], string> = {
   Chat: "id = :id",
   UserRef: "userRef = :userRef",
@@ -24,7 +24,7 @@ const erasable: Record<DatedErasure["_tag"], string> = {
   All: "TRUE",
 };
 
-/** The SQL condition for erasing a visitor's turn that has no chat yet. Its key contains the visitor's `userRef`. */
+/** The condition for erasing a visitor's turn that has no chat yet. The turn's key contains the visitor's `userRef`. */
 const erasableTurns: Record<DatedErasure["_tag"], string> = {
   Chat: "FALSE",
   UserRef: "substr(idempotencyKey, instr(idempotencyKey, char(10)) + 1) = :userRef",
@@ -32,7 +32,7 @@ const erasableTurns: Record<DatedErasure["_tag"], string> = {
   All: "TRUE",
 };
 
-/** Whether two entries, of different chats, have the same id: within a chat, `checkArchiveOrder` refuses that. */
+/** Whether two entries of different chats have the same id. Within one chat, `checkArchiveOrder` rejects that. */
 const sharesEntryId = (records: ReadonlyArray<ArchiveRecord>): boolean => {
   const ids = records.flatMap((record) => (record._tag === "Entry" ? [record.entry.id] : []));
   return new Set(ids).size < ids.length;
@@ -91,7 +91,7 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
       }),
     );
 
-  /** Why the chatbot cannot import chats. */
+  /** Returns why the chatbot cannot import chats; `undefined` if it can. */
   const findRefusal = (chatbot: number): ChatbotNotFound | ImportRefused | undefined => {
     const chatbotNotFound = Rows.chatbotMissing(database, chatbot);
     const existingChat = get("SELECT 1 FROM chats WHERE chatbot = :chatbot", { chatbot });
@@ -106,7 +106,7 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
       yield* read(() => findRefusal(chatbot));
       const records = yield* Stream.runCollect(checkArchiveOrder(stream));
       return yield* write((now): number | ChatbotNotFound | ImportRefused => {
-        // Checked again: a chat may have been created while the records were read.
+        // Checked again: a chat may have been created while the records were being read.
         const refusal = findRefusal(chatbot);
         if (refusal) return refusal;
         if (sharesEntryId(records)) {

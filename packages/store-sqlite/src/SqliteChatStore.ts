@@ -17,7 +17,7 @@ import * as Rows from "./SqliteRows.ts";
 
 type Query = ListQuery<ChatField | EntryField>;
 
-/** SQLite compares texts by their UTF-8 bytes, which gives the order of code points. */
+/** Builds the ORDER BY list. SQLite compares strings by their UTF-8 bytes, which gives code point order. */
 const orderBy = (order: Query["orderBy"]): string =>
   [...order, { field: "id", descending: order.at(-1)!.descending }]
     .map(({ descending, field }) => `${field} ${descending ? "DESC NULLS FIRST" : "NULLS LAST"}`)

@@ -1,5 +1,5 @@
 /**
- * Chatbots and their keys, for operators and for requests with a key.
+ * Stores chatbots and their keys, for operators and for requests that carry a key.
  */
 import {
   type AuditRecord,
@@ -121,7 +121,7 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
     };
   };
 
-  /** Returns the error if another key has the id. */
+  /** Inserts a key, or returns the error if another key has its id. */
   const insertKey = (chatbot: Chatbot["id"], key: KeyRecord, actor: string, now: number) => {
     const { hash, id } = key;
     if (get("SELECT 1 FROM keys WHERE id = :id", { id })) return new KeyTaken({ keyId: id });

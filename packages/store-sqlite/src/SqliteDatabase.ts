@@ -5,7 +5,7 @@ import { fold, StorageUnavailable } from "@parley/core/ports";
 import { Clock, Effect, Schedule } from "effect";
 import type { DatabaseSync, SQLInputValue } from "node:sqlite";
 
-/** In the header of each file: "Parl", and the version of the tables. */
+/** Values in the header of each file: "Parl" in ASCII, and the version of the tables. */
 const header = { application_id: 0x5061726c, user_version: 2 };
 
 const tables = `
@@ -75,14 +75,14 @@ const tables = `
   CREATE INDEX resultsUntil ON results (keepUntil);
 `;
 
-/** Values of the `:names` in a statement; values that it does not name are ignored. */
+/** Values for the `:names` in a statement; values that the statement does not name are ignored. */
 export type Values = Record<string, SQLInputValue>;
 
 const busy = 5;
-/** The result codes of a mistake in a statement: ERROR, CONSTRAINT, MISMATCH, MISUSE and RANGE. */
+/** The result codes for a mistake in a statement: ERROR, CONSTRAINT, MISMATCH, MISUSE and RANGE. */
 const mistakes: ReadonlyArray<number> = [1, 19, 20, 21, 25];
 
-/** The primary result code of SQLite in an error of `node:sqlite`; `undefined` for any other error. */
+/** Returns SQLite's primary result code from a `node:sqlite` error; `undefined` for any other error. */
 const codeOf = (cause: unknown): number | undefined =>
   cause instanceof Error && "errcode" in cause ? Number(cause.errcode) & 0xff : undefined;
 
@@ -96,14 +96,14 @@ const failOrDie = (cause: unknown): Effect.Effect<never, StorageUnavailable> => 
 };
 
 const openFile = (file: string): DatabaseSync => {
-  // Node 20 lacks the module, and the error of an import would not say which version has it.
+  // Node 20 lacks the module, and an import error would not say which version has it.
   const sqlite = process.getBuiltinModule("node:sqlite") as
     | typeof import("node:sqlite")
     | undefined;
   if (sqlite === undefined) {
     throw new Error(`@parley/store-sqlite needs Node 22.13 or later; this is ${process.version}`);
   }
-  // With an empty name, SQLite would create a temporary file, and delete it on closing.
+  // Given an empty name, SQLite would create a temporary file and delete it on closing.
   if (file === "") throw new Error("the file name is empty");
   const db = new sqlite.DatabaseSync(file);
   try {
@@ -131,11 +131,11 @@ const openFile = (file: string): DatabaseSync => {
   }
 };
 
-/** Opens a file, or `:memory:`, until the scope closes. */
+/** Opens a file, or `:memory:`, and closes it when the scope closes. */
 export const openDatabase = (file: string) =>
   Effect.acquireRelease(
     Effect.try({ try: () => openFile(file), catch: (error) => error as Error }).pipe(
-      // By itself SQLite would not wait for other processes that open a new file at the same time.
+      // On its own, SQLite would not wait for other processes that open a new file at the same time.
       Effect.retry({
         while: (error) => codeOf(error) === busy,
         schedule: Schedule.spaced("20 millis"),
@@ -151,8 +151,8 @@ export const openDatabase = (file: string) =>
 
 const make = (db: DatabaseSync) => {
   /**
-   * Runs `body`, which gets the time, in a transaction. If `body` returns an error, the transaction is rolled back and
-   * the effect fails with it. `body` must not wait for anything: all fibers share the connection.
+   * Runs `body` in a transaction, and passes it the time. If `body` returns an error, the transaction is rolled back
+   * and the effect fails with that error. `body` must not wait for anything: all fibers share the connection.
    */
   const transaction =
     (begin: string) =>
@@ -171,17 +171,17 @@ const make = (db: DatabaseSync) => {
             try {
               db.exec("ROLLBACK");
             } catch {
-              // No transaction has begun, or SQLite has rolled back by itself.
+              // No transaction had begun, or SQLite had already rolled it back.
             }
             return failOrDie(cause);
           }
         },
       );
-  /** Only the values that the statement names: Node refuses any others. */
+  /** Picks the values that the statement names: Node rejects any others. */
   const bind = (sql: string, values: Values): Values =>
     Object.fromEntries([...sql.matchAll(/:(\w+)/g)].map(([, name]) => [name!, values[name!]!]));
   return {
-    /** Empties the write-ahead log, which otherwise keeps erased texts until later writes overwrite them. */
+    /** Empties the write-ahead log, which would otherwise keep erased text until later writes overwrite it. */
     emptyLog: Effect.try({
       try: () => db.exec("PRAGMA wal_checkpoint(TRUNCATE)"),
       catch: (cause) => cause,

@@ -1,5 +1,5 @@
 /**
- * Chats, entries and the audit log as rows.
+ * Reads and writes rows of chats, entries and the audit log.
  */
 import {
   type ChatbotId,
@@ -27,15 +27,15 @@ export const toEntry = (row: EntryRow): Entry => ({
   createTime: new Date(row.createTime),
 });
 
-/** Ids are never used again, even when the newest chat was erased, so `max(id) + 1` would not do. */
+/** Returns a new id. Ids are never reused, even after the newest chat is erased, so `max(id) + 1` would not do. */
 export const nextId = ({ get }: Database, kind: "chat" | "entry"): number =>
   get<{ last: number }>("UPDATE sequences SET last = last + 1 WHERE kind = :kind RETURNING last", {
     kind,
   })!.last;
 
 /**
- * The current time or, if later, that of the previous chat or entry: the clock may have gone back, or an import may
- * have stored a later time.
+ * Returns the current time or, if later, the time of the previous chat or entry: the clock may have gone back, or an
+ * import may have stored a later time.
  */
 export const nextTime = (
   { get }: Database,
@@ -91,8 +91,8 @@ export const insertEntry = (
 };
 
 /**
- * Ends the turns of a chat and of an idempotency key, whose leases have ended. The reservation of a chat for a waiting
- * instance begins with the end of the lease.
+ * Ends the turns of a chat and of an idempotency key, whose leases must have ended. The chat's reservation for a
+ * waiting instance begins when the lease ends.
  */
 export const endExpiredTurns = (
   { run }: Database,
@@ -107,7 +107,7 @@ export const endExpiredTurns = (
   run(`DELETE FROM turns WHERE ${which}`, values);
 };
 
-/** Whether the chat exists and, with a `visitor`, is the visitor's. */
+/** Whether the chat exists and, if a `visitor` is given, belongs to that visitor. */
 export const chatExists = (
   { get }: Database,
   chatbot: ChatbotId,
@@ -120,7 +120,7 @@ export const chatExists = (
     { chatbot, chat, visitor },
   ) !== undefined;
 
-/** The error if the chatbot is not registered. */
+/** Returns the error if the chatbot is not registered. */
 export const chatbotMissing = ({ get }: Database, chatbot: number): ChatbotNotFound | undefined =>
   get("SELECT 1 FROM chatbots WHERE id = :chatbot", { chatbot }) === undefined
     ? new ChatbotNotFound({ chatbot })

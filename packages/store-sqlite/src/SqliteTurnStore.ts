@@ -65,7 +65,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         "SELECT fingerprint, entry, turn AS turnId FROM results WHERE chatbot = :chatbot AND idempotencyKey = :key",
         values,
       );
-      // At most two: the turn of the chat and that of the idempotency key.
+      // At most two turns: one that holds the chat, and one that holds the idempotency key.
       const turns = all<TurnRow>(
         "SELECT * FROM turns WHERE chatbot = :chatbot AND (chat = :chat OR idempotencyKey = :key)",
         values,
@@ -113,7 +113,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         return { _tag: "Held", forMillis: until - now, by: byKey ? "key" : "chat" };
       }
 
-      // Instances that waited longer than this one did not ask in time, and have lost their places.
+      // Instances that have waited longer than this one did not ask in time, and lose their places in the queue.
       run(
         `DELETE FROM queues WHERE chatbot = :chatbot AND chat = :chat AND id <= coalesce(
            (SELECT id FROM queues WHERE chatbot = :chatbot AND chat = :chat
@@ -138,7 +138,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
   const earlier: TurnStore["Service"]["earlier"] = (turn, before) =>
     read(() => entriesBefore(turn.chatbot, turn.chatId, before));
 
-  // A turn whose lease ended is valid until another turn takes its chat or key.
+  // A turn whose lease has ended stays valid until another turn takes its chat or key.
   const renew: TurnStore["Service"]["renew"] = ({ chatId, chatbot, id, idempotencyKey }) =>
     write((now): boolean | ChatNotFound => {
       if (chatId !== null && !Rows.chatExists(database, chatbot, chatId))

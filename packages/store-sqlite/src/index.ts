@@ -1,5 +1,5 @@
 /**
- * All five ports of a store over one SQLite file, with Node's own `node:sqlite`.
+ * Implements all five ports of a store on one SQLite file, with Node's built-in `node:sqlite`.
  */
 import {
   ChatArchive,
@@ -18,16 +18,16 @@ import { makeChatStore } from "./SqliteChatStore.ts";
 import { openDatabase } from "./SqliteDatabase.ts";
 import { makeTurnStore } from "./SqliteTurnStore.ts";
 
-/** Options of {@link layerSqlite}. */
+/** Options for {@link layerSqlite}. */
 export interface SqliteOptions {
-  /** The path of the file, which is created if it is missing. Its folder must exist. */
+  /** The path to the file, which is created if it does not exist. Its folder must exist. */
   readonly file: string;
 }
 
 /**
- * A store in a file, which several processes on one machine may share. It needs Node 22.13 or later. Building it fails
- * with `StorageUnavailable`, whose message says why, if the file cannot be used. `node:sqlite` is synchronous: while a
- * statement runs, or waits up to five seconds for another process, nothing else in this process runs.
+ * A store in a file, which several processes on one machine may share. It needs Node 22.13 or later. If the file cannot
+ * be used, building the layer fails with `StorageUnavailable`, whose message says why. `node:sqlite` is synchronous:
+ * while a statement runs, or waits up to five seconds for another process, nothing else in this process runs.
  */
 export const layerSqlite = ({ file }: SqliteOptions): Layer.Layer<StorePorts, StorageUnavailable> =>
   Layer.effectContext(
@@ -41,5 +41,5 @@ export const layerSqlite = ({ file }: SqliteOptions): Layer.Layer<StorePorts, St
     ),
   );
 
-/** A store in a file, for `openParley`, as {@link layerSqlite} describes it. */
+/** Creates a store in a file for `openParley`, as {@link layerSqlite} does. */
 export const sqlite = (file: string): Store => layerSqlite({ file });

@@ -1,5 +1,5 @@
 /**
- * The command line.
+ * The `parley` command and its subcommands.
  */
 import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime";
@@ -47,7 +47,7 @@ export const command = Command.make("parley").pipe(
   Command.withGlobalFlags([Json]),
 );
 
-/** Runs the command that the arguments name. If it fails, prints why. */
+/** Runs the subcommand that the arguments name. If the subcommand fails, prints why. */
 export const parley: Effect.Effect<void, unknown, Command.Environment> = Effect.gen(function* () {
   const args = yield* Stdio.Stdio.use(({ args }) => args);
   // Other users of the machine can read arguments, and shells keep them in their history.
@@ -64,7 +64,7 @@ export const parley: Effect.Effect<void, unknown, Command.Environment> = Effect.
   withPrintedErrors,
   Effect.provide([layerDigest, SecureRandom.layerWebCrypto]),
   Effect.provideService(CliOutput.Presenter, presenter),
-  // Standard output is for results.
+  // Standard output is reserved for results.
   Effect.provideService(Logger.LogToStderr, true),
 );
 

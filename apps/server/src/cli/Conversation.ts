@@ -1,5 +1,5 @@
 /**
- * A conversation of one person, or one pipe, with a chatbot.
+ * A conversation between a chatbot and one person or one pipe.
  */
 import {
   ChatId,
@@ -39,13 +39,13 @@ const decode = <A>(schema: Schema.Codec<A, string>, text: string, problem: strin
       }),
   );
 
-/** A pipe gets the text without typesetting. */
+/** The typesetter for questions from a pipe, which leaves the text unchanged. */
 const plain: ReturnType<typeof makeTypesetter> = { push: (text) => text, end: () => "\n" };
 
-/** Who answers, by the settings of this process. */
+/** Describes what answers the questions, according to the settings of this process. */
 const describeAnswerer = ({ settings: { knowledge, model: ownModel } }: Chatbot) =>
   Effect.map(Settings, ({ knowledgeDir, llms }) => {
-    // A chatbot's own model takes the place of the first.
+    // A chatbot's own model replaces the first model in the settings.
     const models = llms.map(
       ({ model, provider }, at) => `${(at === 0 && ownModel) || model} at ${provider}`,
     );
@@ -53,7 +53,7 @@ const describeAnswerer = ({ settings: { knowledge, model: ownModel } }: Chatbot)
     return models.join(", ") || `quotes from ${documents.join("/")}`;
   });
 
-/** A conversation in one chat at a time; `firstChat` is `null` for a new one. Output to a pipe is not typeset. */
+/** Creates a conversation, which is in one chat at a time. If `firstChat` is `null`, the first chat is a new one. */
 const makeConversation = Effect.fnUntraced(function* (
   chatbot: Chatbot,
   firstChat: ChatId | null,
@@ -62,7 +62,7 @@ const makeConversation = Effect.fnUntraced(function* (
   const asking = yield* Asking;
   const chats = yield* Chats;
   let chat = firstChat;
-  /** The name of the next chat. */
+  /** The name of the next chat to be created. */
   let name: typeof ChatName.Type | null = null;
 
   const ask = Effect.fnUntraced(function* (line: string) {
@@ -81,7 +81,7 @@ const makeConversation = Effect.fnUntraced(function* (
     );
   });
 
-  /** The number of entries; fails with `ChatNotFound`. */
+  /** Counts the entries of a chat. Fails with `ChatNotFound` if the chat does not exist. */
   const count = (id: ChatId) =>
     Effect.map(
       chats.history(chatbot, id, { ...defaultEntryQuery, limit: 1 }),
@@ -117,7 +117,7 @@ const makeConversation = Effect.fnUntraced(function* (
       [...entries, `The newest ${items.length} of ${total} entries.`].join("\n\n"),
     );
   });
-  /** The chat; if it has no name, its first question takes the place of the name. */
+  /** Returns the chat, with its first question in place of a missing name. */
   const withTitle = Effect.fnUntraced(function* (chat: Chat) {
     if (chat.name !== null) return chat;
     const query = {
@@ -140,11 +140,11 @@ const makeConversation = Effect.fnUntraced(function* (
 });
 
 /**
- * Asks each line that is not a command. Writes hello messages and, as they arrive, answers to standard output, and
- * everything else to standard error. Prints why a line fails, and goes on with the next. Returns how many lines failed.
+ * Asks each line that is not a command as a question. Writes hello messages and streamed answers to standard output,
+ * and everything else to standard error. Prints why a line fails, then continues. Returns the number of failed lines.
  *
  * @param chatId the chat to continue; `null` for a new one, which begins with the first question
- * @param prompt the terminal, whose lines may be commands; `null`: the lines of standard input are questions
+ * @param prompt the terminal, on which lines may be commands; `null` to ask every line of standard input
  */
 export const converse = Effect.fnUntraced(function* (
   chatbot: Chatbot,

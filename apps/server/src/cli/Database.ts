@@ -1,5 +1,5 @@
 /**
- * The database that a command uses: the server's, even while the server runs.
+ * Access to the server's database for commands, even while the server is running.
  */
 import { Administration } from "@parley/core";
 import { type ChatbotId, ChatbotRegistry } from "@parley/core/ports";
@@ -32,7 +32,7 @@ export const databaseOptions = Effect.gen(function* () {
   );
 });
 
-/** Whether the embedded database has been created; `true` with another store. */
+/** Whether the embedded database has been created; always `true` for other stores. */
 export const databaseExists = Effect.gen(function* () {
   const { dataDir, store } = yield* Settings;
   return store !== "embedded" || (yield* hasDatabase(dataDir));
@@ -40,14 +40,14 @@ export const databaseExists = Effect.gen(function* () {
 
 const layerDatabase = Effect.gen(function* () {
   const { dataDir } = yield* Settings;
-  // In a directory other than the server's, a command would create a database and find it empty.
+  // If the directory is not the server's, a command would create a new, empty database.
   if (!(yield* databaseExists)) {
     return yield* noDatabase(
       `There is no database in PARLEY_DATA_DIR ${dataDir}: set it to the server's directory, or create a database with "parley migrate".`,
     );
   }
   const options = yield* databaseOptions;
-  // Servers of an older version may use the schema as it is, so only a start and `parley migrate` change it.
+  // Older servers may still rely on the current schema, so only a server's start and `parley migrate` change it.
   if ((yield* pendingSql(options)) !== "") {
     return yield* noDatabase(
       'The schema of the database is out of date: run "parley migrate" first.',
@@ -58,13 +58,13 @@ const layerDatabase = Effect.gen(function* () {
 
 const layerAdministration = Layer.provideMerge(Administration.layer, layerDatabase);
 
-/** Provides the stores and `Administration` on the database of the settings, which it neither creates nor migrates. */
+/** Provides the stores and `Administration` for the configured database, whose schema must be up to date. */
 export const onDatabase = <A, E, R>(work: Effect.Effect<A, E, R>) =>
   work.pipe(Effect.provide(layerAdministration), Effect.scoped, Effect.provide(Settings.layer));
 
 /**
- * The command's actor in the audit log: the user of the operating system, such as `cli:ann`, or the id of a user
- * without a name. With PARLEY_ACTOR, the person behind a shared account, too: `cli:deploy (ann)`.
+ * The actor that the audit log records for a command: the operating system's user name, as in `cli:ann`, or the user id
+ * if there is no name. PARLEY_ACTOR adds the person behind a shared account, as in `cli:deploy (ann)`.
  */
 export const actor = Effect.map(Settings, ({ actor }) => {
   const person = actor === null ? "" : ` (${actor})`;
@@ -75,7 +75,7 @@ export const actor = Effect.map(Settings, ({ actor }) => {
   }
 });
 
-/** Adds an entry to the audit log before a command shows texts of users or a visitor's token. */
+/** Records in the audit log that a command is about to show users' texts or a visitor token. */
 export const recordRead = Effect.fnUntraced(function* (chatbot: ChatbotId, detail: string) {
   const registry = yield* ChatbotRegistry;
   yield* registry.recordRead(chatbot, detail, yield* actor);

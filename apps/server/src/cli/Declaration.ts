@@ -1,12 +1,12 @@
 /**
- * How commands are declared.
+ * Helpers for declaring commands.
  */
 import type { Effect } from "effect";
 import { Command } from "effect/cli";
 
 interface Help {
   readonly description: string;
-  /** Command lines, each with what it does. */
+  /** Command lines, each with a description of what it does. */
   readonly examples: Readonly<Record<string, string>>;
 }
 

@@ -1,18 +1,18 @@
 /**
- * Errors for people: one line and a hint on standard error, and an exit code.
+ * Errors as people see them: a one-line message and a hint on standard error, and an exit code.
  */
 import { describeCause } from "@parley/core/ports";
 import { Cause, Console, Data, Effect, Exit, Runtime } from "effect";
 import { CliError, CliOutput } from "effect/cli";
 
 interface ErrorText {
-  /** One line: the problem. */
+  /** The problem, in one line. */
   readonly message: string;
-  /** One line: what to do about it. */
+  /** What to do about the problem, in one line. */
   readonly hint: string;
 }
 
-/** A failure of a command itself. */
+/** An error that a command itself raises. */
 export class CommandFailed extends Data.TaggedError("CommandFailed")<
   ErrorText & { readonly exitCode?: 1 | 2 }
 > {
@@ -21,7 +21,7 @@ export class CommandFailed extends Data.TaggedError("CommandFailed")<
 
 export const listChatbots = '"parley chatbot list" shows the chatbots.';
 
-/** The failure of a command whose flags name the fields to change, if none is given. */
+/** The error of a command that changes fields, if no flag specifies a change. */
 export const noChanges = new CommandFailed({
   message: "No changes were specified.",
   hint: "--help lists the fields that can be changed.",
@@ -56,43 +56,43 @@ export const describeError = (error: Error): ErrorText => {
   };
 };
 
-/** One line, without the secrets of API keys. */
+/** Joins the lines of a string, and redacts API keys. */
 export const toLine = (text: string): string => redactKeys(text.trim().replace(/\s*\n\s*/g, " "));
 
 const key =
   /(?:prl_([0-9A-Za-z]{1,16})_[0-9A-Za-z]{12,}|\b([0-9A-Za-z]{12})_[0-9A-Za-z]{32})(?:_[0-9A-Za-z]*)?/g;
 
-/** Reduces each API key in the text to its id, even a mistyped or truncated one. */
+/** Reduces each API key in a string, even a mistyped or truncated key, to its id. */
 export const redactKeys = (text: string): string => text.replace(key, "prl_$1$2_…");
 
-/** How the reader runs the command: in a clone, with npx, or as installed. */
+/** How the user runs `parley`: from a clone, with npx, or as an installed command. */
 export const command = import.meta.url.endsWith(".ts")
   ? "npx --yes pnpm@12 --silent parley"
   : process.env["npm_command"] === "exec"
     ? "npx parley"
     : (process.argv[1] ?? "parley");
 
-/** The text with its quoted commands as the reader can run them. */
+/** Rewrites the quoted commands in a string so that the user can run them. */
 export const withOwnCommand = (text: string): string => text.replaceAll('"parley ', `"${command} `);
 
 export const printError = ({ hint, message }: ErrorText): Effect.Effect<void> =>
   Console.error(withOwnCommand(`parley: ${message}\nhint: ${hint}`));
 
-/** Prints why the effect failed: an error as its line and hint, a defect as it is. */
+/** Prints why the effect failed: the message and hint of an error, or the whole cause of a defect. */
 export const withPrintedErrors = <A, E, R>(
   effect: Effect.Effect<A, E, R>,
 ): Effect.Effect<A, E, R> =>
   Effect.tapCause(effect, (cause) => {
     if (Cause.hasInterruptsOnly(cause)) return Effect.void;
     const error = Cause.squash(cause);
-    // The presenter has printed it.
+    // The presenter has already printed this error.
     if (CliError.isCliError(error)) return Effect.void;
     return Cause.hasDies(cause) || !(error instanceof Error)
       ? Effect.logError(cause)
       : printError(describeError(error));
   });
 
-/** The examples of a help text, as the reader can run them. */
+/** Rewrites the examples of a help text so that the user can run them. */
 const withCommand = (help: CliOutput.Presenter.Help): CliOutput.Presenter.Help => ({
   ...help,
   helpDoc: {
@@ -104,7 +104,7 @@ const withCommand = (help: CliOutput.Presenter.Help): CliOutput.Presenter.Help =
   },
 });
 
-/** The usual help; after incorrect usage, the error and a hint instead. */
+/** Shows the usual help or, after incorrect usage, only the error and a hint. */
 export const presenter: CliOutput.Presenter = {
   present: (event) =>
     event._tag === "InvalidInvocation"
@@ -116,8 +116,8 @@ export const presenter: CliOutput.Presenter = {
 };
 
 /**
- * 0 for success, 2 for incorrect usage, 1 for any other failure, 130 for an interruption unless the command has set a
- * code.
+ * Returns 0 for success, 2 for incorrect usage, 1 for any other failure and, for an interruption, the exit code that
+ * the command has set, or 130.
  */
 export const exitCode = (exit: Exit.Exit<unknown, unknown>): number => {
   if (Exit.isSuccess(exit)) return 0;

@@ -1,5 +1,5 @@
 /**
- * Flags of several commands: a chatbot, times, durations and counts.
+ * Flags that several commands share: a chatbot, times, durations and counts.
  */
 import { ChatbotRegistry, type StorageUnavailable } from "@parley/core/ports";
 import { Effect, Option, Record } from "effect";
@@ -13,13 +13,13 @@ export const textFlag = (name: string, description: string) =>
 export const switchFlag = (name: string, description: string) =>
   Flag.Boolean(name).pipe(Flag.withDefault(false), Flag.withDescription(description));
 
-/** The values of the flags that were given. */
+/** Returns the values of the flags that were given. */
 export const valuesOf = <Flags extends Readonly<Record<string, Option.Option<unknown>>>>(
   flags: Flags,
 ) =>
   Record.getSomes(flags) as { readonly [Name in keyof Flags]?: Option.Option.Value<Flags[Name]> };
 
-/** A whole number from 1 to `maximum`. */
+/** Creates a flag that takes a whole number from 1 to `maximum`. */
 export const countFlag = (name: string, maximum: number) =>
   Flag.Int(name).pipe(
     Flag.filter(
@@ -33,7 +33,7 @@ export const chatbotFlag = textFlag(
   "Id or name of the chatbot; optional if there is only one",
 );
 
-/** Finds a chatbot by id, then by name; without a selector, the only one. */
+/** Finds a chatbot by id, then by name. Without a selector, returns the only chatbot. */
 export const chatbotOf = Effect.fnUntraced(function* (selector: Option.Option<string>) {
   const all = yield* ChatbotRegistry.use(({ list }) => list);
   const text = Option.getOrNull(selector);
@@ -53,7 +53,7 @@ export const chatbotOf = Effect.fnUntraced(function* (selector: Option.Option<st
   });
 });
 
-/** The chatbots of a workspace; fails if there are none. */
+/** Returns the chatbots of a workspace. Fails if there are none. */
 export const chatbotsIn = Effect.fnUntraced(function* (workspaceName: string) {
   const all = yield* ChatbotRegistry.use(({ list }) => list);
   const chatbots = all.filter(({ chatbot }) => chatbot.workspaceName === workspaceName);
@@ -64,7 +64,7 @@ export const chatbotsIn = Effect.fnUntraced(function* (workspaceName: string) {
 
 const units = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 } as const;
 
-/** The milliseconds of a duration such as `30d`. */
+/** Converts a duration such as `30d` to milliseconds. */
 export const durationOf = (text: string): Option.Option<number> => {
   const [, count, unit] = /^(\d{1,5})([smhdw])$/.exec(text) ?? [];
   return unit === undefined
@@ -77,7 +77,7 @@ type ByDatabaseClock<A> = Effect.Effect<A, StorageUnavailable | CommandFailed, C
 
 export const databaseNow: ByDatabaseClock<Date> = ChatbotRegistry.use(({ now }) => now);
 
-/** A future time, or a duration from now; a past time, or a duration before now, if `sign` is negative. */
+/** Parses a future time or a duration from now or, if `sign` is negative, a past time or a duration before now. */
 const timeFrom = (text: string, sign: 1 | -1): Option.Option<ByDatabaseClock<Date>> =>
   Option.orElse<number | Date, Date>(durationOf(text), () => timeOf(text)).pipe(
     Option.map((point) =>
@@ -104,7 +104,7 @@ export const expiresFlag = <Absent extends null | undefined>(absent: Absent, des
     Flag.withDescription(description),
   );
 
-/** A time in the past, or how long ago. */
+/** Creates a flag that takes a past time, or a duration before now. */
 export const sinceFlag = (name: string, description: string) =>
   Flag.String(name).pipe(
     Flag.filterMap(

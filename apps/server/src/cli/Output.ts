@@ -1,5 +1,5 @@
 /**
- * The output of commands: text for people, one JSON document for programs.
+ * The output of commands: text for people, or one JSON document for programs.
  */
 import { Effect, Stdio, Stream } from "effect";
 import { CliOutput, Flag, GlobalFlag } from "effect/cli";
@@ -8,22 +8,22 @@ export const Json = GlobalFlag.Setting("json")({
   flag: Flag.Boolean("json").pipe(Flag.withDefault(false), Flag.withDescription("Print JSON")),
 });
 
-/** Writes to standard output; fails if that is impossible. */
+/** Writes to standard output. Fails if standard output cannot be written to. */
 export const write = (text: string) =>
   Stdio.Stdio.use(({ stdout }) => Stream.run(Stream.make(text), stdout({ endOnDone: false })));
 
-/** Prints the document with `--json`, else the text. */
+/** Prints the document if `--json` is set, and the text otherwise. */
 export const print = Effect.fnUntraced(function* (document: unknown, text: string) {
   yield* write(`${(yield* Json) ? JSON.stringify(document) : text}\n`);
 });
 
-/** "1 chat", "2 chats". */
+/** Formats a count with its noun, as in "1 chat" or "2 chats". */
 export const pluralize = (count: number, noun: string): string =>
   `${count} ${noun}${count === 1 ? "" : "s"}`;
 
 export type Cell = string | number | boolean | Date | null | ReadonlyArray<string>;
 
-/** A table of the rows. Each field has a column with its name as the heading, such as `USER REF` for `userRef`. */
+/** Formats rows as a table. Each field has a column, headed by the field's name, as in `USER REF` for `userRef`. */
 export const table = <Name extends string>(
   rows: ReadonlyArray<Readonly<Record<Name, Cell>>>,
   fields: ReadonlyArray<Name>,
@@ -39,7 +39,7 @@ export const table = <Name extends string>(
   return all.map((row) => row.map(pad).join("  ").trimEnd()).join("\n");
 };
 
-/** Names with their values, which may have several lines. */
+/** Formats names with their values, which may span several lines. */
 export const details = (pairs: ReadonlyArray<readonly [string, Cell]>): string => {
   const width = Math.max(...pairs.map(([name]) => name.length)) + 2;
   const indent = (cell: Cell) => toText(cell).replaceAll("\n", `\n${" ".repeat(width)}`);
@@ -47,8 +47,8 @@ export const details = (pairs: ReadonlyArray<readonly [string, Cell]>): string =
 };
 
 /**
- * The text with U+FFFD for each control character, which could move the cursor, ring the bell or change colours. Tabs
- * and line breaks stay.
+ * Replaces each control character with U+FFFD, because it could move the cursor, ring the bell or change colours. Keeps
+ * tabs and line breaks.
  */
 export const printable = (text: string): string =>
   text.replaceAll("\r\n", "\n").replace(/[\0-\x08\x0b-\x1f\x7f-\x9f]/g, "\ufffd");
@@ -62,7 +62,7 @@ const toText = (cell: Cell): string =>
 
 const maxCellWidth = 60;
 
-/** The text on one line, cut off where it is wider than a cell. */
+/** Puts the text on one line, and truncates it if it is too wide for a cell. */
 const shorten = (text: string): string => {
   const line = text.replace(/\s+/g, " ");
   return CliOutput.displayWidth(line) <= maxCellWidth

@@ -1,16 +1,16 @@
 /**
- * The lines that a person types at the terminal, with readline's key bindings.
+ * Reads the lines that a person types at the terminal, with readline's key bindings.
  */
 import { Data, Effect, Stream } from "effect";
 import { createInterface } from "node:readline";
 
-/** The person pressed Ctrl-C. */
+/** The person pressed Ctrl-C during a `stoppable` effect. */
 export class Stopped extends Data.TaggedError("Stopped") {}
 
 export interface Prompt {
   /** Shows the prompt, and resumes reading. */
   readonly show: Effect.Effect<void>;
-  /** Ends with Ctrl-D, and with a Ctrl-C while no `stoppable` effect runs. */
+  /** The lines typed. The stream ends on Ctrl-D, and on Ctrl-C unless a `stoppable` effect is running. */
   readonly lines: Stream.Stream<string>;
   /** Lets Ctrl-C interrupt the effect, which then fails with `Stopped`. */
   readonly stoppable: <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E | Stopped, R>;

@@ -1,5 +1,5 @@
 /**
- * Checks of the listeners, the collectors and the data directory. They write nothing, and listen on no port.
+ * Checks the listeners, the telemetry collectors and the data directory, without writing files or listening on ports.
  */
 import { Effect } from "effect";
 import { lookup } from "node:dns/promises";
@@ -10,7 +10,7 @@ import { dirname, resolve } from "node:path";
 import { Settings } from "../Settings.ts";
 import type { Variables } from "../Variables.ts";
 
-/** A program's response to a liveness request; `null` if nothing listens. */
+/** Sends a liveness request, and returns the response; `null` if nothing is listening. */
 const probe = (host: string, port: number) =>
   Effect.callback<string | null>((resume) => {
     let response: string | null = null;
@@ -23,14 +23,14 @@ const probe = (host: string, port: number) =>
     socket.on("close", () => resume(Effect.succeed(response)));
   });
 
-/** `failed`: the start would fail. `warning`: something may be wrong. */
+/** `failed` means that the server would not start, and `warning` that something may be wrong. */
 type Problem = readonly [
   check: "listeners" | "telemetry" | "directory",
   status: "failed" | "warning",
   message: string,
 ];
 
-/** What would keep a listener from its address. */
+/** Finds what would prevent a listener from using its address. */
 const checkListener = Effect.fnUntraced(function* (
   name: string,
   port: number,
@@ -53,7 +53,7 @@ const checkListener = Effect.fnUntraced(function* (
     : failed(`${name} ${port} is in use by another program.`);
 });
 
-/** Whether an OpenTelemetry collector can be reached. */
+/** Checks whether an OpenTelemetry collector can be reached. */
 const checkCollector = Effect.fnUntraced(function* (
   name: string,
   endpoint: string,
@@ -69,14 +69,14 @@ const checkCollector = Effect.fnUntraced(function* (
 });
 
 /**
- * Checks whether this process may write to the path or, if nothing is there, create it. Returns the existing directory
- * in which it may not write; `null` if it may.
+ * Checks whether this process can write to the directory or, if it does not exist, create it. Returns the existing path
+ * that prevents this; `null` if nothing does.
  */
 const findUnwritable = (path: string): string | null => {
   let at = resolve(path);
   while (!existsSync(at)) at = dirname(at);
   try {
-    // With `/.`, the check also fails for a file.
+    // The `/.` makes the check fail for a file, too.
     accessSync(`${at}/.`, constants.W_OK | constants.X_OK);
     return null;
   } catch {

@@ -1,6 +1,6 @@
 /**
- * Typesets Markdown as it arrives, for a terminal: lines break between words, tables have columns, and links show their
- * addresses. Code stays as it is.
+ * Typesets Markdown for a terminal as it arrives: breaks lines between words, aligns the columns of tables, and shows
+ * the addresses of links. Leaves code unchanged.
  */
 import { CliOutput } from "effect/cli";
 
@@ -14,7 +14,7 @@ const cellsOf = (row: string) =>
 const withAddresses = (text: string) =>
   text.replace(/\[([^\]]+)\]\(([^)\s]+)\)/g, (_, label, address) => `${label} (${address})`);
 
-/** A table as columns or, where they do not fit, as a list of each row's values. */
+/** Formats a table in columns or, if they do not fit, as a list of each row's values. */
 const setTable = (lines: ReadonlyArray<string>, width: number): string => {
   const [head, , ...rows] = lines.map((line) => cellsOf(withAddresses(line)));
   const widths = head!.map((_, at) =>
@@ -33,7 +33,7 @@ const setTable = (lines: ReadonlyArray<string>, width: number): string => {
     .join("\n\n");
 };
 
-/** Returns functions that typeset the next piece of a text, and its end. Each returns what can be printed next. */
+/** Creates a typesetter: `push` adds a piece of Markdown, and `end` sets the rest. Both return what to print next. */
 export const makeTypesetter = (width: number) => {
   let rest = "";
   let column = 0;
@@ -68,7 +68,7 @@ export const makeTypesetter = (width: number) => {
     const lines = (rest + piece).split("\n");
     rest = lines.pop()!;
     let output = lines.map(setLine).join("");
-    // How much of the unfinished line can be set: its words up to a link, outside tables and code.
+    // How many characters of the unfinished line can be set: the words before a link, outside tables and code.
     const words =
       isCode || table.length > 0 || (column === 0 && /^\s*[|`]/.test(rest))
         ? 0

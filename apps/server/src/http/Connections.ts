@@ -1,7 +1,7 @@
 /**
- * The requests of a Node server. Every response that the server gives in place of the application has a shape of the
- * contract, even where Node itself would respond or hang up. Responses go out in the order of their requests, each
- * whole. No response follows one with `Connection: close`.
+ * Handles the requests to a Node server. Every response that the server sends in place of the application conforms to
+ * the API contract, even where Node itself would respond or hang up. Responses are sent in the order of their requests,
+ * without interleaving. No response follows one with `Connection: close`.
  */
 import {
   toGeneralBody,
@@ -15,26 +15,26 @@ import type { Socket } from "node:net";
 import { keepDraining, lingerOnClose, progressOf } from "./NodeInternals.ts";
 import type { RequestQueue } from "./RequestQueue.ts";
 
-/** How many requests of one connection may await their responses. Each costs the process kilobytes. */
+/** How many requests on one connection may await a response. Each request takes up kilobytes of memory. */
 const maxUnanswered = 100;
 
-/** How many requests of one connection are handled at once. The response to each may take up megabytes. */
+/** How many requests on one connection are handled concurrently. Each response may take up megabytes of memory. */
 const maxHandled = 8;
 
 /**
- * How long a client may let bytes wait without reading any before the server disconnects it, and how often the server
- * checks.
+ * How long a client may read nothing while bytes are waiting for it before the server disconnects the client, and how
+ * often the server checks.
  */
 const stalledMillis = 30_000;
 const inspectionMillis = 5_000;
 
 /**
- * How long a request other than POST continues after its client has closed the sending half: such a client has usually
- * left.
+ * How long a request other than POST continues after the client has closed its sending half, which usually means that
+ * the client has left.
  */
 const halfClosedMillis = 1_000;
 
-/** How long a connection without a single byte stays open after the time limit for a head. */
+/** How long a connection on which no byte has arrived stays open after the headers timeout. */
 const unusedMillis = 55_000;
 
 const clientErrors: Readonly<Record<string, GeneralMessage>> = {
@@ -43,8 +43,8 @@ const clientErrors: Readonly<Record<string, GeneralMessage>> = {
 };
 
 /**
- * The reason to refuse a request that Node accepts: its `Host` or `Transfer-Encoding` (RFC 9112, sections 3.2 and 6.1),
- * or an upgrade. `null` if there is none.
+ * Returns the reason to reject a request that Node accepts: an invalid target, `Host` or `Transfer-Encoding` (RFC 9112,
+ * sections 3.2 and 6.1), or an upgrade. Returns `null` if there is no reason.
  */
 const checkHead = (request: IncomingMessage): GeneralMessage | null => {
   const { headers, httpVersion, rawHeaders, url } = request;
@@ -59,13 +59,13 @@ const checkHead = (request: IncomingMessage): GeneralMessage | null => {
 };
 
 export interface ConnectionOptions {
-  /** Where requests wait for the event loop. */
+  /** The queue in which requests wait for the event loop. */
   readonly queue: RequestQueue;
-  /** Whether the server is stopping; then each response is the last of its connection. */
+  /** Whether the server is stopping. If so, each response is the last one on its connection. */
   readonly isStopping: () => boolean;
-  /** The effect of a half-closed connection on a POST without `On-Disconnect`. */
+  /** What happens to a POST without `On-Disconnect` when the client closes its sending half. */
   readonly onDisconnect: "finish" | "cancel";
-  /** Called for each request that is refused before the application sees it. */
+  /** Called for each request that is rejected before the application sees it. */
   readonly onRefusal?: RequestTelemetry["recordRefusal"] | undefined;
 }
 
@@ -73,15 +73,15 @@ interface Connection {
   /** The response to the latest request. */
   latest: ServerResponse | null;
   readonly unanswered: Set<ServerResponse>;
-  /** Functions that start the requests that wait until fewer are handled. */
+  /** Functions that start the requests beyond `maxHandled`, which have to wait. */
   readonly delayedStarts: Array<() => void>;
-  /** How many bytes the system had accepted at the last check. */
+  /** How many bytes the operating system had accepted at the last check. */
   sent: number;
-  /** When a check last found that this number had grown, or that no byte waited. */
+  /** When a check last found that `sent` had grown, or that no bytes were waiting. */
   progressAt: number;
 }
 
-/** Passes the requests of the server to `handle`. */
+/** Passes the server's requests to `handle`. */
 export const serveRequests = (
   server: Server,
   handle: (request: IncomingMessage, response: ServerResponse) => void,
@@ -105,7 +105,7 @@ export const serveRequests = (
     socket.once("end", () => handleHalfClose(socket, connection));
   };
 
-  /** The client has closed its sending half. */
+  /** Called when the client has closed its sending half. */
   const handleHalfClose = (socket: Socket, { latest, unanswered }: Connection): void => {
     if (latest?.headersSent === false) latest.shouldKeepAlive = false;
     for (const response of unanswered) {
@@ -118,8 +118,8 @@ export const serveRequests = (
   };
 
   /**
-   * Registers the response to a new request. Returns `false` if it must not be sent: the connection is closed, an
-   * earlier response closes it, or the client has too many unanswered requests and is disconnected.
+   * Registers the response to a new request. Returns `false` if the response must not be sent, because the connection
+   * is closed, an earlier response closes it, or the client is disconnected for having too many unanswered requests.
    */
   const accept = (response: ServerResponse): boolean => {
     const { socket } = response.req;
@@ -127,7 +127,7 @@ export const serveRequests = (
     // The server cannot send on a connection whose sending half it has closed.
     if (connection === undefined || !socket.writable) return false;
     if (connection.unanswered.size === maxUnanswered) {
-      // Pausing would be too late: one read brings thousands of requests, and Node keeps them all.
+      // Pausing would be too late: a single read can yield thousands of requests, and Node keeps them all.
       connections.delete(socket);
       socket.destroy();
       return false;
@@ -147,13 +147,13 @@ export const serveRequests = (
     if (!accept(response)) return;
     const refusal = checkHead(request);
     if (refusal !== null) return refuse(refusal, response);
-    // The target of a request may be an absolute URL.
+    // A request target may be an absolute URL.
     request.url = request.url!.replace(/^https?:\/\/[^/?#]*\/?/i, "/");
     const { delayedStarts, unanswered } = connections.get(request.socket)!;
     const start = () => {
       if (response.writableEnded) return;
       handle(request, response);
-      // The client disconnected while the request waited, so the application missed the event.
+      // The client disconnected while the request was waiting, so the application missed the `close` event.
       if (request.destroyed) response.emit("close");
     };
     if (unanswered.size > maxHandled) delayedStarts.push(() => queue.enter(start));
@@ -161,7 +161,7 @@ export const serveRequests = (
   };
 
   /**
-   * Responds in place of the application. Node sends the response after the earlier ones, and closes the connection.
+   * Responds in place of the application. Node sends the response after any earlier ones, then closes the connection.
    */
   const refuse = (message: GeneralMessage, response: ServerResponse): void => {
     response.shouldKeepAlive = false;
@@ -177,11 +177,11 @@ export const serveRequests = (
       "x-content-type-options": "nosniff",
       "x-request-id": requestId,
     });
-    // Not batched: the application must see at once that the response has ended.
+    // Bypasses batching: the application must see immediately that the response has ended.
     ServerResponse.prototype.end.call(response, text, "utf8");
   };
 
-  /** Refuses, after the latest response, a request for which Node has created no response. */
+  /** Rejects a request for which Node has created no response, once the latest response is complete. */
   const refuseNext = (socket: Socket, request: IncomingMessage, message: GeneralMessage): void => {
     const connection = connections.get(socket);
     if (connection === undefined || connection.latest?.shouldKeepAlive === false) return;
@@ -214,14 +214,14 @@ export const serveRequests = (
     const latest = latestOn(socket);
     if (latest === null || latest.req.complete) {
       const request = new IncomingMessage(socket);
-      // Otherwise further malformed bytes would count as an error in its body.
+      // Otherwise, further malformed bytes would count as an error in the body of this request.
       request.complete = true;
       return refuseNext(socket, request, message);
     }
-    // The body of the latest request is malformed or late. Nothing may follow a response that is half sent.
+    // The body of the latest request is malformed or late. Nothing may follow a partly sent response.
     if (latest.headersSent) return whenClosed(latest, () => socket.destroySoon());
     refuse(message, latest);
-    // Node forgets an answered request, but the application may still wait for its body.
+    // Node drops a request once it is answered, but the application may still be waiting for its body.
     socket.once("close", () => latest.req.destroy());
   };
 
@@ -230,8 +230,8 @@ export const serveRequests = (
     if (message !== "REQUEST_TIMEOUT") return refuseBroken(socket, message);
     const latest = latestOn(socket);
     const completeResponse = latest?.req.complete === true ? latest : null;
-    // If the event loop is late, the rest of the request may have arrived long ago. Waiting for a whole iteration lets
-    // Node read it.
+    // If the event loop is late, the rest of the request may have arrived long ago. Waiting for a full iteration lets
+    // Node read the rest.
     const refuseIncomplete = () => {
       // A client that opened its connection in advance would take the refusal for the response to its first request.
       if (socket.bytesRead === 0) return void setTimeout(closeUnused, unusedMillis).unref();
@@ -252,7 +252,7 @@ export const serveRequests = (
     }
   };
 
-  /** Closes each connection after its latest response. The server no longer listens. */
+  /** Closes each connection after its latest response. The server must have stopped listening. */
   const close = (): void => {
     for (const [socket, connection] of connections) {
       const { latest } = connection;

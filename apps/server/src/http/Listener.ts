@@ -12,7 +12,7 @@ import { serveRequests } from "./Connections.ts";
 import { allowHalfOpen, BatchedResponse } from "./NodeInternals.ts";
 import { RequestQueue } from "./RequestQueue.ts";
 
-/** How many connections may wait to be accepted, if the system allows that many (`net.core.somaxconn` of Linux). */
+/** How many connections may wait to be accepted, if the system allows that many (`net.core.somaxconn` on Linux). */
 const backlog = 4096;
 
 export class ListenFailed extends Data.TaggedError("ListenFailed")<{
@@ -21,15 +21,15 @@ export class ListenFailed extends Data.TaggedError("ListenFailed")<{
 
 export interface ListenOptions {
   readonly host: string;
-  /** 0: any free port. */
+  /** The port to listen on; 0 for any free port. */
   readonly port: number;
-  /** The name of the port's setting, for the error if another program uses the port. */
+  /** The name of the setting that determines the port, for the error if the port is in use. */
   readonly setting?: string;
-  /** How long requests in flight may take once the listener closes. */
+  /** How long requests in flight may take once the listener starts to close. */
   readonly grace: Duration.Duration;
-  /** Called for each request that the listener itself refuses. */
+  /** Called for each request that the listener itself rejects. */
   readonly onRefusal?: RequestTelemetry["recordRefusal"];
-  /** The effect of a half-closed connection on a POST without `On-Disconnect`; `finish` by default. */
+  /** What happens to a POST without `On-Disconnect` when the client closes its sending half; `finish` by default. */
   readonly onDisconnect?: "finish" | "cancel";
 }
 
@@ -78,7 +78,7 @@ export const listen = Effect.fnUntraced(function* (
       server.once("error", fail);
       server.listen({ port, host, backlog }, () => {
         const origin = toOrigin((server.address() as AddressInfo).port);
-        // An error from now on, such as a lack of file descriptors, is not fatal: later connections may succeed.
+        // Errors from here on, such as running out of file descriptors, are not fatal: later connections may succeed.
         server.off("error", fail).on("error", ({ message }) => {
           runFork(Effect.logError(`Error on the listener ${origin}: ${message}`));
         });

@@ -8,13 +8,13 @@ import { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { PrometheusMetrics } from "effect/observability";
 import { Lifecycle } from "../Lifecycle.ts";
 
-/** If the store takes longer to respond, the server is not ready. */
+/** The timeout for the store's response; if it expires, the server is not ready. */
 const readyTimeout = Duration.seconds(2);
 
 const units: Readonly<Record<string, string>> = { s: "_seconds", By: "_bytes" };
 
 /**
- * All metrics for Prometheus, by its conventions: to the names, which are OpenTelemetry's, this adds the unit and, for
+ * Formats all metrics for Prometheus. Following its conventions, adds the unit to the OpenTelemetry names and, for
  * counters, `_total`.
  */
 const formatMetrics = Effect.flatMap(Metric.MetricRegistry, (metrics) => {
@@ -32,8 +32,8 @@ export const makeManagement = Effect.gen(function* () {
   const store = yield* StoreState;
   const lifecycle = yield* Lifecycle;
 
-  // No key has this id; the look-up costs the store one cheap read. Both reads are forked, because a read ignores an
-  // interruption.
+  // No key has an empty id, so the look-up costs the store one cheap read. Both reads are forked so that the timeout
+  // applies even though reads ignore interruption.
   const storeReadiness = Effect.forkDetach(directory.find("")).pipe(
     Effect.flatMap(Fiber.join),
     Effect.andThen(Effect.flatMap(Effect.forkDetach(store.readOnlyReason), Fiber.join)),

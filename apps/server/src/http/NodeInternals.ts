@@ -1,11 +1,11 @@
 /**
- * What the server needs of `node:http` beyond its documentation, tested with Node 24 and, less thoroughly, with 22.19:
- * look here first when a new major version of Node breaks a test of the listener.
+ * The undocumented behaviour of `node:http` that the server relies on, tested with Node 24 and, less thoroughly, 22.19.
+ * Look here first if a new major version of Node breaks a listener test.
  */
 import { ServerResponse, type Server } from "node:http";
 import type { Socket } from "node:net";
 
-/** How long the server reads on after the last response of a connection, in milliseconds. */
+/** How long the server keeps reading after the last response on a connection, in milliseconds. */
 const lingerMillis = 2_000;
 
 let pendingEnds: Array<() => void> = [];
@@ -16,8 +16,8 @@ const sendPendingEnds = (): void => {
 };
 
 /**
- * Sends the responses that end in one iteration of the event loop together at its end, so that a client wakes up once
- * for all of them. Head and body go out in one write.
+ * Sends all responses that end in one iteration of the event loop together at the end of the iteration, so that a
+ * client wakes up only once. Head and body are sent in a single write.
  */
 export class BatchedResponse extends ServerResponse {
   override end(...rest: ReadonlyArray<any>): this {
@@ -26,7 +26,7 @@ export class BatchedResponse extends ServerResponse {
     return this;
   }
 }
-// Effect turns this property on, and Node then writes an empty chunk after the body.
+// Effect sets this property, which makes Node write an empty chunk after the body.
 Object.defineProperty(BatchedResponse.prototype, "strictContentLength", {
   get: () => false,
   set: () => {},
@@ -38,8 +38,8 @@ export const allowHalfOpen = (server: Server): void => {
 };
 
 /**
- * Node calls `destroySoon` after the last response. Closing a connection with unread bytes resets it, and the client
- * may lose the response, so the server closes its sending half and reads on for a while.
+ * Makes `destroySoon`, which Node calls after the last response, close only the sending half and keep reading for a
+ * while. Closing a connection with unread bytes would reset it, and the client might lose the response.
  */
 export const lingerOnClose = (socket: Socket): void => {
   socket.destroySoon = () => {
@@ -50,8 +50,8 @@ export const lingerOnClose = (socket: Socket): void => {
 };
 
 /**
- * After CONNECT, Node detaches itself from the connection. Earlier responses on it may still wait for it to drain, so
- * this passes the event on.
+ * Passes `drain` events on to the response in progress. After CONNECT, Node detaches itself from the socket, but
+ * earlier responses may still be waiting for it to drain.
  */
 export const keepDraining = (socket: Socket): void => {
   socket.on("drain", () =>
@@ -60,8 +60,8 @@ export const keepDraining = (socket: Socket): void => {
 };
 
 /**
- * How many bytes the system has accepted from a socket, and how many wait in the process. `bytesWritten` of the socket
- * itself counts a large chunk as soon as it starts to be sent.
+ * Returns how many bytes of a socket the operating system has accepted, and how many are still queued in the process.
+ * The socket's own `bytesWritten` counts the whole of a large chunk as soon as its first bytes are sent.
  */
 export const progressOf = (socket: Socket): { readonly sent: number; readonly queued: number } => {
   const { bytesWritten = 0, writeQueueSize = 0 } = (socket as any)._handle ?? {};

@@ -1,41 +1,41 @@
 /**
- * The work that waits for the event loop. In one iteration, Node reads from every connection with unread data, but
- * accepts a single new connection. If each request started as soon as it is read, an iteration would take as long as
- * all of them together, and a new client would wait for many such iterations. So an iteration starts requests for a few
- * milliseconds, and for even less while connections arrive; the others start in the following iterations, in order of
- * arrival. Accepted asks and the answers of models come last, and are limited by number instead of time: each costs a
- * third of a millisecond, but only later in the iteration, so the clock does not show that cost while they begin.
+ * The queue of work for the event loop. In one iteration, Node reads from every connection with unread data, but
+ * accepts only one new connection. If each request started as soon as it was read, an iteration would take as long as
+ * all its requests together, and a new client would wait for many such iterations. So an iteration starts requests for
+ * a few milliseconds, or even less while connections arrive; the remaining requests start in later iterations, in order
+ * of arrival. Accepted asks and models' answers come last, and are limited by number rather than by time: each costs a
+ * third of a millisecond, but only later in the iteration, so the clock does not yet show the cost when they start.
  */
 import type { EventLoop } from "@parley/http";
 import { Context, Effect } from "effect";
 
-/** How long one iteration may start requests, in milliseconds. */
+/** How long an iteration may spend starting requests, in milliseconds. */
 const slice = 5;
 
-/** The same after a new connection, because others may wait to be accepted. */
+/** The shorter slice after a new connection, because more connections may be waiting to be accepted. */
 const acceptingSlice = 1;
 
-/** How many asks and answers of models may start in one iteration: together, they take about a slice. */
+/** How many asks and models' answers may start in one iteration. Together, they take about as long as `slice`. */
 const slots = 16;
 
-/** How often a timer measures the iterations, in milliseconds. In a longer iteration it fires once. */
+/** How often a timer measures the iterations, in milliseconds. In a longer iteration, the timer fires only once. */
 const interval = 5;
 
-/** The timer stops after this long without a request, in milliseconds: it must not wake an idle machine. */
+/** How long after the latest request the timer stops, in milliseconds, so that it does not wake an idle machine. */
 const idleAfter = 1_000;
 
-/** Creates the queue of an event loop. */
+/** Creates the queue for an event loop. */
 export const makeRequestQueue = () => {
   const requests: Array<{ readonly arrival: number; readonly begin: () => void }> = [];
-  /** Asks and answers that wait for a slot. */
+  /** The asks and models' answers that are waiting for a slot. */
   const slotQueue: Array<() => void> = [];
   let waitingAsks = 0;
   let isIterating = false;
-  /** Whether a connection was accepted since the last iteration started. */
+  /** Whether a connection has been accepted since the last iteration started. */
   let hasNewConnection = false;
   /**
-   * When this iteration started, which counts as the arrival of its requests: a slow machine takes long to read a
-   * burst.
+   * When this iteration started. This counts as the arrival time of its requests, because a slow machine takes a long
+   * time to read a burst.
    */
   let start = 0;
   /** When this iteration stops starting requests. */
@@ -46,7 +46,7 @@ export const makeRequestQueue = () => {
   /** How long the latest request waited before it started. */
   let wait = 0;
   let timer: NodeJS.Timeout | null = null;
-  /** When the timer last fired, and how long before that it had fired. */
+  /** When the timer last fired, and how long that was after the previous firing. */
   let measuredAt = 0;
   let lastInterval = 0;
 
@@ -66,7 +66,7 @@ export const makeRequestQueue = () => {
     freeSlots = slots;
     setImmediate(runNextIteration);
   };
-  /** Ends the iteration; if work waits, starts the next one with it. */
+  /** Ends the iteration. If work is waiting, starts the next iteration with that work. */
   const runNextIteration = (): void => {
     isIterating = false;
     if (requests.length + slotQueue.length === 0) return;
@@ -80,10 +80,10 @@ export const makeRequestQueue = () => {
     for (; freeSlots > 0 && slotQueue.length > 0; freeSlots--) slotQueue.shift()!();
   };
 
-  /** `asks`: what the wait adds to the number of waiting asks; 0 for the answer of a model, whose ask has begun. */
+  /** Waits for a slot. `asks` is 1 for an ask, and 0 for a model's answer, because its ask has already begun. */
   const awaitSlot = (asks: 0 | 1) =>
     Effect.callback<void>((resume) => {
-      // The request may have started in an earlier iteration, so the current iteration may have no start yet.
+      // The request may have started in an earlier iteration, so `start` may not have been set for this one yet.
       if (!isIterating) startIteration();
       if (freeSlots > 0 && slotQueue.length === 0) {
         freeSlots--;
@@ -103,12 +103,12 @@ export const makeRequestQueue = () => {
       });
     });
 
-  /** Resolves when an iteration has a slot for the answer of a model. */
+  /** Resolves when an iteration has a slot for a model's answer. */
   const awaitAnswerSlot = () => Effect.runPromise(awaitSlot(0));
 
   const delay = (): number => {
     const now = performance.now();
-    // Each iteration has slots for only some of the asks and answers that wait.
+    // An iteration has slots for only some of the asks and answers that are waiting.
     const iteration = Math.max(lastInterval, now - measuredAt, interval);
     return Math.max(wait, iteration, (iteration * slotQueue.length) / slots) - interval;
   };
@@ -119,10 +119,10 @@ export const makeRequestQueue = () => {
     awaitSlot: awaitSlot(1),
   };
 
-  /** To be called for each new connection. */
+  /** Must be called for each new connection. */
   const noteConnection = (): void => void (hasNewConnection = true);
 
-  /** Starts a request at once, or in a later iteration if others wait or this iteration has no time left. */
+  /** Starts a request now, or in a later iteration if other requests are waiting or this iteration has no time left. */
   const enter = (begin: () => void): void => {
     latestRequestAt = performance.now();
     if (timer === null) {

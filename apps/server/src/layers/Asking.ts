@@ -1,5 +1,5 @@
 /**
- * Asking and chats, with the limits, the answerer and the moderator of the settings.
+ * The services for asking and for chats, with the limits, answerer and moderator that the settings select.
  */
 import { Asking, AskLimits, type Chatbot, Chats } from "@parley/core";
 import { layerLanguageModel, layerOffline, openAiCompatible } from "@parley/llm";
@@ -11,7 +11,7 @@ import { layerModerator } from "./Moderator.ts";
 
 const hint = "Set PARLEY_LLM_BASE_URL and PARLEY_LLM_MODEL to use a language model.";
 
-/** Answers with the configured language models or, without any, with quotes from the documents. */
+/** Answers with the configured language models or, if there are none, with quotations from the documents. */
 export const layerAnswerer = Layer.unwrap(
   Effect.gen(function* () {
     const { contextTokens, llms } = yield* Settings;
@@ -20,7 +20,7 @@ export const layerAnswerer = Layer.unwrap(
     const [first, ...fallbacks] = llms;
     if (first === undefined) return layerOffline(knowledge, hint);
     const { awaitAnswerSlot } = yield* RequestQueue;
-    /** The answers of many asks may arrive in one iteration of the event loop. */
+    /** Waits for a slot after each response, because many may arrive in one iteration of the event loop. */
     const fetchInSlot: typeof fetch = async (url, init) => {
       const response = await fetch(url, init);
       await awaitAnswerSlot();
@@ -37,7 +37,7 @@ export const layerAnswerer = Layer.unwrap(
   }),
 );
 
-/** An ask waits for its turn no longer than two answers may take. */
+/** Limits an ask's wait for its turn to twice the answer deadline. */
 const layerLimits = Layer.effect(
   AskLimits,
   Effect.map(Settings, ({ asks }) => ({

@@ -10,8 +10,8 @@ import { fileURLToPath } from "node:url";
 import { Settings } from "../Settings.ts";
 
 /**
- * Finds a path of this project's documentation, beside the bundle or in the checkout. Chatbots answer from that
- * documentation by default if neither PARLEY_KNOWLEDGE_DIR nor a language model is set.
+ * Finds a file or folder of this project's documentation, next to the bundle or in the checkout. By default, chatbots
+ * answer from that documentation if neither PARLEY_KNOWLEDGE_DIR nor a language model is set.
  */
 const locate = (path: string) =>
   [path, `../../../../${path}`]
@@ -27,24 +27,24 @@ export class Documents extends Context.Service<
   Documents,
   {
     /**
-     * The documents in the subfolder of this name in PARLEY_KNOWLEDGE_DIR, read when they are first needed; for `null`
-     * the default ones, or `null` if there are none. Fails if the folder cannot be read.
+     * Returns the documents in the PARLEY_KNOWLEDGE_DIR subfolder of this name, read on first use. For `null`, returns
+     * the default documents, or `null` if there are none. Fails if the folder cannot be read.
      */
     readonly byName: (name: string | null) => Effect.Effect<Knowledge | null, AnswerUnavailable>;
-    /** This project's documentation, read when it is first needed. */
+    /** This project's documentation, read on first use. */
     readonly own: Effect.Effect<Knowledge, KnowledgeUnreadable>;
   }
 >()("@parley/server/Documents") {}
 
-/** Emits for each SIGHUP. Signals that arrive while one is handled count as one. */
+/** Emits on each SIGHUP. Signals that arrive while an element is being handled are merged into one. */
 export const reloadOnSighup: Stream.Stream<unknown> = Stream.suspend(() =>
   Stream.fromAsyncIterable(on(process, "SIGHUP"), String),
 ).pipe(Stream.orDie, Stream.buffer({ capacity: 1, strategy: "sliding" }));
 
 /**
- * Reads the default documents when it is built, and fails if they cannot be read.
+ * Reads the default documents when the layer is built, and fails if they cannot be read.
  *
- * @param reload each element reloads every folder read so far; a folder that cannot be read keeps its documents
+ * @param reload each element reloads every folder read so far; a folder that cannot be read keeps its old documents
  */
 export const layerDocuments = (reload: Stream.Stream<unknown>) =>
   Layer.effect(
@@ -66,7 +66,7 @@ export const layerDocuments = (reload: Stream.Stream<unknown>) =>
           ),
         );
       yield* Stream.runForEach(reload, () =>
-        // A copy: each look-up moves its folder to the end of the cache, so a walk over the cache itself would not end.
+        // Copied, because each look-up moves its key to the end of the cache: iterating over the cache would never end.
         Effect.flatMap(Cache.keys(folders), (keys) =>
           Effect.forEach([...keys], readAgain, { discard: true }),
         ),

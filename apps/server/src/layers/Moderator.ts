@@ -1,5 +1,5 @@
 /**
- * The moderator of each chatbot: none, a word list or an endpoint, by its own settings or else the server's.
+ * Each chatbot's moderator: none, a word list or an endpoint, as set for the chatbot or else for the server.
  */
 import { AnswerUnavailable, Moderator } from "@parley/core/ports";
 import { layerModerationEndpoint, layerWordList } from "@parley/llm";

@@ -1,5 +1,5 @@
 /**
- * Logs, the metrics of the process, and the export over OpenTelemetry's protocol (OTLP).
+ * Logs, process metrics, and export over the OpenTelemetry protocol (OTLP).
  */
 import { describeCause, registerGauge } from "@parley/core/ports";
 import { Array, Cause, ConfigProvider, Effect, Formatter, Layer, Logger, Metric } from "effect";
@@ -12,13 +12,13 @@ import { Settings } from "../Settings.ts";
 import { SettingsInvalid } from "../Variables.ts";
 import { version } from "../Version.ts";
 
-/** The default of OTEL_SERVICE_NAME. */
+/** The default value of OTEL_SERVICE_NAME. */
 const serviceName = "parley";
 
 const toText = (part: unknown): string =>
   typeof part === "string" ? part : Formatter.format(part);
 
-/** An event on one line: time, level, message, cause, and the annotations as `name=value`. */
+/** Formats a log event as one line: time, level, message, cause, and the annotations as `name=value`. */
 const formatText = Logger.map(
   Logger.formatStructured,
   ({ annotations, cause = "", level, message, timestamp }) =>
@@ -37,7 +37,7 @@ const formatText = Logger.map(
       .replace(/\s*\n\s*/g, " | "),
 );
 
-/** An event as a JSON object on one line. The annotations are members of the same object. */
+/** Formats a log event as a JSON object on one line. The annotations are members of that object. */
 const formatJson = Logger.make((event: Logger.Options<unknown>) => {
   const { annotations, cause, level, message, timestamp } = Logger.formatStructured.log(event);
   return Formatter.formatJson({
@@ -52,7 +52,7 @@ const formatJson = Logger.make((event: Logger.Options<unknown>) => {
   });
 });
 
-/** Whether the log is text, for people to read, instead of JSON. */
+/** Whether logs are written as text for people to read, rather than as JSON. */
 export const logsText = Effect.map(
   Settings,
   ({ logFormat }) => (logFormat ?? (process.stdout.isTTY ? "text" : "json")) === "text",
@@ -122,7 +122,7 @@ const layerProcessMetrics = Layer.effectDiscard(
   }),
 );
 
-/** Logs when the collector stops accepting data, and not again until it has accepted some. */
+/** Logs a warning when the collector stops accepting data, but no further warning until it accepts data again. */
 const layerCollector = Layer.effect(
   HttpClient.HttpClient,
   Effect.map(HttpClient.HttpClient, (client) => {
@@ -145,10 +145,10 @@ const layerCollector = Layer.effect(
   }),
 ).pipe(Layer.provide(FetchHttpClient.layer));
 
-/** Does nothing unless a variable `OTEL_EXPORTER_OTLP_…ENDPOINT` is set. */
+/** Does nothing unless an `OTEL_EXPORTER_OTLP_…ENDPOINT` variable is set. */
 const layerOtlp = Layer.suspend(() => {
   const variables: NodeJS.ProcessEnv = {
-    // The exporters by default, as in OpenTelemetry's specification.
+    // The default exporters in the OpenTelemetry specification.
     OTEL_LOGS_EXPORTER: "otlp",
     OTEL_METRICS_EXPORTER: "otlp",
     OTEL_TRACES_EXPORTER: "otlp",
@@ -169,7 +169,7 @@ const layerOtlp = Layer.suspend(() => {
   );
 });
 
-/** The configured logger, the metrics of the process, and the export over OTLP if it is on. */
+/** The configured logger, the process metrics and, if enabled, the export over OTLP. */
 export const layerObservability = Layer.mergeAll(layerProcessMetrics, layerOtlp).pipe(
   Layer.provideMerge(layerLogger),
 );

@@ -8,7 +8,7 @@ import { embeddedPostgres } from "../postgres/EmbeddedPostgres.ts";
 import { Settings } from "../Settings.ts";
 
 /**
- * How to connect to the configured PostgreSQL; `null` if chats are kept in memory.
+ * Returns the options for connecting to the configured PostgreSQL, or `null` if chats are kept in memory.
  *
  * @param embedded starts or finds the embedded PostgreSQL in a directory
  */

@@ -1,5 +1,5 @@
 /**
- * The programs of PostgreSQL, from an npm package for each platform, and how to run them.
+ * PostgreSQL's programs, from a platform-specific npm package, and how to run them.
  */
 import { Data, Effect } from "effect";
 import { describeCause } from "@parley/core/ports";
@@ -12,10 +12,10 @@ import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 
-/** The embedded PostgreSQL cannot be used. `message` is one line: the problem and, for some, what to do about it. */
+/** The embedded PostgreSQL cannot be used. `message` is one line with the problem and, in some cases, a remedy. */
 export class EmbeddedFailed extends Data.TaggedError("EmbeddedFailed")<{
   readonly message: string;
-  /** Whether another attempt may succeed in a moment. */
+  /** Whether a retry may succeed shortly. */
   readonly retryable?: boolean;
 }> {}
 
@@ -35,12 +35,12 @@ export interface Binaries {
 
 export const lastLines = (text: string) => text.trim().split("\n").slice(-4).join(" | ");
 
-/** The environment of PostgreSQL's programs, without the locale, time zone and PG… variables of this process. */
+/** Returns the environment for PostgreSQL's programs, without this process's locale, time zone and PG… variables. */
 export const environment = () => ({ PATH: process.env["PATH"], LC_ALL: "C", TZ: "UTC" });
 
 /**
- * Runs a program to its end; fails with the last lines of its standard error. `runAs` need not have access to the
- * working directory.
+ * Runs a program to completion; if it fails, the error has the last lines of its standard error. The user `runAs` needs
+ * no access to the working directory.
  */
 export const run = (program: string, args: ReadonlyArray<string>, runAs: RunAs, cwd = "/") =>
   Effect.tryPromise({
@@ -54,7 +54,7 @@ export const run = (program: string, args: ReadonlyArray<string>, runAs: RunAs, 
 
 const platform = `${process.platform}-${process.arch}`;
 
-/** Copies the programs to a directory that every user can read and that no clean-up empties, once for each version. */
+/** Copies the programs, once per version, to a directory that every user can read and that no clean-up job empties. */
 const copyBinaries = Effect.fnUntraced(function* ({ postgres }: Binaries, version: string) {
   const target = `/var/lib/parley/postgresql-${version}-${platform}`;
   if (!existsSync(target)) {
@@ -62,14 +62,14 @@ const copyBinaries = Effect.fnUntraced(function* ({ postgres }: Binaries, versio
     yield* attempt(`Cannot copy the PostgreSQL binaries to ${target}`, async () => {
       const firstFolder = await mkdir(dirname(target), { recursive: true });
       if (firstFolder !== undefined) await chmod(dirname(target), 0o755);
-      // `verbatimSymlinks`: the libraries' relative links would point back to the original otherwise.
+      // Without `verbatimSymlinks`, the libraries' relative links would point back to the original.
       await cp(join(dirname(postgres), ".."), newFolder, {
         recursive: true,
         verbatimSymlinks: true,
       });
     });
     yield* run("chmod", ["-R", "a+rX", newFolder], null);
-    // Renaming fails if another server was faster.
+    // Renaming fails if another server has made the copy in the meantime.
     yield* Effect.promise(() =>
       rename(newFolder, target).catch(() => rm(newFolder, { recursive: true })),
     );
@@ -78,8 +78,8 @@ const copyBinaries = Effect.fnUntraced(function* ({ postgres }: Binaries, versio
 });
 
 /**
- * The programs of the package that the module `from` can import; for another user, copies of them, because that user
- * may not be able to enter the directories of the package.
+ * Returns the programs of the package that the module `from` can import. For another user, returns copies of them,
+ * because that user may have no access to the package's directories.
  */
 export const findBinaries = Effect.fnUntraced(function* (runAs: RunAs, from: string) {
   const { binaries, version } = yield* Effect.tryPromise({

@@ -1,8 +1,8 @@
 /**
- * What the embedded PostgreSQL keeps in PARLEY_DATA_DIR: the folder `postgres`, with the database in `data` and beside
- * that the superuser's password; and, while PostgreSQL runs, the file `connection.json`.
+ * What the embedded PostgreSQL keeps in PARLEY_DATA_DIR: the folder `postgres`, which contains the database in `data`
+ * and the superuser's password in `password`; and, while PostgreSQL runs, the file `connection.json`.
  *
- * Hazard: a server that is root must not write below `data`, whose owner could have put a link to any file there.
+ * Hazard: a server that runs as root must not write below `data`, whose owner could have put a link to any file there.
  */
 import { Effect, Redacted } from "effect";
 import { randomBytes } from "node:crypto";
@@ -19,16 +19,16 @@ export const remove = (path: string) =>
   Effect.promise(() => fs.rm(path, { recursive: true, force: true }).catch(() => {}));
 
 /**
- * The data directory as an argument of PostgreSQL's programs, which run in it. A process enters its working directory
- * as root, before it becomes another user, so that user need not have access to the directories above.
+ * Returns the data directory as an argument for PostgreSQL's programs, which run in it. A process enters its working
+ * directory as root before it changes user, so the new user needs no access to the parent directories.
  */
 export const pathFor = (runAs: RunAs, data: string) =>
   runAs !== null && process.platform === "linux" ? "/proc/self/cwd" : data;
 
-/** The owner of new data if this process is root. */
+/** The owner of a new data directory if this process runs as root. */
 const nobody = { uid: 65534, gid: 65534 };
 
-/** Creates a cluster with the superuser `parley`, all or nothing. */
+/** Creates a cluster with the superuser `parley`, or leaves nothing behind. */
 const createCluster = Effect.fnUntraced(function* (dataDir: string, initdb: string, runAs: RunAs) {
   const home = homeOf(dataDir);
   const newHome = `${home}.new-${randomBytes(6).toString("hex")}`;
@@ -39,7 +39,7 @@ const createCluster = Effect.fnUntraced(function* (dataDir: string, initdb: stri
     const password = randomBytes(24).toString("base64url");
     await fs.writeFile(join(newHome, "password"), password, { mode: 0o600 });
     if (runAs === null) return;
-    // The other user must reach its files in this directory, whatever the umask is.
+    // Whatever the umask, the other user must be able to reach its files in this directory.
     await fs.chmod(newHome, 0o711);
     for (const name of ["data", "password"]) {
       await fs.chown(join(newHome, name), runAs.uid, runAs.gid);
@@ -65,7 +65,7 @@ const createCluster = Effect.fnUntraced(function* (dataDir: string, initdb: stri
     ),
     Effect.andThen(Effect.tryPromise(() => fs.rename(newHome, home))),
     Effect.onError(() => remove(newHome)),
-    // Another server was faster.
+    // Another server has created the cluster in the meantime.
     Effect.catchIf(
       () => existsSync(home),
       () => Effect.void,
@@ -75,8 +75,8 @@ const createCluster = Effect.fnUntraced(function* (dataDir: string, initdb: stri
 });
 
 /**
- * PostgreSQL refuses a directory in which its group can write or to which other users have access. The `fsGroup` of
- * Kubernetes sets such permissions.
+ * Restricts the directory to its owner. PostgreSQL does not start on a directory that its group can write to or that
+ * others can access, and the `fsGroup` of Kubernetes sets such permissions.
  */
 const restrict = (data: string, runAs: RunAs) =>
   run("chmod", ["00700", "."], runAs, data).pipe(
@@ -92,8 +92,8 @@ const restrict = (data: string, runAs: RunAs) =>
   );
 
 /**
- * Finds the cluster in the directory, or creates both. A server that is root runs PostgreSQL as another user, because
- * PostgreSQL refuses root.
+ * Finds the cluster in the directory, creating the directory and the cluster if necessary. If the server runs as root,
+ * PostgreSQL runs as another user, because it refuses to run as root.
  */
 export const openCluster = Effect.fnUntraced(function* (path: string, from: string) {
   const dataDir = yield* attempt(`Cannot use PARLEY_DATA_DIR ${path}`, async () => {
@@ -122,8 +122,8 @@ export const urlOf = (port: number, password: string, database = "parley") =>
   Redacted.make(`postgres://${user}:${password}@${host}:${port}/${database}`);
 
 /**
- * Keeps a file with the address and the password of the database, for tools on this machine, until the scope closes.
- * Only its owner can read it.
+ * Writes a file with the address and password of the database, for tools on this machine, and removes it when the scope
+ * closes. Only the file's owner can read it.
  */
 export const connectionFile = ({ dataDir, password }: Cluster, port: number) => {
   const file = join(dataDir, "connection.json");

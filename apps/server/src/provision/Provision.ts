@@ -1,5 +1,5 @@
 /**
- * Makes the chatbots of the store match a provisioning file. Applying it again changes nothing.
+ * Makes the store's chatbots match a provisioning file. Applying the same file again changes nothing.
  */
 import { admitsAnonymous, plainKey } from "@parley/core";
 import {
@@ -19,7 +19,7 @@ type Registry = typeof ChatbotRegistry.Service;
 /** One change to the store. */
 interface PlannedChange {
   readonly title: string;
-  /** The fields of an existing chatbot or key that change. */
+  /** The changed fields of an existing chatbot or key; empty if the change creates one. */
   readonly fields: ReadonlyArray<FieldChange>;
   readonly apply: Effect.Effect<
     unknown,
@@ -27,12 +27,12 @@ interface PlannedChange {
   >;
 }
 
-/** Plans the actor's changes that make the store match the file, and checks all of them. */
+/** Plans and checks all changes that make the store match the file. The actor is recorded as their author. */
 export const plan = Effect.fnUntraced(function* (
   path: string,
   environment: Variables,
   actor: string,
-  /** On a start, a key that expired, or whose widget admits nobody, causes only a warning. */
+  /** Whether the server is starting: an expired key, or one whose widget admits nobody, then causes only a warning. */
   isStart = false,
 ) {
   const declarations = yield* readProvisionFile(path, environment);
@@ -86,7 +86,7 @@ export const plan = Effect.fnUntraced(function* (
   return changes;
 });
 
-/** Plans and applies the changes, and returns them. Servers that start together with the same file apply it once. */
+/** Plans and applies the changes, and returns them. A file with which several servers start is applied only once. */
 export const provision = Effect.fnUntraced(function* (...args: Parameters<typeof plan>) {
   const appliedChanges: Array<PlannedChange> = [];
   return yield* plan(...args).pipe(
@@ -106,13 +106,13 @@ export const provision = Effect.fnUntraced(function* (...args: Parameters<typeof
 
 const newKey = (key: DeclaredKey) => ({ ...plainKey, ...key });
 
-/** Changes are printed, so a changed signing secret appears as the file's field `visitors`. */
+/** Reports a changed signing secret as the file's field `visitors`, because changes are printed. */
 const withoutSecret = (change: FieldChange): FieldChange =>
   change.field !== "signingSecret"
     ? change
     : { field: "visitors", before: change.before !== null, after: change.after !== null };
 
-/** Why the declared key would not work; `null` if it would. */
+/** Returns why the declared key would not work, or `null` if it would. */
 const mistakeOf = (
   key: DeclaredKey,
   currentKey: RegisteredKey | undefined,
@@ -127,7 +127,7 @@ const mistakeOf = (
     : null;
 };
 
-/** Why the chatbot cannot have the declared key; `null` if it can. */
+/** Returns why the chatbot cannot have the declared key, or `null` if it can. */
 const conflict = (
   { hash, id }: DeclaredKey,
   chatbot: RegisteredChatbot | undefined,

@@ -27,7 +27,7 @@ export class ProvisionInvalid extends Data.TaggedError("ProvisionInvalid")<{
 
 const isoTime = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/u;
 
-/** A time in ISO 8601 with its time zone, or a date, which stands for its start in UTC. */
+/** Parses an ISO 8601 time with a time zone, or a date, which stands for the start of that day in UTC. */
 export const timeOf = (text: string): Option.Option<Date> => {
   const [time, day] = [new Date(text), new Date(text.slice(0, 10))];
   const isValid = isoTime.test(text) && !Number.isNaN(time.getTime());
@@ -136,10 +136,10 @@ export const ProvisionFile = Schema.Struct({
   description: "Chatbots and their API keys, for PARLEY_PROVISION and parley provision",
 });
 
-/** An existing key keeps its fields that are absent here; a new key gets those of `plainKey`. */
+/** For a field that is absent here, an existing key keeps its value, and a new key takes the value in `plainKey`. */
 export type DeclaredKey = Pick<KeyRecord, "id" | "hash" | "name" | "scopes"> & Partial<KeyRecord>;
 
-/** The chatbots that the file declares. Settings and descriptions that it omits have their defaults. */
+/** Reads the chatbots that the file declares. Omitted settings and descriptions have their default values. */
 export const readProvisionFile = Effect.fnUntraced(function* (
   path: string,
   environment: Variables,

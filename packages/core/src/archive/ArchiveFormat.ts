@@ -1,7 +1,7 @@
 /**
- * The text of an export: newline-delimited JSON, one line for each chat, followed by one line for each of its
- * entries. Fields are named as on the wire, and an entry includes its usage. The last line counts chats and entries, so
- * that an import detects an export that was cut off.
+ * The format of an export: newline-delimited JSON, with one line for each chat, followed by one line for each of its
+ * entries. Fields have the same names as on the wire, and an entry includes its usage. The last line gives the numbers
+ * of chats and entries, so that an import detects a truncated export.
  */
 import { Effect, Schema, Stream } from "effect";
 import { ImportRefused } from "../model/Errors.ts";
@@ -18,7 +18,7 @@ const Time = Schema.String.check(
   Schema.makeFilter(
     (text: string) => {
       const time = new Date(text);
-      // Parsing accepts other forms, and a 30th of February as a day in March.
+      // `Date` also accepts other formats, and reads 30 February as a day in March.
       const isTime = !Number.isNaN(time.getTime()) && time.toISOString() === text;
       return isTime || "must be a time such as 2026-01-31T09:30:00.000Z";
     },
@@ -77,7 +77,7 @@ const encodeRecord = (record: ArchiveRecord): string => {
   return encodeLine({ entry: { id, chat_id, ...texts, _createTime, usage } });
 };
 
-/** The lines of an export of these records, each with its line break. */
+/** Encodes the records as the lines of an export, each with its line break. */
 export const encodeArchive = <E, R>(
   records: Stream.Stream<ArchiveRecord, E, R>,
 ): Stream.Stream<string, E, R> =>
@@ -94,7 +94,7 @@ export const encodeArchive = <E, R>(
 
 const refuse = (reason: string) => Effect.fail(new ImportRefused({ reason }));
 
-/** Decodes UTF-8 and splits the text into lines; fails at bytes that are not UTF-8, and at NUL. */
+/** Decodes UTF-8 and splits the text into lines; fails on bytes that are not UTF-8, and on NUL. */
 const textLines = <E, R>(
   bytes: Stream.Stream<Uint8Array, E, R>,
 ): Stream.Stream<string, E | ImportRefused, R> =>
@@ -104,7 +104,7 @@ const textLines = <E, R>(
       Effect.try({
         try: () => {
           const text = decoder.decode(chunk, { stream: chunk !== undefined });
-          // The text of JSON contains no NUL, but UTF-16 that is decoded as UTF-8 does.
+          // JSON text contains no NUL, but UTF-16 that is decoded as UTF-8 does.
           if (text.includes("\0")) throw new TypeError();
           return text;
         },
@@ -118,8 +118,8 @@ const textLines = <E, R>(
   });
 
 /**
- * The records of an export in UTF-8. Fails with `ImportRefused` at the first line that is not valid, with its number in
- * the reason, and if the last line is missing or its counts are wrong. The reason quotes no text of the export.
+ * Decodes the records of an export in UTF-8. Fails with `ImportRefused` at the first invalid line, with its line number
+ * in the reason, or if the last line is missing or has wrong counts. The reason quotes no text from the export.
  */
 export const decodeArchive = <E, R>(
   bytes: Stream.Stream<Uint8Array, E, R>,
@@ -129,7 +129,7 @@ export const decodeArchive = <E, R>(
     let hasEnded = false;
     let at = 0;
 
-    /** The record in a line; `null` for a blank line, and for the line with the counts. */
+    /** Decodes the record in a line; returns `null` for a blank line and for the line with the counts. */
     const decodeRecord = Effect.fnUntraced(function* (text: string) {
       at++;
       if (text.trim() === "") return null;
@@ -169,8 +169,8 @@ export const decodeArchive = <E, R>(
   });
 
 /**
- * The first field that is wrong, and why; empty if the field's name may be user text, because it is longer than the
- * names of fields or contains other characters.
+ * Describes the first invalid field. Returns an empty string if the field's name may be user text, because it is too
+ * long or contains characters that no field name has.
  */
 const describeProblem = (error: Schema.SchemaError): string => {
   const [problem] = listSchemaErrors(error);

@@ -1,24 +1,24 @@
 /**
- * The order of an export. Every store checks it, in the same way, while it imports.
+ * The order of the records in an export, which every store checks with this code during an import.
  */
 import { Effect, Stream } from "effect";
 import type { ArchiveRecord } from "../ports/ChatArchive.ts";
 import { ImportRefused } from "../model/Errors.ts";
 
-/** Leaves at least a trillion greater ids that are exact in JSON. */
+/** The highest id that an import accepts. It leaves at least a trillion greater ids that are exact in JSON. */
 const highestId = 2 ** 53 - 2 ** 40;
 
-/** The earliest time that every store can keep. No chat and no entry is older. */
+/** The earliest time that every store can keep. No chat or entry is older. */
 export const earliestTime = new Date("0001-01-01T00:00:00Z");
 const latest = new Date("9999-12-31T23:59:59.999Z");
 
 /**
- * Emits the same records, and fails with `ImportRefused` at the first that breaks a rule:
+ * Emits the records unchanged, and fails with `ImportRefused` at the first record that breaks a rule:
  *
- * - An id is a positive integer up to 2^53 - 2^40.
- * - Chats ascend by id. Entries follow their chat and ascend by id.
- * - Times are in the years 1 to 9999. No chat is older than the chat before it; no entry is older than its chat, or
- *   than the entry before it.
+ * - Ids are positive integers up to 2^53 - 2^40.
+ * - Chats are in ascending order of id. Entries follow their chat, in ascending order of id.
+ * - Times are in the years 1 to 9999. No chat is older than the chat before it; no entry is older than its chat or than
+ *   the entry before it.
  *
  * The store itself checks that no two chats have an entry with the same id.
  */

@@ -1,22 +1,21 @@
 /**
- * API keys: `prl_<id>_<secret>_<checksum>`, whose three parts are in base 62. The checksum reveals a mistyped key
- * without a look-up in the store. A store keeps the SHA-256 of the whole text, never the text.
+ * API keys have the form `prl_<id>_<secret>_<checksum>`, whose three parts are in base 62. The checksum reveals a
+ * mistyped key without a look-up in the store. A store keeps the SHA-256 hash of the whole key, never the key itself.
  */
 import { Effect, Redacted, Schema } from "effect";
 import { Digest, SecureRandom, WebCrypto } from "effect/crypto";
 
-/** Every scope. */
 export const scopes = ["read", "write", "ask"] as const;
-/** A permission of a key: to read lists and details, to create chats, or to ask. */
+/** A permission of a key: reading lists and details, creating chats, or asking questions. */
 export type Scope = (typeof scopes)[number];
 
-/** The scopes of a key, at least one, each at most once. */
+/** The scopes of a key: at least one, without duplicates. */
 export const Scopes = Schema.Array(Schema.Literals(scopes)).check(
   Schema.isNonEmpty({ message: `must name at least one of ${scopes.join(", ")}` }),
   Schema.isUnique(),
 );
 
-/** A time from 1970 to 9999: every store can keep it, and its year has four digits in ISO 8601. */
+/** A time from 1970 to 9999, which every store can keep and whose year has four digits in ISO 8601. */
 export const PointInTime = Schema.Date.check(
   Schema.makeFilter<Date>(
     (date) =>
@@ -25,15 +24,15 @@ export const PointInTime = Schema.Date.check(
   ),
 );
 
-/** A number of requests in a minute. */
+/** A number of requests per minute. */
 export const RatePerMinute = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 1_000_000 }));
 
-/** A number of language-model tokens that a key may spend in a day. */
+/** The number of language-model tokens that a key may spend per day. */
 export const TokensPerDay = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 1e12 }));
 
 const originPattern = /^https?:\/\/[\w.:[\]-]+$/;
 
-/** Origins of pages. The pattern admits no separator, quotation mark or wildcard of `Content-Security-Policy`. */
+/** Origins of web pages. The pattern rejects separators, quotation marks and wildcards of `Content-Security-Policy`. */
 export const Origins = Schema.Array(
   Schema.String.check(
     Schema.makeFilter<string>(
@@ -45,34 +44,34 @@ export const Origins = Schema.Array(
   ),
 );
 
-/** A key to register. It does not contain the key's text. */
+/** A key to register. The record does not contain the key itself. */
 export interface KeyRecord {
-  /** The id in the key's text. */
+  /** The id in the key. */
   readonly id: string;
-  /** SHA-256 of the key's whole text. */
+  /** The SHA-256 hash of the whole key. */
   readonly hash: Uint8Array;
   readonly name: string | null;
   readonly scopes: ReadonlyArray<Scope>;
-  /** `null`: never. */
+  /** `null` if the key never expires. */
   readonly expiresAt: Date | null;
-  /** How many requests each server process accepts in a minute; `null`: any number. */
+  /** How many requests with the key a server process accepts per minute; `null` for no limit. */
   readonly ratePerMinute: number | null;
-  /** {@link signingSecretOf} of the key's text, for a key that signs visitor tokens; `null`: it signs none. */
+  /** The result of {@link signingSecretOf} for a key that signs visitor tokens; `null` for any other key. */
   readonly signingSecret: string | null;
-  /** How many requests from each visitor a server process accepts in a minute; `null`: any number. */
+  /** How many requests from each visitor a server process accepts per minute; `null` for no limit. */
   readonly visitorRatePerMinute: number | null;
-  /** How many language-model tokens the key may spend on asks per day (UTC); `null`: any number. */
+  /** How many language-model tokens the key may spend on asks per day (UTC); `null` for no limit. */
   readonly tokensPerDay: number | null;
   /** The origins of the pages that may show the key's widget, such as `https://shop.example`. */
   readonly origins: ReadonlyArray<string>;
   /**
-   * Whether the key's widget gives a token to anyone. Has an effect only if the key signs visitor tokens and has both
-   * `visitorRatePerMinute` and `tokensPerDay`.
+   * Whether the key's widget gives a visitor token to anyone. This takes effect only if the key signs visitor tokens
+   * and has both `visitorRatePerMinute` and `tokensPerDay`.
    */
   readonly anonymous: boolean;
 }
 
-/** The values of the fields that most keys do not set. */
+/** The default values of the fields that most keys do not set. */
 export const plainKey = {
   name: null,
   expiresAt: null,
@@ -84,7 +83,7 @@ export const plainKey = {
   anonymous: false,
 } as const satisfies Partial<KeyRecord>;
 
-/** Whether the key's widget admits strangers: only if the key signs visitor tokens and limits what strangers spend. */
+/** Returns whether the widget admits strangers: the key must sign visitor tokens and limit what strangers spend. */
 export const admitsAnonymous = (
   key: Partial<
     Pick<KeyRecord, "anonymous" | "signingSecret" | "tokensPerDay" | "visitorRatePerMinute">
@@ -99,13 +98,13 @@ export const admitsAnonymous = (
 export interface RegisteredKey extends KeyRecord {
   readonly createdAt: Date;
   readonly revokedAt: Date | null;
-  /** Accurate to a minute; `null` for a key that was never used. */
+  /** Accurate to within a minute; `null` if the key has never been used. */
   readonly lastUsedAt: Date | null;
 }
 
 export type KeyState = "live" | "expired" | "revoked";
 
-/** The state of a key at the time `now` (in milliseconds since 1970). */
+/** Returns the state of a key at the time `now`, in milliseconds since the Unix epoch. */
 export const keyState = (
   { expiresAt, revokedAt }: Pick<RegisteredKey, "expiresAt" | "revokedAt">,
   now: number,
@@ -119,27 +118,27 @@ export const keyState = (
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const shape = /^prl_[0-9A-Za-z]{12}_[0-9A-Za-z]{32}_[0-9A-Za-z]{6}$/;
 
-/** The id in the text of a well-formed key; `null` for any other text. */
+/** Returns the id of a well-formed key, or `null` for any other string. */
 export const keyId = (key: string): string | null =>
   shape.test(key) && checksum(key.slice(0, 49)) === key.slice(50) ? key.slice(4, 16) : null;
 
-/** Generates the text of a new key, whose secret of 32 base-62 digits has 190.5 bits of entropy. */
+/** Generates a new key, whose secret of 32 base-62 digits has 190.5 bits of entropy. */
 export const generateKey = Effect.gen(function* () {
   const random = yield* SecureRandom.SecureRandom;
-  // 248 = 4 × 62: with larger bytes, some digits would be more likely than others.
+  // 248 is 4 × 62. If larger bytes were kept, some digits would be more likely than others.
   const bytes = (yield* random.randomBytes(128)).filter((byte) => byte < 248);
   const digits = Array.from(bytes, (byte) => alphabet[byte % 62]).join("");
   const body = `prl_${digits.slice(0, 12)}_${digits.slice(12, 44)}`;
   return Redacted.make(`${body}_${checksum(body)}`);
 });
 
-/** The SHA-256 of a key's text. */
+/** Returns the SHA-256 hash of a key. */
 export const hashKey = (key: string): Effect.Effect<Uint8Array, never, Digest.Digest> =>
   Digest.Digest.use((digest) => digest.digest(Digest.sha256, new TextEncoder().encode(key)));
 
 /**
- * The secret with which a key signs visitor tokens: HMAC-SHA-256, with the key's text as key, over `parley-visitor`,
- * in lower-case hexadecimal.
+ * Derives the secret with which a key signs visitor tokens: the HMAC-SHA-256 of `parley-visitor` under the key, in
+ * lower-case hexadecimal.
  */
 export const signingSecretOf = Effect.fnUntraced(function* (key: string) {
   const { subtle } = yield* WebCrypto.WebCrypto;
@@ -155,8 +154,8 @@ export const signingSecretOf = Effect.fnUntraced(function* (key: string) {
 });
 
 /**
- * The record of a well-formed key; dies if the key is malformed. Where `more` has no value, the key has every scope and
- * the values of {@link plainKey}.
+ * Returns the record of a well-formed key; dies if the key is malformed. Fields that `more` omits default to all scopes
+ * and the values in {@link plainKey}.
  */
 export const keyRecord = Effect.fnUntraced(function* (
   key: string,
@@ -169,14 +168,14 @@ export const keyRecord = Effect.fnUntraced(function* (
   return record;
 });
 
-/** The CRC-32 remainder of each byte: a table, because every request with a key computes a checksum. */
+/** A table of the CRC-32 remainder of each byte, because every request with a key computes a checksum. */
 const crcs = Uint32Array.from({ length: 256 }, (_, byte) => {
   let crc = byte;
   for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? 0xedb88320 ^ (crc >>> 1) : crc >>> 1;
   return crc;
 });
 
-/** CRC-32 in six base-62 digits. */
+/** Computes the CRC-32 checksum of the text, in six base-62 digits. */
 const checksum = (text: string): string => {
   let crc = 0xffffffff;
   for (let at = 0; at < text.length; at++) {

@@ -5,7 +5,7 @@ import { Schema } from "effect";
 import type { ChatbotId } from "./Ids.ts";
 import { notBlank, Text } from "./Text.ts";
 
-/** A name, such as that of a chatbot or a workspace: 1 to 255 code points, not white space alone. */
+/** A name, for example of a chatbot or workspace: 1 to 255 code points, not all of them white space. */
 export const Name = Text.check(notBlank, Schema.isMaxCodePoints(255));
 
 /** The name of a folder: not a path, not hidden, and without characters that break a log line. */
@@ -18,21 +18,20 @@ const FolderName = Name.check(
 /** A description, a message or instructions: up to 100,000 code points. */
 export const LongText = Text.check(Schema.isMaxCodePoints(100_000));
 
-/** The settings of a chatbot. */
 export const ChatbotSettings = Schema.Struct({
-  /** The answer of the hello entry, with which a chat starts unless an ask creates it. `null` or `""`: no hello. */
+  /** The answer in the hello entry, with which a chat starts unless an ask creates it; `null` or `""` for none. */
   helloMessage: Schema.NullOr(LongText),
   /** The answer to a flagged question. */
   moderationErrorMessage: LongText.check(notBlank),
-  /** Instructions for the language model, with which its prompt begins; `null` for none. */
+  /** Instructions at the start of the language model's prompt; `null` for none. */
   instructions: Schema.NullOr(LongText),
-  /** The language model, by its provider's name for it; `null` for the default model. */
+  /** The language model, under the name its provider uses; `null` for the default model. */
   model: Schema.NullOr(Name),
   /** How questions are moderated; `null` for the default. */
   moderation: Schema.NullOr(Schema.Literals(["off", "words", "endpoint"])),
-  /** The folder of documents to answer from, as the server names it; `null` for the default documents. */
+  /** The folder of documents to answer from, under the server's name for it; `null` for the default documents. */
   knowledge: Schema.NullOr(FolderName),
-  /** The number of days without an entry after which a chat is erased; `null`: never. */
+  /** The number of days without an entry after which a chat is erased; `null` to keep chats indefinitely. */
   retentionDays: Schema.NullOr(Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 36_500 }))),
 });
 export interface ChatbotSettings extends Schema.Schema.Type<typeof ChatbotSettings> {}
@@ -48,7 +47,7 @@ export const defaultSettings: ChatbotSettings = {
   retentionDays: null,
 };
 
-/** A chatbot of a workspace. It is the tenant: every chat belongs to one chatbot. */
+/** A chatbot in a workspace. Each chatbot is a tenant: every chat belongs to exactly one chatbot. */
 export interface Chatbot {
   readonly id: ChatbotId;
   readonly name: string;

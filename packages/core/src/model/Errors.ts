@@ -1,11 +1,11 @@
 /**
- * The errors of the core: what a caller can handle. What no caller can handle is a defect.
+ * The errors of the core that a caller can handle. Any other failure is a defect.
  */
 import { Data, Inspectable } from "effect";
 
 /**
- * The chatbot has no such chat. A chat of another chatbot counts as missing; for a visitor, so does a chat that is not
- * the visitor's own.
+ * The chatbot has no such chat. A chat that belongs to another chatbot counts as missing. To a visitor, so does any
+ * chat that is not their own.
  */
 export class ChatNotFound extends Data.TaggedError("ChatNotFound")<{ readonly chatId: number }> {
   override message = `The chatbot has no chat ${this.chatId}.`;
@@ -17,14 +17,14 @@ export class IdempotencyKeyReused extends Data.TaggedError("IdempotencyKeyReused
     "The idempotency key belongs to another request. Use a new key for a new request.";
 }
 
-/** The turn has ended, or its lease ended and another request took its chat or its key. The append stored nothing. */
+/** The turn has ended, or its lease expired and another request took its chat or its key. Nothing was appended. */
 export class TurnLost extends Data.TaggedError("TurnLost") {
   override message = "The turn has ended, or another request took it.";
 }
 
 /**
- * The moderator or the answerer failed after all its attempts, the deadline passed, the answer was empty or broke off,
- * or another ask took the turn. Nothing was stored.
+ * The moderator or the answerer failed on every attempt, the deadline passed, the answer was empty or broke off, or the
+ * turn was lost to another ask or an erasure. Nothing was stored.
  */
 export class AnswerUnavailable extends Data.TaggedError("AnswerUnavailable")<{
   /** For logs; contains no user text. */
@@ -34,23 +34,23 @@ export class AnswerUnavailable extends Data.TaggedError("AnswerUnavailable")<{
   override message = `No answer: ${this.reason}.`;
 }
 
-/** The store cannot be reached or failed. Whether it wrote something is unknown. */
+/** The store failed or could not be reached. It may or may not have written something. */
 export class StorageUnavailable extends Data.TaggedError("StorageUnavailable")<{
   readonly cause: unknown;
 }> {
   override message = describeCause(this.cause);
-  /** After how many seconds the same request may succeed. */
+  /** How many seconds to wait before retrying the request. */
   readonly retryAfterSeconds = 2;
 }
 
-/** The server is overloaded, or it is closing. The same request may succeed after the given time. */
+/** The server is overloaded or shutting down. The same request may succeed after `retryAfterSeconds`. */
 export class Overloaded extends Data.TaggedError("Overloaded")<{
   readonly retryAfterSeconds: number;
 }> {
   override message = `The server is overloaded. Try again in ${this.retryAfterSeconds} s.`;
 }
 
-/** A rate of the key is exceeded: its own, a visitor's, or that of new visitors. The same request may succeed later. */
+/** A rate limit of the key, of a visitor or on new visitors was exceeded. The same request may succeed later. */
 export class RateExceeded extends Data.TaggedError("RateExceeded")<{
   readonly apiKeyId: string;
   readonly retryAfterSeconds: number;
@@ -58,7 +58,7 @@ export class RateExceeded extends Data.TaggedError("RateExceeded")<{
   override message = `The key or its visitor has exceeded its rate. Try again in ${this.retryAfterSeconds} s.`;
 }
 
-/** The key has spent its daily budget. The same request may succeed on the next day (UTC). */
+/** The key has spent its daily budget. The same request may succeed the next day (UTC). */
 export class BudgetSpent extends Data.TaggedError("BudgetSpent")<{
   readonly apiKeyId: string;
   readonly retryAfterSeconds: number;
@@ -79,7 +79,7 @@ export class KeyRejected extends Data.TaggedError("KeyRejected") {
   override message = "The API key or visitor token is not valid.";
 }
 
-/** A key with this id exists. Nothing was written. */
+/** A key with this id already exists. Nothing was written. */
 export class KeyTaken extends Data.TaggedError("KeyTaken")<{ readonly keyId: string }> {
   override message = `The key prl_${this.keyId}_… already exists.`;
 }
@@ -96,7 +96,7 @@ export class ChatbotNotFound extends Data.TaggedError("ChatbotNotFound")<{
   override message = `There is no chatbot ${this.chatbot}.`;
 }
 
-/** The workspace has another chatbot of this name. Nothing was written. */
+/** The workspace already has a chatbot with this name. Nothing was written. */
 export class ChatbotTaken extends Data.TaggedError("ChatbotTaken")<{
   readonly workspaceName: string;
   readonly name: string;
@@ -104,15 +104,15 @@ export class ChatbotTaken extends Data.TaggedError("ChatbotTaken")<{
   override message = `The workspace "${this.workspaceName}" already has a chatbot "${this.name}".`;
 }
 
-/** An argument breaks a rule. Nothing was written. The message names every wrong field. */
+/** An argument is invalid. Nothing was written. The message names every invalid field. */
 export class ArgumentInvalid extends Data.TaggedError("ArgumentInvalid")<{
-  /** The first wrong field, such as `question` or `settings.model`; empty for the argument as a whole. */
+  /** The path of the first invalid field, such as `question` or `settings.model`; empty for the argument as a whole. */
   readonly field: string;
   readonly reason: string;
   readonly message: string;
 }> {}
 
-/** The import is not possible. Nothing was written. */
+/** The chats cannot be imported. Nothing was written. */
 export class ImportRefused extends Data.TaggedError("ImportRefused")<{ readonly reason: string }> {
   override message = `The import was refused, and nothing was written: ${this.reason}.`;
 }
@@ -128,7 +128,7 @@ export type AskError =
   | StorageUnavailable
   | Overloaded;
 
-/** The message of an error's innermost cause, on one line; for several failed connection attempts, each message. */
+/** Returns the message of an error's innermost cause on one line, or every message if several connections failed. */
 export const describeCause = (error: unknown): string => {
   let inner = error;
   while (inner instanceof Error && inner.cause instanceof Error) inner = inner.cause;
@@ -143,6 +143,6 @@ const messageOf = (error: unknown): string => {
   return error.message || error.name;
 };
 
-/** The name of a thrown error. Its message is left out, because it may contain user text. */
+/** Returns the name of a thrown error. Its message is left out because it may contain user text. */
 export const nameOf = (thrown: unknown): string =>
   thrown instanceof Error ? thrown.name : "a value that is not an error";

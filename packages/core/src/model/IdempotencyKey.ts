@@ -1,10 +1,10 @@
 /**
- * A client's `Idempotency-Key`, and the fingerprint of its request, which identifies a repetition.
+ * A client's `Idempotency-Key`, and the fingerprint of its request, by which a repeated request is recognized.
  */
 import { Effect, Schema } from "effect";
 import { Digest } from "effect/crypto";
 
-/** A client's key for a request: 1 to 255 printable ASCII characters. */
+/** A client's idempotency key: 1 to 255 printable ASCII characters. */
 export const IdempotencyKeyText = Schema.String.check(
   Schema.isPattern(/^[\x20-\x7e]{1,255}$/, {
     problem: "NOT_PRINTABLE",
@@ -17,15 +17,15 @@ export const idempotencyKeyLifetime = 24 * 60 * 60 * 1000;
 
 /** An idempotency key, with the fingerprint of the request that it belongs to. */
 export interface IdempotencyKey {
-  /** The client's text. For a visitor, a line feed, which no client can send, and the visitor's `userRef` follow it. */
+  /** The client's key. For a visitor, a line feed (which no client can send) and the `userRef` are appended. */
   readonly key: string;
-  /** The SHA-256 of the endpoint and the decoded values, which are not stored. Equal for equal requests. */
+  /** The SHA-256 of the endpoint and the decoded values, which are not stored. Equal requests have equal hashes. */
   readonly fingerprint: string;
 }
 
 /**
- * The key of a request with these decoded values; `null` for a request without a key. `visitor`: the `userRef` of
- * the visitor who sent the request, because each visitor has keys of their own; `null` if no visitor sent it.
+ * Creates the idempotency key of a request with these decoded values; returns `null` if the client sent no key.
+ * `visitor` is the `userRef` of the visitor who sent the request, or `null`. Each visitor's keys are separate.
  */
 export const toIdempotencyKey = Effect.fnUntraced(function* (
   digest: Digest.Digest["Service"],

@@ -1,6 +1,6 @@
 /**
- * The ids of chats and chatbots: numbers with separate types, so that the compiler refuses one in place of the other.
- * `make` checks a number from outside.
+ * The ids of chats and chatbots: numbers of distinct types, so that the compiler rejects one where the other is
+ * expected. `make` validates a number from outside.
  */
 import { Schema } from "effect";
 

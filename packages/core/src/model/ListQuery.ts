@@ -1,5 +1,5 @@
 /**
- * The queries of the lists of chats and entries, after decoding.
+ * Decoded queries for lists of chats and entries.
  */
 import { Schema } from "effect";
 import { Text } from "./Text.ts";
@@ -28,17 +28,17 @@ export interface OrderBy<Field extends string> {
 
 /**
  * A query for a page of a list. In ascending order, text is sorted by code point (`compareText`), `false` precedes
- * `true`, and absent values follow all others; a descending order is the reverse. Rows that tie in every field of
- * `orderBy` are sorted by `id`, in the direction of the last field.
+ * `true`, and absent values come last; descending order is the reverse. Rows that tie on every field of `orderBy` are
+ * sorted by `id`, in the direction of the last field.
  */
 export interface ListQuery<Field extends string> {
   /** Rows per page, 1 to 100. */
   readonly limit: number;
-  /** From 1. */
+  /** The page number, starting at 1. */
   readonly page: number;
-  /** At least one field; none occurs twice. */
+  /** At least one field, without duplicates. */
   readonly orderBy: readonly [OrderBy<Field>, ...Array<OrderBy<Field>>];
-  /** Only the row with this id; `null` for all. */
+  /** Selects only the row with this id; `null` for all rows. */
   readonly id: number | null;
 }
 
@@ -51,7 +51,7 @@ const from1to = (maximum: number) =>
 /** Rows per page, 1 to 100. */
 export const Limit = from1to(100);
 
-/** The number of a page, from 1. */
+/** A page number, starting at 1. */
 export const PageNumber = from1to(Number.MAX_SAFE_INTEGER);
 
 const rules = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
@@ -68,27 +68,27 @@ const rules = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
   id: Schema.NullOr(Schema.Int),
 });
 
-/** A query for a page of a chatbot's chats; the schema checks values from outside. */
+/** A query for a page of a chatbot's chats. The schema validates values from outside. */
 export const ChatQuery = Schema.Struct({
   ...rules(chatFields),
-  /** Only chats whose name contains this text literally, after {@link fold} of name and text; `null` or empty: all. */
+  /** Only chats whose name literally contains this string, both folded by {@link fold}; `null` or `""` for all. */
   search: Schema.NullOr(Text),
   /** Only chats with exactly this `userRef`; `null` for all. */
   userRef: Schema.NullOr(Text),
 });
 export interface ChatQuery extends Schema.Schema.Type<typeof ChatQuery> {}
 
-/** A query for a page of a chat's entries; the schema checks values from outside. */
+/** A query for a page of a chat's entries. The schema validates values from outside. */
 export const EntryQuery = Schema.Struct(rules(entryFields));
 export interface EntryQuery extends Schema.Schema.Type<typeof EntryQuery> {}
 
-/** The rows of a page, and the number of all rows that match the filters, both from one snapshot. */
+/** A page of rows, and the total number of rows that match the filters, both from one snapshot. */
 export interface Page<A> {
   readonly items: ReadonlyArray<A>;
   readonly total: number;
 }
 
-/** The default query of entries: the newest 25. */
+/** The default query for entries: the newest 25. */
 export const defaultEntryQuery = {
   limit: 25,
   page: 1,
@@ -96,5 +96,5 @@ export const defaultEntryQuery = {
   id: null,
 } as const satisfies ListQuery<"id">;
 
-/** The default query of chats: the newest 25. */
+/** The default query for chats: the newest 25. */
 export const defaultChatQuery: ChatQuery = { ...defaultEntryQuery, search: null, userRef: null };

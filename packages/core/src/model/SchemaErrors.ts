@@ -1,5 +1,5 @@
 /**
- * Messages for a value that breaks the rules of its schema. They name the field and never quote the value.
+ * Error messages for values that do not match their schema. They name the field and never quote the value.
  */
 import { Effect, Result, Schema, SchemaIssue } from "effect";
 import { ArgumentInvalid } from "./Errors.ts";
@@ -11,20 +11,20 @@ interface Problem {
   readonly message: string;
 }
 
-/** The problems of a value. `field` is the path of the field, joined by dots; empty for the value itself. */
+/** Lists the problems with a value. `field` is the dot-separated path of the field, empty for the value itself. */
 export const listSchemaErrors = ({ issue }: Schema.SchemaError): ReadonlyArray<Problem> =>
   format(issue).issues.map(({ message, path = [] }) => ({
     field: path.map((part) => String(typeof part === "object" ? part.key : part)).join("."),
     message,
   }));
 
-/** All problems on one line, each after the path of its field. */
+/** Describes all problems on one line, each preceded by the path of its field. */
 export const describeSchemaError = (error: Schema.SchemaError): string =>
   listSchemaErrors(error)
     .map(({ field, message }) => (field === "" ? message : `${field}: ${message}`))
     .join("; ");
 
-/** Makes a check of arguments, which fails with `ArgumentInvalid` if an argument breaks its rule or is unknown. */
+/** Makes a check that fails with `ArgumentInvalid` if an argument is invalid or unknown. */
 export const makeCheck = <Rules extends Schema.Top>(rules: Rules) => {
   const decode = Schema.decodeUnknownResult(
     Schema.toType(rules as Schema.Top) as Schema.Decoder<Rules["Type"]>,

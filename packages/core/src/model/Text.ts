@@ -1,10 +1,10 @@
 /**
  * Strings that a client may send. Lengths are in Unicode code points. No schema accepts NUL or lone surrogates, because
- * some stores change or reject them. The annotation `problem` of a check names its violation in validation errors.
+ * some stores change or reject them. A check's annotation `problem` names its violation in validation errors.
  */
 import { Schema } from "effect";
 
-/** The text without NUL, and with U+FFFD in place of lone surrogates. */
+/** Removes NUL characters and replaces lone surrogates with U+FFFD. */
 export const storableText = (text: string): string => text.replaceAll("\0", "").toWellFormed();
 
 const storable = Schema.makeFilter<string>(
@@ -14,14 +14,14 @@ const storable = Schema.makeFilter<string>(
 );
 
 /**
- * Whether the text is empty or consists only of characters with Unicode's property White_Space. `trim` and `\s`
- * differ: they leave out U+0085 and include U+FEFF.
+ * Returns whether the text is empty or consists only of characters with the Unicode property White_Space. Unlike the
+ * property, `trim` and `\s` exclude U+0085 and include U+FEFF.
  */
 export const isBlank = (text: string): boolean => !notWhite.test(text);
 
 const notWhite = /\P{White_Space}/u;
 
-/** The rule that a text is not blank. */
+/** A check that rejects blank strings. */
 export const notBlank = Schema.isPattern(notWhite, { problem: "BLANK", message: "is blank" });
 
 const hasAtMost = (codePoints: number) =>
@@ -36,10 +36,10 @@ export const ChatName = Schema.String.check(storable, hasAtMost(255));
 /** A client's reference to its own user: at most 60 code points. */
 export const UserRef = Schema.String.check(storable, hasAtMost(60));
 
-/** A question: 1 to 200 code points, not white space alone. */
+/** A question: 1 to 200 code points, not blank. */
 export const Question = Schema.String.check(storable, notBlank, hasAtMost(200));
 
-/** Compares by code point, as every list sorts its texts. The order of UTF-16 differs above U+FFFF. */
+/** Compares two strings by code point, as every list sorts them. UTF-16 order differs above U+FFFF. */
 export const compareText = (a: string, b: string): number => {
   for (let i = 0; i < Math.min(a.length, b.length); i++) {
     const [x, y] = [a.codePointAt(i)!, b.codePointAt(i)!];
@@ -49,14 +49,14 @@ export const compareText = (a: string, b: string): number => {
 };
 
 /**
- * The form in which a search compares text: NFKC, then each code point by itself (so without the rule for a final
- * sigma) in lower, upper and again lower case, then without a dot above after an `i`, which `İ` would leave, then
- * NFKC. A release that changes this form needs a new column in the stores that keep folded text.
+ * Folds text for searches: normalizes it to NFKC; converts each code point on its own (so without the final-sigma rule)
+ * to lower, upper and lower case again; removes a dot above after an `i`, which `İ` would leave; and normalizes to NFKC
+ * again. A release that changes these steps needs a new column in the stores that keep folded text.
  */
 export const fold = (text: string): string => {
   let result = "";
   for (const codePoint of text.normalize("NFKC")) {
-    // Lower case first, because of ẞ: only its lower case, ß, has the upper case SS.
+    // Lower case comes first because of ẞ: only its lower-case form, ß, has the upper-case form SS.
     for (const upper of codePoint.toLowerCase().toUpperCase()) result += upper.toLowerCase();
   }
   return result.replaceAll("i\u0307", "i").normalize("NFKC");

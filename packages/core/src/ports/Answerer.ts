@@ -11,29 +11,29 @@ export type AnswerPart =
   /** The next delta of the answer's text. */
   | { readonly _tag: "Delta"; readonly text: string }
   /**
-   * Takes back the deltas so far, because another attempt starts. The ask fails if a reader has received one of them.
-   * Send a restart as soon as an attempt has failed, so that no reader receives that attempt's text during the pause
-   * before the next attempt.
+   * Discards the deltas sent so far, because another attempt is starting. The ask fails if a reader has already
+   * received any of them. Send a restart as soon as an attempt fails, so that no reader receives that attempt's text
+   * during the pause before the next attempt.
    */
   | { readonly _tag: "Restart" }
   /** The cost of the answer, sent as the last part if it is known. Attempts and latency include failed attempts. */
   | { readonly _tag: "Usage"; readonly usage: Usage };
 
-/** A question for an answerer that is a function. */
+/** The argument of an {@link AnswererFunction}. */
 export interface AnswererCall {
   readonly chatbot: Chatbot;
   readonly question: string;
   /** The chat's unflagged entries, newest first, the hello entry included. They are read from the store on demand. */
   readonly earlier: AsyncIterable<Entry>;
-  /** Aborted when nobody needs the answer any more, as when the client cancelled or the deadline passed. */
+  /** Aborted when nobody needs the answer any more, for example when the client cancelled or the deadline passed. */
   readonly signal: AbortSignal;
 }
 
 /**
- * Answers a question: returns the text or a promise of it, or yields it in deltas. It may also yield an
- * {@link AnswerPart}, such as the cost of the answer. If it throws, nothing is stored, and the ask fails: with the
- * thrown error if that is an `AnswerUnavailable` or, as when reading `earlier` fails, a `StorageUnavailable`; else with
- * an `AnswerUnavailable` whose `cause` is the thrown error.
+ * A function that answers a question. It returns the text or an async iterable of deltas, or a promise of either. The
+ * iterable may also yield an {@link AnswerPart}, such as the cost of the answer. If the function throws, nothing is
+ * stored, and the ask fails: with the thrown error if it is an `AnswerUnavailable` or a `StorageUnavailable` (which
+ * reading `earlier` may throw); otherwise with an `AnswerUnavailable` whose `cause` is the thrown error.
  */
 export type AnswererFunction = (call: AnswererCall) => Answer | Promise<Answer>;
 type Answer = string | AsyncIterable<string | AnswerPart>;
@@ -45,8 +45,8 @@ export class Answerer extends Context.Service<
     /**
      * Answers the question, part by part. `earlier` emits the chat's unflagged entries, newest first, and reads them on
      * demand. A failure is final: the stream is not run again. `Asking` ends the stream early at `AskDeadline`, when
-     * the ask is cancelled or loses its turn, when the answer exceeds its maximum length, and at a `Restart` after a
-     * reader has received a delta.
+     * the ask is cancelled or loses its turn, when the answer exceeds its maximum length, or at a `Restart` if a reader
+     * has already received a delta.
      */
     readonly answer: (
       chatbot: Chatbot,
@@ -55,7 +55,7 @@ export class Answerer extends Context.Service<
     ) => Stream.Stream<AnswerPart, AnswerUnavailable | StorageUnavailable>;
   }
 >()("@parley/core/Answerer") {
-  /** An answerer that is a plain function. */
+  /** Creates an answerer from a plain function. */
   static readonly layerFunction = (answer: AnswererFunction): Layer.Layer<Answerer> =>
     Layer.succeed(
       Answerer,

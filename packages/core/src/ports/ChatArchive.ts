@@ -1,5 +1,5 @@
 /**
- * Port for operators: erases, exports and imports chats, and sums up the cost of answers.
+ * Port for operators: erases, exports and imports chats, and totals the cost of answers.
  */
 import { Context, type Effect, type Stream } from "effect";
 import type { Chat } from "../model/Chat.ts";
@@ -18,20 +18,20 @@ export interface Person {
 export type Erasable =
   | { readonly _tag: "Chat"; readonly id: ChatId }
   | ({ readonly _tag: "UserRef" } & Person)
-  /** Chats that were created before `limit` and have no entry from `limit` on. */
+  /** Chats that were created before `limit` and have no entry at or after it. */
   | { readonly _tag: "IdleSince"; readonly limit: Date }
-  /** As `IdleSince`, with a limit `millis` milliseconds before the current time of the store's clock. */
+  /** Like `IdleSince`, with `limit` set to `millis` milliseconds before the current time on the store's clock. */
   | { readonly _tag: "IdleFor"; readonly millis: number }
   | { readonly _tag: "All" };
 
 /** An erasure whose limit does not depend on the current time. */
 export type DatedErasure = Exclude<Erasable, { readonly _tag: "IdleFor" }>;
 
-/** The erasure at `now`, the current time of the store's clock (in milliseconds since 1970). */
+/** Replaces `IdleFor` with a fixed limit. `now` is the store's current time, in milliseconds since the Unix epoch. */
 export const erasureAt = (which: Erasable, now: number): DatedErasure =>
   which._tag === "IdleFor" ? { _tag: "IdleSince", limit: new Date(now - which.millis) } : which;
 
-/** The detail of an erasure's entry in the audit log. It contains no user text, so no `userRef`. */
+/** Returns the detail for an erasure's entry in the audit log. It contains no user text, and so no `userRef`. */
 export const erasureDetail = (which: DatedErasure, erased: number): string => {
   const chats = importDetail(erased);
   switch (which._tag) {
@@ -46,46 +46,46 @@ export const erasureDetail = (which: DatedErasure, erased: number): string => {
   }
 };
 
-/** The detail of an export's entry in the audit log. */
+/** Returns the detail for an export's entry in the audit log. */
 export const exportDetail = (person?: Person): string =>
   person === undefined ? "" : `a userRef ${person.digest ?? ""}`.trimEnd();
 
-/** The detail of an import's entry in the audit log. */
+/** Returns the detail for an import's entry in the audit log. */
 export const importDetail = (chats: number): string => `${chats} ${chats === 1 ? "chat" : "chats"}`;
 
-/** A chat or an entry of an export. `checkArchiveOrder` states their order. */
+/** A chat or an entry in an export. `checkArchiveOrder` documents the order of the records. */
 export type ArchiveRecord =
   | { readonly _tag: "Chat"; readonly chat: Chat }
   | { readonly _tag: "Entry"; readonly entry: Entry; readonly usage: Usage | null };
 
 /**
- * What the usage report groups answers by: the day in UTC, as in `2026-11-25`, the id of the API key that asked, or the
+ * What the usage report groups answers by: the UTC day (such as `2026-11-25`), the id of the API key that asked, or the
  * `userRef` of the chat.
  */
 export type UsageGroup = "day" | "key" | "userRef";
 
-/** The cost of all answers of one model of a provider, in one group. */
+/** The total cost of all answers from one provider's model, within one group. */
 export interface UsageSum extends Omit<Usage, "latencyMillis" | "provider" | "model"> {
-  /** `null`, like `model`, for answers without a model. */
+  /** Like `model`, `null` for answers that did not come from a model. */
   readonly provider: string | null;
   readonly model: string | null;
-  /** `null` without groups, and for answers without a known key or without a `userRef`. */
+  /** `null` if answers are not grouped, and for answers that have no known key or no `userRef`. */
   readonly group: string | null;
   readonly answers: number;
 }
 
 /**
- * Erasures, exports and imports add one entry each to the audit log, with their actor: an erasure at its end, if it
- * erased any chat; an export at its start; an import together with the chats.
+ * Each erasure, export and import adds one entry, with its actor, to the audit log: an erasure at its end, if it erased
+ * any chats; an export at its start; an import together with the chats.
  */
 export class ChatArchive extends Context.Service<
   ChatArchive,
   {
     /**
-     * Erases the chats with their entries, turns and idempotency keys, the keys of asks in progress included. It also
+     * Erases the chats with their entries, turns and idempotency keys, including the keys of asks in progress. Also
      * forgets the keys of visitors' asks that have no chat yet, because such a key contains a `userRef`: with
-     * `UserRef`, the keys of that user; with `All`, all of them; with a limit, those whose lease ended before the
-     * limit. Returns the number of erased chats. Chats that are created meanwhile may stay.
+     * `UserRef`, the keys of that user; with `All`, all such keys; with a limit, those whose lease expired before the
+     * limit. Returns the number of erased chats. Chats that are created during the erasure may remain.
      */
     readonly erase: (
       chatbot: ChatbotId,
@@ -93,8 +93,8 @@ export class ChatArchive extends Context.Service<
       actor: string,
     ) => Effect.Effect<number, ChatbotNotFound | StorageUnavailable>;
     /**
-     * Every chat and entry of the chatbot, or of one person in it, from one snapshot. The reader may write to the store
-     * meanwhile, and read another export.
+     * Exports every chat and entry of the chatbot, or only those of one person, from one snapshot. While the export
+     * runs, its reader may write to the store or read another export.
      */
     readonly export: (
       chatbot: ChatbotId,
@@ -102,10 +102,10 @@ export class ChatArchive extends Context.Service<
       person?: Person,
     ) => Stream.Stream<ArchiveRecord, ChatbotNotFound | StorageUnavailable>;
     /**
-     * Stores the records with their ids and times, all of them or none, and returns the number of chats. Later chats
-     * and entries have greater ids, and times that are not earlier. Fails with `ImportRefused` if the chatbot has
-     * chats, before it reads a record; at a record that `checkArchiveOrder` refuses; or if two entries have the same
-     * id. Texts are stored as they are: the caller checks them, as `decodeArchive` does.
+     * Stores the records with their ids and times, all or none, and returns the number of chats. Chats and entries
+     * created afterwards have greater ids and no earlier times. Fails with `ImportRefused` if the chatbot already has
+     * chats (before reading any record), if `checkArchiveOrder` rejects a record, or if two entries have the same id.
+     * Strings are stored as they are: the caller validates them, as `decodeArchive` does.
      */
     readonly import: <E, R>(
       chatbot: ChatbotId,
@@ -113,8 +113,8 @@ export class ChatArchive extends Context.Service<
       actor: string,
     ) => Effect.Effect<number, E | ChatbotNotFound | ImportRefused | StorageUnavailable, R>;
     /**
-     * The sums for each provider and model, and each group if `by` is given, in any order, over the entries from
-     * `since` on. Hello entries and flagged questions do not count as answers. Imported entries have no key.
+     * Returns the totals for each provider and model, and for each group if `by` is given, in any order. Counts entries
+     * from `since` onwards, but no hello entries or flagged questions. Imported entries have no key.
      */
     readonly usage: (
       chatbot: ChatbotId,

@@ -17,28 +17,28 @@ import type { ChatQuery, EntryQuery, Page } from "../model/ListQuery.ts";
 
 /** A chat to create. */
 export interface ChatToCreate extends Pick<Chat, "name" | "userRef"> {
-  /** The answer of the chat's hello entry; `null`: the chat has no hello entry. */
+  /** The answer in the chat's hello entry; `null` for a chat without a hello entry. */
   readonly helloMessage: string | null;
 }
 
-/** The result of a creation. */
+/** The result of creating a chat. */
 export interface CreateResult {
   readonly chat: Chat;
   /** Whether an earlier request with the same idempotency key created the chat. */
   readonly replayed: boolean;
 }
 
-/** An unregistered chatbot has no chats: its list of chats is empty, and creating one fails. */
+/** An unregistered chatbot has no chats: its list of chats is empty, and creating a chat fails. */
 export class ChatStore extends Context.Service<
   ChatStore,
   {
     /**
-     * Stores a chat and its hello entry, both or neither. For 24 hours, the same request with the same key returns
-     * that chat, and a different request with the key fails with `IdempotencyKeyReused`.
+     * Stores a chat and its hello entry, if any, atomically. For 24 hours, repeating the request with the same key
+     * returns that chat, and a different request with the key fails with `IdempotencyKeyReused`.
      *
-     * Ids of chats ascend in order of creation within a chatbot, and ids of entries within a chat. In the order of ids,
-     * the times of creation, which are whole milliseconds, never descend. No two chats and no two entries of a chatbot
-     * ever have the same id, even after an erasure.
+     * Chat ids ascend in order of creation within a chatbot, and entry ids within a chat. Creation times, which are
+     * whole milliseconds, never decrease as the ids increase. Within a chatbot, no chat id and no entry id is ever
+     * reused, even after an erasure.
      */
     readonly createChat: (
       chatbot: ChatbotId,
@@ -48,14 +48,14 @@ export class ChatStore extends Context.Service<
       CreateResult,
       ChatbotNotFound | IdempotencyKeyReused | Overloaded | StorageUnavailable
     >;
-    /** A page of the chatbot's chats, and the number of chats that match, both from one snapshot. */
+    /** Returns a page of the chatbot's chats and the total number that match, both from one snapshot. */
     readonly listChats: (
       chatbot: ChatbotId,
       query: ChatQuery,
     ) => Effect.Effect<Page<Chat>, Overloaded | StorageUnavailable>;
     /**
-     * A page of the chat's entries, and the number of entries that match, both from one snapshot. With a `visitor`, the
-     * call fails for a chat with another `userRef` or none as it does for a missing chat, and takes as long.
+     * Returns a page of the chat's entries and the total number that match, both from one snapshot. With a `visitor`, a
+     * chat with another `userRef` or none counts as missing: the call fails in the same way and takes as long.
      */
     readonly listEntries: (
       chatbot: ChatbotId,

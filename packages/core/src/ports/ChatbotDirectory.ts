@@ -1,6 +1,6 @@
 /**
- * Port: finds the chatbot of an API key. An embedder with chatbots and keys of its own implements this port alone,
- * without a registry.
+ * Port: finds the chatbot that an API key belongs to. An embedder that manages its own chatbots and keys implements
+ * only this port, without a registry.
  */
 import { Context, type Effect, type Stream } from "effect";
 import type { KeyRecord } from "../model/ApiKey.ts";
@@ -8,22 +8,22 @@ import type { Chatbot } from "../model/Chatbot.ts";
 import type { StorageUnavailable } from "../model/Errors.ts";
 import type { ChatbotId } from "../model/Ids.ts";
 
-/** A key that is not revoked, though it may be expired, and its chatbot. */
+/** A key that has not been revoked but may have expired, and its chatbot. */
 export type Grant = Pick<KeyRecord, "hash" | "scopes"> &
   Partial<Omit<KeyRecord, "id" | "name" | "hash" | "scopes" | "expiresAt">> & {
     readonly chatbot: Chatbot;
     /**
-     * How long the key is still valid by the store's clock, in milliseconds: 0 or less for an expired key, `null` for
-     * one that never expires. Servers count it down on a monotonic clock.
+     * The time until the key expires, on the store's clock, in milliseconds: 0 or less for an expired key, `null` for a
+     * key that never expires. Servers count it down on a monotonic clock.
      */
     readonly expiresInMillis: number | null;
-    /** The current time by the store's clock, in milliseconds since 1970; absent: the server's clock is the store's. */
+    /** The store's current time in milliseconds since the Unix epoch; if absent, the server's clock is used. */
     readonly nowMillis?: number;
-    /** The only user whose chats the key gives access to, for an embedder's own keys; `null` or absent: every user. */
+    /** For an embedder's own keys: the only user whose chats the key can access; `null` or absent for every user. */
     readonly visitor?: string | null;
   };
 
-/** What a store's key grants at this time by the store's clock (in milliseconds since 1970). */
+/** Returns what a stored key grants at `nowMillis`, the store's current time in milliseconds since the Unix epoch. */
 export const grantOf = (key: KeyRecord, chatbot: Chatbot, nowMillis: number): Grant => ({
   hash: key.hash,
   scopes: key.scopes,
@@ -38,15 +38,15 @@ export const grantOf = (key: KeyRecord, chatbot: Chatbot, nowMillis: number): Gr
   nowMillis,
 });
 
-/** Finds the chatbot of a key. */
+/** Finds the chatbot that a key belongs to. */
 export class ChatbotDirectory extends Context.Service<
   ChatbotDirectory,
   {
-    /** The current state of the key with this id; `null` if the key is unknown or revoked. */
+    /** Returns the current state of the key with this id, or `null` if the key is unknown or revoked. */
     readonly find: (keyId: string) => Effect.Effect<Grant | null, StorageUnavailable>;
-    /** Records that these keys were used lately. Each process calls this at most once a minute, and when it stops. */
+    /** Records that these keys were used recently. Each process calls this at most once a minute, and when it stops. */
     readonly recordUse: (keyIds: ReadonlyArray<string>) => Effect.Effect<void, StorageUnavailable>;
-    /** Notifications that a chatbot or its keys changed; `null`: any chatbot. Some may be missing. */
+    /** Emits the id of a chatbot when it or its keys change, or `null` for any chatbot. Notifications may be lost. */
     readonly changes: Stream.Stream<ChatbotId | null>;
   }
 >()("@parley/core/ChatbotDirectory") {}

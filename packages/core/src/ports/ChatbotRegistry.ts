@@ -1,6 +1,6 @@
 /**
- * Port for operators: chatbots and their keys. A change and its entries in the audit log are written together. A change
- * that leaves every value as it is writes nothing.
+ * Port for operators: manages chatbots and their keys. Each change is written atomically with its entries in the audit
+ * log. A change that leaves every value as it is writes nothing.
  */
 import { Context, type Effect } from "effect";
 import type { KeyRecord, RegisteredKey } from "../model/ApiKey.ts";
@@ -17,12 +17,12 @@ import type { ChatbotId } from "../model/Ids.ts";
 /** A chatbot to create. No two chatbots have the same workspace and name, compared by code points. */
 export type NewChatbot = Omit<Chatbot, "id"> & { readonly keys: ReadonlyArray<KeyRecord> };
 
-/** The fields of a chatbot to change. Absent fields stay as they are. */
+/** The fields to change in a chatbot. Absent fields stay as they are. */
 export type ChatbotChange = Partial<Omit<Chatbot, "id" | "settings">> & {
   readonly settings?: Partial<ChatbotSettings>;
 };
 
-/** The fields of a key to change. Absent fields stay as they are. */
+/** The fields to change in a key. Absent fields stay as they are. */
 export type KeyChange = Partial<Omit<KeyRecord, "id" | "hash">>;
 
 /** A chatbot and its keys. */
@@ -32,9 +32,7 @@ export interface RegisteredChatbot {
   readonly keys: ReadonlyArray<RegisteredKey>;
 }
 
-/**
- * An entry of the audit log, which is append-only. The entry of a new chatbot precedes those of its keys.
- */
+/** An entry in the audit log, which is append-only. The entry for a new chatbot precedes the entries for its keys. */
 export interface AuditRecord {
   readonly time: Date;
   readonly actor: string;
@@ -51,26 +49,26 @@ export interface AuditRecord {
     | "import"
     | "read";
   /**
-   * `create` and `delete`: the chatbot's name. `change`: its {@link changedFields}, as in `description, model`.
-   * `add-key` and `revoke-key`: the key's id. `change-key`: the key's id and its changed fields, as in
-   * `4gT…: expiresAt, scopes`. `erase`: `erasureDetail`. `export`: `exportDetail`. `import`: `importDetail`. `read`:
-   * what was read, without user text.
+   * For `create` and `delete`, the chatbot's name; for `change`, its {@link changedFields}, as in `description, model`;
+   * for `add-key` and `revoke-key`, the key's id; for `change-key`, the key's id and its changed fields, as in
+   * `4gT…: expiresAt, scopes`; for `erase`, `export` and `import`, the result of `erasureDetail`, `exportDetail` or
+   * `importDetail`; for `read`, what was read, without user text.
    */
   readonly detail: string;
 }
 
-/** Keeps chatbots and their keys. */
+/** Manages chatbots and their keys. */
 export class ChatbotRegistry extends Context.Service<
   ChatbotRegistry,
   {
     /** Every chatbot with its keys, in ascending order of id. */
     readonly list: Effect.Effect<ReadonlyArray<RegisteredChatbot>, StorageUnavailable>;
-    /** Creates a chatbot with its keys, all or nothing. The chatbot's name is checked before the ids of the keys. */
+    /** Creates a chatbot and its keys, all or nothing. The chatbot's name is checked before the key ids. */
     readonly create: (
       chatbot: NewChatbot,
       actor: string,
     ) => Effect.Effect<Chatbot, ChatbotTaken | KeyTaken | StorageUnavailable>;
-    /** Changes a chatbot. Concurrent changes of different fields all take effect. */
+    /** Changes a chatbot. Concurrent changes to different fields all take effect. */
     readonly change: (
       chatbot: ChatbotId,
       change: ChatbotChange,
@@ -81,34 +79,34 @@ export class ChatbotRegistry extends Context.Service<
       chatbot: ChatbotId,
       actor: string,
     ) => Effect.Effect<void, ChatbotNotFound | StorageUnavailable>;
-    /** Adds a key. The chatbot is checked first, then the key's id, which must be unused in all chatbots. */
+    /** Adds a key. Checks the chatbot first, then the key's id, which must be unique across all chatbots. */
     readonly addKey: (
       chatbot: ChatbotId,
       key: KeyRecord,
       actor: string,
     ) => Effect.Effect<void, ChatbotNotFound | KeyTaken | StorageUnavailable>;
-    /** Changes a key; fails with `KeyNotFound` if it is unknown or revoked. */
+    /** Changes a key; fails with `KeyNotFound` if the key is unknown or revoked. */
     readonly changeKey: (
       chatbot: ChatbotId,
       keyId: string,
       change: KeyChange,
       actor: string,
     ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
-    /** Revokes a key for good; fails with `KeyNotFound` if it is unknown or already revoked. */
+    /** Revokes a key for good; fails with `KeyNotFound` if the key is unknown or already revoked. */
     readonly revokeKey: (
       chatbot: ChatbotId,
       keyId: string,
       actor: string,
     ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
-    /** Records in the audit log that an operator reads users' texts. */
+    /** Records in the audit log that an operator reads user data. */
     readonly recordRead: (
       chatbot: ChatbotId,
       detail: string,
       actor: string,
     ) => Effect.Effect<void, StorageUnavailable>;
-    /** The current time by the store's clock, which decides when keys expire and which chats are idle. */
+    /** The current time on the store's clock, which determines when keys expire and which chats are idle. */
     readonly now: Effect.Effect<Date, StorageUnavailable>;
-    /** The audit log's newest `limit` entries, newest first. Those of concurrent writes may have any order. */
+    /** Returns the newest `limit` entries in the audit log, newest first. Concurrent writes may appear in any order. */
     readonly audit: (
       limit: number,
     ) => Effect.Effect<ReadonlyArray<AuditRecord>, StorageUnavailable>;
@@ -122,7 +120,7 @@ export interface FieldChange {
   readonly after: unknown;
 }
 
-/** The fields whose values change, sorted by name, including those of a chatbot's settings. */
+/** Returns the fields whose values change, sorted by name, including the fields of a chatbot's settings. */
 export const fieldChanges = (
   before: Chatbot | KeyRecord,
   change: ChatbotChange | KeyChange,
@@ -134,7 +132,7 @@ export const fieldChanges = (
     .toSorted((a, b) => (a.field < b.field ? -1 : 1));
 };
 
-/** The names of the fields whose values change, sorted. */
+/** Returns the names of the fields whose values change, sorted. */
 export const changedFields = (before: Chatbot | KeyRecord, change: ChatbotChange | KeyChange) =>
   fieldChanges(before, change).map(({ field }) => field);
 

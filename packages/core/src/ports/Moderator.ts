@@ -5,19 +5,19 @@ import { Context, Effect, Layer } from "effect";
 import type { Chatbot } from "../model/Chatbot.ts";
 import { AnswerUnavailable, nameOf } from "../model/Errors.ts";
 
-/** The judgement of a question. */
+/** The judgement on a question. */
 export interface Moderation {
-  /** Stored as the entry's `moderation`: the category of a flagged question, else `none`. */
+  /** Stored as the entry's `moderation`: the category of a flagged question, or `none`. */
   readonly category: string;
   readonly flagged: boolean;
 }
 
-/** The judgement of a question that passes. */
+/** The judgement on a question that passes moderation. */
 export const unflagged: Moderation = { category: "none", flagged: false };
 
 /**
- * Judges a question: returns the category of one that violates the usage policy, else `null`. `signal` is aborted when
- * nobody needs the judgement any more. If the function throws, the ask fails with `AnswerUnavailable`.
+ * Judges a question: returns a category if the question violates the usage policy, else `null`. `signal` is aborted
+ * when nobody needs the judgement any more. If the function throws, the ask fails with `AnswerUnavailable`.
  */
 export type ModeratorFunction = (
   question: string,
@@ -29,7 +29,7 @@ export type ModeratorFunction = (
 export class Moderator extends Context.Service<
   Moderator,
   {
-    /** Judges a question before the answerer receives it. If the check fails, so does the ask; nothing is stored. */
+    /** Judges a question before the answerer receives it. If the check fails, the ask fails and nothing is stored. */
     readonly check: (
       chatbot: Chatbot,
       question: string,
@@ -42,7 +42,7 @@ export class Moderator extends Context.Service<
     Moderator.of({ check: () => Effect.succeed(unflagged) }),
   );
 
-  /** A moderator that is a plain function. */
+  /** Creates a moderator from a plain function. */
   static readonly layerFunction = (judge: ModeratorFunction): Layer.Layer<Moderator> =>
     Layer.succeed(
       Moderator,

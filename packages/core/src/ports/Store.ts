@@ -1,5 +1,5 @@
 /**
- * The ports that a store implements, all of them over the same data, and the state that it may report.
+ * The ports that a store implements, all on the same data, and the state that a store may report.
  */
 import { Context, Effect, type Layer } from "effect";
 import type { ChatArchive } from "./ChatArchive.ts";
@@ -14,8 +14,8 @@ export type StorePorts = ChatStore | TurnStore | ChatArchive | ChatbotDirectory 
 /** A store, such as `memory()` or `postgres(url)`. */
 export interface Store extends Layer.Layer<StorePorts, unknown> {}
 
-/** The state of the store, for readiness. A store that does not provide it counts as one that can always write. */
+/** The state of the store, for readiness checks. A store that does not provide it is assumed to be always writable. */
 export const StoreState = Context.Reference<{
-  /** Why no write can succeed at present; `null`: writes can succeed. Reads may succeed all the same. */
+  /** The reason why writes, though perhaps not reads, fail at present; `null` if writes can succeed. */
   readonly readOnlyReason: Effect.Effect<string | null>;
 }>("@parley/core/StoreState", { defaultValue: () => ({ readOnlyReason: Effect.succeed(null) }) });

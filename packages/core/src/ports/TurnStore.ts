@@ -1,7 +1,7 @@
 /**
- * Port: turns. An ask takes the turn of its chat, is answered, and appends its entry; no other ask can take that turn
- * until the turn or its lease has ended. No method waits for another ask's answer: the service `Asking` waits for turns
- * and renews them. `docs/library/write-a-store.md` has the rules for every case.
+ * Port: turns. An ask takes the turn of its chat, is answered, and appends its entry. Until that turn ends or its lease
+ * expires, no other ask can take the turn of the chat. No method waits for another ask's answer: the service `Asking`
+ * waits for turns and renews them. `docs/library/write-a-store.md` gives the rules for every case.
  */
 import { Context, type Effect, type Stream } from "effect";
 import type { Entry, NewEntry } from "../model/Entry.ts";
@@ -16,77 +16,76 @@ import type {
 import type { IdempotencyKey } from "../model/IdempotencyKey.ts";
 import type { ChatbotId, ChatId } from "../model/Ids.ts";
 
-/** How long the lease of a turn lasts, in milliseconds of the store's clock. Each renewal starts it anew. */
+/** How long the lease of a turn lasts, in milliseconds on the store's clock. Each renewal restarts the lease. */
 export const turnLease = 10_000;
 
 /**
- * How long, after a turn has ended, the next turn of the chat is reserved for the instance that has waited longest, in
- * milliseconds.
+ * How long the next turn of a chat is reserved for the instance that has waited longest, in milliseconds from the end
+ * of the previous turn.
  */
 export const turnPrecedence = 2_000;
 
-/** The greatest number of entries in a turn's `newest`, and in a result of `earlier`. */
+/** The maximum number of entries in a turn's `newest`, and in a result of `earlier`. */
 export const turnEntries = 20;
 
 /** The right to append the next entry to a chat. */
 export interface Turn {
-  /** Unique among all turns ever. */
+  /** Unique across all turns, including past ones. */
   readonly id: string;
   readonly chatbot: ChatbotId;
-  /** `null`: the append creates the chat. */
+  /** `null` if the append creates the chat. */
   readonly chatId: ChatId | null;
   readonly idempotencyKey: IdempotencyKey | null;
   /**
-   * The `userRef` of the visitor who sent the ask, for the chat that the append may create. `null` or absent: no visitor
-   * sent it, and a new chat has no `userRef`.
+   * The `userRef` of the visitor who sent the ask, and of the chat if the append creates it. `null` or absent if no
+   * visitor sent the ask; a new chat then has no `userRef`.
    */
   readonly visitor?: string | null;
-  /** The chat's {@link turnEntries} newest entries, newest first; fewer only if the chat has no more. */
+  /** The chat's newest {@link turnEntries} entries, newest first, or all of its entries if it has fewer. */
   readonly newest: ReadonlyArray<Entry>;
 }
 
-/** What the asks of an API key have cost today (UTC), by the store's clock. */
+/** What an API key's asks have cost so far today (in UTC, on the store's clock). */
 export interface Spending {
   readonly tokens: number;
-  /** How long the day will still last, in milliseconds. */
+  /** The time left until the day ends, in milliseconds. */
   readonly endsInMillis: number;
 }
 
 /** The outcome of `take`. */
 export type TakeResult =
-  /** The turn is taken. */
   | { readonly _tag: "TurnTaken"; readonly turn: Turn }
   /**
-   * Another turn holds the idempotency key (`key`) or the chat (`chat`), or the chat's turn is reserved for another
-   * instance (`chat`). Unless that turn is renewed, its lease or the reservation ends in `forMillis` milliseconds, a
-   * number above 0. A store that cannot lock the chat at the moment may return `Held` by `chat`; `forMillis` is
-   * then the time after which to try again.
+   * Another turn holds the idempotency key (`key`) or the chat (`chat`), or the chat is reserved for another instance
+   * (`chat`). The lease or the reservation ends in `forMillis` milliseconds, a number above 0, unless that turn is
+   * renewed. A store that cannot currently lock the chat may also return `Held` by `chat`; `forMillis` is then the time
+   * to wait before trying again.
    */
   | { readonly _tag: "Held"; readonly forMillis: number; readonly by: "chat" | "key" }
   /** An earlier request with the same idempotency key was answered with this entry, in the turn with this id. */
   | { readonly _tag: "AlreadyAnswered"; readonly entry: Entry; readonly turnId: string };
 
 /**
- * An instance of the store is one build of its layer over the data. Every instance can renew and release the turns of
- * the others, and append in them.
+ * An instance of the store is one build of its layer on the data. Every instance can renew and release the turns of
+ * other instances, and append their entries.
  */
 export class TurnStore extends Context.Service<
   TurnStore,
   {
     /**
-     * Takes the turn of a chat and of an idempotency key, for one lease. Checks in this order:
+     * Takes the turn of a chat and of an idempotency key, for one lease. Checks the following, in order:
      *
-     * 1. A request with another fingerprint has used the key or is using it: fails with `IdempotencyKeyReused`.
-     * 2. The request was answered: returns `AlreadyAnswered`.
-     * 3. The chat does not exist or, with a `visitor`, has another `userRef` or none: fails with `ChatNotFound`,
-     *    without a lock; both cases take the same time. If the chatbot is not registered, a key without a chat fails
-     *    with `ChatbotNotFound`; with neither a key nor a chat, only the append fails.
-     * 4. A turn holds the key: returns `Held` by `key`.
-     * 5. A turn holds the chat, or the chat is reserved for another instance: returns `Held` by `chat`, and puts this
-     *    instance into the chat's queue, in which the instance that has waited longest is next. A store that cannot
-     *    lock the chat at the moment may return the same, and leave the queue as it is.
+     * 1. If a request with a different fingerprint has used or is using the key, fails with `IdempotencyKeyReused`.
+     * 2. If the request has already been answered, returns `AlreadyAnswered`.
+     * 3. If the chat does not exist or, with a `visitor`, has another `userRef` or none, fails with `ChatNotFound`,
+     *    without taking a lock; both cases take the same time. If the chatbot is not registered, a call with a key but
+     *    no chat fails with `ChatbotNotFound`; with neither a key nor a chat, only the append fails.
+     * 4. If a turn holds the key, returns `Held` by `key`.
+     * 5. If a turn holds the chat, or the chat is reserved for another instance, returns `Held` by `chat`, and adds
+     *    this instance to the chat's queue, in which the instance that has waited longest is next. A store that cannot
+     *    currently lock the chat may return the same result and leave the queue as it is.
      *
-     * A turn whose lease ended stays valid until another request takes its chat or key; then it loses both for good.
+     * A turn whose lease has expired stays valid until another request takes its chat or key, then loses both for good.
      */
     readonly take: (
       chatbot: ChatbotId,
@@ -98,25 +97,25 @@ export class TurnStore extends Context.Service<
       ChatbotNotFound | ChatNotFound | IdempotencyKeyReused | Overloaded | StorageUnavailable
     >;
     /**
-     * The chat's {@link turnEntries} newest entries with ids below `before`, newest first; fewer only if the chat has
-     * no more. Empty if the chat was erased.
+     * Returns the chat's newest {@link turnEntries} entries with ids below `before`, newest first, or all such entries
+     * if there are fewer. Returns no entries if the chat has been erased.
      */
     readonly earlier: (
       turn: Turn,
       before: number,
     ) => Effect.Effect<ReadonlyArray<Entry>, StorageUnavailable>;
     /**
-     * Renews the lease. Fails with `ChatNotFound` if the chat was erased, which is checked first. Returns `false` if
-     * another request took the chat or the key, or the turn has ended; else `true`.
+     * Renews the lease. Fails with `ChatNotFound` if the chat has been erased, which is checked first. Returns `false`
+     * if another request has taken the chat or the key, or the turn has ended; otherwise returns `true`.
      */
     readonly renew: (turn: Turn) => Effect.Effect<boolean, ChatNotFound | StorageUnavailable>;
     /**
      * Stores the entry, and the chat if it is new; ends the turn; and records the entry under the turn's idempotency
-     * key for 24 hours: all of it or nothing. Fails with `ChatNotFound` if the chat was erased, which is checked first;
-     * with `TurnLost` if another request took the chat or the key, or the turn has ended; with `ChatbotNotFound` if the
-     * chat is new and the chatbot is not registered.
+     * key for 24 hours: all or nothing. Fails with `ChatNotFound` if the chat has been erased, which is checked first;
+     * with `TurnLost` if another request has taken the chat or the key, or the turn has ended; or with
+     * `ChatbotNotFound` if the chat is new and the chatbot is not registered.
      *
-     * Adds `spentTokens`, if any, to what the API key has spent today.
+     * Adds the entry's `spentTokens`, if any, to what the API key has spent today.
      */
     readonly append: (
       turn: Turn,
@@ -126,22 +125,22 @@ export class TurnStore extends Context.Service<
       TurnLost | ChatbotNotFound | ChatNotFound | Overloaded | StorageUnavailable
     >;
     /**
-     * Ends the turn without an entry and forgets its key. Leaves alone a chat or key that another request took. Adds
-     * the tokens of `cost` to what the API key has spent today, even if the turn was lost, but not if an append or an
-     * earlier release of the turn may already have added them.
+     * Ends the turn without an entry and forgets its key, but leaves alone a chat or key that another request has
+     * taken. Adds the tokens in `cost` to what the API key has spent today, even if the turn was lost, but not if an
+     * append or an earlier release of the turn may already have added them.
      */
     readonly release: (
       turn: Turn,
       cost?: { readonly apiKeyId: string; readonly tokens: number } | null,
     ) => Effect.Effect<void, StorageUnavailable>;
-    /** What appends and releases have added for an API key today: the sum over all instances. */
+    /** Returns the total that appends and releases have added for an API key today, across all instances. */
     readonly spending: (
       chatbot: ChatbotId,
       apiKeyId: string,
     ) => Effect.Effect<Spending, StorageUnavailable>;
     /**
-     * Notifications that the turn of a chat may be free; `null`: of any chat. Some may be missing, and the stream may
-     * end: asks also poll, by default once a second. `take` and `renew` send none.
+     * Emits a chat whose turn may be free; `null` stands for any chat. Notifications may be lost, and the stream may
+     * end, because asks also poll, by default once a second. `take` and `renew` send no notifications.
      */
     readonly freedTurns: Stream.Stream<{
       readonly chatbot: ChatbotId;

@@ -1,6 +1,6 @@
 /**
- * `@parley/core/ports`: what adapters need. The ports, the values and errors of their methods, and functions of the
- * core for adapters and servers.
+ * `@parley/core/ports`: everything that adapters need. Exports the ports, the values and errors that their methods use,
+ * and the core's functions for adapters and servers.
  */
 
 // Ports
@@ -96,7 +96,7 @@ export {
   UserRefNotGranted,
 } from "../model/Errors.ts";
 
-// The ask in progress, and the limits of all asks
+// The context of the ask in progress, and the limits of all asks
 export { AskDeadline, AskedModel, AskLimits } from "../services/AskLimits.ts";
 
 // Logs, metrics and spans

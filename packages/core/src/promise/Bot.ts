@@ -1,5 +1,5 @@
 /**
- * The calls of one chatbot as promises and async iterables.
+ * The API of one chatbot as promises and async iterables.
  */
 import { Context, Effect, Redacted, Stream } from "effect";
 import { decodeArchive, encodeArchive } from "../archive/ArchiveFormat.ts";
@@ -59,7 +59,7 @@ export const makeBots =
         (effect) => run(effect, call),
       );
 
-    /** `Asking` checks the values, the id of the chat among them. */
+    /** Casts `chatId` without a check, because `Asking` validates every value. */
     const toAsk = (chatId: number | null, question: string, options: api.AskOptions) => ({
       ...withoutUndefined(options),
       apiKeyId,

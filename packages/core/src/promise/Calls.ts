@@ -1,5 +1,5 @@
 /**
- * Runs effects and streams as promises and async iterables, which a signal ends at once and `close` waits for.
+ * Runs effects and streams as promises and async iterables. A signal ends them at once, and `close` waits for them.
  */
 import { Context, Effect, Stream, type Layer } from "effect";
 import { StorageUnavailable } from "../model/Errors.ts";
@@ -7,9 +7,9 @@ import { makeDrainingRuntime } from "../services/DrainingRuntime.ts";
 import type { CallOptions } from "./Parley.ts";
 
 /**
- * Builds the services of the layer, and rejects with its error if that fails.
+ * Builds the services of the layer, and rejects with the layer's error if that fails.
  *
- * @param patience how many milliseconds `close` waits at most for iterators to end
+ * @param patience the maximum time that `close` waits for iterators to end, in milliseconds
  */
 export const makeCalls = async <R, E>(layer: Layer.Layer<R, E>, patience: number) => {
   const runtime = makeDrainingRuntime(layer);
@@ -33,7 +33,7 @@ export const makeCalls = async <R, E>(layer: Layer.Layer<R, E>, patience: number
     return orAborted(runtime.run(start, refuse), signal);
   };
 
-  /** Starts the stream with the first step of a loop. The signal, or leaving the loop, ends the stream at once. */
+  /** Starts the stream at the first `next`. Aborting the signal or leaving the loop ends the stream at once. */
   const iterate = <A, E>(
     stream: Stream.Stream<A, E, R>,
     { signal }: CallOptions = {},
@@ -91,7 +91,7 @@ export type Calls = Pick<Awaited<ReturnType<typeof makeCalls<never, never>>>, "i
 const refuse = () =>
   Promise.reject(new StorageUnavailable({ cause: new Error("Parley was closed") }));
 
-/** The promise, or a rejection with the signal's reason as soon as the signal is aborted. */
+/** Settles like the promise, or rejects with the signal's reason as soon as the signal is aborted. */
 const orAborted = <A>(promise: Promise<A>, signal: AbortSignal | undefined): Promise<A> =>
   signal === undefined
     ? promise

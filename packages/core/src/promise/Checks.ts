@@ -1,5 +1,5 @@
 /**
- * Checks of the arguments that no service checks. Each refuses unknown fields.
+ * Validates the arguments that no service checks. Every check rejects unknown fields.
  */
 import { Layer, Schema, Struct } from "effect";
 import { PointInTime } from "../model/ApiKey.ts";

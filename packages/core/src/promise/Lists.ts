@@ -1,12 +1,12 @@
 /**
- * Lists with the same queries and shape as those of `@parley/client`.
+ * Lists that accept the same queries and have the same shape as those of `@parley/client`.
  */
 import { Effect } from "effect";
 import { ArgumentInvalid } from "../model/Errors.ts";
 import type { Page } from "../model/ListQuery.ts";
 import type * as api from "./Parley.ts";
 
-/** The list for a query; `read` reads one page of it. */
+/** Creates the list for a query; `read` reads one page of the list. */
 export const makeList = <A, Query>(
   { desc, limit = 25, orderBy, page: first = 1, ...filters }: api.ListQuery<string>,
   check: (query: Query) => Effect.Effect<void, ArgumentInvalid>,
@@ -44,7 +44,7 @@ export const makeList = <A, Query>(
 const reason = "needs one value for each field of orderBy";
 const wrongDirections = new ArgumentInvalid({ field: "desc", reason, message: `desc: ${reason}.` });
 
-/** The fields that are not `undefined`; for `undefined` itself, no fields. */
+/** Returns the fields that are not `undefined`, or no fields if `fields` itself is `undefined`. */
 export const withoutUndefined = <A extends object>(
   fields: A,
 ): { readonly [Name in keyof A]: Exclude<A[Name], undefined> } =>

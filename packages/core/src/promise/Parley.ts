@@ -1,6 +1,6 @@
 /**
- * The interface of `openParley`. It needs no Effect: arguments are plain values, results are promises and async
- * iterables, errors are classes.
+ * The interface of `openParley`. It requires no knowledge of Effect: arguments are plain values, results are promises
+ * and async iterables, and errors are classes.
  */
 import type { Layer } from "effect";
 import type { Scope } from "../model/ApiKey.ts";
@@ -19,39 +19,39 @@ import type { AskResult } from "../services/LiveAnswer.ts";
 
 /** The options of `openParley`. */
 export interface ParleyOptions {
-  /** `memory()`, `sqlite(file)`, `postgres(url)`, or the layer of a store. */
+  /** `memory()`, `sqlite(file)`, `postgres(url)`, or another layer that provides a store. */
   readonly store: Store;
-  /** A function that answers a question, `languageModel(…)`, `documents(folder)`, or a layer. */
+  /** A function that answers questions, or a layer, such as `languageModel(…)` or `documents(folder)`. */
   readonly answerer: AnswererFunction | AnswererLayer;
-  /** A function that returns the category of a question that may not be answered, or a layer; none by default. */
+  /** A function that returns the category of a question that must not be answered, or a layer; none by default. */
   readonly moderator?: ModeratorFunction | ModeratorLayer | undefined;
-  /** A function that receives each line of the log, or `false` for no log; standard error by default. */
+  /** A function that receives each log line, or `false` to disable logging; logs to standard error by default. */
   readonly log?: ((line: string) => void) | false | undefined;
-  /** The actor of changes, erasures, exports and imports in the audit log; `openParley` by default. */
+  /** The actor that the audit log names for changes, erasures, exports and imports; `openParley` by default. */
   readonly actor?: string | undefined;
   /** The time limit for an answer, in milliseconds; 30,000 by default. */
   readonly answerMillis?: number | undefined;
 }
 
-/** Conversations with chatbots over one store. Two instances share nothing but the data of a store that both open. */
+/** Conversations with chatbots, kept in one store. Two instances share only the data of a store that both open. */
 export interface Parley {
   /**
-   * Finds the chatbot by workspace and name, and updates the given fields whose values differ; creates it if it is
-   * missing. Rejects with `ArgumentInvalid` or `StorageUnavailable`.
+   * Finds the chatbot by workspace and name and updates the given fields whose values differ, or creates the chatbot if
+   * it does not exist. Rejects with `ArgumentInvalid` or `StorageUnavailable`.
    */
   readonly chatbot: (chatbot: ChatbotDeclaration) => Promise<Bot>;
   /**
-   * Finds the chatbot of an API key. The bot's asks count towards the key's usage and daily budget; once the budget is
-   * spent, they reject with `BudgetSpent`. If the key is bound to a user, creating, listing and asking are limited to
-   * that user's chats, and creating a chat with another `userRef` rejects with `UserRefNotGranted`. This call itself
-   * rejects with `KeyRejected`, `RateExceeded` or `StorageUnavailable`.
+   * Finds the chatbot that an API key belongs to. The bot's asks count towards the key's usage and daily budget; once
+   * the budget is spent, they reject with `BudgetSpent`. If the key is bound to a user, creating, listing and asking
+   * are limited to that user's chats, and creating a chat with another `userRef` rejects with `UserRefNotGranted`. This
+   * call itself rejects with `KeyRejected`, `RateExceeded` or `StorageUnavailable`.
    */
   readonly authenticate: (key: string) => Promise<Authenticated>;
   /** Waits for calls and answers in progress, then closes the store. Later calls reject with `StorageUnavailable`. */
   readonly close: () => Promise<void>;
   /** The same as `close`, for `await using`. */
   readonly [Symbol.asyncDispose]: () => Promise<void>;
-  /** The same services for `makeWebHandler` of `@parley/http`, and for programs that use Effect. */
+  /** The services of this object, for `makeWebHandler` from `@parley/http` and for programs that use Effect. */
   readonly layer: ParleyLayer;
 }
 
@@ -61,8 +61,8 @@ export interface ParleyLayer extends Layer.Layer<
 > {}
 
 /**
- * A chatbot to find, create or change. Absent fields stay as they are; in a new chatbot, an absent description is
- * empty, and absent settings have the values of `defaultSettings`.
+ * A chatbot to find, create or change. Absent fields stay as they are. In a new chatbot, the description defaults to
+ * the empty string, and the settings default to `defaultSettings`.
  */
 export interface ChatbotDeclaration extends Partial<ChatbotSettings> {
   readonly workspace: string;
@@ -71,56 +71,56 @@ export interface ChatbotDeclaration extends Partial<ChatbotSettings> {
 }
 
 /**
- * The chatbot of an API key, and what the key may do. The methods of `bot` do not check the scopes, and those for
- * operators (`erase`, `usage`, `export`, `import`, `createKey`, `revokeKey`) apply to the whole chatbot.
+ * The chatbot that an API key belongs to, and what the key may do. The methods of `bot` do not check scopes, and the
+ * methods for operators (`erase`, `usage`, `export`, `import`, `createKey`, `revokeKey`) apply to the whole chatbot.
  */
 export interface Authenticated {
   readonly bot: Bot;
   readonly scopes: ReadonlyArray<Scope>;
 }
 
-/** Options of calls that a signal can end. */
+/** Options for calls that a signal can end. */
 export interface CallOptions {
-  /** Ends the call at once with the signal's reason. What is being written may still be stored. */
+  /** Ends the call at once with the signal's reason. A write in progress may still complete. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Options of calls that store a chat or an entry. */
+/** Options for calls that store a chat or an entry. */
 export interface StoreOptions extends CallOptions {
   /**
-   * 1 to 255 printable ASCII characters. Within 24 hours, a repetition of the call with the same key returns what the
-   * first call stored; a different call with the key rejects with `IdempotencyKeyReused`.
+   * 1 to 255 printable ASCII characters. Within 24 hours, repeating the call with the same key returns what the first
+   * call stored; a different call with the key rejects with `IdempotencyKeyReused`.
    */
   readonly idempotencyKey?: string | undefined;
 }
 
-/** Options of asks. */
+/** Options for asks. */
 export interface AskOptions extends StoreOptions {
   /**
-   * The effect of the signal, and of leaving the loop over a stream. `finish`, the default of `ask`: the answer is
-   * completed and stored. `cancel`, the default of `stream`: the answerer's signal is aborted, and nothing is stored.
+   * The effect of aborting the signal or leaving the loop over a stream. `finish`, the default for `ask`, completes and
+   * stores the answer. `cancel`, the default for `stream`, aborts the answerer's signal and stores nothing.
    */
   readonly onDisconnect?: "finish" | "cancel" | undefined;
 }
 
 /**
- * The conversations of one chatbot, with the settings that it had when this object was created. Every call rejects with
- * `StorageUnavailable` if the store fails, with `ArgumentInvalid` if an argument breaks a rule of the interface, and
- * with the signal's reason once its signal is aborted.
+ * The conversations of one chatbot, with the settings that the chatbot had when this object was created. Every call
+ * rejects with `StorageUnavailable` if the store fails, with `ArgumentInvalid` if an argument is invalid, and with the
+ * signal's reason once its signal is aborted.
  */
 export interface Bot {
-  /** The id, the names, the description and the settings. */
+  /** The chatbot's id, names, description and settings. */
   readonly chatbot: Chatbot;
-  /** Creates a chat. It starts with an entry if the chatbot has a hello message. */
+  /** Creates a chat, which starts with a hello entry if the chatbot has a hello message. */
   readonly createChat: (chat?: ChatFields, options?: StoreOptions) => Promise<Chat>;
-  /** The chats, newest first by default. */
+  /** Lists the chats, newest first by default. */
   readonly chats: (query?: ChatsQuery, options?: CallOptions) => List<Chat>;
-  /** The entries of a chat, newest first by default. Reading rejects with `ChatNotFound` if there is no such chat. */
+  /** Lists a chat's entries, newest first by default. Reading rejects with `ChatNotFound` if there is no such chat. */
   readonly history: (chatId: number, query?: HistoryQuery, options?: CallOptions) => List<Entry>;
   /**
-   * Asks in a chat, or in a new one for `null`, and resolves once the entry is stored. Rejects with `ChatNotFound`,
-   * `ChatbotNotFound`, `AnswerUnavailable`, `Overloaded`, `BudgetSpent` or `IdempotencyKeyReused`; then nothing was
-   * stored.
+   * Asks in a chat, or in a new chat if `chatId` is `null`, and resolves once the entry is stored. Rejects with
+   * `ChatNotFound`, `ChatbotNotFound`, `AnswerUnavailable`, `Overloaded`, `BudgetSpent` or `IdempotencyKeyReused`, in
+   * which case nothing was stored.
    */
   readonly ask: (
     chatId: number | null,
@@ -128,49 +128,49 @@ export interface Bot {
     options?: AskOptions,
   ) => Promise<AskResult>;
   /**
-   * Asks like `ask`, and yields the answer as it arrives. The ask begins with the loop, and the entry is the last
-   * event.
+   * Asks like `ask`, and yields the answer as it arrives. The ask starts when the loop does, and the last event
+   * contains the stored entry.
    */
   readonly stream: (
     chatId: number | null,
     question: string,
     options?: AskOptions,
   ) => AsyncIterable<AnswerEvent>;
-  /** Erases one chat, the chats of a user, those idle since a time, or all. Resolves to the number of erased chats. */
+  /** Erases one chat, a user's chats, the chats idle since a time, or all. Resolves to the number of erased chats. */
   readonly erase: (chats: ChatsToErase) => Promise<number>;
-  /** The cost of the answers since a time, or of all, for each model and each group. */
+  /** Reports the cost of the answers since a time, or of all answers, for each model and each group. */
   readonly usage: (query?: UsageQuery) => Promise<ReadonlyArray<UsageSum>>;
-  /** The chats with their entries, or those of a user, as lines of JSON, each with its line break. */
+  /** Exports all chats, or one user's, with their entries. Yields lines of JSON, including their line breaks. */
   readonly export: (chats?: { readonly userRef?: string | undefined }) => AsyncIterable<string>;
   /**
-   * Stores the chats of an export, all or none, and resolves to their number. Rejects with `ImportRefused` if the
-   * export is not valid, or if the chatbot has chats.
+   * Imports the chats of an export, all or none, and resolves to their number. Rejects with `ImportRefused` if the
+   * export is not valid or the chatbot already has chats.
    */
   readonly import: (
     lines: AsyncIterable<string | Uint8Array> | Iterable<string | Uint8Array>,
   ) => Promise<number>;
-  /** Creates an API key, by default with all scopes and no expiry. Only this call returns its text. */
+  /** Creates an API key, by default with all scopes and no expiry. Only this call ever returns the key itself. */
   readonly createKey: (key?: KeyFields) => Promise<{ readonly id: string; readonly key: string }>;
   /** Revokes a key for good; rejects with `KeyNotFound` if the key is unknown or already revoked. */
   readonly revokeKey: (keyId: string) => Promise<void>;
 }
 
-/** An event of an answer. `entry` is the last. */
+/** An event in a streamed answer. The last event is always `entry`. */
 export type AnswerEvent =
   /** The next delta of the answer's text. */
   | { readonly type: "delta"; readonly text: string }
   /** The answer is complete and stored. */
   | { readonly type: "entry"; readonly entry: Entry };
 
-/** The fields of a chat to create; `null` counts as absent. */
+/** The fields of a new chat; `null` counts as absent. */
 export interface ChatFields {
   /** Up to 255 code points. */
   readonly name?: string | null | undefined;
-  /** Your name for the user, up to 60 code points. */
+  /** Your own reference to the user, up to 60 code points. */
   readonly userRef?: string | null | undefined;
 }
 
-/** A query of a list. */
+/** A query for a list. */
 export interface ListQuery<Field extends string> {
   /** Rows per page, 1 to 100; 25 by default. */
   readonly limit?: number | undefined;
@@ -178,58 +178,58 @@ export interface ListQuery<Field extends string> {
   readonly page?: number | undefined;
   readonly orderBy?: Field | ReadonlyArray<Field> | undefined;
   /**
-   * Whether to sort in descending order, one value for each field of `orderBy`. By default, the order is ascending with
-   * `orderBy`, and newest first without it.
+   * Whether to sort in descending order, with one value for each field of `orderBy`. By default, the order is ascending
+   * if `orderBy` is given, and newest first otherwise.
    */
   readonly desc?: boolean | ReadonlyArray<boolean> | undefined;
   readonly id?: number | undefined;
 }
 
-/** A query of chats. */
+/** A query for chats. */
 export interface ChatsQuery extends ListQuery<keyof Chat> {
-  /** Part of the name, in any case. */
+  /** Part of the chat's name, ignoring case. */
   readonly search?: string | undefined;
-  /** The exact value. */
+  /** The chat's exact `userRef`. */
   readonly userRef?: string | undefined;
 }
 
-/** A query of a chat's entries. */
+/** A query for a chat's entries. */
 export type HistoryQuery = ListQuery<keyof Entry>;
 
-/** A page of a list; rows and total come from one snapshot. */
+/** A page of a list. The rows and the total come from one snapshot. */
 export interface Page<A> {
   readonly data: ReadonlyArray<A>;
-  /** How many rows match in all. */
+  /** The total number of rows that match. */
   readonly total: number;
-  /** The number of this page, from 1. */
+  /** The number of this page, starting at 1. */
   readonly page: number;
 }
 
 /**
- * A list, read as it is iterated: row by row over all pages from the query's `page` on. The default order, newest
- * first, shifts while rows are added; for a list that grows, use `orderBy: "id"`.
+ * A list that is read as it is iterated, row by row, over all pages from the query's `page` onwards. The default order,
+ * newest first, shifts when rows are added; for a list that grows, use `orderBy: "id"`.
  */
 export interface List<A> extends AsyncIterable<A> {
-  /** The page that the query names. */
+  /** Reads the page that the query asks for. */
   readonly page: () => Promise<Page<A>>;
-  /** The same rows, page by page; each page has the total. */
+  /** Reads the same rows page by page. Each page includes the total. */
   readonly pages: () => AsyncIterable<Page<A>>;
 }
 
-/** The chats to erase. `idleSince`: those that were created before this time and have no entry from then on. */
+/** The chats to erase. `idleSince` selects the chats created before this time that have no entry at or after it. */
 export type ChatsToErase =
   | { readonly chatId: number }
   | { readonly userRef: string }
   | { readonly idleSince: Date }
   | "all";
 
-/** A query of the usage report. */
+/** A query for the usage report. */
 export interface UsageQuery {
   readonly since?: Date | undefined;
   readonly by?: UsageGroup | undefined;
 }
 
-/** The fields of an API key to create. */
+/** The fields of a new API key. */
 export interface KeyFields {
   readonly name?: string | undefined;
   readonly scopes?: ReadonlyArray<Scope> | undefined;

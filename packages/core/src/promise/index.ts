@@ -1,5 +1,5 @@
 /**
- * `@parley/core/promise`: conversations for code without Effect.
+ * The entry point `@parley/core/promise`, for code that does not use Effect.
  */
 export { openParley } from "./openParley.ts";
 export type * from "./Parley.ts";

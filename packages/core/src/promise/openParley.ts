@@ -1,5 +1,5 @@
 /**
- * The services of the core as promises and async iterables.
+ * Exposes the services of the core as promises and async iterables.
  */
 import { Context, Duration, Effect, Layer, Logger, Metric } from "effect";
 import { Moderator } from "../ports/Moderator.ts";
@@ -14,8 +14,8 @@ import { withoutUndefined } from "./Lists.ts";
 import type * as api from "./Parley.ts";
 
 /**
- * Opens the store. Rejects with the error of a store, answerer or moderator that cannot be used, and with
- * `ArgumentInvalid` if an option is wrong. Close the result at the end of the process.
+ * Opens the store. Rejects with the underlying error if the store, answerer or moderator cannot be used, and with
+ * `ArgumentInvalid` if an option is invalid. Close the result before the process exits.
  */
 export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = async ({
   actor = "openParley",

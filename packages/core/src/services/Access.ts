@@ -1,5 +1,5 @@
 /**
- * Authentication: finds what an API key or a visitor token gives access to, enforces rates, and admits anonymous
+ * Authentication: finds what an API key or a visitor token gives access to, enforces rate limits, and admits anonymous
  * visitors.
  */
 import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Schedule, Stream } from "effect";
@@ -17,31 +17,31 @@ export interface Principal {
   readonly apiKeyId: string;
   readonly scopes: ReadonlyArray<Scope>;
   readonly chatbot: Chatbot;
-  /** The only user whose chats are accessible; `null` or absent: every user. */
+  /** The only user whose chats are accessible; `null` or absent if every user's chats are. */
   readonly visitor?: string | null;
-  /** How many language-model tokens the key may spend on asks per day (UTC); absent: any number. */
+  /** How many language-model tokens the key may spend on asks per day (UTC); absent if there is no limit. */
   readonly tokensPerDay?: number;
 }
 
 /** The claims of a visitor token. */
 export interface VisitorClaims {
   readonly visitor: string;
-  /** The scopes that the token names; `null`: those of the key. */
+  /** The scopes that the token names; `null` for all scopes of its key. */
   readonly scopes: ReadonlyArray<string> | null;
 }
 
-/** What the pages of a key's widget need to know. */
+/** What the pages that serve a key's widget need to know. */
 export interface Widget extends Pick<KeyRecord, "origins"> {
   readonly chatbot: Chatbot;
 }
 
 /** Reads visitor tokens, whose format an adapter defines. */
 export interface VisitorTokens {
-  /** The id of the key that the token names as its signer; `null` for a text that is not a token. */
+  /** Returns the id of the key that the token names as its signer; `null` if the string is not a token. */
   readonly keyId: (token: string) => string | null;
   /**
-   * The claims of a token that was signed with this secret and is valid at `now`, or expired at most `lateMillis` (by
-   * default 0) before `now`; `null` for any other token. Takes the same time for a wrong secret as for the right one.
+   * Returns the claims of a token that was signed with this secret and is valid at `now`, or that expired at most
+   * `lateMillis` (0 by default) earlier; `null` for any other token. A wrong secret takes as long as the right one.
    */
   readonly verify: (
     token: string,
@@ -51,35 +51,35 @@ export interface VisitorTokens {
   ) => Effect.Effect<VisitorClaims | null>;
 }
 
-/** How many keys the process remembers. */
+/** The maximum number of keys that the process caches. */
 const capacity = 10_000;
 
-/** How many buckets the process keeps for the rates of visitors, and as many again for those of new visitors. */
+/** The maximum number of rate buckets for visitors, and the same number again for new visitors. */
 const visitorCapacity = 50_000;
 
-/** How many new visitors the process admits in a minute from one network, and with one key. */
+/** How many new visitors the process admits per minute from one network and with one key. */
 const newVisitors = { network: 10, key: 300 };
 
-/** How the `userRef` of an anonymous visitor begins. */
+/** The prefix of every anonymous visitor's `userRef`. */
 const anonymousPrefix = "visitor-";
 
-/** How long the token of an anonymous visitor is valid, and how long afterwards it can be renewed, in milliseconds. */
+/** How long an anonymous visitor's token is valid, and for how long after that it can be renewed, in milliseconds. */
 const anonymousLife = 3_600_000;
 const renewableFor = 30 * 24 * 3_600_000;
 
-/** How long the process uses a look-up, in case the notification of a change is lost. */
+/** The maximum age of a cached look-up, in case a change notification is lost. */
 const staleness = Duration.seconds(1);
 
-/** With `recalls`: how long after its last look-up a key is accepted without the store, in milliseconds. */
+/** How long after its last look-up a key is accepted without the store if `recalls` is set, in milliseconds. */
 const recallFor = 60_000;
 
 /** How often the process records which keys were used. */
 const useInterval = Duration.minutes(1);
 
-/** Milliseconds of a monotonic clock. */
+/** The time on a monotonic clock, in milliseconds. */
 const elapsedMillis = Effect.map(Clock.monotonicTimeNanos, (nanos) => Number(nanos) / 1e6);
 
-/** The result of looking up a key in the store. All times but `epoch` are on the monotonic clock. */
+/** The result of looking up a key in the store. All times except `epoch` are on the monotonic clock. */
 interface KeyLookUp {
   readonly at: number;
   readonly grant: Grant | null;
@@ -87,17 +87,17 @@ interface KeyLookUp {
   readonly principal: Principal | null;
   readonly staleAt: number;
   readonly expiresAt: number;
-  /** When the monotonic clock started, by the store's clock, in milliseconds since 1970. */
+  /** When the monotonic clock started, according to the store's clock, in milliseconds since the Unix epoch. */
   readonly epoch: number;
   readonly signer: { readonly signingSecret: string };
   /**
-   * For texts that contain the key's id: whether each is the key. A `Map` compares hash codes before texts, so the time
-   * of `get` reveals nothing about the key.
+   * Maps strings that contain the key's id to whether they are the key. A `Map` compares hash codes before it compares
+   * strings, so the duration of `get` reveals nothing about the key.
    */
   readonly texts: Map<string, boolean>;
 }
 
-/** A placeholder for keys that are unknown or revoked, or that sign no tokens. No token signed with it is valid. */
+/** A placeholder secret for keys that are unknown or revoked, or sign no tokens. Tokens signed with it are rejected. */
 const noSigner = { signingSecret: "0".repeat(64) };
 
 const make = Effect.gen(function* () {
@@ -106,15 +106,15 @@ const make = Effect.gen(function* () {
   const noHash = new Uint8Array(32);
 
   /**
-   * The latest look-up of each known key, by the key's id, oldest first. `findKey` uses it while it is fresh, which
-   * costs less than the cache; `recall` uses it while the store is unavailable. For all other requests there is the
-   * cache `keys`, in which concurrent requests share a look-up.
+   * The latest look-up of each known key, keyed by the key's id, oldest first. `findKey` uses a look-up while it is
+   * fresh, which is cheaper than the cache; `recall` uses it while the store is unavailable. All other requests go
+   * through the cache `keys`, in which concurrent requests share a look-up.
    */
   const lastLookUps = new Map<string, KeyLookUp>();
   const lookUp = Effect.fnUntraced(function* (
     id: string,
   ): Effect.fn.Return<KeyLookUp, StorageUnavailable> {
-    // Read before the look-up, so that a slow one does not make the key valid for longer.
+    // The clock is read before the look-up, so that a slow look-up does not extend the key's validity.
     const at = yield* elapsedMillis;
     const grant = yield* directory.find(id);
     const now = grant?.nowMillis ?? (yield* Clock.currentTimeMillis);
@@ -134,8 +134,8 @@ const make = Effect.gen(function* () {
     return keyLookUp;
   });
 
-  // By the key's id: unless a change is notified, at most one request a second looks up a key, be it valid, revoked or
-  // unknown. Failed look-ups are not cached.
+  // Keyed by the key's id. Unless a change is notified, each key is looked up at most once a second, whether it is
+  // valid, revoked or unknown. Failed look-ups are not cached.
   const keys = yield* Cache.makeWith(lookUp, {
     capacity,
     timeToLive: (exit) => (Exit.isFailure(exit) ? Duration.zero : staleness),
@@ -150,9 +150,9 @@ const make = Effect.gen(function* () {
     Effect.forkScoped,
   );
   /**
-   * A look-up through the cache, in which concurrent requests share it. The cache uses the machine's clock: if somebody
-   * set that clock back, the cache would keep a revoked key for that much longer, so the age of a look-up is checked on
-   * the monotonic clock, too.
+   * Looks up a key through the cache, in which concurrent requests share a look-up. The cache uses the system clock: if
+   * that clock is set back, the cache keeps a revoked key for that much longer, so the age of a look-up is also checked
+   * on the monotonic clock.
    */
   const lookUpOnce = (id: string) =>
     Effect.flatMap(Cache.get(keys, id), (keyLookUp) =>
@@ -165,7 +165,7 @@ const make = Effect.gen(function* () {
     const until = key === undefined ? 0 : Math.min(key.at + recallFor, key.expiresAt);
     return (yield* elapsedMillis) < until ? key! : yield* error;
   });
-  /** The last look-up while it is fresh, which costs less than the cache; else one that concurrent requests share. */
+  /** Returns the last look-up while it is fresh, which is cheaper than the cache; otherwise looks up the key. */
   const findKey = (id: string, recalls = false) =>
     Effect.flatMap(elapsedMillis, (now) => {
       const key = lastLookUps.get(id);
@@ -193,7 +193,7 @@ const make = Effect.gen(function* () {
   yield* Effect.addFinalizer(() => Effect.timeoutOption(writeUse, "2 seconds"));
   yield* writeUse.pipe(Effect.repeat(Schedule.spaced(useInterval)), Effect.forkScoped);
 
-  /** Checks the key's expiry and the rates, and notes the use. `principal` is `null` for a wrong credential. */
+  /** Checks the key's expiry and rates, and records its use. `principal` is `null` if the credential is wrong. */
   const admit = (
     id: string,
     { expiresAt, grant }: KeyLookUp,
@@ -211,7 +211,7 @@ const make = Effect.gen(function* () {
       if (ratePerMinute != null) {
         admission = Effect.andThen(countForKey(id, ratePerMinute, id), admission);
       }
-      // The visitor's rate comes first, so that a request beyond it does not count towards the key's rate.
+      // The visitor's rate is checked first, so that a request that exceeds it does not count towards the key's rate.
       if (visitorRatePerMinute != null && visitor != null) {
         admission = Effect.andThen(
           countForVisitor(`${id}/${visitor}`, visitorRatePerMinute, id),
@@ -221,7 +221,7 @@ const make = Effect.gen(function* () {
       return admission;
     });
 
-  /** Hashes a text once per look-up of its key, unless many wrong texts have the key's id. */
+  /** Hashes each string once per look-up of its key, unless many wrong strings contain the key's id. */
   const hashAndAdmit = Effect.fnUntraced(function* (id: string, text: string, key: KeyLookUp) {
     const { grant, principal, texts } = key;
     const hash = yield* Effect.provideService(hashKey(text), Digest.Digest, digest);
@@ -281,7 +281,7 @@ const make = Effect.gen(function* () {
     const currentTime = new Date(epoch + now);
     let visitor = `${anonymousPrefix}${crypto.randomUUID()}`;
     if (former === undefined) {
-      // The network's limit comes first, so that a visitor beyond it does not count towards the key's limit.
+      // The network's limit is checked first, so that a visitor who exceeds it does not count towards the key's limit.
       yield* countNewVisitor(`${id}/${network}`, newVisitors.network, id);
       yield* countNewVisitor(id, newVisitors.key, id);
     } else {
@@ -289,7 +289,7 @@ const make = Effect.gen(function* () {
         tokens.keyId(former) === id
           ? yield* tokens.verify(former, signer, currentTime, renewableFor)
           : null;
-      // Only the site's backend renews a token that it signed for a known visitor.
+      // A token that the site's backend signed for a known visitor can be renewed only by that backend.
       if (claims?.visitor.startsWith(anonymousPrefix) !== true) return yield* new KeyRejected();
       visitor = claims.visitor;
       yield* countForVisitor(`${id}/${visitor}`, grant.visitorRatePerMinute!, id);
@@ -300,28 +300,28 @@ const make = Effect.gen(function* () {
 
   return {
     /**
-     * Checks a key or, with `tokens`, a visitor token. A malformed credential costs no look-up; for any other, the work
-     * does not depend on why it is rejected. Fails with `RateExceeded` beyond the rate of the visitor or the key; only
-     * calls in this process count.
+     * Checks a key or, with `tokens`, a visitor token. A malformed credential is rejected without a look-up; for any
+     * other, the work does not depend on why it is rejected. Fails with `RateExceeded` if the visitor or the key
+     * exceeds its rate; only calls in this process count.
      *
-     * `recalls`: whether to accept, while the store is unavailable, a key that was looked up within the last minute.
-     * Its expiry is checked, but a revocation is missed. `false` by default.
+     * If `recalls` is `true`, a key that was looked up within the last minute is accepted while the store is
+     * unavailable. Its expiry is checked, but a revocation goes unnoticed. The default is `false`.
      */
     authenticate,
-    /** The widget of a valid key; `null` for a key that is unknown, expired or revoked. */
+    /** Returns the widget of a valid key; `null` if the key is unknown, expired or revoked. */
     widget,
     /**
-     * The claims of a token for an anonymous visitor, and the secret to sign it with; `null` for a key that is not
+     * Returns the claims of a token for an anonymous visitor, and the secret to sign it with; `null` if the key is not
      * valid or admits no anonymous visitors. Without `former`, the visitor is new. `former` is an earlier token of an
-     * anonymous visitor, who stays the same; it may have expired up to 30 days ago, and any other text fails with
-     * `KeyRejected`. Fails with `RateExceeded` beyond the rate of the visitor or, for a new one, beyond 10 new visitors
-     * a minute from the network or 300 with the key, in this process.
+     * anonymous visitor, who keeps the same `userRef`; it may have expired up to 30 days ago, and any other string
+     * fails with `KeyRejected`. Fails with `RateExceeded` if the visitor exceeds their rate or, for a new visitor, if
+     * this process has admitted 10 new visitors from the network or 300 with the key within a minute.
      */
     admitVisitor,
   };
 });
 
-/** The principal of a credential that makes these claims and belongs to a key with this grant. */
+/** Returns the principal for a credential that makes these claims and whose key has this grant. */
 const toPrincipal = (
   apiKeyId: string,
   { chatbot, scopes, tokensPerDay }: Grant,
@@ -338,8 +338,8 @@ const toPrincipal = (
 });
 
 /**
- * Token buckets by name, each of which fills within a minute. Beyond `maxBuckets`, the bucket whose last granted
- * request is the oldest is forgotten; after a minute it is full anyway.
+ * Makes token buckets, keyed by name, each of which refills within a minute. Beyond `maxBuckets`, the bucket whose last
+ * granted request is the oldest is dropped; a minute after that request it would be full anyway.
  */
 const makeRates = (maxBuckets: number) => {
   const buckets = new Map<string, { readonly tokens: number; readonly at: number }>();

@@ -1,6 +1,6 @@
 /**
- * The work of operators: chatbots, their settings and their keys. Every change is recorded with its actor in the audit
- * log, and takes effect in every process within a second.
+ * Manages chatbots, their settings and their keys for operators. Every change is recorded in the audit log with its
+ * actor, and takes effect in every process within a second.
  */
 import { Context, Duration, Effect, Layer, Redacted, Schema, Struct } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
@@ -31,7 +31,7 @@ import type { ChatbotId } from "../model/Ids.ts";
 import { makeCheck } from "../model/SchemaErrors.ts";
 import { Text } from "../model/Text.ts";
 
-/** A new key. The store does not keep its text: an operator who loses the text creates another key. */
+/** A new key. The store does not keep the key itself: an operator who loses it has to create another. */
 export interface CreatedKey {
   readonly id: string;
   readonly key: Redacted.Redacted;
@@ -39,7 +39,7 @@ export interface CreatedKey {
   readonly signingSecret: Redacted.Redacted | null;
 }
 
-/** The fields of a key that an operator chooses. Whether it signs visitor tokens is decided when it is created. */
+/** The key fields that an operator chooses. Whether a key signs visitor tokens is decided when it is created. */
 type ChosenFields = Omit<KeyChange, "signingSecret">;
 
 const make = Effect.gen(function* () {
@@ -47,7 +47,7 @@ const make = Effect.gen(function* () {
   const archive = yield* ChatArchive;
   const services = yield* Effect.context<Digest.Digest | SecureRandom.SecureRandom>();
 
-  /** A new key, which signs visitor tokens if `signs`, and what the registry records of it. */
+  /** Generates a key, which signs visitor tokens if `signs` is `true`, and the registry's record of it. */
   const newKey = Effect.fnUntraced(function* (signs: boolean) {
     const key = yield* generateKey;
     const text = Redacted.value(key);
@@ -101,7 +101,7 @@ const make = Effect.gen(function* () {
     yield* checkChatbot({ actor });
     const { keys } = yield* findChatbot(id);
     for (const key of keys.filter(({ revokedAt }) => revokedAt === null)) {
-      // Another operator may have revoked the key meanwhile.
+      // Another operator may have revoked the key in the meantime.
       const revoke = registry.revokeKey(id, key.id, actor);
       yield* Effect.catchTag(revoke, "KeyNotFound", () => Effect.void);
     }
@@ -187,47 +187,45 @@ const make = Effect.gen(function* () {
   });
 
   return {
-    /** Every chatbot with its keys, revoked and expired ones included, in ascending order of id. */
+    /** Lists every chatbot with its keys, including revoked and expired keys, in ascending order of id. */
     chatbots: registry.list,
-    /** A chatbot with its keys; fails with `ChatbotNotFound`. */
+    /** Returns a chatbot with its keys. Fails with `ChatbotNotFound` if no chatbot has the id. */
     chatbot: findChatbot,
-    /** Creates a chatbot. Settings that are absent have the values of `defaultSettings`. */
+    /** Creates a chatbot. Absent settings take their values from `defaultSettings`. */
     createChatbot,
-    /** Changes the given fields and leaves the others. */
+    /** Changes the given fields of a chatbot and leaves its other fields unchanged. */
     changeChatbot,
     /**
-     * Deletes a chatbot with its keys and chats, and returns the number of erased chats. It first revokes the keys,
-     * then erases the chats, and deletes the chatbot last. If it is interrupted, another call finishes the deletion.
+     * Deletes a chatbot with its keys and chats, and returns the number of erased chats. Keys are revoked first, then
+     * chats are erased, and the chatbot is deleted last. If a call is interrupted, another call completes the deletion.
      */
     deleteChatbot,
     /**
-     * Creates a key; absent fields have the values of `plainKey`. A chatbot can have any number of live keys.
-     * `visitors`: whether the key signs visitor tokens; `false` by default.
+     * Creates a key. Absent fields take their values from `plainKey`. A chatbot can have any number of live keys. The
+     * key signs visitor tokens if `visitors` is `true`; the default is `false`.
      */
     createKey,
     /** Changes the given fields of a key; fails with `KeyNotFound` if the key is unknown or revoked. */
     changeKey,
     /**
      * Replaces a key with a new one that has the same fields, signs visitor tokens only if the old key does, and never
-     * expires unless `expiresAt` is given. The old key, returned as `replacedKey`, expires after `keepFor`, so that its
-     * users can change over, or at its own expiry if that is earlier. Fails with `KeyNotFound` if the old key is
-     * unknown or revoked.
+     * expires unless `expiresAt` is given. The old key, returned as `replacedKey`, expires after `keepFor`, which gives
+     * its users time to switch, or at its original expiry if that is earlier. Fails with `KeyNotFound` if the old key
+     * is unknown or revoked.
      */
     rotateKey,
     /** Revokes a key for good; fails with `KeyNotFound` if the key is unknown or already revoked. */
     revokeKey,
-    /**
-     * A person for exports and erasures. The digest's salt is random, so that no precomputed digest identifies anybody.
-     */
+    /** Returns a person for exports and erasures. The digest's random salt makes precomputed digests useless. */
     person,
-    /** The newest `limit` entries of the audit log or, with a `userRef`, of those with its digest, newest first. */
+    /** Returns the newest `limit` audit entries, newest first; with a `userRef`, only entries with its digest. */
     audit,
   };
 });
 
 /**
- * Methods that change something fail with `ArgumentInvalid` if an argument breaks a rule, and then write nothing. An
- * actor is a `Name`.
+ * A method that changes something fails with `ArgumentInvalid`, and writes nothing, if an argument is invalid. An actor
+ * must be a valid `Name`.
  */
 export class Administration extends Context.Service<Administration>()(
   "@parley/core/Administration",

@@ -1,6 +1,6 @@
 /**
- * Asking a chatbot. Each ask runs in a fiber of its own, so that it outlives the request that started it, and so that
- * requests with the same idempotency key share it.
+ * Asks a chatbot. Each ask runs in a fiber of its own, so that it can outlive the request that started it, and so that
+ * requests with the same idempotency key can share it.
  */
 import {
   Cause,
@@ -43,26 +43,26 @@ import { inSpan, logFailure, makeAskTimes } from "./Telemetry.ts";
 import { answerInTurn } from "./TurnAnswer.ts";
 
 /**
- * A question, with its chat and its idempotency key. Asking checks the values by the rules of the interface, and fails
- * with `ArgumentInvalid` before anything else.
+ * A question, with its chat and its idempotency key. All values are validated before anything else happens; an invalid
+ * value fails the ask with `ArgumentInvalid`.
  */
 export interface Ask {
   /**
-   * The chat to continue. `null`: a new chat, which has no hello entry and is created together with its first entry.
+   * The chat to continue; `null` for a new chat, which has no hello entry and is created together with its first entry.
    */
   readonly chatId: ChatId | null;
   readonly question: string;
   readonly idempotencyKey?: string | null;
-  /** The id of the API key that asks, for usage reports and the budget; `null`, the default: none. */
+  /** The id of the API key that asks, for usage reports and the budget; `null` (the default) if there is none. */
   readonly apiKeyId?: string | null;
-  /** How many tokens the API key may spend per day (UTC); `null`, the default: any number. */
+  /** How many tokens the API key may spend per day (UTC); `null` (the default) if there is no limit. */
   readonly tokensPerDay?: number | null;
-  /** The only user whose chats the ask may use (the `visitor` of a `Principal`); `null`, the default: every user. */
+  /** The only user whose chats the ask may use (the `visitor` of a `Principal`); `null` (the default) for any user. */
   readonly visitor?: string | null;
   /**
-   * The effect of interrupting the caller's fiber. `finish`, the default: the answer is completed and stored. `cancel`:
-   * the answer is interrupted and, unless the append has begun, not stored. If several requests share an idempotency
-   * key, the last one to stop waiting decides.
+   * What happens if the caller's fiber is interrupted. With `finish` (the default), the answer is completed and stored.
+   * With `cancel`, the answer is interrupted and, unless the append has begun, not stored. If several requests share an
+   * idempotency key, the last request to stop waiting decides.
    */
   readonly onDisconnect?: "finish" | "cancel";
 }
@@ -74,7 +74,7 @@ interface AskInProgress {
   readonly fiber: Fiber.Fiber<CompletedAsk, AskError>;
 }
 
-/** The asks in progress in this process. Later requests join one by its idempotency key. */
+/** Tracks the asks in progress in this process. A later request with the same idempotency key joins its ask. */
 const makeAsksInProgress = Effect.fnUntraced(function* (limits: AskLimits) {
   const fibers = yield* FiberSet.make<CompletedAsk, AskError>();
   const byKey = new Map<string, AskInProgress>();
@@ -91,11 +91,11 @@ const makeAsksInProgress = Effect.fnUntraced(function* (limits: AskLimits) {
     answer: Effect.Effect<CompletedAsk, AskError>,
   ) {
     const { chatbot, idempotencyKey, live } = ask;
-    // The HTTP application checks this, too, but an ask that it accepts may start only after others have started.
+    // The HTTP application also checks this limit, but other asks may start between its check and this one.
     if ((yield* count) >= limits.asks) return yield* askOverload;
     const fiber = yield* FiberSet.run(
       fibers,
-      // Without a reader, no request remains whose handler would log the failure.
+      // If the answer has no readers, no request handler is left to log the failure.
       Effect.tapCause(answer, (cause) =>
         live.readers > 0 || Cause.hasInterruptsOnly(cause) ? Effect.void : logFailure(cause),
       ),
@@ -109,7 +109,7 @@ const makeAsksInProgress = Effect.fnUntraced(function* (limits: AskLimits) {
     return askInProgress;
   });
 
-  /** Lets a later request with the same key start an ask of its own. */
+  /** Removes the ask, so that a later request with the same key starts a new one. */
   const forget = (ask: AskInProgress) => {
     const { chatbot, idempotencyKey } = ask;
     if (find(chatbot, idempotencyKey) === ask) byKey.delete(nameOf(chatbot, idempotencyKey!));
@@ -160,8 +160,8 @@ const make = Effect.gen(function* () {
     });
 
   /**
-   * Starts the ask, or joins the one in progress with the same key. The request reads its answer until the scope
-   * closes.
+   * Starts the ask, or joins the ask in progress with the same key. The request counts as a reader of the answer until
+   * the scope closes.
    */
   const startOrJoin = Effect.fnUntraced(function* (chatbot: Chatbot, ask: Ask) {
     const { chatId, idempotencyKey: keyText = null, question, visitor = null } = ask;
@@ -223,22 +223,22 @@ const make = Effect.gen(function* () {
 
   return {
     /**
-     * Asks, and waits for the stored entry. Asks in one chat are answered one at a time, across processes; each
-     * sees the entries before it. A failed ask stores no entry, except perhaps if it fails with `StorageUnavailable`.
+     * Asks, and waits for the stored entry. Asks in a chat are answered one at a time, across all processes; each sees
+     * the entries before it. If an ask fails, no entry is stored, except perhaps after `StorageUnavailable`.
      */
     ask: askAndWait,
     /**
-     * Asks like `ask`, and emits the answer in deltas as it arrives, then the stored entry. `after` is the progress
-     * of a reader whose connection broke: the stream continues from there, or from the start if the progress is of
+     * Asks as `ask` does, and emits the answer in deltas as it arrives, then the stored entry. `after` is the progress
+     * of a reader whose connection broke: the stream continues from there, or from the start if the progress belongs to
      * another turn.
      */
     stream,
-    /** How many asks are in progress in this process, waiting ones included. */
+    /** The number of asks in progress in this process, including those that are waiting. */
     inProgress: asks.count,
     /**
-     * Lets no further ask take a turn in this process: those that wait for one, and later ones, fail with `Overloaded`.
-     * Completes when all answers in progress are stored or have failed, at the latest after the deadline of an ask and
-     * five seconds more. Closing the layer does the same.
+     * Stops asks from taking turns in this process: asks that are waiting, and later asks, fail with `Overloaded`.
+     * Completes when all answers in progress are stored or have failed, and at the latest five seconds after
+     * `AskLimits.deadline` has elapsed. Closing the layer does the same.
      */
     drain,
   };
@@ -256,7 +256,7 @@ const checkAsk = makeCheck(
   }),
 );
 
-/** Answers questions: in each chat one at a time, across processes. */
+/** Answers questions, one at a time in each chat, across all processes. */
 export class Asking extends Context.Service<Asking>()("@parley/core/Asking", { make }) {
   static readonly layer = Layer.effect(Asking, Asking.make);
 }

@@ -1,7 +1,7 @@
 /**
- * The queues of each chat: one for each visitor, and one for all other clients. In a queue, the asks of this process
- * wait in order of arrival; the first ask tries to take the turn from the store, which keeps the order of the processes
- * and does not wait for a turn that is held.
+ * The queues of each chat: one for each visitor, and one for all other clients. In a queue, this process's asks wait in
+ * order of arrival. The first ask tries to take the turn from the store, which keeps the order of the processes and
+ * does not wait for a turn that is held.
  */
 import { Clock, Deferred, Duration, Effect, Stream } from "effect";
 import { BudgetSpent, Overloaded, type AskError } from "../model/Errors.ts";
@@ -17,8 +17,8 @@ export interface Budget {
 }
 
 /**
- * What an ask needs before it is answered: the turn of its chat and of its idempotency key, and a daily budget of its
- * API key that is not used up.
+ * What an ask needs before it can be answered: the turn of its chat and idempotency key, and tokens left in its API
+ * key's daily budget.
  */
 type TurnRequest = Pick<Turn, "chatbot" | "chatId" | "idempotencyKey"> & {
   readonly visitor: string | null;
@@ -26,13 +26,13 @@ type TurnRequest = Pick<Turn, "chatbot" | "chatId" | "idempotencyKey"> & {
 };
 
 /**
- * The asks of one visitor, or of all other clients, in one chat, in this process. Visitors have queues of their own,
+ * The asks from one visitor, or from all other clients, in one chat in this process. Each visitor has a separate queue,
  * because waiting behind an ask in another user's chat would reveal that the chat exists.
  */
 interface Queue {
-  /** A place for each ask, in order of arrival. The first place is completed: its ask may take the chat's turn. */
+  /** A place for each ask, in order of arrival. The first place is completed, so its ask may take the chat's turn. */
   readonly places: Array<Deferred.Deferred<void>>;
-  /** Completed when the turn of the chat may be free. */
+  /** Completed when the chat's turn may have become free. */
   turnFreed: Deferred.Deferred<void>;
 }
 
@@ -42,7 +42,7 @@ export const askOverload = new Overloaded({ retryAfterSeconds: 1 });
 
 export const makeChatQueues = (store: TurnStore["Service"], limits: AskLimits) =>
   Effect.gen(function* () {
-    /** By chat, then by visitor. */
+    /** Keyed by chat, then by visitor. */
     const queues = new Map<string, Map<string | null, Queue>>();
     let isClosed = false;
     const wake = (deferred: Deferred.Deferred<void>) => Deferred.doneUnsafe(deferred, Effect.void);
@@ -67,7 +67,7 @@ export const makeChatQueues = (store: TurnStore["Service"], limits: AskLimits) =
           : Effect.fail(new BudgetSpent({ apiKeyId, retryAfterSeconds }));
       });
 
-    /** Takes the turn from the store; while the chat or the key is held, tries again until `waitEnd`. */
+    /** Takes the turn from the store. While the chat or the key is held, retries until `waitEnd`. */
     const take = Effect.fnUntraced(function* (
       { budget, chatId, chatbot, idempotencyKey, visitor }: TurnRequest,
       waitEnd: number,
@@ -75,15 +75,15 @@ export const makeChatQueues = (store: TurnStore["Service"], limits: AskLimits) =
     ) {
       while (true) {
         if (isClosed) return yield* askOverload;
-        // Made before the take, so that no notification between the take and the wait is missed.
+        // Created before the take, so that no notification between the take and the wait is missed.
         const turnFreed = Deferred.makeUnsafe<void>();
         if (queue !== null) queue.turnFreed = turnFreed;
-        // For a new chat without an idempotency key, the store records no turn, so the ask need not release one.
+        // For a new chat without an idempotency key, the store records no turn, so there is none to release.
         const takesNothing = chatId === null && idempotencyKey === null;
         if (budget !== null && takesNothing) yield* checkBudget(chatbot, budget);
         const result = yield* store.take(chatbot, chatId, idempotencyKey, visitor);
-        // Repeating a stored answer costs nothing. If another ask holds the key, that ask may yet store its answer, and
-        // then this ask repeats it.
+        // Replaying a stored answer costs nothing. If another ask holds the key, that ask may still store its answer,
+        // which this ask then replays.
         const costsNothing =
           result._tag === "AlreadyAnswered" || (result._tag === "Held" && result.by === "key");
         if (budget !== null && !takesNothing && !costsNothing)
@@ -109,7 +109,7 @@ export const makeChatQueues = (store: TurnStore["Service"], limits: AskLimits) =
           places: [],
           turnFreed: Deferred.makeUnsafe<void>(),
         };
-        // The ask at the head of the queue does not wait here, so it does not count.
+        // The ask at the head of the queue does not wait here, so it does not count towards the limit.
         if (queue.places.length > limits.queueLimit) return Effect.fail(askOverload);
         const place = Deferred.makeUnsafe<void>();
         queue.places.push(place);
@@ -146,12 +146,12 @@ export const makeChatQueues = (store: TurnStore["Service"], limits: AskLimits) =
           Effect.uninterruptible(
             Effect.flatMap(inSpan(take(request, waitEnd, queue), "take"), use),
           );
-        // No other ask can wait for a chat that does not exist yet, so this one needs no queue.
+        // No other ask can wait for a chat that does not exist yet, so this ask needs no queue.
         if (request.chatId === null) return takeAndUse(null);
         return Effect.acquireUseRelease(
           enter(request),
           ({ place, queue }) =>
-            // The first ask of a queue goes straight to the store, and needs no timer.
+            // The first ask in a queue goes straight to the store and needs no timer.
             queue.places[0] === place
               ? takeAndUse(queue)
               : Deferred.await(place).pipe(
@@ -166,12 +166,12 @@ export const makeChatQueues = (store: TurnStore["Service"], limits: AskLimits) =
       });
 
     return {
-      /** Closes the queues: asks without a turn, and all later ones, fail with `Overloaded`. */
+      /** Closes the queues: asks that have no turn yet, and all later asks, fail with `Overloaded`. */
       close,
       /**
        * Waits for the turn, or for the entry of an earlier request with the same key, and runs `use` with the result.
        * Fails with `Overloaded` if the queue is full or the wait takes too long. `use` runs uninterruptibly, because an
-       * interruption between taking a turn and using it would leave the turn taken; `use` makes parts of itself
+       * interruption between the take and `use` would leave the turn held; `use` can make parts of itself
        * interruptible.
        */
       inTurn,

@@ -1,5 +1,5 @@
 /**
- * Creating chats and reading them.
+ * Creates and reads chats.
  */
 import { Context, Effect, Layer, Schema } from "effect";
 import { Digest } from "effect/crypto";
@@ -32,7 +32,7 @@ const make = Effect.gen(function* () {
         () => new UserRefNotGranted(),
       ),
       Effect.flatMap((requestKey) => store.createChat(chatbot.id, chat, requestKey)),
-      // A client that hangs up must not cancel a write in progress.
+      // A client that disconnects must not cancel a write in progress.
       Effect.uninterruptible,
     );
   };
@@ -53,18 +53,18 @@ const make = Effect.gen(function* () {
 
   return {
     /**
-     * Creates a chat, and its hello entry if the chatbot has a hello message. With an idempotency key, the same
-     * request returns the same chat for 24 hours, and a different request fails with `IdempotencyKeyReused`. Fails with
-     * `ArgumentInvalid` if an argument breaks a rule of the interface.
+     * Creates a chat, and its hello entry if the chatbot has a hello message. With an idempotency key, the same request
+     * returns the same chat for 24 hours, and a different request fails with `IdempotencyKeyReused`. Fails with
+     * `ArgumentInvalid` if an argument is invalid.
      *
-     * `visitor`, in every method: the only user whose chats are accessible (the `visitor` of a `Principal`), `null` for
-     * every user. A chat that a visitor creates has the visitor as its `userRef`; another `userRef` fails with
-     * `UserRefNotGranted`.
+     * In every method, `visitor` is the only user whose chats are accessible (the `visitor` of a `Principal`), or
+     * `null` for every user. A chat that a visitor creates has the visitor as its `userRef`; any other `userRef` fails
+     * with `UserRefNotGranted`.
      */
     create,
-    /** A page of the chatbot's chats, and the number of chats that match. The caller checks the query. */
+    /** Returns a page of the chatbot's chats, and the number of chats that match. The caller validates the query. */
     list,
-    /** A page of the chat's entries, and the number of entries that match. The caller checks the query. */
+    /** Returns a page of the chat's entries, and the number of entries that match. The caller validates the query. */
     history,
   };
 });

@@ -1,18 +1,18 @@
 /**
- * A runtime with the services of a layer, for code that does not use Effect. Unlike a `ManagedRuntime`, it releases the
- * services only after the runs in progress have ended.
+ * A runtime that provides the services of a layer to code that does not use Effect. Unlike a `ManagedRuntime`, it
+ * releases the services only after the runs in progress have ended.
  */
 import { ManagedRuntime, type Context, type Layer } from "effect";
 
-/** Builds the services of a layer at the first run. `dispose` releases them after the last run has ended. */
+/** Builds the layer's services on the first run. `dispose` releases them after the last run has ended. */
 export const makeDrainingRuntime = <R, E>(layer: Layer.Layer<R, E>) => {
   const runtime = ManagedRuntime.make(layer);
   const runs = new Set<Promise<unknown>>();
   let disposal: Promise<void> | undefined;
   return {
     /**
-     * Runs `use` with the layer's services. The first call builds them; if that fails, every call rejects with the
-     * layer's error. After `dispose`, a call runs `afterDispose` instead.
+     * Runs `use` with the layer's services. The first call builds the services; if that fails, every call rejects with
+     * the layer's error. After `dispose`, a call runs `afterDispose` instead.
      */
     run: async <A>(
       use: (context: Context.Context<R>) => Promise<A>,

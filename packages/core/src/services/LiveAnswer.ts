@@ -1,5 +1,5 @@
 /**
- * An answer in progress, which any number of requests read.
+ * An answer in progress, which any number of requests can read.
  */
 import {
   Array as Arr,
@@ -15,7 +15,6 @@ import type { Entry } from "../model/Entry.ts";
 import type { AskError } from "../model/Errors.ts";
 import { storableText } from "../model/Text.ts";
 
-/** The result of an ask. */
 export interface AskResult {
   /** The stored entry. */
   readonly entry: Entry;
@@ -23,63 +22,63 @@ export interface AskResult {
   readonly replayed: boolean;
 }
 
-/** How much of an answer a reader has: the id of the turn that answers, and the number of code points read. */
+/** How much of an answer a reader has received: the id of the answer's turn, and the number of code points. */
 export interface Progress {
   readonly turnId: string;
   readonly points: number;
 }
 
-/** The next delta of an answer or, once and last, the stored entry. */
+/** An event in a streamed answer: the next delta or, as the last event, the stored entry. */
 export type AnswerEvent = {
   /** Whether an earlier request with the same idempotency key started the answer. */
   readonly replayed: boolean;
-  /** How much of the answer a reader has with this event. */
+  /** The reader's progress after this event. */
   readonly progress: Progress;
 } & (
   | { readonly _tag: "Delta"; readonly text: string }
   | { readonly _tag: "Entry"; readonly entry: Entry }
 );
 
-/** A value that a stream emits at an interval besides the answer, so that its reader sees that the stream is alive. */
+/** A keep-alive value, which a stream emits at an interval alongside the answer. */
 export interface Pulse<P> {
   readonly value: P;
   readonly every: Duration.Duration;
 }
 
-/** An ask that succeeded, and the id of the turn that answered it. */
+/** The result of a successful ask, with the id of the turn that answered it. */
 export interface CompletedAsk extends AskResult {
   readonly turnId: string;
 }
 
 export class LiveAnswer {
-  /** How many requests read the answer or wait for it. */
+  /** The number of requests that are reading the answer or waiting for it. */
   readers = 0;
-  /** The id of the turn that answers; `null` until it is taken. */
+  /** The id of the turn that produces the answer; `null` until the turn is taken. */
   turnId: string | null = null;
   text = "";
-  /** Whether a reader has received some of the text, so that it cannot be taken back. */
+  /** Whether a reader has received some of the text, so that it can no longer be withdrawn. */
   hasBeenRead = false;
   exit: Exit.Exit<CompletedAsk, AskError> | null = null;
-  /** A high surrogate whose other half is still to arrive. */
+  /** A high surrogate whose low surrogate has not arrived yet. */
   #half = "";
   /** Functions that wake the readers that have received all of the text so far. */
   readonly #wakers = new Set<() => void>();
   readonly #dispatcher: Scheduler.SchedulerDispatcher;
 
-  /** @param dispatcher wakes all readers at the end of an iteration of the event loop, one after the other */
+  /** @param dispatcher wakes all readers at the end of an iteration of the event loop, one after another */
   constructor(dispatcher: Scheduler.SchedulerDispatcher) {
     this.#dispatcher = dispatcher;
   }
 
-  /** Starts the answer, or starts it again: in the given turn, without text. */
+  /** Starts or restarts the answer, in the given turn and without text. */
   reset(turnId: string): void {
     this.turnId = turnId;
     this.text = this.#half = "";
   }
 
   /**
-   * Adds text in the form that every store keeps: without NUL, and pairs of surrogates as a whole. Returns `false`
-   * if it cuts the answer off, at `limit` code units.
+   * Adds text in the form that every store keeps: without NUL, and with surrogate pairs kept together. Returns `false`
+   * if it cuts the answer off at `limit` code units.
    */
   append(text: string, limit: number): boolean {
     const addition = this.#half + text;
@@ -100,9 +99,9 @@ export class LiveAnswer {
   }
 
   /**
-   * The answer from a reader's progress on, or from the start if the progress is of another turn. All text since a
-   * reader's last delta is one delta: the text of one iteration of the event loop, or more for a slow reader.
-   * `isJoined`: whether another request started the answer.
+   * Streams the answer from a reader's progress onwards, or from the start if that progress belongs to another turn.
+   * Each delta contains all text since the reader's last delta: the text of one iteration of the event loop, or more
+   * for a slow reader. `isJoined` tells whether another request started the answer.
    */
   subscribe<P>(
     after: Progress | null,
@@ -111,7 +110,7 @@ export class LiveAnswer {
   ): Stream.Stream<AnswerEvent | P, AskError> {
     return Stream.unwrap(
       Effect.gen({ self: this }, function* () {
-        /** The reader's place in the text: in code points, and in code units. */
+        /** The reader's position in the text, in code points and in code units. */
         let points: number | null = null;
         let units = 0;
         let isOver = false;

@@ -1,5 +1,5 @@
 /**
- * The services of the core over a store and an answerer.
+ * Builds the services of the core on a store and an answerer.
  */
 import { Layer } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
@@ -12,8 +12,8 @@ import { Asking } from "./Asking.ts";
 import { Chats } from "./Chats.ts";
 
 /**
- * A layer of the four services, the ports of the store, and what `keyRecord` and `generateKey` need. Without a
- * moderator, no question is flagged. `AskLimits` can be provided to the layer.
+ * Provides the four services, the ports of the store, and the services that `keyRecord` and `generateKey` need. Without
+ * a moderator, no question is flagged. To change the limits, provide `AskLimits` to the layer.
  */
 export const layerParley = <
   StoreError,

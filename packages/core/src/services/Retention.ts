@@ -1,6 +1,6 @@
 /**
- * Erases expired chats, which have had no entry for the `retentionDays` of their chatbot, and reports the time until
- * the next expiry of a key.
+ * Erases expired chats, which have had no entry for their chatbot's `retentionDays`, and reports the time until the
+ * next key expires.
  */
 import { Clock, Context, Effect, Layer, Schedule } from "effect";
 import { ChatArchive } from "../ports/ChatArchive.ts";
@@ -16,7 +16,7 @@ const retain = Effect.gen(function* () {
   const now = () => Context.get(context, Clock.Clock).currentTimeMillisUnsafe();
   let completedAt = now();
   let hasFailed = false;
-  /** When the keys that are not revoked expire, in milliseconds since 1970. */
+  /** The times at which unrevoked keys expire, in milliseconds since the Unix epoch. */
   let expiries: ReadonlyArray<number> = [];
   const gauge = (name: string, description: string, millis: () => number) =>
     registerGauge(context, name, description, { unit: "s" }, () => millis() / 1000);
@@ -31,7 +31,7 @@ const retain = Effect.gen(function* () {
     () => Math.min(...expiries.filter((expiry) => expiry > now())) - now(),
   );
 
-  /** Logs every failure, defects included. The next run erases the chats that were not erased. */
+  /** Logs every failure, including defects. The next run erases the chats that this run could not. */
   const logFailures = (message: string) =>
     Effect.catchCause((cause) => {
       hasFailed = true;
@@ -67,7 +67,7 @@ const retain = Effect.gen(function* () {
 
 /**
  * Erases expired chats a minute after the start and then about once an hour, as the actor `retention`. Several
- * processes may run it at the same time.
+ * processes may run this layer at the same time.
  */
 export const layerRetention: Layer.Layer<never, never, ChatArchive | ChatbotRegistry> =
   Layer.effectDiscard(Effect.forkScoped(retain, { startImmediately: true }));

@@ -1,14 +1,14 @@
 /**
- * The core as an operator sees it: log lines about failures, spans, and the metrics of asks and keys. None of them
- * quotes user text, unless the stack of a defect does. Names of metrics follow OpenTelemetry; a metric's attribute
- * `unit` is its unit.
+ * Telemetry for operators: log lines about failures, spans, and metrics for asks and keys. None of them quotes user
+ * text, except perhaps in the stack trace of a defect. Metric names follow OpenTelemetry; the attribute `unit` of a
+ * metric is its unit.
  */
 import { Cause, Clock, Context, Effect, Exit, Metric, Option, Tracer } from "effect";
 import type { Usage } from "../model/Entry.ts";
 import { AnswerUnavailable, Overloaded, StorageUnavailable } from "../model/Errors.ts";
 
 /**
- * The reason for a failure, which quotes no user text and no key; `null` for a client's mistake. Other properties of an
+ * Returns the reason for a failure, without user text or keys; `null` for a client's mistake. Other properties of an
  * error may quote rows.
  */
 const reasonOf = (error: unknown): string | null => {
@@ -21,8 +21,8 @@ const tagOf = (error: unknown): string =>
   (error as { readonly _tag?: string })._tag ?? "the request is not valid";
 
 /**
- * Logs each reason for a failure on a line of its own: a defect, an answer that failed, a store that failed, or an
- * overloaded server. It does not log a client's mistake.
+ * Logs each reason for a failure on a separate line: a defect, a failed answer, a failed store or an overloaded server.
+ * Mistakes made by clients are not logged.
  */
 export const logFailure = Effect.fnUntraced(function* (cause: Cause.Cause<unknown>) {
   for (const reason of cause.reasons) {
@@ -45,7 +45,7 @@ export const isTraced: Effect.Effect<boolean> = Effect.map(
   (tracer) => tracer !== Tracer.nativeTracer,
 );
 
-/** Ends a span with only the reason for a failure: exporters would send an error together with its causes. */
+/** Ends a span with only the reason for a failure, because exporters would send an error together with its causes. */
 export const endSpan = (
   span: Tracer.Span,
   exit: Exit.Exit<unknown, unknown>,
@@ -59,7 +59,7 @@ export const endSpan = (
     span.end(now, Exit.fail(reason));
   });
 
-/** Runs the effect in a span of this name; without a tracer, runs it as it is. */
+/** Runs the effect in a span with this name, or without a span if there is no tracer. */
 export const inSpan = <A, E>(
   effect: Effect.Effect<A, E>,
   name: string,
@@ -91,12 +91,12 @@ export const registerGauge = (
   });
 
 /**
- * Metrics labelled with one of thousands of values, such as a key's id: the `size` busiest values have series of their
- * own, and all others share the label `other`. Returns a function that updates, for a value, the metric at an index of
- * those that `describe` returns.
+ * Makes metrics for a label that has thousands of values, such as a key's id: the `size` busiest values have their own
+ * series, and all others share the label `other`. Returns a function that updates one of a value's metrics, selected by
+ * its index in the result of `describe`.
  *
- * No series decreases: a value's past stays in `other` when the value gets a label. A value with twice the events of
- * the least busy labelled one takes its place, and the replaced value stays in `other` for good.
+ * No series decreases: when a value gets a label, its earlier events stay in `other`. A value with twice as many events
+ * as the least busy labelled value replaces it, and the replaced value stays in `other` for good.
  */
 export const makeBusiest = (
   context: Context.Context<never>,
@@ -137,12 +137,12 @@ export const makeKeyRequests = Effect.map(Effect.context<never>(), (context) =>
   ]),
 );
 
-/** How many keys may have a series for their budget; later keys get none. */
+/** The maximum number of keys with a series for their budget. Later keys get none. */
 const budgetSeries = 1000;
 
 /**
- * Returns a function that notes what share of its daily budget a key has spent, and how many milliseconds the day still
- * lasts. After the end of the day the share is 0, even without another ask.
+ * Returns a function that records the share of its daily budget that a key has spent, and how many milliseconds remain
+ * of the day. When the day ends, the share becomes 0, even without another ask.
  */
 export const makeBudgetGauges = Effect.map(Effect.context<never>(), (context) => {
   const clock = Context.get(context, Clock.Clock);
@@ -162,7 +162,7 @@ export const makeBudgetGauges = Effect.map(Effect.context<never>(), (context) =>
   };
 });
 
-/** A histogram of times in seconds. */
+/** Makes a histogram of times in seconds. */
 export const secondsHistogram = (
   name: string,
   description: string,
@@ -208,13 +208,13 @@ const chatbotTokens = (chatbot: string) =>
   );
 
 /**
- * Returns a function to call when an ask begins to wait for its turn. The function starts to time the ask, and returns
+ * Returns a function to call when an ask starts waiting for its turn. That function starts timing the ask, and returns
  * functions that record what happens to it.
  */
 export const makeAskTimes = Effect.map(Effect.context<never>(), (context) => {
   const clock = Context.get(context, Clock.Clock);
   const now = () => clock.currentTimeMillisUnsafe() / 1000;
-  // A metric appears with its first value.
+  // A metric does not appear until it has a value.
   for (const gauge of [waitingAsks, runningAsks]) gauge.modifyUnsafe(0, context);
   const timeAnswer = makeBusiest(context, answerTimes);
   const countTokens = makeBusiest(context, chatbotTokens);

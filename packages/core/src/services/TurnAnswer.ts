@@ -1,5 +1,5 @@
 /**
- * Answering a question in its turn: moderation, the answer, and the entry that stores both.
+ * Answers a question in its turn: moderates the question, reads the answer, and stores both in an entry.
  */
 import { Cause, Clock, Duration, Effect, Option, Pull, Stream } from "effect";
 import type { Chatbot } from "../model/Chatbot.ts";
@@ -30,7 +30,7 @@ const turnEnded = "another ask or an erasure ended the turn";
 
 const unavailable = (reason: string) => new AnswerUnavailable({ reason });
 
-/** Answers the question in the turn. At the end, the entry is stored or the turn is released. */
+/** Answers the question in the turn, and finally stores the entry or releases the turn. */
 export const answerInTurn = (
   services: AnswerServices,
   live: LiveAnswer,
@@ -44,7 +44,7 @@ export const answerInTurn = (
   times: AskTimes,
 ): Effect.Effect<CompletedAsk, AskError> => {
   const { limits, store } = services;
-  /** The answerer fills it in. */
+  /** Filled in by the answerer. */
   const askedModel: typeof AskedModel.Service = { model: null, tokens: null };
   const cost: Cost = { usage: null, characters: 0 };
   const hasBudget = tokensPerDay !== null && apiKeyId !== null;
@@ -90,7 +90,7 @@ export const answerInTurn = (
   );
 };
 
-/** Renews the turn again and again. Fails when another ask or an erasure has ended the turn. */
+/** Renews the turn repeatedly. Fails if another ask or an erasure has ended the turn. */
 const keepTurn = (
   { limits, store }: AnswerServices,
   turn: Turn,
@@ -121,7 +121,7 @@ const makeEntry = Effect.fnUntraced(function* (
   }
   cost.characters = [...question].length;
   let isBroken = false;
-  /** Adds a part to the answer; returns whether to read on. */
+  /** Adds a part to the answer, and returns whether to continue reading. */
   const addPart = (part: AnswerPart): boolean => {
     switch (part._tag) {
       case "Delta":
@@ -148,15 +148,15 @@ const makeEntry = Effect.fnUntraced(function* (
 
 interface Cost {
   usage: Usage | null;
-  /** The characters of the question and of all deltas, those of failed attempts included. */
+  /** The number of characters in the question and all deltas, including those of failed attempts. */
   characters: number;
 }
 
-/** The tokens of an ask whose answerer does not count them: those of its usage, else one for every four characters. */
+/** Returns the tokens of an ask whose answerer does not count them: from its usage, or else one per four characters. */
 const toTokens = ({ characters, usage }: Cost): number =>
   usage === null ? Math.ceil(characters / 4) : usage.promptTokens + usage.completionTokens;
 
-/** The chat's unflagged entries, newest first. They are read from the store page by page, on demand. */
+/** Streams the chat's unflagged entries, newest first. Pages are read from the store on demand. */
 const unflaggedEntries = (
   store: TurnStore["Service"],
   turn: Turn,
@@ -169,7 +169,7 @@ const unflaggedEntries = (
     ),
   ).pipe(Stream.filter((entry) => !entry.flagged));
 
-/** Clamps the provider's counts: a bad number must not fail the append of a paid answer. */
+/** Clamps the provider's counts, so that an invalid number does not fail the append of an answer already paid for. */
 const storableUsage = (usage: Usage): Usage => ({
   ...usage,
   promptTokens: wholeCount(usage.promptTokens),

@@ -1,5 +1,5 @@
 /**
- * The promises of `ChatArchive`: erasures, exports, imports and the cost of answers.
+ * Checks that a store keeps the promises of `ChatArchive` about erasures, exports, imports and the cost of answers.
  */
 import { Cause, Effect, Exit, Fiber, Result, Stream } from "effect";
 import type { Chat } from "../model/Chat.ts";
@@ -58,14 +58,14 @@ import {
 } from "./Fixtures.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 
-/** Before any time of a test clock, which may begin in 1970. */
+/** Earlier than any time on a test clock, which may start in 1970. */
 const longAgo = new Date("1960-01-01T00:00:00Z");
 const future = new Date("2900-01-01T00:00:00Z");
 const key = keyOf("key");
 
 const idle = (limit: Date): DatedErasure => ({ _tag: "IdleSince", limit });
 
-/** So many chats, and entries in one of them, that no store reads or writes them in one go. */
+/** So many chats, and so many entries in one chat, that no store reads or writes them all at once. */
 const many = [
   ...Array.from({ length: 1_050 }, (_, n) => [
     chatRecord(n + 1, longAgo, { name: `chat ${n % 7}`, userRef: n % 5 === 0 ? "y" : "x" }),
@@ -84,7 +84,7 @@ const entriesOf = (records: ReadonlyArray<ArchiveRecord>, chat: number) =>
     record._tag === "Entry" && record.entry.chatId === chat ? [record.entry] : [],
   );
 
-/** The promises of `ChatArchive`, even while others write. */
+/** The checks for `ChatArchive`, some of which run while other calls write. */
 export const archiveChecks: ReadonlyArray<
   Check<ChatStore | TurnStore | ChatArchive | ChatbotRegistry | StoreUnderTest>
 > = [
@@ -220,7 +220,7 @@ export const archiveChecks: ReadonlyArray<
         yield* failsWith("the renewal", notFound, turns.renew(turn));
         yield* failsWith("the append", notFound, append(turn, entry("q")));
         yield* same("earlier entries", yield* turns.earlier(turn, 2 ** 53 - 1), []);
-        // The key of the ask is free, whether the ask ends or not.
+        // The ask's key is free, whether or not the ask has ended.
         if (renewals > 0) yield* turns.release(turn, { apiKeyId: "k", tokens: 5 });
         yield* turns.release(yield* takeTurn(chatbot, null, keyOf("key", 1)));
       }
@@ -258,10 +258,10 @@ export const archiveChecks: ReadonlyArray<
       const { chat } = yield* creation;
       yield* append(yield* takeTurn(chatbot, chat.id, keyOf("asked")), entry("q"));
       const keptEntry = yield* append(yield* takeTurn(chatbot, null, keyOf("kept")), entry("kept"));
-      // A key may move to another chat once its turn is released.
+      // A key can be used in another chat once its turn is released.
       yield* turns.release(yield* takeTurn(chatbot, chat.id, keyOf("moved")));
       yield* append(yield* takeTurn(chatbot, keptEntry.chatId, keyOf("moved")), entry("moved"));
-      // Two chatbots may have a chat with the same id, and the same idempotency key.
+      // Two chatbots may have chats with the same id, and may use the same idempotency key.
       yield* importAll(twin, yield* exportAll(chatbot));
       yield* append(yield* takeTurn(twin, chat.id, keyOf("asked")), entry("q"));
       yield* same("known before", yield* creation, { chat, replayed: true });
@@ -428,7 +428,7 @@ export const archiveChecks: ReadonlyArray<
         Stream.runCollect,
       );
       yield* same("the records", recordsRead, before);
-      // An export that is not read to its end blocks nobody.
+      // An export that is not read to its end blocks no other call.
       yield* Stream.runDrain(Stream.take(archive.export(chatbot, actor), 1));
       yield* create(chatbot, { name: "afterwards" });
       const { total } = yield* list(chatbot);
@@ -444,7 +444,7 @@ export const archiveChecks: ReadonlyArray<
     const copy = (n: number) =>
       Effect.gen(function* () {
         const to = yield* newChatbot;
-        // Each copy reads two exports in step, and erases a chat of another chatbot between their records.
+        // Each copy reads two exports in lockstep, and erases a chat of another chatbot between two records.
         const exports = Stream.zip(archive.export(from, actor), second.archive.export(from, actor));
         const erasure = archive.erase(other, { _tag: "Chat", id: ChatId.make(id + n) }, actor);
         const records = Stream.map(exports, ([record]) => record).pipe(
@@ -509,7 +509,7 @@ export const archiveChecks: ReadonlyArray<
       });
       const ids = items.map(({ id }) => id);
       yield* same("by time", ids, [chatId, chat.id, far + 1, far, 1]);
-      // Even when no chat with a future time is left.
+      // This holds even when no chat with a future time is left.
       yield* erase(chatbot, { _tag: "All" });
       yield* importAll(chatbot, [chatRecord(1, longAgo)]);
       const next = yield* create(chatbot);
@@ -620,7 +620,7 @@ export const archiveChecks: ReadonlyArray<
         // The creation may have to wait for the import.
         yield* Effect.raceFirst(Effect.exit(createOnce), after(100));
       });
-      // The ids are higher than that of a chat created before the import.
+      // The imported ids are higher than the id of a chat that was created before the import.
       const { id } = yield* create(yield* newChatbot);
       const records = Array.from({ length: 1_050 }, (_, n) => chatRecord(id + 1_000 + n, longAgo));
       const stream = Stream.fromIterable(records).pipe(
@@ -774,7 +774,7 @@ export const archiveChecks: ReadonlyArray<
         ...costs.map((cost, n) =>
           entryRecord(1, n + 1, n < 5 ? longAgo : later, { usage: cost && { ...usage, ...cost } }),
         ),
-        // No answers: a hello entry and a flagged question.
+        // A hello entry and a flagged question, which do not count as answers.
         entryRecord(1, 7, later, { question: "" }),
         entryRecord(1, 8, later, { flagged: true }),
       ]);
@@ -818,7 +818,7 @@ export const archiveChecks: ReadonlyArray<
       yield* same("the entry", newEntry, { ...texts, id, chatId: chat.id, createTime });
     }
     yield* ask(chatbot, null, entry("q", { usage, apiKeyId: "first" }));
-    // An answer without a model has a key, and no cost.
+    // An answer without a model counts for its key, but has no cost.
     yield* ask(chatbot, null, entry("q", { apiKeyId: "free" }));
     for (const [by, ...expected] of [
       ["key", "first,1", "free,1", "k,2", ",2"],

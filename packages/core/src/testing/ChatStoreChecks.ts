@@ -1,5 +1,5 @@
 /**
- * The promises of `ChatStore`, except those about idempotency keys and visitors.
+ * Checks that a store keeps the promises of `ChatStore`, except those about idempotency keys and visitors.
  */
 import { Effect } from "effect";
 import { ChatStore, type ChatToCreate } from "../ports/ChatStore.ts";
@@ -36,13 +36,13 @@ import {
 } from "./Fixtures.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 
-/** Chats with many ties and gaps: few different names and values of `userRef`, some absent. */
+/** Chats with many ties and gaps: `name` and `userRef` have few distinct values, and some are `null`. */
 const chatsWithTies: ReadonlyArray<Partial<ChatToCreate>> = Array.from({ length: 23 }, (_, n) => ({
   name: [null, "b", "a", "B", ""][n % 5]!,
   userRef: [null, "y", "x"][n % 3]!,
 }));
 
-/** The promises of `ChatStore` about creating and listing. */
+/** The checks for creating chats and for listing chats and entries. */
 export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
   check("a chat is listed and stored as it was returned", function* () {
     const chatbot = yield* newChatbot;
@@ -207,7 +207,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const chats = yield* createAll(theirs, [fields, fields]);
     yield* same("no chats", yield* list(ours), { items: [], total: 0 });
     const mine = yield* create(ours, { name: "shared", userRef: "shared" });
-    // Ids belong to a chatbot: a chat of theirs may have the same id as mine.
+    // Ids are unique only within a chatbot: one of their chats may have the same id as mine.
     const foreign = chats.find(({ id }) => id !== mine.id)!.id;
     for (const query of [
       {},

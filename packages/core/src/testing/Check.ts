@@ -3,14 +3,14 @@
  */
 import { Data, Effect, Equal, Result } from "effect";
 
-/** A check of one promise of a port. It succeeds if the store keeps the promise. */
+/** A check of one promise that a port makes. It succeeds if the store keeps the promise. */
 export interface Check<R> {
   /** The promise, as a sentence. */
   readonly name: string;
   readonly run: Effect.Effect<void, unknown, R>;
 }
 
-/** The store broke the promise. */
+/** The failure of a check: the store broke the promise. */
 export class CheckFailed extends Data.TaggedError("CheckFailed")<{
   /** The name of the compared value. */
   readonly what: string;
@@ -42,7 +42,7 @@ export const check = <E extends Effect.Effect<unknown, unknown, unknown>>(
   ) as Effect.Effect<void, CheckFailed, Effect.Services<E>>,
 });
 
-/** Fails unless both values are equal by structure. */
+/** Fails unless the values are structurally equal. */
 export const same = (
   what: string,
   actual: unknown,
@@ -52,7 +52,7 @@ export const same = (
     ? Effect.void
     : Effect.fail(new CheckFailed({ what, expected, actual }));
 
-/** Fails unless the effect fails with the `expected` error or, if `expected` is a tag, with any error of that tag. */
+/** Fails unless the effect fails with the `expected` error or, if `expected` is a tag, with any error with that tag. */
 export const failsWith = <A, E extends { readonly _tag: string }, R>(
   what: string,
   expected: E | E["_tag"],
@@ -65,8 +65,8 @@ export const failsWith = <A, E extends { readonly _tag: string }, R>(
   );
 
 /**
- * The first and innermost place where two values differ; `null` if they are equal by structure. `Equal.equals` hashes
- * each value first, which is too slow for long lists of rows.
+ * Finds the first, innermost place where two values differ; `null` if they are structurally equal. `Equal.equals`
+ * hashes each value first, which is too slow for long lists of rows.
  */
 const firstDifference = (
   actual: unknown,
@@ -85,7 +85,7 @@ const firstDifference = (
         : { actual: one![key], expected: other![key], path: at };
     if (difference !== null) return difference;
   }
-  // A list of holes has no keys.
+  // `Object.keys` skips the holes of a sparse array.
   return areLists && actual.length !== expected.length ? { actual, expected, path } : null;
 };
 
@@ -96,7 +96,7 @@ const show = (value: unknown): string => {
   try {
     return JSON.stringify(value)?.slice(0, 2000) ?? "undefined";
   } catch {
-    // A driver's error may refer to itself.
+    // A database driver's error may contain a circular reference.
     return String(value);
   }
 };

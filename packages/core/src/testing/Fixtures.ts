@@ -1,5 +1,5 @@
 /**
- * The rows, texts and calls that the checks share.
+ * The rows, strings and calls that the checks share.
  */
 import { Effect, Stream } from "effect";
 import { plainKey, type KeyRecord } from "../model/ApiKey.ts";
@@ -33,7 +33,7 @@ export const pass = (millis: number) => StoreUnderTest.use((store) => store.pass
 /** An id that no chatbot has. */
 export const noChatbot = ChatbotId.make(2_000_000_000);
 
-/** Waits by the real clock, even where the test clock stands still. */
+/** Waits in real time, even if the test clock stands still. */
 export const after = (millis: number) =>
   Effect.callback<string>((resume) => {
     const timer = setTimeout(() => resume(Effect.succeed(`after ${millis} ms`)), millis);
@@ -47,11 +47,11 @@ export const atOnce = <A, E, R>(
 ): Effect.Effect<ReadonlyArray<A>, E, R> =>
   Effect.forEach(Array.from({ length: n }).keys(), effect, { concurrency: n });
 
-/** `success`, or the tag of the failure. */
+/** Returns `success`, or the tag of the failure. */
 export const tagOf = <A, E extends { readonly _tag: string }, R>(effect: Effect.Effect<A, E, R>) =>
   Effect.match(effect, { onFailure: ({ _tag }): string => _tag, onSuccess: () => "success" });
 
-/** The chats, turns and archive of both instances. */
+/** The `ChatStore`, `TurnStore` and `ChatArchive` of both instances. */
 export const instances = Effect.gen(function* () {
   const { second } = yield* StoreUnderTest;
   const first = {
@@ -77,7 +77,7 @@ export const create = (chatbot: ChatbotId, chat: Partial<ChatToCreate> = {}) =>
     Effect.map(store.createChat(chatbot, { ...bare, ...chat }, null), ({ chat }) => chat),
   );
 
-/** Creates chats one after the other. */
+/** Creates chats one after another. */
 export const createAll = (chatbot: ChatbotId, chats: ReadonlyArray<Partial<ChatToCreate>>) =>
   Effect.forEach(chats, (chat) => create(chatbot, chat));
 
@@ -106,8 +106,8 @@ export const entry = (question: string, more: Partial<NewEntry> = {}): NewEntry 
 });
 
 /**
- * An idempotency key. Each `request` has its own fingerprint, as long as a SHA-256; fingerprints differ in the last
- * digit.
+ * Makes an idempotency key. Each `request` has a different fingerprint, which is as long as a SHA-256 and differs only
+ * in the last digit.
  */
 export const keyOf = (key: string, request = 0): IdempotencyKey => ({
   key,
@@ -135,14 +135,14 @@ export const takeTurn = (
 export const append = (turn: Turn, newEntryFields: NewEntry) =>
   TurnStore.use((store) => store.append(turn, newEntryFields));
 
-/** The result of a take once the turn has stored its entry. */
+/** Returns the expected result of a take once the turn has stored its entry. */
 export const answerOf = (turn: Turn, entry: Entry): TakeResult => ({
   _tag: "AlreadyAnswered",
   entry,
   turnId: turn.id,
 });
 
-/** Takes the turn of a chat, or of a new one, and appends one entry. */
+/** Takes the turn of an existing or a new chat, and appends one entry. */
 export const ask = (chatbot: ChatbotId, chat: ChatId | null, newEntryFields: NewEntry) =>
   Effect.flatMap(takeTurn(chatbot, chat), (turn) => append(turn, newEntryFields));
 
@@ -158,7 +158,7 @@ export const conversation = Effect.fnUntraced(function* (
   return { chat, entries: storedEntries };
 });
 
-/** Asks until an entry is later than the given time. */
+/** Keeps asking until an entry is later than the given time. */
 export const askLater = Effect.fnUntraced(function* (chatbot: ChatbotId, chat: ChatId, than: Date) {
   yield* pass(10);
   const began = Date.now();
@@ -169,7 +169,7 @@ export const askLater = Effect.fnUntraced(function* (chatbot: ChatbotId, chat: C
   }
 });
 
-/** Creates chats of two users and of none, some of them with entries. */
+/** Creates chats for two users and for no user, some of them with entries. */
 export const fillChatbot = Effect.fnUntraced(function* (chatbot: ChatbotId) {
   const chats = yield* createAll(
     chatbot,
@@ -199,7 +199,7 @@ export interface StoredChat {
   readonly entries: Array<Entry & { readonly usage: Usage | null }>;
 }
 
-/** All chats of a chatbot with their entries, as the second instance reads them. */
+/** Returns all chats of a chatbot with their entries, as the second instance reads them. */
 export const storedChats = Effect.fnUntraced(function* (chatbot: ChatbotId) {
   const { second } = yield* StoreUnderTest;
   const records = yield* Stream.runCollect(second.archive.export(chatbot, actor));
@@ -211,16 +211,16 @@ export const storedChats = Effect.fnUntraced(function* (chatbot: ChatbotId) {
   return chats;
 });
 
-/** The questions in each chat of a chatbot. */
+/** Returns the questions in each chat of a chatbot. */
 export const questions = (chatbot: ChatbotId) =>
   Effect.map(storedChats(chatbot), (chats) =>
     chats.map(({ entries }) => entries.map(({ question }) => question)),
   );
 
-/** An export may contain an invalid id, such as 1.5. */
+/** Makes a chat id without validating it, because an export may contain an invalid id, such as 1.5. */
 const unchecked = (id: number) => ChatId.make(id, { disableChecks: true });
 
-/** A chat of an export. */
+/** Makes the record of a chat in an export. */
 export const chatRecord = (
   id: number,
   createTime: Date,
@@ -230,7 +230,7 @@ export const chatRecord = (
   chat: { id: unchecked(id), name: null, userRef: null, createTime, ...more },
 });
 
-/** An entry of an export. */
+/** Makes the record of an entry in an export. */
 export const entryRecord = (
   chatId: number,
   id: number,
@@ -260,7 +260,7 @@ export const newChatbotFields = (more: Partial<NewChatbot> = {}): NewChatbot => 
   ...more,
 });
 
-/** A chatbot as the registry lists it. */
+/** Finds a chatbot as the registry lists it. */
 export const findRegistered = (id: number) =>
   ChatbotRegistry.use((registry) =>
     Effect.map(registry.list, (all) => all.find(({ chatbot }) => chatbot.id === id)),
@@ -271,7 +271,7 @@ export const findRegisteredKey = (chatbot: ChatbotId, keyId: string) =>
     registered?.keys.find(({ id }) => id === keyId),
   );
 
-/** The chatbot's entries in the audit log, oldest first. */
+/** Returns the chatbot's entries in the audit log, oldest first. */
 export const auditOf = (chatbot: ChatbotId) =>
   ChatbotRegistry.use((registry) =>
     Effect.map(registry.audit(1_000), (lines) =>
@@ -282,9 +282,9 @@ export const auditOf = (chatbot: ChatbotId) =>
     ),
   );
 
-// The pages of the contract, over plain arrays
+// Pages as the contract defines them, computed from plain arrays
 
-/** The page that the query asks for, if `chats` are all chats of the chatbot. */
+/** Returns the page that the query should return if `chats` are all the chats of the chatbot. */
 export const chatPage = (chats: ReadonlyArray<Chat>, query: ChatQuery): Page<Chat> =>
   pageOf(
     chats
@@ -299,7 +299,7 @@ export const chatPage = (chats: ReadonlyArray<Chat>, query: ChatQuery): Page<Cha
     query,
   );
 
-/** The page that the query asks for, if `entries` are all entries of the chat. */
+/** Returns the page that the query should return if `entries` are all the entries of the chat. */
 export const entryPage = (entries: ReadonlyArray<Entry>, query: EntryQuery): Page<Entry> =>
   pageOf(
     entries.filter(({ id }) => query.id === null || id === query.id),
@@ -327,7 +327,7 @@ const compare = (a: Value, b: Value): number => {
   return typeof a === "string" ? compareText(a, b as string) : Number(a) - Number(b);
 };
 
-/** Every order by one field and by two, in either direction. */
+/** Returns every order by one or two fields, in either direction. */
 export const orders = <const Field extends string>(
   fields: ReadonlyArray<Field>,
 ): ReadonlyArray<ListQuery<Field>["orderBy"]> => {
@@ -342,7 +342,7 @@ export const orders = <const Field extends string>(
   ]);
 };
 
-/** Checks the page that a query gets, given that these are the chats of the chatbot. */
+/** Checks the page that a query returns, where `chats` are all the chats of the chatbot. */
 export const pageIs = Effect.fnUntraced(function* (
   chatbot: ChatbotId,
   chats: ReadonlyArray<Chat>,
@@ -353,7 +353,7 @@ export const pageIs = Effect.fnUntraced(function* (
   yield* same(what, yield* list(chatbot, query), chatPage(chats, query));
 });
 
-/** Checks that lists of the chatbot in many orders are exact, given that these are its chats. */
+/** Checks that the chatbot's lists are exact in many orders, where `chats` are all its chats. */
 export const listsAre = Effect.fnUntraced(function* (
   chatbot: ChatbotId,
   chats: ReadonlyArray<Chat>,
@@ -370,7 +370,7 @@ export const listsAre = Effect.fnUntraced(function* (
   }
 });
 
-// Texts and times that stores tend to confuse
+// Strings and times that stores tend to confuse
 
 /** Idempotency keys that stores tend to confuse. */
 export const awkwardKeys: ReadonlyArray<string> = [
@@ -379,7 +379,7 @@ export const awkwardKeys: ReadonlyArray<string> = [
   ["a", "b"].map((end) => "k".repeat(254) + end),
 ].flat();
 
-/** Texts that a store may sort, fold or keep wrongly; each has at most 60 code points. */
+/** Strings that a store may sort, fold or keep wrongly, each of at most 60 code points. */
 export const awkwardTexts: ReadonlyArray<string> = [
   ["", " ", "a", "A", "B", "Z", "b", "z", "aa", "a b", "a-b", "a_b", "aXb"],
   ["[ab]", "[^b]", "a.b", "a*", "?", "^a$", "(a|b)", "a+b", "&amp;", "a%20b"],
@@ -390,15 +390,15 @@ export const awkwardTexts: ReadonlyArray<string> = [
   ["é", "e\u0301", "É", "ß", "ẞ", "SS", "ﬁn", "FIN", "İstanbul", "istanbul"],
   ["ΣΊΣΥΦΟΣ", "σίσυφος", "i\u0307", "ı", "ŉ", "Ǆ", "ǆ", "中文", "ひら", "ヒラ", "ﾋﾗ"],
   ["42", "042", "0", "null", "NULL"],
-  // By code point, the first three sort before the others, which begin above U+FFFF; by UTF-16, after them.
+  // By code point, the first three sort before the others, which are above U+FFFF; by UTF-16 code unit, after them.
   ["\ue000", "\uffee", "\ufffd", "𐐀", "𐐨", "😀", "👩‍👩‍👧"],
 ].flat();
 
-/** Texts that differ, in case or otherwise, after this many code points. */
+/** Returns strings that differ, in case or otherwise, only after this many code points. */
 export const alikeUpTo = (length: number): ReadonlyArray<string> =>
   ["b", "a", "", "B", "😀"].map((end) => "x".repeat(length) + end);
 
-/** Times that a store may change or confuse, ascending: far in the past, around clock changes, and so on. */
+/** Times that a store may change or confuse, in ascending order: far in the past, around clock changes, and so on. */
 export const awkwardTimes: ReadonlyArray<Date> = [
   ["0001-01-01T00:00:00.000Z", "1582-10-10T12:00:00.000Z", "1899-12-31T23:59:59.999Z"],
   ["1969-12-31T23:59:59.999Z", "1970-01-01T00:00:00.001Z", "2000-02-29T12:00:00.500Z"],

@@ -1,5 +1,5 @@
 /**
- * The promises of `ChatStore` and `TurnStore` about idempotency keys.
+ * Checks that a store keeps the promises of `ChatStore` and `TurnStore` about idempotency keys.
  */
 import { Effect } from "effect";
 import { ChatStore, type ChatToCreate } from "../ports/ChatStore.ts";
@@ -42,11 +42,10 @@ const take = (chatbot: ChatbotId, chat: ChatId | null, idempotencyKey: Idempoten
   TurnStore.use((store) => store.take(chatbot, chat, idempotencyKey));
 
 const key = keyOf("key");
-/** The same key with another request. */
+/** The same key, sent with a different request. */
 const other = keyOf("key", 1);
 const keyReused = new IdempotencyKeyReused();
 
-/** The promises of `ChatStore` and `TurnStore` about idempotency keys. */
 export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
   check("creations with the same key create one chat, even concurrently", function* () {
     const chatbot = yield* newChatbot;
@@ -78,7 +77,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
         return { turn, newEntry: yield* append(turn, entry(`q${n}`)) };
       }),
     );
-    // So that no entry of a key is among the chat's newest entries.
+    // After these asks, no entry stored under a key is among the chat's newest entries.
     for (let n = 0; n < 25; n++) yield* ask(chatbot, id, entry("later"));
     for (const [n, name] of awkwardKeys.entries()) {
       const { chat, replayed } = creations[n]!;
@@ -215,7 +214,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     yield* same("meanwhile", (yield* take(chatbot, id, key))._tag, "Held");
     yield* store.release(turn);
     yield* append(yield* takeTurn(chatbot, id, other), entry("q"));
-    // Nor does it take the key from a turn whose lease ran out.
+    // Nor does such an ask take the key from a turn whose lease has run out.
     for (const request of [0, 1]) {
       const late = keyOf(`late ${request}`);
       const old = yield* takeTurn(chatbot, null, late);
@@ -246,7 +245,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       const next = yield* takeTurn(chatbot, chat, idempotencyKey, second);
       yield* same("the late renewal", yield* store.renew(late), false);
       yield* failsWith("the late append", new TurnLost(), append(late, entry("late")));
-      // The other of the two, chat or key, is free.
+      // Whichever of the chat and the key was not taken is free.
       if (chat === null) yield* store.release(yield* takeTurn(chatbot, id));
       if (idempotencyKey === null) yield* store.release(yield* takeTurn(chatbot, null, key));
       yield* store.release(late);
@@ -277,7 +276,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       yield* takeTurn(chatbot, null),
     ];
     yield* pass(idempotencyKeyLifetime - 60_000);
-    // A request with another key may let the store delete old keys.
+    // A request with another key may cause the store to delete old keys.
     yield* createWith(chatbot, keyOf("chat"));
     yield* append(yield* takeTurn(chatbot, null, keyOf("ask")), entry("q"));
     for (const turn of turns) {
@@ -303,7 +302,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
           }
           const turns = both[n % 2]!;
           const outcome = yield* turns.take(chatbot, request === 1 ? null : id, idempotencyKey);
-          // Another ask may have the turn of the chat.
+          // Another ask may hold the chat's turn.
           if (outcome._tag === "Held" && outcome.by === "chat") return "nothing";
           if (outcome._tag !== "TurnTaken") return `again by ${request}`;
           yield* turns.append(outcome.turn, entry("q"));

@@ -1,5 +1,5 @@
 /**
- * The promises of `ChatbotRegistry` and `ChatbotDirectory`, over the same data.
+ * Checks that a store keeps the promises of `ChatbotRegistry` and `ChatbotDirectory`, which share their data.
  */
 import { Effect, Fiber, Struct } from "effect";
 import type { ChatArchive } from "../ports/ChatArchive.ts";
@@ -36,7 +36,7 @@ import { fresh, StoreUnderTest } from "./StoreUnderTest.ts";
 
 const expiry = new Date("2032-01-01T00:00:00Z");
 
-/** The registries of both instances, and the directory of the first. */
+/** The registries of both instances, and the directory of the first instance. */
 const services = Effect.gen(function* () {
   const { second } = yield* StoreUnderTest;
   const registry = yield* ChatbotRegistry;
@@ -57,12 +57,12 @@ const rare = {
   anonymous: true,
 };
 
-/** What a listed key grants, without the chatbot and the expiry. */
+/** Returns what a listed key grants, without the chatbot and the expiry. */
 const grantedBy = (key: RegisteredKey) =>
   Struct.omit(key, ["id", "name", "expiresAt", "createdAt", "revokedAt", "lastUsedAt"]);
 
 /**
- * Looks up the key in the directory, and checks the store's clock. Returns the chatbot, how long the key stays valid,
+ * Looks up the key in the directory, and checks the store's clock. Returns the chatbot, how long the key remains valid,
  * and the other fields of the grant.
  */
 const lookUpKey = Effect.fnUntraced(function* (id: string) {
@@ -77,13 +77,13 @@ const lookUpKey = Effect.fnUntraced(function* (id: string) {
   return { chatbot, expiresInMillis, grant };
 });
 
-/** Whether the time is about this many milliseconds after the current time of the store's clock. */
+/** Checks whether the time is about this many milliseconds after the current time of the store's clock. */
 const isIn = Effect.fnUntraced(function* (time: Date | null | undefined, millis: number) {
   const { now } = yield* ChatbotRegistry;
   return Math.abs(time!.getTime() - (yield* now).getTime() - millis) < 60_000;
 });
 
-/** Runs both concurrently, and returns which of them succeeded. In odd rounds the second starts first. */
+/** Runs both effects concurrently and returns which succeeded. In odd rounds, the second effect starts first. */
 const bothAtOnce = (round: number, both: ReadonlyArray<Effect.Effect<unknown, unknown>>) =>
   Effect.gen(function* () {
     const order = round % 2 === 0 ? both : both.toReversed();
@@ -93,7 +93,7 @@ const bothAtOnce = (round: number, both: ReadonlyArray<Effect.Effect<unknown, un
     return round % 2 === 0 ? successes : successes.toReversed();
   });
 
-/** The promises of `ChatbotRegistry` and `ChatbotDirectory`, even while others write. */
+/** The checks for `ChatbotRegistry` and `ChatbotDirectory`, some of which run while other calls write. */
 export const registryChecks: ReadonlyArray<
   Check<ChatbotRegistry | ChatbotDirectory | ChatStore | TurnStore | ChatArchive | StoreUnderTest>
 > = [
@@ -118,7 +118,7 @@ export const registryChecks: ReadonlyArray<
     const fields = newChatbotFields({
       name: `${fresh("chatbot")} ${"😀".repeat(200)}`,
       keys,
-      // The longest description: more bytes than code points.
+      // The longest description allowed, which has more bytes than code points.
       description: "é".repeat(100_000),
       settings: {
         helloMessage: "😀".repeat(50_000),

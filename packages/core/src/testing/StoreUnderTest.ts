@@ -17,7 +17,7 @@ export class StoreUnderTest extends Context.Service<
   {
     /** Registers a chatbot without chats and returns its id. */
     readonly newChatbot: Effect.Effect<ChatbotId>;
-    /** Makes leases, the ends of turns, idempotency keys and spending older by this many milliseconds. */
+    /** Ages leases, the end times of turns, idempotency keys and spending by this many milliseconds. */
     readonly pass: (millis: number) => Effect.Effect<void>;
     /** A second instance over the same data, as another process would have. */
     readonly second: {
@@ -29,14 +29,14 @@ export class StoreUnderTest extends Context.Service<
   }
 >()("@parley/core/testing/StoreUnderTest") {}
 
-/** The services that `storeChecks` need: the five ports of a store, and the {@link StoreUnderTest}. */
+/** The services that `storeChecks` requires: the five ports of a store, and {@link StoreUnderTest}. */
 export type StoreServices = StorePorts | StoreUnderTest;
 
 /**
- * The store with everything that `storeChecks` need. The layer of the store is built twice, so both builds must use the
- * same data: the same file, database or memory. `pass` lets time pass in the store; by default it moves the test clock,
- * which is right for a store that reads Effect's `Clock`. For a store that reads the clock of a database, `pass` must
- * make the rows older.
+ * Provides the store and everything else that `storeChecks` requires. The store's layer is built twice, so both builds
+ * must use the same data: the same file, database or memory. `pass` lets time pass in the store; by default it advances
+ * the test clock, which is right for a store that reads Effect's `Clock`. For a store that reads a database's clock,
+ * `pass` must backdate the rows.
  */
 export const storeUnderTest = <E, R = never>(
   store: Layer.Layer<StorePorts, E, R>,
@@ -61,7 +61,7 @@ export const storeUnderTest = <E, R = never>(
   ).pipe(Layer.provideMerge(store));
 
 let names = 0;
-/** A name or key id that has not been used before. */
+/** Returns a name or key id that has not been used before. */
 export const fresh = (kind: string) => `${kind} ${Date.now()} ${++names}`;
 
 /** Registers a chatbot under a new name and returns its id. */

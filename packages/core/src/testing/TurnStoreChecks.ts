@@ -37,7 +37,7 @@ import type { StoreUnderTest } from "./StoreUnderTest.ts";
 
 const key = keyOf("key");
 
-/** The `forMillis` of a take that returns `Held` by the chat or by the key; 0 for any other result. */
+/** Tries to take a turn. Returns the `forMillis` of a `Held` result with the given `by`, or else 0. */
 const heldFor = (
   by: "chat" | "key",
   turns: TurnStore["Service"],
@@ -83,7 +83,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const [chat, another] = yield* createAll(chatbot, [{}, {}]);
     const entries: Array<Entry> = [];
     let between = 0;
-    // Between these entries, another chat gets some, and once very many.
+    // In between, another chat gets some entries, and once very many.
     for (let n = 0; n < 2 * turnEntries + 3; n++) {
       entries.push(yield* ask(chatbot, chat!.id, entry(`q${n}`, { flagged: n % 3 === 0 })));
       for (let m = 0; m < (n === 5 ? 2 * turnEntries : n % 2); m++) {
@@ -110,7 +110,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const chatbot = yield* newChatbot;
     const { id } = yield* create(chatbot);
     const [store, second] = yield* bothTurns;
-    // Three times, because a store that counts in seconds may be right by accident.
+    // Three times, because a store that counts in whole seconds may be right by chance.
     for (let n = 0; n < 3; n++) {
       yield* pass(337);
       const began = Date.now();
@@ -129,7 +129,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* store.release(turn);
       yield* isHeld("chat", store, chatbot, id);
       yield* append(next, entry("q"));
-      // The second instance has waited longer than the first, which had its turn.
+      // The second instance has waited longer than the first, which has just had its turn.
       yield* second.release(yield* takeTurn(chatbot, id, null, second));
       yield* store.release(yield* takeTurn(chatbot, id));
     }
@@ -164,7 +164,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* pass(1_100);
       yield* isHeld("chat", store, chatbot, id);
       yield* pass(turnPrecedence - 1_099);
-      // Now the chat is reserved for no instance: neither for the second nor for the first, which came after it.
+      // By now the chat is reserved for neither instance: not for the second, nor for the first, which queued after it.
       const next = isReleased ? store : second;
       yield* store.release(yield* takeTurn(chatbot, id));
       yield* next.release(yield* takeTurn(chatbot, id, null, next));
@@ -291,7 +291,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* same("the one key", yield* tokensOf("a"), [sums.a, sums.a]);
       yield* same("the other key", yield* tokensOf("b"), [sums.b, sums.b]);
       yield* same("another chatbot", yield* tokensOf("a", another), [0, 0]);
-      // In an existing chat, and after the turn was lost.
+      // Tokens also count in an existing chat, and when a lost turn is released.
       yield* append(yield* takeTurn(chatbot, id), entry("q", { apiKeyId: "a", spentTokens: 5 }));
       const formerTurn = yield* takeTurn(chatbot, id);
       yield* pass(turnLease + 1);
@@ -333,7 +333,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* failsWith("without a key", notFound, turns.take(chatbot, chatId, null));
       yield* failsWith("with a key", notFound, turns.take(chatbot, chatId, key));
     }
-    // The failures left no trace of the key.
+    // The failed takes left no trace of the key.
     yield* takeTurn(chatbot, null, keyOf("key", 1));
   }),
 
@@ -437,7 +437,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
             if (older.length === 0) break;
             before.push(...older);
           }
-          // Each answer names the entries that its turn saw.
+          // Each answer lists the ids of the entries that its turn saw.
           const answer = before.map(({ id }) => id).join();
           return yield* turns.append(outcome.turn, entry(`q${n}`, { answer }));
         }
@@ -467,7 +467,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       );
       const results = yield* atOnce(2, (at) => (at === n % 2 ? appendLate : takeAgain));
       const [newEntries, seenEntries] = n % 2 === 0 ? results : results.toReversed();
-      // While the append has the chat locked, the take gets `Held`, and sees nothing to compare.
+      // If the append has locked the chat, the take returns `Held`, and there is nothing to compare.
       yield* same("the entries that the taker sees", seenEntries ?? newEntries, newEntries);
       yield* same("the stored entries", (yield* history(chatbot, id)).total, newEntries);
     }

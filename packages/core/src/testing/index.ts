@@ -26,7 +26,7 @@ export {
 export { turnStoreChecks } from "./TurnStoreChecks.ts";
 export { visitorChecks } from "./VisitorChecks.ts";
 
-/** Every promise of a store with all five ports. */
+/** All checks for a store that implements the five ports. */
 export const storeChecks: ReadonlyArray<Check<StoreServices>> = [
   ...chatStoreChecks,
   ...turnStoreChecks,

@@ -1,9 +1,9 @@
 /**
- * Every code of the contract, once. A number never changes its meaning: a code that is no longer needed stays here,
- * unused.
+ * Every code in the contract, listed once. A number never changes its meaning: a code that is no longer needed stays in
+ * the list, unused.
  */
 
-/** General exceptions by their message: status, code and meaning. */
+/** General exceptions, keyed by message, with their status, code and meaning. */
 export const generalCodes = {
   INVALID_PATH: { status: 404, code: 400001, means: "No endpoint has this method and path." },
   MALFORMED_REQUEST: { status: 400, code: 400002, means: "The request is not valid HTTP/1.1." },
@@ -50,7 +50,7 @@ export const generalCodes = {
     code: 403003,
     means: "A visitor's token can create chats only with the visitor's own userRef.",
   },
-  // The contract spells it this way.
+  // The contract spells the message this way.
   CHAT_DOES_NOT_EXISTS: {
     status: 404,
     code: 404011,
@@ -81,7 +81,7 @@ export const generalCodes = {
 /** The message of a general exception. */
 export type GeneralMessage = keyof typeof generalCodes;
 
-/** The codes of validation errors by their message, `<DTO>_<FIELD>_<PROBLEM>`. */
+/** The codes of validation errors, keyed by message: `<DTO>_<FIELD>_<PROBLEM>`. */
 export const validationCodes = {
   CREATE_CHAT_DTO_BODY_NOT_OBJECT: 4221001,
   CREATE_CHAT_DTO_NAME_NOT_STRING: 4221002,

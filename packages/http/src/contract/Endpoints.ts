@@ -1,6 +1,6 @@
 /**
- * The declaration of both interfaces: the server's routes, scopes and decoders, and the API description, are derived
- * from it.
+ * Declares both interfaces. The server's routes, scopes and decoders and the API description are derived from these
+ * declarations.
  */
 import type { Scope } from "@parley/core";
 import type { Schema } from "effect";
@@ -15,7 +15,7 @@ import {
 } from "./Values.ts";
 import { ChatWire, DetailsWire, EntryWire, envelope, listEnvelope } from "./Wire.ts";
 
-/** The base paths of the two interfaces. Each starts with `/` and does not end with it. */
+/** The base paths of the two interfaces. Each starts with `/` and has no trailing `/`. */
 export interface BasePaths {
   readonly general: `/${string}`;
   readonly answers: `/${string}`;
@@ -26,7 +26,7 @@ export const defaultBasePaths: BasePaths = { general: "/api", answers: "/ask" };
 export interface Endpoint {
   readonly interface: keyof BasePaths;
   readonly method: "GET" | "POST";
-  /** Follows the base path of the interface. */
+  /** The path below the interface's base path. */
   readonly path: string;
   /** The scope that the API key needs. */
   readonly scope: Scope;

@@ -1,8 +1,7 @@
 /**
- * The values of requests: declared to clients by the API description, and decoded by the server with the same schemas.
- * The messages about invalid values end with the `problem` of the failed check or, for a value of the wrong type, with
- * the `message` of the schema. Other endings of messages are in `ValidationErrors`, `RequestValues` and
- * `ErrorResponses`.
+ * Schemas for the values in requests. The API description declares them to clients, and the server decodes with them. A
+ * message about an invalid value ends with the `problem` of the failed check or, if the value has the wrong type, with
+ * the `message` of the schema. `ValidationErrors`, `RequestValues` and `ErrorResponses` define further endings.
  */
 import {
   ChatName,
@@ -17,11 +16,11 @@ import { Schema, SchemaTransformation } from "effect";
 
 const notInteger = { problem: "NOT_INTEGER" };
 
-/** A value that may be missing. */
+/** Describes a value and makes it optional. */
 const optional = <S extends Schema.Top>(description: string, schema: S) =>
   Schema.optionalKey(schema.annotate({ description }));
 
-/** The body of a request that creates a chat; a member that is `null` counts as absent. */
+/** The body of a request that creates a chat. A `null` member counts as absent. */
 export const CreateChatBody = Schema.Struct({
   name: Schema.optionalKey(Schema.NullOr(ChatName).annotate({ message: "NOT_STRING" })),
   userRef: optional(
@@ -47,7 +46,7 @@ export const AskBody = Schema.Struct({
   examples: [{ query: "How do I change the port?" }],
 });
 
-/** The headers of both POSTs. */
+/** Headers that both POST endpoints accept. */
 export const postHeaders = {
   "Idempotency-Key": optional(
     "A unique key for this request, 1 to 255 printable ASCII characters. For 24 hours, repeating the request with the " +
@@ -119,19 +118,19 @@ const list = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
   id: optionalNumber(from(0).annotate({ description: "Only the item with this id" })),
 });
 
-/** The path of a history. */
+/** The path parameter of a chat's history. */
 export const historyPath = {
   chat_id: from(1).annotate({ description: "The chat", examples: [1] }),
 };
 
-/** The query of a list of chats. */
+/** The query parameters for listing chats. */
 export const chatsQuery = {
   search: optional("Only chats whose name contains this text, ignoring case", Text),
   userRef: optional("Only chats with exactly this `userRef`", Text),
   ...list(["id", "name", "userRef", "_createTime"]),
 };
 
-/** The query of a chat's history. */
+/** The query parameters for a chat's history. */
 export const historyQuery = list([
   "id",
   "chat_id",

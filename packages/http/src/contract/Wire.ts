@@ -1,6 +1,6 @@
 /**
- * The bodies of responses: resources, envelopes and failures as schemas, from which the API description is derived, and
- * the encoding of the core's records.
+ * Response bodies: schemas for resources, envelopes and failures, from which the API description is derived, and
+ * functions that encode the core's records.
  */
 import type { Chat, Chatbot, Entry, Page } from "@parley/core";
 import { Schema, Stream } from "effect";
@@ -87,7 +87,7 @@ const failure = <Fields extends Schema.Struct.Fields>(
   fields: Fields,
 ) => Schema.Struct({ status: Schema.Literal(status), ...fields }).annotate({ identifier });
 
-// A range instead of the current codes: later versions may add some.
+// A range instead of the current codes, because later versions may add codes.
 const codeFields = { code: from(400_000, 5_999_999), message: Schema.String };
 
 export const BadRequest = failure(400, "BadRequest", codeFields);
@@ -104,7 +104,7 @@ export const ValidationException = failure(422, "ValidationException", {
   errors: Schema.Array(Schema.Struct({ ...codeFields, path: Schema.Array(Schema.String) })),
 });
 
-// Member by member, so that the JSON does not depend on the order of a store's fields.
+// Encodes field by field, so that the JSON does not depend on the field order of a store's records.
 export const encodeChat = (chat: Chat): typeof ChatWire.Type => ({
   id: chat.id,
   name: chat.name,
@@ -128,28 +128,28 @@ export const encodeDetails = (chatbot: Chatbot): typeof DetailsWire.Type => ({
   workspaceName: chatbot.workspaceName,
 });
 
-/** The envelope of a list. */
+/** Encodes a page of items in a list envelope. */
 export const encodePage = <A, B>({ items, total }: Page<A>, encode: (item: A) => B) => ({
   status: 200,
   data: items.map(encode),
   meta: { total },
 });
 
-/** The body of a response, whose HTTP status is `status`, or of an `error` event. */
+/** The body of a response with the HTTP status `status`, or of an `error` event. */
 export type ResponseBody = { readonly status: number; readonly [member: string]: unknown };
 
-/** Headers of every response of the interfaces: browsers do not guess its type, and caches do not store it. */
+/** Headers of every response from the interfaces. They stop browsers guessing its type and caches storing it. */
 export const protectiveHeaders = {
   "cache-control": "no-store",
   "x-content-type-options": "nosniff",
 };
 
-/** How many bytes of a large response are sent at once. */
+/** The chunk size of a large response, in bytes. */
 const pieceLength = 65_536;
 
 /**
- * A JSON response with the status that its body names. Caches must not store it. A large one is sent in chunks, as fast
- * as its client reads them.
+ * Creates a JSON response whose status is the one in `body`. Caches must not store it. A large response is sent in
+ * chunks, as fast as the client reads them.
  */
 export const toJsonResponse = (
   body: ResponseBody,
@@ -166,7 +166,7 @@ export const toJsonResponse = (
   const pieces = Array.from({ length: Math.ceil(bytes.length / pieceLength) }, (_, n) =>
     bytes.subarray(n * pieceLength, (n + 1) * pieceLength),
   );
-  // One element per chunk: a chunk of the stream is written at once.
+  // One piece per chunk, because each chunk of the stream is written in one go.
   const stream = Stream.fromIterable(pieces, { chunkSize: 1 });
   return HttpServerResponse.stream(stream, { ...options, contentLength: bytes.length });
 };

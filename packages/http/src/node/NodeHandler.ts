@@ -1,5 +1,5 @@
 /**
- * `@parley/http/node`: a web handler as a listener of `node:http`, and as a handler for Express, Connect, Fastify and Koa.
+ * `@parley/http/node`: turns a web handler into a listener for `node:http`, Express, Connect, Fastify or Koa.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { isIP } from "node:net";
@@ -11,7 +11,7 @@ import { toRequestId } from "../serve/App.ts";
 import { toGeneralBody } from "../serve/ErrorResponses.ts";
 import { clientAddresses } from "../serve/WebHandler.ts";
 
-/** A request of `node:http`, with what Express, Connect and their body parsers add to it. */
+/** A `node:http` request, with the fields that Express, Connect and their body parsers add. */
 export interface NodeRequest extends IncomingMessage {
   readonly originalUrl?: string;
   readonly body?: unknown;
@@ -29,7 +29,7 @@ export interface FastifyReply {
   readonly hijack: () => unknown;
 }
 
-/** Responds with a web handler. The promise rejects only if `next` throws. */
+/** Responds to a request by calling a web handler. The promise rejects only if `next` throws. */
 export type NodeHandler = (
   request: NodeRequest | FastifyRequest,
   response: ServerResponse | FastifyReply,
@@ -37,12 +37,12 @@ export type NodeHandler = (
 ) => Promise<void>;
 
 /**
- * Turns a web handler, such as that of `makeWebHandler`, into a listener. It serves the path that the client sent, even
- * below a router's prefix. If a parser has read the body, the listener takes it from `request.body`. The client's
- * address is `request.ip`, which depends on Express's `trust proxy` or Fastify's `trustProxy`, or else that of the
- * connection. If the client disconnects, the listener aborts the signal of the handler's request, and ignores a later
- * error of the handler. Any other error of the handler goes to `next`. Without `next`, or after the response has begun,
- * it goes to the console; the response is 500 `INTERNAL_ERROR` or, if it has begun, breaks off.
+ * Turns a web handler, such as the one from `makeWebHandler`, into a listener. The listener serves the path that the
+ * client sent, even below a router's prefix. If a parser has read the body, the listener takes it from `request.body`.
+ * The client's address is `request.ip`, which depends on Express's `trust proxy` or Fastify's `trustProxy`, or else the
+ * connection's address. If the client disconnects, the listener aborts the signal of the handler's request and ignores
+ * any later error from the handler. Other errors from the handler go to `next`. Without `next`, or after the response
+ * has begun, they go to the console; the response is 500 `INTERNAL_ERROR` or, if it has begun, is cut off.
  */
 export const toNodeHandler =
   (handler: (request: Request) => Promise<Response>): NodeHandler =>
@@ -52,7 +52,7 @@ export const toNodeHandler =
     if ("hijack" in response) response.hijack();
     const disconnect = new AbortController();
     const close = () => {
-      // An HTTP/2 stream that the client has cancelled is finished, but not ended.
+      // If the client has cancelled an HTTP/2 stream, the response counts as finished, but not as ended.
       const isSent = outgoing.writableEnded && outgoing.writableFinished;
       if (!isSent && !outgoing.errored) disconnect.abort();
     };
@@ -61,11 +61,11 @@ export const toNodeHandler =
     outgoing.once("close", close);
     try {
       const webRequest = await toWebRequest(incoming, request.body, disconnect.signal);
-      // A framework that trusts every proxy takes `request.ip` from a header, in which a client may send any text.
+      // A framework that trusts every proxy takes `request.ip` from a header, in which a client may send anything.
       const address = isIP(request.ip ?? "") > 0 ? request.ip : incoming.socket.remoteAddress;
       if (address !== undefined) clientAddresses.set(webRequest, address);
       const answer = await handler(webRequest);
-      // The client has disconnected, or a middleware has responded, in the meantime.
+      // In the meantime, the client may have disconnected, or a middleware may have responded.
       if (outgoing.headersSent || outgoing.destroyed) return void (await answer.body?.cancel());
       outgoing.writeHead(answer.status, Object.fromEntries(answer.headers));
       if (answer.body === null) outgoing.end();
@@ -92,12 +92,12 @@ const toWebRequest = async (incoming: NodeRequest, parsedBody: unknown, signal: 
   // The names of HTTP/2's pseudo-headers begin with a colon.
   const fields = Object.entries(incoming.headers as Record<string, string>);
   const headers = new Headers(fields.filter(([name]) => !name.startsWith(":")));
-  // A parsed body may be serialized with a different length.
+  // Serializing the parsed body may change its length.
   if (isRead) headers.delete("content-length");
   const body = isRead ? toBody(parsedBody) : ReadableStream.from(readBytes(incoming));
   // `*` and absolute targets do not begin with a slash.
   const request = new Request(`http://localhost${(originalUrl ?? url).replace(/^(?!\/)/, "/")}`, {
-    // The constructor of `Request` refuses TRACE.
+    // The `Request` constructor rejects TRACE.
     method: method === "TRACE" ? "OPTIONS" : method,
     headers,
     signal,
@@ -109,7 +109,7 @@ const toWebRequest = async (incoming: NodeRequest, parsedBody: unknown, signal: 
   return request;
 };
 
-/** The body as a parser left it: bytes, text or a JSON value. */
+/** Converts a parsed body (bytes, a string or a JSON value) back into one for a `Request`. */
 const toBody = (parsedBody: unknown): BodyInit => {
   if (typeof parsedBody === "string" || parsedBody instanceof Uint8Array) {
     return parsedBody as BodyInit;
@@ -117,7 +117,7 @@ const toBody = (parsedBody: unknown): BodyInit => {
   try {
     return JSON.stringify(parsedBody, replaceBigInt) ?? "";
   } catch {
-    // Only form fields contain circular references. Parley refuses a form by its type, whatever it contains.
+    // Only form fields contain circular references. Parley rejects a form because of its content type anyway.
     return "";
   }
 };
@@ -125,10 +125,10 @@ const toBody = (parsedBody: unknown): BodyInit => {
 const replaceBigInt = (_: string, value: unknown): unknown =>
   typeof value === "bigint" ? Number(value) : value;
 
-/** Leaves the connection open when the handler stops reading early: the client still gets the response. */
+/** Reads the body. If the handler stops early, the connection stays open, so that the client gets the response. */
 async function* readBytes(incoming: IncomingMessage): AsyncGenerator<Uint8Array> {
   for await (const chunk of incoming.iterator({ destroyOnReturn: false })) {
-    // A middleware may have set an encoding.
+    // A middleware may have called `setEncoding`, so that chunks are strings.
     yield Buffer.from(chunk, incoming.readableEncoding ?? undefined);
   }
 }

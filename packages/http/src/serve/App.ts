@@ -1,6 +1,6 @@
 /**
- * Both interfaces as one HTTP application, which may have pages besides. It checks requests in the order of the
- * contract, and every response of an interface has one of the contract's shapes.
+ * Both interfaces, and optionally pages, as one HTTP application. It checks requests in the order that the contract
+ * prescribes, and every response from an interface has one of the contract's shapes.
  */
 import { Access, Asking, AskLimits, ChatId, type Principal } from "@parley/core";
 import { logFailure } from "@parley/core/ports";
@@ -34,34 +34,32 @@ import {
 import { makeVisitorTokens } from "./VisitorTokens.ts";
 import { makeWidget, type WidgetPages } from "./Widget.ts";
 
-/** Options of {@link makeApp}. */
+/** Options for {@link makeApp}. */
 export interface AppOptions {
-  /** `/api` and `/ask` by default. */
+  /** The base paths of the interfaces; `/api` and `/ask` by default. */
   readonly basePaths?: BasePaths;
   /** The interfaces that this listener serves; both by default. */
   readonly serves?: ReadonlyArray<keyof BasePaths>;
-  /** The address of a request's client, for the log and the limit on new visitors; the connection's by default. */
+  /** Returns the client's address for the log and the limit on new visitors; by default, the connection's address. */
   readonly clientAddress?: (request: HttpServerRequest.HttpServerRequest) => string | undefined;
   /** Origins whose pages may call the interfaces; none by default. */
   readonly corsOrigins?: ReadonlyArray<string>;
-  /** Lets the application refuse asks while the process is overloaded; without it, only `AskLimits` limits them. */
+  /** Lets the application refuse asks while the process is overloaded; if absent, only `AskLimits` limits asks. */
   readonly eventLoop?: EventLoop;
-  /** The effect of a disconnect on an ask without an `On-Disconnect` header; `finish` by default. */
+  /** What happens to an ask without an `On-Disconnect` header if the client disconnects; `finish` by default. */
   readonly onDisconnect?: "finish" | "cancel";
-  /** Whether each request is logged, without texts of users; `false` by default. */
+  /** Whether to log each request, without any text from users; `false` by default. */
   readonly logRequests?: boolean;
   /**
-   * Pages outside the base paths, such as those of `@parley/pages/docs` and `@parley/pages/playground`; none by
+   * Pages outside the base paths, such as those from `@parley/pages/docs` and `@parley/pages/playground`; none by
    * default.
    */
   readonly pages?: ReadonlyArray<Pages>;
-  /** The widget's pages and files; by default, the listener only issues tokens to anonymous visitors. */
+  /** The widget's pages and files; without them, the listener only issues tokens to anonymous visitors. */
   readonly widget?: WidgetPages;
 }
 
-/**
- * Creates the pages of a listener: a function from a request to its response, `undefined` if no page has the path.
- */
+/** Creates a function that returns the response of a listener's page, or `undefined` if no page matches the request. */
 export type Pages = (
   listener: Readonly<Required<Pick<AppOptions, "basePaths" | "serves" | "corsOrigins">>>,
 ) => Effect.Effect<(request: Request) => Effect.Effect<Response> | undefined>;
@@ -73,7 +71,7 @@ const overloadedResponse = toJsonResponse(toGeneralBody("SERVICE_OVERLOADED"), {
   "retry-after": "1",
 });
 
-/** The id of a request: its `x-request-id` header if that is well-formed, else a new id. */
+/** Returns the id of a request: its `x-request-id` header if that is well-formed, or else a new id. */
 export const toRequestId = (header: unknown): string =>
   typeof header === "string" && /^[A-Za-z0-9._-]{1,128}$/.test(header)
     ? header
@@ -83,12 +81,12 @@ export const toRequestId = (header: unknown): string =>
 const processId = crypto.randomUUID().slice(0, 13);
 let count = 0;
 
-/** The path in a request's target, as received. */
+/** Returns the path in a request target, as received. */
 export const toPath = (target: string): string => target.split("?", 1)[0]!;
 
 /**
- * A function from a request's method and path to its endpoint, the template of the path, and the id of the chat in it:
- * 0, which no chat has, if the path has none or the text is not a number. HEAD and OPTIONS have no endpoints.
+ * Creates a function that finds the endpoint for a method and a path, along with the path's template and the chat id in
+ * the path. The id is 0, which no chat has, if the path contains no valid id. HEAD and OPTIONS have no endpoints.
  */
 const makeRouter = (paths: BasePaths) => {
   const names = Object.keys(endpoints) as Array<EndpointName>;
@@ -118,7 +116,7 @@ type Route = NonNullable<ReturnType<ReturnType<typeof makeRouter>>>;
 /** Creates the effect that refuses an ask because the server is full. */
 const makeAskRefusal = (countFailure: RequestTelemetry["countFailure"]) => {
   let refusals = 0;
-  /** Logging each refusal would cost more than the refusal. */
+  /** Logs refusals once a second, because logging each refusal would cost more than the refusal itself. */
   const logRefusals = Effect.suspend(() => {
     const line = Effect.logWarning("The server is full and refused asks in the last second");
     const asks = refusals;
@@ -135,18 +133,18 @@ const makeAskRefusal = (countFailure: RequestTelemetry["countFailure"]) => {
 /** A request, with the route or the page that answers it. */
 interface Exchange {
   readonly request: Request;
-  /** Whether the path is that of a served interface, or below it; otherwise it may be a page's. */
+  /** Whether the path belongs to an interface that this listener serves; if not, it may belong to a page. */
   readonly isInterface: boolean;
-  /** `undefined`: no endpoint has the method and path. */
+  /** `undefined` if no endpoint matches the method and path. */
   readonly route: Route | undefined;
-  /** The response of the page at the path; `undefined`: there is no page. */
+  /** The response of the page at the path; `undefined` if there is no page. */
   readonly page: Effect.Effect<Response, RequestError> | undefined;
   readonly facts: RequestFacts;
 }
 
 /**
- * The application, over the core's services in the context. It never fails: a defect becomes a response whose
- * `x-request-id` identifies the line in the log.
+ * Creates the application from the core's services in the context. The application never fails: a defect becomes a
+ * response whose `x-request-id` identifies the log line.
  */
 export const makeApp = Effect.fnUntraced(function* ({
   basePaths = defaultBasePaths,
@@ -207,8 +205,8 @@ export const makeApp = Effect.fnUntraced(function* ({
       const error = Option.getOrNull(Cause.findErrorOption(cause));
       if (error?._tag === "RateExceeded") facts.key = error.apiKeyId;
       countFailure(response.reason, facts);
-      // The handlers have checked the values: this is a defect, not a client's mistake. The reason is
-      // not logged: a service in place of the core's may quote a value in it.
+      // The handlers have checked the values, so this is a defect, not a mistake by the client. The reason is not
+      // logged, because a service that replaces the core's may quote a value in it.
       const causeToLog =
         error?._tag === "ArgumentInvalid"
           ? Cause.die(new Error(`The core refused the field ${error.field}`))
@@ -217,8 +215,8 @@ export const makeApp = Effect.fnUntraced(function* ({
     };
 
   /**
-   * Refuses an ask if the server is full; otherwise starts it when the event loop has a slot. Its log lines carry the
-   * facts of its request.
+   * Refuses an ask if the server is full; otherwise starts it when the event loop has a slot. The ask's log lines carry
+   * the facts about its request.
    */
   const admitAsk = (
     handling: ReturnType<(typeof handlers)["ask"]>,
@@ -243,7 +241,7 @@ export const makeApp = Effect.fnUntraced(function* ({
     const apiKey = request.headers["x-api-key"];
     if (apiKey === undefined)
       return Effect.fail(new RequestRefused({ reason: "API_KEY_NOT_PRESENT" }));
-    // Details need the store only to check the key: while it is unavailable, a key that `Access` remembers is enough.
+    // `details` needs the store only to check the key: while the store is down, a key that `Access` remembers will do.
     const recalls = route?.endpoint === "details";
     return Effect.flatMap(access.authenticate(apiKey, { recalls, tokens }), (principal) => {
       facts.chatbot = principal.chatbot.id;
@@ -284,14 +282,14 @@ export const makeApp = Effect.fnUntraced(function* ({
       exchange.facts,
     );
   };
-  // Interruptible, whichever server runs it: when a client disconnects, its request must end.
+  // Interruptible whichever server runs it, because a request must end when its client disconnects.
   return Effect.interruptible(Effect.flatMap(HttpServerRequest.HttpServerRequest, handle));
 });
 
 /**
- * Turns off the span that Effect's servers create for each request: that span contains the path and the headers as
- * received, and {@link makeApp} creates its own. `makeWebHandler` provides this layer. Where a tracer is installed, any
- * other server around `makeApp` must provide it.
+ * Turns off the span that Effect's servers create for each request. That span contains the path and the headers as
+ * received, and {@link makeApp} creates a span of its own. `makeWebHandler` provides this layer. If a tracer is
+ * installed, any other server that runs `makeApp` must provide it.
  */
 export const layerNoRequestSpans: Layer.Layer<never> = Layer.succeed(
   HttpMiddleware.TracerDisabledWhen,

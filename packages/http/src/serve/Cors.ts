@@ -21,7 +21,7 @@ export const makeCors =
       isPreflight ? Effect.succeed(toJsonResponse({ status: 200, data: {} })) : response,
       (response) =>
         HttpServerResponse.setHeaders(response, {
-          // Also for a request without an origin: a cache must not reuse its response for a request with one.
+          // Set even if the request has no origin: a cache must not reuse the response for a request that has one.
           vary: [response.headers["vary"] ?? [], "Origin"].flat().join(", "),
           ...(isListed && { "access-control-allow-origin": origin }),
           ...(isListed && (isPreflight ? preflight : exposedHeaders)),

@@ -1,5 +1,5 @@
 /**
- * The responses of requests that fail.
+ * Responses to requests that fail.
  */
 import type { AskError } from "@parley/core";
 import type { KeyRejected, RateExceeded, UserRefNotGranted } from "@parley/core/ports";
@@ -25,28 +25,28 @@ export type RequestError =
   | RequestRefused
   | ValidationFailed;
 
-/** A failure as a client receives it, as a response or as the last event of a stream. */
+/** A failure as the client receives it: as a response or as the last event of a stream. */
 export interface ErrorResponse {
   readonly body: ResponseBody;
   readonly headers?: Readonly<Record<string, string>>;
-  /** The message of the body, or `VALIDATION` for the messages of a 422. */
+  /** The message in the body, or `VALIDATION` for a 422, which may have several messages. */
   readonly reason: GeneralMessage | "VALIDATION";
 }
 
 /** Logs and counts a failure, and returns its response. */
 export type ReportFailure = (cause: Cause.Cause<RequestError>) => Effect.Effect<ErrorResponse>;
 
-/** The body of a general exception. */
+/** Returns the body of a general exception. */
 export const toGeneralBody = (message: GeneralMessage) => {
   const { code, status } = generalCodes[message];
   return { status, code, message };
 };
 
-/** The response to an unknown route. `path` is the request's target as received, without its query. */
+/** Creates the response to a request for an unknown route. `path` is the path in the request target, as received. */
 export const toEndpointNotFound = (method: string, path: string): Response =>
   toJsonResponse({ ...toGeneralBody("INVALID_PATH"), method, path });
 
-/** The response to a request that failed; a defect shows no detail. `dto` is the prefix of messages about values. */
+/** Returns the response to a failed request, without details of defects. `dto` is the prefix of validation messages. */
 export const toErrorResponse = (cause: Cause.Cause<RequestError>, dto = ""): ErrorResponse => {
   const error = Option.getOrElse(
     Cause.findErrorOption(cause),
@@ -83,7 +83,7 @@ const messages = {
   ChatbotNotFound: "API_KEY_NOT_VALID",
   ChatNotFound: "CHAT_DOES_NOT_EXISTS",
   AnswerUnavailable: "ANSWER_UNAVAILABLE",
-  // `RequestValues` refuses every value that the core refuses, so this is a defect.
+  // `RequestValues` rejects every value that the core would reject, so this is a defect.
   ArgumentInvalid: "INTERNAL_ERROR",
   StorageUnavailable: "STORAGE_UNAVAILABLE",
   Overloaded: "SERVICE_OVERLOADED",

@@ -1,6 +1,6 @@
 /**
- * An answer as server-sent events: a `delta` for each piece, then one `entry` with the body of a plain ask's response,
- * or one `error` with the body of a failure's response.
+ * Streams an answer as server-sent events: a `delta` for each piece, then one `entry` with the body of a 201 response,
+ * or one `error` with the body of an error response.
  */
 import type { AnswerEvent, AskError, Progress, Pulse } from "@parley/core";
 import { Array as Arr, Cause, Channel, Duration, Effect, Pull, Stream } from "effect";
@@ -8,11 +8,11 @@ import { HttpServerResponse } from "effect/http";
 import { encodeEntry, protectiveHeaders } from "../contract/Wire.ts";
 import type { ReportFailure } from "./ErrorResponses.ts";
 
-/** The interval of comments, which show proxies that the connection is alive. */
+/** The interval between comments, which show proxies that the connection is alive. */
 const heartbeat = Duration.seconds(15);
 const comment = ": \n\n";
 
-/** Whether an `Accept` header accepts `text/event-stream` by name; wildcards do not count. */
+/** Returns whether an `Accept` header accepts `text/event-stream` by name; wildcards do not count. */
 export const acceptsEvents = (accept = ""): boolean =>
   accept
     .split(",")
@@ -21,16 +21,16 @@ export const acceptsEvents = (accept = ""): boolean =>
         /^\s*text\/event-stream\s*(;|$)/i.test(range) && !/;\s*q=0(\.0*)?\s*(;|$)/i.test(range),
     );
 
-/** The progress in a `Last-Event-ID` header; `null` where there is none. */
+/** Parses the progress in a `Last-Event-ID` header. Returns `null` if the header is absent or malformed. */
 export const parseEventId = (id = ""): Progress | null => {
   const [, turnId, points] = /^([^.]+)\.(\d{1,9})$/.exec(id) ?? [];
   return turnId === undefined ? null : { turnId, points: Number(points) };
 };
 
 /**
- * The response to an ask. It begins with the first event, or with a comment if no event arrives within a heartbeat: a
- * failure before that is a plain response. A later failure goes to `reportFailure`, and its response becomes the last
- * event.
+ * Creates the streamed response to an ask. It begins with the first event, or with a comment if no event arrives within
+ * one heartbeat interval. A failure before then gets a plain response. A later failure goes to `reportFailure`, and the
+ * body of its response becomes the last event.
  */
 export const toEventStream = Effect.fnUntraced(function* (
   stream: (pulse: Pulse<typeof comment>) => Stream.Stream<AnswerEvent | typeof comment, AskError>,
@@ -43,7 +43,7 @@ export const toEventStream = Effect.fnUntraced(function* (
   );
   const replayed = first.some((event) => event !== comment && event.replayed);
   let opening: typeof first | null = first;
-  // `Stream.concat` would cost each event more than everything else here.
+  // `Stream.concat` would cost more per event than everything else here.
   const arrivals = Effect.suspend(() => {
     const batch = opening;
     opening = null;
@@ -62,7 +62,7 @@ export const toEventStream = Effect.fnUntraced(function* (
     contentType: "text/event-stream; charset=utf-8",
     headers: {
       ...protectiveHeaders,
-      // Compression and some proxies delay the chunks of a response.
+      // Without these two headers, compression and some proxies would buffer the chunks.
       "cache-control": "no-store, no-transform",
       "x-accel-buffering": "no",
       ...(replayed && { "idempotent-replayed": "true" }),
@@ -78,6 +78,6 @@ const encodeEvent = (event: AnswerEvent | typeof comment): string => {
     : encode("entry", { status: 201, data: encodeEntry(event.entry) }, id);
 };
 
-/** One event; its JSON contains no line break. */
+/** Encodes one event. Its JSON contains no line breaks. */
 const encode = (name: string, data: object, id?: string): string =>
   `event: ${name}\n${id === undefined ? "" : `id: ${id}\n`}data: ${JSON.stringify(data)}\n\n`;

@@ -1,5 +1,5 @@
 /**
- * The handlers of the endpoints: each decodes a request, calls the core and encodes the response.
+ * The endpoints' handlers. Each decodes a request, calls the core and encodes the response.
  */
 import {
   ChatId,
@@ -36,21 +36,21 @@ type Response = HttpServerResponse.HttpServerResponse;
 type Handler = (context: {
   readonly request: HttpServerRequest.HttpServerRequest;
   readonly facts: RequestFacts;
-  /** Reports a failure after the stream has begun. */
+  /** Reports a failure that occurs after the stream has begun. */
   readonly reportFailure: ReportFailure;
   readonly principal: Principal;
-  /** The id in the path; 0, which no chat has, where the path has no valid one. */
+  /** The chat id in the path; 0, which no chat has, if the path contains no valid id. */
   readonly chatId: ChatId;
 }) => Effect.Effect<Response, RequestError, Scope.Scope>;
 
 const toCreated = (data: object, replayed: boolean): Response =>
   toJsonResponse({ status: 201, data }, replayed ? { "idempotent-replayed": "true" } : undefined);
 
-/** The handlers of the declared endpoints. */
+/** Creates the handlers of the declared endpoints. */
 export const makeHandlers = Effect.fnUntraced(function* (defaultOnDisconnect: "finish" | "cancel") {
   const chats = yield* Chats;
   const asking = yield* Asking;
-  /** Encoded once for each chatbot that the core remembers. */
+  /** Encoded responses, one for each chatbot that the core remembers. */
   const detailsResponses = new WeakMap<Chatbot, Response>();
 
   const details: Handler = ({ principal: { chatbot } }) => {

@@ -1,7 +1,7 @@
 /**
- * Requests as an operator sees them: metrics by OpenTelemetry's conventions for HTTP servers, a metric of failures,
- * spans where a tracer is installed, a log line about the refused requests of a minute and, if the operator turns that
- * on, one for each request. None contains a path as received, a query or a body.
+ * Telemetry for requests: metrics that follow OpenTelemetry's conventions for HTTP servers, a metric of failures, spans
+ * if a tracer is installed, a log line about the requests refused in the last minute and, if enabled, a log line for
+ * each request. None of these contains a path as received, a query or a body.
  */
 import { endSpan, isTraced, secondsHistogram } from "@parley/core/ports";
 import { Effect, Exit, Metric, Option, Scope, Tracer } from "effect";
@@ -10,13 +10,13 @@ import { generalCodes, type GeneralMessage } from "../contract/Codes.ts";
 
 type Response = HttpServerResponse.HttpServerResponse;
 
-/** Facts about a request: the annotations of its log lines and, except `client` and `key`, of its span. */
+/** Facts about a request, which annotate its log lines and, except for `client` and `key`, its span. */
 export interface RequestFacts {
   readonly requestId: string;
   readonly method: string;
   /**
-   * The template of an endpoint's path, such as `/api/chats/:chat_id/history`, or the first segment of a page's, such
-   * as `/docs`; absent if the request has neither an endpoint nor a page.
+   * The path template of the endpoint, such as `/api/chats/:chat_id/history`, or the first segment of the page's path,
+   * such as `/docs`; absent if no endpoint or page matches the request.
    */
   readonly route?: string;
   /** The address of the client. */
@@ -34,18 +34,18 @@ const active = Metric.gauge("http.server.active_requests", {
   description: "Requests in progress",
 });
 
-/** How many addresses or keys a line about refused requests names. */
+/** The maximum number of addresses and keys in a log line about refused requests. */
 const maxNames = 50;
 
-/** @param logRequests whether each request leaves a log line; `false` by default */
+/** @param logRequests whether to log each request; `false` by default */
 export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = false) {
   const context = yield* Effect.context<never>();
   const hasTracer = yield* isTraced;
-  /** Series by their attributes: looking one up is much cheaper than describing it. */
+  /** Metrics, keyed by their attributes: looking up a metric is much cheaper than creating it again. */
   const durations = new Map<string, Metric.Histogram<number>>();
   const failures = new Map<string, Metric.Counter<number>>();
 
-  /** Refused requests of the current minute, by reason and by the client's address or the key's id. */
+  /** Counts of the requests refused in the current minute, by reason and by the client's address or the key's id. */
   const refusals = new Map<string, number>();
   const logRefusals = (): void => {
     const requests = Array.from(refusals, ([name, count]) => `${name} ${count}`).join(", ");
@@ -56,7 +56,7 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
   const noteRefusal = (reason: GeneralMessage, caller = "unknown"): void => {
     if (refusals.size === 0) {
       const timer = setTimeout(logRefusals, 60_000);
-      // The timer must not keep the process alive. In a browser, it is a number without `unref`.
+      // The timer must not keep the process alive. In a browser, the timer is a number and has no `unref`.
       timer.unref?.();
     }
     const name = `${reason} ${caller}`;
@@ -76,7 +76,7 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
       },
     );
 
-  // Counters exist from the start: a rate does not see the step from no value to the first.
+  // Counters exist from the start, because a rate would miss the step from no value to the first value.
   for (const reason of [...Object.keys(generalCodes), "VALIDATION"]) {
     const failure = Metric.counter("parley.failures", {
       description: "Failed requests by the message that the client received",
@@ -99,7 +99,7 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
       : Effect.void;
   };
 
-  /** Counts a failure by the message that the client gets; `VALIDATION` stands for the messages of a 422. */
+  /** Counts a failure under the message that the client gets, or under `VALIDATION` for a 422. */
   const countFailure = (reason: GeneralMessage | "VALIDATION", facts?: RequestFacts): void => {
     failures.get(reason)!.updateUnsafe(1, context);
     if (reason === "RATE_EXCEEDED" || reason === "BUDGET_SPENT") noteRefusal(reason, facts?.key);
@@ -113,7 +113,7 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
     Effect.runForkWith(context)(end(performance.now(), facts, status));
   };
 
-  /** Records the request, from now until its response is ready or, if it is a stream, has been sent. */
+  /** Records a request from now until its response is ready or, if the response is a stream, has been sent. */
   const observe = <E, R>(
     response: Effect.Effect<Response, E, R>,
     request: HttpServerRequest.HttpServerRequest,
@@ -121,7 +121,7 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
   ): Effect.Effect<Response, E, R | Scope.Scope> => {
     const startedAt = performance.now();
     active.modifyUnsafe(1, context);
-    // What servers commonly log for a request whose client disconnected before the response.
+    // The status that servers commonly log if the client disconnects before the response.
     let status = 499;
     const measuredResponse = Effect.onExit(
       response,
@@ -145,7 +145,7 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
 /** Records requests; see {@link makeRequestTelemetry}. */
 export type RequestTelemetry = Effect.Success<ReturnType<typeof makeRequestTelemetry>>;
 
-/** Runs the request in a span that lasts until its scope closes. */
+/** Runs the request in a span that lasts until the request's scope closes. */
 const inRequestSpan = Effect.fnUntraced(function* <E, R>(
   response: Effect.Effect<Response, E, R>,
   { headers }: HttpServerRequest.HttpServerRequest,
@@ -153,7 +153,7 @@ const inRequestSpan = Effect.fnUntraced(function* <E, R>(
   status: () => number,
 ) {
   const { method, requestId, route } = facts;
-  // If the embedder has a span of its own, that is the parent, not the span that the headers name.
+  // If the embedding application has a span of its own, the parent is that span and not the one in the headers.
   const outer = yield* Effect.serviceOption(Tracer.ParentSpan);
   const parent = Option.orElse(outer, () => HttpTraceContext.fromHeaders(headers));
   const span = yield* Effect.makeSpan(route === undefined ? method : `${method} ${route}`, {
@@ -177,6 +177,6 @@ const inRequestSpan = Effect.fnUntraced(function* <E, R>(
 
 const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
 
-/** The method of a request as an attribute: `_OTHER` for all methods that are not standard. */
+/** Returns a request's method as an attribute value: `_OTHER` for any non-standard method. */
 export const toMethod = (method: string | undefined): string =>
   methods.includes(method!) ? method! : "_OTHER";

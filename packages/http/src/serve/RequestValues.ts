@@ -1,5 +1,5 @@
 /**
- * The values of requests, decoded: bodies, the headers that count as values, and the queries of lists.
+ * Decodes the values in requests: bodies, the headers `Idempotency-Key` and `On-Disconnect`, and the queries of lists.
  */
 import type { OrderBy } from "@parley/core";
 import { ByteSize, Effect, Result, Schema } from "effect";
@@ -25,7 +25,7 @@ const readJson = (
   request: HttpServerRequest.HttpServerRequest,
 ): Effect.Effect<unknown, RequestRefused> => {
   const { headers } = request;
-  // First: a body of any type that is too large is not read at all.
+  // Checked first, so that a body that is too large is not read at all, whatever its type.
   if (Number(headers["content-length"] ?? 0) > maxBodyBytes) return refuse("BODY_TOO_LARGE");
   if (!/^application\/json[ \t]*(;|$)/i.test(headers["content-type"] ?? "")) {
     return refuse("CONTENT_TYPE_NOT_JSON");
@@ -48,7 +48,7 @@ const readJson = (
   );
 };
 
-/** A decoder that fails with the problems of all values; `problems` are those that the schema cannot find. */
+/** Creates a decoder that fails with the problems of all values, including `problems` that the schema cannot find. */
 const makeDecoder = <A>(dto: string, schema: Schema.Codec<A, unknown>) => {
   assertCodes(dto, schema);
   const decode = Schema.decodeUnknownResult(schema, { errors: "all", reportInput: true });
@@ -77,7 +77,7 @@ const makePostDecoder = <A>(dto: string, schema: Schema.Codec<A, unknown>) => {
   };
 };
 
-/** The parameters in a request's target. `name[]` and `name[0]` are other spellings of an array's `name`. */
+/** Parses the query in a request target. For an array, it accepts `name[]` and `name[0]` as alternatives to `name`. */
 const parseQuery = (target: string): URLSearchParams => {
   const parameters = new URLSearchParams();
   const [, query] = /\?(.*)$/s.exec(target) ?? [];
@@ -93,12 +93,12 @@ const decodeText = (text: string): string => {
   try {
     return decodeURIComponent(text.replaceAll("+", " "));
   } catch {
-    // NUL, which every rule refuses, stands for text that is not percent-encoded UTF-8.
+    // Text that is not percent-encoded UTF-8 becomes NUL, which every schema rejects.
     return "\0";
   }
 };
 
-/** A decoder of the query in a request's target; an absent parameter is absent in its result. */
+/** Creates a decoder for the query in a request target. Absent parameters are absent from its result. */
 const makeQueryDecoder = <Field extends string, Values>(
   dto: string,
   schema: Schema.Codec<Values & Sorting<Field>, unknown> & { readonly fields: object },
@@ -131,7 +131,7 @@ const makeQueryDecoder = <Field extends string, Values>(
   };
 };
 
-/** The core's names of the fields that have another name on the wire. */
+/** The core's names for the fields that have a different name on the wire. */
 const coreNames = { _createTime: "createTime", chat_id: "chatId" } as const;
 type CoreName<Field> = Field extends keyof typeof coreNames ? (typeof coreNames)[Field] : Field;
 

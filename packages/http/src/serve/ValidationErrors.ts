@@ -1,29 +1,29 @@
 /**
- * The errors of a request's values: where each is, and which public code it has.
+ * Validation errors in a request: the path of each invalid value, and the public message about it.
  */
 import { Data, SchemaIssue, type Schema, type SchemaAST } from "effect";
 import { validationCodes, type ValidationMessage } from "../contract/Codes.ts";
 
-/** The path of a value, `[]` for the whole body, and the ending of the message about it. */
+/** The path of an invalid value (`[]` for the whole body), and the ending of the message about that value. */
 export type Problem = readonly [path: ReadonlyArray<string>, problem: string];
 
-/** All problems of a request, so that its client learns of every invalid value, not only of the first. */
+/** All problems in a request, so that the client learns of every invalid value and not just the first. */
 export class ValidationFailed extends Data.TaggedError("ValidationFailed")<{
   readonly problems: ReadonlyArray<Problem>;
 }> {}
 
-/** How messages name the value at a path. */
+/** Returns the name that messages use for the value at a path. */
 export const toFieldName = ([name = "body"]: ReadonlyArray<string>): string =>
   name
     .replace(/[a-z](?=[A-Z])/g, "$&_")
     .replaceAll("-", "_")
     .toUpperCase();
 
-/** The message about a value, `<DTO>_<FIELD>_<PROBLEM>`. `dto` is the prefix for the endpoint. */
+/** Returns the message about a value, `<DTO>_<FIELD>_<PROBLEM>`. `dto` is the endpoint's prefix. */
 export const toMessage = (dto: string, [path, problem]: Problem) =>
   `${dto}_${toFieldName(path)}_${problem}` as ValidationMessage;
 
-/** The first problem of each value. A value is a member of `body`, a header or a parameter. */
+/** Returns the first problem of each value. A value is a member of `body`, a header or a query parameter. */
 export const toProblems = (issue: SchemaIssue.Issue): ReadonlyArray<Problem> => {
   const problems = new Map<string | undefined, Problem>();
   for (const { message, path } of format(issue).issues) {
@@ -48,7 +48,7 @@ const format = SchemaIssue.makeFormatterStandardSchemaV1({
 const problemOf = ({ annotations }: Pick<SchemaAST.Check<never>, "annotations">) =>
   annotations?.["problem"] as string | undefined;
 
-/** Throws unless every check of the values has a `problem`, and every problem a code. */
+/** Throws unless every check in the schema has a `problem`, and every problem has a code. */
 export const assertCodes = (dto: string, { ast }: Schema.Top): void => {
   const assertProblem = (path: ReadonlyArray<string>, problem = "UNNAMED_PROBLEM") => {
     const message = toMessage(dto, [path, problem]);

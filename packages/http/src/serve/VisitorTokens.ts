@@ -1,11 +1,11 @@
 /**
- * Visitor tokens: JWTs with HS256, which a library in any language can sign with a key's signing secret.
+ * Visitor tokens: JWTs that a library in any language can create, signed with HS256 and a key's signing secret.
  */
 import { UserRef, type Scope, type VisitorTokens } from "@parley/core";
 import { Duration, Effect, Option, Schema } from "effect";
 import { decodeProtectedHeader, jwtVerify, SignJWT } from "jose";
 
-/** How far the clock of a signer may be off, in seconds. */
+/** How far off a signer's clock may be, in seconds. */
 const skew = 60;
 
 /** The maximum lifetime of a token, in seconds. */
@@ -25,7 +25,7 @@ const importSecret = (secret: string) =>
     "verify",
   ]);
 
-/** Creates the reader of tokens for `Access`. It imports a secret once for each object that holds it. */
+/** Creates the token reader for `Access`. The reader imports a secret once for each object that holds it. */
 export const makeVisitorTokens = (): VisitorTokens => {
   const secrets = new WeakMap<object, Promise<CryptoKey>>();
   return {
@@ -60,8 +60,8 @@ export const makeVisitorTokens = (): VisitorTokens => {
 const isKeyId = /^[0-9A-Za-z]{12}$/;
 
 /**
- * Signs a token for a visitor. It is valid only if it expires within 24 hours; without `scopes`, it has all scopes of
- * the key.
+ * Signs a token for a visitor. The token is valid only if it expires within 24 hours. Without `scopes`, it has all of
+ * the key's scopes.
  */
 export const signVisitorToken = (token: {
   readonly keyId: string;

@@ -11,12 +11,12 @@ import { toGeneralBody } from "./ErrorResponses.ts";
 
 /** A handler to mount in a framework whose handlers take a web `Request`. */
 export interface WebHandler {
-  /** Resolves when `layer` is built. If that fails, it and every call of `handler` reject with the layer's error. */
+  /** Resolves once `layer` is built. If building fails, this promise and every `handler` call reject with the error. */
   readonly ready: Promise<void>;
   /**
-   * Responds to every request, even outside the base paths and after `dispose`; rejects only if `layer` failed. With a
+   * Responds to every request, even outside the base paths or after `dispose`; rejects only if `layer` failed. Given a
    * URL, it takes the arguments of `fetch` and, like `fetch`, also rejects if they are invalid or their signal aborts.
-   * With a `Request`, it ignores the second argument, because frameworks pass one of their own.
+   * Given a `Request`, it ignores the second argument, because frameworks pass one of their own.
    */
   readonly handler: (request: Request | URL | string, init?: unknown) => Promise<Response>;
   /**
@@ -25,7 +25,7 @@ export interface WebHandler {
   readonly dispose: () => Promise<void>;
 }
 
-/** Starts to build the core's services with `layer`, and serves the interfaces with them. */
+/** Starts building the core's services with `layer`, and returns a handler that serves the interfaces with them. */
 export const makeWebHandler = <E>(
   layer: Layer.Layer<Access | Asking | Chats, E>,
   options?: AppOptions,
@@ -43,7 +43,7 @@ export const makeWebHandler = <E>(
   );
   const nothing = async () => {};
   const ready = run(nothing, nothing);
-  // No unhandled rejection: an embedder that does not await `ready` sees the failure in its first request.
+  // Prevents an unhandled rejection: an embedder that does not await `ready` sees the failure on its first request.
   ready.catch(() => undefined);
   return {
     ready,
@@ -70,7 +70,7 @@ const withClientAddress = Effect.updateService(HttpServerRequest.HttpServerReque
 
 const Handler = Context.Service<(request: Request) => Promise<Response>>("@parley/http/WebHandler");
 
-/** The response to a request after `dispose`. */
+/** Creates the response to a request that arrives after `dispose`. */
 const toRefusal = ({ headers, method }: Request): Response =>
   HttpServerResponse.toWeb(
     HttpServerResponse.setHeader(

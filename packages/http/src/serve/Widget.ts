@@ -1,5 +1,5 @@
 /**
- * The widget's addresses: the loader, the window that the origins of a key may frame, with its files, and tokens for
+ * Serves the widget: the loader, the window that a key's origins may frame, the window's files, and tokens for
  * anonymous visitors.
  */
 import { Access, type VisitorTokens, type Widget } from "@parley/core";
@@ -12,15 +12,15 @@ import { signVisitorToken } from "./VisitorTokens.ts";
 type Request = HttpServerRequest.HttpServerRequest;
 type Response = HttpServerResponse.HttpServerResponse;
 
-/** The widget as browsers get it, such as from `@parley/pages/widget`. */
+/** The widget's pages and files, such as those from `@parley/pages/widget`. */
 export interface WidgetPages {
-  /** Answers `/widget.js` and files below `/widget/`; `undefined` for another path. */
+  /** Responds to requests for `/widget.js` and files below `/widget/`; returns `undefined` for any other path. */
   readonly file: (request: Request) => Effect.Effect<Response> | undefined;
-  /** The document of a window, which only the origins of the key's widget may frame. */
+  /** Returns the document of the widget's window, which only the widget's origins may frame. */
   readonly document: (request: Request, widget: Widget) => Effect.Effect<Response>;
 }
 
-/** The network that one client may control: an IPv4 address, or the first 64 bits of an IPv6 address. */
+/** Returns the network that a single client may control: an IPv4 address, or the first 64 bits of an IPv6 address. */
 const toNetwork = (address: string): string => {
   const plain = address.replace(/^::ffff:(?=[\d.]+$)/i, "");
   if (!plain.includes(":")) return plain;
@@ -32,7 +32,7 @@ const toNetwork = (address: string): string => {
   return groups.map((group) => Number.parseInt(group, 16).toString(16)).join(":");
 };
 
-/** A function from a request to its response, `undefined` for a path that is not the widget's. */
+/** Creates a function that responds to requests for the widget's paths and returns `undefined` for other paths. */
 export const makeWidget = Effect.fnUntraced(function* (
   tokens: VisitorTokens,
   clientAddress: (request: Request) => string | undefined,

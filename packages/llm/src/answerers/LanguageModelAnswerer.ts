@@ -1,5 +1,5 @@
 /**
- * Answers with language models of the AI SDK.
+ * Answers questions with language models from the AI SDK.
  */
 import {
   Answerer,
@@ -29,44 +29,44 @@ import { retrySchedule, type FailureReason, type ModelFailure } from "../models/
 import { type Prompt, promptBuilder } from "../models/Prompt.ts";
 import { makeProvider, type Provider } from "../models/Provider.ts";
 
-/** Options of `layerLanguageModel`. The limits apply to each of its models. */
+/** Options for `layerLanguageModel`. The limits apply to each model separately. */
 export interface LanguageModelOptions {
-  /** The tokens of a model's context, the answer included (default 32,000). */
+  /** The size of a model's context window in tokens, including the answer (default 32,000). */
   readonly contextTokens?: number | undefined;
-  /** The limit on an answer's tokens (default: a quarter of the context, at most 4096). */
+  /** The maximum number of tokens in an answer (default: a quarter of the context window, at most 4096). */
   readonly maxOutputTokens?: number | undefined;
   /** The documents to answer from; `null` (the default) for none. */
   readonly knowledge?: KnowledgeSource;
   /**
-   * Returns the model that a chatbot's settings name; it replaces the first model for that chatbot. Without this
+   * Returns the model that a chatbot's settings name, which replaces the first model for that chatbot. Without this
    * option, a chatbot whose settings name a model cannot answer.
    */
   readonly modelNamed?: (name: string) => Effect.Effect<LanguageModel, AnswerUnavailable>;
-  /** How many calls may follow a failed one at the same provider, for one question (default 4). */
+  /** The maximum number of retries per provider for one question (default 4). */
   readonly retries?: number;
   /**
-   * The longest time between two parts of a model's response, and before the first. The default is 8/30 of the deadline
-   * of `AskLimits`, and 20/30 for the last or only model: it may still be loading, or may not stream its reasoning.
+   * The maximum wait for the first part of a model's response, and between parts. The default is 8/30 of the deadline
+   * in `AskLimits`, or 20/30 for the last or only model, which may still be loading or not stream its reasoning.
    */
   readonly idleTimeout?: Duration.Input;
 }
 
-/** With these shares of the deadline, two models and a pause fit into one ask. */
+/** With these shares of the deadline, one ask has time for two models and a pause between them. */
 const idleShare = 8 / 30;
 const idleShareOfLast = 20 / 30;
 
 const maxPassages = 5;
 
 /**
- * An `Answerer` over one model or several, in order of preference. Building the layer loads the AI SDK.
+ * Provides an `Answerer` that calls one or several models, in order of preference. Building the layer loads the AI SDK.
  *
- * - A call that fails for a transient reason (network, idle timeout, 408, 429, 5xx, an answer that is empty or breaks
- *   off) is repeated after a growing, jittered pause, and not before its `Retry-After`. Meanwhile the next model is
- *   called. No attempt begins after the ask's deadline. A failed attempt, unless it is the last, ends with a `Restart`
- *   part, before the pause.
- * - A provider that fails ten questions in a row is not called for a while. Then one question tries it.
+ * - A call that fails for a transient reason (network, idle timeout, 408, 429, 5xx, an answer that is empty or cut off)
+ *   is retried with jittered exponential backoff, after any `Retry-After`. Meanwhile the next model is called. No
+ *   attempt begins after the ask's deadline. Every failed attempt but the last ends with a `Restart` part, before the
+ *   pause.
+ * - A provider that fails ten questions in a row is not called for a while. Then a single question tries it again.
  * - If no attempt succeeds, the answer fails with `AnswerUnavailable`. Errors, logs and metrics contain names, statuses
- *   and codes, never a text of the chat or a key.
+ *   and codes, never text from the chat or an API key.
  * - Interrupting the stream aborts the provider's request.
  */
 export const layerLanguageModel = (
@@ -132,15 +132,16 @@ const noModel = new AnswerUnavailable({
 
 const maxHalvings = 3;
 
-/** Calls that fail for these reasons, before the first delta of the answer, cost nothing. */
+/** Calls that fail for these reasons before the answer's first delta cost nothing. */
 const freeFailures: ReadonlyArray<FailureReason> = [
   ...(["network", "rate_limit", "server_error", "bad_request"] as const),
   ...(["client_error", "context_length", "circuit_open"] as const),
 ];
 
 /**
- * The tokens of a call, as the provider reports them or, unless the call cost nothing, one for every four characters of
- * the prompt and the answer: the provider also bills a call that breaks off or is cancelled.
+ * Returns the tokens of a call, as reported by the provider. If it reports none, estimates one token per four
+ * characters of prompt and answer, unless the call cost nothing: providers also bill calls that break off or are
+ * cancelled.
  */
 const tokensOf = (
   exit: Exit.Exit<Tokens, ModelFailure>,
@@ -156,14 +157,14 @@ const tokensOf = (
 };
 
 /**
- * Each attempt goes to the provider that is ready first; in a tie, to the first of them in the list. A provider that
- * failed is ready again after the pause of {@link retrySchedule}, and gets no more attempts when that schedule ends. A
- * prompt that a provider refuses as too long is halved and sent again without a pause, up to three times. A content
- * filter ends all attempts.
+ * Calls providers until one answers: always the provider that is ready first or, in a tie, comes first in the list. A
+ * provider that failed is ready again after the next pause of {@link retrySchedule}, and gets no more attempts once
+ * that schedule ends. A prompt that a provider rejects as too long is halved and sent again without a pause, up to
+ * three times. A content filter ends all attempts.
  *
  * @param providers at least one
  * @param promptOf builds a prompt of at most the given number of tokens
- * @param tokens the limit on the tokens of the first prompt
+ * @param tokens the maximum number of tokens in the first prompt
  */
 const answerWith = Effect.fnUntraced(function* (
   providers: ReadonlyArray<Provider>,

@@ -1,5 +1,5 @@
 /**
- * Answers with passages of documents, without a language model.
+ * Answers questions with passages from documents, without a language model.
  */
 import { Answerer, AskedModel, type Chatbot } from "@parley/core/ports";
 import { Effect, Layer, Stream } from "effect";
@@ -8,14 +8,14 @@ import { firstSentences, type Passage } from "../documents/Passage.ts";
 import { fold, wordsOf } from "../documents/Terms.ts";
 
 /**
- * An `Answerer` that quotes the best passage for the question, with a link to its source. If the passage only touches
- * on the question's subject, the answer begins with a sentence of doubt, and ends with the first sentences of up to two
- * other passages. If no passage is about the question, and in reply to small talk, the answer names up to three
- * questions that the documents answer, or else up to ten topics of the documents. The answerer reports no usage, and
- * ignores the chat so far. For one chatbot, the same question and documents always give the same answer.
+ * Provides an `Answerer` that quotes the best passage for the question, with a link to its source. If the passage only
+ * touches on the question's subject, the answer begins by expressing doubt and ends with the first sentences of up to
+ * two other passages. If no passage is about the question, or if the question is small talk, the answer lists up to
+ * three questions that the documents answer, or else up to ten of their topics. The answerer reports no usage and
+ * ignores the chat so far. For a given chatbot, the same question and documents always give the same answer.
  *
- * @param knowledge the documents; `null` when there are none
- * @param hint a sentence that ends the answer when there are no documents, such as one on how to set a language model
+ * @param knowledge the documents; `null` if there are none
+ * @param hint a closing sentence if there are no documents, for example on how to configure a language model
  */
 export const layerOffline = (knowledge: KnowledgeSource, hint = ""): Layer.Layer<Answerer> =>
   Layer.succeed(
@@ -34,10 +34,10 @@ export const layerOffline = (knowledge: KnowledgeSource, hint = ""): Layer.Layer
 
 const unsure = "I am not sure this answers your question:";
 
-/** How long the text of another passage may be, in characters: about three lines. */
+/** The maximum length of the text quoted from another passage, in characters: about three lines. */
 const maxShortLength = 320;
 
-/** Replies to small talk, which needs no documents, each with the English and German messages that it answers. */
+/** Returns the replies to small talk, each with a pattern for the English and German messages that it answers. */
 const smallTalk = ({ description, name }: Chatbot): Record<string, RegExp> => ({
   "Hello!":
     /^(hi|hello|hey|good (morning|day|evening)|hallo|moin|servus|guten (morgen|tag|abend))( (all|there|parley|zusammen))?$/,
@@ -71,14 +71,14 @@ const answerFrom = (
   return `${reply ?? "The documents do not cover that."} ${first}\n\n${list}`;
 };
 
-/** The passage, and a link to its source. */
+/** Returns the passage, followed by a link to its source. */
 const quote = (passage: Passage): string => {
   const { headings, source, text } = passage;
   const name = [source, ...headings.slice(-1)].join(" › ");
   return `${toText(text, source)}\n\n---\n\nSource: ${toLink(name, passage)}`;
 };
 
-/** Up to two passages below other headings, each as a link and its first sentences. */
+/** Lists up to two passages below other headings, each as a link and the passage's first sentences. */
 const listOthers = (best: Passage, others: ReadonlyArray<Passage>): string => {
   const byAddress = new Map(others.map((passage) => [toAddress(passage), passage]));
   byAddress.delete(toAddress(best));
@@ -94,7 +94,7 @@ const listOthers = (best: Passage, others: ReadonlyArray<Passage>): string => {
   return items.length === 0 ? "" : `\n\n${introduction}:\n\n${items.join("\n")}`;
 };
 
-/** The text, with its relative links changed to start from the folder of the documents. */
+/** Returns the text with its relative links rewritten to be relative to the documents folder. */
 const toText = (text: string, source: string): string => {
   const folder = new URL(source, "file:///documents/");
   return text.replace(/\]\((?![a-z]+:|\/)([^)\s]+)/gi, (_: string, href: string) => {

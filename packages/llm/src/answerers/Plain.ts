@@ -31,26 +31,26 @@ const read = (folder: string) =>
     return yield* Effect.provide(readKnowledge(folder), [files.layer, path.layer]);
   });
 
-/** A language model for `openParley`. */
+/** Settings of a language model for `openParley`. */
 export interface LanguageModelSettings {
-  /** The address before `/chat/completions`, for example `http://localhost:11434/v1`. */
+  /** The base URL, without `/chat/completions`, for example `http://localhost:11434/v1`. */
   readonly baseUrl: string;
-  /** The model, by its provider's name for it. */
+  /** The model, under the name its provider uses. */
   readonly model: string;
-  /** Sent as a bearer token; none by default. */
+  /** The API key, sent as a bearer token; none by default. */
   readonly apiKey?: string | undefined;
   /** A folder of Markdown and text files to answer from, which are read once; none by default. */
   readonly documents?: string | undefined;
-  /** The tokens of the model's context, the answer included; 32,000 by default. */
+  /** The size of the model's context window in tokens, including the answer; 32,000 by default. */
   readonly contextTokens?: number | undefined;
-  /** The limit on an answer's tokens; by default a quarter of the context, at most 4096. */
+  /** The maximum number of tokens in an answer; by default a quarter of the context window, at most 4096. */
   readonly maxOutputTokens?: number | undefined;
 }
 
 /**
- * Answers with a language model behind an endpoint that speaks OpenAI's chat completions. A call that fails for a
- * transient reason is repeated within the time limit of the answer. Needs `ai` and `@ai-sdk/openai-compatible`, and for
- * `documents` also `@effect/platform-node`.
+ * Answers with a language model behind an endpoint that implements OpenAI's chat completions API. A call that fails for
+ * a transient reason is retried within the answer's deadline. Requires the packages `ai` and
+ * `@ai-sdk/openai-compatible` and, for `documents`, `@effect/platform-node`.
  */
 export const languageModel: (settings: LanguageModelSettings) => AnswererLayer = ({
   apiKey,
@@ -69,8 +69,8 @@ export const languageModel: (settings: LanguageModelSettings) => AnswererLayer =
   );
 
 /**
- * Answers with passages of the Markdown and text files in a folder, which are read once, without a language model.
- * Needs `@effect/platform-node`.
+ * Answers with passages from the Markdown and text files in a folder, without a language model. The files are read
+ * once. Requires the package `@effect/platform-node`.
  */
 export const documents = (folder: string): AnswererLayer =>
   Layer.unwrap(Effect.map(read(folder), (knowledge) => layerOffline(knowledge)));

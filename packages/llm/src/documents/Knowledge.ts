@@ -16,18 +16,17 @@ export interface Match extends Passage {
 export interface Knowledge {
   /** The titles of the documents: their first headings, or else their names. */
   readonly topics: ReadonlyArray<string>;
-  /** Up to three headings, preferably questions, that the documents are likely to answer if somebody asks them. */
+  /** Up to three headings, preferably questions, that the documents are likely to answer when asked. */
   readonly questions: ReadonlyArray<string>;
   /**
-   * Up to `limit` passages that are about a question, best first. The same documents and question always give the same
+   * Returns up to `limit` passages about the question, best first. The same documents and question always give the same
    * passages in the same order.
    */
   readonly search: (question: string, limit: number) => ReadonlyArray<Match>;
-  /** All passages. */
   readonly passages: ReadonlyArray<Passage>;
 }
 
-/** The documents of all chatbots, or a function that looks up those of one chatbot for each question; `null`: none. */
+/** All chatbots' documents, a function that looks up a chatbot's documents for each question, or `null` for none. */
 export type KnowledgeSource =
   | Knowledge
   | null
@@ -36,7 +35,7 @@ export type KnowledgeSource =
 export const lookUpIn = (source: KnowledgeSource) =>
   typeof source === "function" ? source : () => Effect.succeed(source);
 
-/** The folder of documents is missing, is not a folder, or cannot be listed. */
+/** The documents folder is missing, is not a folder, or cannot be listed. */
 export class KnowledgeUnreadable extends Data.TaggedError("KnowledgeUnreadable")<{
   readonly folder: string;
   readonly cause: PlatformError.PlatformError;
@@ -49,10 +48,10 @@ export class KnowledgeUnreadable extends Data.TaggedError("KnowledgeUnreadable")
 const maxBytes = 5_000_000n;
 
 /**
- * Reads every `*.md` and `*.txt` file below `folder`, and the files in `others`, as Markdown into an index. Names that
- * begin with a dot, `node_modules` and links to folders are ignored. A document that is larger than 5 MB, unreadable,
- * not UTF-8, or behind a symbolic link that leads out of the folder is not read, and a warning is logged. Its passages
- * in `previous`, if any, are kept: a link may dangle for a moment while documents are replaced.
+ * Reads every `*.md` and `*.txt` file below `folder`, and the files in `others`, as Markdown, and indexes them. Names
+ * that begin with a dot, `node_modules` and links to folders are ignored. A document is skipped with a warning if it is
+ * larger than 5 MB, unreadable, not UTF-8, or behind a symbolic link that leads out of the folder. Its passages in
+ * `previous`, if any, are kept, because a link may dangle for a moment while documents are replaced.
  */
 export const readKnowledge = (
   folder: string,
@@ -63,14 +62,14 @@ export const readKnowledge = (
     const fs = yield* FileSystem.FileSystem;
     const path = yield* Path.Path;
     const root = yield* fs.realPath(folder);
-    // Fails if the root is a file, in which a glob would just find nothing.
+    // Fails if the root is a file, where the glob would simply find nothing.
     yield* fs.readDirectory(root);
     const names = yield* fs.glob("**/*", { root, exclude: ["**/node_modules"] });
     const passages: Array<Passage> = [];
 
     const readDocument = Effect.fnUntraced(
       function* (source: string, at: string, within: string) {
-        // Only the real path is read: a link that changes meanwhile cannot lead out of the folder.
+        // Only the real path is read, so that a link that changes in the meantime cannot lead out of the folder.
         const real = yield* fs.realPath(at);
         if (!real.startsWith(within)) {
           return yield* Effect.fail("its symbolic link points outside the folder");
@@ -105,33 +104,33 @@ export const readKnowledge = (
     return yield* makeKnowledge(passages);
   }).pipe(Effect.mapError((cause) => new KnowledgeUnreadable({ folder, cause })));
 
-/** The least share of a question that a passage must cover to be about it. */
+/** The minimum share of a question that a passage must cover to be about it. */
 const aboutShare = 0.3;
-/** The least share of a question that a passage must cover to be likely to answer it. */
+/** The minimum share of a question that a passage must cover to be likely to answer it. */
 const certainShare = 0.85;
-/** A longer question tells a story around its subject: a passage need only cover `aboutShare` of this many terms. */
+/** A longer question says more than its subject, so a passage need only cover `aboutShare` of this many terms. */
 const maxTerms = 5;
-/** The least likeness of a heading or synonym to the question for its passage to be likely to answer the question. */
+/** The minimum likeness of a heading or synonym to the question for its passage to be likely to answer the question. */
 const certainLikeness = 0.75;
-/** By how much the best passage must outrank those below other headings to be likely to answer the question. */
+/** The margin by which the best passage must outrank those below other headings to be likely to answer the question. */
 const certainLead = 0.15;
-/** The least likeness of a phrase that is the question itself. The best passage needs no lead if it alone has one. */
+/** The likeness at which a phrase counts as the question itself. If only the best passage has one, it needs no lead. */
 const sameLikeness = 0.99;
 /**
- * How much the three phrases of a passage that are most like the question add to its rank. The phrases are its last
- * heading and its synonyms; many questions mix two of them.
+ * How much the three phrases of a passage that are most like the question add to the passage's rank. The phrases are
+ * the last heading and its synonyms; many questions mix two of them.
  */
 const phraseShares = [1, 0.3, 0.2];
-/** The likeness, at least, of a heading to a longer question that contains it. */
+/** The minimum likeness of a heading to a longer question that contains it. */
 const containedLikeness = 0.9;
 /** The share of its weight that a term keeps if it occurs only in a passage's text, not in its headings or synonyms. */
 const inText = 0.5;
 
-/** An index of the given passages. */
+/** Builds an index of the given passages. */
 export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<Knowledge> =>
   Effect.gen(function* () {
     const topics = new Map<string, string>();
-    /** By term, then by passage: the part of the term's weight that counts. */
+    /** The part of each term's weight that counts for a passage, keyed by term and then by passage. */
     const index = new Map<string, Map<number, number>>();
     const add = (id: number, words: string, part: number) => {
       for (const term of wordsOf(words).map(termOf)) {
@@ -140,7 +139,7 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
       }
     };
     for (const [id, { headings, source, synonyms = [], text }] of passages.entries()) {
-      // Otherwise, a large folder would block the event loop for seconds.
+      // Without this, a large folder would block the event loop for seconds.
       yield* Effect.yieldNow;
       const title = source.replace(/\.[^./]*$/, "");
       if (!topics.has(source)) topics.set(source, headings[0] ?? title);
@@ -148,7 +147,7 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
       add(id, text, headings.length === 0 ? 1 : inText);
     }
 
-    /** The rarer a term, the more it weighs, until only a fiftieth of the passages have it. */
+    /** The rarer a term, the higher its weight, until only a fiftieth of the passages contain it. */
     const toWeight = (count: number) => Math.log(2 + Math.min(50, passages.length / (count || 1)));
     const weigh = (term: string) => (isCommon(term) ? 0.3 : toWeight(index.get(term)?.size ?? 0));
 
@@ -218,7 +217,7 @@ const questionsOf = (
 ): ReadonlyArray<string> => {
   const headings = new Set(passages.map(({ headings }) => headings.at(-1) ?? ""));
   const questions: Array<string> = [];
-  // Only twenty: searching for all headings of a large folder would block the event loop for seconds.
+  // Only twenty, because searching for every heading in a large folder would block the event loop for seconds.
   const candidates = [...headings]
     .filter(({ length }) => length > 0 && length <= 80)
     .sort((a, b) => Number(b.endsWith("?")) - Number(a.endsWith("?")))
@@ -232,9 +231,9 @@ const questionsOf = (
 };
 
 /**
- * The likeness of a heading to a question, from 0 to 1: the weight of the terms that they share, relative to all their
- * terms. If punctuation divides the heading, the likeness of its most similar part. A heading with at least two
- * uncommon words is like every question that has all of them, however long that question is.
+ * Returns the likeness of a heading to a question, from 0 to 1: the weight of the terms that they share, relative to
+ * all their terms. If punctuation divides the heading, only its most similar part counts. A heading with at least two
+ * uncommon words is like every question that contains them all, however long the question is.
  */
 const likeness = (
   question: ReadonlySet<string>,

@@ -5,19 +5,19 @@ import { Lexer, Parser, type Token } from "marked";
 
 /** A piece of a document. */
 export interface Passage {
-  /** The document's path in the folder, with `/` as the separator. */
+  /** The document's path in the documents folder, separated by `/`, or its file name if it is outside the folder. */
   readonly source: string;
   /** The headings above the passage, outermost first. */
   readonly headings: ReadonlyArray<string>;
-  /** Other words for the last heading, each a phrase: the comments (`<!-- … · … -->`) below it. */
+  /** Alternative phrases for the last heading, from the comments (`<!-- … · … -->`) below it. */
   readonly synonyms?: ReadonlyArray<string>;
   readonly text: string;
 }
 
-/** The maximum length of a passage in characters, unless a single sentence, or line of a table or code, is longer. */
+/** The maximum length of a passage, in characters. Only a single sentence, table row or line of code may be longer. */
 const maxLength = 1200;
 
-/** The passages of a document in Markdown. None spans two headings; long sections are cut. */
+/** Splits a Markdown document into passages. No passage spans two headings, and long sections are cut. */
 export const passagesOf = (source: string, document: string): Array<Passage> => {
   const passages: Array<Passage> = [];
   let above: ReadonlyArray<{ readonly depth: number; readonly title: string }> = [];
@@ -31,7 +31,7 @@ export const passagesOf = (source: string, document: string): Array<Passage> => 
     synonyms = [];
   };
   const markdown = document.replace(/\r\n?/g, "\n").replace(frontMatter, "");
-  // Inline Markdown is parsed in headings only, which halves the time.
+  // Inline Markdown is parsed only in headings, which halves the parsing time.
   for (const token of new Lexer().blockTokens(markdown)) {
     if (token.type === "heading") {
       endSection();
@@ -48,8 +48,8 @@ export const passagesOf = (source: string, document: string): Array<Passage> => 
 };
 
 /**
- * The sentences that a passage begins with, after any code, as many as fit into `length` characters: none if it begins
- * with a table, a list, or a longer sentence.
+ * Returns as many of a passage's first sentences as fit into `length` characters, skipping any code before them.
+ * Returns an empty string if the passage begins with a table, a list, or a sentence that is too long.
  */
 export const firstSentences = (text: string, length: number): string => {
   const block = new Lexer()
@@ -57,7 +57,7 @@ export const firstSentences = (text: string, length: number): string => {
     .find(({ type }) => type !== "code" && type !== "space");
   if (block?.type !== "paragraph") return "";
   const line = block.raw.trimEnd().replaceAll("\n", " ");
-  // A sentence that ends with a colon introduces what follows.
+  // A sentence that ends with a colon only introduces what follows, so it is left out.
   const sentences = line.split(endOfSentence).filter((sentence) => !sentence.endsWith(":"));
   const [start = ""] = join(sentences, "", length);
   return start.length <= length ? start.trimEnd() : "";
@@ -83,7 +83,7 @@ const pack = (blocks: ReadonlyArray<Token>): Array<string> => {
   return join(pieces, "\n\n", maxLength);
 };
 
-/** Cuts between sentences, or lines of a table or of code. Each piece repeats the table's head or the code's fences. */
+/** Cuts a block between sentences, table rows or lines of code. Each piece repeats the table header or code fences. */
 const cut = ({ raw, type }: Token, length: number): ReadonlyArray<string> => {
   const text = raw.trimEnd();
   if (text.length <= length) return [text];
@@ -100,7 +100,7 @@ const cut = ({ raw, type }: Token, length: number): ReadonlyArray<string> => {
 const endOfLine = /(?<=\n)/;
 const endOfSentence = /(?<=[.!?]\s|[。！？\n])/;
 
-/** Joins neighbours as long as there is room. */
+/** Joins neighbouring pieces as long as they fit into `room` characters. */
 const join = (pieces: ReadonlyArray<string>, separator: string, room: number): Array<string> => {
   const texts: Array<string> = [];
   for (const piece of pieces) {

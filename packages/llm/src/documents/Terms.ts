@@ -1,11 +1,11 @@
 /**
- * Terms: words in the form in which the search compares them.
+ * Terms: words in the normalized form that the search compares.
  */
 import { Array as Arr } from "effect";
 
 export const wordsOf = (text: string): Array<string> => text.match(/[\p{L}\p{M}\p{N}]+/gu) ?? [];
 
-/** Common words of English and German, and words that frame questions. They are never a question's subject. */
+/** Common words in English and German, and words that frame questions. They are never the subject of a question. */
 const stopWords = new Set(
   `a about above after again all already also always am an and any anybody anyone anything are aren as at be because
   been before being below between both but by can cannot could couldn did didn do does doesn
@@ -31,7 +31,7 @@ const stopWords = new Set(
   wenn wer werden wie wieso wir wird wo zu zum zur`.split(/\s+/),
 );
 
-/** Words of questions such as "How do I change X?", whose subject is X. Without an X, the word is the subject. */
+/** Words such as "change" in "How do I change X?", where X is the subject. Without an X, the word is the subject. */
 const settingWords = new Set(
   "adjust change choose configure customise customize define enable modify pick select set setup support switch turn unterstutzt".split(
     " ",
@@ -39,8 +39,8 @@ const settingWords = new Set(
 );
 
 /**
- * Verbs in English and German. Each line means a different act: a passage about stopping does not answer a question
- * about starting.
+ * Verbs in English and German. Each line lists the verbs for one act, because a passage about stopping does not answer
+ * a question about starting.
  */
 const verbs = `start launch starten
   stop halt quit beenden stoppe stoppen
@@ -64,7 +64,7 @@ const verbs = `start launch starten
   .split("\n")
   .map((line) => line.trim().split(" "));
 
-/** Nouns in English and German. Each line has words for the same thing. */
+/** Nouns in English and German. Each line lists words for the same thing. */
 const nouns = `chat conversation dialogue unterhaltung unterhaltungen gesprach
   chatbot bot assistant
   user customer visitor person people benutzer nutzer kunde kunden
@@ -86,7 +86,7 @@ const nouns = `chat conversation dialogue unterhaltung unterhaltungen gesprach
 
 const greeting = /^\s*(?:hello|hi|hey|hallo|good morning|guten (?:tag|morgen))(?=\P{L}+\p{L})/iu;
 
-/** The distinct terms of a question's subject, and the terms of all its words. */
+/** Returns the distinct terms of a question's subject, and the terms of all its words. */
 export const questionTerms = (question: string, vocabulary: ReadonlyMap<string, unknown>) => {
   const words = wordsOf(question.replace(greeting, "")).map(fold);
   const subject = words.filter((word) => !stopWords.has(word) && !/^[a-z0-9]$/.test(word));
@@ -101,7 +101,7 @@ export const isCommon = (term: string): boolean => stopTerms.has(term);
 export const actsOf = (terms: Iterable<string>): ReadonlyArray<string> =>
   [...terms].filter((term) => acts.has(term));
 
-/** The term, or the known term of which it is a misspelling. */
+/** Returns the term, corrected to a known term if it is a misspelling of one. */
 const correct = (term: string, vocabulary: ReadonlyMap<string, unknown>): string =>
   term.length < 4 || vocabulary.has(term)
     ? term
@@ -127,7 +127,7 @@ export const fold = (word: string): string =>
     .normalize("NFC")
     .toLowerCase();
 
-/** Folds case and accents, roughly removes the endings of plurals and verbs, and maps synonyms to one word. */
+/** Folds case and accents, strips plural and verb endings by rough rules, and maps synonyms to a single term. */
 export const termOf = (word: string): string => {
   const term = stemOf(fold(word));
   return canonical.get(term) ?? term;

@@ -1,5 +1,5 @@
 /**
- * One call of one language model.
+ * A single call to a language model.
  */
 import type * as Ai from "ai";
 import { Clock, Duration, Effect } from "effect";
@@ -8,13 +8,13 @@ import type { Message } from "./Prompt.ts";
 import { traceHeaders } from "./TraceHeaders.ts";
 
 /**
- * A model object of the AI SDK, from any provider. A model's bare name is excluded: the AI SDK would send the chat to
- * its hosted gateway.
+ * A model object of the AI SDK, from any provider. Plain model names are excluded, because the AI SDK would send the
+ * chat to its hosted gateway.
  */
 export type LanguageModel = Exclude<Ai.LanguageModel, string>;
 
 /**
- * Handles a failed import of an optional package. Without a handler right behind the import, esbuild refuses to bundle
+ * Handles a failed import of an optional package. Without a handler directly after the import, esbuild fails to bundle
  * a program in which the package is not installed.
  */
 export const rethrow = (error: unknown): never => {
@@ -27,11 +27,11 @@ export interface CallOptions {
   readonly ai: typeof Ai;
   readonly model: LanguageModel;
   readonly maxOutputTokens: number;
-  /** The longest time between two parts of the model's response, reasoning included, and before the first. */
+  /** The maximum time to wait for each part of the model's response, including the first and any reasoning. */
   readonly idleTimeout: Duration.Duration;
 }
 
-/** The tokens that a call used, as the provider reports them. */
+/** The token usage of a call, as reported by the provider. */
 export interface Tokens {
   readonly prompt: number;
   readonly completion: number;
@@ -39,8 +39,8 @@ export interface Tokens {
 
 /**
  * Calls the model and emits the deltas of its answer, without leading white space. Reasoning is left out, even when the
- * model sends it as text between `<think>` tags. The call succeeds if the answer is not empty, and is complete or was
- * ended by `maxOutputTokens`. Interrupting the call aborts the request.
+ * model sends it as text between `<think>` tags. The call succeeds if the answer is not empty and is either complete or
+ * cut short by `maxOutputTokens`. Interrupting the call aborts the request.
  *
  * @param emit may return a promise, which delays the next delta
  */
@@ -55,7 +55,7 @@ export const callModel = (
     const headers = yield* traceHeaders;
     const clock = yield* Clock.Clock;
     const middleware = ai.extractReasoningMiddleware({ tagName: "think" });
-    /** Since when the model has been silent; `null` while the call waits for `emit`. */
+    /** The time at which the current wait for the model began; `null` while the call waits for `emit`. */
     let silentSince: number | null = clock.currentTimeMillisUnsafe();
     let hasText = false;
     let finish: Finish | undefined;
@@ -70,7 +70,7 @@ export const callModel = (
         maxOutputTokens,
         abortSignal,
       });
-      // The stream is never cancelled: that would wait until the provider closes the connection, which may never
+      // The stream is never cancelled: cancelling waits until the provider closes the connection, which may never
       // happen.
       const reader = stream.getReader();
       while (true) {
@@ -95,7 +95,7 @@ export const callModel = (
       return Effect.fail(makeFailure("timeout", `no response for ${millis} ms`));
     });
     yield* Effect.raceFirst(Effect.tryPromise({ try: read, catch: classifyError }), silence).pipe(
-      // Not after a success: aborting is the most expensive step at the end of a call.
+      // The request is aborted only on failure: aborting is the most expensive step at the end of a call.
       Effect.onError(() => Effect.sync(() => request.abort())),
     );
     const failure = finish === undefined ? cutOff : failureOf(finish);
@@ -121,22 +121,22 @@ const reasoningOnly = makeFailure(
   "the model spent all tokens of its answer on reasoning",
 );
 
-/** Words in the finish reasons by which providers report a content filter. */
+/** Words in finish reasons that report a content filter. */
 const filterWords =
   /filter|safety|unsafe|recitation|prohibited|block(ed|list)|spii|refus|sensitive|guardrail|toxic|moderat|violation|malicious|harm/i;
-/** Words in the finish reasons of other failures, and of answers that wait for the result of a tool. */
+/** Words in finish reasons that report another failure, or an answer that waits for the result of a tool. */
 const failureWords =
   /error|abort|cancel|fail|interrupt|insufficient|malformed|invalid|time_?(out|limit)|overload|unavailable|kill|crash|exception|reject|tool|function|^language$/i;
 
-/** The failure that a finish reason means; `null` for a usable answer. An unknown reason means no failure. */
+/** Returns the failure that a finish reason reports; `null` for a usable answer. An unknown reason is not a failure. */
 const failureOf = ({ finishReason: { raw, unified }, providerMetadata }: Finish) => {
-  // The provider chooses the raw reason: a long one may quote the chat.
+  // The provider is free to choose the raw reason, and a long one may quote the chat.
   const word = raw !== undefined && /^[\w-]{1,40}$/.test(raw) ? raw : unified;
   if (unified === "content-filter" || filterWords.test(`${raw}`)) {
     return makeFailure("content_filter", `a content filter stopped the answer: ${word}`);
   }
   if (unified === "stop" || unified === "length") return null;
-  // An adapter of the AI SDK adds a finish without a raw reason to a stream that breaks off.
+  // When a stream breaks off, an adapter of the AI SDK adds a finish part without a raw reason.
   if (raw === undefined || providerMetadata?.["parley"]?.["isOpen"] === true) return cutOff;
   return unified === "tool-calls" || unified === "error" || failureWords.test(raw)
     ? makeFailure("abnormal_end", `the answer ended abnormally: ${word}`)
@@ -144,8 +144,8 @@ const failureOf = ({ finishReason: { raw, unified }, providerMetadata }: Finish)
 };
 
 /**
- * Succeeds if the model answers a short text that is not from a user, in at most 2000 tokens. Fails after 30 seconds of
- * silence.
+ * Succeeds if the model answers a fixed test message in at most 2000 tokens. Fails if the model is silent for 30
+ * seconds.
  */
 export const tryModel = (model: LanguageModel): Effect.Effect<void, ModelFailure> =>
   Effect.flatMap(loadAi, (ai) =>

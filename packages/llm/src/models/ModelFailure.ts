@@ -1,13 +1,13 @@
 /**
- * Failures of calls, and when a call is repeated. A failure contains names, statuses and codes only: the message, body
- * and values of a provider's error may quote the chat, the instructions or the API key.
+ * Failed calls, and when a call is retried. A failure contains only names, statuses and codes: the message, body and
+ * values of a provider's error may quote the chat, the instructions or the API key.
  */
 import { AskDeadline } from "@parley/core/ports";
 import { Data, Duration, Effect, Schedule } from "effect";
 
 /**
- * `transient`: the same call may soon succeed, and is repeated. `provider`: the provider fails every call. `question`:
- * the failure says nothing about the provider, and its circuit breaker ignores it.
+ * `transient` means that the same call may soon succeed and is retried, `provider` that the provider fails every call,
+ * and `question` that the failure says nothing about the provider, whose circuit breaker ignores it.
  */
 const scopeOf = {
   network: "transient",
@@ -18,24 +18,24 @@ const scopeOf = {
   /** The answer stopped before the model had finished. */
   cut_off: "transient",
   empty: "transient",
-  /** The model spent all tokens of its answer on reasoning. */
+  /** The model used up its output tokens on reasoning. */
   reasoning_only: "question",
   bad_request: "question",
-  /** Such as a redirect, an HTML page, a refused key or an unknown model. */
+  /** For example a redirect, an HTML page, a rejected key or an unknown model. */
   client_error: "provider",
   context_length: "question",
   content_filter: "question",
-  /** The call ended in another way that leaves no usable answer. */
+  /** The call ended in some other way without a usable answer. */
   abnormal_end: "question",
   /** The provider was not called, because its circuit is open, or half-open while another call tries the provider. */
   circuit_open: "question",
 } as const;
 
-/** Why a call failed: a closed set, so that it can be an attribute of a metric. */
+/** Why a call failed. The set is closed, so that a reason can be a metric attribute. */
 export type FailureReason = keyof typeof scopeOf;
 export const failureReasons = Object.keys(scopeOf) as ReadonlyArray<FailureReason>;
 
-/** A failed call of a language model or of the moderation endpoint. */
+/** A failed call to a language model or to the moderation endpoint. */
 export class ModelFailure extends Data.TaggedError("ModelFailure")<{
   readonly reason: FailureReason;
   readonly detail: string;
@@ -52,7 +52,7 @@ export const makeFailure = (reason: FailureReason, detail: string): ModelFailure
 
 export const cutOff = makeFailure("cut_off", "the answer was cut off");
 
-/** Words for the codes of Node's network errors. */
+/** Readable descriptions of Node's network error codes. */
 const meanings: ReadonlyArray<readonly [RegExp, string]> = [
   [/^ECONNREFUSED$/, "connection refused"],
   [/^(ECONNRESET|EPIPE|UND_ERR_SOCKET)$/, "connection closed"],
@@ -68,23 +68,23 @@ const describeCode = (code: string): string => {
 };
 
 /**
- * Classifies an error that the AI SDK or `fetch` threw or streamed. The response of an error or of its cause is in
- * `statusCode`, `responseHeaders` and `responseBody`.
+ * Classifies an error that the AI SDK or `fetch` threw or streamed. The response is read from the `statusCode`,
+ * `responseHeaders` and `responseBody` of the error or of its causes.
  */
 export const classifyError = (error: unknown): ModelFailure => {
   if (error instanceof ModelFailure) return error;
-  // A stream without a finish reason.
+  // The stream ended without a finish reason.
   if (isRecord(error) && error["name"] === "AI_InvalidResponseDataError") return cutOff;
   const facts: Array<string> = [];
   const names: Array<string> = [];
-  /** The error's texts, which may quote the chat: searched, but never logged. */
+  /** Strings from the error, which may quote the chat. They are searched, but never logged. */
   let texts = typeof error === "string" ? error : "";
   let status: number | undefined;
   let retryAfter: unknown;
   for (let e = error, depth = 0; isRecord(e) && depth < 4; e = e["cause"], depth++) {
     const { code, message, name, responseBody, responseHeaders, statusCode } = e;
     if (e instanceof Error && /^\w{1,60}$/.test(`${name}`)) names.push(`${name}`);
-    // The error of a stream that breaks off has the status with which the stream began.
+    // When a stream breaks off, its error has the status that the stream began with.
     if (typeof statusCode === "number" && statusCode >= 300) {
       facts.push(`HTTP ${(status ??= statusCode)}`);
     }
@@ -93,11 +93,11 @@ export const classifyError = (error: unknown): ModelFailure => {
     }
     if (isRecord(responseHeaders)) retryAfter ??= responseHeaders["retry-after"];
     const body = `${responseBody ?? ""}`.slice(0, 4000);
-    // Codes of providers, such as `insufficient_quota`, are identifiers: they quote nobody.
+    // Providers' codes, such as `insufficient_quota`, are identifiers that never quote the chat.
     for (const [, id] of body.matchAll(/"code"\s*:\s*"([a-z]{2,20}(?:_[a-z]{2,20}){1,4})"/g)) {
       facts.push(id!);
     }
-    // The error for a URL that `fetch` refuses has no code.
+    // When `fetch` rejects a URL, the error has no code.
     if (message === "bad port" || message === "unknown scheme") facts.push(message);
     if (/^\s*<(!doctype|html)/i.test(body)) facts.push("HTML page");
     texts += [message, code, e["type"], body].join("\n").slice(0, 8000);
@@ -134,8 +134,8 @@ const millisOf = (retryAfter: unknown): number | undefined => {
 const isRecord = (u: unknown): u is Record<string, unknown> => typeof u === "object" && u !== null;
 
 /**
- * Pauses of 200 ms, 400 ms and so on, jittered, each on top of the failure's `Retry-After`. The schedule ends after
- * `retries` pauses, at a failure that is not transient, or when the next call would begin after the ask's deadline.
+ * Retries after 200 ms, 400 ms and so on, with jitter, each delay added to the failure's `Retry-After`. Stops after
+ * `retries` retries, at a failure that is not transient, or when the next call would begin after the ask's deadline.
  */
 export const retrySchedule = (retries = 4) =>
   Schedule.exponential("200 millis").pipe(

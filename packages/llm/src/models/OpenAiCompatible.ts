@@ -1,21 +1,21 @@
 /**
- * Language models behind endpoints that speak OpenAI's chat completions.
+ * Language models behind endpoints that are compatible with OpenAI's chat completions.
  */
 import { describeCause } from "@parley/core/ports";
 import { Data, Effect, Redacted } from "effect";
 import { rethrow, type LanguageModel } from "./ModelCall.ts";
 import { makeFailure } from "./ModelFailure.ts";
 
-/** Where a model is, and its name there. */
+/** The address of an endpoint, and the model to use there. */
 export interface OpenAiCompatibleSettings {
-  /** The address before `/chat/completions`, for example `http://localhost:11434/v1`. */
+  /** The endpoint's address without `/chat/completions`, for example `http://localhost:11434/v1`. */
   readonly baseUrl: string;
   /** Sent as a bearer token; `undefined` for an endpoint without authentication. */
   readonly apiKey: Redacted.Redacted | undefined;
   readonly model: string;
   /** The provider's name in usage records, logs and metrics; default `openai-compatible`. */
   readonly provider?: string;
-  /** Sends the requests; default: the global `fetch`. */
+  /** The function that sends the requests; default: the global `fetch`. */
   readonly fetch?: typeof fetch;
 }
 
@@ -68,7 +68,7 @@ const fetchEvents =
   async (url, init) => {
     // A redirect would send the chat to another address.
     const response = await send(url, { ...init, redirect: "manual" });
-    // The AI SDK would take the page of a proxy, or of a wrong address, for a stream that was cut off.
+    // The AI SDK would mistake a page from a proxy or a wrong address for a stream that was cut off.
     if (response.ok && response.headers.get("content-type")?.startsWith("text/html")) {
       await response.body?.cancel();
       throw makeFailure("client_error", "the address returned an HTML page");
@@ -76,7 +76,7 @@ const fetchEvents =
     return response;
   };
 
-/** Records whether a stream ended within the text: some servers send a blank `finish_reason` with each chunk. */
+/** Records whether a stream ended in mid-text, because some servers send a blank `finish_reason` with each chunk. */
 const observeChunks = () => {
   let isOpen = false;
   return {
@@ -88,6 +88,6 @@ const observeChunks = () => {
   };
 };
 
-/** OpenAI's newer models refuse `max_tokens`, the only limit that most other servers support. */
+/** OpenAI's newer models reject `max_tokens`, the only token limit that most other servers support. */
 const openAiHost = /^https:\/\/(api\.openai\.com|[\w-]+\.openai\.azure\.com)(\/|$)/;
 const newerModel = /^([\w-]+\/)?(o\d|gpt-[5-9])/;

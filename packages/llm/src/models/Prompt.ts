@@ -1,5 +1,5 @@
 /**
- * The prompt of a language model: instructions and documents, the chat so far, and the question.
+ * The prompt for a language model: instructions and documents, the chat so far, and the question.
  */
 import type { Chatbot, Entry, StorageUnavailable } from "@parley/core/ports";
 import { Array as Arr, Effect, Stream } from "effect";
@@ -11,16 +11,16 @@ export interface Message {
 }
 
 export interface Prompt {
-  /** The system message, if any, which contains no text of a user, then the chat, oldest first, and the question. */
+  /** The system message, if any, the chat, oldest first, and the question. User text is never in the system message. */
   readonly messages: ReadonlyArray<Message>;
   readonly tokens: number;
 }
 
-/** Tokens around each message and around the whole prompt: role names, separators, a model's default instructions. */
+/** Tokens added to each message and to the whole prompt: role names, separators and a model's default instructions. */
 const tokensPerMessage = 8;
 const tokensPerPrompt = 32;
 
-/** An estimate: a token averages about four bytes of UTF-8 in English, and fewer than three in only a few languages. */
+/** Estimates a message's tokens. A token is about 4 UTF-8 bytes in English, and under 3 only in a few languages. */
 const tokensOf = (text: string): number =>
   Math.ceil(new TextEncoder().encode(text).length / 3) + tokensPerMessage;
 
@@ -29,12 +29,12 @@ const sizeOf = (messages: ReadonlyArray<Message>): number =>
 
 /**
  * Returns a function that builds a prompt of at most the given number of tokens. The instructions and the question are
- * always included, even if they alone exceed that number. Passages get up to half of the remaining room, the newest
- * entries the rest; each is included whole or not at all.
+ * always included, even if they alone exceed that number. Passages get up to half of the remaining room, and the
+ * newest entries get the rest. Each passage and each entry is included in full or not at all.
  *
- * @param passages those about the question, best first; `null` when there are no documents
- * @param earlier the chat's entries, newest first; read once, as far as the largest prompt has room
- * @param budget the tokens of the largest prompt
+ * @param passages the passages about the question, best first; `null` if there are no documents
+ * @param earlier the chat's entries, newest first; read once, until the largest prompt is full
+ * @param budget the number of tokens in the largest prompt
  */
 export const promptBuilder = (
   chatbot: Chatbot,
@@ -44,7 +44,7 @@ export const promptBuilder = (
   budget: number,
 ): Effect.Effect<(tokens: number) => Prompt, StorageUnavailable> => {
   const questionMessage: Message = { role: "user", content: question };
-  /** The system message and the room that it leaves for the chat. */
+  /** Returns the system message and the number of tokens that it leaves for the chat. */
   const system = (tokens: number) => {
     const room = tokens - tokensPerPrompt - sizeOf([questionMessage]);
     const content = systemText(chatbot.settings.instructions ?? "", passages, room);
@@ -65,7 +65,7 @@ export const promptBuilder = (
   });
 };
 
-/** Whether a part fits into the room that remains after the parts before it. */
+/** Returns a predicate that tells whether a part fits into the room left by the parts before it. */
 const fitsInto =
   <A>(room: number, sizeOf: (part: A) => number) =>
   (part: A): boolean => {

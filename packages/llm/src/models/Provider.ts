@@ -1,5 +1,5 @@
 /**
- * One language model behind a circuit breaker of its own.
+ * A language model behind its own circuit breaker.
  */
 import { inSpan } from "@parley/core/ports";
 import { Duration, Effect, Exit, Metric, Schedule, Stream } from "effect";
@@ -23,9 +23,9 @@ const circuit = Metric.gauge("parley.model.circuit", {
 const circuitStates = { Closed: 0, HalfOpen: 1, Open: 2 };
 
 /**
- * Ten failed questions in a row open the circuit: for a provider that fails three calls in ten, that happens at most
- * once in 170,000 questions. The circuit stays open for 2 s, 4 s and so on up to 30 s, or as long as a longer
- * `Retry-After` says, up to an hour. Then one call tries the provider.
+ * Ten failed questions in a row open the circuit. With a provider that fails three calls in ten, this happens at most
+ * once in 170,000 questions. The circuit stays open for 2 s, 4 s and so on up to 30 s, or for a longer `Retry-After`,
+ * up to an hour. Then a single call tries the provider.
  */
 const makeBreaker = CircuitBreaker.make({
   tripPolicy: CircuitBreaker.consecutive(10),
@@ -41,7 +41,7 @@ export const makeProvider = (options: CallOptions) =>
       Metric.update(Metric.withAttributes(metric, { ...attributes, ...more }), value);
     const breaker = yield* makeBreaker;
     yield* update(circuit, circuitStates.Closed);
-    // A counter exists from the start: a rate does not see the step to the first value.
+    // These counters start at zero, because a rate misses the step to the first value of a counter.
     for (const reason of failureReasons) yield* update(failures, 0, { reason });
     yield* breaker.transitions.pipe(
       Stream.tap(({ to }) => update(circuit, circuitStates[to])),
@@ -50,7 +50,7 @@ export const makeProvider = (options: CallOptions) =>
       Effect.forkScoped({ startImmediately: true }),
     );
 
-    /** A second failure of a question says nothing more about the provider, unless the circuit is half-open. */
+    /** Ignores repeated failures of a question, which reveal nothing new, unless the circuit is half-open. */
     const outcomeFor =
       (question: { hasFailed: boolean }) => (exit: Exit.Exit<unknown, ModelFailure>) =>
         Effect.map(Effect.orDie(breaker.state("calls")), ({ _tag }) => {
@@ -61,9 +61,9 @@ export const makeProvider = (options: CallOptions) =>
         });
 
     /**
-     * One call, as {@link callModel}. While the circuit is open, or half-open with another call in progress, it fails
-     * with `circuit_open` and sends no request. All failures of a question together count once towards opening the
-     * circuit.
+     * Calls the model as {@link callModel} does. While the circuit is open, or half-open with another call in progress,
+     * the call fails with `circuit_open` and sends no request. All failures of a question count once towards opening
+     * the circuit.
      */
     const call = (
       question: { hasFailed: boolean },
@@ -92,7 +92,7 @@ export const makeProvider = (options: CallOptions) =>
         Effect.catchTag("CircuitBreakerError", () =>
           Effect.fail(makeFailure("circuit_open", `${name} failed too often and is paused`)),
         ),
-        // By OpenTelemetry's conventions for generative AI.
+        // The span follows OpenTelemetry's conventions for generative AI.
         (attempt) =>
           inSpan(
             attempt,

@@ -1,7 +1,7 @@
 import { Effect, Option, Tracer } from "effect";
 import { HttpTraceContext } from "effect/http";
 
-/** The headers that add the spans of a called service to the current trace; none outside a span. */
+/** The headers with which a called service adds its spans to the current trace; empty outside a span. */
 export const traceHeaders = Effect.map(
   Effect.serviceOption(Tracer.ParentSpan),
   (span): Readonly<Record<string, string>> =>

@@ -1,5 +1,5 @@
 /**
- * Moderation by an endpoint that speaks OpenAI's `/moderations`.
+ * Moderation by an endpoint that is compatible with OpenAI's `/moderations`.
  */
 import { AnswerUnavailable, Moderator, unflagged } from "@parley/core/ports";
 import { Effect, Layer, type Redacted, Schema } from "effect";
@@ -9,12 +9,12 @@ import { traceHeaders } from "../models/TraceHeaders.ts";
 
 /** Where the endpoint is, and what happens when it fails. */
 export interface ModerationEndpointSettings {
-  /** The address before `/moderations`, for example `https://api.openai.com/v1`. */
+  /** The endpoint's address without `/moderations`, for example `https://api.openai.com/v1`. */
   readonly baseUrl: string;
   /** Sent as a bearer token; `undefined` for an endpoint without authentication. */
   readonly apiKey: Redacted.Redacted | undefined;
   readonly model: string;
-  /** Whether questions pass unflagged while the endpoint fails; default `false`. */
+  /** Whether questions pass unflagged when the endpoint fails; default `false`. */
   readonly failOpen?: boolean;
 }
 
@@ -28,10 +28,10 @@ const decodeResponse = Schema.decodeUnknownEffect(
 );
 
 /**
- * A `Moderator` that flags a question if the endpoint does, with its category of the highest score. A call that fails
- * because of the network, or with 408, 429 or 5xx, is repeated like a language model's; a call without a response in 5
- * seconds is not. A failure is `AnswerUnavailable`, or with `failOpen` a warning in the log; neither contains the
- * question or the key.
+ * A `Moderator` that flags a question if the endpoint does, with the category that has the highest score. A call that
+ * fails because of the network, or with status 408, 429 or 5xx, is retried like a call to a language model, but a
+ * call that gets no response within 5 seconds is not. A failure becomes `AnswerUnavailable` or, with `failOpen`, a
+ * warning in the log. Neither contains the question or the key.
  */
 export const layerModerationEndpoint = ({
   apiKey,
@@ -74,7 +74,7 @@ export const layerModerationEndpoint = ({
             Effect.provideService(HttpClient.TracerDisabledWhen, () => true),
             Effect.timeoutOrElse({
               duration: "5 seconds",
-              // A reason that is not retried: five timeouts would use up the time of the answer.
+              // This reason is not retried, because five timeouts would use up the time for the answer.
               orElse: () => Effect.fail(makeFailure("abnormal_end", "no response in 5 seconds")),
             }),
             Effect.retry(retrySchedule()),
@@ -89,7 +89,7 @@ export const layerModerationEndpoint = ({
     }),
   ).pipe(Layer.provide(FetchHttpClient.layer));
 
-/** The flagged category with the highest score; `flagged` if the endpoint names none, or only malformed ones. */
+/** Returns the flagged category with the highest score, or `flagged` if the endpoint names no well-formed category. */
 const flaggedCategory = ({
   categories,
   category_scores: scores = {},

@@ -1,22 +1,22 @@
 /**
- * Moderation by a list of English words, without a service.
+ * Moderation with a list of English words, without an external service.
  */
 import { Moderator, unflagged } from "@parley/core/ports";
 import { Effect, Layer } from "effect";
 
-/** Names and harmless phrases that contain a word of the list. */
+/** Names and harmless phrases that contain a word from the list. */
 const harmless =
   `blue tit, blue tits, booby prize, booby trap, booby-trap, boobytrap, chink in, cockpit, cum laude, cumin,
   cummings, dickinson, dick cheney, fag end, fagin, great tit, great tits, moby dick, penistone, philip k. dick,
   pussy willow, pussycat, rape seed, rapeseed, retardant, rio negro, shiitake, shitake, tit for tat, tit-for-tat,
   van dyke, vandyke`.split(/,\s+/);
 
-/** Words of the list that are common in questions about health. */
+/** Words left out of the list, because they are common in questions about health. */
 const medical = new Set("anal anus ejaculate orgasm penis sex testicle vagina".split(" "));
 
 /**
- * A `Moderator` that flags English profanity as `profanity`, disguised spellings included. A heuristic without regard
- * to meaning or to other languages. The first question loads the list.
+ * A `Moderator` that flags English profanity, including disguised spellings, as `profanity`. This heuristic ignores
+ * meaning and other languages. The first question loads the list.
  */
 export const layerWordList: Layer.Layer<Moderator> = Layer.effect(
   Moderator,
@@ -26,7 +26,7 @@ export const layerWordList: Layer.Layer<Moderator> = Layer.effect(
         Effect.map(getMatcher, (matcher) => {
           const isProfane = matcher
             .getAllMatches(question)
-            // The matcher reads digits and signs as letters. A match without a letter, such as 455, does not count.
+            // The matcher reads digits and symbols as letters. A match without a letter, such as 455, does not count.
             .some(({ endIndex, startIndex }) =>
               /[a-z\u0080-\u{10ffff}]/iu.test(question.slice(startIndex, endIndex + 1)),
             );

@@ -1,5 +1,5 @@
 /**
- * The API description, OpenAPI 3.1, of the declared endpoints.
+ * The OpenAPI 3.1 description of the declared endpoints.
  */
 import { toFieldName, toGeneralBody } from "@parley/http";
 import {
@@ -15,7 +15,7 @@ import { Schema } from "effect";
 
 type Json = Record<string, any>;
 
-/** The description of the interfaces that a listener serves. */
+/** Describes the interfaces that a listener serves. */
 export const describeApi = (basePaths: BasePaths, serves: ReadonlyArray<keyof BasePaths>) => {
   const schemas: Json = {};
   const paths: Record<string, Json> = {};
@@ -83,7 +83,7 @@ const failures: ReadonlyArray<readonly [status: number, means: string, schema: S
   [500, "System error", Wire.SystemError],
 ];
 
-/** Describes an endpoint as an operation, and adds the schemas that it refers to. */
+/** Describes an endpoint as an operation, and adds the schemas that the operation refers to. */
 const describeEndpoint = (name: string, endpoint: Endpoint, schemas: Json): Json => {
   const describe = (schema: Schema.Top, examples?: Json) => {
     const { definitions, schema: jsonSchema } = toJsonSchema(schema);
@@ -130,7 +130,7 @@ const describeEndpoint = (name: string, endpoint: Endpoint, schemas: Json): Json
   };
 };
 
-/** A schema as JSON Schema, without the minimum of unbounded integers and without `additionalProperties`. */
+/** Converts a schema to JSON Schema, omitting `additionalProperties` and the minimum of unbounded integers. */
 const toJsonSchema = (
   schema: Schema.Top,
 ): { readonly definitions: Json; readonly schema: Json } => {
@@ -140,17 +140,17 @@ const toJsonSchema = (
   );
 };
 
-/** Parameters with the schemas of their values, which strings encode. */
+/** Describes the parameters in a place, such as the query, with the schemas of their decoded values. */
 const describeParameters = ([place, fields]: readonly [string, Schema.Struct.Fields]) => {
   const { definitions, schema } = toJsonSchema(Schema.toType(Schema.Struct(fields)));
   return Object.entries<Json>(schema["properties"]).map(([name, value]) => {
-    // A schema that is named after its check is inlined.
+    // A reference to a named schema is replaced by the schema itself.
     const { description, ...schema } = definitions[value["$ref"]?.split("/").at(-1)] ?? value;
     return { name, in: place, required: place === "path", description, schema };
   });
 };
 
-/** Every failure of the endpoint with this status, by its message. */
+/** Returns an example of each failure that the endpoint reports with the status, by message. */
 const examplesOf = (name: string, endpoint: Endpoint, status: number): Json => {
   const values = Object.assign(
     {},
@@ -174,7 +174,7 @@ const examplesOf = (name: string, endpoint: Endpoint, status: number): Json => {
   return Object.fromEntries([...general, ...validation]) as Json;
 };
 
-/** By message: the only endpoints that can answer with it. */
+/** Messages with which only some endpoints can respond, and the names of those endpoints. */
 const onlyAt: Readonly<Record<string, ReadonlyArray<string>>> = {
   ANSWER_UNAVAILABLE: ["ask"],
   BUDGET_SPENT: ["ask"],
@@ -182,7 +182,7 @@ const onlyAt: Readonly<Record<string, ReadonlyArray<string>>> = {
   USER_REF_NOT_GRANTED: ["createChat"],
 };
 
-/** Whether the endpoint can answer with the message. */
+/** Whether the endpoint can respond with the message. */
 const occurs = (message: string, name: string, { body }: Endpoint): boolean =>
   (onlyAt[message]?.includes(name) ?? true) &&
   (body !== undefined || !/^(BODY|CONTENT_TYPE)_/.test(message));

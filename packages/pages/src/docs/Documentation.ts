@@ -10,11 +10,11 @@ import { describeApi } from "./Description.ts";
 
 /** Options of {@link makeDocumentation}. */
 export interface DocumentationOptions {
-  /** The pages that the listener has; this one alone by default. */
+  /** The pages that the listener serves; only the documentation by default. */
   readonly places?: ReadonlyArray<Place>;
 }
 
-/** The documentation of the interfaces that the listener serves. */
+/** Makes the documentation of the interfaces that the listener serves. */
 export const makeDocumentation = ({ places = ["docs"] }: DocumentationOptions = {}): Pages =>
   Effect.fnUntraced(function* ({ basePaths, serves }) {
     const api = describeApi(basePaths, serves);
@@ -44,7 +44,7 @@ export const makeDocumentation = ({ places = ["docs"] }: DocumentationOptions = 
 
 const filePaths = ["/docs/reference.js", "/docs/theme.js", "/docs/style.css", "/docs/icon.svg"];
 
-/** The server's address as the client wrote it; a proxy says whether that is `https`. */
+/** Returns the server's origin as the client addressed it. A proxy's header says whether the scheme is `https`. */
 const originOf = (headers: Readonly<Record<string, string | undefined>>): string => {
   const { host = "", "x-forwarded-proto": scheme } = headers;
   if (!/^[\w.:[\]-]+$/.test(host)) return "/";

@@ -1,6 +1,6 @@
 /**
- * `@parley/pages/guide`: Markdown documents as pages below `/docs/`, with a search over them. They load nothing from
- * other hosts.
+ * `@parley/pages/guide`: Markdown documents as pages below `/docs/`, with a search. The pages load nothing from other
+ * hosts.
  */
 import { toPath, type Pages } from "@parley/http";
 import { Effect, FileSystem, Path } from "effect";
@@ -11,7 +11,7 @@ import { contentTypes, isRead, loadFiles, makeStaticFile, type StaticFile } from
 
 export type { Place };
 
-/** The documents in reading order, by their paths without `.md`. */
+/** Summaries of the documents, in groups and in reading order, by path without `.md`. */
 const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "First steps": {
     README: "What Parley is, the first five minutes, and all settings in a table.",
@@ -49,11 +49,11 @@ const filePaths = ["/docs/guide.js", "/docs/theme.js", "/docs/style.css", "/docs
 
 /** A part of a document. */
 export interface GuidePassage {
-  /** `README.md`, or the path in the folder `docs`. */
+  /** The document's path in the folder `docs`, or `README.md`. */
   readonly source: string;
-  /** The headings around it, the outermost first. */
+  /** The headings above the passage, outermost first. */
   readonly headings: ReadonlyArray<string>;
-  /** Markdown. */
+  /** The passage in Markdown. */
   readonly text: string;
 }
 
@@ -61,18 +61,18 @@ export interface GuidePassage {
 export interface GuideOptions {
   /** The path of the project's `README.md`. */
   readonly readme: string;
-  /** The path of the folder `docs` beside it. */
+  /** The path of the folder `docs`. */
   readonly folder: string;
-  /** Finds the passages that fit a question, the best first, `limit` at most. */
+  /** Finds at most `limit` passages that match a question, best first. */
   readonly search: (
     question: string,
     limit: number,
   ) => Effect.Effect<ReadonlyArray<GuidePassage>, unknown>;
-  /** The pages that the listener has; the guide alone by default. */
+  /** The pages that the listener serves; only the guide by default. */
   readonly places?: ReadonlyArray<Place>;
 }
 
-/** The pages of the guide: `/docs/guide` lists and searches them. */
+/** Makes the pages of the guide. The page `/docs/guide` lists and searches the documents. */
 export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
   const fs = yield* FileSystem.FileSystem;
   const path = yield* Path.Path;
@@ -85,10 +85,10 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
     sources.set(toAddress(name), { name, bytes: yield* fs.readFile(file).pipe(Effect.orDie) });
   }
   let document = "";
-  /** The anchors of the document, with how often each occurs: GitHub numbers equal ones. */
+  /** How often each anchor has occurred in the document so far: like GitHub, the guide numbers duplicates. */
   let anchors = new Map<string, number>();
   let sections: Array<string> = [];
-  /** Where a link in the document leads; `null` if that is not in the guide, such as source code. */
+  /** Returns the address for a link in the document; `null` if its target, such as source code, is not in the guide. */
   const resolve = (link: string): string | null => {
     if (/^(https?:|#)/.test(link)) return link;
     const { hash, pathname } = new URL(link, `file:///${document}`);
@@ -115,7 +115,7 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
         if (depth === 2) sections.push(`<li><a href="#${id}">${inner}</a></li>`);
         return `<h${depth} id="${id}">${inner}</h${depth}>\n`;
       },
-      // Comments are words for the search, not for readers.
+      // Comments contain words for the search, which readers do not see.
       html: ({ text }) => (text.startsWith("<!--") ? "" : escape(text)),
       image: ({ href, text }) => `<img src="${escape(resolve(href) ?? "")}" alt="${escape(text)}">`,
       link({ href, tokens }) {
@@ -196,7 +196,7 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
   const guide: Pages = () =>
     Effect.succeed(({ headers, method, url }) => {
       if (!isRead(method)) return undefined;
-      // A link to a document's file leads to its page.
+      // A request for a document's `.md` file gets the document's page.
       const address = toPath(url).replace(/^(\/docs\/.+)\.md$/, "$1");
       if (address === "/docs/guide" || address === "/docs/") {
         const query = new URLSearchParams(url.split("?")[1]).get("q")?.trim().slice(0, 200) ?? "";
@@ -217,10 +217,10 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
   return guide;
 });
 
-/** The address of a document by its path in the repository. */
+/** Returns the address of a document, given its path in the repository. */
 const toAddress = (name: string): string => `/docs/${name.replace(/^docs\/|\.md$/g, "")}`;
 
-/** The anchor of a heading, as GitHub makes it. */
+/** Returns the anchor of a heading, in the form that GitHub generates. */
 const toAnchor = (heading: string): string =>
   heading
     .toLowerCase()

@@ -1,6 +1,6 @@
 /**
- * The state that a tab keeps besides the server's: the asks in progress, the entries that arrived, and the drafts. A
- * page opens one session, which notifies the other tabs.
+ * The state that a tab keeps in addition to the server's: the asks in progress, the entries that have arrived, and the
+ * drafts. A page opens one session, which tells the other tabs about its asks.
  */
 import { signal, type Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
@@ -20,35 +20,35 @@ export const states = {
   failed: "There is no answer yet.",
 } satisfies Record<string, Word>;
 
-/** A question, and the answer so far. */
+/** A question and the answer to it so far. */
 export interface Ask {
-  /** Its idempotency key. */
+  /** The idempotency key of the ask. */
   readonly id: string;
-  /** `null`: the chat is still being created, with the fields of `newChat`. */
+  /** `null` until the chat has been created, with the fields of `newChat`. */
   readonly chatId: number | null;
   readonly newChat?: NewChat | undefined;
   readonly question: string;
   readonly text: Signal<string>;
   readonly state: keyof typeof states;
-  /** When it started or was last retried, in milliseconds since 1970. */
+  /** The time at which the ask started or was last retried, in milliseconds since the Unix epoch. */
   readonly since: number;
-  /** The id of the newest entry of the chat when the question was asked. */
+  /** The id of the chat's newest entry when the question was asked. */
   readonly after: number;
-  /** Why it failed; missing after a reload. */
+  /** The error with which the ask failed; missing after a reload. */
   readonly error?: unknown;
 }
 
 export interface ChatSession {
   readonly client: Client;
-  /** Tabs with the same name notify each other. */
+  /** Tabs whose sessions have the same name notify each other. */
   readonly name: string;
-  /** Called when a first question has created its chat. */
+  /** Called when the first question in a new chat has created the chat. */
   readonly onCreated?: (chatId: number) => void;
-  /** Shows what operators want to know about an entry; `undefined` on pages for visitors. */
+  /** Renders what operators want to know about an entry; `undefined` on pages for visitors. */
   readonly toFacts?: (entry: Entry) => ComponentChildren;
   /**
-   * The address of a link in an answer that is neither `http(s):` nor `mailto:`. If this is missing or returns
-   * `undefined`, the link stays text.
+   * Returns the address for a link in an answer that is neither `http(s):` nor `mailto:`. The link stays text if this
+   * function is missing or returns `undefined`.
    */
   readonly toAddress?: (href: string) => string | undefined;
 }
@@ -56,13 +56,13 @@ export interface ChatSession {
 export let session: ChatSession;
 
 export const asks = signal<ReadonlyArray<Ask>>([]);
-/** The entries that arrived while the page was open, by id, with the asks of this tab that they answer. */
+/** The entries that have arrived since the page was opened, by id. `askId` is the ask of this tab that was answered. */
 export const entries = signal<ReadonlyMap<number, Entry & { readonly askId?: string }>>(new Map());
-/** Increases each time the server may have chats or entries that this tab does not know. */
+/** A counter that increases whenever the server may have chats or entries that are new to this tab. */
 export const stale = signal(0);
-/** The chats in which other tabs wait for an answer, by tab. */
+/** The chats in which other tabs are waiting for an answer, by tab. */
 const elsewhere = signal<ReadonlyMap<string, ReadonlyArray<number>>>(new Map());
-/** By the chat's id, or `new`. */
+/** Unsent questions, by chat id, or under `new` for a chat that does not exist yet. */
 const drafts = tabValue<Readonly<Record<string, string>>>("drafts", {});
 const savedAsks = tabValue<ReadonlyArray<Omit<Ask, "text" | "error">>>("asks", []);
 /** The text that a screen reader announces next. */
@@ -82,7 +82,7 @@ export const setDraft = (chatId: number | null, text: string): void => {
   drafts.value = text === "" ? others : { ...others, [chatId ?? "new"]: text };
 };
 
-/** Browsers that block the storage of a frame block its channel to other tabs, too. */
+/** Opens the channel to other tabs. Browsers that block a frame's storage also block its channel. */
 const openChannel = (name: string): BroadcastChannel | MessagePort => {
   try {
     return new BroadcastChannel(name);
@@ -106,7 +106,7 @@ export const openSession = (options: ChatSession): void => {
         .map(({ chatId }) => chatId),
     });
   channel.onmessage = ({ data }) => {
-    // A new tab asks for the chats of the others.
+    // A message without `chats` is from a new tab, which needs the chats of the other tabs.
     if (data.chats === undefined) return tell();
     if (String(elsewhere.peek().get(data.tab)) === String(data.chats)) return;
     elsewhere.value = new Map(elsewhere.peek()).set(data.tab, data.chats);
@@ -114,7 +114,7 @@ export const openSession = (options: ChatSession): void => {
   };
   channel.postMessage({ tab });
   addEventListener("pagehide", () => channel.postMessage({ tab, chats: [] }));
-  // Not in a frame, which may lose and regain the focus often: a visitor may send only a few requests a minute.
+  // Frames are excluded: a frame may gain focus often, but a visitor may send only a few requests a minute.
   if (parent === window) addEventListener("focus", () => stale.value++);
   asks.subscribe((now) => {
     savedAsks.value = now.map(({ error: _, text: __, ...ask }) => ask);
@@ -132,7 +132,7 @@ export const start = (ask: Pick<Ask, "chatId" | "newChat" | "question" | "after"
   void run(id);
 };
 
-/** Repeats an ask that failed or was stopped. */
+/** Retries an ask that failed or was stopped. */
 export const retry = ({ id }: Ask): void => {
   change(id, { state: "waiting", since: Date.now(), error: undefined });
   void run(id);
@@ -150,7 +150,7 @@ export const edit = ({ chatId, id, question }: Ask): void => {
   asks.value = asks.peek().filter((ask) => ask.id !== id);
 };
 
-/** Adds the entries with ids above `last`. Each entry of the list may answer a stopped or failed ask after all. */
+/** Adds the entries with ids above `last`. Any entry in the list may answer an ask that was stopped or failed. */
 export const add = (list: ReadonlyArray<Entry>, last: number): void => {
   for (const entry of list) {
     const ask = asks.peek().find(({ after, chatId, question, state }) => {
@@ -218,9 +218,9 @@ const read = async (id: string, chat_id: number, signal: AbortSignal) => {
 };
 
 /**
- * Repeats the request with `cancel`, and disconnects a second later, when the server has read the request and noticed
- * the first disconnect. If deltas of the answer arrive in that second, the request has reached the server that answers,
- * which cancels the answer. From another server nothing arrives, and the answer continues.
+ * Repeats the request with `cancel`, and disconnects a second later, by which time the server has read the request and
+ * noticed the first disconnect. If deltas arrive within that second, the request has reached the server that is
+ * answering, which then cancels the answer. Any other server sends nothing, and the answer continues.
  */
 const cancel = async ({ chatId, id, question }: Ask) => {
   const signal = AbortSignal.timeout(1000);
@@ -240,7 +240,7 @@ const cancel = async ({ chatId, id, question }: Ask) => {
   if (!hasContinued) setTimeout(() => stale.value++, 20_000);
 };
 
-/** Shows a growing text at most twenty times a second, and spends at most a sixth of the time on it. */
+/** Returns a function that updates the shown text up to twenty times a second, for at most a sixth of the time. */
 const makeWriter = (shownText: Signal<string>) => {
   let text = "";
   let isPending = false;
@@ -251,7 +251,7 @@ const makeWriter = (shownText: Signal<string>) => {
     await new Promise(requestAnimationFrame);
     const begin = performance.now();
     shownText.value = text;
-    // The first timer fires after the frame is painted.
+    // This timer fires after the frame has been painted.
     await pause(0);
     await pause(Math.max(50, 5 * (performance.now() - begin)));
     isPending = false;

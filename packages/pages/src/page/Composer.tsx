@@ -11,7 +11,7 @@ const longest = 200;
 
 interface ComposerProps {
   readonly chatId: number | null;
-  /** The ask that can be stopped. */
+  /** The chat's ask in progress, if any, which the person can stop. */
   readonly runningAsk: Ask | undefined;
   readonly send: (question: string) => void;
   /** The previous question, which the up arrow brings back. */
@@ -37,11 +37,11 @@ export const Composer = ({ chatId, children, last, runningAsk, send }: ComposerP
     send(text);
   };
   const press = (event: KeyboardEvent) => {
-    // In some scripts, Enter ends the composition of a word; Safari then reports only the key code 229.
+    // In some scripts, Enter completes a composed word. Safari indicates this only with the key code 229.
     if (event.isComposing || event.keyCode === 229) return;
     if (event.key === "Enter" && !event.shiftKey) submit(event);
     if (event.key === "Escape" && runningAsk) {
-      // The key must not also close a window around the page.
+      // Escape must not also close a window around the page.
       event.preventDefault();
       halt();
     }

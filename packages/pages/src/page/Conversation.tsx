@@ -1,5 +1,5 @@
 /**
- * A chat: its history, the answer that arrives, and the next question.
+ * A chat: its history, the answer in progress, and the field for the next question.
  */
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
@@ -12,16 +12,16 @@ import { CopyButton, Icon, useRead } from "./Parts.tsx";
 import { say } from "./words.ts";
 
 export interface ConversationProps {
-  /** `null`: the first question creates the chat, with the fields of `toNewChat`. */
+  /** `null` if the first question is to create the chat, with the fields that `toNewChat` returns. */
   readonly chatId: number | null;
   readonly toNewChat?: (question: string) => NewChat;
-  /** What is shown above the history; `total` is the number of entries, once it is known. */
+  /** Content above the history; `total` is the number of entries, once it is known. */
   readonly header?: (total: number | undefined) => ComponentChildren;
-  /** What is shown below the entries of a chat without a question. */
+  /** Content below the entries of a chat in which nothing has been asked. */
   readonly welcome?: (ask: (question: string) => void) => ComponentChildren;
-  /** The line below the field. */
+  /** The line below the question field. */
   readonly note?: ComponentChildren;
-  /** What is shown in place of the field where the page may not ask. */
+  /** Content in place of the question field, if the page may not ask questions. */
   readonly instead?: ComponentChildren;
 }
 
@@ -34,7 +34,7 @@ export const Conversation = (props: ConversationProps) => {
   const runningAsk = asks.find(chat.isRunning);
   const isRead = chatId === null || total !== undefined;
   const isNew = isRead && asks.length === 0 && !newest?.question;
-  // The scroller counts from the end of the history.
+  // The scroll position is measured from the end of the history.
   const toNewest = () => scroller.current!.scrollTo({ top: 0 });
   const send = (question: string) => {
     toNewest();
@@ -94,10 +94,10 @@ export const Conversation = (props: ConversationProps) => {
 };
 
 const limit = 100;
-/** How many entries are shown or hidden together. */
+/** The number of entries that are shown or hidden together. */
 const groupSize = 20;
 
-/** The history of a chat, newest page first, and what was added while it was open. */
+/** Reads the history of a chat, newest page first, and adds the entries that arrive while the chat is open. */
 const useHistory = (chatId: number | null) => {
   const shownIds = useRef(new Set<number>());
   const groups = useRef<ReadonlyArray<ReadonlyArray<Entry>>>([]);
@@ -106,10 +106,10 @@ const useHistory = (chatId: number | null) => {
     if (chatId === null) return undefined;
     const list = await chat.session.client.history(chatId, { limit, page }).page();
     const last = groups.current.at(-1)?.at(-1)?.id ?? Infinity;
-    // There may be more entries between these and the known ones.
+    // There may be further entries between this page and the entries that are already shown.
     if (list.data.length === limit && list.data.at(-1)!.id > last) location.reload();
     chat.add(list.data, last);
-    // New entries shift the pages, so that some entries arrive twice.
+    // New entries shift the pages, so some entries arrive twice.
     const older = list.data.filter(({ id }) => id <= last && !shownIds.current.has(id)).reverse();
     for (const { id } of older) shownIds.current.add(id);
     const chunks = [];
@@ -136,7 +136,7 @@ const useHistory = (chatId: number | null) => {
   };
 };
 
-/** Ten thousand entries cost as much as those in view: a group far from the view is an empty box of the same height. */
+/** A group of entries. When far out of view, it is an empty box of the same height, which keeps long chats fast. */
 const Group = ({ entries }: { readonly entries: ReadonlyArray<Entry> }) => {
   const box = useRef<HTMLDivElement>(null);
   const [height, setHeight] = useState<number>();
@@ -151,7 +151,7 @@ const Group = ({ entries }: { readonly entries: ReadonlyArray<Entry> }) => {
     return () => observer.disconnect();
   }, []);
   const isShown = height === undefined;
-  // Memoized: they are rendered once, however often the chat is.
+  // Memoized, so that a new rendering of the chat does not render the exchanges again.
   const exchanges = useMemo(
     () => isShown && entries.map((entry) => <Exchange key={entry.id} entry={entry} />),
     [isShown],
@@ -163,7 +163,7 @@ const Group = ({ entries }: { readonly entries: ReadonlyArray<Entry> }) => {
   );
 };
 
-/** A stored entry, or an ask that is to become one; the element stays the same. */
+/** A stored entry, or an ask, which keeps its element when it becomes an entry. */
 const Exchange = ({ ask, entry }: { readonly ask?: chat.Ask; readonly entry?: Entry }) => {
   const question = ask?.question ?? entry!.question;
   const text = ask?.text.value ?? entry!.answer;
@@ -197,7 +197,7 @@ const Exchange = ({ ask, entry }: { readonly ask?: chat.Ask; readonly entry?: En
   );
 };
 
-/** What an ask waits for and, after two seconds, for how long. */
+/** Shows what an ask is waiting for and, after two seconds, how long it has been waiting. */
 const Progress = ({ chatId, since, state }: chat.Ask) => {
   const [now, setNow] = useState(Date.now());
   useEffect(() => {
@@ -220,7 +220,7 @@ interface QuestionsProps {
   readonly read: (signal: AbortSignal) => Promise<ReadonlyArray<string>>;
 }
 
-/** Suggested questions to click, for a chat without a question. */
+/** Suggested questions to click, for a chat in which nothing has been asked. */
 export const Questions = ({ ask, read }: QuestionsProps) => {
   const { value: questions = [] } = useRead(read);
   if (questions.length === 0) return null;

@@ -1,12 +1,12 @@
 /**
- * Failures as a sentence and an action. The contract's message and code, and the id by which the operator finds the
- * failure in the log, are shown on request.
+ * Shows a failure as a sentence and an action. On request, it also shows the contract's message and code, and the id
+ * under which the operator finds the failure in the log.
  */
 import type { ComponentChildren } from "preact";
 import { ConnectionError, ResponseError, ValidationError } from "@parley/client";
 import { say, type Word } from "./words.ts";
 
-/** What can help besides trying again. */
+/** Actions that can help besides trying again. */
 export const acts: Record<string, ComponentChildren> = {
   key: <a href="#key">Enter another key</a>,
   chat: <a href="#">New chat</a>,
@@ -15,8 +15,8 @@ export const acts: Record<string, ComponentChildren> = {
 type Act = "again" | "key" | "chat" | null;
 
 /**
- * By the contract's message: a sentence, and what can help; `null`: nothing on this page. When the server does not
- * accept the key, the playground shows the form for another one anyway.
+ * For each message of the contract, a sentence and the action that can help; `null` if no action on this page can. When
+ * the server rejects the key, the playground shows the form for another key anyway.
  */
 const sentences: Readonly<Record<string, readonly [Word, Act]>> = {
   API_KEY_NOT_PRESENT: ["The server needs an API key. Enter one.", "again"],
@@ -59,10 +59,10 @@ const explain = (error: unknown): readonly [sentence: string, act: Act] => {
 };
 
 interface FailureProps {
-  /** The error, or a sentence about it; `undefined`: no failure. */
+  /** The error, or a sentence about it; `undefined` if there is no failure. */
   readonly error: unknown;
   readonly retry?: () => void;
-  /** Other actions. */
+  /** Additional actions. */
   readonly children?: ComponentChildren;
 }
 

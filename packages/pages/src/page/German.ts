@@ -1,4 +1,4 @@
-/** The texts of the widget in German. */
+/** German translations of the widget's texts. */
 export const german = {
   "A question can have at most {} characters; this one has {}.":
     "Eine Frage darf höchstens {} Zeichen haben, diese hat {}.",

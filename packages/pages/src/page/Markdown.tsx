@@ -1,6 +1,6 @@
 /**
  * Renders Markdown as elements. Raw HTML except `<br>` appears as text, and nothing is loaded: the page never parses
- * HTML of an answer.
+ * HTML from an answer.
  */
 import { Lexer, Tokenizer, type MarkedToken, type Token } from "marked";
 import { h, type ComponentChildren } from "preact";
@@ -8,7 +8,7 @@ import { useState } from "preact/hooks";
 import { CopyButton } from "./Parts.tsx";
 import { say } from "./words.ts";
 
-/** The address of a link that is neither `http(s):` nor `mailto:`; `undefined`: the link stays text. */
+/** Returns the address for a link that is neither `http(s):` nor `mailto:`; `undefined` if the link stays text. */
 type ToAddress = ((href: string) => string | undefined) | undefined;
 
 interface MarkdownProps {
@@ -25,7 +25,7 @@ export const Markdown = ({ text, toAddress }: MarkdownProps) => {
 const makeReader = (toAddress: ToAddress) => {
   let before = "";
   let finalBlocks: Array<ComponentChildren> = [];
-  /** Where the blocks that may still change begin. */
+  /** The offset at which the blocks that may still change begin. */
   let at = 0;
   let links: Lexer["tokens"]["links"] = {};
   let isPlain = false;
@@ -54,28 +54,28 @@ const makeReader = (toAddress: ToAddress) => {
     try {
       isPlain ||= isTangled(text.slice(at));
       const blocks = isPlain ? [] : readBlocks(text);
-      // Definitions of links alone would show nothing.
+      // Link definitions on their own would show nothing.
       if (blocks.some(Boolean)) return blocks;
     } catch {
-      // Nested too deeply.
+      // The text is nested too deeply.
       isPlain = true;
     }
-    // In pieces: browsers take seconds to render a paragraph with thousands of open brackets.
+    // The text is split, because browsers take seconds to render a paragraph with thousands of open brackets.
     return source.match(/[^]{1,4000}/g)?.map((piece) => <p class="raw">{piece}</p>);
   };
 };
 
-/** Twenty nested quotations or lists on one line: they would overflow the lexer's stack, or take it minutes. */
+/** Twenty nested quotations or lists on one line, which would overflow the lexer's stack or occupy it for minutes. */
 const deepNesting = /^[ \t]*(?:(?:>|(?:[-*+]|\d{1,9}[.)])[ \t])[ \t]*){20}/m;
 const maxDepth = 20;
-/** About 0.3 s: each mark of emphasis or code takes time in proportion to the length of its paragraph. */
+/** About 0.3 s of work: each emphasis or code mark takes time in proportion to the length of its paragraph. */
 const maxWork = 1e9;
 /** Browsers take seconds to draw thousands of accents on one letter. */
 const manyAccents = /\p{M}{1000}/u;
-/** The lexer looks for an address at each character of a word before an `@`. */
+/** At each character of a word before an `@`, the lexer looks for an email address. */
 const longWord = /@(?<=[!-~]{1000}@)/;
 
-/** Whether the lexer would overflow the stack, or the lexer or the browser would take too long. */
+/** Whether the text would overflow the lexer's stack, or take the lexer or the browser too long. */
 const isTangled = (text: string): boolean =>
   deepNesting.test(text) ||
   manyAccents.test(text) ||
@@ -87,7 +87,7 @@ const isTangled = (text: string): boolean =>
     return pieces.some((piece) => piece.length * piece.split(/[*_`]/).length > maxWork);
   });
 
-/** Throws where lists and quotations are nested so deeply that the stack could overflow. */
+/** A tokenizer that throws if lists and quotations are nested so deeply that the stack could overflow. */
 class BoundedTokenizer extends Tokenizer {
   #depth = 0;
   #nest<A>(read: () => A): A {
@@ -104,7 +104,7 @@ class BoundedTokenizer extends Tokenizer {
   }
 }
 
-/** The elements of tokens that consist of their content alone. */
+/** The elements for tokens that are rendered with nothing but their content. */
 const elements = {
   blockquote: "blockquote",
   br: "br",
@@ -117,20 +117,20 @@ const elements = {
 } as const;
 
 /**
- * Gives a block the direction of its own text. The attribute comes last: with it, Chromium searches all of the block's
- * text for a letter after each element that is added.
+ * Gives a block the direction of its own text. The attribute is set last, because otherwise Chromium searches all
+ * of the block's text for a letter each time an element is added.
  */
 const setDirection = (block: HTMLElement | null): void => {
   if (block) block.dir = "auto";
 };
 
-/** The block takes the direction of its own text. For the blocks inside it, the styles do that. */
+/** Renders a block in the direction of its own text. The style sheet does the same for the blocks inside it. */
 const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
   const all = (tokens: ReadonlyArray<Token> = []) =>
     tokens.map((token) => render(token as MarkedToken));
   let isInLink = false;
   const link = (href: string, children: ComponentChildren) => {
-    // Other links, such as to `javascript:`, stay text unless `toAddress` knows an address.
+    // Other links, such as `javascript:` links, stay text unless `toAddress` returns an address.
     const address = /^(https?:\/\/|mailto:)/i.test(href) ? href : toAddress?.(href);
     const props = { target: "_blank", rel: "noopener noreferrer nofollow" };
     return address === undefined ? children : h("a", { href: address, ...props }, children);
@@ -145,7 +145,7 @@ const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
       case "codespan":
         return <code>{token.text}</code>;
       case "heading":
-        // All of one level, so that the page's outline has no gaps.
+        // All headings get the same level, so that the page's outline has no gaps.
         return h("h3", { class: `depth-${token.depth}`, ...props }, all(token.tokens));
       case "list": {
         const tag = token.ordered ? "ol" : "ul";
@@ -184,7 +184,7 @@ const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
       case "escape":
         return token.text;
       case "html":
-        // Tables have no other way to break a line.
+        // Markdown tables have no other way to break a line.
         if (/^<br *\/?>$/i.test(token.raw.trim())) return <br />;
         return h(props.ref ? "p" : "span", { class: "raw", ...props }, token.raw);
       case "space":
@@ -197,7 +197,7 @@ const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
   return render(block as MarkedToken, { ref: setDirection });
 };
 
-/** A block of code with the name of its language and a button that copies it. */
+/** A code block with the name of its language and a copy button. */
 export const Code = ({
   language = "text",
   text,

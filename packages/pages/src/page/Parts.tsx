@@ -10,7 +10,7 @@ import { say } from "./words.ts";
 
 export const storage = storageOf("sessionStorage");
 
-/** A value that this tab keeps across a reload, for this page. */
+/** Creates a signal whose value this tab keeps across reloads of this page. */
 export const tabValue = <A,>(name: string, initial: A): Signal<A> => {
   const key = `parley-${name}${location.pathname.slice(1)}`;
   const text = storage.getItem(key);
@@ -26,8 +26,8 @@ export const pause = (millis: number): Promise<void> =>
   new Promise((resume) => setTimeout(resume, millis));
 
 /**
- * Resolves when the connection may be back (the browser says so, the person returns, or some seconds have passed), or
- * when `stop` is aborted.
+ * Resolves when the connection may be back (the browser is online again, the tab is shown or hidden, or eight seconds
+ * have passed), or when `stop` is aborted.
  */
 export const untilBack = (stop: AbortSignal): Promise<unknown> => {
   const back = new AbortController();
@@ -39,8 +39,8 @@ export const untilBack = (stop: AbortSignal): Promise<unknown> => {
 };
 
 /**
- * The result of `read`, which runs again when one of `inputs` changes, and is repeated until the server responds. The
- * last value remains until there is a new one.
+ * Returns the result of `read`, which runs again when one of `inputs` changes, and is retried until the server
+ * responds. The previous value is kept until there is a new one.
  */
 export const useRead = <A,>(
   read: (signal: AbortSignal) => Promise<A>,
@@ -64,7 +64,7 @@ export const useRead = <A,>(
   return { ...result, retry };
 };
 
-/** The visitor's `userRef` if the text is a visitor's token; `null` for any other text. */
+/** Returns the `userRef` if the string is a visitor's token; `null` if it is not. */
 export const visitorOf = (text: string): string | null => {
   try {
     const payload = atob(text.split(".")[1]!.replace(/-/g, "+").replace(/_/g, "/"));
@@ -75,10 +75,10 @@ export const visitorOf = (text: string): string | null => {
   }
 };
 
-/** A `ref` that focuses its element when that is shown. */
+/** A `ref` callback that focuses its element when the element is mounted. */
 export const focus = (element: HTMLElement | null): void => element?.focus();
 
-/** On a phone, the focus would open the keyboard over the page. */
+/** On a phone, focusing a field would open the keyboard over the page. */
 export const isPhone = !matchMedia("(hover: hover)").matches;
 
 const paths = {
@@ -114,7 +114,7 @@ export const Time = ({
   </time>
 );
 
-/** A button that copies the text, and shows for a while that it has. */
+/** A button that copies the text and briefly confirms it. */
 export const CopyButton = ({ name, text }: { readonly name: string; readonly text: string }) => {
   const [isCopied, setCopied] = useState(false);
   const click = async () => {

@@ -1,6 +1,6 @@
 /**
- * Copies a text. Pages without TLS have no `navigator.clipboard`, except those from this machine, and the page around a
- * frame may forbid it.
+ * Copies a string to the clipboard. `navigator.clipboard` exists only on pages served over TLS or from this machine,
+ * and the page around a frame may forbid its use.
  */
 export const copy = async (text: string): Promise<void> => {
   try {

@@ -1,4 +1,4 @@
-/** The browser's storage of this name; in memory if the browser blocks it, as some do in frames. */
+/** Returns the browser's storage of this name, or one in memory if the browser blocks it, as some do in frames. */
 export const storageOf = (name: "sessionStorage" | "localStorage") => {
   try {
     return window[name];

@@ -1,5 +1,5 @@
 /**
- * Light or dark, as the person chose on any of the pages. This script runs before a page is painted.
+ * Applies the light or dark theme that the person chose on any of the pages. This script runs before a page is painted.
  */
 import { storageOf } from "./storage.ts";
 

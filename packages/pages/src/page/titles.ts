@@ -6,13 +6,13 @@ import type { Chat } from "@parley/client";
 import { session } from "./ChatSession.ts";
 import { say } from "./words.ts";
 
-/** The first questions of chats without a name, by id; empty while one is read, or if there is none. */
+/** The first questions of unnamed chats, by chat id; empty while a question is being read, or if the chat has none. */
 const questions = signal<ReadonlyMap<number, string>>(new Map());
 
 export const titleOf = ({ id, name }: Pick<Chat, "id" | "name">): string =>
   name?.trim() || questions.value.get(id) || say("Chat {}", id);
 
-/** Reads the first question of a chat without a name. If that fails, the chat's id remains its title. */
+/** Reads the first question of an unnamed chat. If the read fails, the title remains the chat's id. */
 export const nameChat = async ({ id, name }: Pick<Chat, "id" | "name">): Promise<void> => {
   if (name?.trim() || questions.peek().get(id)) return;
   const keep = (text: string) => (questions.value = new Map(questions.peek()).set(id, text));

@@ -1,11 +1,11 @@
 import type { german } from "./German.ts";
 
-/** A text of the widget, in English; `{}` stands for a value. */
+/** An English string that the widget shows; `{}` is a placeholder for a value. */
 export type Word = keyof typeof german;
 
 let words: Readonly<Partial<Record<Word, string>>> = {};
 
-/** Sets the texts to show instead of those in English. */
+/** Sets the strings to show instead of the English ones. */
 export const setWords = (translation: typeof words): void => void (words = translation);
 
 export const say = (text: Word, ...values: ReadonlyArray<unknown>): string => {

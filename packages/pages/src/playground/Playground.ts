@@ -1,5 +1,5 @@
 /**
- * A page at `/` where people try out a chatbot: `@parley/pages/playground`. It loads nothing from other hosts.
+ * `@parley/pages/playground`: a page at `/` for trying out a chatbot. The page loads nothing from other hosts.
  */
 import { toPath, type Pages } from "@parley/http";
 import { Effect } from "effect";
@@ -11,17 +11,17 @@ import type { PlaygroundConfig } from "./PlaygroundConfig.ts";
 export interface PlaygroundOptions {
   /** The port of the answers interface, on the page's own host, if it differs from the page's port. */
   readonly answersPort?: number | null;
-  /** What answers, shown below the field for questions; by default nothing is shown. */
+  /** What answers the questions, as shown below the question field; nothing is shown by default. */
   readonly answerer?: PlaygroundConfig["answerer"];
-  /** The pages that the listener has; this one alone by default. */
+  /** The pages that the listener serves; by default, only the playground. */
   readonly places?: ReadonlyArray<Place>;
-  /** Suggests questions to the holder of an API key; none by default. */
+  /** Returns questions to suggest to the holder of an API key; none by default. */
   readonly questions?: (apiKey: string) => Effect.Effect<ReadonlyArray<string>>;
 }
 
 /**
- * The playground at `/` and its files below `/playground/`, on a listener that serves the general interface. The files
- * are loaded by the first request.
+ * Serves the playground at `/` and its files under `/playground/`, on a listener that serves the general interface. The
+ * first request loads the files.
  */
 export const makePlayground =
   ({

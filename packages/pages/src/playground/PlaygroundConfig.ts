@@ -3,9 +3,9 @@ export interface PlaygroundConfig {
   readonly general: string;
   readonly answers: string;
   readonly answersPort: number | null;
-  /** The origins that the answers interface accepts, where it has a port of its own. */
+  /** The origins that the answers interface accepts; empty if the interface is on the page's own port. */
   readonly corsOrigins: ReadonlyArray<string>;
-  /** What answers: the guide that the server shows, other documents, or a language model; `null`: unknown. */
+  /** What answers: the guide that the server shows, other documents, or a language model; `null` if unknown. */
   readonly answerer: "guide" | "documents" | "model" | null;
   /** Whether the server has the guide. */
   readonly guide: boolean;

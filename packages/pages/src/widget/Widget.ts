@@ -1,6 +1,6 @@
 /**
- * `@parley/pages/widget`: a button for pages of other sites, and the window that it opens. Neither loads anything from
- * a host other than the server's.
+ * `@parley/pages/widget`: a button for other sites' pages, and the chat window that the button opens. Neither the
+ * button nor the window loads anything from a host other than the server's.
  */
 import { toPath, type AppOptions, type WidgetPages } from "@parley/http";
 import { Effect } from "effect";
@@ -15,11 +15,11 @@ export interface WidgetOptions extends Pick<AppOptions, "basePaths"> {
   readonly answersPort?: number | null;
   /** Whether the window says that a language model answers; `false` by default. */
   readonly model?: boolean;
-  /** Suggests questions to the holder of a token; none by default. */
+  /** Returns questions to suggest to the holder of a token; none by default. */
   readonly questions?: (token: string) => Effect.Effect<ReadonlyArray<string>>;
 }
 
-/** The widget's pages and files: `widget` of `AppOptions`. The first request loads the files. */
+/** Makes the widget's pages and files, for the `widget` option of `AppOptions`. The first request loads the files. */
 export const makeWidgetPages = ({
   answersPort = null,
   basePaths = { general: "/api", answers: "/ask" },
@@ -38,13 +38,13 @@ export const makeWidgetPages = ({
       return Effect.map(cachedFiles, (files) =>
         HttpServerResponse.setHeaders(files.get(path)!(headers), {
           ...crossOrigin,
-          // For pages that load the script as a module.
+          // Needed by pages that load the script as a module.
           "access-control-allow-origin": "*",
         }),
       );
     },
     document: ({ headers }, widget) => {
-      // As browsers spell them in messages and policies.
+      // Normalizes the origins to the form that browsers use in messages and policies.
       const origins = (widget.origins ?? [])
         .filter((origin) => URL.canParse(origin))
         .map((origin) => new URL(origin).origin);
@@ -66,7 +66,7 @@ export const makeWidgetPages = ({
   };
 };
 
-/** Browsers let a page that is cross-origin isolated load only what has this header. */
+/** A cross-origin isolated page can load only resources that have this header. */
 const crossOrigin = { "cross-origin-resource-policy": "cross-origin" };
 
 const toHtml = (config: WidgetConfig): string => `<!doctype html>

@@ -21,10 +21,10 @@ export const makeErasure =
       const userRef = erasure._tag === "UserRef" ? erasure.userRef : null;
       const limit = erasure._tag === "IdleSince" ? erasure.limit : null;
       /**
-       * Erases those of the chats that still meet the condition of the erasure. It locks before it deletes, so that it
-       * sees entries that were appended while it waited for the locks. Statements of turns skip locked chats, but
-       * writers wait for keys and for the counter, which are therefore locked last, by statements that are sent
-       * together with the COMMIT.
+       * Erases those of the given chats that still meet the condition of the erasure. The chats are locked before they
+       * are deleted, so that entries appended during the wait for the locks are seen. Statements of turns skip locked
+       * chats, but writers wait for keys and for the counter. Keys and the counter are therefore locked last, by
+       * statements that are sent together with the COMMIT.
        */
       const eraseBatch = (ids: ReadonlyArray<bigint>) => {
         const values = [chatbot, array(ids, "int8", (id) => id), time(limit)];
@@ -46,7 +46,7 @@ export const makeErasure =
       const eraseMatching = Effect.gen(function* () {
         let after: bigint | null = 0n;
         while (after !== null) {
-          // Only up to the last position at the start: chats created meanwhile must not keep the erasure going.
+          // Stops at the position that was last at the start: chats created meanwhile must not prolong the erasure.
           const values = [chatbot, after, counter.positions, userRef, time(limit)];
           const [batch] = (yield* query<BatchRow>(chatbot, findChats, values)) as [BatchRow];
           if (batch.ids !== null) yield* eraseBatch(batch.ids);
@@ -58,7 +58,7 @@ export const makeErasure =
           ? Effect.void
           : query(chatbot, auditErasure, [chatbot, actor, erasureDetail(erasure, erasedChats)]),
       );
-      // An erasure that fails midway may have erased chats, too.
+      // Even an erasure that fails midway may have erased chats.
       yield* Effect.onExit(
         erasure._tag === "Chat" ? eraseBatch([BigInt(erasure.id)]) : eraseMatching,
         () => audit,
@@ -73,7 +73,7 @@ export const makeErasure =
 const retryOnLocks = <A, E, R>(work: Effect.Effect<A, E | SqlError.SqlError, R>) =>
   work.pipe(
     retryOnDeadlock,
-    // Another transaction may lock a row for a while. Each attempt waits a second for it.
+    // Another transaction may hold a row lock for a while. Each attempt waits up to a second for the lock.
     Effect.retry({ while: isLockTimeout, times: 14, schedule: Schedule.spaced("1 second") }),
   );
 
@@ -84,13 +84,13 @@ interface LockedRow {
 
 interface CounterRow {
   readonly positions: bigint;
-  /** Milliseconds since 1970. */
+  /** In milliseconds since the Unix epoch. */
   readonly now: number;
 }
 
 interface BatchRow {
   readonly ids: ReadonlyArray<bigint> | null;
-  /** The position after which more may follow; `null` at the end. */
+  /** The position after which there may be more chats; `null` at the end. */
   readonly resume_after: bigint | null;
 }
 
@@ -104,7 +104,7 @@ const auditErasure =
 const isIdle = (limit: string) =>
   `(${limit}::timestamptz is null or greatest(last_entry_time, create_time) < ${limit}::timestamptz)`;
 
-// Times of creation never descend with positions: after a chat that was not created before the limit, none is erased.
+// Creation times never decrease as positions increase, so the search can end at a chat created at or after the limit.
 const findChats = `
 select array_agg(id order by position) filter (where ${isIdle("$5")}) as ids,
   case when $5::timestamptz is null or max(create_time) < $5::timestamptz then max(position) end as resume_after
@@ -114,8 +114,8 @@ from (
   order by position limit 1000
 ) batch`;
 
-// Locks chats in the order of ids, which is also the order of positions. Each chat is looked up by itself (`offset 0`),
-// because the planner expects an average chatbot.
+// Locks chats in order of id, which is also the order of positions. Each chat is looked up separately (`offset 0`),
+// because the planner assumes a chatbot of average size.
 const lockChats = `
 select chat.* from unnest($2::int8[]) requested_id cross join lateral (
   select id, position from chat
@@ -132,8 +132,8 @@ delete from chat where chatbot_id = $1 and id = any ($2::int8[])`;
 const deleteKeys =
   "delete from idempotency_key where chatbot_id = $1 and chat_id = any ($2::int8[])";
 
-// The keys of visitors' asks without a chat: such a key contains the `userRef` of its visitor. They are locked in the
-// order of keys, as turns and creations lock them. `deleteKeys` locks in no order; its transaction is repeated after a
+// Deletes the keys of visitors' asks that have no chat; such a key contains its visitor's `userRef`. Keys are locked in
+// key order, as in turns and creations. `deleteKeys` locks in no particular order; its transaction is retried after a
 // deadlock.
 const deleteVisitorKeys = `
 delete from idempotency_key where chatbot_id = $1 and key = any (array(

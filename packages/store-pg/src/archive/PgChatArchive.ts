@@ -1,5 +1,5 @@
 /**
- * The port `ChatArchive`: erasures, usage reports, and exports and imports as streams of records.
+ * The `ChatArchive` port: erasures, usage reports, and exports and imports as streams of records.
  */
 import {
   ChatArchive,
@@ -31,7 +31,7 @@ import { entryParameters, entryColumns, toEntry } from "../rows/ChatRows.ts";
 import { batchStatement, namesOf, type Column } from "../rows/Statements.ts";
 import { makeErasure } from "./ChatErasure.ts";
 
-/** The number of records that the statements of an import insert together. */
+/** The number of records that an import inserts at a time. */
 const batch = 200;
 
 export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] => {
@@ -54,7 +54,7 @@ export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] => {
     function* <E, R>(chatbot: number, records: Stream.Stream<ArchiveRecord, E, R>, actor: string) {
       const { query, transaction } = yield* pools.transfer;
       yield* query(chatbot, settleIds, [true]);
-      // In a separate transaction: an uncommitted row that refers to the chatbot would block renaming it.
+      // In a separate transaction, because an uncommitted row that references the chatbot would block renaming it.
       yield* query(chatbot, createCounter, [chatbot]).pipe(
         retryOnDeadlock,
         toChatbotNotFound(chatbot),
@@ -108,7 +108,7 @@ export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] => {
   return ChatArchive.of({ erase, export: exportRecords, import: importRecords, usage });
 };
 
-/** The records of a row: its chat, if that is not the chat of the row before, and its entry. */
+/** Returns a row's records: its chat, unless the previous row has the same chat, and its entry, if it has one. */
 const toRecords = (
   chatBefore: number,
   row: ExportRow,
@@ -132,7 +132,7 @@ interface EntryToImport {
   readonly position: number;
 }
 
-/** The rows of records, at the positions after the given one. A chat follows its entries, once they are counted. */
+/** Converts records to rows at positions after the given one. A chat comes after its entries, once they are counted. */
 const toImportRows = (position: bigint) =>
   Stream.mapAccum(
     (): ChatToImport | null => null,
@@ -153,7 +153,7 @@ const toImportRows = (position: bigint) =>
     { onHalt: (openChat) => (openChat === null ? [] : [openChat]) },
   );
 
-/** A chat without entries is one row with nulls for the entry. */
+/** A chat without entries yields one row, in which the fields of the entry are null. */
 type ExportRow = {
   readonly in_chat: Chat["id"];
   readonly chat_time: Date;
@@ -161,7 +161,7 @@ type ExportRow = {
 } & Pick<Chat, "name" | "userRef"> &
   (Entry | { readonly id: null });
 
-// Lateral, so that every plan walks the chats and seeks their entries.
+// The join is lateral, so that every plan scans the chats and seeks their entries.
 const exportOf = (userRef: ReadonlyArray<string>) => `
 select chat.id::float8 as in_chat, chat.name, chat.user_ref as "userRef", chat.create_time as chat_time,
   ${entryColumns("entry")}, case when provider is not null then json_build_object(
@@ -210,19 +210,19 @@ const insertEntries = insertInto<EntryToImport>("entry", [
   ...entryParameters(({ entry }: EntryToImport) => entry),
 ]);
 
-// The imported chats are the only ones, and their positions have no gaps.
+// The chatbot has no chats other than the imported ones, and their positions have no gaps.
 const settleCounter = `
 update chat_counter set chats = newest.position - positions, positions = newest.position,
   last_time = greatest(last_time, newest.create_time)
 from (select position, create_time from chat where chatbot_id = $1 order by position desc limit 1) newest
 where chatbot_id = $1 returning chats::float8 as chats`;
 
-// Imports set the sequences one after the other, so that none sets them back.
+// Imports set the sequences one import at a time, so that none sets a sequence back.
 const lockSequences =
   "select pg_advisory_xact_lock(hashtextextended('parley.sequences.' || current_schema(), 0))";
 
-// A sequence cannot be locked: the margin covers the ids that others draw after it is read and before it is set. An
-// unused sequence has the last value 1, which is the next to be drawn.
+// A sequence cannot be locked, so the margin covers the ids that other transactions draw between the read and the
+// update. An unused sequence has a last value of 1, which is the next value to be drawn.
 const moveSequences = `
 select setval(sequence, greatest_id + 1000) from (
   select 'chat_id'::regclass as sequence, (select max(id) from chat where chatbot_id = $1) as greatest_id,

@@ -1,6 +1,6 @@
 /**
- * Creates chats, each with its first entry if it has one. Creations of one chatbot wait for one another at its counter,
- * so those that arrive together share a statement. Otherwise many of them would occupy the connections for writes.
+ * Creates chats, each with its first entry if it has one. Creations for one chatbot wait for one another at its
+ * counter, so those that arrive together share a statement. Otherwise, they could occupy all connections for writes.
  */
 import {
   fold,
@@ -27,8 +27,8 @@ export interface Creation {
   readonly userRef: string | null;
   readonly entry: NewEntry | null;
   /**
-   * The idempotency key, and the turn that has claimed it (`isClaimed`) or claims it in this transaction. The chat is
-   * created only if the turn has the key.
+   * The idempotency key, and the turn that has already claimed it (`isClaimed`) or claims it in this transaction. The
+   * chat is created only if the turn holds the key.
    */
   readonly keyClaim:
     | (IdempotencyKey & { readonly turnId: string; readonly isClaimed: boolean })
@@ -48,8 +48,8 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
   const { writes } = pools;
   const sweepKeys = yield* makeKeySweep(pools);
   /**
-   * Creates a chat; returns `null` if another request has its key. Inserts all chats of a batch or none, except those
-   * whose key another turn has.
+   * Creates a chat; returns `null` if another request holds its key. Inserts all chats of a batch or none, apart from
+   * those whose key another turn holds.
    */
   const create = yield* makeWriteBatcher(
     Effect.fnUntraced(function* (chatbot: number, chats: ReadonlyArray<Creation>) {
@@ -107,10 +107,10 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
 
 type KeyRow = { readonly fingerprint: string } & (Chat | { readonly id: null });
 
-// Keys are locked before the counter, as in every statement, and the counter before any id is drawn, so that ids ascend
-// in the order of creation. Neither nextval nor RETURNING promises an order: ids are ranked, and rows are matched by
-// position. A key that occurs twice creates one chat. Completing a key is an INSERT that only updates: see `lockTurns`
-// in `PgTurnStore`.
+// Keys are locked before the counter, as in every statement. The counter is locked before any id is drawn, so that ids
+// ascend in the order of creation. Neither nextval nor RETURNING guarantees an order, so ids are ranked and rows are
+// matched by position. A key that occurs twice creates one chat. Keys are completed by an INSERT that only updates: see
+// `lockTurns` in `PgTurnStore`.
 const insertStatement = (addsSpending: boolean) =>
   batchStatement<Creation>(
     [

@@ -1,16 +1,16 @@
 /**
- * Pages of a chatbot's chats. One statement reads a page and its total, so that both come from one snapshot:
+ * Lists a chatbot's chats in pages. A single statement reads a page and the total, so that both come from one snapshot:
  *
  * | query                                | statement          | session                                           |
  * | ------------------------------------ | ------------------ | ------------------------------------------------- |
  * | all chats, in order of position      | {@link byPosition} | `reads`                                           |
- * | all chats, in order of a text        | {@link byText}     | `bulk`                                            |
+ * | all chats, by name or user reference | {@link byText}     | `bulk`                                            |
  * | the chat with an id                  | {@link byFilter}   | `reads`                                           |
  * | a user's chats, in order of position | {@link byFilter}   | `reads` up to {@link quickReadLimit}, else `bulk` |
  * | any other query                      | {@link byFilter}   | `bulk`                                            |
  *
- * {@link positionDirection} and {@link textOrder} recognize these orders. SQL consists of constant pieces; every value
- * from a client is a parameter.
+ * {@link positionDirection} and {@link textOrder} recognize these orders. The SQL consists of constant pieces; every
+ * value from a client is passed as a parameter.
  */
 import { fold, type Chat, type ChatQuery, type ChatStore, type OrderBy } from "@parley/core/ports";
 import { Effect } from "effect";
@@ -27,9 +27,9 @@ import { chatColumns } from "../rows/ChatRows.ts";
 import { positionOf } from "./ChatPositions.ts";
 
 /**
- * Reads with a statement whose cost is bounded. If it gets no connection in time, it fails with `StorageUnavailable`
- * and not with `Overloaded`: quick reads free their connections at once, so a long wait means that the database hardly
- * responds.
+ * Runs a statement whose cost is bounded. If it gets no connection in time, it fails with `StorageUnavailable` rather
+ * than `Overloaded`: quick reads release their connections at once, so a long wait means that the database is barely
+ * responding.
  */
 export const readQuickly = <Row extends object>(
   { reads }: PgPools,
@@ -37,7 +37,7 @@ export const readQuickly = <Row extends object>(
   { text, values }: Statement,
 ) => toStorageUnavailable(reads.query<Row>(chatbot, text, values));
 
-/** Reads with any other statement: only a few run at a time, and after ten seconds the list fails with `Overloaded`. */
+/** Runs any other statement. Only a few run at a time, and after ten seconds the list fails with `Overloaded`. */
 export const readInBulk = <Row extends object>(
   { bulk }: PgPools,
   chatbot: number,
@@ -48,13 +48,13 @@ export const readInBulk = <Row extends object>(
     toStoreErrors,
   );
 
-/** The number of rows to skip, at most 2^53 - 1: no list has that many rows. */
+/** Returns the offset of a page, at most 2^53 - 1: no list has that many rows. */
 export const offsetOf = ({ limit, page }: { readonly limit: number; readonly page: number }) =>
   Math.min((page - 1) * limit, Number.MAX_SAFE_INTEGER);
 
 /**
- * The direction of an order that equals the order of positions: by id, whatever follows; or by time of creation, alone
- * or followed by id in the same direction. `undefined` for any other order.
+ * Returns the direction of an order that is equivalent to the order of positions: by id, whatever follows; or by
+ * creation time, alone or followed by id in the same direction. Returns `undefined` for any other order.
  */
 export const positionDirection = (
   orderBy: readonly [OrderBy<string>, ...Array<OrderBy<string>>],
@@ -65,7 +65,7 @@ export const positionDirection = (
     : undefined;
 };
 
-/** Whether the further fields of an order leave tied rows in the order of positions. */
+/** Whether the remaining fields of an order leave ties in the order of positions. */
 const leavesPositionOrder = (
   fields: ReadonlyArray<OrderBy<string>>,
   descending: boolean,
@@ -76,8 +76,8 @@ const leavesPositionOrder = (
   );
 
 /**
- * The sort expressions of an ORDER BY over the columns of a relation. PostgreSQL puts nulls last in ascending order and
- * first in descending order, as the contract does.
+ * Returns the sort expressions of an ORDER BY over a relation's columns. PostgreSQL puts nulls last in ascending order
+ * and first in descending order, as the contract requires.
  */
 export const orderOf = <Field extends string>(
   relation: string,
@@ -90,7 +90,7 @@ export const orderOf = <Field extends string>(
 
 const directionOf = (descending: boolean) => (descending ? "desc" : "asc");
 
-/** Lists that use `reads` count and skip at most this many chats of a user. */
+/** The maximum number of a user's chats that a list on `reads` counts or skips. */
 export const quickReadLimit = 10_000;
 
 export const makeListChats = (pools: PgPools): ChatStore["Service"]["listChats"] => {
@@ -127,13 +127,13 @@ export const makeListChats = (pools: PgPools): ChatStore["Service"]["listChats"]
     }));
 };
 
-/** An empty page is one row of nulls with the total, which may be null in a chatbot that never had a chat. */
+/** An empty page yields one row of nulls with the total, which may be null if the chatbot has never had a chat. */
 type Row = { readonly total: number | null } & (Chat | { readonly id: null });
 
 /**
- * Matches the texts for which the trigram index helps: three letters or digits in a row, or fewer at the edge of a
- * word. For any other text PostgreSQL may read the whole index, which takes ten seconds at ten million chats; reading
- * the table takes two.
+ * Matches texts for which the trigram index helps: three consecutive letters or digits, or fewer at the edge of a word.
+ * For any other text, PostgreSQL may read the whole index, which takes ten seconds with ten million chats; reading the
+ * table takes two.
  */
 const indexableText =
   /[\p{Alphabetic}\p{Nd}]{3}|[^\p{Alphabetic}\p{Nd}][\p{Alphabetic}\p{Nd}]|[\p{Alphabetic}\p{Nd}]{2}[^\p{Alphabetic}\p{Nd}]/u;
@@ -168,7 +168,7 @@ const allByPosition = {
   desc: pagesByPosition("desc", "chats - $2::int8", "<="),
 };
 
-/** All chats in the order of positions, by a seek: the rank of the page's first row gives its position. */
+/** Lists all chats in order of position, by a seek: the position of the page's first row is found from its rank. */
 export const byPosition = (
   chatbot: number,
   query: ChatQuery,
@@ -180,7 +180,7 @@ export const byPosition = (
 
 type TextOrder = OrderBy<"name" | "userRef">;
 
-/** The text field whose index gives the order: alone, or followed only by id or time in the same direction. */
+/** Returns the text field whose index provides an order; id or time, in the same direction, may follow the field. */
 const textOrder = ([first, ...rest]: ChatQuery["orderBy"]): TextOrder | undefined => {
   const { descending, field } = first;
   if (field !== "name" && field !== "userRef") return undefined;
@@ -188,8 +188,8 @@ const textOrder = ([first, ...rest]: ChatQuery["orderBy"]): TextOrder | undefine
 };
 
 /**
- * All chats in the order of a text: walks its index from the nearer end. `chatbot_id` is compared with the counter's
- * row and not with `$1`: with a parameter, the planner would expect one chat in a chatbot that ANALYZE has not seen.
+ * Lists all chats in order of a text field, scanning its index from the nearer end. `chatbot_id` is compared with the
+ * counter's row, not `$1`: given a parameter, the planner would expect one chat in a chatbot that ANALYZE has not seen.
  */
 export const byText = (
   chatbot: number,
@@ -220,7 +220,7 @@ order by ${orderIn("page")}`,
   };
 };
 
-/** The chats that match the filters, in whichever order the query names; counts no more than `atMost`. */
+/** Lists the chats that match the filters, in the query's order; counts at most `atMost` of them. */
 export const byFilter = (
   chatbot: number,
   query: ChatQuery,
@@ -229,7 +229,7 @@ export const byFilter = (
 ): Statement => {
   const values: Array<unknown> = [chatbot, query.limit, offsetOf(query)];
   const parameter = (value: unknown) => `$${values.push(value)}`;
-  // The chat with the id is looked up first (`offset 0`), or the planner may walk an index in the order of the page.
+  // The chat with the id is looked up first (`offset 0`); otherwise, the planner may scan an index in the page's order.
   const from =
     query.id !== null
       ? `(select * from chat where chatbot_id = $1 and id = ${parameter(query.id)}::int8 offset 0)`
@@ -251,7 +251,7 @@ export const byFilter = (
     atMost === undefined
       ? matchClause
       : `from (select ${matchClause} limit ${parameter(atMost)}::int8) match`;
-  // The page's last condition saves another scan if the total shows that the page is empty.
+  // The page's condition on the total saves another scan if the total shows that the page is empty.
   return {
     text: `
 select row_count.total::float8 as total, ${chatColumns("page")}

@@ -1,18 +1,18 @@
 /**
- * Finds the chat with a given rank by a seek, although erasures leave gaps among positions. Positions are divided into
+ * Seeks the chat with a given rank, even though erasures leave gaps between positions. Positions are divided into
  * ranges of {@link parts} parts each, at {@link partSizes three levels}, the widest first. A range with gaps has a row
- * in `position_gap`, which counts the chats before each part, and in the whole range.
+ * in `position_gap`, which holds the number of chats before each part, and in the whole range.
  */
 
 const parts = 256;
 
-/** How many positions a part has, at each level. The first, widest level has one range: all positions of a chatbot. */
+/** The number of positions in a part, at each level. The first, widest level has a single range: all of a chatbot's. */
 export const partSizes = [512 * parts * parts, 512 * parts, 512] as const;
 
 /**
- * SQL that leads from a range and a rank within it to the part that contains this rank: a range of the next level.
- * `level_n` is the range that n levels have led to. `before` is the number of positions before the range, and
- * `chats_before` ends with the chats of the whole range.
+ * Returns SQL that finds, given a range and a rank within it, the part that contains the rank: a range of the next
+ * level. `level_n` is the range found after n levels. `before` is the number of positions before the range, and the
+ * last element of `chats_before` is the number of chats in the whole range.
  */
 const descend = (level: number): string => {
   const [from, size] = [`level_${level}`, partSizes[level]!];
@@ -29,8 +29,8 @@ left join lateral (
 };
 
 /**
- * SQL for the position of the chat with a rank among the chats of chatbot `$1`; the oldest has rank 1. For a rank that
- * no chat has, it is null or a position that no chat has. Reads one range of each level, and at most 512 chats.
+ * Returns SQL for the position of the chat with the given rank in chatbot `$1`; the oldest chat has rank 1. If no chat
+ * has the rank, the position is null or belongs to no chat. Reads one range of each level, and at most 512 chats.
  */
 export const positionOf = (rank: string): string => `
 select case
@@ -46,8 +46,8 @@ end
 from (select 0::int8 as before, ${rank} as rank) level_0${partSizes.map((_, level) => descend(level)).join("")}`;
 
 /**
- * SQL after a CTE `gone` with the chatbots and positions of erased chats: counts their gaps. It locks ranges in one
- * order, the largest first, because concurrent erasures may add to the same ranges.
+ * SQL that follows a CTE `gone` with the chatbots and positions of erased chats, and counts the gaps that they leave.
+ * Ranges are locked in a fixed order, the largest first, because concurrent erasures may update the same ranges.
  */
 export const addGaps = `
 insert into position_gap as gap (chatbot_id, part_size, number, chats_before)

@@ -1,6 +1,6 @@
 /**
- * Pages of a chat's entries. One statement reads a page and its total, so that both come from one snapshot. It
- * returns no row if the chat does not exist.
+ * Lists a chat's entries in pages. A single statement reads a page and the total, so that both come from one snapshot.
+ * It returns no rows if the chat does not exist.
  */
 import {
   type ChatbotId,
@@ -17,7 +17,7 @@ import type { Statement } from "../database/TenantSession.ts";
 import { entryColumns, toEntry } from "../rows/ChatRows.ts";
 import { offsetOf, orderOf, positionDirection, readInBulk, readQuickly } from "./ChatListing.ts";
 
-/** An empty page is one row of nulls with the total. */
+/** An empty page yields one row of nulls with the total. */
 type Row = { readonly total: number } & (Entry | { readonly id: null });
 
 export const makeListEntries =
@@ -48,7 +48,7 @@ const sortColumns: Readonly<Record<EntryField, string>> = {
   createTime: "create_time",
 };
 
-/** The entry with the query's id, or a page of all entries: by a seek if it is in the order of positions. */
+/** Reads the entry with the query's id, or a page of all entries, with a seek if the page is in order of position. */
 export const entryPage = (
   chatbot: ChatbotId,
   chatId: ChatId,

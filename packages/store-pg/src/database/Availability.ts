@@ -1,6 +1,6 @@
 /**
- * Watches whether the database responds, and logs when it becomes unavailable and when it is available again. A request
- * that had to find this out by itself would wait for seconds.
+ * Watches whether the database responds, and logs when it becomes unavailable and when it is available again. Without
+ * this, each request would wait for seconds to find out.
  */
 import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import { describeCause } from "@parley/core/ports";
@@ -19,7 +19,7 @@ export const watchAvailability = (
   state: DatabaseState,
 ) => {
   let isPending = false;
-  /** One probe at a time: each takes a connection that requests could use. */
+  /** Probes on an open connection, one probe at a time, because a probe takes a connection that requests could use. */
   const onOpenConnection = Effect.suspend(() => {
     isPending = true;
     const end = Effect.sync(() => void (isPending = false));

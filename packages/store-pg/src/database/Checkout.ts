@@ -1,6 +1,6 @@
 /**
- * Checks connections out of the pools, and ends each checkout at its deadline. No timeout of PostgreSQL ends a
- * statement whose server is frozen, or whose connection a firewall has dropped. Operators see the checkouts in metrics.
+ * Checks connections out of the pools, and ends each checkout at its deadline. None of PostgreSQL's timeouts ends a
+ * statement if the server is frozen or a firewall has dropped the connection. Operators see the checkouts in metrics.
  */
 import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import type { PgPool } from "@effect/sql-pg/PgPool";
@@ -10,7 +10,7 @@ import { SqlError } from "effect/sql";
 import { deadlines, inTime, noResponseError, timeLeft, within } from "./Deadlines.ts";
 import type { RoundRobin } from "./RoundRobin.ts";
 
-/** A chatbot, or the operator for work that concerns no single chatbot's chats. */
+/** A chatbot's id, or `operator` for work that does not concern the chats of a single chatbot. */
 export type Tenant = number | "operator";
 
 export type Work<A, E, R> = (connection: PgConnection) => Effect.Effect<A, E, R>;
@@ -22,37 +22,37 @@ export interface TenantPool {
   ) => Effect.Effect<A, E | SqlError.SqlError, R>;
 }
 
-/** What all pools of one database know about the database. */
+/** The state of a database, shared by all of its pools. */
 export interface DatabaseState {
-  /** The database is unavailable: work fails immediately, without a connection. */
+  /** Whether the database is unavailable. If so, work fails immediately, without a connection. */
   isUnavailable: boolean;
   /**
-   * Connections first used up to this time, on the clock of `performance.now`, are replaced: when one is dead, others
-   * often are, too, and finding that out would cost a deadline for each.
+   * Connections first used at or before this time, as measured by `performance.now`, are replaced: when one is dead,
+   * others often are too, and detecting each of them would take a full deadline.
    */
   replaceBefore: number;
 }
 
 export interface CheckoutOptions {
   readonly name: string;
-  /** The maximum number of connections of the pool, for metrics. */
+  /** The pool's maximum number of connections. */
   readonly size: number;
-  /** Milliseconds for the wait and the work together. */
+  /** The deadline for the wait and the work together, in milliseconds. */
   readonly deadline: number;
   /**
-   * Milliseconds within which a live server responds to a statement, because its `statement_timeout` is shorter.
-   * `Infinity`: this pool does not tell a dead connection from a slow statement.
+   * The time in milliseconds within which a live server responds to a statement, because `statement_timeout` is
+   * shorter. `Infinity` if this pool does not tell a dead connection from a slow statement.
    */
   readonly silentAfter: number;
-  /** Whether an interruption cancels the work. If not, it waits for the work to end: no transaction may stay open. */
+  /** Whether interruption cancels the work. If not, it waits for the work to end, so that no transaction stays open. */
   readonly cancels: boolean;
-  /** Grants connections to tenants in rotation; by default, work gets them in order of arrival. */
+  /** Grants connections to tenants in rotation. By default, work gets connections in order of arrival. */
   readonly slots?: RoundRobin<Tenant>;
 }
 
 interface Checkout {
   hasSlot: boolean;
-  /** `null` while the work waits for one. */
+  /** `null` while the work is waiting for a connection. */
   connection: PgConnection | null;
   /** The time at which the work got the connection. */
   acquiredAt: number;
@@ -82,7 +82,7 @@ export const makeTenantPool = Effect.fnUntraced(function* (
   /** Gives the connection to the checkout; returns `false` if the pool must replace the connection instead. */
   const acquire = (connection: PgConnection, checkout: Checkout): boolean => {
     const now = performance.now();
-    // Not the pool's `connectionTTL`: it opens a scope for each statement, and uses the wall clock.
+    // The pool's `connectionTTL` is not used: it opens a scope for each statement, and relies on the wall clock.
     const oldest = Math.max(state.replaceBefore, now - deadlines.connectionAge);
     if (firstUses.get(connection)! <= oldest) return false;
     checkout.connection = connection;
@@ -91,8 +91,8 @@ export const makeTenantPool = Effect.fnUntraced(function* (
   };
 
   /**
-   * Checks a connection at its first use: it may have been open, and unused, for a minute. The pool keeps a connection
-   * even if the work for which it was opened has ended in the meantime, and does not tell the age of its connections.
+   * Checks a connection on first use, because it may have been open, but unused, for a minute. The pool keeps a
+   * connection even if the work for which it was opened has ended in the meantime, and does not reveal how old it is.
    * Concurrent uses of a connection each check it until one gets a response, because the first may be interrupted.
    */
   const probe = (connection: PgConnection): Effect.Effect<unknown, SqlError.SqlError> =>
@@ -162,7 +162,7 @@ const databaseUnavailable = new SqlError.SqlError({
     cause: new Error("the database is unavailable"),
   }),
 });
-// A lock timeout: `toStoreErrors` maps it to `Overloaded`, and `toStorageUnavailable` to `StorageUnavailable`.
+// A lock timeout, which `toStoreErrors` maps to `Overloaded`, and `toStorageUnavailable` to `StorageUnavailable`.
 const noConnection = new SqlError.SqlError({
   reason: new SqlError.LockTimeoutError({
     cause: new Error("timed out waiting for a free connection"),

@@ -1,7 +1,7 @@
 /**
- * The address of a database, as libpq reads it, except that `sslmode=require` verifies the certificate. The driver
- * itself differs: it ignores parameters that it does not know, verifies certificates even with `sslmode=prefer`, and
- * falls back to plain text only if PostgreSQL has no TLS.
+ * Parses the address of a database as libpq does, except that `sslmode=require` verifies the certificate. The driver
+ * itself behaves differently: it ignores unknown parameters, verifies certificates even with `sslmode=prefer`, and
+ * falls back to plain text only if PostgreSQL does not support TLS.
  */
 import type * as PgConnection from "@effect/sql-pg/PgConnection";
 import { describeCause } from "@parley/core/ports";
@@ -29,25 +29,25 @@ export interface Transport {
   readonly url: Redacted.Redacted;
   readonly applicationName: string;
   readonly database: string;
-  /** The file of trusted certificate authorities, or `system`; this package reads no files. */
+  /** The file with the trusted certificate authorities, or `system`. This package does not read the file. */
   readonly authorities: string | undefined;
-  /** The options of the next connection; `false`: plain text. */
+  /** The TLS options for the next connection; `false` for plain text. */
   ssl: false | TlsOptions;
-  /** The options to try when PostgreSQL refuses those of `ssl`; `null`: none. */
+  /** The options to try if PostgreSQL refuses a connection with `ssl`; `null` if there are none. */
   other: false | TlsOptions | null;
 }
 
-/** Reads an address. A returned string says what is wrong with it, and contains no part of a password. */
+/** Parses an address. A returned string says what is wrong with the address, and contains no part of a password. */
 const readAddress = (address: string): Transport | string => {
   const [, authority, rest] = /^postgres(?:ql)?:\/\/([^/?#]*)(.*)$/s.exec(address) ?? [];
   if (authority === undefined) return noAddress;
-  // libpq accepts a user without a host, for example if the parameter `host` is a socket's directory; `URL` does not.
+  // libpq accepts a user without a host, for example if the `host` parameter is a socket directory; `URL` does not.
   const text = authority.endsWith("@") ? address.replace(/@(?=[/?#]|$)/, "@localhost") : address;
   const severalHosts = `lists several hosts: ${onePrimary}`;
   if (authority.slice(authority.lastIndexOf("@") + 1).includes(",")) return severalHosts;
   if (!URL.canParse(text)) return text.includes("@") ? notEncoded : noAddress;
   const url = new URL(text);
-  // `URLSearchParams` reads + as a space; libpq takes it as it is.
+  // `URLSearchParams` decodes + as a space; libpq leaves it unchanged.
   url.search = url.search.replaceAll("+", "%2B");
   const parameters = Object.fromEntries(url.searchParams);
   const parameter = Object.keys(parameters).find((name) => !supportedParameters.test(name));
@@ -67,7 +67,7 @@ const readAddress = (address: string): Transport | string => {
   } = parameters;
   if (host.includes(",")) return severalHosts;
   const { sslmode = sslrootcert === "system" ? "verify-full" : "prefer" } = parameters;
-  // libpq does not encrypt Unix sockets, whatever the mode.
+  // libpq never encrypts connections over Unix sockets, whatever the mode.
   const mode = /^(\/|%2f)/i.test(host) ? 0 : modes.indexOf(sslmode);
   if (mode === -1) return `has an unknown sslmode: it must be one of ${modes.join(", ")}`;
   const isVerified = mode >= 3;
@@ -88,8 +88,8 @@ const readAddress = (address: string): Transport | string => {
 const transports = new WeakMap<Redacted.Redacted, Transport | string>();
 
 /**
- * How to connect to an address; or what is wrong with it, as the rest of a sentence about it. All connections that use
- * one `url` object share a change of `ssl` after a failure.
+ * Returns how to connect to an address, or what is wrong with it, phrased as the rest of a sentence about it. A change
+ * of `ssl` after a failure applies to all connections that use the same `url` object.
  */
 export const transportOf = (url: Redacted.Redacted): Transport | string => {
   const transport = transports.get(url) ?? readAddress(Redacted.value(url));
@@ -97,7 +97,7 @@ export const transportOf = (url: Redacted.Redacted): Transport | string => {
   return transport;
 };
 
-/** How connections to an address are encrypted. */
+/** Describes how connections to an address are encrypted. */
 export const securityOf = (url: Redacted.Redacted): string => {
   const { ssl } = transportOf(url) as Transport;
   if (ssl === false) return "plain text";
@@ -106,20 +106,20 @@ export const securityOf = (url: Redacted.Redacted): string => {
   return `unverified TLS${hasAuthority ? ": sslrootcert needs an sslmode that verifies, such as verify-full" : ""}`;
 };
 
-/** Switches to the other TLS options if the error calls for that; returns whether the next connection may succeed. */
+/** Switches to the other TLS options if the error calls for it, and returns whether the next connection may succeed. */
 const fallBack = (transport: Transport, error: unknown): boolean => {
   if (!SqlError.isSqlError(error)) return false;
   const { other, ssl } = transport;
   if (other === null || error.reason.operation !== "connect") return false;
   const isTlsRefused = error.message.includes("refused TLS") || codeOf(error).startsWith("ERR_SSL");
-  // 28000: no line of pg_hba.conf allows this kind of connection.
+  // Code 28000 means that no line of pg_hba.conf allows this kind of connection.
   if (!isTlsRefused && codeOf(error) !== "28000") return false;
-  // If several connections fail at the same time, the first one has switched already.
+  // If several connections fail at the same time, the first failure has already switched the options.
   if (!isTlsRefused || ssl !== false) Object.assign(transport, { ssl: other, other: ssl });
   return true;
 };
 
-/** Repeats the work once if PostgreSQL refused its connection with, or without, TLS. */
+/** Repeats the work once if PostgreSQL refused the connection because it used TLS, or because it did not. */
 export const withFallback =
   (transport: Transport) =>
   <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
@@ -129,7 +129,7 @@ export const withFallback =
       () => work,
     );
 
-/** Why a connection failed, with what the operator can do about it. */
+/** Describes why a connection failed, and what the operator can do about it. */
 export const describeFailure = (error: SqlError.SqlError): string => {
   const message = describeCause(error);
   const hints: ReadonlyArray<readonly [RegExp, string]> = [

@@ -1,24 +1,24 @@
 /**
- * Notifications from all processes, this one included, sent by NOTIFY on the channel with the schema's name. Some may
- * be lost. Whenever listening begins, also after a lost connection, subscribers receive `null`: they may have missed
- * any notification.
+ * Notifications from all processes, including this one, sent with NOTIFY on the channel named after the schema. Some
+ * may be lost. Whenever listening starts, including after a lost connection, subscribers receive `null`, because they
+ * may have missed notifications.
  */
 import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import { Effect, PubSub, Schedule, Scope, Stream } from "effect";
 import type { SqlError } from "effect/sql";
 import { deadlines } from "./Deadlines.ts";
 
-/** Returns the `content` of each payload `kind:content` of the given kind. */
+/** Streams the `content` of each `kind:content` payload with the given kind. */
 export type Notifications = (kind: string) => Stream.Stream<string | null>;
 
-/** Listens on a connection of its own for as long as the scope is open. */
+/** Listens on its own connection until the scope closes. */
 export const makeNotifications = Effect.fnUntraced(function* (
   connect: Effect.Effect<PgConnection, SqlError.SqlError, Scope.Scope>,
   schema: string,
 ) {
   const payloads = yield* PubSub.sliding<string | null>(4096);
 
-  // The connection closes first: closing the listener would send UNLISTEN to a database that may not respond.
+  // The connection closes before the listener, which would otherwise send UNLISTEN to a database that may not respond.
   const listen = Effect.scopedWith((listenScope) =>
     Effect.gen(function* () {
       const connection = yield* connect;

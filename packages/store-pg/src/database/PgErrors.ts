@@ -1,5 +1,5 @@
 /**
- * Maps errors of the database to errors of the core, and retries after deadlocks.
+ * Maps database errors to the core's errors, and retries after deadlocks.
  */
 import { ChatbotNotFound, Overloaded, StorageUnavailable } from "@parley/core/ports";
 import { Data, Effect, Schedule } from "effect";
@@ -23,21 +23,21 @@ const hasReason =
 
 export const isDeadlock = hasReason("DeadlockError");
 export const isLockTimeout = hasReason("LockTimeoutError");
-/** True for a cancelled statement, too. */
+/** Also true for a cancelled statement. */
 export const isStatementTimeout = hasReason("StatementTimeoutError");
 export const isUniqueViolation = hasReason("UniqueViolation");
 
 export const codeOf = ({ reason }: SqlError.SqlError): string =>
   String((reason.cause as { readonly code?: unknown } | undefined)?.code ?? "");
 
-/** Whether a new id was already in use, or none could be drawn: see `settle_ids`. */
+/** Whether the error means that a new id was already in use, or that no id could be drawn: see `settle_ids`. */
 export const isUnsettled = (error: unknown) =>
   SqlError.isSqlError(error) &&
   (error.reason._tag === "UniqueViolation"
     ? /^(chat|entry|chatbot|audit)_pkey$/.test(error.reason.constraint)
     : codeOf(error) === "23502");
 
-/** Whether the database refuses writes: it is read-only, its disk is full, or the role lacks a privilege. */
+/** Whether the database refused a write: it is read-only, its disk is full, or the role lacks a privilege. */
 export const isWriteRefused = (error: unknown): error is SqlError.SqlError =>
   SqlError.isSqlError(error) && /^(25006|53100|42501)$/.test(codeOf(error));
 
@@ -46,12 +46,12 @@ export const isUnsent = ({ cause }: StorageUnavailable): boolean =>
   SqlError.isSqlError(cause) && cause.reason.operation === "connect";
 
 /**
- * SQLSTATE codes and classes: connection, read-only, timeouts, authorization, rollback, privilege, resources, lock,
- * operator intervention, system.
+ * SQLSTATE codes and classes that mean the database is unavailable: connection, read-only, timeouts, authorization,
+ * rollback, privilege, resources, lock, operator intervention, system.
  */
 const unavailableCodes = /^(08|25006|25P0[34]|28|40|42501|53|55P03|57|58)/;
 
-/** Maps a failure of the database to {@link StorageUnavailable}. An error in a statement is a defect. */
+/** Maps database failures to {@link StorageUnavailable}. An error in a statement becomes a defect. */
 export const toStorageUnavailable = <A, E, R>(effect: Effect.Effect<A, E | SqlError.SqlError, R>) =>
   Effect.catchIf(effect, SqlError.isSqlError, (error) =>
     error.isRetryable || unavailableCodes.test(codeOf(error))
@@ -63,7 +63,7 @@ export const toStorageUnavailable = <A, E, R>(effect: Effect.Effect<A, E | SqlEr
 export const toStoreErrors = <A, E, R>(effect: Effect.Effect<A, E | SqlError.SqlError, R>) =>
   toStorageUnavailable(Effect.catchIf(effect, isLockTimeout, () => Effect.fail(databaseOverload)));
 
-/** Maps a foreign key violation of a write to {@link ChatbotNotFound}. */
+/** Maps a foreign key violation in a write to {@link ChatbotNotFound}. */
 export const toChatbotNotFound =
   (chatbot: number) =>
   <A, E, R>(write: Effect.Effect<A, E, R>): Effect.Effect<A, E | ChatbotNotFound, R> =>
@@ -73,11 +73,11 @@ export const toChatbotNotFound =
       () => Effect.fail(new ChatbotNotFound({ chatbot })),
     );
 
-/** Repeats a statement or transaction after a deadlock, which has undone it as a whole. */
+/** Retries a statement or transaction after a deadlock, which has rolled it back completely. */
 export const retryOnDeadlock = <A, E, R>(
   work: Effect.Effect<A, E | SqlError.SqlError, R>,
 ): Effect.Effect<A, E | SqlError.SqlError, R> =>
-  // `Effect.retry` alone would cost each statement that succeeds another microsecond.
+  // `Effect.retry` alone would add a microsecond to every statement that succeeds.
   Effect.catchIf(work, isDeadlock, () =>
     Effect.retry(work, {
       while: isDeadlock,

@@ -1,5 +1,5 @@
 /**
- * Parameters whose type the driver cannot infer, and texts that its own codec changes.
+ * Parameters whose type the driver cannot infer, and a codec for strings that the driver's own codec changes.
  */
 import { PgTypes } from "@effect/sql-pg";
 import { Result } from "effect";
@@ -7,8 +7,8 @@ import { Result } from "effect";
 export type ArrayType = "bool" | "int4" | "int8" | "text" | "timestamptz";
 
 /**
- * An array with one value for each item. A `timestamptz` value is a text that {@link time} returns, which the statement
- * must cast.
+ * Builds an array parameter with one value for each item. A `timestamptz` value is a string from {@link time}, which
+ * the statement must cast.
  */
 export const array = <A>(items: ReadonlyArray<A>, type: ArrayType, value: (item: A) => unknown) =>
   Result.getOrThrow(
@@ -17,19 +17,19 @@ export const array = <A>(items: ReadonlyArray<A>, type: ArrayType, value: (item:
 
 export const texts = (items: ReadonlyArray<string>) => array(items, "text", (item) => item);
 
-/** A `timestamptz` as text: the driver computes microseconds in floating point, inexactly for distant centuries. */
+/** Formats a `timestamptz` as a string: the driver's floating-point microseconds are inexact for distant centuries. */
 export const time = (at: Date | null): string | null => at && at.toISOString();
 
-/** SQL for the current time by the database's clock, in milliseconds since 1970. */
+/** SQL for the current time on the database's clock, in milliseconds since the Unix epoch. */
 export const millisNow = "extract(epoch from clock_timestamp())::float8 * 1000";
 
-/** A name, quoted for SQL and for `search_path`. */
+/** Quotes a name for SQL and for `search_path`. */
 export const quoteName = (name: string): string => `"${name.replaceAll('"', '""')}"`;
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 
-/** The driver's codec drops a leading U+FEFF from a text that contains U+FFFD. */
+/** Replaces the driver's codec for `text`, which drops a leading U+FEFF from a string that contains U+FFFD. */
 export const types: PgTypes.Registry = PgTypes.makeRegistry();
 types.register<string>(
   PgTypes.OID.text,

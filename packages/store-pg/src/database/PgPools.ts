@@ -1,7 +1,7 @@
 /**
- * The connections to the database. A connection that pipelines (`multiplex`) sends statements without waiting for the
+ * The connections to the database. A pipelining connection (`multiplex`) sends statements without waiting for the
  * results of earlier ones. Several requests may share it (`multiplexConcurrency`), but then their statements wait for
- * one another: statements that may wait for a lock, or read a lot, run on connections that are not shared.
+ * one another. So statements that may wait for a lock, or read many rows, run on connections that are not shared.
  */
 import * as PgClient from "@effect/sql-pg/PgClient";
 import * as PgConnection from "@effect/sql-pg/PgConnection";
@@ -34,8 +34,8 @@ type Scoped<A> = Effect.Effect<A, SqlError.SqlError, Scope.Scope>;
 
 export interface PgPools extends Omit<WriteState, "guard"> {
   /**
-   * For quick reads, which wait for no lock. Requests share the connections, except with row security: their
-   * transactions would mix. Each statement has one good plan, whatever its parameters: planning it again would take
+   * For quick reads, which never wait for a lock. Requests share the connections, except with row security, where their
+   * transactions would mix. Each statement keeps one plan, which suits any parameters: planning it again would take
    * longer than running it.
    */
   readonly reads: Session;
@@ -43,20 +43,20 @@ export interface PgPools extends Omit<WriteState, "guard"> {
    * For statements that take locks. Serves chatbots in rotation. Fails immediately while the database refuses writes.
    */
   readonly writes: Session;
-  /** For lists that read a lot, and for the sweep of old idempotency keys. Serves chatbots in rotation. */
+  /** For lists that read many rows, and for sweeping old idempotency keys. Serves chatbots in rotation. */
   readonly bulk: Session;
   /** For an erasure, which may take a long time. */
   readonly operation: Scoped<Session>;
   /**
-   * For an export, an import or a usage report, which may take a long time. Not pooled: a copy of a chatbot needs two
-   * sessions, and two copies must not wait for each other.
+   * For an export, an import or a usage report, which may take a long time. Not pooled: copying a chatbot needs two
+   * sessions, and two such copies must not wait for each other.
    */
   readonly transfer: Scoped<DedicatedSession>;
   /** For LISTEN. */
   readonly listener: Scoped<PgConnection.PgConnection>;
   /**
-   * The relation that searches read; with row security a view, because PostgreSQL uses no index for LIKE under a
-   * policy.
+   * The relation that searches read. With row security it is a view, because PostgreSQL does not use an index for LIKE
+   * under a policy.
    */
   readonly searchRelation: "chat" | "own_chat";
 }
@@ -73,7 +73,7 @@ export interface PoolOptions {
 
 const bulkReaders = 2;
 
-/** Three for reads and writes together, two for bulk, one for the listener. */
+/** Three connections for reads and writes together, two for `bulk`, and one for the listener. */
 const fewestConnections = 6;
 
 const configOf = (
@@ -96,16 +96,16 @@ const configOf = (
     connectTimeout: deadlines.connect,
     keepAlive: "10 seconds",
     ...more,
-    // A pooler refuses them; `checkDatabase` checks the settings of the role instead.
+    // A pooler rejects startup parameters; `checkDatabase` checks the role's settings instead.
     startupParameters: pooler
       ? {}
-      : // Each overrides a setting of the role or the database.
+      : // Each of these overrides a setting of the role or the database.
         {
           search_path: quoteName(schema),
-          // The planner overestimates a page's cost in a large chatbot: compiling the statement would take longer than
-          // running it.
+          // In a large chatbot, the planner overestimates the cost of reading a page: compiling the statement would
+          // take longer than running it.
           jit: "off",
-          // A statement that waited for a lock must see what the holder of the lock wrote.
+          // A statement that has waited for a lock must see what the lock's previous holder wrote.
           default_transaction_isolation: "read committed",
           row_security: "on",
           lock_timeout: "0",
@@ -116,14 +116,14 @@ const configOf = (
 
 const noTimeouts = { statement_timeout: "0", idle_in_transaction_session_timeout: "0" };
 
-/** One connection for migrations and checks, and one to watch a migration that takes a long time. */
+/** Creates a client with one connection for migrations and checks, and one for watching a long migration. */
 export const makeMigrationClient = (options: PoolOptions) =>
   Effect.provide(PgClient.make(configOf(options, 2, noTimeouts)), Reactivity.layer);
 
-/** Waits for no connection: the pools open connections on demand. */
+/** Creates the pools without waiting for a connection: they open connections on demand. */
 export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
-  // The pools close together, after everything that started later: a pool whose scope is closing opens no connection,
-  // and work that waits for one would never end.
+  // The pools close together, after everything that was started later: a pool whose scope is closing opens no
+  // connections, so work that waits for a connection would never end.
   const scope = yield* Effect.acquireRelease(Scope.make("parallel"), Scope.close);
   const { rowSecurity = false } = options;
   const transport = transportOf(options.url) as Transport;
@@ -146,7 +146,8 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
   });
 
   const quickConnections = Math.max(fewestConnections, options.maxConnections) - bulkReaders - 1;
-  // Two connections that requests share keep PostgreSQL busy. Without sharing, reads need as many as writes.
+  // Two shared connections are enough to keep PostgreSQL busy. When connections are not shared, reads need as many of
+  // them as writes do.
   const readers = rowSecurity ? Math.floor(quickConnections / 2) : 2;
   const writers = quickConnections - readers;
   const quickSettings = {
@@ -165,14 +166,14 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
     { name: "reads", size: readers, ...quickCheckouts },
   );
   const writes = yield* makePool(
-    // Requests never share a connection. Connections pipeline only with row security, where every statement is a
-    // transaction: a pool of connections that pipeline takes longer to recover when one of them is killed.
+    // Requests never share these connections. The connections pipeline only with row security, where every statement is
+    // a transaction, because a pool of pipelining connections takes longer to recover when one of them is killed.
     { multiplex: rowSecurity, multiplexConcurrency: 1 },
     { ...quickSettings, lock_timeout: toSetting(deadlines.writeLock) },
     { name: "writes", size: writers, ...quickCheckouts, slots: makeRoundRobin(writers) },
   );
   const bulk = yield* makePool(
-    // The driver cannot cancel a statement on a connection that pipelines.
+    // The driver cannot cancel a statement on a pipelining connection.
     { multiplex: false },
     // With less `work_mem`, the bitmap of a search for a common word among ten million chats would be lossy, and
     // PostgreSQL would have to recheck whole pages.
@@ -227,14 +228,14 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
 });
 
 /**
- * Transactions may lock rows, and a migration tables, in another order. A deadlock would fail many requests: reads of
- * one key share a look-up, and writes of one chatbot a statement.
+ * Other transactions may lock rows, and a migration may lock tables, in a different order. A deadlock would fail many
+ * requests, because reads of one key share a look-up, and writes to one chatbot share a statement.
  */
 const repeatAfterDeadlock = ({ use }: TenantPool): TenantPool => ({
   use: (tenant, work) => retryOnDeadlock(use(tenant, work)),
 });
 
-/** A process that vanished within a transaction must not keep its locks: creations wait for those of an erasure. */
+/** A process that vanishes in a transaction must not keep its locks: creations wait for the locks of an erasure. */
 const idle = { idle_in_transaction_session_timeout: toSetting(deadlines.idleTransaction) };
 /** Plans that use indexes stay good as the tables grow. */
 const byIndex = { enable_seqscan: "off", enable_bitmapscan: "off" };

@@ -5,16 +5,16 @@
 import { Effect } from "effect";
 
 export interface RoundRobin<Tenant> {
-  /** Waits for a slot for the tenant. */
+  /** Waits until the tenant is granted a slot. */
   readonly acquire: (tenant: Tenant) => Effect.Effect<void>;
   readonly release: () => void;
 }
 
-/** At most `slots` are in use at a time. */
+/** Creates a round robin with the given number of slots. */
 export const makeRoundRobin = <Tenant>(slots: number): RoundRobin<Tenant> => {
   let freeSlots = slots;
   let pendingReleases = 0;
-  /** Functions that grant a slot to waiting work, by tenant; the first tenant is next. */
+  /** For each tenant, the functions that grant a slot to its waiting work. The first tenant is served next. */
   const queues = new Map<Tenant, Set<() => void>>();
 
   const serveNext = () => {
@@ -44,7 +44,7 @@ export const makeRoundRobin = <Tenant>(slots: number): RoundRobin<Tenant> => {
         });
       }),
     release: () => {
-      // Work that ends as soon as it gets a slot releases it within this loop: recursion would overflow the stack.
+      // Work that ends as soon as it gets a slot calls `release` within this loop: recursion would overflow the stack.
       if (pendingReleases++ > 0) return;
       for (; pendingReleases > 0; pendingReleases--) serveNext();
     },

@@ -1,5 +1,5 @@
 /**
- * Checks of a database, and of the server's role in it, for a start, a migration or an inspection.
+ * Checks a database, and the server's role in it, at startup and for a migration or an inspection.
  */
 import { Effect } from "effect";
 import { SqlClient } from "effect/sql";
@@ -45,7 +45,7 @@ const roleSettings: Readonly<Record<string, string>> = {
   statement_timeout: toSetting(deadlines.bulk),
 };
 
-/** Fails if Parley's statements would fail, lack their settings, or run in another schema. */
+/** Fails if Parley's statements would fail, run without their settings, or run in the wrong schema. */
 export const checkDatabase = Effect.fnUntraced(function* (schema: string, pooler = false) {
   const sql = yield* SqlClient.SqlClient;
   const names = pooler ? Object.keys(roleSettings) : ["default_transaction_isolation"];
@@ -74,8 +74,8 @@ export const checkDatabase = Effect.fnUntraced(function* (schema: string, pooler
 });
 
 /**
- * Fails if `rowSecurity` does not match whether row security applies to the role: lists would be empty, or nothing but
- * the statements would separate the chatbots.
+ * Fails if `rowSecurity` does not match whether row security applies to the role. With a mismatch, lists would be
+ * empty, or nothing but the conditions of the statements would separate the chatbots.
  */
 export const checkRole = Effect.fnUntraced(function* (rowSecurity: boolean) {
   const sql = yield* SqlClient.SqlClient;

@@ -1,7 +1,7 @@
 /**
- * Sends statements, each for the tenant whose rows it concerns. With row security, each runs in a transaction that
- * names the tenant to the policies, so that even a statement without a condition on `chatbot_id` finds no other
- * chatbot's row.
+ * Sends each statement on behalf of the tenant whose rows it concerns. With row security, the statement runs in a
+ * transaction that names the tenant to the policies, so that even a statement without a condition on `chatbot_id`
+ * cannot find another chatbot's rows.
  */
 import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
 import { inSpan } from "@parley/core/ports";
@@ -18,8 +18,8 @@ export interface Statement {
 export interface Session {
   /**
    * Runs one statement, as part of the session's open transaction if there is one. Outside a transaction, `tenant`
-   * decides whose slot the statement takes and, with row security, which rows it sees. `tenant` adds no condition and
-   * no parameter.
+   * decides whose slot the statement takes and, with row security, which rows it sees. Passing `tenant` adds neither a
+   * condition nor a parameter.
    */
   readonly query: <Row extends object>(
     tenant: Tenant,
@@ -27,17 +27,17 @@ export interface Session {
     values?: ReadonlyArray<unknown>,
   ) => Effect.Effect<ReadonlyArray<Row>, SqlError.SqlError>;
   /**
-   * Commits all of the statements, or none. With `sendsTogether`, a connection that pipelines sends them together with
-   * their COMMIT, so that they hold no lock during a round trip. Returns the rows of the last statement.
+   * Commits all of the statements, or none. With `sendsTogether`, a pipelining connection sends them together with
+   * their COMMIT, so that no lock is held during a round trip. Returns the rows of the last statement.
    */
   readonly queryAll: <Row extends object>(
     tenant: Tenant,
     statements: ReadonlyArray<Statement>,
   ) => Effect.Effect<ReadonlyArray<Row>, SqlError.SqlError>;
   /**
-   * Commits all of the effect's statements, or none. All belong to one tenant. Transactions do not nest. The statements
-   * that `last` builds from the result are part of the transaction. A connection that pipelines sends them together
-   * with the COMMIT.
+   * Commits all of the effect's statements, or none. All of them must concern the same tenant. Transactions do not
+   * nest. The statements that `last` builds from the result are part of the transaction. A pipelining connection sends
+   * them together with the COMMIT.
    */
   readonly transaction: <A, E, R>(
     tenant: Tenant,
@@ -58,8 +58,8 @@ interface SessionOptions {
   readonly rowSecurity: boolean;
   readonly database: string;
   /**
-   * Gives the connection all statements of a batch at once; the connection pipelines them if it can. The pool must not
-   * cancel work, which would leave the transaction open.
+   * Whether the connection gets all statements of a batch at once; it pipelines them if it can. If so, the pool must
+   * not cancel work, because that would leave the transaction open.
    */
   readonly sendsTogether?: boolean;
 }
@@ -70,7 +70,7 @@ const OpenTransaction = Context.Reference<{
   readonly connection: PgConnection;
 } | null>("@parley/store-pg/OpenTransaction", { defaultValue: () => null });
 
-/** The span contains the text of the statement, which is constant, but not the values, which users may have written. */
+/** Runs a statement in a span that has its constant text, but not its values, which users may have written. */
 const spanOf =
   (database: string, text: string) =>
   <A, E>(statement: Effect.Effect<A, E>): Effect.Effect<A, E> =>
@@ -81,7 +81,7 @@ const spanOf =
       "client",
     );
 
-/** A session over the connections of a pool. */
+/** Creates a session that uses the connections of a pool. */
 export const makeTenantSession = (
   pool: TenantPool,
   { database, rowSecurity, sendsTogether = false }: SessionOptions,
@@ -102,7 +102,7 @@ export const makeTenantSession = (
               );
             }),
           );
-          // The pin has ended: these go out on the same connection, which sends them together if it pipelines.
+          // The pin has ended: these statements use the same connection, which sends them together if it pipelines.
           yield* sendTogether([...queriesOf(connection, last(result)), commit(connection)]);
           return result;
         }),
@@ -119,7 +119,7 @@ export const makeTenantSession = (
       );
       return transaction(tenant, statement);
     }
-    // A statement that fails turns the COMMIT after it into a ROLLBACK.
+    // If a statement fails, PostgreSQL treats the COMMIT after it as a ROLLBACK.
     return pool.use(tenant, (connection) => {
       const opening = openingOf(connection, tenant, rowSecurity);
       return Effect.map(
@@ -161,7 +161,7 @@ export const makeDedicatedSession = (
   options: SessionOptions,
 ): DedicatedSession => ({
   ...makeTenantSession({ use: (_, work) => work(connection) }, options),
-  // Without a COMMIT: the transaction ends with the connection.
+  // There is no COMMIT: the transaction ends with the connection.
   stream: <Row extends object>(tenant: Tenant, text: string, values: ReadonlyArray<unknown>) =>
     Stream.unwrap(
       Effect.as(
@@ -171,7 +171,7 @@ export const makeDedicatedSession = (
     ),
 });
 
-/** The caller knows which rows its statement returns. */
+/** Casts the rows of a result: the caller knows what its statement returns. */
 const rowsOf = <Row extends object>({ rows }: Result) =>
   rows as ReadonlyArray<object> as ReadonlyArray<Row>;
 
@@ -190,7 +190,7 @@ const openingOf = (connection: PgConnection, tenant: Tenant, rowSecurity: boolea
 
 const begin = (...of: Parameters<typeof openingOf>) => inTime(sendTogether(openingOf(...of)));
 
-/** Fails if a statement of the transaction failed: PostgreSQL then rolls back, and answers COMMIT with `ROLLBACK`. */
+/** Commits, but fails if a statement of the transaction failed: PostgreSQL then answers COMMIT with `ROLLBACK`. */
 const commit = (connection: PgConnection) =>
   Effect.filterOrFail(
     connection.query("COMMIT"),
@@ -205,8 +205,8 @@ const commit = (connection: PgConnection) =>
   );
 
 /**
- * Gives the connection all statements at once, in order. A connection that pipelines sends them together; any other
- * sends each after the result of the previous one. Returns all results, or fails with the first error.
+ * Gives the connection all statements at once, in order. A pipelining connection sends them together; any other sends
+ * each statement once it has the result of the previous one. Returns all results, or fails with the first error.
  */
 const sendTogether = (statements: ReadonlyArray<Effect.Effect<Result, SqlError.SqlError>>) =>
   Effect.forEach(statements, Effect.exit, { concurrency: "unbounded" }).pipe(

@@ -14,20 +14,20 @@ interface PendingWrite<A, B, E> {
 
 interface Lane<A, B, E> {
   readonly queue: Set<PendingWrite<A, B, E>>;
-  /** How many writers run. */
+  /** The number of running writers. */
   writers: number;
 }
 
 /**
- * Makes a function that writes one item of a chatbot. `writeItems` returns one result for each item, in their order; if
- * it fails, every item fails, because any may have been written. A batch that dies has written nothing; its items are
- * written one by one, so that only the item with the defect dies. When {@link timeLeft} has run out, or at the deadline
- * of a store call, an item fails: with `Overloaded` if it is still queued, with `StorageUnavailable` if it is in
+ * Creates a function that writes one item for a chatbot. `writeItems` returns one result for each item, in the same
+ * order; if it fails, every item fails, because any may have been written. A batch that dies has written nothing; its
+ * items are written one by one, so that only the item with the defect dies. When {@link timeLeft} or the time limit of
+ * a store call runs out, an item fails: with `Overloaded` if it is still queued, with `StorageUnavailable` if it is in
  * flight. An interruption removes a queued item, but waits for a write in flight to end or time out.
  */
 export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
   writeItems: (chatbot: number, items: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>,
-  /** The largest number of items in a batch, and of writers in a lane. */
+  /** The maximum number of items in a batch, and of writers in a lane. */
   { maxItems, maxWriters }: { readonly maxItems: number; readonly maxWriters: number },
 ) {
   const scope = yield* Effect.scope;
@@ -38,7 +38,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
     writes: ReadonlyArray<PendingWrite<A, B, E>>,
   ): Effect.Effect<void> => {
     const items = writes.map(({ item }) => item);
-    // Otherwise the deadline of the request that started this fiber would apply.
+    // Without its own deadline, the statement would inherit that of the request that started this fiber.
     const statement = withDeadline(deadlines.storeCall)(
       Effect.suspend(() => writeItems(chatbot, items)),
     );
@@ -53,7 +53,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
   };
 
   /**
-   * Whether the latest batch, of any chatbot, had several items. If so, a writer yields once before it starts, because
+   * Whether the latest batch, for any chatbot, had several items. If so, a writer yields once before it starts, because
    * more items are probably arriving at the same moment. For the same reason, a lane's second writer always yields.
    */
   let hadSeveralItems = false;
@@ -71,7 +71,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
       return Effect.void;
     });
 
-  // A callback, which costs less than a fiber, a deferred or finalizers: an ask makes two such writes or more.
+  // Uses a callback, which costs less than a fiber, a deferred or finalizers: each ask makes at least two such writes.
   return (chatbot: number, item: A) =>
     Effect.flatMap(timeLeft, (millisLeft) =>
       Effect.contextWith((context: Context.Context<never>) =>

@@ -1,7 +1,7 @@
 /**
- * Guards the writes. While the database refuses them, they fail without a statement, so that no model is paid for an
- * answer that cannot be stored. If a write fails because ids might be reused, the guard advances the sequences of ids
- * and repeats the write.
+ * Guards writes. While the database refuses them, they fail before a statement is sent, so that no model is paid for an
+ * answer that cannot be stored. If a write fails because ids might be reused, the guard advances the id sequences and
+ * retries the write.
  */
 import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
 import { describeCause, registerGauge } from "@parley/core/ports";
@@ -14,15 +14,15 @@ import { millisNow } from "./PgParams.ts";
 import type { Session } from "./TenantSession.ts";
 
 /**
- * SQL for the sequence to draw ids from, evaluated once per statement. In a database that did not give out the latest
- * ids, such as a copy, it is null, so that the insertion fails.
+ * Returns SQL for the sequence to draw ids from, evaluated once per statement. In a database that did not issue the
+ * latest ids, such as a copy, the sequence is null, so that the insertion fails.
  */
 export const ownSequence = (name: "chat_id" | "entry_id") =>
   `(select case when is_same_database() then '${name}'::regclass end)`;
 
 /**
- * SQL for whether ids might be reused: the sequences are another database's, or behind the rows. If so and the
- * parameter is `true`, it moves the sequences past all ids.
+ * SQL for whether ids might be reused, because the sequences come from another database or lag behind the rows. If so
+ * and the parameter is `true`, the statement moves the sequences past all ids.
  */
 export const settleIds = "select settle_ids($1::bool) as unsettled";
 const isSettled = ({ rows: [row] }: Result) => row!["unsettled"] !== true;
@@ -36,7 +36,7 @@ const describeClock = (offset: number) => {
   return `This machine's clock is ${difference} ${offset < 0 ? "ahead of" : "behind"} the database's, which decides when keys expire and chats are erased.`;
 };
 
-/** SQL for whether the role may draw ids from the sequence; null if there is no such sequence. */
+/** Returns SQL for whether the role may draw ids from the sequence; null if the sequence does not exist. */
 const mayDraw = (sequence: string) =>
   `has_sequence_privilege(to_regclass('${sequence}'), 'usage, update')`;
 
@@ -46,8 +46,8 @@ select ${millisNow} as now, case when pg_is_in_recovery() then 'it is a standby'
   when not (${mayDraw("chat_id")} and ${mayDraw("entry_id")})
     then 'permission denied for sequences' end as reason`;
 
-// These write to the tables of creations and asks, and roll back. PostgreSQL checks privileges even if a statement
-// affects no row. The entry is so large that a full disk refuses it.
+// These statements write to the tables that creations and asks use, and roll back. PostgreSQL checks privileges even if
+// a statement affects no rows. The entry is large enough for its insertion to fail on a full disk.
 const probes = [
   "begin",
   "select set_config('parley.chatbot', '0', true)",
@@ -63,15 +63,15 @@ const probes = [
 export type WriteState = Effect.Success<ReturnType<typeof makeWriteState>>;
 
 /**
- * @param connect opens a connection, with the current settings of the database
- * @param renew replaces all open connections: their settings may be those of a read-only database
+ * @param connect opens a connection with the database's current settings
+ * @param renew replaces all open connections, whose settings may date from when the database was read-only
  */
 export const makeWriteState = Effect.fnUntraced(function* (
   connect: Effect.Effect<PgConnection, SqlError.SqlError, Scope.Scope>,
   reads: Session,
   renew: () => void,
 ) {
-  /** Why no write can succeed; `null`: writes can succeed. */
+  /** Why writes cannot succeed; `null` if they can. */
   let readOnlyReason: string | null = null;
   /** The database's clock minus this machine's, in milliseconds. */
   let clockOffset = 0;
@@ -86,15 +86,15 @@ export const makeWriteState = Effect.fnUntraced(function* (
   const offset = () => clockOffset / 1000;
   registerGauge(context, "parley.database.clock_offset", clockDescription, { unit: "s" }, offset);
 
-  /** Notes the clock's offset, and returns why no write can succeed, both from the result of `stateRow`. */
+  /** Records the clock offset, and returns why writes cannot succeed, both from the result of `stateRow`. */
   const readReason = ([row]: ReadonlyArray<object>) => {
     const { now, reason } = row as { readonly now: number; readonly reason: string | null };
     clockOffset = now - Date.now();
     return reason;
   };
   /**
-   * Tries to write, and returns why the database refuses writes, or `null` if it accepts them; after any other error,
-   * the reason known so far.
+   * Tries to write, and returns why the database refuses writes, or `null` if it accepts them. After any other error,
+   * returns the last known reason.
    */
   const probe = Effect.fnUntraced(function* ({ query }: PgConnection) {
     const reason = readReason((yield* query(stateRow)).rows);
@@ -122,7 +122,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
       renew();
       return Effect.logInfo("The database accepts writes again");
     });
-  /** Notes a refusal, unless the refused statement was sent before the connections were last replaced. */
+  /** Records a refusal, unless the refused statement was sent before the connections were last replaced. */
   const noteRefusal = (reason: string, sentAt: number) =>
     sentAt < renewedAt ? Effect.void : setReason(reason);
   yield* Queue.take(suspicions).pipe(
@@ -141,7 +141,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
     Effect.forever,
     Effect.forkScoped,
   );
-  /** Returns the warnings of a start. With `starts`, also tries to write, and advances the sequences if necessary. */
+  /** Returns startup warnings. With `starts`, also tries to write, and advances the sequences if necessary. */
   const examine = Effect.fnUntraced(function* (starts: boolean) {
     const connection = yield* connect;
     const { query } = connection;
@@ -155,7 +155,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
     ];
   }, Effect.scoped);
 
-  /** Only a probe ends the read-only state: this connection may still accept writes when new connections do not. */
+  /** Only a probe ends the read-only state: an open connection may still accept writes when new connections do not. */
   const check = Effect.suspend(() => {
     const sentAt = performance.now();
     return Effect.flatMap(reads.query("operator", stateRow), (rows) => {
@@ -171,7 +171,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
   });
   const note = (error: unknown, sentAt: number) => {
     if (!isWriteRefused(error)) return Effect.void;
-    // Row security refuses a row with the code of a missing privilege: the probe tells the two apart.
+    // Row security rejects a row with the same code as a missing privilege: the probe tells the two apart.
     return codeOf(error) === "42501" ? suspect : noteRefusal(describeCause(error), sentAt);
   };
   const guard = ({ use }: TenantPool): TenantPool => {
@@ -195,7 +195,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
   return {
     guard,
     examine,
-    /** Fails while the database refuses writes, with an error that counts as a statement not sent (`isUnsent`). */
+    /** Fails while the database refuses writes, with an error that `isUnsent` recognizes. */
     assertWritable,
     /** Reads why the database refuses writes; `null` if it does not. */
     readOnlyReason: Effect.map(Effect.ignore(check), () => readOnlyReason),

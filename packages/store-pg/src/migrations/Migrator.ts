@@ -1,6 +1,6 @@
 /**
- * Brings a schema up to date. A start first only reads the applied migrations, so that it does not wait for a dump, and
- * so that a server whose role may not change the schema can start.
+ * Brings a schema up to date. A starting server first only reads which migrations have been applied, so that it does
+ * not wait for a dump, and can start even if its role may not change the schema.
  */
 import { Effect, Schedule } from "effect";
 import { SqlClient, SqlError } from "effect/sql";
@@ -16,7 +16,7 @@ const hashOf = (text: string) =>
     0,
   ) >>> 0;
 
-/** A migration may change until its release. Its name in the database shows which text created the schema. */
+/** A migration may change until it is released. Its name in the database shows which SQL created the schema. */
 export const migrations = [{ name: "initial", text: initial }].map(({ name, text }, at) => ({
   id: at + 1,
   name: `${name}_${hashOf(text).toString(16)}`,
@@ -27,12 +27,12 @@ type Migrations = typeof migrations;
 
 const table = "parley_schema";
 
-// Selects from the catalog, so that a session in a transaction sees relations that others have created meanwhile.
+// Reads the catalog, so that a session in a transaction sees relations that other sessions have created meanwhile.
 const schemaRow = `
 select exists (select from pg_namespace where nspname = $1) as exists,
   exists (select from pg_tables where schemaname = $1 and tablename = '${table}') as "hasTable"`;
 
-/** The migrations that are missing; fails for a schema of a later or an unreleased version. */
+/** Returns whether the schema exists, and what it lacks. Fails if it comes from a later or an unreleased version. */
 const pendingMigrations = Effect.fnUntraced(function* (schema: string, migrations: Migrations) {
   const sql = yield* SqlClient.SqlClient;
   const [row] = yield* sql.unsafe<{ readonly exists: boolean; readonly hasTable: boolean }>(
@@ -62,7 +62,7 @@ const pendingMigrations = Effect.fnUntraced(function* (schema: string, migration
 
 const createSchema = (schema: string) => `create schema ${quoteName(schema)};`;
 
-/** What an operator can do about an error of a migration, by SQLSTATE. */
+/** What an operator can do about a migration error, keyed by SQLSTATE. */
 const hints: Readonly<Record<string, string>> = {
   "42501":
     'its schema is not up to date, and the role may not change it: run "parley migrate" with DATABASE_URL=<the owner\'s address>',
@@ -72,7 +72,7 @@ const hints: Readonly<Record<string, string>> = {
 
 const lock = 7275395391;
 
-// Without further privileges, the role sees neither the state nor the time of another role's session.
+// Without further privileges, the role cannot see the state of another role's session, or when its transaction began.
 const blockersOf = `
 select string_agg(concat_ws(', ', 'process ' || pid, '"' || nullif(application_name, '') || '"', state,
   'since ' || to_char(xact_start at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), '; ') as blockers
@@ -82,15 +82,15 @@ from pg_stat_activity where pid in (
 
 /**
  * Brings the schema up to date; two SELECTs suffice if it already is. Servers that start together wait for each other.
- * While a migration waits for a table, other statements on the table wait for the migration. So it gives up, as it does
- * after a deadlock, retries a few times, and finally fails with an error that names the sessions that hold the table.
+ * While a migration waits for a table, other statements on the table wait for the migration. So the migration gives up
+ * and is retried a few times, as after a deadlock, and then fails with an error that names the table's lock holders.
  */
 export const migrate = Effect.fnUntraced(function* (schema: string, all: Migrations = migrations) {
   const sql = yield* SqlClient.SqlClient;
   if ((yield* pendingMigrations(schema, all)).missingMigrations.length === 0) return;
 
   const apply = Effect.gen(function* () {
-    // Behind a pooler, the timeouts of the role would apply.
+    // Behind a pooler, the role's timeouts would otherwise apply.
     yield* sql.unsafe("set local statement_timeout = 0");
     yield* sql.unsafe("set local lock_timeout = 0");
     yield* sql.unsafe(`select pg_advisory_xact_lock(${lock})`);
@@ -98,7 +98,7 @@ export const migrate = Effect.fnUntraced(function* (schema: string, all: Migrati
     const { exists, missingMigrations } = yield* pendingMigrations(schema, all);
     if (!exists) {
       yield* sql.unsafe(createSchema(schema));
-      // A pooler may ignore the search path of the connection.
+      // A pooler may ignore the connection's search path.
       yield* checkDatabase(schema);
     }
     for (const { id, name, text } of missingMigrations) {
@@ -131,7 +131,7 @@ export const migrate = Effect.fnUntraced(function* (schema: string, all: Migrati
   );
 });
 
-/** The SQL of the migrations that {@link migrate} would run; empty if the schema is up to date. */
+/** Returns the SQL of the migrations that {@link migrate} would run; empty if the schema is up to date. */
 export const pendingSql = (schema: string) =>
   Effect.map(pendingMigrations(schema, migrations), ({ exists, missingMigrations }) =>
     [...(exists ? [] : [createSchema(schema)]), ...missingMigrations.map(({ text }) => text)]

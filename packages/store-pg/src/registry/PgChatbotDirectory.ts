@@ -1,5 +1,5 @@
 /**
- * The port `ChatbotDirectory`: finds the chatbot of a key, and records the use of keys.
+ * Implements the port `ChatbotDirectory`, which finds a key with its chatbot and records when keys are used.
  */
 import { ChatbotId, ChatbotDirectory, grantOf, type RegisteredKey } from "@parley/core/ports";
 import { Effect, Stream } from "effect";

@@ -1,6 +1,6 @@
 /**
- * The port `ChatbotRegistry`. A change, its entries in the audit log and the notification of other processes are one
- * transaction.
+ * Implements the port `ChatbotRegistry`. A single transaction makes a change, adds its entries to the audit log and
+ * notifies other processes.
  */
 import { PgTypes } from "@effect/sql-pg";
 import {
@@ -112,7 +112,7 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
       const { description, name, workspaceName } = after;
       const fields = changedFields(before, change);
       if (fields.length === 0) return before;
-      // Only the changed settings: another version of Parley may have stored others.
+      // Writes only the changed settings, because another version of Parley may have stored further settings.
       const settingsJson = PgTypes.jsonb(change.settings ?? {});
       const values = [id, workspaceName, name, description, settingsJson];
       const nameConflict = new ChatbotTaken({ workspaceName, name });
@@ -124,7 +124,7 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
   const remove: Port["delete"] = (id, actor) =>
     write(function* () {
       const { name } = yield* chatbotWith(id);
-      // Foreign keys and a trigger delete the chatbot's other rows, except those of the audit log.
+      // Foreign keys and a trigger delete the chatbot's other rows, except those in the audit log.
       yield* query(deleteChatbot, [id]);
       yield* record(actor, id, "delete", name);
     });
@@ -217,7 +217,7 @@ const updateApiKey = `update api_key set (${keyFields}) = row(${keyValues}) wher
 const currentTime = "select clock_timestamp()::timestamptz(3) as now";
 const revokeApiKey = "update api_key set revoked_at = clock_timestamp() where id = $1";
 
-// PostgreSQL sends equal notifications of one transaction only once.
+// PostgreSQL sends identical notifications from one transaction only once.
 const auditInsert = (values: string) => `
 written as (
   insert into audit (actor, chatbot_id, action, detail) values (${values}) returning chatbot_id
@@ -226,7 +226,7 @@ select pg_notify(current_schema(), 'changed:' || chatbot_id)::text from written`
 
 const addEntry = `with ${auditInsert("$1, $2, $3, $4")}`;
 
-// One statement for a key and its entry in the audit log, because a chatbot may be created with a thousand keys.
+// Adds a key and its entry in the audit log in one statement, because a new chatbot may have a thousand keys.
 const insertApiKey = `
 with added as (
   insert into api_key (id, ${keyFields}, chatbot_id, hash) values ($1, ${keyValues}, $11, $12)

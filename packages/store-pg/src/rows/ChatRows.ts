@@ -1,10 +1,10 @@
 /**
- * The columns of chats and entries as they are read, under the core's names; and the columns of an entry to insert.
+ * The columns that are read from chats and entries, under the core's names, and the columns of a new entry.
  */
 import type { Entry, NewEntry } from "@parley/core/ports";
 import { namesOf, type Column } from "./Statements.ts";
 
-/** The columns of a chat. Ids are below 2^53, so they are exact as float8. */
+/** Returns the columns of a chat. Ids are below 2^53, so float8 represents them exactly. */
 export const chatColumns = (row: string) =>
   `${row}.id::float8 as id, ${row}.name, ${row}.user_ref as "userRef", ${row}.create_time as "createTime"`;
 
@@ -12,7 +12,7 @@ export const entryColumns = (row: string) => `
   ${row}.id::float8 as id, ${row}.chat_id::float8 as "chatId", ${row}.question, ${row}.answer, ${row}.moderation,
   ${row}.flagged, ${row}.create_time as "createTime"`;
 
-/** The entry of a row that may have other columns, too. */
+/** Picks the entry from a row that may also have other columns. */
 export const toEntry = (row: Entry): Entry => ({
   id: row.id,
   chatId: row.chatId,
@@ -41,14 +41,14 @@ const columns: ReadonlyArray<Column<NewEntry>> = [
 
 export const newEntryNames = namesOf(columns);
 
-/** The tokens that an item's entry adds to what its API key has spent. */
+/** Returns the column with the tokens that an item's entry adds to its API key's spending. */
 export const spentColumn = <Item>(entryOf: (item: Item) => NewEntry | null): Column<Item> => [
   "spent_tokens",
   "int8",
   (item) => big(entryOf(item)?.spentTokens ?? undefined),
 ];
 
-/** The columns of the items' entries; nulls for an absent entry. */
+/** Returns the columns of the items' entries, which are null for an item without an entry. */
 export const entryParameters = <Item>(
   entryOf: (item: Item) => NewEntry | null,
 ): ReadonlyArray<Column<Item>> =>

@@ -25,7 +25,7 @@ export const toChatbot = (row: ChatbotRow): Chatbot => ({
   settings: { ...defaultSettings, ...row.settings },
 });
 
-/** The key of a row that may have columns of its chatbot, too. */
+/** Picks the key from a row that may also have the columns of its chatbot. */
 export const toKey = (row: RegisteredKey): RegisteredKey => ({
   id: row.id,
   hash: row.hash,

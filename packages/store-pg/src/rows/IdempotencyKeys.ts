@@ -1,11 +1,11 @@
 /**
- * Rows of idempotency keys, which creations of chats and turns of asks share. A row is
+ * Rows of idempotency keys, which chat creations and asks share. A row is in one of three states:
  *
- * - claimed, with a turn, the end of its lease and the chat if it exists, while its ask runs; when the lease ends, the
- *   key is free again. A creation claims and completes its key in one transaction;
- * - completed, with the chat, the entry if the request stored one, the turn, and no lease, when the request has
- *   succeeded;
- * - old and free again a day after `made_at`. A sweep deletes it later.
+ * - Claimed, while its ask runs: it has a turn, the end of the turn's lease, and the chat if there is one. When the
+ *   lease ends, the key is free again. A creation claims and completes its key in one transaction.
+ * - Completed, once the request has succeeded: it has the chat, the entry if the request stored one, the turn, and no
+ *   lease.
+ * - Old, and free again, a day after `made_at`. A sweep deletes it later.
  */
 import { idempotencyKeyLifetime, turnLease, type IdempotencyKey } from "@parley/core/ports";
 import { Effect } from "effect";
@@ -15,16 +15,16 @@ import { batchStatement } from "./Statements.ts";
 const isOld = (row: string) =>
   `${row}.made_at <= statement_timestamp() - interval '${idempotencyKeyLifetime} milliseconds'`;
 
-/** SQL for whether any request may claim the key of a row. */
+/** Returns SQL for whether any request may claim the row's key. */
 export const isFree = (row: string) =>
   `(${isOld(row)} or coalesce(${row}.turn_until <= clock_timestamp(), false))`;
 
-/** SQL for the end of a lease that begins now. */
+/** SQL for the end of a lease that starts now. */
 export const leaseEnd = `clock_timestamp() + interval '${turnLease} milliseconds'`;
 
 /**
- * A CTE `claimed (key)`: claims the free keys of a CTE `claim (key, fingerprint, turn, chat_id)`, for chatbot `$1` and
- * one lease.
+ * A CTE `claimed (key)` that claims those keys of the CTE `claim (key, fingerprint, turn, chat_id)` that are free, for
+ * chatbot `$1` and the length of one lease.
  */
 export const claimedCte = `
 claimed as (
@@ -38,7 +38,7 @@ claimed as (
   returning key
 )`;
 
-/** Claims keys for turns; a key that occurs twice, for the first turn. */
+/** Claims keys for turns. A key that occurs twice is claimed for its first turn. */
 export const claimStatement = batchStatement<IdempotencyKey & { readonly turnId: string }>(
   [
     ["key", "text", ({ key }) => key],
@@ -52,12 +52,12 @@ with claim as (
 select from claimed`,
 );
 
-/** After how many claims a sweep deletes old keys, and how many it deletes at most. */
+/** The number of claims after which a sweep deletes old keys, and the maximum number of keys that it deletes. */
 const sweep = { claims: 100, keys: 1000 };
 
 /**
- * Creates a function that counts claims and now and then deletes old keys of a chatbot, in a separate statement,
- * because the cached plan of a statement that claims may date from a time with few keys, and would read them all.
+ * Creates a function that counts claims and occasionally deletes a chatbot's old keys. The deletion is a separate
+ * statement: the cached plan of a claim may date from a time when there were few keys, and would read all of them.
  */
 export const makeKeySweep = Effect.fnUntraced(function* ({ bulk }: PgPools) {
   const scope = yield* Effect.scope;

@@ -1,11 +1,11 @@
 /**
- * What the asks of API keys cost: one row for each key and day (UTC), by the database's clock.
+ * The tokens that each API key's asks cost: one row per key and UTC day, dated by the database's clock.
  */
 const day = "(clock_timestamp() at time zone 'utc')::date";
 
 /**
- * A CTE that adds the tokens of rows with `key_id` and `spent_tokens`: one update for each key, in the order of keys,
- * so that concurrent statements do not deadlock.
+ * Returns a CTE that adds the tokens from rows with `key_id` and `spent_tokens`. It updates each key once, in key
+ * order, so that concurrent statements do not deadlock.
  */
 export const addSpending = (rows: string) => `spending as (
   insert into key_spending as s (chatbot_id, key_id, day, tokens)

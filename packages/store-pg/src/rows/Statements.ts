@@ -1,19 +1,19 @@
 /**
- * Pieces of statements: the look-up of a row, and a batch of items, each of which is a row of the parameters.
+ * Builds parts of statements: the look-up of a row, and the parameters for a batch of items, one row per item.
  */
 import { array, type ArrayType } from "../database/PgParams.ts";
 import type { Statement } from "../database/TenantSession.ts";
 
 /**
- * SQL that finds a row of the chatbot `$1` by the rest of its primary key, if the row meets the condition. With an
- * equality, PostgreSQL might choose any index that starts with the chatbot, if it plans while the table is small or the
- * statistics describe smaller chatbots, and would later read all rows of the chatbot. Only the primary key's index has
- * the order of this `order by`.
+ * Returns SQL that finds a row of chatbot `$1` by the rest of its primary key, if the row meets the condition. For an
+ * equality, PostgreSQL might choose any index that starts with the chatbot. If it did so while the table was small or
+ * the statistics described smaller chatbots, it would later read all of the chatbot's rows. Only the primary key's
+ * index has the order of this `order by`.
  */
 export const atKey = (column: string, value: string, condition = "true") =>
   `where chatbot_id = $1 and ${column} between ${value} and ${value} and ${condition} order by ${column} limit 1`;
 
-/** A column of items. An `undefined` value is a null. */
+/** A column with one value for each item. An `undefined` value becomes null. */
 export type Column<Item> = readonly [
   name: string,
   type: ArrayType,
@@ -24,12 +24,12 @@ export const namesOf = (columns: ReadonlyArray<Column<never>>) =>
   columns.map(([name]) => name).join(", ");
 
 /**
- * Creates a function that builds a statement about items of the chatbot `$1`. Their columns are the parameters from
- * `$2`, and other values follow. `textOf` gets two arguments: SQL for a relation of these columns and `at` (the place
- * of the item, from 1), and whether any item has an idempotency key. It uses two texts (one item, several items), or
- * four with `itemHasKey`. A single item is passed as values, which PostgreSQL reads faster than arrays. Without keys,
- * `textOf` can leave out the change of the table of keys: PostgreSQL spends time on each table that a statement may
- * change, even if it changes no row of it.
+ * Creates a function that builds a statement for a batch of items of chatbot `$1`. The items' columns are the
+ * parameters from `$2`, followed by the other values. `textOf` gets two arguments: SQL for a relation with these
+ * columns and `at` (the item's position in the batch, from 1), and whether any item has an idempotency key. The
+ * statement has two versions (for one item and for several), or four with `itemHasKey`. A single item is passed as
+ * scalars, which PostgreSQL reads faster than arrays. Without keys, `textOf` can leave out the change to the table of
+ * keys: PostgreSQL spends time on every table that a statement may change, even if no row changes.
  */
 export const batchStatement = <Item>(
   columns: ReadonlyArray<Column<Item>>,

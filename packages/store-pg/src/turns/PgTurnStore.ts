@@ -1,8 +1,8 @@
 /**
- * The port `TurnStore`: a turn is held in the row of its chat, with the queue of the instances that wait, and in the
- * row of its idempotency key; with neither chat nor key it has no row. An erasure may lock a chat for seconds. No
- * statement here waits for that lock: a statement skips a locked chat, and runs again later. So the order in which it
- * locks chat and key causes no deadlock.
+ * Implements the port `TurnStore`. A turn is stored in the row of its chat, with the queue of waiting instances, and in
+ * the row of its idempotency key; a turn with neither chat nor key has no row. An erasure may lock a chat for seconds.
+ * No statement here waits for that lock: a statement skips a locked chat, and runs again later. So the order in which
+ * the statement locks a chat and a key cannot cause a deadlock.
  */
 import {
   ChatbotId,
@@ -61,7 +61,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     toStoreErrors(entriesBefore(turn, Number.MAX_SAFE_INTEGER)),
   );
 
-  /** Creates a function that changes a turn. Changes of one chatbot that arrive together share a statement. */
+  /** Creates a function that changes a turn. Changes for one chatbot that arrive together share a statement. */
   const makeChange = Effect.fnUntraced(function* <Item extends Turn, Row extends Outcome>(
     statement: (turns: ReadonlyArray<Item>, chatbot: number) => Statement,
   ) {
@@ -98,7 +98,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     return (addsSpending ? spendingAppend : plainAppend)(turns, chatbot);
   });
 
-  /** By turn, the last failure of an append or a release after which it is unknown whether the turn has ended. */
+  /** For each turn, the last error from an append or a release that left it unknown whether the turn had ended. */
   const unknownOutcomes = new WeakMap<Turn, StorageUnavailable>();
   const noteUnknown =
     (turn: Turn) =>
@@ -110,8 +110,8 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         }),
       );
   /**
-   * Whether to repeat an append or a release after the error. If the outcome is unknown, only if the turn has a row,
-   * which shows whether the turn has ended.
+   * Whether to retry an append or a release after the error. If the outcome is unknown, only a turn with a row allows a
+   * retry, because the row shows whether the turn has ended.
    */
   const mayRepeat = (turn: Turn) => (error: { readonly _tag: string }) =>
     error._tag === "Overloaded" ||
@@ -136,16 +136,16 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       Effect.as(true),
       Effect.catchTags({
         TurnLost: () => Effect.succeed(false),
-        // The chat is locked, or the database is busy: the turn is renewed the next time.
+        // The chat is locked, or the database is busy: the next renewal will do.
         Overloaded: () => Effect.succeed(true),
       }),
     );
 
   /**
-   * The answer is already paid for, so a failed append is repeated until the ask's deadline or, if it has none, for the
-   * length of a lease. The last attempt ends at most five seconds later. An attempt with an unknown outcome may have
-   * stored the entry. If so, it also ended the turn, so that no later attempt stores the entry again. A turn with
-   * neither chat nor key has no row that could show this, so its append is not repeated after an unknown outcome.
+   * The answer is already paid for, so a failed append is retried until the ask's deadline or, if the ask has none, for
+   * the length of a lease. The last attempt ends at most five seconds later. An attempt with an unknown outcome may
+   * have stored the entry. If so, it also ended the turn, so that no later attempt stores the entry again. A turn with
+   * neither chat nor key has no row that could show this, so its append is not retried after an unknown outcome.
    */
   const append: Port["append"] = Effect.fnUntraced(function* (turn, entry) {
     const millisLeft = (yield* AskDeadline) - (yield* Clock.currentTimeMillis);
@@ -156,7 +156,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         : Effect.map(appendToChat({ ...turn, entry }), toEntry);
     const notedAttempt = noteUnknown(turn)(attempt);
     return yield* notedAttempt.pipe(
-      // Most appends succeed at once, and need no schedule.
+      // Most appends succeed at the first attempt, and need no schedule.
       Effect.catchIf(mayRepeat(turn), () =>
         Effect.retry(notedAttempt, { while: mayRepeat(turn), schedule: retriesFor(millis) }),
       ),
@@ -166,9 +166,9 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   });
 
   /**
-   * The statement that ends a turn also adds its tokens. So a repetition does not add them again: the turn's row shows
-   * whether the statement has run. If the turn was lost, or had neither chat nor key, there is no such row; a release
-   * with neither chat nor key then only adds the tokens. After an append or a release with an unknown outcome it adds
+   * The statement that ends a turn also adds its tokens. So a retry does not add them again: the turn's row shows
+   * whether the statement has run. A turn that was lost, or had neither chat nor key, has no such row; its release then
+   * names neither, and only adds the tokens. After an append or a release with an unknown outcome, such a release adds
    * none, because they may have been added already.
    */
   const release: Port["release"] = (turn, cost = null) => {
@@ -181,9 +181,9 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         Effect.retry({
           while: (error) =>
             cost === null ? error._tag === "Overloaded" : mayRepeat(target)(error),
-          // The failed ask waits for this. Without tokens, it is repeated only while the chat is locked or the
-          // database is busy, for as long as the lease may last; with tokens, after every failure that allows it, but
-          // for less long.
+          // The failed ask waits for the release. Without tokens, the release is retried only while the chat is locked
+          // or the database is busy, for up to the length of a lease. With tokens, it is retried after every error that
+          // allows it, but for a shorter time.
           schedule: retriesFor(cost === null ? turnLease : deadlines.storeCall),
         }),
         Effect.asVoid,
@@ -191,7 +191,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     const turnErrors = ["ChatNotFound", "TurnLost"] as const;
     return attemptRelease(turn).pipe(
       Effect.catchTag(turnErrors, () =>
-        // The turn was lost, or its chat erased: only the tokens are left to add.
+        // The turn was lost, or its chat was erased: only the tokens are left to add.
         cost === null
           ? Effect.void
           : attemptRelease({ ...turn, chatId: null, idempotencyKey: null }),
@@ -235,7 +235,7 @@ interface Release extends Turn {
 /** Whether the turn has a row while it is held. */
 const hasRow = ({ chatId, idempotencyKey }: Turn) => chatId !== null || idempotencyKey !== null;
 
-/** What became of a turn; `locked_elsewhere`: another transaction has locked its chat. */
+/** What became of a turn; `locked_elsewhere` if another transaction has locked its chat. */
 interface Outcome {
   readonly outcome: "owned" | "locked_elsewhere" | "lost" | "erased";
 }
@@ -255,13 +255,13 @@ where chatbot_id = $1 and chat_id = $2::int8 and id < $3::int8 and position < co
 order by position desc limit ${turnEntries}`;
 
 /**
- * CTEs that lock the rows of turns: keys in their order, and chats unless another transaction has locked them.
+ * Returns CTEs that lock the rows of turns: keys in key order, and chats unless another transaction has locked them.
  * `turn_row` has the outcome of each turn: `owned` if the turn holds its rows, which the statement then changes. Its
- * `chat_id` comes from the request; its `locked_id` is the id of the chat if this statement has locked it.
+ * `chat_id` comes from the request; its `locked_id` is the chat's id if this statement has locked the chat.
  *
- * Changes are `insert … on conflict do update`. The row always exists, so nothing is inserted, and the values that are
- * not in the update only satisfy NOT NULL. Unlike an UPDATE with a join, this finds the row by its primary key,
- * whatever the planner expects.
+ * Changes are written as `insert … on conflict do update`. The row always exists, so nothing is inserted, and values
+ * that the update does not use only satisfy NOT NULL. Unlike an UPDATE with a join, this finds the row by its primary
+ * key, whatever the planner expects.
  */
 const lockTurns = (items: string) => `
 with request as (
@@ -290,7 +290,7 @@ with request as (
 const notifyFreed =
   "case when outcome = 'owned' and cardinality(waiting) > 0 then pg_notify(current_schema(), concat_ws(':', 'freed', $1::int4, turn_row.chat_id)) end";
 
-// Renews the leases of both chat and key, or of neither: an ask that took over one of them must not wait for the other.
+// Renews the leases on both chat and key, or on neither: an ask that took over one must not wait for the other.
 const renewStatement = batchStatement(
   turnColumns,
   (items) => `${lockTurns(items)}, chats as (
@@ -336,7 +336,7 @@ select at::int4 as at, outcome, ${notifyFreed} as notified from turn_row`,
 const plainRelease = releaseStatement(false);
 const spendingRelease = releaseStatement(true);
 
-// Joined with `new_entry`, so that the row of the key's spending, for which its other asks wait, is locked last.
+// Joins `new_entry`, so that the key's spending row, which the key's other asks wait for, is locked last.
 const spendingTurns = `(
   select turn_row.key_id, turn_row.spent_tokens from turn_row join new_entry using (chat_id)
   where outcome = 'owned' and spent_tokens is not null

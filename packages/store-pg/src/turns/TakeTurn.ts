@@ -1,6 +1,6 @@
 /**
- * Takes turns. Takes of one chatbot that arrive together share a statement, which decides each separately, by the table
- * in `docs/library/write-a-store.md`.
+ * Takes turns. Takes for one chatbot that arrive together share a statement, which decides each one separately,
+ * following the table in `docs/library/write-a-store.md`.
  */
 import {
   ChatbotNotFound,
@@ -23,8 +23,8 @@ import { entryColumns, toEntry } from "../rows/ChatRows.ts";
 import { claimedCte, isFree, leaseEnd, makeKeySweep } from "../rows/IdempotencyKeys.ts";
 
 /**
- * The statement's decision on a request: a row of the table in `docs/library/write-a-store.md`; `chat_locked`, for a
- * chat that another transaction has locked; or `overtaken`, after which the request is decided again.
+ * The statement's decision on a request: a row of the table in `docs/library/write-a-store.md`; `chat_locked` if
+ * another transaction has locked the chat; or `overtaken` if the request must be decided again.
  */
 type Decision =
   | "key_reused"
@@ -38,15 +38,15 @@ type Decision =
   | "free"
   | "overtaken";
 
-/** A decision, with an entry if there is one: the key's, or one of the chat's newest. */
+/** A decision, with an entry if there is one: the key's entry, or one of the chat's newest entries. */
 type DecisionRow = {
-  /** The place of the request in the batch, from 1. */
+  /** The request's position in the batch, from 1. */
   readonly at: number;
   readonly decision: Decision;
   /** The id of the turn that stored the key's entry. */
   readonly key_turn: string | null;
   readonly free_in: number | null;
-  /** How many entries the chat has, by its locked row. */
+  /** The number of entries in the chat, according to its locked row. */
   readonly entries: number | null;
   /** The position of this row's entry. */
   readonly position: number | null;
@@ -83,7 +83,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
   ) {
     const id = crypto.randomUUID();
     const turn: Turn = { id, chatbot, chatId, idempotencyKey, visitor, newest: [] };
-    // Such a turn has no row: the append creates the chat.
+    // A turn with neither chat nor key has no row: the append creates the chat.
     if (chatId === null && idempotencyKey === null) {
       yield* toStorageUnavailable(pools.assertWritable);
       return { _tag: "TurnTaken", turn } satisfies TakeResult;
@@ -115,7 +115,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
         return heldBy("chat");
       default: {
         // An append may have been committed after the snapshot and before the turn was taken. A second read is exact,
-        // now that the turn is ours.
+        // now that this request holds the turn.
         const newest =
           (position ?? 0) === (entries ?? 0)
             ? rows.flatMap((row) => (row.id === null ? [] : toEntry(row)))
@@ -126,14 +126,14 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
   }, withDeadline(deadlines.storeCall));
 });
 
-/** Milliseconds after which an ask tries a locked chat again. */
+/** The delay, in milliseconds, before an ask retries a locked chat. */
 const lockedPause = 50;
 
 /** For a visitor, another user's chat counts as missing, and is not locked. */
 const isOwn = "(visitor is null or user_ref = visitor)";
 
-// CTEs that claim the keys of the requests with the first decision `free`. The final `decision` is the first, or
-// `overtaken` if another request claimed the key after the snapshot.
+// CTEs that claim the keys of the requests whose first decision is `free`. The final `decision` is the first decision,
+// or `overtaken` if another request claimed the key after the snapshot.
 const claimAndDecision = `claim as (
   select key, fingerprint, turn, chat_id from decided where first_decision = 'free' and key is not null
 ), ${claimedCte}, outcome as (
@@ -156,29 +156,29 @@ const columns: ReadonlyArray<Column<Turn>> = [
 
 export const hasKey = ({ idempotencyKey }: Turn) => idempotencyKey !== null;
 
-/** The parameter after the columns: this instance. */
+/** The parameter for this instance, which follows the columns. */
 const instanceParameter = `$${columns.length + 2}::text`;
 
-// Decides the requests for turns. PostgreSQL rejects it if two of them change the same chat or key. That is a defect,
-// after which the batcher sends each by itself. Within a process, only an ask of the chat's visitor and one of a client
-// that is no visitor can change the same chat together; asks with the same key share one answer.
+// Decides requests for turns. PostgreSQL rejects the statement if two requests change the same chat or key. That is a
+// defect, after which the batcher sends each request by itself. Within a process, such requests can only be an ask
+// from the chat's visitor and one from a client that is not a visitor: asks with the same key share one answer.
 //
-// It decides by the locked rows, which may be newer than its snapshot. It never waits for the lock of a chat. It does
-// wait for the locks of keys, which it takes in the order of the keys. Look-ups (`atKey`) find a row by its primary
-// key, whatever the planner expects, and so does the change of a locked chat, an INSERT that only updates: see
-// `lockTurns` in `PgTurnStore`.
+// The statement decides from the locked rows, which may be newer than its snapshot. It never waits for a lock on a
+// chat. It does wait for locks on keys, which it takes in key order. Look-ups (`atKey`) find a row by its primary key,
+// whatever the planner expects, and so does the change to a locked chat, an INSERT that only updates: see `lockTurns`
+// in `PgTurnStore`.
 //
-// `chat_until` of a chat without a turn is when its latest turn ended. For `turnPrecedence` after that, the chat is
-// reserved for the first instance in its queue.
+// For a chat without a turn, `chat_until` is the time at which its latest turn ended. For `turnPrecedence` after that
+// time, the chat is reserved for the first instance in its queue.
 //
 // `must_wait`: while the turn is held, an instance that is already in the queue locks nothing. Otherwise many instances
 // that keep asking could prevent the holder from locking the chat for its append.
 //
-// `changed`: when a turn is taken, the first instance leaves the queue: either it takes the turn, or it did not ask in
-// time and another one takes it.
+// `changed`: when a turn is taken, the first instance leaves the queue. Either it takes the turn, or it did not ask in
+// time and another instance takes the turn.
 //
-// `key_turn`: a repeated request gets the entry of its key only when synchronous standbys have it. A transaction that
-// writes nothing would not wait for them: `pg_logical_emit_message` makes it write.
+// `key_turn`: a repeated request gets its key's entry only once synchronous standbys have the entry. A transaction that
+// writes nothing would not wait for the standbys, so `pg_logical_emit_message` makes it write.
 const takeStatement = batchStatement(
   columns,
   (items, hasKeys) => `

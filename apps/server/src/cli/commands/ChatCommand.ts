@@ -9,7 +9,7 @@ import { chatbotFlag, chatbotOf } from "../Flags.ts";
 import { pluralize } from "../Output.ts";
 import { makePrompt } from "../Prompt.ts";
 
-/** Runs the core in this process. The store grants the turns of a chat, so a server may answer in it meanwhile. */
+/** Runs the core in this process. The store grants turns, so a server can answer in the same chat meanwhile. */
 export const chat = makeCommand("chat", {
   description: "Talk to a chatbot: one question per line, answers as they arrive",
   examples: {
@@ -37,7 +37,7 @@ export const chat = makeCommand("chat", {
       return yield* converse(chatbot, Option.getOrNull(chat), prompt);
     }).pipe(
       Effect.provide(Layer.provide(layerAsking, layerDocuments(Stream.empty))),
-      // The conversation prints each failure already.
+      // The conversation already prints each failure.
       Effect.provideService(
         References.MinimumLogLevel,
         Option.getOrElse(logLevel, () => "None" as const),

@@ -33,7 +33,7 @@ const settingFlags = {
   ),
 } satisfies Record<keyof ChatbotSettings, unknown>;
 
-/** The fields of the provisioning file, and the id. */
+/** Converts a chatbot to the fields of the provisioning file, plus the id. */
 const documentOf = ({ description, id, name, settings, workspaceName }: Chatbot) => ({
   id,
   workspace: workspaceName,

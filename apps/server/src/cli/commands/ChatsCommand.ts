@@ -39,7 +39,7 @@ const pageFlags = {
   text: switchFlag("text", "Also show texts of users: names, questions and answers"),
 };
 
-/** The texts, or only the length of each. */
+/** Returns the texts if they may be shown, and only their lengths otherwise. */
 const textFields = (texts: Readonly<Record<string, string | null>>, isShown: boolean) =>
   isShown
     ? texts

@@ -1,5 +1,5 @@
 /**
- * `parley doctor` checks the settings and everything that a start needs or uses. It changes no data.
+ * `parley doctor` checks the settings and everything that a server needs or uses. It changes no data.
  */
 import { ChatbotId, defaultSettings, type Chatbot } from "@parley/core";
 import { ChatbotRegistry, Moderator } from "@parley/core/ports";
@@ -30,7 +30,7 @@ const hints = {
   moderation: "Set PARLEY_MODERATION_BASE_URL and PARLEY_MODERATION_MODEL.",
 };
 
-/** `warning`: the server may work, but perhaps not as the operator intends. */
+/** Creates a finding. A `warning` means that the server may not work as the operator intends. */
 const finding =
   (status: "ok" | "warning" | "failed") =>
   (check: keyof typeof hints, message: string, hint = hints[check]) => ({
@@ -73,7 +73,7 @@ const checkDatabase = Effect.gen(function* () {
   Effect.catch((error) => Effect.succeed([failed("database", describeError(error).message)])),
 );
 
-/** Checks the file and the variables that it names, even if the database cannot be used. */
+/** Checks the provisioning file and the variables that it names, even if the database cannot be used. */
 const checkProvisioning = Effect.gen(function* () {
   const { provision } = yield* Settings;
   if (provision === null) return [];
@@ -88,14 +88,14 @@ const checkProvisioning = Effect.gen(function* () {
   ),
 );
 
-/** Empty if the database cannot be used; {@link checkDatabase} says why. */
+/** Reads the chatbots. There are none if the database cannot be used; {@link checkDatabase} reports why. */
 const readChatbots = ChatbotRegistry.use(({ list }) => list).pipe(
   onDatabase,
   Effect.map((registeredChatbots) => registeredChatbots.map(({ chatbot }) => chatbot)),
   Effect.orElseSucceed((): ReadonlyArray<Chatbot> => []),
 );
 
-/** The folders or models that the chatbots' own settings name. */
+/** Returns the distinct folders or models that the chatbots' own settings name. */
 const namesIn = (chatbots: ReadonlyArray<Chatbot>, setting: "knowledge" | "model") => [
   ...new Set(chatbots.flatMap(({ settings }) => settings[setting] ?? [])),
 ];
@@ -138,8 +138,8 @@ const tryCall = (
   Effect.match(call, {
     onSuccess: () => ok(check, `${model} at ${provider} responds.`),
     onFailure: (reason) =>
-      // Only a warning: some endpoints refuse the form of this call (400) or limit the rate of calls (429), but work
-      // otherwise.
+      // Only a warning: some endpoints reject the form of this call (400) or limit the rate of calls (429), but
+      // otherwise work.
       (/HTTP 4(00|29)/.test(reason) ? warning : failed)(
         check,
         `${model} at ${provider}: ${reason}.`,
@@ -147,7 +147,7 @@ const tryCall = (
       ),
   });
 
-/** Makes a short call to each model of the server and each that a chatbot names. */
+/** Makes a short call to each model that the server's settings or a chatbot's own settings name. */
 const checkModels = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chatbot>) {
   const { llms } = yield* Settings;
   const { openAiCompatible, tryModel } = yield* llm;
@@ -187,7 +187,7 @@ const checkModeration = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Cha
   return [yield* tryCall("moderation", endpoint, call)];
 });
 
-/** With invalid settings nothing else is checked. */
+/** Runs all checks. If the settings are invalid, nothing else is checked. */
 const examine = Effect.gen(function* () {
   const read = yield* Effect.result(readSettings(process.env));
   if (Result.isFailure(read)) return [failed("settings", read.failure.message)];

@@ -1,5 +1,5 @@
 /**
- * API keys. The text of a key is printed once, when the key is created.
+ * Commands for API keys. A key is printed in full only once, when it is created.
  */
 import {
   Administration,
@@ -36,7 +36,7 @@ import {
 import { print, table } from "../Output.ts";
 import { Settings } from "../../Settings.ts";
 
-/** The id of a key. `Cli.ts` refuses an argument that contains a whole key; standard input may contain one. */
+/** The id of a key. `Cli.ts` rejects an argument that contains a whole key, but standard input may contain one. */
 const idArgument = Argument.String("key").pipe(
   Argument.withDescription(
     "Id of the key, as prl_<id> or <id>; - reads the id or the whole key from standard input",
@@ -52,7 +52,7 @@ const idArgument = Argument.String("key").pipe(
             )).trim()
           : argument;
       const id = keyId(text) ?? /^(?:prl_)?([0-9A-Za-z]{12})(?:_(?:…|\.\.\.)?)?$/.exec(text)?.[1];
-      // The message does not repeat the text, which may be most of a key.
+      // The message does not repeat the input, because it may contain most of a key.
       const message =
         argument === "-"
           ? "Standard input is neither a key nor the id of one."
@@ -71,7 +71,7 @@ const findKey = Effect.fnUntraced(function* (id: string) {
 });
 
 const nameFlag = textFlag("name", "Name, to tell keys apart");
-/** An empty name counts as no name. */
+/** The new name. An empty string removes the current name. */
 const newNameFlag = Flag.map(nameFlag, (name) => Option.map(name, (text) => text || null));
 
 const scopesOf = (text: string): Option.Option<ReadonlyArray<Scope>> => {
@@ -86,7 +86,7 @@ const scopesFlag = Flag.String("scopes").pipe(
   Flag.withDescription("Comma-separated scopes: read, write and ask (default for a new key: all)"),
 );
 
-/** A whole number per minute or day, such as `60/min`; `null` for any number. */
+/** Parses a limit per minute or day, such as `60/min`; `null` for no limit. */
 const amountOf =
   (unit: "min" | "day", amount: Schema.Schema<number>) =>
   (text: string): Option.Option<number | null> => {
@@ -139,7 +139,7 @@ const titleOf = (id: string, { id: chatbot, name }: Chatbot) =>
 const toAttribute = (text: string) => text.replace(/&/g, "&amp;").replace(/"/g, "&quot;");
 
 /**
- * Prints only the text of a new key, or the HTML line of its widget, on standard output, so that a shell can store it.
+ * Prints only a new key, or the HTML line of its widget, to standard output, so that a shell can store the output.
  */
 const printKey = Effect.fnUntraced(function* (
   chatbot: Chatbot,
@@ -150,7 +150,7 @@ const printKey = Effect.fnUntraced(function* (
   const text = Redacted.value(key);
   const secret = signingSecret && Redacted.value(signingSecret);
   const isKey = output === text;
-  // First: if the text cannot be written, the operator knows which key to revoke.
+  // Printed first: if writing the key fails, the operator knows which key to revoke.
   if (isKey) yield* Console.error(`${titleOf(id, chatbot)} is shown only once.`);
   yield* print({ id, key: text, signingSecret: secret, chatbot: chatbot.id, ...more }, output);
   // Only a backend that signs tokens needs the secret.
@@ -395,7 +395,7 @@ const token = makeCommand("token", {
     ),
   },
   run: Effect.fnUntraced(function* ({ expires, id, scopes, userRef }) {
-    // Before the current time is read, so that 24h is at most 24 hours.
+    // Computed before the current time is read, so that `--expires 24h` is not over the maximum.
     const expiresAt = expires && (yield* expires);
     const all = yield* Administration.use((administration) => administration.chatbots);
     const now = yield* databaseNow;
@@ -430,8 +430,8 @@ const token = makeCommand("token", {
         hint: "the maximum is --expires 24h.",
         exitCode: 2,
       });
-    // A visitor token gives access to the user's chats, so the audit log records it. The entry has a digest of the
-    // userRef, because an erasure of the user does not change the log.
+    // A visitor token gives access to the user's chats, so the audit log records it. The entry contains only a digest
+    // of the userRef, because erasing the user does not change the log.
     const person = yield* Administration.use((administration) => administration.person(userRef));
     yield* recordRead(signer.chatbot.id, `${signer.id}: token of ${exportDetail(person)}`);
     const token = yield* signVisitorToken({

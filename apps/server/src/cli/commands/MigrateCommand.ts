@@ -12,7 +12,7 @@ export const migrate = makeCommand("migrate", {
   flags: { dryRun: switchFlag("dry-run", "Print the SQL without running it") },
   run: Effect.fnUntraced(
     function* ({ dryRun }) {
-      // A migration must bypass a pooler, so that it can turn off the timeouts that the role needs behind one.
+      // A migration must bypass a pooler, because only a direct connection lets it turn off the role's timeouts.
       const options = { ...(yield* databaseOptions), pooler: false };
       const sql = yield* pendingSql(options);
       if (dryRun) return yield* write(`${sql || "-- The schema is up to date."}\n`);

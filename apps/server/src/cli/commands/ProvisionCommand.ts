@@ -21,7 +21,7 @@ export const provision = makeCommand("provision", {
   },
   run: Effect.fnUntraced(function* ({ dryRun, file }) {
     const plannedChanges = yield* (dryRun ? plan : apply)(file, process.env, yield* actor);
-    // Without `apply`, which contains the hashes of keys.
+    // Omits `apply`, which contains the hashes of keys.
     const changes = plannedChanges.map(({ fields, title }) => ({ title, fields }));
     const lines = changes.flatMap(({ fields, title }) => [
       title,

@@ -3,16 +3,16 @@ import { Effect, Layer, Logger } from "effect";
 import { makeCommand } from "../Declaration.ts";
 import { hasTerminal, stopOnHangup, stopWithScript } from "../../StopSignals.ts";
 
-/** Without a terminal a SIGHUP reloads documents, so it must not end a server that is still starting. */
+/** Keeps SIGHUP from ending a server that is still starting: without a terminal, the signal reloads documents. */
 const ignoreHangup = Effect.sync(() => process.on("SIGHUP", () => {}));
 
 /**
- * Two flags of V8, set before the code of the server is loaded:
+ * Sets two V8 flags before the server's code is loaded:
  *
- * - V8 allocates all new objects as young ones. By default, it allocates the objects of some places in the code as old,
- *   once objects from there have lived for a long time. Only a major collection then frees the garbage of requests:
- *   asks cost 15 % more, and histories 23 %.
- * - The heap grows by at most 80 % between major collections. By default it grows up to fourfold, and a full server
+ * - V8 allocates all new objects in the young generation. By default, it allocates objects in the old generation if
+ *   earlier objects from the same place in the code have lived for a long time. Only a major collection then frees the
+ *   garbage of requests: asks cost 15 % more, and histories 23 %.
+ * - The heap grows by at most 80 % between major collections. By default, it grows up to fourfold, and a full server
  *   uses 740 MB instead of 480 MB.
  */
 const setHeapFlags = Effect.sync(() =>
@@ -33,7 +33,7 @@ export const serve = makeCommand("serve", {
       return yield* Layer.launch(layerServer);
     },
     Effect.scoped,
-    // Supervisors take any exit code other than 0 for a failure.
+    // Supervisors treat any exit code other than 0 as a failure.
     Effect.onInterrupt(() => Effect.sync(() => (process.exitCode = 0))),
     Effect.provideService(Logger.LogToStderr, false),
   ),

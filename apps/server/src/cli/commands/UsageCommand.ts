@@ -31,7 +31,7 @@ export const usage = makeCommand("usage", {
     const field = Option.getOrNull(by);
     const names = new Map(keys.map(({ id, name }) => [id, name]));
     const sums = yield* archive.usage(chatbot.id, from, field);
-    // The tokens since midnight UTC, as the budgets count them, whatever `--since` says.
+    // The tokens spent since midnight UTC, which is how budgets count them, regardless of `--since`.
     const budgets = new Map<string | null, object>();
     for (const { id, tokensPerDay } of field === "key" ? keys : []) {
       if (tokensPerDay === null) continue;
@@ -46,7 +46,7 @@ export const usage = makeCommand("usage", {
       ...counts,
       ...(budgets.size > 0 && (budgets.get(group) ?? { spentToday: null, tokensPerDay: null })),
     }));
-    // By group, provider and model; `null` comes last.
+    // Sorted by group, provider and model, with `null` last.
     const sortedRows = rows.toSorted((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1));
     yield* print(
       sortedRows,

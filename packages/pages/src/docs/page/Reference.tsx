@@ -1,5 +1,5 @@
 /**
- * The operations of the API description, each with a request that can be sent.
+ * The operations in the API description, each with a form that sends a request.
  */
 import { render } from "preact";
 import { useState } from "preact/hooks";
@@ -10,7 +10,7 @@ type Json = Record<string, any>;
 
 let spec: Json;
 
-/** The schema that this one refers to, or itself. */
+/** Returns the schema that a reference points to. Any other schema is returned as it is. */
 const follow = (schema: Json): Json =>
   schema["$ref"] ? follow(spec["components"].schemas[schema["$ref"].split("/").at(-1)]) : schema;
 
@@ -59,7 +59,7 @@ const membersOf = (schema: Json, place: string) => {
   );
 };
 
-/** The values of a request. */
+/** Returns a table of a request's parameters and body fields. */
 const describeValues = ({ parameters, requestBody }: Json): string =>
   toTable("Name | In | Type | Meaning", [
     ...parameters.map(({ description, in: place, name, required, schema }: Json) =>
@@ -68,7 +68,7 @@ const describeValues = ({ parameters, requestBody }: Json): string =>
     ...(requestBody ? membersOf(requestBody.content["application/json"].schema, "body") : []),
   ]);
 
-/** The fields of a response, or the codes of a failure. */
+/** Returns a table of a response's fields, or of a failure's codes. */
 const describeResponse = ({ examples = {}, schema }: Json): string => {
   const codes = Object.entries<Json>(examples).map(([message, { summary = "", value }]) => [
     `\`${message}\``,
@@ -81,13 +81,13 @@ const describeResponse = ({ examples = {}, schema }: Json): string => {
   return item ? toTable("Name | In | Type | Meaning", membersOf(item, "data")) : "";
 };
 
-/** The bodies that the forms start with. */
+/** The initial request bodies in the forms, by operation id. */
 const bodies: Json = {
   "general.createChat": { name: "First chat" },
   "answers.ask": { query: "What is a chat?" },
 };
 
-/** A form that sends a request to the operation, with the key that this tab keeps, and shows the response. */
+/** A form that sends a request to the operation and shows the response. The API key is kept in this tab. */
 const Trial = ({ method, operationId, parameters, path }: Json) => {
   const [[summary, text], setResponse] = useState<readonly [string, string]>(["", ""]);
   const send = async (form: FormData) => {

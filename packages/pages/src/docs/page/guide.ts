@@ -1,5 +1,5 @@
 /**
- * Buttons that copy the guide's code.
+ * Adds a copy button to each code block in the guide.
  */
 import { copy } from "../../page/copy.ts";
 

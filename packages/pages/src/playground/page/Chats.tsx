@@ -21,7 +21,7 @@ export const ChatList = () => {
       const read = (query: ChatsQuery) =>
         client.chats({ ...query, limit, page }, { signal }).page();
       let chats = await read({ search: search || undefined });
-      // No name contains the text, which may be a user reference.
+      // No chat's name contains the search text, which may be a user reference instead.
       if (chats.total === 0 && search !== "" && [...search].length <= 60)
         chats = await read({ userRef: search });
       // The page that this tab showed last may be gone: its chats may have been erased.

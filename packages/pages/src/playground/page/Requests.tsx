@@ -1,5 +1,5 @@
 /**
- * The latest requests, each as a command and as client code to copy.
+ * The latest requests, each shown as a curl command and as client code to copy.
  */
 import { useRef, useState } from "preact/hooks";
 import type { Attempt } from "@parley/client";
@@ -71,7 +71,7 @@ const Request = ({ attempt, isOpen }: { readonly attempt: Attempt; readonly isOp
 
 const quote = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 
-/** The request without the headers that only this page needs, to stream, resume and repeat. */
+/** Formats a request as a command, without the headers that only this page needs to stream, resume and retry. */
 const toCurl = ({ body, url }: Attempt): string =>
   [
     `curl -s ${quote(url)} -H "x-api-key: $KEY"`,

@@ -1,6 +1,6 @@
 /**
- * The state of the playground: the key, the addresses, the view, and the latest requests. A new key reloads the page,
- * so that it shows nothing that was read with the previous key.
+ * The state of the playground: the key, the addresses, the view, and the latest requests. Setting a new key reloads the
+ * page, so that nothing remains that was read with the previous key.
  */
 import { signal } from "@preact/signals";
 import { makeClient, ResponseError, type Attempt } from "@parley/client";
@@ -28,21 +28,21 @@ const decode = (text: string): string => {
 
 const linkedKey = /^#key=(.+)$/.exec(location.hash)?.[1];
 if (linkedKey !== undefined) {
-  // A key leaves the address bar and the tab's history immediately.
+  // The key is removed from the address bar and the tab's history immediately.
   history.replaceState(null, "", location.pathname);
   storage.setItem("parley-key", decode(linkedKey));
 }
 
 const storedKey = storage.getItem("parley-key") ?? "";
-/** The key of this tab, if an HTTP header can carry it; otherwise empty. `sessionStorage` ends with the tab. */
+/** This tab's key; empty if an HTTP header cannot carry it. `sessionStorage` is cleared when the tab is closed. */
 export const key = /^[!-~]+$/.test(storedKey) ? storedKey : "";
 
 export const visitor = visitorOf(key);
 
-/** Stores the key of this tab and reloads the page. Drafts remain. */
+/** Stores this tab's key and reloads the page. Drafts are kept. */
 export const setKey = (text: string): void => {
   storage.setItem("parley-key", text);
-  // Only the address survives the reload where the browser blocks the storage.
+  // If the browser blocks the storage, only the address survives the reload.
   const hash = storage instanceof Storage ? "" : `#key=${encodeURIComponent(text)}`;
   if (hash || location.hash === "#key") history.replaceState(null, "", location.pathname + hash);
   location.reload();
@@ -53,7 +53,7 @@ export const forgetKey = (): void => {
   location.reload();
 };
 
-/** The part of the address that names a view: empty, `chats`, `chat/<id>` or `key`. */
+/** The fragment of the address, which names a view: empty, `chats`, `chat/<id>` or `key`. */
 export const route = signal(location.hash.slice(1));
 
 addEventListener("hashchange", () => {
@@ -61,19 +61,19 @@ addEventListener("hashchange", () => {
   else route.value = location.hash.slice(1);
 });
 
-/** The page and the search of the list. */
+/** The page number and the search text of the chat list. */
 export const list = tabValue("list", { page: 1, search: "" });
 
 /** The latest requests, newest first. */
 export const attempts = signal<ReadonlyArray<Attempt>>([]);
 
-/** Why the server rejected the key. */
+/** The error with which the server rejected the key, if it did. */
 export const rejection = signal<unknown>(undefined);
 
 export const client = makeClient({
   ...addresses,
   apiKey: key,
-  // A person who looks at failures wants to see them soon.
+  // Fewer than the default, so that people who are looking at failures see them soon.
   retries: 3,
   onAttempt: (attempt) => {
     attempts.value = [attempt, ...attempts.value].slice(0, 50);

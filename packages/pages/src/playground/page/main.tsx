@@ -1,5 +1,5 @@
 /**
- * The whole page: the form for a key, or the chats beside the one that is open.
+ * The whole page: either the form for a key, or the list of chats beside the open chat.
  */
 import { render } from "preact";
 import { useRef, useState } from "preact/hooks";
@@ -14,7 +14,7 @@ import { Requests } from "./Requests.tsx";
 import { addresses, client, config, forgetKey } from "./Session.ts";
 import { key, mayAsk, rejection, route, setKey, visitor } from "./Session.ts";
 
-/** `error`: why the server rejected the previous key. */
+/** `error` is the error with which the server rejected the previous key. */
 const KeyForm = ({ error }: { readonly error?: unknown }) => {
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
@@ -101,7 +101,7 @@ addEventListener("keydown", (event) => {
   else location.hash = "";
 });
 
-/** A phone shows either the list or a chat. */
+/** A link back to the list, because a phone shows either the list or a chat. */
 const Back = () => (
   <a class="plain button phone" href="#chats" title="All chats">
     <Icon name="back" />
@@ -118,7 +118,7 @@ const note =
     </>
   );
 
-/** Replaces the field where this page may not ask; otherwise `undefined`. */
+/** Replaces the question field if this page may not ask; otherwise `undefined`. */
 const instead = mayAsk ? undefined : (
   <p>
     The answers interface is at {new URL(addresses.askUrl).host}. Add <code>{location.origin}</code>{" "}
@@ -181,7 +181,7 @@ interface NewChatProps {
   readonly description?: string | undefined;
 }
 
-/** The first question, or the form, creates the chat. */
+/** The view of a new chat, which the first question or the form creates. */
 const NewChat = ({ description, name }: NewChatProps) => {
   const fields = useRef<HTMLFormElement>(null);
   const [error, setError] = useState<unknown>();
@@ -236,7 +236,7 @@ const Page = () => (
   </>
 );
 
-/** The details of an entry, which unfold below it. */
+/** The details of an entry, which expand below it. */
 const Facts = ({ _createTime, flagged, id, moderation }: Entry) => (
   <details>
     <summary title="Details">
@@ -251,7 +251,7 @@ const Facts = ({ _createTime, flagged, id, moderation }: Entry) => (
   </details>
 );
 
-/** The address in the guide to which a link in one of its documents leads. */
+/** Translates a link in one of the guide's documents to its address in the guide; `undefined` for any other link. */
 const toGuide = (href: string): string | undefined => {
   const document = /^(?:\.\.\/|\.\/|docs\/)*([\w/-]+)\.md(#.*)?$/.exec(href);
   return document === null ? undefined : `/docs/${document[1]}${document[2] ?? ""}`;
@@ -263,7 +263,7 @@ openSession({
   onCreated: (id) => {
     if (route.peek() !== "") return;
     location.replace(`#chat/${id}`);
-    // Until `hashchange` fires, the page would show the welcome of a new chat again.
+    // Without this, the page would show the welcome of a new chat again until `hashchange` fires.
     route.value = `chat/${id}`;
   },
   toFacts: Facts,

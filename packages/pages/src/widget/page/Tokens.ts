@@ -1,6 +1,6 @@
 /**
- * The visitor's tokens, and requests with them. The window renews a token before it expires, and when the server
- * refuses it: an interrupted answer continues with the next token, by its idempotency key.
+ * The visitor's tokens, and requests that carry them. The window renews a token before it expires, and when the server
+ * rejects it. An interrupted answer continues with the next token, under its idempotency key.
  */
 import { tabValue, storage, visitorOf } from "../../page/Parts.tsx";
 import { storageOf } from "../../page/storage.ts";
@@ -17,7 +17,7 @@ let renewal: Promise<Response | undefined> | undefined;
 
 const keep = (newToken: Token): Promise<undefined> | undefined => {
   token = newToken;
-  // Between half a minute and an hour, whatever the clock of this machine says.
+  // The next renewal is due in 30 seconds to an hour, even if this machine's clock is wrong.
   const millis = Date.parse(newToken.expires_at) - Date.now() - 60_000;
   renewAt = performance.now() + Math.min(Math.max(millis || 0, 30_000), 3_600_000);
   const lastVisitor = visitor.peek();
@@ -32,7 +32,7 @@ const keep = (newToken: Token): Promise<undefined> | undefined => {
   return new Promise(() => undefined);
 };
 
-/** Resolves with the failed response, if any. `requestToken` asks the site's backend; anonymous visitors have none. */
+/** Returns the failed response, if any. `requestToken`, which anonymous visitors lack, asks the site's backend. */
 const renew = async (requestToken: (() => Promise<Partial<Token> | null>) | undefined) => {
   if (requestToken !== undefined) {
     const answer = await requestToken();
@@ -48,7 +48,7 @@ const renew = async (requestToken: (() => Promise<Partial<Token> | null>) | unde
   const post = (headers: HeadersInit) =>
     fetch(`${location.pathname}/token`, { method: "POST", headers });
   let response = await post(token === undefined ? {} : { "x-api-key": token.token });
-  // The server does not renew the token, so the visitor becomes a new one.
+  // The server refuses to renew the token, so the visitor starts over as a new one.
   if (response.status === 401) response = await post({});
   if (!response.ok) return response;
   const newToken = await response.json();
@@ -56,7 +56,7 @@ const renew = async (requestToken: (() => Promise<Partial<Token> | null>) | unde
   return keep(newToken);
 };
 
-/** A `fetch` with the visitor's token, for a client. */
+/** Makes a `fetch` that adds the visitor's token, for use by a client. */
 export const makeFetch =
   (requestToken?: () => Promise<Partial<Token> | null>) =>
   async (url: string, init: RequestInit): Promise<Response> => {

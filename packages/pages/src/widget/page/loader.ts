@@ -1,7 +1,7 @@
 /**
- * `widget.js`: a button on a site's page, which opens the chat window in a frame. It adds only one element with a
- * shadow root, and the global `parley`. The page's Content Security Policy need not allow inline styles: constructed
- * style sheets, and properties that are set one by one, do not count as such.
+ * `widget.js`: adds to a site's page a button that opens the chat window in a frame. It adds only one element with a
+ * shadow root, and the global `parley`. The page's Content Security Policy need not allow inline styles, because
+ * constructed style sheets and individually set style properties do not count as inline.
  */
 import type { FromPage, FromWindow, Greeting } from "./Messages.ts";
 
@@ -10,7 +10,7 @@ const texts = {
   de: ["Chat", "Schließen", "Der Chat wird geladen …", "Der Chat ist derzeit nicht verfügbar."],
 } as const;
 
-/** Where the window fills the screen: on a phone, in either orientation. */
+/** Matches screens that the window fills: phones, in either orientation. */
 const small = "(max-width: 640px), (max-height: 440px)";
 
 const css = `
@@ -30,7 +30,7 @@ iframe { position: absolute; inset: 0; width: 100%; height: 100%; border: 0; vis
 @media ${small} { dialog { inset: 0; width: 100%; height: 100dvh; border-radius: 0 } }
 @media print { section { display: none } }`;
 
-/** Black or white, whichever has the higher contrast with an sRGB colour, as `rgb(…)` or `color(srgb …)`. */
+/** Returns black or white, whichever contrasts more with an sRGB colour in the form `rgb(…)` or `color(srgb …)`. */
 const legibleOn = (color: string): string => {
   const [r = 0, g = 0, b = 0] = (color.match(/[\d.]+(e-\d+)?/g) ?? []).map((text) => {
     const part = Number(text) / (color.startsWith("rgb") ? 255 : 1);
@@ -41,7 +41,7 @@ const legibleOn = (color: string): string => {
 
 const root = document.documentElement;
 
-/** Adds the elements to the page. Until the window is shown, `note` says why not, and `exit` closes the dialog. */
+/** Adds the elements to the page. Until the window is ready, `note` says why not, and `exit` closes the dialog. */
 const draw = (dataset: DOMStringMap, title: string, closeLabel: string) => {
   const side =
     /left|right/.exec(dataset["position"] ?? "")?.[0] ??
@@ -75,7 +75,7 @@ const draw = (dataset: DOMStringMap, title: string, closeLabel: string) => {
   button.style.backgroundColor = dataset["color"] ?? "";
   root.append(shadow.host);
   const color = getComputedStyle(button).backgroundColor;
-  // Converts notations such as `oklch(…)`.
+  // Converts notations such as `oklch(…)` to sRGB.
   button.style.color = `color-mix(in srgb, ${color}, ${color})`;
   const textColor = legibleOn(getComputedStyle(button).color);
   button.style.color = textColor;
@@ -114,7 +114,7 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
       if (data === "token") send({ token: await read(dataset["tokenUrl"]!).catch(() => null) });
     };
     const greeting: Greeting = { locale, colors, isKnown: dataset["tokenUrl"] !== undefined };
-    // Only the server's document may receive it.
+    // Only the server's document may receive the greeting.
     target.contentWindow!.postMessage(greeting, new URL(src).origin, [channel.port2]);
     setTimeout(() => isReady() || (note.textContent = failureText), 4000);
   };
@@ -130,7 +130,7 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
       frame.onload = ({ target }) => greet(target as HTMLIFrameElement);
       dialog.append(frame);
     }
-    // A window that fills the screen keeps the focus.
+    // A window that fills the screen is modal, so that it keeps the focus.
     if (matchMedia(small).matches) dialog.showModal();
     else dialog.show();
     button.setAttribute("aria-expanded", "true");
@@ -144,7 +144,7 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
   dialog.onclose = () => {
     button.setAttribute("aria-expanded", "false");
     if (isReady()) return;
-    // The next attempt starts from scratch.
+    // The next attempt loads a new frame.
     frame?.remove();
     frame = undefined;
   };
@@ -166,7 +166,7 @@ const start = () => {
     // The script may be loaded twice.
     if (!document.querySelector("parley-widget")) mount(script as HTMLScriptElement);
   } catch (error) {
-    // Such as in an old browser: the page works without the button.
+    // For example in an old browser: the page still works without the button.
     console.warn("Parley's widget cannot start:", error);
   }
 };

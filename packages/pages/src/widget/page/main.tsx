@@ -1,5 +1,5 @@
 /**
- * The window: the visitor's newest chat, or another of the visitor's chats.
+ * The chat window. It opens with the visitor's newest chat, and can switch to any of the visitor's other chats.
  */
 import { signal } from "@preact/signals";
 import { render } from "preact";
@@ -17,7 +17,7 @@ import { makeFetch } from "./Tokens.ts";
 
 const config: WidgetConfig = JSON.parse(document.body.dataset["config"]!);
 const unavailable = "This chat is not available at the moment.";
-/** Replacements for texts that address the holder of a key or the operator; the widget's readers are visitors. */
+/** Replaces texts that address a key's holder or the operator, because the widget's readers are visitors. */
 const english = {
   "The server needs an API key. Enter one.": unavailable,
   "The key is not valid, or no longer valid. Enter another one.": unavailable,
@@ -29,7 +29,7 @@ const english = {
 
 let port: MessagePort | undefined;
 const send = (message: FromWindow) => port?.postMessage(message);
-/** Resolves the promise of the token that the window requested. */
+/** Resolves the promise for the token that the window requested. */
 let resolve: (token: Partial<Token> | null) => void = () => undefined;
 const requestToken = () =>
   new Promise<Partial<Token> | null>((settle) => {
@@ -37,9 +37,9 @@ const requestToken = () =>
     send("token");
   });
 
-/** The open chat, or the list of chats; `null` at the start. */
+/** The id of the open chat, or `chats` for the list of chats; `null` at first. */
 const shownView = signal<number | "chats" | null>(null);
-/** Why the last request failed, if it lacked a valid token. */
+/** The error of the last request, if the request had no valid token. */
 const rejection = signal<unknown>(undefined);
 /** Why the last attempt to create a chat failed. */
 const creationError = signal<unknown>(undefined);
@@ -51,14 +51,14 @@ const createChat = async () => {
 };
 const create = () => createChat().catch((error) => (creationError.value = error));
 
-/** Focuses the field or, on a phone, the heading: the field would open the keyboard over the greeting. */
+/** Focuses the field or, on a phone, the heading, because a focused field would open the keyboard over the greeting. */
 const focus = () => {
   const field = isPhone ? null : document.querySelector("textarea");
   (field ?? document.querySelector("h2"))?.focus();
 };
 
 interface WindowProps {
-  /** Opens a chat. */
+  /** Opens the visitor's newest chat, or creates one. */
   readonly start: () => Promise<void>;
   readonly readQuestions: () => Promise<ReadonlyArray<string>>;
 }
@@ -118,7 +118,7 @@ const Window = ({ readQuestions, start }: WindowProps) => {
 const Chats = () => {
   const { error, retry, value } = useRead(async () => {
     const { data } = await session.client.chats({ limit: 100 }).page();
-    // Each title takes a request, and a visitor may send only a few.
+    // Reading a title takes a request, and a visitor may send only a few.
     for (const chat of data.slice(0, 5)) void nameChat(chat);
     return data;
   }, [stale.value]);
@@ -160,7 +160,7 @@ const begin = ({ colors, isKnown, locale }: Greeting) => {
     },
   });
   const start = async () => {
-    // Before `openSession`, which resumes asks: the first request gets a token, and another visitor's asks are removed.
+    // Runs before `openSession` resumes asks: the first request gets a token, and so removes another visitor's asks.
     const { data } = await client.chats().page();
     if (session === undefined) openSession({ client, name: location.pathname });
     if (data.length === 0) await createChat();
@@ -170,8 +170,8 @@ const begin = ({ colors, isKnown, locale }: Greeting) => {
     const response = await fetch("questions", {});
     return response.ok ? response.json() : [];
   };
-  // Visitors have no key to enter. The default link to a new chat would add to the history of the page around the
-  // window.
+  // Visitors have no key to enter. The default link to a new chat would add an entry to the browsing history of the
+  // page around the window.
   delete acts["key"];
   acts["chat"] = <button onClick={create}>{say("New chat")}</button>;
   render(<Window {...{ start, readQuestions }} />, document.body);
@@ -185,7 +185,7 @@ addEventListener("message", ({ data, origin, ports, source }) => {
     data === "open" ? focus() : resolve(data.token);
   begin(data);
 });
-// The element with the focus may handle the key first.
+// The focused element may handle the key first.
 addEventListener("keydown", ({ defaultPrevented, isComposing, key }) => {
   if (key === "Escape" && !defaultPrevented && !isComposing) send("close");
 });
