@@ -124,7 +124,9 @@ const parseBody = (text: string) => {
 
 /** Avoids `randomUUID`, which is not available on pages without TLS. */
 const randomKey = (): string =>
-  crypto.getRandomValues(new Uint8Array(16)).reduce((key, byte) => key + byte.toString(16), "");
+  crypto
+    .getRandomValues(new Uint8Array(16))
+    .reduce((key, byte) => key + byte.toString(16).padStart(2, "0"), "");
 
 const toSearch = (query: object): URLSearchParams =>
   new URLSearchParams(

@@ -3,6 +3,7 @@ import * as client from "@parley/client";
 import type { Wire } from "@parley/http/contract";
 import { makeTestHandler, usage } from "@parley/http/test";
 import { Effect, Redacted, Stream } from "effect";
+import { vi } from "vitest";
 import { afterEvents, answer, atByte, cut, makeTestClient, pieces, silent } from "./TestClient.ts";
 
 const collect = async <A>(items: AsyncIterable<A>): Promise<Array<A>> => {
@@ -161,6 +162,24 @@ it.live("the client reports each attempt without the key", () =>
     assert.instanceOf(attempts[2]!.error, client.ResponseError);
   }).pipe(Effect.scoped),
 );
+
+it("an ask has an idempotency key of 128 bits, whatever its bytes are", async () => {
+  const random = vi.spyOn(crypto, "getRandomValues").mockImplementation((bytes) => bytes);
+  try {
+    const keys: Array<unknown> = [];
+    const parley = client.makeClient({
+      fetch: async (_url, { headers }: any) => (
+        keys.push(headers["idempotency-key"]),
+        Response.error()
+      ),
+      retries: 0,
+    });
+    await rejection(parley.ask({ query: "q" }), client.ConnectionError);
+    assert.deepStrictEqual(keys, ["0".repeat(32)]);
+  } finally {
+    random.mockRestore();
+  }
+});
 
 it("the client does not follow a redirect, which could hand its key to another server", async () => {
   // Cloudflare Workers know only the modes `follow` and `manual`; browsers hide the status of a redirect.

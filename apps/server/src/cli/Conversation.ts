@@ -39,7 +39,7 @@ const decode = <A>(schema: Schema.Codec<A, string>, text: string, problem: strin
       }),
   );
 
-/** The typesetter for questions from a pipe, which leaves the text unchanged. */
+/** The typesetter for output that goes to a pipe or a file, which leaves the text unchanged. */
 const plain: ReturnType<typeof makeTypesetter> = { push: (text) => text, end: () => "\n" };
 
 /** Describes what answers the questions, according to the settings of this process. */
@@ -54,11 +54,7 @@ const describeAnswerer = ({ settings: { knowledge, model: ownModel } }: Chatbot)
   });
 
 /** Creates a conversation, which is in one chat at a time. If `firstChat` is `null`, the first chat is a new one. */
-const makeConversation = Effect.fnUntraced(function* (
-  chatbot: Chatbot,
-  firstChat: ChatId | null,
-  isPiped: boolean,
-) {
+const makeConversation = Effect.fnUntraced(function* (chatbot: Chatbot, firstChat: ChatId | null) {
   const asking = yield* Asking;
   const chats = yield* Chats;
   let chat = firstChat;
@@ -72,7 +68,8 @@ const makeConversation = Effect.fnUntraced(function* (
       chat = (yield* chats.create(chatbot, { name })).chat.id;
       yield* Console.error(`Chat ${chat}.`);
     }
-    const { end, push } = isPiped ? plain : makeTypesetter(process.stdout.columns || 80);
+    const { columns, isTTY } = process.stdout;
+    const { end, push } = isTTY ? makeTypesetter(columns || 80) : plain;
     yield* asking.stream(chatbot, { chatId: chat, question, onDisconnect: "cancel" }).pipe(
       Stream.runForEach((event) =>
         event._tag === "Delta" ? write(push(printable(event.text))) : Effect.void,
@@ -152,7 +149,7 @@ export const converse = Effect.fnUntraced(function* (
   prompt: Prompt | null,
 ) {
   const { stdin } = yield* Stdio.Stdio;
-  const conversation = yield* makeConversation(chatbot, chatId, prompt === null);
+  const conversation = yield* makeConversation(chatbot, chatId);
 
   const runLine = Effect.fnUntraced(function* (line: string) {
     if (prompt === null || !line.startsWith("/")) return yield* conversation.ask(line);

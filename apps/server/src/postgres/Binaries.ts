@@ -59,7 +59,8 @@ const copyBinaries = Effect.fnUntraced(function* ({ postgres }: Binaries, versio
   const target = `/var/lib/parley/postgresql-${version}-${platform}`;
   if (!existsSync(target)) {
     const newFolder = `${target}.new-${randomBytes(6).toString("hex")}`;
-    yield* attempt(`Cannot copy the PostgreSQL binaries to ${target}`, async () => {
+    const problem = `Cannot copy the PostgreSQL binaries to ${target}`;
+    yield* attempt(problem, async () => {
       const firstFolder = await mkdir(dirname(target), { recursive: true });
       if (firstFolder !== undefined) await chmod(dirname(target), 0o755);
       // Without `verbatimSymlinks`, the libraries' relative links would point back to the original.
@@ -69,9 +70,12 @@ const copyBinaries = Effect.fnUntraced(function* ({ postgres }: Binaries, versio
       });
     });
     yield* run("chmod", ["-R", "a+rX", newFolder], null);
-    // Renaming fails if another server has made the copy in the meantime.
-    yield* Effect.promise(() =>
-      rename(newFolder, target).catch(() => rm(newFolder, { recursive: true })),
+    yield* attempt(problem, () =>
+      rename(newFolder, target).catch(async (error) => {
+        await rm(newFolder, { recursive: true });
+        // Another server may have made the copy in the meantime.
+        if (!existsSync(target)) throw error;
+      }),
     );
   }
   return { initdb: join(target, "bin/initdb"), postgres: join(target, "bin/postgres") };

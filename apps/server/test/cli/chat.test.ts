@@ -33,16 +33,24 @@ const storedQuestions = async () => {
 };
 
 /** Types each input when the output before it has been printed, and resolves with all output and how the command ended. */
-const talk = async (model: Server, steps: Array<readonly [output: string, input: string]>) => {
-  const child = spawn("script", ["-qec", `${process.execPath} ${main} chat`, "/dev/null"], {
-    env: {
-      ...withoutSettings(),
-      ...settings(),
-      PARLEY_LLM_BASE_URL: `http://127.0.0.1:${(model.address() as AddressInfo).port}/v1`,
-      PARLEY_LLM_MODEL: "slow",
+const talk = async (
+  model: Server,
+  steps: Array<readonly [output: string, input: string]>,
+  reader = "",
+) => {
+  const child = spawn(
+    "script",
+    ["-qec", `${process.execPath} ${main} chat ${reader}`, "/dev/null"],
+    {
+      env: {
+        ...withoutSettings(),
+        ...settings(),
+        PARLEY_LLM_BASE_URL: `http://127.0.0.1:${(model.address() as AddressInfo).port}/v1`,
+        PARLEY_LLM_MODEL: "slow",
+      },
+      stdio: ["pipe", "pipe", "inherit"],
     },
-    stdio: ["pipe", "pipe", "inherit"],
-  });
+  );
   const exit = once(child, "exit");
   let output = "";
   let all = "";
@@ -127,6 +135,26 @@ describe("parley chat", () => {
       /^You are talking to Helpdesk \(Acme\)\. With the settings of this shell, answers come from slow at 127\.0\.0\.1:\d+;/,
     );
     expect(await storedQuestions()).toEqual([...before, [expect.any(Number), "A short story?"]]);
+  });
+
+  it("parley chat leaves an answer that goes into a pipe as it is", async () => {
+    const model = createServer(async (request, response) => {
+      await text(request);
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      const delta = { role: "assistant", content: "See [the **manual**](https://a.example)." };
+      const choice = { index: 0, delta, finish_reason: "stop" };
+      response.end(`data: ${JSON.stringify({ id: "1", choices: [choice] })}\n\ndata: [DONE]\n\n`);
+    });
+    await once(model.listen(0, "127.0.0.1"), "listening");
+    const { all } = await talk(
+      model,
+      [
+        ["/help shows more.", "A link?\r"],
+        ["a.example", "\x03"],
+      ],
+      "| cat",
+    );
+    expect(all).toContain("See [the **manual**](https://a.example).");
   });
 
   it("parley chat finishes the answer and quits when Ctrl-D is pressed during it", async () => {

@@ -440,21 +440,23 @@ export const archiveChecks: ReadonlyArray<
     const [{ archive }, second] = yield* instances;
     const [from, other] = [yield* newChatbot, yield* newChatbot];
     yield* importAll(from, many);
-    const { id } = yield* create(other);
-    const copy = (n: number) =>
+    const copy = () =>
       Effect.gen(function* () {
         const to = yield* newChatbot;
         // Each copy reads two exports in lockstep, and erases a chat of another chatbot between two records.
         const exports = Stream.zip(archive.export(from, actor), second.archive.export(from, actor));
-        const erasure = archive.erase(other, { _tag: "Chat", id: ChatId.make(id + n) }, actor);
-        const records = Stream.map(exports, ([record]) => record).pipe(
-          Stream.tap((record) => (record === many[2_000] ? erasure : Effect.void)),
+        const { id } = yield* create(other);
+        const erasure = archive.erase(other, { _tag: "Chat", id }, actor);
+        const records = Stream.zipWithIndex(exports).pipe(
+          Stream.tap(([, at]) => (at === 2_000 ? erasure : Effect.void)),
+          Stream.map(([[record]]) => record),
         );
         yield* archive.import(to, records, actor);
         yield* same("a copy", yield* exportAll(to), many);
       });
     const copies = Effect.as(atOnce(3, copy), "in time");
     yield* same("three copies", yield* Effect.raceFirst(copies, after(20_000)), "in time");
+    yield* same("the chats that were erased meanwhile", (yield* list(other)).total, 0);
   }),
 
   check("times are kept to the millisecond, and compared as times", function* () {

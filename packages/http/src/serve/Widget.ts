@@ -28,8 +28,9 @@ const toNetwork = (address: string): string => {
     .split("::")
     .map((part) => part.split(":").filter((group) => group !== ""));
   const gap = Array.from({ length: Math.max(0, 8 - head.length - tail.length) }, () => "0");
-  const groups = [...head, ...gap, ...tail].slice(0, 4);
-  return groups.map((group) => Number.parseInt(group, 16).toString(16)).join(":");
+  const groups = [...head, ...gap, ...tail].map((group) => Number.parseInt(group, 16).toString(16));
+  const isMapped = groups.slice(0, 6).join(":") === "0:0:0:0:0:ffff";
+  return groups.slice(...(isMapped ? [6] : [0, 4])).join(":");
 };
 
 /** Creates a function that responds to requests for the widget's paths and returns `undefined` for other paths. */

@@ -71,9 +71,13 @@ const nouns = `chat conversation dialogue unterhaltung unterhaltungen gesprach
   image picture photo bild bilder
   error fault fehler
   key schlussel
-  document file dokument dokumente datei dateien
-  model llm modell modelle ki
+  document doc file dokument dokumente datei dateien
+  model llm modell modelle sprachmodell sprachmodelle ki
   language sprache sprachen
+  german deutsch deutsche deutschen
+  english englisch englische englischen
+  colour color farbe farben
+  greeting begrußung
   cost price kosten preis
   phone mobile handy smartphone
   computer machine rechner

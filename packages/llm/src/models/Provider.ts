@@ -43,6 +43,8 @@ export const makeProvider = (options: CallOptions) =>
     yield* update(circuit, circuitStates.Closed);
     // These counters start at zero, because a rate misses the step to the first value of a counter.
     for (const reason of failureReasons) yield* update(failures, 0, { reason });
+    yield* update(answers, 0);
+    for (const direction of ["input", "output"]) yield* update(tokens, 0, { direction });
     yield* breaker.transitions.pipe(
       Stream.tap(({ to }) => update(circuit, circuitStates[to])),
       Stream.runForEach(logTransition),

@@ -180,6 +180,11 @@ it.effect("the error of an answer names each failing model once, with its failur
 
 it.effect("metrics count the failures of a model by reason, its answers and their tokens", () =>
   Effect.gen(function* () {
+    // The counters of a model exist before its first answer, or a rate would not see it.
+    const first = (yield* Metric.snapshot).flatMap(({ attributes, id }) =>
+      attributes?.["provider"] === "one" ? [id] : [],
+    );
+    assert.includeMembers(first, ["parley.model.answers", "parley.model.tokens"]);
     yield* driven(collect("Hi?"));
     const counts = (yield* Metric.snapshot).flatMap((metric) =>
       metric.type === "Counter"

@@ -106,16 +106,19 @@ export const securityOf = (url: Redacted.Redacted): string => {
   return `unverified TLS${hasAuthority ? ": sslrootcert needs an sslmode that verifies, such as verify-full" : ""}`;
 };
 
-/** Switches to the other TLS options if the error calls for it, and returns whether the next connection may succeed. */
-const fallBack = (transport: Transport, error: unknown): boolean => {
+/**
+ * Switches from the TLS options `ssl` to the others if the error calls for it, and returns whether the next connection
+ * may succeed.
+ */
+const fallBack = (transport: Transport, ssl: Transport["ssl"], error: unknown): boolean => {
   if (!SqlError.isSqlError(error)) return false;
-  const { other, ssl } = transport;
+  const { other } = transport;
   if (other === null || error.reason.operation !== "connect") return false;
   const isTlsRefused = error.message.includes("refused TLS") || codeOf(error).startsWith("ERR_SSL");
   // Code 28000 means that no line of pg_hba.conf allows this kind of connection.
   if (!isTlsRefused && codeOf(error) !== "28000") return false;
   // If several connections fail at the same time, the first failure has already switched the options.
-  if (!isTlsRefused || ssl !== false) Object.assign(transport, { ssl: other, other: ssl });
+  if (transport.ssl === ssl) Object.assign(transport, { ssl: other, other: ssl });
   return true;
 };
 
@@ -123,11 +126,14 @@ const fallBack = (transport: Transport, error: unknown): boolean => {
 export const withFallback =
   (transport: Transport) =>
   <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
-    Effect.catchIf(
-      work,
-      (error) => fallBack(transport, error),
-      () => work,
-    );
+    Effect.suspend(() => {
+      const { ssl } = transport;
+      return Effect.catchIf(
+        work,
+        (error) => fallBack(transport, ssl, error),
+        () => work,
+      );
+    });
 
 /** Describes why a connection failed, and what the operator can do about it. */
 export const describeFailure = (error: SqlError.SqlError): string => {

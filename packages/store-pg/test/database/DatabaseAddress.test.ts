@@ -1,6 +1,12 @@
-import { Redacted } from "effect";
-import { expect, it } from "vitest";
-import { securityOf, transportOf } from "../../src/database/DatabaseAddress.ts";
+import { expect, it } from "@effect/vitest";
+import { Effect, Redacted } from "effect";
+import { SqlError } from "effect/sql";
+import {
+  securityOf,
+  transportOf,
+  withFallback,
+  type Transport,
+} from "../../src/database/DatabaseAddress.ts";
 
 const problemOf = (address: string) => transportOf(Redacted.make(address));
 const base = "postgres://ann:secret@db.example:5432/parley";
@@ -80,3 +86,20 @@ it("a Unix socket is never encrypted, as with libpq", () => {
   }
   expect(securityOf(Redacted.make("postgres://%2Frun/parley?sslmode=require"))).toBe("plain text");
 });
+
+it.effect("connections that pg_hba.conf refuses at the same time switch to TLS together", () =>
+  Effect.gen(function* () {
+    const transport = transportOf(Redacted.make(`${base}?sslmode=allow`)) as Transport;
+    const cause = Object.assign(new Error("no pg_hba.conf entry"), { code: "28000" });
+    const refusal = new SqlError.SqlError({
+      reason: new SqlError.ConnectionError({ cause, operation: "connect" }),
+    });
+    const connect = Effect.suspend(() =>
+      transport.ssl === false
+        ? Effect.andThen(Effect.yieldNow, Effect.fail(refusal))
+        : Effect.succeed("TLS"),
+    );
+    const connections = Array.from({ length: 4 }, () => withFallback(transport)(connect));
+    expect(yield* Effect.all(connections, { concurrency: 4 })).toEqual(Array(4).fill("TLS"));
+  }),
+);
