@@ -5,10 +5,14 @@
 
 /** General exceptions, keyed by message, with their status, code and meaning. */
 export const generalCodes = {
-  INVALID_PATH: { status: 404, code: 400001, means: "No endpoint has this method and path." },
+  INVALID_PATH: { status: 404, code: 400001, means: "No endpoint matches this method and path." },
   MALFORMED_REQUEST: { status: 400, code: 400002, means: "The request is not valid HTTP/1.1." },
-  CONTENT_TYPE_NOT_JSON: { status: 400, code: 400003, means: "A POST must send application/json." },
-  BODY_NOT_JSON: { status: 400, code: 400004, means: "The body is not JSON in UTF-8." },
+  CONTENT_TYPE_NOT_JSON: {
+    status: 400,
+    code: 400003,
+    means: "The content type of a POST must be application/json.",
+  },
+  BODY_NOT_JSON: { status: 400, code: 400004, means: "The body is not valid JSON in UTF-8." },
   BODY_TOO_LARGE: { status: 400, code: 400005, means: "The body is larger than 64 KiB." },
   BODY_INCOMPLETE: { status: 400, code: 400006, means: "The body ended before it was complete." },
   HEADERS_TOO_LARGE: { status: 400, code: 400007, means: "The headers are larger than 16 KiB." },
@@ -27,12 +31,12 @@ export const generalCodes = {
   API_KEY_NOT_VALID: {
     status: 401,
     code: 401002,
-    means: "The API key or the visitor's token is not valid.",
+    means: "The API key or visitor token is not valid.",
   },
   SCOPE_NOT_GRANTED: {
     status: 403,
     code: 403001,
-    means: "The API key or the visitor's token does not have the required scope.",
+    means: "The API key or visitor token does not have the required scope.",
   },
   RATE_EXCEEDED: {
     status: 403,
@@ -48,18 +52,18 @@ export const generalCodes = {
   USER_REF_NOT_GRANTED: {
     status: 403,
     code: 403003,
-    means: "A visitor's token can create chats only with the visitor's own userRef.",
+    means: "A visitor token can create chats only with the visitor's own userRef.",
   },
   // The contract spells the message this way.
   CHAT_DOES_NOT_EXISTS: {
     status: 404,
     code: 404011,
-    means: "The chatbot, or the visitor, has no such chat.",
+    means: "The chatbot or the visitor has no such chat.",
   },
   INTERNAL_ERROR: {
     status: 500,
     code: 500001,
-    means: "Unexpected error; x-request-id identifies the log line.",
+    means: "An unexpected error occurred; x-request-id identifies its log line.",
   },
   ANSWER_UNAVAILABLE: {
     status: 500,
