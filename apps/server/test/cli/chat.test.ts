@@ -150,7 +150,7 @@ describe("parley chat", () => {
       model,
       [
         ["/help shows more.", "A link?\r"],
-        ["a.example", "\x03"],
+        ["a.example", "\x04"],
       ],
       "| cat",
     );
