@@ -27,7 +27,7 @@ export interface ClientOptions {
   readonly askUrl?: string | URL | undefined;
   /** How long the server may be silent during an attempt; 30 seconds by default. */
   readonly timeoutMillis?: number | undefined;
-  /** The timeout for `ask`, whose response begins only once the entry is stored; 120 seconds by default. */
+  /** The same for `ask`, whose response begins only once the entry is stored; 120 seconds by default. */
   readonly askTimeoutMillis?: number | undefined;
   /**
    * How many times a failed attempt may be retried; 4 by default. Progress in a stream resets the count, but each
@@ -178,7 +178,7 @@ export interface List<A> extends AsyncIterable<A> {
   readonly pages: () => AsyncIterable<Page<A>>;
 }
 
-/** An event in a streamed answer. The last event is always `entry`. */
+/** An event in a streamed answer. If the stream succeeds, its last event is `entry`. */
 export type AnswerEvent =
   /** The next delta of the answer's text. */
   | { readonly type: "delta"; readonly text: string }

@@ -58,7 +58,10 @@ const layerDatabase = Effect.gen(function* () {
 
 const layerAdministration = Layer.provideMerge(Administration.layer, layerDatabase);
 
-/** Provides the stores and `Administration` for the configured database, whose schema must be up to date. */
+/**
+ * Provides the stores and `Administration` for the configured database, whose schema must be up to date. It neither
+ * creates nor migrates the database.
+ */
 export const onDatabase = <A, E, R>(work: Effect.Effect<A, E, R>) =>
   work.pipe(Effect.provide(layerAdministration), Effect.scoped, Effect.provide(Settings.layer));
 

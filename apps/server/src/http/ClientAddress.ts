@@ -39,8 +39,8 @@ const capacity = 1_000;
 
 /**
  * Returns a function that finds the client's address for a request: the address of the connection or, if a proxy opened
- * it, the last address in `X-Forwarded-For` that is not a proxy's. Earlier addresses are ignored, because a client can
- * send the header with any addresses.
+ * it, the last address in `X-Forwarded-For` that is not a proxy's. A proxy vouches only
+ * for the address that it appended: earlier addresses are ignored, because a client can send the header with any.
  */
 export const clientAddressBehind = (proxies: BlockList) => {
   const hops = new Map<string, { readonly address: string; readonly isProxy: boolean }>();

@@ -155,7 +155,7 @@ export interface Bot {
   readonly revokeKey: (keyId: string) => Promise<void>;
 }
 
-/** An event in a streamed answer. The last event is always `entry`. */
+/** An event in a streamed answer. If the stream succeeds, its last event is `entry`. */
 export type AnswerEvent =
   /** The next delta of the answer's text. */
   | { readonly type: "delta"; readonly text: string }

@@ -57,7 +57,7 @@ const capacity = 10_000;
 /** The maximum number of rate buckets for visitors, and the same number again for new visitors. */
 const visitorCapacity = 50_000;
 
-/** How many new visitors the process admits per minute from one network and with one key. */
+/** How many new visitors the process admits per minute from one network, and how many with one key. */
 const newVisitors = { network: 10, key: 300 };
 
 /** The prefix of every anonymous visitor's `userRef`. */

@@ -95,7 +95,7 @@ export const callModel = (
       return Effect.fail(makeFailure("timeout", `no response for ${millis} ms`));
     });
     yield* Effect.raceFirst(Effect.tryPromise({ try: read, catch: classifyError }), silence).pipe(
-      // The request is aborted only on failure: aborting is the most expensive step at the end of a call.
+      // Not after a success, because aborting would then be the most expensive step of the call.
       Effect.onError(() => Effect.sync(() => request.abort())),
     );
     const failure = finish === undefined ? cutOff : failureOf(finish);

@@ -64,8 +64,8 @@ export const makeProvider = (options: CallOptions) =>
 
     /**
      * Calls the model as {@link callModel} does. While the circuit is open, or half-open with another call in progress,
-     * the call fails with `circuit_open` and sends no request. All failures of a question count once towards opening
-     * the circuit.
+     * the call fails with `circuit_open` and sends no request. All failures of a question together count once
+     * towards opening the circuit.
      */
     const call = (
       question: { hasFailed: boolean },

@@ -15,8 +15,9 @@ export const acts: Record<string, ComponentChildren> = {
 type Act = "again" | "key" | "chat" | null;
 
 /**
- * For each message of the contract, a sentence and the action that can help; `null` if no action on this page can. When
- * the server rejects the key, the playground shows the form for another key anyway.
+ * By message of the contract, a sentence and the action that can help; `null` if no action on this page can. All other
+ * messages share the sentence `other`. When the server rejects the key, the playground shows the form for another key
+ * anyway.
  */
 const sentences: Readonly<Record<string, readonly [Word, Act]>> = {
   API_KEY_NOT_PRESENT: ["The server needs an API key. Enter one.", "again"],

@@ -6,7 +6,7 @@
 
 const parts = 256;
 
-/** The number of positions in a part, at each level. The first, widest level has a single range: all of a chatbot's. */
+/** The number of positions in a part, at each level. The first, widest level has a single range: all positions. */
 export const partSizes = [512 * parts * parts, 512 * parts, 512] as const;
 
 /**

@@ -58,8 +58,8 @@ interface SessionOptions {
   readonly rowSecurity: boolean;
   readonly database: string;
   /**
-   * Whether the connection gets all statements of a batch at once; it pipelines them if it can. If so, the pool must
-   * not cancel work, because that would leave the transaction open.
+   * Whether the connection gets all statements of a batch at once; it pipelines them if it can. If this is `true`,
+   * the pool must not cancel work, because that would leave the transaction open.
    */
   readonly sendsTogether?: boolean;
 }

@@ -12,7 +12,7 @@ export const migrate = makeCommand("migrate", {
   flags: { dryRun: switchFlag("dry-run", "Print the SQL without running it") },
   run: Effect.fnUntraced(
     function* ({ dryRun }) {
-      // A migration must bypass a pooler, because only a direct connection lets it turn off the role's timeouts.
+      // A migration must bypass a pooler, to turn off the timeouts that the role needs behind one.
       const options = { ...(yield* databaseOptions), pooler: false };
       const sql = yield* pendingSql(options);
       if (dryRun) return yield* write(`${sql || "-- The schema is up to date."}\n`);
