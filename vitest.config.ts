@@ -3,11 +3,11 @@ import { configDefaults, defineConfig } from "vitest/config";
 export default defineConfig({
   test: {
     include: ["packages/*/test/**/*.test.ts", "apps/*/test/**/*.test.ts", "test/**/*.test.ts"],
-    // They run with test:system.
+    // These run with test:system.
     exclude: [...configDefaults.exclude, "**/*.long.test.ts"],
     globalSetup: ["test/postgres.ts"],
     setupFiles: ["test/children.ts"],
-    // Much of the time of the tests is waiting for processes.
+    // The tests spend much of their time waiting for processes.
     maxWorkers: 3,
     testTimeout: 30_000,
     hookTimeout: 60_000,

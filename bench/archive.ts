@@ -1,7 +1,7 @@
 /**
- * The memory of the commands that move chats: imports `entries` entries from a pipe and exports them again, each with a
- * process of its own. Needs BENCH_DATABASE_URL, the URL of a database in which it creates a schema and drops it
- * again. Ends with exit code 1 if a command took more than `most` MB, or if the export differs from the import.
+ * Measures the memory of the commands that move chats: imports `entries` entries from a pipe and exports them again,
+ * each in its own process. Needs BENCH_DATABASE_URL, the URL of a database in which it creates a schema and later drops
+ * it. Exits with code 1 if a command used more than `most` MB, or if the export differs from the import.
  *
  *   BENCH_DATABASE_URL=postgres://… npm run archive -- [--entries 1000000] [--bytes 1000] [--most 200]
  */
@@ -38,9 +38,9 @@ const schema = `archive_${Date.now()}`;
 
 const root = new URL("..", import.meta.url);
 const scripts = JSON.parse(readFileSync(new URL("package.json", root), "utf8")).scripts;
-/** The arguments of Node in the script `parley`. */
+/** Node's arguments in the `parley` script. */
 const command: ReadonlyArray<string> = scripts.parley.split(" ").slice(1);
-/** Prints the peak memory of a process at its end. */
+/** Prints a process's peak memory when it exits. */
 const tellPeak = "process.on('exit',()=>console.error('peak '+process.resourceUsage().maxRSS))";
 
 const parley = (...args: ReadonlyArray<string>): ChildProcess =>
@@ -54,7 +54,7 @@ const parley = (...args: ReadonlyArray<string>): ChildProcess =>
     },
   );
 
-/** Waits for the end of a process, and prints what it took; returns its peak memory in MB. */
+/** Waits for a process to end, prints its peak memory and duration, and returns its peak memory in MB. */
 const waitForEnd = async (name: string, child: ChildProcess): Promise<number> => {
   const start = performance.now();
   let output = "";
@@ -67,7 +67,7 @@ const waitForEnd = async (name: string, child: ChildProcess): Promise<number> =>
   return peak;
 };
 
-/** Half of the entries in one chat, the rest in chats of a hundred. */
+/** Yields half of the entries in one chat, and the rest in chats of a hundred. */
 function* records(): Generator<ArchiveRecord> {
   const time = (n: number) => new Date(Date.UTC(2026, 0, 1) + n);
   for (let n = 0, chat = 0; n < entries; n++) {

@@ -1,11 +1,11 @@
 /**
- * The cost of lists over a small and a large chatbot of one database, alternating. Needs BENCH_DATABASE_URL, the
- * URL of a database that it may fill; the rows stay there for the next run.
+ * Compares the cost of lists for a small and a large chatbot in one database, alternating between the two. Needs
+ * BENCH_DATABASE_URL, the URL of a database that it may fill; the rows stay there for the next run.
  *
  *   BENCH_DATABASE_URL=postgres://… npm run lists -- [--small 10000] [--large 10000000] [--runs 500]
  *
- * With --erased 100, one chat in a hundred, spread over all, is erased before the first run. The figures are medians of
- * --rounds rounds of --runs runs: whatever else the machine does spoils some of them.
+ * With --erased 100, every hundredth chat is erased before the first run. The figures are medians over --rounds rounds
+ * of --runs runs, because other work on the machine distorts some rounds.
  */
 import { ChatId } from "@parley/core/ports";
 import {
@@ -62,7 +62,7 @@ const countLeft = (size: number) => size - (erased === undefined ? 0 : Math.floo
 const oldest = { orderBy: [{ field: "createTime", descending: false }] } as const;
 const by = (field: "name" | "userRef") => ({ orderBy: [{ field, descending: false }] }) as const;
 
-/** Lists whose p99 is at most one and a half times as high among many chats as among few. */
+/** Lists whose p99 among many chats may be at most one and a half times their p99 among few. */
 const flatLists: ReadonlyArray<List> = [
   chats("default page", () => ({})),
   chats("middle page", (size) => ({ page: Math.floor(countLeft(size) / 50) })),
@@ -80,7 +80,7 @@ const flatLists: ReadonlyArray<List> = [
   entries("history, middle page", (size) => ({ page: Math.floor(size / 50) })),
 ];
 
-/** Lists whose cost grows with the number of chats, and the most milliseconds that their median may take. */
+/** Lists whose cost grows with the number of chats, and the limit for their median in milliseconds. */
 const growingLists: ReadonlyArray<readonly [list: List, most: (size: number) => number]> = [
   ...(["name", "userRef"] as const).flatMap((field) => [
     [chats(`by ${field}`, () => by(field)), () => 30] as const,
@@ -92,7 +92,7 @@ const growingLists: ReadonlyArray<readonly [list: List, most: (size: number) => 
       () => 10_000,
     ] as const,
   ]),
-  // Searches: frequent, rare, absent; short; matches that are all far from the first page.
+  // Search terms that are frequent, rare, absent or short, or whose matches are all far from the first page.
   ...["ern", "rbo", "777", "xyz", "lantern", "e", "zq", " 1"].map(
     (search) =>
       [
@@ -107,7 +107,7 @@ const quantile = (values: ReadonlyArray<number>, q: number) =>
 
 const millis = (n: number) => n.toFixed(2).padStart(10);
 
-/** Milliseconds of each run, for each size. */
+/** For each size, the duration of each run in milliseconds. */
 const measure = Effect.fnUntraced(function* (
   [, read]: List,
   sizes: ReadonlyArray<Sized>,
@@ -118,7 +118,7 @@ const measure = Effect.fnUntraced(function* (
   for (let n = from; n < from + times; n++) {
     for (const [at, sized] of sizes.entries()) {
       const start = performance.now();
-      // A list that is refused took ten seconds.
+      // A list that fails has reached its timeout of ten seconds, which counts as its duration.
       yield* Effect.ignore(read(sized, n));
       millisPerSize[at]!.push(performance.now() - start);
     }

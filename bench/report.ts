@@ -1,5 +1,5 @@
 /**
- * Rewrites the figures and plots of the documentation from the last run: `node report.ts`, or `--write` of a run.
+ * Rewrites the documentation's figures and plots from the last run: use `node report.ts`, or `--write` with `run.ts`.
  */
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";

@@ -98,7 +98,7 @@ const startModel = async (): Promise<string> => {
   return `http://127.0.0.1:${Number(port)}/v1`;
 };
 
-/** Rounds of all servers, which take turns at going first. */
+/** Runs the rounds for all servers, which take turns at going first. */
 const alternate = async <Key, A>(
   keys: ReadonlyArray<Key>,
   round: (key: Key) => Promise<A>,
@@ -183,7 +183,7 @@ const main = async (): Promise<boolean> => {
     return missedParts.length === 0;
   };
 
-  /** Measures installed servers: how long a start takes, and the memory before and after a burst of asks. */
+  /** Measures how long installed servers take to start, and their memory before and after a burst of asks. */
   const compareStarts = async (): Promise<ReadonlyArray<StartFigures>> => {
     const names = (["parley", "against", "fastify"] as const).filter((name) =>
       serverNames.has(name),
@@ -193,7 +193,7 @@ const main = async (): Promise<boolean> => {
     for (const name of names) {
       const start = await installedStart(name, { postgres, modelUrl: null }, against);
       starts.set(name, start);
-      // The first start migrates the database, and fills the cache of compiled code.
+      // The first start migrates the database and fills the compile cache.
       await (await start()).stop();
     }
     const all = await alternate(names, async (name) => {

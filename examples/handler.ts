@@ -7,7 +7,7 @@ export const parley = await openParley({
   answerer: ({ question }) => `You asked: ${question}`,
 });
 const bot = await parley.chatbot({ workspace: "Acme", name: "Helpdesk", helloMessage: "Hello!" });
-// In a store that lasts, create it once: its text is not shown again.
+// In a persistent store, create the key only once. Its text is not shown again.
 export const { key: apiKey } = await bot.createKey({ name: "web" });
 
 export const { handler } = makeWebHandler(parley.layer, {

@@ -1,7 +1,7 @@
 import { openParley, type AnswererFunction, type ModeratorFunction } from "@parley/core/promise";
 import { memory } from "@parley/store-memory";
 
-/** Stands for a service of yours that sends an answer in pieces. */
+/** Stands in for a service of yours that sends an answer in pieces. */
 async function* callService(question: string, context: string, signal: AbortSignal) {
   if (question.includes("weather")) throw new Error("503");
   for (const word of [`(${context}) `, "You asked: ", question]) {

@@ -6,11 +6,11 @@ import { DatabaseSync } from "node:sqlite";
 const parley = await openParley({ store: memory(), answerer: () => "Yes." });
 const bot = await parley.chatbot({ workspace: "Acme", name: "Helpdesk" });
 
-/** Stands for your own database, whatever it is. */
+/** Stands in for your own database. */
 const own = new DatabaseSync(":memory:");
 own.exec("create table ticket (id text primary key, subject text, chat_id integer)");
 
-/** First your own row, in a transaction of yours. Its id is the idempotency key of the chat. */
+/** First, your own row, in your own transaction. The chat's idempotency key contains the row's id. */
 const addTicket = (subject: string) => {
   const id = randomUUID();
   own.prepare("insert into ticket values (?, ?, null)").run(id, subject);
@@ -21,11 +21,11 @@ const addTicket = (subject: string) => {
 const addChat = ({ id, subject }: { id: string; subject: string }) =>
   bot.createChat({ name: subject }, { idempotencyKey: `ticket ${id}` });
 
-/** Last the confirmation. */
+/** Last, the confirmation. */
 const confirm = (id: string, chatId: number) =>
   own.prepare("update ticket set chat_id = ? where id = ?").run(chatId, id);
 
-/** At every start, and every few minutes: completes what a crash left behind. */
+/** Completes what a crash left unfinished. Call it at every start and every few minutes. */
 const repair = async () => {
   for (const ticket of own.prepare("select id, subject from ticket where chat_id is null").all()) {
     const { id, subject } = ticket as { id: string; subject: string };
@@ -33,7 +33,7 @@ const repair = async () => {
   }
 };
 
-await addChat(addTicket("No delivery")); // and the process dies before it confirms
+await addChat(addTicket("No delivery")); // and the process dies before confirming
 await repair();
 console.log(own.prepare("select subject, chat_id from ticket").all().map(Object.values));
 console.log((await bot.chats().page()).total);

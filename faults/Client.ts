@@ -1,33 +1,32 @@
 /**
- * HTTP as a client of the service speaks it, each request on a connection of its own. Nothing is repeated
- * automatically.
+ * An HTTP client of the service. It sends each request on a new connection and never retries by itself.
  */
 import { request as httpRequest } from "node:http";
 
 export interface Exchange {
   readonly url: string;
   readonly key: string;
-  /** Sent by POST; without a body the request is a GET. */
+  /** Sent with POST. A request without a body is a GET. */
   readonly body?: object | undefined;
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** Hangs up after this many milliseconds; by default two minutes, longer than the service lets any request wait. */
+  /** The timeout in milliseconds; the default, two minutes, is longer than the service lets any request wait. */
   readonly patience?: number | undefined;
   /** Hangs up once this many events of a stream have arrived. */
   readonly cutAfter?: number | undefined;
 }
 
 export interface Answer {
-  /** 0: no head of a response arrived. */
+  /** 0 if no response headers arrived. */
   readonly status: number;
-  /** The body's bytes, as text, as far as they arrived. */
+  /** As much of the body as arrived, as text. */
   readonly text: string;
   readonly complete: boolean;
   /** Whether the client itself hung up. */
   readonly disconnected: boolean;
   readonly isStream: boolean;
   /**
-   * Whether the service says that it repeats the response to an earlier request with the same key. `null`: the service
-   * could not know yet, because the stream opened with a comment after 15 seconds without an event.
+   * Whether the service marks this as a replay of the response to an earlier request with the same key. `null` if the
+   * service could not know yet, because the stream opened with a comment after 15 seconds without an event.
    */
   readonly replayed: boolean | null;
 }
@@ -81,7 +80,7 @@ export interface Event {
   readonly data: string;
 }
 
-/** The complete events in what arrived of a stream. */
+/** The complete events in the part of a stream that arrived. */
 export const eventsOf = (text: string): ReadonlyArray<Event> =>
   text
     .split("\n\n")

@@ -9,13 +9,13 @@ afterAll(() => overload?.stop());
 
 const common = { sockets: 3000, streamed: false, malformed: false };
 
-it("a full server refuses asks before it reads their bodies or calls the model, and refuses none of a polite client", async () => {
+it("a full server refuses asks before it reads their bodies or calls the model, and refuses none from a polite client", async () => {
   const before = overload.model.calls();
   const load = { ...common, rate: 5000, millis: 4000, malformed: true };
   const { details, flood, malformed, polite } = await overload.measure(load);
   for (const tally of [flood, malformed]) {
     expect(tally).toMatchObject({ failed: 0, ok: tally.sent - tally.refused });
-    // How many are refused depends on how much of the machine the load gets.
+    // The number of refusals depends on how much CPU time the load generator receives.
     expect(tally.refused).toBeGreaterThan(0);
   }
   for (const tally of [polite, details]) expect(tally).toMatchObject({ refused: 0, failed: 0 });
@@ -25,7 +25,7 @@ it("a full server refuses asks before it reads their bodies or calls the model, 
   expect(lines.length).toBeLessThan(60);
 });
 
-it("a server accepts two thousand asks at once, and refuses none of the asks that follow", async () => {
+it("a server accepts two thousand simultaneous asks, and refuses none of the asks that follow", async () => {
   const burst = { ...common, rate: 10_000_000, millis: 100, most: 2000 };
   const { flood } = await overload.measure({ ...burst, pid: overload.server.pid() });
   expect(flood).toMatchObject({ ok: 2000, refused: 0, failed: 0 });

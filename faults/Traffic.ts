@@ -1,5 +1,5 @@
 /**
- * Random clients: they create, ask, stream, hang up, repeat, resume, read, and try to reach another chatbot's chats.
+ * Random clients, which create, ask, stream, hang up, retry, resume, read, and try to reach another chatbot's chats.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { eventsOf, exchange, type Answer } from "./Client.ts";
@@ -15,7 +15,7 @@ import {
   type StoredRows,
 } from "./Ledger.ts";
 
-/** How long a request with a key is repeated, in milliseconds. The turn of a server that was killed lasts 10 s. */
+/** How long a request with a key is retried, in milliseconds. The turn of a server that was killed lasts 10 s. */
 const patience = 90_000;
 
 const chance = (share: number) => Math.random() < share;
@@ -28,7 +28,7 @@ export class Traffic {
   readonly #service: Service;
   /** Ids of acknowledged chats, by chatbot, oldest first. */
   readonly #chats: readonly [Array<number>, Array<number>] = [[], []];
-  /** The prefix of the clients' idempotency keys: later traffic on the same database uses another. */
+  /** The prefix of the clients' idempotency keys. Later traffic on the same database uses a different prefix. */
   readonly #prefix = crypto.randomUUID();
   #keys = [0, 0];
   #isRunning = true;
@@ -39,7 +39,7 @@ export class Traffic {
     this.#service = service;
   }
 
-  /** Runs this many clients of each chatbot until `stop`. */
+  /** Runs this many clients for each chatbot until `stop` is called. */
   async run(clients: number): Promise<void> {
     const work = async (tenant: 0 | 1) => {
       while (this.#isRunning) {
@@ -81,17 +81,17 @@ export class Traffic {
     await this.#send(this.ledger.begin(content), server, false);
   }
 
-  /** The asks for which a server has called the model and still receives its answer. */
+  /** The asks for which a server is still receiving the model's answer. */
   answering(server: Server): ReadonlyArray<Request> {
     const open = new Set(this.#service.model.calls.filter((c) => c.isOpen).map((c) => c.question));
     return [...(this.#open.get(server) ?? [])].filter((request) => open.has(questionOf(request)));
   }
 
-  /** Whether no ask is in progress any more, not even one whose client hung up: nothing more will be stored. */
+  /** Whether every ask has ended, including those whose clients hung up, so that nothing more will be stored. */
   isSettled(): boolean {
     const { calls } = this.#service.model;
     const questions = new Set(calls.map(({ question }) => question));
-    // An ask that waits for the turn of a server that was killed has not called the model yet.
+    // An ask that is waiting for the turn of a killed server has not called the model yet.
     const waits = (request: Request) =>
       request.kind === "ask" &&
       request.acknowledged === null &&
@@ -138,7 +138,7 @@ export class Traffic {
     }
   }
 
-  /** Sends a request once; returns whether it need not be sent again. `progress` is what its earlier streams sent. */
+  /** Sends a request once; returns false if it must be retried. `progress` is what its earlier streams delivered. */
   async #send(
     request: Request,
     server: Server,
@@ -189,7 +189,7 @@ export class Traffic {
     return true;
   }
 
-  /** Adds the events of a stream to `progress`; returns the envelope at its end, or an empty string. */
+  /** Adds the events in a stream to `progress`; returns the envelope that ended the stream, or an empty string. */
   #listen(request: Request, { text }: Answer, progress: { turn: string; text: string }): string {
     for (const { data, id, name } of eventsOf(text)) {
       if (name === "error") return data;
@@ -260,7 +260,7 @@ export class Traffic {
     }
   }
 
-  /** Checks that another chatbot's chat does not exist for this one, whatever is requested. */
+  /** Checks that no kind of request lets this chatbot reach another chatbot's chat. */
   async #intrude(tenant: 0 | 1): Promise<void> {
     const otherChats = this.#chats[(1 - tenant) as 0 | 1];
     if (otherChats.length === 0) return;
@@ -284,7 +284,7 @@ export class Traffic {
     }
   }
 
-  /** Repeats requests with their keys: the service returns what it stored, and does not ask the model again. */
+  /** Retries requests with their keys. The service must return what it stored without asking the model again. */
   async repeat(stored: readonly [StoredRows, StoredRows]): Promise<void> {
     const { calls } = this.#service.model;
     const questions = new Set(
@@ -305,7 +305,7 @@ export class Traffic {
     }
   }
 
-  /** Reads all that a chatbot has, in pages, in several orders. Nothing may be written meanwhile. */
+  /** Reads everything that a chatbot has, in pages and in several orders. Nothing may be written meanwhile. */
   async readAll(tenant: 0 | 1): Promise<StoredRows> {
     const walk = async <Row extends { readonly id: number }>(
       path: string,
@@ -323,7 +323,7 @@ export class Traffic {
         total = result.meta.total;
         if (result.data.length < limit) break;
       }
-      // Pages have every row once.
+      // Every row is on exactly one page.
       if (rows.length !== total || new Set(rows.map(({ id }) => id)).size !== total) {
         this.ledger.violation(`${path} ${order}: ${rows.length} rows of ${total}`);
       }

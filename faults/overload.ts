@@ -1,7 +1,8 @@
 /**
- * What a server does with more asks than it can answer: `node faults/overload.ts` prints a table, and exits with 1 if a
- * limit is exceeded. For an otherwise idle machine with at least two cores. Options: `--model 300` (milliseconds that
- * the model takes), `--streamed`, `--seconds 10` (of each load), `--sockets 3000`.
+ * Measures a server that receives more asks than it can answer. `node faults/overload.ts` prints a table, and exits
+ * with 1 if a limit is exceeded. Run it on an otherwise idle machine with at least two cores. Options: `--model 300`
+ * (milliseconds that the model takes), `--streamed`, `--seconds 10` (the duration of the loads that are judged),
+ * `--sockets 3000`.
  */
 import { parseArgs } from "node:util";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -30,7 +31,7 @@ const percentile = (millis: ReadonlyArray<number>, share: number): number => {
 };
 
 const { measure, megabytes, stop } = await startFlood(model!);
-/** Runs a load, until its last response has arrived. */
+/** Runs a load and waits for its last response. */
 const load = async (rate: number, duration = seconds!) => {
   const report = await measure({
     rate,
@@ -67,10 +68,7 @@ const exceededLimits: Array<string> = [];
 const limit = (what: string, value: number, isMet: boolean): void => {
   if (!isMet) exceededLimits.push(`${what}: ${Math.round(100 * value) / 100}`);
 };
-/**
- * Compares a load with the peak; the limits are stricter for plain answers of a model that takes 300
- * ms.
- */
+/** Compares a load with the peak. The limits are stricter for plain answers from a model that takes 300 ms. */
 const judge = (
   times: 2 | 5,
   peak: { goodput: number; p99: number },
@@ -106,14 +104,14 @@ const judge = (
 };
 
 try {
-  // A warm-up, after which code is compiled and caches are filled.
+  // A warm-up that compiles code and fills caches.
   await load(50, 3);
   console.log(`A model of ${model} ms, ${streamed ? "streamed" : "plain"}; times in ms`);
   console.log(
     "| load | asks | answered | p50 / p99 | refused | p50 / p99 | failed | polite | details p99 | MB |",
   );
   console.log("|---|---|---|---|---|---|---|---|---|---|");
-  // The peak is the most that was answered at any rate.
+  // The peak is the highest goodput at any rate.
   let peak = { rate: 0, goodput: 0, p99: 0 };
   for (let rate = 100; ; rate *= 1.3) {
     const { goodput, report } = await load(rate, Math.max(4, (2.5 * model!) / 1000));

@@ -1,5 +1,5 @@
 /**
- * Runs rounds of random faults, by default one: `node faults/run.ts 20` runs twenty. Exits with 1 if a promise was
+ * Runs rounds of random faults, one by default; `node faults/run.ts 20` runs twenty. Exits with 1 if a promise was
  * broken.
  */
 import { faults, round, type FaultName } from "./Rounds.ts";

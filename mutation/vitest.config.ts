@@ -1,4 +1,4 @@
-/** The conformance test of the memory store, over the copy of it that Stryker mutates. */
+/** The memory store's conformance test, run against the copy that Stryker mutates. */
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
@@ -7,7 +7,7 @@ const store = fileURLToPath(new URL("packages/store-memory/src/index.ts", root))
 
 export default defineConfig({
   root: fileURLToPath(root),
-  // The links in `node_modules` lead to the store that is not mutated.
+  // The links in `node_modules` point to the store that is not mutated.
   resolve: { alias: { "@parley/store-memory": store } },
   test: {
     include: ["packages/store-memory/test/conformance.test.ts"],

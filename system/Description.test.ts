@@ -1,5 +1,5 @@
 /**
- * The API description as the tools of others read it. The tools are installed in `judges`, which is not a member of the
+ * Reads the API description with third-party tools. The tools are installed in `judges`, which is not part of the
  * workspace.
  */
 import { execFile } from "node:child_process";
@@ -25,7 +25,7 @@ beforeAll(async () => {
 });
 afterAll(() => server?.stop());
 
-/** Runs a program in the folder; a rejection has its output. */
+/** Runs a program in `judges`. If the program fails, the error contains its output. */
 const run = async (program: ReadonlyArray<string>, env: object = {}, input = "") => {
   const execution = promisify(execFile)(process.execPath, program, {
     cwd: judges,
@@ -57,7 +57,7 @@ const generators: ReadonlyArray<readonly [string, ReadonlyArray<string>]> = [
   ["orval", ["orval/dist/bin/orval.mjs", "--config", "clients/orval.config.ts"]],
 ];
 
-it("clients of three generators are strictly typed, and can hold a conversation", async () => {
+it("clients from three generators are strictly typed, and can hold a conversation", async () => {
   await rm(join(judges, "clients/generated"), { recursive: true, force: true });
   await mkdir(join(judges, "clients/generated"));
   const response = await fetch(`${origin}/openapi.json`);

@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => server?.stop());
 
-/** Opens the path at the host name, uses the page, and returns what the page requested from the network. */
+/** Opens the path at the host name, runs `use` on the page, and returns the page's network requests. */
 const visit = async (name: string, use: (chromium: Chromium) => Promise<void>, path = "/docs") => {
   const chromium = await startChromium(name);
   const failure = await (async () => {
@@ -31,7 +31,7 @@ const visit = async (name: string, use: (chromium: Chromium) => Promise<void>, p
   return requests;
 };
 
-/** A part of the response to each operation's sample, in an order in which each finds what it names. */
+/** Part of the response to each operation's sample, in an order in which each sample finds what it refers to. */
 const samples = ["chatBotName", '"First chat"', '"total"', "Hello!", '"answer"'];
 
 const isElsewhere = (name: string) => (url: string) =>
@@ -39,7 +39,7 @@ const isElsewhere = (name: string) => (url: string) =>
 
 // The page treats a server with a public name differently from one on this machine.
 describe.each(["example.com", "localhost"])("the documentation page at %s", (name) => {
-  it("the API reference shows the interface, sends its samples as they are, and loads nothing from elsewhere", async () => {
+  it("the API reference shows the operations, sends their samples unchanged, and loads nothing from other hosts", async () => {
     const { key } = server.target;
     const requests = await visit(name, async ({ evaluate, send, until }) => {
       expect(await evaluate("document.title")).toBe("API · Parley");
@@ -74,7 +74,7 @@ describe.each(["example.com", "localhost"])("the documentation page at %s", (nam
 });
 
 describe("the browser's network log", () => {
-  it("the browser reports the requests of a page to other hosts", async () => {
+  it("the browser reports a page's requests to other hosts", async () => {
     const requests = await visit(
       "example.com",
       async ({ evaluate }) => {
@@ -92,7 +92,7 @@ describe("the browser's network log", () => {
         new Worker(URL.createObjectURL(new Blob(["fetch('http://worker.example.net')"])));
         fetch("http://fetch.example.net").catch(() => new Promise((end) => setTimeout(end, 1000)));
       `);
-        // On a page, the policy would block these requests.
+        // On an HTML page, the content security policy would block these requests.
       },
       "/openapi.json",
     );

@@ -1,6 +1,6 @@
 /**
- * Examples whose packages are not members of the workspace: the Express backend, which runs over every store with the
- * Express of `mounts`, and the page with assistant-ui, which is type-checked.
+ * Examples with packages from outside the workspace: the Express backend, which runs on every store with the Express
+ * from `mounts`, and the page with assistant-ui, which is only type-checked.
  */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -21,14 +21,14 @@ const folder = mkdtempSync(join(tmpdir(), "parley-express-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 const source = join(root, "examples/express/server.ts");
 
-/** The stores, each with the function, the package and the options that replace those of the example. */
+/** The stores, each with the function, package and options that replace the example's. */
 const stores = {
   postgres: ["postgres", "store-pg", `{ url: process.env["DATABASE_URL"], schema: "SCHEMA" }`],
   sqlite: ["sqlite", "store-sqlite", JSON.stringify(join(folder, "chats.db"))],
   memory: ["memory", "store-memory", ""],
 } as const;
 
-/** An answerer that answers at once, but waits for its signal when it is asked to. */
+/** An answerer that finishes at once, unless the question tells it to wait for its abort signal. */
 const answerer = `async function* ({ question, signal }) {
   yield "You asked: ";
   if (question === "Wait.") {
@@ -49,7 +49,7 @@ const replaceOnce = (text: string, part: string | RegExp, by: string) => {
   return text.replace(part, () => by);
 };
 
-/** Bundles the example with another store and answerer, as an application is bundled. */
+/** Bundles the example with another store and answerer, as an application would be. */
 const bundle = async (name: keyof typeof stores) => {
   const [opener, module, options] = stores[name];
   const example = await readFile(source, "utf8");
@@ -65,7 +65,7 @@ const bundle = async (name: keyof typeof stores) => {
   const build = await rolldown({
     input: source,
     platform: "node",
-    // The paths in the tsconfig lead to types.
+    // The `paths` in the tsconfig lead only to types.
     tsconfig: false,
     external: ["express"],
     plugins: [{ name: "store", load: (id) => (id === source ? adaptedSource : null) }],
@@ -82,12 +82,12 @@ const typeErrors = async (example: string) => {
   return stdout;
 };
 
-it("the Express example is type-checked, and has at most 35 lines", async () => {
+it("the Express example has no type errors, and at most 35 lines", async () => {
   expect(await typeErrors("examples/express")).toBe("");
   expect((await readFile(source, "utf8")).trimEnd().split("\n").length).toBeLessThanOrEqual(35);
 });
 
-it("the assistant-ui example is type-checked", async () => {
+it("the assistant-ui example has no type errors", async () => {
   if (!existsSync(join(root, "examples/assistant-ui/node_modules"))) {
     throw new Error("assistant-ui is not installed: npm ci --prefix examples/assistant-ui");
   }
@@ -97,7 +97,7 @@ it("the assistant-ui example is type-checked", async () => {
 describe.each(Object.keys(stores) as Array<keyof typeof stores>)(
   "the Express example over %s",
   (name) => {
-    it("the Express example creates, streams, cancels and reads, and keeps users apart", async () => {
+    it("the Express example creates and lists chats, streams and cancels answers, and keeps users apart", async () => {
       const child = spawn(process.execPath, [await bundle(name)], {
         env: { ...withoutSettings(), DATABASE_URL: inject("postgresUrl"), PORT: "0" },
       });

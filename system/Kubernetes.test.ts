@@ -1,6 +1,6 @@
 /**
- * Checks deploy/kubernetes.yaml by the schemas and types of Kubernetes' API, and by Parley's settings, without a
- * cluster.
+ * Checks deploy/kubernetes.yaml against the schemas and types of the Kubernetes API, and against Parley's settings,
+ * without a cluster.
  */
 import { Duration, Effect, Redacted } from "effect";
 import { execFile } from "node:child_process";
@@ -17,7 +17,7 @@ import { read } from "../test/docs/Fences.ts";
 const judges = join(import.meta.dirname, "judges");
 const sample = read("deploy/kubernetes.yaml");
 
-/** The objects of a YAML file; a rejection has what is wrong with them. */
+/** Returns the objects in a YAML file. If they are invalid, the error says why. */
 const check = async (yaml: string): Promise<ReadonlyArray<any>> => {
   if (!existsSync(join(judges, "node_modules"))) {
     throw new Error(
@@ -29,7 +29,7 @@ const check = async (yaml: string): Promise<ReadonlyArray<any>> => {
   return JSON.parse((await execution).stdout);
 };
 
-it("deploy/kubernetes.yaml has the fields and values of Kubernetes' API alone", async () => {
+it("deploy/kubernetes.yaml has only fields and values that the Kubernetes API accepts", async () => {
   expect((await check(sample)).map(({ kind }) => kind)).toEqual([
     "Secret",
     "ConfigMap",
@@ -45,7 +45,7 @@ it("deploy/kubernetes.yaml has the fields and values of Kubernetes' API alone", 
   ).rejects.toThrow("failureThreshold");
 });
 
-it("deploy/kubernetes.yaml gives a server its settings and secrets, and the probes its management port", async () => {
+it("deploy/kubernetes.yaml gives the server its settings and secrets, and the probes the management port", async () => {
   const [secret, config, deployment, service] = await check(sample);
   const pod = deployment.spec.template.spec;
   const [container] = pod.containers;

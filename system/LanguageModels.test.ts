@@ -1,5 +1,5 @@
 /**
- * The server and its language models: models that are all dead and come back, and the limits of asks.
+ * The server with language models that all fail and then recover, and its limits on asks.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -9,7 +9,7 @@ import { launch, type TestServer } from "../apps/server/test/contract/launch.ts"
 
 interface Provider {
   readonly url: string;
-  /** The questions that it received, in order. */
+  /** The questions that the provider received, in order. */
   readonly questions: Array<string>;
   answer: (text: string, response: ServerResponse, request: IncomingMessage) => void;
   readonly server: Server;
@@ -65,7 +65,7 @@ afterAll(() => {
   }
 });
 
-describe("language models that are all dead", () => {
+describe("language models that all fail", () => {
   let testServer: TestServer;
   let dead: ReadonlyArray<Provider>;
   beforeAll(async () => {
@@ -80,7 +80,7 @@ describe("language models that are all dead", () => {
   }, 60_000);
   afterAll(() => testServer?.stop());
 
-  it("asks of models that are all dead fail at once after ten failures, and succeed soon after one model comes back", async () => {
+  it("if all models fail, asks fail immediately after ten failures, and succeed soon after one model recovers", async () => {
     const { target } = testServer;
     const firstAsks = Array.from({ length: 10 }, () =>
       askApi(target, { json: { query: "Are you there?" } }),
@@ -98,10 +98,10 @@ describe("language models that are all dead", () => {
     }
     times.sort((a, b) => a - b);
     console.log(`median ${times[100]!.toFixed(1)} ms, longest ${times[199]!.toFixed(1)} ms`);
-    // Fifty milliseconds on an idle machine; an ask that waited for a provider would take longer than this.
+    // An ask takes fifty milliseconds on an idle machine, but longer than this limit if it waits for a provider.
     expect(times[199]).toBeLessThan(1_000);
     for (const [n, { questions }] of dead.entries()) {
-      // Only asks that try the model again, one at a time.
+      // Only the asks that try the model again, one at a time, reach it.
       expect(questions.length - before[n]!).toBeLessThan(10);
     }
 
@@ -116,7 +116,7 @@ describe("language models that are all dead", () => {
   }, 120_000);
 });
 
-describe("the limits of asks", () => {
+describe("the limits on asks", () => {
   let testServer: TestServer;
   let provider: Provider;
   beforeAll(async () => {
@@ -129,7 +129,7 @@ describe("the limits of asks", () => {
   }, 60_000);
   afterAll(() => testServer?.stop());
 
-  it("the limits of asks are those of the settings, and an ask waits for its turn for twice the deadline", async () => {
+  it("asks are limited as the settings say, and an ask waits for its turn for up to twice the deadline", async () => {
     const { target } = testServer;
     const { id } = await createChat(target);
     const ask = async (chat_id?: number) => {
@@ -137,7 +137,7 @@ describe("the limits of asks", () => {
       const { body } = await askApi(target, { json: { query: "Are you there?", chat_id } });
       return { code: body.code, millis: performance.now() - begun };
     };
-    /** Sends an ask; resolves when it is in progress or waits for its turn. */
+    /** Sends an ask, and resolves when the ask is in progress or waiting for its turn. */
     const begin = async (chat_id?: number) => {
       const outcome = ask(chat_id);
       await new Promise((resolve) => setTimeout(resolve, 200));

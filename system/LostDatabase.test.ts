@@ -1,6 +1,6 @@
 /**
- * A path to the database on which nothing arrives any more, and nothing is closed: as when a firewall has forgotten the
- * connections, or PostgreSQL is frozen.
+ * Connections to the database that fall silent without being closed, as when a firewall has dropped them or PostgreSQL
+ * is frozen.
  */
 import type { Socket } from "node:net";
 import { assert, describe, it } from "@effect/vitest";
@@ -17,7 +17,7 @@ import {
   optionsOf,
 } from "../packages/store-pg/test/PostgresUnderTest.ts";
 
-/** A relay that can silence its connections, and those that are opened from then on, or delay the answers. */
+/** Starts a relay that can silence its open connections, silence new ones as well, or delay PostgreSQL's responses. */
 const startPath = (url: string) =>
   Effect.acquireRelease(
     Effect.promise(async () => {
@@ -54,7 +54,7 @@ const measure = (effect: Effect.Effect<unknown, unknown>) =>
     return Effect.map(Effect.exit(effect), (exit) => ({ exit, millis: Date.now() - begun }));
   });
 
-/** A deadline of 5 s on a busy machine. */
+/** A deadline of 5 s, with a margin for a busy machine. */
 const inTime = 6_000;
 
 const isFailing = (effect: Effect.Effect<unknown, unknown>) => Effect.flip(effect);
@@ -64,12 +64,12 @@ const entry = { question: "q", answer: "a", moderation: "none", flagged: false, 
 
 describe.each([
   ["", () => ({})],
-  [" that row security binds", bound],
+  [" subject to row security", bound],
 ] as const)("a store%s", (_, more) => {
   const options = { ...optionsOf(freshSchema()), ...more() };
   const layer = Layer.unwrap(Effect.as(Layer.build(layerStore(options)), Layer.empty));
 
-  /** The store over a path, with connections of each kind. */
+  /** Opens a store through a relay, with connections of each kind. */
   const connect = Effect.gen(function* () {
     yield* Layer.build(layer);
     const path = yield* startPath(Redacted.value(options.url));
@@ -97,7 +97,7 @@ describe.each([
   });
 
   it.live(
-    "a store recovers in seconds when its connections were forgotten, and loses and doubles nothing",
+    "a store recovers within seconds after its connections fall silent, and loses and duplicates nothing",
     () =>
       Effect.gen(function* () {
         const { chatbot, chats, create, list, path, take, turns } = yield* connect;
@@ -135,7 +135,7 @@ describe.each([
   );
 
   it.live(
-    "a store responds in time while its database is frozen, goes on afterwards, and can be closed meanwhile",
+    "a store responds in time while its database is frozen, recovers afterwards, and can be closed during a freeze",
     () =>
       Effect.gen(function* () {
         const { bulk, chatbot, chats, create, list, path, scope, take, turns } = yield* connect;
@@ -180,7 +180,7 @@ describe.each([
   );
 
   it.live(
-    "a store responds in time to a call whose several statements are slow together",
+    "a store responds in time to a call whose statements are too slow only in total",
     () =>
       Effect.gen(function* () {
         const { chatbot, chats, create, list, path, turns } = yield* connect;

@@ -1,7 +1,7 @@
 /**
- * One suite for the handler in every server that the documentation mounts it in. The frameworks and runtimes are
- * installed in `mounts`, which is not a member of the workspace; its programs are bundled with Parley, as an
- * application is.
+ * Runs one suite against the handler in every server in which the documentation mounts it. The frameworks and runtimes
+ * are installed in `mounts`, which is not part of the workspace. The programs there are bundled with Parley, as an
+ * application would be.
  */
 import { generateKey } from "@parley/core";
 import { Effect, Redacted } from "effect";
@@ -27,15 +27,15 @@ const deno = [...bin("deno"), "run", "--quiet", "--allow-all"];
 const servers: ReadonlyArray<readonly [string, string, ReadonlyArray<string>]> = [
   ["node:http", "node-http", node24],
   ["node:http on Node 20", "node-http", node20],
-  ["Express 5 below its parser", "express", node24],
+  ["Express 5 after its body parser", "express", node24],
   ["Express 5 on Node 20", "express", node20],
   ["Express 5 on Bun", "express", bun],
   ["Express 5 on Deno", "express", deno],
-  ["a router of Express 5", "express-router", node24],
+  ["an Express 5 router", "express-router", node24],
   ["Express 4", "express-4", node24],
   ["Fastify 5", "fastify", node24],
-  ["Fastify 5 without its parsers", "fastify-raw", node24],
-  ["Koa below a mount and its parser", "koa", node24],
+  ["Fastify 5 without its body parsers", "fastify-raw", node24],
+  ["Koa in a mount, after its body parser", "koa", node24],
   ["Hono", "hono", node24],
   ["Next.js", "next", node24],
   ["Bun", "bun", bun],
@@ -48,7 +48,7 @@ const key = await generateKey.pipe(
   Effect.runPromise,
 );
 
-/** The requests for the second halves of answers, for which the programs wait, by question. */
+/** The pending requests for the second halves of answers, by question. The programs wait for the responses. */
 const halves = new Map<string, ServerResponse>();
 const cancelled = new Set<string>();
 const gate = createServer(({ url }, response) => {
@@ -78,13 +78,13 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => gate.close());
 
-it("the programs compile", () => {
+it("the programs in system/mounts compile", () => {
   const compiler = join(import.meta.dirname, "../node_modules/.bin/tsc");
   const { stdout } = spawnSync(compiler, ["-p", mounts], { encoding: "utf8" });
   expect(stdout).toBe("");
 });
 
-/** Starts a program of the folder. */
+/** Starts a program from `mounts`. */
 const start = async (name: string, [file, ...args]: ReadonlyArray<string>) => {
   const { port } = gate.address() as AddressInfo;
   const child = spawn(file!, [...args, join(mounts, `dist/${name}.mjs`)], {
@@ -105,7 +105,7 @@ const start = async (name: string, [file, ...args]: ReadonlyArray<string>) => {
   });
   return {
     origin,
-    /** What it has printed besides its address. */
+    /** What the program has printed besides its address. */
     output: () => output.replace(`${origin}\n`, ""),
     [Symbol.asyncDispose]: async () => {
       child.kill("SIGKILL");
@@ -133,7 +133,7 @@ describe.each(servers)("%s", (title, name, runtime) => {
     return { status: response.status, body: text === "" ? null : JSON.parse(text) };
   };
 
-  it("the handler serves the paths that clients send", async () => {
+  it("the handler sees methods and paths as clients send them", async () => {
     expect(await send("/support/chatbot/details")).toMatchObject({
       status: 200,
       body: { data: { chatBotName: "Helpdesk" } },
@@ -154,7 +154,7 @@ describe.each(servers)("%s", (title, name, runtime) => {
     );
   });
 
-  it("the handler takes bodies, and refuses invalid ones as the contract says", async () => {
+  it("the handler accepts valid bodies, and rejects invalid ones as the contract says", async () => {
     const name = "Größe 😀 \u2028";
     expect(await send("/support/chatbot/chats", { name })).toMatchObject({
       status: 201,
@@ -174,7 +174,7 @@ describe.each(servers)("%s", (title, name, runtime) => {
     });
   });
 
-  it("the handler answers on a connection on which it did not read a body to the end", async () => {
+  it("the handler answers requests whose bodies it does not read to the end", async () => {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     const statuses = [];
     for (const path of ["/support/chatbot/chats", "/support/ask"]) {
@@ -191,7 +191,7 @@ describe.each(servers)("%s", (title, name, runtime) => {
     expect(statuses).toEqual([400, 400]);
   });
 
-  it("the handler passes each delta on as it comes, even to clients that accept compressed responses", async () => {
+  it("the handler sends each delta immediately, even to clients that accept compressed responses", async () => {
     const question = `delta in ${title}`;
     const response = await fetch(`${server.origin}/support/ask`, {
       method: "POST",
@@ -209,7 +209,7 @@ describe.each(servers)("%s", (title, name, runtime) => {
     expect(rest).toMatch(/"text":"two"[^]*event: entry\n.*\ndata: .*"one two"/);
   });
 
-  /** Asks, and hangs up when the answer has begun. */
+  /** Sends an ask, and disconnects when the answer has begun. */
   const leave = async (question: string, headers: object) => {
     const outgoing = request(`${server.origin}/support/ask`, {
       method: "POST",
@@ -222,7 +222,7 @@ describe.each(servers)("%s", (title, name, runtime) => {
     outgoing.destroy();
   };
 
-  it("a hang-up cancels an ask, streamed or not, if the client wants that", async () => {
+  it("disconnecting cancels an ask, streamed or not, if the client has opted in", async () => {
     const cancel = { "on-disconnect": "cancel" };
     for (const accept of ["text/event-stream", "application/json"]) {
       const question = `cancel ${accept} in ${title}`;
@@ -238,7 +238,7 @@ describe.each(servers)("%s", (title, name, runtime) => {
     halves.get(finished)!.end("two");
   });
 
-  it("the handler survives 48 streams that are killed, and prints nothing", async () => {
+  it("the handler survives 48 clients that disconnect mid-stream, and prints nothing", async () => {
     const questions = Array.from({ length: 48 }, (_, n) => `killed ${n} in ${title}`);
     const headers = { "on-disconnect": "cancel", accept: "text/event-stream" };
     await Promise.all(questions.map((question) => leave(question, headers)));
@@ -248,7 +248,7 @@ describe.each(servers)("%s", (title, name, runtime) => {
       })
       .toBe(48);
     expect((await send("/support/chatbot/details")).status).toBe(200);
-    // A notice of Deno's about all of its servers.
+    // A notice that Deno prints for all of its servers.
     expect(server.output().replace(/^Deno\.serve: request\.signal .*\n/m, "")).toBe("");
   });
 });

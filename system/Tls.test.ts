@@ -1,5 +1,5 @@
 /**
- * How connections to PostgreSQL are encrypted, as libpq does it: with a certificate by an authority of the test.
+ * Connections to PostgreSQL are encrypted and verified as libpq would do it, here with the test's own authority.
  */
 import { assert, layer } from "@effect/vitest";
 import { ChatbotRegistry } from "@parley/core/ports";
@@ -18,7 +18,7 @@ const openssl = (directory: string, args: string) =>
   promisify(execFile)("openssl", args.split(" "), { cwd: directory });
 const newKey = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
 
-/** Two authorities; the first has signed the server's certificate, whose only name is localhost. */
+/** Makes two authorities. The first signs the server's certificate, whose only name is localhost. */
 const makeCertificates = async (directory: string) => {
   for (const name of ["authority", "other"]) {
     await openssl(
@@ -38,7 +38,7 @@ class Server extends Context.Service<
   Server,
   {
     readonly directory: string;
-    /** An address with these parameters. */
+    /** The server's URL with these query parameters. */
     readonly address: (parameters: string, host?: string) => Redacted.Redacted;
     /** Turns TLS on or off, and sets which connections pg_hba.conf allows. */
     readonly configure: (
@@ -98,7 +98,7 @@ class Server extends Context.Service<
   );
 }
 
-/** How a start connects, or why it fails. */
+/** How a connection with these parameters is secured, or why it fails. */
 const connect = (parameters: string, host?: string) =>
   Effect.gen(function* () {
     const { address } = yield* Server;
@@ -110,7 +110,7 @@ const connect = (parameters: string, host?: string) =>
 
 layer(Server.layer, { excludeTestServices: true })("a connection", (it) => {
   it.effect(
-    "a connection without TLS on the server is plain text, and fails where TLS is required",
+    "a connection to a server without TLS is plain text, and fails if sslmode requires TLS",
     () =>
       Effect.gen(function* () {
         const { configure } = yield* Server;
@@ -125,7 +125,7 @@ layer(Server.layer, { excludeTestServices: true })("a connection", (it) => {
   );
 
   it.effect(
-    "a connection is encrypted if the server offers TLS, and verified as sslmode says",
+    "if the server offers TLS, sslmode decides whether a connection is encrypted and verified",
     () =>
       Effect.gen(function* () {
         const { configure, directory } = yield* Server;
@@ -160,7 +160,7 @@ layer(Server.layer, { excludeTestServices: true })("a connection", (it) => {
       }),
   );
 
-  it.effect("a connection without sslmode takes the way that pg_hba.conf allows", () =>
+  it.effect("without sslmode, a connection is encrypted or not as pg_hba.conf allows", () =>
     Effect.gen(function* () {
       const { configure } = yield* Server;
       yield* configure("on", "hostssl");
@@ -176,7 +176,7 @@ layer(Server.layer, { excludeTestServices: true })("a connection", (it) => {
     }),
   );
 
-  it.effect("a connection follows a server that turns TLS off, requires it, and refuses it", () =>
+  it.effect("reconnecting works after the server turns TLS off, requires it or forbids it", () =>
     Effect.gen(function* () {
       const { address, configure, disconnectAll } = yield* Server;
       yield* configure("on", "host");

@@ -9,7 +9,7 @@ export default defineConfig({
       "examples/*/*.test.ts",
       "test/differential.test.ts",
     ],
-    // These run by hand: test:failover.
+    // These are run by hand, with test:failover.
     exclude: [...configDefaults.exclude, "system/failover/**"],
     env: { PARLEY_RANDOM_REQUESTS: "10000" },
     globalSetup: ["test/postgres.ts"],

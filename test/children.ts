@@ -1,4 +1,4 @@
-/** Ends the processes that a test file has left behind, with their children, so that the run does not wait. */
+/** Kills the processes that a test file has left behind, and their descendants, so that the run does not wait. */
 import type { ChildProcess } from "node:child_process";
 import { subscribe } from "node:diagnostics_channel";
 import { readFileSync } from "node:fs";
@@ -20,7 +20,7 @@ subscribe("child_process", (message) => {
   children.add(child);
   child.once("exit", () => children.delete(child));
 });
-// The first hook that is registered, and so the last to run.
+// This hook is registered first, and so runs last.
 afterAll(() => {
   for (const { pid } of children) {
     for (const each of pid === undefined ? [] : treeOf(pid)) {

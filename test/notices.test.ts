@@ -19,7 +19,7 @@ const products = readdirSync(join(root, "packages"))
   .map((name) => join(root, "packages", name))
   .concat(join(root, "apps/server"));
 
-/** Where Node finds a package from a folder. Optional ones may be missing. */
+/** Where Node finds a package from a folder; `undefined` if an optional package is not installed. */
 const folderOf = (name: string, from: string): string | undefined => {
   const folder = join(from, "node_modules", name);
   if (existsSync(folder)) return realpathSync(folder);
@@ -85,7 +85,7 @@ it("THIRD-PARTY-NOTICES.md lists the run-time dependencies (UPDATE_DOCS=1 writes
   expect(read("THIRD-PARTY-NOTICES.md")).toBe(page);
 });
 
-it("every package ships the license, which pnpm packs from the root", () => {
+it("every package ships the licence, which pnpm takes from the root", () => {
   for (const folder of products) {
     const manifest = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
     expect([manifest.license, manifest.files]).toEqual([

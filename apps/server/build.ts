@@ -1,6 +1,6 @@
 /**
- * Bundles the server, its documents and the licences of the code in the bundle into `dist`, from which `pnpm pack`
- * makes the package. The package depends on nothing; optional packages are imported when they are needed.
+ * Bundles the server into `dist`, with its documentation and the licences of the bundled code; `pnpm pack` builds the
+ * package from it. All dependencies of the package are optional, and are imported when they are needed.
  */
 import { cpSync, existsSync, globSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -11,7 +11,7 @@ const dist = join(here, "dist");
 const root = join(here, "../..");
 const { peerDependencies } = JSON.parse(readFileSync(join(here, "package.json"), "utf8"));
 
-// Only what the package contains: the compiler's output is there, too.
+// Not all of `dist` is removed, because the compiler's output is there, too.
 for (const path of ["docs", ".cache", ...globSync("*.{js,md}", { cwd: dist })]) {
   rmSync(join(dist, path), { recursive: true, force: true });
 }
@@ -30,7 +30,7 @@ await bundle.close();
 for (const path of ["docs", "README.md"])
   cpSync(join(root, path), join(dist, path), { recursive: true });
 
-/** The folder of the package that a module is from. */
+/** The folder of the package that contains a module. */
 const packageOf = (module: string): string =>
   existsSync(join(dirname(module), "package.json")) ? dirname(module) : packageOf(dirname(module));
 

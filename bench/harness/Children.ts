@@ -1,5 +1,5 @@
 /**
- * The processes that a run has started, all stopped at its end, even on Ctrl-C.
+ * Stops all processes that a run has started when the run ends, even on Ctrl-C.
  */
 import type { ChildProcess } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -13,8 +13,8 @@ let stopPromise: Promise<void> | null = null;
 export const stopSignal = stopController.signal;
 
 /**
- * Stops a process at the end of the run; returns a function that stops it earlier. The process gets `signal`, and is
- * killed after 10 s. A process that ends by itself ends the run.
+ * Stops a process at the end of the run, and returns a function that stops it earlier. The process receives `signal`,
+ * and is killed if it has not stopped after 10 s. If it exits on its own, the run is aborted.
  */
 export const own = (
   name: string,
@@ -26,7 +26,7 @@ export const own = (
     throw new Error(`${name} was started while the run was being stopped.`);
   }
   let isAsked = false;
-  // The log of a server matters only if it fails.
+  // A server's log matters only if the server fails.
   let output = "";
   child.stdout?.on("data", (text) => (output = (output + text).slice(-2000)));
   const hasEnded = () => child.exitCode !== null || child.signalCode !== null;
@@ -51,7 +51,7 @@ export const own = (
 /** Calls `remove` once all processes have stopped. */
 export const afterAll = (remove: () => void): void => void removals.push(remove);
 
-/** Stops the processes, the last one first. */
+/** Stops the processes, starting with the latest, and then calls the functions given to {@link afterAll}. */
 export const stopAll = (): Promise<void> =>
   (stopPromise ??= (async () => {
     stopController.abort();
@@ -66,7 +66,7 @@ export const abort = async (why: string, code = 1): Promise<never> => {
   process.exit(code);
 };
 
-// Children are in process groups of their own: a terminal's Ctrl-C reaches them only through this process.
+// Children are in their own process groups, so a terminal's Ctrl-C reaches them only through this process.
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
   process.on(signal, () => void abort("Stopped.", 130));
 }

@@ -1,5 +1,5 @@
 /**
- * CPU time from Linux's `/proc`. Its resolution is a hundredth of a second for each process.
+ * CPU time and memory from Linux's `/proc`. The resolution of CPU time is a hundredth of a second for each process.
  */
 import { readFileSync } from "node:fs";
 
@@ -10,17 +10,17 @@ const read = (path: string): string => {
   try {
     return readFileSync(path, "latin1");
   } catch {
-    // The process has ended: its parent's `cutime` and `cstime` have its time.
+    // The process has ended: its parent's `cutime` and `cstime` include its time.
     return "";
   }
 };
 
 /**
- * The microseconds, in user and in kernel mode, that a process, its living descendants and those that have ended have
- * taken so far. A connection of PostgreSQL that closes meanwhile is not lost: its process becomes one that has ended.
+ * The CPU time, in microseconds and in user and kernel mode, that a process and its descendants, including those that
+ * have ended, have used so far. So if a PostgreSQL connection closes meanwhile, the time of its process still counts.
  */
 export const cpuMicros = (pid: number): number => {
-  // The name of the command may contain spaces and parentheses.
+  // The command's name may contain spaces and parentheses.
   const stat = read(`/proc/${pid}/stat`);
   const [utime, stime, cutime, cstime] = stat
     .slice(stat.lastIndexOf(")") + 2)
@@ -35,7 +35,7 @@ export const cpuMicros = (pid: number): number => {
   );
 };
 
-/** The bytes of memory that a process holds now, and the most that it has held. */
+/** How many bytes of memory a process holds now, and the most that it has held. */
 export const memoryOf = (pid: number): { readonly now: number; readonly peak: number } => {
   const status = read(`/proc/${pid}/status`);
   const bytes = (name: string) =>

@@ -1,6 +1,6 @@
 /**
- * The database that a benchmark of the PostgreSQL store fills: named by a variable of its own, so that nobody fills a
- * server's database by mistake.
+ * The database that a benchmark of the PostgreSQL store fills. Its URL has a separate environment variable, so that
+ * nobody fills a server's database by mistake.
  */
 import { Redacted } from "effect";
 

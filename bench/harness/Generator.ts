@@ -1,6 +1,6 @@
 /**
- * The load generator, a process of its own. It reads no more of HTTP than it must, because it shares the machine with
- * what it measures.
+ * The load generator, which is its own process. It parses no more of HTTP than it must, because it shares the machine
+ * with the server that it measures.
  */
 import { randomUUID } from "node:crypto";
 import { connect, type Socket } from "node:net";
@@ -11,7 +11,7 @@ const headEnd = Buffer.from("\r\n\r\n");
 const lastChunk = Buffer.from("\r\n0\r\n\r\n");
 const lastAnswersMillis = 20_000;
 
-/** Returns a function that says whether the body of a response is as expected. */
+/** Returns a function that checks whether a response's body is as expected. */
 const bodyCheck = ({ body, match }: Expected): ((actual: Buffer) => boolean) => {
   if (match === "bytes") {
     const bytes = Buffer.from(body);
@@ -24,7 +24,7 @@ const bodyCheck = ({ body, match }: Expected): ((actual: Buffer) => boolean) => 
   return (actual) => pattern.test(relevant(actual.toString()));
 };
 
-/** The body of a response in chunks. */
+/** Decodes a chunked body. */
 const unchunk = (data: Buffer): Buffer => {
   const chunks: Array<Buffer> = [];
   for (let at = 0; ;) {
@@ -44,7 +44,7 @@ const percentile = (sorted: Float64Array, share: number): number =>
 type Outcome = "expected" | "refused" | "failed";
 
 interface Connection {
-  /** When the request that awaits its response was sent, or was due; `null`: there is none. */
+  /** When the request that awaits its response was sent or was due; `null` if there is none. */
   sentAt: number | null;
   isCounted: boolean;
   socket: Socket;
@@ -73,13 +73,11 @@ const run = ({
     });
     const bodyIsRight = bodyCheck(expected);
     const latencies: Record<Outcome, Array<number>> = { expected: [], refused: [], failed: [] };
-    /** `pausing`, only in a closed loop: the requests of the lead complete before the first that counts. */
+    /** Only a closed loop has `pausing`, in which the requests from `lead` complete before the first that counts. */
     let phase: "lead" | "pausing" | "counting" | "ending" | "over" = "lead";
     let unanswered = 0;
     const all: Array<Connection> = [];
-    /**
-     * Of an open loop: the connections without a request, and when the requests that wait for a connection were due.
-     */
+    /** In an open loop, the connections without a request, and when the requests without a connection were due. */
     const idle: Array<Connection> = [];
     const due: Array<number> = [];
 
@@ -107,7 +105,7 @@ const run = ({
       const figuresOf = (outcome: Outcome) => {
         const sorted = Float64Array.from(latencies[outcome]).sort();
         return {
-          // The last responses of an open loop arrive after the time in which its requests were due.
+          // In an open loop, the last responses arrive after the period in which the requests were due.
           perSecond: sorted.length / (rate === undefined ? seconds : millis / 1000),
           p50Millis: percentile(sorted, 0.5),
           p99Millis: percentile(sorted, 0.99),
@@ -159,7 +157,7 @@ const run = ({
       if (unanswered === 0) finish();
     };
 
-    /** Called when the request of the connection has an outcome. */
+    /** Called when the connection's request has an outcome. */
     const settle = (connection: Connection, outcome: Outcome): void => {
       unanswered -= 1;
       if (connection.isCounted) latencies[outcome].push(performance.now() - connection.sentAt!);
@@ -214,7 +212,7 @@ const run = ({
         onread: {
           buffer,
           callback: (size) => {
-            // A copy: the buffer is reused, but the bytes are kept until the response is complete.
+            // Copied, because the buffer is reused, but the bytes are kept until the response is complete.
             if (phase !== "over") read(Buffer.from(buffer.subarray(0, size)));
             return true;
           },

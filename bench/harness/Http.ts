@@ -1,5 +1,5 @@
 /**
- * Single requests, for setting up and for looking at responses; the load does not use them.
+ * Single requests for setup and for inspecting responses. The load generator does not use them.
  */
 import { stopSignal } from "./Children.ts";
 
@@ -15,7 +15,7 @@ export interface Response {
   readonly text: string;
 }
 
-/** One whole response, within 10 s. */
+/** Returns one complete response; fails after 10 s. */
 export const call = async (
   { key, port }: { readonly port: number; readonly key: string },
   { body, headers, method, path }: Request,
@@ -29,7 +29,7 @@ export const call = async (
   return { status: response.status, text: await response.text() };
 };
 
-/** The `data` of a 2xx response. */
+/** Returns the `data` of a 200 or 201 response; fails for any other status. */
 export const dataOf = async (
   server: { readonly port: number; readonly key: string },
   request: Request,

@@ -1,5 +1,5 @@
 /**
- * One measurement: requests that the generator's process sends to a server, and what it counts meanwhile.
+ * One measurement: the requests that the generator process sends to a server, and what it counts meanwhile.
  */
 import { fork } from "node:child_process";
 import { once } from "node:events";
@@ -11,8 +11,8 @@ export interface Expected {
   readonly status: number;
   readonly body: string;
   /**
-   * The same bytes; the same but for digits, as with new ids and times; or, of a stream, the same last event but for
-   * digits.
+   * What must be the same: all bytes; everything but digits, which differ in new ids and times; or, in a stream,
+   * everything but digits in the last event.
    */
   readonly match: "bytes" | "all but digits" | "last event";
 }
@@ -20,23 +20,23 @@ export interface Expected {
 export interface Load {
   readonly port: number;
   /**
-   * Whole HTTP/1.1 requests; `{key}` in one becomes a new UUID each time. Of n connections the first sends the 1st,
-   * the (n+1)th and so on, and starts again at the end.
+   * Complete HTTP/1.1 requests. `{key}` in a request becomes a new UUID each time. The first of n connections sends the
+   * 1st request, the (n+1)th and so on, and wraps around at the end of the list.
    */
   readonly requests: ReadonlyArray<string>;
   readonly expected: Expected;
   readonly connections: number;
   /**
-   * Requests a second over all connections, whatever happened to earlier ones: an open loop. A latency then begins when
-   * the request was due, and unexpected responses are counted. Absent: a closed loop, in which a connection sends its
-   * next request when a response is complete, and an unexpected response ends the measurement.
+   * Requests per second over all connections, whatever happened to earlier requests: an open loop. Latency is then
+   * measured from when the request was due, and unexpected responses are counted. If absent, the loop is closed: a
+   * connection sends its next request when a response is complete, and an unexpected response ends the measurement.
    */
   readonly rate?: number;
   /** The status of responses that an open loop counts as refusals. */
   readonly refusal?: number;
   /**
-   * Of a closed loop: the first requests that count are spread over this many milliseconds; default 0. Streams that
-   * began together would be served together, which costs less.
+   * In a closed loop, the first requests that count are spread over this many milliseconds; 0 by default. Streams that
+   * started together would be served together, which costs less.
    */
   readonly staggerMillis?: number;
   /** How long requests that do not count are sent first, while connections open, caches fill and code is compiled. */
@@ -51,18 +51,18 @@ export interface Measurement {
   readonly perSecond: number;
   readonly p50Millis: number;
   readonly p99Millis: number;
-  /** CPU time of the server and of PostgreSQL, divided by the responses; microseconds. */
+  /** CPU time of the server and of PostgreSQL per response, in microseconds. */
   readonly serverMicros: number;
   readonly postgresMicros: number;
   /** Share of one core that the generator itself used. */
   readonly generatorBusy: number;
-  /** The refusals of an open loop. */
+  /** The refusals in an open loop. */
   readonly refused: {
     readonly perSecond: number;
     readonly p50Millis: number;
     readonly p99Millis: number;
   };
-  /** Responses of an open loop that were neither expected nor refusals, and requests without a response. */
+  /** Responses in an open loop that were neither expected nor refusals, and requests without a response. */
   readonly failed: number;
 }
 

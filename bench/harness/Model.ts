@@ -1,6 +1,6 @@
 /**
- * A language model that speaks OpenAI's chat completions, a process of its own: each answer has `modelChunks` chunks,
- * `modelMillis` milliseconds apart. It prints its port.
+ * A mock language model with OpenAI's chat completions API, which runs as its own process. Each answer has
+ * `modelChunks` chunks, `modelMillis` milliseconds apart. It prints its port.
  */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";

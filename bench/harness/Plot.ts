@@ -1,5 +1,5 @@
 /**
- * Plots as SVG, without styles or scripts, so that they are shown wherever a picture is.
+ * Plots as SVG without styles or scripts, so that they are displayed wherever images are.
  */
 
 const width = 760;
@@ -35,7 +35,7 @@ const rectangle = (x: number, y: number, w: number, h: number, colour: string, o
 const line = (x1: number, y1: number, x2: number, y2: number, colour: string, w = 1) =>
   `<line x1="${x1.toFixed(1)}" y1="${y1.toFixed(1)}" x2="${x2.toFixed(1)}" y2="${y2.toFixed(1)}" stroke="${colour}" stroke-width="${w}"/>`;
 
-/** The white background makes it legible on dark pages, too. */
+/** The white background keeps the picture legible on dark pages, too. */
 const picture = (title: string, height: number, parts: ReadonlyArray<string>): string =>
   [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" font-family="system-ui, sans-serif" role="img" aria-label="${escape(title)}">`,
@@ -54,7 +54,7 @@ const legend = (names: ReadonlyArray<string>, y: number): ReadonlyArray<string> 
   });
 };
 
-/** The step of an axis that divides it into about four parts, with a single digit other than zero. */
+/** Returns a step that divides an axis into about four parts and has a single non-zero digit. */
 const stepOf = (most: number): number => {
   const power = 10 ** Math.floor(Math.log10(most / 4));
   return [1, 2, 5, 10].map((n) => n * power).find((step) => most / step <= 5)!;
@@ -73,7 +73,7 @@ export interface BarGroup {
   readonly bars: ReadonlyArray<Bar>;
 }
 
-/** Horizontal bars, each of a dark and a light part. */
+/** Draws horizontal bars, each with a dark and a light part. */
 export const barPlot = (
   title: string,
   note: string,
@@ -120,7 +120,7 @@ export interface Curve {
   readonly label: string;
 }
 
-/** Curves over a logarithmic axis, each with its label at its end. */
+/** Draws curves over a logarithmic x axis, each with a label at its end. */
 export const curvePlot = (
   title: string,
   note: string,

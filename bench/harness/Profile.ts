@@ -1,5 +1,5 @@
 /**
- * Where a CPU profile says that time went.
+ * Where the time went, according to a CPU profile.
  */
 import { readFileSync } from "node:fs";
 
@@ -12,16 +12,16 @@ interface CpuProfile {
       readonly lineNumber: number;
     };
   }>;
-  /** Microseconds of the monotonic clock, as `process.hrtime` counts them. */
+  /** Microseconds on the monotonic clock, as `process.hrtime` counts them. */
   readonly startTime: number;
   readonly samples: ReadonlyArray<number>;
   readonly timeDeltas: ReadonlyArray<number>;
 }
 
-/** Microseconds since some fixed moment, on the clock of profiles. */
+/** The current time in microseconds, on the clock that profiles use. */
 export const profileClock = (): number => Number(process.hrtime.bigint() / 1000n);
 
-/** Lines about the functions that took the most time of their own between two moments. */
+/** Returns lines about the functions with the most self time between two moments. */
 export const topFunctions = (
   file: string,
   from: number,

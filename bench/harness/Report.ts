@@ -1,5 +1,5 @@
 /**
- * The figures of a run.
+ * Calculates and formats the figures of a run.
  */
 import type { Measurement } from "./Load.ts";
 import type { Goal } from "./Scenarios.ts";
@@ -10,7 +10,7 @@ const median = (values: ReadonlyArray<number>): number => {
   return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
 };
 
-/** One server in one scenario: medians over its rounds. */
+/** One server's medians over the rounds of one scenario. */
 export interface Figures {
   readonly server: string;
   readonly perSecond: number;
@@ -26,7 +26,7 @@ export interface Result {
   readonly figures: ReadonlyArray<Figures>;
 }
 
-/** The start of an installed server, and the bytes of its memory: medians over the rounds. */
+/** How long an installed server takes to start, and how many bytes of memory it holds, as medians over the rounds. */
 export interface StartFigures {
   readonly server: string;
   readonly startMillis: number;
@@ -61,7 +61,7 @@ export const figuresOf = (server: string, rounds: ReadonlyArray<Measurement>): F
 
 export const cpuOf = ({ postgresMicros, serverMicros }: Figures) => serverMicros + postgresMicros;
 
-/** `figures` as a share of `reference`. */
+/** `figures` relative to `reference`. */
 export const ratiosOf = (figures: Figures, reference: Figures): Required<Goal> => ({
   throughput: figures.perSecond / reference.perSecond,
   cpu: cpuOf(figures) / cpuOf(reference),
@@ -75,7 +75,7 @@ export const missedGoals = (ratios: Required<Goal>, goal: Goal): ReadonlyArray<s
   ...(goal.p99 !== undefined && ratios.p99 > goal.p99 ? [`p99 of at most ${goal.p99}`] : []),
 ];
 
-/** Lines for a terminal; each server's ratios are to `reference`, if that was measured. */
+/** Returns lines for a terminal. Each server's ratios are relative to `reference`, if that was measured. */
 export const linesOf = (
   figures: ReadonlyArray<Figures>,
   reference: Figures | undefined,

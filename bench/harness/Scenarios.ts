@@ -1,5 +1,5 @@
 /**
- * What is measured: which requests, over how many connections, to which servers, and the goals of Parley.
+ * What is measured: the requests, the numbers of connections, the servers, and Parley's goals.
  */
 import { randomUUID } from "node:crypto";
 import { instantQuestion, pacedQuestion } from "../servers/answers.ts";
@@ -7,7 +7,7 @@ import { call, type Request } from "./Http.ts";
 import type { Expected, Load } from "./Load.ts";
 import type { Server, ServerName } from "./Servers.ts";
 
-/** The most or least that a figure of Parley may be, as a share of the same figure of `fastify`. */
+/** Limits for Parley's figures as ratios to `fastify`'s: the least throughput, and the most CPU time and p99. */
 export interface Goal {
   readonly throughput: number;
   readonly cpu?: number;
@@ -20,7 +20,7 @@ export interface Scenario {
   readonly answers: "at once" | "by a model";
   readonly connections: ReadonlyArray<number>;
   readonly servers: ReadonlyArray<ServerName>;
-  /** Connections send these requests in turn. */
+  /** The connections take turns to send these requests. */
   readonly requests: (server: Server) => ReadonlyArray<Request>;
   readonly match: Expected["match"];
   readonly staggerMillis?: number;
@@ -29,7 +29,7 @@ export interface Scenario {
 
 const parleys = ["against", "parley", "row-security"] as const;
 
-/** How many chats asks go to. Each soon has 20 entries, which is what an ask reads. */
+/** The number of chats that receive asks. Each soon has 20 entries, as many as an ask reads. */
 const askedChats = 1024;
 
 const ask = (chat_id: number, query: string, headers: Request["headers"] = {}): Request => ({
@@ -159,7 +159,7 @@ const toText = ({ body, headers, method, path }: Request, key: string): string =
   return `${method} ${path} HTTP/1.1\r\n${lines.join("")}\r\n${text}`;
 };
 
-/** The requests of a scenario to a server, and their expected response, which one request finds out. */
+/** A scenario's requests for a server, and the expected response, which is obtained by sending the first request. */
 export const loadOf = async (
   { match, requests, staggerMillis = 0 }: Scenario,
   server: Server,
@@ -182,8 +182,8 @@ export const loadOf = async (
 };
 
 /**
- * Throws unless the responses of all servers say the same, but for ids and times. Left out are responses that cannot:
- * those of the floor, which stores nothing, and the AI SDK's streams, whose events are its own.
+ * Throws unless all servers' responses are the same, apart from ids and times. The floor, which stores nothing, and the
+ * AI SDK's streams, which have events of their own, are not compared.
  */
 export const assertSame = (scenario: Scenario, responses: ReadonlyMap<Server, Expected>): void => {
   const texts = [...responses].flatMap(([{ name }, { body, status }]) => {
@@ -199,7 +199,7 @@ export const assertSame = (scenario: Scenario, responses: ReadonlyMap<Server, Ex
   }
 };
 
-/** A value with its keys in order and its valid ids and times replaced by "an id" and "a time". */
+/** A value with its keys sorted, and its valid ids and times replaced with "an id" and "a time". */
 const plain = (value: unknown, key = ""): unknown => {
   if (key === "id" || key === "chat_id") return Number.isSafeInteger(value) ? "an id" : value;
   if (key === "_createTime") {

@@ -1,6 +1,6 @@
 /**
- * The servers that are compared: each with a database of its own in the same PostgreSQL, one chatbot, one key, the same
- * chats.
+ * The servers that are compared. Each except the floor has its own database in the same PostgreSQL, one chatbot, one
+ * key and the same number of chats.
  */
 import { execFileSync, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -16,7 +16,7 @@ import { afterAll, own } from "./Children.ts";
 import { call, dataOf } from "./Http.ts";
 import type { Postgres } from "./Postgres.ts";
 
-/** The servers that can be compared, in the order of reports. */
+/** The servers that can be compared, in the order in which reports list them. */
 export const titles = {
   parley: "Parley",
   fastify: "Fastify",
@@ -29,7 +29,7 @@ export const titles = {
 
 export type ServerName = keyof typeof titles;
 
-/** What a server leaves out of what Parley does. */
+/** How each server differs from Parley, and what it leaves out. */
 export const lacks = {
   fastify:
     "Written by hand with Fastify 5 and `pg`, for this benchmark. Asks of one chat do not take turns, so an answer may not see the entry before it. It ignores `Idempotency-Key`, cannot resume a stream, and keeps no metrics, request ids, limits, moderation or usage. It counts all rows to get the total of a list. A model is the AI SDK's `streamText`, piped to the client, and one INSERT at the end.",
@@ -43,7 +43,7 @@ export interface Server {
   readonly name: ServerName;
   readonly port: number;
   readonly pid: number;
-  /** From the start of its process to its first response. */
+  /** The time from starting its process to its first successful response. */
   readonly startMillis: number;
   readonly key: string;
   readonly chats: ReadonlyArray<number>;
@@ -53,15 +53,15 @@ export interface Server {
 }
 
 /**
- * How many chats there are before the first round: many, because PostgreSQL keeps its plans for a table of one page
- * (even that of a check of a foreign key) while the table grows under load.
+ * The number of chats before the first round. It is large because PostgreSQL keeps the plans that it makes for a
+ * one-page table, even those for foreign key checks, while the table grows under load.
  */
 const chats = 5000;
 
-/** How long a start may take. */
+/** The timeout for starting a server. */
 const startMillis = 30_000;
 
-/** Entries of the long chat, its hello entry included. */
+/** The number of entries in the long chat, including its hello entry. */
 const longChatLength = 200;
 
 const chatbot = {
@@ -80,7 +80,7 @@ const temporary = (): string => {
 };
 const mainOf = (checkout: string) => join(resolve(checkout), "apps/server/src/main.ts");
 
-/** The API key of every server. */
+/** The API key for every server. */
 const key = execFileSync(process.execPath, [mainOf(thisCheckout), "key", "generate"], {
   encoding: "utf8",
 }).trim();
@@ -91,7 +91,7 @@ interface Program {
   readonly env: Readonly<Record<string, string>>;
 }
 
-/** Starts a server's process, and waits until it accepts the key; what it prints on its error stream is shown. */
+/** Starts a server's process, shows its standard error, and waits until the server accepts the key. */
 const startProgram = async (
   name: ServerName,
   port: number,
@@ -112,14 +112,14 @@ const startProgram = async (
       throw new Error(`${name} responded with ${status}: ${text}`);
     } catch (error) {
       if (!(error instanceof TypeError)) throw error;
-      // The server does not listen yet.
+      // The server is not listening yet.
       await sleep(5);
     }
   }
   throw new Error(`${name} is not ready after ${startMillis} ms.`);
 };
 
-/** Creates chats on a server, by requests. */
+/** Creates chats on a server through its API. */
 export const createChats = async (server: Server, count: number): Promise<Server> => {
   const body = { name: "Chat", userRef: "u-1" };
   const ids: Array<number> = [];
@@ -133,7 +133,7 @@ export const createChats = async (server: Server, count: number): Promise<Server
   return { ...server, chats: ids };
 };
 
-/** Creates a long chat on a server, the newest. */
+/** Creates a long chat on a server, which becomes its newest chat. */
 const addLongChat = async (server: Server): Promise<Server> => {
   const [longChat] = (await createChats(server, 1)).chats;
   const body = { chat_id: longChat, query: instantQuestion };
@@ -145,16 +145,16 @@ const addLongChat = async (server: Server): Promise<Server> => {
 
 export interface SetUp {
   readonly postgres: Postgres;
-  /** The language model that answers; `null`: the answerer that all servers share. */
+  /** The URL of the language model that answers, or `null` for the answerer that all servers share. */
   readonly modelUrl: string | null;
-  /** The file to which a server writes a CPU profile when it stops; absent: none. */
+  /** The file to which a server writes a CPU profile when it stops. By default, it writes none. */
   readonly profile?: string;
 }
 
-/** Starts a server: each time anew, but with the same database. */
+/** Starts a new process of a server, with the same database each time. */
 type Start = () => Promise<Server>;
 
-/** Settings of Parley that make it a server with the chatbot and the key. */
+/** Settings for a Parley server with the chatbot and the key. */
 const parleySettings = (databaseUrl: string, port: number): Readonly<Record<string, string>> => {
   const provision = join(temporary(), "provision.json");
   const scopes = ["read", "write", "ask"];
@@ -169,7 +169,7 @@ const parleySettings = (databaseUrl: string, port: number): Readonly<Record<stri
   };
 };
 
-/** Parley of a checkout, whose answerer of documents `servers/parley.ts` replaces. */
+/** Parley from a checkout, with `servers/parley.ts` in place of its answerer that quotes documents. */
 const parleyOf = async (
   { modelUrl, profile }: SetUp,
   name: ServerName,
@@ -177,7 +177,7 @@ const parleyOf = async (
   databaseUrl: string,
   settings: Readonly<Record<string, string>> = {},
 ): Promise<Start> => {
-  // Without documents of its own it would load those of the project.
+  // Without its own documents, it would load the project's.
   const documents = temporary();
   writeFileSync(join(documents, "benchmark.md"), "# Benchmark\n\nNobody reads this.\n");
   const profileFlags =
@@ -201,7 +201,7 @@ const parleyOf = async (
   return () => startProgram(name, port, { args, env });
 };
 
-/** Parley whose role is bound by the policies of row security. */
+/** Parley with a role that is subject to the row security policies. */
 const withRowSecurity = async (setUp: SetUp): Promise<Start> => {
   const { createDatabase, createRole, run } = setUp.postgres;
   const { migratePostgres } = await import("../../packages/store-pg/src/index.ts");
@@ -214,7 +214,7 @@ const withRowSecurity = async (setUp: SetUp): Promise<Start> => {
   return parleyOf(setUp, "row-security", thisCheckout, asBound(url), settings);
 };
 
-/** The package of Parley's server, built from a checkout and installed by npm in a folder of its own. */
+/** Parley's server package, built from a checkout and installed with npm in its own folder. */
 const installPackage = async (
   { postgres }: SetUp,
   name: ServerName,
@@ -272,7 +272,7 @@ const fastify = async (
   return () => startProgram(name, port, { args: [pathOf("../servers/fastify.ts")], env });
 };
 
-/** Installs Mastra first: 280 MB that nobody else needs. */
+/** Installs Mastra on first use, because only this server needs its 280 MB. */
 const mastra = async ({ modelUrl, postgres }: SetUp): Promise<Start> => {
   const folder = pathOf("../mastra");
   if (!existsSync(join(folder, "node_modules"))) {
@@ -335,7 +335,7 @@ export const startServer = async (
   return setUp.modelUrl === null ? addLongChat(serverWithChats) : serverWithChats;
 };
 
-/** What starts a server as it is installed, without chats. */
+/** Returns the function that starts an installed server, without chats. */
 export const installedStart = (
   name: ServerName,
   setUp: SetUp,

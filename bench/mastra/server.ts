@@ -1,5 +1,5 @@
 /**
- * An agent of Mastra with its memory in PostgreSQL, behind `node:http`.
+ * A Mastra agent behind `node:http`, with its memory in PostgreSQL.
  *
  * Environment: DATABASE_URL, PORT, MODEL_URL.
  */
@@ -67,7 +67,7 @@ const server = createServer(async (request, response) => {
     return send(201, { status: 201, data: { id } });
   }
   const options = { memory: { thread: String(chat_id), resource } };
-  // For a plain ask, too: all servers stream from the model.
+  // Even a plain ask streams from the model, as it does on the other servers.
   const stream = await agent.stream(query, options);
   if (request.headers.accept !== "text/event-stream") {
     return send(201, toEntry(chat_id, query, await stream.text));

@@ -1,6 +1,6 @@
 /**
- * The answers of the compared servers. Unless a language model answers, all of them call the same function, so the
- * benchmark measures the work around an answer.
+ * The answers that the compared servers give. Unless a language model answers, all servers call the same function, so
+ * the benchmark measures the work around an answer.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 
@@ -9,7 +9,7 @@ export const instantQuestion = "What does the benchmark ask again and again?";
 export const instantAnswer =
   "The benchmark asks one question again and again, and this is its answer.";
 
-/** The question that is answered in pieces, some milliseconds apart. */
+/** The question that is answered in pieces, a few milliseconds apart. */
 export const pacedQuestion = "What does the benchmark say piece by piece?";
 export const pacedPieces = 200;
 export const pacedMillis = 5;

@@ -1,10 +1,9 @@
 /**
- * The yardstick: the interface as one would write it by hand with Fastify and `pg`, with schemas of requests and
- * responses, prepared statements, and one round trip where one is enough. With a model it uses the AI SDK's
- * `streamText`.
+ * The baseline: the interface as one would write it by hand with Fastify and `pg`, with request and response schemas,
+ * prepared statements, and one round trip where one is enough. With a model, it uses the AI SDK's `streamText`.
  *
- * Environment: DATABASE_URL, PORT; MODEL_URL, the URL of an OpenAI-compatible endpoint, without which `answers.ts`
- * answers; CARE=1: with Parley's care for writes (see `inBatches` and `BatchedResponse`).
+ * Environment: DATABASE_URL; PORT; MODEL_URL, the URL of an OpenAI-compatible endpoint, without which `answers.ts`
+ * answers; and CARE=1, which batches writes as Parley does (see `inBatches` and `BatchedResponse`).
  */
 import type { ModelMessage } from "ai";
 import Fastify, { type FastifyError, type FastifyReply } from "fastify";
@@ -27,7 +26,7 @@ declare module "fastify" {
   }
 }
 
-// Ids stay below 2^53, so they are numbers and not the strings that `pg` makes of int8.
+// Ids stay below 2^53, so they are parsed as numbers rather than the strings that `pg` returns for int8.
 pg.types.setTypeParser(pg.types.builtins.INT8, Number);
 const pool = new pg.Pool({ connectionString: process.env["DATABASE_URL"], max: 10 });
 
@@ -46,8 +45,8 @@ const maxBatch = 100;
 const maxWriters = 2;
 
 /**
- * With care, items that arrive while two statements are in flight share the next one, and so its commit. Otherwise each
- * has a statement of its own.
+ * With care, items that arrive while two statements are in flight share the next statement and its commit. Without it,
+ * each item has its own statement.
  */
 const inBatches = <A, B>(write: (items: ReadonlyArray<A>) => Promise<ReadonlyArray<B>>) => {
   if (!hasCare) return async (item: A): Promise<B> => (await write([item]))[0]!;
@@ -96,7 +95,7 @@ const keyTtlMillis = 30_000;
 const maxCachedKeys = 10_000;
 const openedKeys = new Map<string, { readonly chatbot: Chatbot; readonly until: number }>();
 
-/** The chatbot that a key opens. */
+/** The chatbot to which a key grants access. */
 const chatbotOf = async (key: string): Promise<Chatbot | undefined> => {
   const keyHash = hash("sha256", key, "base64");
   const openKey = openedKeys.get(keyHash);
@@ -199,7 +198,7 @@ interface NewChat {
   readonly userRef: string | null;
 }
 
-/** Creates chats with their hello entries. All are of one chatbot: this server has no other. */
+/** Creates chats with their hello entries. All belong to one chatbot, because this server has no other. */
 const createChat = inBatches(async (chats: ReadonlyArray<NewChat>) => {
   const { helloMessage, id } = chats[0]!.chatbot;
   const { rows } = await pool.query({
@@ -239,7 +238,7 @@ const insertEntry = inBatches(async (entries: ReadonlyArray<NewEntry>) => {
   return rows;
 });
 
-/** The newest entries of a chat, the oldest of them first; `null`: the chatbot has no such chat. */
+/** The newest entries in a chat, the oldest of them first, or `null` if the chatbot has no such chat. */
 const entriesOf = async ({ id }: Chatbot, chatId: number) => {
   const { rows } = await pool.query<{ question: string | null; answer: string }>({
     name: "newest-entries",
@@ -382,7 +381,7 @@ await app.register(
                    FROM entries WHERE chat_id = $1 ORDER BY id DESC LIMIT $2 OFFSET $3`,
             values: [chat_id, limit, (page - 1) * limit],
           }),
-          // No row: the chatbot has no such chat, and the page is discarded.
+          // If there is no row, the chatbot has no such chat, and the page is discarded.
           pool.query<{ total: number }>({
             name: "entries-total",
             text: `SELECT (SELECT count(*) FROM entries WHERE chat_id = chats.id) AS total

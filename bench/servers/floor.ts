@@ -1,5 +1,5 @@
 /**
- * The floor: `node:http` alone. It reads the request and answers. It checks no key and stores nothing.
+ * The floor: `node:http` alone, which answers requests without checking a key or storing anything.
  *
  * Environment: PORT.
  */

@@ -1,6 +1,6 @@
 /**
- * A preload of Parley's server: replaces its answerer that quotes documents with `answer`. Everything else is the
- * server as it is. Parley itself has no answerer whose own cost is next to nothing.
+ * Preloaded into Parley's server, this replaces the answerer that quotes documents with `answer`, because none of
+ * Parley's own answerers costs next to nothing. The rest of the server is unchanged.
  */
 import { registerHooks } from "node:module";
 

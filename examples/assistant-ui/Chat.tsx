@@ -9,7 +9,7 @@ import {
 import { makeClient, type Entry } from "@parley/client";
 import { useEffect, useRef, useState } from "react";
 
-const parley = makeClient(); // of the page's origin, where your proxy adds the key
+const parley = makeClient(); // uses the page's origin, where your proxy adds the key
 
 interface Message {
   readonly id: string;
@@ -23,7 +23,7 @@ const toMessages = ({ answer, id, question }: Entry): ReadonlyArray<Message> => 
   { id: `${id}`, role: "assistant", content: answer },
 ];
 
-/** The chat as a store of assistant-ui: the entries of the history, and the answer in progress. */
+/** The chat as a store for assistant-ui, with the entries in its history and the answer in progress. */
 const useParley = (chatId: number) => {
   const [entries, setEntries] = useState<ReadonlyArray<Entry>>([]);
   const [asked, setAsked] = useState<Pick<Entry, "question" | "answer"> | null>(null);
@@ -83,7 +83,7 @@ const TextMessage = () => (
   </MessagePrimitive.Root>
 );
 
-/** The chat, with a composer whose Stop ends the model's request. */
+/** The chat, with a composer whose Stop button ends the model's request. */
 export const Chat = ({ chatId }: { readonly chatId: number }) => (
   <AssistantRuntimeProvider runtime={useParley(chatId)}>
     <ThreadPrimitive.Root>

@@ -7,18 +7,18 @@ const parley = makeClient({
   apiKey: process.env["API_KEY"],
 });
 
-/** The options of `useChat` for a new chat of a user. */
+/** The `useChat` options for a user's new chat. */
 export const openChat = async (user: string) => {
   const { id } = await parley.createChat({ userRef: user });
   const { data } = await parley.history(id, { orderBy: "id" }).page();
   return { id: String(id), messages: toMessages(data) };
 };
 
-/** Answers `POST /chat` of the user that your service has signed in. */
+/** Answers `POST /chat` from the user whom your service has signed in. */
 export const postChat = async (request: Request, user: string): Promise<Response> => {
   const { id, messages } = (await request.json()) as { id: string; messages: Array<ParleyMessage> };
   const chatId = Number(id);
-  // The browser chose the id: is the chat the user's?
+  // The browser chose the id, so check that the chat is the user's.
   const { total } = await parley.chats({ id: chatId, userRef: user }).page();
   if (total === 0) return new Response("No such chat", { status: 404 });
   // Leave out `onDisconnect` to have stopped answers completed and stored.

@@ -10,10 +10,10 @@ const chat = await parley.createChat({ name: "A question", userRef: "user-1" });
 const entry = await parley.ask({ chat_id: chat.id, query: "How do I change the port?" });
 console.log(entry.flagged);
 
-// Row by row over all pages:
+// Row by row, across all pages:
 for await (const { name } of parley.chats({ userRef: "user-1", orderBy: "id" })) console.log(name);
 
-// Page by page, or one:
+// Page by page, or a single page:
 for await (const { data, total } of parley.history(chat.id, { limit: 10 }).pages()) {
   console.log(data.length, total);
 }
@@ -29,7 +29,7 @@ try {
     console.log(error.status, error.code, error.message, error.requestId);
   } else if (error instanceof ConnectionError) {
     console.log(error.cause);
-  } else throw error; // the reason of your signal
+  } else throw error; // your signal's reason
 }
 
 const leave = new AbortController();

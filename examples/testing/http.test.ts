@@ -6,7 +6,7 @@ import { Effect, Layer, Redacted } from "effect";
 import { SecureRandom } from "effect/crypto";
 import { afterAll, expect, it } from "vitest";
 
-// The same bytes in every run, and so the same key.
+// Every run has the same bytes, and so the same key.
 const seeded = Layer.succeed(
   SecureRandom.SecureRandom,
   SecureRandom.make((size) => Uint8Array.from({ length: size }, (_, n) => (n * 7) % 248)),

@@ -16,7 +16,7 @@ const start = async () => {
   return { parley, bot: await parley.chatbot({ workspace: "Acme", name: "Helpdesk" }) };
 };
 
-it("chats outlast a restart", async () => {
+it("chats survive a restart", async () => {
   const before = await start();
   const { entry } = await before.bot.ask(null, "Are you there?");
   await before.parley.close();

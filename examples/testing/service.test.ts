@@ -35,7 +35,7 @@ it("every run has the same ids, times and answers", async () => {
   ]);
 });
 
-it("an ask without an answer stores nothing", async () => {
+it("an ask whose answerer fails stores nothing", async () => {
   await expect(bot.ask(null, "Fail.")).rejects.toThrow(AnswerUnavailable);
   expect((await bot.chats().page()).total).toBe(1);
 });

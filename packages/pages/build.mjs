@@ -1,7 +1,7 @@
 /**
- * Bundles what browsers run into one module that exports the files as texts: the server needs no file system for them,
- * and an application's own bundler includes them. Plain JavaScript, because `pnpm install` runs it on whichever Node.js
- * is installed.
+ * Bundles the files for browsers into one module that exports them as strings, so that the server needs no file system
+ * and an application's own bundler includes them. This script is plain JavaScript, because `pnpm install` runs it with
+ * whichever version of Node.js is installed.
  */
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { rolldown } from "rolldown";
@@ -16,9 +16,8 @@ const styles = async (...names) =>
     .replaceAll(";}", "}");
 
 /**
- * Reduces `marked` to its lexer for GitHub Flavored Markdown. Otherwise the bundle would keep the renderer, which the
- * exports share although no page uses it, the rules of the original Markdown, which the option `pedantic` selects, and
- * the calls of extensions.
+ * Reduces `marked` to its lexer for GitHub Flavored Markdown. Otherwise the bundle would also contain code that no page
+ * uses: the renderer, the rules for original Markdown (the option `pedantic`), and the calls to extensions.
  */
 const lexerOnly = {
   name: "lexer-only",

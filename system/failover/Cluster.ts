@@ -1,8 +1,8 @@
 /**
- * Three machines with Debian's PostgreSQL 15, Patroni and etcd, and a HAProxy, by the files of docs/scaling.md. A
- * machine is a network namespace with two cables: one to the other machines (etcd, replication), one to HAProxy and
- * clients. So it can be killed or frozen as a whole, and a cable can be pulled: then nothing arrives, and nothing is
- * closed.
+ * Three machines with Debian's PostgreSQL 15, Patroni and etcd behind HAProxy, configured with the files from
+ * docs/scaling.md. A machine is a network namespace with two virtual cables: one to the other machines (etcd,
+ * replication), one to HAProxy and the clients. A machine can therefore be killed or frozen as a whole. Unplugging a
+ * cable stops its traffic without closing any connection.
  */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -17,11 +17,11 @@ import { fencesOf, read, sectionOf } from "../../test/docs/Fences.ts";
 
 const programs = "/usr/lib/postgresql/15/bin";
 
-/** A cable's network; the number is in its addresses. */
+/** The cables' networks, with the third octet of their addresses. */
 const networks = { cluster: 0, service: 1 };
 type Network = keyof typeof networks;
 
-/** Waits for the end of its input, which comes when this process ends, however it ends; then removes everything. */
+/** Waits until its standard input closes, as it does however this process ends; then removes everything. */
 const janitor = `
 cat > /dev/null
 directory=$1; shift
@@ -29,7 +29,7 @@ for space; do ip netns pids $space | xargs -r kill -9; done
 for space; do while [ -n "$(ip netns pids $space)" ]; do sleep 0.1; done; ip netns del $space; done
 rm -rf "$directory"`;
 
-/** Runs a program to its end; returns its output. */
+/** Runs a program to completion; returns its output. */
 export const run = async (command: string, ...args: ReadonlyArray<string>) =>
   (await promisify(execFile)(command, args, { cwd: "/", maxBuffer: 2 ** 26 })).stdout;
 const ip = (line: string) => run("ip", ...line.split(" "));
@@ -48,7 +48,7 @@ export const until = async <A>(what: string, look: () => Promise<A | undefined>)
 
 export interface Machine {
   readonly name: string;
-  /** Its address for clients. */
+  /** The address for clients. */
   readonly host: string;
   readonly start: () => void;
   /** Signals all its processes. */
@@ -57,13 +57,13 @@ export interface Machine {
   readonly plug: () => Promise<void>;
   /** Runs a program on the machine, as PostgreSQL's user. */
   readonly run: (...command: ReadonlyArray<string>) => Promise<string>;
-  /** Changes the settings of Patroni for its next start. */
+  /** Changes Patroni's settings for its next start. */
   readonly configure: (change: (yaml: string) => string) => Promise<void>;
-  /** The number of its PostgreSQL's processes that serve Parley's role. */
+  /** The number of PostgreSQL backends that serve Parley's role. */
   readonly backends: () => Promise<number>;
 }
 
-/** As Patroni's `/cluster` lists it. */
+/** A member as Patroni's `/cluster` lists it. */
 interface Member {
   readonly name: string;
   readonly role: "leader" | "sync_standby" | "replica";
@@ -96,7 +96,7 @@ export const startCluster = async () => {
     await once(cleaner, "exit");
   };
 
-  // Random, so that two runs do not use the same network.
+  // Random, so that two runs are unlikely to use the same network.
   const net = `10.${100 + Math.floor(100 * Math.random())}`;
   const address = (network: Network, n: number) => `${net}.${networks[network]}.${n}`;
   const logOf = (space: string) => join(directory, `${space}.log`);
@@ -110,7 +110,7 @@ export const startCluster = async () => {
     for (const space of spaces.filter((name) => existsSync(logOf(name))))
       console.error(space, readFileSync(logOf(space), "utf8").slice(-3000));
   };
-  /** A directory of PostgreSQL's user. */
+  /** Makes a directory owned by PostgreSQL's user. */
   const makeHome = async (name: string) => {
     const home = join(directory, name);
     await mkdir(home, { mode: 0o700 });
@@ -119,7 +119,7 @@ export const startCluster = async () => {
   };
 
   const recipe = fencesOf(sectionOf(read("docs/scaling.md"), "## When a machine fails"));
-  /** A file of the recipe, whose machines are 10.0.0.1 to 10.0.0.3, with addresses of this network. */
+  /** A file from the recipe, with this network's addresses in place of 10.0.0.1 to 10.0.0.3. */
   const fileOf = (language: string, network: Network) =>
     `${recipe.find(({ info }) => info === language)!.text}\n`.replace(
       /10\.0\.0\.(\d+)/g,
@@ -141,7 +141,7 @@ export const startCluster = async () => {
       await ip(`-n ${space} link set ${network} up`);
     }
     const home = await makeHome(String(n));
-    // The recipe's files are those of the first machine. A line that names the second is the same on all machines.
+    // The recipe's files are for the first machine. A line that also names the second is the same on all machines.
     const ownFileOf = (language: string, change = (text: string) => text) =>
       change(fileOf(language, "cluster"))
         .replace(/^(?!.*\.2:).*$/gm, (line) =>
@@ -170,7 +170,7 @@ export const startCluster = async () => {
       signal: async (name) => {
         const all = await pids();
         for (const pid of all) signal(pid, name);
-        // PostgreSQL does not start before the process that its lock file names has been reaped.
+        // PostgreSQL does not start until the process named in its lock file has been reaped.
         const isThere = (pid: number) => existsSync(`/proc/${pid}`);
         while (name === "SIGKILL" && all.some(isThere)) await sleep(50);
       },
@@ -195,7 +195,7 @@ export const startCluster = async () => {
       await ip(`-n ${hub} link set ${network} up`);
     }
     await ip(`-n ${hub} addr add ${address("service", 10)}/24 dev service`);
-    // The servers run in the namespace of this process.
+    // Parley's servers run in the namespace of this process.
     const near = `par${process.pid}`;
     await ip(`-n ${hub} link add near type veth peer name ${near} netns ${process.pid}`);
     await ip(`-n ${hub} link set near master service up`);
@@ -213,7 +213,7 @@ export const startCluster = async () => {
 
     const patroni = (machine: Machine, path: string, init: RequestInit = {}) =>
       fetch(`http://${machine.host}:8008${path}`, { signal: AbortSignal.timeout(1000), ...init });
-    /** Waits for a leader; `not` is one that has failed. */
+    /** Waits for a leader other than `not`, which has failed. */
     const leader = (not?: Machine) =>
       until("The election of a leader", async () => {
         for (const machine of machines.filter((each) => each !== not)) {
@@ -266,9 +266,9 @@ export const startCluster = async () => {
       await run("psql", "-Xqc", statement, urlOf("postgres", host, database));
     return {
       machines,
-      /** Stands for the recipe's `/srv/backup`. */
+      /** Stands in for the recipe's `/srv/backup`. */
       backup,
-      /** The URLs of the leader through HAProxy, for Parley's role and for the superuser. */
+      /** The leader's URLs through HAProxy, for Parley's role and for the superuser. */
       url: urlOf("parley", proxyHost, "parley"),
       superuserUrl: urlOf("postgres", proxyHost, "parley"),
       leader,

@@ -1,5 +1,5 @@
 /**
- * Two servers on a PostgreSQL of three machines. In the middle of traffic one machine fails, and comes back.
+ * Two servers on a PostgreSQL cluster of three machines, one of which fails under traffic and comes back.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -10,10 +10,10 @@ import { startCluster, until, type Cluster, type Machine } from "./Cluster.ts";
 
 const rounds = Number(process.env["PARLEY_FAILOVER_ROUNDS"] ?? 3);
 
-/** Clients of each of the two chatbots. */
+/** The number of clients of each of the two chatbots. */
 const clients = 6;
 
-/** The most connections that a server may have, by docs/operations.md. */
+/** The most connections that a server may have, according to docs/operations.md. */
 const connections = 12;
 
 interface Fault {
@@ -31,7 +31,7 @@ const faults = {
     strike: ({ unplug }) => unplug("cluster", "service"),
     heal: ({ plug }) => plug(),
   },
-  // The servers still reach the leader, which does not know yet that it is no longer the leader.
+  // The servers still reach the old leader, which does not yet know that it is no longer the leader.
   "loses the other machines": {
     strike: ({ unplug }) => unplug("cluster"),
     heal: ({ plug }) => plug(),
@@ -53,14 +53,14 @@ afterAll(async () => {
   await cluster?.stop();
 }, 60_000);
 
-/** Two servers with a schema of their own. */
+/** Starts two servers on a new schema. */
 const startServers = async () => {
   await cluster.whole();
   const schema = `round_${performance.now().toFixed()}`;
   return await startService(2, new URL(cluster.url), () => ({ PARLEY_SCHEMA: schema }));
 };
 
-/** Counts the backends of the machine that has the most of them, until `end`, which returns the greatest count. */
+/** Counts each machine's backends until `end`, which returns the highest count on any one machine. */
 const watchBackends = () => {
   let most = 0;
   const timer = setInterval(async () => {
@@ -75,7 +75,7 @@ const watchBackends = () => {
   };
 };
 
-/** Makes the leader fail; returns the milliseconds until Patroni has another one. */
+/** Makes the leader fail; returns the milliseconds until Patroni has elected another. */
 const failOver = async (leader: Machine, { strike }: Fault) => {
   const began = performance.now();
   await strike(leader);
@@ -83,7 +83,7 @@ const failOver = async (leader: Machine, { strike }: Fault) => {
   return Math.round(performance.now() - began);
 };
 
-describe("in synchronous mode no acknowledged write is lost or doubled, asks keep their turns, and the servers are back within five seconds of Patroni", () => {
+describe("in synchronous mode no acknowledged write is lost or duplicated, asks in a chat still take turns, and the servers recover within five seconds of Patroni", () => {
   const play = async (
     what: string,
     strike: () => Promise<{ readonly patroni: number; readonly heal: () => void | Promise<void> }>,
@@ -98,7 +98,7 @@ describe("in synchronous mode no acknowledged write is lost or doubled, asks kee
         [
           "return",
           async ({ ledger }) => {
-            // From here on no failure is excused.
+            // No failure of a request that is sent from here on is excused.
             ledger.weather = { calm: true };
             await struck.heal();
             await sleep(3000);
@@ -126,7 +126,7 @@ describe("in synchronous mode no acknowledged write is lost or doubled, asks kee
   };
 
   test.for(cases)(
-    "round %i: no acknowledged write is lost or doubled when the leader %s",
+    "round %i: no acknowledged write is lost or duplicated when the leader %s",
     { timeout: 300_000 },
     ([, what, fault]) =>
       play(`the leader ${what}`, async () => {
@@ -136,7 +136,7 @@ describe("in synchronous mode no acknowledged write is lost or doubled, asks kee
   );
 
   test.for(Object.entries(faults))(
-    "no acknowledged write is lost or doubled when the synchronous standby %s",
+    "no acknowledged write is lost or duplicated when the synchronous standby %s",
     { timeout: 300_000 },
     ([what, fault]) =>
       play(`the standby ${what}`, async () => {
@@ -155,11 +155,11 @@ describe("in synchronous mode no acknowledged write is lost or doubled, asks kee
   );
 });
 
-describe("in asynchronous mode writes can be lost, but no id comes back for another row", () => {
+describe("in asynchronous mode writes can be lost, but no id is reused for another row", () => {
   beforeAll(() => cluster.setSynchronous(false), 180_000);
 
   test.for(cases)(
-    "round %i: no id comes back for another row when the leader %s",
+    "round %i: no id is reused for another row when the leader %s",
     { timeout: 300_000 },
     async ([, what, fault]) => {
       const service = await startServers();
@@ -170,7 +170,7 @@ describe("in asynchronous mode writes can be lost, but no id comes back for anot
         const leader = await cluster.leader();
         const patroni = await failOver(leader, fault);
         await Promise.all(service.servers.map((server) => traffic.works(server)));
-        // Long enough for more rows than were lost.
+        // Long enough to write more rows than were lost.
         await sleep(15_000);
         traffic.stop();
         await trafficEnd;

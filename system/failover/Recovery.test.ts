@@ -1,6 +1,6 @@
 /**
- * The recipes of docs/scaling.md for a restore to a point in time and for a new version of PostgreSQL, with traffic
- * before and after.
+ * The recipes in docs/scaling.md for point-in-time recovery and for upgrading PostgreSQL, with traffic before and
+ * after.
  */
 import { execFileSync } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -21,7 +21,7 @@ const recipe = (heading: string) => sectionOf(read("docs/scaling.md"), heading);
 const query = async (url: string, statement: string) =>
   (await run("psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-c", statement, url)).trim();
 
-/** Sends traffic while `work` runs, by default for three seconds; returns all that is stored afterwards. */
+/** Sends traffic while `work` runs (by default, for three seconds); returns everything that is stored afterwards. */
 const use = async (service: Service, work: () => Promise<unknown> = () => sleep(3000)) => {
   const traffic = new Traffic(service);
   const trafficEnd = traffic.run(3);
@@ -43,7 +43,7 @@ const idsOf = (all: ReadonlyArray<StoredRows>) => ({
   entries: all.flatMap(({ entries }) => [...entries.values()].flat().map(({ id }) => id)),
 });
 
-/** Checks that every id of `after` that is not in `before` is greater than all `given` ones. */
+/** Checks that every id that is in `after` but not in `before` is greater than every id in `given`. */
 const expectNewIds = (
   after: ReadonlyArray<StoredRows>,
   before: ReadonlyArray<StoredRows>,
@@ -58,7 +58,7 @@ const expectNewIds = (
 };
 
 test(
-  "an upgrade from PostgreSQL 15 to 18 by logical replication keeps every row, and new ids are greater",
+  "an upgrade from PostgreSQL 15 to 18 by logical replication keeps every row and reuses no id",
   {
     timeout: 240_000,
   },
@@ -118,7 +118,7 @@ test(
 );
 
 test(
-  "a restore to a point in time has the rows of that time, and gives no id again that was given later",
+  "a point-in-time restore brings back the rows of that time, and reuses no id assigned since",
   {
     timeout: 300_000,
   },

@@ -6,13 +6,13 @@ import { startService } from "../../faults/Harness.ts";
 import { run } from "./Cluster.ts";
 
 test(
-  "an answer that no synchronous standby has is not given to a retry either",
+  "an answer that has not reached the synchronous standby is withheld even from a retry",
   {
     timeout: 60_000,
   },
   async () => {
     const superuser = inject("roleUrls").superuser;
-    /** Makes commits wait for a standby of that name; without a name, for none. */
+    /** Makes commits wait for a standby with that name, or for none if the name is empty. */
     const setStandby = async (name: string) => {
       for (const statement of [
         `alter system set synchronous_standby_names = '${name}'`,
@@ -40,7 +40,7 @@ test(
       while (model.asked() === 0) await sleep(20);
       await setStandby("away");
       expect((await first).text).toContain("STORAGE_UNAVAILABLE");
-      // PostgreSQL has committed the answer locally: its statement was cancelled at the deadline.
+      // PostgreSQL committed the answer locally when the statement was cancelled at the deadline.
       expect((await ask()).status).not.toBe(201);
       await setStandby("");
       const replay = await ask();

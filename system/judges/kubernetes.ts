@@ -1,6 +1,6 @@
 /**
- * Checks the Kubernetes objects in the YAML on standard input by their schemas and their types, which know each field,
- * and prints them as JSON.
+ * Checks the Kubernetes objects in the YAML on standard input against their schemas and against their types, which
+ * reject unknown fields, and prints the objects as JSON.
  */
 import { execFileSync } from "node:child_process";
 import { rmSync, writeFileSync } from "node:fs";

@@ -1,5 +1,5 @@
 /**
- * Prints the problems that Redocly finds in the API description on standard input, one a line.
+ * Prints the problems that Redocly finds in the API description on standard input, one per line.
  */
 import { createConfig, lintFromString } from "@redocly/openapi-core";
 import { text } from "node:stream/consumers";

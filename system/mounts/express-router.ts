@@ -10,7 +10,7 @@ support.use(["/chatbot", "/ask"], toNodeHandler(handler));
 const app = express();
 app.use(compression({ threshold: 0 }));
 app.use("/support", support);
-// The parser is below the line that mounts Parley.
+// The parser comes after Parley, which reads the body itself.
 app.use(express.json());
 
 const server = app.listen(0, "127.0.0.1", () => announce(server.address()));

@@ -7,7 +7,7 @@ import { handler } from "./service.ts";
 const app = fastify();
 await app.register(compress, { threshold: 0 });
 await app.register(async (parley) => {
-  // Parley reads the body itself, and responds to an invalid one.
+  // Parley parses the body itself, and responds if it is invalid.
   parley.removeAllContentTypeParsers();
   parley.addContentTypeParser("*", (_request, _body, done) => done(null));
   parley.all("/support/*", toNodeHandler(handler));

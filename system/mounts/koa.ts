@@ -16,6 +16,6 @@ app.use(
   }),
 );
 
-// Koa would print what its parser refuses.
+// Otherwise Koa would log the parser's errors.
 app.silent = true;
 const server = app.listen(0, "127.0.0.1", () => announce(server.address()));

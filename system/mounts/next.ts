@@ -1,4 +1,4 @@
-/** Stands in for Next.js: calls the route's functions with a request of its own class, and the route's parameters. */
+/** Stands in for Next.js: calls the route's handlers with its own kind of request, and with the route's parameters. */
 import { serve } from "@hono/node-server";
 import { announce } from "./announce.ts";
 import { GET, POST } from "./next-route.ts";

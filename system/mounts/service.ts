@@ -1,6 +1,6 @@
 /**
- * What every program of this folder mounts: the handler over the memory store. Its model asks the test, at `GATE`, for
- * the second half of each answer.
+ * The handler that every program in this folder mounts, with the memory store. Its answerer fetches the second half of
+ * each answer from the test, at `GATE`.
  */
 import { defaultSettings, keyRecord, layerParley } from "@parley/core";
 import { ChatbotRegistry } from "@parley/core/ports";

@@ -5,7 +5,7 @@ export default defineConfig({
     include: ["packages/store-pg/test/**/{conformance,flat,plans,Migrator,TenantSession}.test.ts"],
     globalSetup: ["test/postgres.ts"],
     setupFiles: ["test/children.ts"],
-    // One at a time: other tests run beside them.
+    // One at a time, because other tests run at the same time.
     maxWorkers: 1,
     testTimeout: 30_000,
     hookTimeout: 60_000,

@@ -1,5 +1,5 @@
 /**
- * The playground in Chromium, over the embedded PostgreSQL and a slow model.
+ * The playground in Chromium, with the embedded PostgreSQL and a slow model.
  */
 import { makeClient, type Client } from "@parley/client";
 import axe from "axe-core";
@@ -41,14 +41,14 @@ const rows = (count: number) =>
   );
 const table = `| PARLEY_SETTING | What it does |\n| --- | ---: |\n${rows(2)}\n| A<br>B | C<BR />D |`;
 const code = "```sh\necho hello\n```\n\n# One\n\n### Three";
-/** 26 kB in 5,000 pieces, of every kind of block. */
+/** 26 kB in 5,000 pieces, in five kinds of block. */
 const fast = Array.from(
   { length: 100 },
   (_, at) =>
     ["", "- ", "> ", "## ", "| a | b |\n| - | - |\n| "][at % 5] +
     Array.from({ length: 50 }, (_, word) => `w${at}${word}`).join(" "),
 ).join("\n\n");
-/** What a Markdown parser may fail on, or take minutes for. */
+/** Input that a Markdown parser may fail on, or take minutes to parse. */
 const tangles: Readonly<Record<string, string>> = {
   quotations: ">".repeat(5000) + "a",
   "quotations and text": ">".repeat(5000) + "a\nb",
@@ -131,7 +131,7 @@ const visit = async (
   }
 };
 
-/** Sends each request to the next server, and hangs up when its client does. */
+/** Balances requests round-robin, and cancels a request when its client disconnects. */
 const startBalancer = async (origins: ReadonlyArray<string>) => {
   let count = 0;
   const balancer = createServer((near, response) => {
@@ -159,7 +159,7 @@ const openChat = async (page: Page, id: number) => {
 const question = (page: Page) => page.locator("textarea");
 const openNewChat = async (page: Page) => {
   await page.getByRole("link", { name: "New chat" }).click();
-  // Until then, the field is that of the open chat.
+  // Until then, the field belongs to the open chat.
   await page.getByText("Create a chat with a name or a user reference").waitFor();
 };
 const ask = async (page: Page, text: string) => {
@@ -169,7 +169,7 @@ const ask = async (page: Page, text: string) => {
 const storedAnswer = (page: Page) => page.locator(".stored .markdown").last();
 const waitForAnswer = (page: Page) => page.waitForSelector(".pending", { state: "detached" });
 const sessionEntries = (page: Page) => page.evaluate(() => Object.entries(sessionStorage));
-/** The distance from the end of the history. */
+/** The distance from the end of the history, in pixels. */
 const distance = (page: Page) =>
   page.locator(".scroller").evaluate(({ scrollTop }) => Math.abs(Math.round(scrollTop)));
 
@@ -187,7 +187,7 @@ const expectAccessible = async (page: Page, view: string) => {
 };
 
 describe("the playground's key", () => {
-  it("the key leaves the address, and stays in this tab only", () =>
+  it("the key is removed from the address, and kept only in this tab", () =>
     visit(async (page) => {
       await page.waitForSelector("h1:text('Contract bot')");
       expect(page.url()).toBe(`${server.target.origin}/`);
@@ -202,7 +202,7 @@ describe("the playground's key", () => {
       expect(await sessionEntries(page)).toEqual([]);
     }));
 
-  it("a link with a damaged key leads to the field for a key", () =>
+  it("a link with a malformed key leads to the key field", () =>
     visit(
       async (page) => {
         await page.getByRole("alert").getByText("The key is not valid").waitFor();
@@ -234,7 +234,7 @@ describe("the playground's key", () => {
       await page.getByLabel("x-api-key").first().waitFor();
     }));
 
-  it("a wrong key is refused with a sentence, whose code and request id unfold", () =>
+  it("a wrong key is rejected with a sentence, and Details reveals the code and request id", () =>
     visit(
       async (page) => {
         const field = page.getByLabel("API key");
@@ -255,7 +255,7 @@ describe("the playground's key", () => {
       "",
     ));
 
-  it("a revoked key leads to the field for another one, and the question stays as a draft", () =>
+  it("a revoked key leads back to the key field, and the question is kept as a draft", () =>
     visit(async (page) => {
       await page.waitForSelector("h1:text('Contract bot')");
       const { id } = await client.createChat();
@@ -277,8 +277,8 @@ describe("the playground's key", () => {
     }));
 });
 
-describe("the first sight of the playground", () => {
-  it("the first question creates a chat with its name and a hello message", () =>
+describe("the playground's start page", () => {
+  it("the first question creates a chat that is named after it and has a hello message", () =>
     visit(async (page) => {
       await page.waitForSelector("h1:text('Contract bot')");
       await page.getByText("A language model answers.").waitFor();
@@ -306,7 +306,7 @@ describe("the first sight of the playground", () => {
       await page.waitForSelector(`h2:text-is("${name}")`);
     }));
 
-  it("questions that the documents answer are offered, but only to the holder of a key", async () => {
+  it("the page suggests questions that the documents answer, but only to holders of a key", async () => {
     const read = async (headers: Record<string, string>) =>
       (await fetch(`${server.target.origin}/playground/questions`, { headers })).json();
     expect(await read({})).toEqual([]);
@@ -333,7 +333,7 @@ describe("the first sight of the playground", () => {
 });
 
 describe("the list of chats", () => {
-  it("the list has pages with their exact total, and keeps page and search over a reload", async () => {
+  it("the list is paged with an exact total, and a reload keeps the page and the search", async () => {
     const mark = crypto.randomUUID();
     for (let at = 0; at < 30; at++) await client.createChat({ name: `${mark} ${at}` });
     await visit(async (page) => {
@@ -347,7 +347,7 @@ describe("the list of chats", () => {
       await page.reload();
       await page.getByText("26–30 of 30").waitFor();
       expect(await page.getByRole("searchbox").inputValue()).toBe(mark);
-      // Meanwhile the chats of the page may have been erased.
+      // The chats on the remembered page may since have been erased.
       const beyond = JSON.stringify({ page: 9, search: mark });
       await page.evaluate((list) => sessionStorage.setItem("parley-list", list), beyond);
       await page.reload();
@@ -379,7 +379,7 @@ describe("the list of chats", () => {
     }, phone);
   });
 
-  it("the list finds the chats of a user, by day, and names one without a name by its first question", async () => {
+  it("the list finds a user's chats, groups them by day, and shows an unnamed chat's first question", async () => {
     const userRef = `user-${crypto.randomUUID()}`;
     const chat = await client.createChat({ userRef });
     await client.ask({ chat_id: chat.id, query: "What was first?" });
@@ -405,7 +405,7 @@ describe("the list of chats", () => {
 });
 
 describe("an answer", () => {
-  it("a person sees an answer while it arrives, even after leaving the chat and returning", () =>
+  it("a person sees an answer as it arrives, even after leaving the chat and returning", () =>
     visit(async (page) => {
       const { id } = await client.createChat();
       await openChat(page, id);
@@ -421,7 +421,7 @@ describe("an answer", () => {
       expect(await page.getByRole("status").last().innerText()).toBe(`Answer: ${long}`);
     }));
 
-  it("an answer shows that it was flagged, and its other facts once they are unfolded", async () => {
+  it("an answer shows that it was flagged, and its other details once expanded", async () => {
     const { id } = await client.createChat();
     await visit(async (page) => {
       await openChat(page, id);
@@ -440,7 +440,7 @@ describe("an answer", () => {
     });
   });
 
-  it("an answer is copied as Markdown, its code alone, and the chat is saved as a file", async () => {
+  it("an answer is copied as Markdown, a code block on its own, and the chat is saved as a file", async () => {
     const { id } = await client.createChat({ name: "To keep" });
     await visit(
       async (page) => {
@@ -473,7 +473,7 @@ describe("an answer", () => {
   });
 
   it.each([["missing"], ["forbidden"]])(
-    "an answer is copied even if the browser's clipboard is %s, and the focus stays",
+    "an answer is copied even if the browser's clipboard is %s, and the button keeps the focus",
     async (state) => {
       const { id } = await client.createChat();
       await client.ask({ chat_id: id, query: "short" });
@@ -494,7 +494,7 @@ describe("an answer", () => {
     },
   );
 
-  it("a page zoomed to 400 % leaves room for the history", async () => {
+  it("a page zoomed to 400% leaves room for the history", async () => {
     const { id } = await client.createChat();
     await visit(
       async (page) => {
@@ -502,12 +502,12 @@ describe("an answer", () => {
         const height = await page.locator(".scroller").evaluate((box) => box.clientHeight);
         expect(height).toBeGreaterThan(120);
       },
-      // 400 % of 1280 by 1024
+      // 1280 by 1024 at 400%
       { viewport: { width: 320, height: 256 } },
     );
   });
 
-  it("the page runs no script of an answer, and loads nothing from elsewhere", async () => {
+  it("the page runs no script from an answer, and loads nothing from other origins", async () => {
     const { id } = await client.createChat();
     await visit(async (page) => {
       const elsewhere: Array<string> = [];
@@ -537,7 +537,7 @@ describe("an answer", () => {
     });
   });
 
-  it("each block of an answer has the direction of its text", async () => {
+  it("each block of an answer and the chat's name follow the direction of their text", async () => {
     const { id } = await client.createChat({ name: "سؤال عن الفاتورة" });
     await visit(async (page) => {
       await openChat(page, id);
@@ -562,7 +562,7 @@ describe("an answer", () => {
     });
   });
 
-  it("tables scroll in a box of their own, break between words, and align their columns", async () => {
+  it("tables scroll in their own box, wrap between words and align their columns", async () => {
     const { id } = await client.createChat();
     await client.ask({ chat_id: id, query: "table" });
     await visit(async (page) => {
@@ -570,17 +570,17 @@ describe("an answer", () => {
       const { column, isInside, lines } = await page.locator("table").evaluate((element) => ({
         column: getComputedStyle(element.querySelector("td:last-child")!).textAlign,
         isInside: document.documentElement.scrollWidth <= innerWidth,
-        // With one letter a line, there would be a dozen.
+        // With one letter per line, there would be a dozen lines.
         lines: Math.round(element.querySelector("th")!.clientHeight / 24),
       }));
       expect([column, isInside]).toEqual(["right", true]);
-      // Models break lines in cells as HTML does, because Markdown cannot.
+      // Models write `<br>` in cells, because Markdown has no line break there.
       expect(await page.locator("tr").last().innerText()).toBe("A\nB\tC\nD");
       expect(lines).toBeLessThan(4);
     }, phone);
   });
 
-  it("a question and the open chat are marked even in the person's own colours", async () => {
+  it("a question and the open chat stand out even in forced colours", async () => {
     const { id } = await client.createChat({ name: "Contrast" });
     await client.ask({ chat_id: id, query: "short" });
     await visit(
@@ -601,7 +601,7 @@ describe("an answer", () => {
   });
 
   it.each(Object.keys(tangles))(
-    "a chat with an answer of %s opens, and the rest of it works",
+    "a chat with an awkward answer (%s) opens within five seconds and still works",
     async (name) => {
       const { id } = await client.createChat();
       await client.ask({ chat_id: id, query: "short" });
@@ -619,7 +619,7 @@ describe("an answer", () => {
 });
 
 describe("the history", () => {
-  it("the history stays where a person reads while an answer arrives, and leads back to the newest entry", async () => {
+  it("the history keeps its position while an answer arrives, and a button leads to the newest entry", async () => {
     const { id } = await client.createChat();
     for (let at = 0; at < 20; at++) await client.ask({ chat_id: id, query: "short" });
     await visit(async (page) => {
@@ -642,10 +642,10 @@ describe("the history", () => {
     });
   });
 
-  it("ten thousand entries take at most 80 MB, and a key press is answered within 100 ms", async () => {
+  it("ten thousand entries take less than 80 MB, and a key press is handled within 100 ms", async () => {
     const { id } = await client.createChat();
     await visit(async (page) => {
-      // The store's long histories have tests of their own.
+      // The stores have their own tests of long histories.
       await page.route(`**/chats/${id}/history?*`, (route) => {
         const { searchParams } = new URL(route.request().url());
         const [limit, number] = [
@@ -670,7 +670,7 @@ describe("the history", () => {
       await page.getByText("10,000 entries").waitFor();
       expect(await page.getByText("Answer 10000").isVisible()).toBe(true);
       const scroller = page.locator(".scroller");
-      // Older entries do not move those in view.
+      // Loading older entries does not move the ones in view.
       const first = page.getByText("Answer 9901", { exact: true });
       await scroller.evaluate((element) => (element.scrollTop = -element.scrollHeight));
       await first.evaluate((element) => element.scrollIntoView());
@@ -703,7 +703,7 @@ describe("the history", () => {
         }
         return delays.toSorted((a, b) => a - b);
       });
-      // The machine may be busy: the quickest tells what the page costs.
+      // The machine may be busy, so only the shortest delay counts.
       expect(delays[0]).toBeLessThan(100);
     });
   }, 120_000);
@@ -714,7 +714,7 @@ describe("the history", () => {
       await openChat(page, id);
       const devtools = await page.context().newCDPSession(page);
       await devtools.send("Performance.enable", { timeDomain: "threadTicks" });
-      /** Seconds of the main thread's processor time. */
+      /** The main thread's CPU time, in seconds. */
       const busy = async () => {
         const { metrics } = await devtools.send("Performance.getMetrics");
         return metrics.find(({ name }) => name === "TaskDuration")!.value;
@@ -735,13 +735,13 @@ describe("the history", () => {
           name.endsWith("::RunTask") && pid === main!.pid && tid === main!.tid,
       );
       expect(tasks.length).toBeGreaterThan(1_000);
-      // Microseconds of processor time.
+      // CPU time in microseconds.
       expect(Math.max(...tasks.map(({ tdur = 0 }) => tdur))).toBeLessThan(100_000);
     });
   });
 });
 
-/** What Chromium writes about the tasks of its threads. */
+/** Chromium's trace of the tasks that its threads run. */
 interface Trace {
   readonly traceEvents: ReadonlyArray<{
     readonly name: string;
@@ -753,7 +753,7 @@ interface Trace {
 }
 
 describe("asking", () => {
-  it("a question that is too long is refused before it leaves the field", async () => {
+  it("a question that is too long is not sent, and stays in the field", async () => {
     const { id } = await client.createChat();
     await visit(async (page) => {
       await openChat(page, id);
@@ -770,7 +770,7 @@ describe("asking", () => {
     });
   });
 
-  it("Enter that ends the composition of a word asks nothing, even in Safari", async () => {
+  it("pressing Enter to end an IME composition asks nothing, even in Safari", async () => {
     const { id } = await client.createChat();
     await visit(async (page) => {
       await openChat(page, id);
@@ -827,7 +827,7 @@ describe("asking", () => {
     );
   });
 
-  it("Escape stops an answer: the model's request ends, and nothing is stored", async () => {
+  it("Escape stops an answer, cancels the request to the model and stores nothing", async () => {
     const { id } = await client.createChat();
     await visit(async (page) => {
       await openChat(page, id);
@@ -844,13 +844,13 @@ describe("asking", () => {
     });
   });
 
-  it("a stop says no more than is known when another server may go on", async () => {
+  it("stopping promises nothing if another server may still finish the answer", async () => {
     const { id } = await client.createChat();
     await visit(async (page) => {
       await openChat(page, id);
       await ask(page, "long");
       await page.waitForSelector(".streaming :text('word3')");
-      // As if the request to stop reached another server, which waits.
+      // As if the stop request had reached another server, which does not respond yet.
       await page.route(/\/ask/, () => undefined);
       await page.getByRole("button", { name: "Stop" }).click();
       await page
@@ -864,7 +864,7 @@ describe("asking", () => {
     });
   });
 
-  it("a stop behind a balancer says that nothing was stored only if it is so", async () => {
+  it("behind a balancer, stopping says that nothing was stored only if that is true", async () => {
     const shared = {
       ...model.settings,
       DATABASE_URL: inject("postgresUrl"),
@@ -883,7 +883,7 @@ describe("asking", () => {
           await openChat(page, id);
           await ask(page, "long");
           await page.waitForSelector(".streaming :text('word3')");
-          // The next request goes to the other server, or to the same.
+          // In every other round, an extra request makes the stop reach the other server.
           if (round % 2 === 1) await pair.details();
           await question(page).press("Escape");
           const failure = page.locator(".stopped, .cancelled");
@@ -903,7 +903,7 @@ describe("asking", () => {
     await Promise.all([first.stop(), second.stop()]);
   }, 120_000);
 
-  it("an answer goes on after its connection was lost for a while, and after a reload", async () => {
+  it("an answer continues after the connection is lost for a while, and after a reload", async () => {
     const { id } = await client.createChat();
     const connections = new Set<() => void>();
     let isDown = false;
@@ -923,7 +923,7 @@ describe("asking", () => {
         isDown = true;
         for (const cut of connections) cut();
         await page.locator(".reconnecting").waitFor();
-        // Longer than the client tries by itself.
+        // Longer than the client keeps retrying by itself.
         await new Promise((resume) => setTimeout(resume, 6000));
         isDown = false;
         await page.evaluate(() => dispatchEvent(new Event("online")));
@@ -958,14 +958,14 @@ describe("asking", () => {
       await other.getByText("Another tab is waiting for an answer in this chat.").waitFor();
       await ask(other, "short");
       await other.getByText("Waiting for the answer in another tab").waitFor();
-      // After two seconds the tab says for how long.
+      // After two seconds, the tab shows how long it has waited.
       await other.getByText(/· \d s/).waitFor();
       await waitForAnswer(page);
       await waitForAnswer(other);
       const questions = ["long", "short"];
       await expect.poll(() => page.locator(".question").allInnerTexts()).toEqual(questions);
       await expect.poll(() => other.locator(".question").allInnerTexts()).toEqual(questions);
-      // The ask of another program reaches a tab only when the tab gets the focus.
+      // An ask from another program appears in a tab only when the tab is focused.
       await client.ask({ chat_id: id, query: "By a program" });
       await page.evaluate(() => dispatchEvent(new Event("focus")));
       await page.waitForSelector(".question:text-is('By a program')");
@@ -1026,7 +1026,7 @@ describe("asking", () => {
     ));
 });
 
-it("the playground names the origin that the answers interface must accept, and then asks there", async () => {
+it("the playground names the origin that the answers interface must allow, and then asks there", async () => {
   const separate = { ...model.settings, PARLEY_ASK_PORT: "0" };
   const closed = await launch("memory", separate);
   const { origin } = closed.target;
@@ -1058,7 +1058,7 @@ it("the playground names the origin that the answers interface must accept, and 
   ).finally(open.stop);
 });
 
-describe("with the documents of the server itself", () => {
+describe("with the server's own documentation", () => {
   let own: TestServer;
   beforeAll(async () => {
     own = await launch("memory", { PARLEY_KNOWLEDGE_DIR: " " });
@@ -1067,7 +1067,7 @@ describe("with the documents of the server itself", () => {
   const at = (options: BrowserContextOptions = {}) => ({ ...options, origin: own.target.origin });
   const hash = () => `#key=${own.target.key}`;
 
-  it("the links of an answer lead to the guide, and a line says who answers", () =>
+  it("the links in an answer lead to the guide, and the page says who answers", () =>
     visit(
       async (page) => {
         await page.getByText("The chatbot answers with quotes from its documents.").waitFor();
@@ -1092,7 +1092,7 @@ describe("with the documents of the server itself", () => {
       hash(),
     ));
 
-  it("light or dark is the person's choice on every page, and the pages lead to one another", () =>
+  it("the choice of light or dark applies to every page, and the pages link to one another", () =>
     visit(
       async (page) => {
         const scheme = () =>
@@ -1114,7 +1114,7 @@ describe("with the documents of the server itself", () => {
   it.each([
     ["light", desktop],
     ["dark", phone],
-  ] as const)("the guide is accessible and copies its code, %s", (colorScheme, device) =>
+  ] as const)("the %s guide is accessible, and its code can be copied", (colorScheme, device) =>
     visit(
       async (page) => {
         for (const path of ["/docs/guide", "/docs/faq", "/docs/settings", "/docs/guide?q=port"]) {
@@ -1137,8 +1137,8 @@ describe.each([
   ["dark", "desktop", desktop],
   ["light", "phone", phone],
   ["dark", "phone", phone],
-] as const)("the playground, %s, on a %s", (colorScheme, _, device) => {
-  it("the playground is accessible on every view", () =>
+] as const)("the playground in %s mode on a %s", (colorScheme, _, device) => {
+  it("every view of the playground is accessible", () =>
     visit(
       async (page) => {
         await expectAccessible(page, "key");

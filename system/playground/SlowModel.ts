@@ -8,9 +8,9 @@ import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 
 export interface SlowModel {
-  /** The settings of a server that asks it. */
+  /** The settings for a server that uses this model. */
   readonly settings: Readonly<Record<string, string>>;
-  /** The questions that it received. */
+  /** The questions received so far. */
   readonly questions: ReadonlyArray<string>;
   /** The questions whose answers were cancelled. */
   readonly cancelled: ReadonlyArray<string>;
@@ -18,8 +18,8 @@ export interface SlowModel {
 }
 
 /**
- * `script` returns the answer to a question; `undefined` makes the call fail with status 400. `pauseMillis` is how long
- * a word takes.
+ * `script` returns the answer to a question; `undefined` makes the call fail with status 400. `pauseMillis` returns how
+ * long each word takes.
  */
 export const startSlowModel = async (
   script: (question: string) => string | undefined,

@@ -1,6 +1,6 @@
 /**
- * Takes the pictures of the playground for README and docs: `node system/playground/pictures.ts`. Emoji need a font
- * that has them, such as Debian's fonts-noto-color-emoji.
+ * Takes the screenshots of the playground for README.md and docs. Run it with `node system/playground/pictures.ts`.
+ * Emoji need a font that has them, such as Debian's fonts-noto-color-emoji.
  */
 import { makeClient } from "@parley/client";
 import { join } from "node:path";

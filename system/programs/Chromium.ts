@@ -1,5 +1,5 @@
 /**
- * Debian's Chromium with one page, over the DevTools protocol, and a log of all that its network stack did.
+ * Debian's Chromium with one page, driven over the DevTools protocol, and a log of its network activity.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -44,14 +44,14 @@ export interface Chromium {
   readonly evaluate: (expression: string) => Promise<any>;
   /** Resolves when the expression is truthy in the page; rejects after 20 s. */
   readonly until: (expression: string) => Promise<void>;
-  /** Ends the browser; returns the page's requests by its network log. */
+  /** Closes the browser; returns the page's requests, from the network log. */
   readonly close: () => Promise<PageRequests>;
 }
 
-/** The page's requests, whether or not they got a response. */
+/** The page's requests, whether or not they received a response. */
 export interface PageRequests {
   readonly urls: ReadonlyArray<string>;
-  /** Those looked up for a request or ahead of one, with scheme; `~notfound` for that of any other machine. */
+  /** The hosts looked up for a request or ahead of one, with scheme; `~notfound` stands for any other machine's. */
   readonly hosts: ReadonlyArray<string>;
 }
 
@@ -66,8 +66,8 @@ interface NetLog {
 }
 
 /**
- * The requests of the site's pages. No switch silences all of the browser's own traffic, but in the network log that
- * traffic has no page as its initiator, and no site in its isolation key.
+ * The requests from the site's pages. No switch silences all of the browser's own traffic, but in the network log that
+ * traffic has no page as its initiator and no site in its isolation key.
  */
 const readNetLog = async (file: string, site: string): Promise<PageRequests> => {
   const { constants, events } = JSON.parse(await readFile(file, "utf8")) as NetLog;
@@ -94,8 +94,8 @@ const readNetLog = async (file: string, site: string): Promise<PageRequests> => 
 };
 
 /**
- * Starts Chromium with an empty profile. `name`, a name without subdomain, leads to this machine; no other name leads
- * anywhere.
+ * Starts Chromium with an empty profile. `name`, a host name without a subdomain, resolves to this machine; no other
+ * name resolves.
  */
 export const startChromium = async (name: string): Promise<Chromium> => {
   if (!existsSync(program)) {
@@ -108,7 +108,7 @@ export const startChromium = async (name: string): Promise<Chromium> => {
     [
       ...quiet,
       "--headless=new",
-      // Its sandbox refuses to run as root.
+      // Chromium's sandbox refuses to run as root.
       "--no-sandbox",
       "--disable-dev-shm-usage",
       "--disable-gpu",
@@ -193,7 +193,7 @@ export const startChromium = async (name: string): Promise<Chromium> => {
       }
     },
     close: async () => {
-      // The network log is whole only after an orderly end.
+      // The network log is complete only after a clean exit.
       void command("Browser.close").catch(() => undefined);
       const deadline = setTimeout(killAtExit, 10_000);
       await exit;

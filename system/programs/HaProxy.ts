@@ -1,5 +1,5 @@
 /**
- * Debian's HAProxy before servers, whose readiness it checks at their management listeners.
+ * Debian's HAProxy in front of servers, whose readiness it checks at their management listeners.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -15,12 +15,12 @@ const program = "/usr/sbin/haproxy";
 
 export interface HaProxy {
   readonly origin: string;
-  /** Whether it has found every server ready. */
+  /** Whether HAProxy has found every server ready. */
   readonly isComplete: () => Promise<boolean>;
   readonly close: () => Promise<void>;
 }
 
-/** Starts it with the sample `deploy/haproxy.cfg`, over servers on this machine. */
+/** Starts HAProxy with the sample `deploy/haproxy.cfg`, in front of servers on this machine. */
 export const startHaProxy = async (
   servers: ReadonlyArray<{ readonly port: number; readonly management: number }>,
 ): Promise<HaProxy> => {

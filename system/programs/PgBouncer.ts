@@ -1,6 +1,6 @@
 /**
- * Debian's PgBouncer before a PostgreSQL, with its own defaults: it lends a connection for one transaction, and refuses
- * a client that asks for settings when it connects.
+ * Debian's PgBouncer in front of PostgreSQL, in transaction mode. As by default, PgBouncer rejects a client that asks
+ * for settings when it connects.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -12,7 +12,7 @@ import { freePort } from "../../apps/server/test/FreePort.ts";
 
 const program = "/usr/sbin/pgbouncer";
 
-/** Debian's user without rights: PgBouncer does not run as root. */
+/** Debian's unprivileged user: PgBouncer does not run as root. */
 const nobody = 65534;
 
 export interface PgBouncer {

@@ -1,5 +1,5 @@
 /**
- * The widget in Chromium, on pages of another site with a strict policy of their own.
+ * The widget in Chromium, on another site's pages, which have a strict Content Security Policy.
  */
 import { generateKey, keyId } from "@parley/core";
 import { signVisitorToken } from "@parley/http";
@@ -32,23 +32,23 @@ const connections = new Set<Socket>();
 let directory: string;
 let key: string;
 let id: string;
-/** A site with an origin of the key, and one with another origin. */
+/** A site whose origin the key allows, and one whose origin it does not. */
 let shop: Server;
 let stranger: Server;
 /** The site's signed-in user; `null` if nobody has signed in. */
 let user: string | null = "user-1";
-/** When the next tokens expire, in seconds from now. */
+/** The lifetimes of the next tokens, in seconds. */
 let lives: Array<number> = [];
 const tokens: Array<string> = [];
 
 /**
- * The origin of a page. To a page of `localhost` the server, on 127.0.0.1, is another site, and Chromium blocks the
- * storage of frames of other sites in private windows, as these are.
+ * The origin of a site's pages. For a page on `localhost`, the server on 127.0.0.1 is another site, and in private
+ * windows such as these Chromium blocks storage in cross-site frames.
  */
 const originOf = (site: Server, name = "localhost") =>
   `http://${name}:${(site.address() as AddressInfo).port}`;
 
-/** A site, whose policy allows nothing but the widget and its own backend. */
+/** Starts a site whose policy allows nothing but the widget and the site's own backend. */
 const startSite = async () => {
   const site = createServer(async (request, response) => {
     const { pathname, searchParams } = new URL(request.url!, "http://localhost");
@@ -136,7 +136,7 @@ interface Visit extends BrowserContextOptions {
   readonly site?: Server;
   readonly name?: string;
   readonly attributes?: string;
-  /** The query of the script's address. */
+  /** The query string of the script's address. */
   readonly version?: string;
   /** Whether the page is cross-origin isolated. */
   readonly isolated?: boolean;
@@ -145,7 +145,7 @@ interface Visit extends BrowserContextOptions {
 const addressOf = ({ attributes = "", isolated, name, site = shop, version = "" }: Visit) =>
   `${originOf(site, name)}/?${new URLSearchParams({ attributes, version, ...(isolated && { isolated: "" }) })}`;
 
-/** Opens the page, and fails on any error in it, any cookie and any request to another host. */
+/** Opens the page, and fails on any page error, any cookie and any request to another host. */
 const visit = async (options: Visit, use: (page: Page, errors: Array<string>) => Promise<void>) => {
   const { attributes: _, isolated: _1, name: _2, site: _3, version: _4, ...device } = options;
   const context = await browser.newContext({ ...desk, ...device });
@@ -188,7 +188,7 @@ const focused = (page: Page) =>
     return (activeElement?.shadowRoot?.activeElement ?? activeElement)?.localName;
   });
 
-/** Checks the page and the window with axe, each by itself. */
+/** Checks the page and the widget's window with axe, each on its own. */
 const expectAccessible = async (page: Page) => {
   for (const each of page.frames()) {
     const { violations } = await each.evaluate<axe.AxeResults>(
@@ -204,7 +204,7 @@ for (const [name, device] of Object.entries({
   "a dark desktop": { ...desk, colorScheme: "dark" as const },
   "a phone": phone,
 })) {
-  it(`an anonymous visitor asks in the widget, on ${name}`, () =>
+  it(`an anonymous visitor can ask in the widget on ${name}`, () =>
     visit({ ...device, attributes: 'data-color="#ffcc00"' }, async (page) => {
       const countedRequests: Array<string> = [];
       page.on("request", (request) => {
@@ -222,7 +222,7 @@ for (const [name, device] of Object.entries({
       await frame(page).getByRole("button", { name: "Ports" }).click();
       await frame(page).locator(".question:text-is('Ports')").waitFor();
       expect(await waitForAnswer(page)).toBe("A short answer.");
-      // The rate of a visitor may be as low as ten requests a minute.
+      // A visitor's rate limit may be as low as ten requests a minute.
       expect(countedRequests.length, countedRequests.join()).toBeLessThanOrEqual(5);
       await ask(page, "fail");
       await frame(page).getByText("The answer failed. Nothing was stored.").waitFor();
@@ -244,13 +244,13 @@ it("the window fills the screen of a phone in landscape", () => {
   });
 });
 
-it("a page may load the widget as a module, with a version in the address", () =>
+it("a page can load the widget as a module, with a version in the address", () =>
   visit({ attributes: 'type="module"', version: "?v=2" }, async (page) => {
     await button(page).click();
     await frame(page).getByText("Hello! 👋").waitFor();
   }));
 
-it("a page that is cross-origin isolated may contain the widget", () =>
+it("a cross-origin isolated page can contain the widget", () =>
   visit({ isolated: true }, async (page) => {
     expect(await page.evaluate(() => crossOriginIsolated)).toBe(true);
     await button(page).click();
@@ -276,7 +276,7 @@ it.each([
   }),
 );
 
-it("Escape closes the window and returns the focus, and the page stays as it was", () =>
+it("Escape closes the window and restores the focus, and the page stays as it was", () =>
   visit({}, async (page) => {
     const before = await page.evaluate(() => document.body.outerHTML);
     expect(await page.evaluate("Object.keys(parley)")).toEqual(["open", "close"]);
@@ -302,7 +302,7 @@ it("Escape closes the window and returns the focus, and the page stays as it was
   }));
 
 const german = { name: sameSite, attributes: 'data-locale="de" data-position="left"' };
-it("an answer goes on after the visitor has opened another page of the site", () =>
+it("an answer continues after the visitor opens another page of the site", () =>
   visit(german, async (page) => {
     await button(page).click();
     await ask(page, "long");
@@ -320,7 +320,7 @@ it("an answer goes on after the visitor has opened another page of the site", ()
     expect((await button(page).boundingBox())!.x).toBe(20);
   }));
 
-it("where the browser blocks the storage of frames, the widget answers all the same", () =>
+it("the widget answers even if the browser blocks storage in frames", () =>
   visit({}, async (page) => {
     await button(page).click();
     await frame(page).getByText("Hello! 👋").waitFor();
@@ -331,9 +331,9 @@ it("where the browser blocks the storage of frames, the widget answers all the s
   }));
 
 const withTokenUrl = { name: sameSite, attributes: 'data-token-url="/chat-token"' };
-it("a token that expires in the middle of an answer is renewed, and the answer goes on", () =>
+it("a token that expires in the middle of an answer is renewed, and the answer continues", () =>
   visit(withTokenUrl, async (page) => {
-    // The server allows for clocks that differ by 60 seconds.
+    // The server tolerates a clock skew of 60 seconds.
     lives = [-57];
     tokens.length = 0;
     await button(page).click();
@@ -365,7 +365,7 @@ it("a token is renewed before it expires", () =>
     expect(statuses.filter((status) => status >= 400)).toEqual([]);
   }));
 
-it("a user of a browser does not see what the user before has written", () =>
+it("a user does not see what the browser's previous user wrote", () =>
   visit(withTokenUrl, async (page) => {
     user = "user-2";
     await button(page).click();
@@ -389,7 +389,7 @@ it("a user of a browser does not see what the user before has written", () =>
     await frame(page).getByText("Whose is it?").waitFor();
   }));
 
-it("a page of an origin that is not allowed shows a sentence, and nobody gets a token", () =>
+it("a page from an origin that is not allowed shows a sentence, and requests no token", () =>
   visit({ ...phone, site: stranger }, async (page, errors) => {
     const paths: Array<string> = [];
     page.on("request", (request) => paths.push(new URL(request.url()).pathname));
@@ -399,6 +399,6 @@ it("a page of an origin that is not allowed shows a sentence, and nobody gets a 
     await page.getByRole("button", { name: "Close" }).click();
     expect(await focused(page)).toBe("button");
     expect(await page.locator("parley-widget dialog").isVisible()).toBe(false);
-    // The browser tells the developer of the page.
+    // The browser tells the page's developer why.
     expect(errors.splice(0).join()).toContain("frame-ancestors");
   }));

@@ -1,5 +1,5 @@
 /**
- * The fenced blocks of this project's documentation.
+ * The fenced code blocks in this project's documentation.
  */
 import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -8,14 +8,14 @@ export const root = join(import.meta.dirname, "../..");
 
 export const read = (file: string): string => readFileSync(join(root, file), "utf8");
 
-/** The pages in the root, in docs and of the packages. */
+/** The documents in the root and in docs, and the packages' READMEs. */
 export const documents: ReadonlyArray<string> = globSync(
   ["*.md", "docs/**/*.md", "{apps,packages}/*/README.md"],
   { cwd: root },
 );
 
 export interface Fence {
-  /** The rest of the opening line: the language and more. */
+  /** The info string: the language, and what follows it on the opening line. */
   readonly info: string;
   readonly text: string;
 }

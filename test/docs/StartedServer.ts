@@ -1,5 +1,5 @@
 /**
- * The server as readers of the documentation start it, over an empty memory store, on free ports.
+ * The server as readers of the documentation start it, but with an empty memory store and on free ports.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -14,7 +14,7 @@ export interface StartedServer {
   readonly stop: () => Promise<void>;
 }
 
-/** Starts it on a terminal, where a first start prints its key. Resolves once the server has printed everything. */
+/** Starts the server on a terminal, where a first start prints a key. Resolves once everything has been printed. */
 export const startServer = async (): Promise<StartedServer> => {
   const command = `${process.execPath} ${join(root, "apps/server/src/main.ts")} serve`;
   const child = spawn("script", ["-qec", command, "/dev/null"], {

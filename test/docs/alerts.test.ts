@@ -4,7 +4,7 @@ import { read, sectionOf } from "./Fences.ts";
 const rules = read("deploy/prometheus-rules.yaml");
 const alerts = [...rules.matchAll(/alert: (\w+)/g)].map(([, name]) => name!);
 
-it("each alert names its section of docs/troubleshooting.md, and each of its sections has an alert", () => {
+it("each alert links to its section of docs/troubleshooting.md, and each section has an alert", () => {
   const sections = [...read("docs/troubleshooting.md").matchAll(/^## (\w+)$/gm)].map(
     ([, name]) => name,
   );
@@ -13,7 +13,7 @@ it("each alert names its section of docs/troubleshooting.md, and each of its sec
   expect(runbooks).toEqual(alerts.map((name) => `docs/troubleshooting.md#${name.toLowerCase()}`));
 });
 
-it("alerts and dashboard use only metrics that the server serves", () => {
+it("the alerts and the dashboard use only documented metrics, and each metric has a panel", () => {
   const table = sectionOf(read("docs/monitoring.md"), "## Metrics");
   const metrics = new Set([...table.matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name));
   const dashboard = JSON.parse(read("deploy/grafana-dashboard.json"));
@@ -28,7 +28,6 @@ it("alerts and dashboard use only metrics that the server serves", () => {
   expect(
     [...new Set(queriedMetrics)].filter((name) => !metrics.has(name) && !labels.includes(name)),
   ).toEqual([]);
-  // Each metric has a panel.
   expect([...metrics].filter((name) => !queries.some((query) => query.includes(name!)))).toEqual(
     [],
   );

@@ -1,5 +1,5 @@
 /**
- * The examples of docs/library/client.md, run against a started server.
+ * The examples in docs/library/client.md, run against a real server.
  */
 import { AbstractChat, DefaultChatTransport, type ChatState } from "ai";
 import type { ParleyMessage } from "@parley/client/ai-sdk";

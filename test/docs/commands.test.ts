@@ -33,17 +33,17 @@ describe("docs/operations.md", () => {
       .filter((text) => !text.startsWith("-")),
   );
 
-  it.each(paths)("docs/operations.md has parley %s in its table", (path) => {
+  it.each(paths)("docs/operations.md lists parley %s in its table", (path) => {
     expect(documented.some((text) => `${text} `.startsWith(`${path} `))).toBe(true);
   });
 
-  it.each(documented)("docs/operations.md has only commands that exist: %s", (text) => {
+  it.each(documented)("the command %s in docs/operations.md exists", (text) => {
     expect(paths.some((path) => `${text} `.startsWith(`${path} `))).toBe(true);
   });
 });
 
 describe("--help", () => {
-  it.each(nodes)("--help of $path has examples of it", ({ command, path }) => {
+  it.each(nodes)("$path --help has examples of the command", ({ command, path }) => {
     expect(command.examples.length).toBeGreaterThan(0);
     for (const example of command.examples) {
       expect(example.command).toMatch(new RegExp(`\\b${path}(?![\\w-])`));

@@ -7,7 +7,7 @@ import { expect, it } from "vitest";
 import { toErrorResponse } from "../../packages/http/src/serve/ErrorResponses.ts";
 import { read, root, sectionOf } from "./Fences.ts";
 
-/** A table as the formatter leaves it: the cells of a column have the same width. */
+/** A table as the formatter writes it, with every cell as wide as its column. */
 const table = (head: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<string>>): string => {
   const widths = head.map((name, at) =>
     Math.max(name.length, ...rows.map((row) => row[at]!.length)),
@@ -27,7 +27,7 @@ const endpoints: Readonly<Record<string, string>> = {
 const notStorableInQuery =
   "The text contains NUL or a lone surrogate, or is not percent-encoded UTF-8.";
 
-/** What the ending of a message means. */
+/** What each ending of a message means. */
 const problems: ReadonlyArray<readonly [ending: string, means: string]> = [
   ["BODY_NOT_OBJECT", "The body is not a JSON object."],
   ["NOT_PRESENT", "The value is missing, or `null`."],
@@ -97,7 +97,7 @@ it("docs/errors.md shows every code", () => {
   }
 });
 
-it("each code has a number of its own", () => {
+it("no two errors have the same code", () => {
   const codes = [
     ...Object.values(generalCodes).map(({ code }) => code),
     ...Object.values(validationCodes),
@@ -105,7 +105,7 @@ it("each code has a number of its own", () => {
   expect(new Set(codes).size).toBe(codes.length);
 });
 
-it("docs/library/embedding.md gives each error the status of the HTTP interface", () => {
+it("docs/library/embedding.md gives each error the status that it has over HTTP", () => {
   const rows = sectionOf(read("docs/library/embedding.md"), "## Errors").matchAll(
     /^\| `(\w+)` +\| (\d+) /gm,
   );
@@ -118,6 +118,6 @@ it("docs/library/embedding.md gives each error the status of the HTTP interface"
     );
     return [name, toErrorResponse(Cause.fail(error)).body.status];
   });
-  // Over HTTP, the values of a request are checked before the core sees them.
+  // Over HTTP, a request's values are checked before the core sees them.
   expect({ ...Object.fromEntries(statuses), ArgumentInvalid: 422 }).toEqual(documented);
 });

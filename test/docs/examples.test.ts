@@ -1,5 +1,5 @@
 /**
- * The examples that the documentation quotes: they compile, and do what it says.
+ * The examples that the documentation quotes compile, and do what it says.
  */
 import { generateKey } from "@parley/core";
 import { Effect, Redacted } from "effect";

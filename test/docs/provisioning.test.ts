@@ -10,7 +10,7 @@ import { fencesOf, read, root, sectionOf } from "./Fences.ts";
 
 const path = "docs/provisioning.schema.json";
 
-/** The file's JSON Schema, with no references. */
+/** The provisioning file's JSON Schema, with references inlined. */
 const provisionSchema = () => {
   const { definitions, schema } = Schema.toJsonSchemaDocument(ProvisionFile, {
     onExcessProperty: "error",
@@ -29,7 +29,7 @@ if (process.env["UPDATE_DOCS"] === "1") {
   writeFileSync(join(root, path), `${JSON.stringify(provisionSchema(), null, 2)}\n`);
 }
 
-it(`${path} is the schema of what the server reads (UPDATE_DOCS=1 writes it)`, () => {
+it(`${path} matches the schema that the server uses (UPDATE_DOCS=1 writes it)`, () => {
   expect(JSON.parse(read(path))).toEqual(provisionSchema());
 });
 
@@ -89,7 +89,7 @@ describe("the published schema", () => {
     { chatbots: [{ ...chatbot, keys: [{ key: "${KEY}", scopes: ["admin"] }] }] },
     { chatbots: [{ ...chatbot, keys: [{ key: "secret", scopes: ["read"] }] }] },
     { chatbots: [{ ...chatbot, keys: [{ key: "a ${KEY}", scopes: ["read"] }] }] },
-  ])("the published schema refuses %j", (file) => {
+  ])("the published schema rejects %j", (file) => {
     expect(validate(file)).toBe(false);
   });
 

@@ -28,7 +28,7 @@ describe("the first five minutes", () => {
   });
   afterAll(() => server?.stop());
 
-  it("a first start prints what README.md shows", () => {
+  it("starting for the first time prints what README.md shows", () => {
     expect(minutes[0]!.text.split("\n")[0]).toBe("$ npx --yes pnpm@12 start");
     expect(plain(server.output)).toBe(plain(minutes[0]!.text.replace(/^.*\n/, "")));
   });
@@ -41,7 +41,7 @@ describe("the first five minutes", () => {
   it("the first five minutes in README.md have five commands", () =>
     expect(commands.length).toBe(5));
 
-  // In order: each builds on the ones before.
+  // They run in order, because each builds on the previous ones.
   it.each(commands)(
     "README.md shows what is printed by $command",
     async ({ command, documented }) => {
@@ -62,10 +62,10 @@ describe("TypeScript in the documentation", () => {
       .filter(({ info }) => /^(ts|typescript)\b/.test(info))
       .map((fence) => ({ document, ...fence })),
   );
-  it("the TypeScript in the documentation is found by this test", () =>
+  it("this test finds the TypeScript in the documentation", () =>
     expect(quotes.length).toBeGreaterThan(0));
 
-  it.each(quotes)("$document quotes $info as it is", ({ info, text }) => {
+  it.each(quotes)("$document quotes $info verbatim", ({ info, text }) => {
     const file = /^ts file=(\S+)$/.exec(info)?.[1];
     expect(file, "every block names its file").toBeDefined();
     expect(text.trim()).not.toBe("");
@@ -73,7 +73,7 @@ describe("TypeScript in the documentation", () => {
   });
 });
 
-/** Without fenced blocks: the links in what a server prints lead to documents of its own. */
+/** Removes the fenced blocks, because links in what a server prints lead to the server's own documents. */
 const withoutFences = (text: string) => text.replace(/^(`{3,})[^`\n]*\n[^]*?\n\1$/gm, "");
 
 describe("links in the documentation", () => {
@@ -92,7 +92,7 @@ describe("links in the documentation", () => {
     );
 
   it.each(links.filter(({ to }) => !to.startsWith("https:")))(
-    "the link to $to in $document leads somewhere",
+    "the link to $to in $document resolves",
     ({ document, to }) => {
       const [path, anchor] = to.split("#");
       const target = path === "" ? document : join(document, "..", path!);

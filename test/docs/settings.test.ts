@@ -6,7 +6,7 @@ const namesIn = (text: string): ReadonlyArray<string> =>
 
 const source = namesIn(read("apps/server/src/Settings.ts"));
 
-it("the settings of the server are found by this test", () =>
+it("this test finds the settings in the server's source", () =>
   expect(source).toContain("PARLEY_PORT"));
 
 it("README.md's table names exactly the settings that the server reads", () => {

@@ -1,5 +1,5 @@
 /**
- * A schema, in a database with the roles of the tests, in which row security binds the server.
+ * A schema in which row security applies to the server, in a database that has the test roles.
  */
 import * as PgClient from "@effect/sql-pg/PgClient";
 import { migratePostgres } from "@parley/store-pg";
@@ -14,7 +14,7 @@ declare module "vitest" {
   }
 }
 
-/** Creates the schema as the owner, runs the grants of the documentation, and returns the settings of a server. */
+/** Creates the schema as its owner, runs the grants from the documentation, and returns the server's settings. */
 export const boundDatabase = async (owner: string, bound: string, schema: string) => {
   const page = await readFile(new URL("../../../docs/operations.md", import.meta.url), "utf8");
   const [, block] = /```sql\n(create role parley_server[^`]*)```/.exec(page)!;

@@ -1,5 +1,6 @@
 /**
- * How a server stops: after a delay on a SIGTERM, at once on Ctrl-C, and without its answers on a second signal.
+ * How a server stops: after a delay on SIGTERM, without one on Ctrl-C, and without completing its answers on a second
+ * signal.
  */
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
@@ -28,7 +29,8 @@ afterEach(async () => {
 });
 
 /**
- * A server with an ask in a chat, another one behind it, and a stream. The model completes its answers after `release`.
+ * Starts a server with an ask in progress, a second ask waiting behind it in the same chat, and a stream. The model
+ * completes its answers once `release` is called.
  */
 const start = async (
   store: "memory" | "embedded",
@@ -50,20 +52,20 @@ const start = async (
   const stream = askStream(target, { json: { query: "q" } });
   await vi.waitFor(() => expect(model.asked()).toBe(2), polling);
   const secondAsk = ask();
-  // The server has read the second ask when it responds to this request.
+  // By the time the server responds to this request, it has read the second ask.
   await details(target);
   return { firstAsk, child, exit, ready, release, stream, target, secondAsk };
 };
 
 const details = (target: TestServer["target"]) => api(target, "/details");
 
-it("after a SIGTERM a server is not ready, serves for the delay, and then completes its answers", async () => {
+it("after a SIGTERM, a server is not ready, keeps serving for the delay, and then completes its answers", async () => {
   const { firstAsk, child, exit, ready, release, stream, target, secondAsk } = await start(
     "memory",
     { PARLEY_DRAIN_DELAY: "3 seconds" },
   );
   child.kill("SIGTERM");
-  // pnpm forwards the signal a second time.
+  // pnpm forwards the signal, so a server can receive it twice.
   child.kill("SIGTERM");
   await vi.waitFor(async () => expect(await ready()).toBe(503), polling);
   const served = await details(target);
@@ -88,7 +90,7 @@ it("after a SIGTERM a server is not ready, serves for the delay, and then comple
 });
 
 const ending =
-  "after Ctrl-C a server accepts no connection; a second signal ends it and its PostgreSQL at once";
+  "after Ctrl-C, a server accepts no connections; a second signal ends it and its database at once";
 it(ending, { timeout: 90_000 }, async () => {
   const { firstAsk, child, exit, ready, stream, target, secondAsk } = await start("embedded");
   const data = join(testServer.directory, "data", "postgres", "data");

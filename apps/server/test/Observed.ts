@@ -1,6 +1,5 @@
 /**
- * Services that a server under observation calls: a collector of OpenTelemetry, and a provider of models and
- * moderation.
+ * Services that a server under test calls: an OpenTelemetry collector, and a provider of models and moderation.
  */
 import { once } from "node:events";
 import { createServer, type IncomingHttpHeaders } from "node:http";
@@ -44,8 +43,8 @@ export const startCollector = () =>
   listen(() => ({ status: 200, type: "application/json", body: "{}" }));
 
 /**
- * Answers every question with `answer`. A question that contains `fails` gets a 400 that quotes it; moderation fails
- * for one that contains `unjudged`.
+ * Answers every question with `answer`, unless the question contains `fails`: the response is then a 400 that quotes
+ * the question. If the question contains `unjudged`, moderation fails.
  */
 export const startProvider = (answer: string) =>
   listen(({ body, path }) => {

@@ -1,5 +1,5 @@
 /**
- * A relay to a server, on which a test can listen or hold bytes back.
+ * Relays connections to a server, so that a test can read the bytes or hold them back.
  */
 import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
@@ -10,7 +10,7 @@ export interface Relay {
   readonly close: () => void;
 }
 
-/** `join` connects the client's end of each connection (`near`) with the server's (`far`). */
+/** `join` connects the client's side of each connection (`near`) to the server's side (`far`). */
 export const startRelay = async (
   url: string,
   join: (near: Socket, far: Socket) => void,

@@ -1,19 +1,19 @@
 /**
- * A language model that speaks OpenAI's chat completions, and keeps each answer open for a while.
+ * A language model with OpenAI's chat completions API, which takes a while to complete each answer.
  */
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 
 export interface SlowModel {
-  /** Settings that make a server use it. */
+  /** Settings that make a server use this model. */
   readonly settings: Readonly<Record<string, string>>;
   /** How many questions it has received. */
   readonly asked: () => number;
   readonly close: () => void;
 }
 
-/** A piece of a streamed completion. */
+/** A chunk of a streamed completion, as a server-sent event. */
 export const chunk = (delta: object, finish: string | null = null): string =>
   `data: ${JSON.stringify({
     id: "c",

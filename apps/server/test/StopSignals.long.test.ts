@@ -1,5 +1,5 @@
 /**
- * What a server does when its terminal, the script that started it or its package manager ends.
+ * What a server does when its terminal closes, or when the script or package manager that started it ends.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -18,7 +18,7 @@ const start = "npx --yes pnpm@12 start";
 const directory = mkdtempSync(join(tmpdir(), "parley-signals-"));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
-/** The process groups of the servers, to end those that a failed test leaves. */
+/** The servers' process groups, to kill the servers that a failed test leaves running. */
 const groups: Array<number> = [];
 afterEach(() => {
   for (const group of groups.splice(0)) {
@@ -30,7 +30,7 @@ afterEach(() => {
   }
 });
 
-/** Runs a program in a process group of its own, and resolves when the server in it listens. */
+/** Runs a program in its own process group, and resolves when the server that it starts is listening. */
 const startServer = async (program: string, ...args: ReadonlyArray<string>) => {
   const child = spawn(program, args, {
     cwd: root,
@@ -65,33 +65,33 @@ const startServer = async (program: string, ...args: ReadonlyArray<string>) => {
   return { child, isUp, untilPrinted };
 };
 
-/** The same on a terminal of its own, which closes when `script` is killed. */
+/** Runs a command line on a new terminal, which closes when `script` is killed. */
 const onTerminal = (line: string) =>
   startServer("script", "--quiet", "--flush", "--command", line, "/dev/null");
 
 const untilDown = (isUp: () => Promise<boolean>) =>
   vi.waitFor(async () => expect(await isUp()).toBe(false), { timeout: 20_000, interval: 200 });
 
-it("a SIGTERM to npx stops the server that it has started", async () => {
+it("a SIGTERM to npx stops the server that npx started", async () => {
   const { child, isUp } = await startServer("npx", ...start.split(" ").slice(1));
   child.kill("SIGTERM");
   await untilDown(isUp);
 });
 
-it.each([start, serve])("a terminal that is closed stops its server: %s", async (line) => {
+it.each([start, serve])("closing a terminal stops the server in it: %s", async (line) => {
   const { child, isUp } = await onTerminal(line);
   child.kill("SIGKILL");
   await untilDown(isUp);
 });
 
-it("a SIGHUP makes a server without a terminal read its documents again", async () => {
+it("a SIGHUP makes a server without a terminal reload its documents", async () => {
   const { child, isUp, untilPrinted } = await startServer("sh", "-c", `exec ${serve}`);
   child.kill("SIGHUP");
   await untilPrinted(/Reloaded the documents in (.*)/);
   expect(await isUp()).toBe(true);
 });
 
-it("a server in the background of a script outlives the script", async () => {
+it("a server that a script starts in the background outlives the script", async () => {
   const { isUp, untilPrinted } = await onTerminal(
     `sh -c "${serve} & sleep 5"; echo over; sleep 60`,
   );

@@ -16,9 +16,9 @@ const fileOf = (content: string | Uint8Array) =>
     (directory) => Effect.promise(() => rm(directory, { recursive: true })),
   ).pipe(Effect.map((directory) => join(directory, "value")));
 
-describe("a setting that <name>_FILE gives", () => {
+describe("a setting from <name>_FILE", () => {
   it.effect(
-    "a setting from <name>_FILE is the content of the file without a final line break or a byte order mark",
+    "a setting from <name>_FILE is the file's content without a final line break or byte order mark",
     () =>
       Effect.gen(function* () {
         for (const content of ["8080", "8080\n", "8080\r\n", "\ufeff8080\n"]) {
@@ -30,7 +30,7 @@ describe("a setting that <name>_FILE gives", () => {
   );
 
   it.effect(
-    "a setting from <name>_FILE is refused by its name if the file cannot be its value, which is not repeated",
+    "the error for an invalid <name>_FILE names the variable and does not repeat the file's content",
     () =>
       Effect.gen(function* () {
         const utf16 = Buffer.from("\ufeffsecret", "utf16le");
@@ -71,7 +71,7 @@ describe("a setting that <name>_FILE gives", () => {
 
 const settings = new Set(["DATABASE_URL", "PARLEY_PORT", "PARLEY_POOLER", "PARLEY_LLM_MODEL"]);
 
-it("a variable that looks like a setting causes a warning with its name", () => {
+it("a variable that looks like a setting but is not one causes a warning that names it", () => {
   for (const name of ["PARLEY_PROT", "PARLEY_PROT_FILE", "PARLEY_DATABASE_URL", "DATABASE_ULR"]) {
     const warnings = ignoredVariables({ [name]: "x", HOME: "/", PARLEY_PORT: "1" }, settings);
     assert.strictEqual(warnings.length, 1, name);
@@ -80,7 +80,7 @@ it("a variable that looks like a setting causes a warning with its name", () => 
   assert.deepStrictEqual(ignoredVariables({ PARLEY_PROT: " ", PARLEYS: "x" }, settings), []);
 });
 
-it.effect("an OpenTelemetry variable whose value is not supported causes a warning", () =>
+it.effect("an OpenTelemetry variable with an unsupported value causes a warning", () =>
   Effect.gen(function* () {
     for (const [name, values] of [
       ["OTEL_TRACES_SAMPLER", ["always_off", "traceidratio", "parentbased_traceidratio"]],
@@ -97,7 +97,7 @@ it.effect("an OpenTelemetry variable whose value is not supported causes a warni
   }),
 );
 
-it("the former name of a setting causes a warning that names what replaces it", () => {
+it("a setting's former name causes a warning that names its replacement", () => {
   for (const [name, replacement] of [
     ["PARLEY_PREPARE", "PARLEY_POOLER"],
     ["PARLEY_PREPARE_FILE", "PARLEY_POOLER"],
@@ -114,7 +114,7 @@ it("the former name of a setting causes a warning that names what replaces it", 
 });
 
 it.effect(
-  "what Kubernetes sets for its Services is ignored, with one warning for all settings",
+  "variables that Kubernetes sets for its Services are ignored, with one warning for all of them",
   () =>
     Effect.gen(function* () {
       const { askPort, managementPort, port, warnings } = yield* readSettings({

@@ -1,17 +1,17 @@
 /**
- * A relay to PostgreSQL that notes every statement.
+ * A relay to PostgreSQL that records every statement.
  */
 import { startRelay, type Relay } from "./Relay.ts";
 
 export interface WireTap extends Relay {
   /**
-   * The statements since the last look, in the order in which they were sent; those of a transaction together, once it
-   * has ended.
+   * The statements since the previous call, in the order in which they were sent. The statements of a transaction are
+   * grouped, and are returned once it has ended.
    */
   readonly take: () => ReadonlyArray<ReadonlyArray<string>>;
 }
 
-/** Reads the client's side of PostgreSQL's protocol, and notes each statement that it executes. */
+/** Reads the client's messages in PostgreSQL's protocol, and records each statement that the client executes. */
 const makeReader = (note: (statement: string) => void) => {
   let bytes = Buffer.alloc(0);
   let started = false;
@@ -22,7 +22,7 @@ const makeReader = (note: (statement: string) => void) => {
   return (chunk: Buffer) => {
     bytes = Buffer.concat([bytes, chunk]);
     while (true) {
-      // The first message has no type.
+      // The startup message has no type byte.
       const type = started ? 1 : 0;
       if (bytes.length < type + 4) return;
       const length = type + bytes.readInt32BE(type);

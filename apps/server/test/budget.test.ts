@@ -1,4 +1,4 @@
-/** The budget of a key, over two servers with one database and a model that a test controls. */
+/** A key's budget across two servers that share a database, with a model that the tests control. */
 import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, expect, inject, it, vi } from "vitest";
@@ -13,7 +13,7 @@ let model: Server;
 let servers: ReadonlyArray<TestServer>;
 let metricsPort: number;
 let database: Readonly<Record<string, string>>;
-/** Answers that wait for the test. */
+/** Each of these completes an answer that is waiting for the test. */
 let pendingAnswers: Array<() => void> = [];
 /** Whether the model answers without waiting for the test. */
 let isPrompt = false;
@@ -56,7 +56,7 @@ afterAll(async () => {
 
 const target = (n: number, key: string): Target => ({ ...servers[n % 2]!.target, key });
 
-/** Asks on both servers in turn. */
+/** Sends even-numbered asks to the first server and odd-numbered ones to the second. */
 const ask = (n: number, json = {}) => {
   const { budgetedKey } = servers[0]!.target;
   // Every third ask is a visitor's.
@@ -70,15 +70,15 @@ const answerAll = () => {
   pendingAnswers = [];
 };
 
-it("the budget of a key is exact over two servers, however asks overlap", async () => {
-  /** Sends this many asks at once; all of them reach the model before any is answered. */
+it("a key's budget is exact across two servers, however asks overlap", async () => {
+  /** Sends `count` asks at once; all of them reach the model before any is answered. */
   const askAtOnce = async (count: number) => {
     const overlapping = Array.from({ length: count }, (_, n) => ask(n));
     await vi.waitFor(() => expect(pendingAnswers.length).toBe(count), 20_000);
     answerAll();
     for (const { status, text } of await Promise.all(overlapping)) expect(status, text).toBe(201);
   };
-  // Each ask costs 40 of 1000 tokens.
+  // Each ask costs 40 of the 1000 tokens.
   for (const count of [16, 8, 1]) await askAtOnce(count);
   const { total } = await listChats(target(0, servers[0]!.target.key), "limit=1");
   expect(total).toBe(25);
@@ -99,7 +99,7 @@ it("the budget of a key is exact over two servers, however asks overlap", async 
   const metrics = await (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).text();
   expect(metrics).toContain(`parley_key_budget_used{key="${usages[0].key}"} 1\n`);
   const { key } = servers[0]!.target;
-  // The budget affects neither another key of the chatbot nor lists.
+  // The budget limits neither the chatbot's other keys nor requests for lists.
   const other = askApi(target(1, key), { json: { query: "q" } });
   await vi.waitFor(() => expect(pendingAnswers.length).toBe(1), 20_000);
   answerAll();
@@ -107,7 +107,7 @@ it("the budget of a key is exact over two servers, however asks overlap", async 
   expect((await listChats(target(0, servers[0]!.target.budgetedKey), "limit=1")).total).toBe(26);
 }, 60_000);
 
-it("64 overlapping asks exceed a budget by at most what they cost, and in one chat by less than one answer", async () => {
+it("64 overlapping asks exceed a budget by no more than they cost, and in a single chat by less than one answer costs", async () => {
   const cost = 40;
   isPrompt = true;
   const createKey = async (budget: number) => {

@@ -31,7 +31,7 @@ interface Span {
   readonly attributes: ReadonlyArray<{ readonly key: string; readonly value: object }>;
 }
 
-/** All requests of the test, and everything that an operator can see of them. */
+/** Sends all of the test's requests, and returns everything that an operator can see of them. */
 const observe = async () => {
   const [collector, provider] = [await startCollector(), await startProvider(answer)];
   const managementPort = await freePort();
@@ -163,7 +163,7 @@ describe("a server that is observed", () => {
   const attributesOf = ({ attributes }: Span) =>
     Object.fromEntries(attributes.map(({ key, value }) => [key, Object.values(value)[0]]));
 
-  it("the metrics count each request, even the malformed one", () => {
+  it("the metrics count every request, even a malformed one", () => {
     const counts = observation.metrics.matchAll(
       /^http_server_request_duration_seconds_count\{.*\} (\d+)$/gm,
     );
@@ -191,7 +191,7 @@ describe("a server that is observed", () => {
     }
   });
 
-  it("a server has metrics of asks, models and the process", () => {
+  it("a server has metrics for asks, models and the process", () => {
     const [, host] =
       /provider="(127.0.0.1:\d+.chat)",model="large"/.exec(observation.metrics) ?? [];
     const large = `provider="${host}",model="large"`;
@@ -234,16 +234,16 @@ describe("a server that is observed", () => {
     expect(exported).toContain('"name":"http.server.request.duration"');
   });
 
-  it("a server has exactly the metrics in the table of docs/monitoring.md", () => {
+  it("a server has exactly the metrics that docs/monitoring.md lists", () => {
     const page = readFileSync(new URL("../../../docs/monitoring.md", import.meta.url), "utf8");
     const section = page.split("\n## Metrics\n")[1]!.split("\n## ")[0]!;
     const documented = [...section.matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name);
     const names = [...observation.metrics.matchAll(/^# TYPE (\w+)/gm)].map(([, name]) => name);
-    // No key has a budget here; `budget.test.ts` reads that gauge.
+    // No key has a budget here; `budget.test.ts` tests that gauge.
     expect([...names, "parley_key_budget_used"].toSorted()).toEqual(documented.toSorted());
   });
 
-  it("a server logs its start and stop, and each request, in a flat line of JSON with a date", () => {
+  it("a server logs its start, its stop and each request as flat lines of JSON with timestamps", () => {
     for (const { time, ...line } of lines()) {
       expect(time).toMatch(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/);
       expect(line).toMatchObject({
@@ -266,7 +266,7 @@ describe("a server that is observed", () => {
     expect(Object.keys(askLine)).toEqual(expect.arrayContaining(["requestId", "chatbot", "ms"]));
   });
 
-  it("a server logs each failure with its request, chatbot and chat, and the reasons of all providers", () => {
+  it("a server logs each failure with its request, chatbot and chat, and every provider's reason", () => {
     const [failed, unjudged, ...more] = logged("AnswerUnavailable");
     expect(more).toEqual([]);
     const { reason } = failed;
@@ -281,12 +281,12 @@ describe("a server that is observed", () => {
     expect(reason).toMatch(/HTTP 400, model_overloaded; .*ECONNREFUSED/);
     expect(unjudged).toMatchObject({ requestId: "unjudged", client: "127.0.0.1" });
     expect(unjudged.reason).toContain("moderation endpoint failed: HTTP 400, model_over");
-    // The call of the first model, which failed before the fallback was called.
+    // The call to the first model, which failed before the fallback was called.
     const [call] = lines().filter(({ reason }) => reason === "bad_request");
     expect(call).toMatchObject({ ...whose, requestId: "failed", model: "large" });
   });
 
-  it("a server exports a span for each request, within the trace of its client and around the call of the provider", () => {
+  it("a server exports a span for each request, within the client's trace and around the call to the provider", () => {
     const all = spans();
     expect(all.filter(({ name }) => /^[A-Z]+( |$)/.test(name))).toHaveLength(observation.sent - 1);
     const root = all.find((span) => attributesOf(span)["requestId"] === "asked")!;
@@ -301,7 +301,7 @@ describe("a server that is observed", () => {
       "gen_ai.usage.input_tokens": 5,
       "gen_ai.usage.output_tokens": 3,
     });
-    // The spans of the start name the database, too.
+    // The spans from startup name the database, too.
     const databases = all.flatMap((span) => attributesOf(span)["db.namespace"] ?? []);
     expect([...new Set(databases)]).toEqual([observation.database]);
     const turn = all.find(({ spanId }) => spanId === call.parentSpanId)!;
@@ -321,7 +321,7 @@ describe("a server that is observed", () => {
     expect(spans().map((span) => span.traceId)).toContain(failure.traceId);
   });
 
-  it.each(secrets)("log, metrics and exports never show %s", (secret) => {
+  it.each(secrets)("the log, metrics and exports never contain %s", (secret) => {
     expect(observation.log.replaceAll("/api", "")).not.toContain(secret);
     expect(observation.metrics).not.toContain(secret);
     expect(observation.exported.map(({ body, path }) => path + body).join("\n")).not.toContain(
@@ -331,7 +331,7 @@ describe("a server that is observed", () => {
   });
 });
 
-describe("a collector that cannot be reached", () => {
+describe("an unreachable collector", () => {
   let server: Awaited<ReturnType<typeof launch>>;
   beforeAll(async () => {
     server = await launch("memory", {
@@ -340,7 +340,7 @@ describe("a collector that cannot be reached", () => {
   }, 60_000);
   afterAll(() => server.stop());
 
-  it("a collector that cannot be reached causes one line of text with its time in UTC, and nothing else", async () => {
+  it("an unreachable collector causes one plain-text log line with its time in UTC, and nothing else", async () => {
     const { baseUrl, key } = server.target;
     const deadline = Date.now() + 20_000;
     while (!server.log().includes("collector") && Date.now() < deadline) {

@@ -1,5 +1,5 @@
 /**
- * Starts of the server with good and bad settings and provisioning files.
+ * Starts the server with good and bad settings and provisioning files.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -24,7 +24,7 @@ beforeAll(async () => {
 afterAll(() => rm(directory, { recursive: true, force: true }));
 
 const quiet = { PARLEY_STORE: "memory", PARLEY_PORT: "0", PARLEY_MANAGEMENT_PORT: "0" };
-/** Where a first start without a terminal puts its key. */
+/** The file to which a first start without a terminal writes the key. */
 const keyFile = () => join(directory, "data", "first-key");
 
 const refusal = async (
@@ -47,20 +47,20 @@ const spawnCommand = (args: ReadonlyArray<string>, settings: Readonly<Record<str
 
 const serve = (settings: Readonly<Record<string, string>>) => spawnCommand(["serve"], settings);
 
-/** The output of a server that is stopped once it listens. */
+/** Returns the output of a server that is stopped once it is listening. */
 const startAndStop = async (settings: Readonly<Record<string, string>>): Promise<string> => {
   const { child, exit } = serve(settings);
   let printed = "";
   for await (const data of child.stdout) {
     printed += data;
-    // Only once: a second signal would end the server before it has stopped.
+    // Only once: a second signal would kill the server before it has shut down.
     if (!child.killed && printed.includes("/docs\n")) child.kill("SIGINT");
   }
   expect((await exit)[0]).toBe(0);
   return printed;
 };
 
-/** What a server prints on a terminal, until it has started. */
+/** Returns what a server prints on a terminal, where Ctrl-C stops it once it has started. */
 const onTerminal = async (settings: Readonly<Record<string, string>>): Promise<string> => {
   const child = spawn("script", ["-qec", `${process.execPath} ${main} serve`, "/dev/null"], {
     env: { ...withoutSettings(), ...quiet, ...settings },
@@ -75,7 +75,7 @@ const onTerminal = async (settings: Readonly<Record<string, string>>): Promise<s
 };
 
 describe("the first start", () => {
-  it("the first start without a terminal writes its key to a file, even if an earlier start could not listen", async () => {
+  it("the first start without a terminal writes the key to a file, even if an earlier attempt could not listen", async () => {
     const portHolder = createServer().listen(0, "127.0.0.1");
     await once(portHolder, "listening");
     const { port } = portHolder.address() as AddressInfo;
@@ -107,7 +107,7 @@ describe("the first start", () => {
     );
   }, 60_000);
 
-  it("the first start is ready only after its key is in a file; the memory store has a file of its own", async () => {
+  it("at its first start, a server is ready only once its key is in a file; the memory store has its own file", async () => {
     const data = join(directory, "ready");
     const port = String(await freePort());
     const { child, exit } = serve({ PARLEY_DATA_DIR: data, PARLEY_MANAGEMENT_PORT: port });
@@ -118,7 +118,7 @@ describe("the first start", () => {
       );
     while (!(await isReady())) expect(child.exitCode).toBeNull();
     expect(await readFile(join(data, "memory-key"), "utf8")).toMatch(/^prl_/);
-    // The file with the key of an embedded database is left alone.
+    // The file for an embedded database's key is left alone.
     expect(existsSync(join(data, "first-key"))).toBe(false);
     child.kill("SIGINT");
     await exit;
@@ -139,14 +139,14 @@ describe("a server that is still starting", () => {
     child.kill("SIGHUP");
     socket.destroy();
     database.close();
-    // The server ends because of the database.
+    // The server exits because of the database, not the signal.
     expect(await exit).toEqual([1, null]);
   });
 });
 
-describe("a command beside serve", () => {
+describe("a command other than serve", () => {
   it.each(["SIGHUP", "SIGINT"] as const)(
-    "a command other than serve ends with 130 after a %s",
+    "a command other than serve exits with code 130 on %s",
     async (signal) => {
       const database = createServer().listen(0, "127.0.0.1");
       await once(database, "listening");
@@ -173,7 +173,7 @@ describe("a provisioning file", () => {
   };
   const freshKey = async (): Promise<string> => (await here(["key", "generate"], {})).stdout.trim();
 
-  it("a provisioning file that contradicts itself is refused, and the mistake is named", async () => {
+  it("a provisioning file that contradicts itself is rejected, and the error names the mistake", async () => {
     const key = await freshKey();
     const keys = [{ key, scopes: ["read"] }];
     const bot = { workspace: "W", name: "B" };
@@ -191,7 +191,7 @@ describe("a provisioning file", () => {
     }
   }, 60_000);
 
-  it("a provisioning file declares nothing when a setting is wrong", async () => {
+  it("a provisioning file is not applied if a setting is wrong", async () => {
     const file = join(directory, "wrong.json");
     await writeFile(file, JSON.stringify({ chatbots: [{ workspace: "W", name: "B" }] }));
     const settings = {
@@ -207,7 +207,7 @@ describe("a provisioning file", () => {
 });
 
 describe("a server with row security", () => {
-  it("a server with row security refuses the memory store, and a role that row security does not bind", async () => {
+  it("a server with row security does not start with the memory store, or as a role exempt from row security", async () => {
     expect(await refusal({ PARLEY_ROW_SECURITY: "true" })).toContain("PARLEY_STORE is memory");
     for (const url of [inject("postgresUrl"), inject("roleUrls").superuser]) {
       const message = await refusal({
@@ -250,7 +250,7 @@ describe("a setting", () => {
       `postgres://a:b@[::1]:1/c?sslmode=require&sslrootcert=${import.meta.filename}`,
     ],
     ["PARLEY_MODERATION", "endpoint"],
-  ])("%s=%s is refused by its name", async (name, value) => {
+  ])("the error for %s=%s names the setting", async (name, value) => {
     expect(await refusal({ [name]: value })).toContain(name);
   });
 
@@ -259,12 +259,12 @@ describe("a setting", () => {
     ["/api", "/api/ask"],
     ["/", "/ask"],
     ["api", "/ask"],
-  ])("the base paths %s and %s are refused by name", async (general, answers) => {
+  ])("the error for the base paths %s and %s names a setting", async (general, answers) => {
     const paths = { PARLEY_BASE_PATH: general, PARLEY_ASK_PATH: answers };
     expect(await refusal(paths)).toMatch(/PARLEY_BASE_PATH|PARLEY_ASK_PATH/);
   });
 
-  it("a setting that is an address with credentials is refused, and they are not repeated", async () => {
+  it("a setting whose URL has credentials is rejected, and the error does not repeat them", async () => {
     for (const url of [
       "https://user:secret@llm.example/v1",
       "https://secret@llm.example/v1",
@@ -276,7 +276,7 @@ describe("a setting", () => {
     }
   });
 
-  it("a setting that is a time accepts words and short units, but no number alone except 0", async () => {
+  it("a duration setting accepts words and short units, but no bare number except 0", async () => {
     for (const [value, millis] of [
       ["0", 0],
       ["5s", 5000],
@@ -293,7 +293,7 @@ describe("a setting", () => {
     }
   });
 
-  it("an unknown setting is a warning in the log of the start", async () => {
+  it("an unknown setting causes a warning in the startup log", async () => {
     const printed = await startAndStop({ PARLEY_PROT: "80", PARLEY_DATABASE_URL: "x" });
     const warnings = printed.split("\n").filter((line) => line.includes("is not a setting"));
     expect(warnings).toEqual([
@@ -302,7 +302,7 @@ describe("a setting", () => {
     ]);
   });
 
-  it("a setting of white space alone is not set", async () => {
+  it("a setting that is only white space counts as not set", async () => {
     const blank = { PARLEY_ASK_PORT: " ", PARLEY_PROVISION: " ", PARLEY_KNOWLEDGE_DIR: " " };
     const printed = await startAndStop({ ...blank, DATABASE_URL: " " });
     const [, general, answers] = /(http:\S+)\/api\n.* {2}(http:\S+)\/ask\//.exec(printed)!;
@@ -310,7 +310,7 @@ describe("a setting", () => {
   });
 });
 
-it("a start warns that anonymous visitors share one limit behind a proxy, unless it knows the proxies", async () => {
+it("a server warns at startup that anonymous visitors share one limit behind a proxy, unless it knows the proxies", async () => {
   const file = join(directory, "anonymous.json");
   const key = (await run(["key", "generate"], {})).stdout.trim();
   const bounds = { visitorRatePerMinute: 10, tokensPerDay: 1000 };

@@ -1,6 +1,6 @@
 /**
- * Requests for the rows of another chatbot, or of another visitor, get the responses for rows that do not exist: the
- * same bytes, by the same statements. With row security and without.
+ * Requests for the rows of another tenant (a chatbot or a visitor) receive the same bytes, and run the same statements,
+ * as requests for rows that do not exist, with and without row security.
  */
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import {
@@ -28,15 +28,15 @@ const missing = {
 };
 
 /**
- * Work of the process, not of a request: it looks up and notes API keys from time to time, deletes old idempotency keys
- * after a number of claims, and probes the database.
+ * Matches statements that belong to the process rather than to a request: from time to time, it looks up API keys and
+ * records their use, deletes old idempotency keys, and probes the database.
  */
 const background = /\bapi_key\b|^\s*delete from idempotency_key\b|^select (1|clock_timestamp\(\))$/;
 
 const withoutBackground = (units: ReadonlyArray<ReadonlyArray<string>>) =>
   units.filter((unit) => !unit.some((statement) => background.test(statement))).flat();
 
-/** Status, bytes and headers, without the time and the request id. */
+/** The status, the bytes and the headers, without the time and the request id. */
 const comparable = ({
   headers: { date: _, "x-request-id": __, ...headers },
   status,
@@ -47,7 +47,7 @@ const comparable = ({
   headers,
 });
 
-/** The same without ids and times, which always differ. */
+/** The same, but without any ids and times, which always differ. */
 const comparableCreation = (answer: Answer) => {
   const {
     headers: { "content-length": _, ...headers },
@@ -69,7 +69,7 @@ describe.each([
 ] as const)("a server %s, with two %s", (mode, tenants) => {
   let tap: WireTap;
   let testServer: TestServer;
-  /** An entry of the other chatbot or visitor, and a chat of ours. */
+  /** An entry that belongs to the other tenant, and a chat of our own. */
   let theirs: Entry;
   let ours: Chat;
   let keys: { readonly key: string; readonly otherKey: string };
@@ -98,8 +98,8 @@ describe.each([
   });
 
   /**
-   * Checks that requests for a foreign row and for a missing row get the same response by the same statements, and
-   * returns the statements.
+   * Checks that requests for a foreign row and for a missing row receive the same response and run the same statements.
+   * Returns both.
    */
   const both = async <A>(
     request: (theirs: boolean) => Promise<Answer>,
@@ -110,7 +110,7 @@ describe.each([
     for (const foreign of [true, false]) {
       tap.take();
       const answer = await request(foreign);
-      // Statements that follow the response have been sent when this request ends.
+      // By the end of this request, any statements that follow the response have been sent.
       await listChats(target(), "id=1");
       results.push({ answer: tell(answer), statements: withoutBackground(tap.take()) });
     }
@@ -122,7 +122,7 @@ describe.each([
   };
 
   for (const query of ["", "?id=ENTRY", "?orderBy=question"]) {
-    it(`the history${query} of another's chat is that of a missing chat`, async () => {
+    it(`the history${query} of another tenant's chat looks like that of a missing chat`, async () => {
       const { answer } = await both(
         (foreign) =>
           api(
@@ -135,7 +135,7 @@ describe.each([
     });
   }
 
-  it("another's entry is a missing entry in a chat of one's own", async () => {
+  it("in one's own chat, another tenant's entry looks like a missing entry", async () => {
     const { answer } = await both(
       (foreign) =>
         api(target(), `/chats/${ours.id}/history?id=${foreign ? theirs.id : missing.entry}`),
@@ -151,7 +151,7 @@ describe.each([
     "userRef=TEXT&search=PART",
     "userRef=TEXT&orderBy=name",
   ]) {
-    it(`a list by ${query} finds no chat of another`, async () => {
+    it(`a list with ${query} contains none of another tenant's chats`, async () => {
       const { answer } = await both(
         async (foreign) => {
           const text = unique();
@@ -168,9 +168,9 @@ describe.each([
             .replaceAll("TEXT", tenants === "visitors" && foreign ? "they" : text)
             .replaceAll("PART", text.slice(3, 20));
           return api(target(), `/chats?${filled}`);
-          // A visitor's list of another's chats needs no statement.
         },
         comparable,
+        // Listing another user's chats as a visitor needs no statement.
         tenants === "visitors" && query.includes("userRef") ? 0 : undefined,
       );
       expect(answer.text).toBe('{"status":200,"data":[],"meta":{"total":0}}');
@@ -179,9 +179,9 @@ describe.each([
 
   const asks: ReadonlyArray<readonly [string, () => Call]> = [
     ["asking", () => ({})],
-    ["asking with a key of one's own", () => ({ headers: { "idempotency-key": unique() } })],
+    ["asking with an idempotency key", () => ({ headers: { "idempotency-key": unique() } })],
     [
-      "a stream that goes on",
+      "resuming a stream",
       () => ({
         headers: {
           accept: "text/event-stream",
@@ -192,7 +192,7 @@ describe.each([
     ],
   ];
   for (const [what, call] of asks) {
-    it(`${what} in another's chat is like in a missing chat`, async () => {
+    it(`${what} in another tenant's chat fails as it does in a missing chat`, async () => {
       const { answer } = await both(
         (foreign) =>
           askApi(target(), {
@@ -205,7 +205,7 @@ describe.each([
     });
   }
 
-  it("a creation with another's idempotency key is not a repetition", async () => {
+  it("a creation with another tenant's idempotency key is not a repeat", async () => {
     const { answer } = await both(async (foreign) => {
       const call = { json: { name: "n" }, headers: { "idempotency-key": unique() } };
       if (foreign) await api(target(), "/chats", { ...call, key: target().otherKey });
@@ -217,7 +217,7 @@ describe.each([
   });
 
   for (const accept of ["application/json", "text/event-stream"]) {
-    it(`an ask with another's idempotency key and event id is not a repetition, for ${accept}`, async () => {
+    it(`an ask for ${accept} with another tenant's idempotency key and event id is not a repeat`, async () => {
       const { answer } = await both(async (foreign) => {
         const headers = { accept: "text/event-stream", "idempotency-key": unique() };
         const json = { query: "port" };
@@ -237,7 +237,7 @@ describe.each([
     });
   }
 
-  it("totals count only the rows of their own chatbot, and cost the same", async () => {
+  it("totals count only a tenant's own rows, and run the same statements", async () => {
     const before = (await api(target(), "/chats?limit=1")).body.meta.total;
     const { answer } = await both(async (foreign) => {
       if (foreign) await createChat(target(), {}, target().otherKey);

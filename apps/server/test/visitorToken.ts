@@ -2,7 +2,7 @@ import { createHmac } from "node:crypto";
 
 const encode = (part: object) => Buffer.from(JSON.stringify(part)).toString("base64url");
 
-/** A visitor's token, signed as a backend without any library would. */
+/** Signs a visitor's token as a backend without any library would. */
 export const visitorToken = (key: string, sub: string, more: object = {}): string => {
   const secret = createHmac("sha256", key).update("parley-visitor").digest("hex");
   const exp = Math.floor(Date.now() / 1000) + 3600;

@@ -1,6 +1,6 @@
 /**
- * The environment of this process without settings, which must not reach the servers and commands that it starts. Their
- * log is text, as on a terminal.
+ * This process's environment without settings, which must not reach the servers and commands that it starts. Their logs
+ * are text, as on a terminal.
  */
 export const withoutSettings = (): NodeJS.ProcessEnv => ({
   ...Object.fromEntries(

@@ -8,7 +8,7 @@ import { afterEvents, answer, cut, makeTestClient, silent } from "./TestClient.t
 
 /** The chat behind `useChat`, without React. */
 class TestChat extends AbstractChat<ParleyMessage> {
-  /** Each text that the last message has shown. */
+  /** The text of each message, whenever it was added or replaced. */
   readonly shown: Array<string> = [];
 
   constructor(
@@ -41,7 +41,7 @@ class TestChat extends AbstractChat<ParleyMessage> {
 const textOf = ({ parts }: ParleyMessage): string =>
   parts.map((part) => (part.type === "text" ? part.text : "")).join("");
 
-/** The questions of the earlier entries that came with the message. */
+/** The questions in the earlier entries that came with the message. */
 const entriesOf = ({ parts }: ParleyMessage): Array<string> =>
   parts.flatMap((part) => (part.type === "data-entry" ? [part.data.question] : []));
 
@@ -94,7 +94,7 @@ it.live("the transport continues a chat from its history, hello message included
   }).pipe(Effect.scoped),
 );
 
-it.live("the transport asks in the chat that it was given, whatever chat the messages name", () =>
+it.live("the transport asks in the chat that it was given, whichever chat the messages name", () =>
   Effect.gen(function* () {
     const { client } = yield* makeTestClient();
     yield* Effect.promise(async () => {
@@ -107,7 +107,7 @@ it.live("the transport asks in the chat that it was given, whatever chat the mes
   }).pipe(Effect.scoped),
 );
 
-it.live("regenerating a message repeats a failed ask, but pays for no answer twice", () =>
+it.live("regenerating a message retries a failed ask, but never pays for an answer twice", () =>
   Effect.gen(function* () {
     const { client } = yield* makeTestClient({ alter: failFirst });
     yield* Effect.promise(async () => {
@@ -128,11 +128,11 @@ it.live("regenerating a message repeats a failed ask, but pays for no answer twi
   }).pipe(Effect.scoped),
 );
 
-it.live("the transport takes back the text of an answer that starts again", () =>
+it.live("the transport discards the text of an answer that restarts", () =>
   Effect.gen(function* () {
     const { client } = yield* makeTestClient({
       alter: async (send, attempt, request) => {
-        // With this header, the break cancels the answer.
+        // With this header, the disconnection cancels the answer.
         request.headers.set("on-disconnect", "cancel");
         return attempt === 1 ? cut(await send(), afterEvents(2)) : send();
       },
@@ -211,7 +211,7 @@ const makeSlowClient = Effect.gen(function* () {
 });
 
 it.live(
-  "with `cancel`, a stop ends the model's request, and the next message is answered at once",
+  "with `cancel`, stopping ends the model's request, and the next message is answered at once",
   () =>
     Effect.gen(function* () {
       const { cancelled, client } = yield* makeSlowClient;
@@ -233,7 +233,7 @@ it.live(
 );
 
 it.live(
-  "a chat that opens in the middle of a turn shows the entry of that turn once, before its own answer",
+  "a chat opened in the middle of a turn shows that turn's entry once, before its own answer",
   () =>
     Effect.gen(function* () {
       const { client, release } = yield* makeSlowClient;
@@ -260,7 +260,7 @@ it.live(
                 : [],
           );
         assert.deepStrictEqual(answersOf(second), ["re: slow", "re: next"]);
-        // Only the first chat lacks an entry now: that of "next".
+        // Now only the first chat is missing an entry, the one for "next".
         await second.sendMessage({ text: "more" });
         assert.deepStrictEqual(answersOf(second), ["re: more"]);
         await first.sendMessage({ text: "and more" });
@@ -273,7 +273,7 @@ it.live(
 );
 
 it.live(
-  "an entry from another page is shown once, even if it has the same question or comes after a stop",
+  "an entry from another tab is shown once, even if its question is the same or this tab was stopped",
   () =>
     Effect.gen(function* () {
       const { client } = yield* makeSlowClient;
@@ -296,7 +296,7 @@ it.live(
 );
 
 it.live(
-  "after a stop, the answer that the server completed is shown once, with the next answer",
+  "an answer that the server completes after a stop is shown once, together with the next answer",
   () =>
     Effect.gen(function* () {
       const { client, release } = yield* makeSlowClient;
@@ -315,7 +315,7 @@ it.live(
     }).pipe(Effect.scoped),
 );
 
-it.live("after a failed ask, another page's entry with the same question is shown", () =>
+it.live("after a failed ask, an entry from another tab with the same question is shown", () =>
   Effect.gen(function* () {
     const { client, make } = yield* makeTestClient();
     const failing = make({ alter: failFirst });

@@ -12,7 +12,7 @@ const collect = async <A>(items: AsyncIterable<A>): Promise<Array<A>> => {
   return all;
 };
 
-/** The text that a reader shows when the stream has ended, and the entry. */
+/** The text that a reader shows at the end of the stream, the types of its events, and its entries. */
 const readAnswer = async (events: AsyncIterable<client.AnswerEvent>) => {
   let text = "";
   const types: Array<string> = [];
@@ -35,7 +35,7 @@ const rejection = <E>(promise: Promise<unknown>, type: new (...args: any) => E):
     },
   );
 
-it.live("the client calls every endpoint, and returns values as they are on the wire", () =>
+it.live("the client calls every endpoint, and returns values exactly as they are sent", () =>
   Effect.gen(function* () {
     const { client: parley } = yield* makeTestClient();
     yield* Effect.promise(async () => {
@@ -60,7 +60,7 @@ it.live("the client calls every endpoint, and returns values as they are on the 
   }).pipe(Effect.scoped),
 );
 
-it.live("the client needs no origin to call a handler in this process", () =>
+it.live("the client needs no origin to call a handler in the same process", () =>
   Effect.gen(function* () {
     const { handler, key } = yield* makeTestHandler(() =>
       Stream.make({ _tag: "Delta", text: "fine" } as const, { _tag: "Usage", usage } as const),
@@ -91,7 +91,7 @@ it.live("a `fetch` that spreads the headers keeps them", () =>
   }).pipe(Effect.scoped),
 );
 
-it.live("the client walks a list row by row or page by page, with the total of each page", () =>
+it.live("the client reads a list row by row or page by page, with the total on each page", () =>
   Effect.gen(function* () {
     const { client: parley } = yield* makeTestClient();
     yield* Effect.promise(async () => {
@@ -116,7 +116,7 @@ it.live("the client walks a list row by row or page by page, with the total of e
   }).pipe(Effect.scoped),
 );
 
-it.live("a call rejects with the server's failure", () =>
+it.live("a call rejects with the error from the server", () =>
   Effect.gen(function* () {
     const { client: parley, make } = yield* makeTestClient();
     yield* Effect.promise(async () => {
@@ -141,7 +141,7 @@ it.live("a call rejects with the server's failure", () =>
   }).pipe(Effect.scoped),
 );
 
-it.live("the client reports each attempt without the key", () =>
+it.live("the client reports each attempt without its API key", () =>
   Effect.gen(function* () {
     const { attempts, client: parley, key } = yield* makeTestClient();
     yield* Effect.promise(async () => {
@@ -163,7 +163,7 @@ it.live("the client reports each attempt without the key", () =>
   }).pipe(Effect.scoped),
 );
 
-it("an ask has an idempotency key of 128 bits, whatever its bytes are", async () => {
+it("an idempotency key has 32 hexadecimal digits, even if its random bytes are all zero", async () => {
   const random = vi.spyOn(crypto, "getRandomValues").mockImplementation((bytes) => bytes);
   try {
     const keys: Array<unknown> = [];
@@ -181,8 +181,8 @@ it("an ask has an idempotency key of 128 bits, whatever its bytes are", async ()
   }
 });
 
-it("the client does not follow a redirect, which could hand its key to another server", async () => {
-  // Cloudflare Workers know only the modes `follow` and `manual`; browsers hide the status of a redirect.
+it("the client does not follow a redirect, which could pass its key to another server", async () => {
+  // Cloudflare Workers support only the modes `follow` and `manual`. Browsers hide a redirect's status.
   const opaque = Object.defineProperty(Response.error(), "type", { value: "opaqueredirect" });
   for (const response of [opaque, Response.redirect("http://elsewhere/", 307)]) {
     const modes: Array<unknown> = [];
@@ -200,7 +200,7 @@ it("the client does not follow a redirect, which could hand its key to another s
 });
 
 it.live(
-  "a streamed answer is complete and without repetition, wherever the connection breaks",
+  "a streamed answer arrives complete and without repetition, wherever the connection is cut",
   () =>
     Effect.gen(function* () {
       const { attempts, client: whole, make } = yield* makeTestClient();
@@ -231,7 +231,7 @@ it.live(
           assert.deepStrictEqual([text, entries[0]!.answer, entries.length], [answer, answer, 1]);
           assert.notInclude(types, "restart");
         }
-        // Answers that were cut after their entry are complete without another attempt.
+        // Answers that are cut after their entry need no other attempt.
         const reconnected = answers.filter(({ types }) => types.includes("reconnected"));
         assert.isAtLeast(reconnected.length, places.length - 2);
         assert.strictEqual((await whole.chats().page()).total, places.length + 1);
@@ -240,7 +240,7 @@ it.live(
     }).pipe(Effect.scoped),
 );
 
-it.live("a streamed answer is read whole from chunks of one byte", () =>
+it.live("a streamed answer that arrives in one-byte chunks is read whole", () =>
   Effect.gen(function* () {
     const { client: parley } = yield* makeTestClient({
       alter: async (send) => {
@@ -261,7 +261,7 @@ it.live("a streamed answer is read whole from chunks of one byte", () =>
   }).pipe(Effect.scoped),
 );
 
-it.live("a streamed answer can end in a failure", () =>
+it.live("a streamed answer can end with an error", () =>
   Effect.gen(function* () {
     const { client: parley } = yield* makeTestClient({
       alter: () =>
@@ -280,7 +280,7 @@ it.live("a streamed answer can end in a failure", () =>
   }).pipe(Effect.scoped),
 );
 
-it.live("a streamed answer goes on although every connection breaks after one event", () =>
+it.live("a streamed answer completes even if every connection is cut after one event", () =>
   Effect.gen(function* () {
     const { client: parley } = yield* makeTestClient({
       retries: 1,
@@ -294,7 +294,7 @@ it.live("a streamed answer goes on although every connection breaks after one ev
   }).pipe(Effect.scoped),
 );
 
-it.live("a streamed answer starts again when the server has to answer again", () =>
+it.live("a streamed answer restarts when the server has to answer again", () =>
   Effect.gen(function* () {
     const { client: parley } = yield* makeTestClient({
       alter: async (send, attempt) => (attempt === 1 ? cut(await send(), afterEvents(2)) : send()),
@@ -310,7 +310,7 @@ it.live("a streamed answer starts again when the server has to answer again", ()
   }).pipe(Effect.scoped),
 );
 
-it.live("a streamed answer fails when it has to start again more often than `retries` allows", () =>
+it.live("a streamed answer fails when it has to restart more often than `retries` allows", () =>
   Effect.gen(function* () {
     const { attempts, client: parley } = yield* makeTestClient({
       retries: 2,
@@ -323,7 +323,7 @@ it.live("a streamed answer fails when it has to start again more often than `ret
 );
 
 it.live(
-  "the client hangs up as soon as the reader leaves a stream, even while it waits for an event",
+  "the client hangs up as soon as its caller stops reading a stream, even while an event is pending",
   () =>
     Effect.gen(function* () {
       let request: Request | undefined;
@@ -340,7 +340,7 @@ it.live(
     }).pipe(Effect.scoped),
 );
 
-it.live("a failed call is repeated with its idempotency key, so that nothing is stored twice", () =>
+it.live("a failed call is retried with its idempotency key, so that nothing is stored twice", () =>
   Effect.gen(function* () {
     const { attempts, make } = yield* makeTestClient();
     const losesFirst = () =>
@@ -363,7 +363,7 @@ it.live("a failed call is repeated with its idempotency key, so that nothing is 
   }).pipe(Effect.scoped),
 );
 
-it.live("a failed call is not repeated if it would fail again", () =>
+it.live("a failed call is retried only if it might then succeed", () =>
   Effect.gen(function* () {
     const { attempts, make } = yield* makeTestClient();
     const general = (status: number, code: number, headers = {}) =>
@@ -393,7 +393,7 @@ it.live("a failed call is not repeated if it would fail again", () =>
 );
 
 it.live.each<() => string>([() => "7", () => new Date(Date.now() + 7000).toUTCString()])(
-  "the client waits for as long as the server asks before it repeats a call",
+  "the client waits for as long as the server asks before it retries a call",
   (retryAfter) =>
     Effect.gen(function* () {
       const { client: parley } = yield* makeTestClient({
@@ -408,13 +408,13 @@ it.live.each<() => string>([() => "7", () => new Date(Date.now() + 7000).toUTCSt
         return assert.fail("no event");
       });
       if (event.type !== "reconnecting") return assert.fail(event.type);
-      // A date has no fraction of a second.
+      // The date is accurate only to the second.
       assert.isAtLeast(event.delayMillis, 6000);
       assert.isBelow(event.delayMillis, 8000);
     }).pipe(Effect.scoped),
 );
 
-it.live("beyond the rate of its key, a call waits and is repeated", () =>
+it.live("a call that exceeds its key's rate limit waits and is retried", () =>
   Effect.gen(function* () {
     const { attempts, client: parley } = yield* makeTestClient({
       alter: (send, attempt) =>
@@ -434,7 +434,7 @@ it.live("beyond the rate of its key, a call waits and is repeated", () =>
   }).pipe(Effect.scoped),
 );
 
-it.live("a call fails when the server stays silent, even within a response", () =>
+it.live("a call times out when the server sends nothing, even in the middle of a response", () =>
   Effect.gen(function* () {
     const { make } = yield* makeTestClient();
     const opens = (_send: unknown, _attempt: unknown, { signal }: Request) =>
@@ -457,7 +457,7 @@ it.live("a call fails when the server stays silent, even within a response", () 
   }).pipe(Effect.scoped),
 );
 
-it.live("a call is repeated after a successful response of anything but a Parley server", () =>
+it.live("a call is retried after a successful response from anything but a Parley server", () =>
   Effect.gen(function* () {
     const { attempts, make } = yield* makeTestClient();
     const bodies = ["<!doctype html>", "", "null", "[]", '{"ok":true}'];
@@ -473,7 +473,7 @@ it.live("a call is repeated after a successful response of anything but a Parley
   }).pipe(Effect.scoped),
 );
 
-it.live("a call rejects with the reason of its signal as soon as the signal aborts", () =>
+it.live("a call rejects with the reason from its signal as soon as the signal is aborted", () =>
   Effect.gen(function* () {
     const { attempts, client: parley } = yield* makeTestClient({
       alter: () => Promise.reject(new TypeError("unreachable")),

@@ -1,5 +1,5 @@
 /**
- * A client of the test handler, whose responses a test can alter.
+ * A client of the test handler, with responses that a test can alter.
  */
 import type { AnswerPart } from "@parley/core/ports";
 import * as client from "@parley/client";
@@ -9,14 +9,14 @@ import { makeTestHandler, usage } from "@parley/http/test";
 export const pieces = ["Grüß ", "dich, ", "😀!"];
 export const answer = pieces.join("");
 
-/** Pauses between the pieces, so that each is an event of its own. */
+/** Pauses between the pieces, so that each becomes a separate event. */
 const slowly = (): Stream.Stream<AnswerPart> =>
   Stream.fromIterable<AnswerPart>([
     ...pieces.map((text) => ({ _tag: "Delta" as const, text })),
     { _tag: "Usage", usage },
   ]).pipe(Stream.tap(() => Effect.sleep("5 millis")));
 
-/** Passes a response on, and breaks it at the byte that `isEnough` returns for the bytes so far. */
+/** Passes a response on, and cuts it off at the byte that `isEnough` returns for the bytes so far. */
 export const cut = (
   response: Response,
   isEnough: (bytes: Uint8Array) => number | undefined,
@@ -33,7 +33,7 @@ export const cut = (
       controller.enqueue(end === undefined ? value : seen.slice(before, Math.max(before, end)));
       if (end === undefined) return;
       await reader.cancel();
-      // Later, so that the chunk is read first: an error discards what is queued.
+      // The delay lets the chunk be read first, because an error discards queued chunks.
       setTimeout(() => controller.error(new TypeError("cut")), 1);
     },
     cancel: () => reader.cancel(),

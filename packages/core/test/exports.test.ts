@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 
-it("@parley/core exports at most 70 names, and lists each of them", () => {
+it("@parley/core exports at most 70 names, and none with a wildcard", () => {
   const index = readFileSync(new URL("../src/index.ts", import.meta.url), "utf8");
   expect(index).not.toContain("export *");
   const names = [...index.matchAll(/export (?:type )?\{([^}]*)\}/g)].flatMap(([, list]) =>

@@ -43,7 +43,7 @@ const collect = async <A>(items: AsyncIterable<A>) => {
 };
 const total = async (bot: Bot) => (await bot.chats().page()).total;
 
-/** An answerer that yields a piece, then waits for the test to call `goOn` or for its signal to abort. */
+/** An answerer that yields a piece, then waits for the test to call `goOn`. `aborted` resolves if its signal aborts. */
 const makeSlowAnswer = () => {
   const [goOn, aborted] = [makeSignal(), makeSignal()];
   const answerer: AnswererFunction = async function* ({ signal }) {
@@ -55,7 +55,7 @@ const makeSlowAnswer = () => {
   return { answerer, goOn: goOn.send, aborted: aborted.sent };
 };
 
-describe("a conversation by openParley", () => {
+describe("a bot from openParley", () => {
   it("a bot asks, streams and reads the history", async () => {
     const bot = await openBot(async function* ({ earlier, question }) {
       yield `${(await collect(earlier)).length} earlier, `;
@@ -105,7 +105,7 @@ describe("a conversation by openParley", () => {
     await expect(other.import(["{}\n"])).rejects.toMatchObject({ name: "ImportRefused" });
   });
 
-  it("rows and lines of an export have their fields in a fixed order", async () => {
+  it("rows and export lines have their fields in a fixed order", async () => {
     const bot = await openBot();
     const chat = await bot.createChat({ userRef: "user-7", name: "Invoice" });
     const { entry } = await bot.ask(chat.id, "Hi?");
@@ -118,7 +118,7 @@ describe("a conversation by openParley", () => {
     expect(line).toMatch(/^\{"chat":\{"id":1,"name":"Invoice","userRef":"user-7","_createTime":/);
   });
 
-  it("a refused line of an import is described by its field and its rule", async () => {
+  it("the error for an invalid import line names the field and the rule that it breaks", async () => {
     const bot = await openBot();
     const chat = { id: 1, name: null, userRef: null, _createTime: "2026-01-31" };
     await expect(bot.import([JSON.stringify({ chat })])).rejects.toMatchObject({
@@ -145,7 +145,7 @@ describe("a conversation by openParley", () => {
       });
   });
 
-  it("a bot that a key opens asks only within the budget of the key", async () => {
+  it("a bot opened with a key asks only within that key's budget", async () => {
     const parley = await open();
     const { chatbot } = await parley.chatbot(declaration);
     const { key } = await Administration.use((administration) =>
@@ -157,7 +157,7 @@ describe("a conversation by openParley", () => {
     await expect(collect(bot.stream(null, "q"))).rejects.toBeInstanceOf(BudgetSpent);
   });
 
-  it("a bot that a key of one user opens has only the chats of that user", async () => {
+  it("a bot opened with a user's key has only that user's chats", async () => {
     const boundTo = (visitor: string) =>
       Layer.effect(
         ChatbotDirectory,
@@ -183,7 +183,7 @@ describe("a conversation by openParley", () => {
     await expect(collect(ann.stream(other.id, "q"))).rejects.toBeInstanceOf(ChatNotFound);
   });
 
-  it("a repeated call gets what its idempotency key stored, and another call with the key is rejected", async () => {
+  it("a repeated call returns what its idempotency key stored, and a different call with the key is rejected", async () => {
     const bot = await openBot();
     const options = { idempotencyKey: "k" };
     const [first, second] = [await bot.ask(null, "q", options), await bot.ask(null, "q", options)];
@@ -211,7 +211,7 @@ describe("chatbot()", () => {
     expect(await collect(changed.history(chat.id))).toMatchObject([{ answer: "Hello!" }]);
   });
 
-  it("creates the chatbot again if it is deleted before its settings are changed", async () => {
+  it("chatbot() creates the chatbot again if it is deleted before its settings are changed", async () => {
     const store = Layer.effect(
       ChatbotRegistry,
       Effect.map(ChatbotRegistry, (registry) => {
@@ -227,7 +227,7 @@ describe("chatbot()", () => {
     expect(chatbot.settings.helloMessage).toBe("Hello!");
   });
 
-  it("a chatbot with an empty hello message starts a chat without an entry", async () => {
+  it("a chatbot whose hello message is empty creates chats without an entry", async () => {
     const parley = await open();
     const bot = await parley.chatbot({ ...declaration, helloMessage: "" });
     const chat = await bot.createChat();
@@ -269,7 +269,7 @@ describe("errors", () => {
     ["scopes.0", (bot) => bot.createKey({ scopes: ["all" as any] })],
   ];
   it.each(wrong)(
-    "a wrong %s rejects with an ArgumentInvalid that names it",
+    "a call with an invalid %s rejects with an ArgumentInvalid that names it",
     async (field, call) => {
       const error = await call(await openBot()).catch((error: unknown) => error);
       expect(error).toBeInstanceOf(ArgumentInvalid);
@@ -278,7 +278,7 @@ describe("errors", () => {
     },
   );
 
-  it("the error for a wrong declaration or option of openParley names its field", async () => {
+  it("the error for an invalid chatbot declaration or openParley option names the field", async () => {
     const parley = await open();
     await expect(parley.chatbot({ ...declaration, name: "" })).rejects.toMatchObject({
       field: "name",
@@ -313,14 +313,14 @@ describe("a hang-up", () => {
     "leaving the loop": async (bot) => {
       for await (const _ of bot.stream(null, "q")) break;
     },
-    "the return of an iterator whose next event is pending": async (bot) => {
+    "closing an iterator whose next event is pending": async (bot) => {
       const iterator = bot.stream(null, "q")[Symbol.asyncIterator]();
       await iterator.next();
       const pending = iterator.next();
       await iterator.return!();
       expect(await pending).toMatchObject({ done: true });
     },
-    "the signal": async (bot) => {
+    "aborting the signal": async (bot) => {
       const controller = new AbortController();
       const reason = new Error("the user pressed Stop");
       const loop = async () => {
@@ -330,7 +330,7 @@ describe("a hang-up", () => {
       };
       await expect(loop()).rejects.toBe(reason);
     },
-    "the signal of an ask that cancels": async (bot) => {
+    "aborting the signal of an ask with `cancel`": async (bot) => {
       const controller = new AbortController();
       const { signal } = controller;
       const answer = bot.ask(null, "q", { signal, onDisconnect: "cancel" });
@@ -339,7 +339,7 @@ describe("a hang-up", () => {
     },
   };
   it.each(Object.entries(leaveBy))(
-    "a hang-up by %s aborts the answerer's signal, and nothing is stored",
+    "hanging up by %s aborts the answerer's signal, and nothing is stored",
     async (_, leave) => {
       const { aborted, answerer } = makeSlowAnswer();
       const bot = await openBot(answerer);
@@ -349,7 +349,7 @@ describe("a hang-up", () => {
     },
   );
 
-  it("a hang-up on an ask, or on a stream that is to finish, does not keep the answer from being stored", async () => {
+  it("the answer to an ask, or to a stream with `finish`, is stored even if its caller hangs up", async () => {
     const { answerer, goOn } = makeSlowAnswer();
     const bot = await openBot(answerer);
     const controller = new AbortController();
@@ -367,7 +367,7 @@ describe("a hang-up", () => {
     expect(await total(bot)).toBe(2);
   });
 
-  it("a call whose signal was aborted before starts nothing", async () => {
+  it("a call whose signal is already aborted starts nothing", async () => {
     let calls = 0;
     const bot = await openBot(() => `${++calls}`);
     const signal = AbortSignal.abort("before");
@@ -377,7 +377,7 @@ describe("a hang-up", () => {
     expect([calls, await total(bot)]).toEqual([0, 0]);
   });
 
-  it("a stream that is left before its first step, or never read, starts nothing", async () => {
+  it("a stream that is never read, or is closed before it is read, starts nothing", async () => {
     let calls = 0;
     const bot = await openBot(() => `${++calls}`);
     bot.stream(null, "q");
@@ -388,16 +388,16 @@ describe("a hang-up", () => {
   });
 });
 
-describe("an iterator of a stream", () => {
+describe("a stream's iterator", () => {
   const done = { done: true, value: undefined };
-  /** Rejects if the call has no result within a second. */
+  /** Rejects if the call does not settle within a second. */
   const withinASecond = <A>(call: Promise<A>) =>
     Promise.race([
       call,
       new Promise<never>((_, reject) => setTimeout(reject, 1000, new Error("no result"))),
     ]);
 
-  it("an iterator of a stream ends every call, whenever it is left or its signal is aborted", async () => {
+  it("a stream's iterator settles every call, whenever it is closed or its signal is aborted", async () => {
     const { answerer } = makeSlowAnswer();
     const bot = await openBot(answerer);
     for (let microtasks = 0; microtasks < 30; microtasks++) {
@@ -420,7 +420,7 @@ describe("an iterator of a stream", () => {
     expect(await total(bot)).toBe(0);
   });
 
-  it("an iterator of a stream stays at its end, even when its signal is aborted later", async () => {
+  it("a stream's iterator stays done even if its signal is aborted later", async () => {
     const bot = await openBot();
     const controller = new AbortController();
     const { signal } = controller;

@@ -1,5 +1,5 @@
 /**
- * A handler of both interfaces over the memory store, with an answerer that the test controls.
+ * A handler for both interfaces over the memory store, with an answerer that the test controls.
  */
 import { defaultSettings, generateKey, keyRecord, layerParley } from "@parley/core";
 import {
@@ -23,7 +23,7 @@ export const usage = {
   latencyMillis: 1,
 };
 
-/** Makes a handler, an API key with all scopes, and the array in which the handler's log lines arrive as JSON. */
+/** Creates a handler, an API key with all scopes, and an array that collects the handler's log lines as JSON. */
 export const makeTestHandler = Effect.fnUntraced(function* (
   answer: (question: string) => Stream.Stream<AnswerPart, AnswerUnavailable>,
   options?: AppOptions,

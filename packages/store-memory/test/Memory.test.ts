@@ -17,7 +17,7 @@ import { inspect } from "node:util";
 
 const bare = { name: null, userRef: null, helloMessage: null };
 
-it.effect("times do not go back with the clock, even if the newest chat was erased", () =>
+it.effect("creation times do not go back with the clock, even if the newest chat is erased", () =>
   Effect.gen(function* () {
     const chats = yield* ChatStore;
     const chatbot = yield* registerChatbot;
@@ -30,7 +30,7 @@ it.effect("times do not go back with the clock, even if the newest chat was eras
   }).pipe(Effect.provide(layerMemory)),
 );
 
-it.effect("an erasure of a user leaves none of the user's texts in memory", () => {
+it.effect("erasing a user leaves none of the user's text in memory", () => {
   const secret = "Zugspitzpanorama";
   const memory = makeMemory();
   const hasSecret = () => inspect(memory, { depth: Infinity }).includes(secret);
@@ -55,7 +55,7 @@ it.effect("an erasure of a user leaves none of the user's texts in memory", () =
   }).pipe(Effect.provide(layerMemoryOf(memory)));
 });
 
-it.effect("the id of a turn differs from those of earlier processes", () =>
+it.effect("a later process does not reuse the turn ids of an earlier one", () =>
   Effect.gen(function* () {
     const first = TurnStore.use(({ take }) => take(ChatbotId.make(1), null, null)).pipe(
       Effect.provide(layerMemory, { local: true }),
@@ -68,7 +68,7 @@ it.effect("the id of a turn differs from those of earlier processes", () =>
 );
 
 it.effect(
-  "no chat is created in the middle of an import, whenever the fiber of the import yields",
+  "no chat is created in the middle of an import, no matter when the import's fiber yields",
   () =>
     Effect.gen(function* () {
       const chats = yield* ChatStore;
@@ -91,14 +91,14 @@ it.effect(
         const ids = new Set(items.map(({ id }) => id));
         assert.strictEqual(ids.size, Exit.isSuccess(imported) ? 2 : 1);
         assert.strictEqual(items.length, ids.size);
-        // The imported chat is the older one.
+        // The imported chat is the older of the two.
         if (ids.size === 2) assert.isTrue(ids.has(ChatId.make(n)) && items[1]!.id === n);
       }
     }).pipe(Effect.provide(layerMemory)),
 );
 
 it.effect(
-  "a memory store that starts with chatbots serves them, and gives later ones higher ids",
+  "a memory store that starts with chatbots serves them, and gives later chatbots higher ids",
   () => {
     const chatbot = {
       id: ChatbotId.make(7),

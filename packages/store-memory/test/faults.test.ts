@@ -1,5 +1,5 @@
 /**
- * The conformance kit finds stores that break one promise each.
+ * Tests that the conformance kit finds faulty stores, each of which breaks one promise.
  */
 import { assert, it } from "@effect/vitest";
 import {
@@ -34,12 +34,12 @@ interface Stores {
 
 type Checks = ReadonlyArray<Check<StoreServices>>;
 
-/** The methods of a faulty store that differ from those of the sound one. */
+/** The methods in which a faulty store differs from the sound one. */
 type Fault = (sound: Stores) => { readonly [Port in keyof Stores]?: Partial<Stores[Port]> };
 
 const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
   [
-    "a total counts the rows of the page",
+    "a list's total counts only the rows of the page",
     chatStoreChecks,
     ({ chats }) => ({
       chats: {
@@ -52,7 +52,7 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     }),
   ],
   [
-    "a page of entries and its total are read one after the other",
+    "a page of entries and its total are not read from one snapshot",
     chatStoreChecks,
     ({ chats }) => ({
       chats: {
@@ -67,7 +67,7 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     }),
   ],
   [
-    "an idempotency key of another request creates a chat",
+    "an idempotency key reused for a different request creates a chat",
     idempotencyChecks,
     ({ chats }) => ({
       chats: {
@@ -88,7 +88,7 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     }),
   ],
   [
-    "a list ignores the userRef where the id is given",
+    "a list ignores the userRef if an id is given",
     visitorChecks,
     ({ chats: { listChats } }) => ({
       chats: {
@@ -108,14 +108,14 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     }),
   ],
   [
-    "the chat of a visitor's ask has no userRef",
+    "a chat created by a visitor's ask has no userRef",
     visitorChecks,
     ({ turns: { append } }) => ({
       turns: { append: (turn, entry) => append({ ...turn, visitor: null }, entry) },
     }),
   ],
   [
-    "visitors share their idempotency keys",
+    "idempotency keys from different visitors collide",
     visitorChecks,
     ({ chats: { createChat }, turns: { take } }) => {
       const shared = (key: IdempotencyKey | null) =>
@@ -143,17 +143,17 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     }),
   ],
   [
-    "the tokens of an ask that failed are not counted",
+    "a failed ask's tokens are not counted",
     turnStoreChecks,
     ({ turns: { release } }) => ({ turns: { release: (turn) => release(turn) } }),
   ],
   [
-    "the renewal of a lost turn succeeds",
+    "renewing a lost turn succeeds",
     turnStoreChecks,
     ({ turns }) => ({ turns: { renew: (turn) => Effect.as(turns.renew(turn), true) } }),
   ],
   [
-    "the entries of a turn are oldest first",
+    "a turn's entries are in order, oldest first",
     turnStoreChecks,
     ({ turns }) => ({
       turns: {
@@ -167,7 +167,7 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     }),
   ],
   [
-    "an erasure of idle chats erases those that were used at the limit",
+    "an erasure of idle chats also erases those last used exactly at the limit",
     archiveChecks,
     ({ archive }) => ({
       archive: {
@@ -180,7 +180,7 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     }),
   ],
   [
-    "an export reads its first record at another moment than the others",
+    "an export reads its first record from a different snapshot",
     archiveChecks,
     ({ archive }) => ({
       archive: {
@@ -193,7 +193,7 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     }),
   ],
   [
-    "a failed import keeps the records before the failure",
+    "a failed import keeps its first record",
     archiveChecks,
     ({ archive }) => ({
       archive: {
@@ -205,7 +205,7 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     }),
   ],
   [
-    "a change of a chatbot overwrites the settings that it does not name",
+    "a change to a chatbot overwrites a concurrent change to other settings",
     registryChecks,
     ({ registry }) => ({
       registry: {

@@ -1,5 +1,5 @@
 /**
- * The PostgreSQL store in a schema of its own, and a second path to its rows.
+ * The PostgreSQL store in a schema of its own, and direct access to its rows.
  */
 import * as PgClient from "@effect/sql-pg/PgClient";
 import { storeUnderTest } from "@parley/core/testing";
@@ -30,17 +30,17 @@ export const optionsOf = (schema: string): TestOptions => ({
   schema,
 });
 
-/** The options of a server that row security binds. */
+/** The options for a server that is subject to row security. */
 export const bound = () => ({
   url: Redacted.make(inject("roleUrls").bound),
   rowSecurity: true,
 });
 
-/** The URL for the tables' owner, of the database that the options name. */
+/** The URL at which the tables' owner connects to the database in the options. */
 const ownerIn = ({ url }: PostgresOptions) =>
   inDatabase(new URL(Redacted.value(url)).pathname.slice(1), Redacted.make(inject("postgresUrl")));
 
-/** The store. With row security the owner migrates first, and grants the role its rights. */
+/** The store. With row security, the tables' owner first migrates the schema and grants the role its privileges. */
 export const layerStore = (options: PostgresOptions) =>
   Layer.unwrap(
     Effect.gen(function* () {
@@ -56,11 +56,11 @@ export const layerStore = (options: PostgresOptions) =>
     }).pipe(Effect.scoped),
   );
 
-/** Builds the store once, which brings the schema up to date. */
+/** Opens and closes the store, which brings the schema up to date. */
 export const start = (options: PostgresOptions) =>
   Effect.scoped(Layer.build(layerPostgres(options)));
 
-/** Why a start with the options fails. */
+/** Opens the store, which must fail, and returns the error message. */
 export const refusal = (options: PostgresOptions) =>
   Effect.map(Effect.flip(start(options)), ({ message }) => message);
 
@@ -79,10 +79,10 @@ export const inDatabase = (name: string, url: Redacted.Redacted) => {
   return Redacted.make(address.href);
 };
 
-/** A new database, created with the options `more`, and a plain client of it. */
+/** Creates a database and a plain client for it. `more` is appended to CREATE DATABASE. */
 export const freshDatabase = Effect.fnUntraced(function* (more = "") {
-  // A superuser can drop the database with its connections. Each statement has its own client: a closing scope opens no
-  // connection.
+  // A superuser can drop the database while other roles are connected. Each statement has its own client, because a
+  // client cannot open a connection while its scope closes.
   const asSuperuser = (statement: string) =>
     clientOf("public", 1, Redacted.make(inject("roleUrls").superuser)).pipe(
       Effect.flatMap((sql) => sql.unsafe(statement)),
@@ -99,7 +99,7 @@ export const freshDatabase = Effect.fnUntraced(function* (more = "") {
   return { ...options, name, sql: yield* clientOf("parley", 1, options.url) };
 });
 
-/** The store in a schema of its own, with the requirements of the checks. */
+/** The store in a schema of its own, with everything else that the checks require. */
 export const layerPostgresUnderTest = (more: Partial<TestOptions> = {}) => {
   const options = { ...optionsOf(freshSchema()), ...more };
   const pass = Effect.fnUntraced(function* (millis: number) {
@@ -114,7 +114,7 @@ export const layerPostgresUnderTest = (more: Partial<TestOptions> = {}) => {
 const interval = "$1::int8 * interval '1 millisecond'";
 const earlier = [
   `update chat set turn_until = turn_until - ${interval} where turn_until is not null`,
-  // A `day` is a date, so only whole days pass.
+  // `day` is a date, so only whole days pass.
   "update key_spending set day = day - ($1::int8 / 86400000)::int",
   `update idempotency_key set made_at = made_at - ${interval}, turn_until = turn_until - ${interval}`,
 ];

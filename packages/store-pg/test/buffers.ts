@@ -1,18 +1,18 @@
 /**
- * The buffers that a statement touches, the same number on every machine.
+ * Counts the buffers that a statement touches. The number is the same on every machine.
  */
 import { PgTypes } from "@effect/sql-pg";
 import { Effect } from "effect";
 import type { SqlClient } from "effect/sql";
 import type { Statement } from "../src/database/TenantSession.ts";
 
-/** The most buffers that any node touched: the root does not include a CTE that nothing refers to. */
+/** The most buffers touched by any node of a plan. The root's count omits CTEs to which nothing refers. */
 export const mostOf = (plan: any): number =>
   Math.max(touchedBy(plan), ...(plan.Plans ?? []).map(mostOf));
 
 let statements = 0;
 
-/** A value as a literal of SQL. */
+/** Returns a value as an SQL literal. */
 export const literal = (value: unknown): string => {
   if (PgTypes.isParameter(value)) {
     const items = (value.value as ReadonlyArray<unknown>).map((item) =>
@@ -23,11 +23,11 @@ export const literal = (value: unknown): string => {
   return typeof value === "string" ? `'${value.replaceAll("'", "''")}'` : String(value);
 };
 
-/** Buffers that a node of an executed plan touched, with those below it. */
+/** The number of buffers touched by a node of an executed plan, including the nodes below it. */
 export const touchedBy = (node: any): number =>
   node["Shared Hit Blocks"] + node["Shared Read Blocks"];
 
-/** Executes a statement with a kind of plan, and returns the plan with its measurements. */
+/** Executes a statement with a generic or custom plan, and returns the plan with its measurements. */
 export const execute = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   { text, values }: Statement,
@@ -42,6 +42,6 @@ export const execute = Effect.fnUntraced(function* (
   return row!["QUERY PLAN"][0].Plan;
 });
 
-/** Buffers that one execution touches. */
+/** Executes a statement, and returns the number of buffers touched. */
 export const buffers = (...args: Parameters<typeof execute>) =>
   Effect.map(execute(...args), touchedBy);

@@ -1,5 +1,5 @@
 /**
- * Fills a schema with many chats, bypassing the store, as the store would have made them.
+ * Fills a schema with many chats, bypassing the store. The rows are as the store would have written them.
  */
 import { ChatbotId } from "@parley/core/ports";
 import * as PgClient from "@effect/sql-pg/PgClient";
@@ -24,7 +24,7 @@ const insertChatbot = (sql: SqlClient.SqlClient, chatbot: number) =>
     [chatbot, `Chatbot ${chatbot}`],
   );
 
-/** Chats of one chatbot: a name of three words and a number, and a user for each hundred chats; some have neither. */
+/** Inserts a chatbot and its chats. Most have a name of three words and a number; each user has ninety chats. */
 export const fillChats = (sql: SqlClient.SqlClient, chatbot: number, chats: number) =>
   Effect.gen(function* () {
     yield* insertChatbot(sql, chatbot);
@@ -49,7 +49,7 @@ export const fillChats = (sql: SqlClient.SqlClient, chatbot: number, chats: numb
     );
   });
 
-/** Erases one chat in `many`, at all positions. */
+/** Erases one chat in `many`, evenly over all positions. */
 export const eraseEvery = (sql: SqlClient.SqlClient, chatbot: number, many: number) =>
   Effect.gen(function* () {
     yield* sql.unsafe(
@@ -67,7 +67,7 @@ export const eraseEvery = (sql: SqlClient.SqlClient, chatbot: number, many: numb
     );
   });
 
-/** The first chat of every hundred positions, as if erasures had removed all others. */
+/** Inserts a chat at the first of every hundred positions, as if the other chats had been erased. */
 export const fillThinned = (sql: SqlClient.SqlClient, chatbot: number, positions: number) =>
   Effect.gen(function* () {
     yield* insertChatbot(sql, chatbot);
@@ -77,7 +77,7 @@ export const fillThinned = (sql: SqlClient.SqlClient, chatbot: number, positions
       from generate_series(1, $2::int8, 100) n`,
       [chatbot, positions],
     );
-    // In random order, as erasures insert them.
+    // Inserted in random order, as erasures would.
     yield* sql.unsafe(
       `insert into position_gap (chatbot_id, part_size, number, chats_before)
       select $1, part_size, number, array(
@@ -97,7 +97,7 @@ export const fillThinned = (sql: SqlClient.SqlClient, chatbot: number, positions
     );
   });
 
-/** Entries of the chatbot's first chat. */
+/** Inserts entries into the chatbot's first chat. */
 export const fillEntries = (sql: SqlClient.SqlClient, chatbot: number, entries: number) =>
   Effect.gen(function* () {
     yield* sql.unsafe(
@@ -123,8 +123,8 @@ export const settle = (sql: SqlClient.SqlClient) =>
   );
 
 /**
- * Creates a schema with this many rows, unless it exists. Creates the indexes last, and then erases one chat in
- * `erased`.
+ * Creates a schema with this many rows, unless it is already filled. Recreates the indexes after inserting the rows,
+ * and then erases one chat in `erased`.
  */
 export const fillSchema = ({
   chats,

@@ -1,5 +1,5 @@
 /**
- * Rows and calls that tests share.
+ * Rows and helpers that tests share.
  */
 import { type ChatbotId, type ChatId, TurnStore, type IdempotencyKey } from "@parley/core/ports";
 import { Effect, Stream } from "effect";
@@ -19,10 +19,10 @@ export const entry = {
   usage: null,
 };
 
-/** An idempotency key; all have the same fingerprint. */
+/** Makes an idempotency key. All keys have the same fingerprint. */
 export const keyOf = (key: string): IdempotencyKey => ({ key, fingerprint: "f" });
 
-/** The parts of a store that send their statements by these pools, without notifications. */
+/** Makes the parts of a store that use these pools, without notifications. */
 export const makeStore = Effect.fnUntraced(function* (pools: PgPools) {
   const creation = yield* makeChatCreation(pools);
   return {
@@ -33,7 +33,7 @@ export const makeStore = Effect.fnUntraced(function* (pools: PgPools) {
   };
 });
 
-/** Takes a turn that must be free. */
+/** Takes a turn. Fails if the turn is not free. */
 export const takeFree = Effect.fnUntraced(function* (
   chatbot: ChatbotId,
   chat: ChatId | null,
@@ -43,7 +43,7 @@ export const takeFree = Effect.fnUntraced(function* (
   return result._tag === "TurnTaken" ? result.turn : yield* Effect.die("the turn is not free");
 });
 
-/** Runs a test over the store in a schema of its own, with a client of the schema. */
+/** Runs a test on the store in a schema of its own, with a client for that schema. */
 export const inSchema = <A, E, R>(
   test: (
     sql: Effect.Success<ReturnType<typeof clientOf>>,

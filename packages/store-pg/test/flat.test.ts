@@ -25,7 +25,7 @@ class Filled extends Context.Service<
   Filled,
   {
     readonly sql: SqlClient.SqlClient;
-    /** A client that row security binds to a chatbot. */
+    /** Returns a client that row security restricts to a chatbot. */
     readonly boundTo: (chatbot: number) => Effect.Effect<SqlClient.SqlClient, SqlError.SqlError>;
   }
 >()("Filled") {}
@@ -43,7 +43,7 @@ const fill = ({ name, sql }: Effect.Success<ReturnType<typeof freshDatabase>>) =
     return { sql, boundTo };
   });
 
-/** The rows are in a database of their own: VACUUM keeps rows that other transactions in the same database may read. */
+/** The rows have a database of their own, because VACUUM keeps dead rows that its other transactions may still see. */
 const layerFilled = Layer.unwrap(
   Effect.map(freshDatabase(), (database) =>
     Layer.effect(Filled, fill(database)).pipe(
@@ -63,7 +63,7 @@ const matching = (chatbot: number, more: Partial<ChatQuery>, from: "chat" | "own
 const ofUser = (chatbot: number, more: Partial<ChatQuery>) =>
   byFilter(chatbot, query(more), "chat", quickReadLimit + 1);
 
-/** Pages near either end, in the order of a text. */
+/** Pages near either end, ordered by text. */
 const byTexts = (chatbot: number) =>
   (["name", "userRef"] as const).flatMap((field) =>
     [true, false].flatMap((descending) =>
@@ -79,7 +79,7 @@ const firstChat = ChatId.make(1);
 
 type List = readonly [name: string, statement: Statement, mode?: "force_custom_plan"];
 
-/** The lists whose cost must not grow. */
+/** The lists whose cost must not grow with the number of rows. */
 const flat: ReadonlyArray<List> = [
   ...pages.flatMap((page) =>
     directions.flatMap((direction): ReadonlyArray<List> => [
@@ -92,17 +92,17 @@ const flat: ReadonlyArray<List> = [
   ),
   ...[1, 2, 100].flatMap((page) =>
     [true, false].map((descending): List => [
-      `page ${page} of a user${descending ? ", newest first" : ""}`,
+      `page ${page} of a user's chats${descending ? ", newest first" : ""}`,
       ofUser(chatbot, { userRef: "user 500", page, orderBy: byId(descending) }),
     ]),
   ),
-  ["one chat by its id", matching(chatbot, { id: 77_777 })],
-  ["no chat by its id", matching(chatbot, { id: 777_777 })],
-  ["one entry by its id", entryPage(chatbot, firstChat, entries({ id: 77_777 }))],
+  ["looking up a chat by its id", matching(chatbot, { id: 77_777 })],
+  ["looking up a missing chat by its id", matching(chatbot, { id: 777_777 })],
+  ["looking up an entry by its id", entryPage(chatbot, firstChat, entries({ id: 77_777 }))],
   ...byTexts(chatbot),
 ];
 
-/** Any page of the chatbot's chats touches few buffers, also under row security. */
+/** Asserts that every page of the chatbot's chats touches few buffers, also with row security. */
 const pagesAreFlat = Effect.fnUntraced(function* (chatbot: number) {
   const { boundTo, sql } = yield* Filled;
   yield* settle(sql);
@@ -145,7 +145,7 @@ layer(layerFilled, { timeout: "2 minutes" })(
 
     for (const term of ["zq", "é", "c++", "++ ++", "日本", "🙂🙂🙂"]) {
       it.effect(
-        `a search for ${term}, which the index does not support, reads the names once`,
+        `a search for ${term}, which the index does not support, reads the table at most once`,
         () =>
           Effect.gen(function* () {
             const { sql } = yield* Filled;
@@ -161,7 +161,7 @@ layer(layerFilled, { timeout: "2 minutes" })(
 
     for (const [what, erase] of [
       [
-        "users were erased",
+        "the chats of several users are erased",
         () =>
           ChatArchive.use((archive) =>
             Effect.forEach([3, 77, 500, 501, 999], (user) =>
@@ -169,11 +169,11 @@ layer(layerFilled, { timeout: "2 minutes" })(
             ),
           ),
       ],
-      ["one chat in 97 was erased, too", (sql) => eraseEvery(sql, chatbot, 97)],
+      ["one chat in 97 is erased as well", (sql) => eraseEvery(sql, chatbot, 97)],
     ] satisfies ReadonlyArray<
       readonly [string, (sql: SqlClient.SqlClient) => Effect.Effect<unknown, unknown, ChatArchive>]
     >) {
-      it.effect(`pages stay flat after ${what}`, () =>
+      it.effect(`pages touch few buffers after ${what}`, () =>
         Effect.gen(function* () {
           const { sql } = yield* Filled;
           yield* erase(sql);
@@ -182,7 +182,7 @@ layer(layerFilled, { timeout: "2 minutes" })(
       );
     }
 
-    it.effect("pages stay flat when nearly all of ten million chats were erased", () =>
+    it.effect("pages touch few buffers even after nearly all of ten million chats are erased", () =>
       Effect.gen(function* () {
         const { sql } = yield* Filled;
         const thinned = chatbot + 1;
@@ -192,7 +192,7 @@ layer(layerFilled, { timeout: "2 minutes" })(
     );
 
     it.effect(
-      "lists stay flat in a chatbot that was never analyzed, and when a user's chats are scattered",
+      "lists touch few buffers in a chatbot that was never analyzed, and if a user's chats are scattered",
       () =>
         Effect.gen(function* () {
           const { boundTo, sql } = yield* Filled;
@@ -223,7 +223,7 @@ layer(layerFilled, { timeout: "2 minutes" })(
     );
 
     it.effect(
-      "an entry by its id touches few buffers in a chat that has grown since it was analyzed",
+      "looking up an entry by its id touches few buffers in a chat that has grown since ANALYZE ran",
       () =>
         Effect.gen(function* () {
           const { sql } = yield* Filled;
@@ -240,7 +240,7 @@ layer(layerFilled, { timeout: "2 minutes" })(
     );
 
     for (const field of ["answer", "flagged"] as const) {
-      it.effect(`a history by ${field} sorts without temporary files`, () =>
+      it.effect(`a history ordered by ${field} is sorted without temporary files`, () =>
         Effect.gen(function* () {
           const { sql } = yield* Filled;
           const orderBy = [{ field, descending: true }] as const;

@@ -2,8 +2,8 @@ import { Deferred, Effect, Fiber } from "effect";
 import type { SqlClient } from "effect/sql";
 
 /**
- * Runs a statement that takes a lock, and keeps the lock until `release`; `awaited` ends when another session waits for
- * it.
+ * Runs a statement that takes a lock, and holds the lock until `release` runs. `awaited` ends when another session is
+ * waiting for the lock.
  */
 export const hold = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
@@ -11,7 +11,7 @@ export const hold = Effect.fnUntraced(function* (
   values: ReadonlyArray<unknown>,
 ) {
   const [locked, done] = [yield* Deferred.make<number>(), yield* Deferred.make<void>()];
-  // In the scope of the client, so that a failing test does not wait for this transaction.
+  // Forked in the client's scope, so that a failing test does not wait for this transaction.
   const holder = yield* Effect.forkScoped(
     sql.withTransaction(
       Effect.gen(function* () {

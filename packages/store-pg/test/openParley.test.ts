@@ -10,7 +10,7 @@ const open = (url: string, schema: string) =>
     log: false,
   });
 
-it("two instances of openParley over one database share chatbots and chats", async () => {
+it("two openParley instances on one database share chatbots and chats", async () => {
   const schema = freshSchema();
   const parleys = await Promise.all([1, 2].map(() => open(inject("postgresUrl"), schema)));
   try {

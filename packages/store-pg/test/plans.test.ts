@@ -1,6 +1,6 @@
 /**
- * A connection keeps the plans that it made while the tables were small. Even with these, the statements of asks and
- * creations touch few buffers.
+ * A connection keeps the plans that it made while the tables were small. Even with those plans, the statements for asks
+ * and creations must touch few buffers.
  */
 import { assert, it } from "@effect/vitest";
 import { ChatId, type IdempotencyKey, type Turn } from "@parley/core/ports";
@@ -17,7 +17,10 @@ import { freshDatabase } from "./PostgresUnderTest.ts";
 const rows = 30_000;
 const keyOf = (n: number): IdempotencyKey => ({ key: `key ${n}`, fingerprint: "f" });
 
-/** The statements of takes, appends, renewals, releases and creations, alone and in eights, without and with keys. */
+/**
+ * Captures the statements for takes, appends, renewals, releases and creations, with and without keys. Takes, appends
+ * and creations are captured singly and in batches of eight.
+ */
 const statementsOf = Effect.fnUntraced(function* (pools: PgPools) {
   const statements: Array<Statement & { readonly items: number }> = [];
   let items = 1;
@@ -61,7 +64,7 @@ const statementsOf = Effect.fnUntraced(function* (pools: PgPools) {
   return statements;
 });
 
-/** A large chatbot, with chats and keys that turns hold, and old keys. */
+/** Inserts a large chatbot, with chats and keys that are held by turns, and with old keys. */
 const fill = (sql: SqlClient.SqlClient) =>
   Effect.gen(function* () {
     yield* fillChats(sql, chatbot, rows);
@@ -110,7 +113,7 @@ const ages: Readonly<
 };
 
 it.live.each(Object.entries(ages))(
-  "statements of asks and creations that were planned for tables %s touch few buffers once the tables are large",
+  "statements for asks and creations that were planned for tables %s touch few buffers once the tables are large",
   ([age, arrange]) =>
     Effect.gen(function* () {
       const { sql, url } = yield* freshDatabase();
@@ -144,7 +147,7 @@ it.live.each(Object.entries(ages))(
                 yield* sql.unsafe("rollback to savepoint executed");
                 return mostOf(row!["QUERY PLAN"][0].Plan);
               });
-              // The first execution reads the catalog, too.
+              // The first execution also reads the system catalog.
               return Math.min(yield* execution, yield* execution);
             }),
           );

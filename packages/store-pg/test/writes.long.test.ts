@@ -28,7 +28,7 @@ const measure = (session: Session, note: (text: string, buffers: number) => void
     Effect.forEach(statements, ({ text, values }) => query<any>(tenant, text, values));
   const query: Session["query"] = (tenant, text, values) => {
     const whole = session.query<any>(tenant, text, values);
-    // SET touches nothing, and has no plan.
+    // SET touches no buffers, and has no plan.
     if (text.startsWith("set ")) return whole;
     const explained = Effect.map(
       session.query<{ readonly "QUERY PLAN": any }>(
@@ -61,9 +61,9 @@ const measure = (session: Session, note: (text: string, buffers: number) => void
 
 it.live.each([
   ["", settle],
-  // As if ANALYZE had run long before, when all chatbots were small.
+  // As if ANALYZE had last run when all chatbots were small.
   [
-    ", when the planner has no statistics of the large chatbot",
+    ", even if the planner has no statistics on the large chatbot",
     (sql: SqlClient.SqlClient) =>
       Effect.forEach(
         ["vacuum idempotency_key", "vacuum analyze chat", "vacuum analyze entry"],
@@ -71,7 +71,7 @@ it.live.each([
       ),
   ],
 ] as const)(
-  "statements of creations, asks and erasures touch few buffers, however many rows and idempotency keys there are%s",
+  "statements for creations, asks and erasures touch few buffers, however many rows and idempotency keys there are%s",
   ([, prepare]) =>
     Effect.gen(function* () {
       const { sql, url } = yield* freshDatabase();
@@ -88,7 +88,7 @@ it.live.each([
       yield* sql.unsafe("analyze idempotency_key");
       yield* fillChats(sql, chatbot, rows);
       yield* fillEntries(sql, chatbot, rows);
-      // Idempotency keys of creations, some of which are too old, and of asks in progress.
+      // Idempotency keys of creations, some of them expired, and of asks in progress.
       yield* sql.unsafe(
         `insert into idempotency_key (chatbot_id, key, fingerprint, made_at, turn, turn_until, chat_id)
         select $1, 'known ' || n, 'f', now() - n * interval '3 seconds', null, null, n from generate_series(1, $2::int8) n
@@ -139,7 +139,7 @@ it.live.each([
         yield* archive.erase(chatbot, { _tag: "Chat", id: chat }, "test");
       }
       yield* archive.erase(chatbot, { _tag: "UserRef", userRef: "user 7" }, "test");
-      // Now and then a statement merges the pending list of the search index.
+      // Occasionally, a statement has to merge the search index's pending list.
       for (const [text, counts] of touched) {
         const usual = counts.toSorted((a, b) => a - b)[Math.floor(counts.length / 2)]!;
         assert.isAtMost(usual, most, text);

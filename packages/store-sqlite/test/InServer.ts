@@ -1,6 +1,6 @@
 /**
- * Lets the server keep its chats in a SQLite file, for tests: load this file with `node --import`, and set
- * `PARLEY_STORE=memory`. No setting of the server selects SQLite.
+ * Makes the server keep its chats in a SQLite file, for tests: load this file with `node --import`, and set
+ * `PARLEY_STORE=memory`. No server setting selects SQLite.
  */
 import { registerHooks } from "node:module";
 import { layerSqlite } from "@parley/store-sqlite";

@@ -23,13 +23,13 @@ afterAll(() => rmSync(folder, { recursive: true }));
 const path = (name: string) => join(folder, name);
 
 const secret = "Zugspitzpanorama";
-/** The files of the store that contain the secret. */
+/** Lists the store's files that contain the secret. */
 const filesWithSecret = (store: string) =>
   readdirSync(folder).filter(
     (name) => name.startsWith(store) && readFileSync(path(name)).includes(secret),
   );
 
-/** Why a file cannot be opened. */
+/** Returns why the file cannot be opened. */
 const refusal = (file: string) =>
   Effect.flip(Layer.build(sqlite(file))).pipe(
     Effect.scoped,
@@ -40,7 +40,7 @@ const refusal = (file: string) =>
   );
 
 it.effect(
-  "a file that cannot be used is refused with its path and the reason, and left alone",
+  "opening an unusable file fails with its path and the reason, and leaves the file unchanged",
   () =>
     Effect.gen(function* () {
       writeFileSync(path("text"), "Not a database, but a text of a person.");
@@ -67,7 +67,7 @@ it.effect(
     }),
 );
 
-it.effect("an erasure of a user leaves none of the user's texts in the file or its log", () =>
+it.effect("erasing a user's chats leaves none of the user's text in the file or its log", () =>
   Effect.gen(function* () {
     const chatbot = yield* registerChatbot;
     const turns = yield* TurnStore;
@@ -95,7 +95,7 @@ it.effect("an erasure of a user leaves none of the user's texts in the file or i
   }).pipe(Effect.provide(layerSqlite({ file: path("erased") }))),
 );
 
-it.effect("a deleted chatbot leaves none of its texts in the file or its log", () =>
+it.effect("deleting a chatbot leaves none of its text in the file or its log", () =>
   Effect.gen(function* () {
     const chatbot = yield* registerChatbot;
     const texts = { name: secret, userRef: secret, helloMessage: secret };
@@ -106,7 +106,7 @@ it.effect("a deleted chatbot leaves none of its texts in the file or its log", (
   }).pipe(Effect.provide(layerSqlite({ file: path("deleted") }))),
 );
 
-it.effect("a Node without SQLite is refused with the version that is needed", () =>
+it.effect("the error on a Node without SQLite names the version that is needed", () =>
   Effect.gen(function* () {
     vi.spyOn(process, "getBuiltinModule").mockReturnValueOnce(undefined as never);
     assert.match(yield* refusal(path("store")), /needs Node 22\.13 or later; this is v\d/);
@@ -114,7 +114,7 @@ it.effect("a Node without SQLite is refused with the version that is needed", ()
 );
 
 it.effect(
-  "a start waits up to five seconds for another process that has locked the file, without blocking its own",
+  "opening a store waits up to five seconds for another process to unlock the file, without blocking its own",
   () =>
     Effect.gen(function* () {
       yield* Effect.scoped(Layer.build(sqlite(path("locked"))));
@@ -131,7 +131,7 @@ it.effect(
     }),
 );
 
-it.effect("a call that only reads does not wait for another process that writes", () =>
+it.effect("a call that only reads does not wait for another process that is writing", () =>
   Effect.gen(function* () {
     const chatbot = yield* registerChatbot;
     const other = new DatabaseSync(path("written"));
@@ -143,7 +143,7 @@ it.effect("a call that only reads does not wait for another process that writes"
   }).pipe(Effect.provide(layerSqlite({ file: path("written") }))),
 );
 
-it.effect("a store that was closed is unavailable", () =>
+it.effect("a call to a closed store fails with StorageUnavailable", () =>
   Effect.gen(function* () {
     const registry = yield* Effect.scoped(
       Effect.map(Layer.build(layerSqlite({ file: path("closed") })), Context.get(ChatbotRegistry)),

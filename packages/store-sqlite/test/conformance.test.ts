@@ -1,5 +1,5 @@
 /**
- * The whole conformance kit over the SQLite store.
+ * Runs the whole conformance kit on the SQLite store.
  */
 import { layer } from "@effect/vitest";
 import { storeChecks, storeUnderTest } from "@parley/core/testing";

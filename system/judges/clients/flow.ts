@@ -1,5 +1,5 @@
 /**
- * The flow of a conversation, by a client that was generated from the API description.
+ * A conversation through a client that was generated from the API description.
  */
 import assert from "node:assert/strict";
 
@@ -19,7 +19,7 @@ interface List<A> {
   readonly total: number;
 }
 
-/** The calls of a generated client, with the types of its generator. */
+/** The calls of a generated client, whose own types must be assignable to these. */
 export interface GeneratedClient {
   readonly details: () => Promise<{ readonly chatBotName: string }>;
   readonly createChat: (
@@ -27,14 +27,14 @@ export interface GeneratedClient {
     idempotencyKey: string,
   ) => Promise<Chat>;
   readonly listChats: (userRef: string) => Promise<List<Chat>>;
-  /** Ordered by id, the newest first. */
+  /** Ordered by id, newest first. */
   readonly history: (chatId: number) => Promise<List<Entry>>;
   /** Ordered by two fields. */
   readonly sortedHistory: (chatId: number) => Promise<List<Entry>>;
   readonly ask: (chatId: number, query: string) => Promise<Entry>;
-  /** The message of the error for a chat that does not exist. */
+  /** The error message for a chat that does not exist. */
   readonly missing: (chatId: number) => Promise<string>;
-  /** The path of the first error of an ask with an empty query. */
+  /** The path in the first error from an ask with an empty query. */
   readonly invalid: () => Promise<ReadonlyArray<string>>;
 }
 
@@ -42,11 +42,11 @@ const { KEY, ORIGIN } = process.env;
 export const key = KEY!;
 export const origin = ORIGIN!;
 
-/** Runs the flow with a client, whose name is the `userRef` of its chats. */
+/** Holds the conversation. The client's name is also the `userRef` of its chats, and its idempotency key. */
 export const run = async (name: string, client: GeneratedClient): Promise<void> => {
   assert.equal(typeof (await client.details()).chatBotName, "string");
   const chat = await client.createChat({ name: "First steps", userRef: name }, name);
-  // The same request again.
+  // A retry with the same idempotency key.
   assert.deepEqual(await client.createChat({ name: "First steps", userRef: name }, name), chat);
   assert.deepEqual(await client.listChats(name), { data: [chat], total: 1 });
   assert.equal((await client.history(chat.id)).data[0]?.question, "");

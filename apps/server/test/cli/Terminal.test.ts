@@ -32,7 +32,7 @@ echo [this](is-code) which stays in one line, however narrow the terminal may be
 \`\`\`
 `;
 
-it("an answer on a terminal breaks between words, and has readable tables and links, however it arrives", () => {
+it("an answer on a terminal wraps between words and has readable tables and links, however it is chunked", () => {
   for (const size of [1, 7, 1000]) {
     const { end, push } = makeTypesetter(32);
     let set = "";

@@ -14,7 +14,7 @@ const schema = `administration_${process.pid}`;
 const settings = () => ({ DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: schema });
 const parley = (line: string, input = "") => here(line.split(" "), settings(), input);
 
-/** The document that a command prints. */
+/** The JSON that a command prints. */
 const json = async (line: string) => {
   const { code, stderr, stdout } = await parley(`${line} --json`);
   expect({ code, stderr }).toEqual({ code: 0, stderr: expect.not.stringContaining("parley:") });
@@ -57,7 +57,7 @@ it("chatbots are created, shown and changed", async () => {
       "2   Acme       Sales     Sells \ufffd\n",
   );
 
-  // Nothing but white space, as Unicode defines it.
+  // U+0085 is white space in Unicode.
   const blank = await parley("chatbot set --chatbot Sales --moderation-error-message \u0085");
   expect(blank).toMatchObject({ code: 1, stderr: expect.stringMatching(/^parley: .*is blank/) });
 
@@ -202,7 +202,7 @@ it("a key for visitors is printed with its signing secret, which no list shows",
   }
 });
 
-it("a key for a widget is printed as the line for a page, which does not contain the key", async () => {
+it("a key for a widget is printed as a script tag, which does not contain the key", async () => {
   const create =
     "key create --chatbot Sales --widget --origins https://shop.example,http://[::1]:8080";
   for (const incomplete of ["", "--budget 5/day", "--visitor-rate 1/min"])
@@ -236,7 +236,7 @@ it("a key for a widget is printed as the line for a page, which does not contain
   ]);
 });
 
-it("flags that would have no effect on a key are refused", async () => {
+it("flags that would have no effect on a key are rejected", async () => {
   const before = await json("key list");
   for (const [flags, neededFlag] of [
     ["--token-url /t", "--widget"],
@@ -259,7 +259,7 @@ it("flags that would have no effect on a key are refused", async () => {
   expect((await parley(`key set ${id} --visitor-rate none --origins=`)).code).toBe(0);
 });
 
-it("a key whose widget anyone can use keeps a rate for visitors and a budget", async () => {
+it("a key whose widget anyone can use cannot lose its visitor rate or its budget", async () => {
   const bounds = "--visitor-rate 10/min --budget 200000/day";
   const create = `key create --chatbot Sales --widget --origins https://shop.example ${bounds}`;
   const { id } = await json(create);
@@ -273,7 +273,7 @@ it("a key whose widget anyone can use keeps a rate for visitors and a budget", a
   expect((await parley(`key set ${id} --budget 5/day --visitor-rate 1/min`)).code).toBe(0);
 });
 
-it("a token of a visitor is signed by a live key of the store, and noted in the audit log", async () => {
+it("a visitor token is signed with a live key from the store and recorded in the audit log", async () => {
   const key = (
     await parley("key create --chatbot Sales --visitors --scopes read,ask")
   ).stdout.trim();
@@ -317,7 +317,7 @@ it("a key is generated without being stored", async () => {
   expect(await json("key generate")).toEqual({ key: expect.stringMatching(/^prl_/) });
 });
 
-it("no command takes a key as an argument, or repeats it", async () => {
+it("no command accepts a key as an argument or repeats it in its output", async () => {
   for (const text of ["prl_QSCmEIhoudPA", "prl_QSCmEIhoudPA_…", "prl_backup_secrets.json"]) {
     expect(redactKeys(text)).toBe(text);
   }
@@ -338,7 +338,7 @@ it("no command takes a key as an argument, or repeats it", async () => {
   }
 });
 
-it("a chatbot is deleted with its keys and chats, and only with --yes", async () => {
+it("a chatbot is deleted, with its keys and chats, only if --yes is given", async () => {
   const chat = { name: null, userRef: null, helloMessage: null };
   await ChatStore.use((store) =>
     Effect.andThen(

@@ -1,6 +1,6 @@
 /**
- * Commands while a server with its embedded database runs, all at the most verbose log level: the server applies what
- * they change, and a key appears only where it is printed once.
+ * Commands that run beside a server with an embedded database, all at the most verbose log level: the server applies
+ * their changes, and a key appears only in the output that first prints it.
  */
 import { keyId } from "@parley/core";
 import { spawn } from "node:child_process";
@@ -21,13 +21,13 @@ let server: ReturnType<typeof spawn>;
 let ended: Promise<unknown>;
 let management: string;
 let api: string;
-/** All output, except where new keys are printed. */
+/** All output, apart from newly printed keys. */
 let output = "";
 const keys: Array<string> = [];
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "parley-beside-"));
-  // If this runs as root, the server starts PostgreSQL as another user.
+  // If this runs as root, PostgreSQL runs as another user, who must be able to reach its data.
   await chmod(directory, 0o711);
   const port = String(await freePort());
   management = `http://127.0.0.1:${port}`;
@@ -56,13 +56,13 @@ beforeAll(async () => {
 }, 60_000);
 
 afterAll(async () => {
-  // Its PostgreSQL ends with it.
+  // This also stops its PostgreSQL.
   server?.kill("SIGINT");
   await ended;
   await rm(directory, { recursive: true, force: true });
 });
 
-/** Runs a command. Its standard output may contain a new key once. */
+/** Runs a command, whose standard output may contain a new key once. */
 const parley = async (
   args: ReadonlyArray<string>,
   input = "",
@@ -83,11 +83,11 @@ const parley = async (
 const statusWith = async (key: string) =>
   (await fetch(`${api}/details`, { headers: { "x-api-key": key } })).status;
 
-/** Waits until the server applies a change. */
+/** Waits until a request with the key results in the status. */
 const becomes = (key: string, status: number) =>
   expect.poll(() => statusWith(key), { timeout: 10_000, interval: 20 }).toBe(status);
 
-/** The command lines of this machine's processes, where the system shows them. */
+/** The command lines of all processes on this machine, if it has `/proc`. */
 const processes = async () => {
   if (!existsSync("/proc/self/cmdline")) return "";
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
@@ -95,7 +95,7 @@ const processes = async () => {
   return (await Promise.all(lines)).join("\n");
 };
 
-it("a running server applies what commands change, and keys appear only where they are printed once", async () => {
+it("a running server applies what commands change, and a key appears only in the output that first prints it", async () => {
   const first = keys[0]!;
   expect(await statusWith(first)).toBe(200);
 
@@ -150,7 +150,7 @@ it("a running server applies what commands change, and keys appear only where th
   }
   output += await (await fetch(`${management}/metrics`)).text();
 
-  // A process of its own, whose arguments other users can see while it runs.
+  // This command runs in its own process, whose arguments other users can see.
   const child = spawn(process.execPath, [main, "key", "revoke", "-", "--log-level", "all"], {
     env: { ...withoutSettings(), ...settings },
     stdio: ["pipe", "pipe", "pipe"],

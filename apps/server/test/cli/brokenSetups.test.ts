@@ -1,5 +1,5 @@
 /**
- * Broken set-ups: the doctor names in advance what would fail a start, and says what to do.
+ * Broken set-ups: the doctor says in advance what would keep the server from starting, and what to do about it.
  */
 import * as PgConnection from "@effect/sql-pg/PgConnection";
 import { Effect, Redacted } from "effect";
@@ -85,13 +85,13 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
     /PARLEY_ASK_PORT/,
   ],
   [
-    "several hosts",
+    "a database URL with several hosts",
     () => ({ DATABASE_URL: "postgres://a:secret@b,c/d" }),
     "settings",
     /several hosts/,
   ],
   [
-    "an unencoded password",
+    "a database URL with an unencoded password",
     () => ({ DATABASE_URL: "postgres://a:se/cret@b/d" }),
     "settings",
     /percent-encode/,
@@ -145,7 +145,7 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
     /192.* of PARLEY_PORT/,
   ],
   [
-    "a host without an address",
+    "a host that cannot be resolved",
     () => ({ ...memory, PARLEY_HOST: "no.invalid" }),
     "listeners",
     /cannot be resolved/,
@@ -173,7 +173,7 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
     /ECONNREFUSED/,
   ],
   [
-    "a database host without an address",
+    "a database host that cannot be resolved",
     () => ({ DATABASE_URL: "postgres://a:secret@db.invalid/d" }),
     "database",
     /ENOTFOUND/,
@@ -186,37 +186,37 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
     /does not exist/,
   ],
   [
-    "a database that is not UTF-8",
+    "a database whose encoding is not UTF-8",
     () => as((url) => (url.pathname = `/${schema}_latin`)),
     "database",
     /LATIN1/,
   ],
   [
-    "a role that may not migrate",
+    "a role without permission to migrate",
     () => ({ ...as((url) => (url.username = "parley_server")), PARLEY_SCHEMA: "none" }),
     "database",
     /may not change it.*parley migrate/,
   ],
   [
-    "a role that row security does not bind",
+    "a role to which row security does not apply",
     () => ({ ...postgres(), PARLEY_ROW_SECURITY: "true" }),
     "database",
     /row security/,
   ],
   [
-    "a role without the settings for a pooler",
+    "a role without the settings that a pooler needs",
     () => ({ ...postgres(), PARLEY_POOLER: "true" }),
     "database",
     /alter role "parley_owner"/,
   ],
   [
-    "a missing folder of documents",
+    "a missing documents folder",
     () => ({ ...memory, PARLEY_KNOWLEDGE_DIR: file("nowhere") }),
     "documents",
     /nowhere/,
   ],
   [
-    "an invalid address of a collector",
+    "an invalid collector address",
     () => ({ ...memory, OTEL_EXPORTER_OTLP_ENDPOINT: "nonsense" }),
     "telemetry",
     /OTEL_EXPORTER_OTLP_ENDPOINT/,
@@ -225,7 +225,7 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
 
 describe("parley doctor", () => {
   it.each(failing)(
-    "the doctor names what fails a start, and what to do about it: %s",
+    "the doctor says what keeps a server from starting, and what to do about it: %s",
     async (_, setUp, check, message) => {
       const { code, findings, settings } = await examine(setUp);
       expect(code).toBe(1);
@@ -248,7 +248,7 @@ const warned: ReadonlyArray<readonly [string, SetUp, check: string, message: Reg
     /Parley server is already listening/,
   ],
   [
-    "a collector that is unreachable",
+    "an unreachable collector",
     () => ({ ...memory, OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }),
     "telemetry",
     /Nothing is listening/,
@@ -295,7 +295,7 @@ const warned: ReadonlyArray<readonly [string, SetUp, check: string, message: Reg
   ],
 ];
 
-it.each(warned)("the doctor warns of %s", async (_, setUp, check, message) => {
+it.each(warned)("the doctor warns about %s", async (_, setUp, check, message) => {
   const { findings } = await examine(setUp);
   const hint = expect.any(String);
   const expected = { check, status: "warning", message: expect.stringMatching(message), hint };

@@ -22,7 +22,7 @@ beforeAll(async () => {
 
 const question = "How do I change the port?\n";
 
-/** The questions of all chats, each with its chat's id. */
+/** The questions in all chats, each with the id of its chat. */
 const storedQuestions = async () => {
   const { stdout } = await here(["chats", "export"], settings());
   return stdout
@@ -32,7 +32,7 @@ const storedQuestions = async () => {
     .flatMap(({ entry }) => (entry === undefined ? [] : [[entry.chat_id, entry.question]]));
 };
 
-/** Types each input when the output before it has been printed, and resolves with all output and how the command ended. */
+/** Types each input once the output before it has appeared, and resolves with all output and how the command exited. */
 const talk = async (
   model: Server,
   steps: Array<readonly [output: string, input: string]>,
@@ -68,7 +68,7 @@ const talk = async (
 };
 
 describe("parley chat", () => {
-  it("parley chat answers each piped question that can be asked, and prints the id of the chat", async () => {
+  it("parley chat answers each valid question that is piped to it, and prints the id of the chat", async () => {
     const { code, stderr, stdout } = await run(["chat"], settings(), question);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "Chat 1.\n" });
     expect(stdout).toContain("`PARLEY_PORT` is the port, 3000 by default.");
@@ -85,7 +85,7 @@ describe("parley chat", () => {
     ]);
   });
 
-  it("parley chat exits with 1 if an ask failed, stores no entry for it, and logs nothing without --log-level", async () => {
+  it("parley chat exits with 1 if an ask fails, stores no entry for it, and logs nothing without --log-level", async () => {
     const dead = {
       ...settings(),
       PARLEY_LLM_BASE_URL: "http://127.0.0.1:1/v1",
@@ -108,7 +108,7 @@ describe("parley chat", () => {
     expect(await storedQuestions()).toEqual(before);
   });
 
-  it("parley chat cancels an answer on Ctrl-C, has commands, and quits on Ctrl-C at the prompt", async () => {
+  it("parley chat cancels an answer on Ctrl-C, has slash commands, and quits on Ctrl-C at the prompt", async () => {
     const model = createServer(async (request, response) => {
       const prompt = await text(request);
       response.writeHead(200, { "content-type": "text/event-stream" });
@@ -137,7 +137,7 @@ describe("parley chat", () => {
     expect(await storedQuestions()).toEqual([...before, [expect.any(Number), "A short story?"]]);
   });
 
-  it("parley chat leaves an answer that goes into a pipe as it is", async () => {
+  it("parley chat does not format an answer if its output is piped", async () => {
     const model = createServer(async (request, response) => {
       await text(request);
       response.writeHead(200, { "content-type": "text/event-stream" });
@@ -181,7 +181,7 @@ describe("parley chat", () => {
     expect(all).not.toContain("ERROR");
   });
 
-  it("parley chat ends with the terminal that it runs in", async () => {
+  it("parley chat exits on a SIGHUP, which a closing terminal sends", async () => {
     const child = spawn(process.execPath, [main, "chat"], {
       env: { ...withoutSettings(), ...settings() },
       stdio: ["pipe", "pipe", "ignore"],

@@ -1,5 +1,5 @@
 /**
- * Commands about the chats of a chatbot.
+ * Commands for a chatbot's chats and usage, and `migrate`.
  */
 import { defaultSettings, defaultChatQuery, plainKey } from "@parley/core";
 import { ChatbotId, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core/ports";
@@ -91,7 +91,7 @@ beforeAll(async () => {
 });
 
 describe("parley chats", () => {
-  it("an export and an import keep ids and times, and are in the audit log", async () => {
+  it("an export and an import preserve ids and times, and are recorded in the audit log", async () => {
     const { stdout: text, ...exported } = await parley("chats export --chatbot Full");
     const stderr = "Exported 36 records: chats and their entries.\n";
     expect(exported).toEqual({ code: 0, stderr });
@@ -117,7 +117,7 @@ describe("parley chats", () => {
     ]);
   });
 
-  it("chats are listed, found and shown with exact totals, and texts only with --text", async () => {
+  it("chats are listed, found and shown with exact totals, but with their text only if --text is given", async () => {
     const seen = async (line: string) =>
       JSON.parse((await parley(`chats ${line} --chatbot Full --json`)).stdout);
     const odd = await seen("list --user-ref odd --limit 4 --page 2 --text");
@@ -157,7 +157,7 @@ describe("parley chats", () => {
     );
   });
 
-  it("an import that is wrong or cut off is refused, with the place of the mistake, and writes nothing", async () => {
+  it("an invalid or truncated import is rejected with the reason, and writes nothing", async () => {
     const _createTime = "2026-01-01T00:00:00.000Z";
     const line = (record: object) => `${JSON.stringify(record)}\n`;
     const chat = (id: number, more: object = {}) =>
@@ -181,7 +181,7 @@ describe("parley chats", () => {
     expect(await totalOf(empty)).toBe(0);
   });
 
-  it("one chat, those of a user and idle chats can be erased, and the erasures are in the audit log", async () => {
+  it("one chat, a user's chats or idle chats can be erased, and the audit log records it", async () => {
     const all = await withStores(ChatStore.use((store) => store.listChats(full, defaultChatQuery)));
     const { id } = all.items[0]!;
     for (const [which, erased] of [
@@ -202,7 +202,7 @@ describe("parley chats", () => {
     ]);
   });
 
-  it("a person's chats are exported, and erased in a whole workspace, as the audit log shows without naming anybody", async () => {
+  it("a person's chats can be exported, or erased from a workspace; the audit log records both without the userRef", async () => {
     await withStores(
       Effect.gen(function* () {
         const registry = yield* ChatbotRegistry;
@@ -244,7 +244,7 @@ describe("parley chats", () => {
     expect((await parley("chats list --chatbot Three")).stdout).toContain("2 of 2 chats");
   });
 
-  it("a command that shows texts adds an entry to the audit log, with the person of PARLEY_ACTOR", async () => {
+  it("a command that prints text from chats is recorded in the audit log, with the name in PARLEY_ACTOR", async () => {
     const { stdout } = await parley("chats list --chatbot Full --limit 1 --json");
     const { id } = JSON.parse(stdout).chats[0];
     const lines = await auditLines(100);
@@ -288,7 +288,7 @@ it("parley usage sums the tokens of answers", async () => {
   }
 });
 
-it("a command whose output is lost fails, and a new key's id is still printed", async () => {
+it("a command that cannot write its output fails, but still prints the id of a new key", async () => {
   const device = await open("/dev/full", "w");
   const loseOutput = async (...args: ReadonlyArray<string>) => {
     const lost = spawn(process.execPath, [main, ...args, "--chatbot", "Full"], {

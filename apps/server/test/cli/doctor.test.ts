@@ -68,7 +68,7 @@ const models = () => ({
   PARLEY_MODERATION_API_KEY: secret,
 });
 
-/** The findings with these settings, by the name of their check. */
+/** Runs the doctor with these settings, and returns a function that looks up the findings of a check. */
 const examine = async (settings: Readonly<Record<string, string>>) => {
   const { code, stderr, stdout } = await here(["doctor", "--json"], settings);
   const findings: ReadonlyArray<Finding> = JSON.parse(stdout);
@@ -80,7 +80,7 @@ const examine = async (settings: Readonly<Record<string, string>>) => {
   return (check: string) => findings.filter((finding) => finding.check === check);
 };
 
-it("the doctor reports only ok where all is well, and writes nothing", async () => {
+it("the doctor reports ok for every check if nothing is wrong, and writes nothing", async () => {
   const { code, stderr, stdout } = await here(["doctor"], { ...database(), ...models() });
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   expect(stdout.replace(/:\d+/g, ":0").replace(/18\.\d+/, "18.x")).toBe(
@@ -109,7 +109,7 @@ it.each([
   [401, "failed"],
   [429, "warning"],
 ])(
-  "the doctor names the settings of an endpoint that answers with HTTP %d",
+  "the doctor names the settings of an endpoint that responds with HTTP %d",
   async (statusCode, result) => {
     status = statusCode;
     try {

@@ -1,5 +1,5 @@
 /**
- * Runs a command in this process, which is quicker than a process of its own.
+ * Runs a command in this process, which is quicker than starting another.
  */
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { Console, Effect, Layer, Sink, Stdio, Stream } from "effect";
@@ -10,7 +10,7 @@ import type { CommandResult } from "./run.ts";
 
 const isSetting = (name: string) => /^(PARLEY_|DATABASE_|OTEL_|HTTPS_PROXY$)/.test(name);
 
-/** Like `run` of `run.ts`, but one command at a time: its settings are in the environment of this process. */
+/** Like `run` in `run.ts`, but for one command at a time, because its settings go into this process's environment. */
 export const here = async (
   args: ReadonlyArray<string>,
   settings: Readonly<Record<string, string>>,
@@ -44,10 +44,10 @@ export const here = async (
   return { code: exitCode(exit), stdout, stderr };
 };
 
-/** One line of error and a hint, and nothing else. */
+/** Matches a one-line error and a one-line hint, and nothing else. */
 export const oneLineAndHint = /^parley: [^\n]+[.!?]\nhint: [^\n]+\n$/;
 
-/** A line of `parley doctor --json`. */
+/** One of the findings that `parley doctor --json` prints. */
 export interface Finding {
   readonly check: string;
   readonly status: string;

@@ -1,5 +1,5 @@
 /**
- * Every command, used wrongly or where it cannot work.
+ * Commands that are used incorrectly or without a usable database.
  */
 import * as PgClient from "@effect/sql-pg/PgClient";
 import { ChatbotRegistry } from "@parley/core/ports";
@@ -14,7 +14,7 @@ import { run } from "./run.ts";
 const schema = `mistakes_${process.pid}`;
 const settings = () => ({ DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: schema });
 
-/** All that commands can change. */
+/** Shows whether a command has changed anything. */
 const snapshot = () =>
   ChatbotRegistry.use((registry) =>
     Effect.all({ chatbots: registry.list, audit: registry.audit(1000) }),
@@ -36,7 +36,7 @@ beforeAll(async () => {
 
 const id = "0123456789AB";
 
-/** For each command that needs a database, one use that would work. */
+/** Command lines that need a database. */
 const uses = [
   "chatbot create --workspace Acme --name Three",
   "chatbot list",
@@ -60,7 +60,7 @@ const uses = [
   "usage --chatbot One",
 ].map((line) => line.split(" "));
 
-/** Standard output is empty, and standard error has one line of error and a hint. */
+/** Checks that a command exits with the code and prints only a one-line error and a hint, on standard error. */
 const expectRefusal = async (
   code: number,
   args: ReadonlyArray<string>,
@@ -73,7 +73,7 @@ const expectRefusal = async (
   return stderr;
 };
 
-describe("a mistake ends a command with one line of error, a hint and an exit code", () => {
+describe("a mistake ends a command with a one-line error, a hint and an exit code", () => {
   const wrong = [
     "nonsense",
     "key nonsense",
@@ -106,7 +106,7 @@ describe("a mistake ends a command with one line of error, a hint and an exit co
     "chats erase --idle-since 2999-01-01",
     "usage --since yesterday",
   ];
-  it.each(wrong)("parley %s is wrong usage and exits with 2", async (line) => {
+  it.each(wrong)("parley %s is incorrect usage and exits with 2", async (line) => {
     await expectRefusal(2, line.split(" "), settings());
   });
 
@@ -149,7 +149,7 @@ describe("a command without a usable database says so", () => {
     await expect(access(dataDir)).rejects.toMatchObject({ code: "ENOENT" });
   });
 
-  it("a command refuses a schema that is out of date, and does not update it", async () => {
+  it("a command fails if the schema is out of date, and does not update it", async () => {
     const fresh = { ...settings(), PARLEY_SCHEMA: `${schema}_fresh` };
     for (const args of uses) {
       expect(await expectRefusal(1, args, fresh)).toContain(
@@ -158,7 +158,7 @@ describe("a command without a usable database says so", () => {
     }
   });
 
-  it("migrate and serve name PARLEY_SCHEMA where another program has a table of the same name", async () => {
+  it("migrate and serve name PARLEY_SCHEMA if another program's table has the name of a Parley table", async () => {
     const foreignSchema = `${schema}_taken`;
     await PgClient.make({ url: Redacted.make(inject("postgresUrl")) }).pipe(
       Effect.flatMap((sql) =>
@@ -178,7 +178,7 @@ describe("a command without a usable database says so", () => {
   });
 });
 
-it("the process of a command ends with its exit code, and prints help on standard output alone", async () => {
+it("a process that runs a command exits with the command's code, and prints help only on standard output", async () => {
   const dead = { DATABASE_URL: "postgres://parley:secret@127.0.0.1:1/parley" };
   const result = await run(["key", "revoke"], dead);
   expect(result).toMatchObject({ code: 2, stdout: "" });

@@ -30,7 +30,7 @@ const declare = async (...chatbots: ReadonlyArray<object>) => {
 
 const bot = { workspace: "Acme", name: "Helpdesk" };
 
-it("parley provision shows the difference, applies it, and then has nothing to change", async () => {
+it("parley provision shows the changes, applies them, and then has nothing left to change", async () => {
   const keys = [{ key: "${PARLEY_TEST_KEY}", scopes: ["read"] }];
   const file = await declare({ ...bot, keys });
   const id = key.slice(4, 16);
@@ -44,7 +44,7 @@ it("parley provision shows the difference, applies it, and then has nothing to c
   expect(await parley("provision", file)).toEqual(nothing);
   expect(await parley("provision", file, "--dry-run")).toEqual(nothing);
 
-  // Fields that the file does not name go back to their defaults, also after a command has changed them.
+  // Fields that the file does not name return to their defaults, even if a command has changed them.
   await parley("chatbot", "set", "--model", "large", "--description", "Helps");
   await declare({ ...bot, helloMessage: "Hi", keys: [{ ...keys[0]!, scopes: ["ask"] }] });
   const { stdout } = await parley("provision", file, "--dry-run");
@@ -69,7 +69,7 @@ it("parley provision shows the difference, applies it, and then has nothing to c
   }
 });
 
-it("parley provision lets a key sign tokens of visitors, and never prints its secret", async () => {
+it("parley provision can let a key sign visitor tokens, and never prints its signing secret", async () => {
   const secret = createHmac("sha256", key).update("parley-visitor").digest("hex");
   const of = (more: object) =>
     declare({ ...bot, keys: [{ key: "${PARLEY_TEST_KEY}", scopes: ["ask"], ...more }] });
@@ -92,7 +92,7 @@ it("parley provision lets a key sign tokens of visitors, and never prints its se
   expect(stdout).not.toContain(secret);
 });
 
-it("parley provision refuses a date that the calendar does not have", async () => {
+it("parley provision rejects a date or time that does not exist", async () => {
   const of = (expiresAt: string) =>
     declare({ ...bot, keys: [{ key: "${PARLEY_TEST_KEY}", scopes: ["ask"], expiresAt }] });
   for (const expiresAt of ["2031-02-29", "2031-04-31T00:00:00Z", "2031-13-01", "2031-01-01T25:00Z"])
@@ -104,7 +104,7 @@ it("parley provision refuses a date that the calendar does not have", async () =
     expect((await parley("provision", await of(expiresAt), "--dry-run")).code).toBe(0);
 });
 
-it("parley provision refuses a widget for anyone without the limits that it needs", async () => {
+it("parley provision rejects an anonymous key without the limits that it needs", async () => {
   const limits = { visitors: true, visitorRatePerMinute: 10, tokensPerDay: 1000 };
   const keyOf = (more: object) => ({ key, scopes: ["ask"], ...more });
   const of = (more: object) => declare({ ...bot, keys: [keyOf({ anonymous: true, ...more })] });
@@ -117,7 +117,7 @@ it("parley provision refuses a widget for anyone without the limits that it need
     });
   }
   expect((await parley("provision", await of(limits))).code).toBe(0);
-  // The fields that the file does not give stay as they are.
+  // Limits that the file does not give remain as they are.
   expect((await parley("provision", await of({}), "--dry-run")).code).toBe(0);
   expect((await parley("provision", await of({ tokensPerDay: null }))).code).toBe(1);
   const unlimited = await declare({ ...bot, keys: [keyOf({ tokensPerDay: null })] });
@@ -125,7 +125,7 @@ it("parley provision refuses a widget for anyone without the limits that it need
   expect((await parley("provision", await of({ anonymous: false, visitors: false }))).code).toBe(0);
 });
 
-it("parley provision reads UTF-8 as Windows writes it, and refuses other encodings", async () => {
+it("parley provision reads UTF-8 with a byte order mark and CRLF, and rejects other encodings", async () => {
   const file = join(directory, "encoded.json");
   const text = JSON.stringify({ chatbots: [{ workspace: "W", name: "M\u00fcller" }] }, null, 1);
   const provision = async (bytes: Uint8Array) => {
@@ -159,7 +159,7 @@ it("parley provision reads ${NAME} from the file that NAME_FILE names", async ()
   }
 });
 
-it("parley provision refuses a file with mistakes, names them all, and writes nothing", async () => {
+it("parley provision rejects a file with mistakes, names them all, and writes nothing", async () => {
   const before = await parley("audit", "--json");
   const wrong = await declare(
     { ...bot, model: "", moderationErrorMessage: "\u0085" },

@@ -1,5 +1,5 @@
 /**
- * Runs a command as an operator does, as a process of its own.
+ * Runs a command as an operator does, in its own process.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";

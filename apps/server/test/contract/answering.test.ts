@@ -26,7 +26,7 @@ interface ModelRequest {
 
 let model: Server;
 let testServer: TestServer;
-/** What takes a question that is held, by a word in the question. */
+/** Callbacks that receive the questions to hold, by a word in the question. */
 const holds = new Map<string, (modelRequest: ModelRequest) => void>();
 const modelRequests: Array<ModelRequest> = [];
 
@@ -80,18 +80,18 @@ const receive = async (request: IncomingMessage, response: ServerResponse): Prom
   behave(modelRequest);
 };
 
-/** The next question with this word in it is held until the caller answers it. */
+/** Holds the next question that contains this word until the caller answers it. */
 const hold = (word: string): Promise<ModelRequest> =>
   new Promise((resolve) => holds.set(word, resolve));
 
-/** Whether the server under test cancels this request. */
+/** Whether the server under test cancels this request within three seconds. */
 const isCancelled = ({ hangUp }: ModelRequest): Promise<boolean> =>
   Promise.race([
     hangUp.then(() => true),
     new Promise<boolean>((resolve) => setTimeout(resolve, 3000, false)),
   ]);
 
-/** Repeats the check until it succeeds, and fails if it does not within ten seconds. */
+/** Repeats the check until it succeeds, for at most ten seconds. */
 const eventually = (check: () => Promise<void>): Promise<void> =>
   vi.waitFor(check, { timeout: 10_000, interval: 10 });
 
@@ -112,7 +112,7 @@ afterAll(async () => {
 });
 const server = () => testServer.target;
 
-describe("an answer that fails is 500 ANSWER_UNAVAILABLE, and leaves nothing behind", () => {
+describe("a failed answer results in 500 ANSWER_UNAVAILABLE, and nothing is stored", () => {
   for (const what of [
     "status 500",
     "status 400",
@@ -122,7 +122,7 @@ describe("an answer that fails is 500 ANSWER_UNAVAILABLE, and leaves nothing beh
     "unfinished",
     "empty",
   ])
-    it.concurrent(`an ask whose model answers "${what}" is 500 ANSWER_UNAVAILABLE, and stores nothing`, async () => {
+    it.concurrent(`an ask whose model fails (${what}) results in 500 ANSWER_UNAVAILABLE, and stores nothing`, async () => {
       const chat = await createChat(server());
       const query = `${what} ${unique()}`;
       const answer = await askApi(server(), { json: { chat_id: chat.id, query } });
@@ -138,8 +138,8 @@ describe("an answer that fails is 500 ANSWER_UNAVAILABLE, and leaves nothing beh
     expect((await listChats(server(), "limit=1")).total).toBe(before);
   });
 
-  it("a failed ask does not keep its Idempotency-Key: a retry runs again", async () => {
-    // The failures above may have opened the circuit of the model: this waits until it is called again.
+  it("a failed ask does not use up its Idempotency-Key, so a retry runs again", async () => {
+    // The failures above may have opened the model's circuit breaker. Wait until the model is called again.
     await eventually(async () => void (await askQuestion(server(), { query: "there again" })));
     const word = unique();
     const call = { json: { query: word }, headers: { "idempotency-key": unique() } };
@@ -153,7 +153,7 @@ describe("an answer that fails is 500 ANSWER_UNAVAILABLE, and leaves nothing beh
     expect((await listEntries(server(), second.body.data.chat_id)).total).toBe(1);
   });
 
-  it("a chat goes on after a failed ask", async () => {
+  it("a chat can continue after a failed ask", async () => {
     const chat = await createChat(server());
     await askApi(server(), { json: { chat_id: chat.id, query: "cut off" } });
     const entry = await askQuestion(server(), { chat_id: chat.id, query: "next" });
@@ -173,7 +173,7 @@ describe("the prompt", () => {
         return [role, text];
       });
 
-  it("the prompt has the earlier entries, and the hello entry as an answer without a question", async () => {
+  it("the prompt contains the earlier entries, and the hello entry as an answer without a question", async () => {
     const chat = await createChat(server());
     const words = [unique(), unique(), unique()];
     for (const query of words) await askQuestion(server(), { chat_id: chat.id, query });
@@ -190,7 +190,7 @@ describe("the prompt", () => {
 });
 
 describe("asks that overlap", () => {
-  it("overlapping asks in a chat are answered in turn, each with the entries before it; an ask in another chat does not wait", async () => {
+  it("overlapping asks in a chat are answered in turn, each with the earlier entries in its prompt; an ask in another chat does not wait", async () => {
     const chat = await createChat(server());
     const [one, two] = [unique(), unique()];
     const arrivalOne = hold(one);
@@ -208,7 +208,7 @@ describe("asks that overlap", () => {
   });
 });
 
-/** A streamed ask whose text can be watched as it grows. */
+/** Sends a streamed ask, whose events can be read as they arrive. */
 const open = (fields: object, headers: Record<string, string> = {}) => {
   const controller = new AbortController();
   let text = "";
@@ -236,12 +236,12 @@ const open = (fields: object, headers: Record<string, string> = {}) => {
   };
 };
 
-describe("a client that hangs up", () => {
-  /** Sends an ask and returns a function that hangs up. */
+describe("a client that disconnects", () => {
+  /** Sends an ask and returns a function that disconnects. */
   const begin = (fields: object, headers: Record<string, string> = {}) =>
     open(fields, { accept: "application/json", ...headers }).hangUp;
 
-  it("a client that hangs up cancels nothing: the answer is stored, and a retry receives it", async () => {
+  it("a disconnect cancels nothing: the answer is stored, and a retry receives it", async () => {
     const chat = await createChat(server());
     const word = unique();
     const fields = { chat_id: chat.id, query: word };
@@ -250,7 +250,7 @@ describe("a client that hangs up", () => {
     const hangUp = begin(fields, headers);
     const modelRequest = await arrival;
     hangUp();
-    // Another request's round trip, so that the server has seen the hang-up.
+    // By the time another request is complete, the server has seen the disconnect.
     await listChats(server(), "limit=1");
     answer(modelRequest);
     await eventually(async () => {
@@ -262,7 +262,7 @@ describe("a client that hangs up", () => {
     expect(modelRequests.filter(({ text }) => text.includes(word))).toHaveLength(1);
   });
 
-  it("a client that hangs up with On-Disconnect: cancel ends the model's request, and nothing is stored", async () => {
+  it("with On-Disconnect: cancel, a disconnect ends the model's request, and nothing is stored", async () => {
     const chat = await createChat(server());
     const word = unique();
     const arrival = hold(word);
@@ -270,7 +270,7 @@ describe("a client that hangs up", () => {
     const modelRequest = await arrival;
     hangUp();
     const cancelled = await isCancelled(modelRequest);
-    // Otherwise the ask would keep the turn of the chat.
+    // Otherwise the ask would keep the chat's turn.
     if (!cancelled) answer(modelRequest);
     expect(cancelled).toBe(true);
     const next = await askQuestion(server(), { chat_id: chat.id, query: "next" });
@@ -278,7 +278,7 @@ describe("a client that hangs up", () => {
     expect((await listEntries(server(), chat.id)).total).toBe(2);
   });
 
-  it("a hang-up does not cancel an answer that another request with the same key waits for", async () => {
+  it("a disconnect does not cancel an answer for which another request with the same Idempotency-Key is waiting", async () => {
     const word = unique();
     const headers = { "idempotency-key": unique(), "on-disconnect": "cancel" };
     const arrival = hold(word);
@@ -296,7 +296,7 @@ describe("a client that hangs up", () => {
 });
 
 describe("a streamed answer", () => {
-  /** Lets a test answer in parts. */
+  /** Lets a test send an answer in parts. */
   const speak = ({ response }: ModelRequest) => {
     response.writeHead(200, { "content-type": "text/event-stream" });
     return {
@@ -324,11 +324,11 @@ describe("a streamed answer", () => {
     const last = events.at(-1);
     expect(last?.event).toBe("entry");
     expect(last?.data.data).toMatchObject({ question: word, answer: "One 😀 two" });
-    // Code points, not UTF-16 units.
+    // The ids count code points, not UTF-16 code units.
     expect(events.map(({ id }) => id.split(".").at(-1))).toEqual(["5", "9", "9"]);
   });
 
-  it("a streamed answer that breaks off ends in one error event, and nothing is stored", async () => {
+  it("a streamed answer that is cut off ends with one error event, and nothing is stored", async () => {
     const chat = await createChat(server());
     const word = unique();
     const arrival = hold(word);
@@ -345,7 +345,7 @@ describe("a streamed answer", () => {
     expect((await listEntries(server(), chat.id)).total).toBe(1);
   });
 
-  it("an answer that fails before its first delta is plain JSON", async () => {
+  it("a streamed answer that fails before its first delta results in a plain JSON response", async () => {
     const answer = await askApi(server(), {
       json: { query: "status 400" },
       headers: { accept: "text/event-stream" },
@@ -353,7 +353,7 @@ describe("a streamed answer", () => {
     expectGeneral(answer, 500);
   });
 
-  it("a streamed answer goes on after a hang-up: a client that reconnects misses nothing and gets nothing twice", async () => {
+  it("a streamed answer continues after a disconnect: a client that reconnects misses nothing and receives nothing twice", async () => {
     const word = unique();
     const headers = { "idempotency-key": unique() };
     const arrival = hold(word);
@@ -372,7 +372,7 @@ describe("a streamed answer", () => {
     await second.ended();
     const last = second.events().at(-1);
     expect(last?.data.data.answer).toBe("One two three");
-    // Later on, the stored answer is resumed in one delta.
+    // Once the answer is stored, the rest of it arrives in one delta.
     const third = open({ query: word }, { ...headers, "last-event-id": seenId });
     await third.ended();
     expect(third.events().map(({ event }) => event)).toEqual(["delta", "entry"]);
@@ -381,7 +381,7 @@ describe("a streamed answer", () => {
     expect(modelRequests.filter(({ text }) => text.includes(word))).toHaveLength(1);
   });
 
-  it("an answer is shared by requests with the same key, plain or streamed", async () => {
+  it("requests with the same Idempotency-Key share an answer, whether plain or streamed", async () => {
     const word = unique();
     const call = { json: { query: word }, headers: { "idempotency-key": unique() } };
     const arrival = hold(word);

@@ -3,7 +3,7 @@ import { boundDatabase } from "../BoundDatabase.ts";
 import { launch, type TestServer } from "./launch.ts";
 import { contract } from "./suite.ts";
 
-/** A server that row security binds. */
+/** A server to which row security applies. */
 let testServer: TestServer;
 beforeAll(async () => {
   const schema = `contract_${process.pid}_${Date.now()}`;

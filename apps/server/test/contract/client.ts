@@ -1,13 +1,13 @@
 /**
- * HTTP for the contract suite: one exchange over `node:http`, raw bytes over a socket, and
- * the shapes of the responses in docs/interface.md. Every answer that goes through `send` or `raw` is checked against
- * them, so that a test only states what is special about its case.
+ * HTTP for the contract suite: requests over `node:http`, raw bytes over a socket, and the response shapes from
+ * docs/interface.md. `send` and `raw` check every response against these shapes, so a test states only what is special
+ * about its case.
  */
 import { request as httpRequest } from "node:http";
 import { connect } from "node:net";
 import { expect } from "vitest";
 
-/** A running server under test. Keys named after a scope carry that scope alone. */
+/** A running server under test. A key named after a scope has only that scope. */
 export interface Target {
   /** Base address of the general interface, `http://127.0.0.1:PORT/api`. */
   readonly baseUrl: string;
@@ -19,16 +19,16 @@ export interface Target {
   readonly readKey: string;
   readonly writeKey: string;
   readonly askKey: string;
-  /** A key with all scopes, of another chatbot of the same server. */
+  /** A key with all scopes, for another chatbot on the same server. */
   readonly otherKey: string;
-  /** A key with all scopes, of a chatbot whose hello message is off. */
+  /** A key with all scopes, for a chatbot without a hello message. */
   readonly noHelloKey: string;
   /** A key with a budget of 1000 tokens a day. */
   readonly budgetedKey: string;
-  /** A key with a rate of two requests a minute. */
+  /** A key with a rate limit of two requests a minute. */
   readonly limitedKey: string;
   readonly expiredKey: string;
-  /** A well-formed key of no chatbot. */
+  /** A well-formed key that belongs to no chatbot. */
   readonly unknownKey: string;
   readonly chatBot: {
     readonly name: string;
@@ -43,7 +43,7 @@ export type Server = () => Target;
 
 export type RequestHeaders = Readonly<Record<string, string | ReadonlyArray<string>>>;
 
-/** `path` is the request target as it goes over the wire. */
+/** `path` is the request target exactly as it is sent. */
 export interface PlainRequest {
   readonly method: string;
   readonly path: string;
@@ -54,10 +54,10 @@ export interface PlainRequest {
 export interface Answer {
   readonly method: string;
   readonly status: number;
-  /** Names in lower case; a repeated header is joined by a comma and a space. */
+  /** Names are in lower case; the values of a repeated header are joined with a comma and a space. */
   readonly headers: Readonly<Record<string, string>>;
   readonly text: string;
-  /** The parsed text when the content type is JSON, else undefined. */
+  /** The parsed text if the content type is JSON, or else undefined. */
   readonly body: any;
 }
 
@@ -103,7 +103,7 @@ const makeAnswer = (
   };
 };
 
-/** One request on a connection of its own, unchecked. Rejects when no response arrives. */
+/** Sends a request on its own connection, without checking the response. Rejects if no response arrives. */
 export const exchange = (origin: string, request: PlainRequest): Promise<Answer> =>
   new Promise((resolve, reject) => {
     const { hostname, port } = new URL(origin);
@@ -144,7 +144,7 @@ export const exchange = (origin: string, request: PlainRequest): Promise<Answer>
     outgoing.end(body);
   });
 
-/** The first response in the bytes, whose body must have a length; `undefined` until it is complete. */
+/** The first response in the bytes, or `undefined` until it is complete. A body must have a `Content-Length`. */
 const parseAnswer = (bytes: Buffer, method: string) => {
   const headEnd = bytes.indexOf("\r\n\r\n");
   if (headEnd < 0) return undefined;
@@ -166,16 +166,16 @@ const parseAnswer = (bytes: Buffer, method: string) => {
 };
 
 export interface RawResult {
-  /** Final answers in order, interim ones (1xx) left out. */
+  /** Final responses in order, without interim ones (1xx). */
   readonly answers: ReadonlyArray<Answer>;
   readonly interim: ReadonlyArray<number>;
 }
 
 /**
- * Sends the bytes as they are over one connection, and returns as many answers as there are `methods` (by default, one
- * for the method of the first piece), or fewer if the server closes first. Checks each against the shapes. `end`
- * half-closes after the last piece. Rejects when the server neither answers nor closes within `timeout`, four seconds
- * by default.
+ * Sends the bytes unchanged over one connection, and returns an answer for each of the `methods` (by default, only the
+ * method in the first piece), or fewer if the server closes the connection first. Checks the shape of each answer. With
+ * `end`, half-closes the connection after the last piece. Rejects if the server neither answers nor closes the
+ * connection within `timeout`, four seconds by default.
  */
 export const raw = async (
   origin: string,
@@ -215,7 +215,7 @@ export const raw = async (
         reject(error);
       }
     });
-    // A server may close the connection while bytes are on their way to it. Its earlier responses count.
+    // A server may close the connection while bytes are still being sent. The responses before that count.
     for (const event of ["end", "error", "close"]) socket.on(event, () => resolve());
     setTimeout(() => {
       reject(new Error(`no answer in time; received ${JSON.stringify(received.toString())}`));
@@ -228,7 +228,7 @@ export const raw = async (
   return { answers, interim };
 };
 
-/** The text of a request: its line, its header lines, an empty line, its body. */
+/** The text of a request: the request line, the header lines, an empty line and the body. */
 export const requestText = (line: string, headers: ReadonlyArray<string>, body = ""): string =>
   [line, ...headers, "", body].join("\r\n");
 
@@ -236,7 +236,7 @@ const statuses = [200, 201, 400, 401, 403, 404, 422, 500];
 const identifier = /^[A-Z][A-Z0-9_]*$/;
 const messageOfCode = new Map<number, string>();
 
-/** Checks that the code comes with the same message as before: a code has one meaning. */
+/** Checks the code, and that its message is the same as in earlier responses. */
 const expectCode = (code: unknown, message: unknown, pattern: RegExp): void => {
   expect(Number.isSafeInteger(code), `code ${String(code)}`).toBe(true);
   expect(String(code)).toMatch(pattern);
@@ -303,7 +303,7 @@ const expectDatum = (datum: any): void => {
   }
 };
 
-/** Checks that the answer has one of the shapes in docs/interface.md, and that its two statuses agree. */
+/** Checks that the answer has one of the shapes in docs/interface.md, and that its body repeats the HTTP status. */
 export const expectShape = (answer: Answer): void => {
   const { body, status } = answer;
   expect(statuses, answer.text).toContain(status);
@@ -345,13 +345,13 @@ export const expectShape = (answer: Answer): void => {
     expect(body.method).toBe(answer.method);
     expect(body.path).toBeTypeOf("string");
   } else {
-    // Only the answer to a defect may say more: the request id, which the log has, too.
+    // Only the response to an internal error may have one more field: the request id, which is also in the log.
     if (body.message !== "INTERNAL_ERROR") expectKeys(body, ["status", "code", "message"]);
     expectCode(body.code, body.message, new RegExp(`^${status}\\d{3}$`));
   }
 };
 
-/** `exchange`, with the answer's shape checked. */
+/** Like `exchange`, but checks the shape of the answer. */
 export const send = async (origin: string, request: PlainRequest): Promise<Answer> => {
   const answer = await exchange(origin, request);
   expectShape(answer);
@@ -359,14 +359,14 @@ export const send = async (origin: string, request: PlainRequest): Promise<Answe
 };
 
 export interface Call {
-  /** GET, or POST when there is a body. */
+  /** By default GET, or POST if there is a body. */
   readonly method?: string;
-  /** The server's `key` when absent; null sends none. */
+  /** By default the server's `key`; null sends no key. */
   readonly key?: string | null | undefined;
   readonly headers?: RequestHeaders;
-  /** Sent as JSON with its content type. */
+  /** Sent as JSON, with the content type for JSON. */
   readonly json?: unknown;
-  /** Sent as it is, without a content type unless `headers` names one. */
+  /** Sent unchanged, without a content type unless `headers` has one. */
   readonly body?: string | Uint8Array;
 }
 
@@ -385,15 +385,15 @@ const toRequest = (target: Target, path: string, call: Call): PlainRequest => {
   };
 };
 
-/** A call below the general interface's base address; `path` starts with a slash. */
+/** Calls the general interface; `path` follows its base address. */
 export const api = (target: Target, path: string, call: Call = {}): Promise<Answer> =>
   send(target.baseUrl, toRequest(target, `${basePath(target)}${path}`, call));
 
-/** A call below the answers interface's base address, to its endpoint by default. */
+/** Calls the answers interface; `path` follows its base address. */
 export const askApi = (target: Target, call: Call = {}, path = "/"): Promise<Answer> =>
   send(target.askUrl, toRequest(target, `${askPath(target)}${path}`, call));
 
-/** An ask whose answer may be a stream, unchecked. */
+/** Sends an ask whose response may be a stream, without checking the response. */
 export const askStream = (target: Target, call: Call): Promise<Answer> =>
   exchange(
     target.askUrl,
@@ -409,7 +409,7 @@ export interface StreamEvent {
   readonly data: any;
 }
 
-/** The events in the text of an event stream, comments left out. */
+/** The events in the text of an event stream, without comments. */
 export const parseEvents = (text: string): ReadonlyArray<StreamEvent> =>
   text
     .split("\n\n")
@@ -433,7 +433,7 @@ export const deltaText = (events: ReadonlyArray<StreamEvent>): string =>
     .map(({ data }) => data.text)
     .join("");
 
-/** A call anywhere on the main listener, without a key unless `call` names one. */
+/** Calls any path on the main listener, without a key unless `call` has one. */
 export const anywhere = (target: Target, path: string, call: Call = {}): Promise<Answer> =>
   send(target.origin, toRequest(target, path, { key: null, ...call }));
 
@@ -477,17 +477,17 @@ export const listEntries = (
   key?: string,
 ): Promise<Page<Entry>> => page<Entry>(target, `/chats/${chat}/history?${query}`, key);
 
-/** A text that no other test, run or server has used. */
+/** A string that no other test, run or server has used. */
 export const unique = (): string => crypto.randomUUID().replaceAll("-", "");
 
-/** Checks for a 422 with errors at each of the fields and none elsewhere; the first step of a path names its field. */
+/** Checks that the answer is a 422 with errors for exactly these fields, each named by the first step of a path. */
 export const expectInvalid = (answer: Answer, ...fields: ReadonlyArray<string>): void => {
   expect(answer.status, answer.text).toBe(422);
   const errorFields = answer.body.errors.map((error: { path: Array<unknown> }) => error.path[0]);
   expect([...new Set(errorFields)].toSorted()).toEqual([...fields].toSorted());
 };
 
-/** Checks for a failure of the general shape with this status. */
+/** Checks that the answer is a failure with this status, in the general shape. */
 export const expectGeneral = (answer: Answer, status: 400 | 401 | 403 | 404 | 500): void => {
   expect(answer.status, answer.text).toBe(status);
   expectKeys(answer.body, ["status", "code", "message"]);

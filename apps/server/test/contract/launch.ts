@@ -1,5 +1,5 @@
 /**
- * The real server as a process of its own: provisioned, over an empty store, on ports of its own.
+ * Runs the real server in its own process and on its own ports, provisioned and with an empty store.
  */
 import { generateKey } from "@parley/core";
 import { Effect, Redacted } from "effect";
@@ -16,11 +16,11 @@ import type { Target } from "./client.ts";
 export interface TestServer {
   readonly target: Target;
   readonly child: ChildProcess;
-  /** Its files, the embedded database in `data` among them. */
+  /** The directory with its files, including the embedded database in `data`. */
   readonly directory: string;
-  /** The output of the server so far, for the message of a failure. */
+  /** The server's output so far, for failure messages. */
   readonly log: () => string;
-  /** Ends the process and removes its files. Rejects when it does not end in time. */
+  /** Stops the server and removes its files. Rejects if the server does not stop in time. */
   readonly stop: () => Promise<void>;
 }
 
@@ -46,7 +46,7 @@ const freshKeys = Effect.all({
   unknownKey: freshKey,
 }).pipe(Effect.provide(SecureRandom.layerWebCrypto));
 
-/** Resolves when the server answers. `extra` are further settings. */
+/** Resolves when the server is listening. `extra` has further settings. */
 export const launch = async (
   store: "memory" | "embedded" | "postgres",
   extra: Readonly<Record<string, string>> = {},
@@ -126,7 +126,7 @@ export const launch = async (
     },
   });
   const exit = once(child, "exit");
-  // A run that is broken off must not leave a server behind.
+  // An interrupted test run must not leave a server running.
   const end = () => child.kill("SIGINT");
   process.once("exit", end);
   let output = "";
@@ -135,7 +135,7 @@ export const launch = async (
   const ready = new Promise<void>((resolve) => {
     const read = (chunk: Buffer) => {
       output += chunk.toString();
-      // Text, or the line of a log in JSON.
+      // The output is plain text, or a log in JSON.
       baseUrl = /(?:^General interface\s+|"general":")(http[^\s"]+?)\/?(?:"|\s*$)/m.exec(
         output,
       )?.[1];

@@ -16,7 +16,7 @@ import {
 } from "./client.ts";
 import { launch, type TestServer } from "./launch.ts";
 
-describe("other base addresses, a listener of its own for asking, and CORS", () => {
+describe("other base addresses, a separate listener for asks, and CORS", () => {
   let testServer: TestServer;
   beforeAll(async () => {
     testServer = await launch("memory", {
@@ -30,7 +30,7 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
   const server = () => testServer.target;
   const askOrigin = () => new URL(server().askUrl).origin;
 
-  it("both interfaces are served at the addresses of the settings", async () => {
+  it("both interfaces are served at the addresses in the settings", async () => {
     expect(basePath(server())).toBe("/v1/bot");
     expect(askPath(server())).toBe("/question");
     expect(askOrigin()).not.toBe(server().origin);
@@ -54,12 +54,12 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
     }
   });
 
-  it("the path of a 404 is returned with the base path, as received", async () => {
+  it("a 404 returns the request's path, including the base path", async () => {
     expectNoEndpoint(await api(server(), "/nope?x=1"), "GET", "/v1/bot/nope");
     expectNoEndpoint(await askApi(server(), { method: "GET" }, "/x"), "GET", "/question/x");
   });
 
-  it("/openapi.json of a listener describes its endpoints at their addresses", async () => {
+  it("/openapi.json on each listener describes that listener's endpoints, at their addresses", async () => {
     const request = { method: "GET", path: "/openapi.json", headers: {} };
     const general = await exchange(server().origin, request);
     const answers = await exchange(askOrigin(), request);
@@ -71,7 +71,7 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
     expect(Object.keys(answers.body.paths)).toEqual(["/question"]);
   });
 
-  it("the playground is served beside the general interface alone", async () => {
+  it("the playground is served only on the general interface's listener", async () => {
     const request = { method: "GET", path: "/", headers: {} };
     const { hostname } = new URL(askOrigin());
     const page = await exchange(server().origin, request);
@@ -90,7 +90,7 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
     },
   };
 
-  it("a preflight of a listed origin gets 200 without a key", async () => {
+  it("a preflight from a listed origin receives 200 without a key", async () => {
     for (const [origin, path] of [
       [server().origin, "/v1/bot/chats"],
       [server().origin, "/v1/bot/details"],
@@ -107,7 +107,7 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
     }
   });
 
-  it("a listed origin can read every response, failures included", async () => {
+  it("a listed origin can read every response, including failures", async () => {
     const headers = { origin: "https://one.test" };
     for (const answer of [
       await api(server(), "/details", { headers }),
@@ -122,7 +122,7 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
     }
   });
 
-  it("an origin that is not listed gets no CORS headers", async () => {
+  it("an origin that is not listed receives no CORS headers", async () => {
     for (const origin of [
       "https://three.test",
       "http://one.test",
@@ -133,7 +133,7 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
       const refused = await api(server(), "/chats", { method: "OPTIONS", key: null, headers });
       expectGeneral(refused, 401);
       expect(refused.headers["access-control-allow-origin"]).toBeUndefined();
-      // A cache must not give this response to a listed origin.
+      // Without this, a cache could serve the response to a listed origin.
       expect(refused.headers["vary"]?.toLowerCase()).toBe("origin");
       const answer = await api(server(), "/details", { headers: { origin } });
       expect(answer.status).toBe(200);
@@ -141,13 +141,13 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
     }
   });
 
-  it("an OPTIONS request without the headers of a preflight is a request like any other", async () => {
+  it("an OPTIONS request without preflight headers is handled like any other request", async () => {
     const headers = { origin: "https://one.test" };
     const answer = await api(server(), "/chats", { method: "OPTIONS", headers });
     expectNoEndpoint(answer, "OPTIONS", "/v1/bot/chats");
   });
 
-  it("a request whose head never ends is 400 after a while", async () => {
+  it("a request whose headers never end results in 400 after a timeout", async () => {
     const head = "GET / HTTP/1.1\r\nHost: example.test\r\n";
     const { answers } = await raw(server().origin, [head], { timeout: 25_000 });
     expect(answers).toHaveLength(1);
@@ -155,7 +155,7 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
   });
 });
 
-it("with PARLEY_PAGES=off, the addresses of the pages are unknown", async () => {
+it("with PARLEY_PAGES=off, requests for the pages result in 404", async () => {
   const testServer = await launch("memory", { PARLEY_PAGES: "off" });
   try {
     for (const path of ["/", "/playground/icon.svg", "/docs", "/docs/guide", "/openapi.json"]) {

@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => testServer?.stop());
 
-it("the server keeps the chats in its SQLite file", () => {
+it("the server keeps its chats in a SQLite file", () => {
   expect(existsSync(join(testServer.directory, "chats.sqlite"))).toBe(true);
 });
 

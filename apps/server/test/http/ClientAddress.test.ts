@@ -9,12 +9,12 @@ const addressOf = (proxies: string, remote: string | undefined, forwarded?: stri
     headers: Headers.fromInput(forwarded === undefined ? {} : { "x-forwarded-for": forwarded }),
   });
 
-describe("the address of a client", () => {
+describe("a client's address", () => {
   for (const [proxies, remote, forwarded, address] of [
     ["", "192.0.2.1", "203.0.113.7", "192.0.2.1"],
     ["10.0.0.0/8", "10.1.2.3", "203.0.113.7", "203.0.113.7"],
     ["10.0.0.0/8", "192.0.2.1", "203.0.113.7", "192.0.2.1"],
-    // What the client itself sent comes first in the list.
+    // The list begins with the addresses that the client itself sent.
     ["10.0.0.0/8", "10.1.2.3", "198.51.100.1, 203.0.113.7, 10.9.9.9", "203.0.113.7"],
     ["10.0.0.0/8, 203.0.113.7", "10.1.2.3", "198.51.100.1,203.0.113.7", "198.51.100.1"],
     ["10.0.0.0/8", "10.1.2.3", "10.0.0.1, 10.0.0.2", "10.0.0.1"],
@@ -31,12 +31,12 @@ describe("the address of a client", () => {
     ["10.0.0.0/8", "10.1.2.3", "", "10.1.2.3"],
     ["10.0.0.0/8", undefined, "203.0.113.7", undefined],
   ] as const) {
-    it(`the address of a client is ${address} for ${remote} and "${forwarded}" behind "${proxies}"`, () => {
+    it(`a client's address is ${address} for ${remote} and "${forwarded}" behind "${proxies}"`, () => {
       assert.strictEqual(addressOf(proxies, remote, forwarded), address);
     });
   }
 
-  it("a list of proxies with an entry that is not a network is refused", () => {
+  it("a list of proxies with an entry that is not a network is rejected", () => {
     for (const wrong of [
       "10.0.0.0/33",
       "10.0.0",

@@ -1,6 +1,6 @@
 /**
- * The listener sends responses in the order of their requests, each whole, and a client can neither end the server nor
- * block it, whatever the application does.
+ * The listener sends complete responses in the order of their requests. Whatever the application does, a client can
+ * neither crash the server nor block it.
  */
 import { assert, describe, it } from "@effect/vitest";
 import { Duration, Effect, Exit, Logger, Scope, Stream } from "effect";
@@ -13,8 +13,8 @@ import { listen, type ListenOptions } from "../../src/http/Listener.ts";
 import { Lifecycle } from "../../src/Lifecycle.ts";
 
 /**
- * `/slow` streams five pieces in a quarter of a second; a POST of another path returns its body. `events` gets these
- * bodies, `piece` for each piece of `/pieces`, and `endless` when a request for that path ends.
+ * `/slow` streams five pieces in a quarter of a second, and a POST to `/` returns its body. `events` collects these
+ * bodies, `piece` for each piece of `/pieces`, and `endless` when a request for `/endless` ends.
  */
 const makeApp = (events: Array<string>) =>
   Effect.gen(function* () {
@@ -70,7 +70,7 @@ const start = Effect.fnUntraced(function* (options: Partial<ListenOptions> = {})
 });
 const startServer = start();
 
-/** Sends the pieces with pauses, and returns all that the server sends until it closes the connection. */
+/** Sends the pieces with a pause after each, and returns all that the server sends until it closes the connection. */
 const exchange = (port: number, ...pieces: ReadonlyArray<string>) =>
   Effect.promise(async () => {
     const socket = connect(port, "127.0.0.1");
@@ -99,24 +99,24 @@ const tunnel = "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n";
 const nonsense = "nonsense\r\n\r\n";
 const last = get("/last", "Connection: close\r\n");
 
-describe("responses to pipelined requests are sent in order, and none follows one that closes the connection", () => {
+describe("responses to pipelined requests are sent in order until one closes the connection", () => {
   for (const [what, pieces, statuses] of [
-    ["a request and one with a bad chunk", [post("/", "x") + badChunk("/")], [201, 400]],
-    ["a slow one and, later, a bad chunk", [get("/slow"), badChunk("/")], [200, 400]],
-    ["a slow one and, later, an upgrade", [get("/slow"), upgrade], [200, 400]],
-    ["a slow one and, later, a tunnel", [get("/slow"), tunnel], [200, 400]],
+    ["a request, then a bad chunk", [post("/", "x") + badChunk("/")], [201, 400]],
+    ["a slow request, then a bad chunk", [get("/slow"), badChunk("/")], [200, 400]],
+    ["a slow request, then an upgrade", [get("/slow"), upgrade], [200, 400]],
+    ["a slow request, then a tunnel", [get("/slow"), tunnel], [200, 400]],
     [
-      "two requests and nonsense twice",
+      "two requests, then nonsense twice",
       [get("/slow") + get("/"), nonsense, nonsense],
       [200, 200, 400],
     ],
-    ["a slow last one and another", [get("/slow", "Connection: close\r\n"), get("/")], [200]],
-    ["one without a Host, and another", [`GET / HTTP/1.1\r\n\r\n${post("/", "y")}`], [400]],
-    ["an expectation, and another", [get("/", "Expect: a\r\n") + post("/", "y")], [400]],
-    ["an early response and a bad chunk", [badChunk("/early").slice(0, -4), "zz\r\n"], [403]],
+    ["a slow last request, then another", [get("/slow", "Connection: close\r\n"), get("/")], [200]],
+    ["a request without a Host, then another", [`GET / HTTP/1.1\r\n\r\n${post("/", "y")}`], [400]],
+    ["an unsupported Expect, then another", [get("/", "Expect: a\r\n") + post("/", "y")], [400]],
+    ["an early response, then a bad chunk", [badChunk("/early").slice(0, -4), "zz\r\n"], [403]],
   ] as const)
     it.live(
-      `pipelined requests get responses in order, and none behind a closing one: ${what}`,
+      `pipelined requests are answered in order until a response closes the connection: ${what}`,
       () =>
         Effect.gen(function* () {
           const { events, port } = yield* startServer;
@@ -132,7 +132,7 @@ describe("responses to pipelined requests are sent in order, and none follows on
 describe("a listener that closes", () => {
   for (const [what, bytes] of [
     ["sends nothing", ""],
-    ["is in the middle of its second head", `${get("/")}GET /`],
+    ["is in the middle of its second request head", `${get("/")}GET /`],
     [
       "was answered before its body arrived",
       `POST /early HTTP/1.1\r\n${host}Content-Length: 9\r\n\r\na`,
@@ -155,13 +155,13 @@ describe("a listener that closes", () => {
     );
 });
 
-describe("a refused client", () => {
+describe("a rejected client", () => {
   for (const [what, request] of [
     ["an upgrade", upgrade],
     ["nonsense", nonsense],
   ] as const)
     it.live(
-      `a client that is refused for ${what} can neither hold its connection nor keep the listener from closing`,
+      `a client that is rejected for ${what} can neither hold its connection nor keep the listener from closing`,
       () =>
         Effect.gen(function* () {
           const { port, stop } = yield* startServer;
@@ -184,7 +184,7 @@ describe("a refused client", () => {
         }).pipe(Effect.scoped),
     );
 
-  it.live("a client that sends more than a hundred requests after a refused one is cut off", () =>
+  it.live("a client that sends over a hundred requests after a rejected one is disconnected", () =>
     Effect.gen(function* () {
       const { port } = yield* startServer;
       const socket = connect(port, "127.0.0.1").on("error", () => {});
@@ -196,7 +196,7 @@ describe("a refused client", () => {
   );
 
   it.live(
-    "a client is cut off when more than a hundred of its requests await responses, and not before",
+    "a client is disconnected once over a hundred of its requests await responses, and not before",
     () =>
       Effect.gen(function* () {
         const { events, port } = yield* startServer;
@@ -218,7 +218,7 @@ describe("a refused client", () => {
       }).pipe(Effect.scoped),
   );
 
-  it.live("a client whose tunnel is refused receives the large responses before it whole", () =>
+  it.live("a client whose tunnel is refused still receives earlier large responses in full", () =>
     Effect.gen(function* () {
       const { port } = yield* startServer;
       const text = yield* exchange(port, get("/big") + get("/big") + tunnel);
@@ -227,7 +227,7 @@ describe("a refused client", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("a client that reads nothing gets no more than the system buffers", () =>
+  it.live("a client that reads nothing is sent no more than the system can buffer", () =>
     Effect.gen(function* () {
       const { events, port } = yield* startServer;
       const socket = connect(port, "127.0.0.1").pause();
@@ -239,7 +239,7 @@ describe("a refused client", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("a refused client receives its response however much it still sends", () =>
+  it.live("a rejected client receives its response however much more it sends", () =>
     Effect.gen(function* () {
       const { port } = yield* startServer;
       const much = "x".repeat(3_000_000);
@@ -254,7 +254,7 @@ describe("a refused client", () => {
 });
 
 describe("a client that closes its sending half after its request", () => {
-  /** All that the server sends until it closes the connection. */
+  /** Half-closes the connection after the request, and returns everything that the server sends. */
   const halfClose = (port: number, request: string) =>
     Effect.promise(async () => {
       const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true }).on(
@@ -285,10 +285,10 @@ describe("a client that closes its sending half after its request", () => {
 
   for (const [what, request, onDisconnect] of [
     ["a POST with On-Disconnect: cancel", ask("/endless", "Cancel"), "finish"],
-    ["a POST to a server where a hang-up cancels", ask("/endless"), "cancel"],
+    ["a POST to a server that cancels on disconnect", ask("/endless"), "cancel"],
     ["a GET that takes longer than a second", get("/endless"), "finish"],
   ] as const)
-    it.live(`a client that closes its sending half has hung up on ${what}`, () =>
+    it.live(`a client that closes its sending half counts as disconnected during ${what}`, () =>
       Effect.gen(function* () {
         const { events, port } = yield* start({ onDisconnect });
         assert.strictEqual(yield* halfClose(port, request), "");
@@ -298,7 +298,7 @@ describe("a client that closes its sending half after its request", () => {
 });
 
 it.live(
-  "a request that has arrived whole when its time is over is answered, and so is a first request that is late",
+  "a request that is complete when its timeout fires is answered, and so is a first request that starts late",
   () => {
     const listenSpy = vi.spyOn(Server.prototype, "listen");
     return Effect.gen(function* () {
@@ -322,7 +322,7 @@ it.live(
           socket.write(early);
           yield* Effect.sleep("50 millis");
         }
-        // The event loop has not read it yet when Node's timer finds that the request is late.
+        // The event loop has not read these bytes yet when Node's timer finds that the request is late.
         socket.write(late);
         server!.emit("clientError", timeout, peer);
         yield* Effect.promise(() => vi.waitUntil(() => text.includes("\r\n\r\n")));
@@ -343,7 +343,7 @@ it.live(
   },
 );
 
-it.live("an error of the listener itself is logged, and ends nothing", () => {
+it.live("an error on the listener itself is logged, and the server keeps running", () => {
   const logs: Array<string> = [];
   const logger = Logger.make(({ message }) => void logs.push(String(message)));
   const listenSpy = vi.spyOn(Server.prototype, "listen");

@@ -57,7 +57,7 @@ describe("readiness", () => {
   );
 
   it.effect(
-    "readiness is 503 after two seconds when the store is silent and ignores interruptions",
+    "readiness is 503 after two seconds when the store hangs and cannot be interrupted",
     () =>
       Effect.gen(function* () {
         const silent = () => Effect.uninterruptible(Effect.delay(Effect.succeed(null), "1 minute"));

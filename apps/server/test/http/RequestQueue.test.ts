@@ -1,5 +1,5 @@
 /**
- * The queue keeps the iterations of the event loop short. The requests here keep it busy for a millisecond each.
+ * The queue keeps the event loop's iterations short. Each request in these tests takes a millisecond.
  */
 import { Effect } from "effect";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
@@ -11,7 +11,7 @@ afterEach(() => void vi.restoreAllMocks());
 
 const spin = (): void => void millis++;
 
-it("requests that are read in one long iteration of the event loop start in many short ones, and so do asks", async () => {
+it("requests that are read in one long iteration of the event loop start across many short ones, and so do asks", async () => {
   const queue = makeRequestQueue();
   const began: Array<readonly [what: "request" | "ask", n: number, iteration: number]> = [];
   let iteration = 0;
@@ -46,7 +46,7 @@ it("requests that are read in one long iteration of the event loop start in many
   expect(queue.loop.waiting()).toBe(0);
 });
 
-it("requests that are read in one iteration count as arriving together, however long reading them takes", async () => {
+it("requests that are read in one iteration count as having arrived together, however long reading them takes", async () => {
   const queue = makeRequestQueue();
   const arrivals: Array<number> = [];
   const enter = (count: number) => {
@@ -65,7 +65,7 @@ it("requests that are read in one iteration count as arriving together, however 
   expect(new Set(arrivals.slice(100))).toEqual(new Set([next]));
 });
 
-it("while connections arrive, fewer requests start in an iteration, so that the next connection is accepted soon", async () => {
+it("while connections arrive, fewer requests start in each iteration, so that the next connection is accepted soon", async () => {
   const queue = makeRequestQueue();
   const startedIn: Array<number> = [];
   let iteration = 0;
@@ -84,7 +84,7 @@ it("while connections arrive, fewer requests start in an iteration, so that the 
   expect(countIn(12)).toBe(5);
 });
 
-it("a long queue of requests makes the event loop late, and a request that waits for the store does not", async () => {
+it("a long queue of requests delays the event loop, and a request that waits for the store does not", async () => {
   vi.restoreAllMocks();
   const queue = makeRequestQueue();
   const delays: Array<number> = [];
@@ -101,7 +101,7 @@ it("a long queue of requests makes the event loop late, and a request that waits
   expect(queue.loop.delay()).toBeLessThan(200);
 });
 
-it("an ask that is interrupted while it waits gives up its place", async () => {
+it("an ask that is interrupted while it waits gives up its place in the queue", async () => {
   const queue = makeRequestQueue();
   for (let n = 0; n < 16; n++) Effect.runFork(queue.loop.awaitSlot);
   const fibers = [0, 1].map(() => Effect.runFork(queue.loop.awaitSlot));
@@ -112,14 +112,14 @@ it("an ask that is interrupted while it waits gives up its place", async () => {
   await new Promise((resolve) => fibers[1]!.addObserver(resolve));
 });
 
-it("an ask that waits longer than the iteration of its request starts without another request", async () => {
+it("an ask that needs a slot after its request's iteration has ended starts without another request", async () => {
   const queue = makeRequestQueue();
   queue.enter(() => {});
   await new Promise((resolve) => setTimeout(resolve, 20));
   await Effect.runPromise(Effect.timeout(queue.loop.awaitSlot, "1 second"));
 });
 
-it("answers that arrive together are read in many iterations, in order with the asks that begin", async () => {
+it("answers that arrive together are read over many iterations, interleaved with new asks", async () => {
   const queue = makeRequestQueue();
   const began: Array<readonly [what: "answer" | "ask", iteration: number]> = [];
   let iteration = 0;
@@ -142,7 +142,7 @@ it("answers that arrive together are read in many iterations, in order with the 
   }
 });
 
-it("asks that queue for slots make the event loop late before they have waited", () => {
+it("asks that queue for slots add to the event loop's delay before they have waited", () => {
   const queue = makeRequestQueue();
   queue.enter(() => {});
   for (let n = 0; n < 16; n++) Effect.runFork(queue.loop.awaitSlot);

@@ -8,7 +8,7 @@ beforeAll(async () => {
 });
 afterAll(() => testServer?.stop());
 
-it("a body that does not arrive within thirty seconds is 400, and ends its connection", async () => {
+it("a body that does not arrive within thirty seconds is 400, and the connection is closed", async () => {
   const { key, origin } = testServer.target;
   const head = requestText(`POST ${basePath(testServer.target)}/chats HTTP/1.1`, [
     "Host: example.test",

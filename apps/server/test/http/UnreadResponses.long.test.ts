@@ -1,5 +1,5 @@
 /**
- * A response that its client does not read ends the connection.
+ * A client that does not read its response is disconnected.
  */
 import { expect, it } from "@effect/vitest";
 import { Duration, Effect, Stream } from "effect";
@@ -10,7 +10,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { listen } from "../../src/http/Listener.ts";
 import { Lifecycle } from "../../src/Lifecycle.ts";
 
-/** More than the system buffers. */
+/** More than the system can buffer. */
 const size = 64 * 1024 * 1024;
 const app = Effect.succeed(HttpServerResponse.uint8Array(new Uint8Array(size)));
 const streamingApp = Effect.sync(() =>
@@ -24,7 +24,7 @@ for (const [what, response] of [
   ["in pieces", streamingApp],
 ] as const)
   it.live(
-    `a client that reads nothing of a response ${what} for thirty seconds is cut off, and one that reads a little is not`,
+    `a client that reads nothing of a response ${what} for thirty seconds is disconnected, and one that reads a little is not`,
     () =>
       Effect.gen(function* () {
         const origin = yield* listen(response, {
@@ -48,7 +48,7 @@ for (const [what, response] of [
             slow.socket.resume();
             await sleep(1);
           }
-          // What the system has buffered arrives first.
+          // The sockets only notice a close after reading what the system has buffered.
           for (const { socket } of [idle, slow]) socket.resume();
           await Promise.all([idle.closed, Promise.race([slow.closed, sleep(5_000)])]);
           expect(idle.bytesRead()).toBeLessThan(size);

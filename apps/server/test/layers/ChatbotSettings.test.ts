@@ -22,7 +22,7 @@ const chatbot = (settings: Partial<ChatbotSettings>): Chatbot => ({
   settings: { ...defaultSettings, ...settings },
 });
 
-/** Some settings of the server; a test that needs another one fails. */
+/** Some of the server's settings; a test that needs any others fails. */
 const settingsOf = (settings: Partial<SettingsShape>) =>
   Layer.succeed(Settings, Settings.of(settings as SettingsShape));
 
@@ -33,12 +33,12 @@ const check = (settings: Partial<ChatbotSettings>) =>
     (exit) => (Exit.isSuccess(exit) ? exit.value.flagged : "failed"),
   );
 
-describe("the moderator of a chatbot", () => {
+describe("a chatbot's moderator", () => {
   const withModeration = (moderation: SettingsShape["moderation"]) =>
     Effect.provide(Layer.provide(layerModerator, settingsOf({ moderation })));
 
   it.effect(
-    "the moderator of a chatbot is the one that its settings name, or else the server's",
+    "a chatbot's moderator is the one that its settings name, or by default the server's",
     () =>
       Effect.gen(function* () {
         assert.strictEqual(yield* check({ moderation: null }), true);
@@ -48,7 +48,7 @@ describe("the moderator of a chatbot", () => {
   );
 
   it.effect(
-    "a chatbot whose settings name a moderation endpoint that is not set lets no question pass",
+    "a chatbot whose settings name the moderation endpoint lets no question pass if none is set",
     () =>
       Effect.gen(function* () {
         assert.strictEqual(yield* check({ moderation: "endpoint" }), "failed");
@@ -58,7 +58,7 @@ describe("the moderator of a chatbot", () => {
 });
 
 it.live(
-  "a failed moderation endpoint fails the question, unless PARLEY_MODERATION_FAIL_OPEN is on",
+  "a question fails if the moderation endpoint fails, unless PARLEY_MODERATION_FAIL_OPEN is on",
   () =>
     Effect.gen(function* () {
       const server = createServer((_, response) => response.writeHead(401).end());
@@ -82,7 +82,7 @@ it.live(
     }).pipe(Effect.scoped),
 );
 
-/** A chatbot's answerer, with some settings of the server. */
+/** The answerer with some of the server's settings. */
 const layerAnswererWith = (settings: Partial<SettingsShape>) =>
   layerAnswerer.pipe(
     Layer.provide(layerDocuments(Stream.empty)),
@@ -90,7 +90,7 @@ const layerAnswererWith = (settings: Partial<SettingsShape>) =>
     Layer.provide(settingsOf({ contextTokens: 32_000, llms: [], ...settings })),
   );
 
-it.live("the answer of a model is read when the event loop has a slot for it", () =>
+it.live("a model's answer is read only when the event loop has a slot for it", () =>
   Effect.gen(function* () {
     const server = createServer((_, response) =>
       response
@@ -158,7 +158,7 @@ describe("the documents that a chatbot answers from", () => {
   );
 
   it.live(
-    "without PARLEY_KNOWLEDGE_DIR, only the asks of chatbots that name a subfolder fail",
+    "without PARLEY_KNOWLEDGE_DIR, asks fail only for chatbots whose settings name a subfolder",
     () =>
       Effect.gen(function* () {
         assert.include(yield* ask({ knowledge: "office" }), "PARLEY_KNOWLEDGE_DIR is not set");

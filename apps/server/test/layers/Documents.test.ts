@@ -4,7 +4,10 @@ import { Effect, FileSystem, Latch, Layer, Logger } from "effect";
 import { Documents, layerDocuments, reloadOnSighup } from "../../src/layers/Documents.ts";
 import { Settings, type SettingsShape } from "../../src/Settings.ts";
 
-/** `Documents` over empty folders in memory, with the default folder `/default`, and the lines of its log. */
+/**
+ * Builds `Documents` over empty in-memory folders, with `/default` as the default folder. Returns a function that reads
+ * a subfolder, and the log lines.
+ */
 const documentsOver = Effect.fnUntraced(function* (
   onRead: (folder: string) => Effect.Effect<void>,
 ) {
@@ -32,11 +35,11 @@ const documentsOver = Effect.fnUntraced(function* (
 
 const sendSighup = Effect.sync(() => void process.emit("SIGHUP"));
 
-/** Lets the other fibers go on for longer than they need. */
+/** Lets the other fibers run for longer than they need. */
 const settle = Effect.repeat(Effect.yieldNow, { times: 5000 });
 
 it.effect(
-  "SIGHUPs that arrive while the documents are read make the server read them once more",
+  "SIGHUPs that arrive while the documents are being read make the server read them once more",
   () =>
     Effect.gen(function* () {
       let reads = 0;
@@ -60,7 +63,7 @@ it.effect(
 );
 
 it.effect(
-  "a defect while one folder is read again is logged, and keeps no folder from being read later",
+  "a defect while reloading a folder is logged, and every folder can still be reloaded later",
   () =>
     Effect.gen(function* () {
       let broken = false;

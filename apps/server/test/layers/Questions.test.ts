@@ -26,7 +26,7 @@ const answer = (question: string) =>
     ),
   );
 
-/** The answerer of a server without settings: its documents are this project's. */
+/** The answerer of a server without settings, which answers from this project's documents. */
 const layerOwn = layerAnswerer.pipe(
   Layer.provide(layerDocuments(Stream.empty)),
   Layer.provide(Layer.effect(Settings, readSettings({}))),
@@ -36,7 +36,7 @@ const layerOwn = layerAnswerer.pipe(
 describe("a server without settings", () => {
   layer(layerOwn)((it) => {
     it.effect(
-      "a server without settings answers newcomers' questions well, and presents nothing else as the answer",
+      "a server without settings answers newcomers' questions well, or admits that it is not sure",
       () =>
         Effect.gen(function* () {
           const bad: Array<string> = [];
@@ -59,7 +59,7 @@ describe("a server without settings", () => {
     );
 
     it.effect(
-      "a server without settings names three questions that it can answer if it has no answer or was asked nothing",
+      "a server without settings that has no answer or was asked nothing suggests three questions that it can answer",
       () =>
         Effect.gen(function* () {
           for (const message of ["hello", "Danke!", "help", "What is the capital of France?"]) {
@@ -78,7 +78,7 @@ describe("a server without settings", () => {
     );
 
     it.effect(
-      "a server without settings links a quotation to its source, from the folder of the documents",
+      "a server without settings links a quotation to its source, relative to the documents folder",
       () =>
         Effect.gen(function* () {
           const text = yield* answer("Can I use my own PostgreSQL database?");

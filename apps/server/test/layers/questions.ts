@@ -1,9 +1,8 @@
-/** The answer names questions instead of quoting a passage. */
+/** The answer suggests questions instead of quoting a passage. */
 const refusal = /^The documents do not cover that/;
 
 /**
- * Questions of newcomers, each with a pattern for each thing that a good answer contains. Do not bend a pattern to an
- * answer.
+ * Newcomers' questions, each with patterns that a good answer matches. Do not adjust a pattern to fit an answer.
  */
 export const questions: ReadonlyArray<readonly [question: string, ...good: ReadonlyArray<RegExp>]> =
   [
@@ -66,7 +65,7 @@ export const questions: ReadonlyArray<readonly [question: string, ...good: Reado
     ["Wie mache ich ein Backup?", /pg_dump/],
     ["What's the weather in Berlin?", refusal],
     ["Who won the World Cup in 2022?", refusal],
-    // Questions of the first hour, in other words than those of the documents.
+    // Questions from a newcomer's first hour, in different words from those in the documents.
     ["How do I add my own documents?", /PARLEY_KNOWLEDGE_DIR/],
     ["Wie starte ich den Server?", /pnpm@12 start/],
     ["wie lösche ich einen chat", /chats erase/],
@@ -116,7 +115,7 @@ export const questions: ReadonlyArray<readonly [question: string, ...good: Reado
     ["Wie exportiere ich alle Daten einer Person?", /chats export/, /--user-ref/],
     ["404 chat not found", /CHAT_DOES_NOT_EXISTS/],
     ["does it make things up", /quotes documents/],
-    // Each verb asks for another action.
+    // Each verb asks about a different action.
     ["How do I start the server?", /pnpm@12 start/, /Clone the repository/],
     ["How do I stop the server?", /Ctrl-C/],
     ["How do I restore a backup?", /restor/i],

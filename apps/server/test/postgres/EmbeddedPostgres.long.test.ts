@@ -20,14 +20,14 @@ import {
 
 const isRoot = process.getuid?.() === 0;
 
-/** Why a server cannot start on the directory. */
+/** Returns the reason why a server cannot start on the directory. */
 const refusal = (dataDir: string) =>
   Effect.map(Effect.flip(Effect.scoped(embeddedPostgres(dataDir))), ({ message }) => {
     assert.notInclude(message, "\n");
     return message;
   });
 
-/** Makes a database with something to keep, and stops it. */
+/** Creates a database, stores a value in it, and stops it. */
 const fill = (dataDir: string) => Effect.scoped(Effect.flatMap(embeddedPostgres(dataDir), keep));
 
 const answerOf = (dataDir: string) =>
@@ -37,7 +37,7 @@ const quiet = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.provide(effect
 
 describe("the embedded PostgreSQL", () => {
   it.live(
-    "the embedded PostgreSQL listens on this machine alone, in UTF-8 and UTC whatever the environment says",
+    "the embedded PostgreSQL listens only on this machine, and uses UTF-8 and UTC whatever the environment says",
     () =>
       Effect.gen(function* () {
         const dataDir = yield* newDataDir;
@@ -86,7 +86,7 @@ describe("the embedded PostgreSQL", () => {
         const url = yield* embeddedPostgres(moved);
         assert.strictEqual(yield* readKept(url), 42);
 
-        // A copy whose postmaster.pid has the id of a postmaster that runs on the original.
+        // A copy whose postmaster.pid has the id of a postmaster that is running on another directory.
         const file = join(dataOf(moved), "postmaster.pid");
         const pidFile = yield* Effect.promise(() => fs.readFile(file));
         yield* fill(dataDir);
@@ -99,7 +99,7 @@ describe("the embedded PostgreSQL", () => {
   );
 
   it.live(
-    "the embedded PostgreSQL publishes its address to tools and commands as long as it runs",
+    "the embedded PostgreSQL publishes its address to tools and commands for as long as it runs",
     () =>
       Effect.gen(function* () {
         const dataDir = yield* newDataDir;
@@ -137,7 +137,7 @@ describe("the embedded PostgreSQL", () => {
   );
 
   it.live(
-    "the embedded PostgreSQL starts in spite of a postmaster.pid that is empty or has the id of another process",
+    "the embedded PostgreSQL starts even if postmaster.pid is empty or has another process's id",
     () =>
       Effect.gen(function* () {
         const dataDir = yield* newDataDir;
@@ -159,7 +159,7 @@ describe("the embedded PostgreSQL", () => {
   );
 
   it.live(
-    "the embedded PostgreSQL closes a directory that Kubernetes' fsGroup opened to others, and says so once",
+    "the embedded PostgreSQL restricts a directory that Kubernetes' fsGroup opened to others, and logs this once",
     () =>
       Effect.gen(function* () {
         const dataDir = yield* newDataDir;
@@ -199,7 +199,7 @@ describe("the embedded PostgreSQL", () => {
         yield* edit("postgresql.conf", "shared_buffers = nonsense\n"),
         /^PostgreSQL did not start \(exit code 1\): .*nonsense/,
       );
-      // PostgreSQL says this in its own log alone.
+      // PostgreSQL writes this only to its own log.
       yield* Effect.promise(() => fs.rename(join(dataOf(dataDir), "pg_wal"), join(dataDir, "wal")));
       assert.match(yield* refusal(dataDir), /^PostgreSQL did not start .*"pg_wal" does not exist/);
       yield* Effect.promise(() => fs.rename(join(dataDir, "wal"), join(dataOf(dataDir), "pg_wal")));
@@ -222,7 +222,7 @@ describe("the embedded PostgreSQL", () => {
 
 describe("after a kill -9", () => {
   it.live(
-    "after a kill -9 of the server, the next one stops its PostgreSQL and starts; of two servers, one does",
+    "after a kill -9 of the server, exactly one of two new servers stops the orphaned PostgreSQL and starts",
     () =>
       Effect.gen(function* () {
         const dataDir = yield* newDataDir;
@@ -255,7 +255,7 @@ describe("after a kill -9", () => {
   );
 
   it.live(
-    "after a kill -9 of PostgreSQL or one of its children it is started again, and a second server refuses to start",
+    "after a kill -9 of PostgreSQL or one of its children, the database recovers, and a second server refuses to start",
     () =>
       Effect.gen(function* () {
         const dataDir = yield* newDataDir;
@@ -301,7 +301,7 @@ describe("after a kill -9", () => {
   );
 
   it.live(
-    "after a kill -9 of a server that creates its database, the next one creates it anew",
+    "after a kill -9 of a server that is creating its database, the next one starts over",
     () =>
       Effect.gen(function* () {
         const dataDir = yield* newDataDir;
@@ -320,7 +320,7 @@ describe("after a kill -9", () => {
 
 describe("servers on one directory", () => {
   it.live(
-    "of two servers that start on a directory at the same moment, one serves, and its PostgreSQL is not stopped",
+    "if two servers start on a directory at the same moment, only one serves, and its PostgreSQL is not stopped",
     () =>
       Effect.gen(function* () {
         const dataDir = yield* newDataDir;
@@ -376,7 +376,7 @@ const nobody = { uid: 65534, gid: 65534 };
 
 describe.skipIf(!isRoot)("as root", () => {
   it.live(
-    "a server of root runs PostgreSQL as another user, even below a directory that is closed to that user",
+    "a server run as root runs PostgreSQL as another user, even in a directory that is closed to that user",
     () =>
       Effect.gen(function* () {
         const closed = yield* temporaryDirectory;
@@ -400,7 +400,7 @@ describe.skipIf(!isRoot)("as root", () => {
   );
 
   it.live(
-    "a server of root starts in a container, where root may not inspect the processes of other users",
+    "a server run as root starts in a container where root may not inspect other users' processes",
     () =>
       Effect.gen(function* () {
         const through = ["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"];
@@ -412,7 +412,7 @@ describe.skipIf(!isRoot)("as root", () => {
   );
 
   it.live(
-    "a server of root runs the database of an ordinary user's server, and one of another user does not",
+    "a server run as root runs the database of an ordinary user's server, but another user's server does not",
     () =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory;

@@ -1,6 +1,6 @@
 /**
- * A server that consists of its database alone. It prints the address, or "failed" and the reason; at its end it drains
- * until the given file exists, and prints "drained".
+ * A server that consists only of its database. It prints the database's URL, or "failed" and the reason. When it stops,
+ * it drains until the given file exists, and prints "drained".
  */
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime";
 import { Console, Effect, Redacted, Schedule } from "effect";

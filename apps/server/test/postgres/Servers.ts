@@ -8,11 +8,11 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 
-/** A directory that is removed with the scope. */
+/** A directory that is removed when the scope closes. */
 export const temporaryDirectory = Effect.acquireRelease(
   Effect.promise(async () => {
     const directory = await realpath(await mkdtemp(join(tmpdir(), "parley-postgres-")));
-    // Other users may pass through the directory.
+    // Other users must be able to pass through the directory.
     await chmod(directory, 0o711);
     return directory;
   }),
@@ -41,13 +41,13 @@ export interface ServerOptions {
   readonly uid?: number;
   readonly gid?: number;
   readonly env?: Readonly<Record<string, string>>;
-  /** A program with arguments that runs the server. */
+  /** A program, with its arguments, that runs the server. */
   readonly through?: ReadonlyArray<string>;
   /** The server drains until this file exists. */
   readonly drainFile?: string;
 }
 
-/** Starts a server in a process group of its own. The end of the scope stops it, and kills it if it does not stop. */
+/** Starts a server in its own process group. When the scope closes, it is stopped, and killed if that takes 20 s. */
 export const startServer = (
   dataDir: string,
   { drainFile = "/", env, through = [], ...user }: ServerOptions = {},
@@ -76,11 +76,10 @@ export const startServer = (
       const exit = once(child, "exit");
       return {
         pid: child.pid!,
-        /** All that it has printed, its log included. */
+        /** Everything that it has printed, including its log. */
         lines,
-        /** Its address, or why it has none. */
+        /** Its database's URL, or why it has none. */
         answer: Effect.promise(() => answer),
-        /** Its exit code. */
         exitCode: Effect.promise(() => exit.then(([code]) => code as number | null)),
         kill: (signal: NodeJS.Signals) => Effect.sync(() => child.kill(signal)),
       };
@@ -92,7 +91,7 @@ export const startServer = (
       ),
   );
 
-/** Runs one statement on a connection of its own. */
+/** Runs one statement on its own connection. */
 export const query = (url: string | Redacted.Redacted, statement: string) =>
   PgConnection.make({ url: typeof url === "string" ? Redacted.make(url) : url }).pipe(
     Effect.flatMap((connection) => connection.query(statement)),
@@ -103,7 +102,7 @@ export const query = (url: string | Redacted.Redacted, statement: string) =>
 export const keep = (url: string | Redacted.Redacted) =>
   query(url, "CREATE TABLE kept AS SELECT 42 AS answer");
 
-/** The answer that {@link keep} stored, once the database responds. */
+/** Reads the answer that {@link keep} stored, as soon as the database responds. */
 export const readKept = (url: string | Redacted.Redacted) =>
   query(url, "SELECT answer FROM kept").pipe(
     Effect.map(([row]) => row!["answer"]),

@@ -3,8 +3,8 @@ import { describeCause, StorageUnavailable } from "@parley/core/ports";
 
 const caused = (message: string, cause: unknown) => new Error(message, { cause });
 
-describe("the reason of an error", () => {
-  it("the reason of an error is the message of its innermost cause, on one line", () => {
+describe("an error's reason", () => {
+  it("an error's reason is the message from its innermost cause, on one line", () => {
     assert.strictEqual(
       describeCause(caused("Failed", caused("query", new Error("no\n  room")))),
       "no room",
@@ -22,7 +22,7 @@ describe("the reason of an error", () => {
     );
   });
 
-  it("the reason of an error names every failed attempt to connect once", () => {
+  it("an error's reason names every failed connection attempt once", () => {
     const attempts = ["refused ::1:5432", "refused 127.0.0.1:5432", "refused ::1:5432"];
     const connecting = new AggregateError(attempts.map((message) => new Error(message)));
     assert.strictEqual(

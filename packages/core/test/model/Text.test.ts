@@ -5,7 +5,7 @@ import { Schema } from "effect";
 
 const points = (text: string) => Array.from(text, (point) => point.codePointAt(0)!);
 
-/** The order of code points, written as plainly as possible. */
+/** Compares by code point, written as plainly as possible. */
 const compareByCodePoint = (a: string, b: string): number => {
   const [left, right] = [points(a), points(b)];
   for (let at = 0; at < Math.min(left.length, right.length); at++) {
@@ -14,7 +14,7 @@ const compareByCodePoint = (a: string, b: string): number => {
   return Math.sign(left.length - right.length);
 };
 
-/** Texts with surrogates, and with code points directly below and above them. */
+/** Strings with surrogates, and with the code points directly below and above the surrogates. */
 const Awkward = Schema.Array(
   Schema.Literals(["a", "B", "\ud7ff", "\ue000", "\uffff", "\u{10000}", "\u{10ffff}"]),
 );
@@ -25,12 +25,12 @@ describe("text", () => {
     return Math.sign(compareText(a, b)) === compareByCodePoint(a, b);
   });
 
-  it.prop("folding a folded text does not change it", [Schema.String], ([text]) => {
+  it.prop("folding a folded string does not change it", [Schema.String], ([text]) => {
     const folded = fold(text);
     return fold(folded) === folded;
   });
 
-  it("texts that differ only in case or compatibility form fold to the same text", () => {
+  it("strings that differ only in case or compatibility form fold to the same string", () => {
     for (const [a, b] of [
       ["ÉCOLE", "e\u0301cole"],
       ["ﬁn", "FIN"],
@@ -50,7 +50,7 @@ describe("text", () => {
     assert.notStrictEqual(fold("e"), fold("é"));
   });
 
-  it("a text is blank if all its characters are Unicode's White_Space", () => {
+  it("a string is blank if and only if all its characters are Unicode White_Space", () => {
     for (const text of ["", " \t\n\v\f\r", "\u0085", "\u00a0\u1680\u2003\u2028\u202f\u3000"]) {
       assert.isTrue(isBlank(text), JSON.stringify(text));
     }

@@ -1,5 +1,5 @@
 /**
- * The brands of ids. `tsc` checks the types.
+ * Branded ids, whose types `tsc` checks.
  */
 import { assert, it } from "@effect/vitest";
 import { ChatbotId, ChatId, defaultEntryQuery } from "@parley/core";
@@ -8,7 +8,7 @@ import type { Bot } from "@parley/core/promise";
 
 const [chatbot, chat] = [ChatbotId.make(1), ChatId.make(2)];
 
-it("ids of chats and of chatbots compile only in their own places, and plain numbers in neither", () => {
+it("chat ids and chatbot ids compile only in their own places, and plain numbers in neither", () => {
   const calls = (
     chats: ChatStore["Service"],
     turns: TurnStore["Service"],

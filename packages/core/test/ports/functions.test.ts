@@ -17,7 +17,7 @@ const layerOf = (answerer: AnswererFunction, moderator?: ModeratorFunction) =>
 
 describe("an answerer that is a function", () => {
   const answerers: ReadonlyArray<readonly [string, AnswererFunction]> = [
-    ["returns a text", ({ question }) => `${question}!`],
+    ["returns a string", ({ question }) => `${question}!`],
     ["returns a promise", async ({ question }) => `${question}!`],
     [
       "yields pieces",
@@ -39,7 +39,7 @@ describe("an answerer that is a function", () => {
   );
 
   it.effect(
-    "an answerer function receives the chatbot, and reads the earlier entries on demand, newest first",
+    "an answerer function receives the chatbot, and can read all earlier entries, newest first",
     () =>
       Effect.gen(function* () {
         const chatId = yield* newChat;
@@ -59,7 +59,7 @@ describe("an answerer that is a function", () => {
       ),
   );
 
-  it.effect("an answerer function can yield the usage of its answer", () =>
+  it.effect("an answerer function can yield its answer's usage", () =>
     Effect.gen(function* () {
       yield* asking(ask("Hi"));
       const [sum] = yield* ChatArchive.use((archive) => archive.usage(chatbot.id, new Date(0)));
@@ -75,7 +75,7 @@ describe("an answerer that is a function", () => {
   );
 
   it.effect(
-    "an answerer function that throws fails the ask with its error as the cause, and nothing is stored",
+    "an ask whose answerer function throws fails with that error as its cause, and stores nothing",
     () =>
       Effect.gen(function* () {
         const chatId = yield* newChat;
@@ -100,7 +100,7 @@ describe("an answerer that is a function", () => {
   );
 
   it.effect(
-    "an answerer function that yields something other than text is a defect that says so",
+    "an ask whose answerer function yields something other than text fails with a defect that says so",
     () =>
       Effect.gen(function* () {
         const exit = yield* Effect.exit(asking(ask("Hi")));
@@ -115,7 +115,7 @@ describe("an answerer that is a function", () => {
   );
 
   it.effect.each([undefined, 7, ["a"], Layer.empty])(
-    "an answerer function that returns %o is a defect that says so",
+    "an ask whose answerer function returns %o fails with a defect that says so",
     (value) =>
       Effect.gen(function* () {
         const exit = yield* Effect.exit(asking(ask("Hi")));
@@ -127,7 +127,7 @@ describe("an answerer that is a function", () => {
   );
 
   it.live(
-    "the signal of an answerer function aborts if the ask is cancelled or too slow, and only then",
+    "an answerer function's signal is aborted if the ask is cancelled or times out, and only then",
     () => {
       const outcomes: Record<string, boolean> = {};
       const layer = layerOf(async function* ({ question, signal }) {

@@ -15,14 +15,14 @@ import { chatbot, settle } from "./asked.ts";
 
 const newKey = Effect.map(Effect.provide(generateKey, SecureRandom.layerWebCrypto), Redacted.value);
 
-/** `Access` over a directory of one key, with counts of its look-ups and hashes. */
+/** Builds `Access` over a directory with one key, and counts its look-ups and hashes. */
 const directory = Effect.fnUntraced(function* (key: string, more: Partial<Grant> = {}) {
   const hash = yield* Effect.provide(hashKey(key), Digest.layerWebCrypto);
   const changed = yield* PubSub.unbounded<ChatbotId | null>();
   const state = {
     lookUps: 0,
     hashes: 0,
-    /** Runs within each look-up. */
+    /** Runs during each look-up. */
     duringLookUp: Effect.void as Effect.Effect<unknown, StorageUnavailable>,
     revoked: false,
     changed,
@@ -64,7 +64,7 @@ const directory = Effect.fnUntraced(function* (key: string, more: Partial<Grant>
 const authenticate = (key: string) => Access.use((access) => access.authenticate(key));
 
 describe("access", () => {
-  it.effect("a valid key opens its chatbot", () =>
+  it.effect("a valid key gives access to its chatbot", () =>
     Effect.gen(function* () {
       const key = yield* newKey;
       const { layer } = yield* directory(key);
@@ -97,7 +97,7 @@ describe("access", () => {
     }),
   );
 
-  it.effect("a key that has a known id with another secret, or an unknown id, is rejected", () =>
+  it.effect("a key with an unknown id, or a known id but the wrong secret, is rejected", () =>
     Effect.gen(function* () {
       const [key, unknown] = [yield* newKey, yield* newKey];
       const { layer } = yield* directory(key, { hash: new Uint8Array(32) });
@@ -108,7 +108,7 @@ describe("access", () => {
     }),
   );
 
-  it.effect("a key, even a wrong one, is looked up and hashed at most once a second", () =>
+  it.effect("a key, valid or not, is looked up and hashed at most once a second", () =>
     Effect.gen(function* () {
       const [key, wrong] = [yield* newKey, yield* newKey];
       const { layer, state } = yield* directory(key);
@@ -125,7 +125,7 @@ describe("access", () => {
     }),
   );
 
-  it.effect("a look-up is not remembered if a notification arrives before it ends", () =>
+  it.effect("a look-up is not cached if a change notification arrives before it completes", () =>
     Effect.gen(function* () {
       const key = yield* newKey;
       const { layer, state } = yield* directory(key);
@@ -141,11 +141,11 @@ describe("access", () => {
     }),
   );
 
-  it.effect("a key is rejected from its expiry on", () =>
+  it.effect("a key is rejected from the moment it expires", () =>
     Effect.gen(function* () {
       const key = yield* newKey;
       const { layer, state } = yield* directory(key, { expiresInMillis: 900 });
-      // The duration of the look-up counts towards the lifetime of the key.
+      // The time spent on the look-up counts towards the key's lifetime.
       state.duringLookUp = Effect.sleep(300);
       yield* Effect.gen(function* () {
         const lookUp = yield* Effect.forkChild(authenticate(key));
@@ -160,7 +160,7 @@ describe("access", () => {
   );
 
   it.effect(
-    "setting the machine's clock neither extends a key's life nor keeps it in memory for longer",
+    "changing the system clock neither expires a key early nor keeps its look-up cached for longer",
     () =>
       Effect.gen(function* () {
         const key = yield* newKey;
@@ -190,7 +190,7 @@ describe("access", () => {
   );
 
   it.effect(
-    "while the store is unavailable, `recalls` accepts a key for a minute after its last look-up, but not beyond its expiry",
+    "with `recalls`, a key is accepted without the store for a minute after its last look-up, but not after it expires",
     () =>
       Effect.gen(function* () {
         const [key, unknown] = [yield* newKey, yield* newKey];
@@ -231,7 +231,7 @@ describe("access", () => {
   );
 
   it.effect(
-    "a key is accepted as often as its rate allows, and a refusal says when it may be used again",
+    "a key is accepted as often as its rate allows, and the error says when it will be accepted again",
     () =>
       Effect.gen(function* () {
         const key = yield* newKey;
@@ -253,7 +253,7 @@ describe("access", () => {
       }),
   );
 
-  /** Tokens without a signature: `<key id> <visitor>`. */
+  /** Unsigned tokens of the form `<key id> <visitor>`. */
   const tokens: VisitorTokens = {
     keyId: (token) => token.split(" ")[0] ?? null,
     verify: (token) => Effect.succeed({ visitor: token.split(" ")[1]!, scopes: null }),
@@ -267,7 +267,7 @@ describe("access", () => {
     );
 
   it.effect(
-    "each visitor has a rate of its own, and requests beyond it do not count towards the key's",
+    "each visitor has a separate rate, and requests that exceed it do not count towards the key's",
     () =>
       Effect.gen(function* () {
         const key = yield* newKey;
@@ -279,7 +279,7 @@ describe("access", () => {
             assert.strictEqual(yield* visit(id, "a"), expected);
           }
           assert.deepStrictEqual([yield* visit(id, "b"), yield* visit(id, "b")], [0, 0]);
-          // The rate of the key counts its own requests and those of all its visitors.
+          // Requests with the key itself and from all its visitors count towards the key's rate.
           yield* authenticate(key);
           assert.strictEqual(yield* visit(id, "c"), 12);
           yield* TestClock.adjust("30 seconds");
@@ -288,7 +288,7 @@ describe("access", () => {
       }),
   );
 
-  it.effect("a process remembers the rates of the 50,000 visitors that came last", () =>
+  it.effect("a process keeps count of the requests from the 50,000 most recent visitors", () =>
     Effect.gen(function* () {
       const key = yield* newKey;
       const id = keyId(key)!;
@@ -301,7 +301,7 @@ describe("access", () => {
     }),
   );
 
-  it.effect("an embedder's own key may belong to one user, and has the rate of a visitor", () =>
+  it.effect("a key that an embedder assigns to a user acts for them, at the visitor rate", () =>
     Effect.gen(function* () {
       const key = yield* newKey;
       const { layer } = yield* directory(key, { visitor: "a", visitorRatePerMinute: 1 });
@@ -312,7 +312,7 @@ describe("access", () => {
     }),
   );
 
-  it.effect("a look-up is forgotten at a notification, and without one after a second", () =>
+  it.effect("a look-up is cached until a change notification, but for at most a second", () =>
     Effect.gen(function* () {
       const key = yield* newKey;
       for (const isNotified of [true, false]) {
@@ -335,8 +335,8 @@ describe("access", () => {
   );
 });
 
-describe("the use of keys", () => {
-  it.effect("the use of a key is written once a minute, and that of a rejected key is not", () =>
+describe("records of key use", () => {
+  it.effect("the use of a key is recorded once a minute, unless the key is rejected", () =>
     Effect.gen(function* () {
       const [key, wrong] = [yield* newKey, yield* newKey];
       const { layer, state } = yield* directory(key);
@@ -355,7 +355,7 @@ describe("the use of keys", () => {
   );
 
   it.effect(
-    "the use of a key is written a minute later if the store failed, and when the process stops",
+    "recording the use of a key is retried every minute, and done at once when the process stops",
     () =>
       Effect.gen(function* () {
         const key = yield* newKey;

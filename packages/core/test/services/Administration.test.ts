@@ -27,7 +27,7 @@ const helpdesk = { workspaceName: "Acme", name: "Helpdesk" };
 
 describe("administration", () => {
   it.effect(
-    "a chatbot is created with the default settings, and a change leaves the fields that it does not name",
+    "a new chatbot gets the default settings, and a change affects only the fields that it names",
     () =>
       Effect.gen(function* () {
         const administration = yield* Administration;
@@ -59,7 +59,7 @@ describe("administration", () => {
   );
 
   it.effect(
-    "settings, names, keys and actors that break a rule are refused, and nothing is written",
+    "invalid settings, names, keys and actors are rejected, and nothing is written to the audit log",
     () =>
       Effect.gen(function* () {
         const administration = yield* Administration;
@@ -114,7 +114,7 @@ describe("administration", () => {
   );
 
   it.effect(
-    "a deletion erases the keys and chats of a chatbot, and finishes a deletion that was interrupted",
+    "deleting a chatbot erases its keys and chats, and completes an earlier deletion that was interrupted",
     () =>
       Effect.gen(function* () {
         const administration = yield* Administration;
@@ -127,7 +127,7 @@ describe("administration", () => {
         const chat = { name: null, userRef: null, helloMessage: null };
         yield* store.createChat(id, chat, null);
         yield* store.createChat(id, chat, null);
-        // An earlier deletion was killed after it revoked the keys.
+        // As if an earlier deletion had been killed after it revoked the keys.
         yield* administration.revokeKey(id, keyId, "ann");
         assert.strictEqual(yield* administration.deleteChatbot(id, "ann"), 2);
         const rejected = yield* Effect.flip(access.authenticate(Redacted.value(key)));
@@ -145,7 +145,7 @@ describe("administration", () => {
   );
 
   it.effect(
-    "a rotation copies all fields of a key but its expiry, and the old key lives no longer for it",
+    "rotating a key copies all its fields except the expiry, and never extends the old key's lifetime",
     () =>
       Effect.gen(function* () {
         const administration = yield* Administration;
@@ -172,7 +172,7 @@ describe("administration", () => {
       }).pipe(administered),
   );
 
-  it.effect("both keys of a rotation are valid until the old key expires", () =>
+  it.effect("after a rotation, both keys are valid until the old key expires", () =>
     Effect.gen(function* () {
       const administration = yield* Administration;
       const access = yield* Access;
@@ -211,7 +211,7 @@ describe("administration", () => {
   );
 
   it.effect(
-    "a key for visitors has the HMAC of its text as its secret, also after a rotation",
+    "a key for visitors has a signing secret derived from it by HMAC, even after a rotation",
     () =>
       Effect.gen(function* () {
         const administration = yield* Administration;
@@ -236,7 +236,7 @@ describe("administration", () => {
       }).pipe(administered),
   );
 
-  it.effect("a change of settings or of a key takes effect for the next request", () =>
+  it.effect("a change to the settings or to a key takes effect with the next request", () =>
     Effect.gen(function* () {
       const administration = yield* Administration;
       const access = yield* Access;

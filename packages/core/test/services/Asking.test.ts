@@ -31,7 +31,7 @@ const broken = new AnswerUnavailable({ reason: "test" });
 const restart = Stream.make({ _tag: "Restart" } as const);
 const delta = (text: string) => Stream.make({ _tag: "Delta", text } as const);
 
-/** A memory store whose turns differ in these methods. */
+/** A memory store in which these methods of the `TurnStore` are replaced. */
 const storeWith = (
   change: (turns: TurnStore["Service"]) => Partial<TurnStore["Service"]>,
 ): ReturnType<typeof layerMemoryWith> =>
@@ -40,7 +40,7 @@ const storeWith = (
     TurnStore.useSync((turns) => ({ ...turns, ...change(turns) })),
   ).pipe(Layer.provideMerge(layerMemoryWith([chatbot])));
 
-/** An answer that ends when the test opens the gate. */
+/** An answer that does not begin until the test opens the gate. */
 const gatedAnswer = (gate: Deferred.Deferred<void>): Stream.Stream<AnswerPart> =>
   Stream.unwrap(Effect.as(Deferred.await(gate), says("done")));
 
@@ -54,7 +54,7 @@ const total = ChatStore.use((store) =>
 );
 
 describe("asking", () => {
-  it.effect("an ask stores the question with its answer, in a new chat if it names none", () =>
+  it.effect("an ask stores the question with its answer, in a new chat if the ask names none", () =>
     Effect.gen(function* () {
       const { entry, replayed } = yield* asking(ask("q"));
       assert.deepInclude(entry, {
@@ -70,7 +70,7 @@ describe("asking", () => {
     }).pipe(Effect.provide(layerAsking(() => says("Hel", "lo")))),
   );
 
-  it.effect("the answerer reads the unflagged entries before the question, newest first", () => {
+  it.effect("the answerer reads the chat's earlier unflagged entries, newest first", () => {
     const seen: Array<ReadonlyArray<string>> = [];
     const answers: Answers = (question, earlier) =>
       Stream.unwrap(
@@ -111,7 +111,7 @@ describe("asking", () => {
     }).pipe(Effect.provide(layerAsking(answers, moderator)));
   });
 
-  it.effect("a visitor does not wait for an ask in a chat that is not its own", () =>
+  it.effect("an ask in another visitor's chat fails without waiting for the asks before it", () =>
     Effect.gen(function* () {
       const gate = Deferred.makeUnsafe<void>();
       yield* Effect.gen(function* () {
@@ -123,7 +123,7 @@ describe("asking", () => {
           const error = yield* Effect.flip(asking(ask("q", { chatId, visitor })));
           assert.strictEqual(error._tag, "ChatNotFound");
         }
-        // The holder of the key and the visitor take turns.
+        // Asks from the visitor and from the key's holder share the turns of the chat.
         const others = yield* Effect.forEach(["u", null], (visitor) =>
           Effect.forkChild(asking(ask("later", { chatId, visitor }))),
         );
@@ -141,7 +141,7 @@ describe("asking", () => {
   );
 
   it.effect(
-    "asks in one chat are answered in order of arrival, and asks in another chat meanwhile",
+    "asks in one chat are answered in order of arrival, while asks in another chat do not wait for them",
     () =>
       Effect.gen(function* () {
         const gates = new Map<string, Deferred.Deferred<void>>();
@@ -172,7 +172,7 @@ describe("asking", () => {
       }),
   );
 
-  it.effect("an ask that is cancelled while it waits leaves its place to the next", () =>
+  it.effect("an ask that is cancelled while it waits does not hold up the asks behind it", () =>
     Effect.gen(function* () {
       const gate = yield* Deferred.make<void>();
       yield* Effect.gen(function* () {
@@ -191,7 +191,7 @@ describe("asking", () => {
     }),
   );
 
-  it.effect("an ask is refused when 256 asks wait in its chat", () =>
+  it.effect("an ask fails with Overloaded if 256 asks are already waiting in its chat", () =>
     Effect.gen(function* () {
       const chatId = yield* newChat;
       const store = yield* TurnStore;
@@ -203,7 +203,7 @@ describe("asking", () => {
       const refused = fibers.filter((fiber) => fiber.pollUnsafe() !== undefined);
       assert.strictEqual(refused.length, 1);
       assert.deepStrictEqual(tagOf(yield* Fiber.join(refused[0]!)), ["Overloaded"]);
-      // The others get their turns when the lease of the held turn ends.
+      // The other asks get their turns once the lease of the held turn expires.
       yield* TestClock.adjust(turnLease + 1);
       const exits = yield* Fiber.joinAll(fibers);
       assert.strictEqual(exits.filter(Exit.isSuccess).length, 257);
@@ -226,7 +226,7 @@ describe("asking", () => {
     }).pipe(Effect.provide(layerAsking(() => says("done")))),
   );
 
-  it.effect("a waiting ask gets its turn as soon as another process ends its turn", () =>
+  it.effect("a waiting ask gets the turn as soon as another process releases it", () =>
     Effect.gen(function* () {
       const chatId = yield* newChat;
       const store = yield* TurnStore;
@@ -242,7 +242,7 @@ describe("asking", () => {
     }).pipe(Effect.provide(layerAsking(() => says("done")))),
   );
 
-  it.effect("an ask takes over the turn of a killed process when its lease ends", () =>
+  it.effect("an ask takes over a killed process's turn when the lease of the turn expires", () =>
     Effect.gen(function* () {
       const chatId = yield* newChat;
       yield* TurnStore.use((store) => store.take(chatbot.id, chatId, null));
@@ -254,7 +254,7 @@ describe("asking", () => {
     }).pipe(Effect.provide(layerAsking(() => says("done")))),
   );
 
-  it.effect("a slow answer keeps its turn until the deadline, which frees the turn", () =>
+  it.effect("a slow ask holds its turn until its deadline, and then fails and releases it", () =>
     Effect.gen(function* () {
       const chatId = yield* newChat;
       const slow = yield* Effect.forkChild(Effect.exit(asking(ask("q", { chatId }))));
@@ -271,14 +271,14 @@ describe("asking", () => {
     }).pipe(Effect.provide(layerAsking(() => Stream.never))),
   );
 
-  it.effect("an answer whose turn was lost meanwhile is not stored", () =>
+  it.effect("an answer is not stored if its turn was lost in the meantime", () =>
     Effect.gen(function* () {
       const gate = yield* Deferred.make<void>();
       yield* Effect.gen(function* () {
         const chatId = yield* newChat;
         const late = yield* Effect.forkChild(Effect.exit(asking(ask("late", { chatId }))));
         yield* settle;
-        // The process stood still for longer than the lease of its turn.
+        // The process hung for longer than the lease of its turn.
         yield* TestClock.adjust(turnLease + 1);
         const takeResult = yield* TurnStore.use((store) => store.take(chatbot.id, chatId, null));
         assert.strictEqual(takeResult._tag, "TurnTaken");
@@ -296,7 +296,7 @@ describe("asking", () => {
   );
 
   it.effect(
-    "an ask in a chat that is erased meanwhile stores nothing and fails with ChatNotFound",
+    "an ask whose chat is erased before the answer arrives stores nothing and fails with ChatNotFound",
     () =>
       Effect.gen(function* () {
         let gate = yield* Deferred.make<void>();
@@ -318,7 +318,7 @@ describe("asking", () => {
               yield* archive.erase(chatbot.id, { _tag: "Chat", id: chatId }, "test"),
               1,
             );
-            // The renewal of the turn fails, or the append.
+            // After `turnLease`, renewing the turn fails; otherwise, the append does.
             yield* TestClock.adjust(millis);
             yield* Deferred.succeed(gate, undefined);
             assert.deepStrictEqual(tagOf(yield* Fiber.join(late)), ["ChatNotFound"]);
@@ -328,7 +328,7 @@ describe("asking", () => {
       }),
   );
 
-  it.effect("a failed ask is logged if its client has hung up before", () =>
+  it.effect("a failed ask is logged only if its client has already disconnected", () =>
     Effect.gen(function* () {
       const logged: Array<string> = [];
       const logger = Logger.make((entry) => {
@@ -368,7 +368,7 @@ describe("asking", () => {
     }),
   );
 
-  it.effect("a hang-up on an ask with cancel interrupts the answer, and nothing is stored", () =>
+  it.effect("with `cancel`, a disconnect interrupts the answer, and nothing is stored", () =>
     Effect.gen(function* () {
       const closed = yield* Deferred.make<void>();
       const layer = layerAsking(() =>
@@ -388,7 +388,7 @@ describe("asking", () => {
     }),
   );
 
-  it.effect("an answer is cancelled only when no request waits for its key any more", () =>
+  it.effect("an answer is not cancelled while a request with its key is still waiting", () =>
     Effect.gen(function* () {
       const gate = yield* Deferred.make<void>();
       let calls = 0;
@@ -414,7 +414,7 @@ describe("asking", () => {
   );
 
   it.effect(
-    "of several requests with one key, the last to hang up cancels the answer if it asked for that",
+    "if several requests share an idempotency key, the last to disconnect decides whether to cancel the answer",
     () =>
       Effect.gen(function* () {
         const closed = yield* Deferred.make<void>();
@@ -442,7 +442,7 @@ describe("asking", () => {
       }),
   );
 
-  /** Half an answer and, a second later, `more`. */
+  /** Half an answer, followed a second later by `more`. */
   const halfThen = (more: Stream.Stream<AnswerPart, AnswerUnavailable>) =>
     Stream.concat(
       delta("half"),
@@ -452,7 +452,7 @@ describe("asking", () => {
     Asking.use((service) => Stream.runCollect(service.stream(chatbot, request)));
 
   it.effect(
-    "an answer continues after a restart that takes back text which no reader has received",
+    "an answer continues after a restart if no reader has received the text that the restart discards",
     () =>
       Effect.gen(function* () {
         const answers = () =>
@@ -465,7 +465,7 @@ describe("asking", () => {
           const askWithKey = ask("q", { idempotencyKey: "key" });
           const plain = yield* Effect.forkChild(asking(askWithKey));
           yield* TestClock.adjust("1 second");
-          // The second request arrives in the pause before the second attempt.
+          // The second request arrives during the pause before the second attempt.
           const reader = yield* Effect.forkChild(events(askWithKey));
           yield* TestClock.adjust("1 second");
           assert.deepStrictEqual(
@@ -480,7 +480,7 @@ describe("asking", () => {
   );
 
   it.effect(
-    "an answer fails after a restart that takes back text which a reader has received",
+    "an answer fails at a restart if a reader has received the text that the restart discards",
     () =>
       Effect.gen(function* () {
         let attempts = 0;
@@ -523,7 +523,7 @@ describe("asking", () => {
     );
   });
 
-  it.effect("an ask without an answer stores nothing, creates no chat, and is not run again", () =>
+  it.effect("an unanswered ask stores nothing, creates no chat and is not retried", () =>
     Effect.gen(function* () {
       for (const answer of [
         Stream.fail(broken),
@@ -556,7 +556,7 @@ describe("asking", () => {
   );
 
   it.effect(
-    "an answer is stored without NUL and lone surrogates, and cut off at its maximum length between code points",
+    "a stored answer has no NUL or lone surrogates, and is truncated between code points at the maximum length",
     () => {
       const long = "x".repeat(99_999);
       return Effect.gen(function* () {
@@ -576,7 +576,7 @@ describe("asking", () => {
     },
   );
 
-  it.effect("the usage of an answer is stored in whole, bounded numbers", () => {
+  it.effect("the usage of an answer is rounded and clamped before it is stored", () => {
     const counts = [12.5, 1e30, -3, Number.NaN, undefined as never];
     const answers = (question: string) => {
       const n = counts[Number(question)]!;
@@ -594,7 +594,7 @@ describe("asking", () => {
   });
 
   it.effect(
-    "readers of an answer that is cut off receive what is stored, and the rest is not read",
+    "if an answer is truncated, its readers receive what is stored, and the rest is not read",
     () =>
       Effect.gen(function* () {
         const [delta, entry, ...more] = yield* events(ask("q"));
@@ -606,7 +606,7 @@ describe("asking", () => {
       ),
   );
 
-  it.effect("a service that stops completes its answers, and refuses asks without a turn", () =>
+  it.effect("a stopping service completes its answers, and rejects asks that have no turn", () =>
     Effect.gen(function* () {
       const gate = yield* Deferred.make<void>();
       const scope = yield* Scope.make();
@@ -622,7 +622,7 @@ describe("asking", () => {
         yield* settle;
         const stopped = yield* Effect.forkChild(Scope.close(scope, Exit.void));
         yield* settle;
-        // They do not wait for the answer, nor for any time to pass.
+        // The waiting asks fail before the answer arrives and without the clock advancing.
         for (const fiber of waitingAsks)
           assert.deepStrictEqual(tagOf(yield* Fiber.join(fiber)), ["Overloaded"]);
         assert.deepStrictEqual(tagOf(yield* Effect.exit(asking(ask("t")))), ["Overloaded"]);
@@ -637,7 +637,7 @@ describe("asking", () => {
   );
 });
 
-describe("the budget of a key", () => {
+describe("a key's budget", () => {
   const key = { apiKeyId: "k", tokensPerDay: 10 };
   const spending = TurnStore.use((store) =>
     Effect.map(store.spending(chatbot.id, "k"), ({ tokens }) => tokens),
@@ -646,7 +646,7 @@ describe("the budget of a key", () => {
     new BudgetSpent({ apiKeyId: "k", retryAfterSeconds });
 
   it.effect(
-    "a key whose budget is spent gets no new answers until midnight UTC, but replays of stored ones",
+    "a key that has spent its budget gets only replays of stored answers until midnight UTC",
     () =>
       Effect.gen(function* () {
         yield* TestClock.setTime(Date.parse("2030-01-31T23:00:00Z"));
@@ -671,7 +671,7 @@ describe("the budget of a key", () => {
         assert.strictEqual(missing._tag, "ChatNotFound");
         const again = yield* asking(ask("q", { ...key, idempotencyKey }));
         assert.deepStrictEqual(again, { ...first, replayed: true });
-        // Nothing of a refused ask stays: the chat and the key are free.
+        // A refused ask leaves nothing behind: its chat and its idempotency key are free.
         yield* asking(ask("q", { chatId, apiKeyId: "another", idempotencyKey: other }));
         yield* TestClock.setTime(Date.parse("2030-02-01T00:00:00Z"));
         assert.strictEqual(yield* spending, 0);
@@ -681,7 +681,7 @@ describe("the budget of a key", () => {
   );
 
   it.effect(
-    "a budget counts answers that fail, start again, are cancelled, come too late or report no tokens",
+    "a budget is charged for answers that fail, restart, are cancelled, miss the deadline or report no tokens",
     () => {
       const silent = Stream.make({ _tag: "Delta", text: "8 signs." } as const);
       const gate = Deferred.makeUnsafe<void>();
@@ -719,7 +719,7 @@ describe("the budget of a key", () => {
     },
   );
 
-  it.effect("the log has one line if the tokens of a failed ask cannot be counted", () => {
+  it.effect("a single warning is logged if a failed ask's tokens cannot be counted", () => {
     const logged: Array<string> = [];
     const logger = Logger.make((entry) => void logged.push(Logger.formatLogFmt.log(entry)));
     const failing = storeWith(() => ({
@@ -742,7 +742,7 @@ describe("the budget of a key", () => {
     );
   });
 
-  it.effect("an ask with a key that has no budget does not read what the key has spent", () => {
+  it.effect("an ask whose key has no budget does not look up how much the key has spent", () => {
     let calls = 0;
     const counted = storeWith(({ spending }) => ({
       spending: (...args) => {

@@ -20,7 +20,7 @@ import { TestClock } from "effect/testing";
 
 const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
 
-/** Creates a chatbot and two chats at the same time. */
+/** Creates a chatbot with two chats whose creation times are equal. */
 const make = Effect.fnUntraced(function* (name: string, retentionDays: number | null) {
   const registry = yield* ChatbotRegistry;
   const store = yield* ChatStore;
@@ -52,10 +52,10 @@ const use = Effect.fnUntraced(function* (chatbot: ChatbotId, chat: ChatId) {
   yield* turns.append(takeResult.turn, entry);
 });
 
-/** Longer than the pause between two runs, which is jittered, and shorter than two pauses. */
+/** Longer than the jittered pause between two runs, but shorter than two such pauses. */
 const anHour = TestClock.adjust("75 minutes");
 
-/** Starts the retention over these ports, and returns the lines of its log. */
+/** Starts retention with these methods of its ports replaced, and returns its log lines. */
 const startRetention = Effect.fnUntraced(function* (ports: {
   readonly archive?: Partial<ChatArchive["Service"]>;
   readonly registry?: Partial<ChatbotRegistry["Service"]>;
@@ -75,7 +75,7 @@ const startRetention = Effect.fnUntraced(function* (ports: {
 });
 
 it.effect(
-  "a chat is erased after as many days without an entry as its chatbot says, and no other chat is",
+  "a chat is erased once it has had no entry for its chatbot's `retentionDays`, and no other chat is",
   () =>
     Effect.gen(function* () {
       const kept = yield* make("kept", null);
@@ -95,7 +95,7 @@ it.effect(
     }).pipe(Effect.scoped, Effect.provide(layerMemory)),
 );
 
-it.effect("the first run is a minute after the start, the next an hour later", () =>
+it.effect("retention runs a minute after the start, and again about an hour later", () =>
   Effect.gen(function* () {
     const chatbot = yield* make("short", 2);
     yield* TestClock.adjust("47 hours");
@@ -107,7 +107,7 @@ it.effect("the first run is a minute after the start, the next an hour later", (
     yield* TestClock.adjust("2 seconds");
     assert.deepStrictEqual(yield* chatsOf(chatbot), [chatbot.used]);
     yield* TestClock.adjust("45 hours");
-    // A minute before the chat is due for erasure: each run is up to 12 minutes early or late.
+    // The chat is due for erasure in a minute. The pause between runs varies by up to 12 minutes.
     yield* TestClock.adjust("58 minutes");
     assert.deepStrictEqual(yield* chatsOf(chatbot), [chatbot.used]);
     yield* anHour;
@@ -115,7 +115,7 @@ it.effect("the first run is a minute after the start, the next an hour later", (
   }).pipe(Effect.scoped, Effect.provide(layerMemory)),
 );
 
-it.effect("a failed erasure is logged, and the chats of the other chatbots are erased", () =>
+it.effect("a failed erasure is logged, and the other chatbots' chats are still erased", () =>
   Effect.gen(function* () {
     const { erase } = yield* ChatArchive;
     const failing = yield* make("failing", 2);
@@ -143,7 +143,7 @@ it.effect("a failed erasure is logged, and the chats of the other chatbots are e
 );
 
 it.effect(
-  "metrics show the time since the last run without a failure, and when the next key expires",
+  "metrics show the time since the last successful run and the time until the next key expires",
   () =>
     Effect.gen(function* () {
       const registry = yield* ChatbotRegistry;
@@ -186,7 +186,7 @@ it.effect(
       yield* registry.revokeKey(id, "revoked", "test");
       yield* TestClock.adjust("1 second");
       assert.strictEqual((yield* gauges)["parley.key.expiry"], 2 * hour - 1);
-      // A key that was created later is seen within a minute.
+      // A key that is created later is noticed within a minute.
       yield* key("sooner", new Date(1.5 * hour * 1000));
       yield* TestClock.adjust("61 seconds");
       assert.deepStrictEqual(yield* gauges, {

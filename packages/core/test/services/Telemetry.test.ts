@@ -9,7 +9,7 @@ import {
 import { Cause, Context, Effect, Logger, Metric, Tracer } from "effect";
 import { makeBusiest } from "../../src/services/Telemetry.ts";
 
-it.effect("each reason of a failure gets a log line, and a client's mistake gets none", () =>
+it.effect("each reason for a failure is logged on its own line, except a client's mistake", () =>
   Effect.gen(function* () {
     const lines: Array<string> = [];
     const logger = Logger.make((entry) => void lines.push(Logger.formatJson.log(entry)));
@@ -29,7 +29,7 @@ it.effect("each reason of a failure gets a log line, and a client's mistake gets
 );
 
 it.effect(
-  "a span has the message of its failure, but not the cause, which may quote a question",
+  "a span records the message of its failure, but not the cause, which may quote a question",
   () =>
     Effect.gen(function* () {
       const ended: Array<Tracer.NativeSpan> = [];
@@ -51,7 +51,7 @@ it.effect(
     }),
 );
 
-it("the busiest values have series of their own, all others share one, and no series decreases", () => {
+it("each of the busiest values has its own series, all others share one, and no series decreases", () => {
   const context = Context.make(Metric.MetricRegistry, new Map());
   const count = makeBusiest(
     context,
@@ -59,7 +59,7 @@ it("the busiest values have series of their own, all others share one, and no se
     2,
   );
   const before = new Map<string, number>();
-  /** The series after this many more events of a value. */
+  /** Counts this many more events for a value, and returns the total of each series. */
   const after = (value: string, events: number) => {
     for (let n = 0; n < events; n++) count(value, 0, 1);
     const series = Metric.snapshotUnsafe(context).map(
@@ -73,7 +73,7 @@ it("the busiest values have series of their own, all others share one, and no se
   };
   assert.deepStrictEqual(after("a", 10), { a: 10 });
   assert.deepStrictEqual(after("b", 20), { a: 10, b: 20 });
-  // A value that is new among many gets a label only when it is twice as busy as another.
+  // Once all labels are taken, a value gets a label only if it is twice as busy as a labelled one.
   assert.deepStrictEqual(after("c", 19), { other: 19, a: 10, b: 20 });
   assert.deepStrictEqual(after("c", 2), { other: 19, c: 2, b: 20 });
   assert.deepStrictEqual(after("a", 99), { other: 118, c: 2, b: 20 });

@@ -1,5 +1,5 @@
 /**
- * Asking over the memory store, with an answerer that a test controls.
+ * `Asking` over the memory store, with an answerer that the test controls.
  */
 import {
   ChatbotId,
@@ -46,13 +46,13 @@ export type Answers = (
   earlier: Stream.Stream<Entry, StorageUnavailable>,
 ) => Stream.Stream<AnswerPart, AnswerUnavailable | StorageUnavailable>;
 
-/** Digests synchronously, so that a test decides the order of events. */
+/** Computes digests synchronously, so that the test decides the order of events. */
 const layerDigest = Layer.succeed(Digest.Digest, {
   digest: (_, data) => Effect.sync(() => createHash("sha256").update(data).digest()),
   digestHex: (_, data) => Effect.sync(() => createHash("sha256").update(data).digest("hex")),
 });
 
-/** An answer in these pieces. */
+/** An answer that arrives in these pieces. */
 export const says = (...texts: ReadonlyArray<string>): Stream.Stream<AnswerPart> =>
   Stream.fromIterable([
     ...texts.map((text) => ({ _tag: "Delta" as const, text })),
@@ -86,10 +86,10 @@ export const ask = (question: string, more: Partial<Ask> = {}): Ask => ({
 
 export const asking = (request: Ask) => Asking.use((service) => service.ask(chatbot, request));
 
-/** Runs every other fiber as far as it gets at the present time. */
+/** Lets the other fibers run as far as they can without the clock advancing. */
 export const settle = Effect.repeat(Effect.yieldNow, { times: 50 });
 
-/** A chat without entries. */
+/** Creates a chat without entries. */
 export const newChat = ChatStore.use((store) =>
   Effect.map(
     store.createChat(chatbot.id, { name: null, userRef: null, helloMessage: null }, null),
@@ -97,7 +97,7 @@ export const newChat = ChatStore.use((store) =>
   ),
 );
 
-/** The questions of a chat, oldest first. */
+/** Returns a chat's questions, oldest first. */
 export const questionsOf = (chat: ChatId) =>
   ChatStore.use((store) =>
     Effect.map(

@@ -39,7 +39,7 @@ const connectHttp2 = async (listener: ReturnType<typeof toNodeHandler>) => {
   return session;
 };
 
-/** The handler of both interfaces, which answers "fine", and a function that sends the body of an ask to a port. */
+/** Creates a handler that answers "fine", and a function that sends an ask with a given body to a port. */
 const makeService = async () => {
   const scope = Scope.makeUnsafe();
   const { handler, key, logged } = await makeTestHandler(() =>
@@ -66,7 +66,7 @@ const readBody = async (incoming: NodeRequest) => {
   return Buffer.concat(chunks);
 };
 
-it("a body that a parser has read is taken from request.body: a value, text or bytes", async () => {
+it("a body that a parser has read is taken from `request.body`, whether it is a value, a string or bytes", async () => {
   const { ask, handler } = await makeService();
   const listener = toNodeHandler(handler);
   for (const parse of [JSON.parse, String, (bytes: Buffer) => bytes]) {
@@ -83,14 +83,14 @@ it("a body that a parser has read is taken from request.body: a value, text or b
   }
 });
 
-it("a parsed body that JSON cannot express is read as far as it can be, and refused by its type if it is a form", async () => {
+it("a parsed body that JSON cannot represent is read as far as possible, and a form is rejected for its content type", async () => {
   const { ask, handler } = await makeService();
   const listener = toNodeHandler(handler);
   const files: Record<string, unknown> = { query: "q" };
   const bodies = [
-    // @fastify/multipart with `attachFieldsToBody`: each field refers to all fields.
+    // From @fastify/multipart with `attachFieldsToBody`, where each field refers to all fields.
     Object.assign(files, { fields: files }),
-    // Parsers that keep the precision of large integers.
+    // From a parser that preserves the precision of large integers.
     { query: "q", chat_id: 7n },
   ];
   const responses = await Promise.all(
@@ -108,7 +108,7 @@ it("a parsed body that JSON cannot express is read as far as it can be, and refu
   ]);
 });
 
-it("a body in an encoding that a middleware has set arrives unchanged", async () => {
+it("a body arrives unchanged even if a middleware has set an encoding", async () => {
   const { ask, handler } = await makeService();
   const listener = toNodeHandler(handler);
   for (const encoding of ["utf8", "hex"] as const) {
@@ -119,7 +119,7 @@ it("a body in an encoding that a middleware has set arrives unchanged", async ()
   }
 });
 
-it("a body that was read but not kept is a 500, whose log line names the parser and the line to move", async () => {
+it("a body that was read but not kept causes a 500, and the log says to mount Parley before the parser", async () => {
   const { ask, handler, logged } = await makeService();
   const listener = toNodeHandler(handler);
   const ports = [
@@ -128,12 +128,12 @@ it("a body that was read but not kept is a 500, whose log line names the parser 
       await readBody(incoming);
       await listener(incoming, response);
     }),
-    // Middleware that reads only the first piece.
+    // Middleware that reads only the first chunk.
     await listen(async (incoming, response) => {
       await once(incoming, "data");
       await listener(incoming.pause(), response);
     }),
-    // A handler of web requests that reads the body first.
+    // A wrapper that reads the web request's body before the handler does.
     await listen(
       toNodeHandler(async (web) => {
         await web.json();
@@ -151,7 +151,7 @@ it("a body that was read but not kept is a 500, whose log line names the parser 
   }
 });
 
-it("an error of the handler goes to `next`; without `next` it is printed, and the client gets a 500 of the contract", async () => {
+it("an error from the handler goes to `next`; without `next`, it is printed and the client receives INTERNAL_ERROR", async () => {
   const printed = vi.spyOn(console, "error").mockReturnValue(undefined);
   const error = new Error("no database");
   const listener = toNodeHandler(() => Promise.reject(error));
@@ -174,7 +174,7 @@ it("an error of the handler goes to `next`; without `next` it is printed, and th
   expect(printed.mock.calls).toEqual([[error]]);
 });
 
-it("a stream that fails breaks the connection and its error is printed; a client that disconnects prints nothing", async () => {
+it("if a stream fails, the response is cut off and the error is printed; if a client disconnects, nothing is printed", async () => {
   const printed = vi.spyOn(console, "error").mockReturnValue(undefined);
   const error = new Error("broken");
   let controller: ReadableStreamDefaultController<string>;
@@ -202,7 +202,7 @@ it("a stream that fails breaks the connection and its error is printed; a client
   await vi.waitFor(() => expect(printed.mock.calls).toEqual([[error]]));
 });
 
-it("a client that cancels an HTTP/2 stream aborts the signal, before or in the response, and prints nothing", async () => {
+it("if a client cancels an HTTP/2 stream before or during the response, the signal is aborted and nothing is printed", async () => {
   const printed = vi.spyOn(console, "error").mockReturnValue(undefined);
   const signals: Array<AbortSignal> = [];
   const listener = toNodeHandler(async ({ signal, url }) => {
@@ -223,7 +223,7 @@ it("a client that cancels an HTTP/2 stream aborts the signal, before or in the r
   expect(printed).not.toHaveBeenCalled();
 });
 
-it("the signal of a request is aborted if the client disconnected before the handler got it", async () => {
+it("a request's signal is already aborted if the client disconnected before the handler was called", async () => {
   const aborted: Array<boolean> = [];
   const listener = toNodeHandler(async ({ signal }) => {
     aborted.push(signal.aborted);
@@ -238,7 +238,7 @@ it("the signal of a request is aborted if the client disconnected before the han
   await vi.waitFor(() => expect(aborted).toEqual([true]));
 });
 
-it("a response that a middleware has sent stays as it is", async () => {
+it("a response that a middleware has already sent is left unchanged", async () => {
   let cancelled = false;
   const body = new ReadableStream({ cancel: () => void (cancelled = true) });
   const listener = toNodeHandler(async () => new Response(body));
@@ -251,7 +251,7 @@ it("a response that a middleware has sent stays as it is", async () => {
   await vi.waitFor(() => expect(cancelled).toBe(true));
 });
 
-it("requests that no web `Request` can represent are answered: TRACE, targets without a path, HTTP/2", async () => {
+it("TRACE, targets that are not paths, and HTTP/2 requests are answered, although `Request` cannot represent them", async () => {
   const { handler } = await makeService();
   const listener = toNodeHandler(handler);
   const port = await listen(listener);
@@ -277,7 +277,7 @@ it("requests that no web `Request` can represent are answered: TRACE, targets wi
   expect(answer).toContain("API_KEY_NOT_PRESENT");
 });
 
-it("each client address has its own limit on new visitors, whether the connection or the framework names it", async () => {
+it("new visitors are limited per client address, whether it comes from the connection or from the framework", async () => {
   const { handler, key } = await makeTestHandler(() => Stream.empty, {}, layerMemory, {
     signingSecret: "5".repeat(64),
     anonymous: true,
@@ -305,7 +305,7 @@ it("each client address has its own limit on new visitors, whether the connectio
   expect(await ask(plain, "127.0.0.1", "192.0.2.2")).toBe(403);
   expect(await ask(plain, "127.0.0.2")).toBe(201);
   expect(await ask(express, "127.0.0.1", "192.0.2.3")).toBe(201);
-  // Express takes any text from a proxy that it trusts. Text that is not an address counts for that of the connection.
+  // Express accepts any string from a trusted proxy. If it is not an address, the connection's address counts.
   for (const text of ["unknown", "a".repeat(5000), "192.0.2.4, 192.0.2.5"]) {
     expect(await ask(express, "127.0.0.1", text)).toBe(403);
   }

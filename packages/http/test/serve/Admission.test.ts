@@ -1,12 +1,12 @@
 /**
- * The admission of asks, tested on a model of a server: an event loop that does one thing after another, and a language
- * model that answers after a while. Time is simulated, so the results do not depend on the machine.
+ * Tests the admission of asks on a simulated server: an event loop that does one thing at a time, and a language model
+ * that answers after a delay. Time is simulated too, so the results do not depend on the machine.
  */
 import { Effect } from "effect";
 import { expect, it } from "vitest";
 import { makeAdmission } from "../../src/serve/Admission.ts";
 
-/** Milliseconds of work: to read a request, and again to decide on it; to begin an ask; and to end an answered one. */
+/** Work in milliseconds. `read` is spent twice on each request: on reading it, and on deciding whether to accept it. */
 interface Work {
   readonly read: number;
   readonly begin: number;
@@ -14,7 +14,7 @@ interface Work {
 }
 const usual: Work = { read: 0.03, begin: 0.35, end: 0.5 };
 
-/** Asks a second that the server can answer while it refuses `refused` others a second. */
+/** How many asks per second the server can answer while it refuses `refused` more per second. */
 const capacityOf = ({ begin, end, read }: Work, refused = 0) =>
   (1000 - refused * 2 * read) / (2 * read + begin + end);
 const capacity = capacityOf(usual);
@@ -22,7 +22,7 @@ const capacity = capacityOf(usual);
 interface Ask {
   readonly at: number;
   readonly key: string;
-  /** How long the model takes. */
+  /** How long the model takes to answer, in milliseconds. */
   readonly model: number;
 }
 
@@ -32,7 +32,7 @@ const makeRandom =
   () =>
     (seed = (seed * 48_271) % 2_147_483_647) / 2_147_483_647;
 
-/** Asks at a steady rate, from one time to another. */
+/** Asks that arrive at a steady rate between two times. */
 const steady = (key: string, perSecond: number, from: number, to: number, model = 300) => {
   const random = makeRandom();
   return Array.from({ length: Math.floor(((to - from) * perSecond) / 1000) }, (_, n): Ask => ({
@@ -42,9 +42,9 @@ const steady = (key: string, perSecond: number, from: number, to: number, model 
   }));
 };
 
-/** The outcome of the asks of a key. */
+/** What happened to a key's asks. */
 class Outcome {
-  /** When each refused ask arrived, and how long the refusal took; `answered` likewise. */
+  /** When each ask arrived, and how long it took to refuse it or, in `answered`, to answer it. */
   readonly refused: Array<readonly [at: number, millis: number]> = [];
   readonly answered: Array<readonly [at: number, millis: number]> = [];
   answeredAfter(from: number, to: number) {
@@ -56,7 +56,7 @@ class Outcome {
   }
 }
 
-/** Runs the server until it is idle; returns the outcomes by key, and the most asks in progress at once. */
+/** Runs the server until it is idle. Returns the outcomes by key, and the maximum number of asks in progress. */
 const run = (
   asks: ReadonlyArray<Ask>,
   work = usual,
@@ -128,7 +128,7 @@ const run = (
 };
 
 const seconds = 12_000;
-/** Five asks a second, as a person's page might send. */
+/** Five asks per second, about as many as one user's page might send. */
 const polite = (model?: number) => steady("polite", 5, 100, seconds, model);
 
 for (const [times, goodput] of [
@@ -136,7 +136,7 @@ for (const [times, goodput] of [
   [5, 0.8],
 ] as const)
   for (const model of [50, 300])
-    it(`at ${times} times its capacity, with a model of ${model} ms, a server still answers ${goodput * 100} % of what it can`, () => {
+    it(`at ${times} times its capacity, with a model that takes ${model} ms, a server answers over ${goodput * 100}% of what it could`, () => {
       const { of } = run([
         ...steady("flood", times * capacity, 100, seconds, model),
         ...polite(model),
@@ -153,7 +153,7 @@ for (const [times, goodput] of [
       expect(of("polite").refused).toEqual([]);
     });
 
-it("at five times its capacity, with a model of five seconds, a server refuses no key that asks little", () => {
+it("at five times its capacity, with a model that takes five seconds, a server never refuses a key that asks little", () => {
   const { most, of } = run([
     ...steady("flood", 5 * capacity, 100, 30_000, 5_000),
     ...steady("polite", 5, 100, 30_000, 5_000),
@@ -163,7 +163,7 @@ it("at five times its capacity, with a model of five seconds, a server refuses n
   expect(of("polite").refused).toEqual([]);
 });
 
-it("an overloaded server serves twenty flooding keys about equally, and refuses no key that asks little", () => {
+it("an overloaded server serves twenty flooding keys about equally, and never refuses a key that asks little", () => {
   const floods = Array.from({ length: 20 }, (_, n) =>
     steady(`flood ${n}`, capacity / 4, 100 + n, seconds),
   ).flat();
@@ -173,7 +173,7 @@ it("an overloaded server serves twenty flooding keys about equally, and refuses 
   expect(Math.min(...answered)).toBeGreaterThan(Math.max(...answered) / 2);
 });
 
-it("an overloaded server keeps its pace when a thousand keys ask a little each", () => {
+it("an overloaded server maintains its throughput when a thousand keys each ask a little", () => {
   const floods = Array.from({ length: 1000 }, (_, n) =>
     steady(`key ${n}`, (3 * capacity) / 1000, 100 + n, seconds),
   ).flat();
@@ -186,7 +186,7 @@ it("an overloaded server keeps its pace when a thousand keys ask a little each",
   expect(most).toBeLessThan(capacity);
 });
 
-it("a server refuses nothing from one second after the end of an overload", () => {
+it("a server refuses no asks from one second after an overload ends", () => {
   const { of } = run([
     ...steady("flood", 5 * capacity, 100, 6_000),
     ...steady("flood", capacity / 2, 6_000, seconds),
@@ -201,7 +201,7 @@ it("a server refuses nothing from one second after the end of an overload", () =
 });
 
 for (const millis of [0, 40, 80])
-  it(`a server that has time accepts three thousand asks of a slow model that arrive within ${millis} ms`, () => {
+  it(`a lightly loaded server accepts three thousand asks within ${millis} ms, even if the model is slow`, () => {
     const burst = Array.from({ length: 3000 }, (_, n): Ask => ({
       key: "burst",
       at: 1_000 + (n * millis) / 3000,
@@ -210,15 +210,15 @@ for (const millis of [0, 40, 80])
     const { of } = run([...burst, ...polite()]);
     expect(of("burst").refused).toEqual([]);
     expect(of("polite").refused).toEqual([]);
-    // Where requests are slow to read, the last ones of a longer burst seem to arrive late.
+    // If requests are slow to read, the last requests in a longer burst seem to arrive late.
     const slow = run([...burst, ...polite()], { ...usual, read: 10 * usual.read });
     expect(slow.of("burst").answered.length).toBeGreaterThanOrEqual(millis === 0 ? 3_000 : 2_000);
     expect(slow.of("polite").refused).toEqual([]);
   });
 
-// The first ask of the burst may wait until its key is looked up: then it is decided after the others are read.
+// If the first ask's key has to be looked up, that ask is decided on only after the others have been read.
 it.each([0, 100])(
-  "a server accepts two thousand asks at once two seconds after its last refusal, decided %i ms late",
+  "two seconds after its last refusal, a server that is %i ms late accepts two thousand asks at once",
   (later) => {
     let [time, delay] = [0, 100];
     const loop = {
@@ -241,7 +241,7 @@ it.each([
   [100, 0],
   [300, 0.01],
 ])(
-  "at half its capacity, pauses of %i ms make a server refuse at most this share of the asks: %f",
+  "at half its capacity, a server with pauses of %i ms refuses at most a fraction of %f of the asks",
   (millis, share) => {
     const pauses = [3_000, 5_000, 8_000].map((at) => [at, millis] as const);
     const { of } = run(steady("key", capacity / 2, 100, seconds), usual, pauses);
@@ -250,16 +250,16 @@ it.each([
   },
 );
 
-it("at nine tenths of its capacity, a server refuses less than one ask in a hundred", () => {
+it("at nine tenths of its capacity, a server refuses fewer than one ask in a hundred", () => {
   const { of } = run(steady("key", 0.9 * capacity, 100, seconds));
   expect(of("key").refused.length / of("key").answered.length).toBeLessThan(0.01);
 });
 
-it("asks that cost more at their end than at their start do not pile up for long", () => {
+it("asks that cost more to complete than to begin do not queue up for long", () => {
   const work: Work = { read: 0.03, begin: 0.6, end: 1.3 };
   const { of } = run([...steady("flood", 5 * capacityOf(work), 100, seconds), ...polite()], work);
   expect(of("flood").answeredAfter(4_000, seconds) / 8 / capacityOf(work)).toBeGreaterThan(0.7);
-  // Without those that were accepted before the server noticed that it was full.
+  // Leaves out the asks that were accepted before the server noticed that it was full.
   const later = of("flood").answered.filter(([at]) => at > 2_000);
   expect(of("flood").percentile(0.5, later)).toBeLessThan(500);
   expect(of("flood").percentile(0.9, later)).toBeLessThan(1_000);

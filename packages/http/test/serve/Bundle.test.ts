@@ -2,7 +2,7 @@ import { gzipSync } from "node:zlib";
 import { rolldown } from "rolldown";
 import { expect, it } from "vitest";
 
-it("core, memory store and handler need no Node.js, and are at most 230 kB compressed", async () => {
+it("the core, the memory store and the handler do not need Node.js, and compress to under 230 kB", async () => {
   const entry = "embedded-parley.js";
   const packages = ["core", "store-memory", "http"];
   const build = await rolldown({

@@ -7,7 +7,7 @@ import { toErrorResponse } from "../../src/serve/ErrorResponses.ts";
 import { toEventStream } from "../../src/serve/EventStream.ts";
 import { makeTestHandler } from "../TestHandler.ts";
 
-it.live("a stream that breaks off leaves a line in the log with the id of its request", () =>
+it.live("a stream that fails is logged on one line, with the id of its request", () =>
   Effect.gen(function* () {
     for (const [failure, message] of [
       [Effect.fail(new AnswerUnavailable({ reason: "cut off" })), "cut off"],
@@ -41,7 +41,7 @@ const chatbot = {
 };
 
 it.effect(
-  "a stream opens with a comment after 15 seconds without an event, and can end in an error",
+  "a stream begins with a comment after 15 seconds without an event, and may still end with an error",
   () =>
     Effect.gen(function* () {
       const error = new AnswerUnavailable({ reason: "test" });
@@ -75,7 +75,7 @@ it.effect(
     }).pipe(Effect.scoped),
 );
 
-it.live("deltas of one iteration of the event loop are sent as one, in one write", () =>
+it.live("deltas from one iteration of the event loop are combined and sent in one write", () =>
   Effect.gen(function* () {
     const nextIteration = Effect.callback<void>(
       (resume) => void setTimeout(() => resume(Effect.void)),

@@ -7,7 +7,7 @@ import { HttpServerRequest, HttpServerResponse } from "effect/http";
 const request = HttpServerRequest.fromWeb(new Request("http://parley.test/ask"));
 const facts = { requestId: "1", method: "POST", route: "/ask" };
 
-/** The statuses of the requests that ended, and the number of those in progress. */
+/** The statuses of the requests that have ended, and the number of requests in progress. */
 const requestCounts = Effect.map(Metric.snapshot, (metrics) => ({
   ended: metrics.flatMap((metric) =>
     metric.type === "Histogram" ? [metric.attributes?.["http.response.status_code"]] : [],
@@ -17,7 +17,7 @@ const requestCounts = Effect.map(Metric.snapshot, (metrics) => ({
   )[0],
 }));
 
-it.effect("a request whose client disconnects counts as 499", () =>
+it.effect("a request whose client disconnects is counted with status 499", () =>
   Effect.gen(function* () {
     const { observe } = yield* makeRequestTelemetry();
     const fiber = yield* Effect.forkChild(observe(Effect.never, request, facts), {
@@ -29,7 +29,7 @@ it.effect("a request whose client disconnects counts as 499", () =>
   }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
 );
 
-it.effect("the request of a stream is in progress until its scope closes", () =>
+it.effect("a request with a streamed response is in progress until its scope closes", () =>
   Effect.gen(function* () {
     const { observe } = yield* makeRequestTelemetry();
     const scope = yield* Scope.make();
@@ -41,7 +41,7 @@ it.effect("the request of a stream is in progress until its scope closes", () =>
   }).pipe(Effect.provideService(Metric.MetricRegistry, new Map())),
 );
 
-it("requests that are refused for their key or its rate are logged in one line a minute, with counts", async () => {
+it("requests refused because of their key or its rate are logged once a minute, with counts", async () => {
   vi.useFakeTimers();
   const lines: Array<string> = [];
   const logger = Logger.make((entry) => void lines.push(Logger.formatJson.log(entry)));
@@ -69,7 +69,7 @@ it("requests that are refused for their key or its rate are logged in one line a
   vi.useRealTimers();
 });
 
-it.effect("a failure has a counter before it first occurs", () =>
+it.effect("each kind of failure has a counter before it first occurs", () =>
   Effect.gen(function* () {
     yield* makeRequestTelemetry();
     const counters = (yield* Metric.snapshot).filter(({ id }) => id === "parley.failures");

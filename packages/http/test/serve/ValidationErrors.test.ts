@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { Schema } from "effect";
 import { assertCodes } from "../../src/serve/ValidationErrors.ts";
 
-it("a schema whose checks lack a problem, or whose problems lack a public code, is refused when it is loaded", () => {
+it("assertCodes rejects a schema in which a check has no problem, or a problem has no public code", () => {
   const body = (query: Schema.Top) => Schema.Struct({ body: Schema.Struct({ query }) });
   const tooLong = Schema.String.check(Schema.isMaxLength(9, { problem: "TOO_LONG" }));
   assertCodes("ASK_DTO", body(tooLong));

@@ -1,5 +1,5 @@
 /**
- * Tokens of visitors, signed by hand as a library for any other language would sign them.
+ * Visitor tokens, signed by hand as a library in another language would sign them.
  */
 import { assert, it } from "@effect/vitest";
 import {
@@ -26,7 +26,7 @@ const chatbot = {
   settings: defaultSettings,
 };
 
-/** The store's time at the start of a test. The process's own clock, a `TestClock`, starts at 1970. */
+/** The store's time at the start of a test. The process's own clock, a `TestClock`, starts in 1970. */
 const storeNow = Date.parse("2026-05-06T07:08:09Z");
 const now = storeNow / 1000;
 
@@ -45,7 +45,7 @@ const join = (
 
 const newKey = Effect.map(Effect.provide(generateKey, SecureRandom.layerWebCrypto), Redacted.value);
 
-/** `Access` over a key that signs tokens and one that does not, and the look-ups that it makes. */
+/** Builds `Access` for a key that signs tokens and a key that does not, and records its look-ups. */
 const setUp = Effect.fnUntraced(function* (fields: Partial<KeyRecord> = {}) {
   const [key, plain] = [yield* newKey, yield* newKey];
   const records = yield* Effect.forEach(
@@ -96,7 +96,7 @@ const outcome = (credential: string) =>
   });
 
 it.effect(
-  "a token opens what its key opens, for its user alone, until it expires by the store's clock",
+  "a token gives its key's access, limited to one user, and is checked against the store's clock",
   () =>
     Effect.gen(function* () {
       const { kid, layer, secret } = yield* setUp();
@@ -130,7 +130,7 @@ it.effect(
     }),
 );
 
-it.effect("a token never has a scope that its key does not have", () =>
+it.effect("a token never has a scope that its key lacks", () =>
   Effect.gen(function* () {
     const { kid, layer, secret } = yield* setUp({ scopes: ["read"] });
     for (const more of [{}, { scope: "read write ask" }]) {
@@ -141,7 +141,7 @@ it.effect("a token never has a scope that its key does not have", () =>
   }),
 );
 
-it.effect("the signer's clock may be off by a minute, and a token lives for a day at most", () =>
+it.effect("a signer's clock may be off by a minute, and a token is valid for at most a day", () =>
   Effect.gen(function* () {
     const { kid, layer, secret } = yield* setUp();
     yield* Effect.gen(function* () {
@@ -242,7 +242,7 @@ it.effect("a forged token is rejected like a wrong key", () =>
   }),
 );
 
-it.effect("tokens cause no look-ups of their own: a key is looked up once a second", () =>
+it.effect("all tokens of a key share its look-up, and malformed tokens cause no look-up", () =>
   Effect.gen(function* () {
     const { key, kid, layer, lookUps, secret } = yield* setUp();
     yield* Effect.gen(function* () {
@@ -262,7 +262,7 @@ it.effect("tokens cause no look-ups of their own: a key is looked up once a seco
   }),
 );
 
-it.effect("a key that is revoked or expires ends its tokens within a second", () =>
+it.effect("a key's tokens become invalid within a second of its revocation or expiry", () =>
   Effect.gen(function* () {
     const expiresAt = new Date(storeNow + 10_000);
     for (const [fields, revokes] of [
@@ -281,7 +281,7 @@ it.effect("a key that is revoked or expires ends its tokens within a second", ()
   }),
 );
 
-it.effect("without the option `tokens`, a token is a malformed key", () =>
+it.effect("without the option `tokens`, a token is rejected as a malformed key", () =>
   Effect.gen(function* () {
     const { kid, layer, secret } = yield* setUp();
     const token = join({ alg: "HS256", kid }, { sub: "a", exp: now + 900 }, secret);

@@ -13,7 +13,7 @@ import { layerMemory, memory } from "@parley/store-memory";
 import { Deferred, Effect, Fiber, Layer, Redacted, Stream } from "effect";
 import { makeTestHandler, usage } from "../TestHandler.ts";
 
-it("a layer that fails rejects `ready` and every request with its error", async () => {
+it("if the layer fails, `ready` and every request reject with its error", async () => {
   const failing = Layer.effectContext<Access | Asking | Chats, string, never>(
     Effect.delay(Effect.fail("no database"), "10 millis"),
   );
@@ -23,7 +23,7 @@ it("a layer that fails rejects `ready` and every request with its error", async 
   await dispose();
 });
 
-it.live("dispose waits for the requests in progress and refuses later ones", () =>
+it.live("dispose waits for the requests in progress, and later requests are refused", () =>
   Effect.gen(function* () {
     const [arrival, answer] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()];
     const { dispose, send } = yield* makeTestHandler(() =>
@@ -55,7 +55,7 @@ it.live("dispose waits for the requests in progress and refuses later ones", () 
   }).pipe(Effect.scoped),
 );
 
-it.live("an answer that fails after its client hung up leaves a line in the log", () =>
+it.live("an answer that fails after its client has disconnected is logged on one line", () =>
   Effect.gen(function* () {
     const broken = new AnswerUnavailable({ reason: "cut off" });
     for (const accept of ["application/json", "text/event-stream"]) {
@@ -88,7 +88,7 @@ it.live("an answer that fails after its client hung up leaves a line in the log"
 );
 
 it.live(
-  "while the store is unavailable, a key that was valid gets the details, and nothing else",
+  "while the store is unavailable, a key that was recently valid can read the details, and nothing else",
   () =>
     Effect.gen(function* () {
       let isUnavailable = false;
@@ -106,7 +106,7 @@ it.live(
         Effect.map(handler.send(path, init), ({ status }) => status);
       expect(yield* send("/api/details")).toBe(200);
       isUnavailable = true;
-      // For a second the process uses its last look-up of the key.
+      // The process caches the look-up of a key for a second.
       yield* Effect.sleep("1100 millis");
       expect(yield* send("/api/details")).toBe(200);
       expect(yield* send("/api/chats")).toBe(500);
@@ -114,7 +114,7 @@ it.live(
     }).pipe(Effect.scoped),
 );
 
-it.live("a key whose chatbot was deleted meanwhile gets the response of any rejected key", () =>
+it.live("if a chatbot is deleted during a request, its key is rejected like an invalid one", () =>
   Effect.gen(function* () {
     const deleted = new ChatbotNotFound({ chatbot: 1 });
     const { key, layer } = yield* makeTestHandler(() => Stream.empty);
@@ -149,7 +149,7 @@ it.live("a key whose chatbot was deleted meanwhile gets the response of any reje
   }).pipe(Effect.scoped),
 );
 
-it("the layer of openParley serves the chatbots and keys that it made", async () => {
+it("openParley's layer serves the chatbots and keys that openParley created", async () => {
   const parley = await openParley({ store: memory(), answerer: () => "Yes.", log: false });
   const bot = await parley.chatbot({ workspace: "Acme", name: "Support" });
   const { key } = await bot.createKey();
@@ -168,7 +168,7 @@ it("the layer of openParley serves the chatbots and keys that it made", async ()
   await parley.close();
 });
 
-it.live("a value that only the core refuses is a 500, and leaves a line in the log", () =>
+it.live("a value that only the core rejects causes a 500, and the log names its field", () =>
   Effect.gen(function* () {
     const { key, layer, logged } = yield* makeTestHandler(() => Stream.empty);
     const refusing = Effect.map(Asking, (asking) => ({
@@ -188,7 +188,7 @@ it.live("a value that only the core refuses is a 500, and leaves a line in the l
   }),
 );
 
-it.live("a large page arrives in pieces of 64 KiB, byte for byte", () =>
+it.live("a large page arrives intact, in chunks of at most 64 KiB", () =>
   Effect.gen(function* () {
     const text = (length: number) => `${"x".repeat(length % 2)}${"😀漢".repeat(20_000)}`;
     const { send } = yield* makeTestHandler((question) =>

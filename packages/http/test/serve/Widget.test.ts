@@ -21,7 +21,7 @@ const pages: WidgetPages = {
   document: (_, { origins }) => Effect.succeed(HttpServerResponse.text(origins.join(" "))),
 };
 
-/** A server with one key. Its clients have the addresses in `x-client`. */
+/** Creates a server with one key, which takes its clients' addresses from the header `x-client`. */
 const setUp = Effect.fnUntraced(function* (fields: Partial<KeyRecord> = anonymous) {
   const { handler, key, send } = yield* makeTestHandler(
     () => Stream.make({ _tag: "Delta", text: "a" }, { _tag: "Usage", usage }),
@@ -44,7 +44,7 @@ const setUp = Effect.fnUntraced(function* (fields: Partial<KeyRecord> = anonymou
 const subOf = (token: string) =>
   JSON.parse(Buffer.from(token.split(".")[1]!, "base64url").toString()).sub as string;
 
-it.live("an anonymous visitor gets a token, and renews it for the same chats", () =>
+it.live("an anonymous visitor receives a token, and keeps the same chats on renewing it", () =>
   Effect.gen(function* () {
     const { ask, id, send } = yield* setUp();
     const [first, second] = [yield* ask("192.0.2.1"), yield* ask("192.0.2.1")];
@@ -61,7 +61,7 @@ it.live("an anonymous visitor gets a token, and renews it for the same chats", (
     expect(data.userRef).toBe(subOf(first.body.token));
     const renewed = yield* ask("198.51.100.9", first.body.token);
     expect(subOf(renewed.body.token)).toBe(data.userRef);
-    // The visitor's third request in this minute, after a creation and a renewal.
+    // The visitor's third request this minute: the first two created a chat and renewed the token.
     yield* send("/api/chats", { headers });
     expect((yield* ask("192.0.2.1", first.body.token)).body.message).toBe("RATE_EXCEEDED");
     const days = (n: number) =>
@@ -76,7 +76,7 @@ it.live("an anonymous visitor gets a token, and renews it for the same chats", (
   }).pipe(Effect.scoped),
 );
 
-it.live("a token that is not of an anonymous visitor of the key is not renewed", () =>
+it.live("a token is renewed only if it belongs to an anonymous visitor of the key", () =>
   Effect.gen(function* () {
     const { ask, id } = yield* setUp();
     const expiresAt = new Date(Date.now() + 60_000);
@@ -95,7 +95,7 @@ it.live("a token that is not of an anonymous visitor of the key is not renewed",
   }).pipe(Effect.scoped),
 );
 
-it.live("new visitors are limited for each client's network, IPv4 or IPv6, and for each key", () =>
+it.live("new visitors are limited per client network, whether IPv4 or IPv6, and per key", () =>
   Effect.gen(function* () {
     const { ask } = yield* setUp();
     const began = performance.now();
@@ -103,7 +103,7 @@ it.live("new visitors are limited for each client's network, IPv4 or IPv6, and f
       Effect.forEach(addresses, (address) => Effect.map(ask(address), ({ status }) => status));
     const many = <A>(n: number, of: (at: number) => A) =>
       Array.from({ length: n }, (_, at) => of(at));
-    // One network: the first 64 bits are the same, however they are written.
+    // These are one network: their first 64 bits are equal, however they are written.
     const same = ["2001:db8::1", "2001:0DB8:0:0:ffff::", "2001:db8:0:0:1:2:3:4", "2001:db8::2"];
     expect(yield* outcomes([...same, ...same, ...same])).toEqual([
       ...many(10, () => 201),
@@ -125,7 +125,7 @@ it.live("new visitors are limited for each client's network, IPv4 or IPv6, and f
   }).pipe(Effect.scoped),
 );
 
-it.live("a key that is unknown, is expired or allows no anonymous visitors gets the same 404", () =>
+it.live("a key that is unknown, expired or without anonymous visitors gets the same 404", () =>
   Effect.gen(function* () {
     const bodies = new Set<string>();
     for (const fields of [
@@ -154,7 +154,7 @@ it.live("a key that is unknown, is expired or allows no anonymous visitors gets 
 );
 
 it.live(
-  "the document of the window gets its key's origins, and a path that is not a file is unknown",
+  "the window's document receives the key's origins, and a path that is not a file is rejected",
   () =>
     Effect.gen(function* () {
       const { id, send } = yield* setUp();

@@ -24,7 +24,7 @@ const withModels = (
   options: LanguageModelOptions = {},
 ) => Effect.provide(layerLanguageModel(models, options));
 
-/** The first calls get these replies, all others an answer. */
+/** A model that replies to its first calls with these, and to later calls with an answer. */
 const first = (...replies: ReadonlyArray<Reply>) =>
   modelThat((n) => replies[n] ?? says("Hel", "lo"), "one");
 const other = () => modelThat(() => says("other"), "two");
@@ -51,7 +51,7 @@ const final: Record<string, Reply> = {
 
 for (const [name, reply] of Object.entries(transient)) {
   it.effect(
-    `a failing model is called again after ${name}, or the next one is called without a pause`,
+    `after ${name}, a model is retried with a pause, or the next model is called at once`,
     () =>
       Effect.gen(function* () {
         const parts = yield* driven(collect("Hi?")).pipe(withModels([first(reply, reply)]));
@@ -69,7 +69,7 @@ for (const [name, reply] of Object.entries(transient)) {
 }
 
 for (const [name, reply] of Object.entries(final)) {
-  it.effect(`a failing model is not called again after ${name}, but the next one is`, () => {
+  it.effect(`after ${name}, a model is not called again, but the next model is`, () => {
     const provider = always(reply);
     return Effect.gen(function* () {
       const parts = yield* driven(collect("Hi?")).pipe(withModels([provider, other()]));
@@ -81,7 +81,7 @@ for (const [name, reply] of Object.entries(final)) {
 }
 
 it.effect(
-  "a failing model is called five times, in turn with the next one, before the answer fails",
+  "two failing models are called alternately, five times each, before the answer fails",
   () => {
     const [one, two] = [always(httpError(503)), always(httpError(503), "two")];
     return Effect.gen(function* () {
@@ -93,7 +93,7 @@ it.effect(
 );
 
 it.effect(
-  "a failing model may be silent for a share of the deadline, and the last one for a larger share",
+  "the default idle timeout is a share of the deadline, and a larger share for the last model",
   () =>
     Effect.gen(function* () {
       for (const minutes of [0.5, 2]) {
@@ -106,7 +106,7 @@ it.effect(
           Effect.provideService(AskLimits, limits),
         );
         assert.strictEqual(textOf(parts), "late");
-        // Two idle timeouts of the first model, one of the second.
+        // Two idle timeouts of the first model and one of the second.
         const millis = (yield* Clock.currentTimeMillis) - startedAt;
         assert.isAtLeast(millis, (2 * 8 + 20) * 2000 * minutes);
         assert.isAtMost(millis, (2 * 8 + 21) * 2000 * minutes + 1000);
@@ -114,7 +114,7 @@ it.effect(
     }),
 );
 
-it.effect("a failing model is not called for the same question before its Retry-After", () =>
+it.effect("a model is not retried for the same question before its Retry-After has elapsed", () =>
   Effect.gen(function* () {
     const { latencyMillis, ...usage } = usageOf(yield* driven(collect("Hi?")));
     assert.deepInclude(usage, { provider: "one", attempts: 3 });
@@ -129,19 +129,19 @@ it.effect("a failing model is not called for the same question before its Retry-
 );
 
 it.effect(
-  "a failing model fails the answer at once if its Retry-After ends after the deadline",
+  "an answer fails at once if its model's Retry-After would only end after the deadline",
   () => {
     const one = always(httpError(429, { headers: { "retry-after": "10" } }));
     return Effect.gen(function* () {
       yield* driven(Effect.flip(collect("Hi?")));
-      // The third pause would end after half a minute.
+      // The third pause would end after the deadline.
       assert.isAtMost(yield* Clock.currentTimeMillis, 21_000);
       assert.strictEqual(one.doStreamCalls.length, 3);
     }).pipe(withModels([one]), Effect.provideService(AskDeadline, 30_000));
   },
 );
 
-it.effect("an answer that breaks off is taken back before the pause, not after it", () =>
+it.effect("an answer that is cut off is discarded before the pause, not after it", () =>
   Effect.gen(function* () {
     const times: Array<number> = [];
     yield* Stream.tap(ask("Hi?"), () =>
@@ -153,7 +153,7 @@ it.effect("an answer that breaks off is taken back before the pause, not after i
   }).pipe(withModels([first(said("Hel"))])),
 );
 
-it.effect("the next model is not called if a content filter stopped the answer", () => {
+it.effect("if a content filter stops the answer, the next model is not called", () => {
   const [one, two] = [always([...said(), finish("content-filter")]), other()];
   return Effect.gen(function* () {
     const error = yield* Effect.flip(collect("Hi?"));
@@ -164,7 +164,7 @@ it.effect("the next model is not called if a content filter stopped the answer",
   }).pipe(withModels([one, two]));
 });
 
-it.effect("the error of an answer names each failing model once, with its failure", () =>
+it.effect("the error names each failing model once, with the reason for its failure", () =>
   Effect.gen(function* () {
     const error = yield* driven(Effect.flip(collect("Hi?")));
     const reason =
@@ -178,9 +178,9 @@ it.effect("the error of an answer names each failing model once, with its failur
   ),
 );
 
-it.effect("metrics count the failures of a model by reason, its answers and their tokens", () =>
+it.effect("metrics count a model's failures by reason, its answers and their tokens", () =>
   Effect.gen(function* () {
-    // The counters of a model exist before its first answer, or a rate would not see it.
+    // A model's counters exist before its first answer, which a rate would otherwise miss.
     const first = (yield* Metric.snapshot).flatMap(({ attributes, id }) =>
       attributes?.["provider"] === "one" ? [id] : [],
     );
@@ -192,7 +192,7 @@ it.effect("metrics count the failures of a model by reason, its answers and thei
         : [],
     );
     const labels = { provider: "one", model: "one-1" };
-    // A counter exists before the first failure, or a rate would not see it.
+    // A counter for each reason exists before the first failure, which a rate would otherwise miss.
     assert.deepInclude(counts, ["parley.model.failures", { ...labels, reason: "timeout" }, 0]);
     assert.sameDeepMembers(
       counts.filter(([, , count]) => count > 0),
@@ -211,7 +211,7 @@ it.effect("metrics count the failures of a model by reason, its answers and thei
 );
 
 it.effect(
-  "a model that finds a prompt too long gets half of it before another model is called",
+  "a prompt that a model rejects as too long is halved before another model is called",
   () => {
     const [one, two] = [
       first(
@@ -242,7 +242,7 @@ it.effect("the next model is called if even an eighth of the prompt is too long"
   }).pipe(withModels([one, two]));
 });
 
-/** The tokens of an answer of this model, as far as `read` reads it. */
+/** Returns the tokens counted for an answer from this model, of which `read` may read only a part. */
 const tokensOf = Effect.fnUntraced(function* (
   model: LanguageModel,
   read: (answer: ReturnType<typeof ask>) => Effect.Effect<unknown, unknown, Answerer> = (answer) =>
@@ -257,7 +257,7 @@ const tokensOf = Effect.fnUntraced(function* (
 });
 
 it.effect(
-  "the tokens of a question are those that the provider reports, and those of each failed call that it may bill",
+  "the tokens of a question are those that the provider reports, plus an estimate for each failed call that it may bill",
   () =>
     Effect.gen(function* () {
       const reported = yield* tokensOf(first());
@@ -274,7 +274,7 @@ it.effect(
 );
 
 it.effect(
-  "an answer that is cut off or cancelled counts one token for four characters of it and its prompt",
+  "an answer that is cut off or cancelled counts as one token per four characters of the answer and its prompt",
   () =>
     Effect.gen(function* () {
       const long = () => modelThat(() => [...said("x".repeat(4000)), ...said("more")], "one");

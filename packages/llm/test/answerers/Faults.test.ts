@@ -1,4 +1,4 @@
-/** Asks of two models that fail three calls in ten. */
+/** Sends asks to two models, each of which fails three calls in ten. */
 import { type Ask, Asking, type Chatbot, layerParley } from "@parley/core";
 import { layerMemoryWith } from "@parley/store-memory";
 import { assert, it } from "@effect/vitest";
@@ -16,7 +16,7 @@ import {
   says,
 } from "../support/models.ts";
 
-/** A linear congruential generator: the same seed repeats the same faults. */
+/** A linear congruential generator, so that the same seed reproduces the same faults. */
 const randomFrom = (seed: number) => {
   let state = seed;
   return () => (state = (state * 1_664_525 + 1_013_904_223) % 2 ** 32) / 2 ** 32;
@@ -81,12 +81,12 @@ const load = <E, R>(askOnce: (n: number) => Effect.Effect<unknown, E, R>) =>
 
 for (const [name, faults, seed, streams] of [
   [
-    "plain asks are answered in spite of any fault of the models",
+    "99.5% of plain asks are answered despite faults of any kind",
     [...beforeText, ...withinText],
     1,
     false,
   ],
-  ["streams are answered in spite of faults before the first piece", beforeText, 2, true],
+  ["99.5% of streams are answered despite faults before the first delta", beforeText, 2, true],
 ] as const) {
   it.effect(
     name,

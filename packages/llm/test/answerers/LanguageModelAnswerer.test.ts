@@ -21,7 +21,7 @@ const withModel = (model: MockLanguageModelV4) =>
 
 const secret = "the user's secret";
 
-it.effect("layerLanguageModel streams the deltas as they arrive, then one usage", () => {
+it.effect("layerLanguageModel streams the deltas as they arrive, followed by the usage", () => {
   let goOn = () => {};
   const gate = new Promise<void>((resolve) => (goOn = resolve));
   const model = modelThat(() => [...said("Hel", "", "lo"), gate, finish("stop")]);
@@ -54,7 +54,7 @@ it.effect("layerLanguageModel streams the deltas as they arrive, then one usage"
 });
 
 it.effect(
-  "layerLanguageModel sends instructions, hello message, entries and question, oldest first, each in its role",
+  "layerLanguageModel sends the instructions, hello message, entries and question in order, each in its role",
   () => {
     const model = modelThat(() => says("ok"));
     const earlier = Stream.make(
@@ -80,7 +80,7 @@ it.effect(
 );
 
 it.effect(
-  "layerLanguageModel fails with the store's error if the chat cannot be read, and calls no model",
+  "if the chat cannot be read, layerLanguageModel fails with the store's error and calls no model",
   () => {
     const model = modelThat(() => says("ok"));
     return Effect.gen(function* () {
@@ -162,7 +162,7 @@ const answer = (model: string | null) =>
   });
 
 it.effect(
-  "layerLanguageModel calls the model that a chatbot names in place of the first, and makes it once",
+  "layerLanguageModel replaces the first model with the one that a chatbot names, which is created only once",
   () => {
     const names: Array<string> = [];
     const modelNamed = (name: string) =>

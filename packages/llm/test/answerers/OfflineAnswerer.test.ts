@@ -49,7 +49,7 @@ const sources: Record<string, RegExp> = {
   "Hello, do you ship to Austria?": /^I am not sure.*:\n\n.*Source: \[faq\.txt\]\(faq\.txt\)$/s,
 };
 it.effect(
-  "layerOffline answers with a passage and its source, and says if it may not be the answer",
+  "layerOffline answers with a passage and its source, and says if it is not sure of the answer",
   () =>
     Effect.gen(function* () {
       for (const [question, expected] of Object.entries(sources)) {
@@ -59,7 +59,7 @@ it.effect(
 );
 
 it.effect(
-  "layerOffline makes the links of a quotation relative to the folder of the documents, not to its own document",
+  "layerOffline makes the links in a quotation relative to the documents folder, not to the quoted document",
   () =>
     Effect.gen(function* () {
       const deep =
@@ -73,7 +73,7 @@ it.effect(
 );
 
 it.effect(
-  "layerOffline reads comments below a heading as other words for it, and does not show them",
+  "layerOffline treats comments below a heading as synonyms for it, and does not show them",
   () =>
     Effect.gen(function* () {
       const text = "# Prices\n<!-- What does it cost? · Was kostet es? -->\nNothing.";
@@ -91,7 +91,7 @@ it.effect("layerOffline does not present a passage about another action as the a
 );
 
 it.effect(
-  "layerOffline, when it is not sure, names two more passages by their first sentences",
+  "if it is not sure, layerOffline lists two more passages with their first sentences",
   () =>
     Effect.gen(function* () {
       const text = (question: string) =>
@@ -123,7 +123,7 @@ Each chat of the [user](b.md) goes away. ${"It takes a moment. ".repeat(20)}`;
 );
 
 it.effect(
-  "layerOffline names questions that it can answer if the documents do not cover the one asked",
+  "if the documents do not cover a question, layerOffline suggests questions that it can answer",
   () =>
     Effect.gen(function* () {
       for (const question of [
@@ -140,7 +140,7 @@ it.effect(
 );
 
 it.effect(
-  "layerOffline answers greetings, thanks and requests for help with questions that it can answer",
+  "layerOffline replies to greetings, thanks and requests for help, and suggests questions",
   () =>
     Effect.gen(function* () {
       assert.strictEqual(yield* answers("Hi!"), `Hello! ${examples}`);

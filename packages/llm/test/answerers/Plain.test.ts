@@ -8,7 +8,7 @@ import { folderOf } from "../support/files.ts";
 
 const folder = folderOf({ "hours.md": "# Opening hours\n\nWe open at nine o'clock." });
 
-/** The answer to a question about the opening hours, and its usage. */
+/** Asks about the opening hours, and returns the answer and its usage. */
 const askOnce = (answerer: ParleyOptions["answerer"]) =>
   Effect.promise(async () => {
     const parley = await openParley({ store: memory(), answerer, log: false });
@@ -19,14 +19,14 @@ const askOnce = (answerer: ParleyOptions["answerer"]) =>
     return { answer: entry.answer, usage };
   });
 
-it.live("documents() quotes the documents of a folder", () =>
+it.live("documents() quotes the documents in a folder", () =>
   Effect.gen(function* () {
     const { answer } = yield* askOnce(documents(yield* folder));
     assert.include(answer, "We open at nine o'clock.");
   }).pipe(Effect.scoped),
 );
 
-it.live("openParley rejects if the folder of documents() is missing", () =>
+it.live("openParley rejects if the folder given to documents() is missing", () =>
   Effect.gen(function* () {
     const opening = openParley({ store: memory(), answerer: documents("/nowhere"), log: false });
     const error = yield* Effect.promise(() => opening.catch((error: Error) => error));
@@ -34,7 +34,7 @@ it.live("openParley rejects if the folder of documents() is missing", () =>
   }),
 );
 
-it.live("languageModel() asks the endpoint, with the key and the documents", () =>
+it.live("languageModel() sends the key and text from the documents to the endpoint", () =>
   Effect.gen(function* () {
     const chunk = (choice: object, usage?: object) =>
       `data: ${JSON.stringify({ id: "1", created: 1, model: "m", choices: [choice], usage })}\n\n`;

@@ -20,7 +20,7 @@ const warningsOf = <A, E, R>(effect: Effect.Effect<A, E, R>) => {
 
 const read = (folder: string) => readKnowledge(folder).pipe(Effect.provide(NodeServices.layer));
 
-it.effect("readKnowledge indexes Markdown and text below the folder", () =>
+it.effect("readKnowledge indexes Markdown and text files at any depth in the folder", () =>
   Effect.gen(function* () {
     const folder = yield* folderOf({
       "a.md": "# Apples\nThey are red.",
@@ -61,7 +61,7 @@ it.effect("readKnowledge skips files that are too large or not UTF-8 text, with 
 );
 
 it.effect(
-  "readKnowledge reads a file behind a symbolic link only if it lies within the folder",
+  "readKnowledge follows a symbolic link to a file only if the file is inside the folder",
   () =>
     Effect.gen(function* () {
       const elsewhere = yield* folderOf({ "b.md": "Bananas bend.", "folder/c.md": "Cherries." });
@@ -87,7 +87,7 @@ it.effect(
 );
 
 it.effect(
-  "readKnowledge finds the first heading behind a byte order mark and with Windows' line breaks",
+  "readKnowledge finds the first heading after a byte order mark and with Windows line endings",
   () =>
     Effect.gen(function* () {
       const folder = yield* folderOf({ "a.md": "\ufeff# Apples\r\n\r\nThey are red.\r\n" });
@@ -96,7 +96,7 @@ it.effect(
 );
 
 it.effect(
-  "readKnowledge keeps the passages of documents that cannot be read again, for instance behind a dangling link",
+  "readKnowledge keeps a document's previous passages if it cannot be read again, for example behind a dangling link",
   () =>
     Effect.gen(function* () {
       const folder = yield* folderOf({
@@ -133,7 +133,7 @@ it.effect(
     }),
 );
 
-it.effect("readKnowledge fails with the path of a folder that is missing or is a file", () =>
+it.effect("readKnowledge fails with the path of the folder if it is missing or is a file", () =>
   Effect.gen(function* () {
     const folder = yield* folderOf({ "a.md": "Apples" });
     for (const path of [join(folder, "nowhere"), join(folder, "a.md")]) {
@@ -174,7 +174,7 @@ const headings = (question: string) =>
   );
 
 it.effect(
-  "a search ignores case, accents, plurals and endings, and finds beginnings of words",
+  "a search ignores case, accents, plurals and endings, and matches the beginnings of words",
   () =>
     Effect.gen(function* () {
       for (const question of ["backup", "BACKUPS", "b\u00e1ckups", "dumping", "nights"]) {
@@ -186,7 +186,7 @@ it.effect(
     }),
 );
 
-it.effect("a search finds nothing unless a passage has a third of what the question is about", () =>
+it.effect("a search finds a passage only if it covers a third of what the question is about", () =>
   Effect.gen(function* () {
     assert.deepStrictEqual(yield* headings("items of chats from Mars, Venus and Pluto"), []);
     assert.deepStrictEqual((yield* headings("items of chats and users"))[0], "Chats");
@@ -208,7 +208,7 @@ it.effect("a search finds the subject of a long question that also tells a story
 );
 
 it.effect(
-  "a search prefers the heading that a long question contains to a passage with other words of the question",
+  "a search prefers a heading that the question contains to a passage with other words from the question",
   () =>
     Effect.gen(function* () {
       const text = `# Where is the database?
@@ -223,7 +223,7 @@ Add a suffix to the name.`;
     }),
 );
 
-it.effect("a search corrects the spelling of a word that no document has", () =>
+it.effect("a search corrects the spelling of a word that no document contains", () =>
   Effect.gen(function* () {
     for (const question of ["bakcups", "bacups", "backkups", "beckups"]) {
       assert.strictEqual((yield* headings(question))[0], "Backups", question);

@@ -31,7 +31,7 @@ e`;
   ]);
 });
 
-it("passagesOf leaves out front matter, and reads rules and #tags as text", () => {
+it("passagesOf leaves out front matter, and treats horizontal rules and #tags as text", () => {
   const document = "---\ntitle: x\n---\n#tag\n\n---\n\nb";
   assert.deepStrictEqual(split(document), [["", "#tag\n\n---\n\nb"]]);
 });
@@ -49,7 +49,7 @@ it("passagesOf cuts long paragraphs between sentences", () => {
   for (const { text } of passages) assert.match(text, /^A.*here\.$/);
 });
 
-it("passagesOf repeats the header of a cut table and the fence of cut code in each piece", () => {
+it("when passagesOf cuts a table or code block, each piece repeats the header or the fences", () => {
   const rows = Array.from({ length: 60 }, (_, n) => `| PARLEY_${n} | what it does, at length |`);
   const table = passagesOf("x.md", ["| name | what |", "|---|:-:|", ...rows].join("\n"));
   assert.isAbove(table.length, 1);
@@ -61,7 +61,7 @@ it("passagesOf repeats the header of a cut table and the fence of cut code in ea
   for (const { text } of code) assert.match(text, /^```ts\n[^]*h \|\n\n\|[^]*\n```$/);
 });
 
-it("passagesOf keeps a long block that cannot be cut: a table without rows, code without lines", () => {
+it("passagesOf keeps a long table without rows, or long code without lines, in one piece", () => {
   const long = "screw ".repeat(250);
   const blocks = [`| ${long}|\n| - |`, `\`\`\`${long}`, `\`\`\`${long}\n\`\`\``];
   for (const block of blocks) {
@@ -74,13 +74,13 @@ it("passagesOf keeps a long block that cannot be cut: a table without rows, code
   }
 });
 
-it("passagesOf returns no passage for an empty document or headings alone", () => {
+it("passagesOf returns no passages for a document that is empty or has only headings", () => {
   for (const document of ["", "# A\n## B\n  ", "---\n---\n"]) {
     assert.deepStrictEqual(split(document), []);
   }
 });
 
-it("passagesOf keeps a paragraph that ends with a colon with the beginning of what it introduces", () => {
+it("passagesOf keeps a paragraph that ends with a colon together with the start of what it introduces", () => {
   const steps = Array.from({ length: 40 }, (_, n) => `${n + 1}. Turn the screw number ${n + 1}.`);
   const rows = Array.from({ length: 90 }, (_, n) => `| ${n} | screw |`);
   const code = Array.from({ length: 200 }, (_, n) => `turn ${n};`);
@@ -101,7 +101,7 @@ it("passagesOf keeps every paragraph of a document whose paragraphs all end with
   assert.strictEqual(passages.map((passage) => passage.text).join("\n\n"), text);
 });
 
-it("firstSentences returns whole sentences of the first paragraph, even after code, and nothing of a table, a list or code", () => {
+it("firstSentences returns whole sentences from the first paragraph, even after code, and nothing from a table, list or code", () => {
   const beginnings = {
     "One. Two is longer than that. Three.\n\nFour.": "One. Two is longer than that.",
     "一つ目。二つ目です。三つ目はもっとずっととても長い文になっています。": "一つ目。二つ目です。",

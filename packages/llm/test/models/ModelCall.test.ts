@@ -23,7 +23,7 @@ for (const pieces of [
 
 it.effect("tryModel succeeds if the model answers", () => tryModel(modelThat(() => says("pong"))));
 
-const dead: Record<string, Reply> = { "refuses the key": httpError(401), "is silent": "silence" };
+const dead: Record<string, Reply> = { "rejects the key": httpError(401), "is silent": "silence" };
 for (const [name, reply] of Object.entries(dead)) {
   it.effect(`tryModel fails if the model ${name}, and aborts the request`, () => {
     const model = modelThat(() => reply);

@@ -18,7 +18,7 @@ const withEndpoint = (baseUrl: string, model = "small") => {
   );
 };
 
-it.live("openAiCompatible streams an answer from a server, and retries one that breaks off", () =>
+it.live("openAiCompatible streams an answer from a server, and retries if it is cut off", () =>
   Effect.gen(function* () {
     const server = yield* Effect.acquireRelease(
       Effect.promise(() => LLMock.create({ port: 0, logLevel: "silent", chunkSize: 4 })),
@@ -52,7 +52,7 @@ it.live("openAiCompatible streams an answer from a server, and retries one that 
 );
 
 it.effect(
-  "openAiCompatible limits the output of OpenAI's newer models by max_completion_tokens",
+  "openAiCompatible limits the output of OpenAI's newer models with max_completion_tokens",
   () =>
     Effect.gen(function* () {
       const { baseUrl, received } = yield* endpoint((response) =>
@@ -75,7 +75,7 @@ it.effect(
 );
 
 it.effect(
-  "openAiCompatible follows no redirect, which would send the chat to another address",
+  "openAiCompatible does not follow redirects, which would send the chat to another address",
   () =>
     Effect.gen(function* () {
       const other = yield* endpoint((response) => response.writeHead(500).end("{}"));
@@ -106,7 +106,7 @@ it.live(
     }),
 );
 
-/** The text of an answer that ends with these chunks, or the reason why it failed. */
+/** Returns the text of an answer that consists of these chunks, or the reason why it failed. */
 const endOf = Effect.fnUntraced(function* (...chunks: ReadonlyArray<object | string>) {
   const { baseUrl } = yield* endpoint((response) => {
     response.writeHead(200, { "content-type": "text/event-stream" });
@@ -153,14 +153,14 @@ const failures: ReadonlyArray<readonly [string, ReadonlyArray<object | string>, 
   ...failureWords
     .split(" ")
     .map((word) => [`with ${word}`, [text, last(word), "[DONE]"], abnormal(word)] as const),
-  ["with an unknown text", [text, last("error: the prompt was Hi?"), "[DONE]"], abnormal("other")],
+  ["with an error message", [text, last("error: the prompt was Hi?"), "[DONE]"], abnormal("other")],
   ["without a finish_reason", [text, "[DONE]"], brokenOff],
   ["without a finish_reason or [DONE]", [text], brokenOff],
   ["after chunks that all have an empty finish_reason", [blank, blank], brokenOff],
   ["with no text", [last("eos"), "[DONE]"], "the answer is empty"],
 ];
 for (const [name, chunks, reason] of failures) {
-  it.live(`openAiCompatible fails an answer that ends ${name}`, () =>
+  it.live(`openAiCompatible rejects an answer that ends ${name}`, () =>
     Effect.gen(function* () {
       assert.strictEqual(yield* endOf(...chunks), reason);
     }),
@@ -168,14 +168,14 @@ for (const [name, chunks, reason] of failures) {
 }
 
 it.live(
-  "openAiCompatible accepts an answer whose chunks all have an empty finish_reason, if the last one has no text",
+  "openAiCompatible accepts an answer whose chunks all have an empty finish_reason, if the last chunk has no text",
   () =>
     Effect.gen(function* () {
       assert.strictEqual(yield* endOf(blank, blank, last(""), "[DONE]"), "Fine.Fine.");
     }),
 );
 
-it.live("openAiCompatible says in words why a model cannot be reached", () =>
+it.live("openAiCompatible explains why a model cannot be reached", () =>
   Effect.gen(function* () {
     const page = yield* endpoint((response) => {
       response.writeHead(200, { "content-type": "text/html" }).end("<html>Sign in</html>");

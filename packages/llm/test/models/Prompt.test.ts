@@ -5,13 +5,13 @@ import { passagesOf } from "../../src/documents/Passage.ts";
 import { chatbotWith, collect, entry } from "../support/chat.ts";
 import { modelThat, promptOf, says } from "../support/models.ts";
 
-/** A context with room for this many tokens in this many messages, besides the answer. */
+/** A context window with room for the answer and for this many tokens of content in this many messages. */
 const windowFor = (content: number, messages: number): LanguageModelOptions => ({
   contextTokens: content + messages * 8 + 32 + 100,
   maxOutputTokens: 100,
 });
 
-/** Entries with answers of this many bytes, newest first, and the count of those that were read. */
+/** Entries whose answers have this many bytes, newest first, and a count of the entries read. */
 const chatOf = (total: number, bytes: number) => {
   const read = { entries: 0 };
   const earlier = Stream.range(1, total).pipe(
@@ -23,7 +23,7 @@ const chatOf = (total: number, bytes: number) => {
 };
 
 it.effect(
-  "the token budget of a prompt is spent on the newest entries that fit, each whole, and no others are read",
+  "a prompt includes the newest entries that fit, each in full, and reading stops at the first that does not",
   () => {
     const model = modelThat(() => says("ok"));
     const { earlier, read } = chatOf(1000, 10);
@@ -36,7 +36,7 @@ it.effect(
 );
 
 it.effect(
-  "the token budget of a prompt is the context less the tokens reserved for the answer",
+  "a prompt's token budget is the context window minus the tokens reserved for the answer",
   () =>
     Effect.gen(function* () {
       for (const [contextTokens, output, entries] of [
@@ -48,7 +48,7 @@ it.effect(
           Effect.provide(layerLanguageModel(model, { contextTokens })),
         );
         assert.strictEqual(model.doStreamCalls[0]?.maxOutputTokens, output);
-        // Each entry takes 39 tokens, and 16 more around its two messages.
+        // Each entry takes 39 tokens, plus 8 for each of its two messages.
         assert.strictEqual(promptOf(model).length, 1 + 2 * entries);
       }
     }),
@@ -60,7 +60,7 @@ const documents = makeKnowledge([
 ]);
 
 it.effect(
-  "passages of documents in a prompt are in the system message with their source, and the question is not",
+  "a prompt's system message contains passages of the documents with their sources, but not the question",
   () => {
     const model = modelThat(() => says("ok"));
     return Effect.gen(function* () {
@@ -84,7 +84,7 @@ it.effect(
 );
 
 it.effect(
-  "a prompt says that no passage of the documents is about the question, and nothing if there are no documents",
+  "a prompt says that the documents do not cover the question, unless there are no documents",
   () => {
     const model = modelThat(() => says("ok"));
     return Effect.gen(function* () {
@@ -102,7 +102,7 @@ it.effect(
 );
 
 it.effect(
-  "passages of documents in a prompt are left out whole if they do not fit, and take no room from the chat",
+  "passages that do not fit into a prompt are left out in full, and the others leave room for the chat",
   () => {
     const model = modelThat(() => says("ok"));
     return Effect.gen(function* () {

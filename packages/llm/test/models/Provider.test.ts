@@ -13,7 +13,7 @@ const changing = (provider: string, reply: Reply) => {
   return { model, now, calls: () => model.doStreamCalls.length };
 };
 
-/** Asks this many questions at once of a provider that fails every call. */
+/** Asks this many questions at once, and waits until each has succeeded or failed. */
 const askAtOnce = (questions: number) =>
   driven(
     Effect.all(
@@ -37,7 +37,7 @@ const failsAtOnce = Effect.gen(function* () {
 });
 
 it.effect(
-  "the circuit of a provider opens for silent providers, and later asks do not wait",
+  "a provider's circuit opens if the provider stays silent, and later asks fail at once",
   () => {
     const silent = [modelThat(() => "silence", "one"), modelThat(() => "silence", "two")] as const;
     return Effect.gen(function* () {
@@ -49,7 +49,7 @@ it.effect(
 );
 
 it.effect(
-  "the circuit of a provider lets one ask try the provider, and closes once it is answered",
+  "a provider's circuit lets one ask try the provider, and closes once that ask is answered",
   () => {
     const one = changing("one", httpError(503));
     return Effect.gen(function* () {
@@ -82,7 +82,7 @@ it.effect(
   },
 );
 
-it.effect("the circuit of a provider opens for a provider that breaks off every answer", () => {
+it.effect("a provider's circuit opens if the provider cuts off every answer", () => {
   const [one, two] = [changing("one", said("Hel")), changing("two", says("whole"))];
   const answeredBy = Effect.map(driven(collect("Hi?")), (parts) => usageOf(parts).provider);
   return Effect.gen(function* () {
@@ -95,10 +95,10 @@ it.effect("the circuit of a provider opens for a provider that breaks off every 
 });
 
 for (const [name, status, calls] of [
-  ["opens for a provider that refuses the key", 401, 10],
-  ["stays closed for a provider that rejects questions as bad requests", 400, 30],
+  ["opens if the provider rejects the key", 401, 10],
+  ["stays closed if the provider rejects questions as bad requests", 400, 30],
 ] as const) {
-  it.effect(`the circuit of a provider ${name}`, () => {
+  it.effect(`a provider's circuit ${name}`, () => {
     const provider = changing("one", httpError(status));
     return Effect.gen(function* () {
       for (let n = 0; n < 30; n++) yield* Effect.exit(collect("Hi?"));
@@ -108,7 +108,7 @@ for (const [name, status, calls] of [
 }
 
 it.effect(
-  "the circuit of a provider counts the attempts of one question once, and opens at the tenth that fails",
+  "a provider's circuit counts a question's failed attempts once, and opens at the tenth failed question",
   () => {
     const one = changing("one", httpError(503));
     return Effect.gen(function* () {
@@ -125,7 +125,7 @@ it.effect(
   },
 );
 
-it.effect("the circuit of a provider stays closed when clients cancel their asks", () => {
+it.effect("a provider's circuit stays closed if clients cancel their asks", () => {
   const provider = changing("one", "silence");
   return Effect.gen(function* () {
     for (let n = 0; n < 15; n++) {

@@ -36,12 +36,12 @@ for (const [name, result, expected] of [
     "violence/graphic",
   ],
   [
-    "flags a question for which the endpoint names no category",
+    "flags a question even if the endpoint names no category",
     { flagged: true, categories: {} },
     "flagged",
   ],
   [
-    "does not flag a question that the endpoint lets pass",
+    "passes a question that the endpoint does not flag",
     { flagged: false, categories: { hate: false } },
     "none",
   ],
@@ -70,7 +70,7 @@ const failures: Record<string, readonly [(response: ServerResponse) => void, cal
 };
 for (const [reason, [respond, calls]] of Object.entries(failures)) {
   it.effect(
-    `layerModerationEndpoint fails, or with failOpen flags nothing and logs a warning: ${reason}`,
+    `on "${reason}", layerModerationEndpoint fails or, with failOpen, logs a warning and flags nothing`,
     () => {
       const logged: Array<string> = [];
       const logger = Logger.make((entry) => {
@@ -83,7 +83,7 @@ for (const [reason, [respond, calls]] of Object.entries(failures)) {
         const error = yield* Effect.flip(run({}));
         assert.instanceOf(error, AnswerUnavailable);
         assert.include(error.reason, `the moderation endpoint failed: ${reason}`);
-        // fetch itself may repeat a request on a connection that was closed.
+        // `fetch` itself may retry a request if the connection was closed.
         if (!reason.startsWith("connection")) assert.strictEqual(received.length, calls);
         assert.isFalse((yield* run({ failOpen: true })).flagged);
         assert.strictEqual(logged.length, 1);
@@ -94,7 +94,7 @@ for (const [reason, [respond, calls]] of Object.entries(failures)) {
 }
 
 it.effect(
-  "layerModerationEndpoint follows no redirect, which would send the question to another address",
+  "layerModerationEndpoint does not follow redirects, which would send the question to another address",
   () =>
     Effect.gen(function* () {
       const other = yield* endpoint(json({ results: [{ flagged: false, categories: {} }] }));
@@ -107,7 +107,7 @@ it.effect(
 );
 
 it.effect(
-  "layerModerationEndpoint repeats a call after a transient failure, and not before its Retry-After",
+  "layerModerationEndpoint retries a call after a transient failure, but not before its Retry-After has elapsed",
   () =>
     Effect.gen(function* () {
       const replies = [

@@ -7,7 +7,7 @@ import { chatbotWith } from "../support/chat.ts";
 const check = (question: string) =>
   Moderator.use((moderator) => moderator.check(chatbotWith(null), question));
 
-it.effect("layerWordList flags profanity, disguised spellings included", () =>
+it.effect("layerWordList flags profanity, including disguised spellings", () =>
   Effect.gen(function* () {
     for (const question of [
       "What the fuck?",

@@ -36,7 +36,7 @@ export const textOf = (parts: ReadonlyArray<AnswerPart>): string =>
     .map((part) => (part._tag === "Delta" ? part.text : ""))
     .join("");
 
-/** The answer as one text. */
+/** The answer as a single string. */
 export const answerOf = (...args: Parameters<typeof ask>) => Effect.map(collect(...args), textOf);
 
 export const usageOf = (parts: ReadonlyArray<AnswerPart>): Usage => {

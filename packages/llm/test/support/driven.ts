@@ -2,7 +2,7 @@
 import { Effect, Fiber } from "effect";
 import { TestClock } from "effect/testing";
 
-/** Lets promises and fibers run on without the clock advancing. */
+/** Lets promises and fibers make progress without the clock advancing. */
 export const settle = Effect.promise(async () => {
   for (let n = 0; n < 10; n++) await new Promise((resolve) => setImmediate(resolve));
 });

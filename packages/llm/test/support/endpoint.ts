@@ -10,7 +10,7 @@ interface Received {
   readonly body: unknown;
 }
 
-/** An endpoint on a loopback port, which calls `respond` after it has read a request. */
+/** An endpoint on a loopback port that calls `respond` after reading each request. */
 export const endpoint = (respond: (response: ServerResponse) => void) =>
   Effect.acquireRelease(
     Effect.promise(async () => {

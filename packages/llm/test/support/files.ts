@@ -1,7 +1,7 @@
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { Effect, FileSystem, Path } from "effect";
 
-/** A temporary folder with these files; closing the scope removes it. */
+/** Creates a temporary folder with these files. Closing the scope removes the folder. */
 export const folderOf = Effect.fnUntraced(function* (
   files: Readonly<Record<string, string | Uint8Array>>,
 ) {

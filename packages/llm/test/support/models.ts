@@ -1,4 +1,4 @@
-/** Language models whose calls follow a test's script. */
+/** Mock language models that follow a test's script. */
 import { APICallError } from "ai";
 import { MockLanguageModelV4 } from "ai/test";
 
@@ -26,7 +26,7 @@ export const said = (...deltas: ReadonlyArray<string>): Array<Part> => [
   { type: "text-end", id: "1" },
 ];
 
-/** The parts of one response, with pauses, failures and silence between them; or an error or silence instead of it. */
+/** The parts of a response, with pauses, an error or silence among them; or only an error or silence. */
 export type Reply = ReadonlyArray<Part | Promise<void> | Error | "silence"> | Error | "silence";
 
 export const says = (...deltas: ReadonlyArray<string>): Reply => [
@@ -51,7 +51,7 @@ export const httpError = (
     responseBody: more.body ?? "",
   });
 
-/** A model whose n-th call, from 0 on, gets `reply(n)`. */
+/** A model that replies to its n-th call, counted from 0, with `reply(n)`. */
 export const modelThat = (reply: (n: number, call: Call) => Reply, provider = "mock") => {
   let calls = 0;
   return new MockLanguageModelV4({
@@ -72,7 +72,7 @@ export const modelThat = (reply: (n: number, call: Call) => Reply, provider = "m
             }
             controller.close();
           },
-          // Like a provider that keeps its connection open.
+          // Never resolves, like a provider that keeps its connection open.
           cancel: () => new Promise(() => {}),
         }),
       });

@@ -27,7 +27,7 @@ const walk = (at: string, value: unknown): ReadonlyArray<Named> =>
         ),
       ];
 
-it.effect("the description has every code of the table, at responses with its status", () =>
+it.effect("the description lists every error code under a response with that code's status", () =>
   Effect.gen(function* () {
     const { paths } = yield* describeApi;
     const codes = new Map<string, { readonly status: number; readonly code: number }>();
@@ -57,7 +57,7 @@ it.effect("the description has every code of the table, at responses with its st
   }).pipe(Effect.scoped),
 );
 
-it.effect("every example and default of the description is valid", () =>
+it.effect("every example and default in the description is valid", () =>
   Effect.gen(function* () {
     const spec = yield* describeApi;
     const ajv = new Ajv2020({ strict: false, formats: { "date-time": true } });
@@ -83,7 +83,7 @@ it.effect("every example and default of the description is valid", () =>
   }).pipe(Effect.scoped),
 );
 
-it.effect("the description has the bounds of integers, and each type once", () =>
+it.effect("the description has bounds for integers, and no `anyOf` repeats a type", () =>
   Effect.gen(function* () {
     const spec = yield* describeApi;
     const parameters = (path: string) =>
@@ -106,7 +106,7 @@ it.effect("the description has the bounds of integers, and each type once", () =
   }).pipe(Effect.scoped),
 );
 
-it.effect("the description names the server as the client does", () =>
+it.effect("the server's URL in the description is the one that the client used", () =>
   Effect.gen(function* () {
     const { send } = yield* makeServer;
     const servers = (headers: Record<string, string>) =>
@@ -125,7 +125,7 @@ it.effect("the description names the server as the client does", () =>
 );
 
 it.effect(
-  "the API reference and its files are at most 300 kB as they are sent, and run only their own scripts",
+  "the API reference and its files are under 300 kB when compressed, and may run only their own scripts",
   () =>
     Effect.gen(function* () {
       const { send } = yield* makeServer;

@@ -11,7 +11,7 @@ const root = join(import.meta.dirname, "../../../..");
 const readme = join(root, "README.md");
 const folder = join(root, "docs");
 
-/** Reads pages of the guide; `undefined` for a path that is not in the guide. */
+/** Makes a function that reads a page of the guide. It returns `undefined` for a path that is not in the guide. */
 const makeReader = Effect.gen(function* () {
   const knowledge = yield* readKnowledge(folder, [readme]);
   const search = (question: string, limit: number) =>
@@ -31,7 +31,7 @@ const makeReader = Effect.gen(function* () {
   };
 });
 
-it.effect("every link and picture of the guide's pages leads to a page, file or heading", () =>
+it.effect("every link and picture in the guide refers to an existing page, file or heading", () =>
   Effect.gen(function* () {
     const read = yield* makeReader;
     const seen = new Map<string, string>();
@@ -63,7 +63,7 @@ it.effect("every link and picture of the guide's pages leads to a page, file or 
 );
 
 it.effect(
-  "a search of the guide finds passages, says when there are none, and shows the question as text",
+  "a search of the guide finds passages, says if there are none, and escapes the question",
   () =>
     Effect.gen(function* () {
       const read = yield* makeReader;
@@ -77,7 +77,7 @@ it.effect(
     }).pipe(Effect.provide(NodeServices.layer)),
 );
 
-it.effect("the guide lists every document with a sentence, and each leads to the next", () =>
+it.effect("the guide lists every document with a summary, and each page links to the next", () =>
   Effect.gen(function* () {
     const read = yield* makeReader;
     const { text } = (yield* read("/docs/guide"))!;
@@ -99,7 +99,7 @@ it.effect("the guide lists every document with a sentence, and each leads to the
   }).pipe(Effect.provide(NodeServices.layer)),
 );
 
-it.effect("an address with a slash or .md at its end leads to the same page", () =>
+it.effect("an address that ends in .md leads to the same page, and /docs/ leads to the guide", () =>
   Effect.gen(function* () {
     const read = yield* makeReader;
     assert.include((yield* read("/docs/"))!.text, "<h1>Guide</h1>");
@@ -108,7 +108,7 @@ it.effect("an address with a slash or .md at its end leads to the same page", ()
   }).pipe(Effect.provide(NodeServices.layer)),
 );
 
-it.effect("comments of a document, which the search reads, are not shown", () =>
+it.effect("a document's comments, which the search uses, are not shown", () =>
   Effect.gen(function* () {
     const read = yield* makeReader;
     const { text } = (yield* read("/docs/faq"))!;

@@ -26,7 +26,7 @@ const serve = (options?: Parameters<typeof makePlayground>[0]) =>
         ),
   );
 
-it.effect("the playground and its files are at most 60 kB as they are sent", () =>
+it.effect("the playground and its files are under 60 kB when compressed", () =>
   Effect.gen(function* () {
     const get = yield* serve();
     const { text } = yield* get("/");
@@ -94,7 +94,7 @@ it.effect(
 );
 
 it.effect(
-  "the playground's policy names the answers interface's own port, on the host that the browser uses",
+  "the playground's policy allows the answers interface's own port, on the host that the browser uses",
   () =>
     Effect.gen(function* () {
       const get = yield* serve({ answersPort: 3002 });

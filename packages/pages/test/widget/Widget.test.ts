@@ -30,7 +30,7 @@ const serve = (origins: ReadonlyArray<string>, options?: WidgetOptions) =>
   );
 
 it.effect(
-  "the widget's loader is at most 3 kB as it is sent, and its window with all files at most 35 kB",
+  "the widget's loader is at most 3 kB when compressed, and its window with all files at most 35 kB",
   () =>
     Effect.gen(function* () {
       const { get, window } = yield* serve(["https://shop.example"]);
@@ -51,7 +51,7 @@ it.effect(
 );
 
 it.effect(
-  "the policy of the widget's window lets the key's origins frame it, and allows no inline script and no other host",
+  "the policy of the widget's window lets only the key's origins frame it, and allows no inline scripts or other hosts",
   () =>
     Effect.gen(function* () {
       const origins = ["https://shop.example", "https://WWW.shop.example:443"];

@@ -21,7 +21,7 @@ const secret = "Zugspitzpanorama";
 const entry = { question: secret, answer: secret, moderation: "none", flagged: false, usage: null };
 const ofUser = { _tag: "UserRef", userRef: secret } as const;
 
-/** A chat of the user {@link secret}. */
+/** Creates a chat for the user {@link secret}. */
 const create = (chatbot: ChatbotId) =>
   ChatStore.use((chats) =>
     chats.createChat(
@@ -42,7 +42,7 @@ describe.each([
   [" with row security", (schema: string) => ({ ...optionsOf(schema), ...bound() })],
 ] as const)("an erasure%s", (_, optionsIn) => {
   it.live(
-    "an erasure leaves no text of its chats in any row, even if asks were in progress or killed",
+    "an erasure leaves no text from its chats in any row, even if asks were in progress or killed",
     () =>
       inSchema(
         Effect.fnUntraced(function* (sql, schema) {
@@ -53,7 +53,7 @@ describe.each([
           for (let n = 0; n < 4; n++) {
             const { chat } = yield* create(chatbot);
             yield* turns.append(yield* take(chat.id, `${secret} ask ${n}`), entry);
-            // The process of an ask was killed, and another ask took over its turn.
+            // An ask's process was killed, and another ask took over its turn.
             yield* take(chat.id, `${secret} killed ${n}`);
             for (const table of ["chat", "idempotency_key"]) {
               yield* sql.unsafe(
@@ -83,7 +83,7 @@ describe.each([
 });
 
 it.live(
-  "an erasure that fails midway is in the audit log with the chats that it erased; an erasure of no chat is not",
+  "the audit log records how many chats a failed erasure erased, and omits an erasure of no chats",
   () => {
     const options = optionsOf(freshSchema());
     return Effect.gen(function* () {
@@ -115,7 +115,7 @@ it.live(
   },
 );
 
-it.live("an erasure takes the locks that writers wait for only together with its COMMIT", () => {
+it.live("an erasure takes the locks that block writers only when it commits", () => {
   const options = optionsOf(freshSchema());
   return Effect.gen(function* () {
     const chatbot = yield* registerChatbot;
@@ -126,7 +126,7 @@ it.live("an erasure takes the locks that writers wait for only together with its
     const first = yield* store.createChat(chatbot, chat, creation);
     const turn = yield* takeFree(chatbot, first.chat.id, ask);
     const appended = yield* turns.append(turn, entry);
-    // A write that waits for a lock fails.
+    // A write that had to wait for a lock would fail.
     const writers = Effect.gen(function* () {
       yield* store.createChat(chatbot, chat, null);
       assert.deepStrictEqual(yield* store.createChat(chatbot, chat, creation), {
@@ -153,7 +153,7 @@ it.live("an erasure takes the locks that writers wait for only together with its
   }).pipe(Effect.provide(layerPostgres(options)), Effect.scoped);
 });
 
-it.live("an erasure of many chats ends although more are created meanwhile", () => {
+it.live("an erasure of many chats completes even though more are created meanwhile", () => {
   const options = optionsOf(freshSchema());
   return Effect.gen(function* () {
     const chatbot = yield* registerChatbot;
@@ -180,7 +180,7 @@ it.live("an erasure of many chats ends although more are created meanwhile", () 
   }).pipe(Effect.timeout("10 seconds"), Effect.provide(layerPostgres(options)), Effect.scoped);
 });
 
-/** The number of rows of all tables that contain the text. */
+/** Counts the rows in all tables that contain the string. */
 const occurrences = Effect.fnUntraced(function* (
   sql: Effect.Success<ReturnType<typeof clientOf>>,
   schema: string,

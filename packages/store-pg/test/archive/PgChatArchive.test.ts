@@ -29,7 +29,7 @@ const importChat = (chatbot: ChatbotId, id: number) =>
     archive.import(chatbot, Stream.fromIterable(conversation(id)), "test"),
   );
 
-it.live("an import of high ids leaves room for ids that can be imported again", () =>
+it.live("after an import of very high ids, new chats can still be exported and imported", () =>
   Effect.gen(function* () {
     const archive = yield* ChatArchive;
     const [first, other, to] = [
@@ -44,7 +44,7 @@ it.live("an import of high ids leaves room for ids that can be imported again", 
 );
 
 for (const id of [1, 2]) {
-  it.live(`after an import of the id ${id} into a new database, new ids are greater`, () =>
+  it.live(`after an import of id ${id} into a new database, new ids are higher`, () =>
     Effect.gen(function* () {
       const [chats, turns] = [yield* ChatStore, yield* TurnStore];
       const chatbot = yield* registerChatbot;
@@ -58,14 +58,14 @@ for (const id of [1, 2]) {
   );
 }
 
-it.live("an import waits for another to move the sequences, and never moves them back", () => {
+it.live("an import waits while another moves the sequences, and never moves them back", () => {
   const schema = freshSchema();
   return Effect.gen(function* () {
     const [first, second] = [yield* registerChatbot, yield* registerChatbot];
     const sql = yield* clientOf(schema);
     const chats = yield* ChatStore;
     yield* importChat(first, 5_000);
-    // Another import, which holds the lock at its end.
+    // Stands for another import, which takes this lock at its end.
     const other = yield* hold(
       sql,
       "select pg_advisory_xact_lock(hashtextextended('parley.sequences.' || current_schema(), 0))",

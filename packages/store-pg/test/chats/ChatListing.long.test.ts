@@ -1,5 +1,5 @@
 /**
- * Compares lists over many chats with plain arrays.
+ * Compares lists of many chats with lists from plain arrays.
  */
 import { assert, it } from "@effect/vitest";
 import { defaultChatQuery, type Chat, type ChatQuery } from "@parley/core";
@@ -12,7 +12,7 @@ import { clientOf, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
 
 const size = 105_000;
 
-/** They find some hundred chats, all, the oldest, the newest, or none; with and without an index. */
+/** Searches that match a few hundred chats, all, the oldest, the newest or none, with and without an index. */
 const searches = ["falcon Glacier", "r", " 1", " 1049", "nowhere", "_", "%", "3%", "9", "ern"];
 const users = ["user 7", "user 1049", "nobody"];
 const deep = [1, 2, 3, 8, 30, 101, 400, 3_000, Number.MAX_SAFE_INTEGER];
@@ -22,7 +22,7 @@ const oneOf = <A>(all: ReadonlyArray<A>) =>
 
 const randomQuery = Effect.gen(function* () {
   const kind = yield* Random.nextIntBetween(0, 9);
-  // Sorting the arrays by a text takes long.
+  // Only short lists are ordered by text, because sorting the array of all chats by text is slow.
   const few = kind === 0;
   const search = few ? searches[0]! : kind < 8 ? yield* oneOf(searches) : null;
   const userRef = kind === 1 || kind === 8 ? yield* oneOf(users) : null;
@@ -40,7 +40,7 @@ const randomQuery = Effect.gen(function* () {
   } satisfies ChatQuery;
 });
 
-/** A page far from either end, in the order of a text. For it the arrays, too, must sort all chats. */
+/** A page far from either end, ordered by text. The array of all chats must be sorted for it as well. */
 const deepByText = Effect.gen(function* () {
   const field = yield* oneOf(["name", "userRef"] as const);
   return {
@@ -52,7 +52,7 @@ const deepByText = Effect.gen(function* () {
 
 const seed = Date.now();
 it.live(
-  `random lists over ${size} chats equal those of plain arrays, while chats are created and erased (seed ${seed})`,
+  `random lists of ${size} chats equal lists from plain arrays as chats are created and erased (seed ${seed})`,
   () => {
     const schema = freshSchema();
     return Effect.gen(function* () {

@@ -33,7 +33,7 @@ const slow: ReadonlyArray<List> = [
   { entries: { orderBy: [by("answer")] } },
 ];
 
-it.live("a list uses the bulk connections only if its cost grows with the rows", () => {
+it.live("a list uses the bulk connections only if its cost grows with the number of rows", () => {
   const options = optionsOf(freshSchema());
   return Effect.gen(function* () {
     yield* Layer.build(layerPostgres(options));
@@ -65,7 +65,7 @@ it.live("a list uses the bulk connections only if its cost grows with the rows",
   });
 });
 
-// This reads the statement: only among millions of chats would a plan show an index that does not help.
+// Checks the statement's text, because only with millions of chats would a plan show that the index does not help.
 it.each([
   ["ern", true],
   ["Größe", true],

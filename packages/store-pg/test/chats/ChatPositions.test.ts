@@ -6,13 +6,13 @@ import { addGaps, partSizes, positionOf } from "../../src/chats/ChatPositions.ts
 import { settle } from "../fill.ts";
 import { inSchema } from "../fixtures.ts";
 
-/** The length of a stretch, whose positions are erased alike: eight of the smallest parts. */
+/** The length of a stretch of positions with one pattern of erasures: eight of the smallest parts. */
 const stretch = 8 * partSizes[2];
 const stretches = 100;
-/** The highest position that a chat was given: the last part is not full. */
+/** The highest position given to a chat, chosen so that the last part is not full. */
 const highest = stretches * stretch - 1234;
 
-/** Chats with nothing but positions. */
+/** Inserts chats that have nothing but positions. */
 const insertChats = (sql: SqlClient.SqlClient, chatbot: number, positions: Iterable<number>) =>
   sql.unsafe(
     `insert into chat (chatbot_id, id, position, create_time, entries)
@@ -20,7 +20,7 @@ const insertChats = (sql: SqlClient.SqlClient, chatbot: number, positions: Itera
     [chatbot, `{${[...positions].join()}}`],
   );
 
-/** The positions of the chats of some ranks. */
+/** Finds the positions of the chats with the given ranks. */
 const positionsOf = (sql: SqlClient.SqlClient, chatbot: number, ranks: Iterable<number>) =>
   Effect.map(
     sql.unsafe<{ readonly position: bigint | null }>(
@@ -45,7 +45,7 @@ const survivingPositions = Effect.gen(function* () {
   return [...positions].filter((position) => position <= highest).toSorted((a, b) => a - b);
 });
 
-/** The positions of another erasure: scattered ones, part of a stretch, and a whole stretch. */
+/** Picks positions to erase next: scattered ones, those of 300 consecutive chats, and a whole stretch. */
 const someOf = Effect.fnUntraced(function* (positions: ReadonlyArray<number>) {
   const any = Random.nextIntBetween(0, positions.length - 1);
   const gone = new Set<number>();
@@ -61,7 +61,7 @@ const someOf = Effect.fnUntraced(function* (positions: ReadonlyArray<number>) {
 const seeds = [1, Date.now()] as const;
 
 for (const seed of seeds) {
-  it.live(`the position of a chat of any rank is found after random erasures (seed ${seed})`, () =>
+  it.live(`each rank is mapped to its chat's position after random erasures (seed ${seed})`, () =>
     inSchema(
       Effect.fnUntraced(function* (sql) {
         const chatbot = yield* registerChatbot;
@@ -98,13 +98,13 @@ for (const seed of seeds) {
 }
 
 it.live(
-  `the position of a chat of any rank is found when erased chats lie scattered among billions (seed ${seeds[1]})`,
+  `ranks near scattered erasures are mapped to their chats' positions among billions (seed ${seeds[1]})`,
   () =>
     inSchema(
       Effect.fnUntraced(function* (sql) {
         const chatbot = yield* registerChatbot;
         const last = 256 * partSizes[0];
-        // Erased positions: at the ends of ranges of every level, in stretches, and anywhere.
+        // Erased positions: at the ends of parts at every level, and in random runs of one to ten.
         const gone = new Set([1, 2, 512, 513, 131_072, 131_073, 33_554_432, 33_554_433, last]);
         for (let n = 0; n < 10; n++) {
           const first = yield* Random.nextIntBetween(1, last - 10);
@@ -115,7 +115,7 @@ it.live(
             [1, 512, 131_072].flatMap((far) => [position - far, position + far]),
           )
           .filter((position) => position > 0 && position <= last && !gone.has(position));
-        // The statement counts off the chats before a position in its smallest part, so these must exist.
+        // The statement counts the chats before a position within its smallest part, so those chats must exist.
         const present = new Set<number>();
         for (const position of probes) {
           for (let at = position; ; at--) {
@@ -134,7 +134,7 @@ it.live(
         const rankOf = (position: number) =>
           position - [...gone].filter((erased) => erased < position).length;
         assert.deepStrictEqual(yield* positionsOf(sql, chatbot, probes.map(rankOf)), probes);
-        // No level counts gaps beyond the last position, so an erasure there must fail.
+        // No level can count gaps beyond the last position, so recording one must fail.
         const beyond = yield* Effect.flip(
           sql.unsafe(
             `with gone as (select $1::int4 as chatbot_id, $2::int8 as position)${addGaps}`,

@@ -11,7 +11,7 @@ import { toStoreErrors } from "../../src/database/PgErrors.ts";
 import { makeRoundRobin } from "../../src/database/RoundRobin.ts";
 import { clientOf, freshDatabase, optionsOf } from "../PostgresUnderTest.ts";
 
-/** Waits until the metrics show this many connections in use, and this many statements that wait for one. */
+/** Waits until the metrics show this many connections in use and this many statements waiting for a connection. */
 const showing = (pool: string, used: number, pending: number) =>
   Effect.map(Metric.snapshot, (metrics) =>
     Object.entries({ used, pending_requests: pending }).every(([name, value]) =>
@@ -30,7 +30,7 @@ const newState = () => ({ isUnavailable: false, replaceBefore: -Infinity });
 
 for (const slots of [1, 2]) {
   it.live(
-    `work that waits for a connection until its deadline is refused, and shows in the metrics (slots: ${slots})`,
+    `work that gets no connection by its deadline fails, and the metrics count it while it waits (slots: ${slots})`,
     () =>
       Effect.gen(function* () {
         const pool = yield* onePool;
@@ -53,7 +53,7 @@ for (const slots of [1, 2]) {
   );
 }
 
-it.live("a slow statement of a live server fails alone: other connections stay open", () =>
+it.live("a slow statement on a live server fails alone, and other connections stay open", () =>
   Effect.gen(function* () {
     const state = newState();
     const options = { name: "bulk", size: 1, deadline: 300, silentAfter: Infinity, cancels: true };
@@ -87,7 +87,7 @@ it.live("a connection that has reached its maximum age is replaced before its ne
   }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
 );
 
-/** A path to the database, and a function that silences the connections that it has at that moment. */
+/** A relay to the database, and a function that silences the connections currently open through it. */
 const silentPath = Effect.gen(function* () {
   const url = new URL(Redacted.value(optionsOf("public").url));
   const { hostname, port } = url;
@@ -106,7 +106,7 @@ const silentPath = Effect.gen(function* () {
   return { url: Redacted.make(url.href), fallSilent };
 });
 
-/** Makes an effect that runs a statement on a connection that was never used and has fallen silent. */
+/** Returns an effect that runs a statement on an unused connection that has fallen silent. */
 const onSilentConnection = Effect.fnUntraced(function* (multiplex: boolean) {
   const { fallSilent, url } = yield* silentPath;
   const pool = yield* PgPool.make({ url, maxConnections: 1, multiplex });
@@ -118,7 +118,7 @@ const onSilentConnection = Effect.fnUntraced(function* (multiplex: boolean) {
 });
 
 it.live(
-  "statements that share a connection that fell silent before its first use all succeed",
+  "statements that share a connection succeed even if it fell silent before its first use",
   () =>
     Effect.gen(function* () {
       const statement = yield* onSilentConnection(true);
@@ -128,7 +128,7 @@ it.live(
 );
 
 it.live.each([true, false])(
-  "a silent connection is replaced after its first use was interrupted (multiplex: %s)",
+  "a silent connection is replaced even if its first use was interrupted (multiplex: %s)",
   (multiplex) =>
     Effect.gen(function* () {
       const statement = yield* onSilentConnection(multiplex);
@@ -137,7 +137,7 @@ it.live.each([true, false])(
     }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
 );
 
-it.live("the loss and return of the database are logged once each, even without requests", () =>
+it.live("the database's loss and return are each logged once, even without requests", () =>
   Effect.gen(function* () {
     const logged: Array<string> = [];
     const logger = Logger.make((entry) => void logged.push(Logger.formatJson.log(entry)));

@@ -20,7 +20,7 @@ it.each([
   "postgres://ann:p@ss@/parley?host=/run/postgresql",
   "postgres://%2Frun%2Fpostgresql/parley",
   `${base}?application_name=web&options=-c%20jit%3Doff`,
-])("the address %s can be used", (address) => {
+])("the address %s is accepted", (address) => {
   expect(problemOf(address)).toBeTypeOf("object");
 });
 
@@ -35,14 +35,14 @@ it.each([
   ["SSLMODE=require", "SSLMODE", "remove it"],
   ["sslmode=on", "sslmode", "verify-full"],
   ["host=one,two", "several hosts", "one address"],
-])("the parameter %s is refused by its name, with what to do", (parameter, name, advice) => {
+])("the error for the parameter %s names it and says what to do", (parameter, name, advice) => {
   const problem = problemOf(`${base}?${parameter}`);
   expect(problem).toContain(name);
   expect(problem).toContain(advice);
   expect(problem).not.toContain("secret");
 });
 
-it("several hosts are refused", () => {
+it("an address with several hosts is rejected", () => {
   for (const hosts of ["one:5432,two:5432", "one,two"]) {
     expect(problemOf(`postgres://ann:secret@${hosts}/parley`)).toContain("several hosts");
   }
@@ -57,7 +57,7 @@ it.each([
   "12?xyzzy=xyzzy",
   "xyz%zy",
   "12?a=xyzzy&host=x",
-])("the unencoded password %s is recognized, and no piece of it repeated", (password) => {
+])("the unencoded password %s is recognized, and no part of it is repeated", (password) => {
   for (const before of ["", "a@b", "a@1"]) {
     const problem = problemOf(`postgres://ann:${before}${password}@db.example/parley`);
     expect(problem).toContain("percent-encode");
@@ -66,19 +66,19 @@ it.each([
 });
 
 it.each(["nonsense", "mysql://ann:secret@db.example/parley", "host=db.example dbname=parley"])(
-  "%s is not an address",
+  "%s is rejected because it is not an address",
   (address) => {
     expect(problemOf(address)).toMatch(/^is not an address such as postgres:\/\//);
   },
 );
 
-it("a plus sign stays a plus sign, and the last of two equal parameters wins", () => {
+it("a plus sign stays a plus sign, and the last of two parameters with the same name wins", () => {
   const url = Redacted.make(`${base}?application_name=a+b&sslmode=require&sslmode=disable`);
   expect(transportOf(url)).toMatchObject({ applicationName: "a+b" });
   expect(securityOf(url)).toBe("plain text");
 });
 
-it("a Unix socket is never encrypted, as with libpq", () => {
+it("a connection over a Unix socket is never encrypted, as with libpq", () => {
   for (const host of ["?host=/run/postgresql&", "?host=%2Frun%2Fpostgresql&"]) {
     expect(securityOf(Redacted.make(`postgres:///parley${host}sslmode=verify-full`))).toBe(
       "plain text",

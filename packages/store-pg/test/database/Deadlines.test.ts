@@ -31,7 +31,7 @@ const orders: Readonly<Record<string, ReadonlyArray<number>>> = {
   "a connection outlasts the longest work on it": [limit.bulk, limit.connectionAge],
 };
 
-it("each time limit expires before those that rely on it", () => {
+it("each time limit expires before the limits that rely on it", () => {
   for (const [promise, limits] of Object.entries(orders)) {
     for (const [at, limit] of limits.slice(1).entries()) {
       assert.isBelow(limits[at]!, limit, promise);

@@ -7,7 +7,7 @@ import { makePools } from "../../src/database/PgPools.ts";
 import { bound, freshDatabase, inDatabase, layerStore } from "../PostgresUnderTest.ts";
 
 for (const rowSecurity of [false, true]) {
-  it.live(`settings of a database do not affect statements (row security: ${rowSecurity})`, () =>
+  it.live(`a database's settings do not affect statements (row security: ${rowSecurity})`, () =>
     Effect.gen(function* () {
       const { name, sql, url } = yield* freshDatabase();
       yield* sql.unsafe(`alter database ${name} set jit = on`);
@@ -64,7 +64,7 @@ for (const rowSecurity of [false, true]) {
         let most = 0;
         const count = sql
           .unsafe<{ readonly count: number }>(
-            // A probe of a slow database opens a connection of its own for a moment.
+            // Excludes the probe of a slow database, which briefly opens a connection of its own.
             "select count(*)::int4 as count from pg_stat_activity where datname = $1 and application_name = 'parley' and query not in ('', 'select 1')",
             [name],
           )

@@ -2,7 +2,7 @@ import { assert, it } from "@effect/vitest";
 import { Effect, Fiber } from "effect";
 import { makeRoundRobin } from "../../src/database/RoundRobin.ts";
 
-/** Runs work in slots. */
+/** Returns a function that runs a chatbot's work in a slot. */
 const slotsOf = (slots: number) => {
   const { release, acquire } = makeRoundRobin<number>(slots);
   return <A>(chatbot: number, work: Effect.Effect<A>) =>
@@ -13,7 +13,7 @@ const slotsOf = (slots: number) => {
     );
 };
 
-it.effect("each waiting chatbot gets a slot equally often, however much work it has", () =>
+it.effect("waiting chatbots get slots equally often, however much work each of them has", () =>
   Effect.gen(function* () {
     const slot = slotsOf(2);
     const served = new Map<number, number>();
@@ -48,7 +48,7 @@ it.live("a slot is neither lost nor granted twice when work is interrupted or ti
         Effect.gen(function* () {
           maxInside = Math.max(maxInside, ++inside);
           for (let slots = 0; slots < n % 4; slots++) yield* Effect.yieldNow;
-          // Slots are granted at the very moment when others time out.
+          // Frees its slot at the very moment when other work times out.
           if (n % 11 === 0) yield* Effect.sleep(20);
         }).pipe(Effect.ensuring(Effect.sync(() => inside--))),
       ).pipe(Effect.timeoutOption(20));

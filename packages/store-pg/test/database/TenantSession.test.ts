@@ -36,7 +36,7 @@ const usage = {
 };
 const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage };
 
-/** Creates a chatbot with rows in every table of tenants. */
+/** Creates a chatbot with rows in every tenant table. */
 const createFilledChatbot = Effect.gen(function* () {
   const chatbot = yield* registerChatbot;
   const [store, turns] = [yield* ChatStore, yield* TurnStore];
@@ -51,7 +51,7 @@ const createFilledChatbot = Effect.gen(function* () {
   return chatbot;
 });
 
-/** All rows of all chatbots, or of one. */
+/** Reads the rows of all chatbots, or of a single one, in the tenant tables. */
 const contents = (sql: SqlClient.SqlClient, chatbot: number | null = null) =>
   Effect.forEach(tenantTables, (table) =>
     sql.unsafe(
@@ -87,7 +87,7 @@ const withoutConditions = (pools: PgPools): PgPools => {
   };
 };
 
-/** Two filled chatbots in one schema, and connections that row security binds and that it does not. */
+/** Two filled chatbots in one schema, with pools that are subject to row security and pools that are not. */
 const twoTenants = Effect.gen(function* () {
   const options = boundOptions();
   const stores = yield* Layer.build(layerStore(options));
@@ -106,7 +106,7 @@ const twoTenants = Effect.gen(function* () {
 });
 
 it.live(
-  "a start refuses a role that row security binds without the setting, and the setting with any other role",
+  "a server refuses to start if its role is subject to row security and the setting is off, or the reverse",
   () =>
     Effect.gen(function* () {
       const options = boundOptions();
@@ -123,7 +123,7 @@ it.live(
     }),
 );
 
-it.live("a start refuses a role without grants", () =>
+it.live("a server refuses to start with a role that has no grants", () =>
   Effect.gen(function* () {
     const options = boundOptions();
     yield* migratePostgres(optionsOf(options.schema));
@@ -133,7 +133,9 @@ it.live("a start refuses a role without grants", () =>
 
 for (const mode of ["with row security", "without row security"] as const) {
   const shows =
-    mode === "without row security" ? "shows and changes foreign rows" : "shows no foreign row";
+    mode === "without row security"
+      ? "shows and changes other chatbots' rows"
+      : "neither shows nor changes other chatbots' rows";
   it.live(`without conditions on the chatbot in its statements, a store ${mode} ${shows}`, () =>
     Effect.gen(function* () {
       const tenants = yield* twoTenants;
@@ -205,7 +207,7 @@ for (const mode of ["with row security", "without row security"] as const) {
 }
 
 it.live(
-  "a session with row security keeps apart the tenants of thousands of statements on its connections",
+  "a session with row security never mixes up tenants, over thousands of statements on its connections",
   () =>
     Effect.gen(function* () {
       const { bound } = yield* twoTenants;
@@ -238,7 +240,7 @@ it.live(
 );
 
 it.live(
-  "a session with row security rolls back a transaction that fails, and leaves none open",
+  "a session with row security rolls back a failing transaction, and leaves no transaction open",
   () =>
     Effect.gen(function* () {
       const { bound, ours, sql } = yield* twoTenants;

@@ -5,11 +5,11 @@ import { makeWriteBatcher } from "../../src/database/WriteBatcher.ts";
 
 const options = { maxWriters: 1, maxItems: 10 };
 
-/** Starts a write, so that it waits in its lane. */
+/** Starts a write, and lets it join its lane. */
 const begin = <A, E>(write: Effect.Effect<A, E>) =>
   Effect.tap(Effect.forkChild(write, { startImmediately: true }), () => Effect.yieldNow);
 
-it.live("an item fails at its timeout, whether it waits or is in flight", () =>
+it.live("an item fails when it times out, whether it is queued or in flight", () =>
   Effect.gen(function* () {
     const writes: Array<ReadonlyArray<number>> = [];
     const open = yield* Deferred.make<void>();
@@ -31,7 +31,7 @@ it.live("an item fails at its timeout, whether it waits or is in flight", () =>
 );
 
 it.live(
-  "an interruption removes an item that waits, and waits for the end of a write in flight",
+  "an interruption removes an item that is still queued, but waits for a write in flight to end",
   () =>
     Effect.gen(function* () {
       const writes: Array<ReadonlyArray<number>> = [];
@@ -52,7 +52,7 @@ it.live(
     }).pipe(Effect.scoped),
 );
 
-it.effect("after the end of its scope a batcher neither writes nor waits", () =>
+it.effect("a batcher whose scope has closed interrupts a write instead of leaving it waiting", () =>
   Effect.gen(function* () {
     const scope = yield* Scope.make();
     const write = yield* makeWriteBatcher(

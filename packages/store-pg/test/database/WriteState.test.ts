@@ -8,7 +8,7 @@ import { inject } from "vitest";
 import { bare, entry, keyOf, takeFree } from "../fixtures.ts";
 import { clientOf, freshDatabase, inDatabase, start } from "../PostgresUnderTest.ts";
 
-/** Runs work that can read the lines of its log. */
+/** Runs work that can read the messages that it logs. */
 const logging = Effect.fnUntraced(function* <A, E, R>(
   work: (lines: ReadonlyArray<string>) => Effect.Effect<A, E, R>,
 ) {
@@ -17,7 +17,7 @@ const logging = Effect.fnUntraced(function* <A, E, R>(
   return yield* Effect.provide(work(lines), Logger.layer([logger]));
 });
 
-/** A database of its own: its address for the owner of the tables, and a superuser's client. */
+/** A new database, with its address for the tables' owner, and a client for a superuser. */
 const database = Effect.gen(function* () {
   const { name, url } = yield* freshDatabase();
   const superuser = inDatabase(name, Redacted.make(inject("roleUrls").superuser));
@@ -26,7 +26,7 @@ const database = Effect.gen(function* () {
     name,
     url,
     sql,
-    /** This session was opened before, so it can still write. */
+    /** Affects only sessions that are opened later, so this client can still write. */
     setReadOnly: (isReadOnly: boolean) =>
       sql.unsafe(
         `alter database ${name} ${isReadOnly ? "set default_transaction_read_only = on" : "reset all"}`,
@@ -58,7 +58,7 @@ const services = Effect.gen(function* () {
   };
 });
 
-/** Waits for at most five seconds until the store accepts writes, without writing. */
+/** Waits at most five seconds for the store to accept writes, without writing. */
 const becomesWritable = (readOnlyReason: Effect.Effect<string | null>) =>
   readOnlyReason.pipe(
     Effect.delay("50 millis"),
@@ -90,7 +90,7 @@ it.live(
             "The database refuses writes: its transactions are read-only by default.",
           ]);
           yield* setReadOnly(false);
-          // Connections that were opened meanwhile are read-only for as long as they live.
+          // Connections that were opened in the meantime stay read-only until they are closed.
           yield* becomesWritable(readOnlyReason);
           yield* Effect.all([create, ask, create]);
         }).pipe(Effect.provide(layerPostgres({ url })));
@@ -106,7 +106,7 @@ it.live(
 );
 
 it.live(
-  "an answer that was completed on a read-only database is stored once it accepts writes again",
+  "an answer completed while the database is read-only is stored once the database accepts writes again",
   () =>
     Effect.gen(function* () {
       const { disconnect, setReadOnly, url } = yield* database;
@@ -131,7 +131,7 @@ it.live(
     }).pipe(Effect.scoped),
 );
 
-it.live("a start on a read-only database logs one warning, and serves reads", () =>
+it.live("a server that starts on a read-only database logs one warning, and serves reads", () =>
   logging((lines) =>
     Effect.gen(function* () {
       const { setReadOnly, url } = yield* database;
@@ -153,7 +153,7 @@ it.live("a start on a read-only database logs one warning, and serves reads", ()
   ),
 );
 
-it.live("a role that lacks a privilege cannot write, and the reason names the privilege", () =>
+it.live("a store whose role lacks a privilege is read-only, and says what it cannot access", () =>
   Effect.gen(function* () {
     const { name, sql, url } = yield* database;
     yield* start({ url });
@@ -172,7 +172,7 @@ it.live("a role that lacks a privilege cannot write, and the reason names the pr
       yield* sql.unsafe("grant usage on sequence parley.entry_id to parley_bypass");
       yield* becomesWritable(readOnlyReason);
     }).pipe(Effect.provide(layerPostgres(server)));
-    // A table that an earlier version did not have.
+    // As after an upgrade that adds a table without granting the role access to it.
     yield* sql.unsafe("revoke all on parley.key_spending from parley_bypass");
     const reason = StoreState.use(({ readOnlyReason }) => readOnlyReason);
     assert.strictEqual(
@@ -182,14 +182,14 @@ it.live("a role that lacks a privilege cannot write, and the reason names the pr
   }).pipe(Effect.scoped),
 );
 
-/** Makes each insert of a row that meets the condition fail with the SQLSTATE. */
+/** Returns SQL that makes each insertion of a row that meets the condition fail with the SQLSTATE. */
 const failing = (table: string, condition: string, code: string) => [
   `create or replace function fail() returns trigger language plpgsql as $$ begin
     if ${condition} then raise exception 'could not extend file' using errcode = '${code}'; end if; return new; end $$`,
   `create trigger fail before insert on parley.${table} for each row execute function fail()`,
 ];
 
-it.live("after a full disk, writes are refused until a large row fits again", () =>
+it.live("after the disk has filled up, writes are refused until a large row fits again", () =>
   Effect.gen(function* () {
     const { sql, url } = yield* database;
     yield* Effect.gen(function* () {
@@ -212,7 +212,7 @@ it.live("after a full disk, writes are refused until a large row fits again", ()
   }).pipe(Effect.scoped),
 );
 
-it.live("a refused row of one chatbot does not block the writes of another", () =>
+it.live("a rejected row in one chatbot does not block another chatbot's writes", () =>
   Effect.gen(function* () {
     const { sql, url } = yield* database;
     yield* Effect.gen(function* () {

@@ -9,7 +9,7 @@ const chat: ChatToCreate = { name: "last", userRef: null, helloMessage: null };
 for (const rowSecurity of [false, true]) {
   // The store has no connection yet, as after thirty idle seconds.
   it.live(
-    `a store that closes completes the creations in progress (row security: ${rowSecurity})`,
+    `a store completes the creations in progress before it closes (row security: ${rowSecurity})`,
     () =>
       Effect.gen(function* () {
         const layer = layerStore({ ...optionsOf(freshSchema()), ...(rowSecurity && bound()) });

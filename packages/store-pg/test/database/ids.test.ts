@@ -38,7 +38,7 @@ const append = Effect.fnUntraced(function* (chatbot: ChatbotId, chat: ChatId | n
 const ask = (chatbot: ChatbotId): Effect.Effect<number, unknown, ChatStore | TurnStore> =>
   Effect.map(append(chatbot, null), ({ chatId }) => chatId);
 
-/** Runs work over the store, and returns its result with the warnings of the log. */
+/** Runs work on the store, and returns the work's result and the logged warnings. */
 const serve = <A, E>(
   options: PostgresOptions,
   work: Effect.Effect<A, E, ChatStore | TurnStore | ChatArchive | ChatbotRegistry>,
@@ -54,7 +54,7 @@ const serve = <A, E>(
     );
   });
 
-/** A chatbot with three chats, of which one has an entry. */
+/** Creates a chatbot with three chats, one of which has an entry. */
 const fill = Effect.gen(function* () {
   const chatbot = yield* registerChatbot;
   const ids = yield* Effect.replicateEffect(create(chatbot), 3);
@@ -64,10 +64,10 @@ const fill = Effect.gen(function* () {
 
 const idStep = 100_000;
 
-/** Writes the row in another transaction, as a copy of all rows of the schema would. */
+/** Rewrites the row in another transaction, as copying all of the schema's rows would. */
 const copyRows = "update database_identity set identity = identity";
 
-it.live("ids continue without a gap at each start of a database that was not restored", () =>
+it.live("ids continue without gaps across restarts on a database that was not restored", () =>
   Effect.gen(function* () {
     const { url } = yield* freshDatabase();
     const { result: chatbot, warnings } = yield* serve({ url }, registerChatbot);
@@ -80,7 +80,7 @@ it.live("ids continue without a gap at each start of a database that was not res
   }).pipe(Effect.scoped),
 );
 
-it.live("a copy of a database gives out no id that the original has given out since", () =>
+it.live("a copy of a database issues no id that the original may have issued since", () =>
   Effect.gen(function* () {
     const original = yield* freshDatabase();
     const { result: before } = yield* serve({ url: original.url }, fill);
@@ -111,7 +111,7 @@ it.live("a copy of a database gives out no id that the original has given out si
 
 for (const rowSecurity of [false, true]) {
   it.live(
-    `ids move once when the rows are replaced under several servers (row security: ${rowSecurity})`,
+    `the sequences are moved only once if the rows are replaced while several servers run (row security: ${rowSecurity})`,
     () =>
       Effect.gen(function* () {
         const options = {
@@ -140,7 +140,7 @@ for (const rowSecurity of [false, true]) {
 }
 
 it.live(
-  "sequences that are behind the rows are moved by the first write of each kind, and by a start",
+  "sequences that lag behind the rows are moved by the first write of each kind, and when a server starts",
   () =>
     Effect.gen(function* () {
       const { sql, url } = yield* freshDatabase();
@@ -184,7 +184,7 @@ it.live(
 );
 
 it.live(
-  "ids move before an import into a restored database, and the import keeps its own ids",
+  "an import into a restored database first moves the sequences, and keeps the imported ids",
   () =>
     Effect.gen(function* () {
       const { sql, url } = yield* freshDatabase();

@@ -23,7 +23,7 @@ const migrateTo = (options: Options, migration: typeof later) =>
     Effect.scoped,
   );
 
-/** A migrated schema, a migration that changes a table, and a session in a transaction that has read the table. */
+/** A migrated schema, a migration that changes a table, and a session whose open transaction has read the table. */
 const makeBlockedMigration = Effect.gen(function* () {
   const options = optionsOf(freshSchema());
   yield* start(options);
@@ -35,7 +35,7 @@ const makeBlockedMigration = Effect.gen(function* () {
 });
 
 it.live(
-  "a blocked migration lets readers through between its attempts, and finally names the blocking session",
+  "a blocked migration lets readers through between its attempts, and its error names the blocking session",
   () =>
     Effect.gen(function* () {
       const { migration, sql } = yield* makeBlockedMigration;
@@ -54,13 +54,13 @@ it.live(
         error.message,
         /locked by process \d+, "nightly report", idle in transaction, since 2\d{3}-.*Z: end every session/,
       );
-      // The migration pauses three times for three seconds.
+      // The migration pauses three times, for three seconds each.
       assert.isAbove(reads, 30);
     }).pipe(Effect.scoped),
   60_000,
 );
 
-it.live("a blocked migration continues when the blocking session has ended", () =>
+it.live("a blocked migration continues when the blocking transaction has ended", () =>
   Effect.gen(function* () {
     const { migration, release, sql } = yield* makeBlockedMigration;
     yield* Effect.all([migration, Effect.delay(release, "4 seconds")], { concurrency: 2 });
@@ -68,7 +68,7 @@ it.live("a blocked migration continues when the blocking session has ended", () 
   }).pipe(Effect.scoped),
 );
 
-it.live("a migration that loses a deadlock is repeated", () =>
+it.live("a migration that is aborted because of a deadlock is retried", () =>
   Effect.gen(function* () {
     const options = optionsOf(freshSchema());
     yield* start(options);
@@ -79,7 +79,7 @@ it.live("a migration that loses a deadlock is repeated", () =>
         yield* sql.unsafe("select from entry");
         const fiber = yield* Effect.forkScoped(migrateTo(options, { ...later, text }));
         yield* Effect.sleep("500 millis");
-        // The migration has waited for longer, so PostgreSQL ends the migration.
+        // The migration has waited longer, so PostgreSQL aborts the migration.
         yield* sql.unsafe("select from chat");
         return fiber;
       }),
@@ -89,7 +89,7 @@ it.live("a migration that loses a deadlock is repeated", () =>
   }).pipe(Effect.scoped),
 );
 
-it.live("a migration behind a pooler outlasts the timeouts of its role", () =>
+it.live("a migration behind a pooler is not subject to its role's timeouts", () =>
   Effect.gen(function* () {
     const { name, sql, url } = yield* freshDatabase();
     yield* start({ url });

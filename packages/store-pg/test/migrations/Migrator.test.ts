@@ -11,7 +11,7 @@ import {
   start,
 } from "../PostgresUnderTest.ts";
 
-/** A schema of its own, in which the statements have run. */
+/** Creates a schema, and runs the statements in it. */
 const withSchema = Effect.fnUntraced(function* (statements: ReadonlyArray<string>) {
   const options = optionsOf(freshSchema());
   const sql = yield* clientOf(options.schema);
@@ -33,7 +33,7 @@ it.live("several servers that start on an empty database create the schema once"
   }),
 );
 
-it.live("a start on a current schema does not wait for a dump", () =>
+it.live("a server that starts on an up-to-date schema does not wait for a dump", () =>
   Effect.gen(function* () {
     const { options, sql } = yield* withSchema([]);
     yield* start(options);
@@ -44,7 +44,7 @@ it.live("a start on a current schema does not wait for a dump", () =>
   }),
 );
 
-it.live("a start with a role that may not create the schema names the owner's command", () =>
+it.live("a server that may not create its schema names the command for the owner to run", () =>
   Effect.gen(function* () {
     const { name } = yield* freshDatabase();
     const url = new URL(inject("roleUrls").server);
@@ -56,7 +56,7 @@ it.live("a start with a role that may not create the schema names the owner's co
   }),
 );
 
-it.live("a start refuses a newer schema", () =>
+it.live("a server refuses to start on a newer schema", () =>
   Effect.gen(function* () {
     const { options, sql } = yield* withSchema([]);
     yield* start(options);
@@ -65,9 +65,9 @@ it.live("a start refuses a newer schema", () =>
   }),
 );
 
-it.live("a start refuses the schema of an unreleased version, and says how to move its chats", () =>
+it.live("a server refuses to start on an unreleased schema, and says how to move the chats", () =>
   Effect.gen(function* () {
-    // The names that unreleased versions wrote, the last of them with the hash of another text of the migration.
+    // The migration names from unreleased versions, the last of which has the hash of a different SQL text.
     for (const names of [["initial", "keys"], ["initial"], ["initial_1f2e3d4c"]]) {
       const { options } = yield* withSchema([
         "create table chat (id int)",
@@ -80,7 +80,7 @@ it.live("a start refuses the schema of an unreleased version, and says how to mo
   }),
 );
 
-it.live("a start beside another program's table of the same name suggests PARLEY_SCHEMA", () =>
+it.live("a server that finds another program's table in its schema suggests PARLEY_SCHEMA", () =>
   Effect.gen(function* () {
     const { options } = yield* withSchema(["create table chat (id int)"]);
     assert.include(yield* refusal(options), "set PARLEY_SCHEMA to another schema");

@@ -28,7 +28,7 @@ const newChatbot = ChatbotRegistry.use((registry) =>
   ),
 );
 
-/** Takes from the queue up to this id, inclusive. */
+/** Takes ids from the queue until this one arrives, and returns them all. */
 const untilReceived = Effect.fnUntraced(function* (
   received: Queue.Queue<number | null>,
   id: number,
@@ -47,7 +47,7 @@ const keyRecord = () => ({
 });
 
 layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on PostgreSQL", (it) => {
-  it.effect("every change notifies once, and a change that alters nothing does not", () =>
+  it.effect("every change sends one notification, and a change without effect sends none", () =>
     Effect.gen(function* () {
       const registry = yield* ChatbotRegistry;
       const directory = yield* ChatbotDirectory;
@@ -55,7 +55,7 @@ layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on Post
       yield* Stream.runForEach(directory.changes, (id) => Queue.offer(received, id)).pipe(
         Effect.forkScoped({ startImmediately: true }),
       );
-      // Changes the chatbot until a notification arrives: only then does the connection listen.
+      // Changes the chatbot until a notification arrives, because the connection may not be listening yet.
       const first = yield* newChatbot;
       yield* Effect.suspend(() =>
         registry.change(first.id, { description: crypto.randomUUID() }, "test"),
@@ -63,7 +63,7 @@ layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on Post
       const { id } = yield* newChatbot;
       const registered = (yield* registry.list).find(({ chatbot }) => chatbot.id === id)!;
       const keyId = registered.keys[0]!.id;
-      /** The number of notifications that the change causes, up to that of a later creation. */
+      /** Counts the notifications that the change causes. That of a later creation marks the end. */
       const notificationsOf = Effect.fnUntraced(function* (
         change: Effect.Effect<unknown, unknown>,
       ) {

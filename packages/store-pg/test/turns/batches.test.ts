@@ -1,5 +1,5 @@
 /**
- * Takes and appends that share a statement: each is decided by itself.
+ * Takes and appends that share a statement. The outcome of each must not depend on the others.
  */
 import { assert, it } from "@effect/vitest";
 import {
@@ -23,7 +23,7 @@ import { optionsOf } from "../PostgresUnderTest.ts";
 const noChatbot = ChatbotId.make(2_000_000_000);
 const key = (name: string, fingerprint = "f"): IdempotencyKey => ({ key: name, fingerprint });
 
-/** A chatbot with chats, two instances of the store, and a count of the statements that the first instance sends. */
+/** Creates a chatbot and two instances of the store, and counts the statements that the first instance sends. */
 const setUp = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, schema: string) {
   const pools = yield* makePools({ ...optionsOf(schema), maxConnections: 10 });
   let statements = 0;
@@ -49,7 +49,7 @@ const setUp = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, schema: str
   );
   const take = (chat: ChatId | null, idempotencyKey: IdempotencyKey | null = null) =>
     Effect.provideService(takeFree(chatbot, chat, idempotencyKey), TurnStore, turns);
-  /** Runs work that arrives while both writers of the chatbot are busy, so that it shares a statement. */
+  /** Runs work that arrives while both of the chatbot's writers are busy, so that all of it shares a statement. */
   const together = Effect.fnUntraced(function* <A, E>(
     busy: ReadonlyArray<Effect.Effect<unknown, unknown>>,
     work: ReadonlyArray<Effect.Effect<A, E>>,
@@ -76,13 +76,13 @@ const setUp = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, schema: str
 type SetUp = Effect.Success<ReturnType<typeof setUp>>;
 type Context = ChatStore | ChatbotRegistry | Scope.Scope;
 
-/** A request that gets one decision, and its outcome. */
+/** A request that leads to a certain decision, and its expected outcome. */
 interface Row {
   readonly chatbot?: ChatbotId;
   readonly chat: ChatId | null;
   readonly key?: IdempotencyKey;
   readonly outcome: string;
-  /** Ends the wait of a request that waits. */
+  /** Lets a waiting request continue. */
   readonly release?: Effect.Effect<unknown>;
 }
 
@@ -153,7 +153,7 @@ const describeTake = (result: Result.Result<TakeResult, { readonly _tag: string 
 };
 
 for (const [name, arrange] of Object.entries(rows)) {
-  it.live(`a take with the decision ${name} leaves the others of its statement alone`, () =>
+  it.live(`a take decided as ${name} does not affect the other takes in its statement`, () =>
     inSchema(
       Effect.fnUntraced(function* (sql, schema) {
         const up = yield* setUp(sql, schema);
@@ -181,7 +181,7 @@ for (const [name, arrange] of Object.entries(rows)) {
   );
 }
 
-/** Turns of `many` new chats, half of them with a key, and two more to keep the writers busy. */
+/** Takes turns in `many` new chats, half of them with a key, and two more to keep the writers busy. */
 const takeMany = Effect.fnUntraced(function* ({ create, take }: SetUp, many: number) {
   const turns = yield* Effect.all(
     Array.from({ length: many + 2 }, (_, n) =>
@@ -211,7 +211,7 @@ it.live("64 appends that arrive together share a statement, with and without key
   ),
 );
 
-it.live("an append that cannot be stored leaves the others of its statement alone", () =>
+it.live("an append that cannot be stored does not affect the other appends in its statement", () =>
   inSchema(
     Effect.fnUntraced(function* (sql, schema) {
       const up = yield* setUp(sql, schema);

@@ -22,7 +22,7 @@ describe.each([
   ["with row security", (schema: string) => ({ ...optionsOf(schema), ...bound() })],
 ] as const)("%s", (_, options) => {
   it.live(
-    "a lock of one chatbot delays no other chatbot, and its creations give up on it in time",
+    "a lock on one chatbot delays no other chatbot, and creations that wait for the lock time out",
     () =>
       inSchema(
         Effect.fnUntraced(function* (sql) {
@@ -58,7 +58,7 @@ describe.each([
           for (const { _tag } of yield* Fiber.join(creating)) {
             assert.include(["Overloaded", "StorageUnavailable"], _tag);
           }
-          // An append is tried again for longer than the lock is held.
+          // Appends are retried for longer than the lock is held.
           yield* lock.release;
           for (const { chatId } of yield* Fiber.join(asking)) assert.isNumber(chatId);
           yield* store.createChat(theirs, chat, null);
@@ -68,7 +68,7 @@ describe.each([
       ),
   );
 
-  it.live("a read that loses a deadlock against a migration is repeated", () =>
+  it.live("a read that is aborted because of a deadlock with a migration is retried", () =>
     inSchema(
       Effect.fnUntraced(function* (sql) {
         const chatbot = yield* registerChatbot;
@@ -82,7 +82,7 @@ describe.each([
               yield* sql.unsafe(`lock table ${first} in access exclusive mode`);
               const fiber = yield* Effect.forkScoped(read);
               yield* Effect.sleep("50 millis");
-              // The read has waited for longer, so PostgreSQL ends the read.
+              // The read has waited longer, so PostgreSQL aborts the read.
               yield* sql.unsafe(`lock table ${second} in access exclusive mode`);
               return fiber;
             }),
@@ -94,7 +94,7 @@ describe.each([
     ),
   );
 
-  it.live("many asks of one chatbot delay no other chatbot", () =>
+  it.live("many renewals in one chatbot do not hold up a renewal in another", () =>
     inSchema(
       Effect.fnUntraced(function* (sql) {
         const [ours, theirs] = [yield* registerChatbot, yield* registerChatbot];
@@ -108,7 +108,7 @@ describe.each([
           [theirs],
         );
         const served: Array<number> = [];
-        // The first ones occupy all connections until the release.
+        // The first of these occupy all connections until the lock is released.
         const crowd = yield* Effect.forEach(Array.from({ length: 100 }), () =>
           Effect.forkChild(
             Effect.ensuring(
@@ -132,7 +132,7 @@ describe.each([
     ),
   );
 
-  it.live("an erasure and requests with idempotency keys resolve their deadlocks", () =>
+  it.live("an erasure and requests with idempotency keys recover from deadlocks", () =>
     Effect.gen(function* () {
       const chatbot = yield* registerChatbot;
       const store = yield* ChatStore;
@@ -154,7 +154,7 @@ describe.each([
     }).pipe(Effect.provide(layerStore(options(freshSchema())))),
   );
 
-  it.live("no answer is lost to the locks of a frozen process", () =>
+  it.live("no answer is lost because a frozen process holds locks", () =>
     inSchema(
       Effect.fnUntraced(function* (sql) {
         const chatbot = yield* registerChatbot;
@@ -171,7 +171,7 @@ describe.each([
         const inNew = [null, keyOf("key")].map((key) =>
           Effect.flatMap(takeFree(chatbot, null, key), (turn) => turns.append(turn, entry)),
         );
-        // PostgreSQL ends the transaction of a frozen process after 5 s.
+        // PostgreSQL ends a frozen process's transaction after 5 s.
         const appending = yield* Effect.forkChild(turns.append(turn, entry));
         const making = yield* Effect.forkChild(Effect.all(inNew, { concurrency: "unbounded" }));
         yield* Effect.sleep("5 seconds");
@@ -186,7 +186,7 @@ describe.each([
   );
 
   it.live(
-    "an erasure that waits for a lock tries again, delays no creation, and keeps a chat that is used meanwhile",
+    "an erasure that waits for a lock retries, delays no creation, and keeps a chat that is used in the meantime",
     () =>
       inSchema(
         Effect.fnUntraced(function* (sql) {
@@ -194,7 +194,7 @@ describe.each([
           const [store, turns] = [yield* ChatStore, yield* TurnStore];
           const archive = yield* ChatArchive;
           const create = Effect.map(store.createChat(chatbot, chat, null), ({ chat }) => chat);
-          // Batches that precede the locked chat.
+          // Chats for the batches before the locked chat.
           yield* sql.unsafe(
             `insert into chat (chatbot_id, id, position, create_time, entries)
         select $1, nextval('chat_id'), n, 'epoch', 0 from generate_series(1, 2500) n`,
@@ -218,11 +218,11 @@ describe.each([
           yield* sql
             .unsafe("select where clock_timestamp() >= $1::timestamptz", [limit])
             .pipe(Effect.repeat({ until: (rows) => rows.length > 0 }));
-          // The erasure has found both chats, and waits for the lock of the first.
+          // The erasure has found both chats, and is waiting for the lock on the first.
           const created = yield* create;
           const turn = yield* takeFree(chatbot, usedChat.id);
           yield* turns.append(turn, entry);
-          // Longer than one attempt of the erasure waits.
+          // Longer than a single attempt by the erasure waits.
           yield* Effect.sleep("1500 millis");
           yield* lock.release;
           assert.strictEqual(yield* Fiber.join(erasing), 2501);
@@ -232,7 +232,7 @@ describe.each([
       ),
   );
 
-  it.live("no writer waits for the locks of an erasure", () =>
+  it.live("no writer waits for an erasure's locks", () =>
     inSchema(
       Effect.fnUntraced(function* (sql) {
         const chatbot = yield* registerChatbot;

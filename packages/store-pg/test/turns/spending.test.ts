@@ -1,5 +1,5 @@
 /**
- * The tokens of an ask are added once to what its key has spent, whatever happens to the connection.
+ * An ask's tokens must be added to its key's spending only once, whatever happens to the connection.
  */
 import { assert, it } from "@effect/vitest";
 import { AskDeadline, type Turn, TurnStore } from "@parley/core/ports";
@@ -12,14 +12,14 @@ import { hold } from "../hold.ts";
 import { optionsOf } from "../PostgresUnderTest.ts";
 
 /**
- * What happens to a write: it is not sent, it runs and its response is lost, it is lost before it runs, or it runs
- * after its caller gave up.
+ * What happens to a write: it is not sent, its response is lost after it has run, it is lost before it runs, or it runs
+ * after its caller has given up.
  */
 type Fault = "refused" | "response lost" | "request lost" | "request late";
 
 const key = { apiKeyId: "k", tokens: 7 };
 
-/** A store, and the faults of its next writes. */
+/** Creates a store, and a list of faults for its next writes. */
 const setUp = Effect.fnUntraced(function* (schema: string) {
   const pools = yield* makePools({ ...optionsOf(schema), maxConnections: 6 });
   const faults: Array<Fault> = [];
@@ -55,7 +55,7 @@ const setUp = Effect.fnUntraced(function* (schema: string) {
 const take = (turns: TurnStore["Service"], ...request: Parameters<typeof takeFree>) =>
   Effect.provideService(takeFree(...request), TurnStore, turns);
 
-/** Turns of an existing and of a new chat, with and without a key. */
+/** Turns in an existing chat and in a new one, with and without a key. */
 const places = [
   ["in a chat", true, null],
   ["with a key in a chat", true, keyOf("asked")],
@@ -63,10 +63,10 @@ const places = [
   ["in a new chat", false, null],
 ] as const;
 
-/** Whether no row belongs to the turn. */
+/** Whether the turn has no row in the database. */
 const isAlone = ({ chatId, idempotencyKey }: Turn) => chatId === null && idempotencyKey === null;
 
-/** Runs the test, which returns the number of tokens that it must add, with a turn of each kind. */
+/** Runs the test with a turn of each kind. The test returns the number of tokens that must have been counted. */
 const inEachPlace = (
   test: (
     turn: Turn,
@@ -88,7 +88,7 @@ const inEachPlace = (
     }),
   );
 
-it.live("the tokens of a failed ask are counted when the database returns", () =>
+it.live("a failed ask's tokens are counted when the database is available again", () =>
   inEachPlace((turn, { faults, turns }) =>
     Effect.gen(function* () {
       faults.push("refused", "refused", "refused");
@@ -100,7 +100,7 @@ it.live("the tokens of a failed ask are counted when the database returns", () =
 );
 
 for (const fault of ["response lost", "request lost"] as const) {
-  it.live(`the tokens of a failed ask are counted once after a release with its ${fault}`, () =>
+  it.live(`a failed ask's tokens are counted at most once after a release with its ${fault}`, () =>
     inEachPlace((turn, { faults, turns }) =>
       Effect.gen(function* () {
         faults.push(fault);
@@ -109,7 +109,7 @@ for (const fault of ["response lost", "request lost"] as const) {
           yield* release;
           return key.tokens;
         }
-        // No row shows whether the tokens were counted: the release fails, so that they are not counted twice.
+        // No row shows whether the tokens were counted, so the release fails rather than count them twice.
         assert.strictEqual((yield* Effect.flip(release))._tag, "StorageUnavailable");
         return fault === "response lost" ? key.tokens : 0;
       }),
@@ -118,7 +118,7 @@ for (const fault of ["response lost", "request lost"] as const) {
 }
 
 it.live(
-  "the tokens of a failed ask are counted once if a repeated release overtakes the first",
+  "a failed ask's tokens are counted once even if the retried release overtakes the first",
   () =>
     inEachPlace((turn, { faults, lateWrites, turns }) =>
       Effect.gen(function* () {
@@ -130,7 +130,7 @@ it.live(
     ),
 );
 
-it.live("the tokens of a failed ask are counted once if its turn was lost", () =>
+it.live("a failed ask's tokens are counted once even if its turn was lost", () =>
   inEachPlace((turn, { faults, turns }) =>
     Effect.gen(function* () {
       if (isAlone(turn)) return 0;
@@ -142,7 +142,7 @@ it.live("the tokens of a failed ask are counted once if its turn was lost", () =
   ),
 );
 
-it.live("the tokens of an answer are counted once if the response to its append is lost", () =>
+it.live("an answer's tokens are counted once even if the response to its append is lost", () =>
   inEachPlace((turn, { faults, turns }) =>
     Effect.gen(function* () {
       faults.push("response lost");
@@ -159,7 +159,7 @@ it.live("the tokens of an answer are counted once if the response to its append 
   ),
 );
 
-it.live("the tokens of an answer are counted once if no append of it arrives in time", () =>
+it.live("an answer's tokens are counted at most once if no append arrives in time", () =>
   inEachPlace((turn, { faults, turns }) =>
     Effect.gen(function* () {
       faults.push(...Array.from({ length: 20 }, () => "request lost" as const));
@@ -178,7 +178,7 @@ it.live("the tokens of an answer are counted once if no append of it arrives in 
   ),
 );
 
-it.live("a release that waits too long for a lock says that its tokens are not counted", () =>
+it.live("a release that waits too long for a lock fails, and its tokens are not counted", () =>
   inSchema((sql, schema) =>
     Effect.gen(function* () {
       const { chatbot, turns } = yield* setUp(schema);

@@ -18,10 +18,10 @@ import { clean, hostileJson, hostileStrings } from "./values.ts";
 
 const json = { "content-type": "application/json" };
 
-/** "Ask" of docs/interface.md. */
+/** The section "Ask" in docs/interface.md. */
 export const ask = (server: Server): void => {
   describe("ask: a new chat", () => {
-    it("an ask without chat_id returns the entry with the id of the chat that it created", async () => {
+    it("an ask without chat_id returns its entry with the id of the new chat", async () => {
       const query = `How do I change the port? ${unique()}`;
       const entry = await askQuestion(server(), { query });
       expect(entry).toMatchObject({ question: query, moderation: "none", flagged: false });
@@ -30,12 +30,12 @@ export const ask = (server: Server): void => {
       expect(data).toMatchObject([{ id: entry.chat_id, name: null, userRef: null }]);
     });
 
-    it("a chat that an ask created has no hello entry: its history is only the new entry", async () => {
+    it("a chat created by an ask has no hello entry, only the ask's entry", async () => {
       const entry = await askQuestion(server(), { query: "port" });
       expect(await listEntries(server(), entry.chat_id)).toEqual({ data: [entry], total: 1 });
     });
 
-    it("each ask without chat_id creates another chat, with ascending ids", async () => {
+    it("each ask without chat_id creates a chat with a higher id", async () => {
       const first = await askQuestion(server(), { query: "port" });
       const between = await createChat(server());
       const second = await askQuestion(server(), { query: "port" });
@@ -62,7 +62,7 @@ export const ask = (server: Server): void => {
     });
 
     for (const path of ["", "/", "?", "/?", "?x=1", "/?query=x&chat_id=abc"])
-      it(`asking is served at ${JSON.stringify(path)} below the base address`, async () => {
+      it(`asks are accepted at ${JSON.stringify(path)} below the base address`, async () => {
         const answer = await askApi(server(), { json: { query: "port" } }, path);
         expect(answer.status, answer.text).toBe(201);
       });
@@ -79,7 +79,7 @@ export const ask = (server: Server): void => {
       expect(data[1]).toEqual(entry);
     });
 
-    it("an ask in a chat creates no other chat", async () => {
+    it("an ask in a chat creates no new chat", async () => {
       const chat = await createChat(server());
       const before = (await listChats(server(), "limit=1")).total;
       await askQuestion(server(), { chat_id: chat.id, query: "port" });
@@ -109,7 +109,7 @@ export const ask = (server: Server): void => {
     });
 
     for (const spelling of ["ID.0", "IDe0", "0.IDeLEN"])
-      it(`a chat_id is an integer in any JSON notation: ${spelling}`, async () => {
+      it(`a chat_id can be an integer in any JSON notation: ${spelling}`, async () => {
         const { id } = await createChat(server());
         const text = spelling.replace("ID", String(id)).replace("LEN", String(String(id).length));
         const answer = await askApi(server(), {
@@ -139,17 +139,17 @@ export const ask = (server: Server): void => {
         const query = character.repeat(200);
         expect((await askQuestion(server(), { query })).question).toBe(query);
       });
-      it(`a question of 201 ${what} is 422`, async () => {
+      it(`a question of 201 ${what} results in 422`, async () => {
         expectInvalid(await askApi(server(), { json: { query: character.repeat(201) } }), "query");
       });
     }
 
     for (const [what, value] of hostileStrings)
-      it(`an invalid question is 422: ${what}`, async () => {
+      it(`an invalid question results in 422: ${what}`, async () => {
         expectInvalid(await askApi(server(), { json: { query: value } }), "query");
       });
     for (const [what, text] of hostileJson)
-      it(`an invalid question is 422: ${what}`, async () => {
+      it(`an invalid question results in 422: ${what}`, async () => {
         expectInvalid(
           await askApi(server(), { body: `{"query":${text}}`, headers: json }),
           "query",
@@ -157,7 +157,7 @@ export const ask = (server: Server): void => {
       });
 
     for (const body of ["{}", '{"query":null}', '{"Query":"x"}', '{"chat_id":null,"query":null}'])
-      it(`a question is required: ${body} gets 4222055`, async () => {
+      it(`a question is required: ${body} results in 4222055`, async () => {
         const answer = await askApi(server(), { body, headers: json });
         expect(answer.body).toEqual({
           status: 422,
@@ -165,7 +165,7 @@ export const ask = (server: Server): void => {
         });
       });
 
-    it("an empty or blank question has its own code", async () => {
+    it("an empty or blank question has its own error code", async () => {
       const codes = new Set<number>();
       for (const query of [
         "",
@@ -185,11 +185,11 @@ export const ask = (server: Server): void => {
       expect([...codes]).not.toContain(4222055);
     });
 
-    it("U+FEFF is not white space, so a question of it is not blank", async () => {
+    it("U+FEFF is not white space, so a question consisting of it is not blank", async () => {
       expect((await askQuestion(server(), { query: "\ufeff" })).question).toBe("\ufeff");
     });
 
-    it("a question that is too long and one of the wrong type have codes of their own", async () => {
+    it("questions that are blank, are too long, are not strings or contain NUL have different error codes", async () => {
       const codes: Array<number> = [];
       for (const query of ["", "x".repeat(201), 1, "\u0000"]) {
         const answer = await askApi(server(), { json: { query } });
@@ -198,7 +198,7 @@ export const ask = (server: Server): void => {
       expect(new Set(codes).size).toBe(4);
     });
 
-    it("an ask is refused if the body is not an object (422), is broken, has another type or is over 64 KiB (400)", async () => {
+    it("an ask results in 422 if its body is not an object, and in 400 if it is malformed, not JSON or too large", async () => {
       const noObject = await askApi(server(), { body: '[{"query":"x"}]', headers: json });
       expect(noObject.body).toMatchObject({ status: 422, errors: [{ path: [] }] });
       for (const body of ["", '{"query":"x"', `{"query":"port"}${" ".repeat(65_536)}`])
@@ -225,25 +225,25 @@ export const ask = (server: Server): void => {
       "{}",
       '{"id":1}',
     ])
-      it(`the chat_id ${text} is 422`, async () => {
+      it(`the chat_id ${text} results in 422`, async () => {
         const body = `{"chat_id":${text},"query":"port"}`;
         expectInvalid(await askApi(server(), { body, headers: json }), "chat_id");
       });
 
-    it("a valid id of a chat that does not exist is 404", async () => {
+    it("a valid chat_id results in 404 if the chat does not exist", async () => {
       const chat_id = 9007199254740991;
       expectNoChat(await askApi(server(), { json: { chat_id, query: "port" } }));
     });
 
     for (const text of ["0", "-1", "-0", "9007199254740992", "1e300"])
-      it(`the chat_id ${text} is refused as an invalid value or as a missing chat`, async () => {
+      it(`the chat_id ${text} is rejected as an invalid value or as a missing chat`, async () => {
         const body = `{"chat_id":${text},"query":"port"}`;
         const answer = await askApi(server(), { body, headers: json });
         if (answer.status === 404) expectNoChat(answer);
         else expectInvalid(answer, "chat_id");
       });
 
-    it("the values of an ask are checked before its chat", async () => {
+    it("the values in an ask are checked before its chat is looked up", async () => {
       const chat_id = 9007199254740991;
       expectInvalid(await askApi(server(), { json: { chat_id } }), "query");
       expectInvalid(await askApi(server(), { json: { chat_id, query: " " } }), "query");
@@ -258,7 +258,7 @@ export const ask = (server: Server): void => {
       );
     });
 
-    it("a refused ask stores nothing", async () => {
+    it("a rejected ask stores nothing", async () => {
       const before = (await listChats(server(), "limit=1")).total;
       await askApi(server(), { json: { chat_id: "1", query: "port" } });
       await askApi(server(), { json: { query: "" } });
@@ -277,7 +277,7 @@ export const ask = (server: Server): void => {
       });
 
     for (const value of ["", "nonsense", "cancel, finish", "cancel;q=1"])
-      it(`the On-Disconnect ${JSON.stringify(value)} is 422, and is listed with every other invalid value`, async () => {
+      it(`an On-Disconnect of ${JSON.stringify(value)} results in 422, which also names every other invalid value`, async () => {
         expectInvalid(await askWith(value), "On-Disconnect");
         expectInvalid(await askWith(value, { chat_id: "1" }), "On-Disconnect", "chat_id", "query");
       });
@@ -295,7 +295,7 @@ export const ask = (server: Server): void => {
         const answer = await askApi(server(), { json: { query: "port" } }, path);
         expectNoEndpoint(answer, "POST", `${askPath(server())}${path}`);
       });
-    it("an address that only starts with the base address is outside it, and needs no key", async () => {
+    it("an address that merely begins with the base address is outside it, and needs no key", async () => {
       const path = `${askPath(server())}x`;
       const answer = await anywhere(server(), path, { json: { query: "port" } });
       expectNoEndpoint(answer, "POST", path);

@@ -41,10 +41,10 @@ const endpoints: ReadonlyArray<Endpoint> = [
   },
 ];
 
-/** "The API key" of docs/interface.md, and the order of the checks in its "Failures". */
+/** The section "The API key" in docs/interface.md, and the order of the checks in "Failures". */
 export const auth = (server: Server): void => {
   describe("401", () => {
-    /** Header values that are not a valid key, except an empty one. */
+    /** Header values that are not valid keys, apart from the empty string. */
     const invalid = (target: Target): ReadonlyArray<readonly [string, string]> => {
       const { key } = target;
       const middle = Math.floor(key.length / 2);
@@ -84,7 +84,7 @@ export const auth = (server: Server): void => {
     };
 
     for (const { call, name } of endpoints)
-      it(`every invalid key gets the same 401 from ${name}, byte for byte`, async () => {
+      it(`every invalid key receives the same 401 from ${name}, byte for byte`, async () => {
         const texts = new Set<string>();
         for (const [what, key] of invalid(server())) {
           const answer = await call(server(), { key });
@@ -95,7 +95,7 @@ export const auth = (server: Server): void => {
         expect([...texts]).toHaveLength(1);
       });
 
-    it("a 401 is the same on all endpoints", async () => {
+    it("the 401 for an unknown key, or for a missing one, is the same from every endpoint", async () => {
       const texts = new Set<string>();
       const missing = new Set<string>();
       for (const { call } of endpoints) {
@@ -107,7 +107,7 @@ export const auth = (server: Server): void => {
     });
 
     for (const { call, name } of endpoints)
-      it(`${name} without a key is 401`, async () => {
+      it(`${name} without a key results in 401`, async () => {
         expectGeneral(await call(server(), { key: null }), 401);
         expectGeneral(await call(server(), { key: "" }), 401);
       });
@@ -116,9 +116,9 @@ export const auth = (server: Server): void => {
       ["the Authorization header", "/details", { authorization: "Bearer KEY" }],
       ["a parameter", "/details?x-api-key=KEY&api_key=KEY", {}],
       ["a cookie", "/details", { cookie: "x-api-key=KEY" }],
-      ["another header's name", "/details", { "api-key": "KEY", x_api_key: "KEY" }],
+      ["a header with another name", "/details", { "api-key": "KEY", x_api_key: "KEY" }],
     ] as const)
-      it(`a key in ${what} does not count`, async () => {
+      it(`a key in ${what} is ignored`, async () => {
         const filled = Object.fromEntries(
           Object.entries(headers).map(([name, value]) => [
             name,
@@ -132,7 +132,7 @@ export const auth = (server: Server): void => {
         expectGeneral(answer, 401);
       });
 
-    it("a key beyond its rate is refused before the route is checked, with the seconds to wait", async () => {
+    it("a key that exceeds its rate limit is rejected before the route is checked, with the seconds to wait", async () => {
       const key = server().limitedKey;
       expect((await api(server(), "/details", { key })).status).toBe(200);
       expectNoEndpoint(await api(server(), "/nope", { key }), "GET", `${basePath(server())}/nope`);
@@ -253,17 +253,17 @@ export const auth = (server: Server): void => {
   });
 
   describe("the other checks, in their order", () => {
-    it("a body that is not JSON is 400 before the headers are checked", async () => {
+    it("a body that is not JSON results in 400 before the headers are checked", async () => {
       const headers = { "content-type": "application/json", "idempotency-key": "é" };
       expectGeneral(await api(server(), "/chats", { body: "{", headers }), 400);
     });
 
-    it("an unknown route is 404, whatever the body", async () => {
+    it("an unknown route results in 404, whatever the body", async () => {
       const answer = await api(server(), "/nope", { body: "{", headers: {} });
       expectNoEndpoint(answer, "POST", `${basePath(server())}/nope`);
     });
 
-    it("several keys of one chatbot see the same chats", async () => {
+    it("different keys for a chatbot have access to the same chats", async () => {
       const chat = await createChat(server(), {}, server().writeKey);
       const listed = await listChats(server(), `id=${chat.id}`, server().readKey);
       expect(listed).toEqual({ data: [chat], total: 1 });

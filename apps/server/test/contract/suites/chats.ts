@@ -12,7 +12,10 @@ import { notIntegers } from "./values.ts";
 
 const ids = (chats: ReadonlyArray<Chat>): ReadonlyArray<number> => chats.map(({ id }) => id);
 
-/** "List chats" and "Lists" of docs/interface.md. The conformance kit has all orders, ties, filters and searches. */
+/**
+ * The sections "List chats" and "Lists" in docs/interface.md. The conformance kit tests all orders, ties, filters and
+ * searches.
+ */
 export const chats = (server: Server): void => {
   describe("chats: pages", () => {
     const userRef = unique();
@@ -33,7 +36,7 @@ export const chats = (server: Server): void => {
       ["page=3", 0, 0],
       ["limit=1&page=9007199254740991", 0, 0],
     ] as const)
-      it(`a list of chats with ${query || "no parameters"} is a page, newest first, with the total of all`, async () => {
+      it(`a list of chats with ${query || "no parameters"} returns a page, newest first, and the overall total`, async () => {
         expect(await list(query)).toEqual({ data: newestFirst.slice(from, to), total: 28 });
       });
 
@@ -72,16 +75,16 @@ export const chats = (server: Server): void => {
       });
 
     for (const query of ["orderBy=name", "orderBy[]=name", "orderBy[0]=name"])
-      it(`a list of chats accepts the one value ${query}`, async () => {
+      it(`a list of chats accepts the single value ${query}`, async () => {
         const { data } = await listChats(server(), `search=${tag}&${query}`);
         expect(ids(data)).toEqual([order[0], order[2], order[1]]);
       });
   });
 
-  describe("chats: invalid values are 422 at their parameter", () => {
+  describe("chats: an invalid value results in 422 with the parameter's name", () => {
     for (const parameter of ["limit", "page", "id"]) {
       for (const [what, text] of notIntegers)
-        it(`a list of chats refuses ${what} as ${parameter}`, async () => {
+        it(`a list of chats rejects ${what} as ${parameter}`, async () => {
           expectInvalid(await api(server(), `/chats?${parameter}=${text}`), parameter);
         });
     }
@@ -132,11 +135,11 @@ export const chats = (server: Server): void => {
         "userRef",
       ],
     ] as const)
-      it(`a list of chats refuses ${query}`, async () => {
+      it(`a list of chats rejects ${query}`, async () => {
         expectInvalid(await api(server(), `/chats?${query}`), ...parameters);
       });
 
-    it("the path of an invalid parameter is its name alone", async () => {
+    it("the path in the error for an invalid parameter is only the parameter's name", async () => {
       const { body } = await api(server(), "/chats?limit=0");
       expect(body.errors).toMatchObject([{ path: ["limit"] }]);
     });
@@ -169,7 +172,7 @@ export const chats = (server: Server): void => {
       expect(listed).toEqual({ data: [chat], total: 1 });
     });
 
-    it("in a userRef, a plus and %20 are a space, and %2B is a plus", async () => {
+    it("in a userRef, + and %20 both mean a space, and %2B means a plus", async () => {
       const tag = unique();
       const space = await createChat(server(), { userRef: `${tag} x` });
       const plus = await createChat(server(), { userRef: `${tag}+x` });
@@ -179,7 +182,7 @@ export const chats = (server: Server): void => {
       expect((await listChats(server(), `userRef=${tag}%2bx`)).data).toEqual([plus]);
     });
 
-    it("the parameter id returns only that chat, with total 1", async () => {
+    it("the parameter id returns only the chat with that id, and a total of 1", async () => {
       const chat = await createChat(server());
       await createChat(server());
       expect(await listChats(server(), `id=${chat.id}`)).toEqual({ data: [chat], total: 1 });
@@ -188,7 +191,7 @@ export const chats = (server: Server): void => {
   });
 
   describe("chats: search", () => {
-    it("a search finds part of a name in any case, percent-encoded, combined with all other filters", async () => {
+    it("a search finds part of a name in any case, decodes percent-encoding, and combines with the other filters", async () => {
       const userRef = unique();
       const chat = await createChat(server(), { name: "100% Straße", userRef });
       for (const name of ["100 percent", "", null]) await createChat(server(), { name, userRef });
@@ -199,7 +202,7 @@ export const chats = (server: Server): void => {
       expect(await list(`search=strasse&id=${chat.id + 1}`)).toEqual({ data: [], total: 0 });
     });
 
-    it("a search accepts a very long text", async () => {
+    it("a search accepts a very long string", async () => {
       expect(await listChats(server(), `search=${"ab%25".repeat(2500)}`)).toEqual({
         data: [],
         total: 0,

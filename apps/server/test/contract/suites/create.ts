@@ -11,19 +11,19 @@ import {
 } from "../client.ts";
 import { clean, hostileJson, hostileStrings } from "./values.ts";
 
-/** Sends these bytes as the body of a creation. */
+/** Sends a request to create a chat, with this body. */
 const post = (server: Server, body: string | Buffer, type = "application/json") =>
   api(server(), "/chats", { method: "POST", body, headers: { "content-type": type } });
 
-/** "Create a chat" of docs/interface.md, and the values that a body can carry. */
+/** The section "Create a chat" in docs/interface.md, and the values that a body can contain. */
 export const create = (server: Server): void => {
   describe("create chat", () => {
-    it("a chat whose fields are absent or null has null in both", async () => {
+    it("a chat created with absent or null fields has null in both", async () => {
       for (const fields of [{}, { name: null, userRef: null }])
         expect(await createChat(server(), fields)).toMatchObject({ name: null, userRef: null });
     });
 
-    it("an empty string in a new chat differs from an absent one", async () => {
+    it("an empty name or userRef stays empty, unlike an absent one", async () => {
       const chat = await createChat(server(), { name: "", userRef: "" });
       expect(chat).toMatchObject({ name: "", userRef: "" });
     });
@@ -49,7 +49,7 @@ export const create = (server: Server): void => {
       ]);
     });
 
-    it("a new chat has no entry when the hello message is off", async () => {
+    it("a new chat has no entries if the chatbot has no hello message", async () => {
       const chat = await createChat(server(), {}, server().noHelloKey);
       const entries = await listEntries(server(), chat.id, "", server().noHelloKey);
       expect(entries).toEqual({ data: [], total: 0 });
@@ -84,7 +84,7 @@ export const create = (server: Server): void => {
       expect(answer.body.data).toMatchObject({ name: null, userRef: null });
     });
 
-    it("deep nesting in an ignored field is either accepted or 400", async () => {
+    it("deep nesting in an ignored field is accepted or results in 400", async () => {
       const body = `{"x":${"[".repeat(20_000)}${"]".repeat(20_000)}}`;
       const answer = await post(server, body);
       expect([201, 400]).toContain(answer.status);
@@ -109,7 +109,7 @@ export const create = (server: Server): void => {
           const chat = await createChat(server(), { [field]: value });
           expect(chat[field]).toBe(value);
         });
-        it(`a ${field} of ${most + 1} ${what} is 422`, async () => {
+        it(`a ${field} of ${most + 1} ${what} results in 422`, async () => {
           const answer = await api(server(), "/chats", {
             json: { [field]: character.repeat(most + 1) },
           });
@@ -130,32 +130,32 @@ export const create = (server: Server): void => {
       });
   });
 
-  describe("create chat: wrong values are 422, never coerced", () => {
+  describe("create chat: invalid values result in 422 and are never coerced", () => {
     for (const field of ["name", "userRef"]) {
       for (const [what, json] of hostileJson)
-        it(`an invalid ${field} is 422, never coerced: ${what}`, async () => {
+        it(`an invalid ${field} results in 422 and is never coerced: ${what}`, async () => {
           const answer = await post(server, `{"${field}":${json}}`);
           expectInvalid(answer, field);
         });
       for (const [what, value] of hostileStrings)
-        it(`an invalid ${field} is 422, never coerced: ${what}`, async () => {
+        it(`an invalid ${field} results in 422 and is never coerced: ${what}`, async () => {
           expectInvalid(await api(server(), "/chats", { json: { [field]: value } }), field);
         });
     }
 
-    it("the response to a creation names every invalid field, even for different reasons", async () => {
+    it("the response names every invalid field of a new chat, even if the reasons differ", async () => {
       const answer = await api(server(), "/chats", {
         json: { name: "\u0000", userRef: "x".repeat(61) },
       });
       expectInvalid(answer, "name", "userRef");
     });
 
-    it("the response to a creation names an invalid field by its whole path", async () => {
+    it("the path in the error for an invalid field is the field's name", async () => {
       const answer = await api(server(), "/chats", { json: { userRef: 5 } });
       expect(answer.body.errors).toMatchObject([{ path: ["userRef"] }]);
     });
 
-    it("a refused creation stores nothing", async () => {
+    it("a rejected request to create a chat stores nothing", async () => {
       const userRef = unique();
       expectInvalid(await api(server(), "/chats", { json: { name: 1, userRef } }), "name");
       expect(await listChats(server(), `userRef=${userRef}`)).toEqual({ data: [], total: 0 });
@@ -164,7 +164,7 @@ export const create = (server: Server): void => {
 
   describe("create chat: bodies", () => {
     for (const body of ["[]", "[{}]", "null", "true", "false", "0", '"text"', '"{}"'])
-      it(`JSON that is not an object is 422 at []: ${body}`, async () => {
+      it(`JSON that is not an object results in 422 with the path []: ${body}`, async () => {
         const answer = await post(server, body);
         expect(answer.status, answer.text).toBe(422);
         expect(answer.body.errors.map((error: { path: unknown }) => error.path)).toEqual([[]]);
@@ -182,7 +182,7 @@ export const create = (server: Server): void => {
       '{"name":01}',
       "name=x",
     ])
-      it(`broken JSON is 400: ${JSON.stringify(body)}`, async () => {
+      it(`malformed JSON results in 400: ${JSON.stringify(body)}`, async () => {
         const answer = await post(server, body);
         expectGeneral(answer, 400);
       });
@@ -221,7 +221,7 @@ export const create = (server: Server): void => {
       "multipart/form-data; boundary=x",
       "text/plain; application/json",
     ])
-      it(`the content type ${type} is 400`, async () => {
+      it(`the content type ${type} results in 400`, async () => {
         const answer = await api(server(), "/chats", {
           body: "{}",
           headers: type === undefined ? {} : { "content-type": type },
@@ -229,7 +229,7 @@ export const create = (server: Server): void => {
         expectGeneral(answer, 400);
       });
 
-    it("a POST without a content type and a body is 400", async () => {
+    it("a POST without a content type or a body results in 400", async () => {
       expectGeneral(await api(server(), "/chats", { method: "POST" }), 400);
     });
 
@@ -238,12 +238,12 @@ export const create = (server: Server): void => {
       expect(answer.status, answer.text).toBe(201);
     });
 
-    it("a body of one byte more than 64 KiB is 400", async () => {
+    it("a body that exceeds 64 KiB by one byte results in 400", async () => {
       const answer = await post(server, `{}${" ".repeat(65_535)}`);
       expectGeneral(answer, 400);
     });
 
-    it("the limit of a body counts its bytes, not its characters", async () => {
+    it("the size limit on a body counts bytes, not characters", async () => {
       const answer = await post(server, `{"x":"${"語".repeat(30_000)}"}`);
       expectGeneral(answer, 400);
     });
@@ -257,7 +257,7 @@ export const create = (server: Server): void => {
       ["a character cut short", [0xe2, 0x82]],
       ["Latin-1", [0xe9]],
     ] as const)
-      it(`a body that is not UTF-8 is 400: ${what}`, async () => {
+      it(`a body that is not UTF-8 results in 400: ${what}`, async () => {
         const body = Buffer.concat([
           Buffer.from('{"name":"'),
           Buffer.from(bytes),
@@ -267,7 +267,7 @@ export const create = (server: Server): void => {
         expectGeneral(answer, 400);
       });
 
-    it("a body in UTF-16 is 400", async () => {
+    it("a body in UTF-16 results in 400", async () => {
       const answer = await post(server, Buffer.from("{}", "utf16le"));
       expectGeneral(answer, 400);
     });

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { api, expectNoEndpoint, basePath, type Server } from "../client.ts";
 
-/** "Get chatbot details" of docs/interface.md, and the request ids of its "Requests and responses". */
+/** The section "Get chatbot details" in docs/interface.md, and the request ids in "Requests and responses". */
 export const details = (server: Server): void => {
   describe("details", () => {
-    it("the details are name, description and workspace of the key's chatbot", async () => {
+    it("the details are the name, description and workspace of the key's chatbot", async () => {
       const answer = await api(server(), "/details");
       const { name, description, workspaceName } = server().chatBot;
       expect(answer.body).toEqual({
@@ -13,14 +13,14 @@ export const details = (server: Server): void => {
       });
     });
 
-    it("the details depend on the key: another chatbot's key returns another chatbot's details", async () => {
+    it("a key for another chatbot returns that chatbot's details", async () => {
       const mine = await api(server(), "/details");
       const other = await api(server(), "/details", { key: server().otherKey });
       expect(other.status).toBe(200);
       expect(other.text).not.toBe(mine.text);
     });
 
-    it("a response has the client's own x-request-id, or a new one", async () => {
+    it("a response has the client's x-request-id if it is valid, and otherwise a new one", async () => {
       const idOf = async (requestId: string) =>
         (await api(server(), "/details", { headers: { "x-request-id": requestId } })).headers[
           "x-request-id"
@@ -49,13 +49,13 @@ export const details = (server: Server): void => {
         expect((await api(server(), "/details", { headers: { accept } })).status).toBe(200);
       });
 
-    it("the details need no content type, and ignore any", async () => {
+    it("a request for the details needs no content type, and any content type is ignored", async () => {
       const headers = { "content-type": "text/plain" };
       expect((await api(server(), "/details", { headers })).status).toBe(200);
     });
 
     for (const method of ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"])
-      it(`${method} is not an endpoint of the details`, async () => {
+      it(`${method} /details is not an endpoint`, async () => {
         const answer = await api(server(), "/details", { method });
         expectNoEndpoint(answer, method, `${basePath(server())}/details`);
       });

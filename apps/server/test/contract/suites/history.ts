@@ -11,13 +11,13 @@ import {
 } from "../client.ts";
 import { notIntegers } from "./values.ts";
 
-/** "Read a chat's history" and "Lists" of docs/interface.md. */
+/** "Read a chat's history" and "Lists" in docs/interface.md. */
 export const history = (server: Server): void => {
   describe("history", () => {
     let chat = 0;
     let oldestFirst: ReadonlyArray<Entry> = [];
     const list = (query: string) => listEntries(server(), chat, query);
-    // 31 entries: the hello entry and those of 30 asks.
+    // 31 entries: the hello entry and one for each of 30 asks.
     beforeAll(async () => {
       chat = (await createChat(server())).id;
       const entries: Array<Entry> = [];
@@ -31,11 +31,11 @@ export const history = (server: Server): void => {
       oldestFirst = [...(await list("orderBy=id&limit=1")).data, ...entries];
     });
 
-    it("a history has each entry exactly as the response to its question had it", async () => {
+    it("a history has each entry exactly as the ask returned it", async () => {
       expect(await list("orderBy=id&limit=100")).toEqual({ data: oldestFirst, total: 31 });
     });
 
-    it("a history has ids and times that ascend in the order of the asks", async () => {
+    it("the ids and times in a history ascend in the order of the asks", async () => {
       for (const [n, entry] of oldestFirst.slice(1).entries()) {
         const before = oldestFirst[n]!;
         expect(entry.id).toBeGreaterThan(before.id);
@@ -52,18 +52,18 @@ export const history = (server: Server): void => {
       ["orderBy=chat_id&desc=true&limit=4&page=2", false, 4, 8],
       ["orderBy[]=chat_id&orderBy[]=id&desc[]=true&desc[]=false&limit=100", true, 0, 31],
     ] as const)
-      it(`a history with ${query || "no parameters"} is a page with the true total`, async () => {
+      it(`a history with ${query || "no parameters"} has the right page and total`, async () => {
         const data = ascending ? oldestFirst : oldestFirst.toReversed();
         expect(await list(query)).toEqual({ data: data.slice(from, to), total: 31 });
       });
 
-    it("the parameter id returns only that entry, with total 1", async () => {
+    it("the id parameter returns only the entry with that id, and a total of 1", async () => {
       const entry = oldestFirst[12]!;
       expect(await list(`id=${entry.id}`)).toEqual({ data: [entry], total: 1 });
       expect(await list(`id=${entry.id}&page=2`)).toEqual({ data: [], total: 1 });
     });
 
-    it("the id of an entry that is not in this chat returns no entry, with total 0", async () => {
+    it("the id of an entry outside the chat returns no entries, and a total of 0", async () => {
       const none = { data: [], total: 0 };
       expect(await list("id=9007199254740991")).toEqual(none);
       const other = await createChat(server());
@@ -78,7 +78,7 @@ export const history = (server: Server): void => {
 
     for (const parameter of ["limit", "page", "id"]) {
       for (const [what, text] of notIntegers)
-        it(`a history refuses ${what} as ${parameter}`, async () => {
+        it(`a history rejects ${what} as ${parameter}`, async () => {
           const answer = await api(server(), `/chats/${chat}/history?${parameter}=${text}`);
           expectInvalid(answer, parameter);
         });
@@ -103,7 +103,7 @@ export const history = (server: Server): void => {
       ["page=1&page=2", "page"],
       ["limit=x&page=y&id=z&orderBy=nope&desc=no", "limit", "page", "id", "orderBy", "desc"],
     ] as const)
-      it(`a history refuses ${query}`, async () => {
+      it(`a history rejects ${query}`, async () => {
         expectInvalid(await api(server(), `/chats/${chat}/history?${query}`), ...parameters);
       });
   });
@@ -142,12 +142,12 @@ export const history = (server: Server): void => {
       });
 
     for (const id of ["9007199254740991", "0", "abc", "1.5", "%00"])
-      it(`the history of chat_id ${id} with an invalid query value is 422`, async () => {
+      it(`the history of chat_id ${id} with invalid query parameters is 422`, async () => {
         const answer = await api(server(), `/chats/${id}/history?limit=0&desc=x`);
         expectInvalid(answer, "limit", "desc");
       });
 
-    it("an unknown parameter does not turn the 404 of a missing chat into 422", async () => {
+    it("an unknown parameter does not turn the 404 for a missing chat into a 422", async () => {
       expectNoChat(await api(server(), "/chats/9007199254740991/history?search=%00&x=y"));
     });
 

@@ -16,7 +16,7 @@ import {
 const replayed = (answer: Answer) => answer.headers["idempotent-replayed"];
 const json = { "content-type": "application/json" };
 
-/** "Repeating a request: Idempotency-Key" of docs/interface.md. */
+/** "Repeating a request: Idempotency-Key" in docs/interface.md. */
 export const idempotency = (server: Server): void => {
   const create = (idempotencyKey: string, body: unknown, key = server().key) =>
     api(server(), "/chats", { json: body, key, headers: { "idempotency-key": idempotencyKey } });
@@ -26,7 +26,7 @@ export const idempotency = (server: Server): void => {
     askApi(server(), { json: body, key, headers: { "idempotency-key": idempotencyKey } });
 
   describe("Idempotency-Key on create chat", () => {
-    it("a repeated creation gets the first response, byte for byte, marked as replayed", async () => {
+    it("a repeated creation returns the same bytes as the first, marked as replayed", async () => {
       const [idempotencyKey, userRef] = [unique(), unique()];
       const first = await create(idempotencyKey, { name: "é😀", userRef });
       expect(first.status, first.text).toBe(201);
@@ -43,7 +43,7 @@ export const idempotency = (server: Server): void => {
       expect(entries.total).toBe(1);
     });
 
-    it("a repeated creation is compared by its decoded values, not its bytes", async () => {
+    it("a repeated creation is compared by its decoded values, not by its bytes", async () => {
       const idempotencyKey = unique();
       const first = await createText(idempotencyKey, '{"name":"aé"}');
       for (const body of [
@@ -59,10 +59,10 @@ export const idempotency = (server: Server): void => {
     });
 
     for (const [what, body] of [
-      ["another name", { name: "b", userRef: "u" }],
-      ["another letter case", { name: "A", userRef: "u" }],
-      ["an absent name", { userRef: "u" }],
-      ["an absent userRef", { name: "a" }],
+      ["a different name", { name: "b", userRef: "u" }],
+      ["a name in different case", { name: "A", userRef: "u" }],
+      ["no name", { userRef: "u" }],
+      ["no userRef", { name: "a" }],
       ["an empty userRef", { name: "a", userRef: "" }],
       ["swapped values", { name: "u", userRef: "a" }],
     ] as const)
@@ -75,13 +75,13 @@ export const idempotency = (server: Server): void => {
         expect((await create(idempotencyKey, { name: "a", userRef: "u" })).text).toBe(first.text);
       });
 
-    it("an ask with the idempotency key of a creation is 422", async () => {
+    it("an ask that reuses a creation's idempotency key is 422", async () => {
       const idempotencyKey = unique();
       await create(idempotencyKey, {});
       expectInvalid(await ask(idempotencyKey, { query: "port" }), "Idempotency-Key");
     });
 
-    it("a failed creation does not keep its idempotency key", async () => {
+    it("a failed creation does not use up its idempotency key", async () => {
       const idempotencyKey = unique();
       expectInvalid(await create(idempotencyKey, { name: 1 }), "name");
       expectGeneral(await createText(idempotencyKey, "{"), 400);
@@ -92,7 +92,7 @@ export const idempotency = (server: Server): void => {
       expect(replayed(retry)).toBeUndefined();
     });
 
-    it("an idempotency key belongs to the chatbot: all API keys of the chatbot share it, other chatbots do not", async () => {
+    it("all of a chatbot's API keys share its idempotency keys, and other chatbots have their own", async () => {
       const idempotencyKey = unique();
       const first = await create(idempotencyKey, { name: "a" });
       const same = await create(idempotencyKey, { name: "a" }, server().writeKey);
@@ -114,7 +114,7 @@ export const idempotency = (server: Server): void => {
   });
 
   describe("Idempotency-Key on ask", () => {
-    it("a repeated ask gets the first response, byte for byte, marked as replayed", async () => {
+    it("a repeated ask returns the same bytes as the first, marked as replayed", async () => {
       const idempotencyKey = unique();
       const first = await ask(idempotencyKey, { query: "port" });
       expect(first.status, first.text).toBe(201);
@@ -125,7 +125,7 @@ export const idempotency = (server: Server): void => {
       expect((await listEntries(server(), first.body.data.chat_id)).total).toBe(1);
     });
 
-    it("a repeated ask gets the first response even after further asks in the chat", async () => {
+    it("a repeated ask returns the first response even after more asks in the chat", async () => {
       const idempotencyKey = unique();
       const chat = await createChat(server());
       const body = { chat_id: chat.id, query: "port" };
@@ -151,7 +151,7 @@ export const idempotency = (server: Server): void => {
       }
     });
 
-    it("a repeated ask with another question or another chat is 422", async () => {
+    it("a repeated ask with a different question or chat is 422", async () => {
       const idempotencyKey = unique();
       const [chat, other] = [await createChat(server()), await createChat(server())];
       const first = await ask(idempotencyKey, { chat_id: chat.id, query: "port" });
@@ -166,13 +166,13 @@ export const idempotency = (server: Server): void => {
       expect(again.text).toBe(first.text);
     });
 
-    it("a creation with the idempotency key of an ask is 422", async () => {
+    it("a creation that reuses an ask's idempotency key is 422", async () => {
       const idempotencyKey = unique();
       await ask(idempotencyKey, { query: "port" });
       expectInvalid(await create(idempotencyKey, {}), "Idempotency-Key");
     });
 
-    it("a failed ask does not keep its idempotency key", async () => {
+    it("a failed ask does not use up its idempotency key", async () => {
       const idempotencyKey = unique();
       const missing = { chat_id: 9007199254740991, query: "port" };
       expectNoChat(await ask(idempotencyKey, missing));
@@ -183,7 +183,7 @@ export const idempotency = (server: Server): void => {
       expect(replayed(retry)).toBeUndefined();
     });
 
-    it("many concurrent requests with one idempotency key create one entry", async () => {
+    it("many concurrent asks with the same idempotency key create a single entry", async () => {
       const idempotencyKey = unique();
       const chat = await createChat(server());
       const answers = await Promise.all(
@@ -195,15 +195,15 @@ export const idempotency = (server: Server): void => {
     });
   });
 
-  describe("Idempotency-Key: its format", () => {
+  describe("the format of an Idempotency-Key", () => {
     for (const [what, value] of [
       ["empty", ""],
       ["256 characters", "k".repeat(256)],
-      ["a letter beyond ASCII", "clé"],
+      ["a non-ASCII letter", "clé"],
       ["a tab inside", "a\tb"],
-      ["Latin-1 alone", "\u00ff"],
+      ["a Latin-1 character alone", "\u00ff"],
     ] as const)
-      it(`an Idempotency-Key is 422 on both endpoints: ${what}`, async () => {
+      it(`an invalid Idempotency-Key is 422 on both endpoints: ${what}`, async () => {
         expectInvalid(await create(value, {}), "Idempotency-Key");
         expectInvalid(await ask(value, { query: "port" }), "Idempotency-Key");
       });
@@ -215,7 +215,7 @@ export const idempotency = (server: Server): void => {
       ["a space inside", () => `${unique()} x`],
       ["punctuation", () => `${unique()}!#$%&'()*+,-./:;<=>?@[\\]^_\`{|}~`],
     ] as const)
-      it(`an Idempotency-Key is accepted: ${what}`, async () => {
+      it(`a valid Idempotency-Key is accepted: ${what}`, async () => {
         const idempotencyKey = value();
         const first = await create(idempotencyKey, { name: "form" });
         expect(first.status, first.text).toBe(201);

@@ -39,18 +39,18 @@ export const malformed = (server: Server): void => {
       ["two Hosts", () => get(host, host, key())],
       ["chunks in HTTP/1.0", () => `POST / HTTP/1.0\r\n${host}\r\n${chunked}\r\n\r\n0\r\n\r\n`],
       ["nonsense", () => "nonsense\r\n\r\n"],
-      ["the preface of HTTP/2", () => "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
-      ["a TLS greeting", () => "\x16\x03\x01\0\x25\x01\0\0\x21\x03\x03\r\n\r\n"],
+      ["the HTTP/2 connection preface", () => "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
+      ["a TLS ClientHello", () => "\x16\x03\x01\0\x25\x01\0\0\x21\x03\x03\r\n\r\n"],
       ["an unknown method", () => requestText("FOO / HTTP/1.1", [host, ""])],
       ["a space in the target", () => requestText("GET /a b HTTP/1.1", [host, ""])],
       ["a header line without a colon", () => get(host, "nonsense")],
-      ["a header's name with a space", () => get(host, "a b: c")],
+      ["a header name with a space", () => get(host, "a b: c")],
       ["a space before the colon", () => get(host, "x-api-key : k")],
       ["NUL in a header", () => get(host, "a: b\0c")],
       ["a control character in a key", () => get(host, "x-api-key: a\u0001")],
-      ["headers over their limit", () => get(host, key(), `a: ${"b".repeat(70_000)}`)],
+      ["headers over the limit", () => get(host, key(), `a: ${"b".repeat(70_000)}`)],
       [
-        "a target over its limit",
+        "a target over the limit",
         () => requestText(`GET /${"a".repeat(70_000)} HTTP/1.1`, [host, ""]),
       ],
       ["an expectation other than 100-continue", () => post("Expect: 200-ok\r\nContent-Length: 2")],
@@ -62,7 +62,7 @@ export const malformed = (server: Server): void => {
       ],
       ["an unknown transfer coding", () => post("Transfer-Encoding: gzip")],
       ["a chunk size that is not a number", () => post(chunked, "zz\r\n{}\r\n0\r\n\r\n")],
-      ["a broken second chunk", () => post(chunked, "1\r\n{\r\nq\r\n}\r\n0\r\n\r\n")],
+      ["a malformed second chunk", () => post(chunked, "1\r\n{\r\nq\r\n}\r\n0\r\n\r\n")],
       [
         "chunks over 64 KiB",
         () => post(chunked, `2\r\n{}\r\n10000\r\n${" ".repeat(65_536)}\r\n0\r\n\r\n`),
@@ -70,12 +70,12 @@ export const malformed = (server: Server): void => {
     ] as const)
       it(`malformed HTTP is 400: ${what}`, async () => {
         const answer = await responseTo(text());
-        // A missing or invalid key is refused first, if the request can be read that far.
+        // The response is 401 if the parser lets the control character through.
         if (/in a key/.test(what)) expect([400, 401]).toContain(answer.status);
         else expectGeneral(answer, 400);
       });
 
-    it("the response to malformed HTTP has the client's own x-request-id if the server has read it", async () => {
+    it("the response to malformed HTTP has the client's x-request-id if that has been read", async () => {
       for (const lines of [[], [host, "Expect: a"], [host, "Connection: upgrade", "Upgrade: a"]]) {
         const answer = await responseTo(get(...lines, "x-request-id: mine"));
         expectGeneral(answer, 400);
@@ -87,7 +87,7 @@ export const malformed = (server: Server): void => {
       ["two Hosts", () => get(host, "Host: other.test", key())],
       ["no version", () => `GET /nope\r\n${host}\r\n\r\n`],
     ] as const)
-      it(`a request with ${what} gets a response in one of the shapes`, async () => {
+      it(`a request with ${what} receives a response in a documented shape`, async () => {
         await responseTo(text());
       });
 
@@ -95,15 +95,15 @@ export const malformed = (server: Server): void => {
       ["a bad chunk", () => `${basePath(server())}/details`, () => [chunked, key()], "zz\r\n"],
       ["an upgrade", () => "/", () => ["Connection: Upgrade", "Upgrade: a", ""], ""],
     ] as const)
-      it(`a HEAD request that is refused for ${what} gets no body`, async () => {
+      it(`the response to a HEAD request that is rejected for ${what} has no body`, async () => {
         const text = requestText(`HEAD ${target()} HTTP/1.1`, [host, ...lines()], rest);
         const { answers } = await raw(server().origin, [text], { methods: ["HEAD", "GET"] });
-        // A body would be read as the response to a GET.
+        // A body would be parsed as the response to a GET.
         expect(answers).toHaveLength(1);
         expect([400, 404]).toContain(answers[0]!.status);
       });
 
-    it("a request that gets its response before its body is read gets no second response", async () => {
+    it("a request answered before its body is read receives no second response", async () => {
       const { answers } = await raw(
         server().origin,
         [requestText("POST /nowhere HTTP/1.1", [host, json, chunked], "zz\r\n")],
@@ -113,14 +113,14 @@ export const malformed = (server: Server): void => {
       expect(answers[0]!.status).toBe(404);
     });
 
-    it("a connection whose request head is cut off gets a response or is closed, and never stays open", async () => {
+    it("a connection with a truncated request head receives a response or is closed, and never stays open", async () => {
       const { answers } = await raw(server().origin, [`${details()}\r\n${host}\r\n`], {
         end: true,
       });
       for (const answer of answers) expectGeneral(answer, 400);
     });
 
-    it("a body that is cut off creates nothing", async () => {
+    it("a request with a truncated body creates nothing", async () => {
       const userRef = unique();
       const { answers } = await raw(
         server().origin,
@@ -136,7 +136,7 @@ export const malformed = (server: Server): void => {
       expectGeneral(await api(server(), "/chats", { body: gzipSync("{}"), headers }), 400);
     });
 
-    it("CONNECT is refused with a response in one of the shapes", async () => {
+    it("CONNECT is refused with a response in a documented shape", async () => {
       const answer = await responseTo(requestText("CONNECT example.test:443 HTTP/1.1", [host, ""]));
       expect([400, 404]).toContain(answer.status);
     });
@@ -144,7 +144,7 @@ export const malformed = (server: Server): void => {
 
   describe("a body over the limit", () => {
     for (const length of [65_537, 10_000_000, 5_000_000_000])
-      it(`a body of ${length} bytes is refused before it is sent`, async () => {
+      it(`a body of ${length} bytes is rejected before it is sent`, async () => {
         expectGeneral(await responseTo(post(`Content-Length: ${length}`, "{")), 400);
       });
 
@@ -152,18 +152,18 @@ export const malformed = (server: Server): void => {
       ["Content-Length: 4000000", " ".repeat(50_000)],
       [chunked, `c350\r\n${" ".repeat(50_000)}\r\n`],
     ] as const)
-      it(`a body over the limit is refused while it is being sent: ${header}`, async () => {
+      it(`a body over the limit is rejected while it is being sent: ${header}`, async () => {
         const pieces = Array.from({ length: 20 }, () => piece);
         expectGeneral(await responseTo(post(header, ""), ...pieces), 400);
       });
 
-    it("a body over the limit is refused although its client expects 100-continue", async () => {
+    it("a body over the limit is rejected even if the client expects 100-continue", async () => {
       const header = "Expect: 100-continue\r\nContent-Length: 10000000";
       expectGeneral(await responseTo(post(header, "")), 400);
     });
   });
 
-  describe("unusual and well-formed HTTP", () => {
+  describe("unusual but well-formed HTTP", () => {
     it("HTTP/1.0 needs no Host", async () => {
       const line = `GET ${basePath(server())}/details HTTP/1.0`;
       expect((await responseTo(requestText(line, [key(), ""]))).status).toBe(200);
@@ -192,7 +192,7 @@ export const malformed = (server: Server): void => {
       expect((await chunks).join("")).toMatch(/^HTTP\/1\.1 201 /);
     });
 
-    it("100-continue gets its interim response, and then the request gets its own", async () => {
+    it("a request that expects 100-continue receives 100, and then its response", async () => {
       const { answers, interim } = await raw(server().origin, [
         post("Expect: 100-continue\r\nContent-Length: 2", ""),
         "{}",
@@ -214,7 +214,7 @@ export const malformed = (server: Server): void => {
       expect(answer.status, answer.text).toBe(201);
     });
 
-    it("a character may be split between chunks", async () => {
+    it("a character may be split across chunks", async () => {
       const bytes = Buffer.from('{"name":"😀"}');
       const chunk = (part: Uint8Array) =>
         Buffer.concat([Buffer.from(`${part.length.toString(16)}\r\n`), part, Buffer.from("\r\n")]);
@@ -224,7 +224,7 @@ export const malformed = (server: Server): void => {
       expect(answer.body.data.name).toBe("😀");
     });
 
-    it("pipelined requests get their responses in order", async () => {
+    it("pipelined requests are answered in order", async () => {
       const { answers } = await raw(
         server().origin,
         [
@@ -239,7 +239,7 @@ export const malformed = (server: Server): void => {
       expect(answers.map(({ status }) => status)).toEqual([200, 201, 404, 400, 401]);
     });
 
-    it("the body of a GET is ignored, and the next request is read after it", async () => {
+    it("the body of a GET is ignored, and the request that follows it is answered", async () => {
       const { answers } = await raw(
         server().origin,
         [requestText(details(), [host, key(), "Content-Length: 5"], "GET /"), get(host, key())],

@@ -13,9 +13,9 @@ import {
   type Server,
 } from "../client.ts";
 
-/** The paths of docs/interface.md that are not endpoints, and the addresses outside the two interfaces. */
+/** Paths that are not endpoints in docs/interface.md, and addresses outside the two interfaces. */
 export const paths = (server: Server): void => {
-  describe("INVALID_PATH below the general interface's address", () => {
+  describe("INVALID_PATH under the general interface's address", () => {
     for (const path of [
       "",
       "/",
@@ -42,11 +42,11 @@ export const paths = (server: Server): void => {
       `/${"a".repeat(4000)}`,
       "/é".normalize("NFC").replace("é", "%C3%A9"),
     ])
-      it(`GET ${path.slice(0, 60)} below the general interface is INVALID_PATH`, async () => {
+      it(`GET ${path.slice(0, 60)} under the general interface is INVALID_PATH`, async () => {
         expectNoEndpoint(await api(server(), path), "GET", `${basePath(server())}${path}`);
       });
 
-    it("GET /chats//history, whose chat_id is empty, is 404", async () => {
+    it("GET /chats//history, with an empty chat_id, is 404", async () => {
       expect((await api(server(), "/chats//history")).status).toBe(404);
     });
 
@@ -62,12 +62,12 @@ export const paths = (server: Server): void => {
       ["POST", ""],
       ["QUERY", "/chats"],
     ] as const)
-      it(`${method} ${path} below the general interface is INVALID_PATH`, async () => {
+      it(`${method} ${path} under the general interface is INVALID_PATH`, async () => {
         const answer = await api(server(), path, { method });
         expectNoEndpoint(answer, method, `${basePath(server())}${path}`);
       });
 
-    it("a known path with another method is 404, whatever the body", async () => {
+    it("a known path with the wrong method is 404, whatever the body", async () => {
       for (const method of ["PUT", "PATCH", "DELETE"]) {
         const answer = await api(server(), "/chats", { method, body: "{", headers: {} });
         expectNoEndpoint(answer, method, `${basePath(server())}/chats`);
@@ -75,18 +75,18 @@ export const paths = (server: Server): void => {
     });
 
     for (const path of ["/details", "/chats", "/chats/1/history", "/nope", ""])
-      it(`HEAD ${path} below the general interface is 404 without a body`, async () => {
+      it(`HEAD ${path} under the general interface is 404 without a body`, async () => {
         expect((await api(server(), path, { method: "HEAD" })).status).toBe(404);
       });
 
     for (const query of ["?", "?x=1", "?x=1?y=2", "?%zz", "?/details", "?path=/x#y"])
-      it(`the path of a 404 is returned without the query ${query}`, async () => {
+      it(`the path in a 404 leaves out the query ${query}`, async () => {
         const answer = await api(server(), `/nope${query}`);
         expectNoEndpoint(answer, "GET", `${basePath(server())}/nope`);
       });
   });
 
-  describe("INVALID_PATH outside", () => {
+  describe("INVALID_PATH outside the interfaces", () => {
     for (const path of [
       "//",
       "/playground",
@@ -116,12 +116,12 @@ export const paths = (server: Server): void => {
         expectNoEndpoint(await anywhere(server(), "/nope", { method }), method, "/nope");
       });
 
-    it("a POST with a large body outside the interfaces is 404, too", async () => {
+    it("a POST with a large body outside the interfaces is also 404", async () => {
       const answer = await anywhere(server(), "/nope", { body: "x".repeat(200_000) });
       expectNoEndpoint(answer, "POST", "/nope");
     });
 
-    it("the path of a 404 is returned as received, not decoded", async () => {
+    it("the path in a 404 is exactly as received, not decoded", async () => {
       const path = "/%6eope/%C3%A9/a%2Fb/./../c;d=e+f";
       expectNoEndpoint(await anywhere(server(), path), "GET", path);
     });
@@ -159,7 +159,7 @@ export const paths = (server: Server): void => {
       expectGeneral(await rawTarget("GET", target), 401);
     });
 
-    it("a request target in absolute form with an unknown route returns the path", async () => {
+    it("a 404 for a request target in absolute form returns only its path", async () => {
       const answer = await rawTarget("GET", "http://example.test/nope/x?y=1");
       expectNoEndpoint(answer, "GET", "/nope/x");
       const path = `${basePath(server())}/nope`;
@@ -178,7 +178,7 @@ export const paths = (server: Server): void => {
     });
 
     for (const target of ["http://example.test", "http://example.test/", "HTTP://EXAMPLE.TEST/"])
-      it(`the request target ${target} is the root`, async () => {
+      it(`the request target ${target} is the root path`, async () => {
         expectNoEndpoint(await rawTarget("PUT", target), "PUT", "/");
       });
 
@@ -196,7 +196,7 @@ export const paths = (server: Server): void => {
   describe("the API description and its page", () => {
     const get = (path: string) => exchange(server().origin, { method: "GET", path, headers: {} });
 
-    it("/openapi.json describes every endpoint, without a key", async () => {
+    it("/openapi.json describes every endpoint, and needs no key", async () => {
       const answer = await get("/openapi.json");
       expect(answer.status).toBe(200);
       expect(answer.headers["content-type"]).toMatch(/^application\/json/);
@@ -213,14 +213,14 @@ export const paths = (server: Server): void => {
       expect(JSON.stringify(answer.body.components.securitySchemes)).toMatch(/x-api-key/i);
     });
 
-    it("/docs is a page, without a key", async () => {
+    it("/docs is a page that needs no key", async () => {
       const answer = await get("/docs");
       expect(answer.status).toBe(200);
       expect(answer.headers["content-type"]).toMatch(/^text\/html/);
       expect(answer.text).toMatch(/<html/i);
     });
 
-    it("/ is a page, without a key", async () => {
+    it("/ is a page that needs no key", async () => {
       const answer = await get("/");
       expect(answer.status).toBe(200);
       expect(answer.headers["content-type"]).toMatch(/^text\/html/);
@@ -242,7 +242,7 @@ export const paths = (server: Server): void => {
       "access-control-request-headers": "x-api-key,content-type",
     };
 
-    it("a preflight is treated like any other request: 401 without a key, else 404", async () => {
+    it("a preflight is like any other request: 401 without a key, 404 with one", async () => {
       for (const key of [null, server().key]) {
         for (const answer of [
           await api(server(), "/chats", { method: "OPTIONS", key, headers }),

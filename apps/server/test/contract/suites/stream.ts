@@ -13,7 +13,7 @@ import {
   type StreamEvent,
 } from "../client.ts";
 
-/** "Streaming an answer" of docs/interface.md. */
+/** "Streaming an answer" in docs/interface.md. */
 export const stream = (server: Server): void => {
   describe("ask: streaming", () => {
     let events: ReadonlyArray<StreamEvent> = [];
@@ -35,7 +35,7 @@ export const stream = (server: Server): void => {
       events = parseEvents(answer.text);
     });
 
-    it("a stream sends deltas and then one entry, with the body of a plain response", async () => {
+    it("a stream sends deltas, then one entry with the body of a plain response", async () => {
       expect(type).toMatch(/^text\/event-stream/);
       expect(caching).toBe("no-store, no-transform");
       const last = events.at(-1);
@@ -48,7 +48,7 @@ export const stream = (server: Server): void => {
       expect(listed).toEqual({ data: [last?.data.data], total: 1 });
     });
 
-    it("each event's id contains the number of code points sent so far", () => {
+    it("each event's id ends with the number of code points sent so far", () => {
       let sent = 0;
       const turns = new Set<string>();
       for (const { data, event, id } of events) {
@@ -60,7 +60,7 @@ export const stream = (server: Server): void => {
       expect(turns.size).toBe(1);
     });
 
-    it("a retry with the same key gets the same body, plain or streamed", async () => {
+    it("a retry with its idempotency key returns the same body, plain or streamed", async () => {
       const plain = await askApi(server(), call);
       expect(plain.body).toEqual(events.at(-1)?.data);
       for (const retry of [plain, await askStream(server(), call)])
@@ -74,7 +74,7 @@ export const stream = (server: Server): void => {
       expect(rest.at(-1)?.data).toEqual(events.at(-1)?.data);
     });
 
-    it("a stream ignores the Last-Event-ID of another turn", async () => {
+    it("a stream ignores a Last-Event-ID from another turn", async () => {
       const again = await resumeAfter("nonsense.5");
       expect(deltaText(again)).toBe(deltaText(events));
       expect(again.at(-1)?.data).toEqual(events.at(-1)?.data);

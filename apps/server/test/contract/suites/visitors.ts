@@ -18,7 +18,7 @@ export const visitors = (server: Server): void => {
   describe("a visitor", () => {
     const token = (userRef: string, more = {}) => visitorToken(server().key, userRef, more);
 
-    it("a visitor has only the chats that it created, by a creation or an ask", async () => {
+    it("a visitor sees only the chats that it created, explicitly or by asking", async () => {
       const [user, tag] = [unique(), unique()];
       const key = token(user);
       await createChat(server(), { name: tag });
@@ -45,7 +45,7 @@ export const visitors = (server: Server): void => {
       const page = await listChats(server(), "limit=100", key);
       expect(page.data.map(({ id }) => id)).toEqual(ids.toReversed());
       expect(page.total).toBe(6);
-      // The holder of the key has them, too.
+      // The key's holder sees them, too.
       expect(await listChats(server(), `userRef=${user}&limit=100`)).toEqual(page);
       expect((await listChats(server(), `search=${tag}`, key)).total).toBe(3);
       expect((await listChats(server(), `search=${tag}`)).total).toBe(5);
@@ -61,7 +61,7 @@ export const visitors = (server: Server): void => {
       expect((await listChats(server(), "", token(user))).total).toBe(0);
     });
 
-    it("a visitor has idempotency keys of its own", async () => {
+    it("each visitor has its own idempotency keys", async () => {
       const headers = { "idempotency-key": unique() };
       const [user, other] = [unique().slice(-20), unique().slice(-20)];
       const keys = [server().key, token(user), token(other), token(`${user}\n${other}`)];
@@ -77,7 +77,7 @@ export const visitors = (server: Server): void => {
       expect(ids.size).toBe(keys.length);
     });
 
-    it("a visitor cannot resume another visitor's stream, nor can the key's holder resume a visitor's", async () => {
+    it("a visitor's stream cannot be resumed by another visitor or by the key's holder", async () => {
       const headers = { "idempotency-key": unique() };
       const json = { query: "port" };
       const [user, other] = [token(unique()), token(unique())];
@@ -94,7 +94,7 @@ export const visitors = (server: Server): void => {
       expect(parseEvents(text).at(-1)!.data).toEqual(events.at(-1)!.data);
     });
 
-    it("a visitor has those scopes of its token that its key has, too", async () => {
+    it("a visitor has only the scopes that both its token and its key have", async () => {
       const key = token(unique(), { scope: "read admin" });
       expect((await api(server(), "/details", { key })).status).toBe(200);
       expectGeneral(await api(server(), "/chats", { json: {}, key }), 403);
