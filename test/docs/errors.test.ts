@@ -35,7 +35,7 @@ const problems: ReadonlyArray<readonly [ending: string, means: string]> = [
   ["NOT_INTEGER", "The value is not an integer up to 2^53 − 1."],
   ["NOT_BOOLEAN", "A value is neither `true` nor `false`."],
   ["NOT_A_FIELD", "A name is not one of the returned fields."],
-  ["NOT_ONE_PER_FIELD", "The number of values differs from that of the fields in `orderBy`."],
+  ["NOT_ONE_PER_FIELD", "The number of values differs from the number of fields in `orderBy`."],
   ["NOT_CANCEL_OR_FINISH", "The header is neither `cancel` nor `finish`."],
   ["NOT_PRINTABLE", "The header is not 1 to 255 printable ASCII characters."],
   ["CHATS_DTO_SEARCH_NOT_STORABLE", notStorableInQuery],

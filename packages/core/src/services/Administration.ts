@@ -47,7 +47,7 @@ const make = Effect.gen(function* () {
   const archive = yield* ChatArchive;
   const services = yield* Effect.context<Digest.Digest | SecureRandom.SecureRandom>();
 
-  /** Generates a key, which signs visitor tokens if `signs` is `true`, and the registry's record of it. */
+  /** Generates a key and its registry record. The key signs visitor tokens if `signs` is `true`. */
   const newKey = Effect.fnUntraced(function* (signs: boolean) {
     const key = yield* generateKey;
     const text = Redacted.value(key);

@@ -156,7 +156,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         : Effect.map(appendToChat({ ...turn, entry }), toEntry);
     const notedAttempt = noteUnknown(turn)(attempt);
     return yield* notedAttempt.pipe(
-      // Most appends succeed at the first attempt, and need no schedule.
+      // Most appends succeed on the first attempt and need no schedule.
       Effect.catchIf(mayRepeat(turn), () =>
         Effect.retry(notedAttempt, { while: mayRepeat(turn), schedule: retriesFor(millis) }),
       ),
