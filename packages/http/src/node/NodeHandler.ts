@@ -1,7 +1,9 @@
 /**
- * `@parley/http/node`: turns a web handler into a listener for `node:http`, Express, Connect, Fastify or Koa.
+ * `@parley/http/node`: turns a web handler into a listener for `node:http`, `node:http2`, Express, Connect, Fastify or
+ * Koa.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import { isIP } from "node:net";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
@@ -11,12 +13,14 @@ import { toRequestId } from "../serve/App.ts";
 import { toGeneralBody } from "../serve/ErrorResponses.ts";
 import { clientAddresses } from "../serve/WebHandler.ts";
 
-/** A `node:http` request, with the fields that Express, Connect and their body parsers add. */
-export interface NodeRequest extends IncomingMessage {
+/** A request of `node:http` or `node:http2`, with the fields that Express, Connect and their body parsers add. */
+export type NodeRequest = (IncomingMessage | Http2ServerRequest) & {
   readonly originalUrl?: string;
   readonly body?: unknown;
   readonly ip?: string | undefined;
-}
+};
+
+export type NodeResponse = ServerResponse | Http2ServerResponse;
 
 /** What the listener needs from Fastify's request and reply. */
 export interface FastifyRequest {
@@ -25,14 +29,14 @@ export interface FastifyRequest {
   readonly ip?: string | undefined;
 }
 export interface FastifyReply {
-  readonly raw: ServerResponse;
+  readonly raw: NodeResponse;
   readonly hijack: () => unknown;
 }
 
 /** Responds to a request by calling a web handler. The promise rejects only if `next` throws. */
 export type NodeHandler = (
   request: NodeRequest | FastifyRequest,
-  response: ServerResponse | FastifyReply,
+  response: NodeResponse | FastifyReply,
   next?: (error: unknown) => void,
 ) => Promise<void>;
 
@@ -48,7 +52,8 @@ export const toNodeHandler =
   (handler: (request: Request) => Promise<Response>): NodeHandler =>
   async (request, response, next) => {
     const incoming = "raw" in request ? request.raw : request;
-    const outgoing = "raw" in response ? response.raw : response;
+    // An HTTP/2 response has the same methods.
+    const outgoing = ("raw" in response ? response.raw : response) as ServerResponse;
     if ("hijack" in response) response.hijack();
     const disconnect = new AbortController();
     const close = () => {
@@ -126,7 +131,7 @@ const replaceBigInt = (_: string, value: unknown): unknown =>
   typeof value === "bigint" ? Number(value) : value;
 
 /** Reads the body. If the handler stops early, the connection stays open, so that the client gets the response. */
-async function* readBytes(incoming: IncomingMessage): AsyncGenerator<Uint8Array> {
+async function* readBytes(incoming: NodeRequest): AsyncGenerator<Uint8Array> {
   for await (const chunk of incoming.iterator({ destroyOnReturn: false })) {
     // A middleware may have called `setEncoding`, so that chunks are strings.
     yield Buffer.from(chunk, incoming.readableEncoding ?? undefined);

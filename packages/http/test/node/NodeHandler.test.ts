@@ -27,9 +27,7 @@ const listen = async (listener: RequestListener): Promise<number> => {
 
 /** Opens an HTTP/2 connection to a server with this listener. */
 const connectHttp2 = async (listener: ReturnType<typeof toNodeHandler>) => {
-  const server = http2.createServer((incoming, response) =>
-    listener(incoming as never, response as never),
-  );
+  const server = http2.createServer(listener);
   await once(server.listen(0, "127.0.0.1"), "listening");
   const session = http2.connect(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
   closers.push(() => {
