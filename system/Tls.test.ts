@@ -133,7 +133,7 @@ layer(Server.layer, { excludeTestServices: true })("a connection", (it) => {
         const by = (mode: string, authority: string) =>
           `sslmode=${mode}&sslrootcert=${join(directory, `${authority}.pem`)}`;
         const ways =
-          "sslrootcert or NODE_EXTRA_CA_CERTS to the file of PostgreSQL's certificate authority";
+          "sslrootcert or NODE_EXTRA_CA_CERTS to the path of PostgreSQL's CA certificate";
         for (const [parameters, host, result] of [
           ["", "127.0.0.1", "unverified TLS"],
           ["sslmode=prefer", "127.0.0.1", "unverified TLS"],
@@ -172,7 +172,7 @@ layer(Server.layer, { excludeTestServices: true })("a connection", (it) => {
       for (const mode of ["", "sslmode=allow"]) {
         assert.strictEqual(yield* connect(mode), "plain text", mode);
       }
-      assert.include(yield* connect("sslmode=require&sslrootcert=system"), "authority");
+      assert.include(yield* connect("sslmode=require&sslrootcert=system"), "CA certificate");
     }),
   );
 

@@ -223,7 +223,7 @@ describe("the playground's key", () => {
         }
       });
       await page.reload();
-      await page.getByRole("button", { name: "Light or dark" }).click();
+      await page.getByRole("button", { name: "Light or dark theme" }).click();
       await page.getByLabel("API key").fill(server.target.key);
       await page.getByLabel("API key").press("Enter");
       await page.waitForSelector("h1:text('Contract bot')");
@@ -790,7 +790,7 @@ describe("asking", () => {
         await openChat(page, id);
         await ask(page, "fail");
         const failure = page.locator(".view [role=alert]");
-        await failure.getByText("The answer failed. Nothing was stored.").waitFor();
+        await failure.getByText("Could not answer. Nothing was stored.").waitFor();
         await failure.getByText("Details").click();
         await failure.getByText("500002").waitFor();
         const requestId = await failure.locator("code").last().innerText();
@@ -853,9 +853,7 @@ describe("asking", () => {
       // As if the stop request had reached another server, which does not respond yet.
       await page.route(/\/ask/, () => undefined);
       await page.getByRole("button", { name: "Stop" }).click();
-      await page
-        .getByText("Stopped. If the server finishes the answer anyway, it appears here.")
-        .waitFor();
+      await page.getByText("Stopped. If an answer still arrives, it will appear here.").waitFor();
       const total = async () => (await client.history(id).page()).total;
       await expect.poll(total, { timeout: 20_000 }).toBe(2);
       await page.evaluate(() => dispatchEvent(new Event("focus")));
@@ -1097,14 +1095,14 @@ describe("with the server's own documentation", () => {
       async (page) => {
         const scheme = () =>
           page.evaluate(() => getComputedStyle(document.documentElement).colorScheme);
-        await page.getByRole("button", { name: "Light or dark" }).click();
+        await page.getByRole("button", { name: "Light or dark theme" }).click();
         expect(await scheme()).toBe("dark");
         for (const name of ["Guide", "API", "Playground"]) {
           await page.getByRole("link", { name, exact: true }).click();
           await page.waitForSelector(`.bar [aria-current]:text-is('${name}')`);
           expect(await scheme()).toBe("dark");
         }
-        await page.getByRole("button", { name: "Light or dark" }).click();
+        await page.getByRole("button", { name: "Light or dark theme" }).click();
         expect(await scheme()).toBe("light");
       },
       at(),

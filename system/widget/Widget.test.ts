@@ -225,7 +225,7 @@ for (const [name, device] of Object.entries({
       // A visitor's rate limit may be as low as ten requests a minute.
       expect(countedRequests.length, countedRequests.join()).toBeLessThanOrEqual(5);
       await ask(page, "fail");
-      await frame(page).getByText("The answer failed. Nothing was stored.").waitFor();
+      await frame(page).getByText("Could not answer. Nothing was stored.").waitFor();
       await ask(page, "long");
       await frame(page).getByText("word3").waitFor();
       await frame(page).getByTitle("Stop").click();

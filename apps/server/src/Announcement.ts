@@ -28,14 +28,16 @@ const writeKey = Effect.fnUntraced(
     yield* files.makeDirectory(dataDir, { recursive: true });
     yield* files.remove(path, { force: true });
     yield* files.writeFileString(path, `${Redacted.value(key)}\n`, { flag: "wx", mode: 0o600 });
-    yield* Effect.logInfo(`The first API key is in ${path}, which only the server's user can read`);
+    yield* Effect.logInfo(
+      `The first API key is in ${path}, which only the user running the server can read`,
+    );
   },
   Effect.catch(({ message }) =>
     Effect.flatMap(Settings, ({ store }) => {
       const advice =
         store === "memory"
-          ? "Set another PARLEY_DATA_DIR, and restart the server"
-          : `Create another with "${command} key create"`;
+          ? "Set PARLEY_DATA_DIR to another directory, and restart the server"
+          : `Create another key with "${command} key create"`;
       return Effect.logError(`Could not save the first API key: ${message}. ${advice}`);
     }),
   ),
@@ -60,7 +62,7 @@ export const announceStart = Effect.fnUntraced(function* (
     const create = `${command} key create --name playground`;
     const keyHint =
       provision === null
-        ? `shown at the first start; create another: ${create}`
+        ? `shown when the server first started; create another: ${create}`
         : `create one: ${create}`;
     const keyText = store === "memory" || !showsKey ? null : keyHint;
     const stores = {

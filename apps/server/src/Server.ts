@@ -59,7 +59,7 @@ const stop = Effect.fnUntraced(function* (
   const { drainDelay } = yield* Settings;
   if (signal === "SIGTERM" && !Duration.isZero(drainDelay)) {
     yield* Effect.logInfo(
-      `Stopping: no longer ready, but serving for another ${Duration.format(drainDelay)}`,
+      `Stopping: no longer ready, but still serving for another ${Duration.format(drainDelay)}`,
     );
     yield* Effect.sleep(drainDelay);
   }
@@ -103,7 +103,7 @@ const warnOfSharedLimit = Effect.gen(function* () {
   );
   if (isOpen)
     yield* Effect.logWarning(
-      "The widget of a key gives visitor tokens to anyone, but to each client address only a few a minute. If a proxy is in front of this server, set PARLEY_TRUSTED_PROXIES: otherwise all clients share one limit",
+      "A key's widget gives visitor tokens to anyone, but only a few per minute to each client address. If this server is behind a proxy, set PARLEY_TRUSTED_PROXIES: otherwise all clients share one limit",
     );
 });
 

@@ -73,7 +73,7 @@ const duration = (name: string, fallback: Duration.Input, minimum: Duration.Inpu
 const basePath = (name: string, fallback: `/${string}`) =>
   text(
     name,
-    "a path such as /api, without a slash at the end, and not below /docs, /openapi.json, /playground or /widget",
+    "a path such as /api, with no trailing slash, and not at or below /docs, /openapi.json, /playground, /widget or /widget.js",
     (path) =>
       /^(\/(?!\.\.?(\/|$))[A-Za-z0-9._~-]+)+$/.test(path) &&
       !/^\/(docs|openapi\.json|playground|widget|widget\.js)(\/|$)/.test(path),
@@ -86,14 +86,14 @@ const toOrigins = (list: string) => list.split(",").map((origin) => origin.trim(
 
 const origins = text(
   "PARLEY_CORS_ORIGINS",
-  "origins, separated by commas, such as https://app.example",
+  "a comma-separated list of origins, such as https://app.example",
   (list) =>
     toOrigins(list).every((origin) => URL.canParse(origin) && new URL(origin).origin === origin),
 ).pipe(Config.map(toOrigins), Config.withDefault([]));
 
 const trustedProxies = text(
   "PARLEY_TRUSTED_PROXIES",
-  "a list of addresses and networks such as 10.0.0.0/8, fd00::/8",
+  "a comma-separated list of addresses and networks, such as 10.0.0.0/8, fd00::/8",
   (list) => parseNetworks(list) !== null,
 ).pipe(Config.withDefault(""));
 
@@ -112,7 +112,7 @@ const readModel = Effect.fnUntraced(function* (names: ModelSettings["names"]) {
   }
   if (!/^https?:$/.test(baseUrl.protocol) || baseUrl.username !== "" || baseUrl.password !== "") {
     return yield* invalid(
-      `${names.baseUrl} must begin with http:// or https://, and contain no user or password: set ${names.apiKey} instead.`,
+      `${names.baseUrl} must begin with http:// or https://, and must not contain a user name or password: set ${names.apiKey} instead.`,
     );
   }
   const settings: ModelSettings = {
@@ -232,7 +232,7 @@ const read = Effect.gen(function* () {
     ) && "PARLEY_PORT, PARLEY_ASK_PORT and PARLEY_MANAGEMENT_PORT must be different ports.",
     rowSecurity &&
       store !== "postgres" &&
-      `PARLEY_ROW_SECURITY is on, but PARLEY_STORE is ${store}: row security needs a database of your own (DATABASE_URL).`,
+      `PARLEY_ROW_SECURITY is on, but PARLEY_STORE is ${store}: row security needs your own database (DATABASE_URL).`,
     llm === null &&
       fallback !== null &&
       "PARLEY_LLM_FALLBACK_BASE_URL is set, but PARLEY_LLM_BASE_URL is not.",

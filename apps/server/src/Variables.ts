@@ -32,7 +32,8 @@ export const readAuthorities = (path: string) =>
     },
     catch: () =>
       new SettingsInvalid({
-        message: "DATABASE_URL: sslrootcert must name a readable file of PEM certificates.",
+        message:
+          "DATABASE_URL: sslrootcert must be the path to a readable PEM certificate file, or system.",
       }),
   });
 
@@ -79,14 +80,14 @@ const serviceVariable = /_SERVICE_(HOST|PORT)(_|$)|_PORT_\d+_(TCP|UDP|SCTP)(_|$)
 
 /** The names of former settings, each with advice on what to use instead. */
 const formerSettings: Readonly<Record<string, string>> = {
-  PARLEY_LISTEN: "set PARLEY_POOLER=true instead if DATABASE_URL leads to a pooler",
-  PARLEY_PREPARE: "set PARLEY_POOLER=true instead if DATABASE_URL leads to a pooler",
+  PARLEY_LISTEN: "set PARLEY_POOLER=true instead if DATABASE_URL points to a pooler",
+  PARLEY_PREPARE: "set PARLEY_POOLER=true instead if DATABASE_URL points to a pooler",
   PARLEY_PLAYGROUND: "set PARLEY_PAGES instead",
   PARLEY_DOCS: "set PARLEY_PAGES instead",
-  PARLEY_KNOWLEDGE_ROOT: "set PARLEY_KNOWLEDGE_DIR, whose subfolders chatbots can name",
+  PARLEY_KNOWLEDGE_ROOT: "set PARLEY_KNOWLEDGE_DIR instead; chatbots can use its subfolders",
   PARLEY_ASK_QUEUE_LIMIT:
-    "the limit on the asks that wait in one chat is fixed, and PARLEY_ASKS_AT_ONCE limits all asks of a server",
-  PARLEY_ASK_QUEUE_TIMEOUT: "an ask waits for its turn for up to twice PARLEY_ASK_DEADLINE",
+    "the limit on asks waiting in one chat is now fixed, and PARLEY_ASKS_AT_ONCE limits all of a server's asks",
+  PARLEY_ASK_QUEUE_TIMEOUT: "an ask now waits for its turn for up to twice PARLEY_ASK_DEADLINE",
 };
 
 /** Returns warnings about variables that look like settings but have no effect. */
@@ -107,7 +108,7 @@ export const ignoredVariables = (variables: Variables, settings: ReadonlySet<str
         : `${name} is no longer a setting: ${replacement}.`;
     });
   if (links === "") return warnings;
-  const link = `${links}: ignored, because Kubernetes sets such variables for its Services; enableServiceLinks: false in the pod's spec prevents that.`;
+  const link = `${links}: ignored, because Kubernetes sets such variables for Services; set enableServiceLinks: false in the pod's spec to prevent this.`;
   return [link, ...warnings];
 };
 
@@ -126,7 +127,7 @@ export const ignoredTelemetry = (variables: Variables): ReadonlyArray<string> =>
     const value = variables[name];
     return !value || values.test(value)
       ? []
-      : [`${name}=${value} is not supported: docs/monitoring.md lists what is.`];
+      : [`${name}=${value} is not supported: docs/monitoring.md lists the supported values.`];
   });
 
 /** Returns a warning if Node does not use a configured proxy for the address, unless NO_PROXY exempts the host. */
@@ -144,6 +145,6 @@ export const unusedProxy = (variables: Variables, address: string): ReadonlyArra
     .some((name) => name === "*" || (name !== "" && `.${hostname}`.endsWith(`.${name}`)));
   if (proxies === "" || isDirect || hasProxy) return [];
   return [
-    `Requests to ${hostname} do not use the proxy of ${proxies}: Node uses only HTTPS_PROXY and HTTP_PROXY, and only with NODE_USE_ENV_PROXY=1 (docs/models.md).`,
+    `Requests to ${hostname} do not use the proxy set in ${proxies}: Node uses only HTTPS_PROXY and HTTP_PROXY, and only with NODE_USE_ENV_PROXY=1 (docs/models.md).`,
   ];
 };

@@ -152,7 +152,7 @@ it("a proxy that Node does not use causes a warning", () => {
   const proxy = { HTTPS_PROXY: "http://proxy:3128" };
   assert.match(
     unusedProxy(proxy, model)[0]!,
-    /^Requests to llm.example do not use the proxy of HTTPS_PROXY: .* only with NODE_USE_ENV_PROXY=1/,
+    /^Requests to llm.example do not use the proxy set in HTTPS_PROXY: .* only with NODE_USE_ENV_PROXY=1/,
   );
   assert.isFalse(isWarned({ ...proxy, NODE_USE_ENV_PROXY: "1" }));
   assert.isFalse(isWarned({ ...proxy, ALL_PROXY: "x", NODE_USE_ENV_PROXY: "1" }));
@@ -164,6 +164,6 @@ it("a proxy that Node does not use causes a warning", () => {
   assert.isFalse(isWarned({ ...proxy, NO_PROXY: "localhost" }, "http://localhost:11434/v1"));
   assert.match(
     unusedProxy({ ...proxy, HTTP_PROXY: "x" }, model)[0]!,
-    / proxy of HTTPS_PROXY and HTTP_PROXY: /,
+    / proxy set in HTTPS_PROXY and HTTP_PROXY: /,
   );
 });

@@ -354,7 +354,7 @@ describe("an unreachable collector", () => {
       .split("\n")
       .filter((line) => line.includes("collector"));
     expect(first).toMatch(
-      /^\d{4}-\d\d-\d\dT[\d:.]{12}Z WARN The OpenTelemetry collector does not accept data .*ECONNREFUSED/,
+      /^\d{4}-\d\d-\d\dT[\d:.]{12}Z WARN The OpenTelemetry collector is not accepting data .*ECONNREFUSED/,
     );
     expect(more).toEqual([]);
   }, 40_000);

@@ -103,7 +103,7 @@ describe("the first start", () => {
     expect(terminalOutput).toMatch(/^Playground +http:\/\/127\.0\.0\.1:\d+\/$/m);
     expect(terminalOutput).toMatch(/^Guide +http:\/\/127\.0\.0\.1:\d+\/docs\/guide$/m);
     expect(terminalOutput).toMatch(
-      /^API key +shown at the first start; create another: npx --yes pnpm@12 --silent parley key create /m,
+      /^API key +shown when the server first started; create another: npx --yes pnpm@12 --silent parley key create /m,
     );
   }, 60_000);
 
@@ -177,7 +177,9 @@ describe("a provisioning file", () => {
     const key = await freshKey();
     const keys = [{ key, scopes: ["read"] }];
     const bot = { workspace: "W", name: "B" };
-    expect(await declare([bot, bot])).toContain('["W","B"] is declared twice');
+    expect(await declare([bot, bot])).toContain(
+      'the chatbot "B" in workspace "W" is declared twice',
+    );
     for (const chatbots of [
       [{ ...bot, keys: [...keys, ...keys] }],
       [

@@ -119,7 +119,7 @@ const parseBody = (text: string) => {
     const body = JSON.parse(text);
     if (body.data) return body;
   } catch {}
-  throw new ConnectionError("The response is not Parley's");
+  throw new ConnectionError("Not a response from Parley");
 };
 
 /** Avoids `randomUUID`, which is not available on pages without TLS. */

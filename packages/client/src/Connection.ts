@@ -114,7 +114,7 @@ export async function* send(
     outcome = { status, requestId };
     if (!ok) {
       // In browsers, the status of a redirect is 0.
-      if (status < 400) throw new Error("The server redirects to another address");
+      if (status < 400) throw new Error("The server redirected the request");
       const failure = await inTime(response.json()).catch(() => undefined);
       throw toResponseError(status, failure, requestId, response.headers.get("retry-after"));
     }

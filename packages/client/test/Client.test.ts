@@ -194,7 +194,7 @@ it("the client does not follow a redirect, which could pass its key to another s
       retries: 0,
     });
     const { cause } = await rejection(parley.details(), client.ConnectionError);
-    assert.deepStrictEqual(cause, new Error("The server redirects to another address"));
+    assert.deepStrictEqual(cause, new Error("The server redirected the request"));
     assert.deepStrictEqual(modes, ["manual"]);
   }
 });

@@ -123,7 +123,7 @@ describe("a bot from openParley", () => {
     const chat = { id: 1, name: null, userRef: null, _createTime: "2026-01-31" };
     await expect(bot.import([JSON.stringify({ chat })])).rejects.toMatchObject({
       reason:
-        "line 1 is not a valid line of an export: chat._createTime: " +
+        "line 1 is not a valid export line: chat._createTime: " +
         "must be a time such as 2026-01-31T09:30:00.000Z",
     });
   });

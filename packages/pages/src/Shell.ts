@@ -48,7 +48,7 @@ export const toHtml = (document: Document): string => {
 <header class="bar">
 <img src="${folder}/icon.svg" alt="" width="24" height="24"><b>Parley</b>
 <nav aria-label="Pages">${links.join("\n")}</nav>
-<button id="theme" class="plain" aria-label="Light or dark" title="Light or dark"><svg class="icon" viewBox="0 0 24 24" aria-hidden="true"><circle cx="12" cy="12" r="8"/><path class="half" d="M12 4a8 8 0 0 1 0 16z"/></svg></button>
+<button id="theme" class="plain" aria-label="Light or dark theme" title="Light or dark theme"><svg class="icon" viewBox="0 0 24 24" aria-hidden="true"><circle cx="12" cy="12" r="8"/><path class="half" d="M12 4a8 8 0 0 1 0 16z"/></svg></button>
 </header>
 ${main}
 </body>

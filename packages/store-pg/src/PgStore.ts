@@ -135,7 +135,7 @@ export const inspectPostgres = (
           )
         : database.mayMigrate
           ? null
-          : `The schema is not up to date, and the role "${database.role}" may not change it: run "parley migrate" with DATABASE_URL=<the owner's address>.`;
+          : `The schema is not up to date, and the role "${database.role}" cannot change it: run "parley migrate" with the owner's DATABASE_URL.`;
       const warnings = current ? yield* (yield* makePools(settings)).examine(false) : [];
       const { ctype, encoding, version } = database;
       return { ctype, encoding, version, current, refusal, warnings };

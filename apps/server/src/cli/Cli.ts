@@ -55,7 +55,7 @@ export const parley: Effect.Effect<void, unknown, Command.Environment> = Effect.
     return yield* new CommandFailed({
       message:
         "An argument contains an API key, which other users on this machine can read. Nothing was done.",
-      hint: 'pass the id of a key, prl_<id>, or pass - and pipe the key to standard input; "parley key revoke" revokes an exposed key.',
+      hint: 'pass only the key id, prl_<id>, or pass - and pipe the key to standard input; "parley key revoke" revokes an exposed key.',
       exitCode: 2,
     });
   }

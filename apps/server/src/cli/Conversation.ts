@@ -25,8 +25,8 @@ import { Settings } from "../Settings.ts";
 const help = `/new [NAME]  start a new chat
 /open ID     continue a chat
 /chats       list the newest chats
-/history     show the newest entries of this chat
-/help        show this
+/history     show the newest entries in this chat
+/help        show this help
 Ctrl-C cancels an answer; none of it is stored. Ctrl-C at the prompt, or Ctrl-D, quits.`;
 
 const decode = <A>(schema: Schema.Codec<A, string>, text: string, problem: string) =>
@@ -35,14 +35,14 @@ const decode = <A>(schema: Schema.Codec<A, string>, text: string, problem: strin
     (error) =>
       new CommandFailed({
         message: `${problem}: ${describeSchemaError(error)}.`,
-        hint: "a question has at most 200 characters and a name at most 255, without NUL.",
+        hint: "a question can have up to 200 characters and a name up to 255; neither may contain NUL.",
       }),
   );
 
 /** The typesetter for output that goes to a pipe or a file, which leaves the text unchanged. */
 const plain: ReturnType<typeof makeTypesetter> = { push: (text) => text, end: () => "\n" };
 
-/** Describes what answers the questions, according to the settings of this process. */
+/** Says where answers come from with the settings of this process, as a predicate of `answers`. */
 const describeAnswerer = ({ settings: { knowledge, model: ownModel } }: Chatbot) =>
   Effect.map(Settings, ({ knowledgeDir, llms }) => {
     // A chatbot's own model replaces the first model in the settings.
@@ -50,7 +50,7 @@ const describeAnswerer = ({ settings: { knowledge, model: ownModel } }: Chatbot)
       ({ model, provider }, at) => `${(at === 0 && ownModel) || model} at ${provider}`,
     );
     const documents = [knowledgeDir ?? "Parley's own documentation", knowledge ?? []].flat();
-    return models.join(", ") || `quotes from ${documents.join("/")}`;
+    return models.length > 0 ? `come from ${models.join(", ")}` : `quote ${documents.join("/")}`;
   });
 
 /** Creates a conversation, which is in one chat at a time. If `firstChat` is `null`, the first chat is a new one. */
@@ -66,7 +66,7 @@ const makeConversation = Effect.fnUntraced(function* (chatbot: Chatbot, firstCha
     // The chat is created first: a chat that an ask creates has no hello entry.
     if (chat === null) {
       chat = (yield* chats.create(chatbot, { name })).chat.id;
-      yield* Console.error(`Chat ${chat}.`);
+      yield* Console.error(`Started chat ${chat}.`);
     }
     const { columns, isTTY } = process.stdout;
     const { end, push } = isTTY ? makeTypesetter(columns || 80) : plain;
@@ -96,11 +96,11 @@ const makeConversation = Effect.fnUntraced(function* (chatbot: Chatbot, firstCha
     const total = yield* count(chatId);
     chat = chatId;
     yield* Console.error(
-      `Chat ${id} has ${total === 1 ? "1 entry" : `${total} entries`}. /history shows the newest.`,
+      `Chat ${id} has ${pluralize(total, "entry", "entries")}. /history shows the newest.`,
     );
   });
   const history = Effect.gen(function* () {
-    if (chat === null) return yield* Console.error("This is a new chat.");
+    if (chat === null) return yield* Console.error("This new chat has no history yet.");
     yield* recordRead(chatbot.id, `chat ${chat}`);
     const { items, total } = yield* chats.history(chatbot, chat, defaultEntryQuery);
     const entries = items.toReversed().map(({ answer, createTime, question }) =>
@@ -110,9 +110,7 @@ const makeConversation = Effect.fnUntraced(function* (chatbot: Chatbot, firstCha
         ["answer", answer],
       ]),
     );
-    yield* Console.error(
-      [...entries, `The newest ${items.length} of ${total} entries.`].join("\n\n"),
-    );
+    yield* Console.error([...entries, `Newest entries: ${items.length} of ${total}.`].join("\n\n"));
   });
   /** Returns the chat, with its first question in place of a missing name. */
   const withTitle = Effect.fnUntraced(function* (chat: Chat) {
@@ -126,7 +124,7 @@ const makeConversation = Effect.fnUntraced(function* (chatbot: Chatbot, firstCha
     return { ...chat, name: items.find(({ question }) => question !== "")?.question ?? null };
   });
   const list = Effect.gen(function* () {
-    yield* recordRead(chatbot.id, "names of chats");
+    yield* recordRead(chatbot.id, "chat names");
     const { items, total } = yield* chats.list(chatbot, defaultChatQuery);
     const titledChats = yield* Effect.forEach(items, withTitle);
     const rows = table(titledChats, ["id", "createTime", "name"]);
@@ -165,7 +163,7 @@ export const converse = Effect.fnUntraced(function* (
   if (chatId !== null) yield* conversation.count(chatId);
   if (prompt !== null) {
     yield* Console.error(
-      `You are talking to ${chatbot.name} (${chatbot.workspaceName}). With the settings of this shell, answers come from ${yield* describeAnswerer(chatbot)}; a running server may have other settings.
+      `You are talking to ${chatbot.name} (${chatbot.workspaceName}). With this shell's settings, answers ${yield* describeAnswerer(chatbot)}; a running server may have different settings.
 Enter sends a question, Ctrl-C cancels an answer, Ctrl-D quits, /help shows more.`,
     );
     if (chatId === null) yield* conversation.startChat();

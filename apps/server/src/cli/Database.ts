@@ -28,7 +28,7 @@ export const databaseOptions = Effect.gen(function* () {
   );
   if (options !== null) return { ...options, listen: false, settle: false };
   return yield* noDatabase(
-    "With PARLEY_STORE=memory, chats exist only in the memory of the running server; commands need another store.",
+    "With PARLEY_STORE=memory, chats exist only in the running server's memory; commands need another store.",
   );
 });
 
@@ -43,15 +43,13 @@ const layerDatabase = Effect.gen(function* () {
   // If the directory is not the server's, a command would create a new, empty database.
   if (!(yield* databaseExists)) {
     return yield* noDatabase(
-      `There is no database in PARLEY_DATA_DIR ${dataDir}: set it to the server's directory, or create a database with "parley migrate".`,
+      `There is no database in PARLEY_DATA_DIR ${dataDir}: set it to the server's data directory, or create a database with "parley migrate".`,
     );
   }
   const options = yield* databaseOptions;
   // Older servers may still rely on the current schema, so only a server's start and `parley migrate` change it.
   if ((yield* pendingSql(options)) !== "") {
-    return yield* noDatabase(
-      'The schema of the database is out of date: run "parley migrate" first.',
-    );
+    return yield* noDatabase('The database schema is out of date: run "parley migrate" first.');
   }
   return layerPostgres(options);
 }).pipe(Layer.unwrap);

@@ -33,7 +33,7 @@ const hints: Readonly<Record<string, string>> = {
   ChatbotTaken: listChatbots,
   ChatNotFound: '"parley chats list" shows the chats.',
   ArgumentInvalid: "nothing was changed; docs/operations.md describes the valid values.",
-  ImportRefused: 'import what "parley chats export" wrote, into a chatbot without chats.',
+  ImportRefused: 'import the output of "parley chats export" into a chatbot without chats.',
   KeyNotFound: '"parley key list" lists all keys, including revoked ones.',
   ListenFailed:
     "PARLEY_HOST, PARLEY_MANAGEMENT_HOST, PARLEY_PORT, PARLEY_ASK_PORT and PARLEY_MANAGEMENT_PORT set the addresses.",

@@ -45,9 +45,11 @@ export const chatbotOf = Effect.fnUntraced(function* (selector: Option.Option<st
   return yield* new CommandFailed({
     message:
       text !== null
-        ? `There is ${isNone ? "no" : "more than one"} chatbot "${text}".`
+        ? isNone
+          ? `There is no chatbot "${text}".`
+          : `More than one chatbot is named "${text}": select one by id.`
         : isNone
-          ? "There is no chatbot yet."
+          ? "There are no chatbots yet."
           : "There is more than one chatbot: select one with --chatbot.",
     hint: isNone && text === null ? '"parley chatbot create" creates one.' : listChatbots,
   });
@@ -85,7 +87,7 @@ const timeFrom = (text: string, sign: 1 | -1): Option.Option<ByDatabaseClock<Dat
         const time = point instanceof Date ? point : new Date(now.getTime() + sign * point);
         if (sign * (time.getTime() - now.getTime()) > -1000) return Effect.succeed(time);
         const message = `Expected a ${sign > 0 ? "future" : "past"} time, not ${time.toISOString()}.`;
-        const hint = `by the database's clock it is ${now.toISOString()}.`;
+        const hint = `according to the database's clock, it is ${now.toISOString()}.`;
         return new CommandFailed({ message, hint, exitCode: 2 });
       }),
     ),

@@ -18,8 +18,8 @@ export const print = Effect.fnUntraced(function* (document: unknown, text: strin
 });
 
 /** Formats a count with its noun, as in "1 chat" or "2 chats". */
-export const pluralize = (count: number, noun: string): string =>
-  `${count} ${noun}${count === 1 ? "" : "s"}`;
+export const pluralize = (count: number, noun: string, plural = `${noun}s`): string =>
+  `${count} ${count === 1 ? noun : plural}`;
 
 export type Cell = string | number | boolean | Date | null | ReadonlyArray<string>;
 

@@ -38,13 +38,13 @@ const checkListener = Effect.fnUntraced(function* (
 ): Effect.fn.Return<ReadonlyArray<Problem>> {
   const failed = (message: string) => [["listeners", "failed", message] as const];
   const target = yield* Effect.promise(() => lookup(host).catch(() => null));
-  if (target === null) return failed(`The host ${host} of ${name} cannot be resolved.`);
+  if (target === null) return failed(`The host ${host} for ${name} cannot be resolved.`);
   const isAny = target.address === "0.0.0.0" || target.address === "::";
   const addresses = Object.values(networkInterfaces()).flatMap((all) =>
     all!.map(({ address }) => address),
   );
   if (!isAny && !target.address.startsWith("127.") && !addresses.includes(target.address)) {
-    return failed(`The host ${host} of ${name} is not an address of this machine.`);
+    return failed(`The host ${host} for ${name} is not an address of this machine.`);
   }
   const response = port === 0 ? null : yield* probe(isAny ? "localhost" : target.address, port);
   if (response === null) return [];

@@ -80,7 +80,7 @@ export const listen = Effect.fnUntraced(function* (
         const origin = toOrigin((server.address() as AddressInfo).port);
         // Errors from here on, such as running out of file descriptors, are not fatal: later connections may succeed.
         server.off("error", fail).on("error", ({ message }) => {
-          runFork(Effect.logError(`Error on the listener ${origin}: ${message}`));
+          runFork(Effect.logError(`Listener error on ${origin}: ${message}`));
         });
         resume(Effect.succeed(origin));
       });

@@ -77,7 +77,7 @@ export const layerDocuments = (reload: Stream.Stream<unknown>) =>
       const unavailable = (reason: string) => new AnswerUnavailable({ reason });
       const byName = (name: string | null) => {
         if (name !== null && knowledgeDir === null) {
-          const reason = `a chatbot uses the documents "${name}", but PARLEY_KNOWLEDGE_DIR is not set`;
+          const reason = `a chatbot answers from the subfolder "${name}", but PARLEY_KNOWLEDGE_DIR is not set`;
           return unavailable(reason);
         }
         const folder = name === null ? fallback : path.join(knowledgeDir!, name);

@@ -81,7 +81,7 @@ const layerProcessMetrics = Layer.effectDiscard(
     // Named as in Prometheus' own client libraries.
     gauge("process.resident_memory", "Resident memory", "By", () => process.memoryUsage.rss());
     const startTime = Date.now() / 1000 - process.uptime();
-    gauge("process.start_time", "Start time of the process, since 1970", "s", () => startTime);
+    gauge("process.start_time", "Process start time, in seconds since 1970", "s", () => startTime);
     Metric.registerUnsafe(
       Metric.counter("process.cpu", { description: "CPU time", attributes: { unit: "s" } }),
       context,
@@ -99,19 +99,19 @@ const layerProcessMetrics = Layer.effectDiscard(
     }
     gauge(
       "v8js.memory.heap.used",
-      "Memory in use by JavaScript objects",
+      "Memory used by JavaScript objects",
       "By",
       () => getHeapStatistics().used_heap_size,
     );
     gauge(
       "nodejs.eventloop.delay.p99",
-      "99th percentile of the event loop's delay since the last reading",
+      "99th percentile of the event loop delay since the last reading",
       "s",
       () => loop.percentile(99) / 1e9,
     );
     gauge(
       "nodejs.eventloop.delay.max",
-      "Longest delay of the event loop since the last reading",
+      "Longest event loop delay since the last reading",
       "s",
       () => {
         const { max } = loop;
@@ -132,7 +132,7 @@ const layerCollector = Layer.effect(
         if (isFailing) return Effect.void;
         isFailing = true;
         return Effect.annotateLogs(
-          Effect.logWarning("The OpenTelemetry collector does not accept data"),
+          Effect.logWarning("The OpenTelemetry collector is not accepting data"),
           "reason",
           reason,
         );

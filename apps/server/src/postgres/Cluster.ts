@@ -83,11 +83,11 @@ const restrict = (data: string, runAs: RunAs) =>
     Effect.mapError(
       ({ message }) =>
         new EmbeddedFailed({
-          message: `The permissions of ${data} are too open for PostgreSQL, and cannot be changed (${message}): run chmod 0700 ${data} as its owner.`,
+          message: `The permissions on ${data} are too open for PostgreSQL, and cannot be changed (${message}): run chmod 0700 ${data} as the directory's owner.`,
         }),
     ),
     Effect.andThen(
-      Effect.logInfo(`Set the permissions of ${data} to 0700: they were too open for PostgreSQL`),
+      Effect.logInfo(`Set the permissions on ${data} to 0700: they were too open for PostgreSQL`),
     ),
   );
 
@@ -129,7 +129,7 @@ export const connectionFile = ({ dataDir, password }: Cluster, port: number) => 
   const file = join(dataDir, "connection.json");
   const connection = { host, port, database: "parley", user, password };
   return Effect.acquireRelease(
-    attempt(`${file} cannot be written`, async () => {
+    attempt(`Cannot write ${file}`, async () => {
       await fs.rm(file, { force: true });
       await fs.writeFile(file, `${JSON.stringify(connection, null, 2)}\n`, { mode: 0o600 });
     }),

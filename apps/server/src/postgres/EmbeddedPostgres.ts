@@ -69,7 +69,7 @@ const stopOrphan = Effect.fnUntraced(function* ({ data, dataDir }: Cluster) {
     });
   }
   yield* Effect.logInfo(
-    `Stopping PostgreSQL (process ${pid}), left behind by a server that was killed`,
+    `Stopping PostgreSQL (process ${pid}), which was left behind by a server that was killed`,
   );
   process.kill(pid, "SIGINT");
   yield* Effect.repeat(findPostmaster(data), {

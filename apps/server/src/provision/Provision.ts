@@ -55,7 +55,7 @@ export const plan = Effect.fnUntraced(function* (
       if (!isStart) return yield* new ProvisionInvalid({ message });
       yield* Effect.logWarning(message);
     }
-    const title = `chatbot "${declaration.name}" of workspace "${declaration.workspaceName}"`;
+    const title = `chatbot "${declaration.name}" in workspace "${declaration.workspaceName}"`;
     if (current === undefined) {
       const ids = keys.map(({ id }) => `prl_${id}_…`).join(", ");
       const apply = registry.create({ ...declaration, keys: keys.map(newKey) }, actor);
@@ -69,7 +69,7 @@ export const plan = Effect.fnUntraced(function* (
     if (fields.length > 0) changes.push({ title: `change ${title}`, fields, apply });
     for (const key of keys) {
       const { hash: _, id: keyId, ...change } = key;
-      const keyTitle = `key prl_${keyId}_… of ${title}`;
+      const keyTitle = `key prl_${keyId}_… for ${title}`;
       const currentKey = current.keys.find((key) => key.id === keyId);
       if (currentKey === undefined) {
         const apply = registry.addKey(id, newKey(key), actor);
@@ -138,9 +138,9 @@ const conflict = (
   if (owner === undefined || ownKey === undefined) return null;
   if (owner !== chatbot) {
     const { name, workspaceName } = owner.chatbot;
-    return `the key prl_${id}_… belongs to another chatbot, "${name}" of workspace "${workspaceName}".`;
+    return `the key prl_${id}_… belongs to another chatbot, "${name}" in workspace "${workspaceName}".`;
   }
   return Hex.encode(ownKey.hash) === Hex.encode(hash)
     ? null
-    : `the key prl_${id}_… exists with a different secret.`;
+    : `the key prl_${id}_… already exists with a different secret.`;
 };

@@ -46,10 +46,10 @@ const Key = Schema.Struct({
     ),
   ).annotate({
     description:
-      "The API key, or ${NAME} for the environment variable NAME or the content of the file that NAME_FILE names",
+      "The API key, or ${NAME} to read it from the environment variable NAME or from the file that NAME_FILE names",
   }),
   scopes: Scopes.annotate({
-    description: "read: details and lists; write: create chats; ask: ask questions",
+    description: "read: read details and lists; write: create chats; ask: ask questions",
   }),
   name: optional(Text, "Name, to tell keys apart"),
   expiresAt: Schema.String.check(
@@ -62,26 +62,26 @@ const Key = Schema.Struct({
   )
     .annotate({
       description:
-        "When the key expires, in ISO 8601; absent: never, or unchanged for an existing key",
+        "When the key expires, in ISO 8601 format; absent: never, or unchanged for an existing key",
       examples: ["2030-01-01T00:00:00Z"],
     })
     .pipe(Schema.decodeTo(PointInTime, SchemaTransformation.dateFromString), Schema.optionalKey),
   ratePerMinute: optional(
     Schema.NullOr(RatePerMinute),
-    "How many requests with the key a server process accepts in a minute; null: any number; absent: any number, or unchanged for an existing key",
+    "How many requests per minute each server process accepts with the key; null: no limit; absent: no limit, or unchanged for an existing key",
   ),
   visitorRatePerMinute: optional(
     Schema.NullOr(RatePerMinute),
-    "How many requests from each visitor a server process accepts in a minute; null: any number",
+    "How many requests per minute each server process accepts from each visitor; null: no limit",
   ),
   tokensPerDay: optional(
     Schema.NullOr(TokensPerDay),
-    "How many language-model tokens the key's asks may cost per day (UTC); null: any number",
+    "How many language-model tokens the key's asks may use per day (UTC); null: no limit",
   ),
   origins: optional(Origins, "Origins of the pages that may show the key's widget"),
   anonymous: optional(
     Schema.Boolean,
-    "Whether the key's widget gives a visitor token to anyone; this needs visitors, visitorRatePerMinute and tokensPerDay",
+    "Whether the key's widget gives visitor tokens to anyone; this requires visitors, visitorRatePerMinute and tokensPerDay",
   ),
   visitors: optional(
     Schema.Boolean,
@@ -102,7 +102,7 @@ const settings = {
   ),
   instructions: optional(fields.instructions, "Instructions for the language model; null: none"),
   model: optional(fields.model, "The language model; null: PARLEY_LLM_MODEL"),
-  moderation: optional(fields.moderation, "The moderator of questions; null: PARLEY_MODERATION"),
+  moderation: optional(fields.moderation, "How questions are moderated; null: PARLEY_MODERATION"),
   knowledge: optional(
     fields.knowledge,
     "Subfolder of PARLEY_KNOWLEDGE_DIR to answer from; null: the whole folder",
@@ -146,16 +146,20 @@ export const readProvisionFile = Effect.fnUntraced(function* (
 ) {
   const invalid = (reason: string) => new ProvisionInvalid({ message: `${path}: ${reason}` });
   const files = yield* FileSystem.FileSystem;
-  const bytes = yield* Effect.mapError(files.readFile(path), () => invalid("cannot be read."));
+  const bytes = yield* Effect.mapError(files.readFile(path), () =>
+    invalid("the file cannot be read."),
+  );
   const text = yield* Effect.try({
     try: () => decodeUtf8(bytes),
-    catch: () => invalid("is not UTF-8: save it in that encoding."),
+    catch: () => invalid("the file is not UTF-8: save it in that encoding."),
   });
   const json = yield* Effect.try({
     try: (): unknown => JSON.parse(text),
     // The parser's message quotes the file, which may contain keys.
     catch: (error) =>
-      invalid(`is not JSON${/ \(line \d+ column \d+\)/.exec(String(error))?.[0] ?? ""}.`),
+      invalid(
+        `the file is not valid JSON${/ \(line \d+ column \d+\)/.exec(String(error))?.[0] ?? ""}.`,
+      ),
   });
   const { chatbots } = yield* Effect.mapError(
     // Reports each misspelt field.
@@ -200,8 +204,9 @@ export const readProvisionFile = Effect.fnUntraced(function* (
       };
     }),
   );
-  const names = declarations.map(({ name, workspaceName }) =>
-    JSON.stringify([workspaceName, name]),
+  const names = declarations.map(
+    ({ name, workspaceName }) =>
+      `${JSON.stringify(name)} in workspace ${JSON.stringify(workspaceName)}`,
   );
   const repeatedName = findRepeated(names);
   if (repeatedName !== undefined)

@@ -35,12 +35,12 @@ const defaults = {
 };
 
 it("chatbots are created, shown and changed", async () => {
-  expect((await parley("chatbot show")).stderr).toContain("There is no chatbot");
+  expect((await parley("chatbot show")).stderr).toContain("There are no chatbots");
   expect((await parley("chatbot create --name Helpdesk")).code).toBe(2);
   const create = "chatbot create --workspace Acme --name Helpdesk --hello-message Hello!";
   expect(await parley(`${create} --retention-days 30`)).toEqual({
     code: 0,
-    stdout: 'Created the chatbot 1 "Helpdesk" of the workspace "Acme".\n',
+    stdout: 'Created chatbot 1 "Helpdesk" in workspace "Acme".\n',
     stderr: "",
   });
   const named = { id: 1, workspace: "Acme", name: "Helpdesk" };
@@ -83,10 +83,10 @@ it("chatbots are created, shown and changed", async () => {
     "instructions            Be\n                        brief.\n",
   );
   expect((await parley("chatbot set --chatbot 1 --model small")).stdout).toBe(
-    'Changed the chatbot 1 "Desk" of the workspace "Beta".\n',
+    'Changed chatbot 1 "Desk" in workspace "Beta".\n',
   );
   expect((await parley("chatbot set --chatbot 1 --workspace Acme")).stdout).toBe(
-    'Changed the chatbot 1 "Desk" of the workspace "Acme".\n',
+    'Changed chatbot 1 "Desk" in workspace "Acme".\n',
   );
 });
 
@@ -108,7 +108,7 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
   const key = creation.stdout.trim();
   const id = keyId(key)!;
   expect(creation.stdout).toBe(`${key}\n`);
-  expect(creation.stderr).toBe(`The key prl_${id}_… of chatbot 2 "Sales" is shown only once.\n`);
+  expect(creation.stderr).toBe(`The key prl_${id}_… for chatbot 2 "Sales" is shown only once.\n`);
   const rows = await json("key list");
   const common = { id, chatbot: 2, chatbotName: "Sales", name: "web", createdAt: time };
   const scopes = ["read", "write", "ask"];
@@ -165,7 +165,7 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
 
   const revoked = await parley("key revoke -", `${rotated.key}\n`);
   expect(revoked.stdout).toBe(
-    `The key prl_${rotated.id}_… of chatbot 2 "Sales" was permanently revoked.\n`,
+    `The key prl_${rotated.id}_… for chatbot 2 "Sales" was permanently revoked.\n`,
   );
   await json(`key set ${id} --expires 0s`);
   const { stdout } = await parley("key list");
@@ -174,7 +174,7 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
   expect(stdout).toMatch(new RegExp(`^${rotated.id} .* revoked `, "m"));
   for (const whole of [key, report.key, rotated.key]) expect(stdout).not.toContain(whole);
   const twice = await parley(`key revoke ${rotated.id}`);
-  expect(twice.stderr).toContain(`no live key prl_${rotated.id}_…`);
+  expect(twice.stderr).toContain(`no key prl_${rotated.id}_…`);
 });
 
 it("a key for visitors is printed with its signing secret, which no list shows", async () => {
@@ -183,7 +183,7 @@ it("a key for visitors is printed with its signing secret, which no list shows",
   const key = creation.stdout.trim();
   const secret = createHmac("sha256", key).update("parley-visitor").digest("hex");
   expect(creation.stderr.split("\n")[1]).toBe(
-    `The signing secret of key ${keyId(key)}, for visitor tokens: ${secret}`,
+    `The signing secret for key ${keyId(key)}'s visitor tokens: ${secret}`,
   );
   const id = keyId(key)!;
   const [row] = (await json("key list")).filter((each: { id: string }) => each.id === id);
@@ -226,7 +226,7 @@ it("a key for a widget is printed as a script tag, which does not contain the ke
   const withTokenUrl = await parley(`${create} --token-url /chat-token?a=1&b="`);
   expect(withTokenUrl.stdout).toContain(' data-token-url="/chat-token?a=1&amp;b=&quot;" async>');
   expect(withTokenUrl.stderr).toMatch(
-    /^The signing secret of key \w{12}, for visitor tokens: \w{64}\n$/,
+    /^The signing secret for key \w{12}'s visitor tokens: \w{64}\n$/,
   );
   const keys = await json("key list --chatbot Sales");
   const origins = ["https://shop.example", "http://[::1]:8080"];
@@ -296,7 +296,7 @@ it("a visitor token is signed with a live key from the store and recorded in the
     expect(Math.abs(claims.exp - Date.now() / 1000 - seconds)).toBeLessThan(30);
   }
   const noted = await json("audit --user-ref user-7 --limit 3");
-  const detail = expect.stringMatching(new RegExp(`^${id}: token of a userRef \\S+$`));
+  const detail = expect.stringMatching(new RegExp(`^${id}: token for a userRef \\S+$`));
   expect(noted).toMatchObject([1, 2, 3].map(() => ({ action: "read", detail })));
   expect(JSON.stringify(noted)).not.toContain("user-7");
   for (const wrong of [
@@ -349,11 +349,11 @@ it("a chatbot is deleted, with its keys and chats, only if --yes is given", asyn
     Effect.provide(layerPostgres({ url: Redacted.make(inject("postgresUrl")), schema })),
     Effect.runPromise,
   );
-  const what = 'the chatbot 2 "Sales" of the workspace "Acme" with 2 chats and 10 keys';
+  const what = 'chatbot 2 "Sales" in workspace "Acme" with 2 chats and 10 keys';
   expect(await parley("chatbot delete Sales")).toEqual({
     code: 1,
     stdout: "",
-    stderr: `parley: Nothing was deleted: without --yes, this only shows what would be, ${what}.\nhint: add --yes to delete it permanently.\n`,
+    stderr: `parley: Nothing was deleted: --yes would delete ${what}.\nhint: add --yes to delete the chatbot permanently.\n`,
   });
   expect(await parley("chatbot delete Sales --yes")).toMatchObject({
     code: 0,

@@ -106,7 +106,7 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
     "a provisioning file that is cut off",
     () => ({ ...memory, PARLEY_PROVISION: file("broken.json") }),
     "provision",
-    /not JSON/,
+    /not valid JSON/,
   ],
   [
     "a provisioning file in UTF-16",
@@ -142,7 +142,7 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
     "the host of another machine",
     () => ({ ...memory, PARLEY_HOST: "192.0.2.1" }),
     "listeners",
-    /192.* of PARLEY_PORT/,
+    /192.* for PARLEY_PORT/,
   ],
   [
     "a host that cannot be resolved",
@@ -158,7 +158,7 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
       PARLEY_MANAGEMENT_HOST: "192.0.2.1",
     }),
     "listeners",
-    /192.* of PARLEY_MANAGEMENT_PORT/,
+    /192.* for PARLEY_MANAGEMENT_PORT/,
   ],
   [
     "a data directory below a file",
@@ -195,7 +195,7 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
     "a role without permission to migrate",
     () => ({ ...as((url) => (url.username = "parley_server")), PARLEY_SCHEMA: "none" }),
     "database",
-    /may not change it.*parley migrate/,
+    /cannot change it.*parley migrate/,
   ],
   [
     "a role to which row security does not apply",

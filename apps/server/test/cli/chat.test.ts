@@ -70,7 +70,7 @@ const talk = async (
 describe("parley chat", () => {
   it("parley chat answers each valid question that is piped to it, and prints the id of the chat", async () => {
     const { code, stderr, stdout } = await run(["chat"], settings(), question);
-    expect({ code, stderr }).toEqual({ code: 0, stderr: "Chat 1.\n" });
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "Started chat 1.\n" });
     expect(stdout).toContain("`PARLEY_PORT` is the port, 3000 by default.");
     const lines = `${question}\n${"x".repeat(201)}\na\0b\nAnd the host?`;
     const more = await here(["chat", "--chat", "1"], settings(), lines);
@@ -97,8 +97,8 @@ describe("parley chat", () => {
     const { code, stderr, stdout } = await here(["chat"], dead, question);
     expect({ code, stdout }).toEqual({ code: 1, stdout: "\n" });
     expect(stderr.split("\n")).toEqual([
-      "Chat 2.",
-      expect.stringMatching(/^parley: No answer: .+\.$/),
+      "Started chat 2.",
+      expect.stringMatching(/^parley: The ask failed: .+\.$/),
       expect.stringMatching(/^hint: "npx --yes pnpm@12 --silent parley doctor" checks /),
       "parley: 1 ask failed.",
       expect.stringMatching(/^hint: /),
@@ -132,7 +132,7 @@ describe("parley chat", () => {
     ]);
     expect(exit).toEqual([0, null]);
     expect(all).toMatch(
-      /^You are talking to Helpdesk \(Acme\)\. With the settings of this shell, answers come from slow at 127\.0\.0\.1:\d+;/,
+      /^You are talking to Helpdesk \(Acme\)\. With this shell's settings, answers come from slow at 127\.0\.0\.1:\d+;/,
     );
     expect(await storedQuestions()).toEqual([...before, [expect.any(Number), "A short story?"]]);
   });

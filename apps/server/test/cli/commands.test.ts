@@ -93,7 +93,7 @@ beforeAll(async () => {
 describe("parley chats", () => {
   it("an export and an import preserve ids and times, and are recorded in the audit log", async () => {
     const { stdout: text, ...exported } = await parley("chats export --chatbot Full");
-    const stderr = "Exported 36 records: chats and their entries.\n";
+    const stderr = "Exported 36 records (chats and entries).\n";
     expect(exported).toEqual({ code: 0, stderr });
     expect(text.trimEnd().split("\n")).toHaveLength(37);
     expect(text).toMatch(/\n\{"end":\{"chats":12,"entries":24\}\}\n$/);
@@ -104,8 +104,8 @@ describe("parley chats", () => {
       code: 1,
       stdout: "",
       stderr:
-        "parley: The import was refused, and nothing was written: the chatbot already has chats.\n" +
-        'hint: import what "npx --yes pnpm@12 --silent parley chats export" wrote, into a chatbot without chats.\n',
+        "parley: Nothing was imported: the chatbot already has chats.\n" +
+        'hint: import the output of "npx --yes pnpm@12 --silent parley chats export" into a chatbot without chats.\n',
     });
     await parley("chats erase --chatbot Empty --idle-since 0s");
     expect(await totalOf(empty)).toBe(0);
@@ -164,14 +164,14 @@ describe("parley chats", () => {
       line({ chat: { id, name: "Zürich", userRef: null, _createTime, ...more } });
     const end = line({ end: { chats: 2, entries: 0 } });
     for (const [bytes, reason] of [
-      [`${chat(1)}no JSON\n${end}`, "line 2 is not a valid line of an export."],
-      [chat(1) + chat(2, { name: "a\0secret" }) + end, "line of an export: chat.name: "],
-      [chat(1) + chat(2, { "a secret \u001b": 1 }) + end, "not a valid line of an export."],
-      [chat(2) + chat(1) + end, "chat 1: its id is not greater than 2, the id before it."],
+      [`${chat(1)}no JSON\n${end}`, "line 2 is not a valid export line."],
+      [chat(1) + chat(2, { name: "a\0secret" }) + end, "export line: chat.name: "],
+      [chat(1) + chat(2, { "a secret \u001b": 1 }) + end, "not a valid export line."],
+      [chat(2) + chat(1) + end, "chat 1: its id is not greater than 2, the previous id."],
       [Buffer.from(chat(1), "latin1"), "the export is not UTF-8."],
       [Buffer.from("{}", "utf16le"), "the export is not UTF-8."],
       [chat(1) + chat(2), "the last line, with the counts, is missing"],
-      [chat(1) + end, "the last line counts 2 chats and 0 entries, but the export has"],
+      [chat(1) + end, "the counts in the last line (chats: 2, entries: 0) do not match the export"],
       [chat(1) + chat(2) + end + end, "line 4 comes after the line with the counts"],
     ] as const) {
       const refused = await parley("chats import --chatbot Empty", bytes);
@@ -255,7 +255,7 @@ describe("parley chats", () => {
     await here(["chats", "list", "--chatbot", "Full", "--text", "--search", "secret"], ann);
     expect(await auditLines(2)).toEqual([
       `${user} (ann) read Full chat ${id}`,
-      `${user} (ann) read Full names of chats`,
+      `${user} (ann) read Full chat names`,
     ]);
   });
 });
@@ -302,7 +302,7 @@ it("a command that cannot write its output fails, but still prints the id of a n
     return stderr;
   };
   await loseOutput("usage");
-  expect(await loseOutput("key", "create")).toMatch(/^The key prl_\w{12}_… of chatbot/);
+  expect(await loseOutput("key", "create")).toMatch(/^The key prl_\w{12}_… for chatbot/);
   await device.close();
 });
 

@@ -85,9 +85,9 @@ it("the doctor reports ok for every check if nothing is wrong, and writes nothin
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   expect(stdout.replace(/:\d+/g, ":0").replace(/18\.\d+/, "18.x")).toBe(
     "ok       settings    All settings are valid.\n" +
-      "ok       database    PostgreSQL 18.x (UTF8) responds.\n" +
-      "ok       model       small at 127.0.0.1:0 responds.\n" +
-      "ok       moderation  judge at 127.0.0.1:0 responds.\n",
+      "ok       database    PostgreSQL 18.x (UTF8) is responding.\n" +
+      "ok       model       small at 127.0.0.1:0 is responding.\n" +
+      "ok       moderation  judge at 127.0.0.1:0 is responding.\n",
   );
   const call = received.find((call) => call.startsWith("/v1/chat/completions"))!;
   expect(call).toContain(`Bearer ${secret}`);
@@ -99,7 +99,7 @@ it("the doctor reports ok for every check if nothing is wrong, and writes nothin
   }
   const findingsOf = await examine({ ...noPorts, PARLEY_DATA_DIR: join(directory, "data") });
   expect(findingsOf("database")[0]?.message).toBe(
-    `There is no database in PARLEY_DATA_DIR ${join(directory, "data")} yet; the first start creates one.`,
+    `There is no database in PARLEY_DATA_DIR ${join(directory, "data")} yet; the server creates one when it first starts.`,
   );
   expect(await readdir(directory)).toEqual([]);
 });
@@ -152,7 +152,7 @@ it("the doctor calls each model and reads each folder, including those that chat
   expect(findingsOf("documents")).toMatchObject([
     { status: "warning" },
     { status: "failed" },
-    { status: "warning", message: expect.stringMatching(/documents of other chatbots: Nosy\.$/) },
+    { status: "warning", message: expect.stringMatching(/other chatbots' documents: Nosy\.$/) },
   ]);
   expect(findingsOf("model")).toMatchObject([
     { status: "ok", message: expect.stringContaining("small at") },

@@ -152,9 +152,7 @@ describe("a command without a usable database says so", () => {
   it("a command fails if the schema is out of date, and does not update it", async () => {
     const fresh = { ...settings(), PARLEY_SCHEMA: `${schema}_fresh` };
     for (const args of uses) {
-      expect(await expectRefusal(1, args, fresh)).toContain(
-        "The schema of the database is out of date",
-      );
+      expect(await expectRefusal(1, args, fresh)).toContain("The database schema is out of date");
     }
   });
 

@@ -34,7 +34,7 @@ it("parley provision shows the changes, applies them, and then has nothing left 
   const keys = [{ key: "${PARLEY_TEST_KEY}", scopes: ["read"] }];
   const file = await declare({ ...bot, keys });
   const id = key.slice(4, 16);
-  const created = `create chatbot "Helpdesk" of workspace "Acme" with the key prl_${id}_…\n`;
+  const created = `create chatbot "Helpdesk" in workspace "Acme" with the key prl_${id}_…\n`;
   const plan = await parley("provision", file, "--dry-run");
   expect(plan).toEqual({ code: 0, stdout: created, stderr: "" });
   expect(JSON.parse((await parley("chatbot", "list", "--json")).stdout)).toEqual([]);
@@ -49,11 +49,11 @@ it("parley provision shows the changes, applies them, and then has nothing left 
   await declare({ ...bot, helloMessage: "Hi", keys: [{ ...keys[0]!, scopes: ["ask"] }] });
   const { stdout } = await parley("provision", file, "--dry-run");
   expect(stdout).toBe(
-    'change chatbot "Helpdesk" of workspace "Acme"\n' +
+    'change chatbot "Helpdesk" in workspace "Acme"\n' +
       '  description: "Helps" -> ""\n' +
       '  helloMessage: null -> "Hi"\n' +
       '  model: "large" -> null\n' +
-      `change key prl_${id}_… of chatbot "Helpdesk" of workspace "Acme"\n` +
+      `change key prl_${id}_… for chatbot "Helpdesk" in workspace "Acme"\n` +
       '  scopes: ["read"] -> ["ask"]\n',
   );
   const done = await parley("provision", file, "--json");
@@ -133,13 +133,13 @@ it("parley provision reads UTF-8 with a byte order mark and CRLF, and rejects ot
     return parley("provision", file, "--dry-run");
   };
   const windows = Buffer.from(`\ufeff${text.replaceAll("\n", "\r\n")}`);
-  expect((await provision(windows)).stdout).toBe('create chatbot "M\u00fcller" of workspace "W"\n');
+  expect((await provision(windows)).stdout).toBe('create chatbot "M\u00fcller" in workspace "W"\n');
   for (const encoding of ["latin1", "utf16le"] as const) {
     for (const mark of ["", "\ufeff"]) {
       const { code, stderr, stdout } = await provision(Buffer.from(mark + text, encoding));
       expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
       expect(stderr).toMatch(
-        mark !== "" && encoding === "latin1" ? /UTF-8/ : /encoded\.json: is not UTF-8/,
+        mark !== "" && encoding === "latin1" ? /UTF-8/ : /encoded\.json: the file is not UTF-8/,
       );
     }
   }
@@ -192,7 +192,7 @@ it("parley provision rejects a file with mistakes, names them all, and writes no
   }
   await writeFile(join(directory, "chatbots.json"), `{"chatbots": [\n"${key}" ]`);
   const broken = await parley("provision", join(directory, "chatbots.json"));
-  expect(broken.stderr).toMatch(/: is not JSON.*\.\nhint: /);
+  expect(broken.stderr).toMatch(/: the file is not valid JSON.*\.\nhint: /);
   expect(broken.stderr).not.toContain(key.slice(17));
   expect(await parley("audit", "--json")).toEqual(before);
 });

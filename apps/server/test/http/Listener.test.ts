@@ -352,7 +352,7 @@ it.live("an error on the listener itself is logged, and the server keeps running
     const [server] = listenSpy.mock.contexts as ReadonlyArray<Server>;
     for (let n = 0; n < 2; n++) server!.emit("error", new Error("accept EMFILE"));
     assert.deepStrictEqual(statusesOf(yield* exchange(port, last)), [200]);
-    const line = `Error on the listener http://127.0.0.1:${port}: accept EMFILE`;
+    const line = `Listener error on http://127.0.0.1:${port}: accept EMFILE`;
     assert.deepStrictEqual(logs, [line, line]);
   }).pipe(
     Effect.scoped,

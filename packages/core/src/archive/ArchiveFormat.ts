@@ -134,7 +134,7 @@ export const decodeArchive = <E, R>(
       at++;
       if (text.trim() === "") return null;
       const line = yield* Effect.catch(decodeLine(text), (error) =>
-        refuse(`line ${at} is not a valid line of an export${describeProblem(error)}`),
+        refuse(`line ${at} is not a valid export line${describeProblem(error)}`),
       );
       if (hasEnded) return yield* refuse(`line ${at} comes after the line with the counts`);
       if (line.chat !== undefined) {
@@ -152,7 +152,7 @@ export const decodeArchive = <E, R>(
       const { chats, entries } = line.end!;
       if (chats === read.chats && entries === read.entries) return null;
       return yield* refuse(
-        `the last line counts ${chats} chats and ${entries} entries, but the export has ${read.chats} and ${read.entries}`,
+        `the counts in the last line (chats: ${chats}, entries: ${entries}) do not match the export (chats: ${read.chats}, entries: ${read.entries})`,
       );
     });
 

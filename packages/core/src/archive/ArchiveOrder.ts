@@ -37,9 +37,9 @@ export const checkArchiveOrder = <E, R>(
       if (record._tag === "Entry" && (chat === none || record.entry.chatId !== chat.id)) {
         return "it does not follow its chat";
       }
-      if (row.id <= before.id) return `its id is not greater than ${before.id}, the id before it`;
+      if (row.id <= before.id) return `its id is not greater than ${before.id}, the previous id`;
       if (!(row.createTime >= earliestTime && row.createTime <= latest)) {
-        return "its time is not in the years 1 to 9999";
+        return "its time is not between the years 1 and 9999";
       }
       if (row.createTime < before.createTime) {
         return before.id === 0

@@ -14,7 +14,7 @@ export class ChatNotFound extends Data.TaggedError("ChatNotFound")<{ readonly ch
 /** A different request has used the idempotency key. */
 export class IdempotencyKeyReused extends Data.TaggedError("IdempotencyKeyReused") {
   override message =
-    "The idempotency key belongs to another request. Use a new key for a new request.";
+    "The idempotency key was used for a different request. Use a new key for a new request.";
 }
 
 /** The turn has ended, or its lease expired and another request took its chat or its key. Nothing was appended. */
@@ -31,7 +31,7 @@ export class AnswerUnavailable extends Data.TaggedError("AnswerUnavailable")<{
   readonly reason: string;
   readonly cause?: unknown;
 }> {
-  override message = `No answer: ${this.reason}.`;
+  override message = `The ask failed: ${this.reason}.`;
 }
 
 /** The store failed or could not be reached. It may or may not have written something. */
@@ -55,7 +55,7 @@ export class RateExceeded extends Data.TaggedError("RateExceeded")<{
   readonly apiKeyId: string;
   readonly retryAfterSeconds: number;
 }> {
-  override message = `The key or its visitor has exceeded its rate. Try again in ${this.retryAfterSeconds} s.`;
+  override message = `The key or its visitor has exceeded a rate limit. Try again in ${this.retryAfterSeconds} s.`;
 }
 
 /** The key has spent its daily budget. The same request may succeed the next day (UTC). */
@@ -68,7 +68,7 @@ export class BudgetSpent extends Data.TaggedError("BudgetSpent")<{
 
 /** A visitor tried to create a chat with a `userRef` other than their own. */
 export class UserRefNotGranted extends Data.TaggedError("UserRefNotGranted") {
-  override message = "A visitor can create chats only with the visitor's own userRef.";
+  override message = "A visitor can create chats only with their own userRef.";
 }
 
 /**
@@ -86,7 +86,7 @@ export class KeyTaken extends Data.TaggedError("KeyTaken")<{ readonly keyId: str
 
 /** The chatbot has no key with this id, or the key is revoked. */
 export class KeyNotFound extends Data.TaggedError("KeyNotFound")<{ readonly keyId: string }> {
-  override message = `The chatbot has no live key prl_${this.keyId}_….`;
+  override message = `The chatbot has no key prl_${this.keyId}_…, or the key was revoked.`;
 }
 
 /** No chatbot has this id. */
@@ -101,7 +101,7 @@ export class ChatbotTaken extends Data.TaggedError("ChatbotTaken")<{
   readonly workspaceName: string;
   readonly name: string;
 }> {
-  override message = `The workspace "${this.workspaceName}" already has a chatbot "${this.name}".`;
+  override message = `The workspace "${this.workspaceName}" already has a chatbot named "${this.name}".`;
 }
 
 /** An argument is invalid. Nothing was written. The message names every invalid field. */
@@ -114,7 +114,7 @@ export class ArgumentInvalid extends Data.TaggedError("ArgumentInvalid")<{
 
 /** The chats cannot be imported. Nothing was written. */
 export class ImportRefused extends Data.TaggedError("ImportRefused")<{ readonly reason: string }> {
-  override message = `The import was refused, and nothing was written: ${this.reason}.`;
+  override message = `Nothing was imported: ${this.reason}.`;
 }
 
 /** Every error that an ask can fail with. */

@@ -8,7 +8,7 @@ import { Digest } from "effect/crypto";
 export const IdempotencyKeyText = Schema.String.check(
   Schema.isPattern(/^[\x20-\x7e]{1,255}$/, {
     problem: "NOT_PRINTABLE",
-    message: "is not 1 to 255 printable ASCII characters",
+    message: "must be 1 to 255 printable ASCII characters",
   }),
 );
 

@@ -57,9 +57,7 @@ export class Moderator extends Context.Service<
               if (category == null) return unflagged;
               if (typeof category === "string" && category !== "")
                 return { category, flagged: true };
-              throw new TypeError(
-                "The moderator returned neither the name of a category nor null.",
-              );
+              throw new TypeError("The moderator returned neither a category name nor null.");
             }),
           ),
       }),

@@ -52,7 +52,7 @@ export const erasure = makeCheck(
     Schema.makeFilter(
       (which) =>
         Object.keys(which).length === 1 ||
-        'needs exactly one of chatId, userRef and idleSince, unless it is "all"',
+        'Expected "all", or exactly one of chatId, userRef and idleSince',
     ),
   ),
 );

@@ -41,7 +41,7 @@ export const makeList = <A, Query>(
   };
 };
 
-const reason = "needs one value for each field of orderBy";
+const reason = "needs one value for each field in orderBy";
 const wrongDirections = new ArgumentInvalid({ field: "desc", reason, message: `desc: ${reason}.` });
 
 /** Returns the fields that are not `undefined`, or no fields if `fields` itself is `undefined`. */

@@ -22,12 +22,12 @@ const retain = Effect.gen(function* () {
     registerGauge(context, name, description, { unit: "s" }, () => millis() / 1000);
   gauge(
     "parley.retention.age",
-    "Time since the last successful retention run or, before the first, since the start",
+    "Time since the last successful retention run or, if none yet, since startup",
     () => now() - completedAt,
   );
   gauge(
     "parley.key.expiry",
-    "Time until the next expiry of a key; infinite if none expires",
+    "Time until the next key expires; infinite if no key expires",
     () => Math.min(...expiries.filter((expiry) => expiry > now())) - now(),
   );
 

@@ -130,7 +130,7 @@ export const makeBusiest = (
 export const makeKeyRequests = Effect.map(Effect.context<never>(), (context) =>
   makeBusiest(context, (key) => [
     Metric.counter("parley.requests", {
-      description: "Requests with a valid key or visitor token, by the key's id",
+      description: "Requests with a valid key or visitor token, by key id",
       attributes: { key },
       incremental: true,
     }),
@@ -152,8 +152,7 @@ export const makeBudgetGauges = Effect.map(Effect.context<never>(), (context) =>
     const isNew = !shares.has(key);
     if (isNew && shares.size >= budgetSeries) return;
     shares.set(key, { share, until: now() + endsInMillis });
-    const description =
-      "Share of its daily budget that a key had spent at its last ask today, by the key's id";
+    const description = "Share of a key's daily budget spent as of its last ask today, by key id";
     if (isNew)
       registerGauge(context, "parley.key.budget.used", description, { key }, () => {
         const { share, until } = shares.get(key)!;
@@ -174,26 +173,26 @@ const boundaries = [
   0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 120,
 ];
 const waitingAsks = Metric.gauge("parley.asks.waiting", {
-  description: "Asks that wait for the turn of their chat",
+  description: "Asks waiting for their chat's turn",
 });
 const runningAsks = Metric.gauge("parley.asks.running", {
-  description: "Asks that are being answered",
+  description: "Asks being answered",
 });
 const waitTime = secondsHistogram(
   "parley.ask.wait.duration",
-  "Time that an ask waits for its turn",
+  "How long an ask waits for its turn",
   boundaries,
 );
 const firstDeltaTime = secondsHistogram(
   "parley.ask.first_delta.duration",
-  "Time from an ask's turn to the first delta of its answer",
+  "Time from the start of an ask's turn to the first delta of its answer",
   boundaries,
 );
 const answerTimes = (model: string) =>
   ["stored", "failed"].map((outcome) =>
     secondsHistogram(
       "parley.ask.answer.duration",
-      "Time from an ask's turn to its stored answer or its failure",
+      "Time from the start of an ask's turn until its answer is stored or the ask fails",
       boundaries,
       { model, outcome },
     ),
@@ -201,7 +200,7 @@ const answerTimes = (model: string) =>
 const chatbotTokens = (chatbot: string) =>
   ["input", "output"].map((direction) =>
     Metric.counter("parley.chatbot.tokens", {
-      description: "Tokens of stored answers, as the providers report them",
+      description: "Tokens used by stored answers, as reported by the providers",
       attributes: { chatbot, direction },
       incremental: true,
     }),

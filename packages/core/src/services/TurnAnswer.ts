@@ -77,7 +77,7 @@ export const answerInTurn = (
             Effect.catch(({ message: reason }) =>
               tokens === 0
                 ? Effect.void
-                : Effect.logWarning("The tokens of a failed ask could not be counted").pipe(
+                : Effect.logWarning("The tokens used by a failed ask could not be counted").pipe(
                     Effect.annotateLogs({ key: apiKeyId, tokens, reason }),
                   ),
             ),
@@ -141,7 +141,7 @@ const makeEntry = Effect.fnUntraced(function* (
     Stream.runForEachArray((parts) => (parts.every(addPart) ? Effect.void : Cause.done())),
     Pull.catchDone(() => Effect.void),
   );
-  if (isBroken) return yield* unavailable("the answer broke off after part of it was sent");
+  if (isBroken) return yield* unavailable("the answer was cut off after part of it had been sent");
   if (isBlank(live.text)) return yield* unavailable("the answer is empty");
   return { question, answer: live.text, moderation, flagged, usage: cost.usage };
 });

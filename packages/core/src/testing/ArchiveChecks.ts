@@ -124,19 +124,19 @@ export const archiveChecks: ReadonlyArray<
     let [chatId, entryId, time] = [keptChat.id, 0, keptChat.createTime];
     for (let n = 0; n < 3; n++) {
       const chat = yield* create(chatbot);
-      yield* same("a higher id", chat.id > chatId, true);
+      yield* same("the id is higher", chat.id > chatId, true);
       yield* same("the time is not earlier", chat.createTime >= time, true);
       [chatId, time] = [chat.id, chat.createTime];
       for (const target of [chat, keptChat]) {
         const { id } = yield* ask(chatbot, target.id, entry("q"));
-        yield* same("an entry's higher id", id > entryId, true);
+        yield* same("the entry's id is higher", id > entryId, true);
         entryId = id;
         if (target === chat) yield* erase(chatbot, { _tag: "Chat", id: chat.id });
       }
     }
   }),
 
-  check("an erasure of very many chats keeps pages and totals exact", function* () {
+  check("erasing very many chats keeps pages and totals exact", function* () {
     const chatbot = yield* newChatbot;
     yield* importAll(chatbot, many);
     const keptChats = chatsOf(many).filter(({ userRef }) => userRef === "y");
@@ -152,7 +152,7 @@ export const archiveChecks: ReadonlyArray<
     }
   }),
 
-  check("a chat is idle from its last entry or, without one, from its creation", function* () {
+  check("a chat is idle from its last entry or, if it has none, its creation", function* () {
     const chatbot = yield* newChatbot;
     const turns = yield* TurnStore;
     const [unused, used] = yield* createAll(chatbot, [{ helloMessage: "Hello" }, {}]);
@@ -163,8 +163,8 @@ export const archiveChecks: ReadonlyArray<
     const late = yield* takeTurn(chatbot, unused!.id);
     yield* pass(turnLease + 1);
     yield* turns.renew(late);
-    yield* same("the unused one", yield* erase(chatbot, idle(limit)), 1);
-    yield* same("the used one is left", (yield* list(chatbot)).items, [used]);
+    yield* same("the number of erased chats", yield* erase(chatbot, idle(limit)), 1);
+    yield* same("the used chat is left", (yield* list(chatbot)).items, [used]);
     yield* erase(chatbot, { _tag: "All" });
     // Imported chats and entries keep their times.
     const askedAt = new Date("1965-01-01T00:00:00Z");
@@ -225,7 +225,7 @@ export const archiveChecks: ReadonlyArray<
         yield* turns.release(yield* takeTurn(chatbot, null, keyOf("key", 1)));
       }
     }
-    yield* same("what was spent", (yield* turns.spending(chatbot, "k")).tokens, 10);
+    yield* same("the tokens spent", (yield* turns.spending(chatbot, "k")).tokens, 10);
     yield* same("the stored chats", yield* storedChats(chatbot), []);
   }),
 
@@ -237,7 +237,7 @@ export const archiveChecks: ReadonlyArray<
       takeTurn(chatbot, chat, keyOf(`key of ${chat}`)),
     );
     const secondTake = yield* second.turns.take(chatbot, other!.id, null);
-    yield* same("the second waits", secondTake._tag, "Held");
+    yield* same("the second instance waits", secondTake._tag, "Held");
     yield* erase(chatbot, { _tag: "Chat", id: goneChat!.id });
     for (const turn of turns) {
       yield* same("the renewal", yield* first.turns.renew(turn), true);
@@ -247,7 +247,7 @@ export const archiveChecks: ReadonlyArray<
       yield* same("afterwards", yield* again, answerOf(turn, newEntry));
     }
     const early = yield* first.turns.take(chatbot, other!.id, null);
-    yield* same("the first does not overtake", early._tag, "Held");
+    yield* same("the first instance does not overtake", early._tag, "Held");
   }),
 
   check("the keys of an erased chat are forgotten, and no others", function* () {
@@ -264,7 +264,7 @@ export const archiveChecks: ReadonlyArray<
       // Two chatbots may have chats with the same id, and may use the same idempotency key.
       yield* importAll(twin, yield* exportAll(chatbot));
       yield* append(yield* takeTurn(twin, chat.id, keyOf("asked")), entry("q"));
-      yield* same("known before", yield* creation, { chat, replayed: true });
+      yield* same("the key before the erasure", yield* creation, { chat, replayed: true });
       const which: Erasable = isUser
         ? { _tag: "UserRef", userRef: "u" }
         : { _tag: "Chat", id: chat.id };
@@ -331,7 +331,7 @@ export const archiveChecks: ReadonlyArray<
     yield* Stream.runDrain(Stream.take(archive.export(chatbot, "cat"), 1));
     yield* Stream.runDrain(archive.export(chatbot, "cat", { ...user, digest: "d2" }));
     const importChats = archive.import(chatbot, Stream.make(chatRecord(1, longAgo)), "dan");
-    yield* failsWith("a refused import", "ImportRefused", importChats);
+    yield* failsWith("a rejected import", "ImportRefused", importChats);
     yield* archive.erase(chatbot, idle(future), "eve");
     const records = [chatRecord(1, longAgo), chatRecord(2, longAgo), chatRecord(3, longAgo)];
     yield* archive.import(chatbot, Stream.fromIterable(records), "fay");
@@ -385,7 +385,7 @@ export const archiveChecks: ReadonlyArray<
     yield* same("the newest entry and the total", [items[0]?.id, total], expected);
   }),
 
-  check("an export of a user contains only the chats of that user", function* () {
+  check("a user's export contains only that user's chats", function* () {
     const archive = yield* ChatArchive;
     const [chatbot, other] = [yield* newChatbot, yield* newChatbot];
     for (const id of [chatbot, other]) {
@@ -498,24 +498,24 @@ export const archiveChecks: ReadonlyArray<
       ];
       yield* archive.import(chatbot, Stream.fromIterable(records), actor);
       const { chat } = yield* chats.createChat(chatbot, { ...bare, helloMessage: "Hi" }, null);
-      yield* same("a chat's higher id", chat.id > far + 1, true);
+      yield* same("the chat's id is higher", chat.id > far + 1, true);
       yield* same("the chat's time is not earlier", chat.createTime >= last, true);
       const [hello] = (yield* chats.listEntries(chatbot, chat.id, defaultEntryQuery)).items;
       yield* same("the entry's time is not earlier", hello!.createTime >= chat.createTime, true);
       const newEntry = yield* ask(chatbot, ChatId.make(far), entry("later"));
-      yield* same("an entry's higher id", newEntry.id > far + 90_000, true);
+      yield* same("the entry's id is higher", newEntry.id > far + 90_000, true);
       yield* same("the entry's time is not earlier", newEntry.createTime >= last, true);
       const { chatId } = yield* ask(chatbot, null, entry("in a new chat"));
       const { items } = yield* list(chatbot, {
         orderBy: [{ field: "createTime", descending: true }],
       });
       const ids = items.map(({ id }) => id);
-      yield* same("by time", ids, [chatId, chat.id, far + 1, far, 1]);
+      yield* same("the chats by time", ids, [chatId, chat.id, far + 1, far, 1]);
       // This holds even when no chat with a future time is left.
       yield* erase(chatbot, { _tag: "All" });
       yield* importAll(chatbot, [chatRecord(1, longAgo)]);
       const next = yield* create(chatbot);
-      yield* same("the time is not before an erased one's", next.createTime >= last, true);
+      yield* same("the time is not before an erased chat's", next.createTime >= last, true);
     }
   }),
 
@@ -531,7 +531,7 @@ export const archiveChecks: ReadonlyArray<
     for (const turn of heldTurns) {
       yield* same("the entries of a take", turn.newest, entries.toReversed());
       yield* same("the renewal", yield* turns.renew(turn), true);
-      yield* same("earlier", yield* turns.earlier(turn, entries[1]!.id), [entries[0]]);
+      yield* same("earlier entries", yield* turns.earlier(turn, entries[1]!.id), [entries[0]]);
     }
     yield* turns.release(heldTurns[2]!);
     yield* append(heldTurns[0]!, entry("first", { usage }));
@@ -554,16 +554,16 @@ export const archiveChecks: ReadonlyArray<
     const chat = (id: number, time = longAgo) => chatRecord(id, time);
     const entryOf = (chat: number, id: number, time = longAgo) => entryRecord(chat, id, time);
     const wrong: Record<string, ReadonlyArray<ArchiveRecord>> = {
-      "a chat's id twice": [chat(1), chat(1)],
-      "chats that descend": [chat(2), chat(1)],
-      "an entry's id twice": [chat(1), entryOf(1, 1), entryOf(1, 1)],
-      "an entry's id that came before": [...many, chat(2_000), entryOf(2_000, 1)],
+      "a repeated chat id": [chat(1), chat(1)],
+      "chats in descending order": [chat(2), chat(1)],
+      "a repeated entry id": [chat(1), entryOf(1, 1), entryOf(1, 1)],
+      "an entry id from an earlier chat": [...many, chat(2_000), entryOf(2_000, 1)],
       "an entry before any chat": [entryOf(1, 1), chat(1)],
-      "an entry of no chat": [entryOf(0, 1)],
-      "an entry of an earlier chat": [chat(1), chat(2), entryOf(1, 1)],
-      "chats' times that go back": [chat(1), chat(2, sooner)],
+      "an entry in no chat": [entryOf(0, 1)],
+      "an entry in an earlier chat": [chat(1), chat(2), entryOf(1, 1)],
+      "chat times that go back": [chat(1), chat(2, sooner)],
       "an entry older than its chat": [chat(1), entryOf(1, 1, sooner)],
-      "entries' times that go back": [chat(1, sooner), entryOf(1, 1), entryOf(1, 2, sooner)],
+      "entry times that go back": [chat(1, sooner), entryOf(1, 1), entryOf(1, 2, sooner)],
       ...Object.fromEntries(
         [0, -1, 1.5, 2 ** 53 - 2 ** 40 + 1, 2 ** 53].map((id) => [`the id ${id}`, [chat(id)]]),
       ),
@@ -577,13 +577,13 @@ export const archiveChecks: ReadonlyArray<
     yield* same("the stored chats", yield* storedChats(to), []);
   }),
 
-  check("an import that fails writes nothing, and keeps what others write meanwhile", function* () {
+  check("an import that fails writes nothing, and keeps what other calls write", function* () {
     const turns = yield* TurnStore;
     const [from, to] = [yield* newChatbot, yield* newChatbot];
     const { chat } = yield* conversation(from, [entry("a")]);
     const before = yield* exportAll(from);
     yield* failsWith("into a chatbot that has chats", "ImportRefused", importAll(from, before));
-    const records = Stream.die(new Error("The import read the records, and was refused only then"));
+    const records = Stream.die(new Error("The import read the records before it was rejected"));
     const refusal = ChatArchive.use((archive) => archive.import(from, records, actor));
     yield* failsWith("before the records are read", "ImportRefused", refusal);
     yield* same("the rows of the chatbot", yield* exportAll(from), before);
@@ -644,7 +644,7 @@ export const archiveChecks: ReadonlyArray<
     }
   }),
 
-  check("concurrent creations and erasures of two instances leave exact lists", function* () {
+  check("lists stay exact while two instances create and erase chats concurrently", function* () {
     const chatbot = yield* newChatbot;
     const both = yield* instances;
     let erasedCount = 0;
@@ -669,14 +669,14 @@ export const archiveChecks: ReadonlyArray<
       for (const [n, query] of queries.entries()) {
         const { items, total } = yield* both[n % 2]!.chats.listChats(chatbot, query);
         yield* same("as many chats as the total", items.length, total);
-        yield* same("in their order", items, chatPage(items, query).items);
+        yield* same("the order of the chats", items, chatPage(items, query).items);
       }
       yield* Effect.yieldNow;
     }
     yield* Fiber.join(writers);
     const all = (yield* storedChats(chatbot)).map(({ chat }) => chat);
-    yield* same("none is lost", all.length + erasedCount, 36);
-    yield* same("the others", all.filter(({ name }) => name === "kept").length, 18);
+    yield* same("no chat is lost", all.length + erasedCount, 36);
+    yield* same("the kept chats", all.filter(({ name }) => name === "kept").length, 18);
     for (const { chats } of both) {
       for (const query of queries) {
         yield* same("the final list", yield* chats.listChats(chatbot, query), chatPage(all, query));
@@ -684,7 +684,7 @@ export const archiveChecks: ReadonlyArray<
     }
   }),
 
-  check("a chat that is read while it is erased is whole, or not found", function* () {
+  check("a chat that is read while it is being erased is complete or not found", function* () {
     const both = yield* instances;
     const chatbot = yield* newChatbot;
     for (let round = 0; round < 10; round++) {
@@ -804,11 +804,11 @@ export const archiveChecks: ReadonlyArray<
         yield* same(`since ${since.toISOString()}`, sums, sortSums(expected));
       }
       const days = yield* archive.usage(chatbot, later, "day");
-      yield* same("by day", days, [sum(1, ourModel, later.toISOString().slice(0, 10))]);
+      yield* same("the usage by day", days, [sum(1, ourModel, later.toISOString().slice(0, 10))]);
     },
   ),
 
-  check("usage is summed by the key that asked, and by the user of the chat", function* () {
+  check("usage is summed by the key that asked, and by the chat's user", function* () {
     const archive = yield* ChatArchive;
     const chatbot = yield* newChatbot;
     for (const [userRef, apiKeyId] of [["u", "k"], ["u", null], [null, "k"], [null]] as const) {

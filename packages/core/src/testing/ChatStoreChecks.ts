@@ -53,7 +53,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     ];
     const chats = yield* createAll(chatbot, fields);
     yield* same(
-      "names and references",
+      "the names and references",
       chats.map(({ name, userRef }) => [name, userRef]),
       fields.map(({ name = null, userRef = null }) => [name, userRef]),
     );
@@ -116,9 +116,9 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       chats.map((_, n) => `${n}`),
     );
     for (const [at, { createTime, id }] of chats.entries()) {
-      yield* same("a positive safe integer", Number.isSafeInteger(id) && id > 0, true);
+      yield* same("the id is a positive safe integer", Number.isSafeInteger(id) && id > 0, true);
       if (at === 0) continue;
-      yield* same("a higher id", id > chats[at - 1]!.id, true);
+      yield* same("the id is higher", id > chats[at - 1]!.id, true);
       yield* same("the time is not earlier", createTime >= chats[at - 1]!.createTime, true);
     }
     const inStore = (yield* storedChats(chatbot)).map(({ chat }) => chat);
@@ -127,9 +127,9 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     yield* same("the page", page, { items: chats.toReversed(), total: chats.length });
   }),
 
-  check("chats come in every order of the contract, page by page", function* () {
+  check("chats are listed in every order the contract allows, page by page", function* () {
     const chatbot = yield* newChatbot;
-    yield* same("no chats", yield* list(chatbot, { page: 2 }), { items: [], total: 0 });
+    yield* same("the chats", yield* list(chatbot, { page: 2 }), { items: [], total: 0 });
     const chats = yield* createAll(chatbot, chatsWithTies);
     for (const orderBy of orders(chatFields)) {
       for (const [limit, page] of [
@@ -148,7 +148,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     yield* pageIs(chatbot, chats, { orderBy: [a!, b!, c!] });
   }),
 
-  check("texts sort by all their code points, and absent values as the greatest", function* () {
+  check("strings sort by all their code points, and absent values sort highest", function* () {
     const chatbot = yield* newChatbot;
     const references = alikeUpTo(59);
     const chats = yield* createAll(chatbot, [
@@ -164,7 +164,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
   }),
 
-  check("a search finds names that contain its text literally, in any case", function* () {
+  check("a search finds names that contain its text literally, ignoring case", function* () {
     const chatbot = yield* newChatbot;
     const chats = yield* createAll(chatbot, [
       {},
@@ -201,11 +201,11 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
   }),
 
-  check("a chatbot never sees or counts the chats of another", function* () {
+  check("a chatbot never lists or counts another chatbot's chats", function* () {
     const [ours, theirs] = [yield* newChatbot, yield* newChatbot];
     const fields = { name: "shared", userRef: "shared", helloMessage: "Hello" };
     const chats = yield* createAll(theirs, [fields, fields]);
-    yield* same("no chats", yield* list(ours), { items: [], total: 0 });
+    yield* same("the chats", yield* list(ours), { items: [], total: 0 });
     const mine = yield* create(ours, { name: "shared", userRef: "shared" });
     // Ids are unique only within a chatbot: one of their chats may have the same id as mine.
     const foreign = chats.find(({ id }) => id !== mine.id)!.id;
@@ -215,27 +215,30 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       { search: "share" },
       { userRef: "shared" },
     ]) {
-      const what = `the chats by ${JSON.stringify(query)}`;
+      const what = `the chats for ${JSON.stringify(query)}`;
       yield* same(what, yield* list(ours, query), { items: [mine], total: 1 });
     }
-    yield* same("a foreign id", yield* list(ours, { id: foreign }), { items: [], total: 0 });
+    yield* same("another chatbot's id", yield* list(ours, { id: foreign }), {
+      items: [],
+      total: 0,
+    });
     const notFound = new ChatNotFound({ chatId: foreign });
-    yield* failsWith("a foreign history", notFound, history(ours, foreign));
-    yield* failsWith("a foreign history by entry", notFound, history(ours, foreign, { id: 1 }));
+    yield* failsWith("another chatbot's history", notFound, history(ours, foreign));
+    yield* failsWith("another chatbot's entry", notFound, history(ours, foreign, { id: 1 }));
   }),
 
-  check("the history of an unknown chat is not found", function* () {
+  check("reading the history of an unknown chat fails with ChatNotFound", function* () {
     const chatbot = yield* newChatbot;
     const { id } = yield* create(chatbot);
     for (const chatId of [0, id + 1_000_000, Number.MAX_SAFE_INTEGER].map((n) => ChatId.make(n))) {
       const notFound = new ChatNotFound({ chatId });
       const orderBy = [{ field: "question", descending: false }] as const;
       yield* failsWith(`chat ${chatId}`, notFound, history(chatbot, chatId));
-      yield* failsWith("by question", notFound, history(chatbot, chatId, { orderBy }));
+      yield* failsWith("the history by question", notFound, history(chatbot, chatId, { orderBy }));
     }
   }),
 
-  check("entries come in every order of the contract, page by page, or by id", function* () {
+  check("entries are listed in every order the contract allows, in pages or by id", function* () {
     const chatbot = yield* newChatbot;
     const { chat, entries } = yield* conversation(
       chatbot,
@@ -248,7 +251,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       ),
     );
     const read = Effect.fnUntraced(function* (query: EntryQuery) {
-      const what = `the page of ${JSON.stringify(query)}`;
+      const what = `the page for ${JSON.stringify(query)}`;
       yield* same(what, yield* history(chatbot, chat.id, query), entryPage(entries, query));
     });
     const otherEntry = yield* ask(chatbot, null, entry("in another chat"));
@@ -316,11 +319,11 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
 
   check("an unregistered chatbot has empty lists, and creating a chat in it fails", function* () {
     const chatbot = noChatbot;
-    yield* failsWith("a creation", new ChatbotNotFound({ chatbot }), create(chatbot));
+    yield* failsWith("creating a chat", new ChatbotNotFound({ chatbot }), create(chatbot));
     for (const query of [{}, { search: "a" }, { userRef: "u" }, { id: 1 }]) {
       yield* same("the chats", yield* list(chatbot, query), { items: [], total: 0 });
     }
     const chatId = ChatId.make(1);
-    yield* failsWith("a history", new ChatNotFound({ chatId }), history(chatbot, chatId));
+    yield* failsWith("reading a history", new ChatNotFound({ chatId }), history(chatbot, chatId));
   }),
 ];

@@ -349,7 +349,7 @@ export const pageIs = Effect.fnUntraced(function* (
   more: Partial<ChatQuery>,
 ) {
   const query: ChatQuery = { ...defaultChatQuery, ...more };
-  const what = `the page of ${JSON.stringify(query)}`;
+  const what = `the page for ${JSON.stringify(query)}`;
   yield* same(what, yield* list(chatbot, query), chatPage(chats, query));
 });
 

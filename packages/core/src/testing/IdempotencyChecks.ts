@@ -89,7 +89,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     }
   }),
 
-  check("the key of an ask is held during its turn, and then leads to the entry", function* () {
+  check("an ask's key is held during its turn, and afterwards leads to the entry", function* () {
     const chatbot = yield* newChatbot;
     const [store, second] = yield* bothTurns;
     const { id } = yield* create(chatbot);
@@ -128,7 +128,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       yield* same("still held", (yield* take(chatbot, chat, key))._tag, "Held");
       const newEntry = yield* append(next, entry("q"));
       yield* same("its entry", yield* take(chatbot, chat, key), answerOf(next, newEntry));
-      yield* failsWith("late again", new TurnLost(), append(late, entry("late")));
+      yield* failsWith("a second late append", new TurnLost(), append(late, entry("late")));
       yield* pass(idempotencyKeyLifetime + 1);
       yield* takeTurn(chatbot, chat, key);
       yield* pass(turnLease + 1);
@@ -149,16 +149,16 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       }
       const newEntry = yield* append(turn, entry("q"));
       yield* pass(idempotencyKeyLifetime - 60_000);
-      yield* same("before", yield* take(chatbot, chat, key), answerOf(turn, newEntry));
+      yield* same("within a day", yield* take(chatbot, chat, key), answerOf(turn, newEntry));
       yield* pass(60_001);
       yield* store.release(yield* takeTurn(chatbot, chat, other));
     }
     const first = yield* createWith(chatbot, key);
     yield* pass(idempotencyKeyLifetime - 60_000);
-    yield* same("a creation before", (yield* createWith(chatbot, key)).replayed, true);
+    yield* same("a creation within a day", (yield* createWith(chatbot, key)).replayed, true);
     yield* pass(60_001);
     const again = yield* createWith(chatbot, other);
-    yield* same("after", [again.replayed, again.chat.id === first.chat.id], [false, false]);
+    yield* same("after a day", [again.replayed, again.chat.id === first.chat.id], [false, false]);
   }),
 
   check(
@@ -170,11 +170,11 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       const chatId = ChatId.make(Number.MAX_SAFE_INTEGER);
       const turn = yield* takeTurn(chatbot, id, key);
       yield* failsWith("another request", keyReused, take(chatbot, chatId, other));
-      yield* failsWith("no chat", new ChatNotFound({ chatId }), take(chatbot, chatId, key));
+      yield* failsWith("an unknown chat", new ChatNotFound({ chatId }), take(chatbot, chatId, key));
       const newEntry = yield* append(turn, entry("q"));
       yield* failsWith("another request, afterwards", keyReused, take(chatbot, chatId, other));
       yield* same(
-        "no chat, afterwards",
+        "an unknown chat, afterwards",
         yield* take(chatbot, chatId, key),
         answerOf(turn, newEntry),
       );
@@ -194,10 +194,10 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       yield* failsWith("while the ask runs", keyReused, creation);
       yield* pass(turnLease + 1);
       const newChat = yield* creation;
-      yield* same("when its lease ran out", newChat.replayed, false);
+      yield* same("after its lease has run out", newChat.replayed, false);
       yield* failsWith("the late append", new TurnLost(), append(late, entry("late")));
       yield* store.release(late);
-      yield* same("again", yield* creation, { ...newChat, replayed: true });
+      yield* same("the same creation again", yield* creation, { ...newChat, replayed: true });
       yield* failsWith("an ask", keyReused, take(chatbot, chat, key));
       yield* pass(idempotencyKeyLifetime + 1);
       yield* append(yield* takeTurn(chatbot, chat, key), entry("q"));
@@ -229,7 +229,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     }
   }),
 
-  check("a take of the chat or the key alone ends the expired turn that held both", function* () {
+  check("taking only the chat or only the key ends the expired turn that held both", function* () {
     const chatbot = yield* newChatbot;
     const [store, second] = yield* bothTurns;
     const { id } = yield* create(chatbot);

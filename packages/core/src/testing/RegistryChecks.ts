@@ -142,7 +142,7 @@ export const registryChecks: ReadonlyArray<
         (listedKey) => listedKey.id === id,
       )!;
       yield* same("the listed key", key, { ...declaredKey, revokedAt: null, lastUsedAt: null });
-      yield* same("its time", createdAt instanceof Date, true);
+      yield* same("its creation time", createdAt instanceof Date, true);
       const lookUp = yield* lookUpKey(id);
       yield* same("its chatbot", lookUp.chatbot, chatbot);
       yield* same("the key's grant", lookUp.grant, grantedBy({ ...key, createdAt }));
@@ -181,12 +181,12 @@ export const registryChecks: ReadonlyArray<
     const actors = newest.map((line) => line.actor);
     const expected = texts.toReversed().flatMap((text) => [text, text]);
     yield* same("the actors, newest first", actors, expected);
-    yield* same("no entry", yield* registry.audit(0), []);
+    yield* same("zero entries", yield* registry.audit(0), []);
     const all = yield* registry.audit(2 ** 31 - 1);
     yield* same("the newest of all", all[0], newest[0]);
   }),
 
-  check("a name belongs to one chatbot of a workspace", function* () {
+  check("no two chatbots in a workspace have the same name", function* () {
     const { other, registry } = yield* services;
     const fields = newChatbotFields({ workspaceName: fresh("é"), name: "Chatbot" });
     const { name, workspaceName } = fields;
@@ -205,7 +205,7 @@ export const registryChecks: ReadonlyArray<
     const [first, , , elsewhere] = yield* Effect.all(alike);
     const nameTaken = new Errors.ChatbotTaken({ workspaceName, name });
     const change = { name, description: "another" };
-    yield* failsWith("its name", nameTaken, registry.change(first!.id, change, actor));
+    yield* failsWith("a taken name", nameTaken, registry.change(first!.id, change, actor));
     yield* failsWith(
       "its workspace",
       nameTaken,
@@ -214,7 +214,7 @@ export const registryChecks: ReadonlyArray<
     for (const chatbot of [first!, elsewhere!]) {
       yield* same("unchanged", (yield* findRegistered(chatbot.id))?.chatbot, chatbot);
       const line = `${actor} create ${chatbot.name}`;
-      yield* same("its audit", yield* auditOf(chatbot.id), [line]);
+      yield* same("its audit log", yield* auditOf(chatbot.id), [line]);
     }
     const away = { workspaceName: fresh("W"), name };
     const result = yield* registry.change(first!.id, away, actor);
@@ -259,7 +259,7 @@ export const registryChecks: ReadonlyArray<
       const unknown = ChatbotId.make(id + 1_000_000);
       const chatbotNotFound = new Errors.ChatbotNotFound({ chatbot: unknown });
       yield* failsWith(
-        "no chatbot",
+        "unknown chatbot",
         chatbotNotFound,
         registry.change(unknown, { name: "n" }, actor),
       );
@@ -278,9 +278,9 @@ export const registryChecks: ReadonlyArray<
     yield* pass(10);
     yield* registry.addKey(id, key, actor);
     yield* pass(10);
-    yield* same("not there yet", yield* directory.find(last.id), null);
+    yield* same("the key before its addition", yield* directory.find(last.id), null);
     yield* other.addKey(id, last, actor);
-    yield* same("there now", (yield* directory.find(last.id))?.chatbot.id, id);
+    yield* same("the added key's chatbot", (yield* directory.find(last.id))?.chatbot.id, id);
     const keyIds = (yield* findRegistered(id))?.keys.map(({ id }) => id);
     yield* same("the keys, oldest first", keyIds, [otherKey.id, key.id, last.id]);
     const changes: ReadonlyArray<KeyChange> = [
@@ -318,7 +318,7 @@ export const registryChecks: ReadonlyArray<
     }
     yield* same("the revoked key", yield* directory.find(key.id), null);
     const revokedKey = yield* findRegisteredKey(id, key.id);
-    yield* same("its time", revokedKey?.revokedAt instanceof Date, true);
+    yield* same("its revocation time", revokedKey?.revokedAt instanceof Date, true);
     yield* same("the rest", { ...revokedKey, revokedAt: null }, expected);
     yield* same("the other key", (yield* directory.find(otherKey.id))?.chatbot.id, id);
     yield* same("the audit log", (yield* auditOf(id)).slice(2), [
@@ -333,7 +333,7 @@ export const registryChecks: ReadonlyArray<
       `another revoke-key ${key.id}`,
     ]);
     const chatbotNotFound = new Errors.ChatbotNotFound({ chatbot: unknown });
-    yield* failsWith("no chatbot", chatbotNotFound, registry.addKey(unknown, otherKey, actor));
+    yield* failsWith("unknown chatbot", chatbotNotFound, registry.addKey(unknown, otherKey, actor));
   }),
 
   check("creating a chatbot checks its name before its keys, and is all or nothing", function* () {
@@ -346,9 +346,9 @@ export const registryChecks: ReadonlyArray<
     for (const key of [first.keys[0]!, { ...keys[0]!, name: "twice" }]) {
       const fields = newChatbotFields({ keys: [...keys, key] });
       const keyTaken = new Errors.KeyTaken({ keyId: key.id });
-      yield* failsWith("a key", keyTaken, registry.create(fields, actor));
+      yield* failsWith("a taken key", keyTaken, registry.create(fields, actor));
       const both = { ...fields, name, workspaceName };
-      yield* failsWith("a name and a key", nameTaken, registry.create(both, actor));
+      yield* failsWith("a taken name and key", nameTaken, registry.create(both, actor));
     }
     for (let steps = 0; steps < 6; steps++) {
       const fields = newChatbotFields({ keys: keys.map((key) => ({ ...key, id: fresh("key") })) });
@@ -385,7 +385,7 @@ export const registryChecks: ReadonlyArray<
     yield* same("the audit log", yield* auditOf(id), before);
   }),
 
-  check("concurrent changes of different fields all take effect, each logged once", function* () {
+  check("concurrent changes to different fields all take effect, each logged once", function* () {
     const { other, registry } = yield* services;
     const key = newKey();
     const { id, settings } = yield* newOne({ keys: [key] });
@@ -475,8 +475,8 @@ export const registryChecks: ReadonlyArray<
     const lines = [`${actor} create ${name}`, `${actor} add-key ${key.id}`, `ann delete ${name}`];
     yield* same("the audit log", yield* auditOf(id), lines);
     const again = yield* newOne({ name, workspaceName, keys: [key] });
-    yield* same("a new id", again.id === id, false);
+    yield* same("the id is reused", again.id === id, false);
     yield* same("no chats", yield* list(again.id), { items: [], total: 0 });
-    yield* same("the other's chat", (yield* list(otherChatbot.id)).total, 1);
+    yield* same("the other chatbot's chats", (yield* list(otherChatbot.id)).total, 1);
   }),
 ];

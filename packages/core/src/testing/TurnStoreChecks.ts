@@ -96,17 +96,17 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     yield* same("the number of newest entries", entriesRead.length, turnEntries);
     for (let older = entriesRead.slice(-1); older.length > 0; entriesRead.push(...older)) {
       older = [...(yield* turns.earlier(turn, entriesRead.at(-1)!.id))];
-      yield* same("a page at most", older.length <= turnEntries, true);
+      yield* same("at most one page", older.length <= turnEntries, true);
     }
     yield* same("all entries, newest first", entriesRead, entries.toReversed());
     const all = yield* turns.earlier(turn, Number.MAX_SAFE_INTEGER);
-    yield* same("before no entry", all, turn.newest);
-    yield* same("before any entry", yield* turns.earlier(turn, 1), []);
+    yield* same("before the highest possible id", all, turn.newest);
+    yield* same("before the first entry", yield* turns.earlier(turn, 1), []);
     const few = yield* turns.earlier(turn, between);
-    yield* same("before an entry of another chat", few, entries.slice(0, 6).toReversed());
+    yield* same("before another chat's entry", few, entries.slice(0, 6).toReversed());
   }),
 
-  check("a chat has one turn at a time, which lasts for a lease", function* () {
+  check("a chat has one turn at a time, which lasts for one lease", function* () {
     const chatbot = yield* newChatbot;
     const { id } = yield* create(chatbot);
     const [store, second] = yield* bothTurns;
@@ -180,7 +180,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     yield* isHeld("chat", second, chatbot, id);
     yield* isHeld("chat", store, chatbot, id);
     const { _tag } = yield* second.take(chatbot, id, key);
-    yield* same("the repetition", _tag, "AlreadyAnswered");
+    yield* same("the repeated request", _tag, "AlreadyAnswered");
     yield* store.release(turn);
     yield* second.release(yield* takeTurn(chatbot, id, null, second));
   }),
@@ -205,7 +205,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     },
   ),
 
-  check("an instance that waits for a key has no place in the queue of the chat", function* () {
+  check("an instance that waits for a key has no place in the chat's queue", function* () {
     const chatbot = yield* newChatbot;
     const [store, second] = yield* bothTurns;
     const [chat, elsewhere] = yield* createAll(chatbot, [{}, {}]);
@@ -217,7 +217,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
   }),
 
   check(
-    "only the end of a turn sends a notification, and no ask waits for readers of notifications",
+    "only the end of a turn sends a notification, and no ask waits for notification readers",
     function* () {
       const chatbot = yield* newChatbot;
       const [store, second] = yield* bothTurns;
@@ -242,7 +242,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* isHeld("chat", second, chatbot, id);
       yield* create(chatbot);
       yield* after(50);
-      yield* same("notifications while it is held", notifiedChats, []);
+      yield* same("notifications while the turn is held", notifiedChats, []);
       yield* append(turn, entry("q"));
       yield* second.release(yield* takeTurn(chatbot, id, null, second));
       const asks = Effect.gen(function* () {
@@ -255,7 +255,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         yield* same("a reader failed", exit !== undefined && Exit.isFailure(exit), false);
       }
       yield* same(
-        "notifications of other chats",
+        "notifications about other chats",
         notifiedChats.filter((chat) => chat !== id),
         [],
       );
@@ -264,7 +264,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
   ),
 
   check(
-    "an API key has spent the sum of what its appends and releases add in a day, in all instances",
+    "an API key's daily spending is the total from its appends and releases in all instances",
     function* () {
       const [chatbot, another] = [yield* newChatbot, yield* newChatbot];
       const both = yield* bothTurns;
@@ -288,8 +288,8 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       const sums = { a: 0, b: 0 };
       for (let n = 0; n < 60; n++)
         sums[n % 3 === 0 ? "a" : "b"] += n % 5 === 0 ? 1000 : n % 7 === 0 ? 0 : n;
-      yield* same("the one key", yield* tokensOf("a"), [sums.a, sums.a]);
-      yield* same("the other key", yield* tokensOf("b"), [sums.b, sums.b]);
+      yield* same("the first key", yield* tokensOf("a"), [sums.a, sums.a]);
+      yield* same("the second key", yield* tokensOf("b"), [sums.b, sums.b]);
       yield* same("another chatbot", yield* tokensOf("a", another), [0, 0]);
       // Tokens also count in an existing chat, and when a lost turn is released.
       yield* append(yield* takeTurn(chatbot, id), entry("q", { apiKeyId: "a", spentTokens: 5 }));
@@ -324,7 +324,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     yield* same("the other chatbot", yield* questions(theirs), [[]]);
   }),
 
-  check("a take in an unknown or foreign chat fails with ChatNotFound", function* () {
+  check("a take in an unknown chat, or another chatbot's, fails with ChatNotFound", function* () {
     const chatbot = yield* newChatbot;
     const turns = yield* TurnStore;
     const { id } = yield* create(yield* newChatbot);
@@ -342,7 +342,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const turns = yield* TurnStore;
     const turn = yield* takeTurn(chatbot, null);
     yield* same("the newest entries", turn.newest, []);
-    yield* same("earlier ones", yield* turns.earlier(turn, Number.MAX_SAFE_INTEGER), []);
+    yield* same("earlier entries", yield* turns.earlier(turn, Number.MAX_SAFE_INTEGER), []);
     for (const idempotencyKey of [null, key])
       yield* turns.release(yield* takeTurn(chatbot, null, idempotencyKey));
     yield* same("no chat yet", (yield* list(chatbot)).total, 0);
@@ -362,7 +362,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       const between = yield* create(chatbot);
       const newEntry = yield* append(turn, entry("q"));
       const [chat] = (yield* list(chatbot, { id: newEntry.chatId })).items;
-      yield* same("a higher id", chat!.id > between.id, true);
+      yield* same("the id is higher", chat!.id > between.id, true);
       yield* same("the time is not earlier", chat!.createTime >= between.createTime, true);
       yield* same("not after its entry", chat!.createTime <= newEntry.createTime, true);
     }

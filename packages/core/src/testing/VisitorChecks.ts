@@ -32,7 +32,7 @@ const references: ReadonlyArray<string> = [
 
 /** The promises of `ChatStore` and `TurnStore` about visitors. */
 export const visitorChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
-  check("a visitor lists and reads only the chats with the visitor's userRef", function* () {
+  check("a visitor lists and reads only the chats with their own userRef", function* () {
     const chatbot = yield* newChatbot;
     const store = yield* ChatStore;
     const chats = yield* createAll(chatbot, [

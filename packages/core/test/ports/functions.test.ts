@@ -184,7 +184,7 @@ describe("a moderator that is a function", () => {
         assert.strictEqual((yield* asking(ask("fine"))).entry.flagged, false);
         for (const question of ["true", '""']) {
           const exit = yield* Effect.exit(asking(ask(question)));
-          assert.include(String(exit), "neither the name of a category nor null");
+          assert.include(String(exit), "neither a category name nor null");
         }
       }).pipe(
         Effect.provide(

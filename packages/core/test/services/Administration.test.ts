@@ -52,7 +52,10 @@ describe("administration", () => {
         assert.strictEqual(line?.actor, "bob");
         assert.strictEqual(line?.detail, "description, retentionDays");
         const again = yield* Effect.flip(administration.createChatbot(helpdesk, "ann"));
-        assert.strictEqual(again.message, 'The workspace "Acme" already has a chatbot "Helpdesk".');
+        assert.strictEqual(
+          again.message,
+          'The workspace "Acme" already has a chatbot named "Helpdesk".',
+        );
         const missing = yield* Effect.flip(administration.chatbot(ChatbotId.make(99)));
         assert.strictEqual(missing.message, "There is no chatbot 99.");
       }).pipe(administered),

@@ -14,12 +14,16 @@ export const generalCodes = {
   },
   BODY_NOT_JSON: { status: 400, code: 400004, means: "The body is not valid JSON in UTF-8." },
   BODY_TOO_LARGE: { status: 400, code: 400005, means: "The body is larger than 64 KiB." },
-  BODY_INCOMPLETE: { status: 400, code: 400006, means: "The body ended before it was complete." },
+  BODY_INCOMPLETE: {
+    status: 400,
+    code: 400006,
+    means: "The request ended before its body was complete.",
+  },
   HEADERS_TOO_LARGE: { status: 400, code: 400007, means: "The headers are larger than 16 KiB." },
   EXPECTATION_NOT_MET: {
     status: 400,
     code: 400008,
-    means: "The only supported value of Expect is 100-continue.",
+    means: "The only supported value of the Expect header is 100-continue.",
   },
   REQUEST_TIMEOUT: { status: 400, code: 400009, means: "The request did not arrive in time." },
   METHOD_NOT_SUPPORTED: {
@@ -42,12 +46,12 @@ export const generalCodes = {
     status: 403,
     code: 403002,
     means:
-      "The API key or the visitor has exceeded its rate limit; repeat the request after Retry-After seconds.",
+      "The API key or the visitor has exceeded a rate limit; Retry-After says how many seconds to wait.",
   },
   BUDGET_SPENT: {
     status: 403,
     code: 403004,
-    means: "The API key has spent its daily budget; repeat the request after Retry-After seconds.",
+    means: "The API key has spent its daily budget; Retry-After says how many seconds to wait.",
   },
   USER_REF_NOT_GRANTED: {
     status: 403,
@@ -68,17 +72,17 @@ export const generalCodes = {
   ANSWER_UNAVAILABLE: {
     status: 500,
     code: 500002,
-    means: "The answer failed; nothing was stored.",
+    means: "The question could not be answered; nothing was stored.",
   },
   STORAGE_UNAVAILABLE: {
     status: 500,
     code: 500003,
-    means: "The storage is unavailable; repeat the request after Retry-After seconds.",
+    means: "The store is unavailable; Retry-After says how many seconds to wait.",
   },
   SERVICE_OVERLOADED: {
     status: 500,
     code: 500004,
-    means: "The server is overloaded; repeat the request after Retry-After seconds.",
+    means: "The server is overloaded; Retry-After says how many seconds to wait.",
   },
 } as const;
 

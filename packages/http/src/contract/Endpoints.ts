@@ -93,11 +93,11 @@ export const endpoints = {
     summary: "Ask the chatbot a question",
     // `success` does not declare the stream: otherwise, generated clients would expect nothing but a stream.
     description:
-      "Returns the stored entry.\n\nWith the header `Accept: text/event-stream`, and unless the ask fails before the " +
-      "stream begins, the response has status 200 and is a stream of server-sent events: a `delta` with the data " +
-      '`{"text": "…"}` for each piece of the answer, then an `entry` with the body of the 201 response, or an ' +
-      "`error` with the body of an error response. Comments keep the connection alive. Generated clients cannot read " +
-      "the stream; use `fetch` or `@parley/client`.",
+      "Returns the stored entry.\n\nIf the request has the header `Accept: text/event-stream`, the response has " +
+      "status 200 and is a stream of server-sent events, unless the ask fails before the stream begins. The events " +
+      'are a `delta` with the data `{"text": "…"}` for each piece of the answer, then an `entry` with the body of ' +
+      "the 201 response, or an `error` with the body of an error response. Comments keep the connection alive. " +
+      "Generated clients cannot read the stream; use `fetch` or `@parley/client`.",
     dto: "ASK_DTO",
     parameters: { header: askHeaders },
     body: AskBody,

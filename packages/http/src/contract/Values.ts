@@ -35,7 +35,7 @@ export const CreateChatBody = Schema.Struct({
 /** The body of an ask. */
 export const AskBody = Schema.Struct({
   chat_id: optional(
-    "Chat to continue; without it, the question starts a new chat",
+    "Chat to continue; if omitted, the question starts a new chat",
     Schema.NullOr(
       Schema.Number.check(Schema.isInt(notInteger)).pipe(Schema.brand("ChatId")),
     ).annotate({ message: "NOT_INTEGER" }),
@@ -58,12 +58,12 @@ export const askHeaders = {
   ...postHeaders,
   "On-Disconnect": optional(
     "What happens if the client disconnects: `finish` and store the answer, or `cancel` it and store nothing. " +
-      "The default is a setting of the server, usually `finish`.",
+      "The server sets the default, usually `finish`.",
     Schema.Literals(["cancel", "finish"]).annotate({ message: "NOT_CANCEL_OR_FINISH" }),
   ),
   "Last-Event-ID": optional(
-    "Id of the last event that the client received before its stream broke off. With the `Idempotency-Key` of the " +
-      "interrupted request, the stream continues from there.",
+    "Id of the last event that the client received before the stream was interrupted. If the request repeats the " +
+      "interrupted request's `Idempotency-Key`, the stream continues from there.",
     Schema.String,
   ),
 };
@@ -85,7 +85,7 @@ const optionalNumber = <S extends Schema.Codec<number, number>>(number: S) =>
   );
 
 const spellings = (name: string) =>
-  `Several values: \`${name}=a&${name}=b\`, \`${name}[]=a&${name}[]=b\` or \`${name}[0]=a&${name}[1]=b\`.`;
+  `Write several values as \`${name}=a&${name}=b\`, \`${name}[]=a&${name}[]=b\` or \`${name}[0]=a&${name}[1]=b\`.`;
 
 const list = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
   limit: optionalNumber(Limit.annotate({ description: "Items per page", default: 25 })),
@@ -100,7 +100,7 @@ const list = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
   ),
   desc: optional(
     "Whether to sort in descending order: one value for each field in `orderBy`, in the same order. Without `orderBy`, " +
-      `one value, which applies to \`id\`. ${spellings("desc")}`,
+      `a single value applies to \`id\`. ${spellings("desc")}`,
     Schema.Array(
       Schema.Literals(["true", "false"])
         .annotate({ message: "NOT_BOOLEAN" })
@@ -120,7 +120,7 @@ const list = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
 
 /** The path parameter of a chat's history. */
 export const historyPath = {
-  chat_id: from(1).annotate({ description: "The chat", examples: [1] }),
+  chat_id: from(1).annotate({ description: "The chat's id", examples: [1] }),
 };
 
 /** The query parameters for listing chats. */

@@ -209,7 +209,7 @@ export const makeApp = Effect.fnUntraced(function* ({
       // logged, because a service that replaces the core's may quote a value in it.
       const causeToLog =
         error?._tag === "ArgumentInvalid"
-          ? Cause.die(new Error(`The core refused the field ${error.field}`))
+          ? Cause.die(new Error(`The core rejected the field ${error.field}`))
           : cause;
       return Effect.as(Effect.annotateLogs(logFailure(causeToLog), { ...facts }), response);
     };

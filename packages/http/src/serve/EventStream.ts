@@ -39,7 +39,7 @@ export const toEventStream = Effect.fnUntraced(function* (
   const events = stream({ value: comment, every: heartbeat });
   const pull = yield* Channel.toPullScoped(Stream.toChannel(events), yield* Effect.scope);
   const first = yield* Pull.catchDone(pull, () =>
-    Effect.die("the stream of an answer ended without an event"),
+    Effect.die("an answer's stream ended without an event"),
   );
   const replayed = first.some((event) => event !== comment && event.replayed);
   let opening: typeof first | null = first;

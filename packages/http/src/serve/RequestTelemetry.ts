@@ -67,7 +67,7 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
   const describeDuration = ({ method, route }: RequestFacts, status: number) =>
     secondsHistogram(
       "http.server.request.duration",
-      "Time from the start of a request's handling until its response is ready or, if it is streamed, sent",
+      "Time from when the server starts to handle a request until the response is ready or, if streamed, has been sent",
       boundaries,
       {
         "http.request.method": method,
@@ -79,7 +79,7 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
   // Counters exist from the start, because a rate would miss the step from no value to the first value.
   for (const reason of [...Object.keys(generalCodes), "VALIDATION"]) {
     const failure = Metric.counter("parley.failures", {
-      description: "Failed requests by the message that the client received",
+      description: "Failed requests, by the message in the response",
       attributes: { reason },
       incremental: true,
     });

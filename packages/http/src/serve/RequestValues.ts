@@ -11,10 +11,10 @@ import { assertCodes, toProblems, ValidationFailed, type Problem } from "./Valid
 const maxBodyBytes = 64 * 1024;
 
 const bodyUsed =
-  "The body was read before Parley received the request, by a parser such as express.json() or koa-bodyparser, or by " +
-  "request.json(). Mount Parley before the parser, or keep the parsed body in request.body (in Koa, ctx.req.body); " +
-  "call request.clone().json() instead of request.json(). In " +
-  "Fastify, pass its request and reply to the handler, not request.raw and reply.raw.";
+  "A parser such as express.json() or koa-bodyparser, or a call to request.json(), read the body before Parley " +
+  "received the request. Mount Parley before the parser, or keep the parsed body in request.body (in Koa, " +
+  "ctx.req.body); call request.clone().json() instead of request.json(). In Fastify, pass its request and reply to " +
+  "the handler, not request.raw and reply.raw.";
 
 const refuse = (reason: RequestRefused["reason"]) => Effect.fail(new RequestRefused({ reason }));
 

@@ -183,7 +183,7 @@ it.live("a value that only the core rejects causes a 500, and the log names its 
     const init = { method: "POST", headers, body: '{"query":"q"}' };
     const response = yield* Effect.promise(() => handler("http://localhost/ask", init));
     expect(response.status).toBe(500);
-    expect(logged.join()).toContain("The core refused the field tokensPerDay");
+    expect(logged.join()).toContain("The core rejected the field tokensPerDay");
     expect(logged.join()).not.toContain("secret");
   }),
 );

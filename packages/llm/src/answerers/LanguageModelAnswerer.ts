@@ -127,7 +127,7 @@ export const layerLanguageModel = (
   );
 
 const noModel = new AnswerUnavailable({
-  reason: "the chatbot's settings name a model, but this answerer has no option `modelNamed`",
+  reason: "the chatbot's settings name a model, but the answerer has no `modelNamed` option",
 });
 
 const maxHalvings = 3;
@@ -228,7 +228,7 @@ const answerWith = Effect.fnUntraced(function* (
     else candidates = candidates.filter((other) => other !== candidate);
     const [next] = candidates.toSorted((a, b) => a.readyAt - b.readyAt);
     if (next === undefined || failure.reason === "content_filter") {
-      const reason = `the language model failed: ${[...details].join("; ")}`;
+      const reason = `no language model answered: ${[...details].join("; ")}`;
       return yield* new AnswerUnavailable({ reason });
     }
     yield* Queue.offer(queue, { _tag: "Restart" });

@@ -44,7 +44,7 @@ const smallTalk = ({ description, name }: Chatbot): Record<string, RegExp> => ({
   "You are welcome.":
     /^(thanks|thank you|thx|danke|vielen dank)( (a lot|very much|schon|sehr))?( (that|it|das) (helped|hat geholfen))?$/,
   "Goodbye!": /^((good )?bye|goodbye|see you|tschuss|ciao|auf wiedersehen)$/,
-  [`I am ${name}. ${description || "I answer from documents."}`]:
+  [`I am ${name}. ${description || "I answer questions from documents."}`]:
     /^(help|help me|hilfe|what (can you do|can i ask|are you|is this)|who are you|(was kannst|wer bist) du|was kann ich( hier)?( eigentlich)?( alles)? fragen)$/,
 });
 

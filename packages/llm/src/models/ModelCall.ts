@@ -118,7 +118,7 @@ interface Finish {
 const empty = makeFailure("empty", "the answer is empty");
 const reasoningOnly = makeFailure(
   "reasoning_only",
-  "the model spent all tokens of its answer on reasoning",
+  "the model used up its entire output token limit on reasoning",
 );
 
 /** Words in finish reasons that report a content filter. */

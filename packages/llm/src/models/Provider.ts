@@ -11,14 +11,14 @@ import type { Message } from "./Prompt.ts";
 const counter = (name: string, description: string) =>
   Metric.counter(name, { description, incremental: true });
 const failures = counter("parley.model.failures", "Failed calls to language models");
-const answers = counter("parley.model.answers", "Answers that language models completed");
+const answers = counter("parley.model.answers", "Answers completed by language models");
 const tokens = counter(
   "parley.model.tokens",
-  "Tokens of completed answers and of their prompts, as the providers report them",
+  "Tokens used by completed answers and their prompts, as reported by the providers",
 );
 const circuit = Metric.gauge("parley.model.circuit", {
   description:
-    "Circuit breaker of a model: 0 closed, 1 half-open (one question tries the model), 2 open (the model is not called)",
+    "State of a model's circuit breaker: 0 closed, 1 half-open (one call tests the model), 2 open (the model is not called)",
 });
 const circuitStates = { Closed: 0, HalfOpen: 1, Open: 2 };
 
@@ -92,7 +92,7 @@ export const makeProvider = (options: CallOptions) =>
         ),
         (attempt) => breaker.execute(attempt, { key: "calls", classify: outcomeFor(question) }),
         Effect.catchTag("CircuitBreakerError", () =>
-          Effect.fail(makeFailure("circuit_open", `${name} failed too often and is paused`)),
+          Effect.fail(makeFailure("circuit_open", "paused after too many failures")),
         ),
         // The span follows OpenTelemetry's conventions for generative AI.
         (attempt) =>

@@ -75,7 +75,8 @@ export const layerModerationEndpoint = ({
             Effect.timeoutOrElse({
               duration: "5 seconds",
               // This reason is not retried, because five timeouts would use up the time for the answer.
-              orElse: () => Effect.fail(makeFailure("abnormal_end", "no response in 5 seconds")),
+              orElse: () =>
+                Effect.fail(makeFailure("abnormal_end", "no response within 5 seconds")),
             }),
             Effect.retry(retrySchedule()),
             Effect.catch(({ detail }) => {

@@ -158,7 +158,7 @@ it.effect("if a content filter stops the answer, the next model is not called", 
   return Effect.gen(function* () {
     const error = yield* Effect.flip(collect("Hi?"));
     const reason =
-      "the language model failed: one: a content filter stopped the answer: content-filter";
+      "no language model answered: one: a content filter stopped the answer: content-filter";
     assert.propertyVal(error, "reason", reason);
     assert.strictEqual(two.doStreamCalls.length, 0);
   }).pipe(withModels([one, two]));
@@ -168,7 +168,7 @@ it.effect("the error names each failing model once, with the reason for its fail
   Effect.gen(function* () {
     const error = yield* driven(Effect.flip(collect("Hi?")));
     const reason =
-      "the language model failed: one: HTTP 401, invalid_api_key; two: the answer is empty";
+      "no language model answered: one: HTTP 401, invalid_api_key; two: the answer is empty";
     assert.propertyVal(error, "reason", reason);
   }).pipe(
     withModels([

@@ -105,14 +105,14 @@ const lost = new TypeError(secret, {
   cause: Object.assign(new Error(), { code: "ECONNREFUSED" }),
 });
 const failures: Record<string, Reply> = {
-  "the language model failed: HTTP 429": refusal,
-  "the language model failed: connection refused (ECONNREFUSED)": lost,
-  "the language model failed: unknown error": [
+  "no language model answered: HTTP 429": refusal,
+  "no language model answered: connection refused (ECONNREFUSED)": lost,
+  "no language model answered: unknown error": [
     ...said("Hel"),
     { type: "error", error: secret },
     finish("stop"),
   ],
-  "the language model failed: Error": [...said("Hel"), new Error(secret)],
+  "no language model answered: Error": [...said("Hel"), new Error(secret)],
 };
 for (const [reason, reply] of Object.entries(failures)) {
   it.effect(`layerLanguageModel fails without quoting the chat: ${reason}`, () => {

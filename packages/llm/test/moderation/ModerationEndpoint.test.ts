@@ -66,7 +66,7 @@ const failures: Record<string, readonly [(response: ServerResponse) => void, cal
   "HTTP 401": [json({ error: "secret question sk-1" }, 401), 1],
   "connection closed (UND_ERR_SOCKET)": [(response) => response.destroy(), 5],
   "unexpected response": [json({ results: [] }), 1],
-  "no response in 5 seconds": [() => {}, 1],
+  "no response within 5 seconds": [() => {}, 1],
 };
 for (const [reason, [respond, calls]] of Object.entries(failures)) {
   it.effect(

@@ -48,7 +48,7 @@ const apiKey = {
   name: "x-api-key",
   in: "header",
   description:
-    "An API key of the chatbot, or a visitor's token, with the scope that the endpoint needs",
+    "An API key for the chatbot, or a visitor token, with the scope that the endpoint needs",
 };
 const requestId = {
   description: "The request's id in the server's log",
@@ -60,17 +60,17 @@ const ownRequestId = {
   in: "header",
   required: false,
   description:
-    "The request's id in the server's log, 1 to 128 letters, digits, `.`, `_` or `-`; by default, the server generates one",
+    "The id to use for the request in the server's log: 1 to 128 letters, digits, `.`, `_` or `-`; by default, the server generates one",
   schema: { type: "string" },
 };
 const replayHeader = {
   description:
-    "`true`: this response repeats the result of an earlier request with the same `Idempotency-Key`",
+    "`true` if this response repeats the result of an earlier request with the same `Idempotency-Key`",
   schema: { type: "string", enum: ["true"] },
 };
 const retryAfter = {
   description:
-    "With `RATE_EXCEEDED`, `BUDGET_SPENT`, `SERVICE_OVERLOADED` and `STORAGE_UNAVAILABLE`: seconds after which to repeat the request",
+    "With `RATE_EXCEEDED`, `BUDGET_SPENT`, `SERVICE_OVERLOADED` or `STORAGE_UNAVAILABLE`: the number of seconds to wait before repeating the request",
   schema: { type: "integer", minimum: 1 },
 };
 
@@ -122,7 +122,7 @@ const describeEndpoint = (name: string, endpoint: Endpoint, schemas: Json): Json
     tags: [endpoint.interface],
     operationId: `${endpoint.interface}.${name}`,
     summary: endpoint.summary,
-    description: `${description} Needs the scope \`${endpoint.scope}\`.`,
+    description: `${description} Requires the \`${endpoint.scope}\` scope.`,
     parameters: [...parameters, ownRequestId],
     security: [{ apiKey: [] }],
     ...(body && { requestBody: { required: true, ...describe(body) } }),

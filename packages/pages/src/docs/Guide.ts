@@ -15,24 +15,24 @@ export type { Place };
 const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "First steps": {
     README: "What Parley is, the first five minutes, and all settings in a table.",
-    playground: "The page where people try out a chatbot.",
+    playground: "A page for trying out a chatbot.",
     faq: "Short answers to common first questions.",
     install: "As a package, a systemd service or a container, and behind a proxy.",
   },
   "Run it": {
     settings: "What each setting means, in detail.",
     models: "Language models from OpenAI, Anthropic, Ollama and others.",
-    operations: "Keys, chatbots, backups, upgrades and erasures, as recipes.",
+    operations: "Recipes for keys, chatbots, backups, upgrades and erasures.",
     monitoring: "Health, metrics, alerts, logs and traces.",
     troubleshooting: "Common symptoms, their causes and how to fix them.",
     scaling: "Several servers, large chatbots and many asks at once.",
-    performance: "Measurements of Parley's speed, and how to repeat them.",
+    performance: "How fast Parley is, and how to repeat the measurements.",
     security: "Risk by risk: what the server does, and what is left to you.",
   },
   "Call it": {
     interface: "The two HTTP interfaces, explained.",
     errors: "Every error code and its meaning.",
-    visitors: "A chatbot on a public page: tokens for visitors, and a widget.",
+    visitors: "A chatbot on a public page: visitor tokens and a widget.",
     "library/client": "The client for browsers and Node.js.",
   },
   "Build on it": {

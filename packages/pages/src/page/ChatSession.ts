@@ -15,7 +15,7 @@ export const states = {
   reconnecting: "Connection lost. Reconnecting",
   busy: "The server cannot answer at the moment. Trying again",
   stopping: "Stopping",
-  stopped: "Stopped. If the server finishes the answer anyway, it appears here.",
+  stopped: "Stopped. If an answer still arrives, it will appear here.",
   cancelled: "Stopped. Nothing was stored.",
   failed: "There is no answer yet.",
 } satisfies Record<string, Word>;

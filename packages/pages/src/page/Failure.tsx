@@ -23,11 +23,11 @@ const sentences: Readonly<Record<string, readonly [Word, Act]>> = {
   API_KEY_NOT_PRESENT: ["The server needs an API key. Enter one.", "again"],
   API_KEY_NOT_VALID: ["The key is not valid, or no longer valid. Enter another one.", "again"],
   SCOPE_NOT_GRANTED: ["This key does not allow that. Enter one that does.", "key"],
-  USER_REF_NOT_GRANTED: ["This key does not allow acting for this user.", "key"],
+  USER_REF_NOT_GRANTED: ["This key cannot be used for this user.", "key"],
   RATE_EXCEEDED: ["Too many requests with this key.", "again"],
   BUDGET_SPENT: ["This key's budget for today is used up.", null],
   CHAT_DOES_NOT_EXISTS: ["This chat does not exist, or no longer exists.", "chat"],
-  ANSWER_UNAVAILABLE: ["The answer failed. Nothing was stored.", "again"],
+  ANSWER_UNAVAILABLE: ["Could not answer. Nothing was stored.", "again"],
   STORAGE_UNAVAILABLE: ["The server cannot use its database at the moment.", "again"],
   SERVICE_OVERLOADED: ["The server is busy.", "again"],
   INTERNAL_ERROR: ["An unexpected error occurred on the server.", "again"],
@@ -45,7 +45,7 @@ const explain = (error: unknown): readonly [sentence: string, act: Act] => {
   }
   if (!(error instanceof ResponseError)) return [String(error), "again"];
   const { message, retryAfterSeconds: wait, status } = error;
-  const other = "The server, or a proxy in front of it, answered with HTTP {}.";
+  const other = "The server, or a proxy in front of it, returned HTTP {}.";
   const [text, act] = sentences[message] ?? ([other, status >= 500 ? "again" : null] as const);
   const sentence = say(text, status);
   if (!wait) return [sentence, act];

@@ -20,7 +20,7 @@ export const german = {
   "The server cannot answer at the moment. Trying again":
     "Der Server kann gerade nicht antworten. Neuer Versuch läuft",
   Stopping: "Wird angehalten",
-  "Stopped. If the server finishes the answer anyway, it appears here.":
+  "Stopped. If an answer still arrives, it will appear here.":
     "Angehalten. Wird die Antwort doch noch fertig, erscheint sie hier.",
   "Stopped. Nothing was stored.": "Angehalten. Es wurde nichts gespeichert.",
   "There is no answer yet.": "Es gibt noch keine Antwort.",
@@ -29,11 +29,11 @@ export const german = {
   "The key is not valid, or no longer valid. Enter another one.":
     "Dieser Chat ist derzeit nicht verfügbar.",
   "This key does not allow that. Enter one that does.": "Das ist in diesem Chat nicht erlaubt.",
-  "This key does not allow acting for this user.": "Das ist in diesem Chat nicht erlaubt.",
+  "This key cannot be used for this user.": "Das ist in diesem Chat nicht erlaubt.",
   "Too many requests with this key.": "Zu viele Anfragen.",
   "This key's budget for today is used up.": "Dieser Chat antwortet heute nicht mehr.",
   "This chat does not exist, or no longer exists.": "Diesen Chat gibt es nicht oder nicht mehr.",
-  "The answer failed. Nothing was stored.":
+  "Could not answer. Nothing was stored.":
     "Die Antwort ist fehlgeschlagen. Es wurde nichts gespeichert.",
   "The server cannot use its database at the moment.":
     "Der Server erreicht gerade seine Datenbank nicht.",
@@ -46,7 +46,7 @@ export const german = {
   "The server does not support this request. It may be running a different version.":
     "Dieser Chat ist derzeit nicht verfügbar.",
   "The server is not responding.": "Der Server antwortet nicht.",
-  "The server, or a proxy in front of it, answered with HTTP {}.":
+  "The server, or a proxy in front of it, returned HTTP {}.":
     "Der Server oder ein Proxy davor hat mit HTTP {} geantwortet.",
   "Try again {}.": "Versuchen Sie es {} erneut.",
   "Try again": "Erneut versuchen",

@@ -71,7 +71,7 @@ export const makeTenantPool = Effect.fnUntraced(function* (
   const connections = () => [...checkouts].flatMap(({ connection }) => connection ?? []);
   const gauge = (metric: string, description: string, read: () => number) =>
     registerGauge(context, metric, description, { "db.client.connection.pool.name": name }, read);
-  gauge("db.client.connection.max", "Maximum number of connections of the pool", () => size);
+  gauge("db.client.connection.max", "Maximum number of connections in the pool", () => size);
   gauge("db.client.connection.used", "Connections in use", () => new Set(connections()).size);
   gauge(
     "db.client.connection.pending_requests",

@@ -11,7 +11,7 @@ import { codeOf } from "./PgErrors.ts";
 
 const supportedParameters =
   /^(application_name|dbname|host|options|password|port|sslmode|sslrootcert|user)$/;
-const onePrimary = "use one address that always leads to the primary, such as that of a proxy";
+const onePrimary = "use one address that always leads to the primary, such as a proxy's";
 /** What to do about an unsupported parameter; by default, remove it. */
 const advice: Readonly<Record<string, string>> = {
   load_balance_hosts: onePrimary,
@@ -103,7 +103,7 @@ export const securityOf = (url: Redacted.Redacted): string => {
   if (ssl === false) return "plain text";
   if (ssl.rejectUnauthorized === true) return "verified TLS";
   const hasAuthority = Redacted.value(url).includes("sslrootcert=");
-  return `unverified TLS${hasAuthority ? ": sslrootcert needs an sslmode that verifies, such as verify-full" : ""}`;
+  return `unverified TLS${hasAuthority ? ": sslrootcert needs an sslmode that verifies certificates, such as verify-full" : ""}`;
 };
 
 /**
@@ -141,13 +141,13 @@ export const describeFailure = (error: SqlError.SqlError): string => {
   const hints: ReadonlyArray<readonly [RegExp, string]> = [
     [
       /SELF_SIGNED|UNABLE_TO_/,
-      "set sslrootcert or NODE_EXTRA_CA_CERTS to the file of PostgreSQL's certificate authority",
+      "set sslrootcert or NODE_EXTRA_CA_CERTS to the path of PostgreSQL's CA certificate",
     ],
-    [/No username/, "write postgres://user:password@host:5432/database"],
+    [/No username/, "add one, as in postgres://user:password@host:5432/database"],
     [/ALTNAME_INVALID/, "use a host name that the certificate contains, or set sslmode=verify-ca"],
     [
       /startup parameter/,
-      "set PARLEY_POOLER=true for a pooler, and migrate at PostgreSQL's own address",
+      "if this is a pooler, set PARLEY_POOLER=true and migrate using PostgreSQL's own address",
     ],
   ];
   const hint = hints.find(([pattern]) => pattern.test(`${codeOf(error)} ${message}`))?.[1];

@@ -59,14 +59,14 @@ export const checkDatabase = Effect.fnUntraced(function* (schema: string, pooler
     ),
   ].map((setting) => `alter role ${quoteName(role)} in database ${database} set ${setting};`);
   const problems = [
-    Number.parseInt(version) < 15 && `it is PostgreSQL ${version}, and Parley needs 15 or later`,
-    encoding !== "UTF8" && `its encoding is ${encoding}, and Parley needs UTF8`,
+    Number.parseInt(version) < 15 && `it is PostgreSQL ${version}, but Parley needs 15 or later`,
+    encoding !== "UTF8" && `its encoding is ${encoding}, but Parley needs UTF8`,
     usable === false &&
-      `the role "${role}" may not use the schema "${schema}"; see "Roles of the database" in docs/operations.md`,
+      `the role "${role}" cannot use the schema "${schema}"; see "Database roles" in docs/operations.md`,
     missingSettings.length > 0 &&
       (pooler
-        ? `behind a pooler its role lacks settings: run ${missingSettings.join(" ")} Then have the pooler open new connections (RECONNECT in PgBouncer's console)`
-        : "a pooler drops the settings that Parley sends: set PARLEY_POOLER=true (docs/scaling.md)"),
+        ? `its role lacks settings that Parley needs behind a pooler: run ${missingSettings.join(" ")} Then make the pooler open new connections (RECONNECT in PgBouncer's console)`
+        : "a pooler drops the settings that Parley sends: set PARLEY_POOLER=true (see docs/scaling.md)"),
   ];
   const problem = problems.find((text) => text !== false);
   if (problem !== undefined) return yield* cannotBeUsed(problem);

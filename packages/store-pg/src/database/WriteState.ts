@@ -78,7 +78,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
   let renewedAt = -Infinity;
   const context = yield* Effect.context<never>();
   const [writableDescription, clockDescription] = [
-    "1, or 0 while the database refuses writes",
+    "1 if the database accepts writes, 0 if it refuses them",
     "The database's clock minus the server's",
   ];
   const isWritable = () => (readOnlyReason === null ? 1 : 0);

@@ -49,12 +49,12 @@ const pendingMigrations = Effect.fnUntraced(function* (schema: string, migration
     migrations.some(({ name }, at) => at < appliedRows.length && appliedRows[at]!.name !== name)
   ) {
     return yield* cannotBeUsed(
-      "its schema was created by an unreleased version of Parley: export its chats with that version, and import them with this one into a new database or another PARLEY_SCHEMA",
+      "its schema was created by an unreleased version of Parley: export its chats with that version, and import them with this version into a new database or a different schema (PARLEY_SCHEMA)",
     );
   }
   if (appliedRows.length > migrations.length) {
     return yield* cannotBeUsed(
-      `its schema has migration ${appliedRows.length}, which this version of Parley does not know`,
+      `its schema has migration ${appliedRows.length}, which this version of Parley does not recognize: use a newer version`,
     );
   }
   return { exists, missingMigrations: migrations.slice(appliedRows.length) };
@@ -65,9 +65,9 @@ const createSchema = (schema: string) => `create schema ${quoteName(schema)};`;
 /** What an operator can do about a migration error, keyed by SQLSTATE. */
 const hints: Readonly<Record<string, string>> = {
   "42501":
-    'its schema is not up to date, and the role may not change it: run "parley migrate" with DATABASE_URL=<the owner\'s address>',
+    'its schema is not up to date, and the role cannot change it: run "parley migrate" with the owner\'s DATABASE_URL',
   "42P07":
-    "its schema already has a table with the name of one of Parley's, from another program or an unreleased version: set PARLEY_SCHEMA to another schema",
+    "its schema already has a table with the same name as one of Parley's, created by another program or an unreleased version: set PARLEY_SCHEMA to another schema",
 };
 
 const lock = 7275395391;

@@ -127,7 +127,7 @@ it.live("a server refuses to start with a role that has no grants", () =>
   Effect.gen(function* () {
     const options = boundOptions();
     yield* migratePostgres(optionsOf(options.schema));
-    assert.include(yield* refusal(options), "may not use the schema");
+    assert.include(yield* refusal(options), "cannot use the schema");
   }),
 );
 

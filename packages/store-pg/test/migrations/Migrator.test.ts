@@ -51,7 +51,7 @@ it.live("a server that may not create its schema names the command for the owner
     url.pathname = `/${name}`;
     assert.include(
       yield* refusal({ url: Redacted.make(url.href) }),
-      'run "parley migrate" with DATABASE_URL=<the owner',
+      'run "parley migrate" with the owner',
     );
   }),
 );

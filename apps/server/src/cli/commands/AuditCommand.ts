@@ -11,14 +11,14 @@ export const audit = makeCommand("audit", {
   examples: {
     "parley audit --limit 10": "Show the last ten entries",
     "parley audit --limit 100000 --json": "Print the log as JSON",
-    "parley audit --user-ref user-7": "Show the exports, erasures and visitor tokens of a user",
+    "parley audit --user-ref user-7": "Show a user's exports, erasures and visitor tokens",
   },
   flags: {
     limit: countFlag("limit", 2 ** 31 - 1).pipe(
       Flag.withDefault(50),
       Flag.withDescription("Maximum number of entries (default: 50)"),
     ),
-    userRef: textFlag("user-ref", "Only exports, erasures and visitor tokens of this userRef"),
+    userRef: textFlag("user-ref", "Only exports, erasures and visitor tokens for this userRef"),
   },
   run: Effect.fnUntraced(function* ({ limit, userRef }) {
     const administration = yield* Administration;

@@ -11,11 +11,11 @@ import { makePrompt } from "../Prompt.ts";
 
 /** Runs the core in this process. The store grants turns, so a server can answer in the same chat meanwhile. */
 export const chat = makeCommand("chat", {
-  description: "Talk to a chatbot: one question per line, answers as they arrive",
+  description: "Talk to a chatbot: one question per line; answers appear as they arrive",
   examples: {
     "parley chat": "Start a chat with the only chatbot",
     "parley chat --chatbot Helpdesk --chat 17": "Continue a chat",
-    'echo "How do I change the port?" | parley chat': "Print only the answer on standard output",
+    'echo "How do I change the port?" | parley chat': "Print only the answer to standard output",
   },
   flags: {
     chatbot: chatbotFlag,
@@ -47,7 +47,7 @@ export const chat = makeCommand("chat", {
     if (failures === 0 || isTerminal) return;
     return yield* new CommandFailed({
       message: `${pluralize(failures, "ask")} failed.`,
-      hint: "each error is printed in place of its answer.",
+      hint: "each error is printed in place of the answer.",
     });
   }, onDatabase),
 });

@@ -21,7 +21,7 @@ const settingFlags = {
   helloMessage: textFlag("hello-message", "First entry of each chat that a client creates"),
   moderationErrorMessage: textFlag("moderation-error-message", "Answer to flagged questions"),
   instructions: textFlag("instructions", "Instructions for the language model"),
-  model: textFlag("model", "Name of the language model at its provider"),
+  model: textFlag("model", "Language model, as its provider names it"),
   moderation: Flag.Literals("moderation", ["off", "words", "endpoint"]).pipe(
     Flag.optional,
     Flag.withDescription("How questions are moderated"),
@@ -43,7 +43,7 @@ const documentOf = ({ description, id, name, settings, workspaceName }: Chatbot)
 });
 
 const titleOf = ({ id, name, workspaceName }: Chatbot) =>
-  `chatbot ${id} "${name}" of the workspace "${workspaceName}"`;
+  `chatbot ${id} "${name}" in workspace "${workspaceName}"`;
 
 const create = makeCommand("create", {
   description: "Create a chatbot; clients also need a key for it",
@@ -65,7 +65,7 @@ const create = makeCommand("create", {
     const administration = yield* Administration;
     const chatbot = { ...names, settings: valuesOf(settings) };
     const newChatbot = yield* administration.createChatbot(chatbot, yield* actor);
-    yield* print(documentOf(newChatbot), `Created the ${titleOf(newChatbot)}.`);
+    yield* print(documentOf(newChatbot), `Created ${titleOf(newChatbot)}.`);
   }, onDatabase),
 });
 
@@ -102,16 +102,16 @@ const show = makeCommand("show", {
 const settingNames = Object.keys(defaultSettings) as ReadonlyArray<keyof ChatbotSettings>;
 
 const set = makeCommand("set", {
-  description: "Change fields of a chatbot; servers apply the change within a second",
+  description: "Change a chatbot's fields; servers apply the change within a second",
   examples: {
-    "parley chatbot set --hello-message 'Good day!'": "Set the hello message of the only chatbot",
+    "parley chatbot set --hello-message 'Good day!'": "Set the only chatbot's hello message",
     "parley chatbot set --chatbot Helpdesk --unset hello-message --retention-days 30":
       "Remove the hello message, and erase chats after 30 idle days",
   },
   flags: {
     chatbot: chatbotFlag,
     names: {
-      workspaceName: textFlag("workspace", "Name of the new workspace"),
+      workspaceName: textFlag("workspace", "Move the chatbot to this workspace"),
       name: textFlag("name", "New name, unique within the workspace"),
       description: textFlag("description", "New description, returned by GET /details"),
     },
@@ -129,12 +129,12 @@ const set = makeCommand("set", {
     const administration = yield* Administration;
     const change = { ...valuesOf(names), settings: { ...valuesOf(settings), ...defaults } };
     const chatbotAfter = yield* administration.changeChatbot(chatbot.id, change, yield* actor);
-    yield* print(documentOf(chatbotAfter), `Changed the ${titleOf(chatbotAfter)}.`);
+    yield* print(documentOf(chatbotAfter), `Changed ${titleOf(chatbotAfter)}.`);
   }, onDatabase),
 });
 
 const remove = makeCommand("delete", {
-  description: "Permanently delete a chatbot with its keys and all its chats",
+  description: "Permanently delete a chatbot, its keys and all its chats",
   examples: {
     "parley chatbot delete Helpdesk": "Only show what would be deleted",
     "parley chatbot delete Helpdesk --yes": "Delete it",
@@ -146,13 +146,13 @@ const remove = makeCommand("delete", {
   run: Effect.fnUntraced(function* ({ chatbot: selector, yes }) {
     const { chatbot, keys } = yield* chatbotOf(Option.some(selector));
     const withKeys = (chats: number) =>
-      `the ${titleOf(chatbot)} with ${pluralize(chats, "chat")} and ${pluralize(keys.length, "key")}`;
+      `${titleOf(chatbot)} with ${pluralize(chats, "chat")} and ${pluralize(keys.length, "key")}`;
     if (!yes) {
       const store = yield* ChatStore;
       const { total } = yield* store.listChats(chatbot.id, { ...defaultChatQuery, limit: 1 });
       return yield* new CommandFailed({
-        message: `Nothing was deleted: without --yes, this only shows what would be, ${withKeys(total)}.`,
-        hint: "add --yes to delete it permanently.",
+        message: `Nothing was deleted: --yes would delete ${withKeys(total)}.`,
+        hint: "add --yes to delete the chatbot permanently.",
       });
     }
     const administration = yield* Administration;
@@ -164,7 +164,7 @@ const remove = makeCommand("delete", {
 
 export const chatbot = Command.make("chatbot").pipe(
   withHelp({
-    description: "Chatbots and their settings",
+    description: "Manage chatbots and their settings",
     examples: {
       "parley chatbot list": "List all chatbots",
       "parley chatbot set --help": "Show how to change one",

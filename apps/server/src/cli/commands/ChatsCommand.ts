@@ -36,7 +36,7 @@ const pageFlags = {
     Flag.withDefault(1),
     Flag.withDescription("Page number"),
   ),
-  text: switchFlag("text", "Also show texts of users: names, questions and answers"),
+  text: switchFlag("text", "Also show users' texts: names, questions and answers"),
 };
 
 /** Returns the texts if they may be shown, and only their lengths otherwise. */
@@ -54,9 +54,9 @@ const personOf = (userRef: Option.Option<string>) =>
   Administration.use(({ person }) => Effect.transposeOption(Option.map(userRef, person)));
 
 const list = makeCommand("list", {
-  description: "List chats, newest first, with their total number",
+  description: "List chats, newest first, with the total count",
   examples: {
-    "parley chats list --user-ref user-7": "List the newest chats of a user",
+    "parley chats list --user-ref user-7": "List a user's newest chats",
     "parley chats list --search invoice --text": "Find chats by name, and show the names",
     "parley chats list --limit 100 --page 2 --json": "Print the second page as JSON",
   },
@@ -67,7 +67,7 @@ const list = makeCommand("list", {
   },
   run: Effect.fnUntraced(function* ({ chatbot: selector, limit, page, search, text, userRef }) {
     const { chatbot } = yield* chatbotOf(selector);
-    if (text) yield* recordRead(chatbot.id, "names of chats");
+    if (text) yield* recordRead(chatbot.id, "chat names");
     const filter = { search: Option.getOrNull(search), userRef: Option.getOrNull(userRef) };
     const query = { ...defaultChatQuery, limit, page, ...filter };
     const { items, total } = yield* ChatStore.use((store) => store.listChats(chatbot.id, query));
@@ -79,9 +79,9 @@ const list = makeCommand("list", {
 });
 
 const show = makeCommand("show", {
-  description: "Show the history of a chat, newest entries first",
+  description: "Show a chat's history, newest entries first",
   examples: {
-    "parley chats show 17": "Show times, lengths and moderation of its entries",
+    "parley chats show 17": "Show each entry's time, text lengths and moderation",
     "parley chats show 17 --text": "Also show questions and answers",
   },
   flags: {
@@ -102,25 +102,26 @@ const show = makeCommand("show", {
       ...textFields({ question, answer }, text),
     }));
     const rows = entries.map((entry) => details(Object.entries(entry)));
-    yield* print({ total, entries }, [...rows, `${rows.length} of ${total} entries`].join("\n\n"));
+    const footer = `${rows.length} of ${pluralize(total, "entry", "entries")}`;
+    yield* print({ total, entries }, [...rows, footer].join("\n\n"));
   }, onDatabase),
 });
 
 const erase = makeCommand("erase", {
-  description: "Permanently erase chats with their entries and usage",
+  description: "Permanently erase chats, including their entries and usage",
   examples: {
     "parley chats erase --id 17": "Erase one chat",
-    "parley chats erase --user-ref user-7": "Erase all chats of a user",
+    "parley chats erase --user-ref user-7": "Erase all of a user's chats",
     "parley chats erase --user-ref user-7 --workspace Acme":
-      "Erase a user's chats in all chatbots of a workspace",
-    "parley chats erase --idle-since 2026-01-01": "Erase chats with no entry since this date",
+      "Erase a user's chats in every chatbot in a workspace",
+    "parley chats erase --idle-since 2026-01-01": "Erase chats with no entries since this date",
   },
   flags: {
     chatbot: chatbotFlag,
-    workspace: textFlag("workspace", "With --user-ref: all chatbots of this workspace"),
+    workspace: textFlag("workspace", "With --user-ref: erase in every chatbot in this workspace"),
     id: Flag.Int("id").pipe(Flag.optional, Flag.withDescription("Erase the chat with this id")),
     userRef: textFlag("user-ref", "Erase all chats with this userRef"),
-    idleSince: sinceFlag("idle-since", "Erase all chats with no entry since this time"),
+    idleSince: sinceFlag("idle-since", "Erase all chats with no entries since this time"),
   },
   run: Effect.fnUntraced(function* ({ chatbot: selector, id, idleSince, userRef, workspace }) {
     const person = yield* personOf(userRef);
@@ -155,11 +156,11 @@ const erase = makeCommand("erase", {
 });
 
 const exportChats = makeCommand("export", {
-  description: "Export the chats and entries of a chatbot as newline-delimited JSON",
+  description: "Export a chatbot's chats and entries as newline-delimited JSON",
   examples: {
     "parley chats export > chats.ndjson": "Export to a file",
     "parley chats export | gzip > chats.ndjson.gz": "Export to a compressed file",
-    "parley chats export --user-ref user-7 > user-7.ndjson": "Export the chats of a user",
+    "parley chats export --user-ref user-7 > user-7.ndjson": "Export a user's chats",
   },
   flags: { chatbot: chatbotFlag, userRef: textFlag("user-ref", "Only chats with this userRef") },
   run: Effect.fnUntraced(function* ({ chatbot: selector, userRef }) {
@@ -174,12 +175,12 @@ const exportChats = makeCommand("export", {
       Stream.rechunk(16),
       Stream.runForEachArray((lines) => write(lines.join(""))),
     );
-    yield* Console.error(`Exported ${records} records: chats and their entries.`);
+    yield* Console.error(`Exported ${pluralize(records, "record")} (chats and entries).`);
   }, onDatabase),
 });
 
 const importChats = makeCommand("import", {
-  description: "Import chats, with their ids and times, into a chatbot without chats",
+  description: "Import chats into a chatbot without chats, keeping their ids and times",
   examples: { "parley chats import --chatbot 2 < chats.ndjson": "Import a file" },
   flags: { chatbot: chatbotFlag },
   run: Effect.fnUntraced(function* ({ chatbot: selector }) {
@@ -193,10 +194,10 @@ const importChats = makeCommand("import", {
 
 export const chats = Command.make("chats").pipe(
   withHelp({
-    description: "The chats of a chatbot",
+    description: "Show, erase, export and import chats",
     examples: {
       "parley chats list": "List the newest chats",
-      "parley chats export > chats.ndjson": "Back up the chats of the only chatbot",
+      "parley chats export > chats.ndjson": "Back up the only chatbot's chats",
       "parley chats erase --help": "Show how to erase chats",
     },
   }),

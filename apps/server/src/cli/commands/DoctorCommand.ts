@@ -18,14 +18,14 @@ import { checkStart } from "../StartChecks.ts";
 const hints = {
   settings: "docs/settings.md explains every setting.",
   database:
-    "Check DATABASE_URL and the roles (docs/operations.md), or PARLEY_DATA_DIR, and that PostgreSQL is running.",
+    "Check DATABASE_URL and the database roles (docs/operations.md) or PARLEY_DATA_DIR, and make sure that PostgreSQL is running.",
   documents:
-    "Check PARLEY_KNOWLEDGE_DIR and its subfolders; the names of documents end with .md or .txt.",
+    "Check PARLEY_KNOWLEDGE_DIR and its subfolders; document names must end with .md or .txt.",
   listeners:
-    "Set another PARLEY_HOST, PARLEY_MANAGEMENT_HOST or port, or stop the program that uses the port.",
-  directory: "Set PARLEY_DATA_DIR to a directory that the user of the server can write to.",
-  provision: "docs/provisioning.schema.json describes the file of PARLEY_PROVISION.",
-  telemetry: "Check OTEL_EXPORTER_OTLP_…ENDPOINT, and that the collector is running.",
+    "Change PARLEY_HOST, PARLEY_MANAGEMENT_HOST or the port, or stop the program that uses the port.",
+  directory: "Set PARLEY_DATA_DIR to a directory that the user running the server can write to.",
+  provision: "docs/provisioning.schema.json describes the provisioning file.",
+  telemetry: "Check OTEL_EXPORTER_OTLP_…ENDPOINT, and make sure that the collector is running.",
   model: "Set PARLEY_LLM_BASE_URL and PARLEY_LLM_MODEL.",
   moderation: "Set PARLEY_MODERATION_BASE_URL and PARLEY_MODERATION_MODEL.",
 };
@@ -49,20 +49,21 @@ const checkDatabase = Effect.gen(function* () {
   }
   if (!(yield* databaseExists)) {
     yield* findBinaries(null, import.meta.url);
-    const message = `There is no database in PARLEY_DATA_DIR ${dataDir} yet; the first start creates one.`;
+    const message = `There is no database in PARLEY_DATA_DIR ${dataDir} yet; the server creates one when it first starts.`;
     return [ok("database", message)];
   }
   const options = yield* databaseOptions;
   const { ctype, current, encoding, refusal, version, warnings } = yield* inspectPostgres(options);
-  const asciiSearch = `The lc_ctype of the database is ${ctype}: the search index covers only ASCII letters.`;
+  const asciiSearch = `The database's lc_ctype is ${ctype}: the search index covers only ASCII letters.`;
   const recreateHint =
-    'Create a database with lc_ctype C.UTF-8: "Start on your own PostgreSQL" in docs/operations.md.';
+    'Create a database with lc_ctype C.UTF-8: see "Start on your own PostgreSQL" in docs/operations.md.';
   const warningsHint =
     'See ParleyDatabaseReadOnly and ParleyClockOff in docs/troubleshooting.md, or "Back up and restore" in docs/operations.md.';
   const upgradeHint = 'See "Upgrade" in docs/operations.md.';
-  const outdatedSchema = 'The schema is out of date; a start or "parley migrate" updates it.';
+  const outdatedSchema =
+    'The database schema is out of date; starting the server or running "parley migrate" updates it.';
   return [
-    ok("database", `PostgreSQL ${version} (${encoding}) responds.`),
+    ok("database", `PostgreSQL ${version} (${encoding}) is responding.`),
     ...(/^(C|POSIX)$/.test(ctype) ? [warning("database", asciiSearch, recreateHint)] : []),
     ...warnings.map((message) => warning("database", message, warningsHint)),
     ...(current || refusal !== null ? [] : [warning("database", outdatedSchema, upgradeHint)]),
@@ -109,7 +110,7 @@ const checkDocuments = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chat
   const path = yield* Path.Path;
   const names = namesIn(chatbots, "knowledge");
   if (knowledgeDir === null) {
-    const message = `Chatbots use the documents ${names.join(", ")}, but PARLEY_KNOWLEDGE_DIR is not set.`;
+    const message = `Chatbots answer from subfolders (${names.join(", ")}), but PARLEY_KNOWLEDGE_DIR is not set.`;
     return names.length === 0 ? [] : [failed("documents", message)];
   }
   const folders = [knowledgeDir, ...names.map((name) => path.join(knowledgeDir, name))];
@@ -126,8 +127,9 @@ const checkDocuments = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chat
   const others = chatbots.filter(({ settings }) => settings.knowledge === null);
   if (names.length === 0 || others.length === 0) return findings;
   const list = others.map(({ name }) => name).join(", ");
-  const message = `These chatbots have no subfolder of their own and also answer from the documents of other chatbots: ${list}.`;
-  return [...findings, warning("documents", message, 'Set one: "parley chatbot set --knowledge".')];
+  const message = `These chatbots have no subfolder of their own and also answer from other chatbots' documents: ${list}.`;
+  const folderHint = 'Set one with "parley chatbot set --knowledge".';
+  return [...findings, warning("documents", message, folderHint)];
 });
 
 const tryCall = (
@@ -136,14 +138,14 @@ const tryCall = (
   call: Effect.Effect<unknown, string>,
 ) =>
   Effect.match(call, {
-    onSuccess: () => ok(check, `${model} at ${provider} responds.`),
+    onSuccess: () => ok(check, `${model} at ${provider} is responding.`),
     onFailure: (reason) =>
       // Only a warning: some endpoints reject the form of this call (400) or limit the rate of calls (429), but
       // otherwise work.
       (/HTTP 4(00|29)/.test(reason) ? warning : failed)(
         check,
         `${model} at ${provider}: ${reason}.`,
-        `Check ${names.baseUrl}, which often ends with /v1, ${names.model} and ${names.apiKey}.`,
+        `Check ${names.baseUrl} (which often ends with /v1), ${names.model} and ${names.apiKey}.`,
       ),
   });
 
@@ -153,7 +155,7 @@ const checkModels = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chatbot
   const { openAiCompatible, tryModel } = yield* llm;
   const names = namesIn(chatbots, "model").filter((model) => model !== llms[0]?.model);
   if (llms[0] === undefined && names.length > 0) {
-    const message = `Chatbots use the models ${names.join(", ")}, but no endpoint is set.`;
+    const message = `Chatbots have their own models (${names.join(", ")}), but no model endpoint is set.`;
     return [warning("model", message)];
   }
   const ownModels = names.map((model) => ({
@@ -217,7 +219,7 @@ const examine = Effect.gen(function* () {
 export const doctor = makeCommand("doctor", {
   description: "Check settings, database, documents and models, and suggest fixes",
   examples: {
-    "parley doctor": "Run it before the first start, or when something is wrong",
+    "parley doctor": "Run it before you first start the server, or when something is wrong",
     "parley doctor --json": "Print JSON",
   },
   flags: {},

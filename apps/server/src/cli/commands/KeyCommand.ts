@@ -55,8 +55,8 @@ const idArgument = Argument.String("key").pipe(
       // The message does not repeat the input, because it may contain most of a key.
       const message =
         argument === "-"
-          ? "Standard input is neither a key nor the id of one."
-          : "The argument is not the id of a key.";
+          ? "Standard input contains neither a key nor a key id."
+          : "The argument is not a key id.";
       return id ?? (yield* new CliError.ValidationError({ message }));
     }),
   ),
@@ -81,7 +81,10 @@ const scopesOf = (text: string): Option.Option<ReadonlyArray<Scope>> => {
 };
 
 const scopesFlag = Flag.String("scopes").pipe(
-  Flag.filterMap(scopesOf, () => "Expected a comma-separated list of read, write and ask"),
+  Flag.filterMap(
+    scopesOf,
+    () => "Expected one or more of read, write and ask, separated by commas",
+  ),
   Flag.withMetavar("read,write,ask"),
   Flag.withDescription("Comma-separated scopes: read, write and ask (default for a new key: all)"),
 );
@@ -104,10 +107,10 @@ const makeRateFlag = (name: string, description: string) =>
     Flag.withMetavar("60/min|none"),
     Flag.withDescription(description),
   );
-const rateFlag = makeRateFlag("rate", "Maximum rate of requests with the key, per server process");
+const rateFlag = makeRateFlag("rate", "Maximum request rate for the key, per server process");
 const visitorRateFlag = makeRateFlag(
   "visitor-rate",
-  "Maximum rate of requests from each of the key's visitors, per server process",
+  "Maximum request rate for each of the key's visitors, per server process",
 );
 
 const budgetFlag = Flag.String("budget").pipe(
@@ -117,7 +120,7 @@ const budgetFlag = Flag.String("budget").pipe(
   ),
   Flag.withMetavar("200000/day|none"),
   Flag.withDescription(
-    "Maximum number of language-model tokens that the key's asks may cost per day (UTC)",
+    "Maximum number of language-model tokens that the key's asks may use per day (UTC)",
   ),
 );
 
@@ -134,7 +137,7 @@ const originsFlag = Flag.String("origins").pipe(
 const newExpiresFlag = expiresFlag(null, "When the new key expires (default: never)");
 
 const titleOf = (id: string, { id: chatbot, name }: Chatbot) =>
-  `The key prl_${id}_… of chatbot ${chatbot} "${name}"`;
+  `The key prl_${id}_… for chatbot ${chatbot} "${name}"`;
 
 const toAttribute = (text: string) => text.replace(/&/g, "&amp;").replace(/"/g, "&quot;");
 
@@ -155,7 +158,7 @@ const printKey = Effect.fnUntraced(function* (
   yield* print({ id, key: text, signingSecret: secret, chatbot: chatbot.id, ...more }, output);
   // Only a backend that signs tokens needs the secret.
   if (secret !== null && (isKey || more["anonymous"] === false))
-    yield* Console.error(`The signing secret of key ${id}, for visitor tokens: ${secret}`);
+    yield* Console.error(`The signing secret for key ${id}'s visitor tokens: ${secret}`);
 });
 
 const widgetIncomplete = new CommandFailed({
@@ -166,7 +169,7 @@ const widgetIncomplete = new CommandFailed({
 });
 
 const widgetNeedsScopes = new CommandFailed({
-  message: "A widget reads, creates and asks in chats, so --scopes must name all scopes.",
+  message: "A widget reads and creates chats and asks in them, so --scopes must list all scopes.",
   hint: "without --scopes, a new key has all scopes.",
   exitCode: 2,
 });
@@ -178,8 +181,8 @@ const noWidget = new CommandFailed({
 });
 
 const noVisitors = new CommandFailed({
-  message: "--visitor-rate and --origins have no effect on a key that signs no visitor tokens.",
-  hint: 'create such a key with "parley key create --visitors" or --widget.',
+  message: "--visitor-rate and --origins have no effect on a key that cannot sign visitor tokens.",
+  hint: 'to create a key that can, use "parley key create" with --visitors or --widget.',
   exitCode: 2,
 });
 
@@ -189,7 +192,7 @@ const create = makeCommand("create", {
     "parley key create --name 'web shop'": "Create a key with all scopes",
     "parley key create --chatbot Helpdesk --scopes read --expires 30d":
       "Create a key that can only read, and that expires in 30 days",
-    "parley key create --rate 60/min": "Limit the rate of requests",
+    "parley key create --rate 60/min": "Limit the request rate",
     "parley key create --visitors --visitor-rate 10/min":
       "Create a key that also signs visitor tokens",
     "parley key create --widget --origins https://shop.example --visitor-rate 10/min --budget 200000/day":
@@ -202,7 +205,7 @@ const create = makeCommand("create", {
     scopes: scopesFlag.pipe(Flag.withDefault(allScopes)),
     expires: newExpiresFlag,
     visitors: switchFlag("visitors", "Let the key sign visitor tokens"),
-    widget: switchFlag("widget", "Print the HTML line that adds the widget to a page of --origins"),
+    widget: switchFlag("widget", "Print the HTML line that adds the widget to pages at --origins"),
     origins: originsFlag.pipe(Flag.withDefault([])),
     tokenUrl: textFlag(
       "token-url",
@@ -280,7 +283,7 @@ const list = makeCommand("list", {
 });
 
 const set = makeCommand("set", {
-  description: "Change fields of a key; servers apply the change within a second",
+  description: "Change a key's fields; servers apply the change within a second",
   examples: {
     "parley key set prl_QSCmEIhoudPA --scopes read": "Allow only reading",
     "parley key set prl_QSCmEIhoudPA --expires 2030-01-31": "Change the expiry",
@@ -331,7 +334,7 @@ const revoke = makeCommand("revoke", {
 });
 
 const rotate = makeCommand("rotate", {
-  description: "Create a key that replaces another, which stays valid for a while",
+  description: "Create a key to replace another; the old key stays valid for a while",
   examples: {
     "parley key rotate prl_QSCmEIhoudPA": "Let the old key expire in an hour",
     "parley key rotate prl_QSCmEIhoudPA --keep-for 7d": "Leave a week to switch over",
@@ -384,9 +387,9 @@ const token = makeCommand("token", {
         (userRef) => userRef !== "",
         () => "Expected at least one character",
       ),
-      Flag.withDescription("userRef of the visitor"),
+      Flag.withDescription("The visitor's userRef"),
     ),
-    expires: expiresFlag(undefined, "When the token expires, within 24 hours (default: 1h)").pipe(
+    expires: expiresFlag(undefined, "When the token expires (at most 24h; default: 1h)").pipe(
       Flag.withMetavar("date|15m"),
     ),
     scopes: scopesFlag.pipe(
@@ -420,20 +423,20 @@ const token = makeCommand("token", {
             ? "No live key can sign visitor tokens."
             : 'More than one key can sign visitor tokens: name one, as in "parley key token <id>".',
         ),
-        hint: `${signer === undefined ? '"parley key create --visitors" creates one, and ' : ""}"parley key list" lists all.`,
+        hint: `${signer === undefined ? '"parley key create --visitors" creates one, and ' : ""}"parley key list" lists all keys.`,
       });
     }
     const expiry = expiresAt === undefined ? new Date(now.getTime() + 3_600_000) : expiresAt;
     if (expiry === null || expiry.getTime() - now.getTime() > 1000 * longestLife)
       return yield* new CommandFailed({
-        message: `A visitor token must expire within 24 hours, not ${expiry === null ? "never" : `at ${expiry.toISOString()}`}.`,
+        message: `A visitor token must expire within 24 hours; this one ${expiry === null ? "never expires" : `would expire at ${expiry.toISOString()}`}.`,
         hint: "the maximum is --expires 24h.",
         exitCode: 2,
       });
     // A visitor token gives access to the user's chats, so the audit log records it. The entry contains only a digest
     // of the userRef, because erasing the user does not change the log.
     const person = yield* Administration.use((administration) => administration.person(userRef));
-    yield* recordRead(signer.chatbot.id, `${signer.id}: token of ${exportDetail(person)}`);
+    yield* recordRead(signer.chatbot.id, `${signer.id}: token for ${exportDetail(person)}`);
     const token = yield* signVisitorToken({
       ...signer,
       keyId: signer.id,
@@ -448,9 +451,9 @@ const token = makeCommand("token", {
 
 export const key = Command.make("key").pipe(
   withHelp({
-    description: "API keys",
+    description: "Manage API keys",
     examples: {
-      "parley key list": "List all keys with their states",
+      "parley key list": "List all keys and their states",
       "parley key rotate --help": "Show how to replace one",
     },
   }),

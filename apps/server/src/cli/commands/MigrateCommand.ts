@@ -7,7 +7,8 @@ import { write } from "../Output.ts";
 import { Settings } from "../../Settings.ts";
 
 export const migrate = makeCommand("migrate", {
-  description: "Bring the schema of the database up to date, as every start does",
+  description:
+    "Bring the database schema up to date (this also happens every time the server starts)",
   examples: { "parley migrate --dry-run": "Print the SQL first" },
   flags: { dryRun: switchFlag("dry-run", "Print the SQL without running it") },
   run: Effect.fnUntraced(

@@ -20,7 +20,7 @@ const setHeapFlags = Effect.sync(() =>
 );
 
 export const serve = makeCommand("serve", {
-  description: "Serve the general and the answers interface until stopped",
+  description: "Serve the general and answers interfaces until stopped",
   examples: { "parley serve": "Start the server with the settings in the environment" },
   flags: {},
   run: Effect.fnUntraced(

@@ -7,7 +7,7 @@ import { chatbotFlag, chatbotOf, sinceFlag } from "../Flags.ts";
 import { print, table } from "../Output.ts";
 
 export const usage = makeCommand("usage", {
-  description: "Sum the answers and tokens of a chatbot by provider and model",
+  description: "Sum a chatbot's answers and tokens by provider and model",
   examples: {
     "parley usage --since 2026-11-01 --json": "Print the usage since November as JSON",
     "parley usage --by key --since 30d": "Sum the last 30 days by API key",
@@ -21,7 +21,7 @@ export const usage = makeCommand("usage", {
       ["user-ref", "userRef"],
     ]).pipe(
       Flag.optional,
-      Flag.withDescription("Also group by day (UTC), by API key, or by userRef of the chat"),
+      Flag.withDescription("Also group by day (UTC), by API key, or by the chat's userRef"),
     ),
   },
   run: Effect.fnUntraced(function* ({ by, chatbot: selector, since }) {

@@ -199,8 +199,8 @@ const Reference = () => {
       <main class="stack markdown">
         <h1>API reference</h1>
         <p>
-          {spec["info"].description} Every request carries an API key in the header{" "}
-          <code>x-api-key</code>. This page shows{" "}
+          {spec["info"].description} Every request needs an API key in the header{" "}
+          <code>x-api-key</code>. This page is generated from{" "}
           <a href="/openapi.json">the OpenAPI description</a>.
         </p>
         {operations.map((operation) => (

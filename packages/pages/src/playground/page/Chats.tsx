@@ -63,7 +63,7 @@ export const ChatList = () => {
         ))}
         {value?.total === 0 && (
           <p class="quiet">
-            {search === "" ? "No chats yet." : "No chat matches by name or user reference."}
+            {search === "" ? "No chats yet." : "No chats match that name or user reference."}
           </p>
         )}
       </div>

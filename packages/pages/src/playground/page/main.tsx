@@ -29,7 +29,7 @@ const KeyForm = ({ error }: { readonly error?: unknown }) => {
           chatbot.
         </p>
         <Failure error={error} />
-        <label for="key">API key, or a visitor's token</label>
+        <label for="key">API key or visitor token</label>
         <div class="row">
           <input
             id="key"
@@ -45,10 +45,9 @@ const KeyForm = ({ error }: { readonly error?: unknown }) => {
           <button class="primary">Open</button>
         </div>
         <p class="quiet">
-          The server prints a key, or the path of its file, when it first starts, and{" "}
+          The server prints a key, or the path of the key file, when it first starts, and{" "}
           <code>parley key create</code> creates another. The key stays in this tab until you close
-          it. To see what a visitor sees, create a visitor's token with{" "}
-          <code>parley key token</code> and enter it here.
+          it. To see what a visitor sees, enter a visitor token from <code>parley key token</code>.
         </p>
       </form>
     </main>

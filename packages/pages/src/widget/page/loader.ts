@@ -167,7 +167,7 @@ const start = () => {
     if (!document.querySelector("parley-widget")) mount(script as HTMLScriptElement);
   } catch (error) {
     // For example in an old browser: the page still works without the button.
-    console.warn("Parley's widget cannot start:", error);
+    console.warn("Parley widget cannot start:", error);
   }
 };
 if (document.readyState === "loading") addEventListener("DOMContentLoaded", start);
