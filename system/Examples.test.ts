@@ -49,7 +49,7 @@ const replaceOnce = (text: string, part: string | RegExp, by: string) => {
   return text.replace(part, () => by);
 };
 
-/** Bundles the example with another store and answerer, as an application would be. */
+/** Bundles the example with another store and answerer and a second user, as an application would be. */
 const bundle = async (name: keyof typeof stores) => {
   const [opener, module, options] = stores[name];
   const example = await readFile(source, "utf8");
@@ -60,6 +60,7 @@ const bundle = async (name: keyof typeof stores) => {
       `import { ${opener} } from "@parley/${module}"`,
     ],
     [/\(\{ question \}\) => `.*`(?=,)/, answerer],
+    [/(?<=users = new Map\(\[)/, `["Bearer token-of-bob", "bob"], `],
   ] as const;
   const adaptedSource = code.reduce((text, [part, by]) => replaceOnce(text, part, by), example);
   const build = await rolldown({
@@ -122,10 +123,10 @@ describe.each(Object.keys(stores) as Array<keyof typeof stores>)(
               "content-type": "application/json",
             },
           });
-        const post = (path: string, body: unknown, init: RequestInit = {}) =>
+        const post = (path: string, body: unknown, init: Parameters<typeof send>[1] = {}) =>
           send(path, { method: "POST", body: JSON.stringify(body), ...init });
 
-        expect((await send("/chats", { user: "bob" })).status).toBe(401);
+        expect((await send("/chats", { user: "eve" })).status).toBe(401);
         const chat = (await (await post("/chats", {})).json()) as any;
         expect(chat.userRef).toBe("ann");
 
@@ -153,6 +154,10 @@ describe.each(Object.keys(stores) as Array<keyof typeof stores>)(
         const history = (await (await send(`/chats/${chat.id}`)).json()) as any;
         expect(history.data.map(({ question }: any) => question)).toEqual(["Are you open?", ""]);
         expect(((await (await send("/chats")).json()) as any).total).toBe(1);
+        const bob = { user: "bob" };
+        expect((await send(`/chats/${chat.id}`, bob)).status).toBe(404);
+        expect((await post(`/chats/${chat.id}`, { question: "Hi" }, bob)).status).toBe(404);
+        expect(((await (await send("/chats", bob)).json()) as any).total).toBe(0);
       } finally {
         child.kill("SIGTERM");
       }
