@@ -111,7 +111,6 @@ const openFile = (file: string): DatabaseSync => {
     db.exec(`
       -- Deleted rows are overwritten with zeros.
       PRAGMA secure_delete = ON;
-      PRAGMA journal_mode = WAL;
       BEGIN IMMEDIATE`);
     const read = (pragma: string) => Object.values(db.prepare(`PRAGMA ${pragma}`).get()!)[0];
     if (db.prepare("SELECT 1 FROM sqlite_schema").get() === undefined) {
@@ -122,8 +121,11 @@ const openFile = (file: string): DatabaseSync => {
     } else if (read("user_version") !== header.user_version) {
       throw new Error("it was created by another version of @parley/store-sqlite");
     }
+    db.exec("COMMIT");
+    // Set after the checks, because it changes the file.
+    db.exec("PRAGMA journal_mode = WAL");
     // Later statements wait up to five seconds for other processes.
-    db.exec("COMMIT; PRAGMA busy_timeout = 5000");
+    db.exec("PRAGMA busy_timeout = 5000");
     return db;
   } catch (cause) {
     db.close();

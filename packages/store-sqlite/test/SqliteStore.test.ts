@@ -44,11 +44,21 @@ it.effect(
   () =>
     Effect.gen(function* () {
       writeFileSync(path("text"), "Not a database, but a text of a person.");
-      const other = new DatabaseSync(path("other"));
-      other.exec("CREATE TABLE chats (x)");
+      for (const [name, statement] of [
+        ["other", "CREATE TABLE chats (x)"],
+        ["newer", "PRAGMA user_version = 99"],
+      ] as const) {
+        if (name === "newer") yield* Effect.scoped(Layer.build(sqlite(path(name))));
+        const database = new DatabaseSync(path(name));
+        database.exec(statement);
+        database.close();
+      }
+      const contents = () => ["text", "other", "newer"].map((name) => readFileSync(path(name)));
+      const before = contents();
       const reasons = [
         ["text", /not a database/],
         ["other", /belongs to another application/],
+        ["newer", /another version of @parley\/store-sqlite/],
         ["nowhere/store", /unable to open/],
       ] as const;
       for (const [name, reason] of reasons) {
@@ -56,14 +66,8 @@ it.effect(
         assert.match(message, reason);
         assert.include(message, path(name));
       }
-      assert.lengthOf(other.prepare("SELECT * FROM sqlite_schema").all(), 1);
-      other.close();
+      assert.deepStrictEqual(contents(), before);
       assert.match(yield* refusal(""), /file name is empty/);
-      yield* Effect.scoped(Layer.build(sqlite(path("newer"))));
-      const newer = new DatabaseSync(path("newer"));
-      newer.exec("PRAGMA user_version = 99");
-      newer.close();
-      assert.match(yield* refusal(path("newer")), /another version of @parley\/store-sqlite/);
     }),
 );
 
