@@ -8,10 +8,18 @@ import {
   TurnStore,
 } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
-import { Cause, Effect, Exit, Fiber, Stream } from "effect";
+import { Cause, Effect, Exit, Fiber, Redacted } from "effect";
+import { inject } from "vitest";
 import { entry, inSchema, keyOf, takeFree } from "../fixtures.ts";
 import { hold } from "../hold.ts";
-import { bound, freshSchema, layerStore, optionsOf } from "../PostgresUnderTest.ts";
+import {
+  bound,
+  clientOf,
+  freshDatabase,
+  inDatabase,
+  layerStore,
+  optionsOf,
+} from "../PostgresUnderTest.ts";
 
 const chat = { name: "n", userRef: "u", helloMessage: "Hello" };
 const list = (chatbot: ChatbotId) =>
@@ -132,26 +140,47 @@ describe.each([
     ),
   );
 
-  it.live("an erasure and requests with idempotency keys recover from deadlocks", () =>
+  it.live("an erasure, and a creation with an idempotency key, are retried after a deadlock", () =>
     Effect.gen(function* () {
-      const chatbot = yield* registerChatbot;
-      const store = yield* ChatStore;
-      const archive = yield* ChatArchive;
-      const create = (n: number) => store.createChat(chatbot, chat, keyOf(`key ${n}`));
-      const numbers = Array.from({ length: 150 }, (_, n) => n);
-      for (let round = 0; round < 3; round++) {
-        yield* Effect.forEach(numbers, create, { concurrency: 20 });
-        const erasing = yield* Effect.forkChild(
-          archive.erase(chatbot, { _tag: "UserRef", userRef: "u" }, "test"),
-        );
-        yield* Effect.forEach(numbers.toReversed(), create, { concurrency: 20 });
-        yield* Fiber.join(erasing);
-      }
-      const { total } = yield* list(chatbot);
-      const records = yield* Stream.runCollect(archive.export(chatbot, "test"));
-      assert.strictEqual(records.filter(({ _tag }) => _tag === "Chat").length, total);
-      assert.isAtMost(total, 150);
-    }).pipe(Effect.provide(layerStore(options(freshSchema())))),
+      const { name } = yield* freshDatabase();
+      const superuser = Redacted.make(inject("roleUrls").superuser);
+      const sql = yield* clientOf("parley", 1, inDatabase(name, superuser));
+      // PostgreSQL looks for deadlocks before a wait for a lock times out.
+      yield* sql.unsafe(`alter database ${name} set deadlock_timeout = 500`);
+      const store = options("parley");
+      yield* Effect.gen(function* () {
+        const chatbot = yield* registerChatbot;
+        const { createChat } = yield* ChatStore;
+        const { erase } = yield* ChatArchive;
+        yield* createChat(chatbot, chat, keyOf("key"));
+        yield* createChat(chatbot, chat, null);
+        // Frees the key.
+        yield* sql.unsafe("update idempotency_key set turn_until = 'epoch'");
+        for (const [first, second, write] of [
+          ["chat_counter", "idempotency_key", createChat(chatbot, chat, keyOf("key"))],
+          [
+            "chat where id = (select max(id) from chat)",
+            "chat where id = (select min(id) from chat)",
+            erase(chatbot, { _tag: "UserRef", userRef: "u" }, "test"),
+          ],
+        ] as const) {
+          const writing = yield* sql.withTransaction(
+            Effect.gen(function* () {
+              yield* sql.unsafe(`select from ${first} for update`);
+              const fiber = yield* Effect.forkScoped(write);
+              yield* sql
+                .unsafe("select from pg_locks where pg_backend_pid() = any (pg_blocking_pids(pid))")
+                .pipe(Effect.repeat({ until: (rows) => rows.length > 0 }));
+              // The write has waited longer, so PostgreSQL aborts the write.
+              yield* sql.unsafe(`select from ${second} for update`);
+              return fiber;
+            }),
+          );
+          yield* Fiber.join(writing);
+        }
+        assert.strictEqual((yield* list(chatbot)).total, 0);
+      }).pipe(Effect.provide(layerStore({ ...store, url: inDatabase(name, store.url) })));
+    }).pipe(Effect.scoped),
   );
 
   it.live("no answer is lost because a frozen process holds locks", () =>
