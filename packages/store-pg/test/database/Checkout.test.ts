@@ -1,9 +1,11 @@
 import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
+import { setTimeout } from "node:timers/promises";
 import * as PgPool from "@effect/sql-pg/PgPool";
 import { assert, it } from "@effect/vitest";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Fiber, Logger, Metric, Redacted } from "effect";
+import { TestClock } from "effect/testing";
 import { inject, vi } from "vitest";
 import { makeTenantPool } from "../../src/database/Checkout.ts";
 import { deadlines } from "../../src/database/Deadlines.ts";
@@ -137,19 +139,26 @@ it.live.each([true, false])(
     }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
 );
 
-it.live("the database's loss and return are each logged once, even without requests", () =>
+it.effect("the database's loss and return are each logged once, even without requests", () =>
   Effect.gen(function* () {
     const logged: Array<string> = [];
     const logger = Logger.make((entry) => void logged.push(Logger.formatJson.log(entry)));
     const { name, url } = yield* freshDatabase();
     const superuser = yield* clientOf("public", 1, Redacted.make(inject("roleUrls").superuser));
+    /** The time between two probes passes, and then a moment in which the probe runs. */
+    const probe = Effect.andThen(
+      TestClock.adjust("1 second"),
+      Effect.promise(() => setTimeout(50)),
+    );
     yield* Effect.gen(function* () {
       yield* superuser.unsafe(`drop database ${name} with (force)`);
-      yield* Effect.repeat(Effect.sleep("20 millis"), { until: () => logged.length > 0 });
+      yield* Effect.repeat(probe, { until: () => logged.length > 0 });
+      yield* Effect.repeat(probe, { times: 3 });
       assert.include(logged[0]!, "The database is unavailable");
       assert.match(logged[0]!, /does not exist|did not respond/);
       yield* superuser.unsafe(`create database ${name} template template0`);
-      yield* Effect.repeat(Effect.sleep("20 millis"), { until: () => logged.length > 1 });
+      yield* Effect.repeat(probe, { until: () => logged.length > 1 });
+      yield* Effect.repeat(probe, { times: 3 });
       assert.include(logged[1]!, "The database is available again");
       assert.lengthOf(logged, 2);
     }).pipe(Effect.provide(layerPostgres({ url })), Effect.provide(Logger.layer([logger])));
