@@ -98,11 +98,15 @@ it.live("a copy of a database issues no id that the original may have issued sin
       const { id } = yield* append(before.chatbot, null);
       return { chat, entry: id, chatbot: yield* registerChatbot };
     });
+    const { result: since } = yield* serve({ url: original.url }, next);
     const { result, warnings } = yield* serve(options, next);
     assert.deepStrictEqual(warnings, [warning!]);
+    for (const kind of ["chat", "entry", "chatbot"] as const) {
+      assert.isAbove(result[kind], since[kind]);
+    }
     assert.isAbove(result.chat, Math.max(...before.chats) + idStep);
     assert.isAbove(result.entry, before.entry + idStep);
-    assert.isAbove(result.chatbot, before.chatbot + 1);
+    assert.isAbove(result.chatbot, before.chatbot + idStep);
     const { result: again, warnings: others } = yield* serve(options, next);
     assert.deepStrictEqual([again.chat, others], [result.chat + 2, []]);
     assert.deepStrictEqual((yield* inspectPostgres(options)).warnings, []);
