@@ -156,7 +156,7 @@ it.live("a server that starts on a read-only database logs one warning, and serv
 it.live("a store whose role lacks a privilege is read-only, and says what it cannot access", () =>
   Effect.gen(function* () {
     const { name, sql, url } = yield* database;
-    yield* start({ url });
+    const chatbot = yield* Effect.provide(registerChatbot, layerPostgres({ url }));
     yield* sql.unsafe("grant usage on schema parley to parley_bypass");
     yield* sql.unsafe("grant all on all tables in schema parley to parley_bypass");
     yield* sql.unsafe("grant all on all sequences in schema parley to parley_bypass");
@@ -164,11 +164,15 @@ it.live("a store whose role lacks a privilege is read-only, and says what it can
     const server = { url: inDatabase(name, Redacted.make(inject("roleUrls").bypassing)) };
     yield* Effect.gen(function* () {
       const { readOnlyReason } = yield* StoreState;
+      const create = ChatStore.use((chats) => chats.createChat(chatbot, bare, null));
       assert.strictEqual(yield* readOnlyReason, "permission denied for table entry");
+      assert.include((yield* Effect.flip(create)).message, "The database refuses writes: ");
       yield* sql.unsafe("grant insert on parley.entry to parley_bypass");
       yield* becomesWritable(readOnlyReason);
+      yield* create;
       yield* sql.unsafe("revoke all on sequence parley.entry_id from parley_bypass");
       assert.strictEqual(yield* readOnlyReason, "permission denied for sequences");
+      assert.include((yield* Effect.flip(create)).message, "The database refuses writes: ");
       yield* sql.unsafe("grant usage on sequence parley.entry_id to parley_bypass");
       yield* becomesWritable(readOnlyReason);
     }).pipe(Effect.provide(layerPostgres(server)));
