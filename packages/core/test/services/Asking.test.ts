@@ -217,10 +217,12 @@ describe("asking", () => {
       const takeResult = yield* store.take(chatbot.id, chatId, null);
       if (takeResult._tag !== "TurnTaken") return assert.fail("the turn is free");
       const waitingAsk = yield* Effect.forkChild(Effect.exit(asking(ask("q", { chatId }))));
-      for (let seconds = 0; seconds < 62; seconds += 3) {
+      for (let seconds = 0; seconds < 60; seconds += 3) {
+        assert.isUndefined(waitingAsk.pollUnsafe());
         yield* TestClock.adjust("3 seconds");
         yield* store.renew(takeResult.turn);
       }
+      assert.isDefined(waitingAsk.pollUnsafe());
       assert.deepStrictEqual(tagOf(yield* Fiber.join(waitingAsk)), ["Overloaded"]);
       assert.deepStrictEqual(yield* questionsOf(chatId), []);
     }).pipe(Effect.provide(layerAsking(() => says("done")))),
