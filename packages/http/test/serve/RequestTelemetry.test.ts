@@ -66,6 +66,12 @@ it("requests refused because of their key or its rate are logged once a minute, 
       `^${client} 192.0.2.1 70, ${client} 198.51.100.0 1, ${key} 4gT 70, .*, ${client} other 22$`,
     ),
   );
+  countFailure("RATE_EXCEEDED", { ...facts, key: "4gT" });
+  vi.advanceTimersByTime(59_999);
+  assert.lengthOf(lines, 1);
+  vi.advanceTimersByTime(1);
+  assert.lengthOf(lines, 2);
+  assert.strictEqual(JSON.parse(lines[1]!).annotations.requests, `${key} 4gT 1`);
   vi.useRealTimers();
 });
 

@@ -62,6 +62,7 @@ it.effect("the playground serves `/` and the files that the page names, and noth
 it.effect("the playground's files are compressed, and sent again only when they have changed", () =>
   Effect.gen(function* () {
     const get = yield* serve();
+    let otherTag = '"other"';
     for (const path of ["/", "/playground/page.js"]) {
       const first = yield* get(path, { "accept-encoding": "br, gzip" });
       expect(first.headers.get("content-encoding")).toBe("gzip");
@@ -69,8 +70,11 @@ it.effect("the playground's files are compressed, and sent again only when they 
         (yield* get(path, { "accept-encoding": "gzip;q=0" })).headers.get("content-encoding"),
       ).toBeNull();
       expect(first.headers.get("cache-control")).toBe("no-cache");
-      const again = yield* get(path, { "if-none-match": first.headers.get("etag")! });
+      const etag = first.headers.get("etag")!;
+      const again = yield* get(path, { "if-none-match": etag });
       expect([again.status, again.text]).toEqual([304, ""]);
+      expect((yield* get(path, { "if-none-match": otherTag })).status).toBe(200);
+      otherTag = etag;
     }
   }).pipe(Effect.scoped),
 );
