@@ -9,7 +9,7 @@ afterAll(() => overload?.stop());
 
 const common = { sockets: 3000, streamed: false, malformed: false };
 
-it("a full server refuses asks before it reads their bodies or calls the model, and refuses none from a polite client", async () => {
+it("a full server refuses asks before it parses their bodies or calls the model, and refuses none from a polite client", async () => {
   const before = overload.model.calls();
   const load = { ...common, rate: 5000, millis: 4000, malformed: true };
   const { details, flood, malformed, polite } = await overload.measure(load);

@@ -1,5 +1,5 @@
 import { expect, it } from "@effect/vitest";
-import { Access, Asking, Chats } from "@parley/core";
+import { Access, Asking, AskLimits, Chats } from "@parley/core";
 import {
   AnswerUnavailable,
   ArgumentInvalid,
@@ -112,6 +112,28 @@ it.live(
       expect(yield* send("/api/chats")).toBe(500);
       expect(yield* send("/ask", { method: "POST", body: '{"query":"q"}' })).toBe(500);
     }).pipe(Effect.scoped),
+);
+
+it.live("a full server refuses an ask before it reads the ask's body", () =>
+  Effect.gen(function* () {
+    const { key, layer } = yield* makeTestHandler(() => Stream.empty);
+    const limits = Layer.succeed(AskLimits, { ...AskLimits.defaultValue(), asks: 0 });
+    const { dispose, handler } = makeWebHandler(Layer.merge(layer, limits));
+    let isRead = false;
+    const pull = (body: ReadableStreamDefaultController) => ((isRead = true), body.close());
+    const init = {
+      method: "POST",
+      headers: { "x-api-key": Redacted.value(key), "content-type": "application/json" },
+      body: new ReadableStream({ pull }, { highWaterMark: 0 }),
+      duplex: "half",
+    };
+    const response = yield* Effect.promise(() => handler("http://parley.test/ask", init));
+    expect(yield* Effect.promise(() => response.json())).toMatchObject({
+      message: "SERVICE_OVERLOADED",
+    });
+    expect(isRead).toBe(false);
+    yield* Effect.promise(dispose);
+  }).pipe(Effect.scoped),
 );
 
 it.live("if a chatbot is deleted during a request, its key is rejected like an invalid one", () =>
