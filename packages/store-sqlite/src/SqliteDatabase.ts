@@ -31,7 +31,7 @@ const tables = `
     id INTEGER NOT NULL, name TEXT, userRef TEXT,
     createTime INTEGER NOT NULL, turnEnded INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (chatbot, id)
   ) STRICT;
-  -- When the newest chat of a chatbot was created, even if it was erased.
+  -- When a chatbot's newest chat was created, even if that chat has been erased.
   CREATE TABLE newest (
     chatbot INTEGER PRIMARY KEY REFERENCES chatbots ON DELETE CASCADE, time INTEGER NOT NULL
   ) STRICT;
@@ -45,20 +45,20 @@ const tables = `
   ) STRICT;
   CREATE INDEX entriesOfChat ON entries (chatbot, chatId, id);
 
-  -- What the asks of an API key cost on a UTC day.
+  -- The tokens that an API key's asks cost on a UTC day.
   CREATE TABLE spending (
     chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE, apiKeyId TEXT NOT NULL,
     day INTEGER NOT NULL, tokens INTEGER NOT NULL, PRIMARY KEY (chatbot, apiKeyId, day)
   ) STRICT;
 
-  -- Turns that are held, or whose lease ended without another turn taking over.
+  -- Turns in progress, and turns whose lease has ended without another turn taking over.
   CREATE TABLE turns (
     id TEXT PRIMARY KEY, chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE,
     chat INTEGER, idempotencyKey TEXT, fingerprint TEXT,
     heldUntil INTEGER NOT NULL, UNIQUE (chatbot, chat), UNIQUE (chatbot, idempotencyKey),
     FOREIGN KEY (chatbot, chat) REFERENCES chats ON DELETE CASCADE
   ) STRICT;
-  -- The queues of the chats; ids are in order of arrival.
+  -- The instances that wait for a turn, chat by chat; ids are in order of arrival.
   CREATE TABLE queues (
     id INTEGER PRIMARY KEY, chatbot INTEGER NOT NULL, chat INTEGER NOT NULL,
     instance TEXT NOT NULL, UNIQUE (chatbot, chat, instance),

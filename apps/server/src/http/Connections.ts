@@ -110,8 +110,8 @@ export const serveRequests = (
     if (latest?.headersSent === false) latest.shouldKeepAlive = false;
     for (const response of unanswered) {
       const { headers, method } = response.req;
-      const effect = String(headers["on-disconnect"] ?? onDisconnect).toLowerCase();
-      if (method === "POST" && effect !== "cancel") continue;
+      const onClose = String(headers["on-disconnect"] ?? onDisconnect).toLowerCase();
+      if (method === "POST" && onClose !== "cancel") continue;
       const timer = setTimeout(() => socket.destroy(), method === "POST" ? 0 : halfClosedMillis);
       response.once("close", () => clearTimeout(timer));
     }

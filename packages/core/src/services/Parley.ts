@@ -1,5 +1,5 @@
 /**
- * Builds the services of the core on a store and an answerer.
+ * Builds the services of the core on a store and an answerer, for programs that embed Parley. The server wires its own.
  */
 import { Layer } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";

@@ -108,8 +108,8 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
 type KeyRow = { readonly fingerprint: string } & (Chat | { readonly id: null });
 
 // Keys are locked before the counter, as in every statement. The counter is locked before any id is drawn, so that ids
-// ascend in the order of creation. Neither nextval nor RETURNING guarantees an order, so ids are ranked and rows are
-// matched by position. A key that occurs twice creates one chat. Keys are completed by an INSERT that only updates: see
+// ascend in the order of creation. Neither nextval nor RETURNING guarantees an order, so ids are ranked and matched with
+// the chats' positions. A key that occurs twice creates one chat. Keys are completed by an INSERT that only updates: see
 // `lockTurns` in `PgTurnStore`.
 const insertStatement = (addsSpending: boolean) =>
   batchStatement<Creation>(

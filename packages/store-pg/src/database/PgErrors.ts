@@ -30,7 +30,7 @@ export const isUniqueViolation = hasReason("UniqueViolation");
 export const codeOf = ({ reason }: SqlError.SqlError): string =>
   String((reason.cause as { readonly code?: unknown } | undefined)?.code ?? "");
 
-/** Whether the error means that a new id was already in use, or that no id could be drawn: see `settle_ids`. */
+/** Whether the error means that a new id was already in use, or that no id could be drawn: see `settle_ids` in `0001_initial.ts`. */
 export const isUnsettled = (error: unknown) =>
   SqlError.isSqlError(error) &&
   (error.reason._tag === "UniqueViolation"

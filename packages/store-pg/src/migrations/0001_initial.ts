@@ -45,7 +45,7 @@ create table api_key (
   scopes text[] not null,
   expires_at timestamptz(3),
   rate_per_minute int,
-  -- Signs visitors' tokens: keep it secret.
+  -- Signs visitor tokens. It must stay secret.
   signing_secret text,
   visitor_rate_per_minute int,
   tokens_per_day bigint,
@@ -60,25 +60,25 @@ create table audit (
   id bigint generated always as identity primary key,
   time timestamptz(3) not null default clock_timestamp(),
   actor text not null,
-  -- No foreign key: the lines of a chatbot outlive it.
+  -- No foreign key, because a chatbot's lines outlive the chatbot.
   chatbot_id int not null,
   action text not null,
   detail text not null
 );
--- Append-only, also for the role that owns it.
+-- The table is append-only, even for its owner.
 revoke update, delete, truncate on audit from current_user;
 
 create extension if not exists pg_trgm with schema public;
 create extension if not exists btree_gin with schema public;
--- Another application in the database may have installed it elsewhere.
+-- Another application may have installed pg_trgm in a different schema.
 select set_config('search_path', concat_ws(', ', quote_ident(current_schema()), quote_ident(nspname)), true)
 from pg_extension join pg_namespace on pg_namespace.oid = extnamespace where extname = 'pg_trgm';
 -- Clients read ids as JSON numbers, which must be exact.
 create sequence chat_id maxvalue 9007199254740991;
 create sequence entry_id maxvalue 9007199254740991;
 
--- The number of a chatbot's chats, the highest position ever, and the time of the newest chat. Creations lock the row, which
--- puts them in order.
+-- A chatbot's number of chats, the highest position ever used, and when its newest chat was created. Creations lock the
+-- row, so they run one after the other.
 create table chat_counter (
   chatbot_id int primary key references chatbot on delete cascade,
   chats bigint not null,
@@ -86,9 +86,9 @@ create table chat_counter (
   last_time timestamptz(3) not null
 ) with (fillfactor = 50);
 
--- Positions are dense within a chatbot, erasures aside, so that a total is a counter and a page is a seek.
+-- Apart from erasures, a chatbot's positions have no gaps, so a total is a counter, and a page needs one index seek.
 create table chat (
-  -- No foreign key: the check would cost each creation a look-up. A trigger deletes the chats of a deleted chatbot.
+  -- No foreign key, because checking it would cost each creation a look-up. A trigger deletes a deleted chatbot's chats.
   chatbot_id int not null,
   id bigint not null,
   position bigint not null,
@@ -98,9 +98,11 @@ create table chat (
   create_time timestamptz(3) not null,
   entries bigint not null,
   last_entry_time timestamptz(3),
-  -- The turn of an ask and the end of its lease, or the time when the latest turn ended; the waiting instances, in order.
+  -- The id of the turn in progress, if any.
   turn text,
+  -- When the lease of that turn ends or, without a turn, when the latest one ended.
   turn_until timestamptz,
+  -- The instances that are waiting for a turn, in order.
   waiting text[] not null default '{}',
   primary key (chatbot_id, id)
 ) with (fillfactor = 85);
@@ -125,27 +127,27 @@ create table entry (
   completion_tokens bigint,
   attempts int,
   latency_millis bigint,
-  -- The API key that asked.
+  -- The id of the API key that asked.
   key_id text,
   primary key (chatbot_id, id)
 );
 create unique index entry_position on entry (chatbot_id, chat_id, position);
 
--- Counts the chats in a range of 256 parts of positions: those before each part, and all. Range n begins above position
--- n * 256 * part_size. A range without erased chats has no row.
+-- For a range of 256 parts of positions: how many of the range's chats are before each part, and how many it has in
+-- all. Range n begins above position n * 256 * part_size. A range without erased chats has no row.
 create table position_gap (
   chatbot_id int not null references chatbot on delete cascade,
   part_size bigint not null,
   number bigint not null,
   chats_before bigint[] not null,
   primary key (chatbot_id, part_size, number),
-  -- No level is above the third.
+  -- The widest level has a single range.
   check (part_size < 33554432 or number = 0)
-  -- Rows of 2 kB: with less room an update would move its row to another page.
+  -- A row has 2 kB: with less free space, an update would move its row to another page.
 ) with (fillfactor = 70);
 alter table position_gap alter column chats_before set storage plain;
 
--- The tokens that the asks of an API key cost on a day of UTC. No foreign key to it: keys that embedders check have no row.
+-- The tokens that an API key's asks cost on a UTC day. key_id has no foreign key: an embedder's own keys have no row.
 create table key_spending (
   chatbot_id int not null references chatbot on delete cascade,
   key_id text not null,
@@ -168,10 +170,10 @@ create table idempotency_key (
 );
 create index idempotency_key_made_at on idempotency_key (chatbot_id, made_at);
 create index idempotency_key_chat on idempotency_key (chatbot_id, chat_id);
--- It grows from nothing within a day, so that what ANALYZE found is soon wrong: plans go by its size alone.
+-- The table grows from nothing within a day, so statistics would soon be wrong: plans depend only on its size.
 alter table idempotency_key ${keyColumns.map((column) => `alter column ${column} set statistics 0`).join()};
 
--- Chats are deleted after the counter, which creations lock; entries after their chats, which appends lock.
+-- Chats are deleted after the counter's row, which creations lock, and entries after their chats, which appends lock.
 create function delete_chats() returns trigger language plpgsql security definer set search_path from current as $$
 begin
   delete from chat where chatbot_id = old.id; delete from entry where chatbot_id = old.id; return null; end $$;
@@ -179,20 +181,20 @@ create trigger delete_chats after delete on chatbot for each row execute functio
 
 ${policies}
 
--- Searches read it under row security, which does not bind its owner, so that the trigram index serves.
+-- With row security, searches read this view. The policies do not apply to its owner, so the trigram index can be used.
 create view own_chat as
 select chatbot_id, id, position, name, user_ref, folded_name, create_time from chat
 where ${tenant};
 
--- The database that last gave out ids. A database that was restored or replicated from it has a row that another
--- transaction wrote; one that continues its files or its write-ahead log has another identity. There ids may have been
--- given out that the sequences do not know. The primary key lets a publication replicate updates.
+-- Identifies the database that last gave out ids. In a database that was restored from its dump or replicated from it,
+-- another transaction wrote the row. One that continues its files or its write-ahead log has another identity. The
+-- sequences of either may not know all ids that were given out. The primary key lets a publication replicate updates.
 create table database_identity (id int primary key, identity text not null, written_by xid not null);
 create function present_identity() returns text language plpgsql as $$
 declare
   copy text := (select oid from pg_database where datname = current_database());
 begin
-  -- A copy of the files has a new time, which a superuser's schema may ask for.
+  -- A copy of the files has a new modification time, which not every role may read.
   if has_function_privilege('pg_stat_file(text)', 'execute') then
     copy := copy || ' ' || (select extract(epoch from change) from pg_stat_file('PG_VERSION')); end if;
   return concat_ws(' ', (select system_identifier from pg_control_system()),
@@ -202,8 +204,8 @@ exception when others then
   return concat_ws(' ', extract(epoch from pg_postmaster_start_time()), copy);
 end $$;
 
--- Whether this database is the one that last gave out ids. Every statement that draws ids asks: a connection may survive
--- the promotion of a standby, and a pooler may lead it elsewhere.
+-- Returns whether this database is the one that last gave out ids. Every statement that draws ids calls it, because a
+-- connection may survive the promotion of a standby, and a pooler may connect it to another server.
 create function is_same_database() returns boolean language plpgsql security definer set search_path from current as $$
 begin return exists (select from database_identity where xmin = written_by and identity = present_identity()); end $$;
 
@@ -216,15 +218,16 @@ create view id_sequence as select sequence, greatest_id, pg_sequence_last_value(
   ('audit_id_seq', (select max(id) from audit), 0)
 ) sequences (sequence, greatest_id, ahead);
 
--- Whether ids may come back or collide. If so, \`moves\` moves the sequences past all ids that were given out, also those
--- whose rows are missing here: 100,000, and of chats and entries 100 more for each second since the newest chat.
+-- Returns whether ids may be given out twice. If so, \`moves\` moves the sequences past all ids that were given out, even
+-- if their rows are missing here: by 100,000, and for chats and entries by 100 more for each second since the newest
+-- chat.
 create function settle_ids(moves boolean) returns boolean language plpgsql security definer set search_path from current as $$
 declare
   further bigint := (select 100 * least(31536000, greatest(0, extract(epoch from clock_timestamp() - max(last_time))))
     from chat_counter);
   is_unsettled boolean;
 begin
-  -- The lock of imports.
+  -- Imports take the same lock.
   perform pg_advisory_xact_lock(hashtextextended('parley.sequences.' || current_schema(), 0));
   is_unsettled := exists (select from id_sequence where greatest_id > coalesce(last_id, 0)) or not is_same_database()
     and (exists (select from database_identity) or pg_sequence_last_value('chat_id') is not null);

@@ -124,7 +124,7 @@ export const migrate = Effect.fnUntraced(function* (schema: string, all: Migrati
     }),
     Effect.mapError((error) => {
       const hint = isLockTimeout(error)
-        ? `its schema is not up to date, and cannot be changed while a table is locked by ${holders}: end every session that locks it, or try again later`
+        ? `its schema is not up to date, and cannot be changed while a table is locked by ${holders}: end every session that holds a lock on it, or try again later`
         : SqlError.isSqlError(error) && hints[codeOf(error)];
       return hint ? cannotBeUsed(hint, error) : error;
     }),

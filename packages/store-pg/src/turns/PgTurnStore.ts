@@ -336,7 +336,7 @@ select at::int4 as at, outcome, ${notifyFreed} as notified from turn_row`,
 const plainRelease = releaseStatement(false);
 const spendingRelease = releaseStatement(true);
 
-// Joins `new_entry`, so that the key's spending row, which the key's other asks wait for, is locked last.
+// Joins `new_entry`, so that the API key's spending row, which the key's other asks wait for, is locked last.
 const spendingTurns = `(
   select turn_row.key_id, turn_row.spent_tokens from turn_row join new_entry using (chat_id)
   where outcome = 'owned' and spent_tokens is not null

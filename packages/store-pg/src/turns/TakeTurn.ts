@@ -45,6 +45,7 @@ type DecisionRow = {
   readonly decision: Decision;
   /** The id of the turn that stored the key's entry. */
   readonly key_turn: string | null;
+  /** When another take may succeed, in milliseconds from now. */
   readonly free_in: number | null;
   /** The number of entries in the chat, according to its locked row. */
   readonly entries: number | null;
@@ -168,14 +169,15 @@ const instanceParameter = `$${columns.length + 2}::text`;
 // whatever the planner expects, and so does the change to a locked chat, an INSERT that only updates: see `lockTurns`
 // in `PgTurnStore`.
 //
-// For a chat without a turn, `chat_until` is the time at which its latest turn ended. For `turnPrecedence` after that
-// time, the chat is reserved for the first instance in its queue.
+// `held_until` is read without the chat's lock, and `chat_until` with it. For a chat without a turn, both are the time at
+// which its latest turn ended. For `turnPrecedence` after that time, the chat is reserved for the first instance in its
+// queue.
 //
 // `must_wait`: while the turn is held, an instance that is already in the queue locks nothing. Otherwise many instances
-// that keep asking could prevent the holder from locking the chat for its append.
+// that repeat the take could prevent the holder from locking the chat for its append.
 //
-// `changed`: when a turn is taken, the first instance leaves the queue. Either it takes the turn, or it did not ask in
-// time and another instance takes the turn.
+// `changed`: when a turn is taken, the first instance leaves the queue. Either it takes the turn, or it did not repeat
+// the take in time and another instance takes the turn.
 //
 // `key_turn`: a repeated request gets its key's entry only once synchronous standbys have the entry. A transaction that
 // writes nothing would not wait for the standbys, so `pg_logical_emit_message` makes it write.

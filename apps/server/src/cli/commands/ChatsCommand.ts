@@ -118,7 +118,10 @@ const erase = makeCommand("erase", {
   },
   flags: {
     chatbot: chatbotFlag,
-    workspace: textFlag("workspace", "With --user-ref: erase in every chatbot in this workspace"),
+    workspace: textFlag(
+      "workspace",
+      "With --user-ref: erase the user's chats in every chatbot in this workspace",
+    ),
     id: Flag.Int("id").pipe(Flag.optional, Flag.withDescription("Erase the chat with this id")),
     userRef: textFlag("user-ref", "Erase all chats with this userRef"),
     idleSince: sinceFlag("idle-since", "Erase all chats with no entries since this time"),

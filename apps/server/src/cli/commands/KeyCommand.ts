@@ -176,7 +176,7 @@ const widgetNeedsScopes = new CommandFailed({
 
 const noWidget = new CommandFailed({
   message: "--token-url and --url have no effect without --widget.",
-  hint: "--widget prints the HTML line that they belong to.",
+  hint: "they only change the HTML line that --widget prints.",
   exitCode: 2,
 });
 
@@ -205,7 +205,10 @@ const create = makeCommand("create", {
     scopes: scopesFlag.pipe(Flag.withDefault(allScopes)),
     expires: newExpiresFlag,
     visitors: switchFlag("visitors", "Let the key sign visitor tokens"),
-    widget: switchFlag("widget", "Print the HTML line that adds the widget to pages at --origins"),
+    widget: switchFlag(
+      "widget",
+      "Create a key for a widget on pages at --origins, and print the HTML line that adds it",
+    ),
     origins: originsFlag.pipe(Flag.withDefault([])),
     tokenUrl: textFlag(
       "token-url",
