@@ -312,9 +312,11 @@ it("a visitor token is signed with a live key from the store and recorded in the
 });
 
 it("a key is generated without being stored", async () => {
+  const before = await json("key list");
   const { stdout } = await parley("key generate");
   expect(keyId(stdout.slice(0, -1))).not.toBeNull();
   expect(await json("key generate")).toEqual({ key: expect.stringMatching(/^prl_/) });
+  expect(await json("key list")).toEqual(before);
 });
 
 it("no command accepts a key as an argument or repeats it in its output", async () => {

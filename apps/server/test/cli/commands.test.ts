@@ -182,23 +182,31 @@ describe("parley chats", () => {
   });
 
   it("one chat, a user's chats or idle chats can be erased, and the audit log records it", async () => {
+    const chat = (id: number, _createTime: string) =>
+      `{"chat":{"id":${id},"name":null,"userRef":null,"_createTime":"${_createTime}"}}\n`;
+    const older = chat(1, "2025-12-31T23:59:59.999Z") + chat(2, "2026-01-01T00:00:00.000Z");
+    await parley("chats import --chatbot Empty", `${older}{"end":{"chats":2,"entries":0}}\n`);
     const all = await withStores(ChatStore.use((store) => store.listChats(full, defaultChatQuery)));
     const { id } = all.items[0]!;
     for (const [which, erased] of [
-      [`--id ${id}`, "1 chat"],
-      [`--id ${id}`, "0 chats"],
-      ["--user-ref even", "6 chats"],
-      ["--idle-since 2026-01-01", "0 chats"],
+      [`Full --id ${id}`, "1 chat"],
+      [`Full --id ${id}`, "0 chats"],
+      ["Full --user-ref even", "6 chats"],
+      ["Empty --idle-since 2026-01-01", "1 chat"],
     ] as const) {
-      expect(await parley(`chats erase --chatbot Full ${which}`)).toEqual({
+      expect(await parley(`chats erase --chatbot ${which}`)).toEqual({
         code: 0,
         stdout: `Erased ${erased}.\n`,
         stderr: "",
       });
     }
     expect(await totalOf(full)).toBe(5);
-    expect(await auditLines(1)).toEqual([
+    expect(await totalOf(empty)).toBe(1);
+    expect(await auditLines(4)).toEqual([
+      `${user} import Empty 2 chats`,
+      `${user} erase Full chat ${id}`,
       expect.stringMatching(`^${user} erase Full 6 chats of a userRef sha256:\\w{32}:\\w{64}$`),
+      `${user} erase Empty 1 chat idle since 2026-01-01T00:00:00.000Z`,
     ]);
   });
 

@@ -2,25 +2,38 @@
  * Commands that are used incorrectly or without a usable database.
  */
 import * as PgClient from "@effect/sql-pg/PgClient";
-import { ChatbotRegistry } from "@parley/core/ports";
+import { defaultChatQuery } from "@parley/core";
+import { ChatbotId, ChatbotRegistry, ChatStore } from "@parley/core/ports";
 import { layerPostgres } from "@parley/store-pg";
-import { Effect, Redacted } from "effect";
+import { Effect, ManagedRuntime, Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { access } from "node:fs/promises";
-import { beforeAll, describe, expect, inject, it } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, inject, it } from "vitest";
 import { here, oneLineAndHint } from "./here.ts";
 import { run } from "./run.ts";
 
 const schema = `mistakes_${process.pid}`;
 const settings = () => ({ DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: schema });
 
+const stores = ManagedRuntime.make(
+  layerPostgres({ url: Redacted.make(inject("postgresUrl")), schema }),
+);
+afterAll(() => stores.dispose());
+
+const one = ChatbotId.make(1);
+
 /** Shows whether a command has changed anything. */
 const snapshot = () =>
-  ChatbotRegistry.use((registry) =>
-    Effect.all({ chatbots: registry.list, audit: registry.audit(1000) }),
-  ).pipe(
-    Effect.provide(layerPostgres({ url: Redacted.make(inject("postgresUrl")), schema })),
-    Effect.runPromise,
+  stores.runPromise(
+    Effect.gen(function* () {
+      const registry = yield* ChatbotRegistry;
+      const store = yield* ChatStore;
+      return yield* Effect.all({
+        chatbots: registry.list,
+        audit: registry.audit(1000),
+        chats: store.listChats(one, defaultChatQuery),
+      });
+    }),
   );
 
 let before: Awaited<ReturnType<typeof snapshot>>;
@@ -31,6 +44,8 @@ beforeAll(async () => {
     const create = ["chatbot", "create", "--workspace", "Acme", "--name", name];
     expect((await here(create, settings())).code).toBe(0);
   }
+  const chat = { name: null, userRef: "u", helloMessage: null };
+  await stores.runPromise(ChatStore.use((store) => store.createChat(one, chat, null)));
   before = await snapshot();
 });
 
@@ -74,6 +89,8 @@ const expectRefusal = async (
 };
 
 describe("a mistake ends a command with a one-line error, a hint and an exit code", () => {
+  afterEach(async () => expect(await snapshot()).toEqual(before));
+
   const wrong = [
     "nonsense",
     "key nonsense",
@@ -101,12 +118,12 @@ describe("a mistake ends a command with a one-line error, a hint and an exit cod
     "provision",
     "audit --limit 0",
     "chats erase",
-    "chats erase --id 1 --user-ref u",
-    "chats erase --idle-since 2026-03-02T09:00",
-    "chats erase --idle-since 2999-01-01",
+    "chats erase --id 1 --user-ref u --chatbot One",
+    "chats erase --idle-since 2026-03-02T09:00 --chatbot One",
+    "chats erase --idle-since 2999-01-01 --chatbot One",
     "usage --since yesterday",
   ];
-  it.each(wrong)("parley %s is incorrect usage and exits with 2", async (line) => {
+  it.each(wrong)("parley %s is incorrect usage, changes nothing and exits with 2", async (line) => {
     await expectRefusal(2, line.split(" "), settings());
   });
 
@@ -129,11 +146,9 @@ describe("a mistake ends a command with a one-line error, a hint and an exit cod
     "provision /nowhere",
     "chats show 99 --chatbot One",
   ];
-  it.each(failing)("parley %s fails and exits with 1", async (line) => {
+  it.each(failing)("parley %s fails, changes nothing and exits with 1", async (line) => {
     await expectRefusal(1, line.split(" "), settings());
   });
-
-  it("a command that fails changes nothing", async () => expect(await snapshot()).toEqual(before));
 });
 
 describe("a command without a usable database says so", () => {
