@@ -82,7 +82,7 @@ export const launch = async (
               expiresAt: "2999-01-01T00:00:00.000Z",
               visitors: true,
             },
-            { key: keys.readKey, scopes: ["read"] },
+            { key: keys.readKey, scopes: ["read"], visitors: true },
             { key: keys.writeKey, scopes: ["write"] },
             { key: keys.askKey, scopes: ["ask"] },
             { key: keys.limitedKey, scopes: ["read"], ratePerMinute: 2 },

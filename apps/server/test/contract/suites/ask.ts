@@ -95,7 +95,7 @@ export const ask = (server: Server): void => {
       });
     });
 
-    it("overlapping asks in a chat are answered in turn, and each is stored once", async () => {
+    it("each of several overlapping asks in a chat is answered and stored once", async () => {
       const chat = await createChat(server());
       const entries = await Promise.all(
         Array.from({ length: 8 }, (_, n) =>

@@ -2,12 +2,14 @@ import { describe, expect, it } from "vitest";
 import {
   api,
   askApi,
+  askStream,
   createChat,
   expectGeneral,
   expectInvalid,
   expectNoChat,
   listChats,
   listEntries,
+  parseEvents,
   unique,
   type Answer,
   type Server,
@@ -149,6 +151,11 @@ export const idempotency = (server: Server): void => {
         });
         expect(again.text).toBe(first.text);
       }
+      const streamed = await askStream(server(), {
+        json: { query: "port" },
+        headers: { "idempotency-key": idempotencyKey },
+      });
+      expect(parseEvents(streamed.text).at(-1)?.data).toEqual(first.body);
     });
 
     it("a repeated ask with a different question or chat is 422", async () => {

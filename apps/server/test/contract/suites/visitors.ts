@@ -99,6 +99,11 @@ export const visitors = (server: Server): void => {
       expect((await api(server(), "/details", { key })).status).toBe(200);
       expectGeneral(await api(server(), "/chats", { json: {}, key }), 403);
       expectGeneral(await askApi(server(), { json: { query: "port" }, key }), 403);
+      for (const claims of [{}, { scope: "read ask" }]) {
+        const key = visitorToken(server().readKey, unique(), claims);
+        expect((await api(server(), "/details", { key })).status).toBe(200);
+        expectGeneral(await askApi(server(), { json: { query: "port" }, key }), 403);
+      }
     });
   });
 };
