@@ -124,8 +124,7 @@ export const serveRequests = (
   const accept = (response: ServerResponse): boolean => {
     const { socket } = response.req;
     const connection = connections.get(socket);
-    // The server cannot send on a connection whose sending half it has closed.
-    if (connection === undefined || !socket.writable) return false;
+    if (connection === undefined) return false;
     if (connection.unanswered.size === maxUnanswered) {
       // Pausing would be too late: a single read can yield thousands of requests, and Node keeps them all.
       connections.delete(socket);
@@ -133,7 +132,8 @@ export const serveRequests = (
       return false;
     }
     connection.unanswered.add(response);
-    if (connection.latest?.shouldKeepAlive === false) return false;
+    // The server cannot send on a connection whose sending half it has closed.
+    if (!socket.writable || connection.latest?.shouldKeepAlive === false) return false;
     if (isStopping() || !server.listening) response.shouldKeepAlive = false;
     connection.latest = response;
     response.once("close", () => {
