@@ -41,6 +41,7 @@ it("ai-sdk-route.ts answers the AI SDK without handing out the key, and only in 
   Object.assign(process.env, environment);
   const { openChat, postChat } = await import("../../examples/client/ai-sdk-route.ts");
 
+  const received: Array<string> = [];
   const open = async (id: string, messages: Array<ParleyMessage>, user: string) => {
     const state: ChatState<ParleyMessage> = {
       status: "ready",
@@ -53,7 +54,11 @@ it("ai-sdk-route.ts answers the AI SDK without handing out the key, and only in 
     };
     const transport = new DefaultChatTransport<ParleyMessage>({
       api: "http://app.test/chat",
-      fetch: (url, init) => postChat(new Request(url, init), user),
+      fetch: async (url, init) => {
+        const response = await postChat(new Request(url, init), user);
+        received.push(JSON.stringify([...response.headers]), await response.clone().text());
+        return response;
+      },
     });
     return new (class extends AbstractChat<ParleyMessage> {})({ id, state, transport });
   };
@@ -68,4 +73,6 @@ it("ai-sdk-route.ts answers the AI SDK without handing out the key, and only in 
   const stranger = await open(id, messages, "bob");
   await stranger.sendMessage({ text: "How do I change the port?" });
   expect(stranger.error?.message).toBe("No such chat");
+  expect(received.join()).toContain("PARLEY_PORT");
+  expect(received.join()).not.toContain(server.key);
 });
