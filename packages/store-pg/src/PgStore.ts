@@ -136,7 +136,9 @@ export const inspectPostgres = (
         : database.mayMigrate
           ? null
           : `The schema is not up to date, and the role "${database.role}" cannot change it: run "parley migrate" with the owner's DATABASE_URL.`;
-      const warnings = current ? yield* (yield* makePools(settings)).examine(false) : [];
+      const warnings = current
+        ? yield* (yield* makePools(settings)).examine({ starts: false })
+        : [];
       const { ctype, encoding, version } = database;
       return { ctype, encoding, version, current, refusal, warnings };
     }),
@@ -154,7 +156,8 @@ export const layerPostgres = (
       );
       const pools = yield* makePools(settings);
       if (settings.settle !== false) {
-        for (const warning of yield* pools.examine(true)) yield* Effect.logWarning(warning);
+        for (const warning of yield* pools.examine({ starts: true }))
+          yield* Effect.logWarning(warning);
       }
       const notifications =
         settings.listen === false || settings.pooler === true

@@ -1,5 +1,5 @@
 /**
- * The services for asking and for chats, with the limits, answerer and moderator that the settings select.
+ * The services `Asking` and `Chats`, with the limits, answerer and moderator that the settings select.
  */
 import { Asking, AskLimits, type Chatbot, Chats } from "@parley/core";
 import { layerLanguageModel, layerOffline, openAiCompatible } from "@parley/llm";

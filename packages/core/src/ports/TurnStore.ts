@@ -66,8 +66,9 @@ export type TakeResult =
   | { readonly _tag: "AlreadyAnswered"; readonly entry: Entry; readonly turnId: string };
 
 /**
- * An instance of the store is one build of its layer on the data. Every instance can renew and release the turns of
- * other instances, and append their entries.
+ * The turns in which chats are answered. Several instances of a store may share its data: each time its layer is built,
+ * for example once per process, there is one more. Every instance can renew and release the turns of other instances,
+ * and append their entries.
  */
 export class TurnStore extends Context.Service<
   TurnStore,

@@ -1,7 +1,7 @@
 /**
  * The queues of each chat: one for each visitor, and one for all other clients. In a queue, this process's asks wait in
- * order of arrival. The first ask tries to take the turn from the store, which keeps the order of the processes and
- * does not wait for a turn that is held.
+ * order of arrival. The first ask tries to take the turn from the store, which does not wait for a turn that is
+ * held, but keeps the order in which processes began to wait for the chat.
  */
 import { Clock, Deferred, Duration, Effect, Stream } from "effect";
 import { BudgetSpent, Overloaded, type AskError } from "../model/Errors.ts";

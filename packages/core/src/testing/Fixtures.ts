@@ -370,7 +370,7 @@ export const listsAre = Effect.fnUntraced(function* (
   }
 });
 
-// Strings and times that stores tend to confuse
+// Strings and times that stores tend to mishandle
 
 /** Idempotency keys that stores tend to confuse. */
 export const awkwardKeys: ReadonlyArray<string> = [

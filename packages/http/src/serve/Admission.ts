@@ -28,7 +28,7 @@ import type { Effect } from "effect";
 
 /** The event loop of the process. */
 export interface EventLoop {
-  /** The time at which the loop began the iteration that read the most recently started request, in milliseconds. */
+  /** When the loop began the iteration in which it read the request that started last, in milliseconds. */
   readonly arrival: () => number;
   /** How late the loop is: how long work that is ready has to wait, in milliseconds. */
   readonly delay: () => number;

@@ -65,7 +65,7 @@ export const positionDirection = (
     : undefined;
 };
 
-/** Whether the remaining fields of an order leave ties in the order of positions. */
+/** Whether rows that tie in the preceding fields are in position order when sorted by these. */
 const leavesPositionOrder = (
   fields: ReadonlyArray<OrderBy<string>>,
   descending: boolean,
@@ -149,6 +149,7 @@ const sortColumns = {
   createTime: "create_time",
 } as const;
 
+/** If a chatbot has as many chats as positions, no chat has been erased, and the rank is the position. */
 const pagesByPosition = (direction: "asc" | "desc", rank: string, compare: string) => `
 select counter.chats::float8 as total, ${chatColumns("page")}
 from (values (1)) always

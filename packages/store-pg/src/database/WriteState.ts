@@ -142,7 +142,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
     Effect.forkScoped,
   );
   /** Returns startup warnings. With `starts`, also tries to write, and advances the sequences if necessary. */
-  const examine = Effect.fnUntraced(function* (starts: boolean) {
+  const examine = Effect.fnUntraced(function* ({ starts }: { readonly starts: boolean }) {
     const connection = yield* connect;
     const { query } = connection;
     readOnlyReason = starts ? yield* probe(connection) : readReason((yield* query(stateRow)).rows);

@@ -38,7 +38,7 @@ claimed as (
   returning key
 )`;
 
-/** Claims keys for turns. A key that occurs twice is claimed for its first turn. */
+/** Claims keys for the creation of chats. A key that occurs twice is claimed for its first turn. */
 export const claimStatement = batchStatement<IdempotencyKey & { readonly turnId: string }>(
   [
     ["key", "text", ({ key }) => key],

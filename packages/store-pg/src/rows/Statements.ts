@@ -6,9 +6,9 @@ import type { Statement } from "../database/TenantSession.ts";
 
 /**
  * Returns SQL that finds a row of chatbot `$1` by the rest of its primary key, if the row meets the condition. For an
- * equality, PostgreSQL might choose any index that starts with the chatbot. If it did so while the table was small or
- * the statistics described smaller chatbots, it would later read all of the chatbot's rows. Only the primary key's
- * index has the order of this `order by`.
+ * equality, PostgreSQL might choose any index whose first column is `chatbot_id`. If it chose one while the table was
+ * small, or from statistics of a time when chatbots had fewer rows, it would later read all of the chatbot's rows. Only
+ * the primary key's index has the order of this `order by`.
  */
 export const atKey = (column: string, value: string, condition = "true") =>
   `where chatbot_id = $1 and ${column} between ${value} and ${value} and ${condition} order by ${column} limit 1`;
