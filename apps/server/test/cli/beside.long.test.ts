@@ -132,7 +132,7 @@ it("a running server applies what commands change, and a key appears only in the
   // The provisioned chatbot has a hello message.
   const conversation = await parley(["chat"], "How do I change the port?");
   expect(conversation.stdout).toContain("`PARLEY_PORT` is the port");
-  const id = /^Chat (\d+)\.$/m.exec(conversation.stderr)![1];
+  const id = /^Started chat (\d+)\.$/m.exec(conversation.stderr)![1];
   const history = await fetch(`${api}/chats/${id}/history`, { headers: { "x-api-key": first } });
   expect(await history.json()).toMatchObject({
     data: [{ question: "How do I change the port?" }, { question: "", answer: "Provisioned" }],
