@@ -140,7 +140,7 @@ it("a running server applies what commands change, and a key appears only in the
   await parley(["chat", "--chat", id!], "And the host?");
   await parley(["audit"]);
   await parley(["usage", "--json"]);
-  expect((await parley(["doctor"])).stdout).toMatch(/^ok {7}database .* responds\.$/m);
+  expect((await parley(["doctor"])).stdout).toMatch(/^ok {7}database .* is responding\.$/m);
 
   // Invalid keys that a server may receive.
   for (const wrong of [`${first}x`, first.slice(0, -1), first.replace(/.$/, "_"), key]) {
