@@ -175,12 +175,16 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
         // A passage about stopping does not answer a question about starting.
         const isOtherAct = acts.length > 0 && !acts.some((act) => passageActs.includes(act));
         const penalty = isOtherAct ? (passageActs.length > 0 ? 0.5 : 0.25) : 0;
-        const likenesses = phrases
-          .map((phrase) => likeness(words, phrase, weigh))
-          .sort((a, b) => b - a);
-        const maxLikeness = likenesses[0]!;
+        const likenesses = phrases.map((phrase) => likeness(words, phrase, weigh));
         const certain =
-          coverage >= certainShare * totalWeight && maxLikeness >= certainLikeness && !isOtherAct;
+          coverage >= certainShare * totalWeight &&
+          !isOtherAct &&
+          phrases.some((phrase, at) => {
+            const isOpposite = isNegated(question) && !isNegated(phrase);
+            return likenesses[at]! >= certainLikeness && !isOpposite;
+          });
+        likenesses.sort((a, b) => b - a);
+        const maxLikeness = likenesses[0]!;
         const rank = phraseShares.reduce(
           (sum, part, at) => sum + part * (likenesses[at] ?? 0),
           share - penalty,
@@ -210,6 +214,12 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
       passages,
     };
   });
+
+/** Whether the text contains an English or German negation: "which it answers" does not match "which it didn't answer". */
+const isNegated = (text: string): boolean =>
+  /\b(no|not|never|nobody|nothing|without|cannot|nicht|nichts|nie|keine?[nmrs]?|ohne)\b/i.test(
+    text,
+  ) || /\b(ca|do|does|did|is|are|was|were|wo|would|could|should|has|have)n['’]?t\b/i.test(text);
 
 const questionsOf = (
   passages: ReadonlyArray<Passage>,
