@@ -24,8 +24,13 @@ import {
   Stream,
 } from "effect";
 import { lookUpIn, type KnowledgeSource } from "../documents/Knowledge.ts";
-import { loadAi, type LanguageModel, type Tokens } from "../models/ModelCall.ts";
-import { retrySchedule, type FailureReason, type ModelFailure } from "../models/ModelFailure.ts";
+import { loadAi, type LanguageModel } from "../models/ModelCall.ts";
+import {
+  retrySchedule,
+  type FailureReason,
+  type ModelFailure,
+  type Tokens,
+} from "../models/ModelFailure.ts";
 import { type Prompt, promptBuilder } from "../models/Prompt.ts";
 import { makeProvider, type Provider } from "../models/Provider.ts";
 
@@ -148,9 +153,10 @@ const tokensOf = (
   messages: Prompt["messages"],
   answerLength: number,
 ): number => {
-  const reportedTokens = Exit.isSuccess(exit) ? exit.value.prompt + exit.value.completion : 0;
-  if (reportedTokens > 0) return reportedTokens;
   const failure = Option.getOrNull(Exit.findErrorOption(exit));
+  const report = Exit.isSuccess(exit) ? exit.value : failure?.tokens;
+  const reportedTokens = report === undefined ? 0 : report.prompt + report.completion;
+  if (reportedTokens > 0) return reportedTokens;
   if (answerLength === 0 && failure !== null && freeFailures.includes(failure.reason)) return 0;
   const promptLength = messages.reduce((sum, { content }) => sum + content.length, 0);
   return Math.ceil((promptLength + answerLength) / 4);

@@ -3,7 +3,7 @@
  */
 import type * as Ai from "ai";
 import { Clock, Duration, Effect } from "effect";
-import { classifyError, cutOff, makeFailure, type ModelFailure } from "./ModelFailure.ts";
+import { classifyError, cutOff, makeFailure, ModelFailure, type Tokens } from "./ModelFailure.ts";
 import type { Message } from "./Prompt.ts";
 import { traceHeaders } from "./TraceHeaders.ts";
 
@@ -29,12 +29,6 @@ export interface CallOptions {
   readonly maxOutputTokens: number;
   /** The maximum time to wait for each part of the model's response, including the first and any reasoning. */
   readonly idleTimeout: Duration.Duration;
-}
-
-/** The token usage of a call, as reported by the provider. */
-export interface Tokens {
-  readonly prompt: number;
-  readonly completion: number;
 }
 
 /**
@@ -94,18 +88,30 @@ export const callModel = (
       if (remainder > 0) return Effect.andThen(Effect.sleep(remainder), silence);
       return Effect.fail(makeFailure("timeout", `no response for ${millis} ms`));
     });
-    yield* Effect.raceFirst(Effect.tryPromise({ try: read, catch: classifyError }), silence).pipe(
+    return yield* Effect.raceFirst(
+      Effect.tryPromise({ try: read, catch: classifyError }),
+      silence,
+    ).pipe(
       // Not after a success, because aborting would then be the most expensive step of the call.
       Effect.onError(() => Effect.sync(() => request.abort())),
+      Effect.flatMap(() => {
+        if (finish === undefined) return Effect.fail(cutOff);
+        const failure = failureOf(finish) ?? (hasText ? null : emptyAnswer(finish));
+        return failure === null ? Effect.succeed(tokensOf(finish)) : Effect.fail(failure);
+      }),
+      // Providers also bill failed calls.
+      Effect.mapError((failure) => {
+        if (finish === undefined) return failure;
+        const { detail, reason, retryAfterMillis } = failure;
+        return new ModelFailure({ reason, detail, retryAfterMillis, tokens: tokensOf(finish) });
+      }),
     );
-    const failure = finish === undefined ? cutOff : failureOf(finish);
-    if (failure !== null) return yield* failure;
-    const { finishReason, usage } = finish!;
-    const isCapped = finishReason.unified === "length" || /max|length/i.test(`${finishReason.raw}`);
-    if (!hasText) return yield* isCapped ? reasoningOnly : empty;
-    const { inputTokens, outputTokens } = usage;
-    return { prompt: inputTokens.total ?? 0, completion: outputTokens.total ?? 0 };
   });
+
+const tokensOf = ({ usage: { inputTokens, outputTokens } }: Finish): Tokens => ({
+  prompt: inputTokens.total ?? 0,
+  completion: outputTokens.total ?? 0,
+});
 
 interface Finish {
   readonly finishReason: { readonly raw: string | undefined; readonly unified: string };
@@ -115,6 +121,8 @@ interface Finish {
   >;
 }
 
+const emptyAnswer = ({ finishReason: { raw, unified } }: Finish) =>
+  unified === "length" || /max|length/i.test(`${raw}`) ? reasoningOnly : empty;
 const empty = makeFailure("empty", "the answer is empty");
 const reasoningOnly = makeFailure(
   "reasoning_only",

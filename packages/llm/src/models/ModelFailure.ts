@@ -35,12 +35,20 @@ const scopeOf = {
 export type FailureReason = keyof typeof scopeOf;
 export const failureReasons = Object.keys(scopeOf) as ReadonlyArray<FailureReason>;
 
+/** The token usage of a call, as reported by the provider. */
+export interface Tokens {
+  readonly prompt: number;
+  readonly completion: number;
+}
+
 /** A failed call to a language model or to the moderation endpoint. */
 export class ModelFailure extends Data.TaggedError("ModelFailure")<{
   readonly reason: FailureReason;
   readonly detail: string;
   /** The provider's `Retry-After`, in milliseconds. */
   readonly retryAfterMillis?: number | undefined;
+  /** The token usage of the failed call, if the provider reported it. */
+  readonly tokens?: Tokens | undefined;
 }> {
   get scope() {
     return scopeOf[this.reason];

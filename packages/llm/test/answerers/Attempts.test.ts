@@ -13,6 +13,7 @@ import {
   finish,
   httpError,
   modelThat,
+  promptOf,
   refused,
   type Reply,
   said,
@@ -245,31 +246,67 @@ it.effect("the next model is called if even an eighth of the prompt is too long"
 /** Returns the tokens counted for an answer from this model, of which `read` may read only a part. */
 const tokensOf = Effect.fnUntraced(function* (
   model: LanguageModel,
+  options: LanguageModelOptions = {},
   read: (answer: ReturnType<typeof ask>) => Effect.Effect<unknown, unknown, Answerer> = (answer) =>
     Stream.runDrain(answer),
 ) {
   const call: typeof AskedModel.Service = { model: null, tokens: null };
   yield* Effect.exit(driven(read(ask("Hi?")))).pipe(
-    withModels([model]),
+    withModels([model], options),
     Effect.provideService(AskedModel, call),
   );
   return call.tokens!;
 });
 
 it.effect(
-  "the tokens of a question are those that the provider reports, plus an estimate for each failed call that it may bill",
+  "the tokens of a question are those that the provider reports for each call, failed or not, plus an estimate for each failed call that it may bill without a report",
   () =>
     Effect.gen(function* () {
-      const reported = yield* tokensOf(first());
-      const { completionTokens, promptTokens } = usageOf(
-        yield* collect("Hi?").pipe(withModels([first()])),
-      );
-      assert.strictEqual(reported, promptTokens + completionTokens);
+      const reported = 18;
+      assert.strictEqual(yield* tokensOf(first()), reported);
+      const model = first();
+      yield* tokensOf(model);
+      const promptLength = promptOf(model).reduce((sum, { content }) => sum + content.length, 0);
+      const estimate = (answer: string) => Math.ceil((promptLength + answer.length) / 4);
+      const expected: Record<string, number> = {
+        "HTTP 408": estimate(""),
+        "an empty answer": reported,
+        "an answer of white space": reported,
+        "an end without text": estimate(""),
+        "an end within the text": estimate("Hel"),
+      };
       for (const [name, reply] of Object.entries(transient)) {
-        const isBilled = /^(an empty answer|an answer of|an end|HTTP 408)/.test(name);
         const tokens = yield* tokensOf(first(reply));
-        assert.strictEqual(tokens > reported, isBilled, name);
+        assert.strictEqual(tokens, (expected[name] ?? 0) + reported, name);
       }
+    }),
+);
+
+it.effect(
+  "the tokens that the provider reports for a failed call count instead of an estimate",
+  () =>
+    Effect.gen(function* () {
+      const brokenOff = { ...finish("other"), finishReason: { unified: "other", raw: undefined } };
+      const replies: Record<string, Reply> = {
+        ...final,
+        "an empty answer": says(),
+        "a content filter": [...said("Hel"), finish("content-filter")],
+        "a cut-off": [...said("Hel"), brokenOff as ReturnType<typeof finish>],
+        "silence after the report": [...said("Hel"), finish("stop"), "silence"],
+      };
+      const counts = yield* Effect.forEach(Object.entries(replies), ([name, reply]) =>
+        Effect.map(tokensOf(always(reply), { retries: 0 }), (tokens) => [name, tokens]),
+      );
+      assert.deepStrictEqual(Object.fromEntries(counts), {
+        "HTTP 400": 0,
+        "HTTP 401": 0,
+        "an abnormal end": 18,
+        "a token limit without text": 18,
+        "an empty answer": 18,
+        "a content filter": 18,
+        "a cut-off": 18,
+        "silence after the report": 18,
+      });
     }),
 );
 
@@ -283,7 +320,7 @@ it.effect(
         (answer: ReturnType<typeof ask>) =>
           Effect.flatMap(Stream.runHead(answer), () => Effect.interrupt),
       ]) {
-        const tokens = yield* tokensOf(long(), cut);
+        const tokens = yield* tokensOf(long(), {}, cut);
         assert.isAtLeast(tokens, 1000);
         assert.isAtMost(tokens, 1300);
       }
