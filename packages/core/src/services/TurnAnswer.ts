@@ -48,7 +48,7 @@ export const answerInTurn = (
   const askedModel: typeof AskedModel.Service = { model: null, tokens: null };
   const cost: Cost = { usage: null, characters: 0 };
   const hasBudget = tokensPerDay !== null && apiKeyId !== null;
-  const spentTokens = () => askedModel.tokens ?? toTokens(cost);
+  const spentTokens = () => wholeCount(askedModel.tokens ?? toTokens(cost));
   return Effect.flatMap(Clock.currentTimeMillis, (now) =>
     makeEntry(services, live, chatbot, turn, question, times, cost).pipe(
       Effect.raceFirst(keepTurn(services, turn)),

@@ -4,6 +4,7 @@ import {
   AnswerUnavailable,
   BudgetSpent,
   AskDeadline,
+  AskedModel,
   ChatArchive,
   ChatStore,
   Moderator,
@@ -718,6 +719,37 @@ describe("a key's budget", () => {
           before += tokens;
         }
       }).pipe(Effect.provide(layerAsking((question) => answers[question]!, moderator)));
+    },
+  );
+
+  it.effect(
+    "the tokens that an answerer counts are stored as whole numbers, and do not fail the ask",
+    () => {
+      const counts: Readonly<Record<string, number>> = { a: 12.5, b: 1e30, c: NaN, d: -1 };
+      return Effect.gen(function* () {
+        for (const [apiKeyId, tokens] of [
+          ["a", 13],
+          ["b", 2 ** 31 - 1],
+          ["c", 0],
+          ["d", 0],
+        ] as const) {
+          const { entry } = yield* asking(ask(apiKeyId, { apiKeyId, tokensPerDay: 1000 }));
+          assert.strictEqual(entry.answer, "Hello");
+          const usage = yield* TurnStore.use((store) => store.spending(chatbot.id, apiKeyId));
+          assert.strictEqual(usage.tokens, tokens);
+        }
+      }).pipe(
+        Effect.provide(
+          layerAsking((question) =>
+            Stream.unwrap(
+              Effect.map(AskedModel, (askedModel) => {
+                askedModel.tokens = counts[question]!;
+                return says("Hello");
+              }),
+            ),
+          ),
+        ),
+      );
     },
   );
 
