@@ -75,7 +75,10 @@ const pack = (blocks: ReadonlyArray<Token>): Array<string> => {
     const [first, ...others] = cut(block, maxLength - introduction.length);
     const start = introduction + first;
     const isIntroduction =
-      block.type === "paragraph" && start.endsWith(":") && start.length <= maxLength / 2;
+      block.type === "paragraph" &&
+      others.length === 0 &&
+      start.endsWith(":") &&
+      start.length <= maxLength / 2;
     introduction = isIntroduction ? `${start}\n\n` : "";
     if (!isIntroduction) pieces.push(start, ...others);
   }

@@ -101,6 +101,15 @@ it("passagesOf keeps every paragraph of a document whose paragraphs all end with
   assert.strictEqual(passages.map((passage) => passage.text).join("\n\n"), text);
 });
 
+it("passagesOf keeps the rest of a long paragraph whose first line ends with a colon", () => {
+  const rest = Array.from({ length: 400 }, (_, n) => `word${n}`).join(" ");
+  for (const before of ["", "Read this:\n\n"]) {
+    const text = `${before}Take these steps:\n${rest}\n\nThe end.`;
+    const texts = passagesOf("a.md", text).map((passage) => passage.text);
+    assert.deepStrictEqual(texts.join("\n").split(/\s+/), text.split(/\s+/));
+  }
+});
+
 it("firstSentences returns whole sentences from the first paragraph, even after code, and nothing from a table, list or code", () => {
   const beginnings = {
     "One. Two is longer than that. Three.\n\nFour.": "One. Two is longer than that.",
