@@ -1,8 +1,8 @@
 /**
  * Moderation by an endpoint that is compatible with OpenAI's `/moderations`.
  */
-import { AnswerUnavailable, Moderator, unflagged } from "@parley/core/ports";
-import { Effect, Layer, type Redacted, Schema } from "effect";
+import { AnswerUnavailable, AskDeadline, Moderator, unflagged } from "@parley/core/ports";
+import { Clock, Effect, Layer, type Redacted, Schema } from "effect";
 import { FetchHttpClient, HttpClient, HttpClientRequest } from "effect/http";
 import { classifyError, makeFailure, retrySchedule } from "../models/ModelFailure.ts";
 import { traceHeaders } from "../models/TraceHeaders.ts";
@@ -30,7 +30,8 @@ const decodeResponse = Schema.decodeUnknownEffect(
 /**
  * A `Moderator` that flags a question if the endpoint does, with the category that has the highest score. A call that
  * fails because of the network, or with status 408, 429 or 5xx, is retried like a call to a language model, but a
- * call that gets no response within 5 seconds is not. A failure becomes `AnswerUnavailable` or, with `failOpen`, a
+ * call that gets no response within 5 seconds is not. All calls together take at most a third of the time until the
+ * ask's deadline, or 10 seconds if there is no deadline. A failure becomes `AnswerUnavailable` or, with `failOpen`, a
  * warning in the log. Neither contains the question or the key.
  */
 export const layerModerationEndpoint = ({
@@ -67,8 +68,11 @@ export const layerModerationEndpoint = ({
       }, Effect.mapError(classifyError));
 
       return Moderator.of({
-        check: (_chatbot, question) =>
-          moderate(question).pipe(
+        check: Effect.fnUntraced(function* (_chatbot, question) {
+          const now = yield* Clock.currentTimeMillis;
+          const deadline = yield* AskDeadline;
+          const limit = deadline === Infinity ? 10_000 : Math.max(0, deadline - now) / 3;
+          return yield* moderate(question).pipe(
             // A redirect would send the question to another address.
             Effect.provideService(FetchHttpClient.RequestInit, { redirect: "manual" }),
             Effect.provideService(HttpClient.TracerDisabledWhen, () => true),
@@ -79,13 +83,23 @@ export const layerModerationEndpoint = ({
                 Effect.fail(makeFailure("abnormal_end", "no response within 5 seconds")),
             }),
             Effect.retry(retrySchedule()),
+            // A retry that would begin after the limit is not awaited.
+            Effect.provideService(AskDeadline, now + limit),
+            Effect.timeoutOrElse({
+              duration: limit,
+              orElse: () =>
+                Effect.fail(
+                  makeFailure("abnormal_end", `no success within ${Math.round(limit)} ms`),
+                ),
+            }),
             Effect.catch(({ detail }) => {
               const reason = `the moderation endpoint failed: ${detail}`;
               if (!failOpen) return Effect.fail(new AnswerUnavailable({ reason }));
               const warning = `${reason}; the question passes unflagged`;
               return Effect.as(Effect.logWarning(warning), unflagged);
             }),
-          ),
+          );
+        }),
       });
     }),
   ).pipe(Layer.provide(FetchHttpClient.layer));

@@ -1,7 +1,7 @@
 import type { ServerResponse } from "node:http";
-import { AnswerUnavailable, Moderator } from "@parley/core/ports";
+import { AnswerUnavailable, AskDeadline, Moderator } from "@parley/core/ports";
 import { assert, it } from "@effect/vitest";
-import { Clock, Effect, Logger, Redacted } from "effect";
+import { Clock, Duration, Effect, Logger, Redacted } from "effect";
 import { layerModerationEndpoint, type ModerationEndpointSettings } from "../../src/index.ts";
 import { chatbotWith } from "../support/chat.ts";
 import { driven } from "../support/driven.ts";
@@ -79,7 +79,7 @@ for (const [reason, [respond, calls]] of Object.entries(failures)) {
       return Effect.gen(function* () {
         const { baseUrl, received } = yield* endpoint(respond);
         const run = (more: Partial<ModerationEndpointSettings>) =>
-          driven(check("secret question").pipe(at(baseUrl, more)), 1000);
+          driven(check("secret question").pipe(at(baseUrl, more)));
         const error = yield* Effect.flip(run({}));
         assert.instanceOf(error, AnswerUnavailable);
         assert.include(error.reason, `the moderation endpoint failed: ${reason}`);
@@ -123,3 +123,33 @@ it.effect(
       assert.isAtMost(now, 8000);
     }),
 );
+
+for (const [name, seconds, status, headers] of [
+  ["asks for a pause of 25 seconds", 0, 429, { "retry-after": "25" }],
+  ["fails slowly", 4, 500, {}],
+] as const) {
+  for (const [deadline, limit] of [
+    [15_000, 5000],
+    [30_000, 10_000],
+    [Infinity, 10_000],
+  ] as const) {
+    it.effect(
+      `if the endpoint ${name}, a question passes unflagged with failOpen after at most ${limit} ms of ${deadline}`,
+      () =>
+        Effect.gen(function* () {
+          const context = yield* Effect.context();
+          const { baseUrl } = yield* endpoint((response) => {
+            Effect.sync(() => response.writeHead(status, headers).end("{}")).pipe(
+              Effect.delay(Duration.seconds(seconds)),
+              Effect.runForkWith(context),
+            );
+          });
+          const { flagged } = yield* driven(check("q").pipe(at(baseUrl, { failOpen: true }))).pipe(
+            Effect.provideService(AskDeadline, deadline),
+          );
+          assert.isFalse(flagged);
+          assert.isAtMost(yield* Clock.currentTimeMillis, limit);
+        }),
+    );
+  }
+}
