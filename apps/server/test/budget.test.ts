@@ -17,6 +17,8 @@ let database: Readonly<Record<string, string>>;
 let pendingAnswers: Array<() => void> = [];
 /** Whether the model answers without waiting for the test. */
 let isPrompt = false;
+/** Whether the model breaks off each answer after a delta. */
+let isBroken = false;
 
 const usage = { prompt_tokens: 30, completion_tokens: 10, total_tokens: 40 };
 const finish = (response: ServerResponse) => {
@@ -30,7 +32,8 @@ beforeAll(async () => {
     request.resume().on("end", () => {
       response.writeHead(200, { "content-type": "text/event-stream" });
       response.write(chunk({ role: "assistant", content: "Hello" }));
-      if (isPrompt) finish(response);
+      if (isBroken) setTimeout(() => response.destroy(), 100);
+      else if (isPrompt) finish(response);
       else pendingAnswers.push(() => finish(response));
     });
   });
@@ -153,4 +156,27 @@ it("64 overlapping asks exceed a budget by no more than they cost, and in a sing
   const asks = clients.map((n) => askWith(inOneChat, n, { chat_id: first.body.data.chat_id }));
   expect((await Promise.all(asks)).filter(Boolean)).toHaveLength(11);
   expect(await spentWith(inOneChat)).toBe(440);
+}, 60_000);
+
+it("usage by key shows what a key with a budget has spent today even if it has no answers in that time", async () => {
+  const parley = async (line: string) => {
+    const command = [...line.split(" "), "--chatbot", "Contract bot"];
+    return (await run(command, { PARLEY_STORE: "postgres", ...database })).stdout.trim();
+  };
+  const key = await parley("key create --name broken --budget 500/day");
+  await parley("key create --name unused --budget 500/day");
+  isBroken = true;
+  expectGeneral(await askApi(target(0, key), { json: { query: "q" } }), 500);
+  isBroken = false;
+  const id = key.split("_")[1];
+  const counts = { answers: 0, attempts: 0, promptTokens: 0, completionTokens: 0 };
+  const row = { keyName: "broken", provider: null, model: null, ...counts, tokensPerDay: 500 };
+  const rows = JSON.parse(await parley("usage --by key --json"));
+  const brokenRows = rows.filter(({ key }: { readonly key: string }) => key === id);
+  expect(brokenRows).toEqual([{ key: id, ...row, spentToday: expect.any(Number) }]);
+  expect(brokenRows[0].spentToday).toBeGreaterThan(0);
+  const recentRows = JSON.parse(await parley("usage --by key --since 0s --json"));
+  expect(recentRows).toContainEqual(brokenRows[0]);
+  const names = recentRows.map(({ keyName }: { readonly keyName: string }) => keyName);
+  expect(names).not.toContain("unused");
 }, 60_000);

@@ -38,14 +38,17 @@ export const databaseExists = Effect.gen(function* () {
   return store !== "embedded" || (yield* hasDatabase(dataDir));
 });
 
-const layerDatabase = Effect.gen(function* () {
+/** Fails if there is no database. If the directory is not the server's, a command would create a new, empty database. */
+export const requireDatabase = Effect.gen(function* () {
   const { dataDir } = yield* Settings;
-  // If the directory is not the server's, a command would create a new, empty database.
-  if (!(yield* databaseExists)) {
-    return yield* noDatabase(
-      `There is no database in PARLEY_DATA_DIR ${dataDir}: set it to the server's data directory, or create a database with "parley migrate".`,
-    );
-  }
+  if (yield* databaseExists) return;
+  return yield* noDatabase(
+    `There is no database in PARLEY_DATA_DIR ${dataDir}: set it to the server's data directory, or create a database with "parley migrate".`,
+  );
+});
+
+const layerDatabase = Effect.gen(function* () {
+  yield* requireDatabase;
   const options = yield* databaseOptions;
   // Older servers may still rely on the current schema, so only a server's start and `parley migrate` change it.
   if ((yield* pendingSql(options)) !== "") {

@@ -134,7 +134,16 @@ describe("parley chat", () => {
     expect(all).toMatch(
       /^You are talking to Helpdesk \(Acme\)\. With this shell's settings, answers come from slow at 127\.0\.0\.1:\d+;/,
     );
-    expect(await storedQuestions()).toEqual([...before, [expect.any(Number), "A short story?"]]);
+    const questions = await storedQuestions();
+    expect(questions).toEqual([...before, [expect.any(Number), "A short story?"]]);
+    const audit = await here(["audit", "--json"], settings());
+    const reads = JSON.parse(audit.stdout).filter(
+      ({ action }: { readonly action: string }) => action === "read",
+    );
+    expect(reads.map(({ detail }: { readonly detail: string }) => detail)).toEqual([
+      "chat names",
+      `chat ${questions.at(-1)![0]}`,
+    ]);
   });
 
   it("parley chat does not format an answer if its output is piped", async () => {

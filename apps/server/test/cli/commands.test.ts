@@ -247,6 +247,9 @@ describe("parley chats", () => {
         (line: { action: string; chatbotName: string }) => `${line.action} ${line.chatbotName}`,
       );
     expect(await about("ann@example.org")).toEqual(["erase Two", "erase One", "export One"]);
+    // The newest entry of the log is not about ann.
+    expect((await parley("chatbot set --chatbot Three --description Changed")).code).toBe(0);
+    expect(await about("ann@example.org --limit 1")).toEqual(["erase Two"]);
     expect(await about("bob@example.org")).toEqual([]);
     expect((await parley("audit --json --limit 100000")).stdout).not.toContain("example.org");
     expect((await parley("chats list --chatbot Three")).stdout).toContain("2 of 2 chats");

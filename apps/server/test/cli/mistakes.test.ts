@@ -160,7 +160,9 @@ describe("a command without a usable database says so", () => {
     [{ PARLEY_DATA_DIR: dataDir }, `There is no database in PARLEY_DATA_DIR ${dataDir}: `],
     [{ PARLEY_STORE: "nonsense" }, "PARLEY_STORE"],
   ])("a command without a usable database says so: %j", async (wrong, reason) => {
-    for (const args of uses) expect(await expectRefusal(1, args, wrong)).toContain(reason);
+    for (const args of [...uses, ["migrate", "--dry-run"]]) {
+      expect(await expectRefusal(1, args, wrong)).toContain(reason);
+    }
     await expect(access(dataDir)).rejects.toMatchObject({ code: "ENOENT" });
   });
 

@@ -1,6 +1,6 @@
 import { migratePostgres, pendingSql } from "@parley/store-pg";
 import { Effect } from "effect";
-import { databaseOptions } from "../Database.ts";
+import { databaseOptions, requireDatabase } from "../Database.ts";
 import { makeCommand } from "../Declaration.ts";
 import { switchFlag } from "../Flags.ts";
 import { write } from "../Output.ts";
@@ -13,6 +13,7 @@ export const migrate = makeCommand("migrate", {
   flags: { dryRun: switchFlag("dry-run", "Print the SQL without running it") },
   run: Effect.fnUntraced(
     function* ({ dryRun }) {
+      if (dryRun) yield* requireDatabase;
       // A migration must bypass a pooler, to turn off the timeouts that the role needs behind one.
       const options = { ...(yield* databaseOptions), pooler: false };
       const sql = yield* pendingSql(options);

@@ -6,6 +6,15 @@ import { makeCommand } from "../Declaration.ts";
 import { chatbotFlag, chatbotOf, sinceFlag } from "../Flags.ts";
 import { print, table } from "../Output.ts";
 
+const noSum = {
+  provider: null,
+  model: null,
+  answers: 0,
+  attempts: 0,
+  promptTokens: 0,
+  completionTokens: 0,
+};
+
 export const usage = makeCommand("usage", {
   description: "Sum a chatbot's answers and tokens by provider and model",
   examples: {
@@ -32,13 +41,17 @@ export const usage = makeCommand("usage", {
     const names = new Map(keys.map(({ id, name }) => [id, name]));
     const sums = yield* archive.usage(chatbot.id, from, field);
     // The tokens spent since midnight UTC, which is how budgets count them, regardless of `--since`.
-    const budgets = new Map<string | null, object>();
+    const budgets = new Map<string | null, { spentToday: number; tokensPerDay: number }>();
     for (const { id, tokensPerDay } of field === "key" ? keys : []) {
       if (tokensPerDay === null) continue;
       const { tokens } = yield* TurnStore.use((store) => store.spending(chatbot.id, id));
       budgets.set(id, { spentToday: tokens, tokensPerDay });
     }
-    const rows = sums.map(({ group, model, provider, ...counts }) => ({
+    // Failed and cancelled asks, and answers before `--since`, count towards a budget but not towards a sum.
+    const missingSums = [...budgets]
+      .filter(([id, { spentToday }]) => spentToday > 0 && sums.every(({ group }) => group !== id))
+      .map(([group]) => ({ ...noSum, group }));
+    const rows = [...sums, ...missingSums].map(({ group, model, provider, ...counts }) => ({
       ...(field !== null && { [field]: group }),
       ...(field === "key" && { keyName: names.get(group ?? "") ?? null }),
       provider,
