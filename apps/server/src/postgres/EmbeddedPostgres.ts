@@ -5,7 +5,7 @@
  * PostgreSQL is a child process of its server, and has the server's process id among its arguments. If its parent is a
  * different process, PostgreSQL is an orphan: its server was killed. A server stops only its own child and orphans.
  * PostgreSQL itself ensures that at most one postmaster runs on a directory, but only among the processes that it can
- * see: two containers (PID namespaces) or machines that share a directory corrupt the database.
+ * see: two containers (PID namespaces) or machines that share a directory can corrupt it.
  */
 import * as PgConnection from "@effect/sql-pg/PgConnection";
 import { Effect, type Redacted, Schedule, type Scope } from "effect";
