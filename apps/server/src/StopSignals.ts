@@ -26,7 +26,7 @@ const isRunner = (command: string) =>
   /^(\S*node )?(\S*\/)?(npm|npx|pnpm)(-cli)?(\.[cm]?js)?( |$)/.test(command);
 
 /** The ids of this process's ancestors up to the outermost package manager, such as a shell, pnpm, a shell and npx. */
-const findRunners = Effect.promise(async () => {
+const findRunners = Effect.tryPromise(async () => {
   const runners: Array<number> = [];
   const shells: Array<number> = [];
   for (let pid = process.ppid; shells.length < 2;) {
@@ -38,7 +38,8 @@ const findRunners = Effect.promise(async () => {
     pid = above.parent;
   }
   return runners.join();
-});
+  // A failure to find out, such as a lack of file descriptors, does not mean that a package manager has exited.
+}).pipe(Effect.retry(Schedule.spaced("1 second")));
 
 /**
  * If the `start` script runs the server, stops the server when a package manager above it exits. On SIGTERM, npx exits
@@ -47,9 +48,12 @@ const findRunners = Effect.promise(async () => {
 export const stopWithScript = Effect.gen(function* () {
   if (process.env["npm_lifecycle_event"] !== "start") return;
   const stop = yield* makeStop;
-  const runners = yield* findRunners;
-  yield* Effect.repeat(findRunners, {
-    while: (current) => current === runners,
-    schedule: Schedule.spaced("1 second"),
-  }).pipe(Effect.andThen(Effect.sync(() => stop("SIGTERM"))), Effect.forkScoped);
+  yield* Effect.gen(function* () {
+    const runners = yield* findRunners;
+    yield* Effect.repeat(findRunners, {
+      while: (current) => current === runners,
+      schedule: Schedule.spaced("1 second"),
+    });
+    stop("SIGTERM");
+  }).pipe(Effect.forkScoped);
 });

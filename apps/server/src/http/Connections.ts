@@ -34,7 +34,7 @@ const inspectionMillis = 5_000;
  */
 const halfClosedMillis = 1_000;
 
-/** How long a connection on which no byte has arrived stays open after the headers timeout. */
+/** How long a connection on which no byte has arrived by the headers timeout may then wait for its first request. */
 const unusedMillis = 55_000;
 
 const clientErrors: Readonly<Record<string, GeneralMessage>> = {
@@ -112,7 +112,9 @@ export const serveRequests = (
       const { headers, method } = response.req;
       const onClose = String(headers["on-disconnect"] ?? onDisconnect).toLowerCase();
       if (method === "POST" && onClose !== "cancel") continue;
-      const timer = setTimeout(() => socket.destroy(), method === "POST" ? 0 : halfClosedMillis);
+      // A response that has ended may take longer to send.
+      const destroyUnlessEnded = () => response.writableEnded || socket.destroy();
+      const timer = setTimeout(destroyUnlessEnded, method === "POST" ? 0 : halfClosedMillis);
       response.once("close", () => clearTimeout(timer));
     }
   };
@@ -238,7 +240,8 @@ export const serveRequests = (
       const current = latestOn(socket);
       if (current === completeResponse || !current!.req.complete) refuseBroken(socket, message);
     };
-    const closeUnused = () => socket.bytesRead === 0 && socket.destroySoon();
+    // Not `bytesRead`: after an empty line, which starts no request, Node does not check its timeouts again.
+    const closeUnused = () => latestOn(socket) === null && socket.destroySoon();
     setImmediate(() => setImmediate(refuseIncomplete));
   };
 

@@ -57,6 +57,8 @@ export const listen = Effect.fnUntraced(function* (
     keepAliveTimeout: 65_000,
     connectionsCheckingInterval: 5_000,
   });
+  // `server.close` calls this method, which would cut off responses that have ended but are still being sent.
+  server.closeIdleConnections = () => {};
   allowHalfOpen(server);
   const connections = serveRequests(server, handle, {
     isStopping: () => lifecycle.phase === "stopping",

@@ -4,7 +4,8 @@
  *
  * PostgreSQL is a child process of its server, and has the server's process id among its arguments. If its parent is a
  * different process, PostgreSQL is an orphan: its server was killed. A server stops only its own child and orphans.
- * PostgreSQL itself ensures that at most one postmaster runs on a directory.
+ * PostgreSQL itself ensures that at most one postmaster runs on a directory, but only among the processes that it can
+ * see: two containers (PID namespaces) or machines that share a directory can corrupt it.
  */
 import * as PgConnection from "@effect/sql-pg/PgConnection";
 import { Effect, type Redacted, Schedule, type Scope } from "effect";
@@ -13,7 +14,7 @@ import { randomInt } from "node:crypto";
 import * as fs from "node:fs/promises";
 import { join } from "node:path";
 import { findProcess } from "../Processes.ts";
-import { EmbeddedFailed, environment, failedWith, lastLines } from "./Binaries.ts";
+import { attempt, EmbeddedFailed, environment, failedWith, lastLines } from "./Binaries.ts";
 import {
   type Cluster,
   connectionFile,
@@ -38,7 +39,7 @@ const readPidFile = async (data: string) => {
  * often happens in containers.
  */
 const findPostmaster = (data: string) =>
-  Effect.promise(async () => {
+  attempt("Cannot find out whether PostgreSQL is running", async () => {
     const { pid, port } = await readPidFile(data);
     const { command = "", parent } = (await findProcess(pid)) ?? {};
     const runsOn = (option: string) => `${command} `.includes(`${option}${data} `);
@@ -125,15 +126,16 @@ const spawnPostgres = ({ binaries, data, runAs }: Cluster, port: number) => {
   process.once("exit", kill);
   child.once("exit", () => process.off("exit", kill));
   let errors = "";
-  child.stderr.setEncoding("utf8").on("data", (text: string) => {
-    errors = (errors + text).slice(-2000);
-  });
   let endReason: string | null = null;
   const end = new Promise<string>((resolve) => {
     child.once("error", ({ message }) => resolve(message));
     // Output may still arrive shortly after the exit, but the logger may keep standard error open for longer.
     child.once("exit", (code, signal) => setTimeout(resolve, 50, signal ?? `exit code ${code}`));
   }).then((reason) => (endReason = reason));
+  // Without free file descriptors, `spawn` creates no streams.
+  child.stderr?.setEncoding("utf8").on("data", (text: string) => {
+    errors = (errors + text).slice(-2000);
+  });
 
   /** Completes when PostgreSQL accepts connections, which a long recovery may delay. Fails if PostgreSQL exits. */
   const ready = Effect.gen(function* () {

@@ -3,7 +3,7 @@
  * neither crash the server nor block it.
  */
 import { assert, describe, it } from "@effect/vitest";
-import { Duration, Effect, Exit, Logger, Scope, Stream } from "effect";
+import { Duration, Effect, Exit, Fiber, Logger, Scope, Stream } from "effect";
 import { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { once } from "node:events";
 import { connect, Server } from "node:net";
@@ -43,6 +43,9 @@ const makeApp = (events: Array<string>) =>
       return HttpServerResponse.stream(
         Stream.map(Stream.range(1, 20), () => new Uint8Array(65_536)),
       );
+    }
+    if (request.url === "/large") {
+      return HttpServerResponse.uint8Array(new Uint8Array(20_000_000));
     }
     if (request.method !== "POST") return HttpServerResponse.text(request.url);
     if (request.url === "/early") return HttpServerResponse.text("early", { status: 403 });
@@ -153,6 +156,35 @@ describe("a listener that closes", () => {
         yield* Effect.promise(() => closed);
       }).pipe(Effect.scoped),
     );
+
+  it.live("a listener that closes still sends the rest of a large response to a slow client", () =>
+    Effect.gen(function* () {
+      const { port, stop } = yield* startServer;
+      const socket = connect(port, "127.0.0.1").on("error", () => {});
+      socket.write(get("/large"));
+      yield* Effect.promise(() => once(socket, "readable"));
+      const stopping = yield* Effect.forkChild(stop);
+      yield* Effect.sleep("200 millis");
+      const received = Buffer.concat(yield* Effect.promise(() => socket.toArray()));
+      assert.strictEqual(received.length - received.indexOf("\r\n\r\n") - 4, 20_000_000);
+      yield* Fiber.join(stopping);
+    }).pipe(Effect.scoped),
+  );
+
+  it.live("a listener that closes waits no longer than its grace for the rest of a body", () =>
+    Effect.gen(function* () {
+      const { port, stop } = yield* start({ grace: Duration.seconds(1) });
+      const socket = connect(port, "127.0.0.1").on("error", () => {});
+      const closed = new Promise((resolve) => socket.once("close", resolve));
+      socket.resume().write(post("/", "four").slice(0, -1));
+      yield* Effect.sleep("100 millis");
+      const before = performance.now();
+      yield* stop;
+      const millis = performance.now() - before;
+      assert.isTrue(millis > 900 && millis < 5000, `${millis} ms`);
+      yield* Effect.promise(() => closed);
+    }).pipe(Effect.scoped),
+  );
 });
 
 describe("a rejected client", () => {
@@ -225,6 +257,7 @@ describe("a rejected client", () => {
         socket.write(get("/slow") + ninetyNine + post("/", "x").repeat(1000));
         yield* Effect.promise(() => closed);
         assert.deepStrictEqual([statusesOf(text).length, events], [200, []]);
+        assert.match(text, /^keep-alive: timeout=65\r$/im);
         assert.deepStrictEqual(statusesOf(yield* exchange(port, last)), [200]);
       }).pipe(Effect.scoped),
   );
@@ -294,6 +327,18 @@ describe("a client that closes its sending half after its request", () => {
       }).pipe(Effect.scoped),
     );
 
+  it.live("a client that closes its sending half may take longer than a second to read", () =>
+    Effect.gen(function* () {
+      const { port } = yield* startServer;
+      const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
+      socket.on("error", () => {}).end(get("/large"));
+      yield* Effect.promise(() => once(socket, "readable"));
+      yield* Effect.sleep("1500 millis");
+      const received = Buffer.concat(yield* Effect.promise(() => socket.toArray()));
+      assert.strictEqual(received.length - received.indexOf("\r\n\r\n") - 4, 20_000_000);
+    }).pipe(Effect.scoped),
+  );
+
   for (const [what, request, onDisconnect] of [
     ["a POST with On-Disconnect: cancel", ask("/endless", "Cancel"), "finish"],
     ["a POST to a server that cancels on disconnect", ask("/endless"), "cancel"],
@@ -351,6 +396,37 @@ it.live(
       unused.write(last);
       assert.deepStrictEqual(statusesOf((yield* Effect.promise(() => text)).join("")), [200]);
     }).pipe(Effect.scoped, Effect.ensuring(Effect.sync(() => listenSpy.mockRestore())));
+  },
+);
+
+it.live(
+  "a connection without a request is closed some time after its timeout fires, even if it sends an empty line",
+  () => {
+    const listenSpy = vi.spyOn(Server.prototype, "listen");
+    const timerSpy = vi.spyOn(globalThis, "setTimeout");
+    return Effect.gen(function* () {
+      const { port } = yield* startServer;
+      const [server] = listenSpy.mock.contexts as ReadonlyArray<Server>;
+      const accepted = once(server!, "connection");
+      const socket = connect(port, "127.0.0.1").setEncoding("latin1");
+      const text = socket.toArray();
+      const [peer] = yield* Effect.promise(() => accepted);
+      server!.emit(
+        "clientError",
+        Object.assign(new Error(), { code: "ERR_HTTP_REQUEST_TIMEOUT" }),
+        peer,
+      );
+      yield* Effect.sleep("50 millis");
+      socket.write("\r\n");
+      yield* Effect.promise(() => vi.waitUntil(() => peer.bytesRead === 2));
+      const [closeUnused] = timerSpy.mock.calls.find(([, millis]) => millis === 55_000)!;
+      closeUnused();
+      // Node's own timeout, which in this test has yet to fire, would send a response.
+      assert.deepStrictEqual(yield* Effect.promise(() => text), []);
+    }).pipe(
+      Effect.scoped,
+      Effect.ensuring(Effect.sync(() => (listenSpy.mockRestore(), timerSpy.mockRestore()))),
+    );
   },
 );
 
