@@ -189,7 +189,9 @@ async function* readEvents(response: ReturnType<typeof send>) {
     const blocks = (rest + text).split("\n\n");
     rest = blocks.pop()!;
     for (const block of blocks) {
-      const field = (name: string) => new RegExp(`^${name}: (.*)$`, "m").exec(block)?.[1] ?? "";
+      // Not `.` or `^`, for which U+2028 and U+2029 end a line.
+      const field = (name: string) =>
+        new RegExp(`(?:^|\n)${name}: ([^\n]*)`).exec(block)?.[1] ?? "";
       const data = field("data");
       yield {
         name: field("event"),

@@ -124,7 +124,11 @@ export async function* send(
     const decoder = new TextDecoder();
     for (;;) {
       const { done, value } = await inTime(reader.read());
-      if (done) return;
+      if (done) {
+        // A `fetch` that calls a handler in this process may end the body when the request is aborted.
+        controller.signal.throwIfAborted();
+        return signal?.throwIfAborted();
+      }
       yield { requestId, text: decoder.decode(value, { stream: true }) };
     }
   } catch (cause) {

@@ -183,6 +183,36 @@ it("an idempotency key has 32 hexadecimal digits, even if its random bytes are a
   }
 });
 
+it.live("a streamed entry may contain the separators of lines and paragraphs", () =>
+  Effect.gen(function* () {
+    const { client: parley } = yield* makeTestClient();
+    yield* Effect.promise(async () => {
+      const query = "one\u2028two\u2029three";
+      const { entries } = await readAnswer(parley.stream({ query }));
+      assert.deepStrictEqual(
+        entries.map(({ question }) => question),
+        [query],
+      );
+    });
+  }).pipe(Effect.scoped),
+);
+
+it("a stream whose body ends when it is aborted rejects with the signal's reason", async () => {
+  const controller = new AbortController();
+  const parley = client.makeClient({
+    fetch: async (_url, { signal }: any) =>
+      new Response(
+        new ReadableStream({
+          start: (body) => signal.addEventListener("abort", () => body.close()),
+        }),
+      ),
+    retries: 0,
+  });
+  const answer = readAnswer(parley.stream({ query: "q" }, { signal: controller.signal }));
+  setTimeout(() => controller.abort("enough"), 20);
+  assert.strictEqual(await answer.catch((error) => error), "enough");
+});
+
 it("the client does not follow a redirect, which could pass its key to another server", async () => {
   // Cloudflare Workers support only the modes `follow` and `manual`. Browsers hide a redirect's status.
   const opaque = Object.defineProperty(Response.error(), "type", { value: "opaqueredirect" });

@@ -61,8 +61,11 @@ export const toNodeHandler =
       const isSent = outgoing.writableEnded && outgoing.writableFinished;
       if (!isSent && !outgoing.errored) disconnect.abort();
     };
+    // An HTTP/2 response has no `destroyed`, but its stream has.
+    const isGone = () =>
+      outgoing.destroyed || (outgoing as NodeResponse & { stream?: Readable }).stream?.destroyed;
     // If the client disconnected while an earlier middleware ran, `close` is not emitted again.
-    if (outgoing.destroyed) close();
+    if (isGone()) close();
     outgoing.once("close", close);
     try {
       const webRequest = await toWebRequest(incoming, request.body, disconnect.signal);
@@ -71,7 +74,7 @@ export const toNodeHandler =
       if (address !== undefined) clientAddresses.set(webRequest, address);
       const answer = await handler(webRequest);
       // In the meantime, the client may have disconnected, or a middleware may have responded.
-      if (outgoing.headersSent || outgoing.destroyed) return void (await answer.body?.cancel());
+      if (outgoing.headersSent || isGone()) return void (await answer.body?.cancel());
       outgoing.writeHead(answer.status, Object.fromEntries(answer.headers));
       if (answer.body === null) outgoing.end();
       else await pipeline(Readable.fromWeb(answer.body as never), outgoing);

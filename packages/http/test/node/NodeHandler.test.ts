@@ -234,6 +234,17 @@ it("a request's signal is already aborted if the client disconnected before the 
   const socket = connect(port, "127.0.0.1");
   socket.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n", () => setTimeout(() => socket.destroy(), 20));
   await vi.waitFor(() => expect(aborted).toEqual([true]));
+
+  let isSettled = false;
+  const session = await connectHttp2(async (incoming, response) => {
+    stream.close(http2.constants.NGHTTP2_CANCEL);
+    await once(incoming as never, "close");
+    await listener(incoming, response);
+    isSettled = true;
+  });
+  const stream = session.request({ ":path": "/" });
+  await vi.waitFor(() => expect(isSettled).toBe(true));
+  expect(aborted).toEqual([true, true]);
 });
 
 it("a response that a middleware has already sent is left unchanged", async () => {

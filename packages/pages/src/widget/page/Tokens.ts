@@ -46,7 +46,11 @@ const renew = async (requestToken: (() => Promise<Partial<Token> | null>) | unde
       return keep(token);
   }
   const post = (headers: HeadersInit) =>
-    fetch(`${location.pathname}/token`, { method: "POST", headers });
+    fetch(`${location.pathname}/token`, {
+      method: "POST",
+      headers,
+      signal: AbortSignal.timeout(20_000),
+    });
   let response = await post(token === undefined ? {} : { "x-api-key": token.token });
   // The server refuses to renew the token, so the visitor starts over as a new one.
   if (response.status === 401) response = await post({});
@@ -56,6 +60,11 @@ const renew = async (requestToken: (() => Promise<Partial<Token> | null>) | unde
   return keep(newToken);
 };
 
+const untilAborted = (signal: AbortSignal) =>
+  new Promise<never>((_, reject) => {
+    signal.addEventListener("abort", () => reject(signal.reason as Error));
+  });
+
 /** Makes a `fetch` that adds the visitor's token, for use by a client. */
 export const makeFetch =
   (requestToken?: () => Promise<Partial<Token> | null>) =>
@@ -63,7 +72,7 @@ export const makeFetch =
     for (let isSecond = false; ; isSecond = true) {
       if (performance.now() >= renewAt) {
         renewal ??= renew(requestToken).finally(() => (renewal = undefined));
-        const failure = await renewal;
+        const failure = await Promise.race([renewal, untilAborted(init.signal!)]);
         if (failure !== undefined) return failure.clone();
       }
       const refusedToken = token!.token;

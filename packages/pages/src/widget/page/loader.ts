@@ -96,7 +96,7 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
 
   /** Reads a token from the site's own backend. */
   const read = async (url: string) => {
-    const response = await fetch(url, { cache: "no-store" });
+    const response = await fetch(url, { cache: "no-store", signal: AbortSignal.timeout(20_000) });
     if (response.ok) return response.json();
     return response.status < 500 ? {} : null;
   };
