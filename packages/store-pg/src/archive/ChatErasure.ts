@@ -29,19 +29,22 @@ export const makeErasure =
       const eraseBatch = (ids: ReadonlyArray<bigint>) => {
         const values = [chatbot, array(ids, "int8", (id) => id), time(limit)];
         const lockedRows = query<LockedRow>(chatbot, lockChats, values);
-        return transaction(chatbot, lockedRows, (rows) => {
-          const chats = array(rows, "int8", ({ id }) => id);
-          const positions = array(rows, "int8", ({ position }) => position);
-          return [
-            { text: deleteChats, values: [chatbot, chats] },
-            { text: countGaps, values: [chatbot, positions] },
-            { text: deleteKeys, values: [chatbot, chats] },
-            { text: countErased, values: [chatbot, rows.length] },
-          ];
-        }).pipe(
-          retryOnLocks,
-          Effect.map((rows) => void (erasedChats += rows.length)),
-        );
+        // An interruption must not come between the COMMIT and the count, but may cancel the wait for the chats' locks.
+        return Effect.uninterruptibleMask((restore) =>
+          Effect.map(
+            transaction(chatbot, restore(lockedRows), (rows) => {
+              const chats = array(rows, "int8", ({ id }) => id);
+              const positions = array(rows, "int8", ({ position }) => position);
+              return [
+                { text: deleteChats, values: [chatbot, chats] },
+                { text: countGaps, values: [chatbot, positions] },
+                { text: deleteKeys, values: [chatbot, chats] },
+                { text: countErased, values: [chatbot, rows.length] },
+              ];
+            }),
+            (rows) => void (erasedChats += rows.length),
+          ),
+        ).pipe(retryOnLocks);
       };
       const eraseMatching = Effect.gen(function* () {
         let after: bigint | null = 0n;
