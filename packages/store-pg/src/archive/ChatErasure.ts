@@ -8,6 +8,7 @@ import { addGaps } from "../chats/ChatPositions.ts";
 import { isLockTimeout, retryOnDeadlock, toStorageUnavailable } from "../database/PgErrors.ts";
 import { array, millisNow, time } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
+import { insertOn } from "../database/WriteState.ts";
 
 export const makeErasure =
   ({ operation }: PgPools): ChatArchive["Service"]["erase"] =>
@@ -56,11 +57,11 @@ export const makeErasure =
           after = batch.resume_after;
         }
       });
-      const audit = Effect.suspend(() =>
-        erasedChats === 0
-          ? Effect.void
-          : query(chatbot, auditErasure, [chatbot, actor, erasureDetail(erasure, erasedChats)]),
-      );
+      const audit = Effect.suspend((): Effect.Effect<unknown, SqlError.SqlError> => {
+        if (erasedChats === 0) return Effect.void;
+        const values = [chatbot, actor, erasureDetail(erasure, erasedChats)];
+        return retryOnLocks(insertOn({ query })(chatbot, auditErasure, values));
+      });
       // Even an erasure that fails midway may have erased chats.
       yield* Effect.onExit(
         erasure._tag === "Chat" ? eraseBatch([BigInt(erasure.id)]) : eraseMatching,
