@@ -8,6 +8,7 @@ import { addGaps } from "../chats/ChatPositions.ts";
 import { isLockTimeout, retryOnDeadlock, toStorageUnavailable } from "../database/PgErrors.ts";
 import { array, millisNow, time } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
+import { insertOn } from "../database/WriteState.ts";
 
 export const makeErasure =
   ({ operation }: PgPools): ChatArchive["Service"]["erase"] =>
@@ -29,19 +30,22 @@ export const makeErasure =
       const eraseBatch = (ids: ReadonlyArray<bigint>) => {
         const values = [chatbot, array(ids, "int8", (id) => id), time(limit)];
         const lockedRows = query<LockedRow>(chatbot, lockChats, values);
-        return transaction(chatbot, lockedRows, (rows) => {
-          const chats = array(rows, "int8", ({ id }) => id);
-          const positions = array(rows, "int8", ({ position }) => position);
-          return [
-            { text: deleteChats, values: [chatbot, chats] },
-            { text: countGaps, values: [chatbot, positions] },
-            { text: deleteKeys, values: [chatbot, chats] },
-            { text: countErased, values: [chatbot, rows.length] },
-          ];
-        }).pipe(
-          retryOnLocks,
-          Effect.map((rows) => void (erasedChats += rows.length)),
-        );
+        // An interruption must not come between the COMMIT and the count, but may cancel the wait for the chats' locks.
+        return Effect.uninterruptibleMask((restore) =>
+          Effect.map(
+            transaction(chatbot, restore(lockedRows), (rows) => {
+              const chats = array(rows, "int8", ({ id }) => id);
+              const positions = array(rows, "int8", ({ position }) => position);
+              return [
+                { text: deleteChats, values: [chatbot, chats] },
+                { text: countGaps, values: [chatbot, positions] },
+                { text: deleteKeys, values: [chatbot, chats] },
+                { text: countErased, values: [chatbot, rows.length] },
+              ];
+            }),
+            (rows) => void (erasedChats += rows.length),
+          ),
+        ).pipe(retryOnLocks);
       };
       const eraseMatching = Effect.gen(function* () {
         let after: bigint | null = 0n;
@@ -53,11 +57,11 @@ export const makeErasure =
           after = batch.resume_after;
         }
       });
-      const audit = Effect.suspend(() =>
-        erasedChats === 0
-          ? Effect.void
-          : query(chatbot, auditErasure, [chatbot, actor, erasureDetail(erasure, erasedChats)]),
-      );
+      const audit = Effect.suspend((): Effect.Effect<unknown, SqlError.SqlError> => {
+        if (erasedChats === 0) return Effect.void;
+        const values = [chatbot, actor, erasureDetail(erasure, erasedChats)];
+        return retryOnLocks(insertOn({ query })(chatbot, auditErasure, values));
+      });
       // Even an erasure that fails midway may have erased chats.
       yield* Effect.onExit(
         erasure._tag === "Chat" ? eraseBatch([BigInt(erasure.id)]) : eraseMatching,

@@ -26,7 +26,7 @@ import {
 } from "../database/PgErrors.ts";
 import { time } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
-import { settleIds } from "../database/WriteState.ts";
+import { insertOn, settleIds } from "../database/WriteState.ts";
 import { entryParameters, entryColumns, toEntry } from "../rows/ChatRows.ts";
 import { batchStatement, namesOf, type Column } from "../rows/Statements.ts";
 import { makeErasure } from "./ChatErasure.ts";
@@ -39,7 +39,7 @@ export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] => {
     Effect.gen(function* () {
       const session = yield* pools.transfer;
       const values = [chatbot, actor, exportDetail(person)];
-      const auditRows = yield* session.query(chatbot, auditExport, values);
+      const auditRows = yield* insertOn(session)(chatbot, auditExport, values);
       if (auditRows.length === 0) return yield* new ChatbotNotFound({ chatbot });
       const userRef = person === undefined ? [] : [person.userRef];
       return session

@@ -95,6 +95,8 @@ const configOf = (
     applicationName: transport.applicationName,
     connectTimeout: deadlines.connect,
     keepAlive: "10 seconds",
+    // The driver's default of 16 MiB would make an entry with more text unreadable. PostgreSQL sends at most 1 GiB.
+    maxMessageSize: 2 ** 30,
     ...more,
     // A pooler rejects startup parameters; `checkDatabase` checks the role's settings instead.
     startupParameters: pooler

@@ -25,9 +25,28 @@ export const ownSequence = (name: "chat_id" | "entry_id") =>
  * and the parameter is `true`, the statement moves the sequences past all ids.
  */
 export const settleIds = "select settle_ids($1::bool) as unsettled";
-const isSettled = ({ rows: [row] }: Result) => row!["unsettled"] !== true;
+const isSettled = ({ rows: [row] }: Pick<Result, "rows">) => row!["unsettled"] !== true;
 const idsMoved =
   "New ids start at least 100,000 higher, so that no id is reused: the database seems to have been restored, copied, replicated, or promoted from a standby.";
+
+const warnUnlessSettled = (result: Pick<Result, "rows">) =>
+  isSettled(result) ? Effect.void : Effect.logWarning(idsMoved);
+
+/**
+ * Sends an insertion on a session that the guard does not cover. If it fails because ids might be reused, advances the
+ * sequences and sends it again.
+ */
+export const insertOn =
+  ({ query }: Pick<Session, "query">): Session["query"] =>
+  <Row extends object>(tenant: Tenant, text: string, values?: ReadonlyArray<unknown>) => {
+    const insertion = query<Row>(tenant, text, values);
+    return Effect.catchIf(insertion, isUnsettled, () =>
+      query<Record<string, unknown>>(tenant, settleIds, [true]).pipe(
+        Effect.flatMap((rows) => warnUnlessSettled({ rows })),
+        Effect.andThen(insertion),
+      ),
+    );
+  };
 
 const describeReadOnly = (reason: string) => `The database refuses writes: ${reason}.`;
 
@@ -177,7 +196,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
   const guard = ({ use }: TenantPool): TenantPool => {
     const settle = Effect.flatMap(
       use("operator", ({ query }) => query(settleIds, [true])),
-      (result) => (isSettled(result) ? Effect.void : Effect.logWarning(idsMoved)),
+      warnUnlessSettled,
     );
     return {
       use: <A, E, R>(tenant: Tenant, work: Work<A, E, R>) =>

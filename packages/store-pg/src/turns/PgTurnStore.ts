@@ -58,7 +58,10 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     reads.query<Entry>(chatbot, olderEntries, [chatbot, chatId, before]);
 
   const take = yield* makeTakeTurn(pools, (turn) =>
-    toStoreErrors(entriesBefore(turn, Number.MAX_SAFE_INTEGER)),
+    toStoreErrors(entriesBefore(turn, Number.MAX_SAFE_INTEGER)).pipe(
+      // The failed ask gets no turn that it could release. If this fails, too, the lease ends.
+      Effect.tapError(() => Effect.ignore(releaseTurn({ ...turn, cost: null }))),
+    ),
   );
 
   /** Creates a function that changes a turn. Changes for one chatbot that arrive together share a statement. */

@@ -10,11 +10,12 @@ import {
 } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
-import { Effect } from "effect";
+import { Effect, Fiber } from "effect";
 import { makePools } from "../../src/database/PgPools.ts";
 import { makeChatArchive } from "../../src/archive/PgChatArchive.ts";
 import type { Session } from "../../src/database/TenantSession.ts";
 import { inSchema, keyOf, takeFree } from "../fixtures.ts";
+import { hold } from "../hold.ts";
 import { bound, clientOf, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
 
 const secret = "Zugspitzpanorama";
@@ -113,6 +114,43 @@ it.live(
       ]);
     }).pipe(Effect.provide(layerPostgres(options)), Effect.scoped);
   },
+);
+
+it.live("the audit log records an erasure that is interrupted while it commits", () =>
+  inSchema(
+    Effect.fnUntraced(function* (sql) {
+      const chatbot = yield* registerChatbot;
+      yield* create(chatbot);
+      const archive = yield* ChatArchive;
+      const counter = yield* hold(sql, "select from chat_counter for update", []);
+      const erasing = yield* Effect.forkChild(archive.erase(chatbot, ofUser, "test"));
+      yield* counter.awaited;
+      erasing.interruptUnsafe();
+      yield* counter.release;
+      yield* Fiber.await(erasing);
+      assert.deepStrictEqual(yield* sql.unsafe("select from chat"), []);
+      assert.deepStrictEqual(yield* auditLines, [{ actor: "test", detail: "1 chat of a userRef" }]);
+    }),
+  ),
+);
+
+it.live("an erasure that is interrupted while it waits for a chat's lock ends at once", () =>
+  inSchema(
+    Effect.fnUntraced(function* (sql) {
+      const chatbot = yield* registerChatbot;
+      yield* create(chatbot);
+      const archive = yield* ChatArchive;
+      const chat = yield* hold(sql, "select from chat for update", []);
+      const erasing = yield* Effect.forkChild(archive.erase(chatbot, ofUser, "test"));
+      yield* chat.awaited;
+      const interruptedAt = performance.now();
+      yield* Fiber.interrupt(erasing);
+      assert.isBelow(performance.now() - interruptedAt, 500);
+      yield* chat.release;
+      assert.lengthOf(yield* sql.unsafe("select id from chat"), 1);
+      assert.deepStrictEqual(yield* auditLines, []);
+    }),
+  ),
 );
 
 it.live("an erasure takes the locks that block writers only when it commits", () => {

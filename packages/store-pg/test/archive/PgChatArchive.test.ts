@@ -1,4 +1,5 @@
 import { assert, it } from "@effect/vitest";
+import { defaultEntryQuery } from "@parley/core";
 import {
   type ChatbotId,
   ChatId,
@@ -80,3 +81,20 @@ it.live("an import waits while another moves the sequences, and never moves them
     assert.strictEqual(chat.id, 9_001);
   }).pipe(Effect.provide(layerPostgres(optionsOf(schema))), Effect.scoped);
 });
+
+it.live("an imported entry of 17 MB can be read and exported", () =>
+  Effect.gen(function* () {
+    const answer = "a".repeat(17_000_000);
+    const [archive, chats] = [yield* ChatArchive, yield* ChatStore];
+    const chatbot = yield* registerChatbot;
+    const records = conversation(1).map((record) =>
+      record._tag === "Entry" ? { ...record, entry: { ...record.entry, answer } } : record,
+    );
+    yield* archive.import(chatbot, Stream.fromIterable(records), "test");
+    const { items } = yield* chats.listEntries(chatbot, ChatId.make(1), defaultEntryQuery);
+    assert.isTrue(items[0]!.answer === answer, "page");
+    const exportedRecords = yield* Stream.runCollect(archive.export(chatbot, "test"));
+    const last = exportedRecords.at(-1)!;
+    assert.isTrue(last._tag === "Entry" && last.entry.answer === answer, "export");
+  }).pipe(Effect.provide(layerPostgres(optionsOf(freshSchema())))),
+);

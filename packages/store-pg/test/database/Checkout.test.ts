@@ -1,14 +1,16 @@
 import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 import { setTimeout } from "node:timers/promises";
+import * as PgConnection from "@effect/sql-pg/PgConnection";
 import * as PgPool from "@effect/sql-pg/PgPool";
 import { assert, it } from "@effect/vitest";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Fiber, Logger, Metric, Redacted } from "effect";
 import { TestClock } from "effect/testing";
 import { inject, vi } from "vitest";
-import { makeTenantPool } from "../../src/database/Checkout.ts";
-import { deadlines } from "../../src/database/Deadlines.ts";
+import { watchAvailability } from "../../src/database/Availability.ts";
+import { makeTenantPool, type TenantPool } from "../../src/database/Checkout.ts";
+import { deadlines, noResponseError } from "../../src/database/Deadlines.ts";
 import { toStoreErrors } from "../../src/database/PgErrors.ts";
 import { makeRoundRobin } from "../../src/database/RoundRobin.ts";
 import { clientOf, freshDatabase, optionsOf } from "../PostgresUnderTest.ts";
@@ -164,3 +166,24 @@ it.effect("the database's loss and return are each logged once, even without req
     }).pipe(Effect.provide(layerPostgres({ url })), Effect.provide(Logger.layer([logger])));
   }).pipe(Effect.scoped),
 );
+
+for (const [limit, isUnavailable] of [
+  ["connection limit 0", false],
+  ["allow_connections false", true],
+] as const) {
+  it.effect(
+    `a database that refuses new connections is ${isUnavailable ? "un" : ""}available with "${limit}"`,
+    () =>
+      Effect.gen(function* () {
+        const { name, url } = yield* freshDatabase();
+        const superuser = yield* clientOf("public", 1, Redacted.make(inject("roleUrls").superuser));
+        yield* superuser.unsafe(`alter database ${name} with ${limit}`);
+        const busy: TenantPool = { use: () => Effect.fail(noResponseError) };
+        const state = { ...newState(), isUnavailable: !isUnavailable };
+        yield* watchAvailability(busy, PgConnection.make({ url }), state);
+        yield* Effect.promise(() =>
+          vi.waitUntil(() => state.isUnavailable === isUnavailable, { timeout: 3_000 }),
+        );
+      }).pipe(Effect.scoped),
+  );
+}

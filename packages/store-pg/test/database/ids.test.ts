@@ -187,6 +187,33 @@ it.live(
     }).pipe(Effect.scoped),
 );
 
+it.live("an erasure and an export by a command advance sequences that lag behind the rows", () =>
+  Effect.gen(function* () {
+    const { sql, url } = yield* freshDatabase();
+    const { result: before } = yield* serve({ url }, fill);
+    yield* sql.unsafe(
+      `insert into parley.audit (actor, chatbot_id, action, detail)
+        select 'test', $1, 'change', '' from generate_series(1, 5)`,
+      [before.chatbot],
+    );
+    const archive = yield* Effect.provide(ChatArchive, layerPostgres({ url, settle: false }));
+    const chat = { _tag: "Chat", id: before.chats[0]! } as const;
+    const commands: Record<string, Effect.Effect<unknown, unknown>> = {
+      erase: archive.erase(before.chatbot, chat, "test"),
+      export: Stream.runDrain(archive.export(before.chatbot, "test")),
+    };
+    for (const [action, command] of Object.entries(commands)) {
+      yield* sql.unsafe("select setval('parley.audit_id_seq', 1, false)");
+      yield* command;
+      const [newest] = yield* sql.unsafe(
+        "select action, id > $1::int8 as higher from parley.audit order by id desc limit 1",
+        [idStep],
+      );
+      assert.deepStrictEqual(newest, { action, higher: true });
+    }
+  }).pipe(Effect.scoped),
+);
+
 it.live(
   "an import into a restored database first moves the sequences, and keeps the imported ids",
   () =>
