@@ -280,9 +280,7 @@ describe("asking", () => {
       const store = storeWith(({ renew }) => ({
         renew: (turn) =>
           Effect.suspend(() =>
-            ++renewals === 1
-              ? Effect.fail(new StorageUnavailable({ cause: "gone" }))
-              : renew(turn),
+            ++renewals === 1 ? Effect.fail(new StorageUnavailable({ cause: "gone" })) : renew(turn),
           ),
       }));
       yield* Effect.gen(function* () {
