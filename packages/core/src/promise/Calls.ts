@@ -59,7 +59,7 @@ export const makeCalls = async <R, E>(layer: Layer.Layer<R, E>, patience: number
             signal?.addEventListener("abort", endIterator);
             resolve(iterator.next());
             await Promise.race([theEnd, expiry]);
-            // Does not wait: a reader that has stopped must not delay `close`, but its stream must release what it holds.
+            // An abandoned stream must release its resources, but `close` does not wait for that.
             endIterator()?.catch(() => {});
           };
           runtime.run(loop, refuse).catch(reject);
