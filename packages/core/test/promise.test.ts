@@ -1,5 +1,5 @@
 import { Administration, scopes } from "@parley/core";
-import { ChatbotDirectory, ChatbotRegistry } from "@parley/core/ports";
+import { ChatArchive, ChatbotDirectory, ChatbotRegistry } from "@parley/core/ports";
 import {
   AnswerUnavailable,
   ArgumentInvalid,
@@ -15,10 +15,13 @@ import {
   type Parley,
 } from "@parley/core/promise";
 import { memory } from "@parley/store-memory";
-import { Effect, Layer, Redacted } from "effect";
-import { afterAll, describe, expect, it } from "vitest";
+import { Effect, Layer, Redacted, Stream, type Context } from "effect";
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import { afterAll, afterEach, describe, expect, it, vi } from "vitest";
 
 const instances: Array<Parley> = [];
+afterEach(() => void vi.useRealTimers());
 afterAll(() => Promise.all(instances.map((parley) => parley.close())));
 
 const open = async (answerer: AnswererFunction = () => "a", options: object = {}) => {
@@ -29,6 +32,16 @@ const open = async (answerer: AnswererFunction = () => "a", options: object = {}
 const declaration = { workspace: "Acme", name: "Support" };
 const openBot = async (answerer?: AnswererFunction, options?: object) =>
   (await open(answerer, options)).chatbot(declaration);
+
+/** A memory store in which these methods of a port are replaced. */
+const storeWith = <Id, Port extends object>(
+  port: Context.Service<Id, Port>,
+  change: (service: Port) => Partial<Port>,
+) =>
+  Layer.effect(
+    port,
+    Effect.map(port, (service) => ({ ...service, ...change(service) })),
+  ).pipe(Layer.provideMerge(memory()));
 
 const makeSignal = () => {
   let send!: () => void;
@@ -88,6 +101,29 @@ describe("a bot from openParley", () => {
     expect((await collect(bot.chats(query).pages())).map(({ data }) => data.length)).toEqual([
       2, 1,
     ]);
+  });
+
+  it("every option that is `undefined` counts as absent", async () => {
+    const absent = undefined;
+    const parley = await open(undefined, {
+      moderator: absent,
+      actor: absent,
+      answerMillis: absent,
+    });
+    const bot = await parley.chatbot(declaration);
+    const call = { signal: absent, idempotencyKey: absent };
+    const chat = await bot.createChat({ name: absent, userRef: absent }, call);
+    const ask = { ...call, onDisconnect: absent };
+    await bot.ask(chat.id, "q", ask);
+    await collect(bot.stream(chat.id, "q", ask));
+    const list = { limit: absent, page: absent, orderBy: absent, desc: absent, id: absent };
+    expect((await bot.history(chat.id, list, { signal: absent }).page()).total).toBe(2);
+    for (const query of [{ search: absent }, { userRef: absent }, list])
+      expect((await bot.chats(query, { signal: absent }).page()).total).toBe(1);
+    expect(await bot.usage({ since: absent, by: absent })).toHaveLength(1);
+    expect(await collect(bot.export({ userRef: absent }))).toHaveLength(4);
+    const key = { name: absent, scopes: absent, expiresAt: absent, ratePerMinute: absent };
+    expect(await bot.createKey(key)).toMatchObject({ id: expect.any(String) });
   });
 
   it("a bot erases, exports and imports chats", async () => {
@@ -437,6 +473,52 @@ describe("a stream's iterator", () => {
   });
 });
 
+describe("retention", () => {
+  /** Opens Parley with a chatbot that has `retentionDays`; `erasures` lists what is erased, and by which actor. */
+  const openRetaining = async () => {
+    const erasures: Array<unknown> = [];
+    const parley = await open(undefined, {
+      store: storeWith(ChatArchive, () => ({
+        erase: (_, which, actor) => Effect.sync(() => erasures.push([which, actor])),
+      })),
+    });
+    await parley.chatbot({ ...declaration, retentionDays: 2 });
+    return { parley, erasures };
+  };
+  const minutes = (count: number) => vi.advanceTimersByTimeAsync(count * 60_000);
+
+  it("openParley erases expired chats a minute after it opened and then about every hour, until close", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    const { erasures, parley } = await openRetaining();
+    const erasure = [{ _tag: "IdleFor", millis: 2 * 86_400_000 }, "retention"];
+    await minutes(0.9);
+    expect(erasures).toEqual([]);
+    await minutes(0.2);
+    expect(erasures).toEqual([erasure]);
+    // The pause between runs varies by up to 12 minutes.
+    await minutes(47);
+    expect(erasures).toHaveLength(1);
+    await minutes(26);
+    expect(erasures).toEqual([erasure, erasure]);
+    await parley.close();
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it("a script that does not call close still exits by itself", async () => {
+    const script = `
+      import { openParley } from "@parley/core/promise";
+      import { memory } from "@parley/store-memory";
+      const parley = await openParley({ store: memory(), answerer: () => "a" });
+      const bot = await parley.chatbot({ workspace: "W", name: "N", retentionDays: 1 });
+      console.log((await bot.ask(null, "q")).entry.answer);`;
+    const root = `${import.meta.dirname}/../../..`;
+    const args = ["--input-type=module", "--eval", script];
+    const options = { cwd: root, timeout: 30_000 };
+    const { stdout } = await promisify(execFile)(process.execPath, args, options);
+    expect(stdout).toBe("a\n");
+  }, 40_000);
+});
+
 describe("close", () => {
   it("close waits for asks and streams in progress, and rejects later calls", async () => {
     const { answerer, goOn } = makeSlowAnswer();
@@ -456,6 +538,25 @@ describe("close", () => {
     expect(events.at(-1)).toMatchObject({ type: "entry", entry: { answer: "one two" } });
     await closing;
     await parley.close();
+  });
+
+  it("close ends an export whose reader has stopped, once the time limit for answers is over", async () => {
+    let isReleased = false;
+    const release = Effect.sync(() => (isReleased = true));
+    const store = storeWith(ChatArchive, (archive) => ({
+      export: (...args) => Stream.ensuring(archive.export(...args), release),
+    }));
+    const parley = await open(undefined, { answerMillis: 50, store });
+    const bot = await parley.chatbot(declaration);
+    for (const question of ["q", "r"]) await bot.ask(null, question);
+    await bot.export()[Symbol.asyncIterator]().next();
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    const closing = parley.close();
+    await vi.advanceTimersByTimeAsync(5_049);
+    expect(isReleased).toBe(false);
+    await vi.advanceTimersByTimeAsync(1);
+    await closing;
+    expect(isReleased).toBe(true);
   });
 });
 

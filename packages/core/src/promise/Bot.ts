@@ -44,7 +44,7 @@ export const makeBots =
 
     const chats: api.Bot["chats"] = (query = {}, call) =>
       makeList(
-        { search: null, userRef: null, ...query },
+        { search: null, userRef: null, ...withoutUndefined(query) },
         check.chats,
         (page: ChatQuery) => chatService.list(chatbot, page, visitor),
         (effect) => run(effect, call),

@@ -59,6 +59,8 @@ export const makeCalls = async <R, E>(layer: Layer.Layer<R, E>, patience: number
             signal?.addEventListener("abort", endIterator);
             resolve(iterator.next());
             await Promise.race([theEnd, expiry]);
+            // An abandoned stream must release its resources, but `close` does not wait for that.
+            endIterator()?.catch(() => {});
           };
           runtime.run(loop, refuse).catch(reject);
         });

@@ -62,7 +62,8 @@ export interface ParleyLayer extends Layer.Layer<
 
 /**
  * A chatbot to find, create or change. Absent fields stay as they are. In a new chatbot, the description defaults to
- * the empty string, and the settings default to `defaultSettings`.
+ * the empty string, and the settings default to `defaultSettings`. With `retentionDays`, the chatbot's expired chats
+ * are erased a minute after `openParley` and then about once an hour, until `close`.
  */
 export interface ChatbotDeclaration extends Partial<ChatbotSettings> {
   readonly workspace: string;

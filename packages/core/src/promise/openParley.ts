@@ -6,7 +6,9 @@ import { Moderator } from "../ports/Moderator.ts";
 import { Access } from "../services/Access.ts";
 import { Administration } from "../services/Administration.ts";
 import { AskLimits } from "../services/AskLimits.ts";
+import { BackgroundSleep, unreferencedSleep } from "../services/BackgroundSleep.ts";
 import { layerParley } from "../services/Parley.ts";
+import { layerErasure } from "../services/Retention.ts";
 import { makeBots } from "./Bot.ts";
 import { makeCalls } from "./Calls.ts";
 import * as check from "./Checks.ts";
@@ -27,11 +29,14 @@ export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = a
   await Effect.runPromise(check.options({ ...wiring, moderator, actor, answerMillis }));
   const loggers = log === false ? [] : [Logger.map(Logger.formatLogFmt, (line) => log(line))];
   const limits = { ...AskLimits.defaultValue(), deadline: Duration.millis(answerMillis) };
-  const layer = layerParley({ ...wiring, moderator }).pipe(
+  const layer = layerErasure.pipe(
+    Layer.provideMerge(layerParley({ ...wiring, moderator })),
     Layer.provideMerge(Logger.layer(loggers)),
     // In a shared registry, the gauges of two instances would overwrite each other.
     Layer.provideMerge(Layer.succeed(Metric.MetricRegistry, new Map())),
     Layer.provideMerge(Layer.succeed(AskLimits, limits)),
+    // A program that never calls `close` still exits by itself.
+    Layer.provideMerge(Layer.succeed(BackgroundSleep, unreferencedSleep)),
   );
   const { close, context, iterate, run } = await makeCalls(layer, answerMillis + 5_000);
   const administration = Context.get(context, Administration);

@@ -2,12 +2,13 @@
  * Authentication: finds what an API key or a visitor token gives access to, enforces rate limits, and admits anonymous
  * visitors.
  */
-import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Schedule, Stream } from "effect";
+import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Stream } from "effect";
 import { Digest, Mac } from "effect/crypto";
 import { admitsAnonymous, hashKey, keyId, type KeyRecord, type Scope } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import { ChatbotDirectory, type Grant } from "../ports/ChatbotDirectory.ts";
 import { KeyRejected, RateExceeded, type StorageUnavailable } from "../model/Errors.ts";
+import { BackgroundSleep } from "./BackgroundSleep.ts";
 import { makeKeyRequests } from "./Telemetry.ts";
 
 type Refusal = KeyRejected | RateExceeded;
@@ -191,7 +192,8 @@ const make = Effect.gen(function* () {
     });
   });
   yield* Effect.addFinalizer(() => Effect.timeoutOption(writeUse, "2 seconds"));
-  yield* writeUse.pipe(Effect.repeat(Schedule.spaced(useInterval)), Effect.forkScoped);
+  const sleep = yield* BackgroundSleep;
+  yield* Effect.forkScoped(Effect.forever(Effect.andThen(writeUse, sleep(useInterval))));
 
   /** Checks the key's expiry and rates, and records its use. `principal` is `null` if the credential is wrong. */
   const admit = (

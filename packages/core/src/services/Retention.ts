@@ -2,20 +2,62 @@
  * Erases expired chats, which have had no entry for their chatbot's `retentionDays`, and reports the time until the
  * next key expires.
  */
-import { Clock, Context, Effect, Layer, Schedule } from "effect";
+import { Clock, Context, Duration, Effect, Layer, Random, Schedule } from "effect";
+import type { ChatbotId } from "../model/Ids.ts";
 import { ChatArchive } from "../ports/ChatArchive.ts";
 import { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
+import { BackgroundSleep } from "./BackgroundSleep.ts";
 import { registerGauge } from "./Telemetry.ts";
 
+const actor = "retention";
 const day = 86_400_000;
+
+/**
+ * Erases the expired chats of every chatbot once, and returns whether that succeeded. Logs every failure, including
+ * defects; the next run erases the chats that this run could not.
+ */
+const eraseExpired = Effect.gen(function* () {
+  const registry = yield* ChatbotRegistry;
+  const archive = yield* ChatArchive;
+  let hasFailed = false;
+  const logFailures = (message: string) =>
+    Effect.catchCause((cause) => {
+      hasFailed = true;
+      return Effect.logError(message, cause);
+    });
+  const eraseFrom = (id: ChatbotId) =>
+    // A change of nothing only reads the settings, which may have changed while the run erased other chatbots' chats.
+    Effect.flatMap(registry.change(id, {}, actor), ({ settings: { retentionDays: days } }) =>
+      days === null
+        ? Effect.void
+        : archive.erase(id, { _tag: "IdleFor", millis: days * day }, actor),
+    ).pipe(
+      Effect.catchTag("ChatbotNotFound", () => Effect.void),
+      logFailures(`Expired chats of chatbot ${id} could not be erased`),
+    );
+  yield* Effect.flatMap(registry.list, (all) => {
+    const expiring = all.filter(({ chatbot }) => chatbot.settings.retentionDays !== null);
+    return Effect.forEach(expiring, ({ chatbot }) => eraseFrom(chatbot.id), { discard: true });
+  }).pipe(logFailures("Erasing expired chats failed"));
+  return !hasFailed;
+});
+
+/** Runs retention after a minute and then about once an hour. */
+const repeatHourly = <R>(run: Effect.Effect<unknown, never, R>) =>
+  Effect.gen(function* () {
+    const sleep = yield* BackgroundSleep;
+    yield* sleep(Duration.minutes(1));
+    while (true) {
+      yield* run;
+      yield* sleep(Duration.minutes(yield* Random.nextBetween(48, 72)));
+    }
+  });
 
 const retain = Effect.gen(function* () {
   const registry = yield* ChatbotRegistry;
-  const archive = yield* ChatArchive;
   const context = yield* Effect.context<never>();
   const now = () => Context.get(context, Clock.Clock).currentTimeMillisUnsafe();
   let completedAt = now();
-  let hasFailed = false;
   /** The times at which unrevoked keys expire, in milliseconds since the Unix epoch. */
   let expiries: ReadonlyArray<number> = [];
   const gauge = (name: string, description: string, millis: () => number) =>
@@ -31,26 +73,9 @@ const retain = Effect.gen(function* () {
     () => Math.min(...expiries.filter((expiry) => expiry > now())) - now(),
   );
 
-  /** Logs every failure, including defects. The next run erases the chats that this run could not. */
-  const logFailures = (message: string) =>
-    Effect.catchCause((cause) => {
-      hasFailed = true;
-      return Effect.logError(message, cause);
-    });
   const readExpiries = Effect.map(registry.list, (all) => {
     const keys = all.flatMap(({ keys }) => keys.filter(({ revokedAt }) => revokedAt === null));
     expiries = keys.flatMap(({ expiresAt }) => expiresAt?.getTime() ?? []);
-  });
-  const eraseExpired = Effect.gen(function* () {
-    hasFailed = false;
-    for (const { chatbot } of yield* registry.list) {
-      const days = chatbot.settings.retentionDays;
-      if (days === null) continue;
-      yield* archive
-        .erase(chatbot.id, { _tag: "IdleFor", millis: days * day }, "retention")
-        .pipe(logFailures(`Expired chats of chatbot ${chatbot.id} could not be erased`));
-    }
-    if (!hasFailed) completedAt = now();
   });
 
   yield* Effect.ignore(readExpiries).pipe(
@@ -58,11 +83,10 @@ const retain = Effect.gen(function* () {
     Effect.repeat(Schedule.spaced("1 minute")),
     Effect.forkChild,
   );
-  yield* eraseExpired.pipe(
-    logFailures("Erasing expired chats failed"),
-    Effect.repeat(Schedule.jittered(Schedule.spaced("1 hour"))),
-    Effect.delay("1 minute"),
-  );
+  const run = Effect.map(eraseExpired, (isComplete) => {
+    if (isComplete) completedAt = now();
+  });
+  yield* repeatHourly(run);
 });
 
 /**
@@ -71,3 +95,7 @@ const retain = Effect.gen(function* () {
  */
 export const layerRetention: Layer.Layer<never, never, ChatArchive | ChatbotRegistry> =
   Layer.effectDiscard(Effect.forkScoped(retain, { startImmediately: true }));
+
+/** Erases expired chats as `layerRetention` does, without its metrics. */
+export const layerErasure: Layer.Layer<never, never, ChatArchive | ChatbotRegistry> =
+  Layer.effectDiscard(Effect.forkScoped(repeatHourly(eraseExpired), { startImmediately: true }));

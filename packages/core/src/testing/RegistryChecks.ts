@@ -240,6 +240,7 @@ export const registryChecks: ReadonlyArray<
         [{ name: fresh("chatbot"), workspaceName: fresh("W") }, registry],
         [{ name: fresh("chatbot"), settings: { model: "m" } }, other],
         [{ settings: { helloMessage: "" } }, registry],
+        [{}, other],
       ];
       for (const [n, [change, instance]] of changes.entries()) {
         const changedChatbot = yield* instance.change(id, change, `actor ${n}`);

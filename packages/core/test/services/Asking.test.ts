@@ -274,6 +274,47 @@ describe("asking", () => {
     }).pipe(Effect.provide(layerAsking(() => Stream.never))),
   );
 
+  it.effect("an answer is stored even if the store failed to renew its turn once", () =>
+    Effect.gen(function* () {
+      const gate = yield* Deferred.make<void>();
+      let renewals = 0;
+      const store = storeWith(({ renew }) => ({
+        renew: (turn) =>
+          Effect.suspend(() =>
+            ++renewals === 1 ? Effect.fail(new StorageUnavailable({ cause: "gone" })) : renew(turn),
+          ),
+      }));
+      yield* Effect.gen(function* () {
+        const answer = yield* Effect.forkChild(Effect.exit(asking(ask("q"))));
+        yield* settle;
+        yield* TestClock.adjust("7 seconds");
+        assert.strictEqual(renewals, 2);
+        yield* Deferred.succeed(gate, undefined);
+        assert.strictEqual(tagOf(yield* Fiber.join(answer)), "success");
+        assert.strictEqual(yield* total, 1);
+      }).pipe(Effect.provide(layerAsking(() => gatedAnswer(gate), undefined, store)));
+    }),
+  );
+
+  it.effect("asks beyond the limit on asks in progress fail with Overloaded", () =>
+    Effect.gen(function* () {
+      const gate = yield* Deferred.make<void>();
+      yield* Effect.gen(function* () {
+        const asks = yield* Effect.forEach(["q", "r", "s"], (question) =>
+          Effect.forkChild(Effect.exit(asking(ask(question)))),
+        );
+        yield* settle;
+        yield* Deferred.succeed(gate, undefined);
+        const exits = yield* Effect.forEach(asks, Fiber.join);
+        assert.deepStrictEqual(exits.map(tagOf), ["success", "success", ["Overloaded"]]);
+        assert.strictEqual(yield* total, 2);
+      }).pipe(
+        Effect.provide(layerAsking(() => gatedAnswer(gate))),
+        Effect.provideService(AskLimits, { ...AskLimits.defaultValue(), asks: 2 }),
+      );
+    }),
+  );
+
   it.effect("an answer is not stored if its turn was lost in the meantime", () =>
     Effect.gen(function* () {
       const gate = yield* Deferred.make<void>();

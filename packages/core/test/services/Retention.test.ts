@@ -113,6 +113,38 @@ it.effect("retention runs a minute after the start, and again about an hour late
   }).pipe(Effect.scoped, Effect.provide(layerMemory)),
 );
 
+it.effect(
+  "a run follows changes and deletions that operators make while it erases other chats",
+  () =>
+    Effect.gen(function* () {
+      const { erase } = yield* ChatArchive;
+      const registry = yield* ChatbotRegistry;
+      const first = yield* make("first", 2);
+      const off = yield* make("off", 2);
+      const longer = yield* make("longer", 2);
+      const gone = yield* make("gone", 2);
+      yield* TestClock.adjust("3 days");
+      const logs = yield* startRetention({
+        archive: {
+          erase: (chatbot, ...rest) =>
+            Effect.gen(function* () {
+              if (chatbot === first.id) {
+                yield* registry.change(off.id, { settings: { retentionDays: null } }, "test");
+                yield* registry.change(longer.id, { settings: { retentionDays: 30 } }, "test");
+                yield* registry.delete(gone.id, "test");
+              }
+              return yield* erase(chatbot, ...rest);
+            }).pipe(Effect.orDie),
+        },
+      });
+      yield* TestClock.adjust("61 seconds");
+      assert.deepStrictEqual(yield* chatsOf(first), []);
+      assert.deepStrictEqual(yield* chatsOf(off), [off.used, off.idle]);
+      assert.deepStrictEqual(yield* chatsOf(longer), [longer.used, longer.idle]);
+      assert.deepStrictEqual(logs, []);
+    }).pipe(Effect.scoped, Effect.provide(layerMemory)),
+);
+
 it.effect("a failed erasure is logged, and the other chatbots' chats are still erased", () =>
   Effect.gen(function* () {
     const { erase } = yield* ChatArchive;
