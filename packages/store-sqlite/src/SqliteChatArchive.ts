@@ -39,11 +39,11 @@ const sharesEntryId = (records: ReadonlyArray<ArchiveRecord>): boolean => {
 };
 
 export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
-  const { all, emptyLog, get, read, run, write } = database;
+  const { all, emptyLog, get, read, rewriteFile, run, write } = database;
 
   // Foreign keys delete all rows that refer to a chat.
   const erase: ChatArchive["Service"]["erase"] = (chatbot, which, actor) =>
-    write((now): number | ChatbotNotFound => {
+    write((now): { erasedCount: number; turnCount: number } | ChatbotNotFound => {
       const refusal = Rows.chatbotMissing(database, chatbot);
       if (refusal) return refusal;
       const erasure = erasureAt(which, now);
@@ -53,7 +53,7 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
         `DELETE FROM chats WHERE chatbot = :chatbot AND ${erasable[erasure._tag]}`,
         values,
       );
-      run(
+      const turnCount = run(
         `DELETE FROM turns WHERE chatbot = :chatbot AND chat IS NULL
            AND instr(idempotencyKey, char(10)) > 0 AND ${erasableTurns[erasure._tag]}`,
         values,
@@ -61,8 +61,14 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
       const detail = erasureDetail(erasure, erasedCount);
       if (erasedCount > 0)
         Rows.insertAudit(database, { actor, chatbot, action: "erase", detail }, now);
-      return erasedCount;
-    }).pipe(Effect.tap(emptyLog));
+      return { erasedCount, turnCount };
+    }).pipe(
+      Effect.tap(({ erasedCount, turnCount }) =>
+        erasedCount + turnCount > 0 ? rewriteFile : Effect.void,
+      ),
+      Effect.tap(emptyLog),
+      Effect.map(({ erasedCount }) => erasedCount),
+    );
 
   // Read in one go: a transaction that stays open would hold up every other fiber.
   const exportChats: ChatArchive["Service"]["export"] = (chatbot, actor, person) =>

@@ -79,7 +79,7 @@ export const makeChatbotDirectory = ({
 };
 
 export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Service"] => {
-  const { all, emptyLog, get, read, run, write } = database;
+  const { all, emptyLog, get, read, rewriteFile, run, write } = database;
 
   const note = (entry: Omit<AuditRecord, "time">, time: number) =>
     Rows.insertAudit(database, entry, time);
@@ -189,7 +189,7 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
       if (before === undefined) return new ChatbotNotFound({ chatbot });
       run("DELETE FROM chatbots WHERE id = :chatbot", { chatbot });
       note({ actor, chatbot, action: "delete", detail: before.name }, now);
-    }).pipe(Effect.tap(emptyLog));
+    }).pipe(Effect.tap(rewriteFile), Effect.tap(emptyLog));
 
   const addKey: ChatbotRegistry["Service"]["addKey"] = (chatbot, key, actor) =>
     write((now) => Rows.chatbotMissing(database, chatbot) ?? insertKey(chatbot, key, actor, now));

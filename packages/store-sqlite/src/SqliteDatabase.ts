@@ -109,7 +109,7 @@ const openFile = (file: string): DatabaseSync => {
   try {
     db.function("fold", (text) => (typeof text === "string" ? fold(text) : null));
     db.exec(`
-      -- Deleted rows are overwritten with zeros.
+      -- Deleted rows are overwritten with zeros, but not the places from which SQLite has moved rows.
       PRAGMA secure_delete = ON;
       BEGIN IMMEDIATE`);
     const read = (pragma: string) => Object.values(db.prepare(`PRAGMA ${pragma}`).get()!)[0];
@@ -182,12 +182,21 @@ const make = (db: DatabaseSync) => {
   /** Picks the values that the statement names: Node rejects any others. */
   const bind = (sql: string, values: Values): Values =>
     Object.fromEntries([...sql.matchAll(/:(\w+)/g)].map(([, name]) => [name!, values[name!]!]));
+  const exec = (sql: string) =>
+    Effect.try({ try: () => db.exec(sql), catch: (cause) => cause }).pipe(Effect.catch(failOrDie));
   return {
+    /**
+     * Rewrites the file without the copies of erased text that SQLite left when it moved rows. If another process is
+     * writing for longer than the busy timeout, the next call removes them: the erasure itself is already stored.
+     */
+    rewriteFile: exec("VACUUM").pipe(
+      Effect.catchIf(
+        ({ cause }) => codeOf(cause) === busy,
+        () => Effect.void,
+      ),
+    ),
     /** Empties the write-ahead log, which would otherwise keep erased text until later writes overwrite it. */
-    emptyLog: Effect.try({
-      try: () => db.exec("PRAGMA wal_checkpoint(TRUNCATE)"),
-      catch: (cause) => cause,
-    }).pipe(Effect.catch(failOrDie)),
+    emptyLog: exec("PRAGMA wal_checkpoint(TRUNCATE)"),
     read: transaction("BEGIN"),
     write: transaction("BEGIN IMMEDIATE"),
     get: <Row>(sql: string, values: Values) =>

@@ -5,6 +5,7 @@ import {
   ChatArchive,
   ChatbotRegistry,
   ChatStore,
+  type Erasable,
   StorageUnavailable,
   TurnStore,
 } from "@parley/core/ports";
@@ -97,6 +98,61 @@ it.effect("erasing a user's chats leaves none of the user's text in the file or 
     assert.strictEqual(yield* archive.erase(chatbot, which, "test"), 1);
     assert.isEmpty(filesWithSecret("erased"));
   }).pipe(Effect.provide(layerSqlite({ file: path("erased") }))),
+);
+
+/** Returns a function that returns a pseudo-random integer below `bound`, in the same sequence in each run. */
+const makeRandom = (seed: number) => (bound: number) => {
+  seed = (seed * 48_271) % (2 ** 31 - 1);
+  return seed % bound;
+};
+
+// Deleting a row makes SQLite move other rows. `secure_delete` does not clear the place that a moved row leaves.
+it.effect("erasing chats also removes the copies that SQLite left when it moved their rows", () =>
+  Effect.gen(function* () {
+    const chatbot = yield* registerChatbot;
+    const store = yield* ChatStore;
+    const turns = yield* TurnStore;
+    const archive = yield* ChatArchive;
+    const random = makeRandom(1);
+    const chats: Array<{ id: ChatId; marker: string }> = [];
+    for (let index = 10; index < 50; index++) {
+      const marker = `<chat ${index}>`;
+      const texts = { name: marker, userRef: `user ${index % 3}`, helloMessage: null };
+      const { chat } = yield* store.createChat(chatbot, texts, null);
+      chats.push({ id: chat.id, marker });
+    }
+    for (let count = 0; count < 300; count++) {
+      const { id, marker } = chats[random(chats.length)]!;
+      // The text repeats the marker, so that the test also finds a part of it.
+      const text = () => marker.repeat(10 + random(60));
+      const result = yield* turns.take(chatbot, id, null);
+      if (result._tag !== "TurnTaken") return assert.fail("the turn is free");
+      yield* turns.append(result.turn, {
+        question: text(),
+        answer: text(),
+        moderation: "none",
+        flagged: false,
+        usage: null,
+      });
+    }
+    const erasedMarkers: Array<string> = [];
+    const erase = Effect.fnUntraced(function* (which: Erasable, markers: ReadonlyArray<string>) {
+      yield* archive.erase(chatbot, which, "test");
+      erasedMarkers.push(...markers);
+      const contents = readdirSync(folder)
+        .filter((name) => name.startsWith("moved"))
+        .map((name) => readFileSync(path(name), "latin1"));
+      const isLeft = (marker: string) => contents.some((content) => content.includes(marker));
+      assert.deepStrictEqual(erasedMarkers.filter(isLeft), []);
+    });
+    for (const { id, marker } of chats.slice(0, 20)) yield* erase({ _tag: "Chat", id }, [marker]);
+    for (const rest of [0, 1, 2]) {
+      const markers = chats
+        .filter((_, index) => (index + 10) % 3 === rest)
+        .map(({ marker }) => marker);
+      yield* erase({ _tag: "UserRef", userRef: `user ${rest}` }, markers);
+    }
+  }).pipe(Effect.provide(layerSqlite({ file: path("moved") }))),
 );
 
 it.effect("deleting a chatbot leaves none of its text in the file or its log", () =>
