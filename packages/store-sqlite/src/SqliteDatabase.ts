@@ -113,7 +113,8 @@ const openFile = (file: string): DatabaseSync => {
       PRAGMA secure_delete = ON;
       BEGIN IMMEDIATE`);
     const read = (pragma: string) => Object.values(db.prepare(`PRAGMA ${pragma}`).get()!)[0];
-    if (db.prepare("SELECT 1 FROM sqlite_schema").get() === undefined) {
+    const isNew = read("application_id") === 0 && read("user_version") === 0;
+    if (isNew && db.prepare("SELECT 1 FROM sqlite_schema").get() === undefined) {
       db.exec(tables);
       for (const [name, value] of Object.entries(header)) db.exec(`PRAGMA ${name} = ${value}`);
     } else if (read("application_id") !== header.application_id) {

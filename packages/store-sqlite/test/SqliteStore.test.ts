@@ -47,6 +47,7 @@ it.effect(
       writeFileSync(path("text"), "Not a database, but a text of a person.");
       for (const [name, statement] of [
         ["other", "CREATE TABLE chats (x)"],
+        ["empty", "PRAGMA application_id = 7"],
         ["newer", "PRAGMA user_version = 99"],
       ] as const) {
         if (name === "newer") yield* Effect.scoped(Layer.build(sqlite(path(name))));
@@ -54,11 +55,12 @@ it.effect(
         database.exec(statement);
         database.close();
       }
-      const contents = () => ["text", "other", "newer"].map((name) => readFileSync(path(name)));
+      const contents = () => ["text", "other", "empty", "newer"].map((name) => readFileSync(path(name)));
       const before = contents();
       const reasons = [
         ["text", /not a database/],
         ["other", /belongs to another application/],
+        ["empty", /belongs to another application/],
         ["newer", /another version of @parley\/store-sqlite/],
         ["nowhere/store", /unable to open/],
       ] as const;
