@@ -55,7 +55,8 @@ it.effect(
         database.exec(statement);
         database.close();
       }
-      const contents = () => ["text", "other", "empty", "newer"].map((name) => readFileSync(path(name)));
+      const contents = () =>
+        ["text", "other", "empty", "newer"].map((name) => readFileSync(path(name)));
       const before = contents();
       const reasons = [
         ["text", /not a database/],
