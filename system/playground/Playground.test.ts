@@ -844,6 +844,24 @@ describe("asking", () => {
     });
   });
 
+  it("stopping promises nothing if a copy of the tab is still reading the answer", async () => {
+    const { id } = await client.createChat();
+    await visit(async (page) => {
+      await openChat(page, id);
+      await ask(page, "long");
+      await page.waitForSelector(".streaming :text('word3')");
+      // As if the person had duplicated the tab, which copies its session storage.
+      const popup = page.waitForEvent("popup");
+      await page.evaluate(() => void window.open(location.href));
+      const copy = await popup;
+      await copy.waitForSelector(".streaming");
+      await page.getByRole("button", { name: "Stop" }).click();
+      await page.getByText("Stopped. If an answer still arrives, it will appear here.").waitFor();
+      await waitForAnswer(copy);
+      await waitForAnswer(page);
+    });
+  });
+
   it("stopping promises nothing if another server may still finish the answer", async () => {
     const { id } = await client.createChat();
     await visit(async (page) => {

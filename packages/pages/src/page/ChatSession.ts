@@ -235,9 +235,10 @@ const cancel = async ({ chatId, id, question }: Ask) => {
   } catch {
     hasContinued &&= signal.aborted;
   }
-  change(id, { state: hasContinued ? "cancelled" : "stopped" });
+  // A copy of this tab may still be reading the answer, which the server then completes.
+  change(id, { state: hasContinued && !waitsElsewhere(chatId) ? "cancelled" : "stopped" });
   stale.value++;
-  if (!hasContinued) setTimeout(() => stale.value++, 20_000);
+  setTimeout(() => stale.value++, 20_000);
 };
 
 /** Returns a function that updates the shown text up to twenty times a second, for at most a sixth of the time. */
