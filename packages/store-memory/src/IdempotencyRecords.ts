@@ -24,8 +24,8 @@ export interface IdempotencyRecord {
 }
 
 /**
- * Returns the record of a key; `undefined` if there is no key, or if the key is unused or expired, or its turn is no
- * longer held. Deletes expired records.
+ * Returns the record for an idempotency key; `undefined` if the request has no key, no request has used the key, the key
+ * has expired, or its turn has ended without a result. Deletes expired records.
  */
 export const findRecord = (
   { idempotencyRecords: records, leases }: Tenant,
@@ -42,7 +42,7 @@ export const findRecord = (
   return isFree ? undefined : record;
 };
 
-/** Records the outcome of a request, and ends an earlier turn with the same key. Does nothing if there is no key. */
+/** Records a request's outcome under its idempotency key, if it has one, and ends any earlier turn with that key. */
 export const putRecord = (
   { chats, idempotencyRecords: records, leases }: Tenant,
   idempotencyKey: IdempotencyKey | null,

@@ -68,7 +68,8 @@ export const onDatabase = <A, E, R>(work: Effect.Effect<A, E, R>) =>
 
 /**
  * The actor that the audit log records for a command: the operating system's user name, as in `cli:ann`, or the user id
- * if there is no name. PARLEY_ACTOR adds the person behind a shared account, as in `cli:deploy (ann)`.
+ * if the system knows no name. If several people share an account, PARLEY_ACTOR names the person who runs the command,
+ * as in `cli:deploy (ann)`.
  */
 export const actor = Effect.map(Settings, ({ actor }) => {
   const person = actor === null ? "" : ` (${actor})`;

@@ -20,7 +20,7 @@ const stores = ManagedRuntime.make(
 );
 afterAll(() => stores.dispose());
 
-const one = ChatbotId.make(1);
+const chatbotId = ChatbotId.make(1);
 
 /** Shows whether a command has changed anything. */
 const snapshot = () =>
@@ -31,7 +31,7 @@ const snapshot = () =>
       return yield* Effect.all({
         chatbots: registry.list,
         audit: registry.audit(1000),
-        chats: store.listChats(one, defaultChatQuery),
+        chats: store.listChats(chatbotId, defaultChatQuery),
       });
     }),
   );
@@ -45,7 +45,7 @@ beforeAll(async () => {
     expect((await here(create, settings())).code).toBe(0);
   }
   const chat = { name: null, userRef: "u", helloMessage: null };
-  await stores.runPromise(ChatStore.use((store) => store.createChat(one, chat, null)));
+  await stores.runPromise(ChatStore.use((store) => store.createChat(chatbotId, chat, null)));
   before = await snapshot();
 });
 

@@ -60,9 +60,9 @@ const renew = async (requestToken: (() => Promise<Partial<Token> | null>) | unde
   return keep(newToken);
 };
 
-const untilAborted = (signal: AbortSignal) =>
+const untilAborted = (signal: AbortSignal | null | undefined) =>
   new Promise<never>((_, reject) => {
-    signal.addEventListener("abort", () => reject(signal.reason as Error));
+    signal?.addEventListener("abort", () => reject(signal.reason as Error));
   });
 
 /** Makes a `fetch` that adds the visitor's token, for use by a client. */
@@ -72,7 +72,7 @@ export const makeFetch =
     for (let isSecond = false; ; isSecond = true) {
       if (performance.now() >= renewAt) {
         renewal ??= renew(requestToken).finally(() => (renewal = undefined));
-        const failure = await Promise.race([renewal, untilAborted(init.signal!)]);
+        const failure = await Promise.race([renewal, untilAborted(init.signal)]);
         if (failure !== undefined) return failure.clone();
       }
       const refusedToken = token!.token;

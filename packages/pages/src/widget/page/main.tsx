@@ -60,7 +60,7 @@ const focus = () => {
 interface WindowProps {
   /** Opens the visitor's newest chat, or creates one. */
   readonly start: () => Promise<void>;
-  readonly readQuestions: () => Promise<ReadonlyArray<string>>;
+  readonly readQuestions: (signal: AbortSignal) => Promise<ReadonlyArray<string>>;
 }
 
 const Window = ({ readQuestions, start }: WindowProps) => {
@@ -166,8 +166,8 @@ const begin = ({ colors, isKnown, locale }: Greeting) => {
     if (data.length === 0) await createChat();
     else shownView.value = data[0]!.id;
   };
-  const readQuestions = async () => {
-    const response = await fetch("questions", {});
+  const readQuestions = async (signal: AbortSignal) => {
+    const response = await fetch("questions", { signal });
     return response.ok ? response.json() : [];
   };
   // Visitors have no key to enter. The default link to a new chat would add an entry to the browsing history of the
