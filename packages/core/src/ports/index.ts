@@ -44,6 +44,25 @@ export {
   type ModeratorLayer,
 } from "./Moderator.ts";
 export { StoreState, type Store, type StorePorts } from "./Store.ts";
+
+// For stores: the small port, and what makes the five ports of it
+export { runInOneStep, storeOf, type HotPorts } from "../store/storeOf.ts";
+export { erasesChat, erasesKey, matchesQuery, pageOf, sumUsage } from "../store/Selection.ts";
+export { decideTake, isFree, type TakeDecision, type TakeState } from "../store/DecideTake.ts";
+export type {
+  AuditEntry,
+  ChatRow,
+  ColdRows,
+  ColdTx,
+  ErasureCursor,
+  KeyRow,
+  Lists,
+  Reads,
+  Rows,
+  Scope,
+  Tx,
+  Verb,
+} from "../store/Rows.ts";
 export {
   turnEntries,
   turnLease,
