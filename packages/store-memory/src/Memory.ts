@@ -66,8 +66,6 @@ export interface Memory {
   readonly notifications: {
     /** Chats whose turn may have become free. */
     readonly freedTurns: PubSub.PubSub<{ readonly chatbot: ChatbotId; readonly chatId: ChatId }>;
-    /** The ids of chatbots that have changed. */
-    readonly changes: PubSub.PubSub<ChatbotId>;
   };
 }
 
@@ -78,7 +76,7 @@ export const makeMemory = (chatbots: ReadonlyArray<Chatbot> = []): Memory => ({
   ),
   audit: [],
   lastId: { chatbot: Math.max(0, ...chatbots.map(({ id }) => id)), chat: 0, entry: 0 },
-  notifications: { freedTurns: makePubSub(), changes: makePubSub() },
+  notifications: { freedTurns: makePubSub() },
 });
 
 // Neither creating a sliding PubSub nor publishing to it ever suspends.
@@ -166,7 +164,7 @@ export const spend = (
 };
 
 export const record = (
-  { audit, notifications }: Memory,
+  { audit }: Memory,
   now: number,
   actor: string,
   chatbot: ChatbotId,
@@ -174,5 +172,4 @@ export const record = (
   detail: string,
 ) => {
   audit.push({ time: new Date(now), actor, chatbot, action, detail });
-  publish(notifications.changes, chatbot);
 };

@@ -12,7 +12,7 @@ import {
   KeyTaken,
   type RegisteredKey,
 } from "@parley/core/ports";
-import { Clock, Context, Effect, Result, Stream } from "effect";
+import { Clock, Context, Effect, Result } from "effect";
 import { atomically, emptyTenant, findChatbot, record, type Memory } from "./Memory.ts";
 
 type Registry = ChatbotRegistry["Service"];
@@ -22,7 +22,7 @@ type Directory = ChatbotDirectory["Service"];
 const newKey = { revokedAt: null, lastUsedAt: null };
 
 export const makeChatbotRegistry = (memory: Memory) => {
-  const { chatbots, lastId, notifications } = memory;
+  const { chatbots, lastId } = memory;
   const all = () => [...chatbots.values()];
   const findByName = (workspaceName: string, name: string) =>
     all().find(({ chatbot }) => chatbot.workspaceName === workspaceName && chatbot.name === name);
@@ -140,9 +140,7 @@ export const makeChatbotRegistry = (memory: Memory) => {
       }
     });
 
-  const changes: Directory["changes"] = Stream.fromPubSub(notifications.changes);
-
-  const directory = ChatbotDirectory.of({ find, recordUse, changes });
+  const directory = ChatbotDirectory.of({ find, recordUse });
   const registry = ChatbotRegistry.of({
     list,
     create,

@@ -16,7 +16,7 @@ import {
   KeyTaken,
   type RegisteredKey,
 } from "@parley/core/ports";
-import { Effect, Stream, Struct } from "effect";
+import { Effect, Struct } from "effect";
 import type { Database } from "./SqliteDatabase.ts";
 import * as Rows from "./SqliteRows.ts";
 
@@ -75,7 +75,7 @@ export const makeChatbotDirectory = ({
       for (const id of keyIds) run("UPDATE keys SET lastUsedAt = :now WHERE id = :id", { id, now });
     });
 
-  return ChatbotDirectory.of({ find, recordUse, changes: Stream.empty });
+  return ChatbotDirectory.of({ find, recordUse });
 };
 
 export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Service"] => {
