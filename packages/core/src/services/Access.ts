@@ -53,8 +53,8 @@ export interface VisitorTokens {
 }
 
 /**
- * The maximum number of look-ups that the process keeps. Beyond it, the oldest is dropped, so that a flood of unknown
- * ids repeats a valid key's look-up at most once in as many look-ups.
+ * The maximum number of look-ups that the process keeps, and of rate buckets for keys. Beyond it, the oldest look-up is
+ * dropped, so a flood of unknown ids makes the process repeat a valid key's look-up once in 10,000 look-ups.
  */
 const capacity = 10_000;
 
@@ -71,7 +71,10 @@ const anonymousPrefix = "visitor-";
 const anonymousLife = 3_600_000;
 const renewableFor = 30 * 24 * 3_600_000;
 
-/** For how long a look-up is used, in milliseconds from its start: a changed key takes effect that much later. */
+/**
+ * How long after its start a look-up is used, in milliseconds on the monotonic clock: a system clock that is set back
+ * does not keep a revoked key valid.
+ */
 const lookUpLife = 1_000;
 
 /** How often the process records which keys were used. */
