@@ -172,7 +172,7 @@ export const layerPostgres = (
       return Context.make(ChatStore, chats).pipe(
         Context.add(TurnStore, yield* makeTurnStore(pools, creation, notifications)),
         Context.add(ChatArchive, makeChatArchive(pools)),
-        Context.add(ChatbotDirectory, makeChatbotDirectory(pools, notifications)),
+        Context.add(ChatbotDirectory, makeChatbotDirectory(pools)),
         Context.add(ChatbotRegistry, makeChatbotRegistry(pools)),
         Context.add(StoreState, { readOnlyReason: pools.readOnlyReason }),
       );
