@@ -64,8 +64,6 @@ export interface Memory {
   readonly audit: Array<AuditRecord>;
   readonly lastId: Record<"chatbot" | "chat" | "entry", number>;
   readonly notifications: {
-    /** Chats whose turn may have become free. */
-    readonly freedTurns: PubSub.PubSub<{ readonly chatbot: ChatbotId; readonly chatId: ChatId }>;
     /** The ids of chatbots that have changed. */
     readonly changes: PubSub.PubSub<ChatbotId>;
   };
@@ -78,7 +76,7 @@ export const makeMemory = (chatbots: ReadonlyArray<Chatbot> = []): Memory => ({
   ),
   audit: [],
   lastId: { chatbot: Math.max(0, ...chatbots.map(({ id }) => id)), chat: 0, entry: 0 },
-  notifications: { freedTurns: makePubSub(), changes: makePubSub() },
+  notifications: { changes: makePubSub() },
 });
 
 // Neither creating a sliding PubSub nor publishing to it ever suspends.

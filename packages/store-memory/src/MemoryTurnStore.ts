@@ -12,7 +12,7 @@ import {
   type TakeResult,
   type Turn,
 } from "@parley/core/ports";
-import { Clock, Effect, Result, Stream } from "effect";
+import { Clock, Effect, Result } from "effect";
 import { findRecord, putRecord } from "./IdempotencyRecords.ts";
 import {
   addChat,
@@ -20,7 +20,6 @@ import {
   atomically,
   findChatbot,
   isOwn,
-  publish,
   spend,
   spendingOf,
   tenantOf,
@@ -73,10 +72,6 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
     if (!tenant.leases.delete(turn.id)) return holdsNothing(turn);
     if (chat) chat.turnEnded = now;
     return true;
-  };
-  /** Notifies waiting asks. Must be the last step of a change: an ask may take the turn before this returns. */
-  const notify = ({ chatId, chatbot }: Turn) => {
-    if (chatId !== null) publish(memory.notifications.freedTurns, { chatbot, chatId });
   };
 
   const take: Port["take"] = (chatbot, chatId, idempotencyKey, visitor = null) =>
@@ -148,14 +143,13 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
       spend(tenant, entry.apiKeyId, entry.spentTokens, now);
       const ids = { chat: newEntry.chatId, entry: newEntry.id, turnId: turn.id };
       putRecord(tenant, turn.idempotencyKey, now, { _tag: "Entry", ...ids });
-      notify(turn);
       return newEntry;
     });
 
   const release: Port["release"] = (turn, cost) =>
     Effect.map(Clock.currentTimeMillis, (now) => {
       spend(tenantOf(memory, turn.chatbot), cost?.apiKeyId, cost?.tokens, now);
-      if (end(turn, now)) notify(turn);
+      end(turn, now);
     });
 
   const spending: Port["spending"] = (chatbot, apiKeyId) =>
@@ -164,7 +158,5 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
       endsInMillis: day - (now % day),
     }));
 
-  const freedTurns: Port["freedTurns"] = Stream.fromPubSub(memory.notifications.freedTurns);
-
-  return TurnStore.of({ take, earlier, renew, append, release, spending, freedTurns });
+  return TurnStore.of({ take, earlier, renew, append, release, spending });
 };

@@ -14,7 +14,6 @@ import {
   turnPrecedence,
   TurnStore,
 } from "@parley/core/ports";
-import { Stream } from "effect";
 import type { Database } from "./SqliteDatabase.ts";
 import * as Rows from "./SqliteRows.ts";
 
@@ -214,6 +213,5 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
     append,
     release,
     spending,
-    freedTurns: Stream.empty,
   });
 };

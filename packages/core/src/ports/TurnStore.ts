@@ -3,7 +3,7 @@
  * expires, no other ask can take the turn of the chat. No method waits for another ask's answer: the service `Asking`
  * waits for turns and renews them. `docs/library/write-a-store.md` gives the rules for every case.
  */
-import { Context, type Effect, type Stream } from "effect";
+import { Context, type Effect } from "effect";
 import type { Entry, NewEntry } from "../model/Entry.ts";
 import type {
   ChatbotNotFound,
@@ -139,13 +139,5 @@ export class TurnStore extends Context.Service<
       chatbot: ChatbotId,
       apiKeyId: string,
     ) => Effect.Effect<Spending, StorageUnavailable>;
-    /**
-     * Emits a chat whose turn may be free; `null` stands for any chat. Notifications may be lost, and the stream may
-     * end, because asks also poll, by default once a second. `take` and `renew` send no notifications.
-     */
-    readonly freedTurns: Stream.Stream<{
-      readonly chatbot: ChatbotId;
-      readonly chatId: ChatId;
-    } | null>;
   }
 >()("@parley/core/TurnStore") {}
