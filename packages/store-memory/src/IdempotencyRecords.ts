@@ -2,26 +2,7 @@
  * Records of the requests that have an idempotency key, and of their outcomes.
  */
 import { idempotencyKeyLifetime, type IdempotencyKey } from "@parley/core/ports";
-import type { Tenant } from "./Memory.ts";
-
-export interface IdempotencyRecord {
-  readonly fingerprint: string;
-  /** In milliseconds since the Unix epoch. */
-  readonly createdAt: number;
-  /**
-   * While a turn is working on the request, the turn and its chat, if the chat exists; afterwards, what the request
-   * stored: a chat, or an entry and its turn.
-   */
-  readonly outcome:
-    | { readonly _tag: "Pending"; readonly chat: number | null; readonly turnId: string }
-    | { readonly _tag: "Chat"; readonly chat: number }
-    | {
-        readonly _tag: "Entry";
-        readonly chat: number;
-        readonly entry: number;
-        readonly turnId: string;
-      };
-}
+import type { IdempotencyRecord, Tenant } from "./Memory.ts";
 
 /**
  * Returns the record for an idempotency key; `undefined` if the request has no key, no request has used the key, the key

@@ -14,7 +14,6 @@ import {
   type Usage,
 } from "@parley/core/ports";
 import { Clock, Effect, PubSub, Result } from "effect";
-import type { IdempotencyRecord } from "./IdempotencyRecords.ts";
 
 export interface StoredEntry {
   readonly entry: Entry;
@@ -32,6 +31,25 @@ export interface StoredChat {
   turnEnded: number;
   /** The instances that are waiting for a turn, the longest-waiting one first. */
   waiting: Array<object>;
+}
+
+export interface IdempotencyRecord {
+  readonly fingerprint: string;
+  /** In milliseconds since the Unix epoch. */
+  readonly createdAt: number;
+  /**
+   * While a turn is working on the request, the turn and its chat, if the chat exists; afterwards, what the request
+   * stored: a chat, or an entry and its turn.
+   */
+  readonly outcome:
+    | { readonly _tag: "Pending"; readonly chat: number | null; readonly turnId: string }
+    | { readonly _tag: "Chat"; readonly chat: number }
+    | {
+        readonly _tag: "Entry";
+        readonly chat: number;
+        readonly entry: number;
+        readonly turnId: string;
+      };
 }
 
 /** The chats, turns, idempotency records and spending of one chatbot. */
