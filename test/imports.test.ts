@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { readdirSync, readFileSync } from "node:fs";
-import { dirname, join, resolve } from "node:path";
+import { dirname, join, relative, resolve } from "node:path";
 
 const root = join(import.meta.dirname, "..");
 
@@ -98,5 +98,23 @@ describe("the direction of imports", () => {
         .map((name) => `${file.slice(root.length + 1)} imports ${name}`),
     );
     expect(wrong).toEqual([]);
+  });
+
+  it.each(Object.keys(mayImport))("%s has no circle of imports", (folder) => {
+    const circles: Array<string> = [];
+    const visited = new Set<string>();
+    const visit = (file: string, importers: ReadonlyArray<string>): void => {
+      const path = [...importers, file];
+      if (importers.includes(file)) {
+        const circle = path.slice(importers.indexOf(file));
+        circles.push(circle.map((name) => relative(join(root, folder), name)).join(" -> "));
+      } else if (!visited.has(file)) {
+        visited.add(file);
+        for (const name of importsOf(file).filter((name) => isOwn(folder, file, name)))
+          if (/\.tsx?$/.test(name)) visit(resolve(dirname(file), name), path);
+      }
+    };
+    for (const file of sources(folder)) visit(file, []);
+    expect(circles).toEqual([]);
   });
 });

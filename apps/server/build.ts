@@ -17,7 +17,7 @@ for (const path of ["docs", ".cache", ...globSync("*.{js,md}", { cwd: dist })]) 
 }
 
 const bundle = await rolldown({
-  input: join(here, "src/parley.ts"),
+  input: { parley: join(here, "src/PublishedCommand.ts") },
   platform: "node",
   external: [/^node:/, ...Object.keys(peerDependencies)],
   onLog: (level, { message }) => {

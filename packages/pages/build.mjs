@@ -53,10 +53,10 @@ const bundleCode = async (path, format) => {
 };
 
 const files = {
-  "page.js": await bundleCode("playground/page/main.tsx", "esm"),
+  "page.js": await bundleCode("playground/page/PlaygroundPage.tsx", "esm"),
   "reference.js": await bundleCode("docs/page/Reference.tsx", "esm"),
-  "guide.js": await bundleCode("docs/page/guide.ts", "esm"),
-  "window.js": await bundleCode("widget/page/main.tsx", "esm"),
+  "guide.js": await bundleCode("docs/page/copyButtons.ts", "esm"),
+  "window.js": await bundleCode("widget/page/WidgetWindow.tsx", "esm"),
   "widget.js": await bundleCode("widget/page/loader.ts", "iife"),
   "theme.js": await bundleCode("page/theme.ts", "iife"),
   "style.css": await styles("page/style.css", "page/places.css"),

@@ -3,7 +3,7 @@
  */
 import { securityOf } from "@parley/store-pg";
 import { Console, Effect, FileSystem, Path, Redacted } from "effect";
-import { command } from "./cli/Errors.ts";
+import { command } from "./cli/CommandErrors.ts";
 import { details, type Cell } from "./cli/Output.ts";
 import { logsText } from "./layers/Observability.ts";
 import { Settings } from "./Settings.ts";

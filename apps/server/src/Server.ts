@@ -20,7 +20,7 @@ import { clientAddressBehind, parseNetworks } from "./http/ClientAddress.ts";
 import { listen } from "./http/Listener.ts";
 import { RequestQueue } from "./http/RequestQueue.ts";
 import { makeManagement } from "./http/Management.ts";
-import { layerAsking } from "./layers/Asking.ts";
+import { layerAsking } from "./layers/AskingLayer.ts";
 import {
   Documents,
   layerDocuments,
@@ -29,7 +29,7 @@ import {
   reloadOnSighup,
 } from "./layers/Documents.ts";
 import { layerObservability } from "./layers/Observability.ts";
-import { layerStore } from "./layers/Store.ts";
+import { layerStore } from "./layers/StoreLayer.ts";
 import { Lifecycle } from "./Lifecycle.ts";
 import { firstStart } from "./provision/FirstStart.ts";
 import { provision } from "./provision/Provision.ts";

@@ -1,6 +1,6 @@
 #!/usr/bin/env -S node --memory-saver-mode --max-semi-space-size=4
 /**
- * The `parley` command in a checkout. The published package's command, `parley.ts`, imports this file.
+ * The `parley` command in a checkout. The published package's command, `PublishedCommand.ts`, imports this file.
  */
 import { enableCompileCache } from "node:module";
 import { fileURLToPath } from "node:url";

@@ -12,7 +12,7 @@ export {
   type Widget,
 } from "./services/Access.ts";
 export { Administration, type CreatedKey } from "./services/Administration.ts";
-export { Asking, type Ask } from "./services/Asking.ts";
+export { Asking } from "./services/Asking.ts";
 export { AskLimits } from "./services/AskLimits.ts";
 export { Chats } from "./services/Chats.ts";
 export type { AnswerEvent, AskResult, Progress, Pulse } from "./services/LiveAnswer.ts";
@@ -38,6 +38,7 @@ export {
   type RegisteredKey,
   type Scope,
 } from "./model/ApiKey.ts";
+export type { Ask } from "./model/Ask.ts";
 export { NewChat, type Chat } from "./model/Chat.ts";
 export { ChatbotSettings, defaultSettings, LongText, Name, type Chatbot } from "./model/Chatbot.ts";
 export type { Entry } from "./model/Entry.ts";

@@ -23,5 +23,5 @@ export {
 } from "./serve/RequestTelemetry.ts";
 export { toFieldName } from "./serve/ValidationErrors.ts";
 export { longestLife, makeVisitorTokens, signVisitorToken } from "./serve/VisitorTokens.ts";
-export type { WidgetPages } from "./serve/Widget.ts";
+export type { WidgetPages } from "./serve/WidgetRoutes.ts";
 export { makeWebHandler, type WebHandler } from "./serve/WebHandler.ts";

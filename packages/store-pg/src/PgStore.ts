@@ -170,7 +170,7 @@ export const layerPostgres = (
         listEntries: makeListEntries(pools),
       });
       return Context.make(ChatStore, chats).pipe(
-        Context.add(TurnStore, yield* makeTurnStore(pools, creation, notifications)),
+        Context.add(TurnStore, yield* makeTurnStore(pools, creation)),
         Context.add(ChatArchive, makeChatArchive(pools)),
         Context.add(ChatbotDirectory, makeChatbotDirectory(pools)),
         Context.add(ChatbotRegistry, makeChatbotRegistry(pools)),

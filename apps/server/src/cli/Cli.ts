@@ -18,7 +18,13 @@ import { provision } from "./commands/ProvisionCommand.ts";
 import { serve } from "./commands/ServeCommand.ts";
 import { usage } from "./commands/UsageCommand.ts";
 import { withHelp } from "./Declaration.ts";
-import { CommandFailed, exitCode, presenter, withPrintedErrors, redactKeys } from "./Errors.ts";
+import {
+  CommandFailed,
+  exitCode,
+  presenter,
+  withPrintedErrors,
+  redactKeys,
+} from "./CommandErrors.ts";
 import { Json } from "./Output.ts";
 import { version } from "../Version.ts";
 

@@ -6,12 +6,12 @@ import { type ChatbotId, ChatbotRegistry } from "@parley/core/ports";
 import { layerPostgres, pendingSql } from "@parley/store-pg";
 import { Effect, Layer } from "effect";
 import { userInfo } from "node:os";
-import { postgresOptions } from "../layers/Store.ts";
+import { postgresOptions } from "../layers/StoreLayer.ts";
 import { hasDatabase } from "../postgres/Cluster.ts";
 import { embeddedPostgres, runningPostgres } from "../postgres/EmbeddedPostgres.ts";
 import { Settings } from "../Settings.ts";
 import { stopOnHangup } from "../StopSignals.ts";
-import { CommandFailed } from "./Errors.ts";
+import { CommandFailed } from "./CommandErrors.ts";
 
 const noDatabase = (message: string) =>
   new CommandFailed({

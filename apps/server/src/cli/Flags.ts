@@ -5,7 +5,7 @@ import { ChatbotRegistry, type StorageUnavailable } from "@parley/core/ports";
 import { Effect, Option, Record } from "effect";
 import { Flag } from "effect/cli";
 import { timeOf } from "../provision/ProvisionFile.ts";
-import { CommandFailed, listChatbots } from "./Errors.ts";
+import { CommandFailed, listChatbots } from "./CommandErrors.ts";
 
 export const textFlag = (name: string, description: string) =>
   Flag.String(name).pipe(Flag.optional, Flag.withDescription(description));

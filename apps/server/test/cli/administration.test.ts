@@ -5,7 +5,7 @@ import { Effect, Redacted } from "effect";
 import { createHmac } from "node:crypto";
 import { userInfo } from "node:os";
 import { beforeAll, expect, inject, it } from "vitest";
-import { redactKeys } from "../../src/cli/Errors.ts";
+import { redactKeys } from "../../src/cli/CommandErrors.ts";
 import { here, oneLineAndHint } from "./here.ts";
 
 beforeAll(async () => expect((await parley("migrate")).code).toBe(0));

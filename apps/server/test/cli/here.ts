@@ -5,7 +5,7 @@ import * as NodeServices from "@effect/platform-node/NodeServices";
 import { Console, Effect, Layer, Sink, Stdio, Stream } from "effect";
 import { format } from "node:util";
 import { parley } from "../../src/cli/Cli.ts";
-import { exitCode } from "../../src/cli/Errors.ts";
+import { exitCode } from "../../src/cli/CommandErrors.ts";
 import type { CommandResult } from "./run.ts";
 
 const isSetting = (name: string) => /^(PARLEY_|DATABASE_|OTEL_|HTTPS_PROXY$)/.test(name);

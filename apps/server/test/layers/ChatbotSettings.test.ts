@@ -8,9 +8,9 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { makeRequestQueue, RequestQueue } from "../../src/http/RequestQueue.ts";
-import { layerAnswerer } from "../../src/layers/Asking.ts";
+import { layerAnswerer } from "../../src/layers/AskingLayer.ts";
 import { layerDocuments } from "../../src/layers/Documents.ts";
-import { layerModerator } from "../../src/layers/Moderator.ts";
+import { layerModerator } from "../../src/layers/ModeratorLayer.ts";
 import { readSettings, Settings, type SettingsShape } from "../../src/Settings.ts";
 import { chunk } from "../SlowModel.ts";
 

@@ -3,7 +3,7 @@ import { assert, describe, layer } from "@effect/vitest";
 import { ChatbotId, defaultSettings, type Chatbot } from "@parley/core";
 import { Answerer } from "@parley/core/ports";
 import { Effect, Layer, Stream } from "effect";
-import { layerAnswerer } from "../../src/layers/Asking.ts";
+import { layerAnswerer } from "../../src/layers/AskingLayer.ts";
 import { layerDocuments } from "../../src/layers/Documents.ts";
 import { readSettings, Settings } from "../../src/Settings.ts";
 import { questions } from "./questions.ts";

@@ -16,7 +16,7 @@ import type { AnswerEvent } from "../services/LiveAnswer.ts";
 import type { Calls } from "./Calls.ts";
 import * as check from "./Checks.ts";
 import { makeList, withoutUndefined } from "./Lists.ts";
-import type * as api from "./Parley.ts";
+import type * as api from "./Interface.ts";
 
 /** Creates a function that binds calls to a chatbot and, if given, to the principal who makes them. */
 export const makeBots =

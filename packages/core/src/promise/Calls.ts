@@ -4,7 +4,7 @@
 import { Context, Effect, Stream, type Layer } from "effect";
 import { StorageUnavailable } from "../model/Errors.ts";
 import { makeDrainingRuntime } from "../services/DrainingRuntime.ts";
-import type { CallOptions } from "./Parley.ts";
+import type { CallOptions } from "./Interface.ts";
 
 /**
  * Builds the services of the layer, and rejects with the layer's error if that fails.

@@ -4,7 +4,7 @@
 import { Effect } from "effect";
 import { ArgumentInvalid } from "../model/Errors.ts";
 import type { Page } from "../model/ListQuery.ts";
-import type * as api from "./Parley.ts";
+import type * as api from "./Interface.ts";
 
 /** Creates the list for a query; `read` reads one page of the list. */
 export const makeList = <A, Query>(

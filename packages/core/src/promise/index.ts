@@ -2,7 +2,7 @@
  * The entry point `@parley/core/promise`, for code that does not use Effect.
  */
 export { openParley } from "./openParley.ts";
-export type * from "./Parley.ts";
+export type * from "./Interface.ts";
 export type { Scope } from "../model/ApiKey.ts";
 export type { Chat } from "../model/Chat.ts";
 export type { Chatbot, ChatbotSettings } from "../model/Chatbot.ts";

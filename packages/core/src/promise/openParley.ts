@@ -13,7 +13,7 @@ import { makeBots } from "./Bot.ts";
 import { makeCalls } from "./Calls.ts";
 import * as check from "./Checks.ts";
 import { withoutUndefined } from "./Lists.ts";
-import type * as api from "./Parley.ts";
+import type * as api from "./Interface.ts";
 
 /**
  * Opens the store. Rejects with the underlying error if the store, answerer or moderator cannot be used, and with

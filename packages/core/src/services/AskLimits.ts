@@ -13,10 +13,6 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
     asks: 10_000,
     /** The interval at which a held turn is renewed. */
     renewal: Duration.seconds(3),
-    /** The retry interval of an ask whose turn is held or reserved. Must be less than the store's `turnPrecedence`. */
-    poll: Duration.seconds(1),
-    /** The retry interval of an ask whose idempotency key is held by another ask. */
-    keyPoll: Duration.millis(100),
     /** The maximum length of an answer, in UTF-16 code units. The rest of a longer answer is cut off and not read. */
     answerLength: 100_000,
   }),

@@ -2,6 +2,7 @@
  * Answers a question in its turn: moderates the question, reads the answer, and stores both in an entry.
  */
 import { Cause, Clock, Duration, Effect, Option, Pull, Stream } from "effect";
+import type { Ask } from "../model/Ask.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import type { Entry, NewEntry, Usage } from "../model/Entry.ts";
 import {
@@ -14,7 +15,6 @@ import { isBlank, storableText } from "../model/Text.ts";
 import type { Answerer, AnswerPart } from "../ports/Answerer.ts";
 import type { Moderator } from "../ports/Moderator.ts";
 import { turnEntries, type Turn, type TurnStore } from "../ports/TurnStore.ts";
-import type { Ask } from "./Asking.ts";
 import { AskDeadline, AskedModel, type AskLimits } from "./AskLimits.ts";
 import type { CompletedAsk, LiveAnswer } from "./LiveAnswer.ts";
 import { inSpan, type AskTimes } from "./Telemetry.ts";

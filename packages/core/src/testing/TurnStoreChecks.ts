@@ -1,7 +1,7 @@
 /**
  * The promises of `TurnStore`, except those about idempotency keys and visitors.
  */
-import { Effect, Exit, Fiber, Stream } from "effect";
+import { Effect } from "effect";
 import { ChatStore } from "../ports/ChatStore.ts";
 import type { Entry } from "../model/Entry.ts";
 import { ChatNotFound, TurnLost } from "../model/Errors.ts";
@@ -10,7 +10,6 @@ import { type ChatbotId, ChatId } from "../model/Ids.ts";
 import { TurnStore, turnEntries, turnLease, turnPrecedence } from "../ports/TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
-  after,
   append,
   ask,
   askLater,
@@ -215,53 +214,6 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     yield* store.release(turn);
     yield* takeTurn(chatbot, chat!.id);
   }),
-
-  check(
-    "only the end of a turn sends a notification, and no ask waits for notification readers",
-    function* () {
-      const chatbot = yield* newChatbot;
-      const [store, second] = yield* bothTurns;
-      const { id } = yield* create(chatbot);
-      const notifiedChats: Array<number> = [];
-      const readers: Array<Fiber.Fiber<void>> = [];
-      for (const { freedTurns } of [store, second]) {
-        const recordingReader = Stream.tap(freedTurns, (turn) =>
-          Effect.sync(() => turn?.chatbot === chatbot && notifiedChats.push(turn.chatId)),
-        );
-        const stalledReader = Stream.tap(freedTurns, () => Effect.never);
-        for (const notifications of [recordingReader, stalledReader]) {
-          readers.push(
-            yield* Effect.forkChild(Stream.runDrain(notifications), { startImmediately: true }),
-          );
-        }
-      }
-      // A reader may need a moment before it receives notifications.
-      yield* after(50);
-      const turn = yield* takeTurn(chatbot, id, key);
-      yield* store.renew(turn);
-      yield* isHeld("chat", second, chatbot, id);
-      yield* create(chatbot);
-      yield* after(50);
-      yield* same("notifications while the turn is held", notifiedChats, []);
-      yield* append(turn, entry("q"));
-      yield* second.release(yield* takeTurn(chatbot, id, null, second));
-      const asks = Effect.gen(function* () {
-        for (let n = 0; n < 100; n++) yield* ask(chatbot, id, entry("q"));
-        return "in time";
-      });
-      yield* same("100 asks", yield* Effect.raceFirst(asks, after(20_000)), "in time");
-      for (const reader of readers) {
-        const exit = reader.pollUnsafe();
-        yield* same("a reader failed", exit !== undefined && Exit.isFailure(exit), false);
-      }
-      yield* same(
-        "notifications about other chats",
-        notifiedChats.filter((chat) => chat !== id),
-        [],
-      );
-      yield* Fiber.interruptAll(readers);
-    },
-  ),
 
   check(
     "an API key's daily spending is the total from its appends and releases in all instances",

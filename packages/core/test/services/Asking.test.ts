@@ -13,7 +13,7 @@ import {
   TurnStore,
   type AnswerPart,
 } from "@parley/core/ports";
-import { layerMemoryWith } from "@parley/store-memory";
+import { layerMemoryOf, layerMemoryWith, makeMemory } from "@parley/store-memory";
 import { Deferred, Duration, Effect, Exit, Fiber, Layer, Logger, Scope, Stream } from "effect";
 import { TestClock } from "effect/testing";
 import {
@@ -229,7 +229,7 @@ describe("asking", () => {
     }).pipe(Effect.provide(layerAsking(() => says("done")))),
   );
 
-  it.effect("a waiting ask gets the turn as soon as another process releases it", () =>
+  it.effect("a waiting ask gets a turn that another process releases within 250 milliseconds", () =>
     Effect.gen(function* () {
       const chatId = yield* newChat;
       const store = yield* TurnStore;
@@ -240,9 +240,37 @@ describe("asking", () => {
       yield* settle;
       assert.isUndefined(waitingAsk.pollUnsafe());
       yield* store.release(takeResult.turn);
-      yield* settle;
+      yield* TestClock.adjust("250 millis");
       assert.isDefined(waitingAsk.pollUnsafe());
     }).pipe(Effect.provide(layerAsking(() => says("done")))),
+  );
+
+  it.effect("two processes with many asks in one chat answer in turns, each in its own order", () =>
+    Effect.gen(function* () {
+      const memory = makeMemory([chatbot]);
+      const answers: Answers = () => Stream.unwrap(Effect.delay(Effect.succeed(says("a")), 1000));
+      const buildProcess = Layer.build(layerAsking(answers, undefined, layerMemoryOf(memory)));
+      const processes = [yield* buildProcess, yield* buildProcess];
+      const chatId = yield* Effect.provide(newChat, processes[0]!);
+      const questions = ["a1", "b1", "a2", "a3", "a4", "b2", "b3", "b4"];
+      const asks = yield* Effect.forEach(questions, (question) =>
+        Effect.forkChild(
+          Effect.provide(
+            asking(ask(question, { chatId })),
+            processes[question[0] === "a" ? 0 : 1]!,
+          ),
+        ),
+      );
+      for (let millis = 0; millis < questions.length * 1250; millis += 50) {
+        yield* TestClock.adjust(50);
+      }
+      for (const fiber of asks) assert.isDefined(fiber.pollUnsafe());
+      const expectedOrder = ["a1", "b1", "a2", "b2", "a3", "b3", "a4", "b4"];
+      assert.deepStrictEqual(
+        yield* Effect.provide(questionsOf(chatId), processes[0]!),
+        expectedOrder,
+      );
+    }),
   );
 
   it.effect("an ask takes over a killed process's turn when the lease of the turn expires", () =>

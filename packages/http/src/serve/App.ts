@@ -32,7 +32,7 @@ import {
   type RequestTelemetry,
 } from "./RequestTelemetry.ts";
 import { makeVisitorTokens } from "./VisitorTokens.ts";
-import { makeWidget, type WidgetPages } from "./Widget.ts";
+import { makeWidget, type WidgetPages } from "./WidgetRoutes.ts";
 
 /** Options for {@link makeApp}. */
 export interface AppOptions {

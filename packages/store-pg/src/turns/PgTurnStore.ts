@@ -5,8 +5,6 @@
  * the statement locks a chat and a key cannot cause a deadlock.
  */
 import {
-  ChatbotId,
-  ChatId,
   AskDeadline,
   ChatNotFound,
   turnEntries,
@@ -19,11 +17,10 @@ import {
   type Spending,
   type Turn,
 } from "@parley/core/ports";
-import { Clock, Effect, Schedule, Stream } from "effect";
+import { Clock, Effect, Schedule } from "effect";
 import type { ChatCreation } from "../chats/ChatCreation.ts";
 import { makeWriteBatcher } from "../database/WriteBatcher.ts";
 import { deadlines, withDeadline } from "../database/Deadlines.ts";
-import type { Notifications } from "../database/Notifications.ts";
 import {
   databaseOverload,
   isUnsent,
@@ -50,7 +47,6 @@ type Port = TurnStore["Service"];
 export const makeTurnStore = Effect.fnUntraced(function* (
   pools: PgPools,
   { create }: ChatCreation,
-  notifications: Notifications,
 ) {
   const { reads, writes } = pools;
 
@@ -214,16 +210,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       ),
     );
 
-  const freedTurns: Port["freedTurns"] = Stream.map(notifications("freed"), (content) => {
-    if (content === null) return null;
-    const [chatbot, chat] = content.split(":");
-    return {
-      chatbot: ChatbotId.make(Number(chatbot), { disableChecks: true }),
-      chatId: ChatId.make(Number(chat), { disableChecks: true }),
-    };
-  });
-
-  return TurnStore.of({ take, earlier, renew, append, release, spending, freedTurns });
+  return TurnStore.of({ take, earlier, renew, append, release, spending });
 });
 
 interface Append extends Turn {
@@ -290,9 +277,6 @@ with request as (
   from locked
 )`;
 
-const notifyFreed =
-  "case when outcome = 'owned' and cardinality(waiting) > 0 then pg_notify(current_schema(), concat_ws(':', 'freed', $1::int4, turn_row.chat_id)) end";
-
 // Renews the leases on both chat and key, or on neither: an ask that took over one must not wait for the other.
 const renewStatement = batchStatement(
   turnColumns,
@@ -334,7 +318,7 @@ const releaseStatement = (addsSpending: boolean) =>
   select $1, key, '', '-infinity' from turn_row where outcome = 'owned' and key is not null
   on conflict (chatbot_id, key) do update set turn = null, made_at = excluded.made_at
 )${addsSpending ? `, ${addSpending(releasedTurns)}` : ""}
-select at::int4 as at, outcome, ${notifyFreed} as notified from turn_row`,
+select at::int4 as at, outcome from turn_row`,
   );
 const plainRelease = releaseStatement(false);
 const spendingRelease = releaseStatement(true);
@@ -376,7 +360,7 @@ const appendStatement = (addsSpending: boolean) =>
 )`
         : ""
     }${addsSpending ? `, ${addSpending(spendingTurns)}` : ""}
-select at::int4 as at, outcome, ${entryColumns("new_entry")}, ${notifyFreed} as notified
+select at::int4 as at, outcome, ${entryColumns("new_entry")}
 from turn_row left join new_entry on outcome = 'owned' and new_entry.chat_id = turn_row.chat_id`,
     hasKey,
   );

@@ -1,13 +1,13 @@
 import { ChatId } from "@parley/core";
 import { Effect, Layer, Option, References, Stdio, Stream } from "effect";
 import { Flag, GlobalFlag } from "effect/cli";
-import { converse } from "../Conversation.ts";
+import { converse } from "../TerminalChat.ts";
 import { onDatabase } from "../Database.ts";
 import { makeCommand } from "../Declaration.ts";
-import { CommandFailed } from "../Errors.ts";
+import { CommandFailed } from "../CommandErrors.ts";
 import { chatbotFlag, chatbotOf } from "../Flags.ts";
 import { pluralize } from "../Output.ts";
-import { makePrompt } from "../Prompt.ts";
+import { makePrompt } from "../TerminalPrompt.ts";
 
 /** Runs the core in this process. The store grants turns, so a server can answer in the same chat meanwhile. */
 export const chat = makeCommand("chat", {
@@ -27,7 +27,7 @@ export const chat = makeCommand("chat", {
   },
   run: Effect.fnUntraced(function* ({ chat, chatbot: selector }) {
     // Loaded here, because most commands need no language models.
-    const { layerAsking } = yield* Effect.promise(() => import("../../layers/Asking.ts"));
+    const { layerAsking } = yield* Effect.promise(() => import("../../layers/AskingLayer.ts"));
     const { layerDocuments } = yield* Effect.promise(() => import("../../layers/Documents.ts"));
     const isTerminal = yield* Stdio.Stdio.use(({ stdinIsTerminal }) => stdinIsTerminal);
     const logLevel = yield* GlobalFlag.LogLevel;

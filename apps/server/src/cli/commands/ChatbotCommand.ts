@@ -13,7 +13,7 @@ import { Effect, Option, String } from "effect";
 import { Argument, Command, Flag } from "effect/cli";
 import { actor, onDatabase } from "../Database.ts";
 import { makeCommand, withHelp } from "../Declaration.ts";
-import { CommandFailed, noChanges } from "../Errors.ts";
+import { CommandFailed, noChanges } from "../CommandErrors.ts";
 import { chatbotFlag, chatbotOf, valuesOf, switchFlag, textFlag } from "../Flags.ts";
 import { pluralize, details, print, table } from "../Output.ts";
 

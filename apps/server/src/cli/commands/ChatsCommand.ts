@@ -14,7 +14,7 @@ import { Console, Effect, Option, Stdio, Stream } from "effect";
 import { Argument, Command, Flag } from "effect/cli";
 import { actor, onDatabase, recordRead } from "../Database.ts";
 import { makeCommand, withHelp } from "../Declaration.ts";
-import { CommandFailed } from "../Errors.ts";
+import { CommandFailed } from "../CommandErrors.ts";
 import {
   chatbotFlag,
   chatbotOf,

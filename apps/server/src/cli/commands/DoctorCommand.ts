@@ -11,7 +11,7 @@ import { readProvisionFile } from "../../provision/ProvisionFile.ts";
 import { readSettings, Settings, type ModelSettings } from "../../Settings.ts";
 import { databaseExists, databaseOptions, onDatabase } from "../Database.ts";
 import { makeCommand } from "../Declaration.ts";
-import { CommandFailed, describeError, toLine, withOwnCommand } from "../Errors.ts";
+import { CommandFailed, describeError, toLine, withOwnCommand } from "../CommandErrors.ts";
 import { pluralize, print, printable } from "../Output.ts";
 import { checkStart } from "../StartChecks.ts";
 

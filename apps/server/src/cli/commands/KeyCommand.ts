@@ -22,7 +22,7 @@ import { Console, Duration, Effect, Option, Redacted, Schema, Stdio, Stream } fr
 import { Argument, CliError, Command, Flag } from "effect/cli";
 import { actor, onDatabase, recordRead } from "../Database.ts";
 import { makeCommand, withHelp } from "../Declaration.ts";
-import { CommandFailed, noChanges } from "../Errors.ts";
+import { CommandFailed, noChanges } from "../CommandErrors.ts";
 import {
   chatbotFlag,
   chatbotOf,

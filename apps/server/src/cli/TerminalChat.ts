@@ -16,9 +16,9 @@ import {
 } from "@parley/core";
 import { Console, Effect, Schema, Stdio, Stream } from "effect";
 import { recordRead } from "./Database.ts";
-import { CommandFailed, describeError, printError } from "./Errors.ts";
+import { CommandFailed, describeError, printError } from "./CommandErrors.ts";
 import { details, pluralize, printable, table, write } from "./Output.ts";
-import type { Prompt } from "./Prompt.ts";
+import type { Prompt } from "./TerminalPrompt.ts";
 import { makeTypesetter } from "./Terminal.ts";
 import { Settings } from "../Settings.ts";
 

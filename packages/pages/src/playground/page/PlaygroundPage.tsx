@@ -9,7 +9,7 @@ import { Conversation, Questions } from "../../page/Conversation.tsx";
 import { Failure } from "../../page/Failure.tsx";
 import { focus, Icon, isPhone, Time, useRead } from "../../page/Parts.tsx";
 import { nameChat, titleOf } from "../../page/titles.ts";
-import { ChatList } from "./Chats.tsx";
+import { ChatList } from "./ChatList.tsx";
 import { Requests } from "./Requests.tsx";
 import { addresses, client, config, forgetKey } from "./Session.ts";
 import { key, mayAsk, rejection, route, setKey, visitor } from "./Session.ts";

@@ -7,7 +7,7 @@ import { Duration, Effect, Layer } from "effect";
 import { RequestQueue } from "../http/RequestQueue.ts";
 import { Settings } from "../Settings.ts";
 import { Documents } from "./Documents.ts";
-import { layerModerator } from "./Moderator.ts";
+import { layerModerator } from "./ModeratorLayer.ts";
 
 const hint = "Set PARLEY_LLM_BASE_URL and PARLEY_LLM_MODEL to use a language model.";
 
