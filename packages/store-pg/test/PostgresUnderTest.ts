@@ -4,7 +4,7 @@
 import * as PgClient from "@effect/sql-pg/PgClient";
 import { storeUnderTest } from "@parley/core/testing";
 import { layerPostgres, migratePostgres, type PostgresOptions } from "@parley/store-pg";
-import { quoteName } from "../src/database/PgParams.ts";
+import { quoteName } from "../src/connections/PgParams.ts";
 import { grantsTo } from "./grants.ts";
 import { Effect, Layer, Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";

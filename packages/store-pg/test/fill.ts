@@ -9,7 +9,7 @@ import { Effect } from "effect";
 import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
 import { addGaps, partSizes } from "../src/chats/ChatPositions.ts";
-import { makeTenantSession } from "../src/database/TenantSession.ts";
+import { makeTenantSession } from "../src/connections/Session.ts";
 
 /** The chatbot that `fillSchema` fills. */
 export const filledChatbot = ChatbotId.make(1_000_001);

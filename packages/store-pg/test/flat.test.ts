@@ -6,7 +6,7 @@ import { Context, Effect, Layer } from "effect";
 import type { SqlClient, SqlError } from "effect/sql";
 import { byPosition, byText, quickReadLimit, byFilter } from "../src/chats/ChatListing.ts";
 import { entryPage } from "../src/chats/EntryListing.ts";
-import type { Statement } from "../src/database/TenantSession.ts";
+import type { Statement } from "../src/connections/Session.ts";
 import {
   eraseEvery,
   fillChats,

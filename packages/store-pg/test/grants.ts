@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { quoteName } from "../src/database/PgParams.ts";
+import { quoteName } from "../src/connections/PgParams.ts";
 
 /** Returns the documented statements that grant a role the privileges to serve a schema with row security. */
 export const grantsTo = (role: string, schema: string): ReadonlyArray<string> => {

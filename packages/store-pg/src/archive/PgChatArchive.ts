@@ -23,10 +23,10 @@ import {
   retryOnDeadlock,
   toChatbotNotFound,
   toStorageUnavailable,
-} from "../database/PgErrors.ts";
-import { time } from "../database/PgParams.ts";
-import type { PgPools } from "../database/PgPools.ts";
-import { insertOn, settleIds } from "../database/WriteState.ts";
+} from "../connections/PgErrors.ts";
+import { time } from "../connections/PgParams.ts";
+import type { PgPools } from "../connections/PgPools.ts";
+import { insertOn, settleIds } from "../writes/WriteState.ts";
 import { entryParameters, entryColumns, toEntry } from "../rows/ChatRows.ts";
 import { batchStatement, namesOf, type Column } from "../rows/Statements.ts";
 import { makeErasure } from "./ChatErasure.ts";

@@ -12,15 +12,15 @@ import {
   type NewEntry,
 } from "@parley/core/ports";
 import { Effect } from "effect";
-import { deadlines, withDeadline } from "../database/Deadlines.ts";
-import { databaseOverload, toStoreErrors, toChatbotNotFound } from "../database/PgErrors.ts";
-import type { PgPools } from "../database/PgPools.ts";
-import { ownSequence } from "../database/WriteState.ts";
+import { deadlines, withDeadline } from "../connections/Deadlines.ts";
+import { databaseOverload, toStoreErrors, toChatbotNotFound } from "../connections/PgErrors.ts";
+import type { PgPools } from "../connections/PgPools.ts";
+import { ownSequence } from "../writes/WriteState.ts";
 import { atKey, batchStatement } from "../rows/Statements.ts";
 import { chatColumns, entryParameters, newEntryNames, spentColumn } from "../rows/ChatRows.ts";
 import { claimStatement, makeKeySweep } from "../rows/IdempotencyKeys.ts";
 import { addSpending } from "../rows/Spending.ts";
-import { makeWriteBatcher } from "../database/WriteBatcher.ts";
+import { makeWriteBatcher } from "../writes/WriteBatcher.ts";
 
 export interface Creation {
   readonly name: string | null;

@@ -19,10 +19,10 @@ import {
   isStatementTimeout,
   toStorageUnavailable,
   toStoreErrors,
-} from "../database/PgErrors.ts";
-import { deadlines, withDeadline } from "../database/Deadlines.ts";
-import type { PgPools } from "../database/PgPools.ts";
-import type { Statement } from "../database/TenantSession.ts";
+} from "../connections/PgErrors.ts";
+import { deadlines, withDeadline } from "../connections/Deadlines.ts";
+import type { PgPools } from "../connections/PgPools.ts";
+import type { Statement } from "../connections/Session.ts";
 import { chatColumns } from "../rows/ChatRows.ts";
 import { positionOf } from "./ChatPositions.ts";
 

@@ -4,10 +4,10 @@
  */
 import { Effect, Schedule } from "effect";
 import { SqlClient, SqlError } from "effect/sql";
-import { deadlines } from "../database/Deadlines.ts";
-import { cannotBeUsed, codeOf, isDeadlock, isLockTimeout } from "../database/PgErrors.ts";
-import { quoteName } from "../database/PgParams.ts";
-import { checkDatabase } from "../database/ServerChecks.ts";
+import { deadlines } from "../connections/Deadlines.ts";
+import { cannotBeUsed, codeOf, isDeadlock, isLockTimeout } from "../connections/PgErrors.ts";
+import { quoteName } from "../connections/PgParams.ts";
+import { checkDatabase } from "../connections/ServerChecks.ts";
 import { initial } from "./0001_initial.ts";
 
 const hashOf = (text: string) =>

@@ -3,10 +3,10 @@
  */
 import { ChatbotId, ChatbotDirectory, grantOf, type RegisteredKey } from "@parley/core/ports";
 import { Effect, Stream } from "effect";
-import type { Notifications } from "../database/Notifications.ts";
-import { toStorageUnavailable } from "../database/PgErrors.ts";
-import { millisNow, texts } from "../database/PgParams.ts";
-import type { PgPools } from "../database/PgPools.ts";
+import type { Notifications } from "../connections/Notifications.ts";
+import { toStorageUnavailable } from "../connections/PgErrors.ts";
+import { millisNow, texts } from "../connections/PgParams.ts";
+import type { PgPools } from "../connections/PgPools.ts";
 import {
   chatbotColumns,
   keyColumns,

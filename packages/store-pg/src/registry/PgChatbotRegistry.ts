@@ -21,9 +21,9 @@ import {
   isUniqueViolation,
   isUnsettled,
   toStorageUnavailable,
-} from "../database/PgErrors.ts";
-import { texts, time } from "../database/PgParams.ts";
-import type { PgPools } from "../database/PgPools.ts";
+} from "../connections/PgErrors.ts";
+import { texts, time } from "../connections/PgParams.ts";
+import type { PgPools } from "../connections/PgPools.ts";
 import {
   chatbotColumns,
   keyColumns,

@@ -9,7 +9,7 @@
  */
 import { idempotencyKeyLifetime, turnLease, type IdempotencyKey } from "@parley/core/ports";
 import { Effect } from "effect";
-import type { PgPools } from "../database/PgPools.ts";
+import type { PgPools } from "../connections/PgPools.ts";
 import { batchStatement } from "./Statements.ts";
 
 const isOld = (row: string) =>

@@ -1,8 +1,8 @@
 /**
  * Builds parts of statements: the look-up of a row, and the parameters for a batch of items, one row per item.
  */
-import { array, type ArrayType } from "../database/PgParams.ts";
-import type { Statement } from "../database/TenantSession.ts";
+import { array, type ArrayType } from "../connections/PgParams.ts";
+import type { Statement } from "../connections/Session.ts";
 
 /**
  * Returns SQL that finds a row of chatbot `$1` by the rest of its primary key, if the row meets the condition. For an

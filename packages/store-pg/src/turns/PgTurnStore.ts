@@ -21,18 +21,18 @@ import {
 } from "@parley/core/ports";
 import { Clock, Effect, Schedule, Stream } from "effect";
 import type { ChatCreation } from "../chats/ChatCreation.ts";
-import { makeWriteBatcher } from "../database/WriteBatcher.ts";
-import { deadlines, withDeadline } from "../database/Deadlines.ts";
-import type { Notifications } from "../database/Notifications.ts";
+import { makeWriteBatcher } from "../writes/WriteBatcher.ts";
+import { deadlines, withDeadline } from "../connections/Deadlines.ts";
+import type { Notifications } from "../connections/Notifications.ts";
 import {
   databaseOverload,
   isUnsent,
   toStoreErrors,
   toStorageUnavailable,
-} from "../database/PgErrors.ts";
-import type { PgPools } from "../database/PgPools.ts";
-import { ownSequence } from "../database/WriteState.ts";
-import type { Statement } from "../database/TenantSession.ts";
+} from "../connections/PgErrors.ts";
+import type { PgPools } from "../connections/PgPools.ts";
+import { ownSequence } from "../writes/WriteState.ts";
+import type { Statement } from "../connections/Session.ts";
 import { atKey, batchStatement, type Column } from "../rows/Statements.ts";
 import {
   entryParameters,

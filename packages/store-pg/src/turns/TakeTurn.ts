@@ -14,10 +14,10 @@ import {
   type Turn,
 } from "@parley/core/ports";
 import { Effect } from "effect";
-import { makeWriteBatcher } from "../database/WriteBatcher.ts";
-import { deadlines, withDeadline } from "../database/Deadlines.ts";
-import { toStoreErrors, toChatbotNotFound, toStorageUnavailable } from "../database/PgErrors.ts";
-import type { PgPools } from "../database/PgPools.ts";
+import { makeWriteBatcher } from "../writes/WriteBatcher.ts";
+import { deadlines, withDeadline } from "../connections/Deadlines.ts";
+import { toStoreErrors, toChatbotNotFound, toStorageUnavailable } from "../connections/PgErrors.ts";
+import type { PgPools } from "../connections/PgPools.ts";
 import { atKey, batchStatement, type Column } from "../rows/Statements.ts";
 import { entryColumns, toEntry } from "../rows/ChatRows.ts";
 import { claimedCte, isFree, leaseEnd, makeKeySweep } from "../rows/IdempotencyKeys.ts";

@@ -11,9 +11,9 @@ import {
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Fiber } from "effect";
-import { makePools } from "../../src/database/PgPools.ts";
+import { makePools } from "../../src/connections/PgPools.ts";
 import { makeChatArchive } from "../../src/archive/PgChatArchive.ts";
-import type { Session } from "../../src/database/TenantSession.ts";
+import type { Session } from "../../src/connections/Session.ts";
 import { inSchema, keyOf, takeFree } from "../fixtures.ts";
 import { hold } from "../hold.ts";
 import { bound, clientOf, freshSchema, optionsOf } from "../PostgresUnderTest.ts";

@@ -11,7 +11,7 @@ import { registerChatbot } from "@parley/core/testing";
 import { Cause, Effect, Exit, Fiber, Redacted } from "effect";
 import { SqlError } from "effect/sql";
 import { inject } from "vitest";
-import { makePools } from "../../src/database/PgPools.ts";
+import { makePools } from "../../src/connections/PgPools.ts";
 import { entry, inSchema, keyOf, makeStore, takeFree } from "../fixtures.ts";
 import { hold } from "../hold.ts";
 import {

@@ -8,11 +8,11 @@ import { layerPostgres } from "@parley/store-pg";
 import { Effect, Fiber, Logger, Metric, Redacted } from "effect";
 import { TestClock } from "effect/testing";
 import { inject, vi } from "vitest";
-import { watchAvailability } from "../../src/database/Availability.ts";
-import { makeTenantPool, type TenantPool } from "../../src/database/Checkout.ts";
-import { deadlines, noResponseError } from "../../src/database/Deadlines.ts";
-import { toStoreErrors } from "../../src/database/PgErrors.ts";
-import { makeRoundRobin } from "../../src/database/RoundRobin.ts";
+import { watchAvailability } from "../../src/connections/Availability.ts";
+import { makeTenantPool, type TenantPool } from "../../src/connections/Checkout.ts";
+import { deadlines, noResponseError } from "../../src/connections/Deadlines.ts";
+import { toStoreErrors } from "../../src/connections/PgErrors.ts";
+import { makeRoundRobin } from "../../src/connections/RoundRobin.ts";
 import { clientOf, freshDatabase, optionsOf } from "../PostgresUnderTest.ts";
 
 /** Waits until the metrics show this many connections in use and this many statements waiting for a connection. */

@@ -3,7 +3,7 @@ import { defaultChatQuery } from "@parley/core";
 import { ChatStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { Effect } from "effect";
-import { makePools } from "../../src/database/PgPools.ts";
+import { makePools } from "../../src/connections/PgPools.ts";
 import { bound, freshDatabase, inDatabase, layerStore } from "../PostgresUnderTest.ts";
 
 for (const rowSecurity of [false, true]) {

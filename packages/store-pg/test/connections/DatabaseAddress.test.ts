@@ -6,7 +6,7 @@ import {
   transportOf,
   withFallback,
   type Transport,
-} from "../../src/database/DatabaseAddress.ts";
+} from "../../src/connections/DatabaseAddress.ts";
 
 const problemOf = (address: string) => transportOf(Redacted.make(address));
 const base = "postgres://ann:secret@db.example:5432/parley";

@@ -7,11 +7,11 @@ import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
 import { describeCause, registerGauge } from "@parley/core/ports";
 import { Duration, Effect, Queue, Schedule, type Scope } from "effect";
 import { SqlError } from "effect/sql";
-import type { Tenant, TenantPool, Work } from "./Checkout.ts";
-import { inTime } from "./Deadlines.ts";
-import { codeOf, isUnsettled, isWriteRefused } from "./PgErrors.ts";
-import { millisNow } from "./PgParams.ts";
-import type { Session } from "./TenantSession.ts";
+import type { Tenant, TenantPool, Work } from "../connections/Checkout.ts";
+import { inTime } from "../connections/Deadlines.ts";
+import { codeOf, isUnsettled, isWriteRefused } from "../connections/PgErrors.ts";
+import { millisNow } from "../connections/PgParams.ts";
+import type { Session } from "../connections/Session.ts";
 
 /**
  * Returns SQL for the sequence to draw ids from, evaluated once per statement. In a database that did not issue the

@@ -4,8 +4,8 @@
  */
 import { StorageUnavailable, type Overloaded } from "@parley/core/ports";
 import { Effect, Exit, Fiber, Iterable, type Context } from "effect";
-import { deadlines, noResponseError, timeLeft, withDeadline } from "./Deadlines.ts";
-import { databaseOverload } from "./PgErrors.ts";
+import { deadlines, noResponseError, timeLeft, withDeadline } from "../connections/Deadlines.ts";
+import { databaseOverload } from "../connections/PgErrors.ts";
 
 interface PendingWrite<A, B, E> {
   readonly item: A;

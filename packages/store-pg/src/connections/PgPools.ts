@@ -26,8 +26,8 @@ import {
   makeTenantSession,
   type DedicatedSession,
   type Session,
-} from "./TenantSession.ts";
-import { makeWriteState, type WriteState } from "./WriteState.ts";
+} from "./Session.ts";
+import { makeWriteState, type WriteState } from "../writes/WriteState.ts";
 
 /** A session or connection that stays open until the scope closes. */
 type Scoped<A> = Effect.Effect<A, SqlError.SqlError, Scope.Scope>;

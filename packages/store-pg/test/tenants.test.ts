@@ -7,8 +7,8 @@ import { Cause, Effect, Exit, Fiber, Layer, Redacted, Stream } from "effect";
 import type { SqlClient } from "effect/sql";
 import { inject } from "vitest";
 import { makeChatArchive } from "../../src/archive/PgChatArchive.ts";
-import { makePools, type PgPools } from "../../src/database/PgPools.ts";
-import type { DedicatedSession, Session, Statement } from "../../src/database/TenantSession.ts";
+import { makePools, type PgPools } from "../../src/connections/PgPools.ts";
+import type { DedicatedSession, Session, Statement } from "../../src/connections/Session.ts";
 import { tenantTables } from "../../src/migrations/0001_initial.ts";
 import { keyOf, makeStore, takeFree } from "../fixtures.ts";
 import {
