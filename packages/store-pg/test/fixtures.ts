@@ -2,7 +2,7 @@
  * Rows and helpers that tests share.
  */
 import { type ChatbotId, type ChatId, TurnStore, type IdempotencyKey } from "@parley/core/ports";
-import { Effect, Stream } from "effect";
+import { Effect } from "effect";
 import { makeChatCreation } from "../src/chats/ChatCreation.ts";
 import { makeListChats } from "../src/chats/ChatListing.ts";
 import { makeListEntries } from "../src/chats/EntryListing.ts";
@@ -22,14 +22,14 @@ export const entry = {
 /** Makes an idempotency key. All keys have the same fingerprint. */
 export const keyOf = (key: string): IdempotencyKey => ({ key, fingerprint: "f" });
 
-/** Makes the parts of a store that use these pools, without notifications. */
+/** Makes the parts of a store that use these pools. */
 export const makeStore = Effect.fnUntraced(function* (pools: PgPools) {
   const creation = yield* makeChatCreation(pools);
   return {
     createChat: creation.createChat,
     listChats: makeListChats(pools),
     listEntries: makeListEntries(pools),
-    turns: yield* makeTurnStore(pools, creation, () => Stream.empty),
+    turns: yield* makeTurnStore(pools, creation),
   };
 });
 

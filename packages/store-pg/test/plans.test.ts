@@ -119,7 +119,7 @@ it.live.each(Object.entries(ages))(
       const { sql, url } = yield* freshDatabase();
       yield* migratePostgres({ url });
       const pools = yield* makePools({ url, schema: "parley", maxConnections: 6 });
-      yield* pools.writes.query("operator", "select settle_ids(true)");
+      yield* pools.writes.query("operator", "select advance_sequences(true)");
       yield* arrange(sql);
       const statements = yield* statementsOf(pools);
       const settings = yield* pools.writes.query<{ readonly set: string }>(

@@ -105,7 +105,7 @@ it.live.each([
         ...pools,
         reads: measure(pools.reads, note),
         writes: measure(pools.writes, note),
-        operation: Effect.map(pools.operation, (session) => measure(session, note)),
+        erasureSession: Effect.map(pools.erasureSession, (session) => measure(session, note)),
       };
       const { createChat, turns } = yield* makeStore(measuredPools);
       const archive = makeChatArchive(measuredPools);

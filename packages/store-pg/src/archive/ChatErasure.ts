@@ -11,10 +11,10 @@ import type { PgPools } from "../connections/PgPools.ts";
 import { insertOn } from "../writes/WriteState.ts";
 
 export const makeErasure =
-  ({ operation }: PgPools): ChatArchive["Service"]["erase"] =>
+  ({ erasureSession }: PgPools): ChatArchive["Service"]["erase"] =>
   (chatbot, which, actor) =>
     Effect.gen(function* () {
-      const { query, transaction } = yield* operation;
+      const { query, transaction } = yield* erasureSession;
       let erasedChats = 0;
       const [counter] = yield* query<CounterRow>(chatbot, lastPosition, [chatbot]);
       if (counter === undefined) return yield* new ChatbotNotFound({ chatbot });

@@ -1,9 +1,8 @@
 /**
  * Implements the port `ChatbotDirectory`, which finds a key with its chatbot and records when keys are used.
  */
-import { ChatbotId, ChatbotDirectory, grantOf, type RegisteredKey } from "@parley/core/ports";
+import { ChatbotDirectory, grantOf, type RegisteredKey } from "@parley/core/ports";
 import { Effect, Stream } from "effect";
-import type { Notifications } from "../connections/Notifications.ts";
 import { toStorageUnavailable } from "../connections/PgErrors.ts";
 import { millisNow, texts } from "../connections/PgParams.ts";
 import type { PgPools } from "../connections/PgPools.ts";
@@ -17,7 +16,7 @@ import {
 
 type Port = ChatbotDirectory["Service"];
 
-export const makeChatbotDirectory = ({ reads, writes }: PgPools, notifications: Notifications) => {
+export const makeChatbotDirectory = ({ reads, writes }: PgPools) => {
   const find: Port["find"] = (keyId) =>
     reads.query<GrantRow>("operator", findKey, [keyId]).pipe(
       Effect.map(([row]) =>
@@ -29,11 +28,7 @@ export const makeChatbotDirectory = ({ reads, writes }: PgPools, notifications: 
   const recordUse: Port["recordUse"] = (keyIds) =>
     writes.query("operator", recordUses, [texts(keyIds)]).pipe(Effect.asVoid, toStorageUnavailable);
 
-  const changes = Stream.map(notifications("changed"), (id) =>
-    id === null ? null : ChatbotId.make(Number(id), { disableChecks: true }),
-  );
-
-  return ChatbotDirectory.of({ find, recordUse, changes });
+  return ChatbotDirectory.of({ find, recordUse, changes: Stream.empty });
 };
 
 type GrantRow = ChatbotRow & RegisteredKey & { readonly nowMillis: number };

@@ -47,7 +47,7 @@ export const claimStatement = batchStatement<IdempotencyKey & { readonly turnId:
   ],
   (items) => `
 with claim as (
-  select distinct on (key) key, fingerprint, turn, null::int8 as chat_id from ${items} order by key, at
+  select distinct on (key) key, fingerprint, turn, null::int8 as chat_id from ${items} order by key, index
 ), ${claimedCte}
 select from claimed`,
 );

@@ -46,8 +46,8 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
       if (writes.length > 1 && Exit.hasDies(exit)) {
         return Effect.forEach(writes, (write) => writeAll(chatbot, [write]), { discard: true });
       }
-      for (const [at, write] of writes.entries())
-        write.finish(Exit.map(exit, (results) => results[at]!));
+      for (const [index, write] of writes.entries())
+        write.finish(Exit.map(exit, (results) => results[index]!));
       return Effect.void;
     });
   };

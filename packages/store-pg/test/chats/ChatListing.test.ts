@@ -73,6 +73,6 @@ it.each([
   ["zq", false],
   ["++", false],
 ])("a search for %j can use the trigram index: %s", (search, canUse) => {
-  const { text } = byFilter(chatbot, { ...defaultChatQuery, search }, "chat");
+  const { text } = byFilter(chatbot, { ...defaultChatQuery, search });
   assert.strictEqual(text.includes("folded_name like"), canUse);
 });
