@@ -16,8 +16,8 @@ declare module "vitest" {
   interface ProvidedContext {
     /** The URL for the role that owns the tables. */
     postgresUrl: string;
-    /** The URLs for a server's roles, of which row security binds `bound`, and for roles that it cannot bind. */
-    roleUrls: Readonly<Record<"server" | "bound" | "superuser" | "bypassing", string>>;
+    /** The URLs for a server's own role, which has no privileges yet, and for a superuser. */
+    roleUrls: Readonly<Record<"server" | "superuser", string>>;
     /** The major version of PostgreSQL. */
     postgresVersion: number;
   }
@@ -40,9 +40,7 @@ rm -rf "$1"
 const roles = {
   parley_owner: "CREATEDB",
   parley_server: "",
-  parley_bound: "",
   parley_super: "SUPERUSER",
-  parley_bypass: "BYPASSRLS",
 };
 
 export default async (project: TestProject) => {
@@ -81,9 +79,7 @@ export default async (project: TestProject) => {
   project.provide("postgresUrl", urlOf("parley_owner"));
   project.provide("roleUrls", {
     server: urlOf("parley_server"),
-    bound: urlOf("parley_bound"),
     superuser: urlOf("parley_super"),
-    bypassing: urlOf("parley_bypass"),
   });
   return async () => {
     await Effect.runPromise(Scope.close(scope, Exit.void));

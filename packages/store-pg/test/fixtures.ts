@@ -6,7 +6,7 @@ import { Effect } from "effect";
 import { makeChatCreation } from "../src/chats/ChatCreation.ts";
 import { makeListChats } from "../src/chats/ChatListing.ts";
 import { makeListEntries } from "../src/chats/EntryListing.ts";
-import type { PgPools } from "../src/database/PgPools.ts";
+import type { PgPools } from "../src/connections/PgPools.ts";
 import { makeTurnStore } from "../src/turns/PgTurnStore.ts";
 import { clientOf, freshSchema, layerStore, optionsOf } from "./PostgresUnderTest.ts";
 

@@ -5,16 +5,16 @@ import { ChatbotNotFound, erasureAt, erasureDetail, type ChatArchive } from "@pa
 import { Effect, Schedule } from "effect";
 import type { SqlError } from "effect/sql";
 import { addGaps } from "../chats/ChatPositions.ts";
-import { isLockTimeout, retryOnDeadlock, toStorageUnavailable } from "../database/PgErrors.ts";
-import { array, millisNow, time } from "../database/PgParams.ts";
-import type { PgPools } from "../database/PgPools.ts";
-import { insertOn } from "../database/WriteState.ts";
+import { isLockTimeout, retryOnDeadlock, toStorageUnavailable } from "../connections/PgErrors.ts";
+import { array, millisNow, time } from "../connections/PgParams.ts";
+import type { PgPools } from "../connections/PgPools.ts";
+import { insertOn } from "../writes/WriteState.ts";
 
 export const makeErasure =
-  ({ operation }: PgPools): ChatArchive["Service"]["erase"] =>
+  ({ erasureSession }: PgPools): ChatArchive["Service"]["erase"] =>
   (chatbot, which, actor) =>
     Effect.gen(function* () {
-      const { query, transaction } = yield* operation;
+      const { query, transaction } = yield* erasureSession;
       let erasedChats = 0;
       const [counter] = yield* query<CounterRow>(chatbot, lastPosition, [chatbot]);
       if (counter === undefined) return yield* new ChatbotNotFound({ chatbot });

@@ -23,10 +23,10 @@ import {
   retryOnDeadlock,
   toChatbotNotFound,
   toStorageUnavailable,
-} from "../database/PgErrors.ts";
-import { time } from "../database/PgParams.ts";
-import type { PgPools } from "../database/PgPools.ts";
-import { insertOn, settleIds } from "../database/WriteState.ts";
+} from "../connections/PgErrors.ts";
+import { time } from "../connections/PgParams.ts";
+import type { PgPools } from "../connections/PgPools.ts";
+import { insertOn, advanceSequences } from "../writes/WriteState.ts";
 import { entryParameters, entryColumns, toEntry } from "../rows/ChatRows.ts";
 import { batchStatement, namesOf, type Column } from "../rows/Statements.ts";
 import { makeErasure } from "./ChatErasure.ts";
@@ -37,13 +37,13 @@ const batch = 200;
 export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] => {
   const exportRecords: ChatArchive["Service"]["export"] = (chatbot, actor, person) =>
     Effect.gen(function* () {
-      const session = yield* pools.transfer;
+      const session = yield* pools.exportSession;
       const values = [chatbot, actor, exportDetail(person)];
       const auditRows = yield* insertOn(session)(chatbot, auditExport, values);
       if (auditRows.length === 0) return yield* new ChatbotNotFound({ chatbot });
       const userRef = person === undefined ? [] : [person.userRef];
       return session
-        .stream<ExportRow>(chatbot, exportOf(userRef), [chatbot, ...userRef])
+        .stream<ExportRow>(exportOf(userRef), [chatbot, ...userRef])
         .pipe(Stream.mapAccum(() => 0, toRecords));
     }).pipe(
       Stream.unwrap,
@@ -52,8 +52,8 @@ export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] => {
 
   const importRecords = Effect.fn("ChatArchive.import")(
     function* <E, R>(chatbot: number, records: Stream.Stream<ArchiveRecord, E, R>, actor: string) {
-      const { query, transaction } = yield* pools.transfer;
-      yield* query(chatbot, settleIds, [true]);
+      const { query, transaction } = yield* pools.exportSession;
+      yield* query(chatbot, advanceSequences, [true]);
       // In a separate transaction, because an uncommitted row that references the chatbot would block renaming it.
       yield* query(chatbot, createCounter, [chatbot]).pipe(
         retryOnDeadlock,
@@ -78,7 +78,7 @@ export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] => {
             return Effect.forEach(inserts, ({ text, values }) => query(chatbot, text, values));
           }),
         );
-        const [counterRow] = yield* query<{ readonly chats: number }>(chatbot, settleCounter, [
+        const [counterRow] = yield* query<{ readonly chats: number }>(chatbot, setCounter, [
           chatbot,
         ]);
         const chats = counterRow?.chats ?? 0;
@@ -98,7 +98,7 @@ export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] => {
   );
 
   const usage: ChatArchive["Service"]["usage"] = (chatbot, since, by = null) =>
-    pools.transfer.pipe(
+    pools.exportSession.pipe(
       Effect.flatMap(({ query }) => query<UsageSum>(chatbot, sumUsage(by), [chatbot, time(since)])),
       Effect.scoped,
       toStorageUnavailable,
@@ -211,7 +211,7 @@ const insertEntries = insertInto<EntryToImport>("entry", [
 ]);
 
 // The chatbot has no chats other than the imported ones, and their positions have no gaps.
-const settleCounter = `
+const setCounter = `
 update chat_counter set chats = newest.position - positions, positions = newest.position,
   last_time = greatest(last_time, newest.create_time)
 from (select position, create_time from chat where chatbot_id = $1 order by position desc limit 1) newest

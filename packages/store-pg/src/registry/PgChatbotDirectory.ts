@@ -3,9 +3,9 @@
  */
 import { ChatbotDirectory, grantOf, type RegisteredKey } from "@parley/core/ports";
 import { Effect } from "effect";
-import { toStorageUnavailable } from "../database/PgErrors.ts";
-import { millisNow, texts } from "../database/PgParams.ts";
-import type { PgPools } from "../database/PgPools.ts";
+import { toStorageUnavailable } from "../connections/PgErrors.ts";
+import { millisNow, texts } from "../connections/PgParams.ts";
+import type { PgPools } from "../connections/PgPools.ts";
 import {
   chatbotColumns,
   keyColumns,

@@ -1,6 +1,5 @@
 /**
- * Implements the port `ChatbotRegistry`. A single transaction makes a change, adds its entries to the audit log and
- * notifies other processes.
+ * Implements the port `ChatbotRegistry`. A single transaction makes a change, and adds its entries to the audit log.
  */
 import { PgTypes } from "@effect/sql-pg";
 import {
@@ -19,11 +18,11 @@ import { Effect } from "effect";
 import {
   isLockTimeout,
   isUniqueViolation,
-  isUnsettled,
+  mayReuseIds,
   toStorageUnavailable,
-} from "../database/PgErrors.ts";
-import { texts, time } from "../database/PgParams.ts";
-import type { PgPools } from "../database/PgPools.ts";
+} from "../connections/PgErrors.ts";
+import { texts, time } from "../connections/PgParams.ts";
+import type { PgPools } from "../connections/PgPools.ts";
 import {
   chatbotColumns,
   keyColumns,
@@ -38,7 +37,7 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
   const query = <Row extends object>(text: string, values: ReadonlyArray<unknown> = []) =>
     writes.query<Row>("operator", text, values);
 
-  /** Adds an entry to the audit log, and notifies other processes of the change. */
+  /** Adds an entry to the audit log. */
   const record = (actor: string, chatbot: number, action: AuditRecord["action"], detail: string) =>
     query(addEntry, [actor, chatbot, action, detail]);
 
@@ -68,7 +67,7 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
   const writeUnique = <E>(text: string, values: ReadonlyArray<unknown>, error: E) =>
     Effect.catchIf(
       query<Pick<Chatbot, "id">>(text, values),
-      (failure) => isUniqueViolation(failure) && !isUnsettled(failure),
+      (failure) => isUniqueViolation(failure) && !mayReuseIds(failure),
       () => Effect.fail(error),
     );
 
@@ -217,17 +216,14 @@ const updateApiKey = `update api_key set (${keyFields}) = row(${keyValues}) wher
 const currentTime = "select clock_timestamp()::timestamptz(3) as now";
 const revokeApiKey = "update api_key set revoked_at = clock_timestamp() where id = $1";
 
-// PostgreSQL sends identical notifications from one transaction only once.
-const auditInsert = (values: string) => `
-written as (
-  insert into audit (actor, chatbot_id, action, detail) values (${values}) returning chatbot_id
-)
-select pg_notify(current_schema(), 'changed:' || chatbot_id)::text from written`;
+const auditInsert = (values: string) =>
+  `insert into audit (actor, chatbot_id, action, detail) values (${values})`;
 
-const addEntry = `with ${auditInsert("$1, $2, $3, $4")}`;
+const addEntry = auditInsert("$1, $2, $3, $4");
 
 // Adds a key and its entry in the audit log in one statement, because a new chatbot may have a thousand keys.
 const insertApiKey = `
 with added as (
   insert into api_key (id, ${keyFields}, chatbot_id, hash) values ($1, ${keyValues}, $11, $12)
-), ${auditInsert("$13, $11, 'add-key', $1")}`;
+)
+${auditInsert("$13, $11, 'add-key', $1")}`;

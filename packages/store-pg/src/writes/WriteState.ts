@@ -7,11 +7,11 @@ import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
 import { describeCause, registerGauge } from "@parley/core/ports";
 import { Duration, Effect, Queue, Schedule, type Scope } from "effect";
 import { SqlError } from "effect/sql";
-import type { Tenant, TenantPool, Work } from "./Checkout.ts";
-import { inTime } from "./Deadlines.ts";
-import { codeOf, isUnsettled, isWriteRefused } from "./PgErrors.ts";
-import { millisNow } from "./PgParams.ts";
-import type { Session } from "./TenantSession.ts";
+import type { Tenant, TenantPool, Work } from "../connections/Checkout.ts";
+import { inTime } from "../connections/Deadlines.ts";
+import { codeOf, isWriteRefused, mayReuseIds } from "../connections/PgErrors.ts";
+import { millisNow } from "../connections/PgParams.ts";
+import type { Session } from "../connections/Session.ts";
 
 /**
  * Returns SQL for the sequence to draw ids from, evaluated once per statement. In a database that did not issue the
@@ -24,13 +24,13 @@ export const ownSequence = (name: "chat_id" | "entry_id") =>
  * SQL for whether ids might be reused, because the sequences come from another database or lag behind the rows. If so
  * and the parameter is `true`, the statement moves the sequences past all ids.
  */
-export const settleIds = "select settle_ids($1::bool) as unsettled";
-const isSettled = ({ rows: [row] }: Pick<Result, "rows">) => row!["unsettled"] !== true;
+export const advanceSequences = "select advance_sequences($1::bool) as may_reuse_ids";
+const hadOldSequences = ([row]: Result["rows"]) => row!["may_reuse_ids"] === true;
 const idsMoved =
   "New ids start at least 100,000 higher, so that no id is reused: the database seems to have been restored, copied, replicated, or promoted from a standby.";
 
-const warnUnlessSettled = (result: Pick<Result, "rows">) =>
-  isSettled(result) ? Effect.void : Effect.logWarning(idsMoved);
+const warnIfAdvanced = (rows: Result["rows"]) =>
+  hadOldSequences(rows) ? Effect.logWarning(idsMoved) : Effect.void;
 
 /**
  * Sends an insertion on a session that the guard does not cover. If it fails because ids might be reused, advances the
@@ -40,9 +40,9 @@ export const insertOn =
   ({ query }: Pick<Session, "query">): Session["query"] =>
   <Row extends object>(tenant: Tenant, text: string, values?: ReadonlyArray<unknown>) => {
     const insertion = query<Row>(tenant, text, values);
-    return Effect.catchIf(insertion, isUnsettled, () =>
-      query<Record<string, unknown>>(tenant, settleIds, [true]).pipe(
-        Effect.flatMap((rows) => warnUnlessSettled({ rows })),
+    return Effect.catchIf(insertion, mayReuseIds, () =>
+      query<Record<string, unknown>>(tenant, advanceSequences, [true]).pipe(
+        Effect.flatMap(warnIfAdvanced),
         Effect.andThen(insertion),
       ),
     );
@@ -69,7 +69,6 @@ select ${millisNow} as now, case when pg_is_in_recovery() then 'it is a standby'
 // a statement affects no rows. The entry is large enough for its insertion to fail on a full disk.
 const probes = [
   "begin",
-  "select set_config('parley.chatbot', '0', true)",
   ...["chat", "chat_counter", "idempotency_key", "key_spending"].flatMap((table) => [
     `insert into ${table} select * from ${table} where false`,
     `update ${table} set chatbot_id = 0 where false`,
@@ -83,18 +82,18 @@ export type WriteState = Effect.Success<ReturnType<typeof makeWriteState>>;
 
 /**
  * @param connect opens a connection with the database's current settings
- * @param renew replaces all open connections, whose settings may date from when the database was read-only
+ * @param replaceConnections replaces all open connections, whose settings may date from when the database was read-only
  */
 export const makeWriteState = Effect.fnUntraced(function* (
   connect: Effect.Effect<PgConnection, SqlError.SqlError, Scope.Scope>,
   reads: Session,
-  renew: () => void,
+  replaceConnections: () => void,
 ) {
   /** Why writes cannot succeed; `null` if they can. */
   let readOnlyReason: string | null = null;
   /** The database's clock minus this machine's, in milliseconds. */
   let clockOffset = 0;
-  let renewedAt = -Infinity;
+  let replacedAt = -Infinity;
   const context = yield* Effect.context<never>();
   const [writableDescription, clockDescription] = [
     "1 if the database accepts writes, 0 if it refuses them",
@@ -126,25 +125,25 @@ export const makeWriteState = Effect.fnUntraced(function* (
       ),
     );
   });
-  const suspicions = yield* Queue.sliding<void>(1);
+  const probeRequests = yield* Queue.sliding<void>(1);
   /** Makes the loop below probe at once. */
-  const suspect = Queue.offer(suspicions, undefined);
+  const probeSoon = Queue.offer(probeRequests, undefined);
   const setReason = (reason: string | null) =>
     Effect.suspend(() => {
       const before = readOnlyReason;
       readOnlyReason = reason;
       if ((before === null) === (reason === null)) return Effect.void;
       if (reason !== null) {
-        return Effect.andThen(suspect, Effect.logWarning(describeReadOnly(reason)));
+        return Effect.andThen(probeSoon, Effect.logWarning(describeReadOnly(reason)));
       }
-      renewedAt = performance.now();
-      renew();
+      replacedAt = performance.now();
+      replaceConnections();
       return Effect.logInfo("The database accepts writes again");
     });
   /** Records a refusal, unless the refused statement was sent before the connections were last replaced. */
-  const noteRefusal = (reason: string, sentAt: number) =>
-    sentAt < renewedAt ? Effect.void : setReason(reason);
-  yield* Queue.take(suspicions).pipe(
+  const setReasonSince = (sentAt: number, reason: string) =>
+    sentAt < replacedAt ? Effect.void : setReason(reason);
+  yield* Queue.take(probeRequests).pipe(
     Effect.andThen(
       connect.pipe(
         Effect.flatMap((connection) => inTime(probe(connection))),
@@ -165,8 +164,9 @@ export const makeWriteState = Effect.fnUntraced(function* (
     const connection = yield* connect;
     const { query } = connection;
     readOnlyReason = starts ? yield* probe(connection) : readReason((yield* query(stateRow)).rows);
-    if (starts && readOnlyReason !== null) yield* suspect;
-    const needsHigherIds = readOnlyReason === null && !isSettled(yield* query(settleIds, [starts]));
+    if (starts && readOnlyReason !== null) yield* probeSoon;
+    const needsHigherIds =
+      readOnlyReason === null && hadOldSequences((yield* query(advanceSequences, [starts])).rows);
     return [
       ...(Math.abs(clockOffset) > 60_000 ? [describeClock(clockOffset)] : []),
       ...(readOnlyReason === null ? [] : [describeReadOnly(readOnlyReason)]),
@@ -179,7 +179,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
     const sentAt = performance.now();
     return Effect.flatMap(reads.query("operator", stateRow), (rows) => {
       const reason = readReason(rows);
-      return reason === null ? Effect.void : noteRefusal(reason, sentAt);
+      return reason === null ? Effect.void : setReasonSince(sentAt, reason);
     });
   });
   const assertWritable = Effect.suspend(() => {
@@ -188,15 +188,15 @@ export const makeWriteState = Effect.fnUntraced(function* (
     const reason = new SqlError.ConnectionError({ operation: "connect", cause });
     return Effect.fail(new SqlError.SqlError({ reason }));
   });
-  const note = (error: unknown, sentAt: number) => {
+  const recordRefusal = (error: unknown, sentAt: number) => {
     if (!isWriteRefused(error)) return Effect.void;
-    // Row security rejects a row with the same code as a missing privilege: the probe tells the two apart.
-    return codeOf(error) === "42501" ? suspect : noteRefusal(describeCause(error), sentAt);
+    // A missing privilege may concern a single table: the probe tells whether asks and creations can succeed.
+    return codeOf(error) === "42501" ? probeSoon : setReasonSince(sentAt, describeCause(error));
   };
-  const guard = ({ use }: TenantPool): TenantPool => {
-    const settle = Effect.flatMap(
-      use("operator", ({ query }) => query(settleIds, [true])),
-      warnUnlessSettled,
+  const guardWrites = ({ use }: TenantPool): TenantPool => {
+    const repair = Effect.flatMap(
+      use("operator", ({ query }) => query(advanceSequences, [true])),
+      ({ rows }) => warnIfAdvanced(rows),
     );
     return {
       use: <A, E, R>(tenant: Tenant, work: Work<A, E, R>) =>
@@ -205,14 +205,14 @@ export const makeWriteState = Effect.fnUntraced(function* (
           const sentAt = performance.now();
           const attempt: Attempt = Effect.andThen(assertWritable, use(tenant, work));
           const repairedAttempt = Effect.catch(attempt, (error): Attempt =>
-            isUnsettled(error) ? Effect.andThen(settle, attempt) : Effect.fail(error),
+            mayReuseIds(error) ? Effect.andThen(repair, attempt) : Effect.fail(error),
           );
-          return Effect.tapError(repairedAttempt, (error) => note(error, sentAt));
+          return Effect.tapError(repairedAttempt, (error) => recordRefusal(error, sentAt));
         }),
     };
   };
   return {
-    guard,
+    guardWrites,
     examine,
     /** Fails while the database refuses writes, with an error that `isUnsent` recognizes. */
     assertWritable,

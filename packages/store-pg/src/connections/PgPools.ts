@@ -10,33 +10,26 @@ import { Effect, Scope, type Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
 import type { SqlError } from "effect/sql";
 import { watchAvailability } from "./Availability.ts";
-import { transportOf, withFallback, type Transport } from "./DatabaseAddress.ts";
-import {
-  makeTenantPool,
-  type CheckoutOptions,
-  type DatabaseState,
-  type TenantPool,
-} from "./Checkout.ts";
+import { transportOf, type Transport } from "./DatabaseAddress.ts";
+import { makeTenantPool, type CheckoutOptions, type DatabaseState } from "./Checkout.ts";
 import { deadlines, toSetting } from "./Deadlines.ts";
-import { retryOnDeadlock } from "./PgErrors.ts";
 import { quoteName, types } from "./PgParams.ts";
 import { makeRoundRobin } from "./RoundRobin.ts";
 import {
   makeDedicatedSession,
-  makeTenantSession,
+  makeSession,
   type DedicatedSession,
   type Session,
-} from "./TenantSession.ts";
-import { makeWriteState, type WriteState } from "./WriteState.ts";
+} from "./Session.ts";
+import { makeWriteState, type WriteState } from "../writes/WriteState.ts";
 
 /** A session or connection that stays open until the scope closes. */
 type Scoped<A> = Effect.Effect<A, SqlError.SqlError, Scope.Scope>;
 
-export interface PgPools extends Omit<WriteState, "guard"> {
+export interface PgPools extends Omit<WriteState, "guardWrites"> {
   /**
-   * For quick reads, which never wait for a lock. Requests share the connections, except with row security, where their
-   * transactions would mix. Each statement keeps one plan, which suits any parameters: planning it again would take
-   * longer than running it.
+   * For quick reads, which never wait for a lock. Requests share the connections. Each statement keeps one plan, which
+   * suits any parameters: planning it again would take longer than running it.
    */
   readonly reads: Session;
   /**
@@ -46,19 +39,12 @@ export interface PgPools extends Omit<WriteState, "guard"> {
   /** For lists that read many rows, and for sweeping old idempotency keys. Serves chatbots in rotation. */
   readonly bulk: Session;
   /** For an erasure, which may take a long time. */
-  readonly operation: Scoped<Session>;
+  readonly erasureSession: Scoped<Session>;
   /**
    * For an export, an import or a usage report, which may take a long time. Not pooled: copying a chatbot needs two
    * sessions, and two such copies must not wait for each other.
    */
-  readonly transfer: Scoped<DedicatedSession>;
-  /** For LISTEN. */
-  readonly listener: Scoped<PgConnection.PgConnection>;
-  /**
-   * The relation that searches read. With row security it is a view, because PostgreSQL does not use an index for LIKE
-   * under a policy.
-   */
-  readonly searchRelation: "chat" | "own_chat";
+  readonly exportSession: Scoped<DedicatedSession>;
 }
 
 export interface PoolOptions {
@@ -66,15 +52,17 @@ export interface PoolOptions {
   readonly authorities?: string | Array<string> | undefined;
   readonly schema: string;
   readonly pooler?: boolean | undefined;
-  /** Raised to {@link fewestConnections} if lower. Includes the listener, but no other connection outside the pools. */
+  /** Raised to {@link fewestConnections} if lower. Includes no connection outside the pools. */
   readonly maxConnections: number;
-  readonly rowSecurity?: boolean | undefined;
 }
 
 const bulkReaders = 2;
 
-/** Three connections for reads and writes together, two for `bulk`, and one for the listener. */
-const fewestConnections = 6;
+/** Two shared connections are enough to keep PostgreSQL busy with quick reads. */
+const readers = 2;
+
+/** One connection for writes, beside those for reads and for `bulk`. */
+const fewestConnections = readers + bulkReaders + 1;
 
 const configOf = (
   { authorities, pooler = false, schema, url }: PoolOptions,
@@ -85,9 +73,14 @@ const configOf = (
   const transport = transportOf(url) as Transport;
   return {
     url: transport.url,
-    // The driver reads this property for each connection.
+    // Whenever the driver opens a connection, it reads `ssl`, and then `stream`, once and in one step.
     get ssl() {
-      return transport.ssl && { ...transport.ssl, ...(authorities && { ca: authorities }) };
+      const ssl = transport.tls.next();
+      return ssl && { ...ssl, ...(authorities && { ca: authorities }) };
+    },
+    get stream() {
+      transport.tls.noteOpening();
+      return undefined;
     },
     prepare: !pooler,
     types,
@@ -109,7 +102,6 @@ const configOf = (
           jit: "off",
           // A statement that has waited for a lock must see what the lock's previous holder wrote.
           default_transaction_isolation: "read committed",
-          row_security: "on",
           lock_timeout: "0",
           ...settings,
         },
@@ -127,10 +119,7 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
   // The pools close together, after everything that was started later: a pool whose scope is closing opens no
   // connections, so work that waits for a connection would never end.
   const scope = yield* Effect.acquireRelease(Scope.make("parallel"), Scope.close);
-  const { rowSecurity = false } = options;
-  const transport = transportOf(options.url) as Transport;
-  const withTlsFallback = withFallback(transport);
-  const sessionOptions = { rowSecurity, database: transport.database };
+  const { database, tls } = transportOf(options.url) as Transport;
   const state: DatabaseState = { isUnavailable: false, replaceBefore: -Infinity };
   const makePool = Effect.fnUntraced(function* (
     config: Pick<PgPool.Config, "multiplex" | "multiplexConcurrency">,
@@ -142,16 +131,10 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
     const pool = yield* PgPool.make(configOf(options, checkouts.size, startup, config)).pipe(
       Scope.provide(scope),
     );
-    const { use } = yield* makeTenantPool(pool, state, checkouts);
-    const tenantPool: TenantPool = { use: (tenant, work) => withTlsFallback(use(tenant, work)) };
-    return tenantPool;
+    return yield* makeTenantPool(pool, state, tls, checkouts);
   });
 
-  const quickConnections = Math.max(fewestConnections, options.maxConnections) - bulkReaders - 1;
-  // Two shared connections are enough to keep PostgreSQL busy. When connections are not shared, reads need as many of
-  // them as writes do.
-  const readers = rowSecurity ? Math.floor(quickConnections / 2) : 2;
-  const writers = quickConnections - readers;
+  const writers = Math.max(fewestConnections, options.maxConnections) - readers - bulkReaders;
   const quickSettings = {
     statement_timeout: toSetting(deadlines.statement),
     plan_cache_mode: "force_generic_plan",
@@ -162,15 +145,15 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
     silentAfter: deadlines.silence,
     cancels: false,
   };
-  const reads = yield* makePool(
-    { multiplex: true, multiplexConcurrency: rowSecurity ? 1 : 32 },
-    quickSettings,
-    { name: "reads", size: readers, ...quickCheckouts },
-  );
+  const reads = yield* makePool({ multiplex: true, multiplexConcurrency: 32 }, quickSettings, {
+    name: "reads",
+    size: readers,
+    ...quickCheckouts,
+  });
   const writes = yield* makePool(
-    // Requests never share these connections. The connections pipeline only with row security, where every statement is
-    // a transaction, because a pool of pipelining connections takes longer to recover when one of them is killed.
-    { multiplex: rowSecurity, multiplexConcurrency: 1 },
+    // Pipelining would help only creations with a key, and such a pool takes longer to recover when one of its
+    // connections is killed.
+    { multiplex: false },
     { ...quickSettings, lock_timeout: toSetting(deadlines.writeLock) },
     { name: "writes", size: writers, ...quickCheckouts, slots: makeRoundRobin(writers) },
   );
@@ -197,44 +180,28 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
   const connectWith = (
     settings: Readonly<Record<string, string>>,
     config: Pick<PgPool.Config, "multiplex"> = {},
-  ) => withTlsFallback(PgConnection.make(configOf(options, 1, settings, config)));
+  ) => tls.withFallback(PgConnection.make(configOf(options, 1, settings, config)));
   const openSession = (multiplex: boolean, settings: Readonly<Record<string, string>>) =>
     Effect.map(
       connectWith({ ...noTimeouts, ...customPlans, ...byIndex, ...settings }, { multiplex }),
-      (connection) => makeDedicatedSession(connection, sessionOptions),
+      (connection) => makeDedicatedSession(connection, database),
     );
 
-  const readSession = makeTenantSession(repeatAfterDeadlock(reads), {
-    ...sessionOptions,
-    sendsTogether: true,
-  });
+  const readSession = makeSession(reads, database);
   const connect = connectWith(noTimeouts);
-  const { guard, ...writeState } = yield* makeWriteState(connect, readSession, () => {
+  const { guardWrites, ...writeState } = yield* makeWriteState(connect, readSession, () => {
     state.replaceBefore = performance.now();
   });
   yield* watchAvailability(reads, connect, state);
   const pools: PgPools = {
     ...writeState,
     reads: readSession,
-    writes: makeTenantSession(repeatAfterDeadlock(guard(writes)), {
-      ...sessionOptions,
-      sendsTogether: true,
-    }),
-    bulk: makeTenantSession(repeatAfterDeadlock(bulk), sessionOptions),
-    operation: openSession(true, { lock_timeout: toSetting(deadlines.erasureLock), ...idle }),
-    transfer: openSession(false, {}),
-    listener: connectWith({ idle_session_timeout: "0" }),
-    searchRelation: rowSecurity ? "own_chat" : "chat",
+    writes: makeSession(guardWrites(writes), database),
+    bulk: makeSession(bulk, database),
+    erasureSession: openSession(true, { lock_timeout: toSetting(deadlines.erasureLock), ...idle }),
+    exportSession: openSession(false, {}),
   };
   return pools;
-});
-
-/**
- * Other transactions may lock rows, and a migration may lock tables, in a different order. A deadlock would fail many
- * requests, because reads of one key share a look-up, and writes to one chatbot share a statement.
- */
-const repeatAfterDeadlock = ({ use }: TenantPool): TenantPool => ({
-  use: (tenant, work) => retryOnDeadlock(use(tenant, work)),
 });
 
 /** A process that vanishes in a transaction must not keep its locks: creations wait for the locks of an erasure. */

@@ -30,8 +30,8 @@ export const isUniqueViolation = hasReason("UniqueViolation");
 export const codeOf = ({ reason }: SqlError.SqlError): string =>
   String((reason.cause as { readonly code?: unknown } | undefined)?.code ?? "");
 
-/** Whether the error means that a new id was already in use, or that no id could be drawn: see `settle_ids` in `0001_initial.ts`. */
-export const isUnsettled = (error: unknown) =>
+/** Whether a write failed because a new id was already in use, or no id could be drawn: see `advance_sequences` in `0001_initial.ts`. */
+export const mayReuseIds = (error: unknown) =>
   SqlError.isSqlError(error) &&
   (error.reason._tag === "UniqueViolation"
     ? /^(chat|entry|chatbot|audit)_pkey$/.test(error.reason.constraint)

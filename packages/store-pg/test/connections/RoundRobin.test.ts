@@ -1,6 +1,6 @@
 import { assert, it } from "@effect/vitest";
 import { Effect, Fiber } from "effect";
-import { makeRoundRobin } from "../../src/database/RoundRobin.ts";
+import { makeRoundRobin } from "../../src/connections/RoundRobin.ts";
 
 /** Returns a function that runs a chatbot's work in a slot. */
 const slotsOf = (slots: number) => {

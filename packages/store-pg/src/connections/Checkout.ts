@@ -8,9 +8,11 @@ import { registerGauge } from "@parley/core/ports";
 import { Effect } from "effect";
 import { SqlError } from "effect/sql";
 import { deadlines, inTime, noResponseError, timeLeft, within } from "./Deadlines.ts";
+import { retryOnDeadlock } from "./PgErrors.ts";
 import type { RoundRobin } from "./RoundRobin.ts";
+import type { TlsChoice } from "./TlsFallback.ts";
 
-/** A chatbot's id, or `operator` for work that does not concern the chats of a single chatbot. */
+/** Whose turn it is to get a connection: a chatbot's id, or `operator` for work that concerns no single chatbot. */
 export type Tenant = number | "operator";
 
 export type Work<A, E, R> = (connection: PgConnection) => Effect.Effect<A, E, R>;
@@ -58,11 +60,12 @@ interface Checkout {
   acquiredAt: number;
 }
 
-const stale = Symbol("a connection to replace");
+const needsReplacement = Symbol("the connection needs replacement");
 
 export const makeTenantPool = Effect.fnUntraced(function* (
   pool: PgPool,
   state: DatabaseState,
+  { withFallback }: TlsChoice,
   { cancels, deadline, name, silentAfter, size, slots }: CheckoutOptions,
 ) {
   const context = yield* Effect.context<never>();
@@ -109,17 +112,19 @@ export const makeTenantPool = Effect.fnUntraced(function* (
     work: Work<A, E, R>,
     checkout: Checkout,
   ): Effect.Effect<A, E | SqlError.SqlError, R> => {
-    const workUnlessStale = (connection: PgConnection): Effect.Effect<A | typeof stale, E, R> =>
+    const workUnlessTooOld = (
+      connection: PgConnection,
+    ): Effect.Effect<A | typeof needsReplacement, E, R> =>
       acquire(connection, checkout)
         ? work(connection)
-        : Effect.as(pool.invalidate(connection), stale);
+        : Effect.as(pool.invalidate(connection), needsReplacement);
     return Effect.flatMap(
       pool.use((connection) =>
         firstUses.has(connection)
-          ? workUnlessStale(connection)
-          : Effect.flatMap(probe(connection), () => workUnlessStale(connection)),
+          ? workUnlessTooOld(connection)
+          : Effect.flatMap(probe(connection), () => workUnlessTooOld(connection)),
       ),
-      (result) => (result === stale ? run(work, checkout) : Effect.succeed(result)),
+      (result) => (result === needsReplacement ? run(work, checkout) : Effect.succeed(result)),
     );
   };
 
@@ -131,7 +136,7 @@ export const makeTenantPool = Effect.fnUntraced(function* (
     return noResponseError;
   };
 
-  const use: TenantPool["use"] = (tenant, work) =>
+  const useOnce: TenantPool["use"] = (tenant, work) =>
     Effect.flatMap(timeLeft, (millisLeft) => {
       if (state.isUnavailable) return Effect.fail(databaseUnavailable);
       if (millisLeft <= 0) return Effect.fail(noConnection);
@@ -153,6 +158,10 @@ export const makeTenantPool = Effect.fnUntraced(function* (
         return Effect.void;
       });
     });
+  // Other transactions may lock rows, and a migration may lock tables, in a different order. A deadlock would fail many
+  // requests, because reads of one key share a look-up, and writes to one chatbot share a statement.
+  const use: TenantPool["use"] = (tenant, work) =>
+    withFallback(retryOnDeadlock(useOnce(tenant, work)));
   return { use };
 });
 

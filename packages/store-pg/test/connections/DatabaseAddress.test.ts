@@ -1,12 +1,6 @@
 import { expect, it } from "@effect/vitest";
-import { Effect, Redacted } from "effect";
-import { SqlError } from "effect/sql";
-import {
-  securityOf,
-  transportOf,
-  withFallback,
-  type Transport,
-} from "../../src/database/DatabaseAddress.ts";
+import { Redacted } from "effect";
+import { securityOf, transportOf } from "../../src/connections/DatabaseAddress.ts";
 
 const problemOf = (address: string) => transportOf(Redacted.make(address));
 const base = "postgres://ann:secret@db.example:5432/parley";
@@ -86,20 +80,3 @@ it("a connection over a Unix socket is never encrypted, as with libpq", () => {
   }
   expect(securityOf(Redacted.make("postgres://%2Frun/parley?sslmode=require"))).toBe("plain text");
 });
-
-it.effect("connections that pg_hba.conf refuses at the same time switch to TLS together", () =>
-  Effect.gen(function* () {
-    const transport = transportOf(Redacted.make(`${base}?sslmode=allow`)) as Transport;
-    const cause = Object.assign(new Error("no pg_hba.conf entry"), { code: "28000" });
-    const refusal = new SqlError.SqlError({
-      reason: new SqlError.ConnectionError({ cause, operation: "connect" }),
-    });
-    const connect = Effect.suspend(() =>
-      transport.ssl === false
-        ? Effect.andThen(Effect.yieldNow, Effect.fail(refusal))
-        : Effect.succeed("TLS"),
-    );
-    const connections = Array.from({ length: 4 }, () => withFallback(transport)(connect));
-    expect(yield* Effect.all(connections, { concurrency: 4 })).toEqual(Array(4).fill("TLS"));
-  }),
-);

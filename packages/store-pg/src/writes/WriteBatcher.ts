@@ -4,8 +4,8 @@
  */
 import { StorageUnavailable, type Overloaded } from "@parley/core/ports";
 import { Effect, Exit, Fiber, Iterable, type Context } from "effect";
-import { deadlines, noResponseError, timeLeft, withDeadline } from "./Deadlines.ts";
-import { databaseOverload } from "./PgErrors.ts";
+import { deadlines, noResponseError, timeLeft, withDeadline } from "../connections/Deadlines.ts";
+import { databaseOverload } from "../connections/PgErrors.ts";
 
 interface PendingWrite<A, B, E> {
   readonly item: A;
@@ -46,8 +46,8 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
       if (writes.length > 1 && Exit.hasDies(exit)) {
         return Effect.forEach(writes, (write) => writeAll(chatbot, [write]), { discard: true });
       }
-      for (const [at, write] of writes.entries())
-        write.finish(Exit.map(exit, (results) => results[at]!));
+      for (const [index, write] of writes.entries())
+        write.finish(Exit.map(exit, (results) => results[index]!));
       return Effect.void;
     });
   };

@@ -6,7 +6,7 @@ import { SqlError } from "effect/sql";
 
 /**
  * The limits in milliseconds, in ascending order. Where two limits apply, the one with the cheaper or more precise
- * error must expire first: `test/database/Deadlines.test.ts` lists the required orders.
+ * error must expire first: `test/connections/Deadlines.test.ts` lists the required orders.
  */
 export const deadlines = {
   /** How long an erasure waits for a lock (`lock_timeout`) before it tries again. */
@@ -36,8 +36,6 @@ export const deadlines = {
   idleTransaction: 5_000,
   /** Timeout for a long list or a key sweep, including the wait for a connection; also their `statement_timeout`. */
   bulk: 10_000,
-  /** Timeout for subscribing to notifications (LISTEN) on a new connection. */
-  listen: 10_000,
   /**
    * The age from which a pooled connection is replaced before its next use: it may lead to a former primary that has
    * become a standby.

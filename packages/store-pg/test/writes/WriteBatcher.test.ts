@@ -1,7 +1,7 @@
 import { assert, it } from "@effect/vitest";
 import { Deferred, Effect, Exit, Fiber, Scope } from "effect";
-import { withDeadline } from "../../src/database/Deadlines.ts";
-import { makeWriteBatcher } from "../../src/database/WriteBatcher.ts";
+import { withDeadline } from "../../src/connections/Deadlines.ts";
+import { makeWriteBatcher } from "../../src/writes/WriteBatcher.ts";
 
 const options = { maxWriters: 1, maxItems: 10 };
 

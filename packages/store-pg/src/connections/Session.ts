@@ -1,7 +1,5 @@
 /**
- * Sends each statement on behalf of the tenant whose rows it concerns. With row security, the statement runs in a
- * transaction that names the tenant to the policies, so that even a statement without a condition on `chatbot_id`
- * cannot find another chatbot's rows.
+ * Sends statements to the connections of a pool, singly or in transactions.
  */
 import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
 import { inSpan } from "@parley/core/ports";
@@ -18,8 +16,7 @@ export interface Statement {
 export interface Session {
   /**
    * Runs one statement, as part of the session's open transaction if there is one. Outside a transaction, `tenant`
-   * decides whose slot the statement takes and, with row security, which rows it sees. Passing `tenant` adds neither a
-   * condition nor a parameter.
+   * decides whose slot the statement takes. It adds no condition: the statement must name its chatbot itself.
    */
   readonly query: <Row extends object>(
     tenant: Tenant,
@@ -27,8 +24,8 @@ export interface Session {
     values?: ReadonlyArray<unknown>,
   ) => Effect.Effect<ReadonlyArray<Row>, SqlError.SqlError>;
   /**
-   * Commits all of the statements, or none. With `sendsTogether`, a pipelining connection sends them together with
-   * their COMMIT, so that no lock is held during a round trip. Returns the rows of the last statement.
+   * Commits all of the statements, or none. The pool must not cancel work, because that would leave the transaction
+   * open. Returns the rows of the last statement.
    */
   readonly queryAll: <Row extends object>(
     tenant: Tenant,
@@ -48,20 +45,9 @@ export interface Session {
 
 export interface DedicatedSession extends Session {
   readonly stream: <Row extends object>(
-    tenant: Tenant,
     text: string,
     values: ReadonlyArray<unknown>,
   ) => Stream.Stream<Row, SqlError.SqlError>;
-}
-
-interface SessionOptions {
-  readonly rowSecurity: boolean;
-  readonly database: string;
-  /**
-   * Whether the connection gets all statements of a batch at once; it pipelines them if it can. If this is `true`,
-   * the pool must not cancel work, because that would leave the transaction open.
-   */
-  readonly sendsTogether?: boolean;
 }
 
 /** The open transaction. Only statements for the same pool run on its connection. */
@@ -70,10 +56,10 @@ const OpenTransaction = Context.Reference<{
   readonly connection: PgConnection;
 } | null>("@parley/store-pg/OpenTransaction", { defaultValue: () => null });
 
-/** Runs a statement in a span that has its constant text, but not its values, which users may have written. */
-const spanOf =
-  (database: string, text: string) =>
-  <A, E>(statement: Effect.Effect<A, E>): Effect.Effect<A, E> =>
+/** Creates a session that uses the connections of a pool. */
+export const makeSession = (pool: TenantPool, database: string): Session => {
+  /** Runs a statement in a span that has its constant text, but not its values, which users may have written. */
+  const traced = <A, E>(statement: Effect.Effect<A, E>, text: string) =>
     inSpan(
       statement,
       "sql.execute",
@@ -81,11 +67,37 @@ const spanOf =
       "client",
     );
 
-/** Creates a session that uses the connections of a pool. */
-export const makeTenantSession = (
-  pool: TenantPool,
-  { database, rowSecurity, sendsTogether = false }: SessionOptions,
-): Session => {
+  const query: Session["query"] = <Row extends object>(
+    tenant: Tenant,
+    text: string,
+    values: ReadonlyArray<unknown> = [],
+  ) => {
+    const send = (connection: PgConnection) =>
+      Effect.map(connection.query(text, values), rowsOf<Row>);
+    const statement = Effect.flatMap(OpenTransaction, (openTransaction) =>
+      openTransaction?.pool === pool ? send(openTransaction.connection) : pool.use(tenant, send),
+    );
+    return traced(statement, text);
+  };
+
+  const queryAll: Session["queryAll"] = <Row extends object>(
+    tenant: Tenant,
+    statements: ReadonlyArray<Statement>,
+  ) => {
+    // If a statement fails, PostgreSQL treats the COMMIT after it as a ROLLBACK.
+    const transaction = pool.use(tenant, (connection) =>
+      sendTogether([
+        connection.query("BEGIN"),
+        ...queriesOf(connection, statements),
+        commit(connection),
+      ]),
+    );
+    return traced(
+      Effect.map(transaction, (results) => rowsOf<Row>(results.at(-2)!)),
+      statements.map(({ text }) => text).join(";"),
+    );
+  };
+
   const transaction: Session["transaction"] = (tenant, effect, last = () => []) =>
     pool.use(tenant, (connection) =>
       Effect.uninterruptibleMask((restore) =>
@@ -94,7 +106,7 @@ export const makeTenantSession = (
             Effect.gen(function* () {
               // Statements on a pinned connection can be cancelled, and are not pipelined.
               const pinnedConnection = yield* restore(connection.pin);
-              yield* begin(pinnedConnection, tenant, rowSecurity);
+              yield* inTime(pinnedConnection.query("BEGIN"));
               return yield* effect.pipe(
                 Effect.provideService(OpenTransaction, { pool, connection: pinnedConnection }),
                 restore,
@@ -109,66 +121,16 @@ export const makeTenantSession = (
       ),
     );
 
-  const send = (
-    tenant: Tenant,
-    statements: ReadonlyArray<Statement>,
-  ): Effect.Effect<ReadonlyArray<Result>, SqlError.SqlError> => {
-    if (!sendsTogether) {
-      const statement = Effect.flatMap(OpenTransaction, (openTransaction) =>
-        Effect.all(queriesOf(openTransaction!.connection, statements)),
-      );
-      return transaction(tenant, statement);
-    }
-    // If a statement fails, PostgreSQL treats the COMMIT after it as a ROLLBACK.
-    return pool.use(tenant, (connection) => {
-      const opening = openingOf(connection, tenant, rowSecurity);
-      return Effect.map(
-        sendTogether([...opening, ...queriesOf(connection, statements), commit(connection)]),
-        (results) => results.slice(opening.length, -1),
-      );
-    });
-  };
-
-  const sendOne = (tenant: Tenant, text: string, values: ReadonlyArray<unknown>) =>
-    rowSecurity && tenant !== "operator"
-      ? Effect.map(send(tenant, [{ text, values }]), ([result]) => result!)
-      : pool.use(tenant, (connection) => connection.query(text, values));
-
-  const query: Session["query"] = <Row extends object>(
-    tenant: Tenant,
-    text: string,
-    values: ReadonlyArray<unknown> = [],
-  ) =>
-    Effect.flatMap(OpenTransaction, (openTransaction) =>
-      openTransaction?.pool === pool
-        ? openTransaction.connection.query(text, values)
-        : sendOne(tenant, text, values),
-    ).pipe(Effect.map(rowsOf<Row>), spanOf(database, text));
-
-  const queryAll: Session["queryAll"] = <Row extends object>(
-    tenant: Tenant,
-    statements: ReadonlyArray<Statement>,
-  ) =>
-    Effect.map(send(tenant, statements), (results) => rowsOf<Row>(results.at(-1)!)).pipe(
-      spanOf(database, statements.map(({ text }) => text).join(";")),
-    );
-
   return { query, queryAll, transaction };
 };
 
 export const makeDedicatedSession = (
   connection: PgConnection,
-  options: SessionOptions,
+  database: string,
 ): DedicatedSession => ({
-  ...makeTenantSession({ use: (_, work) => work(connection) }, options),
-  // There is no COMMIT: the transaction ends with the connection.
-  stream: <Row extends object>(tenant: Tenant, text: string, values: ReadonlyArray<unknown>) =>
-    Stream.unwrap(
-      Effect.as(
-        begin(connection, tenant, options.rowSecurity),
-        Stream.map(connection.stream(text, values), (row: object) => row as Row),
-      ),
-    ),
+  ...makeSession({ use: (_, work) => work(connection) }, database),
+  stream: <Row extends object>(text: string, values: ReadonlyArray<unknown>) =>
+    Stream.map(connection.stream(text, values), (row: object) => row as Row),
 });
 
 /** Casts the rows of a result: the caller knows what its statement returns. */
@@ -177,18 +139,6 @@ const rowsOf = <Row extends object>({ rows }: Result) =>
 
 const queriesOf = (connection: PgConnection, statements: ReadonlyArray<Statement>) =>
   statements.map(({ text, values }) => connection.query(text, values));
-
-const openingOf = (connection: PgConnection, tenant: Tenant, rowSecurity: boolean) => {
-  const beginStatement = connection.query("BEGIN");
-  return rowSecurity && tenant !== "operator"
-    ? [
-        beginStatement,
-        connection.query("select set_config('parley.chatbot', $1, true)", [String(tenant)]),
-      ]
-    : [beginStatement];
-};
-
-const begin = (...of: Parameters<typeof openingOf>) => inTime(sendTogether(openingOf(...of)));
 
 /** Commits, but fails if a statement of the transaction failed: PostgreSQL then answers COMMIT with `ROLLBACK`. */
 const commit = (connection: PgConnection) =>

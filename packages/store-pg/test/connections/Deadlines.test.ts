@@ -1,6 +1,6 @@
 import { assert, it } from "@effect/vitest";
 import { turnLease } from "@parley/core/ports";
-import { deadlines } from "../../src/database/Deadlines.ts";
+import { deadlines } from "../../src/connections/Deadlines.ts";
 
 const limit = deadlines;
 

@@ -3,11 +3,11 @@
  * itself behaves differently: it ignores unknown parameters, verifies certificates even with `sslmode=prefer`, and
  * falls back to plain text only if PostgreSQL does not support TLS.
  */
-import type * as PgConnection from "@effect/sql-pg/PgConnection";
 import { describeCause } from "@parley/core/ports";
-import { Effect, Redacted } from "effect";
-import { SqlError } from "effect/sql";
+import { Redacted } from "effect";
+import type { SqlError } from "effect/sql";
 import { codeOf } from "./PgErrors.ts";
+import { makeTlsChoice, type TlsChoice, type TlsOptions } from "./TlsFallback.ts";
 
 const supportedParameters =
   /^(application_name|dbname|host|options|password|port|sslmode|sslrootcert|user)$/;
@@ -23,18 +23,13 @@ const noAddress = "is not an address such as postgres://user:password@host:5432/
 const notEncoded =
   "is not a valid address: percent-encode special characters in the user name and password (/ as %2F, # as %23, % as %25), and check the port";
 
-type TlsOptions = Exclude<PgConnection.Config["ssl"], boolean | undefined>;
-
 export interface Transport {
   readonly url: Redacted.Redacted;
   readonly applicationName: string;
   readonly database: string;
   /** The file with the trusted certificate authorities, or `system`. This package does not read the file. */
   readonly authorities: string | undefined;
-  /** The TLS options for the next connection; `false` for plain text. */
-  ssl: false | TlsOptions;
-  /** The options to try if PostgreSQL refuses a connection with `ssl`; `null` if there are none. */
-  other: false | TlsOptions | null;
+  readonly tls: TlsChoice;
 }
 
 /** Parses an address. A returned string says what is wrong with the address, and contains no part of a password. */
@@ -80,16 +75,18 @@ const readAddress = (address: string): Transport | string => {
     applicationName: application_name,
     database: dbname,
     authorities: isVerified ? sslrootcert : undefined,
-    ssl: mode < 2 ? false : options,
-    other: mode === 1 ? options : mode === 2 ? false : null,
+    tls: makeTlsChoice(
+      mode < 2 ? false : options,
+      mode === 1 ? options : mode === 2 ? false : null,
+    ),
   };
 };
 
 const transports = new WeakMap<Redacted.Redacted, Transport | string>();
 
 /**
- * Returns how to connect to an address, or what is wrong with it, phrased as the rest of a sentence about it. A change
- * of `ssl` after a failure applies to all connections that use the same `url` object.
+ * Returns how to connect to an address, or what is wrong with it, phrased as the rest of a sentence about it. All
+ * connections that use the same `url` object share the result.
  */
 export const transportOf = (url: Redacted.Redacted): Transport | string => {
   const transport = transports.get(url) ?? readAddress(Redacted.value(url));
@@ -97,43 +94,14 @@ export const transportOf = (url: Redacted.Redacted): Transport | string => {
   return transport;
 };
 
-/** Describes how connections to an address are encrypted. */
+/** Describes how the latest connection to an address is encrypted or, before the first one, how it will be. */
 export const securityOf = (url: Redacted.Redacted): string => {
-  const { ssl } = transportOf(url) as Transport;
+  const ssl = (transportOf(url) as Transport).tls.latest();
   if (ssl === false) return "plain text";
   if (ssl.rejectUnauthorized === true) return "verified TLS";
   const hasAuthority = Redacted.value(url).includes("sslrootcert=");
   return `unverified TLS${hasAuthority ? ": sslrootcert needs an sslmode that verifies certificates, such as verify-full" : ""}`;
 };
-
-/**
- * Switches from the TLS options `ssl` to the others if the error calls for it, and returns whether the next connection
- * may succeed.
- */
-const fallBack = (transport: Transport, ssl: Transport["ssl"], error: unknown): boolean => {
-  if (!SqlError.isSqlError(error)) return false;
-  const { other } = transport;
-  if (other === null || error.reason.operation !== "connect") return false;
-  const isTlsRefused = error.message.includes("refused TLS") || codeOf(error).startsWith("ERR_SSL");
-  // Code 28000 means that no line of pg_hba.conf allows this kind of connection.
-  if (!isTlsRefused && codeOf(error) !== "28000") return false;
-  // If several connections fail at the same time, the first failure has already switched the options.
-  if (transport.ssl === ssl) Object.assign(transport, { ssl: other, other: ssl });
-  return true;
-};
-
-/** Repeats the work once if PostgreSQL refused the connection because it used TLS, or because it did not. */
-export const withFallback =
-  (transport: Transport) =>
-  <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
-    Effect.suspend(() => {
-      const { ssl } = transport;
-      return Effect.catchIf(
-        work,
-        (error) => fallBack(transport, ssl, error),
-        () => work,
-      );
-    });
 
 /** Describes why a connection failed, and what the operator can do about it. */
 export const describeFailure = (error: SqlError.SqlError): string => {

@@ -1,5 +1,5 @@
 /**
- * Checks a database, and the server's role in it, at startup and for a migration or an inspection.
+ * Checks a database at startup, and for a migration or an inspection.
  */
 import { Effect } from "effect";
 import { SqlClient } from "effect/sql";
@@ -71,22 +71,4 @@ export const checkDatabase = Effect.fnUntraced(function* (schema: string, pooler
   const problem = problems.find((text) => text !== false);
   if (problem !== undefined) return yield* cannotBeUsed(problem);
   return row!;
-});
-
-/**
- * Fails if `rowSecurity` does not match whether row security applies to the role. With a mismatch, lists would be
- * empty, or nothing but the conditions of the statements would separate the chatbots.
- */
-export const checkRole = Effect.fnUntraced(function* (rowSecurity: boolean) {
-  const sql = yield* SqlClient.SqlClient;
-  const [row] = yield* sql.unsafe<{ readonly role: string; readonly isActive: boolean }>(
-    "select current_user as role, row_security_active('chat') as \"isActive\"",
-  );
-  const { isActive, role } = row!;
-  if (isActive === rowSecurity) return;
-  return yield* cannotBeUsed(
-    isActive
-      ? `row security applies to the role "${role}": set PARLEY_ROW_SECURITY=true, or connect as the owner of the tables`
-      : `row security does not apply to the role "${role}", which is a superuser, owns the tables or has BYPASSRLS: connect as another role, or unset PARLEY_ROW_SECURITY`,
-  );
 });

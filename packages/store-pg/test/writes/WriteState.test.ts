@@ -157,27 +157,27 @@ it.live("a store whose role lacks a privilege is read-only, and says what it can
   Effect.gen(function* () {
     const { name, sql, url } = yield* database;
     const chatbot = yield* Effect.provide(registerChatbot, layerPostgres({ url }));
-    yield* sql.unsafe("grant usage on schema parley to parley_bypass");
-    yield* sql.unsafe("grant all on all tables in schema parley to parley_bypass");
-    yield* sql.unsafe("grant all on all sequences in schema parley to parley_bypass");
-    yield* sql.unsafe("revoke insert on parley.entry from parley_bypass");
-    const server = { url: inDatabase(name, Redacted.make(inject("roleUrls").bypassing)) };
+    yield* sql.unsafe("grant usage on schema parley to parley_server");
+    yield* sql.unsafe("grant all on all tables in schema parley to parley_server");
+    yield* sql.unsafe("grant all on all sequences in schema parley to parley_server");
+    yield* sql.unsafe("revoke insert on parley.entry from parley_server");
+    const server = { url: inDatabase(name, Redacted.make(inject("roleUrls").server)) };
     yield* Effect.gen(function* () {
       const { readOnlyReason } = yield* StoreState;
       const create = ChatStore.use((chats) => chats.createChat(chatbot, bare, null));
       assert.strictEqual(yield* readOnlyReason, "permission denied for table entry");
       assert.include((yield* Effect.flip(create)).message, "The database refuses writes: ");
-      yield* sql.unsafe("grant insert on parley.entry to parley_bypass");
+      yield* sql.unsafe("grant insert on parley.entry to parley_server");
       yield* becomesWritable(readOnlyReason);
       yield* create;
-      yield* sql.unsafe("revoke all on sequence parley.entry_id from parley_bypass");
+      yield* sql.unsafe("revoke all on sequence parley.entry_id from parley_server");
       assert.strictEqual(yield* readOnlyReason, "permission denied for sequences");
       assert.include((yield* Effect.flip(create)).message, "The database refuses writes: ");
-      yield* sql.unsafe("grant usage on sequence parley.entry_id to parley_bypass");
+      yield* sql.unsafe("grant usage on sequence parley.entry_id to parley_server");
       yield* becomesWritable(readOnlyReason);
     }).pipe(Effect.provide(layerPostgres(server)));
     // As after an upgrade that adds a table without granting the role access to it.
-    yield* sql.unsafe("revoke all on parley.key_spending from parley_bypass");
+    yield* sql.unsafe("revoke all on parley.key_spending from parley_server");
     const reason = StoreState.use(({ readOnlyReason }) => readOnlyReason);
     assert.strictEqual(
       yield* Effect.provide(reason, layerPostgres(server)),

@@ -8,11 +8,12 @@ import { layerPostgres } from "@parley/store-pg";
 import { Effect, Fiber, Logger, Metric, Redacted } from "effect";
 import { TestClock } from "effect/testing";
 import { inject, vi } from "vitest";
-import { watchAvailability } from "../../src/database/Availability.ts";
-import { makeTenantPool, type TenantPool } from "../../src/database/Checkout.ts";
-import { deadlines, noResponseError } from "../../src/database/Deadlines.ts";
-import { toStoreErrors } from "../../src/database/PgErrors.ts";
-import { makeRoundRobin } from "../../src/database/RoundRobin.ts";
+import { watchAvailability } from "../../src/connections/Availability.ts";
+import { makeTenantPool, type TenantPool } from "../../src/connections/Checkout.ts";
+import { deadlines, noResponseError } from "../../src/connections/Deadlines.ts";
+import { toStoreErrors } from "../../src/connections/PgErrors.ts";
+import { makeRoundRobin } from "../../src/connections/RoundRobin.ts";
+import { makeTlsChoice } from "../../src/connections/TlsFallback.ts";
 import { clientOf, freshDatabase, optionsOf } from "../PostgresUnderTest.ts";
 
 /** Waits until the metrics show this many connections in use and this many statements waiting for a connection. */
@@ -29,6 +30,7 @@ const showing = (pool: string, used: number, pending: number) =>
     ),
   ).pipe(Effect.delay("5 millis"), Effect.repeat({ until: (shows) => shows }));
 
+const alwaysPlain = makeTlsChoice(false, null);
 const onePool = PgPool.make({ ...optionsOf("public"), maxConnections: 1 });
 const newState = () => ({ isUnavailable: false, replaceBefore: -Infinity });
 
@@ -41,7 +43,10 @@ for (const slots of [1, 2]) {
         const roundRobin = makeRoundRobin<number | "operator">(slots);
         const query = (name: string, deadline: number, text: string) => {
           const options = { name, size: 1, deadline, silentAfter: 4_500, cancels: true };
-          return makeTenantPool(pool, newState(), { ...options, slots: roundRobin }).pipe(
+          return makeTenantPool(pool, newState(), alwaysPlain, {
+            ...options,
+            slots: roundRobin,
+          }).pipe(
             Effect.flatMap(({ use }) => use(1, (connection) => connection.query(text))),
             toStoreErrors,
           );
@@ -61,7 +66,7 @@ it.live("a slow statement on a live server fails alone, and other connections st
   Effect.gen(function* () {
     const state = newState();
     const options = { name: "bulk", size: 1, deadline: 300, silentAfter: Infinity, cancels: true };
-    const { use } = yield* makeTenantPool(yield* onePool, state, options);
+    const { use } = yield* makeTenantPool(yield* onePool, state, alwaysPlain, options);
     const slow = yield* Effect.flip(use(1, ({ query }) => query("select pg_sleep(5)")));
     assert.strictEqual(slow._tag === "SqlError" && slow.reason._tag, "StatementTimeoutError");
     yield* use(1, ({ query }) => query("select 1"));
@@ -72,7 +77,7 @@ it.live("a slow statement on a live server fails alone, and other connections st
 it.live("a connection that has reached its maximum age is replaced before its next statement", () =>
   Effect.gen(function* () {
     const options = { name: "reads", size: 1, deadline: 4_800, silentAfter: 4_500, cancels: false };
-    const { use } = yield* makeTenantPool(yield* onePool, newState(), options);
+    const { use } = yield* makeTenantPool(yield* onePool, newState(), alwaysPlain, options);
     const backend = Effect.map(
       use(1, ({ query }) => query("select pg_backend_pid() as pid")),
       ({ rows }) => rows[0]!["pid"],
@@ -117,7 +122,7 @@ const onSilentConnection = Effect.fnUntraced(function* (multiplex: boolean) {
   yield* pool.use(() => Effect.void);
   fallSilent();
   const options = { name: "bulk", size: 1, deadline: 3_000, silentAfter: Infinity, cancels: true };
-  const { use } = yield* makeTenantPool(pool, newState(), options);
+  const { use } = yield* makeTenantPool(pool, newState(), alwaysPlain, options);
   return use(1, ({ query }) => query("select 1"));
 });
 
