@@ -80,10 +80,10 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
     now,
     nextId: verb((kind) => ++lastId[kind]),
 
-    chatbots: Effect.suspend(
-      verb(() =>
-        inOrder(chatbots).map(({ apiKeys, chatbot }) => ({ chatbot, keys: [...apiKeys.values()] })),
-      ),
+    chatbots: verb((id) =>
+      inOrder(chatbots)
+        .filter(({ chatbot }) => id === null || chatbot.id === id)
+        .map(({ apiKeys, chatbot }) => ({ chatbot, keys: [...apiKeys.values()] })),
     ),
     chatbot: verb((id) => chatbots.get(id)?.chatbot ?? null),
     chatbotNamed: verb((workspaceName, name) => {
@@ -150,7 +150,7 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
           ? Effect.void
           : Effect.fail(new ImportRefused({ reason: "two entries have the same id" })),
       ),
-    raiseIds: verb((chatbot) => {
+    endImport: verb((chatbot) => {
       for (const { chat, entries } of chatsOf(chatbot)) {
         lastId.chat = Math.max(lastId.chat, chat.id);
         for (const { entry } of entries) lastId.entry = Math.max(lastId.entry, entry.id);
@@ -219,20 +219,15 @@ export const makeRows = (memory: Memory): Rows => {
           for (const key of apiKeys.values())
             if (keyIds.includes(key.id)) apiKeys.set(key.id, { ...key, lastUsedAt: new Date(now) });
       }),
-    eraseChats: (chatbot, which) =>
+    erase: (chatbot, which, onErased) =>
       Effect.sync(() => {
         const { chats, idempotencyKeys } = tenantOf(chatbot);
         const before = chats.size;
         for (const [id, chat] of chats) if (erasesChat(which, chat)) chats.delete(id);
-        for (const [key, { chatId }] of idempotencyKeys)
-          if (chatId !== null && !chats.has(chatId)) idempotencyKeys.delete(key);
-        return { erased: before - chats.size, next: null };
-      }),
-    eraseVisitorKeys: (chatbot, which) =>
-      Effect.sync(() => {
-        const { idempotencyKeys } = tenantOf(chatbot);
         for (const [key, row] of idempotencyKeys)
-          if (erasesKey(which, key, row)) idempotencyKeys.delete(key);
+          if (row.chatId === null ? erasesKey(which, key, row) : !chats.has(row.chatId))
+            idempotencyKeys.delete(key);
+        onErased(before - chats.size);
       }),
     records: (chatbot, userRef) =>
       Stream.suspend(() => {

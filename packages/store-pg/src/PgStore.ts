@@ -1,19 +1,10 @@
 /**
  * The store as a layer, and operations on its schema.
  */
-import {
-  ChatArchive,
-  ChatbotDirectory,
-  ChatbotRegistry,
-  ChatStore,
-  StoreState,
-  TurnStore,
-  type Store,
-  type StorePorts,
-} from "@parley/core/ports";
+import { ChatStore, StoreState, storeOf, type Store, type StorePorts } from "@parley/core/ports";
 import { Context, Effect, Layer, Redacted } from "effect";
 import { SqlClient, type SqlError } from "effect/sql";
-import { makeChatArchive } from "./archive/PgChatArchive.ts";
+import { makeRows } from "./PgRows.ts";
 import { makeChatCreation } from "./chats/ChatCreation.ts";
 import { makeListChats } from "./chats/ChatListing.ts";
 import { makeListEntries } from "./chats/EntryListing.ts";
@@ -22,8 +13,6 @@ import { cannotBeUsed, PostgresUnusable } from "./connections/PgErrors.ts";
 import { makeMigrationClient, makePools } from "./connections/PgPools.ts";
 import { checkDatabase } from "./connections/ServerChecks.ts";
 import * as Migrator from "./migrations/Migrator.ts";
-import { makeChatbotDirectory } from "./registry/PgChatbotDirectory.ts";
-import { makeChatbotRegistry } from "./registry/PgChatbotRegistry.ts";
 import { makeTurnStore } from "./turns/PgTurnStore.ts";
 
 /** The options of a PostgreSQL store. */
@@ -147,11 +136,8 @@ export const layerPostgres = (
         listChats: makeListChats(pools),
         listEntries: makeListEntries(pools),
       });
-      return Context.make(ChatStore, chats).pipe(
-        Context.add(TurnStore, yield* makeTurnStore(pools, creation)),
-        Context.add(ChatArchive, makeChatArchive(pools)),
-        Context.add(ChatbotDirectory, makeChatbotDirectory(pools)),
-        Context.add(ChatbotRegistry, makeChatbotRegistry(pools)),
+      const turns = yield* makeTurnStore(pools, creation);
+      return storeOf(makeRows(pools), { chats, turns }).pipe(
         Context.add(StoreState, { readOnlyReason: pools.readOnlyReason }),
       );
     }).pipe(toUnusable),

@@ -159,14 +159,18 @@ export const makeTx = (sql: Sql, now: number) => {
       return first<{ last: number }>(statement, kind)!.last;
     }),
 
-    chatbots: Effect.suspend(
-      verb(() =>
-        all<ChatbotColumns>(`SELECT ${chatbotColumns} FROM chatbots ORDER BY id`).map((row) => {
-          const ofChatbot = "SELECT * FROM apiKeys WHERE chatbot = ? ORDER BY rowid";
-          return { chatbot: toChatbot(row), keys: all<KeyColumns>(ofChatbot, row.id).map(toKey) };
-        }),
-      ),
-    ),
+    chatbots: verb((id) => {
+      const condition = "?1 IS NULL OR id = ?1 ORDER BY id";
+      const rows = all<ChatbotColumns>(
+        `SELECT ${chatbotColumns} FROM chatbots WHERE ${condition}`,
+        id,
+      );
+      const ofChatbot = "SELECT * FROM apiKeys WHERE chatbot = ? ORDER BY rowid";
+      return rows.map((row) => ({
+        chatbot: toChatbot(row),
+        keys: all<KeyColumns>(ofChatbot, row.id).map(toKey),
+      }));
+    }),
     chatbot: verb(findChatbot),
     chatbotNamed: verb(chatbotNamed),
     insertChatbot: verb((chatbot) => {
@@ -256,7 +260,7 @@ export const makeTx = (sql: Sql, now: number) => {
           ? Effect.void
           : Effect.fail(new ImportRefused({ reason: "two entries have the same id" })),
       ),
-    raiseIds: verb((chatbot) => {
+    endImport: verb((chatbot) => {
       run(
         `UPDATE sequences SET last = max(last, coalesce(CASE kind
          WHEN 'chat' THEN (SELECT max(id) FROM chats WHERE chatbot = ?1)
@@ -315,18 +319,14 @@ export const makeTx = (sql: Sql, now: number) => {
       for (const id of keyIds) run(`UPDATE apiKeys SET ${use} WHERE id = ?1`, id, time);
     }),
     // Foreign keys delete all rows that refer to a chat.
-    eraseChats: verb((chatbot: ChatbotId, which: DatedErasure) => {
-      const { chat, value } = conditionsOf(which);
+    erase: verb((chatbot: ChatbotId, which: DatedErasure) => {
+      const { chat, key, value } = conditionsOf(which);
       const erased = run(`DELETE FROM chats WHERE chatbot = ?1 AND ${chat}`, chatbot, value);
       run("UPDATE chatbots SET chats = chats - ?2 WHERE id = ?1", chatbot, erased);
-      if (erased > 0) onErasure();
-      return { erased, next: null };
-    }),
-    eraseVisitorKeys: verb((chatbot: ChatbotId, which: DatedErasure) => {
-      const { key, value } = conditionsOf(which);
       const isOfVisitor = "chatbot = ?1 AND chatId IS NULL AND instr(key, char(10)) > 0";
-      const erase = `DELETE FROM idempotencyKeys WHERE ${isOfVisitor} AND ${key}`;
-      if (run(erase, chatbot, value) > 0) onErasure();
+      const eraseKeys = `DELETE FROM idempotencyKeys WHERE ${isOfVisitor} AND ${key}`;
+      if (run(eraseKeys, chatbot, value) + erased > 0) onErasure();
+      return erased;
     }),
     records: verb((chatbot: ChatbotId, userRef: string | null) =>
       all<ChatColumns>(
@@ -364,8 +364,13 @@ export const makeRows = ({ read, write }: Transactions): Rows => ({
   read,
   now: Clock.currentTimeMillis,
   recordUse: (keyIds) => write((tx) => tx.recordUse(keyIds)),
-  eraseChats: (chatbot, which) => write((tx) => tx.eraseChats(chatbot, which)),
-  eraseVisitorKeys: (chatbot, which) => write((tx) => tx.eraseVisitorKeys(chatbot, which)),
+  erase: (chatbot, which, onErased) =>
+    Effect.uninterruptible(
+      Effect.map(
+        write((tx) => tx.erase(chatbot, which)),
+        onErased,
+      ),
+    ),
   // Read in one go: a transaction that stays open would hold up every other fiber.
   records: (chatbot, userRef) =>
     Stream.fromIterableEffect(read((tx) => tx.records(chatbot, userRef))),

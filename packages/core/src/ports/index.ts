@@ -54,7 +54,6 @@ export type {
   ChatRow,
   ColdRows,
   ColdTx,
-  ErasureCursor,
   KeyRow,
   Lists,
   Reads,

@@ -14,7 +14,7 @@ import {
   type ArchiveRecord,
 } from "../ports/ChatArchive.ts";
 import { registeredChatbot } from "./Registry.ts";
-import type { ColdRows, ColdTx, ErasureCursor } from "./Rows.ts";
+import type { ColdRows, ColdTx } from "./Rows.ts";
 
 type Port = ChatArchive["Service"];
 
@@ -29,19 +29,6 @@ export const makeChatArchive = (rows: ColdRows): Port => {
     yield* assertRegistered(chatbot);
     const erasure = erasureAt(which, yield* rows.now);
     let erased = 0;
-    const eraseAll = Effect.gen(function* () {
-      let from: ErasureCursor | null = null;
-      do {
-        // An interruption must not come between a batch and its count.
-        from = yield* rows.eraseChats(chatbot, erasure, from).pipe(
-          Effect.map((result): ErasureCursor | null => {
-            erased += result.erased;
-            return result.next;
-          }),
-          Effect.uninterruptible,
-        );
-      } while (from !== null);
-    });
     const audit = Effect.suspend(() =>
       erased === 0
         ? Effect.void
@@ -50,8 +37,9 @@ export const makeChatArchive = (rows: ColdRows): Port => {
           ),
     );
     // Even an erasure that fails midway may have erased chats.
-    yield* Effect.onExit(eraseAll, () => audit);
-    if (erasure._tag !== "Chat") yield* rows.eraseVisitorKeys(chatbot, erasure);
+    yield* rows
+      .erase(chatbot, erasure, (chats) => void (erased += chats))
+      .pipe(Effect.onExit(() => audit));
     return erased;
   });
 
@@ -95,7 +83,7 @@ export const makeChatArchive = (rows: ColdRows): Port => {
           for (const { _tag } of some) if (_tag === "Chat") chats++;
           return tx.insertRecords(chatbot, some);
         });
-        yield* tx.raiseIds(chatbot);
+        yield* tx.endImport(chatbot);
         yield* tx.audit([{ actor, chatbot, action: "import", detail: importDetail(chats) }]);
         return chats;
       }),

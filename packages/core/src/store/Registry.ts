@@ -133,7 +133,12 @@ export const makeChatbotRegistry = (rows: ColdRows): Port => {
     );
 
   return ChatbotRegistry.of({
-    list: rows.read((tx) => tx.chatbots),
+    list: rows.read((tx) => tx.chatbots(null)),
+    get: (id) =>
+      Effect.flatMap(
+        rows.read((tx) => tx.chatbots(id)),
+        ([chatbot]) => (chatbot ? Effect.succeed(chatbot) : new ChatbotNotFound({ chatbot: id })),
+      ),
     create,
     change: changeChatbot,
     delete: remove,

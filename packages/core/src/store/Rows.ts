@@ -64,8 +64,8 @@ export type Scope =
 
 /** Verbs that only read. */
 export interface Reads {
-  /** All chatbots in ascending order of id, each with its keys, the oldest first. */
-  readonly chatbots: Verb<ReadonlyArray<RegisteredChatbot>>;
+  /** One chatbot or, with `null`, all in ascending order of id, each with its keys, the oldest first. */
+  readonly chatbots: (id: ChatbotId | null) => Verb<ReadonlyArray<RegisteredChatbot>>;
   readonly chatbot: (id: ChatbotId) => Verb<Chatbot | null>;
   /** The unrevoked key with this id, its chatbot, and the time on the store's clock; `null` if there is none. */
   readonly grant: (
@@ -109,8 +109,8 @@ export interface ColdTx extends Reads {
     chatbot: ChatbotId,
     records: ReadonlyArray<ArchiveRecord>,
   ) => Verb<void, ImportRefused>;
-  /** Makes later ids of chats and entries greater than all ids in the chatbot. */
-  readonly raiseIds: (chatbot: ChatbotId) => Verb<void>;
+  /** Ends the import: later ids of chats and entries are greater than all ids in the chatbot. */
+  readonly endImport: (chatbot: ChatbotId) => Verb<void>;
 }
 
 /** All verbs of a transaction. */
@@ -170,12 +170,6 @@ export interface Lists {
   ) => PageVerb<Page<Entry> | null>;
 }
 
-/** Where an erasure continues. Its meaning is the store's. */
-export interface ErasureCursor {
-  readonly after: number;
-  readonly until: number;
-}
-
 /** A store that implements `ChatStore` and `TurnStore` by itself, because a round trip for each verb would be too slow. */
 export interface ColdRows extends Rows<ColdTx, Reads> {}
 
@@ -203,17 +197,16 @@ export interface Rows<T extends ColdTx = Tx, R extends Reads = Tx & Lists> {
   /** Records that these keys were used just now; ignores unknown ids. */
   readonly recordUse: (keyIds: ReadonlyArray<string>) => Verb<void>;
   /**
-   * Erases some of the chats, with their entries, turns, queues and idempotency keys, and returns their number, and where
-   * to continue; `null` at the end. All or nothing, and exact: a chat that gets an entry meanwhile is not idle. Chats
-   * that were created after the first call may remain.
+   * Erases the chats, with their entries, turns, queues and idempotency keys, in one or more transactions. Each reports
+   * how many chats it has erased, in the step that commits it. A chat that gets an entry meanwhile is not idle; chats
+   * that are created meanwhile may remain. Then deletes the idempotency keys of visitors' asks without a chat; see
+   * `ChatArchive.erase`.
    */
-  readonly eraseChats: (
+  readonly erase: (
     chatbot: ChatbotId,
     which: DatedErasure,
-    from: ErasureCursor | null,
-  ) => Verb<{ readonly erased: number; readonly next: ErasureCursor | null }>;
-  /** Deletes the idempotency keys of visitors' asks that have no chat; see `ChatArchive.erase`. */
-  readonly eraseVisitorKeys: (chatbot: ChatbotId, which: DatedErasure) => Verb<void>;
+    onErased: (chats: number) => void,
+  ) => Verb<void>;
   /** All chats with their entries, or those of one user, in order of ids and of one snapshot. */
   readonly records: (
     chatbot: ChatbotId,

@@ -52,7 +52,6 @@ export const makeTurnStore = Effect.fnUntraced(function* (pools: PgPools, creati
     append,
     release,
     spending,
-    freedTurns: Stream.empty,
   });
 });
 
