@@ -245,7 +245,7 @@ describe("the playground's key", () => {
         await page.getByLabel("API key").fill("wrong");
         await page.getByLabel("API key").press("Enter");
         await page.getByRole("alert").getByText("The key is not valid").waitFor();
-        expect(await page.locator(".acts").innerText()).toBe("");
+        expect(await page.locator(".actions").innerText()).toBe("");
         expect(await page.getByText("401002").isVisible()).toBe(false);
         await page.getByText("Details").click();
         await page.getByText("401002").waitFor();

@@ -15,7 +15,7 @@ export { Administration, type CreatedKey } from "./services/Administration.ts";
 export { Asking } from "./services/Asking.ts";
 export { AskLimits } from "./services/AskLimits.ts";
 export { Chats } from "./services/Chats.ts";
-export type { AnswerEvent, AskResult, Progress, Pulse } from "./services/LiveAnswer.ts";
+export type { AnswerEvent, AskResult, Progress, KeepAlive } from "./services/LiveAnswer.ts";
 export { layerParley } from "./services/Parley.ts";
 export { layerRetention } from "./services/Retention.ts";
 

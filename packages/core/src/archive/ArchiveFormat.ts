@@ -127,16 +127,16 @@ export const decodeArchive = <E, R>(
   Stream.suspend(() => {
     const read = { chats: 0, entries: 0 };
     let hasEnded = false;
-    let at = 0;
+    let lineNumber = 0;
 
     /** Decodes the record in a line; returns `null` for a blank line and for the line with the counts. */
     const decodeRecord = Effect.fnUntraced(function* (text: string) {
-      at++;
+      lineNumber++;
       if (text.trim() === "") return null;
       const line = yield* Effect.catch(decodeLine(text), (error) =>
-        refuse(`line ${at} is not a valid export line${describeProblem(error)}`),
+        refuse(`line ${lineNumber} is not a valid export line${describeProblem(error)}`),
       );
-      if (hasEnded) return yield* refuse(`line ${at} comes after the line with the counts`);
+      if (hasEnded) return yield* refuse(`line ${lineNumber} comes after the line with the counts`);
       if (line.chat !== undefined) {
         read.chats++;
         const { _createTime, ...chat } = line.chat;

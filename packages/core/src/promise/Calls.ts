@@ -33,55 +33,47 @@ export const makeCalls = async <R, E>(layer: Layer.Layer<R, E>, patience: number
     return orAborted(runtime.run(start, refuse), signal);
   };
 
+  /** Resolves once `close` waits for `call`, or rejects after `close`. */
+  const register = (call: Promise<void>): Promise<void> =>
+    new Promise((resolve, reject) => {
+      runtime.run(() => (resolve(), call), refuse).catch(reject);
+    });
+
   /** Starts the stream at the first `next`. Aborting the signal or leaving the loop ends the stream at once. */
   const iterate = <A, E>(
     stream: Stream.Stream<A, E, R>,
     { signal }: CallOptions = {},
   ): AsyncIterable<A> => ({
     [Symbol.asyncIterator]: () => {
-      let iterator: AsyncIterator<A> | undefined;
-      let hasLeft = false;
-      let end = () => {};
-      const theEnd = new Promise<void>((resolve) => (end = resolve));
-      const endIterator = () => iterator?.return?.().finally(end);
-      // Unlike a generator's `return`, this does not wait for a step in progress.
-      const leave = async (): Promise<IteratorResult<A>> => {
-        hasLeft = true;
-        signal?.removeEventListener("abort", endIterator);
-        await endIterator();
-        return { done: true, value: undefined };
-      };
-      const start = () =>
-        new Promise<IteratorResult<A>>((resolve, reject) => {
-          const loop = async () => {
-            if (hasLeft) return resolve(leave());
-            iterator = Stream.toAsyncIterableWith(stream, context)[Symbol.asyncIterator]();
-            signal?.addEventListener("abort", endIterator);
-            resolve(iterator.next());
-            await Promise.race([theEnd, expiry]);
-            // An abandoned stream must release its resources, but `close` does not wait for that.
-            endIterator()?.catch(() => {});
-          };
-          runtime.run(loop, refuse).catch(reject);
-        });
-      const step = async (): Promise<IteratorResult<A>> => {
-        if (hasLeft) return leave();
+      const iterator = Stream.toAsyncIterableWith(stream, context)[Symbol.asyncIterator]();
+      const end = () => iterator.return!();
+      // Nobody awaits the ends that these cause.
+      const abandon = () => void end().catch(() => {});
+      async function* read() {
+        signal?.throwIfAborted();
+        signal?.addEventListener("abort", abandon);
+        let finish = () => {};
+        const reading = new Promise<void>((resolve) => (finish = resolve));
         try {
-          signal?.throwIfAborted();
-          const result = await orAborted(iterator?.next() ?? start(), signal);
-          return result.done ? leave() : result;
-        } catch (error) {
-          void leave();
-          throw error;
+          await register(Promise.race([reading, expiry]).then(abandon));
+          while (true) {
+            const { done, value } = await iterator.next();
+            signal?.throwIfAborted();
+            if (done) return;
+            yield value;
+          }
+        } finally {
+          signal?.removeEventListener("abort", abandon);
+          finish();
+          await end();
         }
+      }
+      const steps = read();
+      return {
+        next: () => steps.next(),
+        // A generator's own `return` waits for a step in progress, which this ends.
+        return: () => (abandon(), steps.return()),
       };
-      let last: Promise<unknown> = Promise.resolve();
-      const next = () => {
-        const result = last.then(step, step);
-        last = result;
-        return result;
-      };
-      return { next, return: leave };
     },
   });
 

@@ -15,7 +15,7 @@ export const makeList = <A, Query>(
 ): api.List<A> => {
   const fields = [orderBy ?? "id"].flat();
   const directions = [desc ?? fields.map(() => orderBy === undefined)].flat();
-  const order = fields.map((field, at) => ({ field, descending: directions[at] }));
+  const order = fields.map((field, index) => ({ field, descending: directions[index] }));
   const readPage = async (page: number): Promise<api.Page<A>> => {
     const query = { id: null, ...withoutUndefined(filters), limit, page, orderBy: order } as Query;
     const { items, total } = await run(

@@ -38,7 +38,7 @@ import {
   type AskResult,
   type CompletedAsk,
   type Progress,
-  type Pulse,
+  type KeepAlive,
 } from "./LiveAnswer.ts";
 import { inSpan, logFailure, makeAskTimes } from "./Telemetry.ts";
 import { answerInTurn } from "./TurnAnswer.ts";
@@ -182,10 +182,10 @@ const make = Effect.gen(function* () {
     chatbot: Chatbot,
     ask: Ask,
     after: Progress | null = null,
-    pulse: Pulse<P> | null = null,
+    keepAlive: KeepAlive<P> | null = null,
   ): Stream.Stream<AnswerEvent | P, AskError> =>
     startOrJoin(chatbot, ask).pipe(
-      Effect.map(({ isJoined, live }) => live.subscribe(after, isJoined, pulse)),
+      Effect.map(({ isJoined, live }) => live.subscribe(after, isJoined, keepAlive)),
       Stream.unwrap,
     );
 

@@ -40,7 +40,7 @@ export type AnswerEvent = {
 );
 
 /** A keep-alive value, which a stream emits at an interval alongside the answer. */
-export interface Pulse<P> {
+export interface KeepAlive<P> {
   readonly value: P;
   readonly every: Duration.Duration;
 }
@@ -106,7 +106,7 @@ export class LiveAnswer {
   subscribe<P>(
     after: Progress | null,
     isJoined: boolean,
-    pulse: Pulse<P> | null,
+    keepAlive: KeepAlive<P> | null,
   ): Stream.Stream<AnswerEvent | P, AskError> {
     return Stream.unwrap(
       Effect.gen({ self: this }, function* () {
@@ -114,13 +114,13 @@ export class LiveAnswer {
         let points: number | null = null;
         let units = 0;
         let isOver = false;
-        let isPulseDue = false;
+        let isKeepAliveDue = false;
         let wake = () => {};
-        if (pulse !== null) {
+        if (keepAlive !== null) {
           yield* Effect.sync(() => {
-            isPulseDue = true;
+            isKeepAliveDue = true;
             wake();
-          }).pipe(Effect.delay(pulse.every), Effect.forever, Effect.forkScoped);
+          }).pipe(Effect.delay(keepAlive.every), Effect.forever, Effect.forkScoped);
         }
         const change = Effect.callback<void>((resume) => {
           wake = () => resume(Effect.void);
@@ -134,8 +134,8 @@ export class LiveAnswer {
           const { exit, text, turnId } = this;
           if (isOver) return Cause.done();
           if (exit !== null && Exit.isFailure(exit)) return Effect.failCause(exit.cause);
-          const events: Array<AnswerEvent | P> = isPulseDue ? [pulse!.value] : [];
-          isPulseDue = false;
+          const events: Array<AnswerEvent | P> = isKeepAliveDue ? [keepAlive!.value] : [];
+          isKeepAliveDue = false;
           if (turnId !== null) {
             if (points === null) {
               points = after?.turnId === turnId ? after.points : 0;

@@ -98,7 +98,7 @@ export const registerGauge = (
  * No series decreases: when a value gets a label, its earlier events stay in `other`. A value with twice as many events
  * as the least busy labelled value replaces it, and the replaced value stays in `other` for good.
  */
-export const makeBusiest = (
+export const makeTopLabels = (
   context: Context.Context<never>,
   describe: (label: string) => ReadonlyArray<Metric.Metric<number, unknown>>,
   size = 50,
@@ -128,7 +128,7 @@ export const makeBusiest = (
 };
 
 export const makeKeyRequests = Effect.map(Effect.context<never>(), (context) =>
-  makeBusiest(context, (key) => [
+  makeTopLabels(context, (key) => [
     Metric.counter("parley.requests", {
       description: "Requests with a valid key or visitor token, by key id",
       attributes: { key },
@@ -215,8 +215,8 @@ export const makeAskTimes = Effect.map(Effect.context<never>(), (context) => {
   const now = () => clock.currentTimeMillisUnsafe() / 1000;
   // A metric does not appear until it has a value.
   for (const gauge of [waitingAsks, runningAsks]) gauge.modifyUnsafe(0, context);
-  const timeAnswer = makeBusiest(context, answerTimes);
-  const countTokens = makeBusiest(context, chatbotTokens);
+  const timeAnswer = makeTopLabels(context, answerTimes);
+  const countTokens = makeTopLabels(context, chatbotTokens);
   return (chatbot: number) => {
     let since = now();
     let state = waitingAsks;

@@ -7,7 +7,7 @@ import {
   Overloaded,
 } from "@parley/core/ports";
 import { Cause, Context, Effect, Logger, Metric, Tracer } from "effect";
-import { makeBusiest } from "../../src/services/Telemetry.ts";
+import { makeTopLabels } from "../../src/services/Telemetry.ts";
 
 it.effect("each reason for a failure is logged on its own line, except a client's mistake", () =>
   Effect.gen(function* () {
@@ -53,7 +53,7 @@ it.effect(
 
 it("each of the busiest values has its own series, all others share one, and no series decreases", () => {
   const context = Context.make(Metric.MetricRegistry, new Map());
-  const count = makeBusiest(
+  const count = makeTopLabels(
     context,
     (key) => [Metric.counter("requests", { attributes: { key }, incremental: true })],
     2,

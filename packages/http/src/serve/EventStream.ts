@@ -2,7 +2,7 @@
  * Streams an answer as server-sent events: a `delta` for each piece, then one `entry` with the body of a 201 response,
  * or one `error` with the body of an error response.
  */
-import type { AnswerEvent, AskError, Progress, Pulse } from "@parley/core";
+import type { AnswerEvent, AskError, Progress, KeepAlive } from "@parley/core";
 import { Array as Arr, Cause, Channel, Duration, Effect, Pull, Stream } from "effect";
 import { HttpServerResponse } from "effect/http";
 import { encodeEntry, protectiveHeaders } from "../contract/Wire.ts";
@@ -33,7 +33,9 @@ export const parseEventId = (id = ""): Progress | null => {
  * body of its response becomes the last event.
  */
 export const toEventStream = Effect.fnUntraced(function* (
-  stream: (pulse: Pulse<typeof comment>) => Stream.Stream<AnswerEvent | typeof comment, AskError>,
+  stream: (
+    keepAlive: KeepAlive<typeof comment>,
+  ) => Stream.Stream<AnswerEvent | typeof comment, AskError>,
   reportFailure: ReportFailure,
 ) {
   const events = stream({ value: comment, every: heartbeat });

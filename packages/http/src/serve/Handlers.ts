@@ -99,7 +99,7 @@ export const makeHandlers = Effect.fnUntraced(function* (defaultOnDisconnect: "f
     if (acceptsEvents(headers["accept"])) {
       const progress = parseEventId(headers["last-event-id"]);
       return yield* toEventStream(
-        (pulse) => asking.stream(chatbot, newAsk, progress, pulse),
+        (keepAlive) => asking.stream(chatbot, newAsk, progress, keepAlive),
         reportFailure,
       );
     }

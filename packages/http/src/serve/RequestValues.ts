@@ -122,9 +122,9 @@ const makeQueryDecoder = <Field extends string, Values>(
     }
     return Effect.map(decode(input, problems), (query) => {
       const { desc, orderBy = desc && ["id" as Field], ...values } = query;
-      const [first, ...rest] = (orderBy ?? []).map((field, at): OrderBy<CoreName<Field>> => ({
+      const [first, ...rest] = (orderBy ?? []).map((field, index): OrderBy<CoreName<Field>> => ({
         field: ((coreNames as Record<string, string>)[field] ?? field) as CoreName<Field>,
-        descending: desc?.[at] === true,
+        descending: desc?.[index] === true,
       }));
       return { ...values, ...(first && { orderBy: [first, ...rest] as const }) };
     });

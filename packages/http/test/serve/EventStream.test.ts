@@ -54,7 +54,7 @@ it.effect(
       const ask = { chatId: null, question: "q" };
       const opening = yield* Effect.forkChild(
         toEventStream(
-          (pulse) => asking.stream(chatbot, ask, null, pulse),
+          (keepAlive) => asking.stream(chatbot, ask, null, keepAlive),
           () => Effect.succeed(toErrorResponse(Cause.fail(error))),
         ),
       );

@@ -4,7 +4,7 @@
 import { describeCause, type AnswerUnavailable, type Chatbot } from "@parley/core/ports";
 import { Data, Effect, FileSystem, Path, type PlatformError } from "effect";
 import { type Passage, passagesOf } from "./Passage.ts";
-import { actsOf, isCommon, questionTerms, termOf, wordsOf } from "./Terms.ts";
+import { verbsIn, isCommon, questionTerms, termOf, wordsOf } from "./Terms.ts";
 
 /** A passage that a search found. */
 export interface Match extends Passage {
@@ -153,7 +153,7 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
 
     const search = (question: string, limit: number): ReadonlyArray<Match> => {
       const { about, words } = questionTerms(question, index);
-      const acts = actsOf(words);
+      const verbs = verbsIn(words);
       const hits = about.map((term) => {
         const parts = new Map<number, number>();
         for (const [indexTerm, partsOfTerm] of index) {
@@ -171,14 +171,14 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
         const share = coverage / cappedWeight;
         if (coverage === 0 || share < aboutShare) return [];
         const phrases = [passage.headings.at(-1) ?? "", ...(passage.synonyms ?? [])];
-        const passageActs = actsOf(new Set(wordsOf(phrases.join("\n")).map(termOf)));
+        const passageVerbs = verbsIn(new Set(wordsOf(phrases.join("\n")).map(termOf)));
         // A passage about stopping does not answer a question about starting.
-        const isOtherAct = acts.length > 0 && !acts.some((act) => passageActs.includes(act));
-        const penalty = isOtherAct ? (passageActs.length > 0 ? 0.5 : 0.25) : 0;
+        const hasOtherVerb = verbs.length > 0 && !verbs.some((verb) => passageVerbs.includes(verb));
+        const penalty = hasOtherVerb ? (passageVerbs.length > 0 ? 0.5 : 0.25) : 0;
         const likenesses = phrases.map((phrase) => likeness(words, phrase, weigh));
         const certain =
           coverage >= certainShare * totalWeight &&
-          !isOtherAct &&
+          !hasOtherVerb &&
           phrases.some((phrase, at) => {
             const isOpposite = isNegated(question) && !isNegated(phrase);
             return likenesses[at]! >= certainLikeness && !isOpposite;

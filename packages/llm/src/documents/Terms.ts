@@ -102,8 +102,8 @@ export const questionTerms = (question: string, vocabulary: ReadonlyMap<string, 
 
 export const isCommon = (term: string): boolean => stopTerms.has(term);
 
-export const actsOf = (terms: Iterable<string>): ReadonlyArray<string> =>
-  [...terms].filter((term) => acts.has(term));
+export const verbsIn = (terms: Iterable<string>): ReadonlyArray<string> =>
+  [...terms].filter((term) => verbTerms.has(term));
 
 /** Returns the term, corrected to a known term if it is a misspelling of one. */
 const correct = (term: string, vocabulary: ReadonlyMap<string, unknown>): string =>
@@ -152,5 +152,5 @@ const canonical = new Map(
     others.map((word) => [stemOf(word), stemOf(first!)] as const),
   ),
 );
-const acts = new Set(verbs.map(([first]) => stemOf(first!)));
+const verbTerms = new Set(verbs.map(([first]) => stemOf(first!)));
 const stopTerms = new Set([...stopWords].map(stemOf));

@@ -7,7 +7,7 @@ import type { ComponentChildren } from "preact";
 import { ConnectionError, ResponseError } from "@parley/client";
 import type { Client, Entry, NewChat } from "@parley/client";
 import { pause, tabValue, untilBack } from "./Parts.tsx";
-import { say, type Word } from "./words.ts";
+import { translate, type Phrase } from "./words.ts";
 
 export const states = {
   waiting: "Waiting for the answer",
@@ -18,7 +18,7 @@ export const states = {
   stopped: "Stopped. If an answer still arrives, it will appear here.",
   cancelled: "Stopped. Nothing was stored.",
   failed: "There is no answer yet.",
-} satisfies Record<string, Word>;
+} satisfies Record<string, Phrase>;
 
 /** A question and the answer to it so far. */
 export interface Ask {
@@ -171,7 +171,7 @@ const change = (id: string, part: Partial<Ask>) => {
 const finish = (askId: string, entry: Entry) => {
   entries.value = new Map(entries.peek()).set(entry.id, { ...entry, askId });
   asks.value = asks.peek().filter(({ id }) => id !== askId);
-  announcement.value = say("Answer: {}", entry.answer);
+  announcement.value = translate("Answer: {}", entry.answer);
 };
 
 const run = async (id: string) => {

@@ -5,7 +5,7 @@ import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import { draftOf, setDraft, stop, type Ask } from "./ChatSession.ts";
 import { Icon, isPhone } from "./Parts.tsx";
-import { say } from "./words.ts";
+import { translate } from "./words.ts";
 
 const longest = 200;
 
@@ -55,15 +55,19 @@ export const Composer = ({ chatId, children, last, runningAsk, send }: ComposerP
     <form class="composer" onSubmit={submit}>
       {isTooLong && (
         <p class="bad" role="alert">
-          {say("A question can have at most {} characters; this one has {}.", longest, length)}
+          {translate(
+            "A question can have at most {} characters; this one has {}.",
+            longest,
+            length,
+          )}
         </p>
       )}
       <div class="field">
         <textarea
           dir="auto"
           rows={1}
-          aria-label={say("Your question")}
-          placeholder={say("Ask a question")}
+          aria-label={translate("Your question")}
+          placeholder={translate("Ask a question")}
           value={text}
           ref={hold}
           onInput={(event) => setDraft(chatId, event.currentTarget.value)}
@@ -71,11 +75,11 @@ export const Composer = ({ chatId, children, last, runningAsk, send }: ComposerP
         />
         {length > longest - 40 && <span class="quiet">{longest - length}</span>}
         {runningAsk ? (
-          <button type="button" class="round" title={say("Stop")} onClick={halt}>
+          <button type="button" class="round" title={translate("Stop")} onClick={halt}>
             <Icon name="stop" />
           </button>
         ) : (
-          <button class="round primary" title={say("Ask")} disabled={!canSend}>
+          <button class="round primary" title={translate("Ask")} disabled={!canSend}>
             <Icon name="send" />
           </button>
         )}

@@ -9,7 +9,7 @@ import { Composer } from "./Composer.tsx";
 import { Failure } from "./Failure.tsx";
 import { Markdown } from "./Markdown.tsx";
 import { CopyButton, Icon, useRead } from "./Parts.tsx";
-import { say } from "./words.ts";
+import { translate } from "./words.ts";
 
 export interface ConversationProps {
   /** `null` if the first question is to create the chat, with the fields that `toNewChat` returns. */
@@ -22,11 +22,11 @@ export interface ConversationProps {
   /** The line below the question field. */
   readonly note?: ComponentChildren;
   /** Content in place of the question field, if the page may not ask questions. */
-  readonly instead?: ComponentChildren;
+  readonly replacement?: ComponentChildren;
 }
 
 export const Conversation = (props: ConversationProps) => {
-  const { chatId, header, instead, note, toNewChat, welcome } = props;
+  const { chatId, header, replacement, note, toNewChat, welcome } = props;
   const { newEntries, error, groups, newest, readOlder, retry, total } = useHistory(chatId);
   const scroller = useRef<HTMLDivElement>(null);
   const [isAway, setAway] = useState(false);
@@ -54,7 +54,7 @@ export const Conversation = (props: ConversationProps) => {
       <div
         class="scroller"
         role="region"
-        aria-label={say("History")}
+        aria-label={translate("History")}
         tabIndex={0}
         ref={scroller}
         onScroll={({ currentTarget: { clientHeight, scrollHeight, scrollTop } }) => {
@@ -64,7 +64,7 @@ export const Conversation = (props: ConversationProps) => {
       >
         <div>
           <Failure error={error} retry={retry} />
-          {readOlder && <button onClick={readOlder}>{say("Earlier entries")}</button>}
+          {readOlder && <button onClick={readOlder}>{translate("Earlier entries")}</button>}
           {groups.map((entries) => (
             <Group key={entries[0]!.id} entries={entries} />
           ))}
@@ -73,17 +73,17 @@ export const Conversation = (props: ConversationProps) => {
           ))}
           {isNew && welcome?.(send)}
           {chat.waitsElsewhere(chatId) && !runningAsk && (
-            <p class="quiet">{say("Another tab is waiting for an answer in this chat.")}</p>
+            <p class="quiet">{translate("Another tab is waiting for an answer in this chat.")}</p>
           )}
         </div>
       </div>
       <div class="below">
         {isAway && (
-          <button class="round to-newest" title={say("Jump to latest")} onClick={toNewest}>
+          <button class="round to-newest" title={translate("Jump to latest")} onClick={toNewest}>
             <Icon name="down" />
           </button>
         )}
-        {instead ?? (
+        {replacement ?? (
           <Composer {...{ chatId, runningAsk, send }} last={newest?.question}>
             {note}
           </Composer>
@@ -182,15 +182,18 @@ const Exchange = ({ ask, entry }: { readonly ask?: chat.Ask; readonly entry?: En
         {text && <Markdown text={text} toAddress={chat.session.toAddress} />}
       </div>
       {entry && (
-        <div class="acts quiet">
-          <CopyButton text={entry.answer} name={say("Copy answer")} />
+        <div class="actions quiet">
+          <CopyButton text={entry.answer} name={translate("Copy answer")} />
           {chat.session.toFacts?.(entry)}
         </div>
       )}
       {isBusy && <Progress {...ask} />}
       {ask && !isBusy && (
-        <Failure error={ask.error ?? say(chat.states[ask.state])} retry={() => chat.retry(ask)}>
-          <button onClick={() => chat.edit(ask)}>{say("Edit")}</button>
+        <Failure
+          error={ask.error ?? translate(chat.states[ask.state])}
+          retry={() => chat.retry(ask)}
+        >
+          <button onClick={() => chat.edit(ask)}>{translate("Edit")}</button>
         </Failure>
       )}
     </article>
@@ -208,8 +211,8 @@ const Progress = ({ chatId, since, state }: chat.Ask) => {
   return (
     <p class="quiet state">
       <span class="motion" />
-      {say(chat.states[state])}
-      {state === "waiting" && chat.waitsElsewhere(chatId) && say(" in another tab")}
+      {translate(chat.states[state])}
+      {state === "waiting" && chat.waitsElsewhere(chatId) && translate(" in another tab")}
       {state !== "streaming" && seconds >= 2 && ` · ${seconds} s`}
     </p>
   );
@@ -225,7 +228,7 @@ export const Questions = ({ ask, read }: QuestionsProps) => {
   const { value: questions = [] } = useRead(read);
   if (questions.length === 0) return null;
   return (
-    <ul class="questions" aria-label={say("Suggested questions")}>
+    <ul class="questions" aria-label={translate("Suggested questions")}>
       {questions.map((question) => (
         <li>
           <button dir="auto" onClick={() => ask(question)}>

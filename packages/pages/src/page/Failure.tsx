@@ -4,22 +4,22 @@
  */
 import type { ComponentChildren } from "preact";
 import { ConnectionError, ResponseError, ValidationError } from "@parley/client";
-import { say, type Word } from "./words.ts";
+import { translate, type Phrase } from "./words.ts";
 
 /** Actions that can help besides trying again. */
-export const acts: Record<string, ComponentChildren> = {
+export const actions: Record<string, ComponentChildren> = {
   key: <a href="#key">Enter another key</a>,
   chat: <a href="#">New chat</a>,
 };
 
-type Act = "again" | "key" | "chat" | null;
+type Action = "again" | "key" | "chat" | null;
 
 /**
  * By message of the contract, a sentence and the action that can help; `null` if no action on this page can. All other
  * messages share the sentence `other`. When the server rejects the key, the playground shows the form for another key
  * anyway.
  */
-const sentences: Readonly<Record<string, readonly [Word, Act]>> = {
+const sentences: Readonly<Record<string, readonly [Phrase, Action]>> = {
   API_KEY_NOT_PRESENT: ["The server needs an API key. Enter one.", "again"],
   API_KEY_NOT_VALID: ["The key is not valid, or no longer valid. Enter another one.", "again"],
   SCOPE_NOT_GRANTED: ["This key does not allow that. Enter one that does.", "key"],
@@ -39,16 +39,16 @@ const sentences: Readonly<Record<string, readonly [Word, Act]>> = {
   ],
 };
 
-const explain = (error: unknown): readonly [sentence: string, act: Act] => {
+const explain = (error: unknown): readonly [sentence: string, action: Action] => {
   if (error instanceof ConnectionError) {
-    return [say("The server is not responding."), "again"];
+    return [translate("The server is not responding."), "again"];
   }
   if (!(error instanceof ResponseError)) return [String(error), "again"];
   const { message, retryAfterSeconds: wait, status } = error;
   const other = "The server, or a proxy in front of it, returned HTTP {}.";
-  const [text, act] = sentences[message] ?? ([other, status >= 500 ? "again" : null] as const);
-  const sentence = say(text, status);
-  if (!wait) return [sentence, act];
+  const [text, action] = sentences[message] ?? ([other, status >= 500 ? "again" : null] as const);
+  const sentence = translate(text, status);
+  if (!wait) return [sentence, action];
   const format = new Intl.RelativeTimeFormat(document.documentElement.lang);
   const time =
     wait < 90
@@ -56,7 +56,7 @@ const explain = (error: unknown): readonly [sentence: string, act: Act] => {
       : wait < 5400
         ? format.format(Math.ceil(wait / 60), "minute")
         : format.format(Math.ceil(wait / 3600), "hour");
-  return [`${sentence} ${say("Try again {}.", time)}`, act];
+  return [`${sentence} ${translate("Try again {}.", time)}`, action];
 };
 
 interface FailureProps {
@@ -70,12 +70,13 @@ interface FailureProps {
 /** An alert that explains why a request failed, with the action that can help. */
 export const Failure = ({ children, error, retry }: FailureProps) => {
   if (error === undefined) return null;
-  const [sentence, act] = explain(error);
+  const [sentence, action] = explain(error);
   return (
     <div class={typeof error === "string" ? "stack" : "failure stack"} role="alert">
       <p>{sentence}</p>
-      <div class="acts">
-        {act && (acts[act] ?? (retry && <button onClick={retry}>{say("Try again")}</button>))}
+      <div class="actions">
+        {action &&
+          (actions[action] ?? (retry && <button onClick={retry}>{translate("Try again")}</button>))}
         {children}
       </div>
       <Reason error={error} />
@@ -91,7 +92,7 @@ const Reason = ({ error }: { readonly error: unknown }) => {
     error instanceof ValidationError ? error.errors : [{ code, message, path: null }];
   return (
     <details class="quiet">
-      <summary>{say("Details")}</summary>
+      <summary>{translate("Details")}</summary>
       {problems.map(({ code, message, path }) => (
         <p>
           {code && `Status ${status}, code ${code}, `}

@@ -6,7 +6,7 @@ import { Lexer, Tokenizer, type MarkedToken, type Token } from "marked";
 import { h, type ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { CopyButton } from "./Parts.tsx";
-import { say } from "./words.ts";
+import { translate } from "./words.ts";
 
 /** Returns the address for a link that is neither `http(s):` nor `mailto:`; `undefined` if the link stays text. */
 type ToAddress = ((href: string) => string | undefined) | undefined;
@@ -161,7 +161,7 @@ const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
           return <tr>{cells}</tr>;
         });
         return (
-          <div class="box" role="group" aria-label={say("Table")} tabIndex={0} {...props}>
+          <div class="box" role="group" aria-label={translate("Table")} tabIndex={0} {...props}>
             <table>
               <thead>{head}</thead>
               <tbody>{rows}</tbody>
@@ -208,7 +208,7 @@ export const Code = ({
   <div class="code" dir="ltr">
     <div class="row quiet">
       <span>{language}</span>
-      <CopyButton text={text} name={say("Copy code")} />
+      <CopyButton text={text} name={translate("Copy code")} />
     </div>
     <pre tabIndex={0}>
       <code>{text}</code>

@@ -6,7 +6,7 @@ import { useEffect, useState } from "preact/hooks";
 import { ConnectionError } from "@parley/client";
 import { copy } from "./copy.ts";
 import { storageOf } from "./storage.ts";
-import { say } from "./words.ts";
+import { translate } from "./words.ts";
 
 export const storage = storageOf("sessionStorage");
 
@@ -123,7 +123,12 @@ export const CopyButton = ({ name, text }: { readonly name: string; readonly tex
     setTimeout(() => setCopied(false), 2000);
   };
   return (
-    <button type="button" class="plain" title={isCopied ? say("Copied") : name} onClick={click}>
+    <button
+      type="button"
+      class="plain"
+      title={isCopied ? translate("Copied") : name}
+      onClick={click}
+    >
       <Icon name={isCopied ? "check" : "copy"} />
     </button>
   );

@@ -4,13 +4,13 @@
 import { signal } from "@preact/signals";
 import type { Chat } from "@parley/client";
 import { session } from "./ChatSession.ts";
-import { say } from "./words.ts";
+import { translate } from "./words.ts";
 
 /** The first questions of unnamed chats, by chat id; empty while a question is being read, or if the chat has none. */
 const questions = signal<ReadonlyMap<number, string>>(new Map());
 
 export const titleOf = ({ id, name }: Pick<Chat, "id" | "name">): string =>
-  name?.trim() || questions.value.get(id) || say("Chat {}", id);
+  name?.trim() || questions.value.get(id) || translate("Chat {}", id);
 
 /** Reads the first question of an unnamed chat. If the read fails, the title remains the chat's id. */
 export const nameChat = async ({ id, name }: Pick<Chat, "id" | "name">): Promise<void> => {

@@ -118,7 +118,7 @@ const note =
   );
 
 /** Replaces the question field if this page may not ask; otherwise `undefined`. */
-const instead = mayAsk ? undefined : (
+const replacement = mayAsk ? undefined : (
   <p>
     The answers interface is at {new URL(addresses.askUrl).host}. Add <code>{location.origin}</code>{" "}
     to <code>PARLEY_CORS_ORIGINS</code> and restart the server, so that this page can ask questions.
@@ -153,7 +153,7 @@ const OpenChat = ({ bot, chatId }: { readonly bot: string; readonly chatId: numb
       </button>
     </header>
   );
-  return <Conversation {...{ chatId, header, instead, note }} />;
+  return <Conversation {...{ chatId, header, replacement, note }} />;
 };
 
 /** Downloads a chat, oldest entry first. */
@@ -223,7 +223,7 @@ const NewChat = ({ description, name }: NewChatProps) => {
       </details>
     </div>
   );
-  return <Conversation chatId={null} {...{ header, instead, note, toNewChat, welcome }} />;
+  return <Conversation chatId={null} {...{ header, replacement, note, toNewChat, welcome }} />;
 };
 
 const Page = () => (

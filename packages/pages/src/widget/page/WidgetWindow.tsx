@@ -6,11 +6,11 @@ import { render } from "preact";
 import { makeClient, ResponseError } from "@parley/client";
 import { openSession, session, announcement, stale } from "../../page/ChatSession.ts";
 import { Conversation, Questions } from "../../page/Conversation.tsx";
-import { acts, Failure } from "../../page/Failure.tsx";
+import { actions, Failure } from "../../page/Failure.tsx";
 import { german } from "../../page/German.ts";
 import { Icon, isPhone, Time, useRead } from "../../page/Parts.tsx";
 import { nameChat, titleOf } from "../../page/titles.ts";
-import { say, setWords } from "../../page/words.ts";
+import { translate, setWords } from "../../page/words.ts";
 import type { WidgetConfig } from "../WidgetConfig.ts";
 import type { FromPage, FromWindow, Greeting, Token } from "./Messages.ts";
 import { makeFetch } from "./Tokens.ts";
@@ -78,17 +78,17 @@ const Window = ({ readQuestions, start }: WindowProps) => {
           <>
             <button
               class="plain"
-              title={say("Earlier chats")}
+              title={translate("Earlier chats")}
               onClick={() => (shownView.value = "chats")}
             >
               <Icon name="more" />
             </button>
-            <button class="plain" title={say("New chat")} onClick={create}>
+            <button class="plain" title={translate("New chat")} onClick={create}>
               <Icon name="plus" />
             </button>
           </>
         )}
-        <button class="plain" title={say("Close the chat")} onClick={() => send("close")}>
+        <button class="plain" title={translate("Close the chat")} onClick={() => send("close")}>
           <Icon name="close" />
         </button>
       </header>
@@ -103,7 +103,7 @@ const Window = ({ readQuestions, start }: WindowProps) => {
             key={view}
             chatId={view}
             welcome={(ask) => <Questions ask={ask} read={readQuestions} />}
-            note={config.model && say("A language model answers. It can be wrong.")}
+            note={config.model && translate("A language model answers. It can be wrong.")}
           />
         )
       )}
@@ -123,7 +123,7 @@ const Chats = () => {
     return data;
   }, [stale.value]);
   return (
-    <nav class="chats" aria-label={say("Earlier chats")}>
+    <nav class="chats" aria-label={translate("Earlier chats")}>
       <Failure error={error} retry={retry} />
       <ul>
         {value?.map((chat) => (
@@ -172,8 +172,8 @@ const begin = ({ colors, isKnown, locale }: Greeting) => {
   };
   // Visitors have no key to enter. The default link to a new chat would add an entry to the browsing history of the
   // page around the window.
-  delete acts["key"];
-  acts["chat"] = <button onClick={create}>{say("New chat")}</button>;
+  delete actions["key"];
+  actions["chat"] = <button onClick={create}>{translate("New chat")}</button>;
   render(<Window {...{ start, readQuestions }} />, document.body);
   send("ready");
 };
