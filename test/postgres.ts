@@ -72,6 +72,8 @@ export default async (project: TestProject) => {
   const urlOf = (role: keyof typeof roles) => {
     const url = new URL(Redacted.value(superuser));
     url.username = role;
+    // By default, each connection would first try TLS, which this server does not support.
+    url.search = "sslmode=disable";
     return url.href;
   };
   const version = await readFile(join(directory, "postgres/data/PG_VERSION"), "utf8");

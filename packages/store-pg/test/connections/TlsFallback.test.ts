@@ -19,6 +19,7 @@ import { freshSchema, optionsOf } from "../PostgresUnderTest.ts";
 const makeFront = Effect.gen(function* () {
   const url = new URL(Redacted.value(optionsOf("parley").url));
   const { hostname, port } = url;
+  url.search = "sslmode=prefer";
   const directory = yield* Effect.acquireRelease(
     Effect.promise(() => mkdtemp(join(tmpdir(), "parley-tls-"))),
     (path) => Effect.promise(() => rm(path, { recursive: true })),
@@ -27,7 +28,10 @@ const makeFront = Effect.gen(function* () {
   yield* Effect.promise(() =>
     promisify(execFile)("openssl", [
       ..."req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost".split(" "),
-      ...["-keyout", keyFile, "-out", certFile],
+      "-keyout",
+      keyFile,
+      "-out",
+      certFile,
     ]),
   );
   const [key, cert] = yield* Effect.promise(() =>
