@@ -111,7 +111,8 @@ export const layerPostgresUnderTest = (more: Partial<TestOptions> = {}) => {
 const interval = "$1::int8 * interval '1 millisecond'";
 const earlier = [
   `update chat set turn_until = turn_until - ${interval} where turn_until is not null`,
-  // `day` is a date, so only whole days pass.
+  // `day` is a date, so only whole days pass. Nothing reads what was spent on a day before the present one.
+  "delete from key_spending where $1::int8 >= 86400000 and day < (now() at time zone 'UTC')::date",
   "update key_spending set day = day - ($1::int8 / 86400000)::int",
   `update idempotency_key set made_at = made_at - ${interval}, turn_until = turn_until - ${interval}`,
 ];
