@@ -41,6 +41,12 @@ export const makeChatbotRegistry = (memory: Memory) => {
     all().map(({ chatbot, keys }) => ({ chatbot, keys: [...keys.values()] })),
   );
 
+  const get: Registry["get"] = (id) =>
+    atomically(function* () {
+      const { chatbot, keys } = yield* findChatbot(memory, id);
+      return { chatbot, keys: [...keys.values()] };
+    });
+
   const create: Registry["create"] = (
     { description, keys, name, settings, workspaceName },
     actor,
@@ -145,6 +151,7 @@ export const makeChatbotRegistry = (memory: Memory) => {
   const directory = ChatbotDirectory.of({ find, recordUse, changes });
   const registry = ChatbotRegistry.of({
     list,
+    get,
     create,
     change,
     delete: remove,

@@ -3,6 +3,7 @@
  */
 import {
   type AuditRecord,
+  boundsOf,
   changedFields,
   type Chatbot,
   ChatbotDirectory,
@@ -14,9 +15,10 @@ import {
   KeyNotFound,
   type KeyRecord,
   KeyTaken,
+  type RegisteredChatbot,
   type RegisteredKey,
 } from "@parley/core/ports";
-import { Effect, Stream, Struct } from "effect";
+import { Effect, Stream } from "effect";
 import type { Database } from "./SqliteDatabase.ts";
 import * as Rows from "./SqliteRows.ts";
 
@@ -26,7 +28,7 @@ type KeyRow = Pick<KeyRecord, "hash" | "id" | "name"> & {
   readonly chatbot: number;
   readonly scopes: string;
   readonly expiresAt: number | null;
-  /** The other fields of the `KeyRecord`, as JSON. */
+  /** The `KeyBounds`, as JSON. */
   readonly bounds: string;
   readonly createdAt: number;
   readonly revokedAt: number | null;
@@ -46,7 +48,7 @@ const toKey = ({ hash, id, name, ...row }: KeyRow): RegisteredKey => ({
   name,
   scopes: JSON.parse(row.scopes),
   expiresAt: toDate(row.expiresAt),
-  ...JSON.parse(row.bounds),
+  ...boundsOf(JSON.parse(row.bounds)),
   createdAt: new Date(row.createdAt),
   revokedAt: toDate(row.revokedAt),
   lastUsedAt: toDate(row.lastUsedAt),
@@ -104,20 +106,12 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
   };
 
   const valuesOf = ({ expiresAt, id, name, scopes, ...key }: KeyRecord) => {
-    const bounds = Struct.pick(key, [
-      "ratePerMinute",
-      "signingSecret",
-      "visitorRatePerMinute",
-      "tokensPerDay",
-      "origins",
-      "anonymous",
-    ]);
     return {
       id,
       name,
       scopes: JSON.stringify(scopes),
       expires: expiresAt?.getTime() ?? null,
-      bounds: JSON.stringify(bounds),
+      bounds: JSON.stringify(boundsOf(key)),
     };
   };
 
@@ -134,14 +128,22 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
     return undefined;
   };
 
+  const withKeys = (chatbot: Chatbot) => ({
+    chatbot,
+    keys: all<KeyRow>("SELECT * FROM keys WHERE chatbot = :id ORDER BY createdAt, rowid", {
+      id: chatbot.id,
+    }).map(toKey),
+  });
+
   const list: ChatbotRegistry["Service"]["list"] = read(() =>
-    all<ChatbotRow>("SELECT * FROM chatbots ORDER BY id").map((row) => ({
-      chatbot: toChatbot(row),
-      keys: all<KeyRow>("SELECT * FROM keys WHERE chatbot = :id ORDER BY createdAt, rowid", {
-        id: row.id,
-      }).map(toKey),
-    })),
+    all<ChatbotRow>("SELECT * FROM chatbots ORDER BY id").map((row) => withKeys(toChatbot(row))),
   );
+
+  const getChatbot: ChatbotRegistry["Service"]["get"] = (id) =>
+    read((): RegisteredChatbot | ChatbotNotFound => {
+      const chatbot = find(id);
+      return chatbot ? withKeys(chatbot) : new ChatbotNotFound({ chatbot: id });
+    });
 
   const create: ChatbotRegistry["Service"]["create"] = ({ keys, ...fields }, actor) =>
     write((now): Chatbot | ChatbotTaken | KeyTaken => {
@@ -230,6 +232,7 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
 
   return ChatbotRegistry.of({
     list,
+    get: getChatbot,
     create,
     change,
     delete: remove,

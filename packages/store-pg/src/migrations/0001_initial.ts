@@ -44,13 +44,8 @@ create table api_key (
   name text,
   scopes text[] not null,
   expires_at timestamptz(3),
-  rate_per_minute int,
-  -- Signs visitor tokens. It must stay secret.
-  signing_secret text,
-  visitor_rate_per_minute int,
-  tokens_per_day bigint,
-  origins text[] not null default '{}',
-  anonymous boolean not null default false,
+  -- Contains the secret that signs visitor tokens, which must stay secret.
+  bounds jsonb not null,
   revoked_at timestamptz(3),
   created_at timestamptz(3) not null default clock_timestamp(),
   last_used_at timestamptz(3)

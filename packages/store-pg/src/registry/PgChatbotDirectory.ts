@@ -1,7 +1,7 @@
 /**
  * Implements the port `ChatbotDirectory`, which finds a key with its chatbot and records when keys are used.
  */
-import { ChatbotId, ChatbotDirectory, grantOf, type RegisteredKey } from "@parley/core/ports";
+import { ChatbotId, ChatbotDirectory, grantOf } from "@parley/core/ports";
 import { Effect, Stream } from "effect";
 import type { Notifications } from "../database/Notifications.ts";
 import { toStorageUnavailable } from "../database/PgErrors.ts";
@@ -13,6 +13,7 @@ import {
   toChatbot,
   toKey,
   type ChatbotRow,
+  type KeyRow,
 } from "../rows/ChatbotRows.ts";
 
 type Port = ChatbotDirectory["Service"];
@@ -36,7 +37,7 @@ export const makeChatbotDirectory = ({ reads, writes }: PgPools, notifications: 
   return ChatbotDirectory.of({ find, recordUse, changes });
 };
 
-type GrantRow = ChatbotRow & RegisteredKey & { readonly nowMillis: number };
+type GrantRow = ChatbotRow & KeyRow & { readonly nowMillis: number };
 
 const findKey = `
 select ${chatbotColumns}, ${keyColumns}, ${millisNow} as "nowMillis"

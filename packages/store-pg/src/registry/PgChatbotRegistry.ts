@@ -4,6 +4,7 @@
  */
 import { PgTypes } from "@effect/sql-pg";
 import {
+  boundsOf,
   changedFields,
   ChatbotNotFound,
   ChatbotRegistry,
@@ -13,6 +14,7 @@ import {
   type AuditRecord,
   type Chatbot,
   type KeyRecord,
+  type RegisteredChatbot,
   type RegisteredKey,
 } from "@parley/core/ports";
 import { Effect } from "effect";
@@ -30,6 +32,7 @@ import {
   toChatbot,
   toKey,
   type ChatbotRow,
+  type KeyRow,
 } from "../rows/ChatbotRows.ts";
 
 type Port = ChatbotRegistry["Service"];
@@ -60,7 +63,7 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
     );
 
   const keyWith = (chatbot: number, keyId: string) =>
-    Effect.flatMap(query<RegisteredKey>(oneKey, [chatbot, keyId]), ([row]) =>
+    Effect.flatMap(query<KeyRow>(oneKey, [chatbot, keyId]), ([row]) =>
       row === undefined ? Effect.fail(new KeyNotFound({ keyId })) : Effect.succeed(toKey(row)),
     );
 
@@ -77,19 +80,28 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
     return writeUnique(insertApiKey, values, new KeyTaken({ keyId: key.id }));
   };
 
-  const list: Port["list"] = reads
-    .query<ChatbotRow & (RegisteredKey | { readonly id: null })>("operator", everyChatbot)
-    .pipe(
-      Effect.map((rows) => {
-        const chatbots = new Map<number, { chatbot: Chatbot; keys: Array<RegisteredKey> }>();
-        for (const row of rows) {
-          const item = chatbots.get(row.chatbot_id) ?? { chatbot: toChatbot(row), keys: [] };
-          if (row.id !== null) item.keys.push(toKey(row));
-          chatbots.set(row.chatbot_id, item);
-        }
-        return [...chatbots.values()];
-      }),
-      toStorageUnavailable,
+  /** Reads one chatbot or, with `null`, every chatbot. */
+  const readChatbots = (id: number | null) =>
+    reads
+      .query<ChatbotRow & (KeyRow | { readonly id: null })>("operator", selectChatbots, [id])
+      .pipe(
+        Effect.map((rows): ReadonlyArray<RegisteredChatbot> => {
+          const chatbots = new Map<number, { chatbot: Chatbot; keys: Array<RegisteredKey> }>();
+          for (const row of rows) {
+            const item = chatbots.get(row.chatbot_id) ?? { chatbot: toChatbot(row), keys: [] };
+            if (row.id !== null) item.keys.push(toKey(row));
+            chatbots.set(row.chatbot_id, item);
+          }
+          return [...chatbots.values()];
+        }),
+        toStorageUnavailable,
+      );
+
+  const list: Port["list"] = readChatbots(null);
+
+  const get: Port["get"] = (id) =>
+    Effect.flatMap(readChatbots(id), ([chatbot]) =>
+      chatbot ? Effect.succeed(chatbot) : Effect.fail(new ChatbotNotFound({ chatbot: id })),
     );
 
   const create: Port["create"] = ({ keys, ...chatbot }, actor) =>
@@ -164,6 +176,7 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
 
   return ChatbotRegistry.of({
     list,
+    get,
     create,
     change,
     delete: remove,
@@ -176,9 +189,9 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
   });
 };
 
-const everyChatbot = `
+const selectChatbots = `
 select ${chatbotColumns}, ${keyColumns} from chatbot left join api_key on chatbot_id = chatbot.id
-order by chatbot.id, created_at, api_key.id`;
+where $1::int is null or chatbot.id = $1 order by chatbot.id, created_at, api_key.id`;
 const newestAudit = `
 select time, actor, chatbot_id as chatbot, action, detail from audit order by id desc limit $1::int8`;
 
@@ -202,18 +215,12 @@ const valuesOf = (key: KeyRecord) => [
   key.name,
   texts(key.scopes),
   time(key.expiresAt),
-  key.ratePerMinute,
-  key.signingSecret,
-  key.visitorRatePerMinute,
-  key.tokensPerDay,
-  texts(key.origins),
-  key.anonymous,
+  PgTypes.jsonb(boundsOf(key)),
 ];
-const keyFields =
-  "name, scopes, expires_at, rate_per_minute, signing_secret, visitor_rate_per_minute, tokens_per_day, origins, anonymous";
-const keyValues = "$2, $3, $4::timestamptz, $5::int, $6, $7::int, $8::int8, $9, $10::bool";
 
-const updateApiKey = `update api_key set (${keyFields}) = row(${keyValues}) where id = $1`;
+// Bounds that another version of Parley has stored stay as they are.
+const updateApiKey = `
+update api_key set name = $2, scopes = $3, expires_at = $4, bounds = bounds || $5 where id = $1`;
 const currentTime = "select clock_timestamp()::timestamptz(3) as now";
 const revokeApiKey = "update api_key set revoked_at = clock_timestamp() where id = $1";
 
@@ -229,5 +236,6 @@ const addEntry = `with ${auditInsert("$1, $2, $3, $4")}`;
 // Adds a key and its entry in the audit log in one statement, because a new chatbot may have a thousand keys.
 const insertApiKey = `
 with added as (
-  insert into api_key (id, ${keyFields}, chatbot_id, hash) values ($1, ${keyValues}, $11, $12)
-), ${auditInsert("$13, $11, 'add-key', $1")}`;
+  insert into api_key (id, name, scopes, expires_at, bounds, chatbot_id, hash)
+  values ($1, $2, $3, $4, $5, $6, $7)
+), ${auditInsert("$8, $6, 'add-key', $1")}`;

@@ -2,9 +2,11 @@
  * Rows of chatbots and their keys.
  */
 import {
+  boundsOf,
   defaultSettings,
   type Chatbot,
   type ChatbotSettings,
+  type KeyBounds,
   type RegisteredKey,
 } from "@parley/core/ports";
 
@@ -25,19 +27,18 @@ export const toChatbot = (row: ChatbotRow): Chatbot => ({
   settings: { ...defaultSettings, ...row.settings },
 });
 
+export interface KeyRow extends Omit<RegisteredKey, keyof KeyBounds> {
+  readonly bounds: Partial<KeyBounds>;
+}
+
 /** Picks the key from a row that may also have the columns of its chatbot. */
-export const toKey = (row: RegisteredKey): RegisteredKey => ({
+export const toKey = (row: KeyRow): RegisteredKey => ({
   id: row.id,
   hash: row.hash,
   name: row.name,
   scopes: row.scopes,
   expiresAt: row.expiresAt,
-  ratePerMinute: row.ratePerMinute,
-  signingSecret: row.signingSecret,
-  visitorRatePerMinute: row.visitorRatePerMinute,
-  tokensPerDay: row.tokensPerDay,
-  origins: row.origins,
-  anonymous: row.anonymous,
+  ...boundsOf(row.bounds),
   createdAt: row.createdAt,
   revokedAt: row.revokedAt,
   lastUsedAt: row.lastUsedAt,
@@ -46,7 +47,5 @@ export const toKey = (row: RegisteredKey): RegisteredKey => ({
 export const chatbotColumns =
   "chatbot.id as chatbot_id, chatbot.name as chatbot_name, description, workspace_name, settings";
 export const keyColumns = `api_key.id, api_key.hash, api_key.name, api_key.scopes,
-  api_key.expires_at as "expiresAt", api_key.rate_per_minute as "ratePerMinute",
-  api_key.signing_secret as "signingSecret", api_key.visitor_rate_per_minute as "visitorRatePerMinute",
-  api_key.tokens_per_day::float8 as "tokensPerDay", api_key.origins, api_key.anonymous,
-  api_key.created_at as "createdAt", api_key.revoked_at as "revokedAt", api_key.last_used_at as "lastUsedAt"`;
+  api_key.expires_at as "expiresAt", api_key.bounds, api_key.created_at as "createdAt",
+  api_key.revoked_at as "revokedAt", api_key.last_used_at as "lastUsedAt"`;
