@@ -23,6 +23,9 @@ export type SqlVerbs<Verbs> = {
     : Verbs[Name];
 };
 
+/** Lets the driver's errors pass through a body, whose transaction maps them. */
+const throughBody = <Verbs>(verbs: SqlVerbs<Verbs>): Verbs => verbs as never;
+
 // Statements that read chatbots, find keys or refer to a chatbot do not wait for this lock.
 const lockRegistry = "lock table chatbot in share row exclusive mode";
 
@@ -32,7 +35,7 @@ export const makeRows = (pools: PgPools): ColdRows => {
     Effect.scoped(
       Effect.flatMap(pools.exportSession, (session) => sumUsage(session, chatbot, since, by)),
     );
-  const readVerbs = { ...registryVerbs(reads), usage };
+  const readVerbs = throughBody<Reads>({ ...registryVerbs(reads), usage });
   const readNow = ({ query }: Pick<Session, "query">) =>
     Effect.map(
       query<{ readonly now: number }>("operator", `select ${millisNow} as now`),
@@ -47,7 +50,7 @@ export const makeRows = (pools: PgPools): ColdRows => {
   ) =>
     Effect.flatMap(readNow(session), (now): Effect.Effect<A, E | SqlError.SqlError, R> => {
       const verbs = { now, usage, ...registryVerbs(session), ...importVerbs(session) };
-      return body(verbs as ColdTx);
+      return body(throughBody<ColdTx>(verbs));
     });
 
   const write = <A, E, R>(
@@ -75,7 +78,7 @@ export const makeRows = (pools: PgPools): ColdRows => {
   return {
     isSynchronous: false,
     write: (scope, body) => toStorageUnavailable(write(scope, body)),
-    read: (body) => toStorageUnavailable(body(readVerbs as Reads)),
+    read: (body) => toStorageUnavailable(body(readVerbs)),
     now: toStorageUnavailable(readNow(reads)),
     recordUse: (keyIds) =>
       writes

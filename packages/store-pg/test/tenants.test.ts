@@ -5,10 +5,9 @@ import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Cause, Effect, Exit, Stream } from "effect";
 import type { SqlClient } from "effect/sql";
-import { makeChatArchive } from "../src/archive/PgChatArchive.ts";
 import { makePools, type PgPools } from "../src/connections/PgPools.ts";
 import type { DedicatedSession, Session, Statement } from "../src/connections/Session.ts";
-import { keyOf, makeStore, takeFree } from "./fixtures.ts";
+import { keyOf, makeStore, takeFree, archiveOf } from "./fixtures.ts";
 import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
 const tenantTables = [
@@ -99,7 +98,7 @@ for (const isIntact of [true, false]) {
       const intactPools = yield* makePools({ ...options, maxConnections: 7 });
       const pools = isIntact ? intactPools : withoutConditions(intactPools);
       const { turns, ...store } = yield* makeStore(pools);
-      const archive = makeChatArchive(pools);
+      const archive = archiveOf(pools);
       const theirChats = (yield* ChatStore.use((intact) =>
         intact.listChats(theirs, defaultChatQuery),
       )).items;

@@ -3,13 +3,13 @@
  * only this port, without a registry.
  */
 import { Context, type Effect } from "effect";
-import type { KeyRecord } from "../model/ApiKey.ts";
+import { boundsOf, type KeyBounds, type KeyRecord } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import type { StorageUnavailable } from "../model/Errors.ts";
 
 /** A key that has not been revoked but may have expired, and its chatbot. */
 export type Grant = Pick<KeyRecord, "hash" | "scopes"> &
-  Partial<Omit<KeyRecord, "id" | "name" | "hash" | "scopes" | "expiresAt">> & {
+  Partial<KeyBounds> & {
     readonly chatbot: Chatbot;
     /**
      * The time until the key expires, on the store's clock, in milliseconds: 0 or less for an expired key, `null` for a
@@ -26,12 +26,7 @@ export type Grant = Pick<KeyRecord, "hash" | "scopes"> &
 export const grantOf = (key: KeyRecord, chatbot: Chatbot, nowMillis: number): Grant => ({
   hash: key.hash,
   scopes: key.scopes,
-  ratePerMinute: key.ratePerMinute,
-  signingSecret: key.signingSecret,
-  visitorRatePerMinute: key.visitorRatePerMinute,
-  tokensPerDay: key.tokensPerDay,
-  origins: key.origins,
-  anonymous: key.anonymous,
+  ...boundsOf(key),
   chatbot,
   expiresInMillis: key.expiresAt && key.expiresAt.getTime() - nowMillis,
   nowMillis,

@@ -73,7 +73,13 @@ export {
 } from "./TurnStore.ts";
 
 // Values
-export { hashKey, type KeyRecord, type RegisteredKey } from "../model/ApiKey.ts";
+export {
+  boundsOf,
+  hashKey,
+  type KeyBounds,
+  type KeyRecord,
+  type RegisteredKey,
+} from "../model/ApiKey.ts";
 export type { Chat } from "../model/Chat.ts";
 export { defaultSettings, type Chatbot, type ChatbotSettings } from "../model/Chatbot.ts";
 export { helloEntry, type Entry, type NewEntry, type Usage } from "../model/Entry.ts";

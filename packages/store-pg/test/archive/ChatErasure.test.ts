@@ -12,9 +12,8 @@ import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Fiber } from "effect";
 import { makePools } from "../../src/connections/PgPools.ts";
-import { makeChatArchive } from "../../src/archive/PgChatArchive.ts";
 import type { Session } from "../../src/connections/Session.ts";
-import { inSchema, keyOf, takeFree } from "../fixtures.ts";
+import { inSchema, keyOf, takeFree, archiveOf } from "../fixtures.ts";
 import { hold } from "../hold.ts";
 import { clientOf, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
 
@@ -85,7 +84,7 @@ it.live(
       const chatbot = yield* registerChatbot;
       const sql = yield* clientOf(options.schema);
       const pools = yield* makePools({ ...options, maxConnections: 6 });
-      const { erase } = makeChatArchive(pools);
+      const { erase } = archiveOf(pools);
       assert.strictEqual(yield* erase(chatbot, ofUser, "nobody"), 0);
       yield* create(chatbot);
       yield* create(chatbot);
@@ -177,7 +176,7 @@ it.live("an erasure takes the locks that block writers only when it commits", ()
           last,
         ),
     }));
-    const archive = makeChatArchive({ ...pools, erasureSession });
+    const archive = archiveOf({ ...pools, erasureSession });
     assert.strictEqual(yield* archive.erase(chatbot, ofUser, "test"), 0);
     const which = { _tag: "Chat", id: first.chat.id } as const;
     assert.strictEqual(yield* archive.erase(chatbot, which, "test"), 1);
@@ -198,7 +197,7 @@ it.live("an erasure of many chats completes even though more are created meanwhi
       transaction: (tenant, effect, last) =>
         Effect.tap(session.transaction(tenant, effect, last), () => Effect.orDie(create)),
     }));
-    const archive = makeChatArchive({ ...pools, erasureSession });
+    const archive = archiveOf({ ...pools, erasureSession });
     const later = new Date("2100-01-01");
     for (const which of [
       { _tag: "UserRef", userRef: "u" },
