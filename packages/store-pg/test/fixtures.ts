@@ -42,7 +42,7 @@ export const makeStore = Effect.fnUntraced(function* (pools: PgPools) {
 });
 
 /** Makes the archive of a store that uses these pools. */
-export const archiveOf = (pools: PgPools) =>
+export const archiveOf = (pools: PgPools): ChatArchive["Service"] =>
   Context.get(storeOf(makeRows(pools), {} as never), ChatArchive);
 
 /** Takes a turn. Fails if the turn is not free. */

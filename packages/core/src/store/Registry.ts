@@ -49,7 +49,7 @@ export const makeChatbotRegistry = (rows: ColdRows): Port => {
   const create: Port["create"] = ({ keys, ...chatbot }, actor) =>
     change(
       Effect.fnUntraced(function* (tx) {
-        const { name, workspaceName } = chatbot;
+        const { description, name, settings, workspaceName } = chatbot;
         if ((yield* tx.chatbotNamed(workspaceName, name)) !== null)
           return yield* new ChatbotTaken({ workspaceName, name });
         yield* refuseTaken(tx, keys);
@@ -62,7 +62,7 @@ export const makeChatbotRegistry = (rows: ColdRows): Port => {
           detail,
         });
         yield* tx.audit([entry("create", name), ...keys.map(({ id }) => entry("add-key", id))]);
-        return { id, ...chatbot };
+        return { id, workspaceName, name, description, settings };
       }),
     );
 

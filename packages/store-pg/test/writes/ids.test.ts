@@ -10,7 +10,7 @@ import {
 } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { inspectPostgres, layerPostgres, type PostgresOptions } from "@parley/store-pg";
-import { Effect, Layer, Logger, Stream } from "effect";
+import { Context, Effect, Layer, Logger, Stream } from "effect";
 import { bare, entry, takeFree } from "../fixtures.ts";
 import {
   clientOf,
@@ -191,10 +191,8 @@ it.live("an erasure and an export by a command advance sequences that lag behind
         select 'test', $1, 'change', '' from generate_series(1, 5)`,
       [before.chatbot],
     );
-    const archive = yield* Effect.provide(
-      ChatArchive,
-      layerPostgres({ url, advanceSequences: false }),
-    );
+    const store = yield* Layer.build(layerPostgres({ url, advanceSequences: false }));
+    const archive = Context.get(store, ChatArchive);
     const chat = { _tag: "Chat", id: before.chats[0]! } as const;
     const commands: Record<string, Effect.Effect<unknown, unknown>> = {
       erase: archive.erase(before.chatbot, chat, "test"),
