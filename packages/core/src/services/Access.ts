@@ -53,8 +53,8 @@ export interface VisitorTokens {
 }
 
 /**
- * The maximum number of look-ups that the process keeps, and of rate buckets for keys. Beyond it, the oldest look-up is
- * dropped, so a flood of unknown ids makes the process repeat a valid key's look-up once in 10,000 look-ups.
+ * The maximum number of look-ups that the process keeps, and of rate buckets for keys. Beyond it, the id that
+ * was added first is dropped, so a flood of unknown ids repeats a valid key's look-up only once in 10,000 look-ups.
  */
 const capacity = 10_000;
 
@@ -119,19 +119,12 @@ const make = Effect.gen(function* () {
       knownCredentials: new Map(),
     }));
 
-  /**
-   * The look-up of each key id, oldest first. Concurrent requests share a look-up, which is cancelled only if they all
-   * end. A look-up that fails is dropped.
-   */
+  /** The latest look-up of each key id. Concurrent requests share a look-up; it is cancelled only if they all end. */
   const lookUps = new Map<string, LookUp>();
   const startLookUp = Effect.fnUntraced(function* (id: string, now: number) {
-    const drop = Effect.sync(() => {
-      if (lookUps.get(id) === lookUp) lookUps.delete(id);
-    });
+    const drop = Effect.sync(() => lookUps.delete(id));
     const result = yield* Effect.cached(Effect.onError(readKey(id, now), () => drop));
-    const lookUp: LookUp = { staleAt: now + lookUpLife, result };
-    lookUps.delete(id);
-    lookUps.set(id, lookUp);
+    lookUps.set(id, { staleAt: now + lookUpLife, result });
     if (lookUps.size > capacity) lookUps.delete(lookUps.keys().next().value!);
     return yield* result;
   });
