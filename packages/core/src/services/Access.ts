@@ -78,7 +78,9 @@ const renewableFor = 30 * 24 * 3_600_000;
 const lookUpLife = 1_000;
 
 /** The time on a monotonic clock, in milliseconds. */
-const elapsedMillis = Effect.map(Clock.monotonicTimeNanos, (nanos) => Number(nanos) / 1e6);
+const elapsedMillis = Clock.clockWith((clock) =>
+  Effect.succeed(Number(clock.monotonicTimeNanosUnsafe()) / 1e6),
+);
 
 /** What a look-up in the store finds. All times except `epoch` are on the monotonic clock. */
 interface StoredKey {
