@@ -53,8 +53,8 @@ export interface VisitorTokens {
 }
 
 /**
- * The maximum number of look-ups that the process keeps, and of rate buckets for keys. Beyond it, the oldest look-up is
- * dropped, so a flood of unknown ids makes the process repeat a valid key's look-up once in 10,000 look-ups.
+ * The maximum number of look-ups that the process keeps, and of rate buckets for keys. Beyond it, the id that
+ * was added first is dropped, so a flood of unknown ids repeats a valid key's look-up only once in 10,000 look-ups.
  */
 const capacity = 10_000;
 
@@ -77,14 +77,13 @@ const renewableFor = 30 * 24 * 3_600_000;
  */
 const lookUpLife = 1_000;
 
-/** How often the process records which keys were used. */
-const useInterval = Duration.minutes(1);
-
 /** The time on a monotonic clock, in milliseconds. */
-const elapsedMillis = Effect.map(Clock.monotonicTimeNanos, (nanos) => Number(nanos) / 1e6);
+const elapsedMillis = Clock.clockWith((clock) =>
+  Effect.succeed(Number(clock.monotonicTimeNanosUnsafe()) / 1e6),
+);
 
-/** The result of looking up a key in the store. All times except `epoch` are on the monotonic clock. */
-interface KeyLookUp {
+/** What a look-up in the store finds. All times except `epoch` are on the monotonic clock. */
+interface StoredKey {
   /** `null` for an unknown or revoked key. */
   readonly grant: Grant | null;
   readonly expiresAt: number;
@@ -98,6 +97,12 @@ interface KeyLookUp {
   readonly knownCredentials: Map<string, Principal | null>;
 }
 
+interface LookUp {
+  readonly staleAt: number;
+  /** Waits for a look-up in progress. */
+  readonly result: Effect.Effect<StoredKey, StorageUnavailable>;
+}
+
 /** A placeholder secret for keys that are unknown or revoked, or sign no tokens. Tokens signed with it are rejected. */
 const noSigner = { signingSecret: "0".repeat(64) };
 
@@ -106,42 +111,26 @@ const make = Effect.gen(function* () {
   const digest = yield* Digest.Digest;
   const noHash = new Uint8Array(32);
 
-  const readKey = Effect.fnUntraced(function* (
-    id: string,
-    start: number,
-  ): Effect.fn.Return<KeyLookUp, StorageUnavailable> {
-    const grant = yield* directory.find(id);
-    const now = grant?.nowMillis ?? (yield* Clock.currentTimeMillis);
-    return {
+  const readKey = (id: string, start: number) =>
+    Effect.zipWith(directory.find(id), Clock.currentTimeMillis, (grant, now): StoredKey => ({
       grant,
       // Counted from the start of the look-up, so that a slow one does not extend the key's validity.
       expiresAt: start + (grant?.expiresInMillis ?? Infinity),
-      epoch: now - start,
+      epoch: (grant?.nowMillis ?? now) - start,
       signer: grant?.signingSecret == null ? noSigner : { signingSecret: grant.signingSecret },
       knownCredentials: new Map(),
-    };
-  });
+    }));
 
-  /**
-   * The look-up of each key, valid or not, in the order of their starts. A look-up may be in progress: all requests
-   * that need it share it, and it ends early only if they all end. A look-up that fails is dropped.
-   */
-  const lookUps = new Map<
-    string,
-    { readonly staleAt: number; readonly result: Effect.Effect<KeyLookUp, StorageUnavailable> }
-  >();
+  /** The latest look-up of each key id. Concurrent requests share a look-up; it is cancelled only if they all end. */
+  const lookUps = new Map<string, LookUp>();
   const startLookUp = Effect.fnUntraced(function* (id: string, now: number) {
-    const drop = Effect.sync((): void => {
-      if (lookUps.get(id) === lookUp) lookUps.delete(id);
-    });
+    const drop = Effect.sync(() => lookUps.delete(id));
     const result = yield* Effect.cached(Effect.onError(readKey(id, now), () => drop));
-    const lookUp = { staleAt: now + lookUpLife, result };
-    lookUps.delete(id);
-    lookUps.set(id, lookUp);
+    lookUps.set(id, { staleAt: now + lookUpLife, result });
     if (lookUps.size > capacity) lookUps.delete(lookUps.keys().next().value!);
     return yield* result;
   });
-  const findKey = (id: string): Effect.Effect<KeyLookUp, StorageUnavailable> =>
+  const findKey = (id: string): Effect.Effect<StoredKey, StorageUnavailable> =>
     Effect.flatMap(elapsedMillis, (now) => {
       const lookUp = lookUps.get(id);
       return lookUp !== undefined && now < lookUp.staleAt ? lookUp.result : startLookUp(id, now);
@@ -164,12 +153,12 @@ const make = Effect.gen(function* () {
   });
   yield* Effect.addFinalizer(() => Effect.timeoutOption(writeUse, "2 seconds"));
   const sleep = yield* BackgroundSleep;
-  yield* Effect.forkScoped(Effect.forever(Effect.andThen(writeUse, sleep(useInterval))));
+  yield* Effect.forkScoped(Effect.forever(Effect.andThen(writeUse, sleep(Duration.minutes(1)))));
 
   /** Checks the key's expiry and rates, and records its use. `principal` is `null` if the credential is wrong. */
   const admit = (
     id: string,
-    { expiresAt, grant }: KeyLookUp,
+    { expiresAt, grant }: StoredKey,
     principal: Principal | null,
   ): Effect.Effect<Principal, Refusal> =>
     Effect.flatMap(elapsedMillis, (now): Effect.Effect<Principal, Refusal> => {
@@ -182,8 +171,7 @@ const make = Effect.gen(function* () {
       const visitorRate = visitor == null ? null : grant.visitorRatePerMinute;
       // The visitor's rate is checked first, so that a request that exceeds it does not count towards the key's rate.
       const excess =
-        countForVisitor(`${id}/${visitor}`, visitorRate, id, now) ??
-        countForKey(id, grant.ratePerMinute, id, now);
+        countForVisitor(id, visitorRate, now, visitor) ?? countForKey(id, grant.ratePerMinute, now);
       return excess === null ? Effect.succeed(principal) : Effect.fail(excess);
     });
 
@@ -191,7 +179,7 @@ const make = Effect.gen(function* () {
   const hashAndAdmit = Effect.fnUntraced(function* (
     id: string,
     credential: string,
-    key: KeyLookUp,
+    key: StoredKey,
   ) {
     const { grant, knownCredentials } = key;
     const hash = yield* Effect.provideService(hashKey(credential), Digest.Digest, digest);
@@ -247,12 +235,12 @@ const make = Effect.gen(function* () {
     if (grant === null || !admitsAnonymous(grant) || expiresAt <= now) return null;
     const currentTime = new Date(epoch + now);
     let visitor = `${anonymousPrefix}${crypto.randomUUID()}`;
+    let excess: RateExceeded | null;
     if (former === undefined) {
       // The network's limit is checked first, so that a visitor who exceeds it does not count towards the key's limit.
-      const excess =
-        countNewVisitor(`${id}/${network}`, newVisitors.network, id, now) ??
-        countNewVisitor(id, newVisitors.key, id, now);
-      if (excess !== null) return yield* excess;
+      excess =
+        countNewVisitor(id, newVisitors.network, now, network) ??
+        countNewVisitor(id, newVisitors.key, now);
     } else {
       const claims =
         tokens.keyId(former) === id
@@ -261,9 +249,9 @@ const make = Effect.gen(function* () {
       // A token that the site's backend signed for a known visitor can be renewed only by that backend.
       if (claims?.visitor.startsWith(anonymousPrefix) !== true) return yield* new KeyRejected();
       visitor = claims.visitor;
-      const excess = countForVisitor(`${id}/${visitor}`, grant.visitorRatePerMinute, id, now);
-      if (excess !== null) return yield* excess;
+      excess = countForVisitor(id, grant.visitorRatePerMinute, now, visitor);
     }
+    if (excess !== null) return yield* excess;
     const end = Math.min(now + anonymousLife, expiresAt);
     return { visitor, signingSecret: signer.signingSecret, expiresAt: new Date(epoch + end) };
   });
@@ -303,19 +291,20 @@ const toPrincipal = (
 });
 
 /**
- * Makes token buckets, keyed by name, each of which refills within a minute. Beyond `maxBuckets`, the bucket whose last
- * granted request is the oldest is dropped; a minute after that request it would be full anyway.
+ * Makes token buckets, each of which refills within a minute. Beyond `maxBuckets`, the bucket whose last granted request
+ * is the oldest is dropped; a minute after that request it would be full anyway.
  */
 const makeRates = (maxBuckets: number) => {
   const buckets = new Map<string, { readonly tokens: number; readonly at: number }>();
-  /** Counts a request, or returns why it is not granted. Without a rate, every request is granted. */
+  /** Counts a request by this client of the key, or returns an error if it exceeds the rate; `null` is no limit. */
   return (
-    name: string,
-    ratePerMinute: number | null | undefined,
     apiKeyId: string,
+    ratePerMinute: number | null | undefined,
     now: number,
+    client: string | null = "",
   ): RateExceeded | null => {
     if (ratePerMinute == null) return null;
+    const name = `${apiKeyId}/${client}`;
     const { at, tokens } = buckets.get(name) ?? { at: now, tokens: ratePerMinute };
     const millisPerRequest = 60_000 / ratePerMinute;
     const available = Math.min(ratePerMinute, tokens + (now - at) / millisPerRequest);

@@ -230,7 +230,7 @@ describe("access", () => {
           ...clock,
           currentTimeMillisUnsafe: () => wall,
           currentTimeMillis: Effect.sync(() => wall),
-          monotonicTimeNanos: Effect.sync(() => BigInt(elapsed * 1e6)),
+          monotonicTimeNanosUnsafe: () => BigInt(elapsed * 1e6),
           sleep: clock.sleep,
         };
         const pass = (millis: number) => void ((wall += millis), (elapsed += millis));
