@@ -26,7 +26,7 @@ import {
   type Chatbot,
 } from "../model/Chatbot.ts";
 import { ChatbotRegistry, type ChatbotChange, type KeyChange } from "../ports/ChatbotRegistry.ts";
-import { ChatbotNotFound, KeyNotFound } from "../model/Errors.ts";
+import { ChatbotNotFound, KeyNotFound, type ArgumentInvalid } from "../model/Errors.ts";
 import type { ChatbotId } from "../model/Ids.ts";
 import { makeCheck } from "../model/SchemaErrors.ts";
 import { Text } from "../model/Text.ts";
@@ -169,7 +169,8 @@ const make = Effect.gen(function* () {
 
   const person = Effect.fn("Administration.person")(function* (
     userRef: string,
-  ): Effect.fn.Return<Person> {
+  ): Effect.fn.Return<Person, ArgumentInvalid> {
+    yield* checkPerson({ userRef });
     const { randomBytes } = Context.get(services, SecureRandom.SecureRandom);
     const salt = (yield* sha256(yield* randomBytes(16))).slice(0, 32);
     return { userRef, digest: yield* digestWith(salt, userRef) };
@@ -243,6 +244,8 @@ const checkChatbot = makeCheck(
     actor: Name,
   }),
 );
+
+const checkPerson = makeCheck(Schema.Struct({ userRef: Text }));
 
 const checkKey = makeCheck(
   Schema.Struct({
