@@ -96,7 +96,7 @@ function* records(): Generator<ArchiveRecord> {
 }
 
 const chatbot = await Effect.runPromise(
-  Effect.provide(registerChatbot, layerPostgres({ url, schema, listen: false })),
+  Effect.provide(registerChatbot, layerPostgres({ url, schema })),
 );
 try {
   const [inputHash, outputHash] = [createHash("sha256"), createHash("sha256")];

@@ -45,7 +45,6 @@ const { values: options } = parseArgs({
     servers: { type: "string" },
     against: { type: "string" },
     mastra: { type: "boolean", default: false },
-    "row-security": { type: "boolean", default: false },
     profile: { type: "boolean", default: false },
     write: { type: "boolean", default: false },
   },
@@ -58,7 +57,6 @@ const only = new RegExp(options.only);
 const readServers = (): ReadonlySet<string> => {
   if (options.servers !== undefined) return new Set(options.servers.split(","));
   if (against !== undefined) return new Set(["against", "parley"]);
-  if (options["row-security"]) return new Set(["parley", "row-security"]);
   return new Set(["floor", "fastify", "care", "parley", ...(options.mastra ? ["mastra"] : [])]);
 };
 const serverNames = readServers();

@@ -1,6 +1,6 @@
 import { Access, ChatbotId, defaultSettings, keyId, type Chatbot } from "@parley/core";
 import { ChatbotDirectory } from "@parley/core/ports";
-import { Effect, Layer, Stream } from "effect";
+import { Effect, Layer } from "effect";
 import { Digest } from "effect/crypto";
 import { createHash } from "node:crypto";
 
@@ -25,7 +25,6 @@ const ownDirectory = Layer.succeed(
           : null,
       ),
     recordUse: () => Effect.void,
-    changes: Stream.empty,
   }),
 );
 

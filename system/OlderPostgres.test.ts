@@ -1,5 +1,5 @@
 /**
- * The PostgreSQL store on the oldest PostgreSQL that it supports: the kit, the migration, the plans and row security.
+ * The PostgreSQL store on the oldest PostgreSQL that it supports: the kit, the migration, the plans and the tenants.
  */
 import { execFile } from "node:child_process";
 import { join } from "node:path";
@@ -10,7 +10,7 @@ import { root } from "../test/docs/Fences.ts";
 
 const run = promisify(execFile);
 
-it("the tests of the kit, the migration, the plans and row security pass on PostgreSQL 15", async () => {
+it("the tests of the kit, the migration, the plans and the tenants pass on PostgreSQL 15", async () => {
   const older = join(root, "system/older-postgres");
   await run("npm", ["ci", "--no-audit", "--no-fund"], { cwd: older });
   const { stdout } = await run(

@@ -19,8 +19,6 @@ export interface Postgres {
   readonly version: string;
   /** Creates a database whose name begins with `prefix`; returns its URL. */
   readonly createDatabase: (prefix: string) => Promise<string>;
-  /** Creates a role that can log in. Returns a function that converts a database's URL to the role's. */
-  readonly createRole: (name: string) => Promise<(databaseUrl: string) => string>;
   readonly run: (databaseUrl: string, statement: string, values?: Array<unknown>) => Promise<void>;
   /** Writes out all dirty pages, so that one round's pages do not slow down the next round. */
   readonly checkpoint: () => Promise<void>;
@@ -115,10 +113,6 @@ export const startPostgres = async (): Promise<Postgres> => {
       urls.push(url(name));
       await admin.query(`CREATE DATABASE ${pg.escapeIdentifier(name)}`);
       return url(name);
-    },
-    createRole: async (name) => {
-      await admin.query(`CREATE ROLE ${pg.escapeIdentifier(name)} LOGIN PASSWORD '${password}'`);
-      return (databaseUrl) => databaseUrl.replace("//postgres:", `//${name}:`);
     },
     run: query,
     checkpoint: async () => void (await admin.query("CHECKPOINT")),

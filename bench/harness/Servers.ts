@@ -9,7 +9,6 @@ import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { Effect, Redacted } from "effect";
 import { freePort } from "../../apps/server/test/FreePort.ts";
 import { instantQuestion } from "../servers/answers.ts";
 import { afterAll, own } from "./Children.ts";
@@ -24,7 +23,6 @@ export const titles = {
   floor: "node:http",
   mastra: "Mastra",
   against: "Parley of the other checkout",
-  "row-security": "Parley with row security",
 } as const;
 
 export type ServerName = keyof typeof titles;
@@ -201,19 +199,6 @@ const parleyOf = async (
   return () => startProgram(name, port, { args, env });
 };
 
-/** Parley with a role that is subject to the row security policies. */
-const withRowSecurity = async (setUp: SetUp): Promise<Start> => {
-  const { createDatabase, createRole, run } = setUp.postgres;
-  const { migratePostgres } = await import("../../packages/store-pg/src/index.ts");
-  const { grantsTo } = await import("../../packages/store-pg/test/grants.ts");
-  const url = await createDatabase("row_security");
-  await Effect.runPromise(migratePostgres({ url: Redacted.make(url) }));
-  const asBound = await createRole("parley_bound");
-  for (const statement of grantsTo("parley_bound", "parley")) await run(url, statement);
-  const settings = { PARLEY_ROW_SECURITY: "true" };
-  return parleyOf(setUp, "row-security", thisCheckout, asBound(url), settings);
-};
-
 /** Parley's server package, built from a checkout and installed with npm in its own folder. */
 const installPackage = async (
   { postgres }: SetUp,
@@ -311,8 +296,6 @@ const startOf = async (
       return fastify(setUp, name);
     case "mastra":
       return mastra(setUp);
-    case "row-security":
-      return withRowSecurity(setUp);
     case "against":
     case "parley": {
       const checkout = resolve(name === "parley" ? thisCheckout : against!);

@@ -2,7 +2,7 @@ import { defineConfig } from "vitest/config";
 
 export default defineConfig({
   test: {
-    include: ["packages/store-pg/test/**/{conformance,flat,plans,Migrator,TenantSession}.test.ts"],
+    include: ["packages/store-pg/test/**/{conformance,flat,plans,Migrator,tenants}.test.ts"],
     globalSetup: ["test/postgres.ts"],
     setupFiles: ["test/children.ts"],
     // One at a time, because other tests run at the same time.

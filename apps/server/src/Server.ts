@@ -1,7 +1,7 @@
 /**
  * The server: a store, an answerer, the core and the listeners, wired together according to the settings.
  */
-import { Access, Asking, keyState, layerRetention } from "@parley/core";
+import { Access, Administration, Asking, keyState, layerRetention } from "@parley/core";
 import { ChatbotRegistry } from "@parley/core/ports";
 import {
   layerNoRequestSpans,
@@ -207,7 +207,7 @@ const logStop = Effect.addFinalizer((exit) =>
 
 /** The whole server, which runs for as long as its scope is open. */
 export const layerServer = Layer.merge(Layer.effectDiscard(runListeners), layerRetention).pipe(
-  Layer.provide(Access.layer),
+  Layer.provide([Access.layer, Administration.layer]),
   // Also provides `Chats`.
   Layer.provide(layerAsking),
   // Built concurrently, because a database takes a while to start.

@@ -165,8 +165,7 @@ const config = Config.all({
   ),
   dataDir: Config.String("PARLEY_DATA_DIR").pipe(Config.withDefault("./.parley")),
   databaseUrl: Config.Redacted("DATABASE_URL").pipe(Config.withDefault(null)),
-  connections: integer("PARLEY_DATABASE_CONNECTIONS", 6).pipe(Config.withDefault(12)),
-  rowSecurity: boolean("PARLEY_ROW_SECURITY", false),
+  connections: integer("PARLEY_DATABASE_CONNECTIONS", 5).pipe(Config.withDefault(12)),
   pooler: boolean("PARLEY_POOLER", false),
   schema: Config.String("PARLEY_SCHEMA").pipe(Config.withDefault("parley")),
   /** The name that the audit log records for the person who runs a command. */
@@ -194,7 +193,7 @@ const config = Config.all({
 
 const read = Effect.gen(function* () {
   const values = yield* config;
-  const { basePaths, databaseUrl, rowSecurity } = values;
+  const { basePaths, databaseUrl } = values;
   const llm = yield* readModel({
     baseUrl: "PARLEY_LLM_BASE_URL",
     model: "PARLEY_LLM_MODEL",
@@ -230,9 +229,6 @@ const read = Effect.gen(function* () {
     [values.port, values.askPort, values.managementPort].some(
       (port, at, all) => port && all.indexOf(port) < at,
     ) && "PARLEY_PORT, PARLEY_ASK_PORT and PARLEY_MANAGEMENT_PORT must be different ports.",
-    rowSecurity &&
-      store !== "postgres" &&
-      `PARLEY_ROW_SECURITY is on, but PARLEY_STORE is ${store}: row security needs your own database (DATABASE_URL).`,
     llm === null &&
       fallback !== null &&
       "PARLEY_LLM_FALLBACK_BASE_URL is set, but PARLEY_LLM_BASE_URL is not.",

@@ -81,6 +81,7 @@ const serviceVariable = /_SERVICE_(HOST|PORT)(_|$)|_PORT_\d+_(TCP|UDP|SCTP)(_|$)
 /** The names of former settings, each with advice on what to use instead. */
 const formerSettings: Readonly<Record<string, string>> = {
   PARLEY_LISTEN: "set PARLEY_POOLER=true instead if DATABASE_URL points to a pooler",
+  PARLEY_ROW_SECURITY: "remove it: only the server itself keeps the chatbots apart",
   PARLEY_PREPARE: "set PARLEY_POOLER=true instead if DATABASE_URL points to a pooler",
   PARLEY_PLAYGROUND: "set PARLEY_PAGES instead",
   PARLEY_DOCS: "set PARLEY_PAGES instead",

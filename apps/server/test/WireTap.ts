@@ -48,8 +48,6 @@ export const startWireTap = async (url: string): Promise<WireTap> => {
   const relay = await startRelay(url, (near, far) => {
     let transaction: Array<string> | null = null;
     const read = makeReader((statement) => {
-      // The listener's heartbeat belongs to no request.
-      if (statement.startsWith("LISTEN")) return;
       if (transaction === null) {
         transaction = [statement];
         units.push(transaction);

@@ -208,22 +208,6 @@ describe("a provisioning file", () => {
   }, 60_000);
 });
 
-describe("a server with row security", () => {
-  it("a server with row security does not start with the memory store, or as a role exempt from row security", async () => {
-    expect(await refusal({ PARLEY_ROW_SECURITY: "true" })).toContain("PARLEY_STORE is memory");
-    for (const url of [inject("postgresUrl"), inject("roleUrls").superuser]) {
-      const message = await refusal({
-        PARLEY_STORE: "postgres",
-        DATABASE_URL: url,
-        PARLEY_SCHEMA: `bound_${process.pid}`,
-        PARLEY_ROW_SECURITY: "true",
-      });
-      expect(message).toContain("row security does not apply to the role");
-      expect(message).not.toContain(new URL(url).password);
-    }
-  }, 60_000);
-});
-
 describe("a setting", () => {
   it.each([
     ["PARLEY_PORT", "x"],
@@ -241,10 +225,10 @@ describe("a setting", () => {
     ["PARLEY_ASK_DEADLINE", "2 hours"],
     ["PARLEY_DRAIN_DELAY", "2 hours"],
     ["PARLEY_ASKS_AT_ONCE", "0"],
-    ["PARLEY_ROW_SECURITY", "maybe"],
+    ["PARLEY_POOLER", "maybe"],
     ["PARLEY_POOLER", "sometimes"],
     ["PARLEY_HOST_FILE", "/nowhere"],
-    ["PARLEY_DATABASE_CONNECTIONS", "5"],
+    ["PARLEY_DATABASE_CONNECTIONS", "4"],
     ["DATABASE_URL", "postgres://a:b@127.0.0.1:1/c?ssl=true"],
     ["DATABASE_URL", "postgres://a:b@127.0.0.1:1/c?sslmode=require&sslrootcert=/nowhere"],
     [

@@ -1,6 +1,6 @@
 /**
  * Requests for the rows of another tenant (a chatbot or a visitor) receive the same bytes, and run the same statements,
- * as requests for rows that do not exist, with and without row security.
+ * as requests for rows that do not exist.
  */
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import {
@@ -17,7 +17,6 @@ import {
   type Chat,
   type Entry,
 } from "./contract/client.ts";
-import { boundDatabase } from "./BoundDatabase.ts";
 import { launch, type TestServer } from "./contract/launch.ts";
 import { visitorToken } from "./visitorToken.ts";
 import { startWireTap, type WireTap } from "./WireTap.ts";
@@ -61,12 +60,7 @@ const comparableCreation = (answer: Answer) => {
   return { status, text: plain, headers };
 };
 
-describe.each([
-  ["without row security", "chatbots"],
-  ["without row security", "visitors"],
-  ["bound by row security", "chatbots"],
-  ["bound by row security", "visitors"],
-] as const)("a server %s, with two %s", (mode, tenants) => {
+describe.each(["chatbots", "visitors"] as const)("a server with two %s", (tenants) => {
   let tap: WireTap;
   let testServer: TestServer;
   /** An entry that belongs to the other tenant, and a chat of our own. */
@@ -76,14 +70,9 @@ describe.each([
   const target = () => ({ ...testServer.target, ...keys });
 
   beforeAll(async () => {
-    const owner = inject("postgresUrl");
-    const schema = `tenants_${unique()}`;
-    const settings =
-      mode === "without row security"
-        ? { DATABASE_URL: owner, PARLEY_SCHEMA: schema }
-        : await boundDatabase(owner, inject("roleUrls").bound, schema);
-    tap = await startWireTap(settings.DATABASE_URL);
-    testServer = await launch("postgres", { ...settings, DATABASE_URL: tap.url });
+    tap = await startWireTap(inject("postgresUrl"));
+    const settings = { DATABASE_URL: tap.url, PARLEY_SCHEMA: `tenants_${unique()}` };
+    testServer = await launch("postgres", settings);
     const { key, otherKey } = testServer.target;
     keys =
       tenants === "chatbots"
@@ -104,7 +93,7 @@ describe.each([
   const both = async <A>(
     request: (theirs: boolean) => Promise<Answer>,
     tell: (a: Answer) => A,
-    least = mode === "without row security" ? 1 : 7,
+    least = 1,
   ) => {
     const results = [];
     for (const foreign of [true, false]) {

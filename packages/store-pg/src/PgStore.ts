@@ -1,30 +1,18 @@
 /**
  * The store as a layer, and operations on its schema.
  */
-import {
-  ChatArchive,
-  ChatbotDirectory,
-  ChatbotRegistry,
-  ChatStore,
-  StoreState,
-  TurnStore,
-  type Store,
-  type StorePorts,
-} from "@parley/core/ports";
-import { Context, Effect, Layer, Redacted, Stream } from "effect";
+import { ChatStore, StoreState, storeOf, type Store, type StorePorts } from "@parley/core/ports";
+import { Context, Effect, Layer, Redacted } from "effect";
 import { SqlClient, type SqlError } from "effect/sql";
-import { makeChatArchive } from "./archive/PgChatArchive.ts";
+import { makeRows } from "./PgRows.ts";
 import { makeChatCreation } from "./chats/ChatCreation.ts";
 import { makeListChats } from "./chats/ChatListing.ts";
 import { makeListEntries } from "./chats/EntryListing.ts";
-import { describeFailure, transportOf, withFallback } from "./database/DatabaseAddress.ts";
-import { makeNotifications } from "./database/Notifications.ts";
-import { cannotBeUsed, PostgresUnusable } from "./database/PgErrors.ts";
-import { makeMigrationClient, makePools } from "./database/PgPools.ts";
-import { checkDatabase, checkRole } from "./database/ServerChecks.ts";
+import { describeFailure, transportOf } from "./connections/DatabaseAddress.ts";
+import { cannotBeUsed, PostgresUnusable } from "./connections/PgErrors.ts";
+import { makeMigrationClient, makePools } from "./connections/PgPools.ts";
+import { checkDatabase } from "./connections/ServerChecks.ts";
 import * as Migrator from "./migrations/Migrator.ts";
-import { makeChatbotDirectory } from "./registry/PgChatbotDirectory.ts";
-import { makeChatbotRegistry } from "./registry/PgChatbotRegistry.ts";
 import { makeTurnStore } from "./turns/PgTurnStore.ts";
 
 /** The options of a PostgreSQL store. */
@@ -33,39 +21,29 @@ export interface PostgresOptions {
   readonly url: Redacted.Redacted;
   /** The PEM certificates of the authorities that `sslrootcert` in the URL names. */
   readonly authorities?: string | Array<string> | undefined;
-  /**
-   * Whether row-level security also separates the chatbots; `false` by default. Row security must apply to the role of
-   * `url` if and only if this is `true`. It does not apply to superusers, the tables' owner or roles with BYPASSRLS.
-   */
-  readonly rowSecurity?: boolean | undefined;
   /** The schema that contains the tables, `parley` by default; created if it does not exist. */
   readonly schema?: string | undefined;
   /**
-   * The maximum number of connections, 12 by default and at least 6: two for reads, two for long lists, one for LISTEN,
-   * the rest for writes. With row security, reads get half of the connections for reads and writes. Each export,
-   * import, erasure, usage report and probe of a failing database opens one more, and startup opens up to two.
+   * The maximum number of connections, 12 by default and at least 5: two for reads, two for long lists, the rest for
+   * writes. Each export, import, erasure, usage report and probe of a failing database opens one more, and startup
+   * opens up to two.
    */
   readonly maxConnections?: number | undefined;
   /**
-   * Whether to listen for other processes' notifications; `true` by default. If `false`, polling finds their changes.
-   */
-  readonly listen?: boolean | undefined;
-  /**
    * Whether `url` points to a pooler in transaction mode, such as PgBouncer; `false` by default. If `true`, connections
-   * do not listen, prepare no statements, and send no settings, which must be set for the role instead.
+   * prepare no statements, and send no settings, which must be set for the role instead.
    */
   readonly pooler?: boolean | undefined;
   /**
    * Whether startup advances the id sequences if necessary, and warns about a read-only database or differing clocks;
    * `true` by default. If `false`, the first write that needs an id advances the sequences.
    */
-  readonly settle?: boolean | undefined;
+  readonly advanceSequences?: boolean | undefined;
 }
 
 const withDefaults = (options: PostgresOptions) => ({
   ...options,
   schema: options.schema ?? "parley",
-  rowSecurity: options.rowSecurity ?? false,
   maxConnections: options.maxConnections ?? 12,
 });
 
@@ -91,7 +69,7 @@ const onConnection = <A, R>(
     Effect.scoped,
     // The client's spans would name the wrong database, because the client does not read the name in the URL.
     Effect.withTracerEnabled(false),
-    withFallback(transport),
+    transport.tls.withFallback,
     toUnusable,
   );
 };
@@ -126,14 +104,9 @@ export const inspectPostgres = (
   onConnection(
     options,
     Effect.fnUntraced(function* (settings, database) {
-      const { rowSecurity, schema } = settings;
-      const current = (yield* Migrator.pendingSql(schema)) === "";
-      const refusal = current
-        ? yield* checkRole(rowSecurity).pipe(
-            Effect.as(null),
-            Effect.catchTag("PostgresUnusable", ({ message }) => Effect.succeed(message)),
-          )
-        : database.mayMigrate
+      const current = (yield* Migrator.pendingSql(settings.schema)) === "";
+      const refusal =
+        current || database.mayMigrate
           ? null
           : `The schema is not up to date, and the role "${database.role}" cannot change it: run "parley migrate" with the owner's DATABASE_URL.`;
       const warnings = current
@@ -151,29 +124,20 @@ export const layerPostgres = (
   Layer.effectContext(
     Effect.gen(function* () {
       const settings = withDefaults(options);
-      yield* onConnection(options, ({ rowSecurity, schema }) =>
-        Effect.andThen(Migrator.migrate(schema), checkRole(rowSecurity)),
-      );
+      yield* migratePostgres(options);
       const pools = yield* makePools(settings);
-      if (settings.settle !== false) {
+      if (settings.advanceSequences !== false) {
         for (const warning of yield* pools.examine({ starts: true }))
           yield* Effect.logWarning(warning);
       }
-      const notifications =
-        settings.listen === false || settings.pooler === true
-          ? () => Stream.empty
-          : yield* makeNotifications(pools.listener, settings.schema);
       const creation = yield* makeChatCreation(pools);
       const chats = ChatStore.of({
         createChat: creation.createChat,
         listChats: makeListChats(pools),
         listEntries: makeListEntries(pools),
       });
-      return Context.make(ChatStore, chats).pipe(
-        Context.add(TurnStore, yield* makeTurnStore(pools, creation)),
-        Context.add(ChatArchive, makeChatArchive(pools)),
-        Context.add(ChatbotDirectory, makeChatbotDirectory(pools, notifications)),
-        Context.add(ChatbotRegistry, makeChatbotRegistry(pools)),
+      const turns = yield* makeTurnStore(pools, creation);
+      return storeOf(makeRows(pools), { chats, turns }).pipe(
         Context.add(StoreState, { readOnlyReason: pools.readOnlyReason }),
       );
     }).pipe(toUnusable),

@@ -1,8 +1,8 @@
 /**
  * The PostgreSQL store, which implements every storage port of the core.
  */
-export { securityOf, transportOf } from "./database/DatabaseAddress.ts";
-export { PostgresUnusable } from "./database/PgErrors.ts";
+export { securityOf, transportOf } from "./connections/DatabaseAddress.ts";
+export { PostgresUnusable } from "./connections/PgErrors.ts";
 export {
   inspectPostgres,
   layerPostgres,

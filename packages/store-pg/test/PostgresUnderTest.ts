@@ -4,7 +4,7 @@
 import * as PgClient from "@effect/sql-pg/PgClient";
 import { storeUnderTest } from "@parley/core/testing";
 import { layerPostgres, migratePostgres, type PostgresOptions } from "@parley/store-pg";
-import { quoteName } from "../src/database/PgParams.ts";
+import { quoteName } from "../src/connections/PgParams.ts";
 import { grantsTo } from "./grants.ts";
 import { Effect, Layer, Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
@@ -13,7 +13,7 @@ import { inject } from "vitest";
 declare module "vitest" {
   interface ProvidedContext {
     postgresUrl: string;
-    roleUrls: Readonly<Record<"server" | "bound" | "superuser" | "bypassing", string>>;
+    roleUrls: Readonly<Record<"server" | "superuser", string>>;
     postgresVersion: number;
   }
 }
@@ -30,26 +30,23 @@ export const optionsOf = (schema: string): TestOptions => ({
   schema,
 });
 
-/** The options for a server that is subject to row security. */
-export const bound = () => ({
-  url: Redacted.make(inject("roleUrls").bound),
-  rowSecurity: true,
-});
+/** The options for a server whose role does not own the tables, and has only the documented grants. */
+export const granted = () => ({ url: Redacted.make(inject("roleUrls").server) });
 
 /** The URL at which the tables' owner connects to the database in the options. */
 const ownerIn = ({ url }: PostgresOptions) =>
   inDatabase(new URL(Redacted.value(url)).pathname.slice(1), Redacted.make(inject("postgresUrl")));
 
-/** The store. With row security, the tables' owner first migrates the schema and grants the role its privileges. */
+/** The store. For the role of {@link granted}, the owner first migrates the schema and grants the role its privileges. */
 export const layerStore = (options: PostgresOptions) =>
   Layer.unwrap(
     Effect.gen(function* () {
-      if (options.rowSecurity === true) {
+      const role = new URL(Redacted.value(options.url)).username;
+      if (role === new URL(inject("roleUrls").server).username) {
         const { schema = "parley" } = options;
         const owner = ownerIn(options);
         yield* migratePostgres({ ...options, url: owner });
         const sql = yield* clientOf(schema, 1, owner);
-        const role = new URL(Redacted.value(options.url)).username;
         for (const statement of grantsTo(role, schema)) yield* sql.unsafe(statement);
       }
       return layerPostgres(options);
@@ -114,7 +111,8 @@ export const layerPostgresUnderTest = (more: Partial<TestOptions> = {}) => {
 const interval = "$1::int8 * interval '1 millisecond'";
 const earlier = [
   `update chat set turn_until = turn_until - ${interval} where turn_until is not null`,
-  // `day` is a date, so only whole days pass.
+  // `day` is a date, so only whole days pass. Nothing reads what was spent on a day before the present one.
+  "delete from key_spending where $1::int8 >= 86400000 and day < (now() at time zone 'UTC')::date",
   "update key_spending set day = day - ($1::int8 / 86400000)::int",
   `update idempotency_key set made_at = made_at - ${interval}, turn_until = turn_until - ${interval}`,
 ];

@@ -4,7 +4,7 @@
 import { PgTypes } from "@effect/sql-pg";
 import { Effect } from "effect";
 import type { SqlClient } from "effect/sql";
-import type { Statement } from "../src/database/TenantSession.ts";
+import type { Statement } from "../src/connections/Session.ts";
 
 /** The most buffers touched by any node of a plan. The root's count omits CTEs to which nothing refers. */
 export const mostOf = (plan: any): number =>

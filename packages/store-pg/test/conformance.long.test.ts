@@ -1,17 +1,10 @@
 import { layer } from "@effect/vitest";
-import { storeChecks, turnStoreChecks } from "@parley/core/testing";
-import { bound, layerPostgresUnderTest } from "./PostgresUnderTest.ts";
+import { storeChecks } from "@parley/core/testing";
+import { granted, layerPostgresUnderTest } from "./PostgresUnderTest.ts";
 
-layer(layerPostgresUnderTest(bound()), { excludeTestServices: true })(
-  "PostgreSQL store bound by row security",
+layer(layerPostgresUnderTest(granted()), { excludeTestServices: true })(
+  "PostgreSQL store whose role has only the documented grants",
   (it) => {
     for (const { name, run } of storeChecks) it.effect(name, () => run, 60_000);
-  },
-);
-
-layer(layerPostgresUnderTest({ listen: false }), { excludeTestServices: true })(
-  "PostgreSQL store without LISTEN",
-  (it) => {
-    for (const { name, run } of turnStoreChecks) it.effect(name, () => run);
   },
 );

@@ -9,7 +9,7 @@ import { Effect } from "effect";
 import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
 import { addGaps, partSizes } from "../src/chats/ChatPositions.ts";
-import { makeTenantSession } from "../src/database/TenantSession.ts";
+import { makeSession } from "../src/connections/Session.ts";
 
 /** The chatbot that `fillSchema` fills. */
 export const filledChatbot = ChatbotId.make(1_000_001);
@@ -178,6 +178,5 @@ export const makeBenchSession = ({ schema, url }: PostgresOptions & { readonly s
       multiplex: true,
       startupParameters: { search_path: schema },
     }),
-    (pool) =>
-      makeTenantSession({ use: (_, work) => pool.use(work) }, { rowSecurity: false, database: "" }),
+    (pool) => makeSession({ use: (_, work) => pool.use(work) }, ""),
   );

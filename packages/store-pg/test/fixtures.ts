@@ -1,12 +1,20 @@
 /**
  * Rows and helpers that tests share.
  */
-import { type ChatbotId, type ChatId, TurnStore, type IdempotencyKey } from "@parley/core/ports";
-import { Effect } from "effect";
+import {
+  ChatArchive,
+  type ChatbotId,
+  type ChatId,
+  type IdempotencyKey,
+  storeOf,
+  TurnStore,
+} from "@parley/core/ports";
+import { Context, Effect } from "effect";
 import { makeChatCreation } from "../src/chats/ChatCreation.ts";
 import { makeListChats } from "../src/chats/ChatListing.ts";
 import { makeListEntries } from "../src/chats/EntryListing.ts";
-import type { PgPools } from "../src/database/PgPools.ts";
+import type { PgPools } from "../src/connections/PgPools.ts";
+import { makeRows } from "../src/PgRows.ts";
 import { makeTurnStore } from "../src/turns/PgTurnStore.ts";
 import { clientOf, freshSchema, layerStore, optionsOf } from "./PostgresUnderTest.ts";
 
@@ -32,6 +40,10 @@ export const makeStore = Effect.fnUntraced(function* (pools: PgPools) {
     turns: yield* makeTurnStore(pools, creation),
   };
 });
+
+/** Makes the archive of a store that uses these pools. */
+export const archiveOf = (pools: PgPools) =>
+  Context.get(storeOf(makeRows(pools), {} as never), ChatArchive);
 
 /** Takes a turn. Fails if the turn is not free. */
 export const takeFree = Effect.fnUntraced(function* (

@@ -3,10 +3,10 @@ import { defaultEntryQuery, defaultChatQuery, type ChatQuery, type EntryQuery } 
 import { ChatbotId, ChatId, ChatArchive } from "@parley/core/ports";
 import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Layer } from "effect";
-import type { SqlClient, SqlError } from "effect/sql";
+import type { SqlClient } from "effect/sql";
 import { byPosition, byText, quickReadLimit, byFilter } from "../src/chats/ChatListing.ts";
 import { entryPage } from "../src/chats/EntryListing.ts";
-import type { Statement } from "../src/database/TenantSession.ts";
+import type { Statement } from "../src/connections/Session.ts";
 import {
   eraseEvery,
   fillChats,
@@ -16,37 +16,25 @@ import {
   settle,
 } from "./fill.ts";
 import { buffers, execute } from "./buffers.ts";
-import { bound, clientOf, freshDatabase, inDatabase, layerStore } from "./PostgresUnderTest.ts";
+import { freshDatabase } from "./PostgresUnderTest.ts";
 
 const chats = 100_000;
 const most = 200;
 
-class Filled extends Context.Service<
-  Filled,
-  {
-    readonly sql: SqlClient.SqlClient;
-    /** Returns a client that row security restricts to a chatbot. */
-    readonly boundTo: (chatbot: number) => Effect.Effect<SqlClient.SqlClient, SqlError.SqlError>;
-  }
->()("Filled") {}
+class Filled extends Context.Service<Filled, SqlClient.SqlClient>()("Filled") {}
 
-const fill = ({ name, sql }: Effect.Success<ReturnType<typeof freshDatabase>>) =>
+const fill = (sql: SqlClient.SqlClient) =>
   Effect.gen(function* () {
     yield* fillChats(sql, chatbot, chats);
     yield* fillEntries(sql, chatbot, chats);
     yield* settle(sql);
-    const roleUrl = inDatabase(name, bound().url);
-    yield* Effect.provide(Effect.void, layerStore({ ...bound(), url: roleUrl }));
-    const role = yield* clientOf("parley", 1, roleUrl);
-    const boundTo = (to: number) =>
-      Effect.as(role.unsafe("select set_config('parley.chatbot', $1, false)", [String(to)]), role);
-    return { sql, boundTo };
+    return sql;
   });
 
 /** The rows have a database of their own, because VACUUM keeps dead rows that its other transactions may still see. */
 const layerFilled = Layer.unwrap(
   Effect.map(freshDatabase(), (database) =>
-    Layer.effect(Filled, fill(database)).pipe(
+    Layer.effect(Filled, fill(database.sql)).pipe(
       Layer.provideMerge(layerPostgres({ url: database.url })),
     ),
   ),
@@ -58,10 +46,9 @@ const entries = (more: Partial<EntryQuery> = {}): EntryQuery => ({ ...defaultEnt
 const directions = ["asc", "desc"] as const;
 const byId = (descending: boolean) => [{ field: "id", descending }] as const;
 const pages = [1, 2, 5, 6, 7, chats / 50, chats / 25, chats / 25 + 1, Number.MAX_SAFE_INTEGER];
-const matching = (chatbot: number, more: Partial<ChatQuery>, from: "chat" | "own_chat" = "chat") =>
-  byFilter(chatbot, query(more), from);
+const matching = (chatbot: number, more: Partial<ChatQuery>) => byFilter(chatbot, query(more));
 const ofUser = (chatbot: number, more: Partial<ChatQuery>) =>
-  byFilter(chatbot, query(more), "chat", quickReadLimit + 1);
+  byFilter(chatbot, query(more), quickReadLimit + 1);
 
 /** Pages near either end, ordered by text. */
 const byTexts = (chatbot: number) =>
@@ -102,15 +89,14 @@ const flat: ReadonlyArray<List> = [
   ...byTexts(chatbot),
 ];
 
-/** Asserts that every page of the chatbot's chats touches few buffers, also with row security. */
+/** Asserts that every page of the chatbot's chats touches few buffers. */
 const pagesAreFlat = Effect.fnUntraced(function* (chatbot: number) {
-  const { boundTo, sql } = yield* Filled;
+  const sql = yield* Filled;
   yield* settle(sql);
   for (const page of pages) {
     for (const direction of directions) {
       const statement = byPosition(chatbot, query({ page }), direction);
       assert.isAtMost(yield* buffers(sql, statement), most);
-      assert.isAtMost(yield* buffers(yield* boundTo(chatbot), statement), most);
     }
   }
 });
@@ -121,24 +107,18 @@ layer(layerFilled, { timeout: "2 minutes" })(
     for (const [name, statement, mode] of flat) {
       it.effect(`${name} touches at most ${most} buffers`, () =>
         Effect.gen(function* () {
-          const { boundTo, sql } = yield* Filled;
+          const sql = yield* Filled;
           assert.isAtMost(yield* buffers(sql, statement, mode), most);
-          assert.isAtMost(yield* buffers(yield* boundTo(chatbot), statement, mode), most);
         }),
       );
     }
 
     for (const term of ["falcon 77777", "привет", "qx zw", "o'n", "a.b.c", "हिन्दी", "ที่นี่", "۱۲۳۴"]) {
-      it.effect(`a search for ${term} uses the index, also with row security`, () =>
+      it.effect(`a search for ${term} uses the index`, () =>
         Effect.gen(function* () {
-          const { boundTo, sql } = yield* Filled;
-          for (const [connection, from] of [
-            [sql, "chat"],
-            [yield* boundTo(chatbot), "own_chat"],
-          ] as const) {
-            const statement = matching(chatbot, { search: term }, from);
-            assert.isAtMost(yield* buffers(connection, statement, "force_custom_plan"), most);
-          }
+          const statement = matching(chatbot, { search: term });
+          const touched = yield* buffers(yield* Filled, statement, "force_custom_plan");
+          assert.isAtMost(touched, most);
         }),
       );
     }
@@ -148,7 +128,7 @@ layer(layerFilled, { timeout: "2 minutes" })(
         `a search for ${term}, which the index does not support, reads the table at most once`,
         () =>
           Effect.gen(function* () {
-            const { sql } = yield* Filled;
+            const sql = yield* Filled;
             const [table] = yield* sql.unsafe<{ readonly pages: number }>(
               "select relpages as pages from pg_class where oid = 'chat'::regclass",
             );
@@ -175,7 +155,7 @@ layer(layerFilled, { timeout: "2 minutes" })(
     >) {
       it.effect(`pages touch few buffers after ${what}`, () =>
         Effect.gen(function* () {
-          const { sql } = yield* Filled;
+          const sql = yield* Filled;
           yield* erase(sql);
           yield* pagesAreFlat(chatbot);
         }),
@@ -184,7 +164,7 @@ layer(layerFilled, { timeout: "2 minutes" })(
 
     it.effect("pages touch few buffers even after nearly all of ten million chats are erased", () =>
       Effect.gen(function* () {
-        const { sql } = yield* Filled;
+        const sql = yield* Filled;
         const thinned = chatbot + 1;
         yield* fillThinned(sql, thinned, 10_000_000);
         yield* pagesAreFlat(thinned);
@@ -195,7 +175,7 @@ layer(layerFilled, { timeout: "2 minutes" })(
       "lists touch few buffers in a chatbot that was never analyzed, and if a user's chats are scattered",
       () =>
         Effect.gen(function* () {
-          const { boundTo, sql } = yield* Filled;
+          const sql = yield* Filled;
           const grown = chatbot + 2;
           yield* fillChats(sql, grown, chats);
           yield* sql.unsafe(
@@ -212,10 +192,8 @@ layer(layerFilled, { timeout: "2 minutes" })(
           ];
           // Without the visibility map, PostgreSQL visits each row that it counts or skips.
           for (const limit of [3 * most, most]) {
-            for (const connection of [sql, yield* boundTo(grown)]) {
-              for (const [what, statement, mode] of lists) {
-                assert.isAtMost(yield* buffers(connection, statement, mode), limit, what);
-              }
+            for (const [what, statement, mode] of lists) {
+              assert.isAtMost(yield* buffers(sql, statement, mode), limit, what);
             }
             yield* settle(sql);
           }
@@ -226,7 +204,7 @@ layer(layerFilled, { timeout: "2 minutes" })(
       "looking up an entry by its id touches few buffers in a chat that has grown since ANALYZE ran",
       () =>
         Effect.gen(function* () {
-          const { sql } = yield* Filled;
+          const sql = yield* Filled;
           const small = ChatbotId.make(chatbot + 3);
           yield* fillChats(sql, small, 2);
           yield* sql.unsafe(
@@ -242,7 +220,7 @@ layer(layerFilled, { timeout: "2 minutes" })(
     for (const field of ["answer", "flagged"] as const) {
       it.effect(`a history ordered by ${field} is sorted without temporary files`, () =>
         Effect.gen(function* () {
-          const { sql } = yield* Filled;
+          const sql = yield* Filled;
           const orderBy = [{ field, descending: true }] as const;
           const statement = entryPage(chatbot, firstChat, entries({ orderBy }));
           const plan = yield* execute(sql, statement, "force_custom_plan");

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
-import { quoteName } from "../src/database/PgParams.ts";
+import { quoteName } from "../src/connections/PgParams.ts";
 
-/** Returns the documented statements that grant a role the privileges to serve a schema with row security. */
+/** Returns the documented statements that grant a server's role its privileges on a schema. */
 export const grantsTo = (role: string, schema: string): ReadonlyArray<string> => {
   const page = readFileSync(new URL("../../../docs/operations.md", import.meta.url), "utf8");
   const [, block] = /```sql\n(create role parley_server[^`]*)```/.exec(page)!;

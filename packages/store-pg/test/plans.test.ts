@@ -7,8 +7,8 @@ import { ChatId, type IdempotencyKey, type Turn } from "@parley/core/ports";
 import { migratePostgres } from "@parley/store-pg";
 import { Effect } from "effect";
 import type { SqlClient } from "effect/sql";
-import { makePools, type PgPools } from "../src/database/PgPools.ts";
-import type { Session, Statement } from "../src/database/TenantSession.ts";
+import { makePools, type PgPools } from "../src/connections/PgPools.ts";
+import type { Session, Statement } from "../src/connections/Session.ts";
 import { literal, mostOf } from "./buffers.ts";
 import { fillChats, fillEntries, filledChatbot as chatbot, settle } from "./fill.ts";
 import { entry, makeStore } from "./fixtures.ts";
@@ -119,7 +119,7 @@ it.live.each(Object.entries(ages))(
       const { sql, url } = yield* freshDatabase();
       yield* migratePostgres({ url });
       const pools = yield* makePools({ url, schema: "parley", maxConnections: 6 });
-      yield* pools.writes.query("operator", "select settle_ids(true)");
+      yield* pools.writes.query("operator", "select advance_sequences(true)");
       yield* arrange(sql);
       const statements = yield* statementsOf(pools);
       const settings = yield* pools.writes.query<{ readonly set: string }>(

@@ -3,13 +3,12 @@ import { assert, it } from "@effect/vitest";
 import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect } from "effect";
 import type { SqlClient } from "effect/sql";
-import { makeChatArchive } from "../src/archive/PgChatArchive.ts";
-import { makePools } from "../src/database/PgPools.ts";
-import type { Tenant } from "../src/database/Checkout.ts";
-import type { Session, Statement } from "../src/database/TenantSession.ts";
+import { makePools } from "../src/connections/PgPools.ts";
+import type { Tenant } from "../src/connections/Checkout.ts";
+import type { Session, Statement } from "../src/connections/Session.ts";
 import { mostOf } from "./buffers.ts";
 import { fillChats, filledChatbot as chatbot, fillEntries, settle } from "./fill.ts";
-import { entry, keyOf, makeStore, takeFree } from "./fixtures.ts";
+import { entry, keyOf, makeStore, takeFree, archiveOf } from "./fixtures.ts";
 import { freshDatabase } from "./PostgresUnderTest.ts";
 
 const rows = 50_000;
@@ -105,10 +104,10 @@ it.live.each([
         ...pools,
         reads: measure(pools.reads, note),
         writes: measure(pools.writes, note),
-        operation: Effect.map(pools.operation, (session) => measure(session, note)),
+        erasureSession: Effect.map(pools.erasureSession, (session) => measure(session, note)),
       };
       const { createChat, turns } = yield* makeStore(measuredPools);
-      const archive = makeChatArchive(measuredPools);
+      const archive = archiveOf(measuredPools);
       const take = (...request: Parameters<typeof takeFree>) =>
         Effect.provideService(takeFree(...request), TurnStore, turns);
       const newChat = { name: "name", userRef: "user", helloMessage: "Hello" };

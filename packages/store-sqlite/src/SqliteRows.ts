@@ -1,135 +1,377 @@
 /**
- * Reads and writes rows of chats, entries and the audit log.
+ * The verbs of a store as statements. They need nothing but `Sql`, so they run wherever SQLite does.
  */
 import {
-  type ChatbotId,
-  type ChatId,
+  type ArchiveRecord,
   type AuditRecord,
   type Chat,
-  ChatbotNotFound,
+  type Chatbot,
+  type ChatbotId,
+  type DatedErasure,
+  defaultSettings,
   type Entry,
-  type Usage,
+  fold,
+  ImportRefused,
+  type Lists,
+  type RegisteredKey,
+  type Rows,
+  type StorageUnavailable,
+  type Tx,
+  type UsageSum,
 } from "@parley/core/ports";
-import type { Database } from "./SqliteDatabase.ts";
+import { Clock, Effect, Stream } from "effect";
+import { pageOfChats, pageOfEntries } from "./SqliteLists.ts";
+
+export type Value = string | number | Uint8Array | null;
+
+/** Runs statements, with a value for each `?`. */
+export interface Sql {
+  readonly all: <Row>(statement: string, ...values: ReadonlyArray<Value>) => ReadonlyArray<Row>;
+  /** Returns how many rows the statement changed. */
+  readonly run: (statement: string, ...values: ReadonlyArray<Value>) => number;
+  /** Turns what a statement has thrown into a failure or a defect. */
+  readonly toFailure: (thrown: unknown) => Effect.Effect<never, StorageUnavailable>;
+  /** Called after texts of users have been erased. */
+  readonly onErasure: () => void;
+}
+
+type WithMillis<Row> = Omit<Row, "createTime"> & { readonly createTime: number };
 
 export const chatColumns = "id, name, userRef, createTime";
-export type ChatRow = Omit<Chat, "createTime"> & { readonly createTime: number };
-export const toChat = (row: ChatRow): Chat => ({ ...row, createTime: new Date(row.createTime) });
-
-export const entryColumns = "id, chatId, question, answer, moderation, flagged, createTime";
-export type EntryRow = Omit<Entry, "createTime" | "flagged"> & {
-  readonly createTime: number;
-  readonly flagged: number;
-};
-export const toEntry = (row: EntryRow): Entry => ({
-  ...row,
-  flagged: row.flagged === 1,
-  createTime: new Date(row.createTime),
+export type ChatColumns = WithMillis<Chat>;
+export const toChat = ({ createTime, id, name, userRef }: ChatColumns): Chat => ({
+  id,
+  name,
+  userRef,
+  createTime: new Date(createTime),
 });
 
-/** Returns a new id. Ids are never reused, even after the newest chat is erased, so `max(id) + 1` would not do. */
-export const nextId = ({ get }: Database, kind: "chat" | "entry"): number =>
-  get<{ last: number }>("UPDATE sequences SET last = last + 1 WHERE kind = :kind RETURNING last", {
-    kind,
-  })!.last;
+export const entryColumns = "id, chatId, question, answer, moderation, flagged, createTime";
+export type EntryColumns = WithMillis<Omit<Entry, "flagged">> & { readonly flagged: number };
+export const toEntry = ({ createTime, flagged, ...row }: EntryColumns): Entry => ({
+  ...row,
+  flagged: flagged === 1,
+  createTime: new Date(createTime),
+});
+
+type ChatbotColumns = Omit<Chatbot, "settings"> & { readonly settings: string };
+const chatbotColumns = "id, workspaceName, name, description, settings";
+const toChatbot = ({ settings, ...row }: ChatbotColumns): Chatbot => ({
+  ...row,
+  settings: { ...defaultSettings, ...JSON.parse(settings) },
+});
+
+interface KeyColumns {
+  readonly chatbot: ChatbotId;
+  readonly hash: Uint8Array;
+  /** The other fields, as JSON. */
+  readonly record: string;
+}
+const toKey = ({ hash, record }: KeyColumns): RegisteredKey => ({
+  hash,
+  ...JSON.parse(record, (name, value) =>
+    name.endsWith("At") && value !== null ? new Date(value) : value,
+  ),
+});
+const toRecord = ({ hash: _, ...record }: RegisteredKey): string => JSON.stringify(record);
 
 /**
- * Returns the current time or, if later, the time of the previous chat or entry: the clock may have gone back, or an
- * import may have stored a later time.
+ * The conditions under which an erasure erases a chat, and a visitor's key that has no chat; `?2` is the value. Such a
+ * key contains the visitor's `userRef`.
  */
-export const nextTime = (
-  { get }: Database,
-  chatbot: ChatbotId,
-  chat: ChatId | null,
-  now: number,
-): Date => {
-  const before = get<{ time: number | null }>(
-    chat === null
-      ? `SELECT time FROM newest WHERE chatbot = :chatbot`
-      : `SELECT max(createTime, coalesce((SELECT createTime FROM entries
-           WHERE chatbot = :chatbot AND chatId = :chat ORDER BY id DESC LIMIT 1), createTime)) AS time
-         FROM chats WHERE chatbot = :chatbot AND id = :chat`,
-    { chatbot, chat },
-  );
-  return new Date(Math.max(now, before?.time ?? now));
+const conditionsOf = (which: DatedErasure): { chat: string; key: string; value: Value } => {
+  switch (which._tag) {
+    case "Chat":
+      return { chat: "id = ?2", key: "FALSE AND ?2", value: which.id };
+    case "UserRef": {
+      const key = "substr(key, instr(key, char(10)) + 1) = ?2";
+      return { chat: "userRef = ?2", key, value: which.userRef };
+    }
+    case "IdleSince": {
+      const chat = "coalesce(lastEntryTime, createTime) < ?2";
+      const key = "coalesce(record ->> 'turnUntil', 0) < ?2";
+      return { chat, key, value: which.limit.getTime() };
+    }
+    case "All":
+      return { chat: "?2", key: "?2", value: 1 };
+  }
 };
 
-export const insertChat = ({ run }: Database, chatbot: number, chat: Chat): Chat => {
-  const { createTime, ...row } = chat;
-  const values = { chatbot, ...row, time: createTime.getTime() };
-  run(
-    `INSERT INTO chats (chatbot, ${chatColumns}) VALUES (:chatbot, :id, :name, :userRef, :time)`,
-    values,
-  );
-  run(
-    `INSERT INTO newest (chatbot, time) VALUES (:chatbot, :time)
-     ON CONFLICT DO UPDATE SET time = max(time, excluded.time)`,
-    values,
-  );
-  return chat;
+export const makeTx = (sql: Sql, now: number) => {
+  const { all, onErasure, run, toFailure } = sql;
+  const first = <Row>(statement: string, ...values: ReadonlyArray<Value>) =>
+    all<Row>(statement, ...values)[0];
+  const insert = (table: string, row: Readonly<Record<string, Value>>, onConflict = "") => {
+    const columns = Object.keys(row);
+    const places = columns.map(() => "?").join();
+    const statement = `INSERT INTO ${table} (${columns.join()}) VALUES (${places}) ${onConflict}`;
+    run(statement, ...Object.values(row));
+  };
+  const verb =
+    <Values extends ReadonlyArray<unknown>, A>(body: (...values: Values) => A) =>
+    (...values: Values): Effect.Effect<A, StorageUnavailable> =>
+      Effect.suspend(() => {
+        try {
+          return Effect.succeed(body(...values));
+        } catch (thrown) {
+          return toFailure(thrown);
+        }
+      });
+
+  const findChatbot = (id: ChatbotId) => {
+    const row = first<ChatbotColumns>(`SELECT ${chatbotColumns} FROM chatbots WHERE id = ?`, id);
+    return row === undefined ? null : toChatbot(row);
+  };
+  const chatbotNamed = (workspaceName: string, name: string) => {
+    const statement = "SELECT id FROM chatbots WHERE workspaceName = ? AND name = ?";
+    return first<{ id: ChatbotId }>(statement, workspaceName, name)?.id ?? null;
+  };
+  const findKey = (condition: string, ...values: ReadonlyArray<Value>) =>
+    first<KeyColumns>(`SELECT * FROM apiKeys WHERE ${condition}`, ...values);
+  const insertChat = (chatbot: ChatbotId, { createTime, id, name, userRef }: Chat) => {
+    const time = createTime.getTime();
+    const foldedName = name && fold(name);
+    insert("chats", { chatbot, id, name, foldedName, userRef, createTime: time });
+    const count = "chats = chats + 1, latestChatTime = max(coalesce(latestChatTime, ?2), ?2)";
+    run(`UPDATE chatbots SET ${count} WHERE id = ?1`, chatbot, time);
+  };
+  const insertEntry = (...[chatbot, entry, usage, apiKeyId]: Parameters<Tx["insertEntry"]>) => {
+    const createTime = entry.createTime.getTime();
+    const flagged = entry.flagged ? 1 : 0;
+    const usageText = usage && JSON.stringify(usage);
+    insert("entries", { chatbot, ...entry, flagged, createTime, usage: usageText, apiKeyId });
+    const touch = "UPDATE chats SET lastEntryTime = ?3 WHERE chatbot = ?1 AND id = ?2";
+    run(touch, chatbot, entry.chatId, createTime);
+  };
+  const insertRecords = verb((chatbot: ChatbotId, records: ReadonlyArray<ArchiveRecord>) => {
+    const sameId = "SELECT 1 FROM entries WHERE chatbot = ? AND id = ?";
+    for (const record of records)
+      if (record._tag === "Chat") insertChat(chatbot, record.chat);
+      else if (first(sameId, chatbot, record.entry.id) !== undefined) return false;
+      else insertEntry(chatbot, record.entry, record.usage, null);
+    return true;
+  });
+
+  const tx: Tx & Lists = {
+    now,
+    nextId: verb((kind) => {
+      const statement = "UPDATE sequences SET last = last + 1 WHERE kind = ? RETURNING last";
+      return first<{ last: number }>(statement, kind)!.last;
+    }),
+
+    chatbots: verb((id) => {
+      const condition = "?1 IS NULL OR id = ?1 ORDER BY id";
+      const rows = all<ChatbotColumns>(
+        `SELECT ${chatbotColumns} FROM chatbots WHERE ${condition}`,
+        id,
+      );
+      const ofChatbot = "SELECT * FROM apiKeys WHERE chatbot = ? ORDER BY rowid";
+      return rows.map((row) => ({
+        chatbot: toChatbot(row),
+        keys: all<KeyColumns>(ofChatbot, row.id).map(toKey),
+      }));
+    }),
+    chatbot: verb(findChatbot),
+    chatbotNamed: verb(chatbotNamed),
+    insertChatbot: verb((chatbot) => {
+      insert("chatbots", { ...chatbot, settings: JSON.stringify(chatbot.settings) });
+      return chatbotNamed(chatbot.workspaceName, chatbot.name)!;
+    }),
+    setChatbot: verb((chatbot) => {
+      const fields = "workspaceName = ?2, name = ?3, description = ?4, settings = ?5";
+      const { description, id, name, workspaceName } = chatbot;
+      const settings = JSON.stringify(chatbot.settings);
+      run(
+        `UPDATE chatbots SET ${fields} WHERE id = ?1`,
+        ...[id, workspaceName, name, description, settings],
+      );
+    }),
+    // Foreign keys delete all rows that refer to the chatbot.
+    deleteChatbot: verb((id) => {
+      run("DELETE FROM chatbots WHERE id = ?", id);
+      onErasure();
+    }),
+    grant: verb((keyId) => {
+      const row = findKey("id = ? AND record ->> 'revokedAt' IS NULL", keyId);
+      return row === undefined
+        ? null
+        : { key: toKey(row), chatbot: findChatbot(row.chatbot)!, now };
+    }),
+    takenKeyIds: verb((ids) => ids.filter((id) => findKey("id = ?", id) !== undefined)),
+    apiKey: verb((chatbot, id) => {
+      const row = findKey("chatbot = ? AND id = ?", chatbot, id);
+      return row === undefined ? null : toKey(row);
+    }),
+    insertApiKeys: verb((chatbot, keys) => {
+      for (const key of keys)
+        insert("apiKeys", { id: key.id, chatbot, hash: key.hash, record: toRecord(key) });
+    }),
+    setApiKey: verb((key) => {
+      run("UPDATE apiKeys SET record = ?2 WHERE id = ?1", key.id, toRecord(key));
+    }),
+    audit: verb((entries) => {
+      for (const entry of entries) insert("audit", { time: now, ...entry });
+    }),
+    auditLog: verb((limit) =>
+      all<Omit<AuditRecord, "time"> & { readonly time: number }>(
+        "SELECT time, actor, chatbot, action, detail FROM audit ORDER BY id DESC LIMIT ?",
+        limit,
+      ).map((row) => ({ ...row, time: new Date(row.time) })),
+    ),
+
+    chat: verb((chatbot, id) => {
+      const row = first<ChatColumns & { lastEntryTime: number | null; turn: string }>(
+        "SELECT * FROM chats WHERE chatbot = ? AND id = ?",
+        ...[chatbot, id],
+      );
+      if (row === undefined) return null;
+      const lastEntryTime = row.lastEntryTime === null ? null : new Date(row.lastEntryTime);
+      return { chat: toChat(row), lastEntryTime, ...JSON.parse(row.turn) };
+    }),
+    latestChatTime: verb((chatbot) => {
+      const statement = "SELECT latestChatTime AS time FROM chatbots WHERE id = ?";
+      const time = first<{ time: number | null }>(statement, chatbot)?.time ?? null;
+      return time === null ? null : new Date(time);
+    }),
+    insertChat: verb(insertChat),
+    setTurn: verb((chatbot, id, { turn, turnUntil, waiting }) => {
+      const text = JSON.stringify({ turn, turnUntil, waiting });
+      run("UPDATE chats SET turn = ?3 WHERE chatbot = ?1 AND id = ?2", chatbot, id, text);
+    }),
+    entry: verb((chatbot, _, id) => {
+      const statement = `SELECT ${entryColumns} FROM entries WHERE chatbot = ? AND id = ?`;
+      const row = first<EntryColumns>(statement, chatbot, id);
+      return row === undefined ? null : toEntry(row);
+    }),
+    newestEntries: verb((chatbot, chat, before, limit) =>
+      all<EntryColumns>(
+        `SELECT ${entryColumns} FROM entries WHERE chatbot = ? AND chatId = ? AND id < ?
+         ORDER BY id DESC LIMIT ?`,
+        ...[chatbot, chat, before, limit],
+      ).map(toEntry),
+    ),
+    insertEntry: verb(insertEntry),
+    hasChats: verb(
+      (chatbot) => first("SELECT 1 FROM chats WHERE chatbot = ?", chatbot) !== undefined,
+    ),
+    insertRecords: (chatbot, records) =>
+      Effect.flatMap(insertRecords(chatbot, records), (isDone) =>
+        isDone
+          ? Effect.void
+          : Effect.fail(new ImportRefused({ reason: "two entries have the same id" })),
+      ),
+    endImport: verb((chatbot) => {
+      run(
+        `UPDATE sequences SET last = max(last, coalesce(CASE kind
+         WHEN 'chat' THEN (SELECT max(id) FROM chats WHERE chatbot = ?1)
+         ELSE (SELECT max(id) FROM entries WHERE chatbot = ?1) END, 0))`,
+        chatbot,
+      );
+    }),
+
+    idempotencyKey: verb((chatbot, key) => {
+      const statement = "SELECT record FROM idempotencyKeys WHERE chatbot = ? AND key = ?";
+      const row = first<{ record: string }>(statement, chatbot, key);
+      return row === undefined ? null : JSON.parse(row.record);
+    }),
+    setIdempotencyKey: verb((chatbot, key, row) => {
+      run("DELETE FROM idempotencyKeys WHERE chatbot = ? AND key = ?", chatbot, key);
+      if (row === null) return;
+      const { chatId, madeAt } = row;
+      insert("idempotencyKeys", { chatbot, key, madeAt, chatId, record: JSON.stringify(row) });
+    }),
+    sweepIdempotencyKeys: verb((chatbot, madeBy) => {
+      run("DELETE FROM idempotencyKeys WHERE chatbot = ? AND madeAt <= ?", chatbot, madeBy);
+    }),
+    spent: verb((chatbot, apiKeyId, day) => {
+      const statement =
+        "SELECT tokens FROM spending WHERE chatbot = ? AND apiKeyId = ? AND day = ?";
+      return first<{ tokens: number }>(statement, chatbot, apiKeyId, day)?.tokens ?? 0;
+    }),
+    spend: verb((chatbot, apiKeyId, day, tokens) => {
+      if (findChatbot(chatbot) === null) return;
+      const add = "ON CONFLICT DO UPDATE SET tokens = tokens + excluded.tokens";
+      insert("spending", { chatbot, apiKeyId, day, tokens }, add);
+    }),
+
+    usage: verb((chatbot, since, by) =>
+      all<UsageSum>(
+        `SELECT CASE ?3 WHEN 'day' THEN date(createTime / 1000, 'unixepoch') WHEN 'key' THEN apiKeyId
+             WHEN 'userRef' THEN (SELECT userRef FROM chats WHERE chatbot = ?1 AND id = chatId)
+           END AS "group", usage ->> 'provider' AS provider, usage ->> 'model' AS model,
+           count(*) AS answers, total(usage ->> 'attempts') AS attempts,
+           total(usage ->> 'promptTokens') AS promptTokens,
+           total(usage ->> 'completionTokens') AS completionTokens
+         FROM entries WHERE chatbot = ?1 AND question <> '' AND NOT flagged AND createTime >= ?2
+         GROUP BY 1, 2, 3`,
+        ...[chatbot, since.getTime(), by],
+      ).map((row) => ({ ...row })),
+    ),
+    chatPage: verb((chatbot, query) => pageOfChats(sql, chatbot, query)),
+    entryPage: verb((...values) => pageOfEntries(sql, ...values)),
+  };
+
+  return {
+    ...tx,
+    recordUse: verb((keyIds: ReadonlyArray<string>) => {
+      const use = "record = json_set(record, '$.lastUsedAt', ?2)";
+      const time = new Date(now).toISOString();
+      for (const id of keyIds) run(`UPDATE apiKeys SET ${use} WHERE id = ?1`, id, time);
+    }),
+    // Foreign keys delete all rows that refer to a chat.
+    erase: verb((chatbot: ChatbotId, which: DatedErasure) => {
+      const { chat, key, value } = conditionsOf(which);
+      const erased = run(`DELETE FROM chats WHERE chatbot = ?1 AND ${chat}`, chatbot, value);
+      run("UPDATE chatbots SET chats = chats - ?2 WHERE id = ?1", chatbot, erased);
+      const isOfVisitor = "chatbot = ?1 AND chatId IS NULL AND instr(key, char(10)) > 0";
+      const eraseKeys = `DELETE FROM idempotencyKeys WHERE ${isOfVisitor} AND ${key}`;
+      if (run(eraseKeys, chatbot, value) + erased > 0) onErasure();
+      return erased;
+    }),
+    records: verb((chatbot: ChatbotId, userRef: string | null) =>
+      all<ChatColumns>(
+        `SELECT ${chatColumns} FROM chats
+         WHERE chatbot = ?1 AND (?2 IS NULL OR userRef = ?2) ORDER BY id`,
+        ...[chatbot, userRef],
+      ).flatMap((chat): Array<ArchiveRecord> => [
+        { _tag: "Chat", chat: toChat(chat) },
+        ...all<EntryColumns & { readonly usage: string | null }>(
+          `SELECT ${entryColumns}, usage FROM entries WHERE chatbot = ? AND chatId = ? ORDER BY id`,
+          ...[chatbot, chat.id],
+        ).map(({ usage, ...row }) => {
+          const stored = usage === null ? null : JSON.parse(usage);
+          return { _tag: "Entry" as const, entry: toEntry(row), usage: stored };
+        }),
+      ]),
+    ),
+  };
 };
 
-export const insertEntry = (
-  { run }: Database,
-  chatbot: number,
-  { createTime, flagged, ...row }: Entry,
-  usage: Usage | null,
-  apiKeyId: string | null = null,
-): void => {
-  run(
-    `INSERT INTO entries (chatbot, ${entryColumns}, usage, apiKeyId)
-     VALUES (:chatbot, :id, :chatId, :question, :answer, :moderation, :flagged, :time, :usage, :apiKeyId)`,
-    {
-      chatbot,
-      ...row,
-      flagged: flagged ? 1 : 0,
-      time: createTime.getTime(),
-      usage: usage && JSON.stringify(usage),
-      apiKeyId,
-    },
-  );
-};
+/** What a transaction may do. */
+export type SqliteTx = ReturnType<typeof makeTx>;
 
-/**
- * Ends the turns of a chat and of an idempotency key, whose leases must have ended. The chat's reservation for a
- * waiting instance begins when the lease ends.
- */
-export const endExpiredTurns = (
-  { run }: Database,
-  values: { readonly chatbot: number; readonly chat: number | null; readonly key: string | null },
-): void => {
-  const which = "turns.chatbot = :chatbot AND (turns.chat = :chat OR turns.idempotencyKey = :key)";
-  run(
-    `UPDATE chats SET turnEnded = heldUntil FROM turns
-     WHERE chats.chatbot = turns.chatbot AND chats.id = turns.chat AND ${which}`,
-    values,
-  );
-  run(`DELETE FROM turns WHERE ${which}`, values);
-};
+/** How bodies are run: see `Rows`. */
+export interface Transactions {
+  readonly write: <A, E, R>(
+    body: (tx: SqliteTx) => Effect.Effect<A, E, R>,
+  ) => Effect.Effect<A, E | StorageUnavailable, R>;
+  readonly read: Transactions["write"];
+}
 
-/** Whether the chat exists and, if a `visitor` is given, belongs to that visitor. */
-export const chatExists = (
-  { get }: Database,
-  chatbot: ChatbotId,
-  chat: ChatId,
-  visitor: string | null = null,
-): boolean =>
-  get(
-    `SELECT 1 FROM chats WHERE chatbot = :chatbot AND id = :chat
-     AND (:visitor IS NULL OR userRef = :visitor)`,
-    { chatbot, chat, visitor },
-  ) !== undefined;
-
-/** Returns the error if the chatbot is not registered. */
-export const chatbotMissing = ({ get }: Database, chatbot: number): ChatbotNotFound | undefined =>
-  get("SELECT 1 FROM chatbots WHERE id = :chatbot", { chatbot }) === undefined
-    ? new ChatbotNotFound({ chatbot })
-    : undefined;
-
-export const insertAudit = ({ run }: Database, entry: Omit<AuditRecord, "time">, time: number) => {
-  run(
-    `INSERT INTO audit (time, actor, chatbot, action, detail)
-     VALUES (:time, :actor, :chatbot, :action, :detail)`,
-    { ...entry, time },
-  );
-};
+export const makeRows = ({ read, write }: Transactions): Rows => ({
+  isSynchronous: true,
+  write: (_scope, body) => write(body),
+  read,
+  now: Clock.currentTimeMillis,
+  recordUse: (keyIds) => write((tx) => tx.recordUse(keyIds)),
+  erase: (chatbot, which, onErased) =>
+    Effect.uninterruptible(
+      Effect.map(
+        write((tx) => tx.erase(chatbot, which)),
+        onErased,
+      ),
+    ),
+  // Read in one go: a transaction that stays open would hold up every other fiber.
+  records: (chatbot, userRef) =>
+    Stream.fromIterableEffect(read((tx) => tx.records(chatbot, userRef))),
+});

@@ -26,7 +26,7 @@ export const databaseOptions = Effect.gen(function* () {
       url === null ? embeddedPostgres(dataDir) : Effect.succeed(url),
     ),
   );
-  if (options !== null) return { ...options, listen: false, settle: false };
+  if (options !== null) return { ...options, advanceSequences: false };
   return yield* noDatabase(
     "With PARLEY_STORE=memory, chats exist only in the running server's memory; commands need another store.",
   );

@@ -1,20 +1,19 @@
 /**
  * Makes the store's chatbots match a provisioning file. Applying the same file again changes nothing.
  */
-import { admitsAnonymous, plainKey } from "@parley/core";
+import { Administration, plainKey } from "@parley/core";
 import {
   ChatbotRegistry,
   fieldChanges,
   type FieldChange,
   type RegisteredChatbot,
-  type RegisteredKey,
 } from "@parley/core/ports";
 import { Effect } from "effect";
 import { Hex } from "effect/encoding";
 import type { Variables } from "../Variables.ts";
 import { ProvisionInvalid, readProvisionFile, type DeclaredKey } from "./ProvisionFile.ts";
 
-type Registry = typeof ChatbotRegistry.Service;
+type Operations = typeof Administration.Service;
 
 /** One change to the store. */
 interface PlannedChange {
@@ -23,7 +22,7 @@ interface PlannedChange {
   readonly fields: ReadonlyArray<FieldChange>;
   readonly apply: Effect.Effect<
     unknown,
-    Effect.Error<ReturnType<Registry["create" | "change" | "addKey" | "changeKey"]>>
+    Effect.Error<ReturnType<Operations["createChatbot" | "changeChatbot" | "addKey" | "changeKey"]>>
   >;
 }
 
@@ -32,13 +31,14 @@ export const plan = Effect.fnUntraced(function* (
   path: string,
   environment: Variables,
   actor: string,
-  /** Whether the server is starting: an expired key, or one whose widget admits nobody, then causes only a warning. */
+  /** Whether the server is starting: an expired key then causes only a warning. */
   isStart = false,
 ) {
   const declarations = yield* readProvisionFile(path, environment);
-  const registry = yield* ChatbotRegistry;
-  const registeredChatbots = yield* registry.list;
-  const now = (yield* registry.now).getTime();
+  const administration = yield* Administration;
+  const registeredChatbots = yield* administration.chatbots;
+  const now = yield* ChatbotRegistry.use((registry) => registry.now);
+  const invalid = (reason: string) => new ProvisionInvalid({ message: `${path}: ${reason}` });
   const changes: Array<PlannedChange> = [];
   for (const { keys, ...declaration } of declarations) {
     const current = registeredChatbots.find(
@@ -47,39 +47,43 @@ export const plan = Effect.fnUntraced(function* (
     );
     for (const key of keys) {
       const problem = conflict(key, current, registeredChatbots);
-      if (problem !== null) return yield* new ProvisionInvalid({ message: `${path}: ${problem}` });
+      if (problem !== null) return yield* invalid(problem);
       const currentKey = current?.keys.find(({ id }) => id === key.id);
-      const mistake = mistakeOf(key, currentKey, now);
-      if (mistake === null) continue;
-      const message = `${path}: ${mistake}.`;
-      if (!isStart) return yield* new ProvisionInvalid({ message });
-      yield* Effect.logWarning(message);
+      yield* Effect.mapError(administration.checkKey(key, currentKey), ({ message }) =>
+        invalid(`the key prl_${key.id}_…: ${message}`),
+      );
+      const expiry = key.expiresAt?.getTime() ?? Infinity;
+      if (expiry > now.getTime() || expiry === currentKey?.expiresAt?.getTime()) continue;
+      const mistake = invalid(`the expiresAt of the key prl_${key.id}_… is in the past.`);
+      if (!isStart) return yield* mistake;
+      yield* Effect.logWarning(mistake.message);
     }
     const title = `chatbot "${declaration.name}" in workspace "${declaration.workspaceName}"`;
     if (current === undefined) {
       const ids = keys.map(({ id }) => `prl_${id}_…`).join(", ");
-      const apply = registry.create({ ...declaration, keys: keys.map(newKey) }, actor);
+      const chatbot = { ...declaration, keys: keys.map(newKey) };
+      const apply = administration.createChatbot(chatbot, actor);
       const withKeys = ids === "" ? "" : ` with the ${keys.length === 1 ? "key" : "keys"} ${ids}`;
       changes.push({ title: `create ${title}${withKeys}`, fields: [], apply });
       continue;
     }
     const { id } = current.chatbot;
     const fields = fieldChanges(current.chatbot, declaration);
-    const apply = registry.change(id, declaration, actor);
+    const apply = administration.changeChatbot(id, declaration, actor);
     if (fields.length > 0) changes.push({ title: `change ${title}`, fields, apply });
     for (const key of keys) {
       const { hash: _, id: keyId, ...change } = key;
       const keyTitle = `key prl_${keyId}_… for ${title}`;
       const currentKey = current.keys.find((key) => key.id === keyId);
       if (currentKey === undefined) {
-        const apply = registry.addKey(id, newKey(key), actor);
+        const apply = administration.addKey(id, newKey(key), actor);
         changes.push({ title: `add ${keyTitle}`, fields: [], apply });
         continue;
       }
       // A declaration that still names a revoked key must not revive it.
       const fields =
         currentKey.revokedAt === null ? fieldChanges(currentKey, change).map(withoutSecret) : [];
-      const apply = registry.changeKey(id, keyId, change, actor);
+      const apply = administration.changeKey(id, keyId, change, actor);
       if (fields.length > 0) changes.push({ title: `change ${keyTitle}`, fields, apply });
     }
   }
@@ -111,21 +115,6 @@ const withoutSecret = (change: FieldChange): FieldChange =>
   change.field !== "signingSecret"
     ? change
     : { field: "visitors", before: change.before !== null, after: change.after !== null };
-
-/** Returns why the declared key would not work, or `null` if it would. */
-const mistakeOf = (
-  key: DeclaredKey,
-  currentKey: RegisteredKey | undefined,
-  now: number,
-): string | null => {
-  const expiry = key.expiresAt?.getTime() ?? Infinity;
-  if (expiry <= now && expiry !== currentKey?.expiresAt?.getTime())
-    return `the expiresAt of the key ${key.id} is in the past`;
-  const newKey = { ...currentKey, ...key };
-  return newKey.anonymous === true && !admitsAnonymous(newKey)
-    ? `the key ${key.id} is anonymous, which needs visitors, visitorRatePerMinute and tokensPerDay`
-    : null;
-};
 
 /** Returns why the chatbot cannot have the declared key, or `null` if it can. */
 const conflict = (

@@ -4,21 +4,19 @@
 import {
   ChatbotSettings,
   defaultSettings,
+  describeSchemaError,
+  KeyBounds,
   keyId,
   LongText,
   Name,
   PointInTime,
-  RatePerMinute,
-  describeSchemaError,
   Scopes,
-  Origins,
   signingSecretOf,
   Text,
-  TokensPerDay,
   type KeyRecord,
 } from "@parley/core";
 import { hashKey } from "@parley/core/ports";
-import { Data, Effect, FileSystem, Option, Schema, SchemaTransformation } from "effect";
+import { Data, Effect, FileSystem, Option, Schema, SchemaTransformation, Struct } from "effect";
 import { decodeUtf8, readVariable, type Variables } from "../Variables.ts";
 
 export class ProvisionInvalid extends Data.TaggedError("ProvisionInvalid")<{
@@ -61,32 +59,12 @@ const Key = Schema.Struct({
     ),
   )
     .annotate({
-      description:
-        "When the key expires, in ISO 8601 format; absent: never, or unchanged for an existing key",
+      description: "When the key expires, in ISO 8601 format",
       examples: ["2030-01-01T00:00:00Z"],
     })
     .pipe(Schema.decodeTo(PointInTime, SchemaTransformation.dateFromString), Schema.optionalKey),
-  ratePerMinute: optional(
-    Schema.NullOr(RatePerMinute),
-    "How many requests per minute each server process accepts with the key; null: no limit; absent: no limit, or unchanged for an existing key",
-  ),
-  visitorRatePerMinute: optional(
-    Schema.NullOr(RatePerMinute),
-    "How many requests per minute each server process accepts from each visitor; null: no limit",
-  ),
-  tokensPerDay: optional(
-    Schema.NullOr(TokensPerDay),
-    "How many language-model tokens the key's asks may use per day (UTC); null: no limit",
-  ),
-  origins: optional(Origins, "Origins of the pages that may show the key's widget"),
-  anonymous: optional(
-    Schema.Boolean,
-    "Whether the key's widget gives visitor tokens to anyone; this requires visitors, visitorRatePerMinute and tokensPerDay",
-  ),
-  visitors: optional(
-    Schema.Boolean,
-    "Whether the key signs visitor tokens; absent: false, or unchanged for an existing key",
-  ),
+  ...Struct.map(Struct.omit(KeyBounds.fields, ["signingSecret"]), Schema.optionalKey),
+  visitors: optional(Schema.Boolean, "Whether the key signs visitor tokens"),
 });
 
 const { fields } = ChatbotSettings;
@@ -126,7 +104,10 @@ export const ProvisionFile = Schema.Struct({
         "Returned by GET /details, and shown to people; empty by default",
       ),
       ...settings,
-      keys: optional(Schema.Array(Key), "API keys of this chatbot"),
+      keys: optional(
+        Schema.Array(Key),
+        "API keys of this chatbot. A limit that is null does not apply. For an existing key, absent fields other than name stay as they are",
+      ),
     }),
   ).annotate({
     description: "Chatbots and keys that are not listed stay as they are",

@@ -198,12 +198,6 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
     /cannot change it.*parley migrate/,
   ],
   [
-    "a role to which row security does not apply",
-    () => ({ ...postgres(), PARLEY_ROW_SECURITY: "true" }),
-    "database",
-    /row security/,
-  ],
-  [
     "a role without the settings that a pooler needs",
     () => ({ ...postgres(), PARLEY_POOLER: "true" }),
     "database",

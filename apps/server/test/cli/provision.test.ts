@@ -113,7 +113,7 @@ it("parley provision rejects an anonymous key without the limits that it needs",
     const file = await of({ ...limits, [missingField]: value });
     expect(await parley("provision", file)).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining(`key ${key.slice(4, 16)} is anonymous, which needs`),
+      stderr: expect.stringContaining(`key prl_${key.slice(4, 16)}_…: A key whose widget anyone`),
     });
   }
   expect((await parley("provision", await of(limits))).code).toBe(0);
@@ -123,6 +123,13 @@ it("parley provision rejects an anonymous key without the limits that it needs",
   const unlimited = await declare({ ...bot, keys: [keyOf({ tokensPerDay: null })] });
   expect((await parley("provision", unlimited)).code).toBe(1);
   expect((await parley("provision", await of({ anonymous: false, visitors: false }))).code).toBe(0);
+});
+
+it("parley provision rejects origins for a key that signs no visitor tokens", async () => {
+  const origins = ["https://shop.example"];
+  const file = await declare({ ...bot, keys: [{ key, scopes: ["ask"], origins }] });
+  const { code, stderr } = await parley("provision", file);
+  expect({ code, stderr }).toMatchObject({ code: 1, stderr: expect.stringContaining("origins") });
 });
 
 it("parley provision reads UTF-8 with a byte order mark and CRLF, and rejects other encodings", async () => {

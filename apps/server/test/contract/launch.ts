@@ -13,6 +13,12 @@ import { main } from "../cli/run.ts";
 import { withoutSettings } from "../withoutSettings.ts";
 import type { Target } from "./client.ts";
 
+declare module "vitest" {
+  interface ProvidedContext {
+    postgresUrl: string;
+  }
+}
+
 export interface TestServer {
   readonly target: Target;
   readonly child: ChildProcess;

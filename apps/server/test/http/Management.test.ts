@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest";
 import { ChatbotDirectory, StorageUnavailable, StoreState } from "@parley/core/ports";
-import { Effect, Fiber, Stream } from "effect";
+import { Effect, Fiber } from "effect";
 import { HttpServerRequest } from "effect/http";
 import { TestClock } from "effect/testing";
 import { makeManagement } from "../../src/http/Management.ts";
@@ -18,7 +18,7 @@ const statusOf = (
     ),
     Effect.provideService(
       ChatbotDirectory,
-      ChatbotDirectory.of({ find, recordUse: () => Effect.void, changes: Stream.empty }),
+      ChatbotDirectory.of({ find, recordUse: () => Effect.void }),
     ),
     Effect.provideService(Lifecycle, { phase, signal: null }),
   );

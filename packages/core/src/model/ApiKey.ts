@@ -2,7 +2,7 @@
  * API keys have the form `prl_<id>_<secret>_<checksum>`, whose three parts are in base 62. The checksum reveals a
  * mistyped key without a look-up in the store. A store keeps the SHA-256 hash of the whole key, never the key itself.
  */
-import { Effect, Redacted, Schema } from "effect";
+import { Effect, Redacted, Schema, Struct } from "effect";
 import { Digest, SecureRandom, WebCrypto } from "effect/crypto";
 
 export const scopes = ["read", "write", "ask"] as const;
@@ -24,16 +24,10 @@ export const PointInTime = Schema.Date.check(
   ),
 );
 
-/** A number of requests per minute. */
-export const RatePerMinute = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 1_000_000 }));
-
-/** The number of language-model tokens that a key may spend per day. */
-export const TokensPerDay = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 1e12 }));
-
 const originPattern = /^https?:\/\/[\w.:[\]-]+$/;
 
 /** Origins of web pages. The pattern rejects separators, quotation marks and wildcards of `Content-Security-Policy`. */
-export const Origins = Schema.Array(
+const Origins = Schema.Array(
   Schema.String.check(
     Schema.makeFilter<string>(
       (text) =>
@@ -44,8 +38,34 @@ export const Origins = Schema.Array(
   ),
 );
 
+const limit = (maximum: number, description: string) =>
+  Schema.NullOr(Schema.Int.check(Schema.isBetween({ minimum: 1, maximum }))).annotate({
+    description,
+  });
+
+/**
+ * What bounds the use of a key, with the descriptions for the provisioning file and the commands. A limit that is
+ * `null` does not apply. Stores keep the result of {@link boundsOf} as one JSON value.
+ */
+export const KeyBounds = Schema.Struct({
+  ratePerMinute: limit(1e6, "Maximum requests per minute with the key, per server process"),
+  visitorRatePerMinute: limit(
+    1e6,
+    "Maximum requests per minute from each of the key's visitors, per server process",
+  ),
+  tokensPerDay: limit(1e12, "Maximum language-model tokens for the key's asks per day (UTC)"),
+  origins: Origins.annotate({ description: "Origins of the pages that may show the key's widget" }),
+  anonymous: Schema.Boolean.annotate({
+    description:
+      "Whether the key's widget gives visitor tokens to anyone; this requires visitors, visitorRatePerMinute and tokensPerDay",
+  }),
+  /** The result of {@link signingSecretOf} for a key that signs visitor tokens; `null` for any other key. */
+  signingSecret: Schema.NullOr(Schema.String.check(Schema.isPattern(/^[0-9a-f]{64}$/))),
+});
+export interface KeyBounds extends Schema.Schema.Type<typeof KeyBounds> {}
+
 /** A key to register. The record does not contain the key itself. */
-export interface KeyRecord {
+export interface KeyRecord extends KeyBounds {
   /** The id in the key. */
   readonly id: string;
   /** The SHA-256 hash of the whole key. */
@@ -54,21 +74,6 @@ export interface KeyRecord {
   readonly scopes: ReadonlyArray<Scope>;
   /** `null` if the key never expires. */
   readonly expiresAt: Date | null;
-  /** How many requests with the key a server process accepts per minute; `null` for no limit. */
-  readonly ratePerMinute: number | null;
-  /** The result of {@link signingSecretOf} for a key that signs visitor tokens; `null` for any other key. */
-  readonly signingSecret: string | null;
-  /** How many requests from each visitor a server process accepts per minute; `null` for no limit. */
-  readonly visitorRatePerMinute: number | null;
-  /** How many language-model tokens the key may spend on asks per day (UTC); `null` for no limit. */
-  readonly tokensPerDay: number | null;
-  /** The origins of the pages that may show the key's widget, such as `https://shop.example`. */
-  readonly origins: ReadonlyArray<string>;
-  /**
-   * Whether the key's widget gives a visitor token to anyone. This takes effect only if the key signs visitor tokens
-   * and has both `visitorRatePerMinute` and `tokensPerDay`.
-   */
-  readonly anonymous: boolean;
 }
 
 /** The default values of the fields that most keys do not set. */
@@ -81,14 +86,16 @@ export const plainKey = {
   tokensPerDay: null,
   origins: [],
   anonymous: false,
-} as const satisfies Partial<KeyRecord>;
+} as const satisfies Omit<KeyRecord, "id" | "hash" | "scopes">;
+
+const boundNames = Struct.keys(KeyBounds.fields);
+
+/** Picks the bounds of a key. Those that are absent, for example from an older row of a store, have their defaults. */
+export const boundsOf = (key: Partial<KeyBounds>): KeyBounds =>
+  Struct.pick({ ...plainKey, ...key }, boundNames);
 
 /** Returns whether the widget admits strangers: the key must sign visitor tokens and limit what strangers spend. */
-export const admitsAnonymous = (
-  key: Partial<
-    Pick<KeyRecord, "anonymous" | "signingSecret" | "tokensPerDay" | "visitorRatePerMinute">
-  >,
-): boolean =>
+export const admitsAnonymous = (key: Partial<KeyBounds>): boolean =>
   key.anonymous === true &&
   key.signingSecret != null &&
   key.tokensPerDay != null &&

@@ -2,15 +2,14 @@
  * Port: finds the chatbot that an API key belongs to. An embedder that manages its own chatbots and keys implements
  * only this port, without a registry.
  */
-import { Context, type Effect, type Stream } from "effect";
-import type { KeyRecord } from "../model/ApiKey.ts";
+import { Context, type Effect } from "effect";
+import { boundsOf, type KeyBounds, type KeyRecord } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import type { StorageUnavailable } from "../model/Errors.ts";
-import type { ChatbotId } from "../model/Ids.ts";
 
 /** A key that has not been revoked but may have expired, and its chatbot. */
 export type Grant = Pick<KeyRecord, "hash" | "scopes"> &
-  Partial<Omit<KeyRecord, "id" | "name" | "hash" | "scopes" | "expiresAt">> & {
+  Partial<KeyBounds> & {
     readonly chatbot: Chatbot;
     /**
      * The time until the key expires, on the store's clock, in milliseconds: 0 or less for an expired key, `null` for a
@@ -27,12 +26,7 @@ export type Grant = Pick<KeyRecord, "hash" | "scopes"> &
 export const grantOf = (key: KeyRecord, chatbot: Chatbot, nowMillis: number): Grant => ({
   hash: key.hash,
   scopes: key.scopes,
-  ratePerMinute: key.ratePerMinute,
-  signingSecret: key.signingSecret,
-  visitorRatePerMinute: key.visitorRatePerMinute,
-  tokensPerDay: key.tokensPerDay,
-  origins: key.origins,
-  anonymous: key.anonymous,
+  ...boundsOf(key),
   chatbot,
   expiresInMillis: key.expiresAt && key.expiresAt.getTime() - nowMillis,
   nowMillis,
@@ -42,11 +36,12 @@ export const grantOf = (key: KeyRecord, chatbot: Chatbot, nowMillis: number): Gr
 export class ChatbotDirectory extends Context.Service<
   ChatbotDirectory,
   {
-    /** Returns the current state of the key with this id, or `null` if the key is unknown or revoked. */
+    /**
+     * Returns the current state of the key with this id, or `null` if the key is unknown or revoked. Each process calls
+     * this for a key in use about once a second, and so learns of changes to the key or its chatbot.
+     */
     readonly find: (keyId: string) => Effect.Effect<Grant | null, StorageUnavailable>;
     /** Records that these keys were used recently. Each process calls this at most once a minute, and when it stops. */
     readonly recordUse: (keyIds: ReadonlyArray<string>) => Effect.Effect<void, StorageUnavailable>;
-    /** Emits the id of a chatbot when it or its keys change, or `null` for any chatbot. Notifications may be lost. */
-    readonly changes: Stream.Stream<ChatbotId | null>;
   }
 >()("@parley/core/ChatbotDirectory") {}

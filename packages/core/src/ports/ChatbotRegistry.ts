@@ -63,6 +63,10 @@ export class ChatbotRegistry extends Context.Service<
   {
     /** Every chatbot with its keys, in ascending order of id. */
     readonly list: Effect.Effect<ReadonlyArray<RegisteredChatbot>, StorageUnavailable>;
+    /** Reads one chatbot with its keys. Waits for no change. */
+    readonly get: (
+      chatbot: ChatbotId,
+    ) => Effect.Effect<RegisteredChatbot, ChatbotNotFound | StorageUnavailable>;
     /** Creates a chatbot and its keys, all or nothing. The chatbot's name is checked before the key ids. */
     readonly create: (
       chatbot: NewChatbot,

@@ -63,7 +63,9 @@ export type TakeResult =
    */
   | { readonly _tag: "Held"; readonly forMillis: number; readonly by: "chat" | "key" }
   /** An earlier request with the same idempotency key was answered with this entry, in the turn with this id. */
-  | { readonly _tag: "AlreadyAnswered"; readonly entry: Entry; readonly turnId: string };
+  | { readonly _tag: "AlreadyAnswered"; readonly entry: Entry; readonly turnId: string }
+  /** A client has stopped the request with this idempotency key. */
+  | { readonly _tag: "Stopped" };
 
 /**
  * The turns in which chats are answered. Several instances of a store may share its data: each time its layer is built,
@@ -77,7 +79,7 @@ export class TurnStore extends Context.Service<
      * Takes the turn of a chat and of an idempotency key, for one lease. Checks the following, in order:
      *
      * 1. If a request with a different fingerprint has used or is using the key, fails with `IdempotencyKeyReused`.
-     * 2. If the request has already been answered, returns `AlreadyAnswered`.
+     * 2. If a client has stopped the request, returns `Stopped`; if it has already been answered, `AlreadyAnswered`.
      * 3. If the chat does not exist or, with a `visitor`, has another `userRef` or none, fails with `ChatNotFound`,
      *    without taking a lock; both cases take the same time. If the chatbot is not registered, a call with a key but
      *    no chat fails with `ChatbotNotFound`; with neither a key nor a chat, only the append fails.

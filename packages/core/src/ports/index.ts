@@ -44,6 +44,24 @@ export {
   type ModeratorLayer,
 } from "./Moderator.ts";
 export { StoreState, type Store, type StorePorts } from "./Store.ts";
+
+// For stores: the small port, and what makes the five ports of it
+export { runInOneStep, storeOf, type HotPorts } from "../store/storeOf.ts";
+export { erasesChat, erasesKey, matchesQuery, pageOf, sumUsage } from "../store/Selection.ts";
+export { decideTake, isFree, type TakeDecision, type TakeState } from "../store/DecideTake.ts";
+export type {
+  AuditEntry,
+  ChatRow,
+  ColdRows,
+  ColdTx,
+  KeyRow,
+  Lists,
+  Reads,
+  Rows,
+  Scope,
+  Tx,
+  Verb,
+} from "../store/Rows.ts";
 export {
   turnEntries,
   turnLease,
@@ -55,7 +73,13 @@ export {
 } from "./TurnStore.ts";
 
 // Values
-export { hashKey, type KeyRecord, type RegisteredKey } from "../model/ApiKey.ts";
+export {
+  boundsOf,
+  hashKey,
+  type KeyBounds,
+  type KeyRecord,
+  type RegisteredKey,
+} from "../model/ApiKey.ts";
 export type { Chat } from "../model/Chat.ts";
 export { defaultSettings, type Chatbot, type ChatbotSettings } from "../model/Chatbot.ts";
 export { helloEntry, type Entry, type NewEntry, type Usage } from "../model/Entry.ts";

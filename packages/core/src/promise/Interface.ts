@@ -152,7 +152,9 @@ export interface Bot {
   ) => Promise<number>;
   /** Creates an API key, by default with all scopes and no expiry. Only this call ever returns the key itself. */
   readonly createKey: (key?: KeyFields) => Promise<{ readonly id: string; readonly key: string }>;
-  /** Revokes a key for good; rejects with `KeyNotFound` if the key is unknown or already revoked. */
+  /**
+   * Revokes a key for good, within a second; rejects with `KeyNotFound` if the key is unknown or already revoked.
+   */
   readonly revokeKey: (keyId: string) => Promise<void>;
 }
 

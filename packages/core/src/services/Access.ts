@@ -2,7 +2,7 @@
  * Authentication: finds what an API key or a visitor token gives access to, enforces rate limits, and admits anonymous
  * visitors.
  */
-import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Stream } from "effect";
+import { Clock, Context, Duration, Effect, Layer } from "effect";
 import { Digest, Mac } from "effect/crypto";
 import { admitsAnonymous, hashKey, keyId, type KeyRecord, type Scope } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
@@ -52,7 +52,10 @@ export interface VisitorTokens {
   ) => Effect.Effect<VisitorClaims | null>;
 }
 
-/** The maximum number of keys that the process caches. */
+/**
+ * The maximum number of look-ups that the process keeps, and of rate buckets for keys. Beyond it, the oldest look-up is
+ * dropped, so a flood of unknown ids makes the process repeat a valid key's look-up once in 10,000 look-ups.
+ */
 const capacity = 10_000;
 
 /** The maximum number of rate buckets for visitors, and the same number again for new visitors. */
@@ -68,11 +71,11 @@ const anonymousPrefix = "visitor-";
 const anonymousLife = 3_600_000;
 const renewableFor = 30 * 24 * 3_600_000;
 
-/** The maximum age of a cached look-up, in case a change notification is lost. */
-const staleness = Duration.seconds(1);
-
-/** How long after its last look-up a key is accepted without the store if `recalls` is set, in milliseconds. */
-const recallFor = 60_000;
+/**
+ * How long after its start a look-up is used, in milliseconds on the monotonic clock: a system clock that is set back
+ * does not keep a revoked key valid.
+ */
+const lookUpLife = 1_000;
 
 /** How often the process records which keys were used. */
 const useInterval = Duration.minutes(1);
@@ -82,20 +85,17 @@ const elapsedMillis = Effect.map(Clock.monotonicTimeNanos, (nanos) => Number(nan
 
 /** The result of looking up a key in the store. All times except `epoch` are on the monotonic clock. */
 interface KeyLookUp {
-  readonly at: number;
+  /** `null` for an unknown or revoked key. */
   readonly grant: Grant | null;
-  /** What the key itself gives access to; `null` for an unknown or revoked key. */
-  readonly principal: Principal | null;
-  readonly staleAt: number;
   readonly expiresAt: number;
   /** When the monotonic clock started, according to the store's clock, in milliseconds since the Unix epoch. */
   readonly epoch: number;
   readonly signer: { readonly signingSecret: string };
   /**
-   * Maps strings that contain the key's id to whether they are the key. A `Map` compares hash codes before it compares
-   * strings, so the duration of `get` reveals nothing about the key.
+   * Maps strings that contain the key's id to what they give access to: `null` for a wrong key. A `Map` compares hash
+   * codes before it compares strings, so the duration of `get` reveals nothing about the key.
    */
-  readonly texts: Map<string, boolean>;
+  readonly knownCredentials: Map<string, Principal | null>;
 }
 
 /** A placeholder secret for keys that are unknown or revoked, or sign no tokens. Tokens signed with it are rejected. */
@@ -106,74 +106,45 @@ const make = Effect.gen(function* () {
   const digest = yield* Digest.Digest;
   const noHash = new Uint8Array(32);
 
-  /**
-   * The latest look-up of each known key, keyed by the key's id, oldest first. `findKey` uses a look-up while it is
-   * fresh, which is cheaper than the cache; `recall` uses it while the store is unavailable. All other requests go
-   * through the cache `keys`, in which concurrent requests share a look-up.
-   */
-  const lastLookUps = new Map<string, KeyLookUp>();
-  const lookUp = Effect.fnUntraced(function* (
+  const readKey = Effect.fnUntraced(function* (
     id: string,
+    start: number,
   ): Effect.fn.Return<KeyLookUp, StorageUnavailable> {
-    // The clock is read before the look-up, so that a slow look-up does not extend the key's validity.
-    const at = yield* elapsedMillis;
     const grant = yield* directory.find(id);
     const now = grant?.nowMillis ?? (yield* Clock.currentTimeMillis);
-    const keyLookUp = {
-      at,
+    return {
       grant,
-      principal: grant && toPrincipal(id, grant, { visitor: grant.visitor ?? null, scopes: null }),
-      staleAt: (yield* elapsedMillis) + Duration.toMillis(staleness),
-      expiresAt: at + (grant?.expiresInMillis ?? Infinity),
-      epoch: now - at,
+      // Counted from the start of the look-up, so that a slow one does not extend the key's validity.
+      expiresAt: start + (grant?.expiresInMillis ?? Infinity),
+      epoch: now - start,
       signer: grant?.signingSecret == null ? noSigner : { signingSecret: grant.signingSecret },
-      texts: new Map(),
+      knownCredentials: new Map(),
     };
-    lastLookUps.delete(id);
-    if (grant !== null) lastLookUps.set(id, keyLookUp);
-    if (lastLookUps.size > capacity) lastLookUps.delete(lastLookUps.keys().next().value!);
-    return keyLookUp;
   });
 
-  // Keyed by the key's id. Unless a change is notified, each key is looked up at most once a second, whether it is
-  // valid, revoked or unknown. Failed look-ups are not cached.
-  const keys = yield* Cache.makeWith(lookUp, {
-    capacity,
-    timeToLive: (exit) => (Exit.isFailure(exit) ? Duration.zero : staleness),
-  });
-  let changedAt = -Infinity;
-  const forget = Effect.flatMap(elapsedMillis, (now) => {
-    changedAt = now;
-    return Cache.invalidateAll(keys);
-  });
-  yield* directory.changes.pipe(
-    Stream.runForEach(() => forget),
-    Effect.forkScoped,
-  );
   /**
-   * Looks up a key through the cache, in which concurrent requests share a look-up. The cache uses the system clock: if
-   * that clock is set back, the cache keeps a revoked key for that much longer, so the age of a look-up is also checked
-   * on the monotonic clock.
+   * The look-up of each key, valid or not, in the order of their starts. A look-up may be in progress: all requests
+   * that need it share it, and it ends early only if they all end. A look-up that fails is dropped.
    */
-  const lookUpOnce = (id: string) =>
-    Effect.flatMap(Cache.get(keys, id), (keyLookUp) =>
-      Effect.flatMap(elapsedMillis, (now) =>
-        now < keyLookUp.staleAt ? Effect.succeed(keyLookUp) : Cache.refresh(keys, id),
-      ),
-    );
-  const recall = Effect.fnUntraced(function* (id: string, error: StorageUnavailable) {
-    const key = lastLookUps.get(id);
-    const until = key === undefined ? 0 : Math.min(key.at + recallFor, key.expiresAt);
-    return (yield* elapsedMillis) < until ? key! : yield* error;
+  const lookUps = new Map<
+    string,
+    { readonly staleAt: number; readonly result: Effect.Effect<KeyLookUp, StorageUnavailable> }
+  >();
+  const startLookUp = Effect.fnUntraced(function* (id: string, now: number) {
+    const drop = Effect.sync((): void => {
+      if (lookUps.get(id) === lookUp) lookUps.delete(id);
+    });
+    const result = yield* Effect.cached(Effect.onError(readKey(id, now), () => drop));
+    const lookUp = { staleAt: now + lookUpLife, result };
+    lookUps.delete(id);
+    lookUps.set(id, lookUp);
+    if (lookUps.size > capacity) lookUps.delete(lookUps.keys().next().value!);
+    return yield* result;
   });
-  /** Returns the last look-up while it is fresh, which is cheaper than the cache; otherwise looks up the key. */
-  const findKey = (id: string, recalls = false) =>
+  const findKey = (id: string): Effect.Effect<KeyLookUp, StorageUnavailable> =>
     Effect.flatMap(elapsedMillis, (now) => {
-      const key = lastLookUps.get(id);
-      if (key !== undefined && changedAt < key.at && now < key.staleAt) return Effect.succeed(key);
-      return recalls
-        ? Effect.catchTag(lookUpOnce(id), "StorageUnavailable", (error) => recall(id, error))
-        : lookUpOnce(id);
+      const lookUp = lookUps.get(id);
+      return lookUp !== undefined && now < lookUp.staleAt ? lookUp.result : startLookUp(id, now);
     });
 
   const countForKey = makeRates(capacity);
@@ -207,60 +178,54 @@ const make = Effect.gen(function* () {
       }
       usedIds.add(id);
       countRequest(id, 0, 1);
-      const { ratePerMinute, visitorRatePerMinute } = grant;
       const { visitor } = principal;
-      let admission: Effect.Effect<Principal, RateExceeded> = Effect.succeed(principal);
-      if (ratePerMinute != null) {
-        admission = Effect.andThen(countForKey(id, ratePerMinute, id), admission);
-      }
+      const visitorRate = visitor == null ? null : grant.visitorRatePerMinute;
       // The visitor's rate is checked first, so that a request that exceeds it does not count towards the key's rate.
-      if (visitorRatePerMinute != null && visitor != null) {
-        admission = Effect.andThen(
-          countForVisitor(`${id}/${visitor}`, visitorRatePerMinute, id),
-          admission,
-        );
-      }
-      return admission;
+      const excess =
+        countForVisitor(`${id}/${visitor}`, visitorRate, id, now) ??
+        countForKey(id, grant.ratePerMinute, id, now);
+      return excess === null ? Effect.succeed(principal) : Effect.fail(excess);
     });
 
   /** Hashes each string once per look-up of its key, unless many wrong strings contain the key's id. */
-  const hashAndAdmit = Effect.fnUntraced(function* (id: string, text: string, key: KeyLookUp) {
-    const { grant, principal, texts } = key;
-    const hash = yield* Effect.provideService(hashKey(text), Digest.Digest, digest);
+  const hashAndAdmit = Effect.fnUntraced(function* (
+    id: string,
+    credential: string,
+    key: KeyLookUp,
+  ) {
+    const { grant, knownCredentials } = key;
+    const hash = yield* Effect.provideService(hashKey(credential), Digest.Digest, digest);
     const isGenuine = Mac.timingSafeEqual(hash, grant?.hash ?? noHash) && grant !== null;
-    if (isGenuine || texts.size < 8) texts.set(text, isGenuine);
-    return yield* admit(id, key, isGenuine ? principal : null);
+    const principal = isGenuine ? toPrincipal(id, grant, grant.visitor ?? null, null) : null;
+    if (isGenuine || knownCredentials.size < 8) knownCredentials.set(credential, principal);
+    return yield* admit(id, key, principal);
   });
 
-  const authenticateVisitor = Effect.fnUntraced(function* (
-    token: string,
-    tokens: VisitorTokens | undefined,
-    recalls: boolean,
-  ) {
-    const id = tokens?.keyId(token) ?? null;
+  const authenticateVisitor = Effect.fnUntraced(function* (token: string, tokens: VisitorTokens) {
+    const id = tokens.keyId(token);
     if (id === null) return yield* new KeyRejected();
-    const key = yield* findKey(id, recalls);
+    const key = yield* findKey(id);
     const { epoch, grant, signer } = key;
-    const claims = yield* tokens!.verify(token, signer, new Date(epoch + (yield* elapsedMillis)));
+    const claims = yield* tokens.verify(token, signer, new Date(epoch + (yield* elapsedMillis)));
     const isSigned = claims !== null && grant !== null && signer !== noSigner;
-    return yield* admit(id, key, isSigned ? toPrincipal(id, grant, claims) : null);
+    const principal = isSigned ? toPrincipal(id, grant, claims.visitor, claims.scopes) : null;
+    return yield* admit(id, key, principal);
   });
 
   /** Nearly every request calls this, so the common case, a known key, runs without a generator. */
   const authenticate = (
     credential: string,
-    {
-      recalls = false,
-      tokens,
-    }: { readonly recalls?: boolean; readonly tokens?: VisitorTokens } = {},
+    { tokens }: { readonly tokens?: VisitorTokens } = {},
   ): Effect.Effect<Principal, Refusal | StorageUnavailable> => {
     const id = keyId(credential);
-    if (id === null) return authenticateVisitor(credential, tokens, recalls);
-    return Effect.flatMap(findKey(id, recalls), (key): Effect.Effect<Principal, Refusal> => {
-      const isGenuine = key.texts.get(credential);
-      return isGenuine === undefined
+    if (id === null) {
+      return tokens ? authenticateVisitor(credential, tokens) : Effect.fail(new KeyRejected());
+    }
+    return Effect.flatMap(findKey(id), (key): Effect.Effect<Principal, Refusal> => {
+      const principal = key.knownCredentials.get(credential);
+      return principal === undefined
         ? hashAndAdmit(id, credential, key)
-        : admit(id, key, isGenuine ? key.principal : null);
+        : admit(id, key, principal);
     });
   };
 
@@ -284,8 +249,10 @@ const make = Effect.gen(function* () {
     let visitor = `${anonymousPrefix}${crypto.randomUUID()}`;
     if (former === undefined) {
       // The network's limit is checked first, so that a visitor who exceeds it does not count towards the key's limit.
-      yield* countNewVisitor(`${id}/${network}`, newVisitors.network, id);
-      yield* countNewVisitor(id, newVisitors.key, id);
+      const excess =
+        countNewVisitor(`${id}/${network}`, newVisitors.network, id, now) ??
+        countNewVisitor(id, newVisitors.key, id, now);
+      if (excess !== null) return yield* excess;
     } else {
       const claims =
         tokens.keyId(former) === id
@@ -294,7 +261,8 @@ const make = Effect.gen(function* () {
       // A token that the site's backend signed for a known visitor can be renewed only by that backend.
       if (claims?.visitor.startsWith(anonymousPrefix) !== true) return yield* new KeyRejected();
       visitor = claims.visitor;
-      yield* countForVisitor(`${id}/${visitor}`, grant.visitorRatePerMinute!, id);
+      const excess = countForVisitor(`${id}/${visitor}`, grant.visitorRatePerMinute, id, now);
+      if (excess !== null) return yield* excess;
     }
     const end = Math.min(now + anonymousLife, expiresAt);
     return { visitor, signingSecret: signer.signingSecret, expiresAt: new Date(epoch + end) };
@@ -305,9 +273,6 @@ const make = Effect.gen(function* () {
      * Checks a key or, with `tokens`, a visitor token. A malformed credential is rejected without a look-up; for any
      * other, the work does not depend on why it is rejected. Fails with `RateExceeded` if the visitor or the key
      * exceeds its rate; only calls in this process count.
-     *
-     * If `recalls` is `true`, a key that was looked up within the last minute is accepted while the store is
-     * unavailable. Its expiry is checked, but a revocation goes unnoticed. The default is `false`.
      */
     authenticate,
     /** Returns the widget of a valid key; `null` if the key is unknown, expired or revoked. */
@@ -323,17 +288,15 @@ const make = Effect.gen(function* () {
   };
 });
 
-/** Returns the principal for a credential that makes these claims and whose key has this grant. */
+/** Returns the principal for a credential whose key has this grant; `namedScopes` is `null` for all the key's scopes. */
 const toPrincipal = (
   apiKeyId: string,
   { chatbot, scopes, tokensPerDay }: Grant,
-  {
-    scopes: namedScopes,
-    visitor,
-  }: { readonly visitor: string | null; readonly scopes: VisitorClaims["scopes"] },
+  visitor: string | null,
+  namedScopes: VisitorClaims["scopes"],
 ): Principal => ({
   apiKeyId,
-  scopes: namedScopes === null ? scopes : scopes.filter((scope) => namedScopes.includes(scope)),
+  scopes: scopes.filter((scope) => namedScopes?.includes(scope) ?? true),
   chatbot,
   visitor,
   ...(tokensPerDay != null && { tokensPerDay }),
@@ -345,20 +308,26 @@ const toPrincipal = (
  */
 const makeRates = (maxBuckets: number) => {
   const buckets = new Map<string, { readonly tokens: number; readonly at: number }>();
-  return (name: string, ratePerMinute: number, apiKeyId: string) =>
-    Effect.flatMap(elapsedMillis, (now) => {
-      const { at, tokens } = buckets.get(name) ?? { at: now, tokens: ratePerMinute };
-      const millisPerRequest = 60_000 / ratePerMinute;
-      const available = Math.min(ratePerMinute, tokens + (now - at) / millisPerRequest);
-      if (available < 1) {
-        const retryAfterSeconds = Math.ceil(((1 - available) * millisPerRequest) / 1000);
-        return new RateExceeded({ apiKeyId, retryAfterSeconds });
-      }
-      buckets.delete(name);
-      buckets.set(name, { tokens: available - 1, at: now });
-      if (buckets.size > maxBuckets) buckets.delete(buckets.keys().next().value!);
-      return Effect.void;
-    });
+  /** Counts a request, or returns why it is not granted. Without a rate, every request is granted. */
+  return (
+    name: string,
+    ratePerMinute: number | null | undefined,
+    apiKeyId: string,
+    now: number,
+  ): RateExceeded | null => {
+    if (ratePerMinute == null) return null;
+    const { at, tokens } = buckets.get(name) ?? { at: now, tokens: ratePerMinute };
+    const millisPerRequest = 60_000 / ratePerMinute;
+    const available = Math.min(ratePerMinute, tokens + (now - at) / millisPerRequest);
+    if (available < 1) {
+      const retryAfterSeconds = Math.ceil(((1 - available) * millisPerRequest) / 1000);
+      return new RateExceeded({ apiKeyId, retryAfterSeconds });
+    }
+    buckets.delete(name);
+    buckets.set(name, { tokens: available - 1, at: now });
+    if (buckets.size > maxBuckets) buckets.delete(buckets.keys().next().value!);
+    return null;
+  };
 };
 
 /** Checks API keys and visitor tokens, and admits anonymous visitors. */

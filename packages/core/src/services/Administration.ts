@@ -5,16 +5,15 @@
 import { Context, Duration, Effect, Layer, Redacted, Schema, Struct } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
 import {
+  admitsAnonymous,
   generateKey,
   hashKey,
+  KeyBounds,
   keyId,
   plainKey,
-  Origins,
   PointInTime,
-  RatePerMinute,
   Scopes,
   signingSecretOf,
-  TokensPerDay,
   type KeyRecord,
 } from "../model/ApiKey.ts";
 import { ChatArchive, type Person } from "../ports/ChatArchive.ts";
@@ -26,7 +25,7 @@ import {
   type Chatbot,
 } from "../model/Chatbot.ts";
 import { ChatbotRegistry, type ChatbotChange, type KeyChange } from "../ports/ChatbotRegistry.ts";
-import { ChatbotNotFound, KeyNotFound, type ArgumentInvalid } from "../model/Errors.ts";
+import { ArgumentInvalid, KeyNotFound } from "../model/Errors.ts";
 import type { ChatbotId } from "../model/Ids.ts";
 import { makeCheck } from "../model/SchemaErrors.ts";
 import { Text } from "../model/Text.ts";
@@ -39,8 +38,12 @@ export interface CreatedKey {
   readonly signingSecret: Redacted.Redacted | null;
 }
 
-/** The key fields that an operator chooses. Whether a key signs visitor tokens is decided when it is created. */
-type ChosenFields = Omit<KeyChange, "signingSecret">;
+/** The fields that an operator chooses for a key that is to be generated. */
+type ChosenFields = Omit<KeyChange, "signingSecret"> &
+  Pick<KeyRecord, "scopes"> & {
+    /** Whether the key signs visitor tokens; `false` by default. */
+    readonly visitors?: boolean;
+  };
 
 const make = Effect.gen(function* () {
   const registry = yield* ChatbotRegistry;
@@ -65,24 +68,25 @@ const make = Effect.gen(function* () {
       (hash) => `sha256:${salt}:${hash}`,
     );
 
-  const findChatbot = Effect.fnUntraced(function* (id: ChatbotId) {
-    const chatbot = (yield* registry.list).find(({ chatbot }) => chatbot.id === id);
-    return chatbot ?? (yield* new ChatbotNotFound({ chatbot: id }));
+  const findKey = Effect.fnUntraced(function* (id: ChatbotId, keyId: string) {
+    const { keys } = yield* registry.get(id);
+    const key = keys.find((key) => key.id === keyId && key.revokedAt === null);
+    return key ?? (yield* new KeyNotFound({ keyId }));
   });
 
   const createChatbot = Effect.fn("Administration.createChatbot")(function* (
     {
-      description = "",
-      name,
-      settings: chosenSettings,
-      workspaceName,
-    }: ChatbotChange & Pick<Chatbot, "workspaceName" | "name">,
+      keys = [],
+      settings,
+      ...names
+    }: ChatbotChange &
+      Pick<Chatbot, "workspaceName" | "name"> & { readonly keys?: ReadonlyArray<KeyRecord> },
     actor: string,
   ) {
-    const settings = { ...defaultSettings, ...chosenSettings };
-    const chatbot = { workspaceName, name, description, settings };
+    const chatbot = { description: "", ...names, settings: { ...defaultSettings, ...settings } };
     yield* checkChatbot({ ...chatbot, actor });
-    return yield* registry.create({ ...chatbot, keys: [] }, actor);
+    for (const key of keys) yield* checkKey(key);
+    return yield* registry.create({ ...chatbot, keys }, actor);
   });
 
   const changeChatbot = Effect.fn("Administration.changeChatbot")(function* (
@@ -99,7 +103,7 @@ const make = Effect.gen(function* () {
     actor: string,
   ) {
     yield* checkChatbot({ actor });
-    const { keys } = yield* findChatbot(id);
+    const { keys } = yield* registry.get(id);
     for (const key of keys.filter(({ revokedAt }) => revokedAt === null)) {
       // Another operator may have revoked the key in the meantime.
       const revoke = registry.revokeKey(id, key.id, actor);
@@ -110,27 +114,34 @@ const make = Effect.gen(function* () {
     return chats;
   });
 
-  const createKey = Effect.fn("Administration.createKey")(function* (
+  const addKey = Effect.fn("Administration.addKey")(function* (
     id: ChatbotId,
-    {
-      visitors = false,
-      ...fields
-    }: ChosenFields & Pick<KeyRecord, "scopes"> & { readonly visitors?: boolean },
+    key: KeyRecord,
     actor: string,
   ) {
-    yield* checkKey({ ...fields, actor });
+    yield* checkArguments({ actor });
+    yield* checkKey(key);
+    yield* registry.addKey(id, key, actor);
+  });
+
+  const createKey = Effect.fn("Administration.createKey")(function* (
+    id: ChatbotId,
+    { visitors = false, ...fields }: ChosenFields,
+    actor: string,
+  ) {
     const { createdKey, record } = yield* newKey(visitors);
-    yield* registry.addKey(id, { ...plainKey, ...fields, ...record }, actor);
+    yield* addKey(id, { ...plainKey, ...fields, ...record }, actor);
     return createdKey;
   });
 
   const changeKey = Effect.fn("Administration.changeKey")(function* (
     id: ChatbotId,
     keyId: string,
-    change: ChosenFields,
+    change: KeyChange,
     actor: string,
   ) {
-    yield* checkKey({ ...change, keyId, actor });
+    yield* checkArguments({ keyId, actor });
+    yield* checkKey(change, yield* findKey(id, keyId));
     yield* registry.changeKey(id, keyId, change, actor);
   });
 
@@ -144,10 +155,8 @@ const make = Effect.gen(function* () {
     actor: string,
   ) {
     const millis = Duration.toMillis(keepFor);
-    yield* checkKey({ keyId: oldKey, keepFor: millis, expiresAt, actor });
-    const { keys } = yield* findChatbot(id);
-    const current = keys.find((key) => key.id === oldKey && key.revokedAt === null);
-    if (current === undefined) return yield* new KeyNotFound({ keyId: oldKey });
+    yield* checkArguments({ keyId: oldKey, keepFor: millis, expiresAt, actor });
+    const current = yield* findKey(id, oldKey);
     const fields = Struct.omit(current, ["createdAt", "lastUsedAt", "revokedAt"]);
     const { createdKey, record } = yield* newKey(current.signingSecret !== null);
     yield* registry.addKey(id, { ...fields, ...record, expiresAt }, actor);
@@ -163,7 +172,7 @@ const make = Effect.gen(function* () {
     keyId: string,
     actor: string,
   ) {
-    yield* checkKey({ keyId, actor });
+    yield* checkArguments({ keyId, actor });
     yield* registry.revokeKey(id, keyId, actor);
   });
 
@@ -191,8 +200,8 @@ const make = Effect.gen(function* () {
     /** Lists every chatbot with its keys, including revoked and expired keys, in ascending order of id. */
     chatbots: registry.list,
     /** Returns a chatbot with its keys. Fails with `ChatbotNotFound` if no chatbot has the id. */
-    chatbot: findChatbot,
-    /** Creates a chatbot. Absent settings take their values from `defaultSettings`. */
+    chatbot: registry.get,
+    /** Creates a chatbot and its keys, all or nothing. Absent settings take their values from `defaultSettings`. */
     createChatbot,
     /** Changes the given fields of a chatbot and leaves its other fields unchanged. */
     changeChatbot,
@@ -201,13 +210,14 @@ const make = Effect.gen(function* () {
      * chats are erased, and the chatbot is deleted last. If a call is interrupted, another call completes the deletion.
      */
     deleteChatbot,
-    /**
-     * Creates a key. Absent fields take their values from `plainKey`. A chatbot can have any number of live keys. The
-     * key signs visitor tokens if `visitors` is `true`; the default is `false`.
-     */
+    /** Generates a key. Absent fields take their values from `plainKey`. A chatbot can have any number of live keys. */
     createKey,
+    /** Adds a key that was generated elsewhere. Fails with `KeyTaken` if a key with its id exists. */
+    addKey,
     /** Changes the given fields of a key; fails with `KeyNotFound` if the key is unknown or revoked. */
     changeKey,
+    /** Checks a key as `addKey` does or, with `current`, a change to the current key as `changeKey` does. */
+    checkKey,
     /**
      * Replaces a key with a new one that has the same fields, signs visitor tokens only if the old key does, and never
      * expires unless `expiresAt` is given. The old key, returned as `replacedKey`, expires after `keepFor`, which gives
@@ -247,20 +257,42 @@ const checkChatbot = makeCheck(
 
 const checkPerson = makeCheck(Schema.Struct({ userRef: Text }));
 
-const checkKey = makeCheck(
+const checkArguments = makeCheck(
   Schema.Struct({
     keyId: Schema.optionalKey(Text),
-    name: Schema.optionalKey(Schema.NullOr(Text)),
-    scopes: Schema.optionalKey(Scopes),
-    expiresAt: Schema.optionalKey(Schema.NullOr(PointInTime)),
-    ratePerMinute: Schema.optionalKey(Schema.NullOr(RatePerMinute)),
-    visitorRatePerMinute: Schema.optionalKey(Schema.NullOr(RatePerMinute)),
-    tokensPerDay: Schema.optionalKey(Schema.NullOr(TokensPerDay)),
-    origins: Schema.optionalKey(Origins),
-    anonymous: Schema.optionalKey(Schema.Boolean),
     keepFor: Schema.optionalKey(
       Schema.Finite.check(Schema.isBetween({ minimum: 0, maximum: 1e14 })),
     ),
+    expiresAt: Schema.optionalKey(Schema.NullOr(PointInTime)),
     actor: Name,
   }),
 );
+
+const checkFields = makeCheck(
+  Schema.Struct({
+    name: Schema.NullOr(Text),
+    scopes: Scopes,
+    expiresAt: Schema.NullOr(PointInTime),
+    ...KeyBounds.fields,
+  }).mapFields(Struct.map(Schema.optionalKey)),
+);
+
+const checkKey = Effect.fnUntraced(function* (
+  { hash: _, id: _id, ...change }: KeyChange & Partial<KeyRecord>,
+  current: Partial<KeyBounds> = {},
+) {
+  yield* checkFields(change);
+  const key = { ...current, ...change };
+  if (key.anonymous === true && !admitsAnonymous(key))
+    return yield* invalid(
+      "anonymous",
+      "A key whose widget anyone can use needs visitors, visitorRatePerMinute and tokensPerDay",
+    );
+  const { origins = [], visitorRatePerMinute = null } = change;
+  const field = origins.length > 0 ? "origins" : "visitorRatePerMinute";
+  if (key.signingSecret == null && (origins.length > 0 || visitorRatePerMinute !== null))
+    return yield* invalid(field, `${field} has no effect on a key without visitors`);
+});
+
+const invalid = (field: string, reason: string) =>
+  new ArgumentInvalid({ field, reason, message: `${reason}.` });

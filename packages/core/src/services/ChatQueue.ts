@@ -6,7 +6,7 @@
  * try again at an interval.
  */
 import { Clock, Duration, Effect, Latch } from "effect";
-import { BudgetSpent, Overloaded, type AskError } from "../model/Errors.ts";
+import { AnswerUnavailable, BudgetSpent, Overloaded, type AskError } from "../model/Errors.ts";
 import type { ChatbotId } from "../model/Ids.ts";
 import type { TakeResult, Turn, TurnStore } from "../ports/TurnStore.ts";
 import type { AskLimits } from "./AskLimits.ts";
@@ -27,7 +27,7 @@ type TurnRequest = Pick<Turn, "chatbot" | "chatId" | "idempotencyKey"> & {
   readonly budget: Budget | null;
 };
 
-type TurnOrAnswer = Exclude<TakeResult, { readonly _tag: "Held" }>;
+type TurnOrAnswer = Extract<TakeResult, { readonly _tag: "TurnTaken" | "AlreadyAnswered" }>;
 
 /** An ask's place among all asks in its chat in this process. */
 interface Place {
@@ -62,6 +62,8 @@ export const makeChatQueues = (store: TurnStore["Service"], limits: AskLimits) =
       const takesNothing = chatId === null && idempotencyKey === null;
       if (budget !== null && takesNothing) yield* checkBudget(chatbot, budget);
       const result = yield* store.take(chatbot, chatId, idempotencyKey, visitor);
+      if (result._tag === "Stopped")
+        return yield* new AnswerUnavailable({ reason: "a client has stopped the ask" });
       // Replaying a stored answer costs nothing. If another ask holds the key, that ask may still store its answer,
       // which this ask then replays.
       const costsNothing =

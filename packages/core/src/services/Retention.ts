@@ -26,11 +26,11 @@ const eraseExpired = Effect.gen(function* () {
       return Effect.logError(message, cause);
     });
   const eraseFrom = (id: ChatbotId) =>
-    // A change of nothing only reads the settings, which may have changed while the run erased other chatbots' chats.
-    Effect.flatMap(registry.change(id, {}, actor), ({ settings: { retentionDays: days } }) =>
-      days === null
+    // Read again, because the settings may have changed while the run erased other chatbots' chats.
+    Effect.flatMap(registry.get(id), ({ chatbot: { settings } }) =>
+      settings.retentionDays === null
         ? Effect.void
-        : archive.erase(id, { _tag: "IdleFor", millis: days * day }, actor),
+        : archive.erase(id, { _tag: "IdleFor", millis: settings.retentionDays * day }, actor),
     ).pipe(
       Effect.catchTag("ChatbotNotFound", () => Effect.void),
       logFailures(`Expired chats of chatbot ${id} could not be erased`),

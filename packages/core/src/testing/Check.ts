@@ -74,6 +74,8 @@ const firstDifference = (
   path = "",
 ): { readonly actual: unknown; readonly expected: unknown; readonly path: string } | null => {
   const areLists = Array.isArray(actual) && Array.isArray(expected);
+  if (actual instanceof Error && expected instanceof Error)
+    return firstDifference(errorFields(actual), errorFields(expected), path);
   if (!areLists && !(isPlain(actual) && isPlain(expected)))
     return Equal.equals(actual, expected) ? null : { actual, expected, path };
   const [one, other] = [actual, expected] as ReadonlyArray<Record<string, unknown>>;
@@ -88,6 +90,14 @@ const firstDifference = (
   // `Object.keys` skips the holes of a sparse array.
   return areLists && actual.length !== expected.length ? { actual, expected, path } : null;
 };
+
+/** Returns an error's tag and data. The other fields depend on the engine: on Bun, errors own `line` and `column`. */
+export const errorFields = (error: object): Readonly<Record<string, unknown>> =>
+  Object.fromEntries(
+    Object.entries(error).filter(
+      ([field]) => !["message", "stack", "line", "column", "sourceURL"].includes(field),
+    ),
+  );
 
 const isPlain = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null && Object.getPrototypeOf(value) === Object.prototype;

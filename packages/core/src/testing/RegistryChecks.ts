@@ -136,6 +136,7 @@ export const registryChecks: ReadonlyArray<
     yield* same("a positive id", Number.isSafeInteger(chatbot.id) && chatbot.id > 0, true);
     const registeredChatbot = yield* findRegistered(chatbot.id);
     yield* same("the listed chatbot", registeredChatbot?.chatbot, chatbot);
+    yield* same("the same on its own", yield* registry.get(chatbot.id), registeredChatbot);
     for (const declaredKey of keys) {
       const { expiresAt, id } = declaredKey;
       const { createdAt, ...key } = registeredChatbot!.keys.find(
@@ -471,6 +472,7 @@ export const registryChecks: ReadonlyArray<
     yield* failsWith("a new chat", notFound, create(id));
     yield* failsWith("a known key", notFound, takeTurn(id, null, keyOf("key")));
     yield* failsWith("an erasure", notFound, erase(id, { _tag: "All" }));
+    yield* failsWith("a read", notFound, registry.get(id));
     yield* failsWith("a change", notFound, registry.change(id, { name: "n" }, actor));
     yield* failsWith("a second deletion", notFound, registry.delete(id, actor));
     const lines = [`${actor} create ${name}`, `${actor} add-key ${key.id}`, `ann delete ${name}`];

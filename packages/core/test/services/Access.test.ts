@@ -1,31 +1,22 @@
 import { assert, describe, it } from "@effect/vitest";
-import {
-  Access,
-  type ChatbotId,
-  generateKey,
-  keyId,
-  type Principal,
-  type VisitorTokens,
-} from "@parley/core";
+import { Access, generateKey, keyId, type Principal, type VisitorTokens } from "@parley/core";
 import { ChatbotDirectory, hashKey, StorageUnavailable, type Grant } from "@parley/core/ports";
-import { Clock, Effect, Exit, Fiber, Layer, PubSub, Redacted, Stream } from "effect";
+import { Clock, Effect, Exit, Fiber, Layer, Redacted } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
 import { TestClock } from "effect/testing";
-import { chatbot, settle } from "./asked.ts";
+import { chatbot } from "./asked.ts";
 
 const newKey = Effect.map(Effect.provide(generateKey, SecureRandom.layerWebCrypto), Redacted.value);
 
 /** Builds `Access` over a directory with one key, and counts its look-ups and hashes. */
 const directory = Effect.fnUntraced(function* (key: string, more: Partial<Grant> = {}) {
   const hash = yield* Effect.provide(hashKey(key), Digest.layerWebCrypto);
-  const changed = yield* PubSub.unbounded<ChatbotId | null>();
   const state = {
     lookUps: 0,
     hashes: 0,
     /** Runs during each look-up. */
     duringLookUp: Effect.void as Effect.Effect<unknown, StorageUnavailable>,
     revoked: false,
-    changed,
     uses: [] as Array<ReadonlyArray<string>>,
     duringWrite: Effect.void as Effect.Effect<void, StorageUnavailable>,
   };
@@ -53,7 +44,6 @@ const directory = Effect.fnUntraced(function* (key: string, more: Partial<Grant>
               state.duringWrite,
               Effect.sync(() => void state.uses.push([...ids])),
             ),
-          changes: Stream.fromPubSub(changed),
         }),
       ),
     ]),
@@ -108,37 +98,105 @@ describe("access", () => {
     }),
   );
 
-  it.effect("a key, valid or not, is looked up and hashed at most once a second", () =>
+  it.effect(
+    "a key, valid, wrong or unknown, is looked up and hashed at most once a second, and rejected within a second of its revocation",
+    () =>
+      Effect.gen(function* () {
+        const [key, unknown] = [yield* newKey, yield* newKey];
+        const { layer, state } = yield* directory(key);
+        yield* Effect.gen(function* () {
+          yield* Effect.repeat(authenticate(key), { times: 9 });
+          assert.deepStrictEqual([state.lookUps, state.hashes], [1, 1]);
+          yield* Effect.repeat(Effect.flip(authenticate(unknown)), { times: 9 });
+          assert.deepStrictEqual([state.lookUps, state.hashes], [2, 2]);
+          state.revoked = true;
+          yield* TestClock.adjust(999);
+          yield* authenticate(key);
+          assert.deepStrictEqual([state.lookUps, state.hashes], [2, 2]);
+          yield* TestClock.adjust(1);
+          yield* Effect.flip(authenticate(unknown));
+          yield* Effect.repeat(Effect.flip(authenticate(key)), { times: 9 });
+          assert.deepStrictEqual([state.lookUps, state.hashes], [4, 4]);
+        }).pipe(Effect.provide(layer));
+      }),
+  );
+
+  it.effect("concurrent requests share a look-up, even if the first of them is interrupted", () =>
     Effect.gen(function* () {
-      const [key, wrong] = [yield* newKey, yield* newKey];
+      const key = yield* newKey;
       const { layer, state } = yield* directory(key);
+      state.duringLookUp = Effect.sleep(300);
       yield* Effect.gen(function* () {
-        yield* Effect.repeat(authenticate(key), { times: 9 });
-        assert.deepStrictEqual([state.lookUps, state.hashes], [1, 1]);
-        yield* Effect.repeat(Effect.flip(authenticate(wrong)), { times: 9 });
-        assert.deepStrictEqual([state.lookUps, state.hashes], [2, 2]);
-        yield* TestClock.adjust("1 second");
-        yield* authenticate(key);
-        yield* Effect.flip(authenticate(wrong));
-        assert.deepStrictEqual([state.lookUps, state.hashes], [4, 4]);
+        const [first, ...others] = yield* Effect.replicateEffect(
+          Effect.forkChild(authenticate(key), { startImmediately: true }),
+          10,
+        );
+        yield* TestClock.adjust(100);
+        yield* Fiber.interrupt(first!);
+        yield* TestClock.adjust(200);
+        for (const other of others) assert.strictEqual((yield* Fiber.join(other)).visitor, null);
+        assert.strictEqual(state.lookUps, 1);
       }).pipe(Effect.provide(layer));
     }),
   );
 
-  it.effect("a look-up is not cached if a change notification arrives before it completes", () =>
+  it.effect("a look-up that fails or that every request has left is repeated at once", () =>
     Effect.gen(function* () {
       const key = yield* newKey;
       const { layer, state } = yield* directory(key);
       yield* Effect.gen(function* () {
-        yield* settle;
-        state.duringLookUp = Effect.yieldNow.pipe(Effect.repeat({ times: 50 }));
-        const lookUp = yield* Effect.forkChild(authenticate(key), { startImmediately: true });
-        state.revoked = true;
-        yield* PubSub.publish(state.changed, null);
-        yield* Fiber.join(lookUp);
-        assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(key))));
+        state.duringLookUp = Effect.never;
+        const left = yield* Effect.forkChild(authenticate(key), { startImmediately: true });
+        yield* Fiber.interrupt(left);
+        state.duringLookUp = Effect.fail(new StorageUnavailable({ cause: "unavailable" }));
+        const error = yield* Effect.flip(authenticate(key));
+        assert.strictEqual(error._tag, "StorageUnavailable");
+        state.duringLookUp = Effect.die("a defect");
+        assert.isTrue(Exit.hasDies(yield* Effect.exit(authenticate(key))));
+        state.duringLookUp = Effect.void;
+        yield* authenticate(key);
+        assert.strictEqual(state.lookUps, 4);
+        // While the store is unavailable, a key is accepted no longer than while it is available.
+        state.duringLookUp = Effect.fail(new StorageUnavailable({ cause: "unavailable" }));
+        yield* TestClock.adjust("1 second");
+        assert.strictEqual((yield* Effect.flip(authenticate(key)))._tag, "StorageUnavailable");
       }).pipe(Effect.provide(layer));
     }),
+  );
+
+  it.effect("a request never uses a look-up that started more than a second earlier", () =>
+    Effect.gen(function* () {
+      const key = yield* newKey;
+      const { layer, state } = yield* directory(key);
+      state.duringLookUp = Effect.sleep("3 seconds");
+      yield* Effect.gen(function* () {
+        const slow = yield* Effect.forkChild(authenticate(key), { startImmediately: true });
+        yield* TestClock.adjust("1 second");
+        state.revoked = true;
+        state.duringLookUp = Effect.void;
+        assert.strictEqual((yield* Effect.flip(authenticate(key)))._tag, "KeyRejected");
+        yield* TestClock.adjust("2 seconds");
+        yield* Fiber.join(slow);
+        assert.strictEqual((yield* Effect.flip(authenticate(key)))._tag, "KeyRejected");
+      }).pipe(Effect.provide(layer));
+    }),
+  );
+
+  it.effect(
+    "in a flood of unknown ids, a key is looked up again only once in 10,000 look-ups",
+    () =>
+      Effect.gen(function* () {
+        const key = yield* newKey;
+        const { layer, state } = yield* directory(key);
+        yield* Effect.gen(function* () {
+          const access = yield* Access;
+          for (let n = 0; n < 20_000; n++) {
+            yield* access.widget(`unknown ${n}`);
+            yield* access.authenticate(key);
+          }
+          assert.strictEqual(state.lookUps, 20_002);
+        }).pipe(Effect.provide(layer));
+      }),
   );
 
   it.effect("a key is rejected from the moment it expires", () =>
@@ -192,47 +250,6 @@ describe("access", () => {
           state.revoked = true;
           assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(key))));
         }).pipe(Effect.provide(layer), Effect.provideService(Clock.Clock, settable));
-      }),
-  );
-
-  it.effect(
-    "with `recalls`, a key is accepted without the store for a minute after its last look-up, but not after it expires",
-    () =>
-      Effect.gen(function* () {
-        const [key, unknown] = [yield* newKey, yield* newKey];
-        const recall = (text: string) =>
-          Access.use((access) => access.authenticate(text, { recalls: true }));
-        const isRefused = (work: Effect.Effect<unknown, { readonly _tag: string }, Access>) =>
-          Effect.flip(work).pipe(
-            Effect.map(({ _tag }) => assert.strictEqual(_tag, "StorageUnavailable")),
-          );
-        for (const [lifetime, millis] of [
-          [null, 60_000],
-          [30_000, 30_000],
-        ] as const) {
-          const { layer, state } = yield* directory(key, { expiresInMillis: lifetime });
-          yield* Effect.gen(function* () {
-            yield* authenticate(key);
-            state.duringLookUp = Effect.fail(new StorageUnavailable({ cause: "unavailable" }));
-            yield* TestClock.adjust(1_001);
-            yield* isRefused(authenticate(key));
-            yield* isRefused(recall(unknown));
-            yield* TestClock.adjust(millis - 1_002);
-            assert.strictEqual((yield* recall(key)).apiKeyId, keyId(key));
-            yield* TestClock.adjust(1);
-            yield* isRefused(recall(key));
-          }).pipe(Effect.provide(layer));
-        }
-        const { layer, state } = yield* directory(key);
-        yield* Effect.gen(function* () {
-          yield* authenticate(key);
-          state.revoked = true;
-          yield* TestClock.adjust(1_001);
-          assert.isTrue(Exit.isFailure(yield* Effect.exit(recall(key))));
-          state.duringLookUp = Effect.fail(new StorageUnavailable({ cause: "unavailable" }));
-          yield* TestClock.adjust(1_001);
-          yield* isRefused(recall(key));
-        }).pipe(Effect.provide(layer));
       }),
   );
 
@@ -315,28 +332,6 @@ describe("access", () => {
         assert.strictEqual((yield* authenticate(key)).visitor, "a");
         assert.strictEqual((yield* Effect.flip(authenticate(key)))._tag, "RateExceeded");
       }).pipe(Effect.provide(layer));
-    }),
-  );
-
-  it.effect("a look-up is cached until a change notification, but for at most a second", () =>
-    Effect.gen(function* () {
-      const key = yield* newKey;
-      for (const isNotified of [true, false]) {
-        const { layer, state } = yield* directory(key);
-        yield* Effect.gen(function* () {
-          yield* settle;
-          yield* authenticate(key);
-          state.revoked = true;
-          yield* authenticate(key);
-          if (isNotified) {
-            yield* PubSub.publish(state.changed, null);
-            yield* settle;
-          } else {
-            yield* TestClock.adjust("1 second");
-          }
-          assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(key))));
-        }).pipe(Effect.provide(layer));
-      }
     }),
   );
 });

@@ -5,21 +5,26 @@ import {
   Administration,
   defaultSettings,
   keyId,
+  keyRecord,
   scopes,
   type ChatbotSettings,
 } from "@parley/core";
-import { ChatbotRegistry, ChatStore } from "@parley/core/ports";
+import {
+  ChatbotRegistry,
+  ChatStore,
+  type ArgumentInvalid,
+  type KeyChange,
+} from "@parley/core/ports";
 import { layerMemory } from "@parley/store-memory";
 import { Duration, Effect, Layer, Redacted, Result } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
 import { TestClock } from "effect/testing";
 import { createHmac } from "node:crypto";
-import { settle } from "./asked.ts";
 
 const administered = Effect.provide(
   Layer.mergeAll(Administration.layer, Access.layer).pipe(
     Layer.provideMerge(layerMemory),
-    Layer.provide([Digest.layerWebCrypto, SecureRandom.layerWebCrypto]),
+    Layer.provideMerge(Layer.merge(Digest.layerWebCrypto, SecureRandom.layerWebCrypto)),
   ),
 );
 
@@ -95,8 +100,9 @@ describe("administration", () => {
           administration.createKey(id, { scopes, expiresAt: new Date(Number.NaN) }, "ann"),
           administration.changeKey(id, key, { expiresAt: longAgo }, "ann"),
           administration.createKey(id, { scopes, tokensPerDay: 0 }, "ann"),
-          administration.createKey(id, { scopes, visitorRatePerMinute: 0 }, "ann"),
-          administration.createKey(id, { scopes, signingSecret: "" } as object as never, "ann"),
+          administration.createKey(id, { scopes, visitors: true, visitorRatePerMinute: 0 }, "ann"),
+          administration.changeKey(id, key, { signingSecret: "" }, "ann"),
+          administration.createKey(id, { scopes }, " "),
           ...["shop.example", "https://a;b", "https://a/b", "https://*", "javascript:1"].map(
             (origin) => administration.changeKey(id, key, { origins: [origin] }, "ann"),
           ),
@@ -192,7 +198,7 @@ describe("administration", () => {
         "ann",
       );
       const opens = (key: Redacted.Redacted) =>
-        Effect.andThen(settle, Effect.result(access.authenticate(Redacted.value(key))));
+        Effect.result(access.authenticate(Redacted.value(key)));
       for (const { key } of [old, fresh]) {
         const principal = yield* Effect.fromResult(yield* opens(key));
         assert.deepStrictEqual(principal.scopes, ["ask"]);
@@ -210,6 +216,7 @@ describe("administration", () => {
         ],
       );
       yield* administration.revokeKey(id, fresh.id, "ann");
+      yield* TestClock.adjust("1 second");
       assert.isTrue(Result.isFailure(yield* opens(fresh.key)));
       const revoked = administration.rotateKey(id, fresh.id, { keepFor: Duration.zero }, "ann");
       assert.strictEqual((yield* Effect.flip(revoked))._tag, "KeyNotFound");
@@ -227,7 +234,7 @@ describe("administration", () => {
         );
         const expected: Array<string | null> = [];
         for (const visitors of [true, false]) {
-          const fields = { scopes, visitors, visitorRatePerMinute: 10 };
+          const fields = { scopes, visitors, visitorRatePerMinute: visitors ? 10 : null };
           const created = yield* administration.createKey(id, fields, "ann");
           const keepFor = { keepFor: Duration.hours(1) };
           const rotated = yield* administration.rotateKey(id, created.id, keepFor, "ann");
@@ -242,13 +249,72 @@ describe("administration", () => {
       }).pipe(administered),
   );
 
-  it.effect("a change to the settings or to a key takes effect with the next request", () =>
+  it.effect(
+    "a key's widget admits strangers only while the key signs visitor tokens and limits what visitors spend",
+    () =>
+      Effect.gen(function* () {
+        const administration = yield* Administration;
+        const { id } = yield* administration.createChatbot(helpdesk, "ann");
+        const bounds = { visitors: true, visitorRatePerMinute: 10, tokensPerDay: 1000 };
+        const fields = { scopes, anonymous: true, ...bounds };
+        const key = yield* administration.createKey(id, fields, "ann");
+        const record = yield* keyRecord(Redacted.value(key.key), { anonymous: true });
+        const lines = yield* administration.audit(100);
+        const change = (change: KeyChange) => administration.changeKey(id, key.id, change, "ann");
+        for (const call of [
+          administration.createKey(id, { ...fields, visitors: false }, "ann"),
+          administration.createKey(id, { ...fields, visitorRatePerMinute: null }, "ann"),
+          administration.createKey(id, { scopes, anonymous: true, visitors: true }, "ann"),
+          administration.addKey(id, record, "ann"),
+          administration.createChatbot({ ...helpdesk, name: "Sales", keys: [record] }, "ann"),
+          change({ tokensPerDay: null }),
+          change({ visitorRatePerMinute: null, ratePerMinute: 5 }),
+          change({ signingSecret: null }),
+        ]) {
+          const error = yield* Effect.flip(call as Effect.Effect<unknown, Error>);
+          assert.strictEqual(
+            error.message,
+            "A key whose widget anyone can use needs visitors, visitorRatePerMinute and tokensPerDay.",
+          );
+        }
+        assert.deepStrictEqual(yield* administration.audit(100), lines);
+        yield* change({ tokensPerDay: 5, visitorRatePerMinute: 1 });
+        yield* change({ anonymous: false, tokensPerDay: null });
+      }).pipe(administered),
+  );
+
+  it.effect("a key that signs no visitor tokens gets neither a visitor rate nor origins", () =>
+    Effect.gen(function* () {
+      const administration = yield* Administration;
+      const { id } = yield* administration.createChatbot(helpdesk, "ann");
+      const key = yield* administration.createKey(id, { scopes }, "ann");
+      for (const [field, fields] of [
+        ["origins", { origins: ["https://shop.example"] }],
+        ["visitorRatePerMinute", { visitorRatePerMinute: 10 }],
+      ] as const) {
+        for (const call of [
+          administration.createKey(id, { scopes, ...fields }, "ann"),
+          administration.changeKey(id, key.id, fields, "ann"),
+        ]) {
+          const error = yield* Effect.flip(call as Effect.Effect<unknown, ArgumentInvalid>);
+          assert.strictEqual(error.field, field);
+        }
+      }
+      const nothing = { origins: [], visitorRatePerMinute: null };
+      yield* administration.changeKey(id, key.id, nothing, "ann");
+    }).pipe(administered),
+  );
+
+  it.effect("a change to the settings or to a key takes effect within a second", () =>
     Effect.gen(function* () {
       const administration = yield* Administration;
       const access = yield* Access;
       const { id } = yield* administration.createChatbot(helpdesk, "ann");
       const { id: key, key: text } = yield* administration.createKey(id, { scopes }, "ann");
-      const open = Effect.andThen(settle, access.authenticate(Redacted.value(text)));
+      const open = Effect.andThen(
+        TestClock.adjust("1 second"),
+        access.authenticate(Redacted.value(text)),
+      );
       assert.strictEqual((yield* open).chatbot.settings.helloMessage, null);
       yield* administration.changeChatbot(id, { settings: { helloMessage: "Hi" } }, "ann");
       assert.strictEqual((yield* open).chatbot.settings.helloMessage, "Hi");

@@ -241,9 +241,7 @@ export const makeApp = Effect.fnUntraced(function* ({
     const apiKey = request.headers["x-api-key"];
     if (apiKey === undefined)
       return Effect.fail(new RequestRefused({ reason: "API_KEY_NOT_PRESENT" }));
-    // `details` needs the store only to check the key: while the store is down, a key that `Access` remembers will do.
-    const recalls = route?.endpoint === "details";
-    return Effect.flatMap(access.authenticate(apiKey, { recalls, tokens }), (principal) => {
+    return Effect.flatMap(access.authenticate(apiKey, { tokens }), (principal) => {
       facts.chatbot = principal.chatbot.id;
       facts.key = principal.apiKeyId;
       if (route === undefined) return respondNotFound(request);

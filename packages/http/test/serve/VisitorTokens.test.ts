@@ -13,7 +13,7 @@ import {
 } from "@parley/core";
 import { ChatbotDirectory, grantOf } from "@parley/core/ports";
 import { longestLife, makeVisitorTokens, signVisitorToken } from "@parley/http";
-import { Effect, Layer, Redacted, Stream } from "effect";
+import { Effect, Layer, Redacted } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
 import { TestClock } from "effect/testing";
 import { createHmac, createSign, generateKeyPairSync } from "node:crypto";
@@ -75,7 +75,6 @@ const setUp = Effect.fnUntraced(function* (fields: Partial<KeyRecord> = {}) {
               },
             ),
           recordUse: () => Effect.void,
-          changes: Stream.empty,
         }),
       ),
     ]),

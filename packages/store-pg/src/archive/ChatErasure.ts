@@ -1,26 +1,21 @@
 /**
  * Erases whole chats, a batch at a time, and keeps totals, positions and pages exact.
  */
-import { ChatbotNotFound, erasureAt, erasureDetail, type ChatArchive } from "@parley/core/ports";
+import type { ColdRows } from "@parley/core/ports";
 import { Effect, Schedule } from "effect";
 import type { SqlError } from "effect/sql";
 import { addGaps } from "../chats/ChatPositions.ts";
-import { isLockTimeout, retryOnDeadlock, toStorageUnavailable } from "../database/PgErrors.ts";
-import { array, millisNow, time } from "../database/PgParams.ts";
-import type { PgPools } from "../database/PgPools.ts";
-import { insertOn } from "../database/WriteState.ts";
+import { isLockTimeout, retryOnDeadlock, toStorageUnavailable } from "../connections/PgErrors.ts";
+import { array, time } from "../connections/PgParams.ts";
+import type { PgPools } from "../connections/PgPools.ts";
 
 export const makeErasure =
-  ({ operation }: PgPools): ChatArchive["Service"]["erase"] =>
-  (chatbot, which, actor) =>
+  ({ erasureSession }: PgPools): ColdRows["erase"] =>
+  (chatbot, which, onErased) =>
     Effect.gen(function* () {
-      const { query, transaction } = yield* operation;
-      let erasedChats = 0;
-      const [counter] = yield* query<CounterRow>(chatbot, lastPosition, [chatbot]);
-      if (counter === undefined) return yield* new ChatbotNotFound({ chatbot });
-      const erasure = erasureAt(which, counter.now);
-      const userRef = erasure._tag === "UserRef" ? erasure.userRef : null;
-      const limit = erasure._tag === "IdleSince" ? erasure.limit : null;
+      const { query, transaction } = yield* erasureSession;
+      const userRef = which._tag === "UserRef" ? which.userRef : null;
+      const limit = time(which._tag === "IdleSince" ? which.limit : null);
       /**
        * Erases those of the given chats that still meet the condition of the erasure. The chats are locked before they
        * are deleted, so that entries appended during the wait for the locks are seen. Statements of turns skip locked
@@ -28,7 +23,7 @@ export const makeErasure =
        * statements that are sent together with the COMMIT.
        */
       const eraseBatch = (ids: ReadonlyArray<bigint>) => {
-        const values = [chatbot, array(ids, "int8", (id) => id), time(limit)];
+        const values = [chatbot, array(ids, "int8", (id) => id), limit];
         const lockedRows = query<LockedRow>(chatbot, lockChats, values);
         // An interruption must not come between the COMMIT and the count, but may cancel the wait for the chats' locks.
         return Effect.uninterruptibleMask((restore) =>
@@ -43,35 +38,21 @@ export const makeErasure =
                 { text: countErased, values: [chatbot, rows.length] },
               ];
             }),
-            (rows) => void (erasedChats += rows.length),
+            (rows) => onErased(rows.length),
           ),
         ).pipe(retryOnLocks);
       };
-      const eraseMatching = Effect.gen(function* () {
-        let after: bigint | null = 0n;
-        while (after !== null) {
-          // Stops at the position that was last at the start: chats created meanwhile must not prolong the erasure.
-          const values = [chatbot, after, counter.positions, userRef, time(limit)];
-          const [batch] = (yield* query<BatchRow>(chatbot, findChats, values)) as [BatchRow];
-          if (batch.ids !== null) yield* eraseBatch(batch.ids);
-          after = batch.resume_after;
-        }
-      });
-      const audit = Effect.suspend((): Effect.Effect<unknown, SqlError.SqlError> => {
-        if (erasedChats === 0) return Effect.void;
-        const values = [chatbot, actor, erasureDetail(erasure, erasedChats)];
-        return retryOnLocks(insertOn({ query })(chatbot, auditErasure, values));
-      });
-      // Even an erasure that fails midway may have erased chats.
-      yield* Effect.onExit(
-        erasure._tag === "Chat" ? eraseBatch([BigInt(erasure.id)]) : eraseMatching,
-        () => audit,
-      );
-      if (erasure._tag !== "Chat") {
-        const values = [chatbot, userRef, time(limit)];
-        yield* retryOnLocks(query(chatbot, deleteVisitorKeys, values));
+      if (which._tag === "Chat") return yield* eraseBatch([BigInt(which.id)]);
+      const [counter] = yield* query<CounterRow>(chatbot, lastPosition, [chatbot]);
+      let after: bigint | null = 0n;
+      while (after !== null) {
+        // Stops at the position that was last at the start: chats created meanwhile must not prolong the erasure.
+        const values = [chatbot, after, counter?.positions ?? 0n, userRef, limit];
+        const [batch] = (yield* query<BatchRow>(chatbot, findChats, values)) as [BatchRow];
+        if (batch.ids !== null) yield* eraseBatch(batch.ids);
+        after = batch.resume_after;
       }
-      return erasedChats;
+      yield* retryOnLocks(query(chatbot, deleteVisitorKeys, [chatbot, userRef, limit]));
     }).pipe(Effect.scoped, toStorageUnavailable);
 
 const retryOnLocks = <A, E, R>(work: Effect.Effect<A, E | SqlError.SqlError, R>) =>
@@ -88,8 +69,6 @@ interface LockedRow {
 
 interface CounterRow {
   readonly positions: bigint;
-  /** In milliseconds since the Unix epoch. */
-  readonly now: number;
 }
 
 interface BatchRow {
@@ -98,12 +77,7 @@ interface BatchRow {
   readonly resume_after: bigint | null;
 }
 
-const lastPosition = `
-select coalesce(positions, 0) as positions, ${millisNow} as now from chatbot left join chat_counter on chatbot_id = chatbot.id
-where chatbot.id = $1`;
-
-const auditErasure =
-  "insert into audit (chatbot_id, actor, action, detail) values ($1, $2, 'erase', $3)";
+const lastPosition = "select positions from chat_counter where chatbot_id = $1";
 
 const isIdle = (limit: string) =>
   `(${limit}::timestamptz is null or greatest(last_entry_time, create_time) < ${limit}::timestamptz)`;

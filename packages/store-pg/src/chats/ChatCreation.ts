@@ -12,15 +12,15 @@ import {
   type NewEntry,
 } from "@parley/core/ports";
 import { Effect } from "effect";
-import { deadlines, withDeadline } from "../database/Deadlines.ts";
-import { databaseOverload, toStoreErrors, toChatbotNotFound } from "../database/PgErrors.ts";
-import type { PgPools } from "../database/PgPools.ts";
-import { ownSequence } from "../database/WriteState.ts";
-import { atKey, batchStatement } from "../rows/Statements.ts";
+import { deadlines, withDeadline } from "../connections/Deadlines.ts";
+import { databaseOverload, toStoreErrors, toChatbotNotFound } from "../connections/PgErrors.ts";
+import type { PgPools } from "../connections/PgPools.ts";
+import { ownSequence } from "../writes/WriteState.ts";
+import { byPrimaryKey, batchStatement } from "../rows/Statements.ts";
 import { chatColumns, entryParameters, newEntryNames, spentColumn } from "../rows/ChatRows.ts";
 import { claimStatement, makeKeySweep } from "../rows/IdempotencyKeys.ts";
 import { addSpending } from "../rows/Spending.ts";
-import { makeWriteBatcher } from "../database/WriteBatcher.ts";
+import { makeWriteBatcher } from "../writes/WriteBatcher.ts";
 
 export interface Creation {
   readonly name: string | null;
@@ -56,9 +56,8 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
       const claims = chats.flatMap(({ keyClaim }) =>
         keyClaim?.isClaimed === false ? keyClaim : [],
       );
-      const addsSpending = chats.some(({ entry }) => entry?.spentTokens != null);
-      const insertion = (addsSpending ? spendingInsert : plainInsert)(chats, chatbot);
-      type Row = CreatedChat & { readonly at: number };
+      const insertion = insertStatement(chats, chatbot);
+      type Row = CreatedChat & { readonly index: number };
       const query =
         claims.length === 0
           ? writes.query<Row>(chatbot, insertion.text, insertion.values)
@@ -66,7 +65,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
       const rows = yield* query.pipe(toChatbotNotFound(chatbot), toStoreErrors);
       yield* sweepKeys(chatbot, claims.length);
       const results = chats.map((): CreatedChat | null => null);
-      for (const row of rows) results[row.at - 1] = row;
+      for (const row of rows) results[row.index - 1] = row;
       return results;
     }),
     { maxWriters: 2, maxItems: 200 },
@@ -110,30 +109,29 @@ type KeyRow = { readonly fingerprint: string } & (Chat | { readonly id: null });
 // Keys are locked before the counter, as in every statement. The counter is locked before any id is drawn, so that ids
 // ascend in the order of creation. Neither nextval nor RETURNING guarantees an order, so ids are ranked and matched with
 // the chats' positions. A key that occurs twice creates one chat. Keys are completed by an INSERT that only updates: see
-// `lockTurns` in `PgTurnStore`.
-const insertStatement = (addsSpending: boolean) =>
-  batchStatement<Creation>(
-    [
-      ["name", "text", ({ name }) => name],
-      ["user_ref", "text", ({ userRef }) => userRef],
-      ["folded_name", "text", ({ name }) => name && fold(name)],
-      ...entryParameters(({ entry }: Creation) => entry),
-      ["key", "text", ({ keyClaim }) => keyClaim?.key],
-      ["turn", "text", ({ keyClaim }) => keyClaim?.turnId],
-      ...(addsSpending ? [spentColumn(({ entry }: Creation) => entry)] : []),
-    ],
-    (items, hasKeys) => `
+// `lockTurns` in `TurnRows`.
+const insertStatement = batchStatement<Creation>(
+  [
+    ["name", "text", ({ name }) => name],
+    ["user_ref", "text", ({ userRef }) => userRef],
+    ["folded_name", "text", ({ name }) => name && fold(name)],
+    ...entryParameters(({ entry }: Creation) => entry),
+    ["key", "text", ({ keyClaim }) => keyClaim?.key],
+    ["turn", "text", ({ keyClaim }) => keyClaim?.turnId],
+    spentColumn(({ entry }: Creation) => entry),
+  ],
+  (items) => `
 with request as (
   select * from ${items}
 ), claimed_key as (
-  select first.at, k.key from (
-    select key, turn, min(at) as at from request where key is not null group by key, turn order by key
+  select first.index, k.key from (
+    select key, turn, min(index) as index from request where key is not null group by key, turn order by key
   ) first cross join lateral (
     select key from idempotency_key
-    ${atKey("key", "first.key", "turn = first.turn and chat_id is null")} for update
+    ${byPrimaryKey("key", "first.key", "turn = first.turn and chat_id is null")} for update
   ) k
 ), new_chat as (
-  select *, row_number() over (order by at) as n from request where key is null or at in (select at from claimed_key)
+  select *, row_number() over (order by index) as n from request where key is null or index in (select index from claimed_key)
 ), counter as (
   insert into chat_counter as c (chatbot_id, chats, positions, last_time)
   select $1, count(*), count(*), date_trunc('milliseconds', clock_timestamp()) from new_chat having count(*) > 0
@@ -158,27 +156,20 @@ with request as (
   where answer is not null
   returning id, chat_id
 ), created as (
-  select chat_row.id, chat_row.create_time, first_entry.id as entry_id, new_chat.key, new_chat.at::int4 as at,
-    new_chat.key_id${addsSpending ? ", new_chat.spent_tokens" : ""}
+  select chat_row.id, chat_row.create_time, first_entry.id as entry_id, new_chat.key, new_chat.index::int4 as index,
+    new_chat.key_id, new_chat.spent_tokens
   from chat_row cross join counter join new_chat on new_chat.n = chat_row.position - counter.before
     left join first_entry on first_entry.chat_id = chat_row.id
-)${
-      hasKeys
-        ? `, completed_key as (
+), completed_key as (
   insert into idempotency_key as k (chatbot_id, key, fingerprint, made_at, chat_id, entry_id)
   select $1, key, '', clock_timestamp(), id, entry_id from created where key is not null
   on conflict (chatbot_id, key) do update set
     made_at = excluded.made_at, turn_until = null, chat_id = excluded.chat_id, entry_id = excluded.entry_id
-)`
-        : ""
-    }${addsSpending ? `, ${addSpending("created where spent_tokens is not null")}` : ""}
-select id::float8 as id, create_time as "createTime", entry_id::float8 as "entryId", at from created`,
-    ({ keyClaim }) => keyClaim !== null,
-  );
-const plainInsert = insertStatement(false);
-const spendingInsert = insertStatement(true);
+), ${addSpending("created where spent_tokens is not null")}
+select id::float8 as id, create_time as "createTime", entry_id::float8 as "entryId", index from created`,
+);
 
 const chatOfKey = `
 select k.fingerprint, ${chatColumns("c")}
-from (select * from idempotency_key ${atKey("key", "$2::text")}) k
-left join lateral (select * from chat ${atKey("id", "k.chat_id")}) c on true`;
+from (select * from idempotency_key ${byPrimaryKey("key", "$2::text")}) k
+left join lateral (select * from chat ${byPrimaryKey("id", "k.chat_id")}) c on true`;

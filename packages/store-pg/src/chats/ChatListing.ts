@@ -19,10 +19,10 @@ import {
   isStatementTimeout,
   toStorageUnavailable,
   toStoreErrors,
-} from "../database/PgErrors.ts";
-import { deadlines, withDeadline } from "../database/Deadlines.ts";
-import type { PgPools } from "../database/PgPools.ts";
-import type { Statement } from "../database/TenantSession.ts";
+} from "../connections/PgErrors.ts";
+import { deadlines, withDeadline } from "../connections/Deadlines.ts";
+import type { PgPools } from "../connections/PgPools.ts";
+import type { Statement } from "../connections/Session.ts";
 import { chatColumns } from "../rows/ChatRows.ts";
 import { positionOf } from "./ChatPositions.ts";
 
@@ -104,12 +104,12 @@ export const makeListChats = (pools: PgPools): ChatStore["Service"]["listChats"]
     if (isAll && orderByText !== undefined) {
       return readInBulk<Row>(pools, chatbot, byText(chatbot, query, orderByText));
     }
-    const fullStatement = byFilter(chatbot, query, pools.searchRelation);
+    const fullStatement = byFilter(chatbot, query);
     if (query.id !== null) return readQuickly<Row>(pools, chatbot, fullStatement);
     if (isSearch(query) || direction === undefined || offsetOf(query) > quickReadLimit) {
       return readInBulk<Row>(pools, chatbot, fullStatement);
     }
-    const cappedStatement = byFilter(chatbot, query, pools.searchRelation, quickReadLimit + 1);
+    const cappedStatement = byFilter(chatbot, query, quickReadLimit + 1);
     return Effect.flatMap(readQuickly<Row>(pools, chatbot, cappedStatement), (rows) =>
       rows[0]!.total! > quickReadLimit
         ? readInBulk<Row>(pools, chatbot, fullStatement)
@@ -222,21 +222,14 @@ order by ${orderIn("page")}`,
 };
 
 /** Lists the chats that match the filters, in the query's order; counts at most `atMost` of them. */
-export const byFilter = (
-  chatbot: number,
-  query: ChatQuery,
-  searchRelation: PgPools["searchRelation"],
-  atMost?: number,
-): Statement => {
+export const byFilter = (chatbot: number, query: ChatQuery, atMost?: number): Statement => {
   const values: Array<unknown> = [chatbot, query.limit, offsetOf(query)];
   const parameter = (value: unknown) => `$${values.push(value)}`;
   // The chat with the id is looked up first (`offset 0`); otherwise, the planner may scan an index in the page's order.
   const from =
     query.id !== null
       ? `(select * from chat where chatbot_id = $1 and id = ${parameter(query.id)}::int8 offset 0)`
-      : isSearch(query)
-        ? searchRelation
-        : "chat";
+      : "chat";
   const conditions = ["chatbot_id = $1"];
   if (query.userRef !== null) conditions.push(`user_ref = ${parameter(query.userRef)}`);
   if (isSearch(query)) {

@@ -12,8 +12,8 @@ import {
   type EntryQuery,
 } from "@parley/core/ports";
 import { Effect } from "effect";
-import type { PgPools } from "../database/PgPools.ts";
-import type { Statement } from "../database/TenantSession.ts";
+import type { PgPools } from "../connections/PgPools.ts";
+import type { Statement } from "../connections/Session.ts";
 import { entryColumns, toEntry } from "../rows/ChatRows.ts";
 import { offsetOf, orderOf, positionDirection, readInBulk, readQuickly } from "./ChatListing.ts";
 

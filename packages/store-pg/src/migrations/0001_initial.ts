@@ -3,27 +3,6 @@
  * rolling upgrade. The statements do not name the schema: the search path of the connection does.
  */
 
-/** Under row security, a transaction sees only the rows of the chatbot that it names. */
-const tenant = "chatbot_id = nullif(current_setting('parley.chatbot', true), '')::int";
-
-/** The tables that row security divides by chatbot. It does not apply to their owner. */
-export const tenantTables = [
-  "chat",
-  "entry",
-  "chat_counter",
-  "position_gap",
-  "idempotency_key",
-  "key_spending",
-];
-
-const policies = tenantTables
-  .map(
-    (table) => `
-alter table ${table} enable row level security;
-create policy tenant on ${table} using (${tenant});`,
-  )
-  .join("");
-
 const keyColumns = "chatbot_id key fingerprint made_at turn turn_until chat_id entry_id".split(" ");
 
 export const initial = `
@@ -44,13 +23,8 @@ create table api_key (
   name text,
   scopes text[] not null,
   expires_at timestamptz(3),
-  rate_per_minute int,
-  -- Signs visitor tokens. It must stay secret.
-  signing_secret text,
-  visitor_rate_per_minute int,
-  tokens_per_day bigint,
-  origins text[] not null default '{}',
-  anonymous boolean not null default false,
+  -- Contains the secret that signs visitor tokens, which must stay secret.
+  bounds jsonb not null,
   revoked_at timestamptz(3),
   created_at timestamptz(3) not null default clock_timestamp(),
   last_used_at timestamptz(3)
@@ -179,13 +153,6 @@ begin
   delete from chat where chatbot_id = old.id; delete from entry where chatbot_id = old.id; return null; end $$;
 create trigger delete_chats after delete on chatbot for each row execute function delete_chats();
 
-${policies}
-
--- With row security, searches read this view. The policies do not apply to its owner, so the trigram index can be used.
-create view own_chat as
-select chatbot_id, id, position, name, user_ref, folded_name, create_time from chat
-where ${tenant};
-
 -- Identifies the database that last gave out ids. In a database that was restored from its dump or replicated from it,
 -- another transaction wrote the row. One that continues its files or its write-ahead log has another identity. The
 -- sequences of either may not know all ids that were given out. The primary key lets a publication replicate updates.
@@ -209,33 +176,33 @@ end $$;
 create function is_same_database() returns boolean language plpgsql security definer set search_path from current as $$
 begin return exists (select from database_identity where xmin = written_by and identity = present_identity()); end $$;
 
-create view id_sequence as select sequence, greatest_id, pg_sequence_last_value(sequence) as last_id, ahead from (values
+create view id_sequence as select sequence, greatest_id, pg_sequence_last_value(sequence) as last_id, margin_factor from (values
   ('chat_id'::regclass, (select max(chats.id) from chatbot cross join lateral (
     select max(id) from chat where chatbot_id = chatbot.id) chats (id)), 1),
   ('entry_id', (select max(entries.id) from chatbot cross join lateral (
     select max(id) from entry where chatbot_id = chatbot.id) entries (id)), 1),
   ('chatbot_id_seq', (select max(id) from chatbot), 0),
   ('audit_id_seq', (select max(id) from audit), 0)
-) sequences (sequence, greatest_id, ahead);
+) sequences (sequence, greatest_id, margin_factor);
 
 -- Returns whether ids may be given out twice. If so, \`moves\` moves the sequences past all ids that were given out, even
 -- if their rows are missing here: by 100,000, and for chats and entries by 100 more for each second since the newest
 -- chat.
-create function settle_ids(moves boolean) returns boolean language plpgsql security definer set search_path from current as $$
+create function advance_sequences(moves boolean) returns boolean language plpgsql security definer set search_path from current as $$
 declare
-  further bigint := (select 100 * least(31536000, greatest(0, extract(epoch from clock_timestamp() - max(last_time))))
+  margin bigint := (select 100 * least(31536000, greatest(0, extract(epoch from clock_timestamp() - max(last_time))))
     from chat_counter);
-  is_unsettled boolean;
+  may_reuse_ids boolean;
 begin
   -- Imports take the same lock.
   perform pg_advisory_xact_lock(hashtextextended('parley.sequences.' || current_schema(), 0));
-  is_unsettled := exists (select from id_sequence where greatest_id > coalesce(last_id, 0)) or not is_same_database()
+  may_reuse_ids := exists (select from id_sequence where greatest_id > coalesce(last_id, 0)) or not is_same_database()
     and (exists (select from database_identity) or pg_sequence_last_value('chat_id') is not null);
-  if moves and is_unsettled then
-    perform setval(sequence, greatest(greatest_id, last_id, 0) + 100000 + ahead * further) from id_sequence; end if;
+  if moves and may_reuse_ids then
+    perform setval(sequence, greatest(greatest_id, last_id, 0) + 100000 + margin_factor * margin) from id_sequence; end if;
   if moves and not is_same_database() then
     insert into database_identity values (1, present_identity(), pg_current_xact_id()::xid)
     on conflict (id) do update set identity = excluded.identity, written_by = excluded.written_by; end if;
-  return is_unsettled;
+  return may_reuse_ids;
 end $$;
 `;

@@ -4,10 +4,10 @@
  */
 import { Effect, Schedule } from "effect";
 import { SqlClient, SqlError } from "effect/sql";
-import { deadlines } from "../database/Deadlines.ts";
-import { cannotBeUsed, codeOf, isDeadlock, isLockTimeout } from "../database/PgErrors.ts";
-import { quoteName } from "../database/PgParams.ts";
-import { checkDatabase } from "../database/ServerChecks.ts";
+import { deadlines } from "../connections/Deadlines.ts";
+import { cannotBeUsed, codeOf, isDeadlock, isLockTimeout } from "../connections/PgErrors.ts";
+import { quoteName } from "../connections/PgParams.ts";
+import { checkDatabase } from "../connections/ServerChecks.ts";
 import { initial } from "./0001_initial.ts";
 
 const hashOf = (text: string) =>
@@ -17,8 +17,8 @@ const hashOf = (text: string) =>
   ) >>> 0;
 
 /** A migration may change until it is released. Its name in the database shows which SQL created the schema. */
-export const migrations = [{ name: "initial", text: initial }].map(({ name, text }, at) => ({
-  id: at + 1,
+export const migrations = [{ name: "initial", text: initial }].map(({ name, text }, index) => ({
+  id: index + 1,
   name: `${name}_${hashOf(text).toString(16)}`,
   text: text.trim(),
 }));
@@ -46,7 +46,9 @@ const pendingMigrations = Effect.fnUntraced(function* (schema: string, migration
       )
     : [];
   if (
-    migrations.some(({ name }, at) => at < appliedRows.length && appliedRows[at]!.name !== name)
+    migrations.some(
+      ({ name }, index) => index < appliedRows.length && appliedRows[index]!.name !== name,
+    )
   ) {
     return yield* cannotBeUsed(
       "its schema was created by an unreleased version of Parley: export its chats with that version, and import them with this version into a new database or a different schema (PARLEY_SCHEMA)",

@@ -9,7 +9,7 @@
  */
 import { idempotencyKeyLifetime, turnLease, type IdempotencyKey } from "@parley/core/ports";
 import { Effect } from "effect";
-import type { PgPools } from "../database/PgPools.ts";
+import type { PgPools } from "../connections/PgPools.ts";
 import { batchStatement } from "./Statements.ts";
 
 const isOld = (row: string) =>
@@ -47,7 +47,7 @@ export const claimStatement = batchStatement<IdempotencyKey & { readonly turnId:
   ],
   (items) => `
 with claim as (
-  select distinct on (key) key, fingerprint, turn, null::int8 as chat_id from ${items} order by key, at
+  select distinct on (key) key, fingerprint, turn, null::int8 as chat_id from ${items} order by key, index
 ), ${claimedCte}
 select from claimed`,
 );

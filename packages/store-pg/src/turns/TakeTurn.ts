@@ -14,13 +14,14 @@ import {
   type Turn,
 } from "@parley/core/ports";
 import { Effect } from "effect";
-import { makeWriteBatcher } from "../database/WriteBatcher.ts";
-import { deadlines, withDeadline } from "../database/Deadlines.ts";
-import { toStoreErrors, toChatbotNotFound, toStorageUnavailable } from "../database/PgErrors.ts";
-import type { PgPools } from "../database/PgPools.ts";
-import { atKey, batchStatement, type Column } from "../rows/Statements.ts";
+import { makeWriteBatcher } from "../writes/WriteBatcher.ts";
+import { deadlines, withDeadline } from "../connections/Deadlines.ts";
+import { toStoreErrors, toChatbotNotFound, toStorageUnavailable } from "../connections/PgErrors.ts";
+import type { PgPools } from "../connections/PgPools.ts";
+import { byPrimaryKey, batchStatement, type Column } from "../rows/Statements.ts";
 import { entryColumns, toEntry } from "../rows/ChatRows.ts";
 import { claimedCte, isFree, leaseEnd, makeKeySweep } from "../rows/IdempotencyKeys.ts";
+import { turnColumns } from "./TurnRows.ts";
 
 /**
  * The statement's decision on a request: a row of the table in `docs/library/write-a-store.md`; `chat_locked` if
@@ -41,7 +42,7 @@ type Decision =
 /** A decision, with an entry if there is one: the key's entry, or one of the chat's newest entries. */
 type DecisionRow = {
   /** The request's position in the batch, from 1. */
-  readonly at: number;
+  readonly index: number;
   readonly decision: Decision;
   /** The id of the turn that stored the key's entry. */
   readonly key_turn: string | null;
@@ -67,9 +68,12 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
       const rows = yield* pools.writes
         .query<DecisionRow>(chatbot, text, values)
         .pipe(toChatbotNotFound(chatbot), toStoreErrors);
-      yield* sweepKeys(chatbot, turns.filter(hasKey).length);
+      yield* sweepKeys(
+        chatbot,
+        turns.filter(({ idempotencyKey }) => idempotencyKey !== null).length,
+      );
       const decisions = turns.map((): Array<DecisionRow> => []);
-      for (const row of rows) decisions[row.at - 1]!.push(row);
+      for (const row of rows) decisions[row.index - 1]!.push(row);
       for (const requestRows of decisions) requestRows.sort((a, b) => b.position! - a.position!);
       return decisions;
     }),
@@ -133,29 +137,11 @@ const lockedPause = 50;
 /** For a visitor, another user's chat counts as missing, and is not locked. */
 const isOwn = "(visitor is null or user_ref = visitor)";
 
-// CTEs that claim the keys of the requests whose first decision is `free`. The final `decision` is the first decision,
-// or `overtaken` if another request claimed the key after the snapshot.
-const claimAndDecision = `claim as (
-  select key, fingerprint, turn, chat_id from decided where first_decision = 'free' and key is not null
-), ${claimedCte}, outcome as (
-  select decided.*,
-    case when first_decision = 'free' and decided.key is not null and claimed.key is null then 'overtaken' else first_decision end as decision
-  from decided left join claimed using (key)
-)`;
-
-export const turnColumns: ReadonlyArray<Column<Turn>> = [
-  ["chat_id", "int8", ({ chatId }) => (chatId === null ? null : BigInt(chatId))],
-  ["turn", "text", ({ id }) => id],
-  ["key", "text", ({ idempotencyKey }) => idempotencyKey?.key],
-];
-
 const columns: ReadonlyArray<Column<Turn>> = [
   ...turnColumns,
   ["fingerprint", "text", ({ idempotencyKey }) => idempotencyKey?.fingerprint],
   ["visitor", "text", ({ visitor }) => visitor],
 ];
-
-export const hasKey = ({ idempotencyKey }: Turn) => idempotencyKey !== null;
 
 /** The parameter for this instance, which follows the columns. */
 const instanceParameter = `$${columns.length + 2}::text`;
@@ -165,9 +151,12 @@ const instanceParameter = `$${columns.length + 2}::text`;
 // from the chat's visitor and one from a client that is not a visitor: asks with the same key share one answer.
 //
 // The statement decides from the locked rows, which may be newer than its snapshot. It never waits for a lock on a
-// chat. It does wait for locks on keys, which it takes in key order. Look-ups (`atKey`) find a row by its primary key,
+// chat. It does wait for locks on keys, which it takes in key order. Look-ups (`byPrimaryKey`) find a row by its primary key,
 // whatever the planner expects, and so does the change to a locked chat, an INSERT that only updates: see `lockTurns`
-// in `PgTurnStore`.
+// in `TurnRows`.
+//
+// The requests whose first decision is `free` claim their keys. The final `decision` is the first one, or `overtaken` if
+// another request claimed the key after the snapshot.
 //
 // `held_until` is read without the chat's lock, and `chat_until` with it. For a chat without a turn, both are the time at
 // which its latest turn ended. For `turnPrecedence` after that time, the chat is reserved for the first instance in its
@@ -183,21 +172,21 @@ const instanceParameter = `$${columns.length + 2}::text`;
 // writes nothing would not wait for the standbys, so `pg_logical_emit_message` makes it write.
 const takeStatement = batchStatement(
   columns,
-  (items, hasKeys) => `
+  (items) => `
 with request as (
   select * from ${items}
 ), request_row as (
   select request.*, key_row.*, snapshot.*, chat_row.*
   from request left join lateral (
     select fingerprint as key_fingerprint, turn as key_turn, turn_until as key_until, entry_id as key_entry
-    from idempotency_key k ${atKey("key", "request.key", `not ${isFree("k")}`)}
+    from idempotency_key k ${byPrimaryKey("key", "request.key", `not ${isFree("k")}`)}
   ) key_row on true left join lateral (
     select true as has_chat, turn_until as held_until,
       turn is not null and turn_until > statement_timestamp() and ${instanceParameter} = any (waiting) as must_wait
-    from chat ${atKey("id", "request.chat_id", isOwn)}
+    from chat ${byPrimaryKey("id", "request.chat_id", isOwn)}
   ) snapshot on true left join lateral (
     select true as has_lock, position, create_time, entries, turn as chat_turn, turn_until as chat_until, waiting
-    from chat ${atKey("id", "request.chat_id", `key_fingerprint is null and not must_wait and ${isOwn}`)}
+    from chat ${byPrimaryKey("id", "request.chat_id", `key_fingerprint is null and not must_wait and ${isOwn}`)}
     for no key update skip locked
   ) chat_row on true
 ), decided as (
@@ -214,7 +203,13 @@ with request as (
     else 'free'
   end as first_decision
   from request_row
-), ${hasKeys ? claimAndDecision : "outcome as (select *, first_decision as decision from decided)"}, changed as (
+), claim as (
+  select key, fingerprint, turn, chat_id from decided where first_decision = 'free' and key is not null
+), ${claimedCte}, outcome as (
+  select decided.*,
+    case when first_decision = 'free' and decided.key is not null and claimed.key is null then 'overtaken' else first_decision end as decision
+  from decided left join claimed using (key)
+), changed as (
   insert into chat (chatbot_id, id, position, create_time, entries, turn, turn_until, waiting)
   select $1, chat_id, position, create_time, entries,
     case decision when 'free' then turn else chat_turn end,
@@ -225,7 +220,7 @@ with request as (
   on conflict (chatbot_id, id) do update set
     turn = excluded.turn, turn_until = excluded.turn_until, waiting = excluded.waiting
 )
-select at::int4 as at, decision,
+select index::int4 as index, decision,
   case when decision = 'answered' and pg_logical_emit_message(true, 'parley', '') is not null then key_turn end as key_turn,
   least(${turnLease}, greatest(1, ceil(1000 * extract(epoch from case decision
     when 'key_held' then key_until
@@ -235,11 +230,10 @@ select at::int4 as at, decision,
   end - statement_timestamp()))))::float8 as free_in,
   entries::float8 as entries, newest.position::float8 as position, ${entryColumns("newest")}
 from outcome left join lateral (
-  (select * from entry ${atKey("id", "key_entry", "decision = 'answered'")})
+  (select * from entry ${byPrimaryKey("id", "key_entry", "decision = 'answered'")})
   union all (
     select * from entry where decision = 'free' and chatbot_id = $1 and chat_id = outcome.chat_id
     order by position desc limit ${turnEntries}
   )
 ) newest on true`,
-  hasKey,
 );

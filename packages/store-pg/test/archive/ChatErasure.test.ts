@@ -1,4 +1,4 @@
-import { assert, describe, it } from "@effect/vitest";
+import { assert, it } from "@effect/vitest";
 import { defaultChatQuery } from "@parley/core";
 import {
   type ChatId,
@@ -11,12 +11,11 @@ import {
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Fiber } from "effect";
-import { makePools } from "../../src/database/PgPools.ts";
-import { makeChatArchive } from "../../src/archive/PgChatArchive.ts";
-import type { Session } from "../../src/database/TenantSession.ts";
-import { inSchema, keyOf, takeFree } from "../fixtures.ts";
+import { makePools } from "../../src/connections/PgPools.ts";
+import type { Session } from "../../src/connections/Session.ts";
+import { inSchema, keyOf, takeFree, archiveOf } from "../fixtures.ts";
 import { hold } from "../hold.ts";
-import { bound, clientOf, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
+import { clientOf, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
 
 const secret = "Zugspitzpanorama";
 const entry = { question: secret, answer: secret, moderation: "none", flagged: false, usage: null };
@@ -38,50 +37,44 @@ const auditLines = ChatbotRegistry.use((registry) =>
   ),
 );
 
-describe.each([
-  ["", optionsOf],
-  [" with row security", (schema: string) => ({ ...optionsOf(schema), ...bound() })],
-] as const)("an erasure%s", (_, optionsIn) => {
-  it.live(
-    "an erasure leaves no text from its chats in any row, even if asks were in progress or killed",
-    () =>
-      inSchema(
-        Effect.fnUntraced(function* (sql, schema) {
-          const chatbot = yield* registerChatbot;
-          const turns = yield* TurnStore;
-          const take = (chat: ChatId, key: string | null) =>
-            takeFree(chatbot, chat, key === null ? null : keyOf(key));
-          for (let n = 0; n < 4; n++) {
-            const { chat } = yield* create(chatbot);
-            yield* turns.append(yield* take(chat.id, `${secret} ask ${n}`), entry);
-            // An ask's process was killed, and another ask took over its turn.
-            yield* take(chat.id, `${secret} killed ${n}`);
-            for (const table of ["chat", "idempotency_key"]) {
-              yield* sql.unsafe(
-                `update ${table} set turn_until = now() where turn_until is not null`,
-              );
-            }
-            const over = yield* take(chat.id, n % 2 === 0 ? null : `${secret} over ${n}`);
-            if (n < 2) yield* turns.release(over);
+it.live(
+  "an erasure leaves no text from its chats in any row, even if asks were in progress or killed",
+  () =>
+    inSchema(
+      Effect.fnUntraced(function* (sql, schema) {
+        const chatbot = yield* registerChatbot;
+        const turns = yield* TurnStore;
+        const take = (chat: ChatId, key: string | null) =>
+          takeFree(chatbot, chat, key === null ? null : keyOf(key));
+        for (let n = 0; n < 4; n++) {
+          const { chat } = yield* create(chatbot);
+          yield* turns.append(yield* take(chat.id, `${secret} ask ${n}`), entry);
+          // An ask's process was killed, and another ask took over its turn.
+          yield* take(chat.id, `${secret} killed ${n}`);
+          for (const table of ["chat", "idempotency_key"]) {
+            yield* sql.unsafe(
+              `update ${table} set turn_until = now() where turn_until is not null`,
+            );
           }
-          // A visitor's asks without a chat: one failed, one was killed and one is in progress.
-          const failed = yield* takeFree(chatbot, null, keyOf(`failed\n${secret}`));
-          yield* turns.release(failed);
-          yield* takeFree(chatbot, null, keyOf(`killed\n${secret}`));
-          yield* sql.unsafe("update idempotency_key set turn_until = now() where key ~ '^killed'");
-          yield* takeFree(chatbot, null, keyOf(`in progress\n${secret}`));
-          assert.isAbove(yield* occurrences(sql, schema, secret), 0);
-          const archive = yield* ChatArchive;
-          assert.strictEqual(yield* archive.erase(chatbot, ofUser, "test"), 4);
-          assert.strictEqual(yield* occurrences(sql, schema, secret), 0);
-          assert.deepStrictEqual(yield* auditLines, [
-            { actor: "test", detail: "4 chats of a userRef" },
-          ]);
-        }),
-        optionsIn,
-      ),
-  );
-});
+          const over = yield* take(chat.id, n % 2 === 0 ? null : `${secret} over ${n}`);
+          if (n < 2) yield* turns.release(over);
+        }
+        // A visitor's asks without a chat: one failed, one was killed and one is in progress.
+        const failed = yield* takeFree(chatbot, null, keyOf(`failed\n${secret}`));
+        yield* turns.release(failed);
+        yield* takeFree(chatbot, null, keyOf(`killed\n${secret}`));
+        yield* sql.unsafe("update idempotency_key set turn_until = now() where key ~ '^killed'");
+        yield* takeFree(chatbot, null, keyOf(`in progress\n${secret}`));
+        assert.isAbove(yield* occurrences(sql, schema, secret), 0);
+        const archive = yield* ChatArchive;
+        assert.strictEqual(yield* archive.erase(chatbot, ofUser, "test"), 4);
+        assert.strictEqual(yield* occurrences(sql, schema, secret), 0);
+        assert.deepStrictEqual(yield* auditLines, [
+          { actor: "test", detail: "4 chats of a userRef" },
+        ]);
+      }),
+    ),
+);
 
 it.live(
   "the audit log records how many chats a failed erasure erased, and omits an erasure of no chats",
@@ -91,7 +84,7 @@ it.live(
       const chatbot = yield* registerChatbot;
       const sql = yield* clientOf(options.schema);
       const pools = yield* makePools({ ...options, maxConnections: 6 });
-      const { erase } = makeChatArchive(pools);
+      const { erase } = archiveOf(pools);
       assert.strictEqual(yield* erase(chatbot, ofUser, "nobody"), 0);
       yield* create(chatbot);
       yield* create(chatbot);
@@ -174,7 +167,7 @@ it.live("an erasure takes the locks that block writers only when it commits", ()
       const done = yield* turns.take(chatbot, first.chat.id, ask);
       assert.deepStrictEqual(done._tag === "AlreadyAnswered" && done.entry, appended);
     });
-    const operation = Effect.map(pools.operation, (session): Session => ({
+    const erasureSession = Effect.map(pools.erasureSession, (session): Session => ({
       ...session,
       transaction: (tenant, effect, last) =>
         session.transaction(
@@ -183,7 +176,7 @@ it.live("an erasure takes the locks that block writers only when it commits", ()
           last,
         ),
     }));
-    const archive = makeChatArchive({ ...pools, operation });
+    const archive = archiveOf({ ...pools, erasureSession });
     assert.strictEqual(yield* archive.erase(chatbot, ofUser, "test"), 0);
     const which = { _tag: "Chat", id: first.chat.id } as const;
     assert.strictEqual(yield* archive.erase(chatbot, which, "test"), 1);
@@ -199,12 +192,12 @@ it.live("an erasure of many chats completes even though more are created meanwhi
     const store = yield* ChatStore;
     const chat = { name: null, userRef: "u", helloMessage: null };
     const create = store.createChat(chatbot, chat, null);
-    const operation = Effect.map(pools.operation, (session): Session => ({
+    const erasureSession = Effect.map(pools.erasureSession, (session): Session => ({
       ...session,
       transaction: (tenant, effect, last) =>
         Effect.tap(session.transaction(tenant, effect, last), () => Effect.orDie(create)),
     }));
-    const archive = makeChatArchive({ ...pools, operation });
+    const archive = archiveOf({ ...pools, erasureSession });
     const later = new Date("2100-01-01");
     for (const which of [
       { _tag: "UserRef", userRef: "u" },

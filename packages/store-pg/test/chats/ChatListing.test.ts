@@ -4,8 +4,8 @@ import { defaultEntryQuery, defaultChatQuery, type ChatQuery, type EntryQuery } 
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Layer } from "effect";
 import { byFilter } from "../../src/chats/ChatListing.ts";
-import { makePools } from "../../src/database/PgPools.ts";
-import type { Session } from "../../src/database/TenantSession.ts";
+import { makePools } from "../../src/connections/PgPools.ts";
+import type { Session } from "../../src/connections/Session.ts";
 import { fillChats, filledChatbot as chatbot } from "../fill.ts";
 import { makeStore } from "../fixtures.ts";
 import { clientOf, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
@@ -73,6 +73,6 @@ it.each([
   ["zq", false],
   ["++", false],
 ])("a search for %j can use the trigram index: %s", (search, canUse) => {
-  const { text } = byFilter(chatbot, { ...defaultChatQuery, search }, "chat");
+  const { text } = byFilter(chatbot, { ...defaultChatQuery, search });
   assert.strictEqual(text.includes("folded_name like"), canUse);
 });

@@ -1,7 +1,7 @@
 import { assert, it } from "@effect/vitest";
 import { Effect, Fiber, Redacted } from "effect";
 import { SqlClient } from "effect/sql";
-import { makeMigrationClient } from "../../src/database/PgPools.ts";
+import { makeMigrationClient } from "../../src/connections/PgPools.ts";
 import { migrate, migrations } from "../../src/migrations/Migrator.ts";
 import { hold } from "../hold.ts";
 import { clientOf, freshDatabase, freshSchema, optionsOf, start } from "../PostgresUnderTest.ts";

@@ -3,12 +3,11 @@ import { defaultSettings, defaultChatQuery, plainKey } from "@parley/core";
 import {
   ChatId,
   ChatArchive,
-  ChatbotDirectory,
   ChatbotRegistry,
   ChatStore,
   type ArchiveRecord,
 } from "@parley/core/ports";
-import { Deferred, Effect, Fiber, Latch, Queue, Stream } from "effect";
+import { Deferred, Effect, Fiber, Latch, Stream } from "effect";
 import { clientOf, freshSchema, layerPostgresUnderTest } from "../PostgresUnderTest.ts";
 
 const schema = freshSchema();
@@ -28,16 +27,6 @@ const newChatbot = ChatbotRegistry.use((registry) =>
   ),
 );
 
-/** Takes ids from the queue until this one arrives, and returns them all. */
-const untilReceived = Effect.fnUntraced(function* (
-  received: Queue.Queue<number | null>,
-  id: number,
-) {
-  const ids: Array<number | null> = [];
-  while (ids.at(-1) !== id) ids.push(yield* Queue.take(received));
-  return ids;
-});
-
 let keys = 0;
 const keyRecord = () => ({
   id: `key ${++keys}`,
@@ -47,53 +36,6 @@ const keyRecord = () => ({
 });
 
 layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on PostgreSQL", (it) => {
-  it.effect("every change sends one notification, and a change without effect sends none", () =>
-    Effect.gen(function* () {
-      const registry = yield* ChatbotRegistry;
-      const directory = yield* ChatbotDirectory;
-      const received = yield* Queue.unbounded<number | null>();
-      yield* Stream.runForEach(directory.changes, (id) => Queue.offer(received, id)).pipe(
-        Effect.forkScoped({ startImmediately: true }),
-      );
-      // Changes the chatbot until a notification arrives, because the connection may not be listening yet.
-      const first = yield* newChatbot;
-      yield* Effect.suspend(() =>
-        registry.change(first.id, { description: crypto.randomUUID() }, "test"),
-      ).pipe(Effect.forever, Effect.raceFirst(untilReceived(received, first.id)));
-      const { id } = yield* newChatbot;
-      const registered = (yield* registry.list).find(({ chatbot }) => chatbot.id === id)!;
-      const keyId = registered.keys[0]!.id;
-      /** Counts the notifications that the change causes. That of a later creation marks the end. */
-      const notificationsOf = Effect.fnUntraced(function* (
-        change: Effect.Effect<unknown, unknown>,
-      ) {
-        yield* Effect.exit(change);
-        const after = yield* newChatbot;
-        return (yield* untilReceived(received, after.id)).filter((chatbot) => chatbot === id)
-          .length;
-      });
-      yield* notificationsOf(Effect.void);
-      const added = keyRecord();
-      const changes: ReadonlyArray<readonly [Effect.Effect<unknown, unknown>, number]> = [
-        [registry.change(id, { settings: { model: "large" } }, "test"), 1],
-        [registry.change(id, { settings: { model: "large" } }, "test"), 0],
-        [registry.change(id, { settings: { retentionDays: null } }, "test"), 0],
-        [registry.addKey(id, added, "test"), 1],
-        [registry.addKey(id, added, "test"), 0],
-        [registry.changeKey(id, keyId, { name: "named" }, "test"), 1],
-        [registry.changeKey(id, keyId, { name: "named" }, "test"), 0],
-        [registry.revokeKey(id, keyId, "test"), 1],
-        [registry.revokeKey(id, keyId, "test"), 0],
-        [directory.recordUse([added.id]), 0],
-        [registry.delete(id, "test"), 1],
-        [registry.delete(id, "test"), 0],
-      ];
-      for (const [at, [change, expected]] of changes.entries()) {
-        assert.strictEqual(yield* notificationsOf(change), expected, `change ${at}`);
-      }
-    }),
-  );
-
   it.effect("a chatbot can be changed while an import runs", () =>
     Effect.gen(function* () {
       const registry = yield* ChatbotRegistry;

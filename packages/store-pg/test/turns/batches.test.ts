@@ -14,7 +14,7 @@ import {
 import { registerChatbot } from "@parley/core/testing";
 import { Cause, Deferred, Effect, Exit, Fiber, Result, Scope } from "effect";
 import type { SqlClient } from "effect/sql";
-import { makePools } from "../../src/database/PgPools.ts";
+import { makePools } from "../../src/connections/PgPools.ts";
 import { bare, entry, inSchema, makeStore, takeFree } from "../fixtures.ts";
 import { hold } from "../hold.ts";
 import { optionsOf } from "../PostgresUnderTest.ts";

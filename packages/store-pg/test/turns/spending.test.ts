@@ -6,7 +6,7 @@ import { AskDeadline, type Turn, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { Clock, Effect, Fiber } from "effect";
 import { SqlError } from "effect/sql";
-import { makePools } from "../../src/database/PgPools.ts";
+import { makePools } from "../../src/connections/PgPools.ts";
 import { entry, inSchema, keyOf, makeStore, takeFree } from "../fixtures.ts";
 import { hold } from "../hold.ts";
 import { optionsOf } from "../PostgresUnderTest.ts";

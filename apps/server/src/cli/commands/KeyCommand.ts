@@ -3,20 +3,18 @@
  */
 import {
   Administration,
-  admitsAnonymous,
+  boundsOf,
   generateKey,
+  KeyBounds,
   keyId,
   keyState,
-  Origins,
-  RatePerMinute,
   scopes as allScopes,
-  TokensPerDay,
   UserRef,
   type Chatbot,
   type CreatedKey,
   type Scope,
 } from "@parley/core";
-import { exportDetail, KeyNotFound } from "@parley/core/ports";
+import { ArgumentInvalid, exportDetail, KeyNotFound } from "@parley/core/ports";
 import { longestLife, signVisitorToken } from "@parley/http";
 import { Console, Duration, Effect, Option, Redacted, Schema, Stdio, Stream } from "effect";
 import { Argument, CliError, Command, Flag } from "effect/cli";
@@ -62,12 +60,11 @@ const idArgument = Argument.String("key").pipe(
   ),
 );
 
-const findKey = Effect.fnUntraced(function* (id: string) {
+/** Returns the chatbot that has the key. */
+const ownerOf = Effect.fnUntraced(function* (id: string) {
   const all = yield* Administration.use((administration) => administration.chatbots);
-  const [match] = all.flatMap(({ chatbot, keys }) =>
-    keys.filter((key) => key.id === id).map((key) => ({ chatbot, key })),
-  );
-  return match ?? (yield* new KeyNotFound({ keyId: id }));
+  const owner = all.find(({ keys }) => keys.some((key) => key.id === id));
+  return owner?.chatbot ?? (yield* new KeyNotFound({ keyId: id }));
 });
 
 const nameFlag = textFlag("name", "Name, to tell keys apart");
@@ -89,50 +86,65 @@ const scopesFlag = Flag.String("scopes").pipe(
   Flag.withDescription("Comma-separated scopes: read, write and ask (default for a new key: all)"),
 );
 
-/** Parses a limit per minute or day, such as `60/min`; `null` for no limit. */
-const amountOf =
-  (unit: "min" | "day", amount: Schema.Schema<number>) =>
-  (text: string): Option.Option<number | null> => {
-    if (text === "none") return Option.some(null);
-    const count = Number(new RegExp(`^(\\d+)/${unit}$`).exec(text)?.[1]);
-    return Schema.is(amount)(count) ? Option.some(count) : Option.none();
-  };
+/** The flags of bounds and, as `visitors`, of the signing secret. Errors name the flag where the core names the field. */
+const flagNames = {
+  ratePerMinute: "rate",
+  visitorRatePerMinute: "visitor-rate",
+  tokensPerDay: "budget",
+  origins: "origins",
+  visitors: "visitors",
+} as const;
 
-const makeRateFlag = (name: string, description: string) =>
-  Flag.String(name).pipe(
+const usageError = (message: string, hint: string) =>
+  new CommandFailed({ message, hint, exitCode: 2 });
+
+/** Does what `onDatabase` does, and names flags where an error of the core names fields. */
+const onDatabaseWithFlags = <A, E, R>(work: Effect.Effect<A, E, R>) =>
+  Effect.mapError(work, (error) => {
+    if (!(error instanceof ArgumentInvalid)) return error;
+    const message = error.message.replace(/\w+/g, (word) =>
+      Object.hasOwn(flagNames, word) ? `--${flagNames[word as keyof typeof flagNames]}` : word,
+    );
+    return usageError(message, '"parley key create --help" explains the flags.');
+  }).pipe(onDatabase);
+
+/** Creates the flag of a limit per minute or day; `none` removes the limit. */
+const limitFlag = (
+  field: "ratePerMinute" | "visitorRatePerMinute" | "tokensPerDay",
+  example: string,
+) => {
+  const schema = KeyBounds.fields[field];
+  const [, unit] = example.split("/");
+  return Flag.String(flagNames[field]).pipe(
     Flag.filterMap(
-      amountOf("min", RatePerMinute),
-      () => "Expected a rate of up to 1000000/min, such as 60/min, or none",
+      (text) => {
+        const count = Number(new RegExp(`^(\\d+)/${unit}$`).exec(text)?.[1]);
+        const limit = text === "none" ? null : count;
+        return Schema.is(schema)(limit) ? Option.some(limit) : Option.none();
+      },
+      () => `Expected a limit such as ${example}, or none`,
     ),
-    Flag.withMetavar("60/min|none"),
-    Flag.withDescription(description),
+    Flag.withMetavar(`${example}|none`),
+    Flag.withDescription(String(Schema.resolveAnnotations(schema)?.description)),
+    Flag.optional,
   );
-const rateFlag = makeRateFlag("rate", "Maximum request rate for the key, per server process");
-const visitorRateFlag = makeRateFlag(
-  "visitor-rate",
-  "Maximum request rate for each of the key's visitors, per server process",
-);
+};
 
-const budgetFlag = Flag.String("budget").pipe(
-  Flag.filterMap(
-    amountOf("day", TokensPerDay),
-    () => "Expected a number of tokens per day, such as 200000/day, or none",
+const boundFlags = {
+  ratePerMinute: limitFlag("ratePerMinute", "60/min"),
+  visitorRatePerMinute: limitFlag("visitorRatePerMinute", "10/min"),
+  tokensPerDay: limitFlag("tokensPerDay", "200000/day"),
+  origins: Flag.String(flagNames.origins).pipe(
+    Flag.map((text) => (text === "" ? [] : text.split(","))),
+    Flag.filter(
+      Schema.is(KeyBounds.fields.origins),
+      () => "Expected a comma-separated list of origins such as https://shop.example",
+    ),
+    Flag.withMetavar("https://shop.example"),
+    Flag.withDescription("Comma-separated origins of the pages that may show the key's widget"),
+    Flag.optional,
   ),
-  Flag.withMetavar("200000/day|none"),
-  Flag.withDescription(
-    "Maximum number of language-model tokens that the key's asks may use per day (UTC)",
-  ),
-);
-
-const originsFlag = Flag.String("origins").pipe(
-  Flag.map((text) => (text === "" ? [] : text.split(","))),
-  Flag.filter(
-    Schema.is(Origins),
-    () => "Expected a comma-separated list of origins such as https://shop.example",
-  ),
-  Flag.withMetavar("https://shop.example"),
-  Flag.withDescription("Comma-separated origins of the pages that may show the key's widget"),
-);
+};
 
 const newExpiresFlag = expiresFlag(null, "When the new key expires (default: never)");
 
@@ -155,35 +167,10 @@ const printKey = Effect.fnUntraced(function* (
   const isKey = output === text;
   // Printed first: if writing the key fails, the operator knows which key to revoke.
   if (isKey) yield* Console.error(`${titleOf(id, chatbot)} is shown only once.`);
-  yield* print({ id, key: text, signingSecret: secret, chatbot: chatbot.id, ...more }, output);
+  yield* print({ id, key: text, chatbot: chatbot.id, ...more, signingSecret: secret }, output);
   // Only a backend that signs tokens needs the secret.
   if (secret !== null && (isKey || more["anonymous"] === false))
     yield* Console.error(`The signing secret for key ${id}'s visitor tokens: ${secret}`);
-});
-
-const widgetIncomplete = new CommandFailed({
-  message:
-    "A widget needs --origins and, unless it has a --token-url, --visitor-rate and --budget.",
-  hint: "otherwise strangers could spend tokens without limit.",
-  exitCode: 2,
-});
-
-const widgetNeedsScopes = new CommandFailed({
-  message: "A widget reads and creates chats and asks in them, so --scopes must list all scopes.",
-  hint: "without --scopes, a new key has all scopes.",
-  exitCode: 2,
-});
-
-const noWidget = new CommandFailed({
-  message: "--token-url and --url have no effect without --widget.",
-  hint: "they only change the HTML line that --widget prints.",
-  exitCode: 2,
-});
-
-const noVisitors = new CommandFailed({
-  message: "--visitor-rate and --origins have no effect on a key that cannot sign visitor tokens.",
-  hint: 'to create a key that can, use "parley key create" with --visitors or --widget.',
-  exitCode: 2,
 });
 
 const create = makeCommand("create", {
@@ -204,12 +191,11 @@ const create = makeCommand("create", {
     name: nameFlag,
     scopes: scopesFlag.pipe(Flag.withDefault(allScopes)),
     expires: newExpiresFlag,
-    visitors: switchFlag("visitors", "Let the key sign visitor tokens"),
+    visitors: switchFlag(flagNames.visitors, "Let the key sign visitor tokens"),
     widget: switchFlag(
       "widget",
       "Create a key for a widget on pages at --origins, and print the HTML line that adds it",
     ),
-    origins: originsFlag.pipe(Flag.withDefault([])),
     tokenUrl: textFlag(
       "token-url",
       "URL at which your own server signs visitor tokens (default: Parley gives them to anyone)",
@@ -222,36 +208,40 @@ const create = makeCommand("create", {
       Flag.optional,
       Flag.withDescription("URL at which browsers reach Parley, for the HTML line"),
     ),
-    bounds: {
-      ratePerMinute: rateFlag.pipe(Flag.withDefault(null)),
-      visitorRatePerMinute: visitorRateFlag.pipe(Flag.withDefault(null)),
-      tokensPerDay: budgetFlag.pipe(Flag.withDefault(null)),
-    },
+    bounds: boundFlags,
   },
   run: Effect.fnUntraced(function* ({ bounds, chatbot: selector, expires, name, scopes, ...more }) {
-    const { origins, tokenUrl, url, widget } = more;
-    const anonymous = widget && Option.isNone(tokenUrl);
-    const visitors = more.visitors || widget;
-    const isBounded = bounds.visitorRatePerMinute !== null && bounds.tokensPerDay !== null;
-    if ((widget && origins.length === 0) || (anonymous && !isBounded))
-      return yield* widgetIncomplete;
-    if (widget && scopes.length < allScopes.length) return yield* widgetNeedsScopes;
-    if (!widget && (Option.isSome(tokenUrl) || Option.isSome(url))) return yield* noWidget;
-    if (!visitors && (bounds.visitorRatePerMinute !== null || origins.length > 0))
-      return yield* noVisitors;
+    const { tokenUrl, url, widget } = more;
+    if (widget && Option.getOrElse(bounds.origins, () => []).length === 0)
+      return yield* usageError(
+        "A widget needs --origins.",
+        "only pages at these origins can show it.",
+      );
+    if (widget && scopes.length < allScopes.length)
+      return yield* usageError(
+        "A widget reads and creates chats and asks in them, so --scopes must list all scopes.",
+        "without --scopes, a new key has all scopes.",
+      );
+    if (!widget && (Option.isSome(tokenUrl) || Option.isSome(url)))
+      return yield* usageError(
+        "--token-url and --url have no effect without --widget.",
+        "they only change the HTML line that --widget prints.",
+      );
     const { chatbot } = yield* chatbotOf(selector);
     const administration = yield* Administration;
     const expiresAt = expires && (yield* expires);
-    const key = { name: Option.getOrNull(name), scopes, expiresAt, ...bounds };
-    const newKey = { ...key, origins, anonymous, visitors };
+    const anonymous = widget && Option.isNone(tokenUrl);
+    const keyBounds = boundsOf({ ...valuesOf(bounds), anonymous });
+    const key = { name: Option.getOrNull(name), scopes, expiresAt, ...keyBounds };
+    const newKey = { ...key, visitors: more.visitors || widget };
     const createdKey = yield* administration.createKey(chatbot.id, newKey, yield* actor);
-    if (!widget) return yield* printKey(chatbot, createdKey, { ...key, origins, anonymous });
+    if (!widget) return yield* printKey(chatbot, createdKey, key);
     const { port } = yield* Settings;
     const base = Option.getOrElse(url, () => `http://127.0.0.1:${port}`).replace(/\/+$/, "");
     const backend = Option.map(tokenUrl, (text) => ` data-token-url="${toAttribute(text)}"`);
     const script = `<script src="${toAttribute(base)}/widget.js" data-key="${createdKey.id}"${Option.getOrElse(backend, () => "")} async></script>`;
-    yield* printKey(chatbot, createdKey, { ...key, origins, anonymous, script }, script);
-  }, onDatabase),
+    yield* printKey(chatbot, createdKey, { ...key, script }, script);
+  }, onDatabaseWithFlags),
 });
 
 const list = makeCommand("list", {
@@ -296,29 +286,17 @@ const set = makeCommand("set", {
   flags: {
     id: idArgument,
     expires: expiresFlag(undefined, "When the key expires; 0s: now"),
-    change: {
-      name: newNameFlag,
-      scopes: Flag.optional(scopesFlag),
-      ratePerMinute: Flag.optional(rateFlag),
-      visitorRatePerMinute: Flag.optional(visitorRateFlag),
-      tokensPerDay: Flag.optional(budgetFlag),
-      origins: Flag.optional(originsFlag),
-    },
+    change: { name: newNameFlag, scopes: Flag.optional(scopesFlag), ...boundFlags },
   },
   run: Effect.fnUntraced(function* ({ id, change, expires }) {
     const expiresAt = expires && (yield* expires);
     const fields = { ...valuesOf(change), ...(expiresAt !== undefined && { expiresAt }) };
     if (Object.keys(fields).length === 0) return yield* noChanges;
-    const { chatbot, key } = yield* findKey(id);
-    if (admitsAnonymous(key) && !admitsAnonymous({ ...key, ...fields }))
-      return yield* widgetIncomplete;
-    const { origins = [], visitorRatePerMinute = null } = fields;
-    if (key.signingSecret === null && (visitorRatePerMinute !== null || origins.length > 0))
-      return yield* noVisitors;
+    const chatbot = yield* ownerOf(id);
     const administration = yield* Administration;
     yield* administration.changeKey(chatbot.id, id, fields, yield* actor);
     yield* print({ id, chatbot: chatbot.id, ...fields }, `${titleOf(id, chatbot)} was changed.`);
-  }, onDatabase),
+  }, onDatabaseWithFlags),
 });
 
 const revoke = makeCommand("revoke", {
@@ -329,7 +307,7 @@ const revoke = makeCommand("revoke", {
   },
   flags: { id: idArgument },
   run: Effect.fnUntraced(function* ({ id }) {
-    const { chatbot } = yield* findKey(id);
+    const chatbot = yield* ownerOf(id);
     const administration = yield* Administration;
     yield* administration.revokeKey(chatbot.id, id, yield* actor);
     yield* print({ id, chatbot: chatbot.id }, `${titleOf(id, chatbot)} was permanently revoked.`);
@@ -353,7 +331,7 @@ const rotate = makeCommand("rotate", {
     expires: newExpiresFlag,
   },
   run: Effect.fnUntraced(function* ({ expires, id, keepFor }) {
-    const { chatbot } = yield* findKey(id);
+    const chatbot = yield* ownerOf(id);
     const administration = yield* Administration;
     const expiresAt = expires && (yield* expires);
     const rotation = { keepFor: Duration.millis(keepFor), expiresAt };
@@ -431,11 +409,10 @@ const token = makeCommand("token", {
     }
     const expiry = expiresAt === undefined ? new Date(now.getTime() + 3_600_000) : expiresAt;
     if (expiry === null || expiry.getTime() - now.getTime() > 1000 * longestLife)
-      return yield* new CommandFailed({
-        message: `A visitor token must expire within 24 hours; this one ${expiry === null ? "never expires" : `would expire at ${expiry.toISOString()}`}.`,
-        hint: "the maximum is --expires 24h.",
-        exitCode: 2,
-      });
+      return yield* usageError(
+        `A visitor token must expire within 24 hours; this one ${expiry === null ? "never expires" : `would expire at ${expiry.toISOString()}`}.`,
+        "the maximum is --expires 24h.",
+      );
     // A visitor token gives access to the user's chats, so the audit log records it. The entry contains only a digest
     // of the userRef, because erasing the user does not change the log.
     const person = yield* Administration.use((administration) => administration.person(userRef));

@@ -1,0 +1,99 @@
+/**
+ * The rules of erasures, exports and imports.
+ */
+import { Effect, Stream } from "effect";
+import { checkArchiveOrder } from "../archive/ArchiveOrder.ts";
+import { ImportRefused } from "../model/Errors.ts";
+import type { ChatbotId } from "../model/Ids.ts";
+import {
+  ChatArchive,
+  erasureAt,
+  erasureDetail,
+  exportDetail,
+  importDetail,
+  type ArchiveRecord,
+} from "../ports/ChatArchive.ts";
+import { registeredChatbot } from "./Registry.ts";
+import type { ColdRows, ColdTx } from "./Rows.ts";
+
+type Port = ChatArchive["Service"];
+
+/** The number of records that an import stores at a time. */
+const batch = 200;
+
+export const makeChatArchive = (rows: ColdRows): Port => {
+  const assertRegistered = (chatbot: ChatbotId) =>
+    Effect.asVoid(rows.read((tx) => registeredChatbot(tx, chatbot)));
+
+  const erase: Port["erase"] = Effect.fn("ChatArchive.erase")(function* (chatbot, which, actor) {
+    yield* assertRegistered(chatbot);
+    const erasure = erasureAt(which, yield* rows.now);
+    let erased = 0;
+    const audit = Effect.suspend(() =>
+      erased === 0
+        ? Effect.void
+        : rows.write({ _tag: "Chatbot", chatbot }, (tx) =>
+            tx.audit([{ actor, chatbot, action: "erase", detail: erasureDetail(erasure, erased) }]),
+          ),
+    );
+    // Even an erasure that fails midway may have erased chats.
+    yield* rows
+      .erase(chatbot, erasure, (chats) => void (erased += chats))
+      .pipe(Effect.onExit(() => audit));
+    return erased;
+  });
+
+  const exportRecords: Port["export"] = (chatbot, actor, person) =>
+    rows
+      .write(
+        { _tag: "Chatbot", chatbot },
+        Effect.fnUntraced(function* (tx) {
+          yield* registeredChatbot(tx, chatbot);
+          yield* tx.audit([{ actor, chatbot, action: "export", detail: exportDetail(person) }]);
+        }),
+      )
+      .pipe(
+        Effect.map(() => rows.records(chatbot, person?.userRef ?? null)),
+        Stream.unwrap,
+      );
+
+  const refuseUnlessEmpty = Effect.fnUntraced(function* (tx: ColdTx, chatbot: ChatbotId) {
+    yield* registeredChatbot(tx, chatbot);
+    if (yield* tx.hasChats(chatbot))
+      return yield* new ImportRefused({ reason: "the chatbot already has chats" });
+  });
+
+  const importRecords: Port["import"] = Effect.fn("ChatArchive.import")(function* <E, R>(
+    chatbot: ChatbotId,
+    stream: Stream.Stream<ArchiveRecord, E, R>,
+    actor: string,
+  ) {
+    const scope = { _tag: "Import", chatbot } as const;
+    let records: Stream.Stream<ArchiveRecord, E | ImportRefused, R> = checkArchiveOrder(stream);
+    if (rows.isSynchronous) {
+      yield* rows.write(scope, (tx) => refuseUnlessEmpty(tx, chatbot));
+      records = Stream.fromIterable(yield* Stream.runCollect(records));
+    }
+    return yield* rows.write(
+      scope,
+      Effect.fnUntraced(function* (tx) {
+        yield* refuseUnlessEmpty(tx, chatbot);
+        let chats = 0;
+        yield* Stream.runForEachArray(Stream.rechunk(records, batch), (some) => {
+          for (const { _tag } of some) if (_tag === "Chat") chats++;
+          return tx.insertRecords(chatbot, some);
+        });
+        yield* tx.endImport(chatbot);
+        yield* tx.audit([{ actor, chatbot, action: "import", detail: importDetail(chats) }]);
+        return chats;
+      }),
+    );
+  });
+
+  return ChatArchive.of({
+    erase,
+    export: exportRecords,
+    import: importRecords,
+    usage: (chatbot, since, by = null) => rows.read((tx) => tx.usage(chatbot, since, by)),
+  });
+};

@@ -1,0 +1,17 @@
+/**
+ * Idempotency keys, which turns and creations share.
+ */
+import { Effect } from "effect";
+import { idempotencyKeyLifetime, type IdempotencyKey } from "../model/IdempotencyKey.ts";
+import type { ChatbotId } from "../model/Ids.ts";
+import type { Tx } from "./Rows.ts";
+
+/** Reads the row of a request's key; `null` if the request has no key. */
+export const ownKey = (tx: Tx, chatbot: ChatbotId, idempotencyKey: IdempotencyKey | null) =>
+  idempotencyKey === null ? Effect.succeed(null) : tx.idempotencyKey(chatbot, idempotencyKey.key);
+
+/** Deletes old keys before a request adds one. */
+export const sweepKeys = (tx: Tx, chatbot: ChatbotId, idempotencyKey: IdempotencyKey | null) =>
+  idempotencyKey === null
+    ? Effect.void
+    : tx.sweepIdempotencyKeys(chatbot, tx.now - idempotencyKeyLifetime);

@@ -1,0 +1,111 @@
+/**
+ * Which rows a list, an erasure and a usage report are about, for stores that keep their rows in arrays.
+ */
+import type { Chat } from "../model/Chat.ts";
+import type { ChatQuery, ListQuery, Page } from "../model/ListQuery.ts";
+import type { Entry, Usage } from "../model/Entry.ts";
+import { compareText, fold } from "../model/Text.ts";
+import type { DatedErasure, UsageGroup, UsageSum } from "../ports/ChatArchive.ts";
+import type { ChatRow, KeyRow } from "./Rows.ts";
+
+/** Whether a chat matches the filters of a query. */
+export const matchesQuery = (chat: Chat, { id, search, userRef }: ChatQuery): boolean =>
+  (id === null || chat.id === id) &&
+  (userRef === null || chat.userRef === userRef) &&
+  (!search || (chat.name !== null && fold(chat.name).includes(fold(search))));
+
+type Value = string | number | boolean | Date | null;
+
+/** Returns one page of the rows, all of which match the query. */
+export const pageOf = <Row extends Record<Field | "id", Value>, Field extends string>(
+  rows: ReadonlyArray<Row>,
+  { limit, orderBy, page }: Omit<ListQuery<Field>, "id">,
+): Page<Row> => {
+  const order = [...orderBy, { field: "id" as const, descending: orderBy.at(-1)!.descending }];
+  const sortedRows = rows.toSorted((a, b) => {
+    for (const { field, descending } of order) {
+      const ascending = compare(a[field], b[field]);
+      if (ascending !== 0) return descending ? -ascending : ascending;
+    }
+    return 0;
+  });
+  return { total: rows.length, items: sortedRows.slice((page - 1) * limit, page * limit) };
+};
+
+/** Compares two values: `null` comes last, `true` comes after `false`, and strings are in code point order. */
+const compare = (a: Value, b: Value): number => {
+  if (a === null || b === null) return a === b ? 0 : a === null ? 1 : -1;
+  if (typeof a === "string") return compareText(a, b as string);
+  return Number(a) - Number(b);
+};
+
+/** Whether an erasure erases a chat. */
+export const erasesChat = (
+  which: DatedErasure,
+  { chat, lastEntryTime }: Pick<ChatRow, "chat" | "lastEntryTime">,
+): boolean => {
+  switch (which._tag) {
+    case "Chat":
+      return chat.id === which.id;
+    case "UserRef":
+      return chat.userRef === which.userRef;
+    case "IdleSince":
+      return (lastEntryTime ?? chat.createTime) < which.limit;
+    case "All":
+      return true;
+  }
+};
+
+/** Whether an erasure deletes a key that has no chat. Only visitors' keys, which contain a `userRef`, qualify. */
+export const erasesKey = (
+  which: DatedErasure,
+  key: string,
+  { chatId, turnUntil }: Pick<KeyRow, "chatId" | "turnUntil">,
+): boolean => {
+  const index = key.indexOf("\n");
+  if (chatId !== null || index === -1) return false;
+  switch (which._tag) {
+    case "Chat":
+      return false;
+    case "UserRef":
+      return key.slice(index + 1) === which.userRef;
+    case "IdleSince":
+      return (turnUntil ?? 0) < which.limit.getTime();
+    case "All":
+      return true;
+  }
+};
+
+const noUsage = { provider: null, model: null, attempts: 0, promptTokens: 0, completionTokens: 0 };
+
+/** Adds up what the answers cost: see `ChatArchive.usage`. */
+export const sumUsage = (
+  entries: Iterable<{
+    readonly entry: Entry;
+    readonly usage: Usage | null;
+    readonly apiKeyId: string | null;
+    readonly userRef: string | null;
+  }>,
+  since: Date,
+  by: UsageGroup | null,
+): ReadonlyArray<UsageSum> => {
+  const sums = new Map<string, UsageSum>();
+  for (const { apiKeyId, entry, usage, userRef } of entries) {
+    if (entry.question === "" || entry.flagged || entry.createTime < since) continue;
+    const { attempts, completionTokens, model, promptTokens, provider } = usage ?? noUsage;
+    const day = entry.createTime.toISOString().slice(0, 10);
+    const group = by && { day, key: apiKeyId, userRef }[by];
+    const name = JSON.stringify([group, provider, model]);
+    const sum = sums.get(name) ?? { ...noUsage, answers: 0 };
+    sums.set(name, {
+      group,
+      provider,
+      model,
+      answers: sum.answers + 1,
+      attempts: sum.attempts + attempts,
+      promptTokens: sum.promptTokens + promptTokens,
+      completionTokens: sum.completionTokens + completionTokens,
+    });
+  }
+  return [...sums.values()];
+};

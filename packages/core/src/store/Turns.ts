@@ -1,0 +1,223 @@
+/**
+ * The rules of turns: who holds a chat and an idempotency key, and what an append stores.
+ */
+import { Effect } from "effect";
+import type { Entry, NewEntry } from "../model/Entry.ts";
+import { ChatbotNotFound, ChatNotFound, IdempotencyKeyReused, TurnLost } from "../model/Errors.ts";
+import type { ChatbotId } from "../model/Ids.ts";
+import {
+  turnEntries,
+  turnLease,
+  TurnStore,
+  type TakeResult,
+  type Turn,
+} from "../ports/TurnStore.ts";
+import { addChat, addEntry } from "./Additions.ts";
+import { decideTake } from "./DecideTake.ts";
+import { ownKey, sweepKeys } from "./Keys.ts";
+import type { ChatRow, KeyRow, Rows, Tx } from "./Rows.ts";
+
+type Port = TurnStore["Service"];
+
+const day = 24 * 60 * 60 * 1000;
+
+/** Whether a turn holds neither a chat nor a key. The store keeps nothing of such a turn. */
+const holdsNothing = ({ chatId, idempotencyKey }: Pick<Turn, "chatId" | "idempotencyKey">) =>
+  chatId === null && idempotencyKey === null;
+
+/** Reads what the turn holds. Fails with `ChatNotFound` if its chat has been erased; `null` if the turn is lost. */
+const readTurn = Effect.fnUntraced(function* (tx: Tx, turn: Turn) {
+  const { chatbot, chatId, id, idempotencyKey } = turn;
+  const chat = chatId === null ? null : yield* tx.chat(chatbot, chatId);
+  if (chatId !== null && chat === null) return yield* new ChatNotFound({ chatId });
+  const key = yield* ownKey(tx, chatbot, idempotencyKey);
+  const isLost =
+    (chat !== null && chat.turn !== id) ||
+    (idempotencyKey !== null && (key?.turn !== id || key.turnUntil === null));
+  return isLost ? null : { chat, key };
+});
+
+type Holding = { readonly chat: ChatRow | null; readonly key: KeyRow | null };
+
+/** Writes the end of the lease, or the end of the turn, into the rows that the turn holds. */
+const setUntil = Effect.fnUntraced(function* (
+  tx: Tx,
+  { chatbot, idempotencyKey }: Turn,
+  { chat, key }: Holding,
+  until: { readonly lease: number } | "ended",
+) {
+  if (chat !== null) {
+    const { turn, waiting } = chat;
+    const next =
+      until === "ended" ? { turn: null, turnUntil: tx.now } : { turn, turnUntil: until.lease };
+    yield* tx.setTurn(chatbot, chat.chat.id, { ...next, waiting });
+  }
+  if (key !== null) {
+    const next = until === "ended" ? null : { ...key, turnUntil: until.lease };
+    yield* tx.setIdempotencyKey(chatbot, idempotencyKey!.key, next);
+  }
+});
+
+const spend = (
+  tx: Tx,
+  chatbot: ChatbotId,
+  apiKeyId: string | null | undefined,
+  tokens: number | null | undefined,
+) =>
+  apiKeyId == null || tokens == null
+    ? Effect.void
+    : tx.spend(chatbot, apiKeyId, Math.floor(tx.now / day), tokens);
+
+export const makeTurnStore = (rows: Rows): Port => {
+  const instance = crypto.randomUUID();
+  const inChatbot = <A, E>(chatbot: ChatbotId, body: (tx: Tx) => Effect.Effect<A, E>) =>
+    rows.write({ _tag: "Chatbot", chatbot }, body);
+
+  const take: Port["take"] = (chatbot, chatId, idempotencyKey, visitor = null) => {
+    // Unique across processes: a client may resume a stream by its turn's id after the process has restarted.
+    const id = crypto.randomUUID();
+    const newTurn = { id, chatbot, chatId, idempotencyKey, visitor };
+    const toTaken = (newest: ReadonlyArray<Entry>): TakeResult => ({
+      _tag: "TurnTaken",
+      turn: { ...newTurn, newest },
+    });
+    if (holdsNothing(newTurn)) return Effect.succeed(toTaken([]));
+    return inChatbot(
+      chatbot,
+      Effect.fnUntraced(function* (tx) {
+        const { now } = tx;
+        yield* sweepKeys(tx, chatbot, idempotencyKey);
+        const key = yield* ownKey(tx, chatbot, idempotencyKey);
+        const chat = chatId === null ? null : yield* tx.chat(chatbot, chatId);
+        const decision = decideTake({
+          now,
+          instance,
+          fingerprint: idempotencyKey?.fingerprint ?? null,
+          hasChatId: chatId !== null,
+          visitor,
+          key,
+          chat,
+          hasChatbot: chatId !== null || (yield* tx.chatbot(chatbot)) !== null,
+        });
+        switch (decision) {
+          case "key_reused":
+            return yield* new IdempotencyKeyReused();
+          case "stopped":
+            return { _tag: "Stopped" } satisfies TakeResult;
+          case "answered": {
+            const entry = yield* tx.entry(chatbot, key!.chatId!, key!.entryId!);
+            return {
+              _tag: "AlreadyAnswered",
+              entry: entry!,
+              turnId: key!.turn!,
+            } satisfies TakeResult;
+          }
+          case "no_chat":
+            return yield* new ChatNotFound({ chatId: chatId! });
+          case "no_chatbot":
+            return yield* new ChatbotNotFound({ chatbot });
+          case "free": {
+            const turnUntil = now + turnLease;
+            if (chat !== null) {
+              // The first instance in the queue is either this one, or one that did not ask again in time.
+              const waiting = chat.waiting.slice(1).filter((other) => other !== instance);
+              yield* tx.setTurn(chatbot, chat.chat.id, { turn: id, turnUntil, waiting });
+            }
+            if (idempotencyKey !== null)
+              yield* tx.setIdempotencyKey(chatbot, idempotencyKey.key, {
+                fingerprint: idempotencyKey.fingerprint,
+                madeAt: now,
+                turn: id,
+                turnUntil,
+                chatId,
+                entryId: null,
+                isStopped: false,
+              });
+            return toTaken(
+              chatId === null
+                ? []
+                : yield* tx.newestEntries(chatbot, chatId, Infinity, turnEntries),
+            );
+          }
+          default: {
+            const { heldBy: by, until } = decision;
+            if (by === "chat" && !chat!.waiting.includes(instance)) {
+              const waiting = [...chat!.waiting, instance];
+              yield* tx.setTurn(chatbot, chatId!, { ...chat!, waiting });
+            }
+            return { _tag: "Held", forMillis: until - now, by } satisfies TakeResult;
+          }
+        }
+      }),
+    );
+  };
+
+  const earlier: Port["earlier"] = ({ chatbot, chatId }, before) =>
+    chatId === null
+      ? Effect.succeed([])
+      : rows.read((tx) => tx.newestEntries(chatbot, chatId, before, turnEntries));
+
+  const renew: Port["renew"] = (turn) =>
+    inChatbot(
+      turn.chatbot,
+      Effect.fnUntraced(function* (tx) {
+        const holding = yield* readTurn(tx, turn);
+        if (holding === null) return false;
+        yield* setUntil(tx, turn, holding, { lease: tx.now + turnLease });
+        return true;
+      }),
+    );
+
+  const append: Port["append"] = (
+    turn,
+    { apiKeyId = null, spentTokens, usage, ...texts }: NewEntry,
+  ) =>
+    inChatbot(
+      turn.chatbot,
+      Effect.fnUntraced(function* (tx) {
+        const { chatbot, id, idempotencyKey, visitor = null } = turn;
+        const holding = yield* readTurn(tx, turn);
+        if (holding === null) return yield* new TurnLost();
+        if (holding.chat === null && (yield* tx.chatbot(chatbot)) === null)
+          return yield* new ChatbotNotFound({ chatbot });
+        yield* setUntil(tx, turn, holding, "ended");
+        const chat =
+          holding.chat ?? (yield* addChat(tx, chatbot, { name: null, userRef: visitor }));
+        const entry = yield* addEntry(tx, chatbot, chat, texts, usage, apiKeyId);
+        yield* spend(tx, chatbot, apiKeyId, spentTokens);
+        if (idempotencyKey !== null)
+          yield* tx.setIdempotencyKey(chatbot, idempotencyKey.key, {
+            fingerprint: idempotencyKey.fingerprint,
+            madeAt: tx.now,
+            turn: id,
+            turnUntil: null,
+            chatId: entry.chatId,
+            entryId: entry.id,
+            isStopped: false,
+          });
+        return entry;
+      }),
+    );
+
+  const release: Port["release"] = (turn, cost) =>
+    inChatbot(
+      turn.chatbot,
+      Effect.fnUntraced(function* (tx) {
+        yield* spend(tx, turn.chatbot, cost?.apiKeyId, cost?.tokens);
+        const holding = yield* Effect.catchTag(readTurn(tx, turn), "ChatNotFound", () =>
+          Effect.succeed(null),
+        );
+        if (holding !== null) yield* setUntil(tx, turn, holding, "ended");
+      }),
+    );
+
+  const spending: Port["spending"] = (chatbot, apiKeyId) =>
+    rows.read((tx) =>
+      Effect.map(tx.spent(chatbot, apiKeyId, Math.floor(tx.now / day)), (tokens) => ({
+        tokens,
+        endsInMillis: day - (tx.now % day),
+      })),
+    );
+
+  return TurnStore.of({ take, earlier, renew, append, release, spending });
+};

@@ -1,0 +1,52 @@
+/**
+ * Makes the five ports of a store from its rows.
+ */
+import { Cause, Context, Effect, Exit } from "effect";
+import { ChatArchive } from "../ports/ChatArchive.ts";
+import { ChatbotDirectory } from "../ports/ChatbotDirectory.ts";
+import { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
+import { ChatStore } from "../ports/ChatStore.ts";
+import type { StorePorts } from "../ports/Store.ts";
+import { TurnStore } from "../ports/TurnStore.ts";
+import { makeChatArchive } from "./Archive.ts";
+import { makeChatStore } from "./Chats.ts";
+import { makeChatbotDirectory, makeChatbotRegistry } from "./Registry.ts";
+import type { ColdRows, Rows } from "./Rows.ts";
+import { makeTurnStore } from "./Turns.ts";
+
+/** The ports that a store may implement by itself, if a round trip for each verb would be too slow. */
+export interface HotPorts {
+  readonly chats: ChatStore["Service"];
+  readonly turns: TurnStore["Service"];
+}
+
+/**
+ * Returns the five ports of a store. Each call makes another instance, with a place of its own in the queues of chats.
+ * A store that implements the ports `hot` by itself needs only the verbs of `ColdTx`.
+ */
+export const storeOf: {
+  (rows: Rows): Context.Context<StorePorts>;
+  (rows: ColdRows, hot: HotPorts): Context.Context<StorePorts>;
+} = (rows: ColdRows, hot?: HotPorts) =>
+  Context.make(ChatStore, hot?.chats ?? makeChatStore(rows as Rows)).pipe(
+    Context.add(TurnStore, hot?.turns ?? makeTurnStore(rows as Rows)),
+    Context.add(ChatArchive, makeChatArchive(rows)),
+    Context.add(ChatbotDirectory, makeChatbotDirectory(rows)),
+    Context.add(ChatbotRegistry, makeChatbotRegistry(rows)),
+  );
+
+/**
+ * Runs a transaction's body in one synchronous step, in which no other fiber runs. A body that waits ends with a defect,
+ * and its fiber is interrupted.
+ */
+export const runInOneStep = <A, E, R>(
+  body: Effect.Effect<A, E, R>,
+  context: Context.Context<R>,
+): Exit.Exit<A, E> => {
+  const exit = Effect.runSyncExitWith(context)(body);
+  if (Exit.isFailure(exit)) {
+    const defect = Cause.squash(exit.cause);
+    if (Cause.isAsyncFiberError(defect)) defect.fiber.interruptUnsafe();
+  }
+  return exit;
+};

@@ -1,0 +1,244 @@
+/**
+ * The rows of a store in memory: the shortest implementation of `Rows`. A transaction is one synchronous step.
+ */
+import {
+  ChatbotId,
+  erasesChat,
+  erasesKey,
+  ImportRefused,
+  matchesQuery,
+  pageOf,
+  runInOneStep,
+  sumUsage,
+  type ArchiveRecord,
+  type Chat,
+  type ChatId,
+  type Entry,
+  type Lists,
+  type Rows,
+  type Tx,
+  type Usage,
+} from "@parley/core/ports";
+import { Clock, Effect, Exit, Stream, type Context } from "effect";
+import {
+  emptyTenant,
+  inOrder,
+  makeJournal,
+  type Journal,
+  type Memory,
+  type StoredChat,
+  type Tenant,
+} from "./Memory.ts";
+
+/** Makes a verb. It copies what it gets and what it returns, because the caller may change both. */
+const verb =
+  <Values extends ReadonlyArray<unknown>, A>(run: (...values: Values) => A) =>
+  (...values: Values): Effect.Effect<A> =>
+    Effect.sync(() => structuredClone(run(...structuredClone(values))));
+
+const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
+  const { audit, chatbots, lastId } = memory;
+  /** The chatbot's tenant; for a chatbot that is not registered, an empty one that is not stored. */
+  const tenantOf = (id: ChatbotId) => chatbots.get(id) ?? emptyTenant(null!);
+  const chatsOf = (id: ChatbotId) => inOrder(tenantOf(id).chats);
+  const setTenant = (id: ChatbotId, fields: Partial<Tenant>) =>
+    set(chatbots, id, { ...tenantOf(id), ...fields });
+  const setChat = (chatbot: ChatbotId, id: ChatId, fields: Partial<StoredChat>) => {
+    const { chats } = tenantOf(chatbot);
+    set(chats, id, { ...chats.get(id)!, ...fields });
+  };
+  const insertChat = (chatbot: ChatbotId, chat: Chat) => {
+    const { chats, latestChatTime } = tenantOf(chatbot);
+    const noTurn = { lastEntryTime: null, turn: null, turnUntil: 0, waiting: [] };
+    set(chats, chat.id, { chat, entries: [], ...noTurn });
+    if (latestChatTime === null || latestChatTime < chat.createTime)
+      setTenant(chatbot, { latestChatTime: chat.createTime });
+  };
+  const insertEntry = (
+    chatbot: ChatbotId,
+    entry: Entry,
+    usage: Usage | null,
+    apiKeyId: string | null,
+  ) => {
+    const { entries } = tenantOf(chatbot).chats.get(entry.chatId)!;
+    const newEntries = [...entries, { entry, usage, apiKeyId }];
+    setChat(chatbot, entry.chatId, { entries: newEntries, lastEntryTime: entry.createTime });
+  };
+  const insertRecords = verb((chatbot: ChatbotId, records: ReadonlyArray<ArchiveRecord>) => {
+    const storedIds = chatsOf(chatbot).flatMap(({ entries }) =>
+      entries.map(({ entry }) => entry.id),
+    );
+    const ids = new Set(storedIds);
+    for (const record of records)
+      if (record._tag === "Chat") insertChat(chatbot, record.chat);
+      else if (ids.size === ids.add(record.entry.id).size) return false;
+      else insertEntry(chatbot, record.entry, record.usage, null);
+    return true;
+  });
+  const spendingName = (apiKeyId: string, day: number) => `${apiKeyId} ${day}`;
+  return {
+    now,
+    nextId: verb((kind) => ++lastId[kind]),
+
+    chatbots: verb((id) =>
+      inOrder(chatbots)
+        .filter(({ chatbot }) => id === null || chatbot.id === id)
+        .map(({ apiKeys, chatbot }) => ({ chatbot, keys: [...apiKeys.values()] })),
+    ),
+    chatbot: verb((id) => chatbots.get(id)?.chatbot ?? null),
+    chatbotNamed: verb((workspaceName, name) => {
+      for (const { chatbot } of chatbots.values())
+        if (chatbot.workspaceName === workspaceName && chatbot.name === name) return chatbot.id;
+      return null;
+    }),
+    insertChatbot: verb((fields) => {
+      const id = ChatbotId.make(++lastId.chatbot);
+      set(chatbots, id, emptyTenant({ id, ...fields }));
+      return id;
+    }),
+    setChatbot: verb((chatbot) => setTenant(chatbot.id, { chatbot })),
+    deleteChatbot: verb((id) => set(chatbots, id, undefined)),
+    grant: verb((keyId) => {
+      for (const { apiKeys, chatbot } of chatbots.values()) {
+        const key = apiKeys.get(keyId);
+        if (key !== undefined && key.revokedAt === null) return { key, chatbot, now };
+      }
+      return null;
+    }),
+    takenKeyIds: verb((ids) =>
+      ids.filter((id) => inOrder(chatbots).some(({ apiKeys }) => apiKeys.has(id))),
+    ),
+    apiKey: verb((chatbot, id) => tenantOf(chatbot).apiKeys.get(id) ?? null),
+    insertApiKeys: verb((chatbot, keys) => {
+      for (const key of keys) set(tenantOf(chatbot).apiKeys, key.id, key);
+    }),
+    setApiKey: verb((key) => {
+      for (const { apiKeys } of chatbots.values())
+        if (apiKeys.has(key.id)) set(apiKeys, key.id, key);
+    }),
+    audit: verb((entries) => {
+      for (const entry of entries) set(audit, ++lastId.audit, { time: new Date(now), ...entry });
+    }),
+    auditLog: verb((limit) => inOrder(audit).reverse().slice(0, limit)),
+
+    chat: verb((chatbot, id) => {
+      const row = tenantOf(chatbot).chats.get(id);
+      return row === undefined ? null : { ...row, entries: null };
+    }),
+    latestChatTime: verb((chatbot) => tenantOf(chatbot).latestChatTime),
+    insertChat: verb(insertChat),
+    setTurn: verb((chatbot, id, { turn, turnUntil, waiting }) =>
+      setChat(chatbot, id, { turn, turnUntil, waiting }),
+    ),
+    entry: verb((chatbot, chat, id) => {
+      const stored = tenantOf(chatbot)
+        .chats.get(chat)
+        ?.entries.find(({ entry }) => entry.id === id);
+      return stored?.entry ?? null;
+    }),
+    newestEntries: verb((chatbot, chat, before, limit) => {
+      const entries = tenantOf(chatbot).chats.get(chat)?.entries ?? [];
+      const end = entries.findLastIndex(({ entry }) => entry.id < before) + 1;
+      const newest = entries.slice(Math.max(0, end - limit), end);
+      return newest.reverse().map(({ entry }) => entry);
+    }),
+    insertEntry: verb(insertEntry),
+    hasChats: verb((chatbot) => tenantOf(chatbot).chats.size > 0),
+    insertRecords: (chatbot, records) =>
+      Effect.flatMap(insertRecords(chatbot, records), (isDone) =>
+        isDone
+          ? Effect.void
+          : Effect.fail(new ImportRefused({ reason: "two entries have the same id" })),
+      ),
+    endImport: verb((chatbot) => {
+      for (const { chat, entries } of chatsOf(chatbot)) {
+        lastId.chat = Math.max(lastId.chat, chat.id);
+        for (const { entry } of entries) lastId.entry = Math.max(lastId.entry, entry.id);
+      }
+    }),
+
+    idempotencyKey: verb((chatbot, key) => tenantOf(chatbot).idempotencyKeys.get(key) ?? null),
+    setIdempotencyKey: verb((chatbot, key, row) =>
+      set(tenantOf(chatbot).idempotencyKeys, key, row ?? undefined),
+    ),
+    sweepIdempotencyKeys: verb((chatbot, madeBy) => {
+      const { idempotencyKeys } = tenantOf(chatbot);
+      for (const [key, { madeAt }] of idempotencyKeys)
+        if (madeAt <= madeBy) set(idempotencyKeys, key, undefined);
+    }),
+    spent: verb(
+      (chatbot, apiKeyId, day) => tenantOf(chatbot).spending.get(spendingName(apiKeyId, day)) ?? 0,
+    ),
+    spend: verb((chatbot, apiKeyId, day, tokens) => {
+      const { spending } = tenantOf(chatbot);
+      const name = spendingName(apiKeyId, day);
+      set(spending, name, (spending.get(name) ?? 0) + tokens);
+    }),
+
+    usage: verb((chatbot, since, by) => {
+      const rows = chatsOf(chatbot).flatMap(({ chat, entries }) =>
+        entries.map((entry) => ({ ...entry, userRef: chat.userRef })),
+      );
+      return sumUsage(rows, since, by);
+    }),
+    chatPage: verb((chatbot, query) => {
+      const chats = chatsOf(chatbot).map(({ chat }) => chat);
+      return pageOf(
+        chats.filter((chat) => matchesQuery(chat, query)),
+        query,
+      );
+    }),
+    entryPage: verb((chatbot, chat, { id, ...query }, visitor) => {
+      const row = tenantOf(chatbot).chats.get(chat);
+      if (row === undefined || (visitor !== null && row.chat.userRef !== visitor)) return null;
+      const entries = row.entries.map(({ entry }) => entry);
+      return pageOf(id === null ? entries : entries.filter((entry) => entry.id === id), query);
+    }),
+  };
+};
+
+export const makeRows = (memory: Memory): Rows => {
+  const transaction = <A, E, R>(body: (tx: Tx & Lists) => Effect.Effect<A, E, R>) =>
+    Effect.flatMap(Clock.currentTimeMillis, (now) =>
+      Effect.contextWith((context: Context.Context<R>): Effect.Effect<A, E> => {
+        const journal = makeJournal();
+        const exit = runInOneStep(body(makeTx(memory, journal, now)), context);
+        if (Exit.isFailure(exit)) journal.rollBack();
+        return exit;
+      }),
+    );
+  const tenantOf = (id: ChatbotId) => memory.chatbots.get(id) ?? emptyTenant(null!);
+  return {
+    isSynchronous: true,
+    write: (_scope, body) => transaction(body),
+    read: transaction,
+    now: Clock.currentTimeMillis,
+    recordUse: (keyIds) =>
+      Effect.map(Clock.currentTimeMillis, (now) => {
+        for (const { apiKeys } of memory.chatbots.values())
+          for (const key of apiKeys.values())
+            if (keyIds.includes(key.id)) apiKeys.set(key.id, { ...key, lastUsedAt: new Date(now) });
+      }),
+    erase: (chatbot, which, onErased) =>
+      Effect.sync(() => {
+        const { chats, idempotencyKeys } = tenantOf(chatbot);
+        const before = chats.size;
+        for (const [id, chat] of chats) if (erasesChat(which, chat)) chats.delete(id);
+        for (const [key, row] of idempotencyKeys)
+          if (row.chatId === null ? erasesKey(which, key, row) : !chats.has(row.chatId))
+            idempotencyKeys.delete(key);
+        onErased(before - chats.size);
+      }),
+    records: (chatbot, userRef) =>
+      Stream.suspend(() => {
+        const chats = inOrder(tenantOf(chatbot).chats);
+        const records = chats
+          .filter(({ chat }) => userRef === null || chat.userRef === userRef)
+          .flatMap(({ chat, entries }): Array<ArchiveRecord> => [
+            { _tag: "Chat", chat },
+            ...entries.map(({ entry, usage }) => ({ _tag: "Entry" as const, entry, usage })),
+          ]);
+        return Stream.fromIterable(structuredClone(records));
+      }),
+  };
+};

@@ -1,0 +1,93 @@
+/**
+ * The part of the store that the rules of the core make: chatbots, keys, the audit log, erasures, exports and imports.
+ */
+import type { ColdRows, ColdTx, Reads, Scope, Verb } from "@parley/core/ports";
+import { Effect, Stream } from "effect";
+import type { SqlError } from "effect/sql";
+import { makeErasure } from "./archive/ChatErasure.ts";
+import { exportRecords } from "./archive/ChatExport.ts";
+import { importVerbs, makeImportTransaction } from "./archive/ChatImport.ts";
+import { sumUsage } from "./archive/UsageReport.ts";
+import { isLockTimeout, toStorageUnavailable } from "./connections/PgErrors.ts";
+import { millisNow, texts } from "./connections/PgParams.ts";
+import type { PgPools } from "./connections/PgPools.ts";
+import type { Session } from "./connections/Session.ts";
+import { recordUses, registryVerbs } from "./rows/ChatbotRows.ts";
+
+/** Verbs that fail with the driver's errors, which must reach the transaction: it retries after some of them. */
+export type SqlVerbs<Verbs> = {
+  readonly [Name in keyof Verbs]: Verbs[Name] extends (
+    ...values: infer Values
+  ) => Verb<infer A, infer E>
+    ? (...values: Values) => Effect.Effect<A, E | SqlError.SqlError>
+    : Verbs[Name];
+};
+
+/** Lets the driver's errors pass through a body, whose transaction maps them. */
+const throughBody = <Verbs>(verbs: SqlVerbs<Verbs>): Verbs => verbs as never;
+
+// Statements that read chatbots, find keys or refer to a chatbot do not wait for this lock.
+const lockRegistry = "lock table chatbot in share row exclusive mode";
+
+export const makeRows = (pools: PgPools): ColdRows => {
+  const { reads, writes } = pools;
+  const usage: SqlVerbs<Pick<Reads, "usage">>["usage"] = (chatbot, since, by) =>
+    Effect.scoped(
+      Effect.flatMap(pools.exportSession, (session) => sumUsage(session, chatbot, since, by)),
+    );
+  const readVerbs = throughBody<Reads>({ ...registryVerbs(reads), usage });
+  const readNow = ({ query }: Pick<Session, "query">) =>
+    Effect.map(
+      query<{ readonly now: number }>("operator", `select ${millisNow} as now`),
+      ([row]) => row!.now,
+    );
+  const inImport = makeImportTransaction(pools);
+
+  /** Runs the body with verbs of the session, and maps the errors of the driver at the end. */
+  const run = <A, E, R>(
+    session: Pick<Session, "query">,
+    body: (tx: ColdTx) => Effect.Effect<A, E, R>,
+  ) =>
+    Effect.flatMap(readNow(session), (now): Effect.Effect<A, E | SqlError.SqlError, R> => {
+      const verbs = { now, usage, ...registryVerbs(session), ...importVerbs(session) };
+      return body(throughBody<ColdTx>(verbs));
+    });
+
+  const write = <A, E, R>(
+    scope: Scope,
+    body: (tx: ColdTx) => Effect.Effect<A, E, R>,
+  ): Effect.Effect<A, E | SqlError.SqlError, R> => {
+    switch (scope._tag) {
+      case "Registry":
+        return writes
+          .transaction(
+            "operator",
+            Effect.andThen(writes.query("operator", lockRegistry), run(writes, body)),
+          )
+          .pipe(
+            // Together, the attempts outlast the transaction of a frozen process.
+            Effect.retry({ while: isLockTimeout, times: 3 }),
+          );
+      case "Chatbot":
+        return writes.transaction(scope.chatbot, run(writes, body));
+      case "Import":
+        return inImport(scope.chatbot, (session) => run(session, body));
+    }
+  };
+
+  return {
+    isSynchronous: false,
+    write: (scope, body) => toStorageUnavailable(write(scope, body)),
+    read: (body) => toStorageUnavailable(body(readVerbs)),
+    now: toStorageUnavailable(readNow(reads)),
+    recordUse: (keyIds) =>
+      writes
+        .query("operator", recordUses, [texts(keyIds)])
+        .pipe(Effect.asVoid, toStorageUnavailable),
+    erase: makeErasure(pools),
+    records: (chatbot, userRef) =>
+      Stream.unwrap(
+        Effect.map(pools.exportSession, (session) => exportRecords(session, chatbot, userRef)),
+      ).pipe(Stream.catch((error) => Stream.fromEffect(toStorageUnavailable(Effect.fail(error))))),
+  };
+};

@@ -1,0 +1,87 @@
+/**
+ * Maps database errors to the core's errors, and retries after deadlocks.
+ */
+import { ChatbotNotFound, Overloaded, StorageUnavailable } from "@parley/core/ports";
+import { Data, Effect, Schedule } from "effect";
+import { SqlError } from "effect/sql";
+
+/** The database cannot be used. The message says why, in one line. */
+export class PostgresUnusable extends Data.TaggedError("PostgresUnusable")<{
+  readonly message: string;
+  readonly cause?: unknown;
+}> {}
+
+export const cannotBeUsed = (reason: string, cause?: unknown) =>
+  new PostgresUnusable({ message: `The database cannot be used: ${reason}.`, cause });
+
+export const databaseOverload = new Overloaded({ retryAfterSeconds: 2 });
+
+const hasReason =
+  (reason: SqlError.SqlErrorReason["_tag"]) =>
+  (error: unknown): error is SqlError.SqlError =>
+    SqlError.isSqlError(error) && error.reason._tag === reason;
+
+export const isDeadlock = hasReason("DeadlockError");
+export const isLockTimeout = hasReason("LockTimeoutError");
+/** Also true for a cancelled statement. */
+export const isStatementTimeout = hasReason("StatementTimeoutError");
+export const isUniqueViolation = hasReason("UniqueViolation");
+
+export const codeOf = ({ reason }: SqlError.SqlError): string =>
+  String((reason.cause as { readonly code?: unknown } | undefined)?.code ?? "");
+
+/** Whether a write failed because a new id was already in use, or no id could be drawn: see `advance_sequences` in `0001_initial.ts`. */
+export const mayReuseIds = (error: unknown) =>
+  SqlError.isSqlError(error) &&
+  (error.reason._tag === "UniqueViolation"
+    ? /^(chat|entry|chatbot|audit)_pkey$/.test(error.reason.constraint)
+    : codeOf(error) === "23502");
+
+/** Whether the database refused a write: it is read-only, its disk is full, or the role lacks a privilege. */
+export const isWriteRefused = (error: unknown): error is SqlError.SqlError =>
+  SqlError.isSqlError(error) && /^(25006|53100|42501)$/.test(codeOf(error));
+
+/** Whether the statement that failed cannot have reached the database. */
+export const isUnsent = ({ cause }: StorageUnavailable): boolean =>
+  SqlError.isSqlError(cause) && cause.reason.operation === "connect";
+
+/**
+ * SQLSTATE codes and classes that mean the database is unavailable: connection, read-only, timeouts, authorization,
+ * rollback, privilege, resources, lock, operator intervention, system.
+ */
+const unavailableCodes = /^(08|25006|25P0[34]|28|40|42501|53|55P03|57|58)/;
+
+/** Maps database failures to {@link StorageUnavailable}. An error in a statement becomes a defect. */
+export const toStorageUnavailable = <A, E, R>(effect: Effect.Effect<A, E | SqlError.SqlError, R>) =>
+  Effect.catchIf(effect, SqlError.isSqlError, (error) =>
+    error.isRetryable || unavailableCodes.test(codeOf(error))
+      ? Effect.fail(new StorageUnavailable({ cause: error }))
+      : Effect.die(error),
+  ) as Effect.Effect<A, Exclude<E, SqlError.SqlError> | StorageUnavailable, R>;
+
+/** Maps a lock timeout to {@link Overloaded}, and other failures as {@link toStorageUnavailable} does. */
+export const toStoreErrors = <A, E, R>(effect: Effect.Effect<A, E | SqlError.SqlError, R>) =>
+  toStorageUnavailable(Effect.catchIf(effect, isLockTimeout, () => Effect.fail(databaseOverload)));
+
+/** Maps a foreign key violation in a write to {@link ChatbotNotFound}. */
+export const toChatbotNotFound =
+  (chatbot: number) =>
+  <A, E, R>(write: Effect.Effect<A, E, R>): Effect.Effect<A, E | ChatbotNotFound, R> =>
+    Effect.catchIf(
+      write,
+      (error) => SqlError.isSqlError(error) && codeOf(error) === "23503",
+      () => Effect.fail(new ChatbotNotFound({ chatbot })),
+    );
+
+/** Retries a statement or transaction after a deadlock, which has rolled it back completely. */
+export const retryOnDeadlock = <A, E, R>(
+  work: Effect.Effect<A, E | SqlError.SqlError, R>,
+): Effect.Effect<A, E | SqlError.SqlError, R> =>
+  // `Effect.retry` alone would add a microsecond to every statement that succeeds.
+  Effect.catchIf(work, isDeadlock, () =>
+    Effect.retry(work, {
+      while: isDeadlock,
+      times: 5,
+      schedule: Schedule.jittered(Schedule.exponential("20 millis")),
+    }),
+  );

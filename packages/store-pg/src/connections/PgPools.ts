@@ -1,0 +1,212 @@
+/**
+ * The connections to the database. A pipelining connection (`multiplex`) sends statements without waiting for the
+ * results of earlier ones. Several requests may share it (`multiplexConcurrency`), but then their statements wait for
+ * one another. So statements that may wait for a lock, or read many rows, run on connections that are not shared.
+ */
+import * as PgClient from "@effect/sql-pg/PgClient";
+import * as PgConnection from "@effect/sql-pg/PgConnection";
+import * as PgPool from "@effect/sql-pg/PgPool";
+import { Effect, Scope, type Redacted } from "effect";
+import { Reactivity } from "effect/reactivity";
+import type { SqlError } from "effect/sql";
+import { watchAvailability } from "./Availability.ts";
+import { transportOf, type Transport } from "./DatabaseAddress.ts";
+import { makeTenantPool, type CheckoutOptions, type DatabaseState } from "./Checkout.ts";
+import { deadlines, toSetting } from "./Deadlines.ts";
+import { quoteName, types } from "./PgParams.ts";
+import { makeRoundRobin } from "./RoundRobin.ts";
+import {
+  makeDedicatedSession,
+  makeSession,
+  type DedicatedSession,
+  type Session,
+} from "./Session.ts";
+import { makeWriteState, type WriteState } from "../writes/WriteState.ts";
+
+/** A session or connection that stays open until the scope closes. */
+type Scoped<A> = Effect.Effect<A, SqlError.SqlError, Scope.Scope>;
+
+export interface PgPools extends Omit<WriteState, "guardWrites"> {
+  /**
+   * For quick reads, which never wait for a lock. Requests share the connections. Each statement keeps one plan, which
+   * suits any parameters: planning it again would take longer than running it.
+   */
+  readonly reads: Session;
+  /**
+   * For statements that take locks. Serves chatbots in rotation. Fails immediately while the database refuses writes.
+   */
+  readonly writes: Session;
+  /** For lists that read many rows, and for sweeping old idempotency keys. Serves chatbots in rotation. */
+  readonly bulk: Session;
+  /** For an erasure, which may take a long time. */
+  readonly erasureSession: Scoped<Session>;
+  /**
+   * For an export, an import or a usage report, which may take a long time. Not pooled: copying a chatbot needs two
+   * sessions, and two such copies must not wait for each other.
+   */
+  readonly exportSession: Scoped<DedicatedSession>;
+}
+
+export interface PoolOptions {
+  readonly url: Redacted.Redacted;
+  readonly authorities?: string | Array<string> | undefined;
+  readonly schema: string;
+  readonly pooler?: boolean | undefined;
+  /** Raised to {@link fewestConnections} if lower. Includes no connection outside the pools. */
+  readonly maxConnections: number;
+}
+
+const bulkReaders = 2;
+
+/** Two shared connections are enough to keep PostgreSQL busy with quick reads. */
+const readers = 2;
+
+/** One connection for writes, beside those for reads and for `bulk`. */
+const fewestConnections = readers + bulkReaders + 1;
+
+const configOf = (
+  { authorities, pooler = false, schema, url }: PoolOptions,
+  maxConnections: number,
+  settings: Readonly<Record<string, string>>,
+  more: Pick<PgPool.Config, "multiplex" | "multiplexConcurrency"> = {},
+): PgPool.Config => {
+  const transport = transportOf(url) as Transport;
+  return {
+    url: transport.url,
+    // Whenever the driver opens a connection, it reads `ssl`, and then `stream`, once and in one step.
+    get ssl() {
+      const ssl = transport.tls.next();
+      return ssl && { ...ssl, ...(authorities && { ca: authorities }) };
+    },
+    get stream() {
+      transport.tls.noteOpening();
+      return undefined;
+    },
+    prepare: !pooler,
+    types,
+    maxConnections,
+    applicationName: transport.applicationName,
+    connectTimeout: deadlines.connect,
+    keepAlive: "10 seconds",
+    // The driver's default of 16 MiB would make an entry with more text unreadable. PostgreSQL sends at most 1 GiB.
+    maxMessageSize: 2 ** 30,
+    ...more,
+    // A pooler rejects startup parameters; `checkDatabase` checks the role's settings instead.
+    startupParameters: pooler
+      ? {}
+      : // Each of these overrides a setting of the role or the database.
+        {
+          search_path: quoteName(schema),
+          // In a large chatbot, the planner overestimates the cost of reading a page: compiling the statement would
+          // take longer than running it.
+          jit: "off",
+          // A statement that has waited for a lock must see what the lock's previous holder wrote.
+          default_transaction_isolation: "read committed",
+          lock_timeout: "0",
+          ...settings,
+        },
+  };
+};
+
+const noTimeouts = { statement_timeout: "0", idle_in_transaction_session_timeout: "0" };
+
+/** Creates a client with one connection for migrations and checks, and one for watching a long migration. */
+export const makeMigrationClient = (options: PoolOptions) =>
+  Effect.provide(PgClient.make(configOf(options, 2, noTimeouts)), Reactivity.layer);
+
+/** Creates the pools without waiting for a connection: they open connections on demand. */
+export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
+  // The pools close together, after everything that was started later: a pool whose scope is closing opens no
+  // connections, so work that waits for a connection would never end.
+  const scope = yield* Effect.acquireRelease(Scope.make("parallel"), Scope.close);
+  const { database, tls } = transportOf(options.url) as Transport;
+  const state: DatabaseState = { isUnavailable: false, replaceBefore: -Infinity };
+  const makePool = Effect.fnUntraced(function* (
+    config: Pick<PgPool.Config, "multiplex" | "multiplexConcurrency">,
+    settings: Readonly<Record<string, string>>,
+    checkouts: CheckoutOptions,
+  ) {
+    // The pool closes idle connections itself.
+    const startup = { idle_session_timeout: "0", ...idle, ...settings };
+    const pool = yield* PgPool.make(configOf(options, checkouts.size, startup, config)).pipe(
+      Scope.provide(scope),
+    );
+    return yield* makeTenantPool(pool, state, tls, checkouts);
+  });
+
+  const writers = Math.max(fewestConnections, options.maxConnections) - readers - bulkReaders;
+  const quickSettings = {
+    statement_timeout: toSetting(deadlines.statement),
+    plan_cache_mode: "force_generic_plan",
+    ...byIndex,
+  };
+  const quickCheckouts = {
+    deadline: deadlines.checkout,
+    silentAfter: deadlines.silence,
+    cancels: false,
+  };
+  const reads = yield* makePool({ multiplex: true, multiplexConcurrency: 32 }, quickSettings, {
+    name: "reads",
+    size: readers,
+    ...quickCheckouts,
+  });
+  const writes = yield* makePool(
+    // Pipelining would help only creations with a key, and such a pool takes longer to recover when one of its
+    // connections is killed.
+    { multiplex: false },
+    { ...quickSettings, lock_timeout: toSetting(deadlines.writeLock) },
+    { name: "writes", size: writers, ...quickCheckouts, slots: makeRoundRobin(writers) },
+  );
+  const bulk = yield* makePool(
+    // The driver cannot cancel a statement on a pipelining connection.
+    { multiplex: false },
+    // With less `work_mem`, the bitmap of a search for a common word among ten million chats would be lossy, and
+    // PostgreSQL would have to recheck whole pages.
+    {
+      statement_timeout: toSetting(deadlines.bulk),
+      max_parallel_workers_per_gather: "0",
+      work_mem: "32MB",
+      ...customPlans,
+    },
+    {
+      name: "bulk",
+      size: bulkReaders,
+      deadline: deadlines.bulk,
+      silentAfter: Infinity,
+      cancels: true,
+      slots: makeRoundRobin(bulkReaders),
+    },
+  );
+  const connectWith = (
+    settings: Readonly<Record<string, string>>,
+    config: Pick<PgPool.Config, "multiplex"> = {},
+  ) => tls.withFallback(PgConnection.make(configOf(options, 1, settings, config)));
+  const openSession = (multiplex: boolean, settings: Readonly<Record<string, string>>) =>
+    Effect.map(
+      connectWith({ ...noTimeouts, ...customPlans, ...byIndex, ...settings }, { multiplex }),
+      (connection) => makeDedicatedSession(connection, database),
+    );
+
+  const readSession = makeSession(reads, database);
+  const connect = connectWith(noTimeouts);
+  const { guardWrites, ...writeState } = yield* makeWriteState(connect, readSession, () => {
+    state.replaceBefore = performance.now();
+  });
+  yield* watchAvailability(reads, connect, state);
+  const pools: PgPools = {
+    ...writeState,
+    reads: readSession,
+    writes: makeSession(guardWrites(writes), database),
+    bulk: makeSession(bulk, database),
+    erasureSession: openSession(true, { lock_timeout: toSetting(deadlines.erasureLock), ...idle }),
+    exportSession: openSession(false, {}),
+  };
+  return pools;
+});
+
+/** A process that vanishes in a transaction must not keep its locks: creations wait for the locks of an erasure. */
+const idle = { idle_in_transaction_session_timeout: toSetting(deadlines.idleTransaction) };
+/** Plans that use indexes stay good as the tables grow. */
+const byIndex = { enable_seqscan: "off", enable_bitmapscan: "off" };
+/** A plan for the average chatbot does not suit a large one. */
+const customPlans = { plan_cache_mode: "force_custom_plan" };

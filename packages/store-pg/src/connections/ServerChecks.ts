@@ -1,0 +1,74 @@
+/**
+ * Checks a database at startup, and for a migration or an inspection.
+ */
+import { Effect } from "effect";
+import { SqlClient } from "effect/sql";
+import { deadlines, toSetting } from "./Deadlines.ts";
+import { cannotBeUsed } from "./PgErrors.ts";
+import { quoteName, texts } from "./PgParams.ts";
+
+interface DatabaseRow {
+  readonly version: string;
+  readonly encoding: string;
+  readonly database: string;
+  /** The current values of the settings to check. */
+  readonly settings: Readonly<Record<string, string>>;
+  /** The schema to which unqualified names refer; `null` if there is none. */
+  readonly current_schema: string | null;
+  readonly role: string;
+  readonly usable: boolean | null;
+  readonly ctype: string;
+  readonly mayMigrate: boolean;
+}
+
+const databaseRow = `
+select current_setting('server_version') as version, current_setting('server_encoding') as encoding,
+  quote_ident(current_database()) as database,
+  (select json_object_agg(name, current_setting(name)) from unnest($2::text[]) as name) as settings,
+  current_schema() as current_schema, current_user as role,
+  (select has_schema_privilege(oid, 'usage') from pg_namespace where nspname = $1) as usable,
+  (select datctype from pg_database where datname = current_database()) as ctype,
+  coalesce(
+    (select has_schema_privilege(n.oid, 'create') and not exists (
+        select from pg_class where relnamespace = n.oid and relkind in ('r', 'S') and not pg_has_role(relowner, 'usage'))
+      from pg_namespace n where nspname = $1),
+    has_database_privilege(current_database(), 'create'))
+  and (has_database_privilege(current_database(), 'create')
+    or (select count(*) = 2 from pg_extension where extname in ('pg_trgm', 'btree_gin'))) as "mayMigrate"`;
+
+/** The settings that the role needs behind a pooler, with values that suit every pool of `PgPools`. */
+const roleSettings: Readonly<Record<string, string>> = {
+  default_transaction_isolation: "read committed",
+  jit: "off",
+  idle_in_transaction_session_timeout: toSetting(deadlines.idleTransaction),
+  lock_timeout: toSetting(deadlines.writeLock),
+  statement_timeout: toSetting(deadlines.bulk),
+};
+
+/** Fails if Parley's statements would fail, run without their settings, or run in the wrong schema. */
+export const checkDatabase = Effect.fnUntraced(function* (schema: string, pooler = false) {
+  const sql = yield* SqlClient.SqlClient;
+  const names = pooler ? Object.keys(roleSettings) : ["default_transaction_isolation"];
+  const [row] = yield* sql.unsafe<DatabaseRow>(databaseRow, [schema, texts(names)]);
+  const { current_schema, database, encoding, role, settings, usable, version } = row!;
+  const isElsewhere = current_schema !== schema && (current_schema !== null || usable !== null);
+  const missingSettings = [
+    ...(isElsewhere ? [`search_path = ${quoteName(schema)}`] : []),
+    ...names.flatMap((name) =>
+      settings[name] === roleSettings[name] ? [] : [`${name} = '${roleSettings[name]}'`],
+    ),
+  ].map((setting) => `alter role ${quoteName(role)} in database ${database} set ${setting};`);
+  const problems = [
+    Number.parseInt(version) < 15 && `it is PostgreSQL ${version}, but Parley needs 15 or later`,
+    encoding !== "UTF8" && `its encoding is ${encoding}, but Parley needs UTF8`,
+    usable === false &&
+      `the role "${role}" cannot use the schema "${schema}"; see "Database roles" in docs/operations.md`,
+    missingSettings.length > 0 &&
+      (pooler
+        ? `its role lacks settings that Parley needs behind a pooler: run ${missingSettings.join(" ")} Then make the pooler open new connections (RECONNECT in PgBouncer's console)`
+        : "a pooler drops the settings that Parley sends: set PARLEY_POOLER=true (see docs/scaling.md)"),
+  ];
+  const problem = problems.find((text) => text !== false);
+  if (problem !== undefined) return yield* cannotBeUsed(problem);
+  return row!;
+});

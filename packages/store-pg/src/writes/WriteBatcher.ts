@@ -1,0 +1,117 @@
+/**
+ * Batches writes. Each chatbot has a lane with up to `maxWriters` writers, each of which has one statement in flight.
+ * Items that arrive while all writers are busy share the next statement.
+ */
+import { StorageUnavailable, type Overloaded } from "@parley/core/ports";
+import { Effect, Exit, Fiber, Iterable, type Context } from "effect";
+import { deadlines, noResponseError, timeLeft, withDeadline } from "../connections/Deadlines.ts";
+import { databaseOverload } from "../connections/PgErrors.ts";
+
+interface PendingWrite<A, B, E> {
+  readonly item: A;
+  finish: (exit: Exit.Exit<B, E | Overloaded | StorageUnavailable>) => void;
+}
+
+interface Lane<A, B, E> {
+  readonly queue: Set<PendingWrite<A, B, E>>;
+  /** The number of running writers. */
+  writers: number;
+}
+
+/**
+ * Creates a function that writes one item for a chatbot. `writeItems` returns one result for each item, in the same
+ * order; if it fails, every item fails, because any may have been written. A batch that dies has written nothing; its
+ * items are written one by one, so that only the item with the defect dies. When {@link timeLeft} or the time limit of
+ * a store call runs out, an item fails: with `Overloaded` if it is still queued, with `StorageUnavailable` if it is in
+ * flight. An interruption removes a queued item, but waits for a write in flight to end or time out.
+ */
+export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
+  writeItems: (chatbot: number, items: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>,
+  /** The maximum number of items in a batch, and of writers in a lane. */
+  { maxItems, maxWriters }: { readonly maxItems: number; readonly maxWriters: number },
+) {
+  const scope = yield* Effect.scope;
+  const lanes = new Map<number, Lane<A, B, E>>();
+
+  const writeAll = (
+    chatbot: number,
+    writes: ReadonlyArray<PendingWrite<A, B, E>>,
+  ): Effect.Effect<void> => {
+    const items = writes.map(({ item }) => item);
+    // Without its own deadline, the statement would inherit that of the request that started this fiber.
+    const statement = withDeadline(deadlines.storeCall)(
+      Effect.suspend(() => writeItems(chatbot, items)),
+    );
+    return Effect.flatMap(Effect.exit(statement), (exit) => {
+      if (writes.length > 1 && Exit.hasDies(exit)) {
+        return Effect.forEach(writes, (write) => writeAll(chatbot, [write]), { discard: true });
+      }
+      for (const [index, write] of writes.entries())
+        write.finish(Exit.map(exit, (results) => results[index]!));
+      return Effect.void;
+    });
+  };
+
+  /**
+   * Whether the latest batch, for any chatbot, had several items. If so, a writer yields once before it starts, because
+   * more items are probably arriving at the same moment. For the same reason, a lane's second writer always yields.
+   */
+  let hadSeveralItems = false;
+  const drain = (chatbot: number, lane: Lane<A, B, E>): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      const writes = Array.from(Iterable.take(lane.queue, maxItems));
+      for (const write of writes) lane.queue.delete(write);
+      if (writes.length > 0) {
+        hadSeveralItems = writes.length > 1;
+        return Effect.flatMap(writeAll(chatbot, writes), () => drain(chatbot, lane));
+      }
+      // Nothing may yield between the last look at the queue and this line: an item could arrive unseen.
+      lane.writers--;
+      if (lane.writers === 0) lanes.delete(chatbot);
+      return Effect.void;
+    });
+
+  // Uses a callback, which costs less than a fiber, a deferred or finalizers: each ask makes at least two such writes.
+  return (chatbot: number, item: A) =>
+    Effect.flatMap(timeLeft, (millisLeft) =>
+      Effect.contextWith((context: Context.Context<never>) =>
+        Effect.callback<B, E | Overloaded | StorageUnavailable>((resume) => {
+          if (scope.state._tag === "Closed") return resume(Effect.interrupt);
+          let lane = lanes.get(chatbot);
+          if (lane === undefined) lanes.set(chatbot, (lane = { queue: new Set(), writers: 0 }));
+          const { queue } = lane;
+          const timer = setTimeout(
+            () => write.finish(Exit.fail(queue.delete(write) ? databaseOverload : unknownOutcome)),
+            Math.min(millisLeft, deadlines.storeCall),
+          );
+          const write: PendingWrite<A, B, E> = {
+            item,
+            finish: (exit) => {
+              clearTimeout(timer);
+              resume(exit);
+            },
+          };
+          queue.add(write);
+          if (lane.writers < maxWriters) {
+            lane.writers++;
+            const begin =
+              lane.writers > 1 || hadSeveralItems
+                ? Effect.andThen(Effect.yieldNow, drain(chatbot, lane))
+                : drain(chatbot, lane);
+            Fiber.runIn(Effect.runForkWith(context)(begin, { uninterruptible: true }), scope);
+          }
+          // After an interruption, the write's end or its timeout only completes the interruption: nobody reads the
+          // result.
+          return Effect.callback<void>((endInterruption) => {
+            write.finish = () => {
+              clearTimeout(timer);
+              endInterruption(Effect.void);
+            };
+            if (queue.delete(write)) write.finish(Exit.interrupt());
+          });
+        }),
+      ),
+    );
+});
+
+const unknownOutcome = new StorageUnavailable({ cause: noResponseError });

@@ -1,0 +1,222 @@
+/**
+ * Guards writes. While the database refuses them, they fail before a statement is sent, so that no model is paid for an
+ * answer that cannot be stored. If a write fails because ids might be reused, the guard advances the id sequences and
+ * retries the write.
+ */
+import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
+import { describeCause, registerGauge } from "@parley/core/ports";
+import { Duration, Effect, Queue, Schedule, type Scope } from "effect";
+import { SqlError } from "effect/sql";
+import type { Tenant, TenantPool, Work } from "../connections/Checkout.ts";
+import { inTime } from "../connections/Deadlines.ts";
+import { codeOf, isWriteRefused, mayReuseIds } from "../connections/PgErrors.ts";
+import { millisNow } from "../connections/PgParams.ts";
+import type { Session } from "../connections/Session.ts";
+
+/**
+ * Returns SQL for the sequence to draw ids from, evaluated once per statement. In a database that did not issue the
+ * latest ids, such as a copy, the sequence is null, so that the insertion fails.
+ */
+export const ownSequence = (name: "chat_id" | "entry_id") =>
+  `(select case when is_same_database() then '${name}'::regclass end)`;
+
+/**
+ * SQL for whether ids might be reused, because the sequences come from another database or lag behind the rows. If so
+ * and the parameter is `true`, the statement moves the sequences past all ids.
+ */
+export const advanceSequences = "select advance_sequences($1::bool) as may_reuse_ids";
+const hadOldSequences = ([row]: Result["rows"]) => row!["may_reuse_ids"] === true;
+const idsMoved =
+  "New ids start at least 100,000 higher, so that no id is reused: the database seems to have been restored, copied, replicated, or promoted from a standby.";
+
+const warnIfAdvanced = (rows: Result["rows"]) =>
+  hadOldSequences(rows) ? Effect.logWarning(idsMoved) : Effect.void;
+
+/**
+ * Sends an insertion on a session that the guard does not cover. If it fails because ids might be reused, advances the
+ * sequences and sends it again.
+ */
+export const insertOn =
+  ({ query }: Pick<Session, "query">): Session["query"] =>
+  <Row extends object>(tenant: Tenant, text: string, values?: ReadonlyArray<unknown>) => {
+    const insertion = query<Row>(tenant, text, values);
+    return Effect.catchIf(insertion, mayReuseIds, () =>
+      query<Record<string, unknown>>(tenant, advanceSequences, [true]).pipe(
+        Effect.flatMap(warnIfAdvanced),
+        Effect.andThen(insertion),
+      ),
+    );
+  };
+
+const describeReadOnly = (reason: string) => `The database refuses writes: ${reason}.`;
+
+const describeClock = (offset: number) => {
+  const difference = Duration.format(Duration.seconds(Math.round(Math.abs(offset) / 1000)));
+  return `This machine's clock is ${difference} ${offset < 0 ? "ahead of" : "behind"} the database's, which decides when keys expire and chats are erased.`;
+};
+
+/** Returns SQL for whether the role may draw ids from the sequence; null if the sequence does not exist. */
+const mayDraw = (sequence: string) =>
+  `has_sequence_privilege(to_regclass('${sequence}'), 'usage, update')`;
+
+const stateRow = `
+select ${millisNow} as now, case when pg_is_in_recovery() then 'it is a standby'
+  when current_setting('transaction_read_only')::bool then 'its transactions are read-only by default'
+  when not (${mayDraw("chat_id")} and ${mayDraw("entry_id")})
+    then 'permission denied for sequences' end as reason`;
+
+// These statements write to the tables that creations and asks use, and roll back. PostgreSQL checks privileges even if
+// a statement affects no rows. The entry is large enough for its insertion to fail on a full disk.
+const probes = [
+  "begin",
+  ...["chat", "chat_counter", "idempotency_key", "key_spending"].flatMap((table) => [
+    `insert into ${table} select * from ${table} where false`,
+    `update ${table} set chatbot_id = 0 where false`,
+  ]),
+  `insert into entry (chatbot_id, chat_id, id, position, question, answer, moderation, flagged, create_time)
+  select 0, 0, 0, 0, '', string_agg(md5(n::text), ''), '', false, now() from generate_series(1, 10000) n`,
+  "rollback",
+];
+
+export type WriteState = Effect.Success<ReturnType<typeof makeWriteState>>;
+
+/**
+ * @param connect opens a connection with the database's current settings
+ * @param replaceConnections replaces all open connections, whose settings may date from when the database was read-only
+ */
+export const makeWriteState = Effect.fnUntraced(function* (
+  connect: Effect.Effect<PgConnection, SqlError.SqlError, Scope.Scope>,
+  reads: Session,
+  replaceConnections: () => void,
+) {
+  /** Why writes cannot succeed; `null` if they can. */
+  let readOnlyReason: string | null = null;
+  /** The database's clock minus this machine's, in milliseconds. */
+  let clockOffset = 0;
+  let replacedAt = -Infinity;
+  const context = yield* Effect.context<never>();
+  const [writableDescription, clockDescription] = [
+    "1 if the database accepts writes, 0 if it refuses them",
+    "The database's clock minus the server's",
+  ];
+  const isWritable = () => (readOnlyReason === null ? 1 : 0);
+  registerGauge(context, "parley.database.writable", writableDescription, {}, isWritable);
+  const offset = () => clockOffset / 1000;
+  registerGauge(context, "parley.database.clock_offset", clockDescription, { unit: "s" }, offset);
+
+  /** Records the clock offset, and returns why writes cannot succeed, both from the result of `stateRow`. */
+  const readReason = ([row]: ReadonlyArray<object>) => {
+    const { now, reason } = row as { readonly now: number; readonly reason: string | null };
+    clockOffset = now - Date.now();
+    return reason;
+  };
+  /**
+   * Tries to write, and returns why the database refuses writes, or `null` if it accepts them. After any other error,
+   * returns the last known reason.
+   */
+  const probe = Effect.fnUntraced(function* ({ query }: PgConnection) {
+    const reason = readReason((yield* query(stateRow)).rows);
+    if (reason !== null) return reason;
+    return yield* Effect.forEach(probes, (text) => query(text)).pipe(
+      Effect.as(null),
+      Effect.tapError(() => Effect.ignore(query("rollback"))),
+      Effect.catch((error) =>
+        Effect.succeed(isWriteRefused(error) ? describeCause(error) : readOnlyReason),
+      ),
+    );
+  });
+  const probeRequests = yield* Queue.sliding<void>(1);
+  /** Makes the loop below probe at once. */
+  const probeSoon = Queue.offer(probeRequests, undefined);
+  const setReason = (reason: string | null) =>
+    Effect.suspend(() => {
+      const before = readOnlyReason;
+      readOnlyReason = reason;
+      if ((before === null) === (reason === null)) return Effect.void;
+      if (reason !== null) {
+        return Effect.andThen(probeSoon, Effect.logWarning(describeReadOnly(reason)));
+      }
+      replacedAt = performance.now();
+      replaceConnections();
+      return Effect.logInfo("The database accepts writes again");
+    });
+  /** Records a refusal, unless the refused statement was sent before the connections were last replaced. */
+  const setReasonSince = (sentAt: number, reason: string) =>
+    sentAt < replacedAt ? Effect.void : setReason(reason);
+  yield* Queue.take(probeRequests).pipe(
+    Effect.andThen(
+      connect.pipe(
+        Effect.flatMap((connection) => inTime(probe(connection))),
+        Effect.flatMap(setReason),
+        Effect.scoped,
+        Effect.ignoreCause,
+        Effect.repeat({
+          until: () => readOnlyReason === null,
+          schedule: Schedule.spaced("1 second"),
+        }),
+      ),
+    ),
+    Effect.forever,
+    Effect.forkScoped,
+  );
+  /** Returns startup warnings. With `starts`, also tries to write, and advances the sequences if necessary. */
+  const examine = Effect.fnUntraced(function* ({ starts }: { readonly starts: boolean }) {
+    const connection = yield* connect;
+    const { query } = connection;
+    readOnlyReason = starts ? yield* probe(connection) : readReason((yield* query(stateRow)).rows);
+    if (starts && readOnlyReason !== null) yield* probeSoon;
+    const needsHigherIds =
+      readOnlyReason === null && hadOldSequences((yield* query(advanceSequences, [starts])).rows);
+    return [
+      ...(Math.abs(clockOffset) > 60_000 ? [describeClock(clockOffset)] : []),
+      ...(readOnlyReason === null ? [] : [describeReadOnly(readOnlyReason)]),
+      ...(needsHigherIds ? [idsMoved] : []),
+    ];
+  }, Effect.scoped);
+
+  /** Only a probe ends the read-only state: an open connection may still accept writes when new connections do not. */
+  const check = Effect.suspend(() => {
+    const sentAt = performance.now();
+    return Effect.flatMap(reads.query("operator", stateRow), (rows) => {
+      const reason = readReason(rows);
+      return reason === null ? Effect.void : setReasonSince(sentAt, reason);
+    });
+  });
+  const assertWritable = Effect.suspend(() => {
+    if (readOnlyReason === null) return Effect.void;
+    const cause = new Error(describeReadOnly(readOnlyReason));
+    const reason = new SqlError.ConnectionError({ operation: "connect", cause });
+    return Effect.fail(new SqlError.SqlError({ reason }));
+  });
+  const recordRefusal = (error: unknown, sentAt: number) => {
+    if (!isWriteRefused(error)) return Effect.void;
+    // A missing privilege may concern a single table: the probe tells whether asks and creations can succeed.
+    return codeOf(error) === "42501" ? probeSoon : setReasonSince(sentAt, describeCause(error));
+  };
+  const guardWrites = ({ use }: TenantPool): TenantPool => {
+    const repair = Effect.flatMap(
+      use("operator", ({ query }) => query(advanceSequences, [true])),
+      ({ rows }) => warnIfAdvanced(rows),
+    );
+    return {
+      use: <A, E, R>(tenant: Tenant, work: Work<A, E, R>) =>
+        Effect.suspend(() => {
+          type Attempt = Effect.Effect<A, E | SqlError.SqlError, R>;
+          const sentAt = performance.now();
+          const attempt: Attempt = Effect.andThen(assertWritable, use(tenant, work));
+          const repairedAttempt = Effect.catch(attempt, (error): Attempt =>
+            mayReuseIds(error) ? Effect.andThen(repair, attempt) : Effect.fail(error),
+          );
+          return Effect.tapError(repairedAttempt, (error) => recordRefusal(error, sentAt));
+        }),
+    };
+  };
+  return {
+    guardWrites,
+    examine,
+    /** Fails while the database refuses writes, with an error that `isUnsent` recognizes. */
+    assertWritable,
+    /** Reads why the database refuses writes; `null` if it does not. */
+    readOnlyReason: Effect.map(Effect.ignore(check), () => readOnlyReason),
+  };
+});

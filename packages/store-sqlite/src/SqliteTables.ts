@@ -1,0 +1,52 @@
+/**
+ * The tables. Times are in milliseconds since the Unix epoch. What no statement looks for is kept as JSON.
+ */
+export const tables = `
+  CREATE TABLE sequences (kind TEXT PRIMARY KEY, last INTEGER NOT NULL) STRICT;
+  INSERT INTO sequences VALUES ('chat', 0), ('entry', 0);
+
+  CREATE TABLE chatbots (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, workspaceName TEXT NOT NULL, name TEXT NOT NULL,
+    description TEXT NOT NULL, settings TEXT NOT NULL,
+    -- The number of chats, and when the newest one was created, even if it has been erased.
+    chats INTEGER NOT NULL DEFAULT 0, latestChatTime INTEGER, UNIQUE (workspaceName, name)
+  ) STRICT;
+  CREATE TABLE apiKeys (
+    id TEXT PRIMARY KEY, chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE,
+    hash BLOB NOT NULL, record TEXT NOT NULL
+  ) STRICT;
+  CREATE TABLE audit (
+    id INTEGER PRIMARY KEY, time INTEGER NOT NULL, actor TEXT NOT NULL, chatbot INTEGER NOT NULL,
+    action TEXT NOT NULL, detail TEXT NOT NULL
+  ) STRICT;
+
+  CREATE TABLE chats (
+    chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE, id INTEGER NOT NULL,
+    name TEXT, foldedName TEXT, userRef TEXT, createTime INTEGER NOT NULL, lastEntryTime INTEGER,
+    turn TEXT NOT NULL DEFAULT '{"turn":null,"turnUntil":0,"waiting":[]}',
+    PRIMARY KEY (chatbot, id)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX chatsOfUser ON chats (chatbot, userRef, id);
+  CREATE TABLE entries (
+    chatbot INTEGER NOT NULL, id INTEGER NOT NULL, chatId INTEGER NOT NULL,
+    question TEXT NOT NULL, answer TEXT NOT NULL, moderation TEXT NOT NULL,
+    flagged INTEGER NOT NULL, createTime INTEGER NOT NULL, usage TEXT, apiKeyId TEXT,
+    PRIMARY KEY (chatbot, id),
+    FOREIGN KEY (chatbot, chatId) REFERENCES chats ON DELETE CASCADE
+  ) STRICT;
+  CREATE INDEX entriesOfChat ON entries (chatbot, chatId, id);
+
+  CREATE TABLE idempotencyKeys (
+    chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE, key TEXT NOT NULL,
+    madeAt INTEGER NOT NULL, chatId INTEGER, record TEXT NOT NULL,
+    PRIMARY KEY (chatbot, key),
+    FOREIGN KEY (chatbot, chatId) REFERENCES chats ON DELETE CASCADE
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX keysOfChat ON idempotencyKeys (chatbot, chatId);
+  CREATE INDEX keysByAge ON idempotencyKeys (chatbot, madeAt);
+
+  CREATE TABLE spending (
+    chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE, apiKeyId TEXT NOT NULL,
+    day INTEGER NOT NULL, tokens INTEGER NOT NULL, PRIMARY KEY (chatbot, apiKeyId, day)
+  ) STRICT, WITHOUT ROWID;
+`;
