@@ -1,12 +1,15 @@
 /**
  * The API of one chatbot as promises and async iterables.
  */
-import { Context, Effect, Redacted, Stream } from "effect";
+import { Context, Effect, Redacted, Schema, Stream } from "effect";
 import { decodeArchive, encodeArchive } from "../archive/ArchiveFormat.ts";
-import { scopes } from "../model/ApiKey.ts";
+import { PointInTime, scopes } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
+import { IdempotencyKeyText } from "../model/IdempotencyKey.ts";
 import { ChatId } from "../model/Ids.ts";
 import type { ChatQuery, EntryQuery } from "../model/ListQuery.ts";
+import { makeCheck } from "../model/SchemaErrors.ts";
+import { Text } from "../model/Text.ts";
 import { ChatArchive, type Erasable } from "../ports/ChatArchive.ts";
 import type { Principal } from "../services/Access.ts";
 import { Administration } from "../services/Administration.ts";
@@ -14,7 +17,6 @@ import { Asking } from "../services/Asking.ts";
 import { Chats } from "../services/Chats.ts";
 import type { AnswerEvent } from "../services/LiveAnswer.ts";
 import type { Calls } from "./Calls.ts";
-import * as check from "./Checks.ts";
 import { makeList, withoutUndefined } from "./Lists.ts";
 import type * as api from "./Interface.ts";
 
@@ -36,7 +38,7 @@ export const makeBots =
     const createChat: api.Bot["createChat"] = (chat = {}, { signal, ...options } = {}) =>
       run(
         Effect.gen(function* () {
-          yield* check.idempotency(options);
+          yield* checkStoreOptions(options);
           return (yield* chatService.create(chatbot, chat, options.idempotencyKey, visitor)).chat;
         }),
         { signal },
@@ -45,7 +47,6 @@ export const makeBots =
     const chats: api.Bot["chats"] = (query = {}, call) =>
       makeList(
         { search: null, userRef: null, ...withoutUndefined(query) },
-        check.chats,
         (page: ChatQuery) => chatService.list(chatbot, page, visitor),
         (effect) => run(effect, call),
       );
@@ -53,7 +54,6 @@ export const makeBots =
     const history: api.Bot["history"] = (chatId, query = {}, call) =>
       makeList(
         { ...query, chatId } as api.HistoryQuery,
-        check.entries,
         ({ chatId: id, ...page }: EntryQuery & { readonly chatId: ChatId }) =>
           chatService.history(chatbot, id, page, visitor),
         (effect) => run(effect, call),
@@ -84,7 +84,7 @@ export const makeBots =
     const erase: api.Bot["erase"] = (which) =>
       run(
         Effect.gen(function* () {
-          if (which !== "all") yield* check.erasure(which);
+          if (which !== "all") yield* checkErasure(which);
           const erasable: Erasable =
             which === "all"
               ? { _tag: "All" }
@@ -98,12 +98,12 @@ export const makeBots =
       );
 
     const usage: api.Bot["usage"] = ({ by = null, since = new Date(0), ...rest } = {}) =>
-      run(Effect.andThen(check.usage({ ...rest, by, since }), archive.usage(id, since, by)));
+      run(Effect.andThen(checkUsage({ ...rest, by, since }), archive.usage(id, since, by)));
 
     const exportChats: api.Bot["export"] = (which = {}) =>
       iterate(
         Effect.gen(function* () {
-          yield* check.exportFilter(withoutUndefined(which));
+          yield* checkExport(withoutUndefined(which));
           const { userRef } = which;
           if (userRef === undefined) return archive.export(id, actor);
           return archive.export(id, actor, yield* administration.person(userRef));
@@ -138,6 +138,33 @@ export const makeBots =
       revokeKey,
     };
   };
+
+const checkStoreOptions = makeCheck(
+  Schema.Struct({ idempotencyKey: Schema.optional(IdempotencyKeyText) }),
+);
+
+const checkErasure = makeCheck(
+  Schema.Struct({
+    chatId: Schema.optionalKey(Schema.Int),
+    userRef: Schema.optionalKey(Text),
+    idleSince: Schema.optionalKey(PointInTime),
+  }).check(
+    Schema.makeFilter(
+      (which) =>
+        Object.keys(which).length === 1 ||
+        'Expected "all", or exactly one of chatId, userRef and idleSince',
+    ),
+  ),
+);
+
+const checkUsage = makeCheck(
+  Schema.Struct({
+    since: PointInTime,
+    by: Schema.NullOr(Schema.Literals(["day", "key", "userRef"])),
+  }),
+);
+
+const checkExport = makeCheck(Schema.Struct({ userRef: Schema.optionalKey(Text) }));
 
 const toEvent = (event: AnswerEvent): api.AnswerEvent =>
   event._tag === "Delta"

@@ -9,7 +9,6 @@ import type * as api from "./Interface.ts";
 /** Creates the list for a query; `read` reads one page of the list. */
 export const makeList = <A, Query>(
   { desc, limit = 25, orderBy, page: first = 1, ...filters }: api.ListQuery<string>,
-  check: (query: Query) => Effect.Effect<void, ArgumentInvalid>,
   read: (query: Query) => Effect.Effect<Page<A>, unknown>,
   run: <B>(effect: Effect.Effect<B, unknown>) => Promise<B>,
 ): api.List<A> => {
@@ -19,9 +18,7 @@ export const makeList = <A, Query>(
   const readPage = async (page: number): Promise<api.Page<A>> => {
     const query = { id: null, ...withoutUndefined(filters), limit, page, orderBy: order } as Query;
     const { items, total } = await run(
-      directions.length === fields.length
-        ? Effect.andThen(check(query), () => read(query))
-        : Effect.fail(wrongDirections),
+      directions.length === fields.length ? read(query) : Effect.fail(wrongDirections),
     );
     return { data: items, total, page };
   };

@@ -1,7 +1,9 @@
 /**
  * Exposes the services of the core as promises and async iterables.
  */
-import { Context, Duration, Effect, Layer, Logger, Metric } from "effect";
+import { Context, Duration, Effect, Layer, Logger, Metric, Schema, Struct } from "effect";
+import { ChatbotSettings, LongText, Name } from "../model/Chatbot.ts";
+import { makeCheck } from "../model/SchemaErrors.ts";
 import { Moderator } from "../ports/Moderator.ts";
 import { Access } from "../services/Access.ts";
 import { Administration } from "../services/Administration.ts";
@@ -11,7 +13,6 @@ import { layerParley } from "../services/Parley.ts";
 import { layerErasure } from "../services/Retention.ts";
 import { makeBots } from "./Bot.ts";
 import { makeCalls } from "./Calls.ts";
-import * as check from "./Checks.ts";
 import { withoutUndefined } from "./Lists.ts";
 import type * as api from "./Interface.ts";
 
@@ -26,7 +27,7 @@ export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = a
   moderator = Moderator.layerOff,
   ...wiring
 }) => {
-  await Effect.runPromise(check.options({ ...wiring, moderator, actor, answerMillis }));
+  await Effect.runPromise(checkOptions({ ...wiring, moderator, actor, answerMillis }));
   const loggers = log === false ? [] : [Logger.map(Logger.formatLogFmt, (line) => log(line))];
   const limits = { ...AskLimits.defaultValue(), deadline: Duration.millis(answerMillis) };
   const layer = layerErasure.pipe(
@@ -43,7 +44,7 @@ export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = a
   const bind = makeBots(context, { iterate, run }, actor);
 
   const findOrCreate = Effect.fnUntraced(function* (declaration: api.ChatbotDeclaration) {
-    yield* check.declaration(declaration);
+    yield* checkDeclaration(declaration);
     const { description, name, workspace: workspaceName, ...settings } = declaration;
     const change = { ...(description !== undefined && { description }), settings };
     const find = Effect.map(administration.chatbots, (all) =>
@@ -74,3 +75,29 @@ export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = a
     layer: Layer.succeedContext(context),
   };
 };
+
+const functionOrLayer = Schema.declare(
+  (value): value is Function | Layer.Any => typeof value === "function" || Layer.isLayer(value),
+  { expected: "a function or a layer" },
+);
+
+const checkOptions = makeCheck(
+  Schema.Struct({
+    store: Schema.declare((value): value is Layer.Any => Layer.isLayer(value), {
+      expected: "a store, such as memory() or postgres(url)",
+    }),
+    answerer: functionOrLayer,
+    moderator: functionOrLayer,
+    actor: Name,
+    answerMillis: Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 3_600_000 })),
+  }),
+);
+
+const checkDeclaration = makeCheck(
+  Schema.Struct({
+    workspace: Name,
+    name: Name,
+    description: Schema.optionalKey(LongText),
+    ...ChatbotSettings.mapFields(Struct.map(Schema.optionalKey)).fields,
+  }),
+);

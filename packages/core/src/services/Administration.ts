@@ -178,7 +178,8 @@ const make = Effect.gen(function* () {
 
   const person = Effect.fn("Administration.person")(function* (
     userRef: string,
-  ): Effect.fn.Return<Person> {
+  ): Effect.fn.Return<Person, ArgumentInvalid> {
+    yield* checkPerson({ userRef });
     const { randomBytes } = Context.get(services, SecureRandom.SecureRandom);
     const salt = (yield* sha256(yield* randomBytes(16))).slice(0, 32);
     return { userRef, digest: yield* digestWith(salt, userRef) };
@@ -253,6 +254,8 @@ const checkChatbot = makeCheck(
     actor: Name,
   }),
 );
+
+const checkPerson = makeCheck(Schema.Struct({ userRef: Text }));
 
 const checkArguments = makeCheck(
   Schema.Struct({

@@ -7,10 +7,10 @@ import { NewChat } from "../model/Chat.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import { UserRefNotGranted } from "../model/Errors.ts";
 import { ChatStore } from "../ports/ChatStore.ts";
-import type { ChatQuery, EntryQuery } from "../model/ListQuery.ts";
+import { ChatQuery, EntryQuery } from "../model/ListQuery.ts";
 import { makeCheck } from "../model/SchemaErrors.ts";
 import { IdempotencyKeyText, toIdempotencyKey } from "../model/IdempotencyKey.ts";
-import type { ChatId } from "../model/Ids.ts";
+import { ChatId } from "../model/Ids.ts";
 
 const make = Effect.gen(function* () {
   const store = yield* ChatStore;
@@ -39,9 +39,12 @@ const make = Effect.gen(function* () {
 
   const list = (chatbot: Chatbot, query: ChatQuery, visitor: string | null = null) => {
     const userRef = query.userRef ?? visitor;
-    return visitor !== null && userRef !== visitor
-      ? Effect.succeed({ items: [], total: 0 })
-      : store.listChats(chatbot.id, { ...query, userRef });
+    return Effect.andThen(
+      checkChatQuery(query),
+      visitor !== null && userRef !== visitor
+        ? Effect.succeed({ items: [], total: 0 })
+        : store.listChats(chatbot.id, { ...query, userRef }),
+    );
   };
 
   const history = (
@@ -49,22 +52,25 @@ const make = Effect.gen(function* () {
     chatId: ChatId,
     query: EntryQuery,
     visitor: string | null = null,
-  ) => store.listEntries(chatbot.id, chatId, query, visitor);
+  ) =>
+    Effect.andThen(
+      checkEntryQuery({ ...query, chatId }),
+      store.listEntries(chatbot.id, chatId, query, visitor),
+    );
 
   return {
     /**
      * Creates a chat, and its hello entry if the chatbot has a hello message. With an idempotency key, the same request
-     * returns the same chat for 24 hours, and a different request fails with `IdempotencyKeyReused`. Fails with
-     * `ArgumentInvalid` if an argument is invalid.
+     * returns the same chat for 24 hours, and a different request fails with `IdempotencyKeyReused`.
      *
-     * In every method, `visitor` is the only user whose chats are accessible (the `visitor` of a `Principal`), or
+     * Every method fails with `ArgumentInvalid` if an argument is invalid. In every method, `visitor` is the only user whose chats are accessible (the `visitor` of a `Principal`), or
      * `null` for every user. A chat that a visitor creates has the visitor as its `userRef`; any other `userRef` fails
      * with `UserRefNotGranted`.
      */
     create,
-    /** Returns a page of the chatbot's chats, and the number of chats that match. The caller validates the query. */
+    /** Returns a page of the chatbot's chats, and the number of chats that match. */
     list,
-    /** Returns a page of the chat's entries, and the number of entries that match. The caller validates the query. */
+    /** Returns a page of the chat's entries, and the number of entries that match. */
     history,
   };
 });
@@ -72,6 +78,9 @@ const make = Effect.gen(function* () {
 const checkChat = makeCheck(
   Schema.Struct({ ...NewChat.fields, idempotencyKey: Schema.NullOr(IdempotencyKeyText) }),
 );
+
+const checkChatQuery = makeCheck(ChatQuery);
+const checkEntryQuery = makeCheck(Schema.Struct({ ...EntryQuery.fields, chatId: ChatId }));
 
 /** Creates chats, and lists them and their entries. */
 export class Chats extends Context.Service<Chats>()("@parley/core/Chats", { make }) {

@@ -108,6 +108,7 @@ describe("administration", () => {
           ),
           administration.rotateKey(id, key, { keepFor: Duration.infinity }, "ann"),
           administration.rotateKey(id, key, { keepFor: hour, expiresAt: longAgo }, "ann"),
+          administration.person("\0"),
         ];
         for (const [at, call] of refused.entries()) {
           const { _tag } = yield* Effect.flip(call as Effect.Effect<unknown, { _tag: string }>);
