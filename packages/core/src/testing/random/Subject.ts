@@ -418,7 +418,9 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
             ? command.chats.toSorted((a, b) => a.year - b.year)
             : command.chats;
           let id = highest;
-          const entryId = () => (command.flaw === "ids" ? highest + 1 : ++id);
+          // Entries of different chats with the same id.
+          const twice = highest + 100;
+          const entryId = (n: number) => (command.flaw === "ids" ? twice + n : ++id);
           const records = chats.flatMap(
             ({ entries, name, userRef, year }): Array<ArchiveRecord> => {
               const chatId = ChatId.make(++id);
@@ -431,7 +433,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
                 { _tag: "Chat", chat: { id: chatId, name, userRef, createTime: at(year) } },
                 ...entries.map(({ usage, ...entry }, n): ArchiveRecord => ({
                   _tag: "Entry",
-                  entry: { ...texts(entry), id: entryId(), chatId, createTime: at(years[n]!) },
+                  entry: { ...texts(entry), id: entryId(n), chatId, createTime: at(years[n]!) },
                   usage: usageOf(usage),
                 })),
               ];
