@@ -6,6 +6,7 @@ import { plainKey, type KeyRecord } from "../model/ApiKey.ts";
 import type { Chat } from "../model/Chat.ts";
 import { defaultSettings } from "../model/Chatbot.ts";
 import { ChatArchive, type ArchiveRecord, type Erasable } from "../ports/ChatArchive.ts";
+import { ChatbotDirectory } from "../ports/ChatbotDirectory.ts";
 import { ChatbotRegistry, type NewChatbot } from "../ports/ChatbotRegistry.ts";
 import { ChatStore, type ChatToCreate } from "../ports/ChatStore.ts";
 import type { Entry, NewEntry, Usage } from "../model/Entry.ts";
@@ -15,23 +16,19 @@ import {
   type ChatQuery,
   type EntryQuery,
   type ListQuery,
-  type OrderBy,
   type Page,
 } from "../model/ListQuery.ts";
 import type { IdempotencyKey } from "../model/IdempotencyKey.ts";
 import { ChatbotId, ChatId } from "../model/Ids.ts";
 import { compareText, fold } from "../model/Text.ts";
 import { TurnStore, type TakeResult, type Turn } from "../ports/TurnStore.ts";
-import { CheckFailed, same } from "./Check.ts";
-import { fresh, StoreUnderTest } from "./StoreUnderTest.ts";
+import { CheckFailed } from "./Check.ts";
+import { fresh, StoreUnderTest, type Instance } from "./StoreUnderTest.ts";
 
 export const actor = "conformance";
 
 export const newChatbot = StoreUnderTest.use((store) => store.newChatbot);
 export const pass = (millis: number) => StoreUnderTest.use((store) => store.pass(millis));
-
-/** An id that no chatbot has. */
-export const noChatbot = ChatbotId.make(2_000_000_000);
 
 /** Waits in real time, even if the test clock stands still. */
 export const after = (millis: number) =>
@@ -54,10 +51,12 @@ export const tagOf = <A, E extends { readonly _tag: string }, R>(effect: Effect.
 /** The `ChatStore`, `TurnStore` and `ChatArchive` of both instances. */
 export const instances = Effect.gen(function* () {
   const { second } = yield* StoreUnderTest;
-  const first = {
+  const first: Instance = {
     chats: yield* ChatStore,
     turns: yield* TurnStore,
     archive: yield* ChatArchive,
+    directory: yield* ChatbotDirectory,
+    registry: yield* ChatbotRegistry,
   };
   return [first, second] as const;
 });
@@ -135,13 +134,6 @@ export const takeTurn = (
 export const append = (turn: Turn, newEntryFields: NewEntry) =>
   TurnStore.use((store) => store.append(turn, newEntryFields));
 
-/** Returns the expected result of a take once the turn has stored its entry. */
-export const answerOf = (turn: Turn, entry: Entry): TakeResult => ({
-  _tag: "AlreadyAnswered",
-  entry,
-  turnId: turn.id,
-});
-
 /** Takes the turn of an existing or a new chat, and appends one entry. */
 export const ask = (chatbot: ChatbotId, chat: ChatId | null, newEntryFields: NewEntry) =>
   Effect.flatMap(takeTurn(chatbot, chat), (turn) => append(turn, newEntryFields));
@@ -156,31 +148,6 @@ export const conversation = Effect.fnUntraced(function* (
     ask(chatbot, chat.id, fields),
   );
   return { chat, entries: storedEntries };
-});
-
-/** Keeps asking until an entry is later than the given time. */
-export const askLater = Effect.fnUntraced(function* (chatbot: ChatbotId, chat: ChatId, than: Date) {
-  yield* pass(10);
-  const began = Date.now();
-  while (true) {
-    const newEntry = yield* ask(chatbot, chat, entry("later"));
-    if (newEntry.createTime > than) return newEntry;
-    yield* same("the store's clock moves on", Date.now() - began < 1_000, true);
-  }
-});
-
-/** Creates chats for two users and for no user, some of them with entries. */
-export const fillChatbot = Effect.fnUntraced(function* (chatbot: ChatbotId) {
-  const chats = yield* createAll(
-    chatbot,
-    Array.from({ length: 30 }, (_, n) => ({
-      name: `chat ${n % 4}`,
-      userRef: [null, "x", "y"][n % 3]!,
-      helloMessage: n % 2 === 0 ? "Hello" : null,
-    })),
-  );
-  for (const chat of chats.slice(0, 6)) yield* ask(chatbot, chat.id, entry("q", { usage }));
-  return chats;
 });
 
 // The archive
@@ -299,13 +266,6 @@ export const chatPage = (chats: ReadonlyArray<Chat>, query: ChatQuery): Page<Cha
     query,
   );
 
-/** Returns the page that the query should return if `entries` are all the entries of the chat. */
-export const entryPage = (entries: ReadonlyArray<Entry>, query: EntryQuery): Page<Entry> =>
-  pageOf(
-    entries.filter(({ id }) => query.id === null || id === query.id),
-    query,
-  );
-
 type Value = string | number | boolean | Date | null;
 
 const pageOf = <Row extends Record<Field, Value> & { readonly id: number }, Field extends string>(
@@ -327,57 +287,7 @@ const compare = (a: Value, b: Value): number => {
   return typeof a === "string" ? compareText(a, b as string) : Number(a) - Number(b);
 };
 
-/** Returns every order by one or two fields, in either direction. */
-export const orders = <const Field extends string>(
-  fields: ReadonlyArray<Field>,
-): ReadonlyArray<ListQuery<Field>["orderBy"]> => {
-  const single = fields.flatMap((field) =>
-    [true, false].map((descending): OrderBy<Field> => ({ field, descending })),
-  );
-  return single.flatMap((first) => [
-    [first] as const,
-    ...single
-      .filter(({ field }) => field !== first.field)
-      .map((second) => [first, second] as const),
-  ]);
-};
-
-/** Checks the page that a query returns, where `chats` are all the chats of the chatbot. */
-export const pageIs = Effect.fnUntraced(function* (
-  chatbot: ChatbotId,
-  chats: ReadonlyArray<Chat>,
-  more: Partial<ChatQuery>,
-) {
-  const query: ChatQuery = { ...defaultChatQuery, ...more };
-  const what = `the page for ${JSON.stringify(query)}`;
-  yield* same(what, yield* list(chatbot, query), chatPage(chats, query));
-});
-
-/** Checks that the chatbot's lists are exact in many orders, where `chats` are all its chats. */
-export const listsAre = Effect.fnUntraced(function* (
-  chatbot: ChatbotId,
-  chats: ReadonlyArray<Chat>,
-) {
-  for (const field of ["id", "createTime", "name"] as const) {
-    for (const descending of [true, false]) {
-      for (const page of [1, 2, 5, 6]) {
-        for (const more of [{}, { userRef: "y" }, { search: "CHAT 1" }]) {
-          const orderBy = [{ field, descending }] as const;
-          yield* pageIs(chatbot, chats, { ...more, limit: 7, page, orderBy });
-        }
-      }
-    }
-  }
-});
-
 // Strings and times that stores tend to mishandle
-
-/** Idempotency keys that stores tend to confuse. */
-export const awkwardKeys: ReadonlyArray<string> = [
-  ["key", "Key", "KEY", " key", "key ", "key_", "keyX", "key%", "key\\", "'; --"],
-  ["1", "01", "1e0", "null"],
-  ["a", "b"].map((end) => "k".repeat(254) + end),
-].flat();
 
 /** Strings that a store may sort, fold or keep wrongly, each of at most 60 code points. */
 export const awkwardTexts: ReadonlyArray<string> = [
