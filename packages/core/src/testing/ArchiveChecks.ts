@@ -79,28 +79,6 @@ export const archiveChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = 
     }
   }),
 
-  check("the store's clock decides how long a chat has been idle", function* () {
-    const chatbot = yield* newChatbot;
-    const { now } = yield* ChatbotRegistry;
-    const before = (yield* now).getTime();
-    const ago = (minutes: number) => new Date(before - minutes * 60_000);
-    const records = [chatRecord(1, ago(90)), chatRecord(2, ago(80)), entryRecord(2, 1, ago(30))];
-    yield* importAll(chatbot, records);
-    for (const [minutes, expected] of [
-      [91, 0],
-      [60, 1],
-      [31, 0],
-      [29, 1],
-    ] as const) {
-      const which = { _tag: "IdleFor", millis: minutes * 60_000 } as const;
-      yield* same(`idle for ${minutes} minutes`, yield* erase(chatbot, which), expected);
-    }
-    const [line] = (yield* auditOf(chatbot)).slice(-1);
-    const [, limit] = /^conformance erase 1 chat idle since (.*)$/.exec(line!) ?? [];
-    const late = Date.parse(limit ?? "") - ago(29).getTime();
-    yield* same("the limit in the audit log", late >= 0 && late < 60_000, true);
-  }),
-
   check("times are kept to the millisecond, and compared as times", function* () {
     const archive = yield* ChatArchive;
     const chatbot = yield* newChatbot;

@@ -1,27 +1,20 @@
 /**
  * Runs random commands on a store, and makes its results comparable with those of another store.
  */
-import { Clock, Effect, Stream } from "effect";
+import { Clock, Effect, Stream, Struct } from "effect";
 import { TestClock } from "effect/testing";
 import { plainKey, type KeyRecord } from "../../model/ApiKey.ts";
 import { defaultSettings } from "../../model/Chatbot.ts";
-import type { NewEntry, Usage } from "../../model/Entry.ts";
-import { idempotencyKeyLifetime, type IdempotencyKey } from "../../model/IdempotencyKey.ts";
+import type { NewEntry } from "../../model/Entry.ts";
+import { idempotencyKeyLifetime } from "../../model/IdempotencyKey.ts";
 import { ChatbotId, ChatId } from "../../model/Ids.ts";
-import {
-  chatFields,
-  defaultChatQuery,
-  defaultEntryQuery,
-  type ListQuery,
-} from "../../model/ListQuery.ts";
+import { chatFields, defaultChatQuery, defaultEntryQuery } from "../../model/ListQuery.ts";
+import type { ListQuery } from "../../model/ListQuery.ts";
 import type { ArchiveRecord, Erasable, UsageSum } from "../../ports/ChatArchive.ts";
-import type { ChatbotChange, KeyChange } from "../../ports/ChatbotRegistry.ts";
-import { ChatArchive } from "../../ports/ChatArchive.ts";
-import { ChatbotDirectory } from "../../ports/ChatbotDirectory.ts";
-import { ChatbotRegistry } from "../../ports/ChatbotRegistry.ts";
-import { ChatStore } from "../../ports/ChatStore.ts";
-import { TurnStore, type Turn } from "../../ports/TurnStore.ts";
+import type { KeyChange } from "../../ports/ChatbotRegistry.ts";
+import type { Turn } from "../../ports/TurnStore.ts";
 import { errorFields } from "../Check.ts";
+import { instances } from "../Fixtures.ts";
 import { StoreUnderTest, type Instance } from "../StoreUnderTest.ts";
 import type { Command } from "./Commands.ts";
 
@@ -30,7 +23,8 @@ const day = 86_400_000;
 const epoch = new Date(-60 * 365 * day);
 const actor = "tester";
 
-type Answer = Extract<Command, { readonly _tag: "Ask" }>;
+type Answer = Extract<Command, { readonly _tag: "Ask" | "AskTogether" }>;
+type Registration = Extract<Command, { readonly _tag: "Register" }>;
 type Taking = Pick<Answer, "chat" | "key" | "visitor">;
 
 /**
@@ -40,13 +34,7 @@ type Taking = Pick<Answer, "chat" | "key" | "visitor">;
  */
 export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
   const under = yield* StoreUnderTest;
-  const first: Instance = {
-    chats: yield* ChatStore,
-    turns: yield* TurnStore,
-    archive: yield* ChatArchive,
-    directory: yield* ChatbotDirectory,
-    registry: yield* ChatbotRegistry,
-  };
+  const [first, second] = yield* instances;
   /** The highest id of a chat or entry so far. Imported ids are higher. */
   let highest = 0;
 
@@ -135,57 +123,22 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
       scopes: ["read"],
       ...more,
     });
-    const keyFields = ({
-      expiresAt,
-      ...more
-    }: Extract<Command, { _tag: "ChangeKey" }>["change"]): KeyChange => ({
-      ...more,
-      ...(expiresAt !== undefined && {
-        expiresAt: expiresAt === null ? null : new Date(expiresAt),
-      }),
-    });
     const workspace = (name: string) => `${run} ${name}`;
-    const idempotencyKey = (
-      key: Answer["key"],
-      endpoint: string,
-      visitor: string | null,
-    ): IdempotencyKey | null =>
+    const idempotencyKey = (key: Answer["key"], endpoint: string, visitor: string | null) =>
       key && {
         key: visitor === null ? `key ${key.name}` : `key ${key.name}\n${visitor}`,
         fingerprint: `${endpoint} ${key.request}`,
       };
-    const usageOf = (usage: Answer["usage"]): Usage | null =>
-      usage && {
-        provider: usage.provider,
-        model: usage.model,
-        promptTokens: usage.tokens,
-        completionTokens: usage.tokens + 1,
-        attempts: usage.attempts,
-        latencyMillis: 7,
-      };
-    const texts = ({
-      answer,
-      flagged,
-      moderation,
-      question,
-    }: Pick<Answer, "answer" | "flagged" | "moderation" | "question">) => ({
-      question,
-      answer,
-      moderation,
-      flagged,
+    const entryOf = ({
+      cost,
+      ...command
+    }: Answer | Extract<Command, { _tag: "Append" }>): NewEntry => ({
+      ...Struct.pick(command, ["question", "answer", "moderation", "flagged", "usage"]),
+      ...(cost && { apiKeyId: keyId(cost.key), spentTokens: cost.tokens }),
     });
-    const entryOf = (
-      command: Omit<Answer, "_tag" | "chat" | "key" | "visitor" | "by">,
-    ): NewEntry => ({
-      ...texts(command),
-      usage: usageOf(command.usage),
-      ...(command.cost && { apiKeyId: keyId(command.cost.key), spentTokens: command.cost.tokens }),
-    });
-    /** The time that many milliseconds ago; without exact times, any time that is before or after all others. */
+    /** The time that many milliseconds ago; without exact times, one that is before or after all times of asks. */
     const ago = (millis: number, now: number) =>
-      new Date(
-        isExact ? now - millis : millis > day ? -5 * 365 * day + millis / 1e9 : "2200-01-01",
-      );
+      new Date(isExact ? now - millis : millis > day ? "1965-01-01" : "2200-01-02");
     /** Without exact times, one that does not depend on how long a command takes. */
     const inExact = <Field extends string>(orderBy: ListQuery<Field>["orderBy"]) =>
       isExact
@@ -198,18 +151,24 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
     const sorted = (sums: ReadonlyArray<UsageSum>) =>
       sums.toSorted((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1));
 
-    const created = yield* first.registry.create(
-      {
-        workspaceName: workspace("a"),
-        name: "a",
-        description: "",
-        settings: defaultSettings,
-        keys: [keyRecord(0)],
-      },
-      actor,
-    );
-    chatbots.push(created.id);
-    let chatbot = created.id;
+    const register = (
+      { registry }: Instance,
+      chatbot: Registration["chatbot"],
+      keys: Registration["keys"],
+    ) =>
+      registry.create(
+        {
+          name: "a",
+          description: "",
+          ...chatbot,
+          workspaceName: workspace(chatbot.workspaceName ?? "a"),
+          settings: { ...defaultSettings, ...chatbot.settings },
+          keys: keys.map((key) => keyRecord(key)),
+        },
+        actor,
+      );
+    let chatbot = (yield* register(first, {}, [0])).id;
+    chatbots.push(chatbot);
     /** The chatbot whose ids the result of a command contains. */
     let concerned = chatbot;
 
@@ -254,22 +213,26 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
     const contents = Effect.fnUntraced(function* (instance: Instance, of: ChatbotId) {
       const { archive, chats } = instance;
       const all = { ...defaultChatQuery, limit: 100 };
-      const lists: Array<unknown> = [];
-      for (const field of chatFields.filter((field) => isExact || field !== "createTime"))
-        for (const descending of [true, false])
-          lists.push(yield* chats.listChats(of, { ...all, orderBy: [{ field, descending }] }));
-      const histories: Array<unknown> = [];
       const { items } = yield* chats.listChats(of, all);
-      for (const { id, userRef } of items) {
-        histories.push(yield* chats.listEntries(of, id, { ...defaultEntryQuery, limit: 100 }));
-        if (userRef !== null) lists.push(yield* chats.listChats(of, { ...all, userRef }));
-      }
-      const usage: Array<unknown> = [];
-      for (const by of [null, "key", "userRef", "day"] as const)
-        if (by !== "day" || isExact) usage.push(sorted(yield* archive.usage(of, epoch, by)));
+      const queries = [
+        ...chatFields
+          .filter((field) => isExact || field !== "createTime")
+          .flatMap((field) => [true, false].map((descending) => ({ field, descending })))
+          .map((order) => ({ orderBy: [order] as const })),
+        ...[...new Set(items.map(({ userRef }) => userRef))].map((userRef) => ({ userRef })),
+      ];
+      const lists = yield* Effect.forEach(queries, (more) =>
+        chats.listChats(of, { ...all, ...more }),
+      );
+      const histories = yield* Effect.forEach(items, ({ id }) =>
+        chats.listEntries(of, id, { ...defaultEntryQuery, limit: 100 }),
+      );
+      const groups = [null, "key", "userRef", ...(isExact ? ["day" as const] : [])] as const;
+      const usage = yield* Effect.forEach(groups, (group) =>
+        Effect.map(archive.usage(of, epoch, group), sorted),
+      );
       const exported = yield* settle(Stream.runCollect(archive.export(of, actor)));
-      const spending: Array<unknown> = [];
-      for (const key of [0, 1, 2, 3]) spending.push(yield* spendingOf(instance, of, key));
+      const spending = yield* Effect.forEach([0, 1, 2, 3], (key) => spendingOf(instance, of, key));
       return plain({ lists, histories, usage, exported, spending }, of);
     });
 
@@ -277,15 +240,15 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
     const finish = Effect.gen(function* () {
       strangers.clear();
       const contained: Array<unknown> = [];
-      for (const of of chatbots) contained.push(yield* contents(under.second, ChatbotId.make(of)));
+      for (const of of chatbots) contained.push(yield* contents(second, ChatbotId.make(of)));
       const grants = yield* Effect.forEach([0, 1, 2, 3], (key) => first.directory.find(keyId(key)));
-      const registered = yield* listOf(under.second);
+      const registered = yield* listOf(second);
       for (const { chatbot } of registered) yield* first.registry.delete(chatbot.id, actor);
       const audit = yield* auditOf(first, 1_000);
       return { contained, ...(plain({ grants, registered, audit }, 0) as object) };
     });
 
-    /** What the command does on an instance; `of` is the chatbot that it concerns. */
+    /** What the command does on an instance. */
     const perform = (
       command: Command,
       instance: Instance,
@@ -307,9 +270,9 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
       };
       switch (command._tag) {
         case "Create": {
-          const { hello, isVisitor, key, name, userRef } = command;
-          const idempotency = idempotencyKey(key, "create", isVisitor ? userRef : null);
-          return chats.createChat(chatbot, { name, userRef, helloMessage: hello }, idempotency);
+          const { chat, isVisitor, key } = command;
+          const idempotency = idempotencyKey(key, "create", isVisitor ? chat.userRef : null);
+          return chats.createChat(chatbot, chat, idempotency);
         }
         case "Take":
           return take(instance, command, takenChat(command.chat));
@@ -359,7 +322,8 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
             turns.find((one) => one.turn === turn)!.isSpent = true;
             const { cost } = command;
             // Whether a second release counts is left open.
-            if (cost === null || isSpent || command.by === "both") return turnStore.release(turn);
+            if (cost?.tokens == null || isSpent || command.by === "both")
+              return turnStore.release(turn);
             return turnStore.release(turn, { apiKeyId: keyId(cost.key), tokens: cost.tokens });
           });
         case "Earlier":
@@ -367,22 +331,13 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
             turnStore.earlier(turn, idAt("entry", turn.chatbot, command.entry)),
           );
         case "List": {
-          const { limit, orderBy, page, search, userRef } = command;
-          const id = command.id === null ? null : takenChat(command.id);
-          return chats.listChats(chatbot, {
-            limit,
-            page,
-            orderBy: inExact(orderBy),
-            id,
-            search,
-            userRef,
-          });
+          const query = { ...command.query, orderBy: inExact(command.query.orderBy) };
+          return chats.listChats(chatbot, { ...query, id: takenChat(command.id) });
         }
         case "History": {
-          const { limit, orderBy, page, visitor } = command;
           const id = command.id === null ? null : idAt("entry", chatbot, command.id);
-          const query = { limit, page, orderBy: inExact(orderBy), id };
-          return chats.listEntries(chatbot, takenChat(command.chat)!, query, visitor);
+          const query = { ...command.query, orderBy: inExact(command.query.orderBy), id };
+          return chats.listEntries(chatbot, takenChat(command.chat)!, query, command.visitor);
         }
         case "Erase": {
           const { userRef } = command;
@@ -396,12 +351,8 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
           } satisfies Record<Erasable["_tag"], Erasable>;
           return archive.erase(chatbot, erasures[command.which], actor);
         }
-        case "Export": {
-          const { digest, userRef } = command;
-          const person =
-            userRef === null ? undefined : digest === "" ? { userRef } : { userRef, digest };
-          return Stream.runCollect(archive.export(chatbot, actor, person));
-        }
+        case "Export":
+          return Stream.runCollect(archive.export(chatbot, actor, command.person ?? undefined));
         case "Copy": {
           const to = ChatbotId.make(chatbots.at(-1 - (command.to % chatbots.length))!);
           return Effect.gen(function* () {
@@ -413,85 +364,57 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
           });
         }
         case "Import": {
-          const isSorted = command.flaw !== "times";
-          const chats = isSorted
-            ? command.chats.toSorted((a, b) => a.year - b.year)
-            : command.chats;
+          const { chats, flaw } = command;
+          const isSorted = flaw !== "times";
           let id = highest;
-          // Entries of different chats with the same id.
+          // With this flaw, entries of different chats have the same ids.
           const twice = highest + 100;
-          const entryId = (n: number) => (command.flaw === "ids" ? twice + n : ++id);
-          const records = chats.flatMap(
-            ({ entries, name, userRef, year }): Array<ArchiveRecord> => {
+          const entryId = (n: number) => (flaw === "ids" ? twice + n : ++id);
+          const inOrder = <A extends { readonly year: number }>(rows: ReadonlyArray<A>) =>
+            isSorted ? rows.toSorted((a, b) => a.year - b.year) : rows;
+          const records = inOrder(chats).flatMap(
+            ({ entries, year, ...chat }): Array<ArchiveRecord> => {
               const chatId = ChatId.make(++id);
-              const at = (year: number) => new Date(Date.UTC(year, 0));
-              const years = entries.map((entry) =>
-                isSorted ? Math.max(entry.year, year) : entry.year,
-              );
-              if (isSorted) years.sort((a, b) => a - b);
+              const timeIn = (time: number) =>
+                new Date(Date.UTC(isSorted ? Math.max(time, year) : time, 0));
               return [
-                { _tag: "Chat", chat: { id: chatId, name, userRef, createTime: at(year) } },
-                ...entries.map(({ usage, ...entry }, n): ArchiveRecord => ({
+                { _tag: "Chat", chat: { ...chat, id: chatId, createTime: timeIn(year) } },
+                ...inOrder(entries).map(({ usage, year, ...texts }, n): ArchiveRecord => ({
                   _tag: "Entry",
-                  entry: { ...texts(entry), id: entryId(n), chatId, createTime: at(years[n]!) },
-                  usage: usageOf(usage),
+                  entry: { ...texts, id: entryId(n), chatId, createTime: timeIn(year) },
+                  usage,
                 })),
               ];
             },
           );
-          const source =
-            command.flaw === "broken" ? Stream.fail({ _tag: "Broken" as const }) : Stream.empty;
-          return Effect.map(
-            archive.import(chatbot, Stream.concat(Stream.fromIterable(records), source), actor),
-            (count) => [
-              count,
-              records.map((record) => (record._tag === "Chat" ? record.chat : record.entry)),
-            ],
-          );
+          const end = flaw === "broken" ? Stream.fail({ _tag: "Broken" as const }) : Stream.empty;
+          const source = Stream.concat(Stream.fromIterable(records), end);
+          // The records make their ids known, if they are stored.
+          return Effect.map(archive.import(chatbot, source, actor), (count) => [
+            count,
+            records.map((record) => (record._tag === "Chat" ? record.chat : record.entry)),
+          ]);
         }
-        case "Usage":
+        case "Usage": {
           // Without exact times, a day may have passed in one store only.
-          return Effect.map(
-            archive.usage(
-              chatbot,
-              ago(command.ago, now),
-              isExact || command.group !== "day" ? command.group : null,
-            ),
-            sorted,
-          );
+          const group = isExact || command.group !== "day" ? command.group : null;
+          return Effect.map(archive.usage(chatbot, ago(command.ago, now), group), sorted);
+        }
         case "Spending":
           return spendingOf(instance, chatbot, command.key);
-        case "Register": {
-          const { description, keys, name, settings } = command;
-          return registry.create(
-            {
-              workspaceName: workspace(command.workspace),
-              name,
-              description,
-              settings: { ...defaultSettings, ...settings },
-              keys: keys.map((key) => keyRecord(key)),
-            },
-            actor,
-          );
-        }
+        case "Register":
+          return register(instance, command.chatbot, command.keys);
         case "Change": {
-          const {
-            change: { workspace: at, ...change },
-            settings,
-          } = command;
-          const fields: ChatbotChange = {
-            ...change,
-            ...(at !== undefined && { workspaceName: workspace(at) }),
-          };
-          const isEmpty = Object.keys(settings).length === 0;
-          return registry.change(chatbot, isEmpty ? fields : { ...fields, settings }, actor);
+          const { workspaceName: name, ...change } = command.change;
+          const renamed = name === undefined ? {} : { workspaceName: workspace(name) };
+          return registry.change(chatbot, { ...change, ...renamed }, actor);
         }
         case "Delete":
           return registry.delete(chatbot, actor);
         case "AddKey":
-          return registry.addKey(chatbot, keyRecord(command.key, keyFields(command.fields)), actor);
+          return registry.addKey(chatbot, keyRecord(command.key, command.fields), actor);
         case "ChangeKey":
-          return registry.changeKey(chatbot, keyId(command.key), keyFields(command.change), actor);
+          return registry.changeKey(chatbot, keyId(command.key), command.change, actor);
         case "RevokeKey":
           return registry.revokeKey(chatbot, keyId(command.key), actor);
         case "UseKeys":
@@ -503,9 +426,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
         case "Audit":
           return auditOf(instance, command.limit);
         case "RecordRead":
-          return chatbots.length === 0
-            ? Effect.void
-            : registry.recordRead(chatbot, command.detail, actor);
+          return registry.recordRead(chatbot, command.detail, actor);
         case "Pass": {
           // Without exact times, the spans are clearly longer or shorter than each limit.
           const millis = isExact ? command.millis : (looseSpans[command.millis] ?? command.millis);
@@ -527,7 +448,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
       strangers.clear();
       concerned = chatbot;
       const now = yield* Clock.currentTimeMillis;
-      const both = [first, under.second] as const;
+      const both = [first, second] as const;
       const [instance, other] = command.by === "second" ? [both[1], both[0]] : both;
       const once = settle(perform(command, instance, other, now));
       if (command.by !== "both") return plain(yield* once, concerned);
@@ -553,20 +474,17 @@ const looseSpans: Readonly<Record<number, number>> = {
 
 type Settled = { readonly success: unknown } | { readonly failure: unknown };
 
-const settle = <A, E>(effect: Effect.Effect<A, E>): Effect.Effect<Settled> =>
-  Effect.match(effect, {
-    onSuccess: (success) => ({ success }),
-    onFailure: (failure) => ({ failure }),
-  });
+const settle = Effect.match({
+  onSuccess: (success: unknown): Settled => ({ success }),
+  onFailure: (failure: unknown): Settled => ({ failure }),
+});
 
 /** Sorts the results of two concurrent calls: by the id of what was stored, failures last. */
 const byId = (a: Settled, b: Settled): number => {
   const [x, y] = [a, b].map((result): number => {
     if ("failure" in result) return 1e16;
-    const row = result.success as
-      | { id?: number; chatId?: number; chat?: { id: number }; replayed?: boolean }
-      | null
-      | undefined;
+    type Row = { id?: number; chatId?: number; chat?: { id: number }; replayed?: boolean };
+    const row = result.success as Row | null | undefined;
     return (row?.chat?.id ?? row?.chatId ?? row?.id ?? 0) + (row?.replayed === true ? 0.5 : 0);
   });
   return x! - y!;
