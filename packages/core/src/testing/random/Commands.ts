@@ -60,8 +60,13 @@ const answer = {
     }),
   ),
 };
-const year = one(1960, 1965, 1970);
-const entries = fc.array(fc.record({ year, ...answer }), { maxLength: 3 });
+/** Times that stores change or confuse: far away, around clock changes, and so on. */
+const time = one(
+  ...["0001-01-01T00:00:00.000Z", "1582-10-10T12:00:00.000Z", "1899-12-31T23:59:59.999Z"],
+  ...["1965-01-01T00:00:00.000Z", "1969-12-31T23:59:59.999Z", "1970-01-01T00:00:00.001Z"],
+  ...["2000-02-29T12:00:00.500Z", "2023-10-29T00:30:00.000Z", "9999-12-31T23:59:59.999Z"],
+);
+const entries = fc.array(fc.record({ time, ...answer }), { maxLength: 3 });
 const asked = { ...answer, cost };
 /** Few chats, so that asks meet in them. */
 const take = {
@@ -169,7 +174,7 @@ export const command = fc.oneof(
   }),
   on("Copy", 1, { to: turn }),
   on("Import", 2, {
-    chats: fc.array(fc.record({ name: maybe(text), userRef: maybe(user), year, entries }), {
+    chats: fc.array(fc.record({ name: maybe(text), userRef: maybe(user), time, entries }), {
       maxLength: 4,
     }),
     flaw: one(null, null, "times", "ids", "broken"),

@@ -20,12 +20,19 @@ import type { Command } from "./Commands.ts";
 
 const highestId = Number.MAX_SAFE_INTEGER;
 const day = 86_400_000;
-const epoch = new Date(-60 * 365 * day);
+const earliest = new Date(-62_135_596_800_000);
 const actor = "tester";
 
 type Answer = Extract<Command, { readonly _tag: "Ask" | "AskTogether" }>;
 type Registration = Extract<Command, { readonly _tag: "Register" }>;
 type Taking = Pick<Answer, "chat" | "key" | "visitor">;
+
+interface HeldTurn {
+  readonly turn: Turn;
+  readonly takenAt: number;
+  /** Whether an append or a release may have counted its cost. */
+  isSpent: boolean;
+}
 
 /**
  * Opens a store. Each call of the result starts a run, which begins with one chatbot, and returns a function that runs a
@@ -41,7 +48,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
   return Effect.fnUntraced(function* (run: string) {
     const began = Math.floor(Date.now() / day);
     const chatbots: Array<number> = [];
-    const turns: Array<{ readonly turn: Turn; readonly takenAt: number; isSpent: boolean }> = [];
+    const turns: Array<HeldTurn> = [];
     /** The ids of each chatbot's chats and entries, in order of first occurrence. A copy keeps its ids. */
     const known = new Map<string, Array<number>>();
     /** Ids that a command made up. */
@@ -79,7 +86,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
     const plain = (value: unknown, of: number): unknown => {
       if (value instanceof Uint8Array) return `bytes ${value.join()}`;
       if (value instanceof Date) {
-        const isFixed = value < new Date("1990-01-02") || value > new Date("2200-01-01");
+        const isFixed = value < new Date("2023-12-31") || value > new Date("2200-01-01");
         return isExact || isFixed ? value.getTime() : "time";
       }
       if (Array.isArray(value)) return value.map((item) => plain(item, of));
@@ -94,11 +101,10 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
     };
     const field = (name: string, item: unknown, among: object, of: number): unknown => {
       if (typeof item === "number") {
-        if (name === "chatId" || name === "chat") return place("chat", of, item);
-        if (name === "chatbot") return place("chatbot", of, item);
+        const isChat = name === "chatId" || name === "chat" || "userRef" in among;
         if (name === "id" && "question" in among) return place("entry", of, item);
-        if (name === "id" && "userRef" in among) return place("chat", of, item);
-        if (name === "id") return place("chatbot", of, item);
+        if (["chatId", "chat", "chatbot", "id"].includes(name))
+          return place(isChat ? "chat" : "chatbot", of, item);
         if (!isExact && name === "nowMillis") return "now";
         if (!isExact && name.endsWith("Millis") && name !== "latencyMillis") return Math.sign(item);
       }
@@ -119,7 +125,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
     const keyRecord = (key: number, more: KeyChange = {}): KeyRecord => ({
       ...plainKey,
       id: keyId(key),
-      hash: new Uint8Array(32).fill(key),
+      hash: new Uint8Array(64).fill(key).subarray(8, 40),
       scopes: ["read"],
       ...more,
     });
@@ -229,7 +235,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
       );
       const groups = [null, "key", "userRef", ...(isExact ? ["day" as const] : [])] as const;
       const usage = yield* Effect.forEach(groups, (group) =>
-        Effect.map(archive.usage(of, epoch, group), sorted),
+        Effect.map(archive.usage(of, earliest, group), sorted),
       );
       const exported = yield* settle(Stream.runCollect(archive.export(of, actor)));
       const spending = yield* Effect.forEach([0, 1, 2, 3], (key) => spendingOf(instance, of, key));
@@ -256,17 +262,14 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
       now: number,
     ): Effect.Effect<unknown, unknown> => {
       const { archive, chats, directory, registry, turns: turnStore } = instance;
-      const onTurn = (
-        at: number,
-        act: (turn: Turn, isSpent: boolean) => Effect.Effect<unknown, unknown>,
-      ) => {
+      const onTurn = (at: number, act: (held: HeldTurn) => Effect.Effect<unknown, unknown>) => {
         const held = turns.at(-1 - (at % Math.max(1, turns.length)));
         if (held === undefined) return Effect.succeed("no turn");
         // From a day after the take, a store may forget the key and its turn at any time.
         if (held.turn.idempotencyKey !== null && elapsed - held.takenAt >= idempotencyKeyLifetime)
           return Effect.succeed("an old turn");
         concerned = held.turn.chatbot;
-        return act(held.turn, held.isSpent);
+        return act(held);
       };
       switch (command._tag) {
         case "Create": {
@@ -281,18 +284,14 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
             Effect.flatMap(under.open, (dying) => take(dying, command, takenChat(command.chat))),
           );
         case "Ask":
-          return Effect.gen(function* () {
-            const result = yield* take(instance, command, takenChat(command.chat));
-            if (result._tag !== "TurnTaken") return result;
-            turns.at(-1)!.isSpent = true;
-            return [result, yield* turnStore.append(result.turn, entryOf(command))];
-          });
         case "AskTogether":
           return Effect.gen(function* () {
             const chat = takenChat(command.chat);
             const result = yield* take(instance, command, chat);
             if (result._tag !== "TurnTaken") return result;
             turns.at(-1)!.isSpent = true;
+            const append = settle(turnStore.append(result.turn, entryOf(command)));
+            if (command._tag === "Ask") return [result, yield* append];
             const wait = Effect.gen(function* () {
               for (let tries = 0; tries < 10; tries++) {
                 const outcome = yield* take(other, command, chat);
@@ -301,7 +300,6 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
               }
               return null;
             });
-            const append = settle(turnStore.append(result.turn, entryOf(command)));
             const [own, early] = yield* Effect.all([append, wait], { concurrency: 2 });
             const late = early ?? (yield* take(other, command, chat));
             if (late._tag !== "TurnTaken") return [own, late];
@@ -309,25 +307,24 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
             return [own, late, yield* settle(other.turns.append(late.turn, entryOf(command)))];
           });
         case "Append":
-          return onTurn(command.turn, (turn) => {
-            const held = turns.find((one) => one.turn === turn)!;
-            return Effect.tap(turnStore.append(turn, entryOf(command)), () =>
+          return onTurn(command.turn, (held) =>
+            Effect.tap(turnStore.append(held.turn, entryOf(command)), () =>
               Effect.sync(() => (held.isSpent = true)),
-            );
-          });
+            ),
+          );
         case "Renew":
-          return onTurn(command.turn, turnStore.renew);
+          return onTurn(command.turn, ({ turn }) => turnStore.renew(turn));
         case "Release":
-          return onTurn(command.turn, (turn, isSpent) => {
-            turns.find((one) => one.turn === turn)!.isSpent = true;
-            const { cost } = command;
+          return onTurn(command.turn, (held) => {
+            const { by, cost } = command;
             // Whether a second release counts is left open.
-            if (cost?.tokens == null || isSpent || command.by === "both")
-              return turnStore.release(turn);
-            return turnStore.release(turn, { apiKeyId: keyId(cost.key), tokens: cost.tokens });
+            const isCounted = !held.isSpent && by !== "both";
+            held.isSpent = true;
+            const spent = cost && { apiKeyId: keyId(cost.key), tokens: cost.tokens ?? 0 };
+            return turnStore.release(held.turn, isCounted ? spent : null);
           });
         case "Earlier":
-          return onTurn(command.turn, (turn) =>
+          return onTurn(command.turn, ({ turn }) =>
             turnStore.earlier(turn, idAt("entry", turn.chatbot, command.entry)),
           );
         case "List": {
@@ -370,18 +367,17 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
           // With this flaw, entries of different chats have the same ids.
           const twice = highest + 100;
           const entryId = (n: number) => (flaw === "ids" ? twice + n : ++id);
-          const inOrder = <A extends { readonly year: number }>(rows: ReadonlyArray<A>) =>
-            isSorted ? rows.toSorted((a, b) => a.year - b.year) : rows;
+          const inOrder = <A extends { readonly time: string }>(rows: ReadonlyArray<A>) =>
+            isSorted ? rows.toSorted((a, b) => (a.time < b.time ? -1 : 1)) : rows;
           const records = inOrder(chats).flatMap(
-            ({ entries, year, ...chat }): Array<ArchiveRecord> => {
+            ({ entries, time, ...chat }): Array<ArchiveRecord> => {
               const chatId = ChatId.make(++id);
-              const timeIn = (time: number) =>
-                new Date(Date.UTC(isSorted ? Math.max(time, year) : time, 0));
+              const timeOf = (own: string) => new Date(isSorted && own < time ? time : own);
               return [
-                { _tag: "Chat", chat: { ...chat, id: chatId, createTime: timeIn(year) } },
-                ...inOrder(entries).map(({ usage, year, ...texts }, n): ArchiveRecord => ({
+                { _tag: "Chat", chat: { ...chat, id: chatId, createTime: timeOf(time) } },
+                ...inOrder(entries).map(({ time, usage, ...texts }, n): ArchiveRecord => ({
                   _tag: "Entry",
-                  entry: { ...texts, id: entryId(n), chatId, createTime: timeIn(year) },
+                  entry: { ...texts, id: entryId(n), chatId, createTime: timeOf(time) },
                   usage,
                 })),
               ];
