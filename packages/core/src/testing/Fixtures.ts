@@ -6,6 +6,7 @@ import { plainKey, type KeyRecord } from "../model/ApiKey.ts";
 import type { Chat } from "../model/Chat.ts";
 import { defaultSettings } from "../model/Chatbot.ts";
 import { ChatArchive, type ArchiveRecord, type Erasable } from "../ports/ChatArchive.ts";
+import { ChatbotDirectory } from "../ports/ChatbotDirectory.ts";
 import { ChatbotRegistry, type NewChatbot } from "../ports/ChatbotRegistry.ts";
 import { ChatStore, type ChatToCreate } from "../ports/ChatStore.ts";
 import type { Entry, NewEntry, Usage } from "../model/Entry.ts";
@@ -14,24 +15,19 @@ import {
   defaultChatQuery,
   type ChatQuery,
   type EntryQuery,
-  type ListQuery,
-  type OrderBy,
   type Page,
 } from "../model/ListQuery.ts";
 import type { IdempotencyKey } from "../model/IdempotencyKey.ts";
 import { ChatbotId, ChatId } from "../model/Ids.ts";
 import { compareText, fold } from "../model/Text.ts";
 import { TurnStore, type TakeResult, type Turn } from "../ports/TurnStore.ts";
-import { CheckFailed, same } from "./Check.ts";
-import { fresh, StoreUnderTest } from "./StoreUnderTest.ts";
+import { CheckFailed } from "./Check.ts";
+import { fresh, StoreUnderTest, type Instance } from "./StoreUnderTest.ts";
 
 export const actor = "conformance";
 
 export const newChatbot = StoreUnderTest.use((store) => store.newChatbot);
 export const pass = (millis: number) => StoreUnderTest.use((store) => store.pass(millis));
-
-/** An id that no chatbot has. */
-export const noChatbot = ChatbotId.make(2_000_000_000);
 
 /** Waits in real time, even if the test clock stands still. */
 export const after = (millis: number) =>
@@ -54,19 +50,21 @@ export const tagOf = <A, E extends { readonly _tag: string }, R>(effect: Effect.
 /** The `ChatStore`, `TurnStore` and `ChatArchive` of both instances. */
 export const instances = Effect.gen(function* () {
   const { second } = yield* StoreUnderTest;
-  const first = {
+  const first: Instance = {
     chats: yield* ChatStore,
     turns: yield* TurnStore,
     archive: yield* ChatArchive,
+    directory: yield* ChatbotDirectory,
+    registry: yield* ChatbotRegistry,
   };
   return [first, second] as const;
 });
 
 /** The `TurnStore` of both instances, each of which has its own place in a chat's queue. */
-export const bothTurns = Effect.gen(function* () {
-  const { second } = yield* StoreUnderTest;
-  return [yield* TurnStore, second.turns] as const;
-});
+export const bothTurns = Effect.map(
+  instances,
+  ([{ turns }, second]) => [turns, second.turns] as const,
+);
 
 // Chats and entries
 
@@ -120,9 +118,8 @@ export const takeTurn = (
   chat: ChatId | null,
   idempotencyKey: IdempotencyKey | null = null,
   turns?: TurnStore["Service"],
-  visitor: string | null = null,
 ) =>
-  TurnStore.use((store) => (turns ?? store).take(chatbot, chat, idempotencyKey, visitor)).pipe(
+  TurnStore.use((store) => (turns ?? store).take(chatbot, chat, idempotencyKey)).pipe(
     Effect.flatMap((outcome) =>
       outcome._tag === "TurnTaken"
         ? Effect.succeed(outcome.turn)
@@ -135,13 +132,6 @@ export const takeTurn = (
 export const append = (turn: Turn, newEntryFields: NewEntry) =>
   TurnStore.use((store) => store.append(turn, newEntryFields));
 
-/** Returns the expected result of a take once the turn has stored its entry. */
-export const answerOf = (turn: Turn, entry: Entry): TakeResult => ({
-  _tag: "AlreadyAnswered",
-  entry,
-  turnId: turn.id,
-});
-
 /** Takes the turn of an existing or a new chat, and appends one entry. */
 export const ask = (chatbot: ChatbotId, chat: ChatId | null, newEntryFields: NewEntry) =>
   Effect.flatMap(takeTurn(chatbot, chat), (turn) => append(turn, newEntryFields));
@@ -151,36 +141,9 @@ export const conversation = Effect.fnUntraced(function* (
   chatbot: ChatbotId,
   entries: ReadonlyArray<NewEntry>,
 ) {
-  const chat: Chat = yield* create(chatbot);
-  const storedEntries: ReadonlyArray<Entry> = yield* Effect.forEach(entries, (fields) =>
-    ask(chatbot, chat.id, fields),
-  );
-  return { chat, entries: storedEntries };
-});
-
-/** Keeps asking until an entry is later than the given time. */
-export const askLater = Effect.fnUntraced(function* (chatbot: ChatbotId, chat: ChatId, than: Date) {
-  yield* pass(10);
-  const began = Date.now();
-  while (true) {
-    const newEntry = yield* ask(chatbot, chat, entry("later"));
-    if (newEntry.createTime > than) return newEntry;
-    yield* same("the store's clock moves on", Date.now() - began < 1_000, true);
-  }
-});
-
-/** Creates chats for two users and for no user, some of them with entries. */
-export const fillChatbot = Effect.fnUntraced(function* (chatbot: ChatbotId) {
-  const chats = yield* createAll(
-    chatbot,
-    Array.from({ length: 30 }, (_, n) => ({
-      name: `chat ${n % 4}`,
-      userRef: [null, "x", "y"][n % 3]!,
-      helloMessage: n % 2 === 0 ? "Hello" : null,
-    })),
-  );
-  for (const chat of chats.slice(0, 6)) yield* ask(chatbot, chat.id, entry("q", { usage }));
-  return chats;
+  const chat = yield* create(chatbot);
+  const stored = yield* Effect.forEach(entries, (fields) => ask(chatbot, chat.id, fields));
+  return { chat, entries: stored };
 });
 
 // The archive
@@ -194,16 +157,12 @@ export const exportAll = (chatbot: ChatbotId) =>
 export const importAll = (chatbot: ChatbotId, records: Iterable<ArchiveRecord>) =>
   ChatArchive.use((archive) => archive.import(chatbot, Stream.fromIterable(records), actor));
 
-export interface StoredChat {
-  readonly chat: Chat;
-  readonly entries: Array<Entry & { readonly usage: Usage | null }>;
-}
-
 /** Returns all chats of a chatbot with their entries, as the second instance reads them. */
 export const storedChats = Effect.fnUntraced(function* (chatbot: ChatbotId) {
   const { second } = yield* StoreUnderTest;
   const records = yield* Stream.runCollect(second.archive.export(chatbot, actor));
-  const chats: Array<StoredChat> = [];
+  type StoredEntry = Entry & { readonly usage: Usage | null };
+  const chats: Array<{ readonly chat: Chat; readonly entries: Array<StoredEntry> }> = [];
   for (const record of records) {
     if (record._tag === "Chat") chats.push({ chat: record.chat, entries: [] });
     else chats.at(-1)!.entries.push({ ...record.entry, usage: record.usage });
@@ -217,9 +176,6 @@ export const questions = (chatbot: ChatbotId) =>
     chats.map(({ entries }) => entries.map(({ question }) => question)),
   );
 
-/** Makes a chat id without validating it, because an export may contain an invalid id, such as 1.5. */
-const unchecked = (id: number) => ChatId.make(id, { disableChecks: true });
-
 /** Makes the record of a chat in an export. */
 export const chatRecord = (
   id: number,
@@ -227,7 +183,7 @@ export const chatRecord = (
   more: Partial<Chat> = {},
 ): ArchiveRecord => ({
   _tag: "Chat",
-  chat: { id: unchecked(id), name: null, userRef: null, createTime, ...more },
+  chat: { id: ChatId.make(id), name: null, userRef: null, createTime, ...more },
 });
 
 /** Makes the record of an entry in an export. */
@@ -238,7 +194,7 @@ export const entryRecord = (
   more: Partial<NewEntry> = {},
 ): ArchiveRecord => {
   const { apiKeyId: _, usage, ...texts } = entry(`question ${id}`, more);
-  return { _tag: "Entry", entry: { ...texts, id, chatId: unchecked(chatId), createTime }, usage };
+  return { _tag: "Entry", entry: { ...texts, id, chatId: ChatId.make(chatId), createTime }, usage };
 };
 
 // Chatbots and their keys
@@ -266,11 +222,6 @@ export const findRegistered = (id: number) =>
     Effect.map(registry.list, (all) => all.find(({ chatbot }) => chatbot.id === id)),
   );
 
-export const findRegisteredKey = (chatbot: ChatbotId, keyId: string) =>
-  Effect.map(findRegistered(chatbot), (registered) =>
-    registered?.keys.find(({ id }) => id === keyId),
-  );
-
 /** Returns the chatbot's entries in the audit log, oldest first. */
 export const auditOf = (chatbot: ChatbotId) =>
   ChatbotRegistry.use((registry) =>
@@ -285,99 +236,29 @@ export const auditOf = (chatbot: ChatbotId) =>
 // Pages as the contract defines them, computed from plain arrays
 
 /** Returns the page that the query should return if `chats` are all the chats of the chatbot. */
-export const chatPage = (chats: ReadonlyArray<Chat>, query: ChatQuery): Page<Chat> =>
-  pageOf(
-    chats
-      .filter(({ id }) => query.id === null || id === query.id)
-      .filter(({ userRef }) => query.userRef === null || userRef === query.userRef)
-      .filter(
-        ({ name }) =>
-          query.search === null ||
-          query.search === "" ||
-          (name !== null && fold(name).includes(fold(query.search))),
-      ),
-    query,
-  );
-
-/** Returns the page that the query should return if `entries` are all the entries of the chat. */
-export const entryPage = (entries: ReadonlyArray<Entry>, query: EntryQuery): Page<Entry> =>
-  pageOf(
-    entries.filter(({ id }) => query.id === null || id === query.id),
-    query,
-  );
-
-type Value = string | number | boolean | Date | null;
-
-const pageOf = <Row extends Record<Field, Value> & { readonly id: number }, Field extends string>(
-  rows: ReadonlyArray<Row>,
-  { limit, orderBy, page }: ListQuery<Field>,
-): Page<Row> => {
-  const sortedRows = rows.toSorted((a, b) => {
-    for (const { descending, field } of orderBy) {
-      const ascending = compare(a[field], b[field]);
-      if (ascending !== 0) return descending ? -ascending : ascending;
-    }
-    return orderBy.at(-1)!.descending ? b.id - a.id : a.id - b.id;
-  });
-  return { total: rows.length, items: sortedRows.slice((page - 1) * limit, page * limit) };
+export const chatPage = (chats: ReadonlyArray<Chat>, query: ChatQuery): Page<Chat> => {
+  const { id, limit, orderBy, page, userRef } = query;
+  const search = fold(query.search ?? "");
+  const order = [...orderBy, { field: "id", descending: orderBy.at(-1)!.descending } as const];
+  const matches = chats
+    .filter((chat) => (id ?? chat.id) === chat.id && (userRef ?? chat.userRef) === chat.userRef)
+    .filter(({ name }) => search === "" || (name !== null && fold(name).includes(search)))
+    .toSorted((a, b) => {
+      const signs = order.map(({ descending, field }) => {
+        const ascending = compare(a[field], b[field]);
+        return descending ? -ascending : ascending;
+      });
+      return signs.find((sign) => sign !== 0) ?? 0;
+    });
+  return { total: matches.length, items: matches.slice((page - 1) * limit, page * limit) };
 };
 
-const compare = (a: Value, b: Value): number => {
+const compare = (a: Chat[keyof Chat], b: Chat[keyof Chat]): number => {
   if (a === null || b === null) return a === b ? 0 : a === null ? 1 : -1;
   return typeof a === "string" ? compareText(a, b as string) : Number(a) - Number(b);
 };
 
-/** Returns every order by one or two fields, in either direction. */
-export const orders = <const Field extends string>(
-  fields: ReadonlyArray<Field>,
-): ReadonlyArray<ListQuery<Field>["orderBy"]> => {
-  const single = fields.flatMap((field) =>
-    [true, false].map((descending): OrderBy<Field> => ({ field, descending })),
-  );
-  return single.flatMap((first) => [
-    [first] as const,
-    ...single
-      .filter(({ field }) => field !== first.field)
-      .map((second) => [first, second] as const),
-  ]);
-};
-
-/** Checks the page that a query returns, where `chats` are all the chats of the chatbot. */
-export const pageIs = Effect.fnUntraced(function* (
-  chatbot: ChatbotId,
-  chats: ReadonlyArray<Chat>,
-  more: Partial<ChatQuery>,
-) {
-  const query: ChatQuery = { ...defaultChatQuery, ...more };
-  const what = `the page for ${JSON.stringify(query)}`;
-  yield* same(what, yield* list(chatbot, query), chatPage(chats, query));
-});
-
-/** Checks that the chatbot's lists are exact in many orders, where `chats` are all its chats. */
-export const listsAre = Effect.fnUntraced(function* (
-  chatbot: ChatbotId,
-  chats: ReadonlyArray<Chat>,
-) {
-  for (const field of ["id", "createTime", "name"] as const) {
-    for (const descending of [true, false]) {
-      for (const page of [1, 2, 5, 6]) {
-        for (const more of [{}, { userRef: "y" }, { search: "CHAT 1" }]) {
-          const orderBy = [{ field, descending }] as const;
-          yield* pageIs(chatbot, chats, { ...more, limit: 7, page, orderBy });
-        }
-      }
-    }
-  }
-});
-
-// Strings and times that stores tend to mishandle
-
-/** Idempotency keys that stores tend to confuse. */
-export const awkwardKeys: ReadonlyArray<string> = [
-  ["key", "Key", "KEY", " key", "key ", "key_", "keyX", "key%", "key\\", "'; --"],
-  ["1", "01", "1e0", "null"],
-  ["a", "b"].map((end) => "k".repeat(254) + end),
-].flat();
+// Strings that stores tend to mishandle
 
 /** Strings that a store may sort, fold or keep wrongly, each of at most 60 code points. */
 export const awkwardTexts: ReadonlyArray<string> = [
@@ -397,13 +278,3 @@ export const awkwardTexts: ReadonlyArray<string> = [
 /** Returns strings that differ, in case or otherwise, only after this many code points. */
 export const alikeUpTo = (length: number): ReadonlyArray<string> =>
   ["b", "a", "", "B", "😀"].map((end) => "x".repeat(length) + end);
-
-/** Times that a store may change or confuse, in ascending order: far in the past, around clock changes, and so on. */
-export const awkwardTimes: ReadonlyArray<Date> = [
-  ["0001-01-01T00:00:00.000Z", "1582-10-10T12:00:00.000Z", "1899-12-31T23:59:59.999Z"],
-  ["1969-12-31T23:59:59.999Z", "1970-01-01T00:00:00.001Z", "2000-02-29T12:00:00.500Z"],
-  ["2023-03-26T01:30:00.001Z", "2023-10-29T00:30:00.000Z", "2023-10-29T01:30:00.000Z"],
-  ["2038-01-19T03:14:08.000Z", "9999-12-31T23:59:59.997Z", "9999-12-31T23:59:59.999Z"],
-]
-  .flat()
-  .map((text) => new Date(text));

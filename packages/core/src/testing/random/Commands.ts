@@ -16,14 +16,14 @@ const text = one(
 );
 const user = one("u", "U", "u ", "%", "v\nu", "😀", "");
 /** The indices 9 to 11 select another chatbot's row, the id 0, and the highest id, which no row has. */
-const row = fc.nat(11);
-const turn = fc.nat(4);
+const row = one(0, 0, 0, 1, 1, 2, 3, 5, 7, 9, 10, 11);
+const turn = one(0, 0, 0, 1, 1, 2, 3, 4);
 const key = fc.nat(3);
 const tokens = one(0, 5, 1_000);
 /** An idempotency key, and which of two requests sends it. */
 const idempotencyKey = maybe(fc.record({ name: key, request: one(0, 0, 0, 1) }));
-const cost = maybe(fc.record({ key, tokens }));
-const date = maybe(one("1990-01-01T00:00:00.000Z", "2201-01-01T00:00:00.001Z"));
+const cost = maybe(fc.record({ key, tokens: one(0, 5, 1_000, null) }));
+const date = maybe(one(new Date("1990-01-01"), new Date("2201-01-01T00:00:00.001Z")));
 
 /** Spans of time, in milliseconds: around a lease, a reservation, a key's lifetime and a day. */
 const spans = [
@@ -31,6 +31,7 @@ const spans = [
   ...[46_800_000, 86_399_999, 86_400_000, 90_000_000],
 ];
 const span = one(...spans);
+const decades = 60 * 365 * 86_400_000;
 
 const order = <Field extends string>(fields: ReadonlyArray<Field>) =>
   fc
@@ -49,164 +50,165 @@ const answer = {
   flagged: one(false, false, true),
   moderation: one("none", "none", "hate"),
   usage: maybe(
-    fc.record({ provider: one("p", "q"), model: one("m", "n"), tokens, attempts: one(0, 2) }),
+    fc.record({
+      provider: one("p", "q"),
+      model: one("m", "n"),
+      promptTokens: tokens,
+      completionTokens: tokens,
+      attempts: one(0, 2),
+      latencyMillis: one(7),
+    }),
   ),
 };
+/** Times that stores change or confuse: far away, around clock changes, and so on. */
+const time = one(
+  ...["0001-01-01T00:00:00.000Z", "1582-10-10T12:00:00.000Z", "1899-12-31T23:59:59.999Z"],
+  ...["1965-01-01T00:00:00.000Z", "1969-12-31T23:59:59.999Z", "1970-01-01T00:00:00.001Z"],
+  ...["2000-02-29T12:00:00.500Z", "2023-10-29T00:30:00.000Z", "9999-12-31T23:59:59.999Z"],
+);
+const entries = fc.array(fc.record({ time, ...answer }), { maxLength: 3 });
 const asked = { ...answer, cost };
-const take = { chat: maybe(row), key: idempotencyKey, visitor: fc.option(user, { freq: 1 }) };
+/** Few chats, so that asks meet in them. */
+const take = {
+  chat: one(0, 0, 0, 0, 0, 1, 1, 2, 3, 9, 10, null, null, null),
+  key: idempotencyKey,
+  visitor: fc.option(user, { freq: 1 }),
+};
 
-const keyFields = {
-  name: maybe(text),
-  expiresAt: date,
-  scopes: one(["read"], ["ask", "write"]),
-  ratePerMinute: maybe(one(1, 60)),
-  signingSecret: maybe(one("a".repeat(64), "b".repeat(64))),
-  visitorRatePerMinute: maybe(one(1, 60)),
-  tokensPerDay: maybe(one(1, 1e12)),
-  origins: fc.subarray(["https://a.example", "https://b.example"]),
-  anonymous: fc.boolean(),
-};
-const settings = {
-  helloMessage: maybe(text),
-  instructions: maybe(text),
-  moderationErrorMessage: one("No", "no"),
-  model: maybe(one("m", "n")),
-  moderation: maybe(one("off", "words")),
-  knowledge: maybe(one("a", "b")),
-  retentionDays: maybe(one(1, 36_500)),
-};
-const chatbotFields = {
-  workspace: one("a", "b", "A"),
-  name: one("a", "b", "A", "😀"),
-  description: text,
-};
 const optional = { requiredKeys: [] };
+const keyFields = fc.record(
+  {
+    name: maybe(text),
+    expiresAt: date,
+    scopes: one(["read"], ["ask", "write"]),
+    ratePerMinute: maybe(one(1, 60)),
+    signingSecret: maybe(one("a".repeat(64), "b".repeat(64))),
+    visitorRatePerMinute: maybe(one(1, 60)),
+    tokensPerDay: maybe(one(1, 1e12)),
+    origins: fc.subarray(["https://a.example", "https://b.example"]),
+    anonymous: fc.boolean(),
+  },
+  optional,
+);
+const settings = fc.record(
+  {
+    helloMessage: maybe(text),
+    instructions: maybe(text),
+    moderationErrorMessage: one("No", "no"),
+    model: maybe(one("m", "n")),
+    moderation: maybe(one("off", "words")),
+    knowledge: maybe(one("a", "b")),
+    retentionDays: maybe(one(1, 36_500)),
+  },
+  optional,
+);
+const chatbotFields = fc.record(
+  {
+    workspaceName: one("a", "b", "A"),
+    name: one("a", "b", "A", "😀"),
+    description: text,
+    settings,
+  },
+  optional,
+);
 
+type By = "first" | "second" | "both";
+
+const runBy =
+  (...by: ReadonlyArray<By>) =>
+  <Tag extends string, Fields extends object>(
+    tag: Tag,
+    weight: number,
+    fields: { readonly [Name in keyof Fields]: fc.Arbitrary<Fields[Name]> },
+  ) => ({
+    weight,
+    arbitrary: fc.record({ _tag: fc.constant(tag), ...fields, by: one(...by) }) as fc.Arbitrary<
+      { readonly _tag: Tag; readonly by: By } & Fields
+    >,
+  });
 /** A command that one of two instances runs. */
-const on = <Tag extends string, Fields extends object>(
-  tag: Tag,
-  fields: { readonly [Name in keyof Fields]: fc.Arbitrary<Fields[Name]> },
-  weight = 1,
-  by: fc.Arbitrary<"first" | "second" | "both"> = one("first", "second"),
-) => ({
-  weight,
-  arbitrary: fc.record({ _tag: fc.constant(tag), ...fields, by }) as fc.Arbitrary<
-    { readonly _tag: Tag; readonly by: "first" | "second" | "both" } & Fields
-  >,
-});
-/** Who runs a command whose outcome does not depend on which of two concurrent calls is first. */
-const each = one("first", "second", "first", "second", "both");
+const on = runBy("first", "second");
+/** A command that both may run at once, because it does not matter which is first. */
+const onEach = runBy("first", "second", "first", "second", "both");
 
 /** The commands. After a failure, fast-check looks for fewer commands, and for ones that come first in this list. */
 export const command = fc.oneof(
-  on(
-    "Create",
-    {
-      name: maybe(text),
-      userRef: maybe(user),
-      hello: maybe(text),
-      key: idempotencyKey,
-      isVisitor: fc.boolean(),
-    },
-    6,
-    each,
-  ),
-  on("Ask", { ...take, ...asked }, 10),
-  on("Take", take, 6),
-  on("Append", { turn, ...asked }, 3, each),
-  on("Renew", { turn }, 2, each),
-  on("Release", { turn, cost }, 3, each),
-  on("Earlier", { turn, entry: row }),
+  onEach("Create", 6, {
+    chat: fc.record({ name: maybe(text), userRef: maybe(user), helloMessage: maybe(text) }),
+    key: idempotencyKey,
+    isVisitor: fc.boolean(),
+  }),
+  on("Ask", 10, { ...take, ...asked }),
+  on("Take", 12, take),
+  onEach("Append", 5, { turn, ...asked }),
+  onEach("Renew", 3, { turn }),
+  onEach("Release", 4, { turn, cost }),
+  on("Earlier", 2, { turn, entry: row }),
   // An instance that ends while its turn, or its place in a queue, is open.
-  on("TakeAndDie", take),
+  on("TakeAndDie", 1, take),
   // The other instance asks the same while the turn is open.
-  on("AskTogether", { ...take, ...asked }, 2),
-  on(
-    "List",
-    {
+  on("AskTogether", 2, { ...take, ...asked }),
+  on("List", 4, {
+    query: fc.record({
       ...page,
       orderBy: order(chatFields),
-      id: fc.option(row, { freq: 1 }),
       search: maybe(text),
       userRef: maybe(user),
-    },
-    4,
-  ),
-  on(
-    "History",
-    { ...page, orderBy: order(entryFields), chat: row, id: maybe(row), visitor: maybe(user) },
-    3,
-  ),
-  on(
-    "Erase",
-    {
-      which: one<Erasable["_tag"]>("Chat", "Chat", "UserRef", "IdleSince", "IdleFor", "All"),
-      chat: row,
-      userRef: user,
-      ago: one(-1, 0, ...spans, 60 * 365 * 86_400_000),
-    },
-    2,
-  ),
-  on("Export", { userRef: maybe(user), digest: one("", "d1") }),
-  on("Copy", { to: turn }),
-  on(
-    "Import",
-    {
-      chats: fc.array(
-        fc.record({
-          name: maybe(text),
-          userRef: maybe(user),
-          year: one(1960, 1965, 1970),
-          entries: fc.array(fc.record({ year: one(1960, 1965, 1970), ...answer }), {
-            maxLength: 2,
-          }),
-        }),
-        { maxLength: 4 },
-      ),
-      flaw: fc.option(one("times", "ids", "broken"), { freq: 1 }),
-    },
-    2,
-  ),
-  on("Usage", {
-    group: maybe(one<UsageGroup>("day", "key", "userRef")),
-    ago: one(0, ...spans, 60 * 365 * 86_400_000),
+    }),
+    id: fc.option(row, { freq: 1 }),
   }),
-  on("Spending", { key }),
-  on("Pass", { millis: span }, 5),
-  on("StepBack", { millis: one(1, 3_500, 11_000) }),
-  on("Switch", { chatbot: fc.nat(3) }, 2),
-  on(
-    "Register",
-    {
-      ...chatbotFields,
-      settings: fc.record(settings, optional),
-      keys: fc.array(key, { maxLength: 3 }),
-    },
-    2,
-    each,
-  ),
-  on(
-    "Change",
-    { change: fc.record(chatbotFields, optional), settings: fc.record(settings, optional) },
-    2,
-    each,
-  ),
-  on("Delete", {}, 1, each),
-  on("AddKey", { key, fields: fc.record(keyFields, optional) }, 2, each),
-  on("ChangeKey", { key, change: fc.record(keyFields, optional) }, 2, each),
-  on("RevokeKey", { key }, 1, each),
-  on("UseKeys", { keys: fc.array(key, { maxLength: 2 }) }, 1, each),
-  on("FindKey", { key }),
-  on("ListChatbots", {}),
-  on("Audit", { limit: one(0, 1, 3, 500) }),
-  on("RecordRead", { detail: one("chat 17", "export") }),
+  on("History", 3, {
+    query: fc.record({ ...page, orderBy: order(entryFields) }),
+    chat: row,
+    id: maybe(row),
+    visitor: maybe(user),
+  }),
+  on("Erase", 2, {
+    which: one<Erasable["_tag"]>("Chat", "Chat", "UserRef", "IdleSince", "IdleFor", "All"),
+    chat: row,
+    userRef: user,
+    ago: one(-1, 0, ...spans, decades),
+  }),
+  on("Export", 1, {
+    person: maybe(fc.record({ userRef: user, digest: one("d1") }, { requiredKeys: ["userRef"] })),
+  }),
+  on("Copy", 1, { to: turn }),
+  on("Import", 2, {
+    chats: fc.array(fc.record({ name: maybe(text), userRef: maybe(user), time, entries }), {
+      maxLength: 4,
+    }),
+    flaw: one(null, null, "times", "ids", "broken"),
+  }),
+  on("Usage", 1, {
+    group: maybe(one<UsageGroup>("day", "key", "userRef")),
+    ago: one(0, ...spans, decades),
+  }),
+  on("Spending", 1, { key }),
+  on("Pass", 8, { millis: span }),
+  on("StepBack", 1, { millis: one(1, 3_500, 11_000) }),
+  on("Switch", 2, { chatbot: fc.nat(3) }),
+  onEach("Register", 2, { chatbot: chatbotFields, keys: fc.array(key, { maxLength: 3 }) }),
+  onEach("Change", 2, { change: chatbotFields }),
+  onEach("Delete", 1, {}),
+  onEach("AddKey", 2, { key, fields: keyFields }),
+  onEach("ChangeKey", 2, { key, change: keyFields }),
+  onEach("RevokeKey", 1, { key }),
+  onEach("UseKeys", 1, { keys: fc.array(key, { maxLength: 2 }) }),
+  on("FindKey", 1, { key }),
+  on("ListChatbots", 1, {}),
+  on("Audit", 1, { limit: one(0, 1, 3, 500) }),
+  on("RecordRead", 1, { detail: one("chat 17", "export") }),
 );
 
 /** A command that {@link replay} runs. */
 export type Command = typeof command extends fc.Arbitrary<infer A> ? A : never;
 
 /** Prints commands as an array literal, one command a line. */
-export const show = (commands: ReadonlyArray<Command>): string =>
-  `[\n${commands
-    .map((command) => `  ${JSON.stringify(command).replaceAll(/"(\w+)":/g, " $1: ")},\n`)
-    .join("")}]`;
+export const show = (commands: ReadonlyArray<Command>): string => {
+  const lines = commands.map((command) =>
+    JSON.stringify(command)
+      .replaceAll(/"(\w+)":/g, " $1: ")
+      .replaceAll(/"\d{4}-\d\d-\d\dT.*?Z"/g, "new Date($&)"),
+  );
+  return `[\n${lines.map((line) => `  ${line},\n`).join("")}]`;
+};

@@ -1,37 +1,38 @@
 /**
  * Runs random commands on a store, and makes its results comparable with those of another store.
  */
-import { Clock, Effect, Stream } from "effect";
+import { Clock, Effect, Stream, Struct } from "effect";
 import { TestClock } from "effect/testing";
 import { plainKey, type KeyRecord } from "../../model/ApiKey.ts";
 import { defaultSettings } from "../../model/Chatbot.ts";
-import type { NewEntry, Usage } from "../../model/Entry.ts";
-import { idempotencyKeyLifetime, type IdempotencyKey } from "../../model/IdempotencyKey.ts";
+import type { NewEntry } from "../../model/Entry.ts";
+import { idempotencyKeyLifetime } from "../../model/IdempotencyKey.ts";
 import { ChatbotId, ChatId } from "../../model/Ids.ts";
-import {
-  chatFields,
-  defaultChatQuery,
-  defaultEntryQuery,
-  type ListQuery,
-} from "../../model/ListQuery.ts";
+import { chatFields, defaultChatQuery, defaultEntryQuery } from "../../model/ListQuery.ts";
+import type { ListQuery } from "../../model/ListQuery.ts";
 import type { ArchiveRecord, Erasable, UsageSum } from "../../ports/ChatArchive.ts";
-import type { ChatbotChange, KeyChange } from "../../ports/ChatbotRegistry.ts";
-import { ChatArchive } from "../../ports/ChatArchive.ts";
-import { ChatbotDirectory } from "../../ports/ChatbotDirectory.ts";
-import { ChatbotRegistry } from "../../ports/ChatbotRegistry.ts";
-import { ChatStore } from "../../ports/ChatStore.ts";
-import { TurnStore, type Turn } from "../../ports/TurnStore.ts";
+import type { KeyChange } from "../../ports/ChatbotRegistry.ts";
+import type { Turn } from "../../ports/TurnStore.ts";
 import { errorFields } from "../Check.ts";
+import { instances } from "../Fixtures.ts";
 import { StoreUnderTest, type Instance } from "../StoreUnderTest.ts";
 import type { Command } from "./Commands.ts";
 
 const highestId = Number.MAX_SAFE_INTEGER;
 const day = 86_400_000;
-const epoch = new Date(-60 * 365 * day);
+const earliest = new Date(-62_135_596_800_000);
 const actor = "tester";
 
-type Answer = Extract<Command, { readonly _tag: "Ask" }>;
+type Answer = Extract<Command, { readonly _tag: "Ask" | "AskTogether" }>;
+type Registration = Extract<Command, { readonly _tag: "Register" }>;
 type Taking = Pick<Answer, "chat" | "key" | "visitor">;
+
+interface HeldTurn {
+  readonly turn: Turn;
+  readonly takenAt: number;
+  /** Whether an append or a release may have counted its cost. */
+  isSpent: boolean;
+}
 
 /**
  * Opens a store. Each call of the result starts a run, which begins with one chatbot, and returns a function that runs a
@@ -40,20 +41,14 @@ type Taking = Pick<Answer, "chat" | "key" | "visitor">;
  */
 export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
   const under = yield* StoreUnderTest;
-  const first: Instance = {
-    chats: yield* ChatStore,
-    turns: yield* TurnStore,
-    archive: yield* ChatArchive,
-    directory: yield* ChatbotDirectory,
-    registry: yield* ChatbotRegistry,
-  };
+  const [first, second] = yield* instances;
   /** The highest id of a chat or entry so far. Imported ids are higher. */
   let highest = 0;
 
   return Effect.fnUntraced(function* (run: string) {
     const began = Math.floor(Date.now() / day);
     const chatbots: Array<number> = [];
-    const turns: Array<{ readonly turn: Turn; readonly takenAt: number; isSpent: boolean }> = [];
+    const turns: Array<HeldTurn> = [];
     /** The ids of each chatbot's chats and entries, in order of first occurrence. A copy keeps its ids. */
     const known = new Map<string, Array<number>>();
     /** Ids that a command made up. */
@@ -91,7 +86,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
     const plain = (value: unknown, of: number): unknown => {
       if (value instanceof Uint8Array) return `bytes ${value.join()}`;
       if (value instanceof Date) {
-        const isFixed = value < new Date("1990-01-02") || value > new Date("2200-01-01");
+        const isFixed = value < new Date("2023-12-31") || value > new Date("2200-01-01");
         return isExact || isFixed ? value.getTime() : "time";
       }
       if (Array.isArray(value)) return value.map((item) => plain(item, of));
@@ -106,11 +101,10 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
     };
     const field = (name: string, item: unknown, among: object, of: number): unknown => {
       if (typeof item === "number") {
-        if (name === "chatId" || name === "chat") return place("chat", of, item);
-        if (name === "chatbot") return place("chatbot", of, item);
+        const isChat = name === "chatId" || name === "chat" || "userRef" in among;
         if (name === "id" && "question" in among) return place("entry", of, item);
-        if (name === "id" && "userRef" in among) return place("chat", of, item);
-        if (name === "id") return place("chatbot", of, item);
+        if (["chatId", "chat", "chatbot", "id"].includes(name))
+          return place(isChat ? "chat" : "chatbot", of, item);
         if (!isExact && name === "nowMillis") return "now";
         if (!isExact && name.endsWith("Millis") && name !== "latencyMillis") return Math.sign(item);
       }
@@ -131,61 +125,26 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
     const keyRecord = (key: number, more: KeyChange = {}): KeyRecord => ({
       ...plainKey,
       id: keyId(key),
-      hash: new Uint8Array(32).fill(key),
+      hash: new Uint8Array(64).fill(key).subarray(8, 40),
       scopes: ["read"],
       ...more,
     });
-    const keyFields = ({
-      expiresAt,
-      ...more
-    }: Extract<Command, { _tag: "ChangeKey" }>["change"]): KeyChange => ({
-      ...more,
-      ...(expiresAt !== undefined && {
-        expiresAt: expiresAt === null ? null : new Date(expiresAt),
-      }),
-    });
     const workspace = (name: string) => `${run} ${name}`;
-    const idempotencyKey = (
-      key: Answer["key"],
-      endpoint: string,
-      visitor: string | null,
-    ): IdempotencyKey | null =>
+    const idempotencyKey = (key: Answer["key"], endpoint: string, visitor: string | null) =>
       key && {
         key: visitor === null ? `key ${key.name}` : `key ${key.name}\n${visitor}`,
         fingerprint: `${endpoint} ${key.request}`,
       };
-    const usageOf = (usage: Answer["usage"]): Usage | null =>
-      usage && {
-        provider: usage.provider,
-        model: usage.model,
-        promptTokens: usage.tokens,
-        completionTokens: usage.tokens + 1,
-        attempts: usage.attempts,
-        latencyMillis: 7,
-      };
-    const texts = ({
-      answer,
-      flagged,
-      moderation,
-      question,
-    }: Pick<Answer, "answer" | "flagged" | "moderation" | "question">) => ({
-      question,
-      answer,
-      moderation,
-      flagged,
+    const entryOf = ({
+      cost,
+      ...command
+    }: Answer | Extract<Command, { _tag: "Append" }>): NewEntry => ({
+      ...Struct.pick(command, ["question", "answer", "moderation", "flagged", "usage"]),
+      ...(cost && { apiKeyId: keyId(cost.key), spentTokens: cost.tokens }),
     });
-    const entryOf = (
-      command: Omit<Answer, "_tag" | "chat" | "key" | "visitor" | "by">,
-    ): NewEntry => ({
-      ...texts(command),
-      usage: usageOf(command.usage),
-      ...(command.cost && { apiKeyId: keyId(command.cost.key), spentTokens: command.cost.tokens }),
-    });
-    /** The time that many milliseconds ago; without exact times, any time that is before or after all others. */
+    /** The time that many milliseconds ago; without exact times, one that is before or after all times of asks. */
     const ago = (millis: number, now: number) =>
-      new Date(
-        isExact ? now - millis : millis > day ? -5 * 365 * day + millis / 1e9 : "2200-01-01",
-      );
+      new Date(isExact ? now - millis : millis > day ? "1965-01-01" : "2200-01-02");
     /** Without exact times, one that does not depend on how long a command takes. */
     const inExact = <Field extends string>(orderBy: ListQuery<Field>["orderBy"]) =>
       isExact
@@ -198,18 +157,24 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
     const sorted = (sums: ReadonlyArray<UsageSum>) =>
       sums.toSorted((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1));
 
-    const created = yield* first.registry.create(
-      {
-        workspaceName: workspace("a"),
-        name: "a",
-        description: "",
-        settings: defaultSettings,
-        keys: [keyRecord(0)],
-      },
-      actor,
-    );
-    chatbots.push(created.id);
-    let chatbot = created.id;
+    const register = (
+      { registry }: Instance,
+      chatbot: Registration["chatbot"],
+      keys: Registration["keys"],
+    ) =>
+      registry.create(
+        {
+          name: "a",
+          description: "",
+          ...chatbot,
+          workspaceName: workspace(chatbot.workspaceName ?? "a"),
+          settings: { ...defaultSettings, ...chatbot.settings },
+          keys: keys.map((key) => keyRecord(key)),
+        },
+        actor,
+      );
+    let chatbot = (yield* register(first, {}, [0])).id;
+    chatbots.push(chatbot);
     /** The chatbot whose ids the result of a command contains. */
     let concerned = chatbot;
 
@@ -254,22 +219,26 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
     const contents = Effect.fnUntraced(function* (instance: Instance, of: ChatbotId) {
       const { archive, chats } = instance;
       const all = { ...defaultChatQuery, limit: 100 };
-      const lists: Array<unknown> = [];
-      for (const field of chatFields.filter((field) => isExact || field !== "createTime"))
-        for (const descending of [true, false])
-          lists.push(yield* chats.listChats(of, { ...all, orderBy: [{ field, descending }] }));
-      const histories: Array<unknown> = [];
       const { items } = yield* chats.listChats(of, all);
-      for (const { id, userRef } of items) {
-        histories.push(yield* chats.listEntries(of, id, { ...defaultEntryQuery, limit: 100 }));
-        if (userRef !== null) lists.push(yield* chats.listChats(of, { ...all, userRef }));
-      }
-      const usage: Array<unknown> = [];
-      for (const by of [null, "key", "userRef", "day"] as const)
-        if (by !== "day" || isExact) usage.push(sorted(yield* archive.usage(of, epoch, by)));
+      const queries = [
+        ...chatFields
+          .filter((field) => isExact || field !== "createTime")
+          .flatMap((field) => [true, false].map((descending) => ({ field, descending })))
+          .map((order) => ({ orderBy: [order] as const })),
+        ...[...new Set(items.map(({ userRef }) => userRef))].map((userRef) => ({ userRef })),
+      ];
+      const lists = yield* Effect.forEach(queries, (more) =>
+        chats.listChats(of, { ...all, ...more }),
+      );
+      const histories = yield* Effect.forEach(items, ({ id }) =>
+        chats.listEntries(of, id, { ...defaultEntryQuery, limit: 100 }),
+      );
+      const groups = [null, "key", "userRef", ...(isExact ? ["day" as const] : [])] as const;
+      const usage = yield* Effect.forEach(groups, (group) =>
+        Effect.map(archive.usage(of, earliest, group), sorted),
+      );
       const exported = yield* settle(Stream.runCollect(archive.export(of, actor)));
-      const spending: Array<unknown> = [];
-      for (const key of [0, 1, 2, 3]) spending.push(yield* spendingOf(instance, of, key));
+      const spending = yield* Effect.forEach([0, 1, 2, 3], (key) => spendingOf(instance, of, key));
       return plain({ lists, histories, usage, exported, spending }, of);
     });
 
@@ -277,15 +246,15 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
     const finish = Effect.gen(function* () {
       strangers.clear();
       const contained: Array<unknown> = [];
-      for (const of of chatbots) contained.push(yield* contents(under.second, ChatbotId.make(of)));
+      for (const of of chatbots) contained.push(yield* contents(second, ChatbotId.make(of)));
       const grants = yield* Effect.forEach([0, 1, 2, 3], (key) => first.directory.find(keyId(key)));
-      const registered = yield* listOf(under.second);
+      const registered = yield* listOf(second);
       for (const { chatbot } of registered) yield* first.registry.delete(chatbot.id, actor);
       const audit = yield* auditOf(first, 1_000);
       return { contained, ...(plain({ grants, registered, audit }, 0) as object) };
     });
 
-    /** What the command does on an instance; `of` is the chatbot that it concerns. */
+    /** What the command does on an instance. */
     const perform = (
       command: Command,
       instance: Instance,
@@ -293,23 +262,20 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
       now: number,
     ): Effect.Effect<unknown, unknown> => {
       const { archive, chats, directory, registry, turns: turnStore } = instance;
-      const onTurn = (
-        at: number,
-        act: (turn: Turn, isSpent: boolean) => Effect.Effect<unknown, unknown>,
-      ) => {
+      const onTurn = (at: number, act: (held: HeldTurn) => Effect.Effect<unknown, unknown>) => {
         const held = turns.at(-1 - (at % Math.max(1, turns.length)));
         if (held === undefined) return Effect.succeed("no turn");
         // From a day after the take, a store may forget the key and its turn at any time.
         if (held.turn.idempotencyKey !== null && elapsed - held.takenAt >= idempotencyKeyLifetime)
           return Effect.succeed("an old turn");
         concerned = held.turn.chatbot;
-        return act(held.turn, held.isSpent);
+        return act(held);
       };
       switch (command._tag) {
         case "Create": {
-          const { hello, isVisitor, key, name, userRef } = command;
-          const idempotency = idempotencyKey(key, "create", isVisitor ? userRef : null);
-          return chats.createChat(chatbot, { name, userRef, helloMessage: hello }, idempotency);
+          const { chat, isVisitor, key } = command;
+          const idempotency = idempotencyKey(key, "create", isVisitor ? chat.userRef : null);
+          return chats.createChat(chatbot, chat, idempotency);
         }
         case "Take":
           return take(instance, command, takenChat(command.chat));
@@ -318,18 +284,14 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
             Effect.flatMap(under.open, (dying) => take(dying, command, takenChat(command.chat))),
           );
         case "Ask":
-          return Effect.gen(function* () {
-            const result = yield* take(instance, command, takenChat(command.chat));
-            if (result._tag !== "TurnTaken") return result;
-            turns.at(-1)!.isSpent = true;
-            return [result, yield* turnStore.append(result.turn, entryOf(command))];
-          });
         case "AskTogether":
           return Effect.gen(function* () {
             const chat = takenChat(command.chat);
             const result = yield* take(instance, command, chat);
             if (result._tag !== "TurnTaken") return result;
             turns.at(-1)!.isSpent = true;
+            const append = settle(turnStore.append(result.turn, entryOf(command)));
+            if (command._tag === "Ask") return [result, yield* append];
             const wait = Effect.gen(function* () {
               for (let tries = 0; tries < 10; tries++) {
                 const outcome = yield* take(other, command, chat);
@@ -338,7 +300,6 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
               }
               return null;
             });
-            const append = settle(turnStore.append(result.turn, entryOf(command)));
             const [own, early] = yield* Effect.all([append, wait], { concurrency: 2 });
             const late = early ?? (yield* take(other, command, chat));
             if (late._tag !== "TurnTaken") return [own, late];
@@ -346,43 +307,34 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
             return [own, late, yield* settle(other.turns.append(late.turn, entryOf(command)))];
           });
         case "Append":
-          return onTurn(command.turn, (turn) => {
-            const held = turns.find((one) => one.turn === turn)!;
-            return Effect.tap(turnStore.append(turn, entryOf(command)), () =>
+          return onTurn(command.turn, (held) =>
+            Effect.tap(turnStore.append(held.turn, entryOf(command)), () =>
               Effect.sync(() => (held.isSpent = true)),
-            );
-          });
+            ),
+          );
         case "Renew":
-          return onTurn(command.turn, turnStore.renew);
+          return onTurn(command.turn, ({ turn }) => turnStore.renew(turn));
         case "Release":
-          return onTurn(command.turn, (turn, isSpent) => {
-            turns.find((one) => one.turn === turn)!.isSpent = true;
-            const { cost } = command;
+          return onTurn(command.turn, (held) => {
+            const { by, cost } = command;
             // Whether a second release counts is left open.
-            if (cost === null || isSpent || command.by === "both") return turnStore.release(turn);
-            return turnStore.release(turn, { apiKeyId: keyId(cost.key), tokens: cost.tokens });
+            const isCounted = !held.isSpent && by !== "both";
+            held.isSpent = true;
+            const spent = cost && { apiKeyId: keyId(cost.key), tokens: cost.tokens ?? 0 };
+            return turnStore.release(held.turn, isCounted ? spent : null);
           });
         case "Earlier":
-          return onTurn(command.turn, (turn) =>
+          return onTurn(command.turn, ({ turn }) =>
             turnStore.earlier(turn, idAt("entry", turn.chatbot, command.entry)),
           );
         case "List": {
-          const { limit, orderBy, page, search, userRef } = command;
-          const id = command.id === null ? null : takenChat(command.id);
-          return chats.listChats(chatbot, {
-            limit,
-            page,
-            orderBy: inExact(orderBy),
-            id,
-            search,
-            userRef,
-          });
+          const query = { ...command.query, orderBy: inExact(command.query.orderBy) };
+          return chats.listChats(chatbot, { ...query, id: takenChat(command.id) });
         }
         case "History": {
-          const { limit, orderBy, page, visitor } = command;
           const id = command.id === null ? null : idAt("entry", chatbot, command.id);
-          const query = { limit, page, orderBy: inExact(orderBy), id };
-          return chats.listEntries(chatbot, takenChat(command.chat)!, query, visitor);
+          const query = { ...command.query, orderBy: inExact(command.query.orderBy), id };
+          return chats.listEntries(chatbot, takenChat(command.chat)!, query, command.visitor);
         }
         case "Erase": {
           const { userRef } = command;
@@ -396,12 +348,8 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
           } satisfies Record<Erasable["_tag"], Erasable>;
           return archive.erase(chatbot, erasures[command.which], actor);
         }
-        case "Export": {
-          const { digest, userRef } = command;
-          const person =
-            userRef === null ? undefined : digest === "" ? { userRef } : { userRef, digest };
-          return Stream.runCollect(archive.export(chatbot, actor, person));
-        }
+        case "Export":
+          return Stream.runCollect(archive.export(chatbot, actor, command.person ?? undefined));
         case "Copy": {
           const to = ChatbotId.make(chatbots.at(-1 - (command.to % chatbots.length))!);
           return Effect.gen(function* () {
@@ -413,83 +361,56 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
           });
         }
         case "Import": {
-          const isSorted = command.flaw !== "times";
-          const chats = isSorted
-            ? command.chats.toSorted((a, b) => a.year - b.year)
-            : command.chats;
+          const { chats, flaw } = command;
+          const isSorted = flaw !== "times";
           let id = highest;
-          const entryId = () => (command.flaw === "ids" ? highest + 1 : ++id);
-          const records = chats.flatMap(
-            ({ entries, name, userRef, year }): Array<ArchiveRecord> => {
+          // With this flaw, entries of different chats have the same ids.
+          const twice = highest + 100;
+          const entryId = (n: number) => (flaw === "ids" ? twice + n : ++id);
+          const inOrder = <A extends { readonly time: string }>(rows: ReadonlyArray<A>) =>
+            isSorted ? rows.toSorted((a, b) => (a.time < b.time ? -1 : 1)) : rows;
+          const records = inOrder(chats).flatMap(
+            ({ entries, time, ...chat }): Array<ArchiveRecord> => {
               const chatId = ChatId.make(++id);
-              const at = (year: number) => new Date(Date.UTC(year, 0));
-              const years = entries.map((entry) =>
-                isSorted ? Math.max(entry.year, year) : entry.year,
-              );
-              if (isSorted) years.sort((a, b) => a - b);
+              const timeOf = (own: string) => new Date(isSorted && own < time ? time : own);
               return [
-                { _tag: "Chat", chat: { id: chatId, name, userRef, createTime: at(year) } },
-                ...entries.map(({ usage, ...entry }, n): ArchiveRecord => ({
+                { _tag: "Chat", chat: { ...chat, id: chatId, createTime: timeOf(time) } },
+                ...inOrder(entries).map(({ time, usage, ...texts }, n): ArchiveRecord => ({
                   _tag: "Entry",
-                  entry: { ...texts(entry), id: entryId(), chatId, createTime: at(years[n]!) },
-                  usage: usageOf(usage),
+                  entry: { ...texts, id: entryId(n), chatId, createTime: timeOf(time) },
+                  usage,
                 })),
               ];
             },
           );
-          const source =
-            command.flaw === "broken" ? Stream.fail({ _tag: "Broken" as const }) : Stream.empty;
-          return Effect.map(
-            archive.import(chatbot, Stream.concat(Stream.fromIterable(records), source), actor),
-            (count) => [
-              count,
-              records.map((record) => (record._tag === "Chat" ? record.chat : record.entry)),
-            ],
-          );
+          const end = flaw === "broken" ? Stream.fail({ _tag: "Broken" as const }) : Stream.empty;
+          const source = Stream.concat(Stream.fromIterable(records), end);
+          // The records make their ids known, if they are stored.
+          return Effect.map(archive.import(chatbot, source, actor), (count) => [
+            count,
+            records.map((record) => (record._tag === "Chat" ? record.chat : record.entry)),
+          ]);
         }
-        case "Usage":
+        case "Usage": {
           // Without exact times, a day may have passed in one store only.
-          return Effect.map(
-            archive.usage(
-              chatbot,
-              ago(command.ago, now),
-              isExact || command.group !== "day" ? command.group : null,
-            ),
-            sorted,
-          );
+          const group = isExact || command.group !== "day" ? command.group : null;
+          return Effect.map(archive.usage(chatbot, ago(command.ago, now), group), sorted);
+        }
         case "Spending":
           return spendingOf(instance, chatbot, command.key);
-        case "Register": {
-          const { description, keys, name, settings } = command;
-          return registry.create(
-            {
-              workspaceName: workspace(command.workspace),
-              name,
-              description,
-              settings: { ...defaultSettings, ...settings },
-              keys: keys.map((key) => keyRecord(key)),
-            },
-            actor,
-          );
-        }
+        case "Register":
+          return register(instance, command.chatbot, command.keys);
         case "Change": {
-          const {
-            change: { workspace: at, ...change },
-            settings,
-          } = command;
-          const fields: ChatbotChange = {
-            ...change,
-            ...(at !== undefined && { workspaceName: workspace(at) }),
-          };
-          const isEmpty = Object.keys(settings).length === 0;
-          return registry.change(chatbot, isEmpty ? fields : { ...fields, settings }, actor);
+          const { workspaceName: name, ...change } = command.change;
+          const renamed = name === undefined ? {} : { workspaceName: workspace(name) };
+          return registry.change(chatbot, { ...change, ...renamed }, actor);
         }
         case "Delete":
           return registry.delete(chatbot, actor);
         case "AddKey":
-          return registry.addKey(chatbot, keyRecord(command.key, keyFields(command.fields)), actor);
+          return registry.addKey(chatbot, keyRecord(command.key, command.fields), actor);
         case "ChangeKey":
-          return registry.changeKey(chatbot, keyId(command.key), keyFields(command.change), actor);
+          return registry.changeKey(chatbot, keyId(command.key), command.change, actor);
         case "RevokeKey":
           return registry.revokeKey(chatbot, keyId(command.key), actor);
         case "UseKeys":
@@ -501,9 +422,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
         case "Audit":
           return auditOf(instance, command.limit);
         case "RecordRead":
-          return chatbots.length === 0
-            ? Effect.void
-            : registry.recordRead(chatbot, command.detail, actor);
+          return registry.recordRead(chatbot, command.detail, actor);
         case "Pass": {
           // Without exact times, the spans are clearly longer or shorter than each limit.
           const millis = isExact ? command.millis : (looseSpans[command.millis] ?? command.millis);
@@ -525,7 +444,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
       strangers.clear();
       concerned = chatbot;
       const now = yield* Clock.currentTimeMillis;
-      const both = [first, under.second] as const;
+      const both = [first, second] as const;
       const [instance, other] = command.by === "second" ? [both[1], both[0]] : both;
       const once = settle(perform(command, instance, other, now));
       if (command.by !== "both") return plain(yield* once, concerned);
@@ -551,20 +470,17 @@ const looseSpans: Readonly<Record<number, number>> = {
 
 type Settled = { readonly success: unknown } | { readonly failure: unknown };
 
-const settle = <A, E>(effect: Effect.Effect<A, E>): Effect.Effect<Settled> =>
-  Effect.match(effect, {
-    onSuccess: (success) => ({ success }),
-    onFailure: (failure) => ({ failure }),
-  });
+const settle = Effect.match({
+  onSuccess: (success: unknown): Settled => ({ success }),
+  onFailure: (failure: unknown): Settled => ({ failure }),
+});
 
 /** Sorts the results of two concurrent calls: by the id of what was stored, failures last. */
 const byId = (a: Settled, b: Settled): number => {
   const [x, y] = [a, b].map((result): number => {
     if ("failure" in result) return 1e16;
-    const row = result.success as
-      | { id?: number; chatId?: number; chat?: { id: number }; replayed?: boolean }
-      | null
-      | undefined;
+    type Row = { id?: number; chatId?: number; chat?: { id: number }; replayed?: boolean };
+    const row = result.success as Row | null | undefined;
     return (row?.chat?.id ?? row?.chatId ?? row?.id ?? 0) + (row?.replayed === true ? 0.5 : 0);
   });
   return x! - y!;

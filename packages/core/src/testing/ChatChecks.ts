@@ -1,0 +1,349 @@
+/**
+ * What random comparison does not notice about chats, turns and idempotency keys: concurrent calls, snapshots, leases,
+ * and long or awkward strings.
+ */
+import { Effect } from "effect";
+import type { Chat } from "../model/Chat.ts";
+import type { Entry } from "../model/Entry.ts";
+import type { ChatbotId, ChatId } from "../model/Ids.ts";
+import { chatFields, defaultChatQuery } from "../model/ListQuery.ts";
+import { compareText } from "../model/Text.ts";
+import type { StorePorts } from "../ports/Store.ts";
+import { ChatStore } from "../ports/ChatStore.ts";
+import { turnEntries, turnLease, turnPrecedence, TurnStore } from "../ports/TurnStore.ts";
+import { check, same, type Check } from "./Check.ts";
+import {
+  alikeUpTo,
+  append,
+  ask,
+  atOnce,
+  awkwardTexts,
+  bare,
+  bothTurns,
+  chatPage,
+  conversation,
+  create,
+  createAll,
+  entry,
+  exportAll,
+  history,
+  importAll,
+  instances,
+  keyOf,
+  list,
+  newChatbot,
+  pass,
+  questions,
+  storedChats,
+  tagOf,
+  takeTurn,
+} from "./Fixtures.ts";
+import type { StoreUnderTest } from "./StoreUnderTest.ts";
+
+const key = keyOf("key");
+
+/** Fails unless the turn of the chat is held. */
+const isHeld = Effect.fnUntraced(function* (
+  turns: TurnStore["Service"],
+  chatbot: ChatbotId,
+  chat: ChatId,
+) {
+  const outcome = yield* turns.take(chatbot, chat, null);
+  yield* same("the take is held by", outcome._tag === "Held" && outcome.by, "chat");
+});
+
+export const chatChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = [
+  check("strings are stored, sorted, found and copied by all their code points", function* () {
+    const [chatbot, copy] = [yield* newChatbot, yield* newChatbot];
+    const references = alikeUpTo(59);
+    const chats = yield* createAll(chatbot, [
+      {},
+      ...awkwardTexts.map((text) => ({ name: text, userRef: text, helloMessage: text })),
+      ...alikeUpTo(254).map((name, n) => ({ name, userRef: references[n]! })),
+      { name: `${"ﬃ".repeat(254)}!` },
+    ]);
+    const hellos = ({ name }: Chat) => (awkwardTexts.includes(name!) ? [name] : []);
+    const expected = chats.map((chat) => [chat, hellos(chat)]);
+    const inStore = (yield* storedChats(chatbot)).map(({ chat, entries }) => [
+      chat,
+      entries.map(({ answer }) => answer),
+    ]);
+    yield* same("the stored chats and hello entries", inStore, expected);
+    const records = yield* exportAll(chatbot);
+    yield* importAll(copy, records);
+    yield* same("the copy", yield* exportAll(copy), records);
+    for (const target of [chatbot, copy]) {
+      const queries = [
+        ...chatFields.flatMap((field) =>
+          [true, false].map((descending) => ({ orderBy: [{ field, descending }] as const })),
+        ),
+        ...[...awkwardTexts, "ffi".repeat(254)].map((search) => ({ search })),
+        ...[...awkwardTexts, ...references].map((userRef) => ({ userRef })),
+      ];
+      for (const more of queries) {
+        const query = { ...defaultChatQuery, limit: 100, ...more };
+        const what = `the page for ${JSON.stringify(query)}`;
+        yield* same(what, yield* list(target, query), chatPage(chats, query));
+      }
+    }
+  }),
+
+  check(
+    "long texts of entries are stored unchanged, and sorted by all their characters",
+    function* () {
+      const chatbot = yield* newChatbot;
+      const texts = [...alikeUpTo(20_000), "\\ \n 😀 ".repeat(10_000)];
+      const { chat } = yield* conversation(
+        chatbot,
+        texts.map((text) => entry(text, { answer: text })),
+      );
+      for (const field of ["question", "answer"] as const) {
+        const { items } = yield* history(chatbot, chat.id, {
+          orderBy: [{ field, descending: false }],
+        });
+        const sorted = items.map((item) => item[field]);
+        yield* same(`the texts by ${field}`, sorted, texts.toSorted(compareText));
+      }
+    },
+  ),
+
+  check("ids ascend and times never descend, whichever instance creates the chats", function* () {
+    const chatbot = yield* newChatbot;
+    const both = yield* instances;
+    const creations = yield* atOnce(64, (n) => {
+      const chat = { ...bare, name: `${n}`, helloMessage: n % 3 === 0 ? "Hi" : null };
+      return both[n % 2]!.chats.createChat(chatbot, chat, null);
+    });
+    const chats = creations.map(({ chat }) => chat);
+    yield* same(
+      "the names",
+      chats.map(({ name }) => name),
+      chats.map((_, n) => `${n}`),
+    );
+    chats.sort((a, b) => a.id - b.id);
+    for (const [at, { createTime, id }] of chats.entries()) {
+      const isSafe = Number.isSafeInteger(id) && id > 0 && Number.isInteger(createTime.getTime());
+      yield* same("a positive safe integer, and whole milliseconds", isSafe, true);
+      if (at === 0) continue;
+      yield* same("the id is higher", id > chats[at - 1]!.id, true);
+      yield* same("the time is not earlier", createTime >= chats[at - 1]!.createTime, true);
+    }
+    yield* same(
+      "the stored chats",
+      (yield* storedChats(chatbot)).map(({ chat }) => chat),
+      chats,
+    );
+  }),
+
+  check("a turn contains the newest entries, and older ones are read on demand", function* () {
+    const chatbot = yield* newChatbot;
+    const turns = yield* TurnStore;
+    const [chat, another] = yield* createAll(chatbot, [{}, {}]);
+    const entries: Array<Entry> = [];
+    for (let n = 0; n < 2 * turnEntries + 3; n++) {
+      entries.unshift(yield* ask(chatbot, chat!.id, entry(`q${n}`)));
+      yield* ask(chatbot, another!.id, entry("in another chat"));
+    }
+    const turn = yield* takeTurn(chatbot, chat!.id);
+    yield* same("the newest entries", turn.newest, entries.slice(0, turnEntries));
+    for (const at of [0, 1, turnEntries - 1, 2 * turnEntries, entries.length - 1]) {
+      const older = yield* turns.earlier(turn, entries[at]!.id);
+      yield* same("earlier entries", older, entries.slice(at + 1, at + 1 + turnEntries));
+    }
+  }),
+
+  check("a lease lasts ten seconds, and a renewal restarts it", function* () {
+    const chatbot = yield* newChatbot;
+    const { id } = yield* create(chatbot);
+    const both = yield* bothTurns;
+    // Twice, because a store that counts in whole seconds may be right by chance.
+    for (const renewing of both) {
+      yield* pass(337);
+      const turn = yield* takeTurn(chatbot, id, key);
+      yield* pass(turnLease - 2_000);
+      const began = Date.now();
+      yield* same("a renewal", yield* renewing.renew(turn), true);
+      for (const turns of both) {
+        for (const by of ["chat", "key"] as const) {
+          const outcome = yield* turns.take(chatbot, id, by === "key" ? key : null);
+          const millis = outcome._tag === "Held" && outcome.by === by ? outcome.forMillis : 0;
+          const isLease = millis + (Date.now() - began) > turnLease - 100 && millis <= turnLease;
+          yield* same("held for a lease", isLease, true);
+        }
+      }
+      yield* pass(turnLease + turnPrecedence + 1);
+      yield* renewing.release(yield* takeTurn(chatbot, id, key));
+      yield* pass(turnPrecedence + 1);
+    }
+  }),
+
+  check("an instance that does not return in time loses its place in the queue", function* () {
+    const chatbot = yield* newChatbot;
+    const [store, second] = yield* bothTurns;
+    const { id } = yield* create(chatbot);
+    for (const isReleased of [true, false]) {
+      const turn = yield* takeTurn(chatbot, id);
+      yield* isHeld(second, chatbot, id);
+      yield* isReleased ? store.release(turn) : pass(turnLease + 1);
+      yield* pass(1_100);
+      yield* isHeld(store, chatbot, id);
+      yield* pass(turnPrecedence - 1_099);
+      // By now the chat is reserved for neither instance: not for the second, nor for the first, which queued after it.
+      const next = isReleased ? store : second;
+      yield* store.release(yield* takeTurn(chatbot, id));
+      yield* next.release(yield* takeTurn(chatbot, id, null, next));
+    }
+  }),
+
+  check(
+    "a chat stays reserved when another request takes the key of its expired turn",
+    function* () {
+      const chatbot = yield* newChatbot;
+      const [store, second] = yield* bothTurns;
+      const chats = yield* ChatStore;
+      for (const isAsk of [true, false]) {
+        const idempotencyKey = keyOf(`key of an ask: ${isAsk}`);
+        const { id } = yield* create(chatbot);
+        yield* takeTurn(chatbot, id, idempotencyKey);
+        yield* isHeld(second, chatbot, id);
+        yield* pass(turnLease + 1);
+        if (isAsk) yield* takeTurn(chatbot, null, idempotencyKey);
+        else yield* chats.createChat(chatbot, bare, idempotencyKey);
+        yield* isHeld(store, chatbot, id);
+        yield* second.release(yield* takeTurn(chatbot, id, null, second));
+      }
+    },
+  ),
+
+  check("concurrent asks in a chat take turns, and each sees the entries before it", function* () {
+    const chatbot = yield* newChatbot;
+    const both = yield* bothTurns;
+    const { id } = yield* create(chatbot);
+    yield* atOnce(64, (n) =>
+      Effect.gen(function* () {
+        const turns = both[n % 2]!;
+        while (true) {
+          const outcome = yield* turns.take(chatbot, id, null);
+          yield* Effect.yieldNow;
+          if (outcome._tag !== "TurnTaken") continue;
+          const before: Array<Entry> = [...outcome.turn.newest];
+          while (before.length > 0 && before.length % turnEntries === 0) {
+            const older = yield* turns.earlier(outcome.turn, before.at(-1)!.id);
+            if (older.length === 0) break;
+            before.push(...older);
+          }
+          // Each answer lists the ids of the entries that its turn saw.
+          const answer = before.map(({ id }) => id).join();
+          return yield* turns.append(outcome.turn, entry(`q${n}`, { answer }));
+        }
+      }),
+    );
+    const { entries } = (yield* storedChats(chatbot))[0]!;
+    const ids = entries.map((storedEntry) => storedEntry.id);
+    yield* same("the number of entries", new Set(ids).size, 64);
+    for (const [at, storedEntry] of entries.entries()) {
+      yield* same("the entries before", storedEntry.answer, ids.slice(0, at).toReversed().join());
+      yield* same("its id is higher", storedEntry.id > (ids[at - 1] ?? 0), true);
+    }
+  }),
+
+  check("a take during a late append sees the entry, or makes the append fail", function* () {
+    const both = yield* bothTurns;
+    const chatbot = yield* newChatbot;
+    for (let n = 0; n < 4; n++) {
+      const { id } = yield* create(chatbot);
+      const turn = yield* takeTurn(chatbot, id);
+      yield* pass(turnLease + 1);
+      const appendLate = Effect.map(tagOf(append(turn, entry("late"))), (tag) =>
+        tag === "success" ? 1 : 0,
+      );
+      const takeAgain = Effect.map(both[n < 2 ? 0 : 1].take(chatbot, id, null), (outcome) =>
+        outcome._tag === "TurnTaken" ? outcome.turn.newest.length : null,
+      );
+      const results = yield* atOnce(2, (at) => (at === n % 2 ? appendLate : takeAgain));
+      const [newEntries, seenEntries] = n % 2 === 0 ? results : results.toReversed();
+      // If the append has locked the chat, the take returns `Held`, and there is nothing to compare.
+      yield* same("the entries that the taker sees", seenEntries ?? newEntries, newEntries);
+      yield* same("the stored entries", (yield* history(chatbot, id)).total, newEntries);
+    }
+  }),
+
+  check("only one of several concurrent takes, or appends in a turn, succeeds", function* () {
+    const both = yield* bothTurns;
+    const chatbot = yield* newChatbot;
+    const { id } = yield* create(chatbot);
+    const outcomes = yield* atOnce(8, (n) => both[n % 2]!.take(chatbot, id, null));
+    const [turn, ...others] = outcomes.flatMap((outcome) =>
+      outcome._tag === "TurnTaken" ? [outcome.turn] : [],
+    );
+    yield* same("other turns", others, []);
+    for (const newTurn of [turn!, yield* takeTurn(chatbot, null, key)]) {
+      const tags = yield* atOnce(4, (n) => tagOf(both[n % 2]!.append(newTurn, entry(`q${n}`))));
+      const expected = ["TurnLost", "TurnLost", "TurnLost", "success"];
+      yield* same("the appends", tags.toSorted(), expected);
+    }
+    const lengths = (yield* questions(chatbot)).map(({ length }) => length);
+    yield* same("the entries of each chat", lengths, [1, 1]);
+  }),
+
+  check("what an API key spends is summed over concurrent appends and releases", function* () {
+    const chatbot = yield* newChatbot;
+    const both = yield* bothTurns;
+    const sums = { a: 0, b: 0 };
+    yield* atOnce(60, (n) =>
+      Effect.gen(function* () {
+        const turns = both[n % 2]!;
+        const apiKeyId = n % 3 === 0 ? "a" : "b";
+        const turn = yield* takeTurn(chatbot, null, n % 4 === 0 ? keyOf(`key ${n}`) : null, turns);
+        sums[apiKeyId] += n;
+        return n % 5 === 0
+          ? yield* turns.release(turn, { apiKeyId, tokens: n })
+          : yield* turns.append(turn, entry("q", { apiKeyId, spentTokens: n }));
+      }),
+    );
+    for (const turns of both) {
+      for (const apiKeyId of ["a", "b"] as const) {
+        const { endsInMillis, tokens } = yield* turns.spending(chatbot, apiKeyId);
+        yield* same("the sum", tokens, sums[apiKeyId]);
+        yield* same("within a day", endsInMillis > 0 && endsInMillis <= 86_400_000, true);
+      }
+    }
+    yield* pass(86_400_000);
+    yield* same("on the next day", (yield* both[0].spending(chatbot, "a")).tokens, 0);
+  }),
+
+  check("a key that different requests send at once works for only one of them", function* () {
+    const both = yield* bothTurns;
+    const chats = (yield* instances).map((instance) => instance.chats);
+    for (let round = 0; round < 4; round++) {
+      const chatbot = yield* newChatbot;
+      const { id } = yield* create(chatbot);
+      const outcomes = yield* atOnce(18, (n) =>
+        Effect.gen(function* () {
+          const request = (n + round) % 3;
+          const idempotencyKey = keyOf("key", request);
+          if (request === 0) {
+            const { replayed } = yield* chats[n % 2]!.createChat(chatbot, bare, idempotencyKey);
+            return replayed ? "again by 0" : "made by 0";
+          }
+          const turns = both[n % 2]!;
+          const outcome = yield* turns.take(chatbot, request === 1 ? null : id, idempotencyKey);
+          // Another ask may hold the chat's turn.
+          if (outcome._tag === "Held" && outcome.by === "chat") return "nothing";
+          if (outcome._tag !== "TurnTaken") return `again by ${request}`;
+          yield* turns.append(outcome.turn, entry("q"));
+          return `made by ${request}`;
+        }).pipe(Effect.catchTag("IdempotencyKeyReused", () => Effect.succeed("nothing"))),
+      );
+      const writes = outcomes.filter((outcome) => outcome.startsWith("made"));
+      yield* same("the number of calls that stored something", writes.length, 1);
+      const requests = outcomes
+        .filter((outcome) => outcome !== "nothing")
+        .map((outcome) => outcome.slice(-1));
+      yield* same("the number of requests that used the key", new Set(requests).size, 1);
+      const inStore = yield* storedChats(chatbot);
+      const rows = inStore.length + inStore.flatMap(({ entries }) => entries).length;
+      yield* same("the stored chats and entries", rows, writes[0] === "made by 1" ? 3 : 2);
+    }
+  }),
+];
