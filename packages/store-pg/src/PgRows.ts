@@ -1,7 +1,7 @@
 /**
  * The part of the store that the rules of the core make: chatbots, keys, the audit log, erasures, exports and imports.
  */
-import type { ColdRows, ColdTx, Reads, Scope, Verb } from "@parley/core/ports";
+import type { ColdRows, ColdTx, Reads, Scope } from "@parley/core/ports";
 import { Effect, Stream } from "effect";
 import type { SqlError } from "effect/sql";
 import { makeErasure } from "./archive/ChatErasure.ts";
@@ -11,17 +11,8 @@ import { sumUsage } from "./archive/UsageReport.ts";
 import { isLockTimeout, toStorageUnavailable } from "./connections/PgErrors.ts";
 import { millisNow, texts } from "./connections/PgParams.ts";
 import type { PgPools } from "./connections/PgPools.ts";
-import type { Session } from "./connections/Session.ts";
+import type { Session, SqlVerbs } from "./connections/Session.ts";
 import { recordUses, registryVerbs } from "./rows/ChatbotRows.ts";
-
-/** Verbs that fail with the driver's errors, which must reach the transaction: it retries after some of them. */
-export type SqlVerbs<Verbs> = {
-  readonly [Name in keyof Verbs]: Verbs[Name] extends (
-    ...values: infer Values
-  ) => Verb<infer A, infer E>
-    ? (...values: Values) => Effect.Effect<A, E | SqlError.SqlError>
-    : Verbs[Name];
-};
 
 /** Lets the driver's errors pass through a body, whose transaction maps them. */
 const throughBody = <Verbs>(verbs: SqlVerbs<Verbs>): Verbs => verbs as never;

@@ -4,8 +4,8 @@
 import { runInOneStep, StorageUnavailable } from "@parley/core/ports";
 import { Cause, Clock, Context, Effect, Exit, Schedule } from "effect";
 import type { DatabaseSync, StatementSync } from "node:sqlite";
-import { makeTx, type Sql, type SqliteTx, type Transactions, type Value } from "./SqliteRows.ts";
-import { tables } from "./SqliteTables.ts";
+import { makeTx, type SqliteTx, type Transactions } from "./SqliteRows.ts";
+import { type Sql, tables, type Value } from "./SqliteTables.ts";
 
 /** Values in the header of each file: "Parl" in ASCII, and the version of the tables. */
 const header = { application_id: 0x5061726c, user_version: 3 };
@@ -113,9 +113,9 @@ const makeDatabase = (db: DatabaseSync): Transactions => {
   };
   const exec = (text: string) => void prepare(text).run();
   const sql: Sql = {
-    all: <Row>(text: string, ...values: ReadonlyArray<Value>) =>
+    all: <Row>(text: string, values: ReadonlyArray<Value> = []) =>
       prepare(text).all(...values) as Array<unknown> as Array<Row>,
-    run: (text, ...values) => Number(prepare(text).run(...values).changes),
+    run: (text, values) => Number(prepare(text).run(...values).changes),
     toFailure,
     onErasure: () => {
       hasErased = true;

@@ -22,7 +22,7 @@ import {
   toChat,
   toEntry,
   type Value,
-} from "./SqliteRows.ts";
+} from "./SqliteTables.ts";
 
 /**
  * Returns the terms of ORDER BY, such that an index serves the common orders. Times never decrease as ids increase, so
@@ -50,11 +50,11 @@ const readPage = <Row, Item>(
 ): ReadonlyArray<Item> => {
   const offset = Math.min((page - 1) * limit, Number.MAX_SAFE_INTEGER);
   const statement = `SELECT ${columns} FROM ${from} ORDER BY ${orderBy(order)} LIMIT ? OFFSET ?`;
-  return all<Row>(statement, ...values, limit, offset).map(toItem);
+  return all<Row>(statement, [...values, limit, offset]).map(toItem);
 };
 
 const count = ({ all }: Sql, from: string, values: ReadonlyArray<Value>) =>
-  all<{ total: number }>(`SELECT count(*) AS total FROM ${from}`, ...values)[0]!.total;
+  all<{ total: number }>(`SELECT count(*) AS total FROM ${from}`, values)[0]!.total;
 
 export const pageOfChats = (sql: Sql, chatbot: ChatbotId, query: ChatQuery): Page<Chat> => {
   const search = fold(query.search ?? "");
@@ -71,7 +71,7 @@ export const pageOfChats = (sql: Sql, chatbot: ChatbotId, query: ChatQuery): Pag
   const total =
     filters.length > 1
       ? count(sql, from, values)
-      : (sql.all<{ total: number }>(counter, chatbot)[0]?.total ?? 0);
+      : (sql.all<{ total: number }>(counter, [chatbot])[0]?.total ?? 0);
   return { items, total };
 };
 
@@ -81,7 +81,7 @@ export const pageOfEntries = (
 ): Page<Entry> | null => {
   const exists = sql.all(
     "SELECT 1 FROM chats WHERE chatbot = ?1 AND id = ?2 AND (?3 IS NULL OR userRef = ?3)",
-    ...[chatbot, chat, visitor],
+    [chatbot, chat, visitor],
   );
   if (exists.length === 0) return null;
   const from = `entries WHERE chatbot = ? AND chatId = ?${id === null ? "" : " AND id = ?"}`;

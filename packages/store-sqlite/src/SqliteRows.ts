@@ -9,7 +9,6 @@ import {
   type ChatbotId,
   type DatedErasure,
   defaultSettings,
-  type Entry,
   fold,
   ImportRefused,
   type Lists,
@@ -21,38 +20,16 @@ import {
 } from "@parley/core/ports";
 import { Clock, Effect, Stream } from "effect";
 import { pageOfChats, pageOfEntries } from "./SqliteLists.ts";
-
-export type Value = string | number | Uint8Array | null;
-
-/** Runs statements, with a value for each `?`. */
-export interface Sql {
-  readonly all: <Row>(statement: string, ...values: ReadonlyArray<Value>) => ReadonlyArray<Row>;
-  /** Returns how many rows the statement changed. */
-  readonly run: (statement: string, ...values: ReadonlyArray<Value>) => number;
-  /** Turns what a statement has thrown into a failure or a defect. */
-  readonly toFailure: (thrown: unknown) => Effect.Effect<never, StorageUnavailable>;
-  /** Called after texts of users have been erased. */
-  readonly onErasure: () => void;
-}
-
-type WithMillis<Row> = Omit<Row, "createTime"> & { readonly createTime: number };
-
-export const chatColumns = "id, name, userRef, createTime";
-export type ChatColumns = WithMillis<Chat>;
-export const toChat = ({ createTime, id, name, userRef }: ChatColumns): Chat => ({
-  id,
-  name,
-  userRef,
-  createTime: new Date(createTime),
-});
-
-export const entryColumns = "id, chatId, question, answer, moderation, flagged, createTime";
-export type EntryColumns = WithMillis<Omit<Entry, "flagged">> & { readonly flagged: number };
-export const toEntry = ({ createTime, flagged, ...row }: EntryColumns): Entry => ({
-  ...row,
-  flagged: flagged === 1,
-  createTime: new Date(createTime),
-});
+import {
+  chatColumns,
+  type ChatColumns,
+  entryColumns,
+  type EntryColumns,
+  type Sql,
+  toChat,
+  toEntry,
+  type Value,
+} from "./SqliteTables.ts";
 
 type ChatbotColumns = Omit<Chatbot, "settings"> & { readonly settings: string };
 const chatbotColumns = "id, workspaceName, name, description, settings";
@@ -99,13 +76,13 @@ const conditionsOf = (which: DatedErasure): { chat: string; key: string; value: 
 
 export const makeTx = (sql: Sql, now: number) => {
   const { all, onErasure, run, toFailure } = sql;
-  const first = <Row>(statement: string, ...values: ReadonlyArray<Value>) =>
-    all<Row>(statement, ...values)[0];
+  const first = <Row>(statement: string, values: ReadonlyArray<Value>) =>
+    all<Row>(statement, values)[0];
   const insert = (table: string, row: Readonly<Record<string, Value>>, onConflict = "") => {
     const columns = Object.keys(row);
     const places = columns.map(() => "?").join();
     const statement = `INSERT INTO ${table} (${columns.join()}) VALUES (${places}) ${onConflict}`;
-    run(statement, ...Object.values(row));
+    run(statement, Object.values(row));
   };
   const verb =
     <Values extends ReadonlyArray<unknown>, A>(body: (...values: Values) => A) =>
@@ -119,21 +96,21 @@ export const makeTx = (sql: Sql, now: number) => {
       });
 
   const findChatbot = (id: ChatbotId) => {
-    const row = first<ChatbotColumns>(`SELECT ${chatbotColumns} FROM chatbots WHERE id = ?`, id);
+    const row = first<ChatbotColumns>(`SELECT ${chatbotColumns} FROM chatbots WHERE id = ?`, [id]);
     return row === undefined ? null : toChatbot(row);
   };
   const chatbotNamed = (workspaceName: string, name: string) => {
     const statement = "SELECT id FROM chatbots WHERE workspaceName = ? AND name = ?";
-    return first<{ id: ChatbotId }>(statement, workspaceName, name)?.id ?? null;
+    return first<{ id: ChatbotId }>(statement, [workspaceName, name])?.id ?? null;
   };
-  const findKey = (condition: string, ...values: ReadonlyArray<Value>) =>
-    first<KeyColumns>(`SELECT * FROM apiKeys WHERE ${condition}`, ...values);
+  const findKey = (condition: string, values: ReadonlyArray<Value>) =>
+    first<KeyColumns>(`SELECT * FROM apiKeys WHERE ${condition}`, values);
   const insertChat = (chatbot: ChatbotId, { createTime, id, name, userRef }: Chat) => {
     const time = createTime.getTime();
     const foldedName = name && fold(name);
     insert("chats", { chatbot, id, name, foldedName, userRef, createTime: time });
     const count = "chats = chats + 1, latestChatTime = max(coalesce(latestChatTime, ?2), ?2)";
-    run(`UPDATE chatbots SET ${count} WHERE id = ?1`, chatbot, time);
+    run(`UPDATE chatbots SET ${count} WHERE id = ?1`, [chatbot, time]);
   };
   const insertEntry = (...[chatbot, entry, usage, apiKeyId]: Parameters<Tx["insertEntry"]>) => {
     const createTime = entry.createTime.getTime();
@@ -141,13 +118,13 @@ export const makeTx = (sql: Sql, now: number) => {
     const usageText = usage && JSON.stringify(usage);
     insert("entries", { chatbot, ...entry, flagged, createTime, usage: usageText, apiKeyId });
     const touch = "UPDATE chats SET lastEntryTime = ?3 WHERE chatbot = ?1 AND id = ?2";
-    run(touch, chatbot, entry.chatId, createTime);
+    run(touch, [chatbot, entry.chatId, createTime]);
   };
   const insertRecords = verb((chatbot: ChatbotId, records: ReadonlyArray<ArchiveRecord>) => {
     const sameId = "SELECT 1 FROM entries WHERE chatbot = ? AND id = ?";
     for (const record of records)
       if (record._tag === "Chat") insertChat(chatbot, record.chat);
-      else if (first(sameId, chatbot, record.entry.id) !== undefined) return false;
+      else if (first(sameId, [chatbot, record.entry.id]) !== undefined) return false;
       else insertEntry(chatbot, record.entry, record.usage, null);
     return true;
   });
@@ -156,19 +133,19 @@ export const makeTx = (sql: Sql, now: number) => {
     now,
     nextId: verb((kind) => {
       const statement = "UPDATE sequences SET last = last + 1 WHERE kind = ? RETURNING last";
-      return first<{ last: number }>(statement, kind)!.last;
+      return first<{ last: number }>(statement, [kind])!.last;
     }),
 
     chatbots: verb((id) => {
       const condition = "?1 IS NULL OR id = ?1 ORDER BY id";
       const rows = all<ChatbotColumns>(
         `SELECT ${chatbotColumns} FROM chatbots WHERE ${condition}`,
-        id,
+        [id],
       );
       const ofChatbot = "SELECT * FROM apiKeys WHERE chatbot = ? ORDER BY rowid";
       return rows.map((row) => ({
         chatbot: toChatbot(row),
-        keys: all<KeyColumns>(ofChatbot, row.id).map(toKey),
+        keys: all<KeyColumns>(ofChatbot, [row.id]).map(toKey),
       }));
     }),
     chatbot: verb(findChatbot),
@@ -181,25 +158,28 @@ export const makeTx = (sql: Sql, now: number) => {
       const fields = "workspaceName = ?2, name = ?3, description = ?4, settings = ?5";
       const { description, id, name, workspaceName } = chatbot;
       const settings = JSON.stringify(chatbot.settings);
-      run(
-        `UPDATE chatbots SET ${fields} WHERE id = ?1`,
-        ...[id, workspaceName, name, description, settings],
-      );
+      run(`UPDATE chatbots SET ${fields} WHERE id = ?1`, [
+        id,
+        workspaceName,
+        name,
+        description,
+        settings,
+      ]);
     }),
     // Foreign keys delete all rows that refer to the chatbot.
     deleteChatbot: verb((id) => {
-      run("DELETE FROM chatbots WHERE id = ?", id);
+      run("DELETE FROM chatbots WHERE id = ?", [id]);
       onErasure();
     }),
     grant: verb((keyId) => {
-      const row = findKey("id = ? AND record ->> 'revokedAt' IS NULL", keyId);
+      const row = findKey("id = ? AND record ->> 'revokedAt' IS NULL", [keyId]);
       return row === undefined
         ? null
         : { key: toKey(row), chatbot: findChatbot(row.chatbot)!, now };
     }),
-    takenKeyIds: verb((ids) => ids.filter((id) => findKey("id = ?", id) !== undefined)),
+    takenKeyIds: verb((ids) => ids.filter((id) => findKey("id = ?", [id]) !== undefined)),
     apiKey: verb((chatbot, id) => {
-      const row = findKey("chatbot = ? AND id = ?", chatbot, id);
+      const row = findKey("chatbot = ? AND id = ?", [chatbot, id]);
       return row === undefined ? null : toKey(row);
     }),
     insertApiKeys: verb((chatbot, keys) => {
@@ -207,7 +187,7 @@ export const makeTx = (sql: Sql, now: number) => {
         insert("apiKeys", { id: key.id, chatbot, hash: key.hash, record: toRecord(key) });
     }),
     setApiKey: verb((key) => {
-      run("UPDATE apiKeys SET record = ?2 WHERE id = ?1", key.id, toRecord(key));
+      run("UPDATE apiKeys SET record = ?2 WHERE id = ?1", [key.id, toRecord(key)]);
     }),
     audit: verb((entries) => {
       for (const entry of entries) insert("audit", { time: now, ...entry });
@@ -215,14 +195,14 @@ export const makeTx = (sql: Sql, now: number) => {
     auditLog: verb((limit) =>
       all<Omit<AuditRecord, "time"> & { readonly time: number }>(
         "SELECT time, actor, chatbot, action, detail FROM audit ORDER BY id DESC LIMIT ?",
-        limit,
+        [limit],
       ).map((row) => ({ ...row, time: new Date(row.time) })),
     ),
 
     chat: verb((chatbot, id) => {
       const row = first<ChatColumns & { lastEntryTime: number | null; turn: string }>(
         "SELECT * FROM chats WHERE chatbot = ? AND id = ?",
-        ...[chatbot, id],
+        [chatbot, id],
       );
       if (row === undefined) return null;
       const lastEntryTime = row.lastEntryTime === null ? null : new Date(row.lastEntryTime);
@@ -230,29 +210,29 @@ export const makeTx = (sql: Sql, now: number) => {
     }),
     latestChatTime: verb((chatbot) => {
       const statement = "SELECT latestChatTime AS time FROM chatbots WHERE id = ?";
-      const time = first<{ time: number | null }>(statement, chatbot)?.time ?? null;
+      const time = first<{ time: number | null }>(statement, [chatbot])?.time ?? null;
       return time === null ? null : new Date(time);
     }),
     insertChat: verb(insertChat),
     setTurn: verb((chatbot, id, { turn, turnUntil, waiting }) => {
       const text = JSON.stringify({ turn, turnUntil, waiting });
-      run("UPDATE chats SET turn = ?3 WHERE chatbot = ?1 AND id = ?2", chatbot, id, text);
+      run("UPDATE chats SET turn = ?3 WHERE chatbot = ?1 AND id = ?2", [chatbot, id, text]);
     }),
     entry: verb((chatbot, _, id) => {
       const statement = `SELECT ${entryColumns} FROM entries WHERE chatbot = ? AND id = ?`;
-      const row = first<EntryColumns>(statement, chatbot, id);
+      const row = first<EntryColumns>(statement, [chatbot, id]);
       return row === undefined ? null : toEntry(row);
     }),
     newestEntries: verb((chatbot, chat, before, limit) =>
       all<EntryColumns>(
         `SELECT ${entryColumns} FROM entries WHERE chatbot = ? AND chatId = ? AND id < ?
          ORDER BY id DESC LIMIT ?`,
-        ...[chatbot, chat, before, limit],
+        [chatbot, chat, before, limit],
       ).map(toEntry),
     ),
     insertEntry: verb(insertEntry),
     hasChats: verb(
-      (chatbot) => first("SELECT 1 FROM chats WHERE chatbot = ?", chatbot) !== undefined,
+      (chatbot) => first("SELECT 1 FROM chats WHERE chatbot = ?", [chatbot]) !== undefined,
     ),
     insertRecords: (chatbot, records) =>
       Effect.flatMap(insertRecords(chatbot, records), (isDone) =>
@@ -265,28 +245,28 @@ export const makeTx = (sql: Sql, now: number) => {
         `UPDATE sequences SET last = max(last, coalesce(CASE kind
          WHEN 'chat' THEN (SELECT max(id) FROM chats WHERE chatbot = ?1)
          ELSE (SELECT max(id) FROM entries WHERE chatbot = ?1) END, 0))`,
-        chatbot,
+        [chatbot],
       );
     }),
 
     idempotencyKey: verb((chatbot, key) => {
       const statement = "SELECT record FROM idempotencyKeys WHERE chatbot = ? AND key = ?";
-      const row = first<{ record: string }>(statement, chatbot, key);
+      const row = first<{ record: string }>(statement, [chatbot, key]);
       return row === undefined ? null : JSON.parse(row.record);
     }),
     setIdempotencyKey: verb((chatbot, key, row) => {
-      run("DELETE FROM idempotencyKeys WHERE chatbot = ? AND key = ?", chatbot, key);
+      run("DELETE FROM idempotencyKeys WHERE chatbot = ? AND key = ?", [chatbot, key]);
       if (row === null) return;
       const { chatId, madeAt } = row;
       insert("idempotencyKeys", { chatbot, key, madeAt, chatId, record: JSON.stringify(row) });
     }),
     sweepIdempotencyKeys: verb((chatbot, madeBy) => {
-      run("DELETE FROM idempotencyKeys WHERE chatbot = ? AND madeAt <= ?", chatbot, madeBy);
+      run("DELETE FROM idempotencyKeys WHERE chatbot = ? AND madeAt <= ?", [chatbot, madeBy]);
     }),
     spent: verb((chatbot, apiKeyId, day) => {
       const statement =
         "SELECT tokens FROM spending WHERE chatbot = ? AND apiKeyId = ? AND day = ?";
-      return first<{ tokens: number }>(statement, chatbot, apiKeyId, day)?.tokens ?? 0;
+      return first<{ tokens: number }>(statement, [chatbot, apiKeyId, day])?.tokens ?? 0;
     }),
     spend: verb((chatbot, apiKeyId, day, tokens) => {
       if (findChatbot(chatbot) === null) return;
@@ -304,7 +284,7 @@ export const makeTx = (sql: Sql, now: number) => {
            total(usage ->> 'completionTokens') AS completionTokens
          FROM entries WHERE chatbot = ?1 AND question <> '' AND NOT flagged AND createTime >= ?2
          GROUP BY 1, 2, 3`,
-        ...[chatbot, since.getTime(), by],
+        [chatbot, since.getTime(), by],
       ).map((row) => ({ ...row })),
     ),
     chatPage: verb((chatbot, query) => pageOfChats(sql, chatbot, query)),
@@ -316,28 +296,28 @@ export const makeTx = (sql: Sql, now: number) => {
     recordUse: verb((keyIds: ReadonlyArray<string>) => {
       const use = "record = json_set(record, '$.lastUsedAt', ?2)";
       const time = new Date(now).toISOString();
-      for (const id of keyIds) run(`UPDATE apiKeys SET ${use} WHERE id = ?1`, id, time);
+      for (const id of keyIds) run(`UPDATE apiKeys SET ${use} WHERE id = ?1`, [id, time]);
     }),
     // Foreign keys delete all rows that refer to a chat.
     erase: verb((chatbot: ChatbotId, which: DatedErasure) => {
       const { chat, key, value } = conditionsOf(which);
-      const erased = run(`DELETE FROM chats WHERE chatbot = ?1 AND ${chat}`, chatbot, value);
-      run("UPDATE chatbots SET chats = chats - ?2 WHERE id = ?1", chatbot, erased);
+      const erased = run(`DELETE FROM chats WHERE chatbot = ?1 AND ${chat}`, [chatbot, value]);
+      run("UPDATE chatbots SET chats = chats - ?2 WHERE id = ?1", [chatbot, erased]);
       const isOfVisitor = "chatbot = ?1 AND chatId IS NULL AND instr(key, char(10)) > 0";
       const eraseKeys = `DELETE FROM idempotencyKeys WHERE ${isOfVisitor} AND ${key}`;
-      if (run(eraseKeys, chatbot, value) + erased > 0) onErasure();
+      if (run(eraseKeys, [chatbot, value]) + erased > 0) onErasure();
       return erased;
     }),
     records: verb((chatbot: ChatbotId, userRef: string | null) =>
       all<ChatColumns>(
         `SELECT ${chatColumns} FROM chats
          WHERE chatbot = ?1 AND (?2 IS NULL OR userRef = ?2) ORDER BY id`,
-        ...[chatbot, userRef],
+        [chatbot, userRef],
       ).flatMap((chat): Array<ArchiveRecord> => [
         { _tag: "Chat", chat: toChat(chat) },
         ...all<EntryColumns & { readonly usage: string | null }>(
           `SELECT ${entryColumns}, usage FROM entries WHERE chatbot = ? AND chatId = ? ORDER BY id`,
-          ...[chatbot, chat.id],
+          [chatbot, chat.id],
         ).map(({ usage, ...row }) => {
           const stored = usage === null ? null : JSON.parse(usage);
           return { _tag: "Entry" as const, entry: toEntry(row), usage: stored };

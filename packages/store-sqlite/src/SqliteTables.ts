@@ -1,6 +1,9 @@
 /**
- * The tables. Times are in milliseconds since the Unix epoch. What no statement looks for is kept as JSON.
+ * The tables, and their rows. Times are in milliseconds since the Unix epoch. What no statement looks for is kept as JSON.
  */
+import type { Chat, Entry, StorageUnavailable } from "@parley/core/ports";
+import type { Effect } from "effect";
+
 export const tables = `
   CREATE TABLE sequences (kind TEXT PRIMARY KEY, last INTEGER NOT NULL) STRICT;
   INSERT INTO sequences VALUES ('chat', 0), ('entry', 0);
@@ -50,3 +53,35 @@ export const tables = `
     day INTEGER NOT NULL, tokens INTEGER NOT NULL, PRIMARY KEY (chatbot, apiKeyId, day)
   ) STRICT, WITHOUT ROWID;
 `;
+
+export type Value = string | number | Uint8Array | null;
+
+/** Runs statements, with a value for each `?`. */
+export interface Sql {
+  readonly all: <Row>(statement: string, values?: ReadonlyArray<Value>) => ReadonlyArray<Row>;
+  /** Returns how many rows the statement changed. */
+  readonly run: (statement: string, values: ReadonlyArray<Value>) => number;
+  /** Turns what a statement has thrown into a failure or a defect. */
+  readonly toFailure: (thrown: unknown) => Effect.Effect<never, StorageUnavailable>;
+  /** Called after texts of users have been erased. */
+  readonly onErasure: () => void;
+}
+
+type WithMillis<Row> = Omit<Row, "createTime"> & { readonly createTime: number };
+
+export const chatColumns = "id, name, userRef, createTime";
+export type ChatColumns = WithMillis<Chat>;
+export const toChat = ({ createTime, id, name, userRef }: ChatColumns): Chat => ({
+  id,
+  name,
+  userRef,
+  createTime: new Date(createTime),
+});
+
+export const entryColumns = "id, chatId, question, answer, moderation, flagged, createTime";
+export type EntryColumns = WithMillis<Omit<Entry, "flagged">> & { readonly flagged: number };
+export const toEntry = ({ createTime, flagged, ...row }: EntryColumns): Entry => ({
+  ...row,
+  flagged: flagged === 1,
+  createTime: new Date(createTime),
+});

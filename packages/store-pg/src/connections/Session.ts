@@ -2,7 +2,7 @@
  * Sends statements to the connections of a pool, singly or in transactions.
  */
 import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
-import { inSpan } from "@parley/core/ports";
+import { inSpan, type Verb } from "@parley/core/ports";
 import { Context, Effect, Stream } from "effect";
 import { SqlError } from "effect/sql";
 import type { Tenant, TenantPool } from "./Checkout.ts";
@@ -49,6 +49,15 @@ export interface DedicatedSession extends Session {
     values: ReadonlyArray<unknown>,
   ) => Stream.Stream<Row, SqlError.SqlError>;
 }
+
+/** Verbs that fail with the driver's errors, which must reach the transaction: it retries after some of them. */
+export type SqlVerbs<Verbs> = {
+  readonly [Name in keyof Verbs]: Verbs[Name] extends (
+    ...values: infer Values
+  ) => Verb<infer A, infer E>
+    ? (...values: Values) => Effect.Effect<A, E | SqlError.SqlError>
+    : Verbs[Name];
+};
 
 /** The open transaction. Only statements for the same pool run on its connection. */
 const OpenTransaction = Context.Reference<{

@@ -16,8 +16,7 @@ import {
 } from "@parley/core/ports";
 import { Effect } from "effect";
 import { array, millisNow, texts, time } from "../connections/PgParams.ts";
-import type { Session } from "../connections/Session.ts";
-import type { SqlVerbs } from "../PgRows.ts";
+import type { Session, SqlVerbs } from "../connections/Session.ts";
 
 interface ChatbotRow {
   readonly chatbot_id: ChatbotId;
@@ -114,7 +113,9 @@ export const registryVerbs = (session: Pick<Session, "query">): SqlVerbs<Registr
     insertChatbot: ({ description, name, settings, workspaceName }) =>
       Effect.map(
         query<{ readonly id: ChatbotId }>(insertChatbot, [
-          ...[workspaceName, name, description],
+          workspaceName,
+          name,
+          description,
           PgTypes.jsonb(settings),
         ]),
         ([row]) => row!.id,
@@ -142,7 +143,10 @@ export const registryVerbs = (session: Pick<Session, "query">): SqlVerbs<Registr
 };
 
 const keyValues = (key: RegisteredKey) => [
-  ...[key.id, key.name, texts(key.scopes), time(key.expiresAt)],
+  key.id,
+  key.name,
+  texts(key.scopes),
+  time(key.expiresAt),
   PgTypes.jsonb(boundsOf(key)),
 ];
 
