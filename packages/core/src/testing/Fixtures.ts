@@ -103,10 +103,7 @@ export const entry = (question: string, more: Partial<NewEntry> = {}): NewEntry 
   ...more,
 });
 
-/**
- * Makes an idempotency key. Each `request` has a different fingerprint, which is as long as a SHA-256 and differs only
- * in the last digit.
- */
+/** Makes an idempotency key. The fingerprints of different requests differ only in the last digit. */
 export const keyOf = (key: string, request = 0): IdempotencyKey => ({
   key,
   fingerprint: "f".repeat(63) + request,

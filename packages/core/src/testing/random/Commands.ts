@@ -8,6 +8,7 @@ import type { Erasable, UsageGroup } from "../../ports/ChatArchive.ts";
 
 const one = <const A>(...values: ReadonlyArray<A>) => fc.constantFrom(...values);
 const maybe = <A>(value: fc.Arbitrary<A>) => fc.option(value, { freq: 2 });
+const seldom = <A>(value: fc.Arbitrary<A>) => fc.oneof(fc.constant(null), maybe(value));
 
 /** Strings that stores confuse when they compare, fold, escape or sort; the last ones lie around U+FFFF. */
 const text = one(
@@ -16,8 +17,8 @@ const text = one(
 );
 const user = one("u", "U", "u ", "%", "v\nu", "😀", "");
 /** The indices 9 to 11 select another chatbot's row, the id 0, and the highest id, which no row has. */
-const row = one(0, 0, 0, 1, 1, 2, 3, 5, 7, 9, 10, 11);
-const turn = one(0, 0, 0, 1, 1, 2, 3, 4);
+const row = one<number>(0, 0, 0, 1, 1, 2, 3, 5, 7, 9, 10, 11);
+const turn = one<number>(0, 0, 0, 1, 1, 2, 3, 4);
 const key = fc.nat(3);
 const tokens = one(0, 5, 1_000);
 /** An idempotency key, and which of two requests sends it. */
@@ -26,12 +27,12 @@ const cost = maybe(fc.record({ key, tokens: one(0, 5, 1_000, null) }));
 const date = maybe(one(new Date("1990-01-01"), new Date("2201-01-01T00:00:00.001Z")));
 
 /** Spans of time, in milliseconds: around a lease, a reservation, a key's lifetime and a day. */
-const spans = [
+const span = one(
   ...[1, 999, 2_000, 3_500, 9_999, 10_000, 11_000],
   ...[46_800_000, 86_399_999, 86_400_000, 90_000_000],
-];
-const span = one(...spans);
-const decades = 60 * 365 * 86_400_000;
+);
+/** The time of a row that the run knows, newest first, or just after it; `null` for a time before all others. */
+const since = fc.option(fc.record({ row: fc.nat(30), plus: one(0, 1) }), { freq: 9 });
 
 const order = <Field extends string>(fields: ReadonlyArray<Field>) =>
   fc
@@ -42,7 +43,7 @@ const order = <Field extends string>(fields: ReadonlyArray<Field>) =>
       ),
     ) as unknown as fc.Arbitrary<ListQuery<Field>["orderBy"]>;
 
-const page = { limit: fc.integer({ min: 1, max: 7 }), page: one(1, 1, 2, 3, 9) };
+const page = { limit: fc.integer({ min: 1, max: 7 }), page: one<number>(1, 1, 2, 3, 9) };
 
 const answer = {
   question: text,
@@ -70,9 +71,9 @@ const entries = fc.array(fc.record({ time, ...answer }), { maxLength: 3 });
 const asked = { ...answer, cost };
 /** Few chats, so that asks meet in them. */
 const take = {
-  chat: one(0, 0, 0, 0, 0, 1, 1, 2, 3, 9, 10, null, null, null),
+  chat: one<number | null>(0, 0, 0, 0, 0, 1, 1, 2, 3, 9, 10, null, null, null),
   key: idempotencyKey,
-  visitor: fc.option(user, { freq: 1 }),
+  visitor: seldom(user),
 };
 
 const optional = { requiredKeys: [] };
@@ -104,8 +105,8 @@ const settings = fc.record(
 );
 const chatbotFields = fc.record(
   {
-    workspaceName: one("a", "b", "A"),
-    name: one("a", "b", "A", "😀"),
+    workspaceName: one("a", "a", "A"),
+    name: one("a", "a", "A", "😀"),
     description: text,
     settings,
   },
@@ -155,7 +156,7 @@ export const command = fc.oneof(
       search: maybe(text),
       userRef: maybe(user),
     }),
-    id: fc.option(row, { freq: 1 }),
+    id: seldom(row),
   }),
   on("History", 3, {
     query: fc.record({ ...page, orderBy: order(entryFields) }),
@@ -163,11 +164,11 @@ export const command = fc.oneof(
     id: maybe(row),
     visitor: maybe(user),
   }),
-  on("Erase", 2, {
-    which: one<Erasable["_tag"]>("Chat", "Chat", "UserRef", "IdleSince", "IdleFor", "All"),
+  on("Erase", 4, {
+    which: one<Erasable["_tag"]>("Chat", "UserRef", "IdleSince", "IdleSince", "IdleFor", "All"),
     chat: row,
     userRef: user,
-    ago: one(-1, 0, ...spans, decades),
+    since,
   }),
   on("Export", 1, {
     person: maybe(fc.record({ userRef: user, digest: one("d1") }, { requiredKeys: ["userRef"] })),
@@ -179,16 +180,16 @@ export const command = fc.oneof(
     }),
     flaw: one(null, null, "times", "ids", "broken"),
   }),
-  on("Usage", 1, {
+  on("Usage", 2, {
     group: maybe(one<UsageGroup>("day", "key", "userRef")),
-    ago: one(0, ...spans, decades),
+    since,
   }),
   on("Spending", 1, { key }),
   on("Pass", 8, { millis: span }),
-  on("StepBack", 1, { millis: one(1, 3_500, 11_000) }),
+  on("StepBack", 2, { millis: one(1, 3_500, 11_000) }),
   on("Switch", 2, { chatbot: fc.nat(3) }),
-  onEach("Register", 2, { chatbot: chatbotFields, keys: fc.array(key, { maxLength: 3 }) }),
-  onEach("Change", 2, { change: chatbotFields }),
+  onEach("Register", 3, { chatbot: chatbotFields, keys: fc.array(key, { maxLength: 3 }) }),
+  onEach("Change", 3, { change: chatbotFields }),
   onEach("Delete", 1, {}),
   onEach("AddKey", 2, { key, fields: keyFields }),
   onEach("ChangeKey", 2, { key, change: keyFields }),
@@ -196,12 +197,43 @@ export const command = fc.oneof(
   onEach("UseKeys", 1, { keys: fc.array(key, { maxLength: 2 }) }),
   on("FindKey", 1, { key }),
   on("ListChatbots", 1, {}),
-  on("Audit", 1, { limit: one(0, 1, 3, 500) }),
+  on("Audit", 1, { limit: one<number>(0, 1, 3, 500) }),
   on("RecordRead", 1, { detail: one("chat 17", "export") }),
 );
 
 /** A command that {@link replay} runs. */
 export type Command = typeof command extends fc.Arbitrary<infer A> ? A : never;
+
+const by = "second";
+const list = (orderBy: ListQuery<(typeof chatFields)[number]>["orderBy"]): Command => {
+  const query = { limit: 100, page: 1, search: null, userRef: null, orderBy };
+  return { _tag: "List", query, id: null, by };
+};
+const history = (chat: number): Command => {
+  const query = { limit: 100, page: 1, orderBy: [{ field: "id", descending: false }] } as const;
+  return { _tag: "History", query, chat, id: null, visitor: null, by };
+};
+
+/** Commands that read everything through the ports, and delete up to four chatbots. */
+export const readAll = [0, 1, 2, 3].flatMap((chatbot): ReadonlyArray<Command> => [
+  { _tag: "Switch", chatbot, by },
+  ...chatFields.flatMap((field) =>
+    [true, false].map((descending) => list([{ field, descending }])),
+  ),
+  ...[0, 1, 2, 3, 4, 5, 6, 7, 8].map(history),
+  ...[null, "day" as const, "key" as const, "userRef" as const].map((group): Command => ({
+    _tag: "Usage",
+    group,
+    since: null,
+    by,
+  })),
+  ...[0, 1, 2, 3].map((key): Command => ({ _tag: "Spending", key, by })),
+  ...[0, 1, 2, 3].map((key): Command => ({ _tag: "FindKey", key, by })),
+  { _tag: "Export", person: null, by },
+  { _tag: "ListChatbots", by },
+  { _tag: "Delete", by },
+  { _tag: "Audit", limit: 500, by },
+]);
 
 /** Prints commands as an array literal, one command a line. */
 export const show = (commands: ReadonlyArray<Command>): string => {

@@ -8,7 +8,6 @@ import { defaultSettings } from "../../model/Chatbot.ts";
 import type { NewEntry } from "../../model/Entry.ts";
 import { idempotencyKeyLifetime } from "../../model/IdempotencyKey.ts";
 import { ChatbotId, ChatId } from "../../model/Ids.ts";
-import { chatFields, defaultChatQuery, defaultEntryQuery } from "../../model/ListQuery.ts";
 import type { ListQuery } from "../../model/ListQuery.ts";
 import type { ArchiveRecord, Erasable, UsageSum } from "../../ports/ChatArchive.ts";
 import type { KeyChange } from "../../ports/ChatbotRegistry.ts";
@@ -20,11 +19,11 @@ import type { Command } from "./Commands.ts";
 
 const highestId = Number.MAX_SAFE_INTEGER;
 const day = 86_400_000;
-const earliest = new Date(-62_135_596_800_000);
 const actor = "tester";
 
 type Answer = Extract<Command, { readonly _tag: "Ask" | "AskTogether" }>;
 type Registration = Extract<Command, { readonly _tag: "Register" }>;
+type Since = Extract<Command, { readonly _tag: "Usage" }>["since"];
 type Taking = Pick<Answer, "chat" | "key" | "visitor">;
 
 interface HeldTurn {
@@ -51,6 +50,8 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
     const turns: Array<HeldTurn> = [];
     /** The ids of each chatbot's chats and entries, in order of first occurrence. A copy keeps its ids. */
     const known = new Map<string, Array<number>>();
+    /** The times of all rows. */
+    const times: Array<number> = [0];
     /** Ids that a command made up. */
     const strangers = new Set<string>();
     /** How many milliseconds have passed, and the part that was not whole days. */
@@ -112,6 +113,8 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
         return `turn ${turns.findIndex(({ turn }) => turn.id === item)}`;
       // Nothing is promised about the texts of reasons and causes.
       if (name === "reason" || name === "cause") return "";
+      if (name === "createTime" && item instanceof Date && !times.includes(item.getTime()))
+        times.push(item.getTime());
       // Optional.
       if (name === "visitor" && item === null) return undefined;
       if (name === "detail" && typeof item === "string") {
@@ -142,9 +145,12 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
       ...Struct.pick(command, ["question", "answer", "moderation", "flagged", "usage"]),
       ...(cost && { apiKeyId: keyId(cost.key), spentTokens: cost.tokens }),
     });
-    /** The time that many milliseconds ago; without exact times, one that is before or after all times of asks. */
-    const ago = (millis: number, now: number) =>
-      new Date(isExact ? now - millis : millis > day ? "1965-01-01" : "2200-01-02");
+    /** The time that a command selects; without exact times, one that no command's duration changes. */
+    const timeOf = (since: Since) => {
+      if (since === null) return new Date("0001-01-01");
+      if (!isExact) return new Date(since.row % 2 === 0 ? "1965-01-01" : "2200-01-02");
+      return new Date((times.at(-1 - (since.row % times.length)) ?? 0) + since.plus);
+    };
     /** Without exact times, one that does not depend on how long a command takes. */
     const inExact = <Field extends string>(orderBy: ListQuery<Field>["orderBy"]) =>
       isExact
@@ -193,67 +199,6 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
       );
     const takenChat = (chat: number | null) =>
       chat === null ? null : ChatId.make(idAt("chat", chatbot, chat));
-    const listOf = ({ registry }: Instance) =>
-      Effect.map(registry.list, (all) =>
-        all
-          .filter((registered) => chatbots.includes(registered.chatbot.id))
-          .map(({ chatbot, keys }) => ({
-            chatbot,
-            isOldestFirst:
-              !isExact ||
-              hasSteppedBack ||
-              keys.every((key, n) => n === 0 || key.createdAt >= keys[n - 1]!.createdAt),
-            keys: keys.toSorted((a, b) => (a.id < b.id ? -1 : 1)),
-          })),
-      );
-    const auditOf = ({ registry }: Instance, limit: number) =>
-      Effect.map(registry.audit(limit), (lines) =>
-        lines.filter((line) => chatbots.includes(line.chatbot)),
-      );
-    const spendingOf = ({ turns }: Instance, of: ChatbotId, key: number) =>
-      Effect.map(turns.spending(of, keyId(key)), (spending) =>
-        isDayKnown() ? spending : "unknown",
-      );
-
-    /** Everything that the ports tell about a chatbot. */
-    const contents = Effect.fnUntraced(function* (instance: Instance, of: ChatbotId) {
-      const { archive, chats } = instance;
-      const all = { ...defaultChatQuery, limit: 100 };
-      const { items } = yield* chats.listChats(of, all);
-      const queries = [
-        ...chatFields
-          .filter((field) => isExact || field !== "createTime")
-          .flatMap((field) => [true, false].map((descending) => ({ field, descending })))
-          .map((order) => ({ orderBy: [order] as const })),
-        ...[...new Set(items.map(({ userRef }) => userRef))].map((userRef) => ({ userRef })),
-      ];
-      const lists = yield* Effect.forEach(queries, (more) =>
-        chats.listChats(of, { ...all, ...more }),
-      );
-      const histories = yield* Effect.forEach(items, ({ id }) =>
-        chats.listEntries(of, id, { ...defaultEntryQuery, limit: 100 }),
-      );
-      const groups = [null, "key", "userRef", ...(isExact ? ["day" as const] : [])] as const;
-      const usage = yield* Effect.forEach(groups, (group) =>
-        Effect.map(archive.usage(of, earliest, group), sorted),
-      );
-      const exported = yield* settle(Stream.runCollect(archive.export(of, actor)));
-      const spending = yield* Effect.forEach([0, 1, 2, 3], (key) => spendingOf(instance, of, key));
-      return plain({ lists, histories, usage, exported, spending }, of);
-    });
-
-    /** Reads everything through the ports, and then deletes the run's chatbots. */
-    const finish = Effect.gen(function* () {
-      strangers.clear();
-      const contained: Array<unknown> = [];
-      for (const of of chatbots) contained.push(yield* contents(second, ChatbotId.make(of)));
-      const grants = yield* Effect.forEach([0, 1, 2, 3], (key) => first.directory.find(keyId(key)));
-      const registered = yield* listOf(second);
-      for (const { chatbot } of registered) yield* first.registry.delete(chatbot.id, actor);
-      const audit = yield* auditOf(first, 1_000);
-      return { contained, ...(plain({ grants, registered, audit }, 0) as object) };
-    });
-
     /** What the command does on an instance. */
     const perform = (
       command: Command,
@@ -341,9 +286,12 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
           const erasures = {
             Chat: { _tag: "Chat", id: takenChat(command.chat)! },
             UserRef: { _tag: "UserRef", userRef },
-            IdleSince: { _tag: "IdleSince", limit: ago(command.ago, now) },
+            IdleSince: { _tag: "IdleSince", limit: timeOf(command.since) },
             // Without exact times, this erases only imported chats.
-            IdleFor: { _tag: "IdleFor", millis: isExact ? command.ago : 20 * 365 * day },
+            IdleFor: {
+              _tag: "IdleFor",
+              millis: isExact ? now - timeOf(command.since).getTime() : 20 * 365 * day,
+            },
             All: { _tag: "All" },
           } satisfies Record<Erasable["_tag"], Erasable>;
           return archive.erase(chatbot, erasures[command.which], actor);
@@ -394,10 +342,12 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
         case "Usage": {
           // Without exact times, a day may have passed in one store only.
           const group = isExact || command.group !== "day" ? command.group : null;
-          return Effect.map(archive.usage(chatbot, ago(command.ago, now), group), sorted);
+          return Effect.map(archive.usage(chatbot, timeOf(command.since), group), sorted);
         }
         case "Spending":
-          return spendingOf(instance, chatbot, command.key);
+          return Effect.map(turnStore.spending(chatbot, keyId(command.key)), (spending) =>
+            isDayKnown() ? spending : "unknown",
+          );
         case "Register":
           return register(instance, command.chatbot, command.keys);
         case "Change": {
@@ -418,9 +368,22 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
         case "FindKey":
           return directory.find(keyId(command.key));
         case "ListChatbots":
-          return listOf(instance);
+          return Effect.map(registry.list, (all) =>
+            all
+              .filter((registered) => chatbots.includes(registered.chatbot.id))
+              .map(({ chatbot, keys }) => ({
+                chatbot,
+                isOldestFirst:
+                  !isExact ||
+                  hasSteppedBack ||
+                  keys.every((key, n) => n === 0 || key.createdAt >= keys[n - 1]!.createdAt),
+                keys: keys.toSorted((a, b) => (a.id < b.id ? -1 : 1)),
+              })),
+          );
         case "Audit":
-          return auditOf(instance, command.limit);
+          return Effect.map(registry.audit(command.limit), (lines) =>
+            lines.filter((line) => chatbots.includes(line.chatbot)),
+          );
         case "RecordRead":
           return registry.recordRead(chatbot, command.detail, actor);
         case "Pass": {
@@ -440,7 +403,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
       }
     };
 
-    const answer = Effect.fnUntraced(function* (command: Command) {
+    return Effect.fnUntraced(function* (command: Command) {
       strangers.clear();
       concerned = chatbot;
       const now = yield* Clock.currentTimeMillis;
@@ -453,7 +416,6 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
       // Which of the two was first does not matter.
       return plain(results.toSorted(byId), concerned);
     });
-    return { answer, finish };
   });
 });
 

@@ -8,7 +8,7 @@ import fc from "fast-check";
 import type { StorePorts } from "../../ports/Store.ts";
 import { CheckFailed, same, type Check } from "../Check.ts";
 import { fresh, storeUnderTest, StoreUnderTest, type StoreServices } from "../StoreUnderTest.ts";
-import { command, show, type Command } from "./Commands.ts";
+import { command, readAll, show, type Command } from "./Commands.ts";
 import { openSubject } from "./Subject.ts";
 
 export type { Command } from "./Commands.ts";
@@ -102,12 +102,11 @@ const comparison = Effect.fnUntraced(function* <E>(oracle: Layer.Layer<StorePort
     const run = fresh("run");
     const actual = yield* actualSubject(run);
     const expected = yield* onOracle(oracleSubject(run));
-    for (const [n, command] of commands.entries())
-      yield* same(
-        `the result of command ${n + 1}, ${command._tag}`,
-        yield* actual.answer(command),
-        yield* onOracle(expected.answer(command)),
-      );
-    yield* same("the contents afterwards", yield* actual.finish, yield* onOracle(expected.finish));
+    for (const [n, command] of [...commands, ...readAll].entries()) {
+      const which =
+        n < commands.length ? `command ${n + 1}, ${command._tag}` : `${command._tag}, afterwards`;
+      const results = [yield* actual(command), yield* onOracle(expected(command))] as const;
+      yield* same(`the result of ${which}`, ...results);
+    }
   });
 });
