@@ -73,7 +73,7 @@ const configOf = (
   const transport = transportOf(url) as Transport;
   return {
     url: transport.url,
-    // Whenever the driver opens a connection, it reads `ssl`, and then `stream`, once and in one step.
+    // Whenever the driver opens a connection, it reads `ssl` and then, in the same step and once, `stream`.
     get ssl() {
       const ssl = transport.tls.next();
       return ssl && { ...ssl, ...(authorities && { ca: authorities }) };

@@ -1,6 +1,6 @@
 /**
- * Implements the port `TurnStore`. Each method that changes a turn has a file of its own; {@link TurnRows} is what their
- * statements have in common.
+ * Implements the port `TurnStore`. Each method that changes a turn has a file of its own; `TurnRows.ts` has what their
+ * statements share.
  */
 import { turnEntries, TurnStore, type Entry, type Spending, type Turn } from "@parley/core/ports";
 import { Effect } from "effect";
