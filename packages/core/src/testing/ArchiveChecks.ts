@@ -195,7 +195,9 @@ export const archiveChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = 
           yield* chats.createChat(chatbot, { ...bare, name, userRef: name }, null);
           if (n === 0) yield* ask(chatbot, id, entry("q"));
           if (n > 1) continue;
-          erasedCount += yield* archive.erase(chatbot, { _tag: "UserRef", userRef: "gone" }, actor);
+          const gone = { _tag: "UserRef", userRef: "gone" } as const;
+          const erased = yield* archive.erase(chatbot, gone, actor);
+          erasedCount += erased;
         }
       });
     const queries = [
