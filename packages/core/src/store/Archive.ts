@@ -3,7 +3,7 @@
  */
 import { Effect, Stream } from "effect";
 import { checkArchiveOrder } from "../archive/ArchiveOrder.ts";
-import { ImportRefused } from "../model/Errors.ts";
+import { ChatNotFound, ImportRefused } from "../model/Errors.ts";
 import type { ChatbotId } from "../model/Ids.ts";
 import {
   ChatArchive,
@@ -41,6 +41,33 @@ export const makeChatArchive = (rows: ColdRows): Port => {
       .erase(chatbot, erasure, (chats) => void (erased += chats))
       .pipe(Effect.onExit(() => audit));
     return erased;
+  });
+
+  const deleteChat: Port["deleteChat"] = Effect.fn("ChatArchive.deleteChat")(function* (
+    chatbot,
+    chatId,
+    actor,
+    visitor = null,
+  ) {
+    const chat = yield* rows.read((tx) => tx.ownChat(chatbot, chatId, visitor));
+    if (chat === null) return yield* new ChatNotFound({ chatId });
+    const erasure = { _tag: "Chat", id: chatId } as const;
+    const detail = erasureDetail(erasure, 1);
+    let erased = 0;
+    const audit = Effect.suspend(() =>
+      erased === 0
+        ? Effect.void
+        : rows.write({ _tag: "Chatbot", chatbot }, (tx) =>
+            visitor === null
+              ? tx.audit([{ actor, chatbot, action: "erase", detail }])
+              : tx.countVisitorErasure(chatbot, actor),
+          ),
+    );
+    yield* rows
+      .erase(chatbot, erasure, (chats) => void (erased += chats))
+      .pipe(Effect.onExit(() => audit));
+    // Another call has erased the chat in the meantime.
+    return erased === 0 ? yield* new ChatNotFound({ chatId }) : chat;
   });
 
   const exportRecords: Port["export"] = (chatbot, actor, person) =>
@@ -92,6 +119,7 @@ export const makeChatArchive = (rows: ColdRows): Port => {
 
   return ChatArchive.of({
     erase,
+    deleteChat,
     export: exportRecords,
     import: importRecords,
     usage: (chatbot, since, by = null) => rows.read((tx) => tx.usage(chatbot, since, by)),
