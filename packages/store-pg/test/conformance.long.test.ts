@@ -1,5 +1,5 @@
 import { layer } from "@effect/vitest";
-import { storeChecks, turnStoreChecks } from "@parley/core/testing";
+import { storeChecks } from "@parley/core/testing";
 import { bound, layerPostgresUnderTest } from "./PostgresUnderTest.ts";
 
 layer(layerPostgresUnderTest(bound()), { excludeTestServices: true })(
@@ -12,6 +12,6 @@ layer(layerPostgresUnderTest(bound()), { excludeTestServices: true })(
 layer(layerPostgresUnderTest({ listen: false }), { excludeTestServices: true })(
   "PostgreSQL store without LISTEN",
   (it) => {
-    for (const { name, run } of turnStoreChecks) it.effect(name, () => run);
+    for (const { name, run } of storeChecks) it.effect(name, () => run, 60_000);
   },
 );

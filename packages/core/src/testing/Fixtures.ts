@@ -20,7 +20,7 @@ import {
 import type { IdempotencyKey } from "../model/IdempotencyKey.ts";
 import { ChatbotId, ChatId } from "../model/Ids.ts";
 import { compareText, fold } from "../model/Text.ts";
-import { TurnStore, type TakeResult, type Turn } from "../ports/TurnStore.ts";
+import { TurnStore, type Turn } from "../ports/TurnStore.ts";
 import { CheckFailed } from "./Check.ts";
 import { fresh, StoreUnderTest, type Instance } from "./StoreUnderTest.ts";
 
