@@ -15,7 +15,7 @@ const text = one(
   ...["", "a", "A", "a ", "ab", "Äb", "äB", "é", "e\u0301", "%", "_", "\\", "'", "ß", "SS", "ﬁ"],
   ...["İ", "i", "Σς", "\ue000", "\uffee", "😀", "𐐀", "𐐨"],
 );
-const user = one("u", "U", "u ", "%", "v\nu", "😀", "");
+const user = one("u", "u", "u", "U", "u ", "%", "v\nu", "😀", "");
 /** The indices 9 to 11 select another chatbot's row, the id 0, and the highest id, which no row has. */
 const row = one<number>(0, 0, 0, 1, 1, 2, 3, 5, 7, 9, 10, 11);
 const turn = one<number>(0, 0, 0, 1, 1, 2, 3, 4);
@@ -34,14 +34,16 @@ const span = one(
 /** The time of a row that the run knows, newest first, or just after it; `null` for a time before all others. */
 const since = fc.option(fc.record({ row: fc.nat(30), plus: one(0, 1) }), { freq: 9 });
 
+/** Orders by up to three fields, `createTime` last: then it sorts as ids do, even if the times are not the same. */
 const order = <Field extends string>(fields: ReadonlyArray<Field>) =>
-  fc
-    .shuffledSubarray([...fields], { minLength: 1, maxLength: 3 })
-    .chain((some) =>
-      fc.tuple(
-        ...some.map((field) => fc.record({ field: fc.constant(field), descending: fc.boolean() })),
-      ),
-    ) as unknown as fc.Arbitrary<ListQuery<Field>["orderBy"]>;
+  fc.shuffledSubarray([...fields], { minLength: 1, maxLength: 3 }).chain((some) => {
+    const inOrder = some.toSorted(
+      (a, b) => Number(a === "createTime") - Number(b === "createTime"),
+    );
+    return fc.tuple(
+      ...inOrder.map((field) => fc.record({ field: one(field), descending: fc.boolean() })),
+    );
+  }) as unknown as fc.Arbitrary<ListQuery<Field>["orderBy"]>;
 
 const page = { limit: fc.integer({ min: 1, max: 7 }), page: one<number>(1, 1, 2, 3, 9) };
 
@@ -69,11 +71,14 @@ const time = one(
 );
 const entries = fc.array(fc.record({ time, ...answer }), { maxLength: 3 });
 const asked = { ...answer, cost };
-/** Few chats, so that asks meet in them. */
 const take = {
-  chat: one<number | null>(0, 0, 0, 0, 0, 1, 1, 2, 3, 9, 10, null, null, null),
+  /** Few chats, so that asks meet in them; or a new chat. */
+  at: fc.oneof(
+    fc.record({ chat: one(0, 0, 0, 0, 0, 1, 1, 2, 3, 9, 10), visitor: fc.constant(null) }),
+    fc.record({ chat: one(0, 0, 1, 2, null), visitor: maybe(user) }),
+    fc.record({ chat: fc.constant(null), visitor: maybe(user) }),
+  ) as fc.Arbitrary<{ readonly chat: number | null; readonly visitor: string | null }>,
   key: idempotencyKey,
-  visitor: seldom(user),
 };
 
 const optional = { requiredKeys: [] };
@@ -174,11 +179,11 @@ export const command = fc.oneof(
     person: maybe(fc.record({ userRef: user, digest: one("d1") }, { requiredKeys: ["userRef"] })),
   }),
   on("Copy", 1, { to: turn }),
-  on("Import", 2, {
+  on("Import", 3, {
     chats: fc.array(fc.record({ name: maybe(text), userRef: maybe(user), time, entries }), {
       maxLength: 4,
     }),
-    flaw: one(null, null, "times", "ids", "broken"),
+    flaw: one(null, null, "times", "ids", "ids", "broken"),
   }),
   on("Usage", 2, {
     group: maybe(one<UsageGroup>("day", "key", "userRef")),
