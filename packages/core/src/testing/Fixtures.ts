@@ -59,8 +59,6 @@ export const bothTurns = Effect.map(
   ([{ turns }, second]) => [turns, second.turns] as const,
 );
 
-// Chats and entries
-
 export const bare: ChatToCreate = { name: null, userRef: null, helloMessage: null };
 
 export const create = (chatbot: ChatbotId, chat: Partial<ChatToCreate> = {}) =>
@@ -122,8 +120,6 @@ export const append = (turn: Turn, newEntryFields: NewEntry) =>
 export const ask = (chatbot: ChatbotId, chat: ChatId | null, newEntryFields: NewEntry) =>
   Effect.flatMap(takeTurn(chatbot, chat), (turn) => append(turn, newEntryFields));
 
-// The archive
-
 export const erase = (chatbot: ChatbotId, which: Erasable) =>
   ChatArchive.use((archive) => archive.erase(chatbot, which, actor));
 
@@ -146,12 +142,6 @@ export const storedChats = Effect.fnUntraced(function* (chatbot: ChatbotId) {
   return chats;
 });
 
-/** Returns the questions in each chat of a chatbot. */
-export const questions = (chatbot: ChatbotId) =>
-  Effect.map(storedChats(chatbot), (chats) =>
-    chats.map(({ entries }) => entries.map(({ question }) => question)),
-  );
-
 /** Makes the record of a chat in an export. */
 export const chatRecord = (
   id: number,
@@ -172,8 +162,6 @@ export const entryRecord = (
   const { apiKeyId: _, usage, ...texts } = entry(`question ${id}`, more);
   return { _tag: "Entry", entry: { ...texts, id, chatId: ChatId.make(chatId), createTime }, usage };
 };
-
-// Chatbots and their keys
 
 export const newKey = (more: Partial<KeyRecord> = {}): KeyRecord => ({
   id: fresh("key"),
@@ -209,8 +197,6 @@ export const auditOf = (chatbot: ChatbotId) =>
     ),
   );
 
-// Pages as the contract defines them, computed from plain arrays
-
 /** Returns the page that the query should return if `chats` are all the chats of the chatbot. */
 export const chatPage = (chats: ReadonlyArray<Chat>, query: ChatQuery): Page<Chat> => {
   const { id, limit, orderBy, page, userRef } = query;
@@ -233,8 +219,6 @@ const compare = (a: Chat[keyof Chat], b: Chat[keyof Chat]): number => {
   if (a === null || b === null) return a === b ? 0 : a === null ? 1 : -1;
   return typeof a === "string" ? compareText(a, b as string) : Number(a) - Number(b);
 };
-
-// Strings that stores tend to mishandle
 
 /** Strings that a store may sort, fold or keep wrongly, each of at most 60 code points. */
 export const awkwardTexts: ReadonlyArray<string> = [

@@ -3,11 +3,10 @@
  * caller does with returned rows.
  */
 import { Effect, Fiber } from "effect";
-import * as Errors from "../model/Errors.ts";
 import { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
 import type { StorePorts } from "../ports/Store.ts";
 import { defaultEntryQuery } from "../model/ListQuery.ts";
-import { check, failsWith, same, type Check } from "./Check.ts";
+import { check, same, type Check } from "./Check.ts";
 import {
   actor,
   append,
@@ -97,9 +96,6 @@ export const registryChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> =
       const length = newChatbot?.keys.length ?? 0;
       yield* same("an interrupted creation", length === 0 ? newChatbot : length, newChatbot && 120);
       if (newChatbot !== undefined) continue;
-      const twice = { ...fields, keys: [...fields.keys, fields.keys[0]!] };
-      const keyTaken = new Errors.KeyTaken({ keyId: fields.keys[0]!.id });
-      yield* failsWith("a key given twice", keyTaken, registry.create(twice, actor));
       const { id } = yield* registry.create(fields, actor);
       yield* same("its keys", (yield* findRegistered(id))?.keys.length, 120);
     }

@@ -306,17 +306,17 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
           // With this flaw, entries of different chats have the same ids.
           const twice = highest + 100;
           const entryId = (n: number) => (flaw === "ids" ? twice + n : ++id);
-          const inOrder = <A extends { readonly time: string }>(rows: ReadonlyArray<A>) =>
-            isSorted ? rows.toSorted((a, b) => (a.time < b.time ? -1 : 1)) : rows;
+          const inOrder = <A extends { readonly time: Date }>(rows: ReadonlyArray<A>) =>
+            isSorted ? rows.toSorted((a, b) => a.time.getTime() - b.time.getTime()) : rows;
           const records = inOrder(chats).flatMap(
             ({ entries, time, ...chat }): Array<ArchiveRecord> => {
               const chatId = ChatId.make(++id);
-              const timeOf = (own: string) => new Date(isSorted && own < time ? time : own);
+              const timeAfter = (own: Date) => (isSorted && own < time ? time : own);
               return [
-                { _tag: "Chat", chat: { ...chat, id: chatId, createTime: timeOf(time) } },
+                { _tag: "Chat", chat: { ...chat, id: chatId, createTime: timeAfter(time) } },
                 ...inOrder(entries).map(({ time, usage, ...texts }, n): ArchiveRecord => ({
                   _tag: "Entry",
-                  entry: { ...texts, id: entryId(n), chatId, createTime: timeOf(time) },
+                  entry: { ...texts, id: entryId(n), chatId, createTime: timeAfter(time) },
                   usage,
                 })),
               ];
