@@ -21,12 +21,11 @@ export interface RandomOptions<E = unknown> {
   readonly seed?: number;
   /** Roughly how many commands run, 2,000 by default. */
   readonly commands?: number;
+  /** How long to look for a shorter sequence that fails, 15 seconds by default. */
+  readonly shrinkMillis?: number;
 }
 
 const longest = 80;
-
-/** How long to look for a shorter sequence that fails. */
-const shrinkMillis = 15_000;
 
 /**
  * A check that random commands, run one after another on the store under test and on an oracle, have the same results,
@@ -38,6 +37,7 @@ export const randomChecks = <E>({
   commands = 2_000,
   oracle,
   seed = Date.now() % 2 ** 31,
+  shrinkMillis = 15_000,
 }: RandomOptions<E>): ReadonlyArray<Check<StoreServices>> => [
   {
     name: `${commands} random commands have the same results as on the oracle (seed ${seed})`,
