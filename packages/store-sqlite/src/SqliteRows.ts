@@ -335,7 +335,7 @@ export const makeTx = (sql: Sql, now: number) => {
 
     usage: verb((chatbot, since, by) =>
       all<UsageSum>(
-        `SELECT CASE ?3 WHEN 'day' THEN date(createTime / 1000, 'unixepoch') WHEN 'key' THEN apiKeyId
+        `SELECT CASE ?3 WHEN 'day' THEN date(createTime / 1000.0, 'unixepoch') WHEN 'key' THEN apiKeyId
              WHEN 'userRef' THEN (SELECT userRef FROM chats WHERE chatbot = ?1 AND id = chatId)
            END AS "group", usage ->> 'provider' AS provider, usage ->> 'model' AS model,
            count(*) AS answers, total(usage ->> 'attempts') AS attempts,

@@ -4,6 +4,8 @@
 import { Effect, Stream } from "effect";
 import { checkArchiveOrder } from "../archive/ArchiveOrder.ts";
 import { ChatNotFound, ImportRefused } from "../model/Errors.ts";
+import { pickEntry } from "../model/Entry.ts";
+import { entryIncludes } from "../model/ListQuery.ts";
 import type { ChatbotId } from "../model/Ids.ts";
 import {
   ChatArchive,
@@ -17,6 +19,10 @@ import { registeredChatbot } from "./Registry.ts";
 import type { ColdRows, ColdTx } from "./Rows.ts";
 
 type Port = ChatArchive["Service"];
+
+/** Adds the fields that a record of an older export lacks. */
+const withAllFields = (record: ArchiveRecord): ArchiveRecord =>
+  record._tag === "Chat" ? record : { ...record, entry: pickEntry(record.entry, entryIncludes) };
 
 /** The number of records that an import stores at a time. */
 const batch = 200;
@@ -108,7 +114,7 @@ export const makeChatArchive = (rows: ColdRows): Port => {
         let chats = 0;
         yield* Stream.runForEachArray(Stream.rechunk(records, batch), (some) => {
           for (const { _tag } of some) if (_tag === "Chat") chats++;
-          return tx.insertRecords(chatbot, some);
+          return tx.insertRecords(chatbot, some.map(withAllFields));
         });
         yield* tx.endImport(chatbot);
         yield* tx.audit([{ actor, chatbot, action: "import", detail: importDetail(chats) }]);

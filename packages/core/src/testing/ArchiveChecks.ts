@@ -5,7 +5,7 @@
 import { Cause, Effect, Exit, Fiber, Result, Stream } from "effect";
 import type { Chat } from "../model/Chat.ts";
 import type { ChatId } from "../model/Ids.ts";
-import { defaultChatQuery, defaultEntryQuery } from "../model/ListQuery.ts";
+import { defaultChatQuery, defaultEntryQuery, entryIncludes } from "../model/ListQuery.ts";
 import { ChatArchive, type ArchiveRecord } from "../ports/ChatArchive.ts";
 import type { StorePorts } from "../ports/Store.ts";
 import { turnLease, TurnStore } from "../ports/TurnStore.ts";
@@ -284,11 +284,12 @@ export const archiveChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = 
       if (chat.name === "n") yield* same("its hello entry", entries.length, 1);
     }
     yield* pass(turnLease + 1);
+    const all = { include: entryIncludes };
     for (const id of chatIds) {
       const { turns } = both[1];
       const outcome = yield* turns.take(chatbot, id, keyOf(`key ${id}`));
       const answers = outcome._tag === "AlreadyAnswered" ? [outcome.entry] : [];
-      yield* same("the ask's entry", (yield* history(chatbot, id)).items, answers);
+      yield* same("the ask's entry", (yield* history(chatbot, id, all)).items, answers);
       if (outcome._tag === "TurnTaken") yield* turns.release(outcome.turn);
       yield* takeTurn(chatbot, id, null, turns);
     }

@@ -102,7 +102,8 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
     const field = (name: string, item: unknown, among: object, of: number): unknown => {
       if (typeof item === "number") {
         const isChat = name === "chatId" || name === "chat" || "userRef" in among;
-        if (name === "id" && "question" in among) return place("entry", of, item);
+        if (name === "entryId" || (name === "id" && "question" in among))
+          return place("entry", of, item);
         if (["chatId", "chat", "chatbot", "id"].includes(name))
           return place(isChat ? "chat" : "chatbot", of, item);
         if (!isExact && name === "nowMillis") return "now";
@@ -112,7 +113,11 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
         return `turn ${turns.findIndex(({ turn }) => turn.id === item)}`;
       // Nothing is promised about the texts of reasons and causes.
       if (name === "reason" || name === "cause") return "";
-      if (name === "createTime" && item instanceof Date && !times.includes(item.getTime()))
+      if (
+        (name === "createTime" || name === "lastEntryTime") &&
+        item instanceof Date &&
+        !times.includes(item.getTime())
+      )
         times.push(item.getTime());
       // Optional.
       if (name === "visitor" && item === null) return undefined;
@@ -141,7 +146,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
       cost,
       ...command
     }: Answer | Extract<Command, { _tag: "Append" }>): NewEntry => ({
-      ...Struct.pick(command, ["question", "answer", "moderation", "flagged", "usage"]),
+      ...Struct.pick(command, ["question", "answer", "moderation", "flagged", "usage", "metadata"]),
       ...(cost && { apiKeyId: keyId(cost.key), spentTokens: cost.tokens }),
     });
     /** The time that a command selects; without exact times, one that no command's duration changes. */
@@ -269,9 +274,21 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
           return chats.listChats(chatbot, { ...command.query, id: takenChat(command.id) });
         case "History": {
           const id = command.id === null ? null : idAt("entry", chatbot, command.id);
-          const query = { ...command.query, id };
+          const after = command.after === null ? null : idAt("entry", chatbot, command.after);
+          const query = { ...command.query, after, id };
           return chats.listEntries(chatbot, takenChat(command.chat)!, query, command.visitor);
         }
+        case "Rename": {
+          const { name, visitor } = command;
+          return chats.renameChat(chatbot, takenChat(command.chat)!, name, visitor);
+        }
+        case "Rate": {
+          const entry = idAt("entry", chatbot, command.entry);
+          const { feedback, visitor } = command;
+          return chats.rateEntry(chatbot, takenChat(command.chat)!, entry, feedback, visitor);
+        }
+        case "DeleteChat":
+          return archive.deleteChat(chatbot, takenChat(command.chat)!, actor, command.visitor);
         case "Erase": {
           const { userRef } = command;
           const erasures = {
