@@ -188,7 +188,8 @@ export const archiveChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = 
           yield* chats.createChat(chatbot, { ...bare, name, userRef: name }, null);
           if (n === 0) yield* ask(chatbot, id, entry("q"));
           if (n > 1) continue;
-          erasedCount += yield* archive.erase(chatbot, { _tag: "UserRef", userRef: "gone" }, actor);
+          const count = yield* archive.erase(chatbot, { _tag: "UserRef", userRef: "gone" }, actor);
+          erasedCount += count;
         }
       });
     const queries = [

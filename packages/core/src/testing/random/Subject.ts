@@ -34,7 +34,7 @@ interface HeldTurn {
 
 /**
  * Opens a store. Each call of the result starts a run, which begins with one chatbot, and returns a function that runs a
- * command. With `isExact`, results contain times, because both stores read clocks that show the same time; otherwise,
+ * command, and the chatbots that it knows. With `isExact`, results contain times, because both stores read clocks that show the same time; otherwise,
  * the commands avoid what depends on the exact time.
  */
 export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
@@ -393,7 +393,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
       }
     };
 
-    return Effect.fnUntraced(function* (command: Command) {
+    const answer = Effect.fnUntraced(function* (command: Command) {
       strangers.clear();
       concerned = chatbot;
       const now = yield* Clock.currentTimeMillis;
@@ -406,6 +406,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
       // Which of the two was first does not matter.
       return plain(results.toSorted(byId), concerned);
     });
+    return { answer, chatbots };
   });
 });
 
