@@ -7,11 +7,10 @@ export default defineConfig({
       "faults/**/*.test.ts",
       "{packages,apps}/*/test/**/*.long.test.ts",
       "examples/*/*.test.ts",
-      "test/differential.test.ts",
+      "test/**/*.long.test.ts",
     ],
     // These are run by hand, with test:failover.
     exclude: [...configDefaults.exclude, "system/failover/**"],
-    env: { PARLEY_RANDOM_REQUESTS: "10000" },
     globalSetup: ["test/postgres.ts"],
     setupFiles: ["test/children.ts"],
     // The tests spend much of their time waiting for processes.

@@ -1,5 +1,6 @@
 /**
- * SQLite and PostgreSQL give the same results for random commands as the memory store.
+ * SQLite and PostgreSQL give the same results for random commands as the memory store. `PARLEY_RANDOM_COMMANDS` sets
+ * roughly how many commands run, and `PARLEY_RANDOM_SEED` which.
  */
 import { layer } from "@effect/vitest";
 import { storeUnderTest } from "@parley/core/testing";
@@ -12,14 +13,22 @@ import { join } from "node:path";
 import { afterAll } from "vitest";
 import { layerPostgresUnderTest } from "../packages/store-pg/test/PostgresUnderTest.ts";
 
+const { PARLEY_RANDOM_COMMANDS: commands = "500", PARLEY_RANDOM_SEED: seed } = process.env;
+const checks = () =>
+  randomChecks({
+    oracle: layerMemoryOf(makeMemory()),
+    commands: Number(commands),
+    ...(seed !== undefined && { seed: Number(seed) }),
+  });
+const timeout = 60_000 + Number(commands) * 50;
+
 const folder = mkdtempSync(join(tmpdir(), "parley-differential-"));
 afterAll(() => rmSync(folder, { recursive: true }));
-const checks = randomChecks({ oracle: layerMemoryOf(makeMemory()) });
 
 layer(storeUnderTest(layerSqlite({ file: join(folder, "store.db") })))("SQLite", (it) => {
-  for (const { name, run } of checks) it.effect(name, () => run, 200_000);
+  for (const { name, run } of checks()) it.effect(name, () => run, timeout);
 });
 
 layer(layerPostgresUnderTest(), { excludeTestServices: true })("PostgreSQL", (it) => {
-  for (const { name, run } of checks) it.effect(name, () => run, 200_000);
+  for (const { name, run } of checks()) it.effect(name, () => run, timeout);
 });

@@ -1,12 +1,11 @@
 /**
  * The rows, strings and calls that the checks share.
  */
-import { Effect, Stream } from "effect";
+import { Context, Effect, Stream } from "effect";
 import { plainKey, type KeyRecord } from "../model/ApiKey.ts";
 import type { Chat } from "../model/Chat.ts";
 import { defaultSettings } from "../model/Chatbot.ts";
 import { ChatArchive, type ArchiveRecord, type Erasable } from "../ports/ChatArchive.ts";
-import { ChatbotDirectory } from "../ports/ChatbotDirectory.ts";
 import { ChatbotRegistry, type NewChatbot } from "../ports/ChatbotRegistry.ts";
 import { ChatStore, type ChatToCreate } from "../ports/ChatStore.ts";
 import type { Entry, NewEntry, Usage } from "../model/Entry.ts";
@@ -20,9 +19,10 @@ import {
 import type { IdempotencyKey } from "../model/IdempotencyKey.ts";
 import { ChatbotId, ChatId } from "../model/Ids.ts";
 import { compareText, fold } from "../model/Text.ts";
-import { TurnStore, type TakeResult, type Turn } from "../ports/TurnStore.ts";
+import type { StorePorts } from "../ports/Store.ts";
+import { TurnStore, type Turn } from "../ports/TurnStore.ts";
 import { CheckFailed } from "./Check.ts";
-import { fresh, StoreUnderTest, type Instance } from "./StoreUnderTest.ts";
+import { fresh, instanceOf, StoreUnderTest } from "./StoreUnderTest.ts";
 
 export const actor = "conformance";
 
@@ -47,18 +47,11 @@ export const atOnce = <A, E, R>(
 export const tagOf = <A, E extends { readonly _tag: string }, R>(effect: Effect.Effect<A, E, R>) =>
   Effect.match(effect, { onFailure: ({ _tag }): string => _tag, onSuccess: () => "success" });
 
-/** The `ChatStore`, `TurnStore` and `ChatArchive` of both instances. */
-export const instances = Effect.gen(function* () {
-  const { second } = yield* StoreUnderTest;
-  const first: Instance = {
-    chats: yield* ChatStore,
-    turns: yield* TurnStore,
-    archive: yield* ChatArchive,
-    directory: yield* ChatbotDirectory,
-    registry: yield* ChatbotRegistry,
-  };
-  return [first, second] as const;
-});
+/** The ports of both instances. */
+export const instances = Effect.map(
+  Effect.context<StorePorts | StoreUnderTest>(),
+  (services) => [instanceOf(services), Context.get(services, StoreUnderTest).second] as const,
+);
 
 /** The `TurnStore` of both instances, each of which has its own place in a chat's queue. */
 export const bothTurns = Effect.map(
@@ -66,18 +59,12 @@ export const bothTurns = Effect.map(
   ([{ turns }, second]) => [turns, second.turns] as const,
 );
 
-// Chats and entries
-
 export const bare: ChatToCreate = { name: null, userRef: null, helloMessage: null };
 
 export const create = (chatbot: ChatbotId, chat: Partial<ChatToCreate> = {}) =>
   ChatStore.use((store) =>
     Effect.map(store.createChat(chatbot, { ...bare, ...chat }, null), ({ chat }) => chat),
   );
-
-/** Creates chats one after another. */
-export const createAll = (chatbot: ChatbotId, chats: ReadonlyArray<Partial<ChatToCreate>>) =>
-  Effect.forEach(chats, (chat) => create(chatbot, chat));
 
 export const list = (chatbot: ChatbotId, query: Partial<ChatQuery> = {}) =>
   ChatStore.use((store) => store.listChats(chatbot, { ...defaultChatQuery, ...query }));
@@ -133,18 +120,6 @@ export const append = (turn: Turn, newEntryFields: NewEntry) =>
 export const ask = (chatbot: ChatbotId, chat: ChatId | null, newEntryFields: NewEntry) =>
   Effect.flatMap(takeTurn(chatbot, chat), (turn) => append(turn, newEntryFields));
 
-/** Creates a chat with these entries. */
-export const conversation = Effect.fnUntraced(function* (
-  chatbot: ChatbotId,
-  entries: ReadonlyArray<NewEntry>,
-) {
-  const chat = yield* create(chatbot);
-  const stored = yield* Effect.forEach(entries, (fields) => ask(chatbot, chat.id, fields));
-  return { chat, entries: stored };
-});
-
-// The archive
-
 export const erase = (chatbot: ChatbotId, which: Erasable) =>
   ChatArchive.use((archive) => archive.erase(chatbot, which, actor));
 
@@ -167,12 +142,6 @@ export const storedChats = Effect.fnUntraced(function* (chatbot: ChatbotId) {
   return chats;
 });
 
-/** Returns the questions in each chat of a chatbot. */
-export const questions = (chatbot: ChatbotId) =>
-  Effect.map(storedChats(chatbot), (chats) =>
-    chats.map(({ entries }) => entries.map(({ question }) => question)),
-  );
-
 /** Makes the record of a chat in an export. */
 export const chatRecord = (
   id: number,
@@ -193,8 +162,6 @@ export const entryRecord = (
   const { apiKeyId: _, usage, ...texts } = entry(`question ${id}`, more);
   return { _tag: "Entry", entry: { ...texts, id, chatId: ChatId.make(chatId), createTime }, usage };
 };
-
-// Chatbots and their keys
 
 export const newKey = (more: Partial<KeyRecord> = {}): KeyRecord => ({
   id: fresh("key"),
@@ -230,8 +197,6 @@ export const auditOf = (chatbot: ChatbotId) =>
     ),
   );
 
-// Pages as the contract defines them, computed from plain arrays
-
 /** Returns the page that the query should return if `chats` are all the chats of the chatbot. */
 export const chatPage = (chats: ReadonlyArray<Chat>, query: ChatQuery): Page<Chat> => {
   const { id, limit, orderBy, page, userRef } = query;
@@ -254,8 +219,6 @@ const compare = (a: Chat[keyof Chat], b: Chat[keyof Chat]): number => {
   if (a === null || b === null) return a === b ? 0 : a === null ? 1 : -1;
   return typeof a === "string" ? compareText(a, b as string) : Number(a) - Number(b);
 };
-
-// Strings that stores tend to mishandle
 
 /** Strings that a store may sort, fold or keep wrongly, each of at most 60 code points. */
 export const awkwardTexts: ReadonlyArray<string> = [

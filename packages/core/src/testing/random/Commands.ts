@@ -7,15 +7,16 @@ import { chatFields, entryFields, type ListQuery } from "../../model/ListQuery.t
 import type { Erasable, UsageGroup } from "../../ports/ChatArchive.ts";
 
 const one = <const A>(...values: ReadonlyArray<A>) => fc.constantFrom(...values);
+const among = <const A>(...lists: ReadonlyArray<ReadonlyArray<A>>) => one(...lists.flat());
 const maybe = <A>(value: fc.Arbitrary<A>) => fc.option(value, { freq: 2 });
 const seldom = <A>(value: fc.Arbitrary<A>) => fc.oneof(fc.constant(null), maybe(value));
 
 /** Strings that stores confuse when they compare, fold, escape or sort; the last ones lie around U+FFFF. */
-const text = one(
-  ...["", "a", "A", "a ", "ab", "Äb", "äB", "é", "e\u0301", "%", "_", "\\", "'", "ß", "SS", "ﬁ"],
-  ...["İ", "i", "Σς", "\ue000", "\uffee", "😀", "𐐀", "𐐨"],
+const text = among(
+  ["", "a", "A", "a ", "ab", "Äb", "äB", "é", "e\u0301", "%", "_", "\\", "'", "ß", "SS", "ﬁ"],
+  ["İ", "i", "Σς", "\ue000", "\uffee", "😀", "𐐀", "𐐨"],
 );
-const user = one("u", "U", "u ", "%", "v\nu", "😀", "");
+const user = one("u", "u", "u", "U", "u ", "%", "v\nu", "😀", "");
 /** The indices 9 to 11 select another chatbot's row, the id 0, and the highest id, which no row has. */
 const row = one<number>(0, 0, 0, 1, 1, 2, 3, 5, 7, 9, 10, 11);
 const turn = one<number>(0, 0, 0, 1, 1, 2, 3, 4);
@@ -27,21 +28,23 @@ const cost = maybe(fc.record({ key, tokens: one(0, 5, 1_000, null) }));
 const date = maybe(one(new Date("1990-01-01"), new Date("2201-01-01T00:00:00.001Z")));
 
 /** Spans of time, in milliseconds: around a lease, a reservation, a key's lifetime and a day. */
-const span = one(
-  ...[1, 999, 2_000, 3_500, 9_999, 10_000, 11_000],
-  ...[46_800_000, 86_399_999, 86_400_000, 90_000_000],
+const span = among(
+  [1, 999, 2_000, 3_500, 9_999, 10_000, 11_000],
+  [46_800_000, 86_399_999, 86_400_000, 90_000_000],
 );
 /** The time of a row that the run knows, newest first, or just after it; `null` for a time before all others. */
 const since = fc.option(fc.record({ row: fc.nat(30), plus: one(0, 1) }), { freq: 9 });
 
+/** Orders by up to three fields, `createTime` last: then it sorts as ids do, even if the times are not the same. */
 const order = <Field extends string>(fields: ReadonlyArray<Field>) =>
-  fc
-    .shuffledSubarray([...fields], { minLength: 1, maxLength: 3 })
-    .chain((some) =>
-      fc.tuple(
-        ...some.map((field) => fc.record({ field: fc.constant(field), descending: fc.boolean() })),
-      ),
-    ) as unknown as fc.Arbitrary<ListQuery<Field>["orderBy"]>;
+  fc.shuffledSubarray([...fields], { minLength: 1, maxLength: 3 }).chain((some) => {
+    const inOrder = some.toSorted(
+      (a, b) => Number(a === "createTime") - Number(b === "createTime"),
+    );
+    return fc.tuple(
+      ...inOrder.map((field) => fc.record({ field: one(field), descending: fc.boolean() })),
+    );
+  }) as unknown as fc.Arbitrary<ListQuery<Field>["orderBy"]>;
 
 const page = { limit: fc.integer({ min: 1, max: 7 }), page: one<number>(1, 1, 2, 3, 9) };
 
@@ -62,18 +65,21 @@ const answer = {
   ),
 };
 /** Times that stores change or confuse: far away, around clock changes, and so on. */
-const time = one(
-  ...["0001-01-01T00:00:00.000Z", "1582-10-10T12:00:00.000Z", "1899-12-31T23:59:59.999Z"],
-  ...["1965-01-01T00:00:00.000Z", "1969-12-31T23:59:59.999Z", "1970-01-01T00:00:00.001Z"],
-  ...["2000-02-29T12:00:00.500Z", "2023-10-29T00:30:00.000Z", "9999-12-31T23:59:59.999Z"],
-);
+const time = among<string>(
+  ["0001-01-01T00:00:00.000Z", "1582-10-10T12:00:00.000Z", "1899-12-31T23:59:59.999Z"],
+  ["1965-01-01T00:00:00.000Z", "1969-12-31T23:59:59.999Z", "1970-01-01T00:00:00.001Z"],
+  ["2000-02-29T12:00:00.500Z", "2023-10-29T00:30:00.000Z", "9999-12-31T23:59:59.999Z"],
+).map((text) => new Date(text));
 const entries = fc.array(fc.record({ time, ...answer }), { maxLength: 3 });
 const asked = { ...answer, cost };
-/** Few chats, so that asks meet in them. */
 const take = {
-  chat: one<number | null>(0, 0, 0, 0, 0, 1, 1, 2, 3, 9, 10, null, null, null),
+  /** Few chats, so that asks meet in them; or a new chat. */
+  at: fc.oneof(
+    fc.record({ chat: one(0, 0, 0, 0, 0, 1, 1, 2, 3, 9, 10), visitor: fc.constant(null) }),
+    fc.record({ chat: one(0, 0, 1, 2, null), visitor: maybe(user) }),
+    fc.record({ chat: fc.constant(null), visitor: maybe(user) }),
+  ) as fc.Arbitrary<{ readonly chat: number | null; readonly visitor: string | null }>,
   key: idempotencyKey,
-  visitor: seldom(user),
 };
 
 const optional = { requiredKeys: [] };
@@ -174,11 +180,11 @@ export const command = fc.oneof(
     person: maybe(fc.record({ userRef: user, digest: one("d1") }, { requiredKeys: ["userRef"] })),
   }),
   on("Copy", 1, { to: turn }),
-  on("Import", 2, {
+  on("Import", 3, {
     chats: fc.array(fc.record({ name: maybe(text), userRef: maybe(user), time, entries }), {
       maxLength: 4,
     }),
-    flaw: one(null, null, "times", "ids", "broken"),
+    flaw: one(null, null, "times", "ids", "ids", "broken"),
   }),
   on("Usage", 2, {
     group: maybe(one<UsageGroup>("day", "key", "userRef")),
@@ -204,36 +210,27 @@ export const command = fc.oneof(
 /** A command that {@link replay} runs. */
 export type Command = typeof command extends fc.Arbitrary<infer A> ? A : never;
 
-const by = "second";
-const list = (orderBy: ListQuery<(typeof chatFields)[number]>["orderBy"]): Command => {
-  const query = { limit: 100, page: 1, search: null, userRef: null, orderBy };
-  return { _tag: "List", query, id: null, by };
-};
-const history = (chat: number): Command => {
-  const query = { limit: 100, page: 1, orderBy: [{ field: "id", descending: false }] } as const;
-  return { _tag: "History", query, chat, id: null, visitor: null, by };
-};
-
-/** Commands that read everything through the ports, and delete up to four chatbots. */
-export const readAll = [0, 1, 2, 3].flatMap((chatbot): ReadonlyArray<Command> => [
-  { _tag: "Switch", chatbot, by },
-  ...chatFields.flatMap((field) =>
-    [true, false].map((descending) => list([{ field, descending }])),
-  ),
-  ...[0, 1, 2, 3, 4, 5, 6, 7, 8].map(history),
-  ...[null, "day" as const, "key" as const, "userRef" as const].map((group): Command => ({
-    _tag: "Usage",
-    group,
-    since: null,
-    by,
-  })),
-  ...[0, 1, 2, 3].map((key): Command => ({ _tag: "Spending", key, by })),
-  ...[0, 1, 2, 3].map((key): Command => ({ _tag: "FindKey", key, by })),
-  { _tag: "Export", person: null, by },
-  { _tag: "ListChatbots", by },
-  { _tag: "Delete", by },
-  { _tag: "Audit", limit: 500, by },
+const all = { limit: 100, page: 1, orderBy: [{ field: "id", descending: false }] };
+const filters = { search: null, userRef: null, id: null, visitor: null, person: null, since: null };
+const orders = chatFields.flatMap((field) => [
+  { field, descending: true },
+  { field, descending: false },
 ]);
+
+/** Commands that read everything about a chatbot through the ports, and then delete it. */
+export const readAll = (chatbot: number): ReadonlyArray<Command> =>
+  [
+    { _tag: "Switch", chatbot },
+    ...orders.map((by) => ({ _tag: "List", query: { ...filters, ...all, orderBy: [by] } })),
+    ...[0, 1, 2, 3, 4, 5, 6, 7, 8].map((chat) => ({ _tag: "History", query: all, chat })),
+    ...[null, "day", "key", "userRef"].map((group) => ({ _tag: "Usage", group })),
+    ...[0, 1, 2, 3].flatMap((key) => [
+      { _tag: "Spending", key },
+      { _tag: "FindKey", key },
+    ]),
+    ...["Export", "ListChatbots", "Delete"].map((_tag) => ({ _tag })),
+    { _tag: "Audit", limit: 500 },
+  ].map((command) => ({ ...filters, ...command, by: "second" }) as unknown as Command);
 
 /** Prints commands as an array literal, one command a line. */
 export const show = (commands: ReadonlyArray<Command>): string => {

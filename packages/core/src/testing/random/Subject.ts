@@ -8,10 +8,9 @@ import { defaultSettings } from "../../model/Chatbot.ts";
 import type { NewEntry } from "../../model/Entry.ts";
 import { idempotencyKeyLifetime } from "../../model/IdempotencyKey.ts";
 import { ChatbotId, ChatId } from "../../model/Ids.ts";
-import type { ListQuery } from "../../model/ListQuery.ts";
 import type { ArchiveRecord, Erasable, UsageSum } from "../../ports/ChatArchive.ts";
 import type { KeyChange } from "../../ports/ChatbotRegistry.ts";
-import type { Turn } from "../../ports/TurnStore.ts";
+import { turnLease, type Turn } from "../../ports/TurnStore.ts";
 import { errorFields } from "../Check.ts";
 import { instances } from "../Fixtures.ts";
 import { StoreUnderTest, type Instance } from "../StoreUnderTest.ts";
@@ -24,7 +23,7 @@ const actor = "tester";
 type Answer = Extract<Command, { readonly _tag: "Ask" | "AskTogether" }>;
 type Registration = Extract<Command, { readonly _tag: "Register" }>;
 type Since = Extract<Command, { readonly _tag: "Usage" }>["since"];
-type Taking = Pick<Answer, "chat" | "key" | "visitor">;
+type Taking = Pick<Answer, "at" | "key">;
 
 interface HeldTurn {
   readonly turn: Turn;
@@ -35,7 +34,7 @@ interface HeldTurn {
 
 /**
  * Opens a store. Each call of the result starts a run, which begins with one chatbot, and returns a function that runs a
- * command. With `isExact`, results contain times, because both stores read clocks that show the same time; otherwise,
+ * command, and the chatbots that it knows. With `isExact`, results contain times, because both stores read clocks that show the same time; otherwise,
  * the commands avoid what depends on the exact time.
  */
 export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
@@ -151,13 +150,6 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
       if (!isExact) return new Date(since.row % 2 === 0 ? "1965-01-01" : "2200-01-02");
       return new Date((times.at(-1 - (since.row % times.length)) ?? 0) + since.plus);
     };
-    /** Without exact times, one that does not depend on how long a command takes. */
-    const inExact = <Field extends string>(orderBy: ListQuery<Field>["orderBy"]) =>
-      isExact
-        ? orderBy
-        : (orderBy.toSorted(
-            (a, b) => Number(a.field === "createTime") - Number(b.field === "createTime"),
-          ) as unknown as typeof orderBy);
     const isDayKnown = () =>
       isExact || (partial < day / 3 && began === Math.floor(Date.now() / day));
     const sorted = (sums: ReadonlyArray<UsageSum>) =>
@@ -186,17 +178,18 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
 
     const take = (
       { turns: store }: Pick<Instance, "turns">,
-      { chat, key, visitor }: Taking,
-      at: ChatId | null,
+      { at: { chat, visitor }, key }: Taking,
+      chatId: ChatId | null,
     ) =>
-      Effect.tap(
-        store.take(chatbot, at, idempotencyKey(key, `ask ${chat === null}`, visitor), visitor),
-        (result) =>
-          Effect.sync(() => {
-            if (result._tag === "TurnTaken")
-              turns.push({ turn: result.turn, takenAt: elapsed, isSpent: false });
-          }),
-      );
+      Effect.gen(function* () {
+        const idempotency = idempotencyKey(key, `ask ${chat === null}`, visitor);
+        const result = yield* store.take(chatbot, chatId, idempotency, visitor);
+        if (result._tag !== "TurnTaken") return result;
+        turns.push({ turn: result.turn, takenAt: elapsed, isSpent: false });
+        // When the lease ends: an erasure of idle chats also erases keys.
+        times.push((yield* Clock.currentTimeMillis) + turnLease);
+        return result;
+      });
     const takenChat = (chat: number | null) =>
       chat === null ? null : ChatId.make(idAt("chat", chatbot, chat));
     /** What the command does on an instance. */
@@ -223,15 +216,15 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
           return chats.createChat(chatbot, chat, idempotency);
         }
         case "Take":
-          return take(instance, command, takenChat(command.chat));
+          return take(instance, command, takenChat(command.at.chat));
         case "TakeAndDie":
           return Effect.scoped(
-            Effect.flatMap(under.open, (dying) => take(dying, command, takenChat(command.chat))),
+            Effect.flatMap(under.open, (dying) => take(dying, command, takenChat(command.at.chat))),
           );
         case "Ask":
         case "AskTogether":
           return Effect.gen(function* () {
-            const chat = takenChat(command.chat);
+            const chat = takenChat(command.at.chat);
             const result = yield* take(instance, command, chat);
             if (result._tag !== "TurnTaken") return result;
             turns.at(-1)!.isSpent = true;
@@ -272,13 +265,11 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
           return onTurn(command.turn, ({ turn }) =>
             turnStore.earlier(turn, idAt("entry", turn.chatbot, command.entry)),
           );
-        case "List": {
-          const query = { ...command.query, orderBy: inExact(command.query.orderBy) };
-          return chats.listChats(chatbot, { ...query, id: takenChat(command.id) });
-        }
+        case "List":
+          return chats.listChats(chatbot, { ...command.query, id: takenChat(command.id) });
         case "History": {
           const id = command.id === null ? null : idAt("entry", chatbot, command.id);
-          const query = { ...command.query, orderBy: inExact(command.query.orderBy), id };
+          const query = { ...command.query, id };
           return chats.listEntries(chatbot, takenChat(command.chat)!, query, command.visitor);
         }
         case "Erase": {
@@ -315,17 +306,17 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
           // With this flaw, entries of different chats have the same ids.
           const twice = highest + 100;
           const entryId = (n: number) => (flaw === "ids" ? twice + n : ++id);
-          const inOrder = <A extends { readonly time: string }>(rows: ReadonlyArray<A>) =>
-            isSorted ? rows.toSorted((a, b) => (a.time < b.time ? -1 : 1)) : rows;
+          const inOrder = <A extends { readonly time: Date }>(rows: ReadonlyArray<A>) =>
+            isSorted ? rows.toSorted((a, b) => a.time.getTime() - b.time.getTime()) : rows;
           const records = inOrder(chats).flatMap(
             ({ entries, time, ...chat }): Array<ArchiveRecord> => {
               const chatId = ChatId.make(++id);
-              const timeOf = (own: string) => new Date(isSorted && own < time ? time : own);
+              const timeAfter = (own: Date) => (isSorted && own < time ? time : own);
               return [
-                { _tag: "Chat", chat: { ...chat, id: chatId, createTime: timeOf(time) } },
+                { _tag: "Chat", chat: { ...chat, id: chatId, createTime: timeAfter(time) } },
                 ...inOrder(entries).map(({ time, usage, ...texts }, n): ArchiveRecord => ({
                   _tag: "Entry",
-                  entry: { ...texts, id: entryId(n), chatId, createTime: timeOf(time) },
+                  entry: { ...texts, id: entryId(n), chatId, createTime: timeAfter(time) },
                   usage,
                 })),
               ];
@@ -387,8 +378,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
         case "RecordRead":
           return registry.recordRead(chatbot, command.detail, actor);
         case "Pass": {
-          // Without exact times, the spans are clearly longer or shorter than each limit.
-          const millis = isExact ? command.millis : (looseSpans[command.millis] ?? command.millis);
+          const millis = isExact ? command.millis : looseSpan(command.millis);
           elapsed += millis;
           partial += millis % day;
           return under.pass(millis);
@@ -403,7 +393,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
       }
     };
 
-    return Effect.fnUntraced(function* (command: Command) {
+    const answer = Effect.fnUntraced(function* (command: Command) {
       strangers.clear();
       concerned = chatbot;
       const now = yield* Clock.currentTimeMillis;
@@ -416,19 +406,14 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
       // Which of the two was first does not matter.
       return plain(results.toSorted(byId), concerned);
     });
+    return { answer, chatbots };
   });
 });
 
-/** What stands for some spans in a store whose clock cannot be set. */
-const looseSpans: Readonly<Record<number, number>> = {
-  1: 0,
-  999: 0,
-  2_000: 3_500,
-  9_999: 3_500,
-  10_000: 11_000,
-  86_399_999: 46_800_000,
-  86_400_000: 90_000_000,
-};
+/** Replaces a span of time by one that is clearly longer or shorter than each limit. */
+const looseSpan = (millis: number): number =>
+  [0, 3_500, 11_000, 46_800_000].find((_, n) => millis < [2_000, 10_000, 12_000, day][n]!) ??
+  90_000_000;
 
 type Settled = { readonly success: unknown } | { readonly failure: unknown };
 

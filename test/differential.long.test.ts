@@ -1,0 +1,7 @@
+/**
+ * The random comparison with 100,000 commands from one seed on each store.
+ */
+process.env["PARLEY_RANDOM_COMMANDS"] ??= "100000";
+process.env["PARLEY_RANDOM_SEED"] ??= "20261128";
+
+await import("./differential.test.ts");
