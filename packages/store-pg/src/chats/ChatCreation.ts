@@ -13,7 +13,7 @@ import {
 } from "@parley/core/ports";
 import { Effect } from "effect";
 import { deadlines, withDeadline } from "../connections/Deadlines.ts";
-import { databaseOverload, toStoreErrors, toChatbotNotFound } from "../connections/PgErrors.ts";
+import { toStoreErrors, toChatbotNotFound } from "../connections/PgErrors.ts";
 import type { PgPools } from "../connections/PgPools.ts";
 import { ownSequence } from "../writes/WriteState.ts";
 import { byPrimaryKey, batchStatement } from "../rows/Statements.ts";
@@ -93,10 +93,8 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
       const [row] = yield* toStoreErrors(writes.query<KeyRow>(chatbot, chatOfKey, [chatbot, key]));
       // The other creation with the key failed meanwhile, or its chat was erased.
       if (row === undefined) continue;
-      if (row.fingerprint !== fingerprint) return yield* new IdempotencyKeyReused();
-      // A creation claims and completes its key in one transaction, so nobody should see a key that is only claimed.
-      if (row.id === null) return yield* databaseOverload;
-      const { fingerprint: _, ...chat } = row;
+      const { createdChat, fingerprint: rowFingerprint, ...chat } = row;
+      if (rowFingerprint !== fingerprint || !createdChat) return yield* new IdempotencyKeyReused();
       return { chat, replayed: true };
     }
   }, withDeadline(deadlines.storeCall));
@@ -104,7 +102,11 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
   return { create, createChat };
 });
 
-type KeyRow = { readonly fingerprint: string } & (Chat | { readonly id: null });
+interface KeyRow extends Chat {
+  readonly fingerprint: string;
+  /** Whether the key's request was a creation. If not, the chat's fields may be null. */
+  readonly createdChat: boolean;
+}
 
 // Keys are locked before the counter, as in every statement. The counter is locked before any id is drawn, so that ids
 // ascend in the order of creation. Neither nextval nor RETURNING guarantees an order, so ids are ranked and matched with
@@ -118,6 +120,7 @@ const insertStatement = batchStatement<Creation>(
     ...entryParameters(({ entry }: Creation) => entry),
     ["key", "text", ({ keyClaim }) => keyClaim?.key],
     ["turn", "text", ({ keyClaim }) => keyClaim?.turnId],
+    ["is_ask", "bool", ({ keyClaim }) => keyClaim?.isClaimed],
     spentColumn(({ entry }: Creation) => entry),
   ],
   (items) => `
@@ -128,7 +131,7 @@ with request as (
     select key, turn, min(index) as index from request where key is not null group by key, turn order by key
   ) first cross join lateral (
     select key from idempotency_key
-    ${byPrimaryKey("key", "first.key", "turn = first.turn and chat_id is null")} for update
+    ${byPrimaryKey("key", "first.key", "turn = first.turn and turn_until is not null")} for update
   ) k
 ), new_chat as (
   select *, row_number() over (order by index) as n from request where key is null or index in (select index from claimed_key)
@@ -156,13 +159,13 @@ with request as (
   where answer is not null
   returning id, chat_id
 ), created as (
-  select chat_row.id, chat_row.create_time, first_entry.id as entry_id, new_chat.key, new_chat.index::int4 as index,
+  select chat_row.id, chat_row.create_time, first_entry.id as entry_id, new_chat.key, new_chat.is_ask, new_chat.index::int4 as index,
     new_chat.key_id, new_chat.spent_tokens
   from chat_row cross join counter join new_chat on new_chat.n = chat_row.position - counter.before
     left join first_entry on first_entry.chat_id = chat_row.id
 ), completed_key as (
   insert into idempotency_key as k (chatbot_id, key, fingerprint, made_at, chat_id, entry_id)
-  select $1, key, '', clock_timestamp(), id, entry_id from created where key is not null
+  select $1, key, '', clock_timestamp(), id, case when is_ask then entry_id end from created where key is not null
   on conflict (chatbot_id, key) do update set
     made_at = excluded.made_at, turn_until = null, chat_id = excluded.chat_id, entry_id = excluded.entry_id
 ), ${addSpending("created where spent_tokens is not null")}
@@ -170,6 +173,6 @@ select id::float8 as id, create_time as "createTime", entry_id::float8 as "entry
 );
 
 const chatOfKey = `
-select k.fingerprint, ${chatColumns("c")}
+select k.fingerprint, k.turn_until is null and k.entry_id is null and not k.stopped as "createdChat", ${chatColumns("c")}
 from (select * from idempotency_key ${byPrimaryKey("key", "$2::text")}) k
 left join lateral (select * from chat ${byPrimaryKey("id", "k.chat_id")}) c on true`;

@@ -3,7 +3,8 @@
  * rolling upgrade. The statements do not name the schema: the search path of the connection does.
  */
 
-const keyColumns = "chatbot_id key fingerprint made_at turn turn_until chat_id entry_id".split(" ");
+const keyColumns =
+  "chatbot_id key fingerprint made_at turn turn_until chat_id entry_id stopped".split(" ");
 
 export const initial = `
 create table parley_schema (migration_id int primary key, name text not null, created_at timestamptz not null default now());
@@ -140,6 +141,7 @@ create table idempotency_key (
   turn_until timestamptz,
   chat_id bigint,
   entry_id bigint,
+  stopped boolean not null default false,
   primary key (chatbot_id, key)
 );
 create index idempotency_key_made_at on idempotency_key (chatbot_id, made_at);

@@ -1,10 +1,10 @@
 /**
- * Rows of idempotency keys, which chat creations and asks share. A row is in one of three states:
+ * Rows of idempotency keys, which chat creations and asks share. A row is in one of four states:
  *
  * - Claimed, while its ask runs: it has a turn, the end of the turn's lease, and the chat if there is one. When the
  *   lease ends, the key is free again. A creation claims and completes its key in one transaction.
- * - Completed, once the request has succeeded: it has the chat, the entry if the request stored one, the turn, and no
- *   lease.
+ * - Completed, once the request has succeeded: it has the chat, the entry that an ask stored, the turn, and no lease.
+ * - Stopped by a client while its ask ran: it has neither a lease nor an entry, and its turn is lost.
  * - Old, and free again, a day after `made_at`. A sweep deletes it later.
  */
 import { idempotencyKeyLifetime, turnLease, type IdempotencyKey } from "@parley/core/ports";
@@ -33,7 +33,8 @@ claimed as (
   from claim order by key
   on conflict (chatbot_id, key) do update set
     fingerprint = excluded.fingerprint, made_at = excluded.made_at,
-    turn = excluded.turn, turn_until = excluded.turn_until, chat_id = excluded.chat_id, entry_id = null
+    turn = excluded.turn, turn_until = excluded.turn_until, chat_id = excluded.chat_id, entry_id = null,
+    stopped = false
   where ${isFree("k")}
   returning key
 )`;

@@ -29,6 +29,7 @@ import { turnColumns } from "./TurnRows.ts";
  */
 type Decision =
   | "key_reused"
+  | "stopped"
   | "answered"
   | "no_chat"
   | "no_chatbot"
@@ -102,6 +103,8 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
     switch (decision) {
       case "key_reused":
         return yield* new IdempotencyKeyReused();
+      case "stopped":
+        return { _tag: "Stopped" } satisfies TakeResult;
       case "answered":
         return {
           _tag: "AlreadyAnswered",
@@ -178,7 +181,7 @@ with request as (
 ), request_row as (
   select request.*, key_row.*, snapshot.*, chat_row.*
   from request left join lateral (
-    select fingerprint as key_fingerprint, turn as key_turn, turn_until as key_until, entry_id as key_entry
+    select fingerprint as key_fingerprint, turn as key_turn, turn_until as key_until, entry_id as key_entry, stopped
     from idempotency_key k ${byPrimaryKey("key", "request.key", `not ${isFree("k")}`)}
   ) key_row on true left join lateral (
     select true as has_chat, turn_until as held_until,
@@ -192,7 +195,9 @@ with request as (
 ), decided as (
   select *, case
     when key_fingerprint <> fingerprint then 'key_reused'
+    when stopped then 'stopped'
     when key_entry is not null then 'answered'
+    when key_fingerprint is not null and key_until is null then 'key_reused'
     when chat_id is not null and has_chat is null then 'no_chat'
     when chat_id is null and not exists (select from chatbot where id = $1) then 'no_chatbot'
     when key_fingerprint is not null then 'key_held'

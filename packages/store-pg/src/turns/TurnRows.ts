@@ -100,7 +100,7 @@ with request as (
   select request.*, key_row.*, chat_row.*
   from (select * from request order by key, chat_id) request left join lateral (
     select true as has_key from idempotency_key
-    ${byPrimaryKey("key", "request.key", "turn = request.turn and entry_id is null")} for update
+    ${byPrimaryKey("key", "request.key", "turn = request.turn and turn_until is not null")} for update
   ) key_row on true left join lateral (
     select id as locked_id, position, create_time, entries, waiting, last_entry_time from chat
     ${byPrimaryKey("id", "request.chat_id", "turn = request.turn")} for no key update skip locked
