@@ -60,7 +60,8 @@ const Header = ({ chat, chatId, setRenamedChat, title, total }: HeaderProps) => 
       session.stale.value++;
     }
     setRenaming(false);
-    renameButton.current?.focus();
+    // The button is hidden until the next rendering.
+    setTimeout(() => renameButton.current?.focus());
   };
   return (
     <header class="row">
@@ -82,13 +83,7 @@ const Header = ({ chat, chatId, setRenamedChat, title, total }: HeaderProps) => 
         )}
       </div>
       {chat && !refusedChanges.includes("rename") && (
-        <button
-          class="plain"
-          title="Rename"
-          aria-expanded={isRenaming}
-          ref={renameButton}
-          onClick={() => setRenaming(!isRenaming)}
-        >
+        <button class="plain" title="Rename" ref={renameButton} onClick={() => setRenaming(true)}>
           <Icon name="edit" />
         </button>
       )}
