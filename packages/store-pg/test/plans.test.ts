@@ -44,6 +44,7 @@ const statementsOf = Effect.fnUntraced(function* (pools: PgPools) {
     chatbot,
     chatId: ChatId.make(n),
     idempotencyKey: isKeyed ? keyOf(n) : null,
+    chat: null,
     newest: [],
   });
   const chat = { name: "name", userRef: "user", helloMessage: "Hello" };

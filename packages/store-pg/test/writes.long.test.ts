@@ -125,7 +125,14 @@ it.live.each([
               yield* turns.renew(turn);
               yield* end === "append" ? turns.append(turn, entry) : turns.release(turn);
             }
-            yield* turns.release({ id: "none", chatbot, chatId: chat, idempotencyKey, newest: [] });
+            yield* turns.release({
+              id: "none",
+              chatbot,
+              chatId: chat,
+              idempotencyKey,
+              chat: null,
+              newest: [],
+            });
           }
         }
       }

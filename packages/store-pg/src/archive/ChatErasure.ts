@@ -10,10 +10,11 @@ import { array, time } from "../connections/PgParams.ts";
 import type { PgPools } from "../connections/PgPools.ts";
 
 export const makeErasure =
-  ({ erasureSession }: PgPools): ColdRows["erase"] =>
+  ({ erasureSession, writes }: PgPools): ColdRows["erase"] =>
   (chatbot, which, onErased) =>
     Effect.gen(function* () {
-      const { query, transaction } = yield* erasureSession;
+      // A client's deletion of one chat needs no connection of its own.
+      const { query, transaction } = which._tag === "Chat" ? writes : yield* erasureSession;
       const userRef = which._tag === "UserRef" ? which.userRef : null;
       const limit = time(which._tag === "IdleSince" ? which.limit : null);
       /**
