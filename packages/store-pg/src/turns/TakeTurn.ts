@@ -1,6 +1,6 @@
 /**
- * Takes turns. Takes for one chatbot that arrive together share a statement, which decides each one separately,
- * following the table in `docs/library/write-a-store.md`.
+ * Takes turns. Takes for one chatbot that arrive together share a statement, which decides each one separately, as the
+ * core's `decideTake` does.
  */
 import {
   ChatbotNotFound,
@@ -25,8 +25,8 @@ import { claimedCte, isFree, leaseEnd, makeKeySweep } from "../rows/IdempotencyK
 import { turnColumns } from "./TurnRows.ts";
 
 /**
- * The statement's decision on a request: a row of the table in `docs/library/write-a-store.md`; `chat_locked` if
- * another transaction has locked the chat; or `overtaken` if the request must be decided again.
+ * The statement's decision on a request: that of `decideTake`; `chat_locked` if another transaction has locked the
+ * chat; or `overtaken` if the request must be decided again.
  */
 type Decision =
   | "key_reused"
