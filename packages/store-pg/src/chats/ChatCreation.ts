@@ -64,11 +64,16 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
       );
       const insertion = insertStatement(chats, chatbot);
       type Row = CreatedChat & { readonly index: number };
-      const query =
-        claims.length === 0
-          ? writes.query<Row>(chatbot, insertion.text, insertion.values)
-          : writes.queryAll<Row>(chatbot, [claimStatement(claims, chatbot), insertion]);
-      const rows = yield* query.pipe(toChatbotNotFound(chatbot), toStoreErrors);
+      const insert = writes.query<Row>(chatbot, insertion.text, insertion.values);
+      const claim = claimStatement(claims, chatbot);
+      const insertWithClaims = writes.transaction(
+        chatbot,
+        Effect.andThen(writes.query(chatbot, claim.text, claim.values), insert),
+      );
+      const rows = yield* (claims.length === 0 ? insert : insertWithClaims).pipe(
+        toChatbotNotFound(chatbot),
+        toStoreErrors,
+      );
       yield* sweepKeys(chatbot, claims.length);
       const results = chats.map((): CreatedChat | null => null);
       for (const row of rows) results[row.index - 1] = row;
