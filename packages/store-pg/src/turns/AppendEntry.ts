@@ -72,12 +72,9 @@ export const makeAppendEntry = Effect.fnUntraced(function* (
       turn.chatId === null
         ? appendToNewChat(turn, entry)
         : Effect.map(appendToChat({ ...turn, entry }), toEntry);
-    const recordedAttempt = recordUnknown(unknownOutcomes, turn)(attempt);
-    return yield* recordedAttempt.pipe(
-      // Most appends succeed on the first attempt and need no schedule.
-      Effect.catchIf(mayRepeat(turn), () =>
-        Effect.retry(recordedAttempt, { while: mayRepeat(turn), schedule: retriesFor(millis) }),
-      ),
+    return yield* attempt.pipe(
+      recordUnknown(unknownOutcomes, turn),
+      Effect.retry({ while: mayRepeat(turn), schedule: retriesFor(millis) }),
       Effect.catchTag("TurnLost", (error) => Effect.fail(unknownOutcomes.get(turn) ?? error)),
       withDeadline(millis + deadlines.storeCall),
     );

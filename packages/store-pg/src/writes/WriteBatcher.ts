@@ -71,7 +71,6 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
       return Effect.void;
     });
 
-  // Uses a callback, which costs less than a fiber, a deferred or finalizers: each ask makes at least two such writes.
   return (chatbot: number, item: A) =>
     Effect.flatMap(timeLeft, (millisLeft) =>
       Effect.contextWith((context: Context.Context<never>) =>
