@@ -12,7 +12,7 @@ import { retryOnDeadlock } from "./PgErrors.ts";
 import type { RoundRobin } from "./RoundRobin.ts";
 import type { TlsChoice } from "./TlsFallback.ts";
 
-/** Whose turn it is to get a connection: a chatbot's id, or `operator` for work that concerns no single chatbot. */
+/** Who waits for a connection: a chatbot's id, or `operator` for work that concerns no single chatbot. */
 export type Tenant = number | "operator";
 
 export type Work<A, E, R> = (connection: PgConnection) => Effect.Effect<A, E, R>;
@@ -137,8 +137,7 @@ export const makeTenantPool = Effect.fnUntraced(function* (
         return Effect.void;
       });
     });
-  // Other transactions may lock rows, and a migration may lock tables, in a different order. A deadlock would fail many
-  // requests, because reads of one key share a look-up, and writes to one chatbot share a statement.
+  // A migration may lock tables in a different order. A deadlock would fail many requests, which share a statement.
   const use: TenantPool["use"] = (tenant, work) =>
     withFallback(retryOnDeadlock(useOnce(tenant, work)));
   return { use };

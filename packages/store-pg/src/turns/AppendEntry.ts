@@ -61,9 +61,8 @@ export const makeAppendEntry = Effect.fnUntraced(function* (
 
   /**
    * The answer is already paid for, so a failed append is retried until the ask's deadline or, if the ask has none, for
-   * the length of a lease. The last attempt ends at most five seconds later. An attempt with an unknown outcome may
-   * have stored the entry. If so, it also ended the turn, so that no later attempt stores the entry again. A turn with
-   * neither chat nor key has no row that could show this, so its append is not retried after an unknown outcome.
+   * the length of a lease. An attempt with an unknown outcome may have stored the entry. If so, it also ended the turn,
+   * so that no later attempt stores the entry again.
    */
   const append: Port["append"] = Effect.fnUntraced(function* (turn, entry) {
     const millisLeft = (yield* AskDeadline) - (yield* Clock.currentTimeMillis);

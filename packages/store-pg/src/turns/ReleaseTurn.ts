@@ -47,9 +47,7 @@ export const makeReleaseTurn = Effect.fnUntraced(function* (
         Effect.retry({
           while: (error) =>
             cost === null ? error._tag === "Overloaded" : mayRepeat(target)(error),
-          // The failed ask waits for the release. Without tokens, the release is retried only while the chat is locked
-          // or the database is busy, for up to the length of a lease. With tokens, it is retried after every error that
-          // allows it, but for a shorter time.
+          // Without tokens, only a locked chat or a busy database is worth the wait of the failed ask.
           schedule: retriesFor(cost === null ? turnLease : deadlines.storeCall),
         }),
         Effect.asVoid,

@@ -47,7 +47,6 @@ export const makeChange = Effect.fnUntraced(function* <Item extends Turn, Row ex
   });
 });
 
-/** Whether the turn has a row while it is held. */
 export const hasRow = ({ chatId, idempotencyKey }: Turn) =>
   chatId !== null || idempotencyKey !== null;
 
