@@ -10,12 +10,7 @@ const browser = [/^preact(\/hooks)?$/, /^@preact\/signals$/, /^marked$/, /^@parl
 const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
   "packages/core/src": [/^effect$/, /^effect\/crypto$/],
   "packages/core/src/testing": [/^effect$/, /^effect\/testing$/, /^\.\.\//],
-  "packages/core/src/testing/random": [
-    /^effect$/,
-    /^effect\/testing$/,
-    /^\.\.\//,
-    /^fast-check$/,
-  ],
+  "packages/core/src/testing/random": [/^effect$/, /^effect\/testing$/, /^\.\.\//, /^fast-check$/],
   "packages/client/src": [/^ai$/],
   "packages/http/src": [/^@parley\/core(\/ports)?$/, /^effect$/, /^effect\//, /^jose(\/|$)/],
   // For hosts that use Node's own request and response objects.

@@ -255,8 +255,8 @@ const orders = comparableFields.flatMap((field) => [
   { field, descending: false },
 ]);
 
-/** Commands that read everything through the ports, and delete up to four chatbots. */
-export const readAll = [0, 1, 2, 3].flatMap((chatbot) =>
+/** Commands that read everything about a chatbot through the ports, and then delete it. */
+export const readAll = (chatbot: number): ReadonlyArray<Command> =>
   [
     { _tag: "Switch", chatbot },
     ...orders.map((by) => ({ _tag: "List", query: { ...filters, ...all, orderBy: [by] } })),
@@ -272,8 +272,7 @@ export const readAll = [0, 1, 2, 3].flatMap((chatbot) =>
     ]),
     ...["Export", "ListChatbots", "Delete"].map((_tag) => ({ _tag })),
     { _tag: "Audit", limit: 500 },
-  ].map((command) => ({ ...filters, ...command, by: "second" }) as unknown as Command),
-);
+  ].map((command) => ({ ...filters, ...command, by: "second" }) as unknown as Command);
 
 /** Prints commands as an array literal, one command a line. */
 export const show = (commands: ReadonlyArray<Command>): string => {

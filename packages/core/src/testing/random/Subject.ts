@@ -34,7 +34,7 @@ interface HeldTurn {
 
 /**
  * Opens a store. Each call of the result starts a run, which begins with one chatbot, and returns a function that runs a
- * command. With `isExact`, results contain times, because both stores read clocks that show the same time; otherwise,
+ * command, and the chatbots that it knows. With `isExact`, results contain times, because both stores read clocks that show the same time; otherwise,
  * the commands avoid what depends on the exact time.
  */
 export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
@@ -410,7 +410,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
       }
     };
 
-    return Effect.fnUntraced(function* (command: Command) {
+    const answer = Effect.fnUntraced(function* (command: Command) {
       strangers.clear();
       concerned = chatbot;
       const now = yield* Clock.currentTimeMillis;
@@ -423,6 +423,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
       // Which of the two was first does not matter.
       return plain(results.toSorted(byId), concerned);
     });
+    return { answer, chatbots };
   });
 });
 

@@ -1,7 +1,4 @@
-/**
- * `@parley/core/testing/random`: random commands, run on a store and on an oracle, have the same results. Requires
- * `fast-check`.
- */
+/** `@parley/core/testing/random`: compares a store with another by random commands. Requires `fast-check`. */
 import { Clock, Effect, Layer } from "effect";
 import { TestClock } from "effect/testing";
 import fc from "fast-check";
@@ -102,11 +99,12 @@ const comparison = Effect.fnUntraced(function* <E>(oracle: Layer.Layer<StorePort
     const run = fresh("run");
     const actual = yield* actualSubject(run);
     const expected = yield* onOracle(oracleSubject(run));
-    for (const [n, command] of [...commands, ...readAll].entries()) {
-      const which =
-        n < commands.length ? `command ${n + 1}, ${command._tag}` : `${command._tag}, afterwards`;
-      const results = [yield* actual(command), yield* onOracle(expected(command))] as const;
-      yield* same(`the result of ${which}`, ...results);
-    }
+    const both = Effect.fnUntraced(function* (what: string, command: Command) {
+      const results = [yield* actual.answer(command), yield* onOracle(expected.answer(command))];
+      yield* same(`the result of ${what}${command._tag}`, results[0], results[1]);
+    });
+    for (const [n, command] of commands.entries()) yield* both(`command ${n + 1}, `, command);
+    for (const chatbot of expected.chatbots.keys())
+      for (const command of readAll(chatbot)) yield* both("afterwards, ", command);
   });
 });
