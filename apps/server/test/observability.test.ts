@@ -326,11 +326,11 @@ describe("a server that is observed", () => {
 
   it.each(secrets)("the log, metrics and exports never contain %s", (secret) => {
     // A key's id is no secret.
-    expect(observation.log.replaceAll(/\/api|prl_\w{12}_…/g, "")).not.toContain(secret);
+    const withoutKeyIds = (text: string) => text.replaceAll(/prl_\w{12}_…/g, "");
+    expect(withoutKeyIds(observation.log).replaceAll("/api", "")).not.toContain(secret);
     expect(observation.metrics).not.toContain(secret);
-    expect(observation.exported.map(({ body, path }) => path + body).join("\n")).not.toContain(
-      secret,
-    );
+    const exports = observation.exported.map(({ body, path }) => path + body).join("\n");
+    expect(withoutKeyIds(exports)).not.toContain(secret);
     expect(observation.exported.length).toBeGreaterThan(3);
   });
 });

@@ -129,7 +129,7 @@ const settings = fc.record(
 const chatbotFields = fc.record(
   {
     workspaceName: one("a", "a", "A"),
-    name: one("a", "a", "A", "😀"),
+    name: one<string>("a", "a", "A", "😀"),
     description: text,
     settings,
   },
@@ -162,15 +162,13 @@ export const command = fc.oneof(
     key: idempotencyKey,
     isVisitor: fc.boolean(),
   }),
-  on("Ask", 10, { ...take, ...asked }),
-  on("Take", 12, take),
-  onEach("Append", 5, { turn, ...asked }),
-  onEach("Renew", 3, { turn }),
-  onEach("Release", 4, { turn, cost }),
+  on("Ask", 14, { ...take, ...asked }),
+  on("Take", 9, take),
+  onEach("Append", 9, { turn, ...asked }),
+  onEach("Renew", 4, { turn }),
+  onEach("Release", 5, { turn, cost }),
   on("Earlier", 2, { turn, entry: row }),
-  // An instance that ends while its turn, or its place in a queue, is open.
   on("TakeAndDie", 1, take),
-  // The other instance asks the same while the turn is open.
   on("AskTogether", 2, { ...take, ...asked }),
   on("List", 4, {
     query: fc.record({
@@ -215,7 +213,8 @@ export const command = fc.oneof(
     chats: fc.array(fc.record({ name: maybe(text), userRef: maybe(user), time, entries }), {
       maxLength: 4,
     }),
-    flaw: one(null, null, "times", "ids", "ids", "broken"),
+    flaw: one(null, null, null, "times", "ids", "ids", "broken"),
+    isNew: one(true, true, false),
   }),
   on("Usage", 2, {
     group: maybe(one<UsageGroup>("day", "key", "userRef")),
@@ -224,7 +223,7 @@ export const command = fc.oneof(
   on("Feedback", 2, { kind: one<FeedbackKind>("rated", "unanswered"), since }),
   on("Spending", 1, { key }),
   on("Pass", 8, { millis: span }),
-  on("StepBack", 2, { millis: one(1, 3_500, 11_000) }),
+  on("StepBack", 3, { millis: one(1, 3_500, 11_000) }),
   on("Switch", 2, { chatbot: fc.nat(3) }),
   onEach("Register", 3, { chatbot: chatbotFields, keys: fc.array(key, { maxLength: 3 }) }),
   onEach("Change", 3, { change: chatbotFields }),

@@ -341,11 +341,16 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
           );
           const end = flaw === "broken" ? Stream.fail({ _tag: "Broken" as const }) : Stream.empty;
           const source = Stream.concat(Stream.fromIterable(records), end);
+          const enter = Effect.map(
+            register(instance, { name: `import ${chatbots.length}` }, []),
+            (created) => void chatbots.push((chatbot = concerned = created.id)),
+          );
           // The records make their ids known, if they are stored.
-          return Effect.map(archive.import(chatbot, source, actor), (count) => [
-            count,
-            records.map((record) => (record._tag === "Chat" ? record.chat : record.entry)),
-          ]);
+          return Effect.gen(function* () {
+            if (command.isNew) yield* enter;
+            const count = yield* archive.import(chatbot, source, actor);
+            return [count, ...records.map((one) => (one._tag === "Chat" ? one.chat : one.entry))];
+          });
         }
         case "Usage": {
           // Without exact times, a day may have passed in one store only.
