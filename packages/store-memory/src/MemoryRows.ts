@@ -5,6 +5,7 @@ import {
   ChatbotId,
   erasesChat,
   erasesKey,
+  hasFeedback,
   ImportRefused,
   matchesQuery,
   pageOf,
@@ -268,6 +269,14 @@ export const makeRows = (memory: Memory): Rows => {
             ...entries.map(({ entry, usage }) => ({ _tag: "Entry" as const, entry, usage })),
           ]);
         return Stream.fromIterable(structuredClone(records));
+      }),
+    feedback: (chatbot, since, kind) =>
+      Stream.suspend(() => {
+        const rows = inOrder(tenantOf(chatbot).chats)
+          .flatMap(({ entries }) => entries)
+          .filter(({ entry }) => hasFeedback(entry, since, kind))
+          .toSorted((a, b) => b.entry.id - a.entry.id);
+        return Stream.fromIterable(structuredClone(rows));
       }),
   };
 };

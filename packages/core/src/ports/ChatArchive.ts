@@ -1,5 +1,5 @@
 /**
- * Port for operators: erases, exports and imports chats, and totals the cost of answers.
+ * Port for operators: erases, exports and imports chats, totals the cost of answers, and reads feedback.
  */
 import { Context, type Effect, type Stream } from "effect";
 import type { Chat } from "../model/Chat.ts";
@@ -11,6 +11,7 @@ import type {
   StorageUnavailable,
 } from "../model/Errors.ts";
 import type { ChatbotId, ChatId } from "../model/Ids.ts";
+import type { EntryRow } from "../store/Rows.ts";
 
 /** A person whose chats are erased or exported. */
 export interface Person {
@@ -84,6 +85,9 @@ export interface UsageSum extends Omit<Usage, "latencyMillis" | "provider" | "mo
   readonly answers: number;
 }
 
+/** Entries that have a rating, or entries for which the documents had nothing (`metadata.found` is `false`). */
+export type FeedbackKind = "rated" | "unanswered";
+
 /**
  * Each erasure, export and import adds one entry, with its actor, to the audit log: an erasure at its end, if it erased
  * any chats; an export at its start; an import together with the chats.
@@ -142,5 +146,11 @@ export class ChatArchive extends Context.Service<
       since: Date,
       by?: UsageGroup | null,
     ) => Effect.Effect<ReadonlyArray<UsageSum>, StorageUnavailable>;
+    /** Emits the chatbot's entries of this kind that were created at or after `since`, newest first. */
+    readonly feedback: (
+      chatbot: ChatbotId,
+      since: Date,
+      kind: FeedbackKind,
+    ) => Stream.Stream<EntryRow, StorageUnavailable>;
   }
 >()("@parley/core/ChatArchive") {}

@@ -20,6 +20,7 @@ export {
   type ArchiveRecord,
   type DatedErasure,
   type Erasable,
+  type FeedbackKind,
   type UsageGroup,
   type UsageSum,
 } from "./ChatArchive.ts";
@@ -47,7 +48,14 @@ export { StoreState, type Store, type StorePorts } from "./Store.ts";
 
 // For stores: the small port, and what makes the five ports of it
 export { runInOneStep, storeOf, type HotPorts } from "../store/storeOf.ts";
-export { erasesChat, erasesKey, matchesQuery, pageOf, sumUsage } from "../store/Selection.ts";
+export {
+  erasesChat,
+  erasesKey,
+  hasFeedback,
+  matchesQuery,
+  pageOf,
+  sumUsage,
+} from "../store/Selection.ts";
 export { decideTake, isFree, type TakeDecision, type TakeState } from "../store/DecideTake.ts";
 export type {
   AuditEntry,

@@ -14,7 +14,13 @@ import type { Entry, Feedback, Usage } from "../model/Entry.ts";
 import type { ImportRefused, Overloaded, StorageUnavailable } from "../model/Errors.ts";
 import type { ChatbotId, ChatId } from "../model/Ids.ts";
 import type { ChatQuery, EntryQuery, Page } from "../model/ListQuery.ts";
-import type { ArchiveRecord, DatedErasure, UsageGroup, UsageSum } from "../ports/ChatArchive.ts";
+import type {
+  ArchiveRecord,
+  DatedErasure,
+  FeedbackKind,
+  UsageGroup,
+  UsageSum,
+} from "../ports/ChatArchive.ts";
 import type { AuditRecord, RegisteredChatbot } from "../ports/ChatbotRegistry.ts";
 
 /** The result of a verb. */
@@ -247,4 +253,10 @@ export interface Rows<T extends ColdTx = Tx, R extends Reads = Tx & Lists> {
     chatbot: ChatbotId,
     userRef: string | null,
   ) => Stream.Stream<ArchiveRecord, StorageUnavailable>;
+  /** At least the entries that `hasFeedback` selects, in descending order of ids; the core leaves out all others. */
+  readonly feedback: (
+    chatbot: ChatbotId,
+    since: Date,
+    kind: FeedbackKind,
+  ) => Stream.Stream<EntryRow, StorageUnavailable>;
 }
