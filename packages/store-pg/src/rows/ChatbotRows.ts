@@ -16,6 +16,7 @@ import {
 } from "@parley/core/ports";
 import { Effect } from "effect";
 import { array, millisNow, texts, time } from "../connections/PgParams.ts";
+import type { chatVerbs } from "../chats/ChatChanges.ts";
 import type { Session, SqlVerbs } from "../connections/Session.ts";
 
 interface ChatbotRow {
@@ -52,7 +53,10 @@ const toKey = (row: ApiKeyRow): RegisteredKey => ({
   lastUsedAt: row.lastUsedAt,
 });
 
-type RegistryVerbs = Omit<ColdTx, "now" | "usage" | "hasChats" | "insertRecords" | "endImport">;
+type RegistryVerbs = Omit<
+  ColdTx,
+  "now" | "usage" | keyof ReturnType<typeof chatVerbs> | "hasChats" | "insertRecords" | "endImport"
+>;
 
 export const registryVerbs = (session: Pick<Session, "query">): SqlVerbs<RegistryVerbs> => {
   const query = <Row extends object>(text: string, values: ReadonlyArray<unknown> = []) =>
