@@ -3,7 +3,7 @@
  */
 import { Context, type Effect, type Stream } from "effect";
 import type { Chat } from "../model/Chat.ts";
-import type { Entry, Usage } from "../model/Entry.ts";
+import type { Entry, EntryRow, Usage } from "../model/Entry.ts";
 import type {
   ChatbotNotFound,
   ChatNotFound,
@@ -11,7 +11,6 @@ import type {
   StorageUnavailable,
 } from "../model/Errors.ts";
 import type { ChatbotId, ChatId } from "../model/Ids.ts";
-import type { EntryRow } from "../store/Rows.ts";
 
 /** A person whose chats are erased or exported. */
 export interface Person {

@@ -62,7 +62,6 @@ export type {
   ChatRow,
   ColdRows,
   ColdTx,
-  EntryRow,
   KeyRow,
   Lists,
   Reads,
@@ -98,6 +97,7 @@ export {
   pickEntry,
   ratings,
   type Entry,
+  type EntryRow,
   type Feedback,
   type Metadata,
   type NewEntry,
@@ -144,7 +144,13 @@ export {
 } from "../model/Errors.ts";
 
 // The context of the ask in progress, and the limits of all asks
-export { AskDeadline, AskedModel, AskLimits, CurrentAsk, type AskOrigin } from "../services/AskLimits.ts";
+export {
+  AskDeadline,
+  AskedModel,
+  AskLimits,
+  CurrentAsk,
+  type AskOrigin,
+} from "../services/AskLimits.ts";
 
 // Logs, metrics and spans
 export {
