@@ -13,8 +13,9 @@ export {
 } from "./services/Access.ts";
 export { Administration, type CreatedKey } from "./services/Administration.ts";
 export { Asking } from "./services/Asking.ts";
-export { AskLimits } from "./services/AskLimits.ts";
+export { AskLimits, CurrentAsk, type AskOrigin } from "./services/AskLimits.ts";
 export { Chats } from "./services/Chats.ts";
+export { EntryEvents, layerEntryEvents, type StoredEntry } from "./services/EntryEvents.ts";
 export type { AnswerEvent, AskResult, Progress, KeepAlive } from "./services/LiveAnswer.ts";
 export { layerParley } from "./services/Parley.ts";
 export { layerRetention } from "./services/Retention.ts";
@@ -29,6 +30,7 @@ export {
   plainKey,
   PointInTime,
   Scopes,
+  defaultScopes,
   scopes,
   signingSecretOf,
   boundsOf,
@@ -36,10 +38,18 @@ export {
   type RegisteredKey,
   type Scope,
 } from "./model/ApiKey.ts";
-export type { Ask } from "./model/Ask.ts";
+export type { Ask, Post } from "./model/Ask.ts";
 export { NewChat, type Chat } from "./model/Chat.ts";
 export { ChatbotSettings, defaultSettings, LongText, Name, type Chatbot } from "./model/Chatbot.ts";
-export type { Entry } from "./model/Entry.ts";
+export {
+  hasQuestion,
+  pickEntry,
+  ratings,
+  type Entry,
+  type Feedback,
+  type Metadata,
+} from "./model/Entry.ts";
+export { MetadataObject, metadataBytes, metadataProblem } from "./model/Metadata.ts";
 export { ChatbotId, ChatId } from "./model/Ids.ts";
 export type { AskError } from "./model/Errors.ts";
 export { IdempotencyKeyText } from "./model/IdempotencyKey.ts";
@@ -49,12 +59,15 @@ export {
   Limit,
   defaultEntryQuery,
   defaultChatQuery,
+  chatIncludes,
+  entryIncludes,
+  type EntryInclude,
   PageNumber,
   type OrderBy,
   type Page,
 } from "./model/ListQuery.ts";
 export { describeSchemaError } from "./model/SchemaErrors.ts";
-export { ChatName, isBlank, Question, Text, UserRef } from "./model/Text.ts";
+export { ChatName, Comment, isBlank, PostText, questionOf, Text, UserRef } from "./model/Text.ts";
 
 // Export format
 export { decodeArchive, encodeArchive } from "./archive/ArchiveFormat.ts";

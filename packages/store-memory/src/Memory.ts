@@ -5,21 +5,15 @@ import type {
   AuditRecord,
   Chatbot,
   ChatRow,
-  Entry,
+  EntryRow,
   KeyRow,
   RegisteredKey,
-  Usage,
+  VisitorErasures,
 } from "@parley/core/ports";
-
-export interface StoredEntry {
-  readonly entry: Entry;
-  readonly usage: Usage | null;
-  readonly apiKeyId: string | null;
-}
 
 export interface StoredChat extends ChatRow {
   /** In order of ids. */
-  readonly entries: ReadonlyArray<StoredEntry>;
+  readonly entries: ReadonlyArray<EntryRow>;
 }
 
 /** A chatbot, its keys, chats, idempotency keys and spending. Rows are replaced, never changed. */
@@ -39,6 +33,8 @@ export interface Memory {
   readonly chatbots: Map<number, Tenant>;
   /** Oldest first. */
   readonly audit: Map<number, AuditRecord>;
+  /** Keyed by chatbot, API key and day. */
+  readonly visitorErasures: Map<string, VisitorErasures>;
   readonly lastId: Record<"chatbot" | "chat" | "entry" | "audit", number>;
 }
 
@@ -55,6 +51,7 @@ export const emptyTenant = (chatbot: Chatbot): Tenant => ({
 export const makeMemory = (chatbots: ReadonlyArray<Chatbot> = []): Memory => ({
   chatbots: new Map(chatbots.map((chatbot) => [chatbot.id, emptyTenant(chatbot)])),
   audit: new Map(),
+  visitorErasures: new Map(),
   lastId: { chatbot: Math.max(0, ...chatbots.map(({ id }) => id)), chat: 0, entry: 0, audit: 0 },
 });
 

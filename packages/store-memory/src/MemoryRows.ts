@@ -8,16 +8,16 @@ import {
   ImportRefused,
   matchesQuery,
   pageOf,
+  pickEntry,
   runInOneStep,
   sumUsage,
   type ArchiveRecord,
   type Chat,
   type ChatId,
-  type Entry,
+  type EntryRow,
   type Lists,
   type Rows,
   type Tx,
-  type Usage,
 } from "@parley/core/ports";
 import { Clock, Effect, Exit, Stream, type Context } from "effect";
 import {
@@ -37,7 +37,7 @@ const verb =
     Effect.sync(() => structuredClone(run(...structuredClone(values))));
 
 const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
-  const { audit, chatbots, lastId } = memory;
+  const { audit, chatbots, lastId, visitorErasures } = memory;
   /** The chatbot's tenant; for a chatbot that is not registered, an empty one that is not stored. */
   const tenantOf = (id: ChatbotId) => chatbots.get(id) ?? emptyTenant(null!);
   const chatsOf = (id: ChatbotId) => inOrder(tenantOf(id).chats);
@@ -54,15 +54,14 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
     if (latestChatTime === null || latestChatTime < chat.createTime)
       setTenant(chatbot, { latestChatTime: chat.createTime });
   };
-  const insertEntry = (
-    chatbot: ChatbotId,
-    entry: Entry,
-    usage: Usage | null,
-    apiKeyId: string | null,
-  ) => {
-    const { entries } = tenantOf(chatbot).chats.get(entry.chatId)!;
-    const newEntries = [...entries, { entry, usage, apiKeyId }];
-    setChat(chatbot, entry.chatId, { entries: newEntries, lastEntryTime: entry.createTime });
+  const insertEntry = (chatbot: ChatbotId, row: EntryRow) => {
+    const { chatId, createTime } = row.entry;
+    const { entries } = tenantOf(chatbot).chats.get(chatId)!;
+    setChat(chatbot, chatId, { entries: [...entries, row], lastEntryTime: createTime });
+  };
+  const ownChat = (chatbot: ChatbotId, id: ChatId, visitor: string | null) => {
+    const row = tenantOf(chatbot).chats.get(id);
+    return row === undefined || (visitor !== null && row.chat.userRef !== visitor) ? null : row;
   };
   const insertRecords = verb((chatbot: ChatbotId, records: ReadonlyArray<ArchiveRecord>) => {
     const storedIds = chatsOf(chatbot).flatMap(({ entries }) =>
@@ -72,7 +71,7 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
     for (const record of records)
       if (record._tag === "Chat") insertChat(chatbot, record.chat);
       else if (ids.size === ids.add(record.entry.id).size) return false;
-      else insertEntry(chatbot, record.entry, record.usage, null);
+      else insertEntry(chatbot, { ...record, apiKeyId: null, requestId: null });
     return true;
   });
   const spendingName = (apiKeyId: string, day: number) => `${apiKeyId} ${day}`;
@@ -121,6 +120,28 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
     }),
     auditLog: verb((limit) => inOrder(audit).reverse().slice(0, limit)),
 
+    ownChat: verb((...values) => ownChat(...values)?.chat ?? null),
+    renameChat: verb((chatbot, id, name, visitor) => {
+      const row = ownChat(chatbot, id, visitor);
+      if (row !== null) setChat(chatbot, id, { chat: { ...row.chat, name } });
+      return row && { ...row.chat, name };
+    }),
+    rateEntry: verb((chatbot, chat, id, feedback) => {
+      const entries = [...tenantOf(chatbot).chats.get(chat)!.entries];
+      const index = entries.findIndex(({ entry }) => entry.id === id);
+      if (index === -1) return null;
+      const entry = { ...entries[index]!.entry, ...feedback };
+      entries[index] = { ...entries[index]!, entry };
+      setChat(chatbot, chat, { entries });
+      return entry;
+    }),
+    countVisitorErasure: verb((chatbot, apiKeyId) => {
+      const time = new Date(now);
+      const name = `${chatbot} ${apiKeyId} ${time.toISOString().slice(0, 10)}`;
+      const chats = (visitorErasures.get(name)?.chats ?? 0) + 1;
+      set(visitorErasures, name, { chatbot, apiKeyId, time, chats });
+    }),
+    visitorErasures: verb((limit) => [...visitorErasures.values()].reverse().slice(0, limit)),
     chat: verb((chatbot, id) => {
       const row = tenantOf(chatbot).chats.get(id);
       return row === undefined ? null : { ...row, entries: null };
@@ -140,7 +161,7 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
       const entries = tenantOf(chatbot).chats.get(chat)?.entries ?? [];
       const end = entries.findLastIndex(({ entry }) => entry.id < before) + 1;
       const newest = entries.slice(Math.max(0, end - limit), end);
-      return newest.reverse().map(({ entry }) => entry);
+      return newest.reverse().map(({ entry }) => pickEntry(entry, []));
     }),
     insertEntry: verb(insertEntry),
     hasChats: verb((chatbot) => tenantOf(chatbot).chats.size > 0),
@@ -182,17 +203,25 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
       return sumUsage(rows, since, by);
     }),
     chatPage: verb((chatbot, query) => {
-      const chats = chatsOf(chatbot).map(({ chat }) => chat);
-      return pageOf(
-        chats.filter((chat) => matchesQuery(chat, query)),
-        query,
-      );
+      const chats = chatsOf(chatbot)
+        .filter(({ chat }) => matchesQuery(chat, query))
+        .map(({ chat, entries, lastEntryTime }) => ({
+          ...chat,
+          lastEntryTime: lastEntryTime ?? chat.createTime,
+          entries: entries.length,
+        }));
+      const { items, total } = pageOf(chats, query);
+      const withoutActivity = ({ entries: _, lastEntryTime: __, ...chat }: Chat) => chat;
+      return { items: query.include.length > 0 ? items : items.map(withoutActivity), total };
     }),
-    entryPage: verb((chatbot, chat, { id, ...query }, visitor) => {
-      const row = tenantOf(chatbot).chats.get(chat);
-      if (row === undefined || (visitor !== null && row.chat.userRef !== visitor)) return null;
-      const entries = row.entries.map(({ entry }) => entry);
-      return pageOf(id === null ? entries : entries.filter((entry) => entry.id === id), query);
+    entryPage: verb((chatbot, chat, { after, id, include, ...query }, visitor) => {
+      const row = ownChat(chatbot, chat, visitor);
+      if (row === null) return null;
+      const entries = row.entries
+        .map(({ entry }) => pickEntry(entry, include))
+        .filter((entry) => id === null || entry.id === id)
+        .filter((entry) => after === null || entry.id > after);
+      return pageOf(entries, query);
     }),
   };
 };

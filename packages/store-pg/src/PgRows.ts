@@ -12,6 +12,7 @@ import { isLockTimeout, toStorageUnavailable } from "./connections/PgErrors.ts";
 import { millisNow, texts } from "./connections/PgParams.ts";
 import type { PgPools } from "./connections/PgPools.ts";
 import type { Session, SqlVerbs } from "./connections/Session.ts";
+import { chatReads, chatVerbs } from "./chats/ChatChanges.ts";
 import { recordUses, registryVerbs } from "./rows/ChatbotRows.ts";
 
 /** Lets the driver's errors pass through a body, whose transaction maps them. */
@@ -26,7 +27,7 @@ export const makeRows = (pools: PgPools): ColdRows => {
     Effect.scoped(
       Effect.flatMap(pools.exportSession, (session) => sumUsage(session, chatbot, since, by)),
     );
-  const readVerbs = throughBody<Reads>({ ...registryVerbs(reads), usage });
+  const readVerbs = throughBody<Reads>({ ...registryVerbs(reads), ...chatReads(reads), usage });
   const readNow = ({ query }: Pick<Session, "query">) =>
     Effect.map(
       query<{ readonly now: number }>("operator", `select ${millisNow} as now`),
@@ -40,7 +41,13 @@ export const makeRows = (pools: PgPools): ColdRows => {
     body: (tx: ColdTx) => Effect.Effect<A, E, R>,
   ) =>
     Effect.flatMap(readNow(session), (now): Effect.Effect<A, E | SqlError.SqlError, R> => {
-      const verbs = { now, usage, ...registryVerbs(session), ...importVerbs(session) };
+      const verbs = {
+        now,
+        usage,
+        ...registryVerbs(session),
+        ...chatVerbs(session),
+        ...importVerbs(session),
+      };
       return body(throughBody<ColdTx>(verbs));
     });
 

@@ -1,7 +1,7 @@
 /**
  * The store as a layer, and operations on its schema.
  */
-import { ChatStore, StoreState, storeOf, type Store, type StorePorts } from "@parley/core/ports";
+import { StoreState, storeOf, type Store, type StorePorts } from "@parley/core/ports";
 import { Context, Effect, Layer, Redacted } from "effect";
 import { SqlClient, type SqlError } from "effect/sql";
 import { makeRows } from "./PgRows.ts";
@@ -131,11 +131,11 @@ export const layerPostgres = (
           yield* Effect.logWarning(warning);
       }
       const creation = yield* makeChatCreation(pools);
-      const chats = ChatStore.of({
+      const chats = {
         createChat: creation.createChat,
         listChats: makeListChats(pools),
         listEntries: makeListEntries(pools),
-      });
+      };
       const turns = yield* makeTurnStore(pools, creation);
       return storeOf(makeRows(pools), { chats, turns }).pipe(
         Context.add(StoreState, { readOnlyReason: pools.readOnlyReason }),

@@ -18,6 +18,7 @@ import {
   type ChatColumns,
   entryColumns,
   type EntryColumns,
+  includedColumns,
   type Sql,
   toChat,
   toEntry,
@@ -32,6 +33,10 @@ const orderBy = (order: ListQuery<ChatField | EntryField>["orderBy"]): string =>
   const terms: Array<string> = [];
   for (const { descending, field } of [...order, { ...order.at(-1)!, field: "id" as const }]) {
     const direction = descending ? " DESC" : "";
+    if (field === "lastEntryTime") {
+      terms.push(`coalesce(lastEntryTime, createTime)${direction}`);
+      continue;
+    }
     const isLast = field === "id" || (field === "createTime" && order.at(-1)!.field === field);
     if (field === "name" || field === "userRef") terms.push(`${field} IS NULL${direction}`);
     terms.push(`${isLast ? "id" : field}${direction}`);
@@ -66,7 +71,9 @@ export const pageOfChats = (sql: Sql, chatbot: ChatbotId, query: ChatQuery): Pag
   ];
   const from = `chats WHERE ${filters.map(([condition]) => condition).join(" AND ")}`;
   const values = filters.map(([, value]) => value);
-  const items = readPage<ChatColumns, Chat>(sql, chatColumns, from, values, query, toChat);
+  const activity = ", entries, coalesce(lastEntryTime, createTime) AS lastActivity";
+  const columns = chatColumns + (query.include.includes("activity") ? activity : "");
+  const items = readPage<ChatColumns, Chat>(sql, columns, from, values, query, toChat);
   const counter = "SELECT chats AS total FROM chatbots WHERE id = ?";
   const total =
     filters.length > 1
@@ -77,15 +84,22 @@ export const pageOfChats = (sql: Sql, chatbot: ChatbotId, query: ChatQuery): Pag
 
 export const pageOfEntries = (
   sql: Sql,
-  ...[chatbot, chat, { id, ...query }, visitor]: Parameters<Lists["entryPage"]>
+  ...[chatbot, chat, { after, id, include, ...query }, visitor]: Parameters<Lists["entryPage"]>
 ): Page<Entry> | null => {
   const exists = sql.all(
     "SELECT 1 FROM chats WHERE chatbot = ?1 AND id = ?2 AND (?3 IS NULL OR userRef = ?3)",
     [chatbot, chat, visitor],
   );
   if (exists.length === 0) return null;
-  const from = `entries WHERE chatbot = ? AND chatId = ?${id === null ? "" : " AND id = ?"}`;
-  const values = [chatbot, chat, ...(id === null ? [] : [id])];
-  const items = readPage<EntryColumns, Entry>(sql, entryColumns, from, values, query, toEntry);
+  const filters: ReadonlyArray<readonly [string, Value]> = [
+    ["chatbot = ?", chatbot],
+    ["chatId = ?", chat],
+    ...(id === null ? [] : [["id = ?", id] as const]),
+    ...(after === null ? [] : [["id > ?", after] as const]),
+  ];
+  const from = `entries WHERE ${filters.map(([condition]) => condition).join(" AND ")}`;
+  const values = filters.map(([, value]) => value);
+  const columns = [entryColumns, ...include.map((name) => includedColumns[name])].join();
+  const items = readPage<EntryColumns, Entry>(sql, columns, from, values, query, toEntry);
   return { items, total: count(sql, from, values) };
 };

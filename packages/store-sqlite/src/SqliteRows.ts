@@ -7,8 +7,10 @@ import {
   type Chat,
   type Chatbot,
   type ChatbotId,
+  type ChatId,
   type DatedErasure,
   defaultSettings,
+  type EntryRow,
   fold,
   ImportRefused,
   type Lists,
@@ -17,12 +19,14 @@ import {
   type StorageUnavailable,
   type Tx,
   type UsageSum,
+  type VisitorErasures,
 } from "@parley/core/ports";
 import { Clock, Effect, Stream } from "effect";
 import { pageOfChats, pageOfEntries } from "./SqliteLists.ts";
 import {
   chatColumns,
   type ChatColumns,
+  allEntryColumns,
   entryColumns,
   type EntryColumns,
   type Sql,
@@ -112,20 +116,54 @@ export const makeTx = (sql: Sql, now: number) => {
     const count = "chats = chats + 1, latestChatTime = max(coalesce(latestChatTime, ?2), ?2)";
     run(`UPDATE chatbots SET ${count} WHERE id = ?1`, [chatbot, time]);
   };
-  const insertEntry = (...[chatbot, entry, usage, apiKeyId]: Parameters<Tx["insertEntry"]>) => {
+  const toJson = (value: object | null | undefined) => (value ? JSON.stringify(value) : null);
+  const insertEntry = (chatbot: ChatbotId, { entry, usage, ...more }: EntryRow) => {
     const createTime = entry.createTime.getTime();
     const flagged = entry.flagged ? 1 : 0;
-    const usageText = usage && JSON.stringify(usage);
-    insert("entries", { chatbot, ...entry, flagged, createTime, usage: usageText, apiKeyId });
-    const touch = "UPDATE chats SET lastEntryTime = ?3 WHERE chatbot = ?1 AND id = ?2";
-    run(touch, [chatbot, entry.chatId, createTime]);
+    const values = { metadata: toJson(entry.metadata), usage: toJson(usage), ...more };
+    insert("entries", {
+      chatbot,
+      rating: null,
+      comment: null,
+      ...entry,
+      flagged,
+      createTime,
+      ...values,
+    });
+    const touch = "lastEntryTime = ?3, entries = entries + 1";
+    run(`UPDATE chats SET ${touch} WHERE chatbot = ?1 AND id = ?2`, [
+      chatbot,
+      entry.chatId,
+      createTime,
+    ]);
+  };
+  const isOwn = "chatbot = ?1 AND id = ?2 AND (?3 IS NULL OR userRef = ?3)";
+  const ownChat = (chatbot: ChatbotId, id: ChatId, visitor: string | null) => {
+    const row = first<ChatColumns>(`SELECT ${chatColumns} FROM chats WHERE ${isOwn}`, [
+      chatbot,
+      id,
+      visitor,
+    ]);
+    return row === undefined ? null : toChat(row);
+  };
+  const findEntry = (chatbot: ChatbotId, chat: ChatId, id: number) => {
+    const condition = "chatbot = ? AND chatId = ? AND id = ?";
+    const statement = `SELECT ${allEntryColumns} FROM entries WHERE ${condition}`;
+    const row = first<EntryColumns>(statement, [chatbot, chat, id]);
+    return row === undefined ? null : toEntry(row);
   };
   const insertRecords = verb((chatbot: ChatbotId, records: ReadonlyArray<ArchiveRecord>) => {
     const sameId = "SELECT 1 FROM entries WHERE chatbot = ? AND id = ?";
     for (const record of records)
       if (record._tag === "Chat") insertChat(chatbot, record.chat);
       else if (first(sameId, [chatbot, record.entry.id]) !== undefined) return false;
-      else insertEntry(chatbot, record.entry, record.usage, null);
+      else
+        insertEntry(chatbot, {
+          entry: record.entry,
+          usage: record.usage,
+          apiKeyId: null,
+          requestId: null,
+        });
     return true;
   });
 
@@ -199,6 +237,31 @@ export const makeTx = (sql: Sql, now: number) => {
       ).map((row) => ({ ...row, time: new Date(row.time) })),
     ),
 
+    ownChat: verb(ownChat),
+    renameChat: verb((chatbot, id, name, visitor) => {
+      const names = "name = ?4, foldedName = ?5";
+      const values = [chatbot, id, visitor, name, name && fold(name)];
+      run(`UPDATE chats SET ${names} WHERE ${isOwn}`, values);
+      return ownChat(chatbot, id, visitor);
+    }),
+    rateEntry: verb((chatbot, chat, id, feedback) => {
+      for (const [field, value] of Object.entries(feedback)) {
+        const condition = "chatbot = ? AND chatId = ? AND id = ?";
+        run(`UPDATE entries SET ${field} = ? WHERE ${condition}`, [value, chatbot, chat, id]);
+      }
+      return findEntry(chatbot, chat, id);
+    }),
+    countVisitorErasure: verb((chatbot, apiKeyId) => {
+      const day = Math.floor(now / 86_400_000);
+      const add = "ON CONFLICT DO UPDATE SET chats = chats + 1, time = excluded.time";
+      insert("visitorErasures", { chatbot, apiKeyId, day, time: now, chats: 1 }, add);
+    }),
+    visitorErasures: verb((limit) => {
+      const columns = "chatbot, apiKeyId, time, chats";
+      const newest = `SELECT ${columns} FROM visitorErasures ORDER BY time DESC LIMIT ?`;
+      const rows = all<VisitorErasures & { readonly time: number & Date }>(newest, [limit]);
+      return rows.map((row) => ({ ...row, time: new Date(row.time) }));
+    }),
     chat: verb((chatbot, id) => {
       const row = first<ChatColumns & { lastEntryTime: number | null; turn: string }>(
         "SELECT * FROM chats WHERE chatbot = ? AND id = ?",
@@ -218,11 +281,7 @@ export const makeTx = (sql: Sql, now: number) => {
       const text = JSON.stringify({ turn, turnUntil, waiting });
       run("UPDATE chats SET turn = ?3 WHERE chatbot = ?1 AND id = ?2", [chatbot, id, text]);
     }),
-    entry: verb((chatbot, _, id) => {
-      const statement = `SELECT ${entryColumns} FROM entries WHERE chatbot = ? AND id = ?`;
-      const row = first<EntryColumns>(statement, [chatbot, id]);
-      return row === undefined ? null : toEntry(row);
-    }),
+    entry: verb(findEntry),
     newestEntries: verb((chatbot, chat, before, limit) =>
       all<EntryColumns>(
         `SELECT ${entryColumns} FROM entries WHERE chatbot = ? AND chatId = ? AND id < ?
@@ -276,7 +335,7 @@ export const makeTx = (sql: Sql, now: number) => {
 
     usage: verb((chatbot, since, by) =>
       all<UsageSum>(
-        `SELECT CASE ?3 WHEN 'day' THEN date(createTime / 1000, 'unixepoch') WHEN 'key' THEN apiKeyId
+        `SELECT CASE ?3 WHEN 'day' THEN date(createTime / 1000.0, 'unixepoch') WHEN 'key' THEN apiKeyId
              WHEN 'userRef' THEN (SELECT userRef FROM chats WHERE chatbot = ?1 AND id = chatId)
            END AS "group", usage ->> 'provider' AS provider, usage ->> 'model' AS model,
            count(*) AS answers, total(usage ->> 'attempts') AS attempts,
@@ -316,7 +375,7 @@ export const makeTx = (sql: Sql, now: number) => {
       ).flatMap((chat): Array<ArchiveRecord> => [
         { _tag: "Chat", chat: toChat(chat) },
         ...all<EntryColumns & { readonly usage: string | null }>(
-          `SELECT ${entryColumns}, usage FROM entries WHERE chatbot = ? AND chatId = ? ORDER BY id`,
+          `SELECT ${allEntryColumns}, usage FROM entries WHERE chatbot = ? AND chatId = ? ORDER BY id`,
           [chatbot, chat.id],
         ).map(({ usage, ...row }) => {
           const stored = usage === null ? null : JSON.parse(usage);

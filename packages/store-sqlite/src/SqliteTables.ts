@@ -23,9 +23,16 @@ export const tables = `
     action TEXT NOT NULL, detail TEXT NOT NULL
   ) STRICT;
 
+  -- The chats that the visitors of a key have erased on a UTC day.
+  CREATE TABLE visitorErasures (
+    chatbot INTEGER NOT NULL, apiKeyId TEXT NOT NULL, day INTEGER NOT NULL, time INTEGER NOT NULL,
+    chats INTEGER NOT NULL, PRIMARY KEY (chatbot, apiKeyId, day)
+  ) STRICT, WITHOUT ROWID;
+
   CREATE TABLE chats (
     chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE, id INTEGER NOT NULL,
     name TEXT, foldedName TEXT, userRef TEXT, createTime INTEGER NOT NULL, lastEntryTime INTEGER,
+    entries INTEGER NOT NULL DEFAULT 0,
     turn TEXT NOT NULL DEFAULT '{"turn":null,"turnUntil":0,"waiting":[]}',
     PRIMARY KEY (chatbot, id)
   ) STRICT, WITHOUT ROWID;
@@ -33,7 +40,8 @@ export const tables = `
   CREATE TABLE entries (
     chatbot INTEGER NOT NULL, id INTEGER NOT NULL, chatId INTEGER NOT NULL,
     question TEXT NOT NULL, answer TEXT NOT NULL, moderation TEXT NOT NULL,
-    flagged INTEGER NOT NULL, createTime INTEGER NOT NULL, usage TEXT, apiKeyId TEXT,
+    flagged INTEGER NOT NULL, createTime INTEGER NOT NULL, metadata TEXT, rating TEXT, comment TEXT,
+    usage TEXT, apiKeyId TEXT, requestId TEXT,
     PRIMARY KEY (chatbot, id),
     FOREIGN KEY (chatbot, chatId) REFERENCES chats ON DELETE CASCADE
   ) STRICT;
@@ -70,18 +78,37 @@ export interface Sql {
 type WithMillis<Row> = Omit<Row, "createTime"> & { readonly createTime: number };
 
 export const chatColumns = "id, name, userRef, createTime";
-export type ChatColumns = WithMillis<Chat>;
-export const toChat = ({ createTime, id, name, userRef }: ChatColumns): Chat => ({
+/** The columns of a chat; those of its activity may be absent. */
+export type ChatColumns = WithMillis<Omit<Chat, "lastEntryTime">> & {
+  readonly lastActivity?: number;
+};
+export const toChat = ({
+  createTime,
+  entries,
+  id,
+  lastActivity,
+  name,
+  userRef,
+}: ChatColumns): Chat => ({
   id,
   name,
   userRef,
   createTime: new Date(createTime),
+  ...(lastActivity !== undefined && { lastEntryTime: new Date(lastActivity), entries: entries! }),
 });
 
 export const entryColumns = "id, chatId, question, answer, moderation, flagged, createTime";
-export type EntryColumns = WithMillis<Omit<Entry, "flagged">> & { readonly flagged: number };
-export const toEntry = ({ createTime, flagged, ...row }: EntryColumns): Entry => ({
+/** The columns of what a reader may ask for in addition. */
+export const includedColumns = { metadata: "metadata", feedback: "rating, comment" } as const;
+export const allEntryColumns = [entryColumns, ...Object.values(includedColumns)].join();
+/** The columns of an entry; those of what was not asked for are absent. */
+export type EntryColumns = WithMillis<Omit<Entry, "flagged" | "metadata">> & {
+  readonly flagged: number;
+  readonly metadata?: string | null;
+};
+export const toEntry = ({ createTime, flagged, metadata, ...row }: EntryColumns): Entry => ({
   ...row,
   flagged: flagged === 1,
   createTime: new Date(createTime),
+  ...(metadata !== undefined && { metadata: metadata === null ? null : JSON.parse(metadata) }),
 });

@@ -10,7 +10,7 @@ import {
   defaultEntryQuery,
   defaultChatQuery,
   describeSchemaError,
-  Question,
+  questionOf,
   type Chat,
   type Chatbot,
 } from "@parley/core";
@@ -62,7 +62,7 @@ const makeConversation = Effect.fnUntraced(function* (chatbot: Chatbot, firstCha
   let name: typeof ChatName.Type | null = null;
 
   const ask = Effect.fnUntraced(function* (line: string) {
-    const question = yield* decode(Question, line, "The question was not asked");
+    const question = yield* decode(questionOf(200), line, "The question was not asked");
     // The chat is created first: a chat that an ask creates has no hello entry.
     if (chat === null) {
       chat = (yield* chats.create(chatbot, { name })).chat.id;

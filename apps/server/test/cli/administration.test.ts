@@ -136,6 +136,8 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
     origins: [],
     anonymous: false,
   });
+  const everything = await json("key create --chatbot 2 --scopes post,read,write,ask,delete");
+  expect(everything.scopes).toEqual([...scopes, "delete", "post"]);
   const changed = await json(`key set prl_${id}_… --scopes ask,read --expires never --name `);
   expect(changed).toMatchObject({ id, scopes: ["read", "ask"], expiresAt: null, name: null });
 
@@ -216,6 +218,8 @@ it("a key for a widget is printed as a script tag, which does not contain the ke
   }
   const readOnly = await parley(`${create} --token-url /t --scopes read`);
   expect(readOnly).toMatchObject({ code: 2, stderr: expect.stringContaining("--scopes") });
+  const mayDelete = await parley(`${create} --token-url /t --scopes read,write,ask,delete`);
+  expect(mayDelete.code).toBe(0);
   const bounds = "--visitor-rate 10/min --budget 200000/day";
   const { stderr, stdout } = await parley(`${create} ${bounds} --url https://chat.example/`);
   const [, id] = /data-key="(\w{12})"/.exec(stdout)!;
@@ -351,7 +355,7 @@ it("a chatbot is deleted, with its keys and chats, only if --yes is given", asyn
     Effect.provide(layerPostgres({ url: Redacted.make(inject("postgresUrl")), schema })),
     Effect.runPromise,
   );
-  const what = 'chatbot 2 "Sales" in workspace "Acme" with 2 chats and 10 keys';
+  const what = 'chatbot 2 "Sales" in workspace "Acme" with 2 chats and 12 keys';
   expect(await parley("chatbot delete Sales")).toEqual({
     code: 1,
     stdout: "",

@@ -1,12 +1,15 @@
 /**
  * The format of an export: newline-delimited JSON, with one line for each chat, followed by one line for each of its
- * entries. Fields have the same names as on the wire, and an entry includes its usage. The last line gives the numbers
+ * entries. Fields have the same names as on the wire, and an entry includes its usage, metadata and feedback. The first
+ * line gives the version of the format; an import does without fields of later versions. The last line gives the numbers
  * of chats and entries, so that an import detects a truncated export.
  */
 import { Effect, Schema, Stream } from "effect";
 import { ImportRefused } from "../model/Errors.ts";
 import { listSchemaErrors } from "../model/SchemaErrors.ts";
-import { ChatName, Text, UserRef } from "../model/Text.ts";
+import { ratings } from "../model/Entry.ts";
+import { MetadataObject } from "../model/Metadata.ts";
+import { ChatName, Comment, Text, UserRef } from "../model/Text.ts";
 import type { ArchiveRecord } from "../ports/ChatArchive.ts";
 
 const count = (maximum: number, minimum = 0) =>
@@ -26,7 +29,11 @@ const Time = Schema.String.check(
   ),
 );
 
+/** The version of the format that this file writes. */
+const version = 1;
+
 const Line = Schema.Struct({
+  version: Schema.optionalKey(Schema.Int),
   chat: Schema.optionalKey(
     Schema.Struct({
       id: StoredChatId,
@@ -54,6 +61,9 @@ const Line = Schema.Struct({
           latencyMillis: Count,
         }),
       ),
+      metadata: Schema.optionalKey(Schema.NullOr(MetadataObject)),
+      rating: Schema.optionalKey(Schema.NullOr(Schema.Literals(ratings))),
+      comment: Schema.optionalKey(Schema.NullOr(Comment)),
     }),
   ),
   end: Schema.optionalKey(Schema.Struct({ chats: Count, entries: Count })),
@@ -72,9 +82,11 @@ const encodeRecord = (record: ArchiveRecord): string => {
   }
   const { usage } = record;
   const { answer, chatId: chat_id, createTime, flagged, id, moderation, question } = record.entry;
+  const { comment = null, metadata = null, rating = null } = record.entry;
   const _createTime = createTime.toISOString();
   const texts = { question, answer, moderation, flagged };
-  return encodeLine({ entry: { id, chat_id, ...texts, _createTime, usage } });
+  const added = { metadata, rating, comment };
+  return encodeLine({ entry: { id, chat_id, ...texts, _createTime, usage, ...added } });
 };
 
 /** Encodes the records as the lines of an export, each with its line break. */
@@ -83,13 +95,14 @@ export const encodeArchive = <E, R>(
 ): Stream.Stream<string, E, R> =>
   Stream.suspend(() => {
     const end = { chats: 0, entries: 0 };
-    return records.pipe(
+    const lines = records.pipe(
       Stream.map((record) => {
         end[record._tag === "Chat" ? "chats" : "entries"]++;
         return encodeRecord(record);
       }),
       Stream.concat(Stream.fromEffect(Effect.sync(() => encodeLine({ end })))),
     );
+    return Stream.concat(Stream.make(encodeLine({ version })), lines);
   });
 
 const refuse = (reason: string) => Effect.fail(new ImportRefused({ reason }));
@@ -137,6 +150,14 @@ export const decodeArchive = <E, R>(
         refuse(`line ${lineNumber} is not a valid export line${describeProblem(error)}`),
       );
       if (hasEnded) return yield* refuse(`line ${lineNumber} comes after the line with the counts`);
+      if (line.version !== undefined) {
+        if (lineNumber > 1)
+          return yield* refuse(`line ${lineNumber} is the first line of an export`);
+        if (line.version <= version) return null;
+        return yield* refuse(
+          `the export has version ${line.version} of the format, and this Parley reads version ${version}`,
+        );
+      }
       if (line.chat !== undefined) {
         read.chats++;
         const { _createTime, ...chat } = line.chat;

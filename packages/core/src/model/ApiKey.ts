@@ -5,9 +5,15 @@
 import { Effect, Redacted, Schema, Struct } from "effect";
 import { Digest, SecureRandom, WebCrypto } from "effect/crypto";
 
-export const scopes = ["read", "write", "ask"] as const;
-/** A permission of a key: reading lists and details, creating chats, or asking questions. */
+export const scopes = ["read", "write", "ask", "delete", "post"] as const;
+/**
+ * A permission of a key: reading lists and details; creating and renaming chats; asking questions and rating answers;
+ * deleting chats; posting entries.
+ */
 export type Scope = (typeof scopes)[number];
+
+/** The scopes of a key unless it names others. */
+export const defaultScopes = ["read", "write", "ask"] as const satisfies ReadonlyArray<Scope>;
 
 /** The scopes of a key: at least one, without duplicates. */
 export const Scopes = Schema.Array(Schema.Literals(scopes)).check(
@@ -161,7 +167,7 @@ export const signingSecretOf = Effect.fnUntraced(function* (key: string) {
 });
 
 /**
- * Returns the record of a well-formed key; dies if the key is malformed. Fields that `more` omits default to all scopes
+ * Returns the record of a well-formed key; dies if the key is malformed. Fields that `more` omits default to {@link defaultScopes}
  * and the values in {@link plainKey}.
  */
 export const keyRecord = Effect.fnUntraced(function* (
@@ -171,7 +177,7 @@ export const keyRecord = Effect.fnUntraced(function* (
   const id = keyId(key);
   if (id === null) return yield* Effect.die(new Error("the key is not well-formed"));
   const hash = yield* hashKey(key);
-  const record: KeyRecord = { id, hash, scopes, ...plainKey, ...more };
+  const record: KeyRecord = { id, hash, scopes: defaultScopes, ...plainKey, ...more };
   return record;
 });
 

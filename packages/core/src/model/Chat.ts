@@ -12,6 +12,10 @@ export interface Chat {
   readonly userRef: string | null;
   /** Stored in whole milliseconds. */
   readonly createTime: Date;
+  /** When the newest entry was created or, without an entry, the chat. Absent unless the reader asks for it. */
+  readonly lastEntryTime?: Date;
+  /** The number of entries. Absent unless the reader asks for it. */
+  readonly entries?: number;
 }
 
 /** The fields of a chat to create. `null` means the same as an absent field. */

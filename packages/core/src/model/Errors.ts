@@ -11,6 +11,14 @@ export class ChatNotFound extends Data.TaggedError("ChatNotFound")<{ readonly ch
   override message = `The chatbot has no chat ${this.chatId}.`;
 }
 
+/** The chat has no such entry. */
+export class EntryNotFound extends Data.TaggedError("EntryNotFound")<{
+  readonly chatId: number;
+  readonly entryId: number;
+}> {
+  override message = `The chat ${this.chatId} has no entry ${this.entryId}.`;
+}
+
 /** A different request has used the idempotency key. */
 export class IdempotencyKeyReused extends Data.TaggedError("IdempotencyKeyReused") {
   override message =
@@ -141,6 +149,15 @@ const messageOf = (error: unknown): string => {
   if (error.message === "" && error instanceof AggregateError && error.errors.length > 0)
     return [...new Set(error.errors.map(describeCause))].join("; ");
   return error.message || error.name;
+};
+
+/** Returns the name of a thrown error, and the place in the code. Its message may contain user text, and is left out. */
+export const placeOf = (thrown: unknown): string => {
+  const [, place] =
+    /^\s+at .*?((?:file:\/\/|\/|[A-Z]:\\)?[^\s()]+:\d+:\d+)/m.exec(
+      (thrown instanceof Error && thrown.stack?.slice(String(thrown).length)) || "",
+    ) ?? [];
+  return `${nameOf(thrown)}${place === undefined ? "" : ` at ${place}`}`;
 };
 
 /** Returns the name of a thrown error. Its message is left out because it may contain user text. */

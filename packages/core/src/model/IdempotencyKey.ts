@@ -30,7 +30,7 @@ export interface IdempotencyKey {
 export const toIdempotencyKey = Effect.fnUntraced(function* (
   digest: Digest.Digest["Service"],
   key: string | null,
-  endpoint: "chats" | "ask",
+  endpoint: "chats" | "ask" | "post",
   values: ReadonlyArray<string | number | null>,
   visitor: string | null,
 ) {

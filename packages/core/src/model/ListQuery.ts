@@ -5,7 +5,7 @@ import { Schema } from "effect";
 import { Text } from "./Text.ts";
 
 /** The fields by which chats can be sorted. */
-export const chatFields = ["id", "name", "userRef", "createTime"] as const;
+export const chatFields = ["id", "name", "userRef", "createTime", "lastEntryTime"] as const;
 export type ChatField = (typeof chatFields)[number];
 
 /** The fields by which entries can be sorted. */
@@ -19,6 +19,13 @@ export const entryFields = [
   "createTime",
 ] as const;
 export type EntryField = (typeof entryFields)[number];
+
+/** What a list of chats adds to each chat on request: `lastEntryTime` and `entries`. */
+export const chatIncludes = ["activity"] as const;
+
+/** What a list of entries adds to each entry on request: `metadata`; `rating` and `comment`. */
+export const entryIncludes = ["metadata", "feedback"] as const;
+export type EntryInclude = (typeof entryIncludes)[number];
 
 /** A field to sort by. */
 export interface OrderBy<Field extends string> {
@@ -75,11 +82,17 @@ export const ChatQuery = Schema.Struct({
   search: Schema.NullOr(Text),
   /** Only chats with exactly this `userRef`; `null` for all. */
   userRef: Schema.NullOr(Text),
+  include: Schema.Array(Schema.Literals(chatIncludes)),
 });
 export interface ChatQuery extends Schema.Schema.Type<typeof ChatQuery> {}
 
 /** A query for a page of a chat's entries. The schema validates values from outside. */
-export const EntryQuery = Schema.Struct(rules(entryFields));
+export const EntryQuery = Schema.Struct({
+  ...rules(entryFields),
+  /** Only entries with greater ids; `null` for all. */
+  after: Schema.NullOr(Schema.Int),
+  include: Schema.Array(Schema.Literals(entryIncludes)),
+});
 export interface EntryQuery extends Schema.Schema.Type<typeof EntryQuery> {}
 
 /** A page of rows, and the total number of rows that match the filters, both from one snapshot. */
@@ -88,13 +101,16 @@ export interface Page<A> {
   readonly total: number;
 }
 
-/** The default query for entries: the newest 25. */
-export const defaultEntryQuery = {
+const newest = {
   limit: 25,
   page: 1,
   orderBy: [{ field: "id", descending: true }],
   id: null,
-} as const satisfies ListQuery<"id">;
+  include: [],
+} as const satisfies ListQuery<"id"> & { readonly include: readonly [] };
+
+/** The default query for entries: the newest 25. */
+export const defaultEntryQuery: EntryQuery = { ...newest, after: null };
 
 /** The default query for chats: the newest 25. */
-export const defaultChatQuery: ChatQuery = { ...defaultEntryQuery, search: null, userRef: null };
+export const defaultChatQuery: ChatQuery = { ...newest, search: null, userRef: null };

@@ -36,8 +36,15 @@ export const ChatName = Schema.String.check(storable, hasAtMost(255));
 /** A client's reference to its own user: at most 60 code points. */
 export const UserRef = Schema.String.check(storable, hasAtMost(60));
 
-/** A question: 1 to 200 code points, not blank. */
-export const Question = Schema.String.check(storable, notBlank, hasAtMost(200));
+/** A question: 1 code point up to a number of them, not blank. */
+export const questionOf = (maxLength: number) =>
+  Schema.String.check(storable, notBlank, hasAtMost(maxLength));
+
+/** The text of a posted entry: 1 to 10,000 code points, not blank. */
+export const PostText = Schema.String.check(storable, notBlank, hasAtMost(10_000));
+
+/** A comment on an entry: at most 1,000 code points. */
+export const Comment = Schema.String.check(storable, hasAtMost(1_000));
 
 /** Compares two strings by code point, as every list sorts them. UTF-16 order differs above U+FFFF. */
 export const compareText = (a: string, b: string): number => {

@@ -1,10 +1,11 @@
 /**
  * Port: answers questions. Prompts and their length, retries and fallbacks are up to the adapter.
  */
-import { Context, Effect, Exit, Layer, Stream } from "effect";
-import type { Chatbot } from "../model/Chatbot.ts";
-import type { Entry, Usage } from "../model/Entry.ts";
-import { AnswerUnavailable, nameOf, StorageUnavailable } from "../model/Errors.ts";
+import { Context, Effect, Exit, Layer, Schema, Stream } from "effect";
+import { Name, type Chatbot } from "../model/Chatbot.ts";
+import type { Entry, Metadata, Usage } from "../model/Entry.ts";
+import { AnswerUnavailable, placeOf, StorageUnavailable } from "../model/Errors.ts";
+import { CurrentAsk, type AskOrigin } from "../services/AskLimits.ts";
 
 /** A part of an answer. */
 export type AnswerPart =
@@ -16,11 +17,16 @@ export type AnswerPart =
    * during the pause before the next attempt.
    */
   | { readonly _tag: "Restart" }
+  /**
+   * Metadata to keep with the entry, such as `{ sources: [{ title, url }] }`. The fields of several parts are merged; a
+   * `Restart` discards them. All of it may have 16 KiB as JSON.
+   */
+  | { readonly _tag: "Metadata"; readonly metadata: Metadata }
   /** The cost of the answer, sent as the last part if it is known. Attempts and latency include failed attempts. */
   | { readonly _tag: "Usage"; readonly usage: Usage };
 
 /** The argument of an {@link AnswererFunction}. */
-export interface AnswererCall {
+export interface AnswererCall extends AskOrigin {
   readonly chatbot: Chatbot;
   readonly question: string;
   /** The chat's unflagged entries, newest first, the hello entry included. They are read from the store on demand. */
@@ -67,6 +73,7 @@ export class Answerer extends Context.Service<
             (controller, exit) => Effect.sync(() => Exit.isFailure(exit) && controller.abort()),
           );
           const call = {
+            ...(yield* CurrentAsk),
             chatbot,
             question,
             signal,
@@ -80,14 +87,12 @@ export class Answerer extends Context.Service<
             typeof result !== "string" &&
             !(Object(result)[Symbol.asyncIterator] instanceof Function)
           )
-            throw new TypeError(
-              `The answerer returned a value of type ${typeof result} instead of text or an async iterable.`,
-            );
-          const parts =
-            typeof result === "string"
-              ? Stream.succeed(result)
-              : Stream.fromAsyncIterable(result, toUnavailable);
-          return Stream.map(parts, toPart);
+            return yield* new AnswerUnavailable({
+              reason: `the answerer returned a value of type ${typeof result} instead of text or an async iterable`,
+            });
+          return typeof result === "string"
+            ? Stream.succeed<AnswerPart>({ _tag: "Delta", text: result })
+            : Stream.fromAsyncIterable(toParts(result), toUnavailable);
         }, Stream.unwrap),
       }),
     );
@@ -96,15 +101,38 @@ export class Answerer extends Context.Service<
 /** A layer that provides an answerer, such as `languageModel(…)`. */
 export interface AnswererLayer extends Layer.Layer<Answerer, unknown> {}
 
-const toPart = (part: string | AnswerPart): AnswerPart => {
-  if (typeof part === "string") return { _tag: "Delta", text: part };
-  if (typeof part?._tag === "string") return part;
-  throw new TypeError(
-    `The answerer yielded a value of type ${typeof part} instead of text or an AnswerPart.`,
-  );
-};
+async function* toParts(parts: AsyncIterable<string | AnswerPart>): AsyncGenerator<AnswerPart> {
+  for await (const part of parts) {
+    if (typeof part === "string") yield { _tag: "Delta", text: part };
+    else if (isPart(part)) yield part;
+    else {
+      const found = Object(part)._tag === undefined ? `of type ${typeof part}` : Object(part)._tag;
+      const reason = `the answerer yielded a value that is no AnswerPart: ${found}`;
+      throw new AnswerUnavailable({ reason });
+    }
+  }
+}
+
+/** A part that the core accepts. Counts may be any numbers: they are rounded, because the answer is paid for. */
+const isPart = Schema.is(
+  Schema.Union([
+    Schema.TaggedStruct("Delta", { text: Schema.String }),
+    Schema.TaggedStruct("Restart", {}),
+    Schema.TaggedStruct("Metadata", { metadata: Schema.Record(Schema.String, Schema.Unknown) }),
+    Schema.TaggedStruct("Usage", {
+      usage: Schema.Struct({
+        provider: Name,
+        model: Name,
+        promptTokens: Schema.Number,
+        completionTokens: Schema.Number,
+        attempts: Schema.Number,
+        latencyMillis: Schema.Number,
+      }),
+    }),
+  ]),
+);
 
 const toUnavailable = (cause: unknown) =>
   cause instanceof AnswerUnavailable || cause instanceof StorageUnavailable
     ? cause
-    : new AnswerUnavailable({ reason: `the answerer threw ${nameOf(cause)}`, cause });
+    : new AnswerUnavailable({ reason: `the answerer threw ${placeOf(cause)}`, cause });

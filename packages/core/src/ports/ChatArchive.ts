@@ -4,7 +4,12 @@
 import { Context, type Effect, type Stream } from "effect";
 import type { Chat } from "../model/Chat.ts";
 import type { Entry, Usage } from "../model/Entry.ts";
-import type { ChatbotNotFound, ImportRefused, StorageUnavailable } from "../model/Errors.ts";
+import type {
+  ChatbotNotFound,
+  ChatNotFound,
+  ImportRefused,
+  StorageUnavailable,
+} from "../model/Errors.ts";
 import type { ChatbotId, ChatId } from "../model/Ids.ts";
 
 /** A person whose chats are erased or exported. */
@@ -56,7 +61,12 @@ export const importDetail = (chats: number): string => `${chats} ${chats === 1 ?
 /** A chat or an entry in an export. `checkArchiveOrder` documents the order of the records. */
 export type ArchiveRecord =
   | { readonly _tag: "Chat"; readonly chat: Chat }
-  | { readonly _tag: "Entry"; readonly entry: Entry; readonly usage: Usage | null };
+  | {
+      readonly _tag: "Entry";
+      /** With its metadata and its feedback. */
+      readonly entry: Entry;
+      readonly usage: Usage | null;
+    };
 
 /**
  * What the usage report groups answers by: the UTC day (such as `2026-11-25`), the id of the API key that asked, or the
@@ -92,6 +102,17 @@ export class ChatArchive extends Context.Service<
       which: Erasable,
       actor: string,
     ) => Effect.Effect<number, ChatbotNotFound | StorageUnavailable>;
+    /**
+     * Erases one chat on behalf of a client, and returns the chat as it was. The actor is the id of the API key. With a
+     * `visitor`, a chat with another `userRef` or none counts as missing, and the audit log sums the day's deletions by
+     * the key's visitors in one entry.
+     */
+    readonly deleteChat: (
+      chatbot: ChatbotId,
+      chatId: ChatId,
+      actor: string,
+      visitor?: string | null,
+    ) => Effect.Effect<Chat, ChatNotFound | StorageUnavailable>;
     /**
      * Exports every chat and entry of the chatbot, or only those of one person, from one snapshot. While the export
      * runs, its reader may write to the store or read another export.

@@ -3,10 +3,11 @@
  */
 import { Context, type Effect } from "effect";
 import type { Chat } from "../model/Chat.ts";
-import type { Entry } from "../model/Entry.ts";
+import type { Entry, Feedback } from "../model/Entry.ts";
 import type {
   ChatbotNotFound,
   ChatNotFound,
+  EntryNotFound,
   Overloaded,
   IdempotencyKeyReused,
   StorageUnavailable,
@@ -24,6 +25,8 @@ export interface ChatToCreate extends Pick<Chat, "name" | "userRef"> {
 /** The result of creating a chat. */
 export interface CreateResult {
   readonly chat: Chat;
+  /** The hello entry, if this call has stored one. */
+  readonly helloEntry: Entry | null;
   /** Whether an earlier request with the same idempotency key created the chat. */
   readonly replayed: boolean;
 }
@@ -63,5 +66,23 @@ export class ChatStore extends Context.Service<
       query: EntryQuery,
       visitor?: string | null,
     ) => Effect.Effect<Page<Entry>, ChatNotFound | Overloaded | StorageUnavailable>;
+    /** Gives the chat another name, or none. A `visitor` is as in `listEntries`. */
+    readonly renameChat: (
+      chatbot: ChatbotId,
+      chatId: ChatId,
+      name: string | null,
+      visitor?: string | null,
+    ) => Effect.Effect<Chat, ChatNotFound | StorageUnavailable>;
+    /**
+     * Changes the given fields of an entry's feedback, and returns the entry with its metadata and its feedback. A
+     * `visitor` is as in `listEntries`.
+     */
+    readonly rateEntry: (
+      chatbot: ChatbotId,
+      chatId: ChatId,
+      entryId: number,
+      feedback: Partial<Feedback>,
+      visitor?: string | null,
+    ) => Effect.Effect<Entry, ChatNotFound | EntryNotFound | StorageUnavailable>;
   }
 >()("@parley/core/ChatStore") {}

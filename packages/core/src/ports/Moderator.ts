@@ -3,7 +3,8 @@
  */
 import { Context, Effect, Layer } from "effect";
 import type { Chatbot } from "../model/Chatbot.ts";
-import { AnswerUnavailable, nameOf } from "../model/Errors.ts";
+import { AnswerUnavailable, placeOf } from "../model/Errors.ts";
+import { CurrentAsk, type AskOrigin } from "../services/AskLimits.ts";
 
 /** The judgement on a question. */
 export interface Moderation {
@@ -17,12 +18,13 @@ export const unflagged: Moderation = { category: "none", flagged: false };
 
 /**
  * Judges a question: returns a category if the question violates the usage policy, else `null`. `signal` is aborted
- * when nobody needs the judgement any more. If the function throws, the ask fails with `AnswerUnavailable`.
+ * when nobody needs the judgement any more; `ask` tells who asks, and where. If the function throws, the ask fails with `AnswerUnavailable`.
  */
 export type ModeratorFunction = (
   question: string,
   chatbot: Chatbot,
   signal: AbortSignal,
+  ask: AskOrigin,
 ) => string | null | Promise<string | null>;
 
 /** Judges questions. */
@@ -48,16 +50,20 @@ export class Moderator extends Context.Service<
       Moderator,
       Moderator.of({
         check: (chatbot, question) =>
-          Effect.tryPromise({
-            try: async (signal) => judge(question, chatbot, signal),
-            catch: (cause) =>
-              new AnswerUnavailable({ reason: `the moderator threw ${nameOf(cause)}`, cause }),
-          }).pipe(
-            Effect.map((category) => {
-              if (category == null) return unflagged;
-              if (typeof category === "string" && category !== "")
-                return { category, flagged: true };
-              throw new TypeError("The moderator returned neither a category name nor null.");
+          Effect.flatMap(CurrentAsk, (ask) =>
+            Effect.tryPromise({
+              try: async (signal) => judge(question, chatbot, signal, ask),
+              catch: (cause) =>
+                new AnswerUnavailable({ reason: `the moderator threw ${placeOf(cause)}`, cause }),
+            }),
+          ).pipe(
+            Effect.flatMap((category): Effect.Effect<Moderation, AnswerUnavailable> => {
+              if (category == null) return Effect.succeed(unflagged);
+              if (typeof category === "string" && category !== "" && category !== "none")
+                return Effect.succeed({ category, flagged: true });
+              const found = category === "none" ? '"none"' : `a value of type ${typeof category}`;
+              const reason = `the moderator returned ${found} instead of a category or null`;
+              return new AnswerUnavailable({ reason });
             }),
           ),
       }),

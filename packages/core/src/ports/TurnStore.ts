@@ -4,6 +4,7 @@
  * waits for turns and renews them. `store/Turns.ts` has the rules for every case.
  */
 import { Context, type Effect } from "effect";
+import type { Chat } from "../model/Chat.ts";
 import type { Entry, NewEntry } from "../model/Entry.ts";
 import type {
   ChatbotNotFound,
@@ -36,6 +37,8 @@ export interface Turn {
   /** `null` if the append creates the chat. */
   readonly chatId: ChatId | null;
   readonly idempotencyKey: IdempotencyKey | null;
+  /** The chat; `null` if the append creates it. */
+  readonly chat: Chat | null;
   /**
    * The `userRef` of the visitor who sent the ask, and of the chat if the append creates it. `null` or absent if no
    * visitor sent the ask; a new chat then has no `userRef`.
@@ -62,7 +65,10 @@ export type TakeResult =
    * to wait before trying again.
    */
   | { readonly _tag: "Held"; readonly forMillis: number; readonly by: "chat" | "key" }
-  /** An earlier request with the same idempotency key was answered with this entry, in the turn with this id. */
+  /**
+   * An earlier request with the same idempotency key was answered with this entry, in the turn with this id. The entry
+   * has its metadata and its feedback.
+   */
   | { readonly _tag: "AlreadyAnswered"; readonly entry: Entry; readonly turnId: string }
   /** A client has stopped the request with this idempotency key. */
   | { readonly _tag: "Stopped" };

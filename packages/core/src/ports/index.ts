@@ -54,6 +54,7 @@ export type {
   ChatRow,
   ColdRows,
   ColdTx,
+  EntryRow,
   KeyRow,
   Lists,
   Reads,
@@ -61,6 +62,7 @@ export type {
   Scope,
   Tx,
   Verb,
+  VisitorErasures,
 } from "../store/Rows.ts";
 export {
   turnEntries,
@@ -82,7 +84,18 @@ export {
 } from "../model/ApiKey.ts";
 export type { Chat } from "../model/Chat.ts";
 export { defaultSettings, type Chatbot, type ChatbotSettings } from "../model/Chatbot.ts";
-export { helloEntry, type Entry, type NewEntry, type Usage } from "../model/Entry.ts";
+export {
+  hasQuestion,
+  helloEntry,
+  pickEntry,
+  ratings,
+  type Entry,
+  type Feedback,
+  type Metadata,
+  type NewEntry,
+  type Usage,
+} from "../model/Entry.ts";
+export { metadataProblem } from "../model/Metadata.ts";
 export { ChatbotId, ChatId } from "../model/Ids.ts";
 export { idempotencyKeyLifetime, type IdempotencyKey } from "../model/IdempotencyKey.ts";
 export {
@@ -106,6 +119,7 @@ export {
   ChatbotNotFound,
   ChatbotTaken,
   ChatNotFound,
+  EntryNotFound,
   describeCause,
   IdempotencyKeyReused,
   ImportRefused,

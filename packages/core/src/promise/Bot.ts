@@ -3,13 +3,15 @@
  */
 import { Context, Effect, Redacted, Schema, Stream } from "effect";
 import { decodeArchive, encodeArchive } from "../archive/ArchiveFormat.ts";
-import { PointInTime, scopes } from "../model/ApiKey.ts";
+import { defaultScopes, PointInTime } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
+import { pickEntry, type Entry } from "../model/Entry.ts";
 import { IdempotencyKeyText } from "../model/IdempotencyKey.ts";
 import { ChatId } from "../model/Ids.ts";
 import type { ChatQuery, EntryQuery } from "../model/ListQuery.ts";
 import { makeCheck } from "../model/SchemaErrors.ts";
-import { Text } from "../model/Text.ts";
+import { UserRefNotGranted } from "../model/Errors.ts";
+import { Text, UserRef } from "../model/Text.ts";
 import { ChatArchive, type Erasable } from "../ports/ChatArchive.ts";
 import type { Principal } from "../services/Access.ts";
 import { Administration } from "../services/Administration.ts";
@@ -27,7 +29,10 @@ export const makeBots =
     { iterate, run }: Calls,
     actor: string,
   ) =>
-  (chatbot: Chatbot, principal?: Principal): api.Bot => {
+  (
+    chatbot: Chatbot,
+    principal?: Omit<Principal, "apiKeyId" | "scopes"> & { readonly apiKeyId: string | null },
+  ): api.Bot => {
     const administration = Context.get(context, Administration);
     const archive = Context.get(context, ChatArchive);
     const asking = Context.get(context, Asking);
@@ -46,31 +51,82 @@ export const makeBots =
 
     const chats: api.Bot["chats"] = (query = {}, call) =>
       makeList(
-        { search: null, userRef: null, ...withoutUndefined(query) },
+        { search: null, userRef: null, include: [], ...withoutUndefined(query) },
         (page: ChatQuery) => chatService.list(chatbot, page, visitor),
         (effect) => run(effect, call),
       );
 
     const history: api.Bot["history"] = (chatId, query = {}, call) =>
       makeList(
-        { ...query, chatId } as api.HistoryQuery,
-        ({ chatId: id, ...page }: EntryQuery & { readonly chatId: ChatId }) =>
-          chatService.history(chatbot, id, page, visitor),
+        { after: null, include: [], ...withoutUndefined(query) },
+        (page: EntryQuery) => chatService.history(chatbot, toChatId(chatId), page, visitor),
         (effect) => run(effect, call),
       );
 
-    /** Casts `chatId` without a check, because `Asking` validates every value. */
-    const toAsk = (chatId: number | null, question: string, options: api.AskOptions) => ({
+    const toAsk = (
+      chatId: number | null,
+      question: string,
+      { include = [], ...options }: api.AskOptions,
+    ) => ({
       ...withoutUndefined(options),
       apiKeyId,
       tokensPerDay,
       visitor,
-      chatId: chatId as ChatId | null,
+      chatId: chatId === null ? null : toChatId(chatId),
       question,
     });
+    const pick =
+      (include: api.AskOptions["include"]) =>
+      <Result extends { readonly entry: Entry }>(result: Result) => ({
+        ...result,
+        entry: pickEntry(result.entry, include ?? []),
+      });
 
     const ask: api.Bot["ask"] = (chatId, question, { signal, ...options } = {}) =>
-      run(asking.ask(chatbot, toAsk(chatId, question, options)), { signal });
+      run(
+        Effect.map(asking.ask(chatbot, toAsk(chatId, question, options)), pick(options.include)),
+        { signal },
+      );
+
+    const post: api.Bot["post"] = (chatId, text, { signal, ...options } = {}) =>
+      run(
+        Effect.map(
+          asking.post(chatbot, {
+            ...withoutUndefined(options),
+            apiKeyId,
+            chatId: toChatId(chatId),
+            text,
+          }),
+          ({ entry }) => pickEntry(entry, ["metadata"]),
+        ),
+        { signal },
+      );
+
+    const rename: api.Bot["rename"] = (chatId, name) =>
+      run(chatService.rename(chatbot, toChatId(chatId), name, visitor));
+
+    const rate: api.Bot["rate"] = (chatId, entryId, feedback) =>
+      run(
+        Effect.map(
+          chatService.rate(chatbot, toChatId(chatId), entryId, withoutUndefined(feedback), visitor),
+          (entry) => pickEntry(entry, ["feedback"]),
+        ),
+      );
+
+    const remove: api.Bot["delete"] = (chatId) =>
+      run(chatService.delete(chatbot, toChatId(chatId), apiKeyId ?? actor, visitor));
+
+    const as: api.Bot["as"] = (userRef) => {
+      Effect.runSync(checkUser({ userRef }));
+      if (visitor !== null && visitor !== userRef) throw new UserRefNotGranted();
+      const user = { ...principal, chatbot, apiKeyId, visitor: userRef };
+      const {
+        as: _,
+        post: __,
+        ...bound
+      } = makeBots(context, { iterate, run }, actor)(chatbot, user);
+      return bound;
+    };
 
     const stream: api.Bot["stream"] = (
       chatId,
@@ -78,6 +134,10 @@ export const makeBots =
       { signal, onDisconnect = "cancel", ...options } = {},
     ) => {
       const ask = toAsk(chatId, question, { ...options, onDisconnect });
+      const toEvent = (event: AnswerEvent): api.AnswerEvent =>
+        event._tag === "Delta"
+          ? { type: "delta", text: event.text }
+          : { type: "entry", entry: pickEntry(event.entry, options.include ?? []) };
       return iterate(Stream.map(asking.stream(chatbot, ask), toEvent), { signal });
     };
 
@@ -116,7 +176,7 @@ export const makeBots =
     };
 
     const createKey: api.Bot["createKey"] = async (key = {}) => {
-      const fields = { scopes, ...withoutUndefined(key) };
+      const fields = { scopes: defaultScopes, ...withoutUndefined(key) };
       const apiKey = await run(administration.createKey(id, fields, actor));
       return { id: apiKey.id, key: Redacted.value(apiKey.key) };
     };
@@ -130,6 +190,11 @@ export const makeBots =
       history,
       ask,
       stream,
+      post,
+      rename,
+      rate,
+      delete: remove,
+      as,
       erase,
       usage,
       export: exportChats,
@@ -138,6 +203,8 @@ export const makeBots =
       revokeKey,
     };
   };
+
+const checkUser = makeCheck(Schema.Struct({ userRef: UserRef.check(Schema.isNonEmpty()) }));
 
 const checkStoreOptions = makeCheck(
   Schema.Struct({ idempotencyKey: Schema.optional(IdempotencyKeyText) }),
@@ -166,10 +233,8 @@ const checkUsage = makeCheck(
 
 const checkExport = makeCheck(Schema.Struct({ userRef: Schema.optionalKey(Text) }));
 
-const toEvent = (event: AnswerEvent): api.AnswerEvent =>
-  event._tag === "Delta"
-    ? { type: "delta", text: event.text }
-    : { type: "entry", entry: event.entry };
+/** Casts without a check, because the services validate every value. */
+const toChatId = (id: number) => id as ChatId;
 
 async function* toBytes(lines: Parameters<api.Bot["import"]>[0]) {
   const encoder = new TextEncoder();

@@ -6,7 +6,9 @@ import type { Layer } from "effect";
 import type { Scope } from "../model/ApiKey.ts";
 import type { Chat } from "../model/Chat.ts";
 import type { Chatbot, ChatbotSettings } from "../model/Chatbot.ts";
-import type { Entry } from "../model/Entry.ts";
+import type { Entry, Metadata } from "../model/Entry.ts";
+import type { AskError } from "../model/Errors.ts";
+import type { ChatField, EntryField, EntryInclude } from "../model/ListQuery.ts";
 import type { AnswererFunction, AnswererLayer } from "../ports/Answerer.ts";
 import type { UsageGroup, UsageSum } from "../ports/ChatArchive.ts";
 import type { ModeratorFunction, ModeratorLayer } from "../ports/Moderator.ts";
@@ -15,6 +17,7 @@ import type { Access } from "../services/Access.ts";
 import type { Administration } from "../services/Administration.ts";
 import type { Asking } from "../services/Asking.ts";
 import type { Chats } from "../services/Chats.ts";
+import type { StoredEntry } from "../services/EntryEvents.ts";
 import type { AskResult } from "../services/LiveAnswer.ts";
 
 /** The options of `openParley`. */
@@ -31,6 +34,16 @@ export interface ParleyOptions {
   readonly actor?: string | undefined;
   /** The time limit for an answer, in milliseconds; 30,000 by default. */
   readonly answerMillis?: number | undefined;
+  /** The maximum length of a question, in code points; 200 by default, at most 20,000. */
+  readonly questionLength?: number | undefined;
+  /**
+   * A function that is called once for each entry that this process stores, after it is durable: answers, flagged
+   * questions, posts and hello entries, but no imports and no replays. What it throws is logged, and changes nothing. It
+   * is not called for what other processes store, nor if this process dies in between: `history` with `after` is.
+   */
+  readonly onEntry?: ((stored: StoredEntry) => unknown) | undefined;
+  /** A function that receives the error of each ask that fails, with its cause, which log lines leave out. */
+  readonly onError?: ((error: AskError) => unknown) | undefined;
 }
 
 /** Conversations with chatbots, kept in one store. Two instances share only the data of a store that both open. */
@@ -102,7 +115,23 @@ export interface AskOptions extends StoreOptions {
    * stores the answer. `cancel`, the default for `stream`, aborts the answerer's signal and stores nothing.
    */
   readonly onDisconnect?: "finish" | "cancel" | undefined;
+  /**
+   * Whatever the answerer and the moderator need to know of the caller, such as the session of a signed-in user. It is
+   * handed on as it is and not stored. An ask that joins another by its idempotency key has the other's context.
+   */
+  readonly context?: unknown;
+  /** What the entry has in addition: its `metadata`, or its `rating` and `comment`. */
+  readonly include?: ReadonlyArray<EntryInclude> | undefined;
 }
+
+/** Options for posts. */
+export interface PostOptions extends StoreOptions {
+  /** A JSON object of at most 16 KiB, such as `{ author: "Ann" }`, which marks an entry that a person wrote. */
+  readonly metadata?: Metadata | null | undefined;
+}
+
+/** A bot that is bound to one user: it has and makes only chats with that `userRef`. */
+export type UserBot = Omit<Bot, "as" | "post">;
 
 /**
  * The conversations of one chatbot, with the settings that the chatbot had when this object was created. Every call
@@ -137,6 +166,25 @@ export interface Bot {
     question: string,
     options?: AskOptions,
   ) => AsyncIterable<AnswerEvent>;
+  /**
+   * Stores an entry without a question, such as a colleague's answer or a notice, in its turn. Any client's next read of
+   * the history has it. Rejects with `ChatNotFound`, `Overloaded` or `IdempotencyKeyReused`.
+   */
+  readonly post: (chatId: number, text: string, options?: PostOptions) => Promise<Entry>;
+  /** Gives a chat another name, or none. Rejects with `ChatNotFound`. */
+  readonly rename: (chatId: number, name: string | null) => Promise<Chat>;
+  /**
+   * Changes an entry's rating or comment; `null` clears it, and an absent field stays. Rejects with `ChatNotFound` or
+   * `EntryNotFound`.
+   */
+  readonly rate: (chatId: number, entryId: number, feedback: FeedbackChange) => Promise<Entry>;
+  /** Erases a chat with everything in it, and returns the chat as it was. Rejects with `ChatNotFound`. */
+  readonly delete: (chatId: number) => Promise<Chat>;
+  /**
+   * Returns this bot bound to one user, without an API key. Its chats, idempotency keys and rights are those of a
+   * visitor token of that user; creating a chat with another `userRef` rejects with `UserRefNotGranted`.
+   */
+  readonly as: (userRef: string) => UserBot;
   /** Erases one chat, a user's chats, the chats idle since a time, or all. Resolves to the number of erased chats. */
   readonly erase: (chats: ChatsToErase) => Promise<number>;
   /** Reports the cost of the answers since a time, or of all answers, for each model and each group. */
@@ -150,7 +198,7 @@ export interface Bot {
   readonly import: (
     lines: AsyncIterable<string | Uint8Array> | Iterable<string | Uint8Array>,
   ) => Promise<number>;
-  /** Creates an API key, by default with all scopes and no expiry. Only this call ever returns the key itself. */
+  /** Creates an API key, by default with the scopes `read`, `write` and `ask` and no expiry. Only this call ever returns the key itself. */
   readonly createKey: (key?: KeyFields) => Promise<{ readonly id: string; readonly key: string }>;
   /**
    * Revokes a key for good, within a second; rejects with `KeyNotFound` if the key is unknown or already revoked.
@@ -188,8 +236,17 @@ export interface ListQuery<Field extends string> {
   readonly id?: number | undefined;
 }
 
+/** The fields of an entry's feedback to change. */
+export interface FeedbackChange {
+  readonly rating?: "good" | "bad" | null | undefined;
+  /** Up to 1,000 code points. */
+  readonly comment?: string | null | undefined;
+}
+
 /** A query for chats. */
-export interface ChatsQuery extends ListQuery<keyof Chat> {
+export interface ChatsQuery extends ListQuery<ChatField> {
+  /** `activity` adds `lastEntryTime` and `entries` to each chat. */
+  readonly include?: ReadonlyArray<"activity"> | undefined;
   /** Part of the chat's name, ignoring case. */
   readonly search?: string | undefined;
   /** The chat's exact `userRef`. */
@@ -197,7 +254,12 @@ export interface ChatsQuery extends ListQuery<keyof Chat> {
 }
 
 /** A query for a chat's entries. */
-export type HistoryQuery = ListQuery<keyof Entry>;
+export interface HistoryQuery extends ListQuery<EntryField> {
+  /** Only entries with greater ids: what has come since the last read. */
+  readonly after?: number | undefined;
+  /** `metadata` adds the entry's metadata; `feedback` its `rating` and `comment`. */
+  readonly include?: ReadonlyArray<EntryInclude> | undefined;
+}
 
 /** A page of a list. The rows and the total come from one snapshot. */
 export interface Page<A> {

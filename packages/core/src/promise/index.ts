@@ -6,7 +6,8 @@ export type * from "./Interface.ts";
 export type { Scope } from "../model/ApiKey.ts";
 export type { Chat } from "../model/Chat.ts";
 export type { Chatbot, ChatbotSettings } from "../model/Chatbot.ts";
-export type { Entry, Usage } from "../model/Entry.ts";
+export type { Entry, Feedback, Metadata, Usage } from "../model/Entry.ts";
+export type { StoredEntry } from "../services/EntryEvents.ts";
 export type { AnswererCall, AnswererFunction } from "../ports/Answerer.ts";
 export type { UsageSum } from "../ports/ChatArchive.ts";
 export type { ModeratorFunction } from "../ports/Moderator.ts";
@@ -18,6 +19,7 @@ export {
   BudgetSpent,
   ChatbotNotFound,
   ChatNotFound,
+  EntryNotFound,
   IdempotencyKeyReused,
   ImportRefused,
   KeyNotFound,

@@ -11,6 +11,8 @@ import { AskLimits } from "../services/AskLimits.ts";
 import { BackgroundSleep, unreferencedSleep } from "../services/BackgroundSleep.ts";
 import { layerParley } from "../services/Parley.ts";
 import { layerErasure } from "../services/Retention.ts";
+import { EntryEvents } from "../services/EntryEvents.ts";
+import { placeOf } from "../model/Errors.ts";
 import { makeBots } from "./Bot.ts";
 import { makeCalls } from "./Calls.ts";
 import { withoutUndefined } from "./Lists.ts";
@@ -20,16 +22,24 @@ import type * as api from "./Interface.ts";
  * Opens the store. Rejects with the underlying error if the store, answerer or moderator cannot be used, and with
  * `ArgumentInvalid` if an option is invalid. Close the result before the process exits.
  */
-export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = async ({
-  actor = "openParley",
-  answerMillis = Duration.toMillis(AskLimits.defaultValue().deadline),
-  log = console.error,
-  moderator = Moderator.layerOff,
-  ...wiring
-}) => {
-  await Effect.runPromise(checkOptions({ ...wiring, moderator, actor, answerMillis }));
+export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = async (
+  {
+    actor = "openParley",
+    answerMillis = Duration.toMillis(AskLimits.defaultValue().deadline),
+    log = console.error,
+    moderator = Moderator.layerOff,
+    onEntry,
+    onError,
+    questionLength = AskLimits.defaultValue().questionLength,
+    ...wiring
+  } = {} as api.ParleyOptions,
+) => {
+  await Effect.runPromise(
+    checkOptions({ ...wiring, moderator, actor, answerMillis, questionLength, onEntry, onError }),
+  );
   const loggers = log === false ? [] : [Logger.map(Logger.formatLogFmt, (line) => log(line))];
-  const limits = { ...AskLimits.defaultValue(), deadline: Duration.millis(answerMillis) };
+  const deadline = Duration.millis(answerMillis);
+  const limits = { ...AskLimits.defaultValue(), deadline, questionLength };
   const layer = layerErasure.pipe(
     Layer.provideMerge(layerParley({ ...wiring, moderator })),
     Layer.provideMerge(Logger.layer(loggers)),
@@ -41,6 +51,18 @@ export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = a
   );
   const { close, context, iterate, run } = await makeCalls(layer, answerMillis + 5_000);
   const administration = Context.get(context, Administration);
+  const events = Context.get(context, EntryEvents);
+  /** Calls a function of the program, and logs what it throws. */
+  const call = (name: string, f: () => unknown) =>
+    Effect.runForkWith(context)(
+      Effect.tryPromise(async () => f()).pipe(
+        Effect.catch(({ cause }) => Effect.logError(`${name} failed: ${placeOf(cause)}`)),
+      ),
+    );
+  if (onEntry !== undefined)
+    events.subscribe("entry", (stored) => call("onEntry", () => onEntry(stored)));
+  if (onError !== undefined)
+    events.subscribe("failure", (error) => call("onError", () => onError(error)));
   const bind = makeBots(context, { iterate, run }, actor);
 
   const findOrCreate = Effect.fnUntraced(function* (declaration: api.ChatbotDeclaration) {
@@ -76,6 +98,11 @@ export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = a
   };
 };
 
+const aFunction = Schema.declare(
+  (value): value is (...values: ReadonlyArray<any>) => unknown => typeof value === "function",
+  { expected: "a function" },
+);
+
 const functionOrLayer = Schema.declare(
   (value): value is Function | Layer.Any => typeof value === "function" || Layer.isLayer(value),
   { expected: "a function or a layer" },
@@ -90,6 +117,9 @@ const checkOptions = makeCheck(
     moderator: functionOrLayer,
     actor: Name,
     answerMillis: Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 3_600_000 })),
+    questionLength: Schema.Int.check(Schema.isBetween({ minimum: 200, maximum: 20_000 })),
+    onEntry: Schema.UndefinedOr(aFunction),
+    onError: Schema.UndefinedOr(aFunction),
   }),
 );
 

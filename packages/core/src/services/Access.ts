@@ -284,7 +284,12 @@ const toPrincipal = (
   namedScopes: VisitorClaims["scopes"],
 ): Principal => ({
   apiKeyId,
-  scopes: scopes.filter((scope) => namedScopes?.includes(scope) ?? true),
+  // Only a key itself may post, even if a token names the scope.
+  scopes: scopes.filter(
+    (scope) =>
+      (visitor == null || scope !== "post") &&
+      (namedScopes === null || namedScopes.includes(scope)),
+  ),
   chatbot,
   visitor,
   ...(tokensPerDay != null && { tokensPerDay }),

@@ -1,4 +1,5 @@
 import { Context, Duration } from "effect";
+import type { ChatId } from "../model/Ids.ts";
 
 /** The limits on asks. A layer can replace them. */
 export const AskLimits = Context.Reference("@parley/core/AskLimits", {
@@ -15,6 +16,8 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
     renewal: Duration.seconds(3),
     /** The maximum length of an answer, in UTF-16 code units. The rest of a longer answer is cut off and not read. */
     answerLength: 100_000,
+    /** The maximum length of a question, in code points. */
+    questionLength: 200,
   }),
 });
 export type AskLimits = typeof AskLimits.Service;
@@ -25,6 +28,23 @@ export type AskLimits = typeof AskLimits.Service;
  */
 export const AskDeadline = Context.Reference("@parley/core/AskDeadline", {
   defaultValue: () => Infinity,
+});
+
+/** Who asks in which chat. `answerInTurn` provides it to the moderator and the answerer. */
+export interface AskOrigin {
+  /** `null` for a chat that the ask creates. */
+  readonly chatId: ChatId | null;
+  /** The `userRef` of the chat or, for a new chat, of the visitor. */
+  readonly userRef: string | null;
+  /** `null` for an ask without an API key, for example from one's own process. */
+  readonly apiKeyId: string | null;
+  /** What the caller of the ask has passed as its `context`. */
+  readonly context: unknown;
+}
+
+/** The origin of the current ask. */
+export const CurrentAsk = Context.Reference<AskOrigin>("@parley/core/CurrentAsk", {
+  defaultValue: () => ({ chatId: null, userRef: null, apiKeyId: null, context: undefined }),
 });
 
 /**

@@ -7,17 +7,20 @@ import {
   Context,
   Duration,
   Effect,
+  Exit,
   Fiber,
   FiberSet,
   Layer,
+  Option,
   Scheduler,
   Schema,
   Scope,
   Stream,
 } from "effect";
 import { Digest } from "effect/crypto";
-import type { Ask } from "../model/Ask.ts";
+import type { Ask, Post } from "../model/Ask.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
+import { helloEntry } from "../model/Entry.ts";
 import { IdempotencyKeyReused, type AskError } from "../model/Errors.ts";
 import {
   IdempotencyKeyText,
@@ -25,12 +28,14 @@ import {
   type IdempotencyKey,
 } from "../model/IdempotencyKey.ts";
 import { type ChatbotId, ChatId } from "../model/Ids.ts";
+import { MetadataObject } from "../model/Metadata.ts";
 import { makeCheck } from "../model/SchemaErrors.ts";
-import { Question, Text } from "../model/Text.ts";
+import { PostText, questionOf, Text } from "../model/Text.ts";
 import { Answerer } from "../ports/Answerer.ts";
 import { Moderator } from "../ports/Moderator.ts";
 import { TurnStore } from "../ports/TurnStore.ts";
 import { AskLimits } from "./AskLimits.ts";
+import { EntryEvents } from "./EntryEvents.ts";
 import { makeChatQueues, askOverload } from "./ChatQueue.ts";
 import {
   LiveAnswer,
@@ -51,7 +56,7 @@ interface AskInProgress {
 }
 
 /** Tracks the asks in progress in this process. A later request with the same idempotency key joins its ask. */
-const makeAsksInProgress = Effect.fnUntraced(function* (limits: AskLimits) {
+const makeAsksInProgress = Effect.fnUntraced(function* (limits: AskLimits, events: EntryEvents) {
   const fibers = yield* FiberSet.make<CompletedAsk, AskError>();
   const byKey = new Map<string, AskInProgress>();
   const nameOf = (chatbot: ChatbotId, { key }: IdempotencyKey) => `${chatbot}/${key}`;
@@ -81,6 +86,8 @@ const makeAsksInProgress = Effect.fnUntraced(function* (limits: AskLimits) {
     fiber.addObserver((exit) => {
       forget(askInProgress);
       live.complete(exit);
+      const error = Exit.isFailure(exit) ? Cause.findErrorOption(exit.cause) : Option.none();
+      if (Option.isSome(error)) events.publish("failure", error.value);
     });
     return askInProgress;
   });
@@ -101,12 +108,20 @@ const makeAsksInProgress = Effect.fnUntraced(function* (limits: AskLimits) {
 
 const make = Effect.gen(function* () {
   const limits = yield* AskLimits;
+  const events = yield* EntryEvents;
+  const checkAsk = makeAskCheck(limits.questionLength);
   const store = yield* TurnStore;
-  const services = { store, answerer: yield* Answerer, moderator: yield* Moderator, limits };
+  const services = {
+    store,
+    answerer: yield* Answerer,
+    moderator: yield* Moderator,
+    limits,
+    events,
+  };
   const digest = yield* Digest.Digest;
   const dispatcher = (yield* Scheduler.Scheduler).makeDispatcher();
   const queues = yield* makeChatQueues(store, limits);
-  const asks = yield* makeAsksInProgress(limits);
+  const asks = yield* makeAsksInProgress(limits, events);
   const timeAsk = yield* makeAskTimes;
 
   const awaitTurnAndAnswer = (
@@ -189,6 +204,36 @@ const make = Effect.gen(function* () {
       Stream.unwrap,
     );
 
+  const post = Effect.fn("Asking.post")(function* (
+    chatbot: Chatbot,
+    post: Post,
+  ): Effect.fn.Return<AskResult, AskError> {
+    yield* checkPost(post);
+    const { apiKeyId = null, chatId, metadata = null, requestId = null, text } = post;
+    const values = [chatId, text, JSON.stringify(metadata)];
+    const keyText = post.idempotencyKey ?? null;
+    const idempotencyKey = yield* toIdempotencyKey(digest, keyText, "post", values, null);
+    const request = { chatbot: chatbot.id, chatId, idempotencyKey, visitor: null, budget: null };
+    const answer = { ...helloEntry(text), metadata, apiKeyId, requestId };
+    return yield* queues.inTurn(request, (result) => {
+      if (result._tag === "AlreadyAnswered")
+        return Effect.succeed({ entry: result.entry, replayed: true });
+      return store.append(result.turn, answer).pipe(
+        Effect.catchTag("TurnLost", () => Effect.fail(askOverload)),
+        Effect.onError(() => Effect.ignore(store.release(result.turn))),
+        Effect.map((entry) => {
+          events.publish("entry", {
+            chatbot: chatbot.id,
+            chat: result.turn.chat!,
+            entry,
+            usage: null,
+          });
+          return { entry, replayed: false };
+        }),
+      );
+    });
+  });
+
   const drain = queues.close.pipe(
     Effect.andThen(asks.awaitEmpty),
     // The last attempt to store an entry may end five seconds after the deadline.
@@ -209,6 +254,11 @@ const make = Effect.gen(function* () {
      * another turn.
      */
     stream,
+    /**
+     * Stores an entry without a question in a chat, in its turn. With an idempotency key, the same request returns the
+     * same entry for 24 hours.
+     */
+    post,
     /** The number of asks in progress in this process, including those that are waiting. */
     inProgress: asks.count,
     /**
@@ -220,17 +270,31 @@ const make = Effect.gen(function* () {
   };
 });
 
-const checkAsk = makeCheck(
+const checkPost = makeCheck(
   Schema.Struct({
-    chatId: Schema.NullOr(ChatId),
-    question: Question,
+    chatId: ChatId,
+    text: PostText,
+    metadata: Schema.optional(Schema.NullOr(MetadataObject)),
     idempotencyKey: Schema.optional(Schema.NullOr(IdempotencyKeyText)),
     apiKeyId: Schema.optional(Schema.NullOr(Schema.String)),
-    tokensPerDay: Schema.optional(Schema.NullOr(Schema.Int)),
-    visitor: Schema.optional(Schema.NullOr(Text)),
-    onDisconnect: Schema.optional(Schema.Literals(["cancel", "finish"])),
+    requestId: Schema.optional(Schema.NullOr(Schema.String)),
   }),
 );
+
+const makeAskCheck = (questionLength: number) =>
+  makeCheck(
+    Schema.Struct({
+      chatId: Schema.NullOr(ChatId),
+      question: questionOf(questionLength),
+      idempotencyKey: Schema.optional(Schema.NullOr(IdempotencyKeyText)),
+      apiKeyId: Schema.optional(Schema.NullOr(Schema.String)),
+      tokensPerDay: Schema.optional(Schema.NullOr(Schema.Int)),
+      visitor: Schema.optional(Schema.NullOr(Text)),
+      context: Schema.optional(Schema.Unknown),
+      requestId: Schema.optional(Schema.NullOr(Schema.String)),
+      onDisconnect: Schema.optional(Schema.Literals(["cancel", "finish"])),
+    }),
+  );
 
 /** Answers questions, one at a time in each chat, across all processes. */
 export class Asking extends Context.Service<Asking>()("@parley/core/Asking", { make }) {

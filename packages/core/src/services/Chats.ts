@@ -6,7 +6,12 @@ import { Digest } from "effect/crypto";
 import { NewChat } from "../model/Chat.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import { UserRefNotGranted } from "../model/Errors.ts";
+import { ratings, type Feedback } from "../model/Entry.ts";
+import { ChatName, Comment } from "../model/Text.ts";
+import { ChatArchive } from "../ports/ChatArchive.ts";
 import { ChatStore } from "../ports/ChatStore.ts";
+import { EntryEvents } from "./EntryEvents.ts";
+import { countRating } from "./Telemetry.ts";
 import { ChatQuery, EntryQuery } from "../model/ListQuery.ts";
 import { makeCheck } from "../model/SchemaErrors.ts";
 import { IdempotencyKeyText, toIdempotencyKey } from "../model/IdempotencyKey.ts";
@@ -14,7 +19,9 @@ import { ChatId } from "../model/Ids.ts";
 
 const make = Effect.gen(function* () {
   const store = yield* ChatStore;
+  const archive = yield* ChatArchive;
   const digest = yield* Digest.Digest;
+  const events = yield* EntryEvents;
 
   const create = (
     chatbot: Chatbot,
@@ -32,6 +39,12 @@ const make = Effect.gen(function* () {
         () => new UserRefNotGranted(),
       ),
       Effect.flatMap((requestKey) => store.createChat(chatbot.id, chat, requestKey)),
+      Effect.tap(({ chat, helloEntry }) =>
+        Effect.sync(() => {
+          if (helloEntry !== null)
+            events.publish("entry", { chatbot: chatbot.id, chat, entry: helloEntry, usage: null });
+        }),
+      ),
       // A client that disconnects must not cancel a write in progress.
       Effect.uninterruptible,
     );
@@ -58,6 +71,38 @@ const make = Effect.gen(function* () {
       store.listEntries(chatbot.id, chatId, query, visitor),
     );
 
+  const rename = (
+    chatbot: Chatbot,
+    chatId: ChatId,
+    name: string | null,
+    visitor: string | null = null,
+  ) =>
+    Effect.andThen(
+      checkRename({ chatId, name }),
+      store.renameChat(chatbot.id, chatId, name, visitor),
+    ).pipe(Effect.uninterruptible);
+
+  const rate = (
+    chatbot: Chatbot,
+    chatId: ChatId,
+    entryId: number,
+    feedback: Partial<Feedback>,
+    visitor: string | null = null,
+  ) =>
+    Effect.andThen(
+      checkFeedback({ ...feedback, chatId, entryId }),
+      store.rateEntry(chatbot.id, chatId, entryId, feedback, visitor),
+    ).pipe(
+      Effect.tap(() => (feedback.rating == null ? Effect.void : countRating(feedback.rating))),
+      Effect.uninterruptible,
+    );
+
+  const remove = (chatbot: Chatbot, chatId: ChatId, actor: string, visitor: string | null = null) =>
+    Effect.andThen(
+      checkDeletion({ chatId }),
+      archive.deleteChat(chatbot.id, chatId, actor, visitor),
+    ).pipe(Effect.uninterruptible);
+
   return {
     /**
      * Creates a chat, and its hello entry if the chatbot has a hello message. With an idempotency key, the same request
@@ -72,12 +117,29 @@ const make = Effect.gen(function* () {
     list,
     /** Returns a page of the chat's entries, and the number of entries that match. */
     history,
+    /** Gives a chat another name, or none. */
+    rename,
+    /** Changes the given fields of an entry's feedback, and returns the entry with its metadata and its feedback. */
+    rate,
+    /** Erases a chat with everything in it, and returns the chat as it was. `actor` is for the audit log. */
+    delete: remove,
   };
 });
 
 const checkChat = makeCheck(
   Schema.Struct({ ...NewChat.fields, idempotencyKey: Schema.NullOr(IdempotencyKeyText) }),
 );
+
+const checkRename = makeCheck(Schema.Struct({ chatId: ChatId, name: Schema.NullOr(ChatName) }));
+const checkFeedback = makeCheck(
+  Schema.Struct({
+    chatId: ChatId,
+    entryId: Schema.Int,
+    rating: Schema.optionalKey(Schema.NullOr(Schema.Literals(ratings))),
+    comment: Schema.optionalKey(Schema.NullOr(Comment)),
+  }),
+);
+const checkDeletion = makeCheck(Schema.Struct({ chatId: ChatId }));
 
 const checkChatQuery = makeCheck(ChatQuery);
 const checkEntryQuery = makeCheck(Schema.Struct({ ...EntryQuery.fields, chatId: ChatId }));

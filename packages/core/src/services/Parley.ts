@@ -10,6 +10,7 @@ import { Access } from "./Access.ts";
 import { Administration } from "./Administration.ts";
 import { Asking } from "./Asking.ts";
 import { Chats } from "./Chats.ts";
+import { layerEntryEvents } from "./EntryEvents.ts";
 
 /**
  * Provides the four services, the ports of the store, and the services that `keyRecord` and `generateKey` need. Without
@@ -36,6 +37,7 @@ export const layerParley = <
   StoreNeeds | AnswererNeeds | ModeratorNeeds
 > =>
   Layer.mergeAll(Access.layer, Administration.layer, Asking.layer, Chats.layer).pipe(
+    Layer.provideMerge(layerEntryEvents),
     Layer.provide([
       typeof answerer === "function" ? Answerer.layerFunction(answerer) : answerer,
       typeof moderator === "function" ? Moderator.layerFunction(moderator) : moderator,

@@ -206,6 +206,17 @@ const chatbotTokens = (chatbot: string) =>
     }),
   );
 
+/** Counts a rating that a user has given. */
+export const countRating = (rating: string): Effect.Effect<void> =>
+  Metric.update(
+    Metric.counter("parley.ratings", {
+      description: "Ratings that users have given to entries",
+      attributes: { rating },
+      incremental: true,
+    }),
+    1,
+  );
+
 /**
  * Returns a function to call when an ask starts waiting for its turn. That function starts timing the ask, and returns
  * functions that record what happens to it.

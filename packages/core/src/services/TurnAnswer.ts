@@ -4,18 +4,20 @@
 import { Cause, Clock, Duration, Effect, Option, Pull, Stream } from "effect";
 import type { Ask } from "../model/Ask.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
-import type { Entry, NewEntry, Usage } from "../model/Entry.ts";
+import type { Entry, Metadata, NewEntry, Usage } from "../model/Entry.ts";
 import {
   AnswerUnavailable,
   type AskError,
   type ChatNotFound,
   type StorageUnavailable,
 } from "../model/Errors.ts";
+import { metadataProblem } from "../model/Metadata.ts";
 import { isBlank, storableText } from "../model/Text.ts";
 import type { Answerer, AnswerPart } from "../ports/Answerer.ts";
 import type { Moderator } from "../ports/Moderator.ts";
 import { turnEntries, type Turn, type TurnStore } from "../ports/TurnStore.ts";
-import { AskDeadline, AskedModel, type AskLimits } from "./AskLimits.ts";
+import { AskDeadline, AskedModel, CurrentAsk, type AskLimits } from "./AskLimits.ts";
+import type { EntryEvents } from "./EntryEvents.ts";
 import type { CompletedAsk, LiveAnswer } from "./LiveAnswer.ts";
 import { inSpan, type AskTimes } from "./Telemetry.ts";
 
@@ -24,6 +26,7 @@ export interface AnswerServices {
   readonly answerer: Answerer["Service"];
   readonly moderator: Moderator["Service"];
   readonly limits: AskLimits;
+  readonly events: EntryEvents;
 }
 
 const turnEnded = "another ask or an erasure ended the turn";
@@ -36,14 +39,11 @@ export const answerInTurn = (
   live: LiveAnswer,
   chatbot: Chatbot,
   turn: Turn,
-  {
-    apiKeyId = null,
-    question,
-    tokensPerDay = null,
-  }: Pick<Ask, "question" | "apiKeyId" | "tokensPerDay">,
+  { apiKeyId = null, context, question, requestId = null, tokensPerDay = null }: Ask,
   times: AskTimes,
 ): Effect.Effect<CompletedAsk, AskError> => {
-  const { limits, store } = services;
+  const { events, limits, store } = services;
+  const userRef = (turn.chat === null ? turn.visitor : turn.chat.userRef) ?? null;
   /** Filled in by the answerer. */
   const askedModel: typeof AskedModel.Service = { model: null, tokens: null };
   const cost: Cost = { usage: null, characters: 0 };
@@ -61,9 +61,23 @@ export const answerInTurn = (
         Effect.tap(
           Effect.suspend(() => {
             const spending = hasBudget ? { spentTokens: spentTokens() } : {};
-            return inSpan(store.append(turn, { ...entry, apiKeyId, ...spending }), "append");
+            return inSpan(
+              store.append(turn, { ...entry, apiKeyId, requestId, ...spending }),
+              "append",
+            );
           }),
-          () => Effect.sync(() => times.onStored(entry.usage)),
+          (stored) =>
+            Effect.sync(() => {
+              times.onStored(entry.usage);
+              const { chatId: id, createTime } = stored;
+              const chat = turn.chat ?? { id, name: null, userRef, createTime };
+              events.publish("entry", {
+                chatbot: chatbot.id,
+                chat,
+                entry: stored,
+                usage: entry.usage,
+              });
+            }),
         ),
       ),
       Effect.catchTag("TurnLost", () => Effect.fail(unavailable(turnEnded))),
@@ -86,6 +100,7 @@ export const answerInTurn = (
       Effect.map((entry) => ({ entry, replayed: false, turnId: turn.id })),
       Effect.provideService(AskDeadline, now + Duration.toMillis(limits.deadline)),
       Effect.provideService(AskedModel, askedModel),
+      Effect.provideService(CurrentAsk, { chatId: turn.chatId, userRef, apiKeyId, context }),
     ),
   );
 };
@@ -120,7 +135,8 @@ const makeEntry = Effect.fnUntraced(function* (
     return { question, answer: text, moderation, flagged, usage: null };
   }
   cost.characters = [...question].length;
-  let isBroken = false;
+  let metadata: Metadata | null = null;
+  let problem: string | null = null;
   /** Adds a part to the answer, and returns whether to continue reading. */
   const addPart = (part: AnswerPart): boolean => {
     switch (part._tag) {
@@ -129,21 +145,31 @@ const makeEntry = Effect.fnUntraced(function* (
         for (const _ of part.text) cost.characters++;
         return live.append(part.text, limits.answerLength);
       case "Restart":
-        isBroken = live.hasBeenRead;
-        if (!isBroken) live.reset(turn.id);
-        return !isBroken;
+        if (live.hasBeenRead) problem = "the answer was cut off after part of it had been sent";
+        metadata = null;
+        if (problem === null) live.reset(turn.id);
+        return problem === null;
+      case "Metadata": {
+        metadata = { ...metadata, ...part.metadata };
+        const flaw = metadataProblem(metadata);
+        if (flaw !== null) problem = `the answer's metadata ${flaw}`;
+        return problem === null;
+      }
       case "Usage":
         cost.usage = storableUsage(part.usage);
         return true;
+      default:
+        problem = `the answerer yielded a part with the unknown tag "${(part as AnswerPart)._tag}"`;
+        return false;
     }
   };
   yield* answerer.answer(chatbot, unflaggedEntries(store, turn), question).pipe(
     Stream.runForEachArray((parts) => (parts.every(addPart) ? Effect.void : Cause.done())),
     Pull.catchDone(() => Effect.void),
   );
-  if (isBroken) return yield* unavailable("the answer was cut off after part of it had been sent");
+  if (problem !== null) return yield* unavailable(problem);
   if (isBlank(live.text)) return yield* unavailable("the answer is empty");
-  return { question, answer: live.text, moderation, flagged, usage: cost.usage };
+  return { question, answer: live.text, moderation, flagged, usage: cost.usage, metadata };
 });
 
 interface Cost {

@@ -3,7 +3,7 @@
  */
 import { Effect } from "effect";
 import type { Chat } from "../model/Chat.ts";
-import type { Entry, Usage } from "../model/Entry.ts";
+import type { Entry, NewEntry } from "../model/Entry.ts";
 import { ChatId, type ChatbotId } from "../model/Ids.ts";
 import type { ChatRow, Tx } from "./Rows.ts";
 
@@ -29,13 +29,22 @@ export const addEntry = Effect.fnUntraced(function* (
   tx: Tx,
   chatbot: ChatbotId,
   { chat, lastEntryTime }: Pick<ChatRow, "chat" | "lastEntryTime">,
-  { answer, flagged, moderation, question }: Omit<Entry, "id" | "chatId" | "createTime">,
-  usage: Usage | null,
-  apiKeyId: string | null,
+  {
+    answer,
+    apiKeyId = null,
+    flagged,
+    metadata = null,
+    moderation,
+    question,
+    requestId = null,
+    usage,
+  }: NewEntry,
 ) {
   const createTime = timeAfter(tx, lastEntryTime ?? chat.createTime);
   const id = yield* tx.nextId("entry");
-  const entry: Entry = { id, chatId: chat.id, question, answer, moderation, flagged, createTime };
-  yield* tx.insertEntry(chatbot, entry, usage, apiKeyId);
+  const texts = { question, answer, moderation, flagged };
+  const feedback = { rating: null, comment: null };
+  const entry: Entry = { id, chatId: chat.id, ...texts, createTime, metadata, ...feedback };
+  yield* tx.insertEntry(chatbot, { entry, usage, apiKeyId, requestId });
   return entry;
 });

@@ -3,7 +3,9 @@
  */
 import { Effect, Stream } from "effect";
 import { checkArchiveOrder } from "../archive/ArchiveOrder.ts";
-import { ImportRefused } from "../model/Errors.ts";
+import { ChatNotFound, ImportRefused } from "../model/Errors.ts";
+import { pickEntry } from "../model/Entry.ts";
+import { entryIncludes } from "../model/ListQuery.ts";
 import type { ChatbotId } from "../model/Ids.ts";
 import {
   ChatArchive,
@@ -17,6 +19,10 @@ import { registeredChatbot } from "./Registry.ts";
 import type { ColdRows, ColdTx } from "./Rows.ts";
 
 type Port = ChatArchive["Service"];
+
+/** Adds the fields that a record of an older export lacks. */
+const withAllFields = (record: ArchiveRecord): ArchiveRecord =>
+  record._tag === "Chat" ? record : { ...record, entry: pickEntry(record.entry, entryIncludes) };
 
 /** The number of records that an import stores at a time. */
 const batch = 200;
@@ -41,6 +47,33 @@ export const makeChatArchive = (rows: ColdRows): Port => {
       .erase(chatbot, erasure, (chats) => void (erased += chats))
       .pipe(Effect.onExit(() => audit));
     return erased;
+  });
+
+  const deleteChat: Port["deleteChat"] = Effect.fn("ChatArchive.deleteChat")(function* (
+    chatbot,
+    chatId,
+    actor,
+    visitor = null,
+  ) {
+    const chat = yield* rows.read((tx) => tx.ownChat(chatbot, chatId, visitor));
+    if (chat === null) return yield* new ChatNotFound({ chatId });
+    const erasure = { _tag: "Chat", id: chatId } as const;
+    const detail = erasureDetail(erasure, 1);
+    let erased = 0;
+    const audit = Effect.suspend(() =>
+      erased === 0
+        ? Effect.void
+        : rows.write({ _tag: "Chatbot", chatbot }, (tx) =>
+            visitor === null
+              ? tx.audit([{ actor, chatbot, action: "erase", detail }])
+              : tx.countVisitorErasure(chatbot, actor),
+          ),
+    );
+    yield* rows
+      .erase(chatbot, erasure, (chats) => void (erased += chats))
+      .pipe(Effect.onExit(() => audit));
+    // Another call has erased the chat in the meantime.
+    return erased === 0 ? yield* new ChatNotFound({ chatId }) : chat;
   });
 
   const exportRecords: Port["export"] = (chatbot, actor, person) =>
@@ -81,7 +114,7 @@ export const makeChatArchive = (rows: ColdRows): Port => {
         let chats = 0;
         yield* Stream.runForEachArray(Stream.rechunk(records, batch), (some) => {
           for (const { _tag } of some) if (_tag === "Chat") chats++;
-          return tx.insertRecords(chatbot, some);
+          return tx.insertRecords(chatbot, some.map(withAllFields));
         });
         yield* tx.endImport(chatbot);
         yield* tx.audit([{ actor, chatbot, action: "import", detail: importDetail(chats) }]);
@@ -92,6 +125,7 @@ export const makeChatArchive = (rows: ColdRows): Port => {
 
   return ChatArchive.of({
     erase,
+    deleteChat,
     export: exportRecords,
     import: importRecords,
     usage: (chatbot, since, by = null) => rows.read((tx) => tx.usage(chatbot, since, by)),

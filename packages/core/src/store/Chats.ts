@@ -3,16 +3,21 @@
  */
 import { Effect } from "effect";
 import { helloEntry } from "../model/Entry.ts";
-import { ChatbotNotFound, ChatNotFound, IdempotencyKeyReused } from "../model/Errors.ts";
-import { ChatStore } from "../ports/ChatStore.ts";
+import {
+  ChatbotNotFound,
+  ChatNotFound,
+  EntryNotFound,
+  IdempotencyKeyReused,
+} from "../model/Errors.ts";
+import type { ChatStore } from "../ports/ChatStore.ts";
 import { addChat, addEntry } from "./Additions.ts";
 import { isFree } from "./DecideTake.ts";
 import { ownKey, sweepKeys } from "./Keys.ts";
-import type { Rows } from "./Rows.ts";
+import type { ColdRows, Rows } from "./Rows.ts";
 
 type Port = ChatStore["Service"];
 
-export const makeChatStore = (rows: Rows): Port => {
+export const makeChats = (rows: Rows): Pick<Port, "createChat" | "listChats" | "listEntries"> => {
   const createChat: Port["createChat"] = (chatbot, { helloMessage, ...fields }, idempotencyKey) =>
     rows.write(
       { _tag: "Chatbot", chatbot },
@@ -26,12 +31,14 @@ export const makeChatStore = (rows: Rows): Port => {
           const createdChat = key.turnUntil === null && key.entryId === null && !key.isStopped;
           if (!isOwn || !createdChat) return yield* new IdempotencyKeyReused();
           const { chat } = (yield* tx.chat(chatbot, key.chatId!))!;
-          return { chat, replayed: true };
+          return { chat, helloEntry: null, replayed: true };
         }
         const newChat = yield* addChat(tx, chatbot, fields);
         const { chat } = newChat;
-        if (helloMessage !== null)
-          yield* addEntry(tx, chatbot, newChat, helloEntry(helloMessage), null, null);
+        const hello =
+          helloMessage === null
+            ? null
+            : yield* addEntry(tx, chatbot, newChat, helloEntry(helloMessage));
         if (idempotencyKey !== null)
           yield* tx.setIdempotencyKey(chatbot, idempotencyKey.key, {
             fingerprint: idempotencyKey.fingerprint,
@@ -42,7 +49,7 @@ export const makeChatStore = (rows: Rows): Port => {
             entryId: null,
             isStopped: false,
           });
-        return { chat, replayed: false };
+        return { chat, helloEntry: hello, replayed: false };
       }),
     );
 
@@ -55,5 +62,27 @@ export const makeChatStore = (rows: Rows): Port => {
       (page) => (page === null ? Effect.fail(new ChatNotFound({ chatId })) : Effect.succeed(page)),
     );
 
-  return ChatStore.of({ createChat, listChats, listEntries });
+  return { createChat, listChats, listEntries };
 };
+
+/** What clients change in chats that exist. */
+export const makeChatChanges = (rows: ColdRows): Pick<Port, "renameChat" | "rateEntry"> => ({
+  renameChat: (chatbot, chatId, name, visitor = null) =>
+    Effect.flatMap(
+      rows.write({ _tag: "Chatbot", chatbot }, (tx) =>
+        tx.renameChat(chatbot, chatId, name, visitor),
+      ),
+      (chat) => (chat === null ? new ChatNotFound({ chatId }) : Effect.succeed(chat)),
+    ),
+
+  rateEntry: (chatbot, chatId, entryId, feedback, visitor = null) =>
+    rows.write(
+      { _tag: "Chatbot", chatbot },
+      Effect.fnUntraced(function* (tx) {
+        const chat = yield* tx.ownChat(chatbot, chatId, visitor);
+        if (chat === null) return yield* new ChatNotFound({ chatId });
+        const entry = yield* tx.rateEntry(chatbot, chatId, entryId, feedback);
+        return entry ?? (yield* new EntryNotFound({ chatId, entryId }));
+      }),
+    ),
+});

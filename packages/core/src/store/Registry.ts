@@ -7,6 +7,7 @@ import { ChatbotNotFound, ChatbotTaken, KeyNotFound, KeyTaken } from "../model/E
 import type { ChatbotId } from "../model/Ids.ts";
 import { ChatbotDirectory, grantOf } from "../ports/ChatbotDirectory.ts";
 import { changedFields, ChatbotRegistry, type AuditRecord } from "../ports/ChatbotRegistry.ts";
+import { importDetail } from "../ports/ChatArchive.ts";
 import type { ColdRows, ColdTx, Reads } from "./Rows.ts";
 
 type Port = ChatbotRegistry["Service"];
@@ -147,7 +148,26 @@ export const makeChatbotRegistry = (rows: ColdRows): Port => {
     revokeKey,
     recordRead,
     now: Effect.map(rows.now, (now) => new Date(now)),
-    audit: (limit) => rows.read((tx) => tx.auditLog(limit)),
+    audit: (limit) =>
+      rows.read(
+        Effect.fnUntraced(function* (tx) {
+          const erasures = (yield* tx.visitorErasures(limit)).map(
+            ({ apiKeyId, chatbot, chats, time }): AuditRecord => ({
+              time,
+              actor: apiKeyId,
+              chatbot,
+              action: "erase",
+              detail: `${importDetail(chats)} of its visitors`,
+            }),
+          );
+          const log = [...(yield* tx.auditLog(limit))];
+          for (const sum of erasures) {
+            const index = log.findIndex(({ time }) => time < sum.time);
+            log.splice(index === -1 ? log.length : index, 0, sum);
+          }
+          return log.slice(0, limit);
+        }),
+      ),
   });
 };
 

@@ -10,7 +10,7 @@ import type { Effect, Stream } from "effect";
 import type { KeyRecord, RegisteredKey } from "../model/ApiKey.ts";
 import type { Chat } from "../model/Chat.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
-import type { Entry, Usage } from "../model/Entry.ts";
+import type { Entry, Feedback, Usage } from "../model/Entry.ts";
 import type { ImportRefused, Overloaded, StorageUnavailable } from "../model/Errors.ts";
 import type { ChatbotId, ChatId } from "../model/Ids.ts";
 import type { ChatQuery, EntryQuery, Page } from "../model/ListQuery.ts";
@@ -50,6 +50,23 @@ export interface KeyRow {
   readonly isStopped: boolean;
 }
 
+/** An entry, with its metadata and its feedback, and what clients do not see of it. */
+export interface EntryRow {
+  readonly entry: Entry;
+  readonly usage: Usage | null;
+  readonly apiKeyId: string | null;
+  readonly requestId: string | null;
+}
+
+/** How many chats the visitors of an API key have erased on a day. */
+export interface VisitorErasures {
+  readonly chatbot: ChatbotId;
+  readonly apiKeyId: string;
+  /** The time of the last erasure. */
+  readonly time: Date;
+  readonly chats: number;
+}
+
 /** An entry in the audit log without its time, which is the transaction's. */
 export type AuditEntry = Omit<AuditRecord, "time">;
 
@@ -73,6 +90,10 @@ export interface Reads {
   ) => Verb<{ readonly key: KeyRecord; readonly chatbot: Chatbot; readonly now: number } | null>;
   /** The newest `limit` entries in the audit log, the newest first. */
   readonly auditLog: (limit: number) => Verb<ReadonlyArray<AuditRecord>>;
+  /** The newest `limit` days on which the visitors of a key have erased chats, the newest first. */
+  readonly visitorErasures: (limit: number) => Verb<ReadonlyArray<VisitorErasures>>;
+  /** The chat; `null` if there is none or, with a `visitor`, if it has another `userRef` or none; both take as long. */
+  readonly ownChat: (chatbot: ChatbotId, id: ChatId, visitor: string | null) => Verb<Chat | null>;
   /** See `ChatArchive.usage`. */
   readonly usage: (
     chatbot: ChatbotId,
@@ -102,6 +123,24 @@ export interface ColdTx extends Reads {
   readonly insertApiKeys: (chatbot: ChatbotId, keys: ReadonlyArray<RegisteredKey>) => Verb<void>;
   readonly setApiKey: (key: RegisteredKey) => Verb<void>;
 
+  // In the scope `Chatbot`
+  /** Renames a chat that `ownChat` would find. */
+  readonly renameChat: (
+    chatbot: ChatbotId,
+    id: ChatId,
+    name: string | null,
+    visitor: string | null,
+  ) => Verb<Chat | null>;
+  /** Changes the given fields of an entry's feedback; `null` if the chat has no such entry. */
+  readonly rateEntry: (
+    chatbot: ChatbotId,
+    chat: ChatId,
+    id: number,
+    feedback: Partial<Feedback>,
+  ) => Verb<Entry | null>;
+  /** Counts a chat that a visitor of the key has erased today. */
+  readonly countVisitorErasure: (chatbot: ChatbotId, apiKeyId: string) => Verb<void>;
+
   // In the scope `Import`
   readonly hasChats: (chatbot: ChatbotId) => Verb<boolean>;
   /** Stores records, whose ids and times are given; fails if an entry has the id of another. */
@@ -128,6 +167,7 @@ export interface Tx extends ColdTx {
     turn: Pick<ChatRow, "turn" | "turnUntil" | "waiting">,
   ) => Verb<void>;
 
+  /** The entry with its metadata and its feedback. */
   readonly entry: (chatbot: ChatbotId, chat: ChatId, id: number) => Verb<Entry | null>;
   /** The chat's newest `limit` entries with ids below `before`, the newest first. */
   readonly newestEntries: (
@@ -136,12 +176,7 @@ export interface Tx extends ColdTx {
     before: number,
     limit: number,
   ) => Verb<ReadonlyArray<Entry>>;
-  readonly insertEntry: (
-    chatbot: ChatbotId,
-    entry: Entry,
-    usage: Usage | null,
-    apiKeyId: string | null,
-  ) => Verb<void>;
+  readonly insertEntry: (chatbot: ChatbotId, row: EntryRow) => Verb<void>;
 
   readonly idempotencyKey: (chatbot: ChatbotId, key: string) => Verb<KeyRow | null>;
   /** Stores the row in place of an existing one; `null` deletes it. */

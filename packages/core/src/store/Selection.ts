@@ -3,7 +3,7 @@
  */
 import type { Chat } from "../model/Chat.ts";
 import type { ChatQuery, ListQuery, Page } from "../model/ListQuery.ts";
-import type { Entry, Usage } from "../model/Entry.ts";
+import { hasQuestion, type Entry, type Usage } from "../model/Entry.ts";
 import { compareText, fold } from "../model/Text.ts";
 import type { DatedErasure, UsageGroup, UsageSum } from "../ports/ChatArchive.ts";
 import type { ChatRow, KeyRow } from "./Rows.ts";
@@ -14,17 +14,17 @@ export const matchesQuery = (chat: Chat, { id, search, userRef }: ChatQuery): bo
   (userRef === null || chat.userRef === userRef) &&
   (!search || (chat.name !== null && fold(chat.name).includes(fold(search))));
 
-type Value = string | number | boolean | Date | null;
+type Value = string | number | boolean | Date | null | undefined;
 
 /** Returns one page of the rows, all of which match the query. */
-export const pageOf = <Row extends Record<Field | "id", Value>, Field extends string>(
+export const pageOf = <Row extends { readonly id: number }, Field extends keyof Row & string>(
   rows: ReadonlyArray<Row>,
   { limit, orderBy, page }: Omit<ListQuery<Field>, "id">,
 ): Page<Row> => {
   const order = [...orderBy, { field: "id" as const, descending: orderBy.at(-1)!.descending }];
   const sortedRows = rows.toSorted((a, b) => {
     for (const { field, descending } of order) {
-      const ascending = compare(a[field], b[field]);
+      const ascending = compare(a[field] as Value, b[field] as Value);
       if (ascending !== 0) return descending ? -ascending : ascending;
     }
     return 0;
@@ -34,7 +34,7 @@ export const pageOf = <Row extends Record<Field | "id", Value>, Field extends st
 
 /** Compares two values: `null` comes last, `true` comes after `false`, and strings are in code point order. */
 const compare = (a: Value, b: Value): number => {
-  if (a === null || b === null) return a === b ? 0 : a === null ? 1 : -1;
+  if (a == null || b == null) return a === b ? 0 : a == null ? 1 : -1;
   if (typeof a === "string") return compareText(a, b as string);
   return Number(a) - Number(b);
 };
@@ -91,7 +91,7 @@ export const sumUsage = (
 ): ReadonlyArray<UsageSum> => {
   const sums = new Map<string, UsageSum>();
   for (const { apiKeyId, entry, usage, userRef } of entries) {
-    if (entry.question === "" || entry.flagged || entry.createTime < since) continue;
+    if (!hasQuestion(entry) || entry.flagged || entry.createTime < since) continue;
     const { attempts, completionTokens, model, promptTokens, provider } = usage ?? noUsage;
     const day = entry.createTime.toISOString().slice(0, 10);
     const group = by && { day, key: apiKeyId, userRef }[by];

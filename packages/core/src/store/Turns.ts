@@ -2,7 +2,8 @@
  * The rules of turns: who holds a chat and an idempotency key, and what an append stores.
  */
 import { Effect } from "effect";
-import type { Entry, NewEntry } from "../model/Entry.ts";
+import type { Chat } from "../model/Chat.ts";
+import type { Entry } from "../model/Entry.ts";
 import { ChatbotNotFound, ChatNotFound, IdempotencyKeyReused, TurnLost } from "../model/Errors.ts";
 import type { ChatbotId } from "../model/Ids.ts";
 import {
@@ -77,11 +78,11 @@ export const makeTurnStore = (rows: Rows): Port => {
     // Unique across processes: a client may resume a stream by its turn's id after the process has restarted.
     const id = crypto.randomUUID();
     const newTurn = { id, chatbot, chatId, idempotencyKey, visitor };
-    const toTaken = (newest: ReadonlyArray<Entry>): TakeResult => ({
+    const toTaken = (chat: Chat | null, newest: ReadonlyArray<Entry>): TakeResult => ({
       _tag: "TurnTaken",
-      turn: { ...newTurn, newest },
+      turn: { ...newTurn, chat, newest },
     });
-    if (holdsNothing(newTurn)) return Effect.succeed(toTaken([]));
+    if (holdsNothing(newTurn)) return Effect.succeed(toTaken(null, []));
     return inChatbot(
       chatbot,
       Effect.fnUntraced(function* (tx) {
@@ -134,6 +135,7 @@ export const makeTurnStore = (rows: Rows): Port => {
                 isStopped: false,
               });
             return toTaken(
+              chat && chat.chat,
               chatId === null
                 ? []
                 : yield* tx.newestEntries(chatbot, chatId, Infinity, turnEntries),
@@ -168,10 +170,7 @@ export const makeTurnStore = (rows: Rows): Port => {
       }),
     );
 
-  const append: Port["append"] = (
-    turn,
-    { apiKeyId = null, spentTokens, usage, ...texts }: NewEntry,
-  ) =>
+  const append: Port["append"] = (turn, newEntry) =>
     inChatbot(
       turn.chatbot,
       Effect.fnUntraced(function* (tx) {
@@ -183,8 +182,8 @@ export const makeTurnStore = (rows: Rows): Port => {
         yield* setUntil(tx, turn, holding, "ended");
         const chat =
           holding.chat ?? (yield* addChat(tx, chatbot, { name: null, userRef: visitor }));
-        const entry = yield* addEntry(tx, chatbot, chat, texts, usage, apiKeyId);
-        yield* spend(tx, chatbot, apiKeyId, spentTokens);
+        const entry = yield* addEntry(tx, chatbot, chat, newEntry);
+        yield* spend(tx, chatbot, newEntry.apiKeyId, newEntry.spentTokens);
         if (idempotencyKey !== null)
           yield* tx.setIdempotencyKey(chatbot, idempotencyKey.key, {
             fingerprint: idempotencyKey.fingerprint,

@@ -9,14 +9,14 @@ import { ChatStore } from "../ports/ChatStore.ts";
 import type { StorePorts } from "../ports/Store.ts";
 import { TurnStore } from "../ports/TurnStore.ts";
 import { makeChatArchive } from "./Archive.ts";
-import { makeChatStore } from "./Chats.ts";
+import { makeChatChanges, makeChats } from "./Chats.ts";
 import { makeChatbotDirectory, makeChatbotRegistry } from "./Registry.ts";
 import type { ColdRows, Rows } from "./Rows.ts";
 import { makeTurnStore } from "./Turns.ts";
 
 /** The ports that a store may implement by itself, if a round trip for each verb would be too slow. */
 export interface HotPorts {
-  readonly chats: ChatStore["Service"];
+  readonly chats: ReturnType<typeof makeChats>;
   readonly turns: TurnStore["Service"];
 }
 
@@ -28,7 +28,10 @@ export const storeOf: {
   (rows: Rows): Context.Context<StorePorts>;
   (rows: ColdRows, hot: HotPorts): Context.Context<StorePorts>;
 } = (rows: ColdRows, hot?: HotPorts) =>
-  Context.make(ChatStore, hot?.chats ?? makeChatStore(rows as Rows)).pipe(
+  Context.make(ChatStore, {
+    ...(hot?.chats ?? makeChats(rows as Rows)),
+    ...makeChatChanges(rows),
+  }).pipe(
     Context.add(TurnStore, hot?.turns ?? makeTurnStore(rows as Rows)),
     Context.add(ChatArchive, makeChatArchive(rows)),
     Context.add(ChatbotDirectory, makeChatbotDirectory(rows)),

@@ -5,8 +5,10 @@
 import { Cause, Effect, Exit, Fiber, Result, Stream } from "effect";
 import type { Chat } from "../model/Chat.ts";
 import type { ChatId } from "../model/Ids.ts";
-import { defaultChatQuery, defaultEntryQuery } from "../model/ListQuery.ts";
+import { defaultChatQuery, defaultEntryQuery, entryIncludes } from "../model/ListQuery.ts";
 import { ChatArchive, type ArchiveRecord } from "../ports/ChatArchive.ts";
+import { ChatNotFound } from "../model/Errors.ts";
+import { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
 import type { StorePorts } from "../ports/Store.ts";
 import { turnLease, TurnStore } from "../ports/TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
@@ -284,13 +286,32 @@ export const archiveChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = 
       if (chat.name === "n") yield* same("its hello entry", entries.length, 1);
     }
     yield* pass(turnLease + 1);
+    const all = { include: entryIncludes };
     for (const id of chatIds) {
       const { turns } = both[1];
       const outcome = yield* turns.take(chatbot, id, keyOf(`key ${id}`));
       const answers = outcome._tag === "AlreadyAnswered" ? [outcome.entry] : [];
-      yield* same("the ask's entry", (yield* history(chatbot, id)).items, answers);
+      yield* same("the ask's entry", (yield* history(chatbot, id, all)).items, answers);
       if (outcome._tag === "TurnTaken") yield* turns.release(outcome.turn);
       yield* takeTurn(chatbot, id, null, turns);
     }
+  }),
+
+  check("a visitor erases own chats only, which the audit log sums by key and day", function* () {
+    const chatbot = yield* newChatbot;
+    const [own, other, foreign] = yield* Effect.forEach(["v", "v", "w"], (userRef) =>
+      create(chatbot, { userRef }),
+    );
+    const archive = yield* ChatArchive;
+    const erased = [own!, other!].map(({ id }) => archive.deleteChat(chatbot, id, "key", "v"));
+    yield* same("the erased chats", yield* Effect.all(erased), [own, other]);
+    for (const { id } of [own!, foreign!]) {
+      const refusal = archive.deleteChat(chatbot, id, "key", "v");
+      yield* failsWith("another chat", new ChatNotFound({ chatId: id }), refusal);
+    }
+    const log = yield* ChatbotRegistry.use((registry) => registry.audit(1_000));
+    const entries = log.filter((line) => line.chatbot === chatbot && line.actor === "key");
+    const details = entries.map(({ action, detail }) => `${action} ${detail}`);
+    yield* same("the audit log", details, ["erase 2 chats of its visitors"]);
   }),
 ];

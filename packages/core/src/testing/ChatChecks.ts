@@ -65,9 +65,11 @@ export const chatChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = [
     yield* same("the copy", yield* exportAll(copy), records);
     for (const target of [chatbot, copy]) {
       const queries = [
-        ...chatFields.flatMap((field) =>
-          [true, false].map((descending) => ({ orderBy: [{ field, descending }] as const })),
-        ),
+        ...chatFields
+          .slice(0, 4)
+          .flatMap((field) =>
+            [true, false].map((descending) => ({ orderBy: [{ field, descending }] as const })),
+          ),
         ...[...awkwardTexts, "ffi".repeat(254)].map((search) => ({ search })),
         ...[...awkwardTexts, ...references].map((userRef) => ({ userRef })),
       ];

@@ -8,13 +8,14 @@ import { defaultSettings } from "../model/Chatbot.ts";
 import { ChatArchive, type ArchiveRecord, type Erasable } from "../ports/ChatArchive.ts";
 import { ChatbotRegistry, type NewChatbot } from "../ports/ChatbotRegistry.ts";
 import { ChatStore, type ChatToCreate } from "../ports/ChatStore.ts";
-import type { Entry, NewEntry, Usage } from "../model/Entry.ts";
+import { pickEntry, type Entry, type NewEntry, type Usage } from "../model/Entry.ts";
 import {
   defaultEntryQuery,
   defaultChatQuery,
   type ChatQuery,
   type EntryQuery,
   type Page,
+  entryIncludes,
 } from "../model/ListQuery.ts";
 import type { IdempotencyKey } from "../model/IdempotencyKey.ts";
 import { ChatbotId, ChatId } from "../model/Ids.ts";
@@ -113,8 +114,11 @@ export const takeTurn = (
     ),
   );
 
+/** Appends an entry, and returns it as a list has it. */
 export const append = (turn: Turn, newEntryFields: NewEntry) =>
-  TurnStore.use((store) => store.append(turn, newEntryFields));
+  TurnStore.use((store) => store.append(turn, newEntryFields)).pipe(
+    Effect.map((entry) => pickEntry(entry, [])),
+  );
 
 /** Takes the turn of an existing or a new chat, and appends one entry. */
 export const ask = (chatbot: ChatbotId, chat: ChatId | null, newEntryFields: NewEntry) =>
@@ -160,7 +164,8 @@ export const entryRecord = (
   more: Partial<NewEntry> = {},
 ): ArchiveRecord => {
   const { apiKeyId: _, usage, ...texts } = entry(`question ${id}`, more);
-  return { _tag: "Entry", entry: { ...texts, id, chatId: ChatId.make(chatId), createTime }, usage };
+  const stored = { ...texts, id, chatId: ChatId.make(chatId), createTime };
+  return { _tag: "Entry", entry: pickEntry(stored, entryIncludes), usage };
 };
 
 export const newKey = (more: Partial<KeyRecord> = {}): KeyRecord => ({

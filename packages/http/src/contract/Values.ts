@@ -8,7 +8,7 @@ import {
   IdempotencyKeyText,
   Limit,
   PageNumber,
-  Question,
+  questionOf,
   Text,
   UserRef,
 } from "@parley/core";
@@ -40,7 +40,7 @@ export const AskBody = Schema.Struct({
       Schema.Number.check(Schema.isInt(notInteger)).pipe(Schema.brand("ChatId")),
     ).annotate({ message: "NOT_INTEGER" }),
   ),
-  query: Question.annotate({ description: "Question or instruction" }),
+  query: questionOf(200).annotate({ description: "Question or instruction" }),
 }).annotate({
   identifier: "Ask",
   examples: [{ query: "How do I change the port?" }],

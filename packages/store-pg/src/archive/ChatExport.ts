@@ -1,10 +1,10 @@
 /**
  * Reads the chats of a chatbot with their entries, as a stream from one snapshot.
  */
-import type { ArchiveRecord, Chat, Entry, Usage } from "@parley/core/ports";
+import type { ArchiveRecord, Chat, Usage } from "@parley/core/ports";
 import { Stream } from "effect";
 import type { DedicatedSession } from "../connections/Session.ts";
-import { entryColumns, toEntry } from "../rows/ChatRows.ts";
+import { entryColumns, everything, toEntry, type StoredEntry } from "../rows/ChatRows.ts";
 
 export const exportRecords = (
   { stream }: DedicatedSession,
@@ -23,7 +23,7 @@ type ExportRow = {
   readonly chat_time: Date;
   readonly usage: Usage | null;
 } & Pick<Chat, "name" | "userRef"> &
-  (Entry | { readonly id: null });
+  (StoredEntry | { readonly id: null });
 
 /** Returns a row's records: its chat, unless the previous row has the same chat, and its entry, if it has one. */
 const toRecords = (
@@ -40,7 +40,7 @@ const toRecords = (
 // The join is lateral, so that every plan scans the chats and seeks their entries.
 const exportOf = (isOfUser: boolean) => `
 select chat.id::float8 as in_chat, chat.name, chat.user_ref as "userRef", chat.create_time as chat_time,
-  ${entryColumns("entry")}, case when provider is not null then json_build_object(
+  ${entryColumns("entry", everything)}, case when provider is not null then json_build_object(
     'provider', provider, 'model', model, 'promptTokens', prompt_tokens, 'completionTokens', completion_tokens,
     'attempts', attempts, 'latencyMillis', latency_millis
   ) end as usage

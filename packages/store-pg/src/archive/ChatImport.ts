@@ -126,6 +126,8 @@ const insertEntries = insertInto<EntryToImport>("entry", [
   ["position", "int8", ({ position }) => BigInt(position)],
   ["create_time", "timestamptz", ({ entry }) => time(entry.createTime)],
   ...entryParameters(({ entry }: EntryToImport) => entry),
+  ["rating", "text", ({ entry }) => entry.rating],
+  ["comment", "text", ({ entry }) => entry.comment],
 ]);
 
 const countEntries = `

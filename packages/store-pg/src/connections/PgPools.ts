@@ -151,14 +151,11 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
     ...quickCheckouts,
   });
   const writes = yield* makePool(
-    // Pipelining would help only creations with a key, and such a pool takes longer to recover when one of its
-    // connections is killed.
     { multiplex: false },
     { ...quickSettings, lock_timeout: toSetting(deadlines.writeLock) },
     { name: "writes", size: writers, ...quickCheckouts, slots: makeRoundRobin(writers) },
   );
   const bulk = yield* makePool(
-    // The driver cannot cancel a statement on a pipelining connection.
     { multiplex: false },
     // With less `work_mem`, the bitmap of a search for a common word among ten million chats would be lossy, and
     // PostgreSQL would have to recheck whole pages.
@@ -177,13 +174,12 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
       slots: makeRoundRobin(bulkReaders),
     },
   );
-  const connectWith = (
-    settings: Readonly<Record<string, string>>,
-    config: Pick<PgPool.Config, "multiplex"> = {},
-  ) => tls.withFallback(PgConnection.make(configOf(options, 1, settings, config)));
-  const openSession = (multiplex: boolean, settings: Readonly<Record<string, string>>) =>
+  // The driver cannot cancel a statement on a pipelining connection.
+  const connectWith = (settings: Readonly<Record<string, string>>) =>
+    tls.withFallback(PgConnection.make(configOf(options, 1, settings, { multiplex: false })));
+  const openSession = (settings: Readonly<Record<string, string>>) =>
     Effect.map(
-      connectWith({ ...noTimeouts, ...customPlans, ...byIndex, ...settings }, { multiplex }),
+      connectWith({ ...noTimeouts, ...customPlans, ...byIndex, ...settings }),
       (connection) => makeDedicatedSession(connection, database),
     );
 
@@ -198,8 +194,8 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
     reads: readSession,
     writes: makeSession(guardWrites(writes), database),
     bulk: makeSession(bulk, database),
-    erasureSession: openSession(true, { lock_timeout: toSetting(deadlines.erasureLock), ...idle }),
-    exportSession: openSession(false, {}),
+    erasureSession: openSession({ lock_timeout: toSetting(deadlines.erasureLock), ...idle }),
+    exportSession: openSession({}),
   };
   return pools;
 });

@@ -19,7 +19,7 @@ import {
   entryParameters,
   newEntryNames,
   spentColumn,
-  toEntry,
+  toNewEntry,
 } from "../rows/ChatRows.ts";
 import { addSpending } from "../rows/Spending.ts";
 import { batchStatement } from "../rows/Statements.ts";
@@ -56,7 +56,9 @@ export const makeAppendEntry = Effect.fnUntraced(function* (
     const newChat = yield* create(chatbot, { name: null, userRef: visitor, entry, keyClaim });
     if (newChat === null) return yield* new TurnLost();
     const { createTime, entryId, id: chatId } = newChat;
-    return toEntry({ ...entry, id: entryId!, chatId, createTime });
+    const { answer, flagged, moderation, question } = entry;
+    const texts = { question, answer, moderation, flagged };
+    return toNewEntry({ ...texts, id: entryId!, chatId, createTime }, entry);
   });
 
   /**
@@ -71,7 +73,7 @@ export const makeAppendEntry = Effect.fnUntraced(function* (
     const attempt: ReturnType<Port["append"]> =
       turn.chatId === null
         ? appendToNewChat(turn, entry)
-        : Effect.map(appendToChat({ ...turn, entry }), toEntry);
+        : Effect.map(appendToChat({ ...turn, entry }), (row) => toNewEntry(row, entry));
     const recordedAttempt = recordUnknown(unknownOutcomes, turn)(attempt);
     return yield* recordedAttempt.pipe(
       // Most appends succeed on the first attempt and need no schedule.

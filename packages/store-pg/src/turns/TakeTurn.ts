@@ -6,6 +6,7 @@ import {
   ChatbotNotFound,
   ChatNotFound,
   IdempotencyKeyReused,
+  pickEntry,
   turnEntries,
   turnLease,
   turnPrecedence,
@@ -19,7 +20,7 @@ import { deadlines, withDeadline } from "../connections/Deadlines.ts";
 import { toStoreErrors, toChatbotNotFound, toStorageUnavailable } from "../connections/PgErrors.ts";
 import type { PgPools } from "../connections/PgPools.ts";
 import { byPrimaryKey, batchStatement, type Column } from "../rows/Statements.ts";
-import { entryColumns, toEntry } from "../rows/ChatRows.ts";
+import { entryColumns, toEntry, type StoredEntry } from "../rows/ChatRows.ts";
 import { claimedCte, isFree, leaseEnd, makeKeySweep } from "../rows/IdempotencyKeys.ts";
 import { turnColumns } from "./TurnRows.ts";
 
@@ -53,7 +54,10 @@ type DecisionRow = {
   readonly entries: number | null;
   /** The position of this row's entry. */
   readonly position: number | null;
-} & (Entry | { readonly id: null });
+  readonly chat_name: string | null;
+  readonly chat_user_ref: string | null;
+  readonly chat_time: Date | null;
+} & (StoredEntry | { readonly id: null });
 
 /** Creates the port's `take`. `entriesOf` reads the newest entries for a turn that was taken. */
 export const makeTakeTurn = Effect.fnUntraced(function* <E>(
@@ -88,7 +92,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
     visitor: string | null = null,
   ) {
     const id = crypto.randomUUID();
-    const turn: Turn = { id, chatbot, chatId, idempotencyKey, visitor, newest: [] };
+    const turn: Turn = { id, chatbot, chatId, idempotencyKey, chat: null, visitor, newest: [] };
     // A turn with neither chat nor key has no row: the append creates the chat.
     if (chatId === null && idempotencyKey === null) {
       yield* toStorageUnavailable(pools.assertWritable);
@@ -108,7 +112,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
       case "answered":
         return {
           _tag: "AlreadyAnswered",
-          entry: toEntry(rows[0] as Entry),
+          entry: toEntry(rows[0] as StoredEntry),
           turnId: key_turn!,
         } satisfies TakeResult;
       case "no_chat":
@@ -124,11 +128,17 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
       default: {
         // An append may have been committed after the snapshot and before the turn was taken. A second read is exact,
         // now that this request holds the turn.
+        const chat = chatId && {
+          id: chatId,
+          name: rows[0]!.chat_name,
+          userRef: rows[0]!.chat_user_ref,
+          createTime: rows[0]!.chat_time!,
+        };
         const newest =
           (position ?? 0) === (entries ?? 0)
-            ? rows.flatMap((row) => (row.id === null ? [] : toEntry(row)))
+            ? rows.flatMap((row) => (row.id === null ? [] : pickEntry(toEntry(row), [])))
             : yield* entriesOf(turn);
-        return { _tag: "TurnTaken", turn: { ...turn, newest } } satisfies TakeResult;
+        return { _tag: "TurnTaken", turn: { ...turn, chat, newest } } satisfies TakeResult;
       }
     }
   }, withDeadline(deadlines.storeCall));
@@ -184,7 +194,7 @@ with request as (
     select fingerprint as key_fingerprint, turn as key_turn, turn_until as key_until, entry_id as key_entry, stopped
     from idempotency_key k ${byPrimaryKey("key", "request.key", `not ${isFree("k")}`)}
   ) key_row on true left join lateral (
-    select true as has_chat, turn_until as held_until,
+    select true as has_chat, name as chat_name, user_ref as chat_user_ref, create_time as chat_time, turn_until as held_until,
       turn is not null and turn_until > statement_timestamp() and ${instanceParameter} = any (waiting) as must_wait
     from chat ${byPrimaryKey("id", "request.chat_id", isOwn)}
   ) snapshot on true left join lateral (
@@ -233,7 +243,8 @@ select index::int4 as index, decision,
     when 'chat_locked' then statement_timestamp() + interval '${lockedPause} milliseconds'
     when 'chat_reserved' then chat_until + interval '${turnPrecedence} milliseconds'
   end - statement_timestamp()))))::float8 as free_in,
-  entries::float8 as entries, newest.position::float8 as position, ${entryColumns("newest")}
+  entries::float8 as entries, newest.position::float8 as position, chat_name, chat_user_ref, chat_time,
+  ${entryColumns("newest")}, case decision when 'answered' then metadata end as metadata, rating, comment
 from outcome left join lateral (
   (select * from entry ${byPrimaryKey("id", "key_entry", "decision = 'answered'")})
   union all (

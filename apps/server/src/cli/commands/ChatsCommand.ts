@@ -97,7 +97,7 @@ const show = makeCommand("show", {
       limit,
       page,
     });
-    const entries = items.map(({ answer, chatId: _, question, ...entry }) => ({
+    const entries = items.map(({ answer, chatId: _, metadata: __, question, ...entry }) => ({
       ...entry,
       ...textFields({ question, answer }, text),
     }));

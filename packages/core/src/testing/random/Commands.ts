@@ -3,7 +3,14 @@
  * turns and chatbots that a run knows, newest first.
  */
 import fc from "fast-check";
-import { chatFields, entryFields, type ListQuery } from "../../model/ListQuery.ts";
+import {
+  chatFields,
+  chatIncludes,
+  entryFields,
+  entryIncludes,
+  type ListQuery,
+} from "../../model/ListQuery.ts";
+import type { Metadata } from "../../model/Entry.ts";
 import type { Erasable, UsageGroup } from "../../ports/ChatArchive.ts";
 
 const one = <const A>(...values: ReadonlyArray<A>) => fc.constantFrom(...values);
@@ -46,10 +53,14 @@ const order = <Field extends string>(fields: ReadonlyArray<Field>) =>
     );
   }) as unknown as fc.Arbitrary<ListQuery<Field>["orderBy"]>;
 
+/** Without exact times, an order by `lastEntryTime` says nothing. */
+const comparableFields = chatFields.filter((field) => field !== "lastEntryTime");
+
 const page = { limit: fc.integer({ min: 1, max: 7 }), page: one<number>(1, 1, 2, 3, 9) };
 
 const answer = {
   question: text,
+  metadata: maybe(one<Metadata>({ b: 1.5, a: [true, null] }, { sources: [{ title: "ä😀" }] })),
   answer: text,
   flagged: one(false, false, true),
   moderation: one("none", "none", "hate"),
@@ -112,7 +123,7 @@ const settings = fc.record(
 const chatbotFields = fc.record(
   {
     workspaceName: one("a", "a", "A"),
-    name: one("a", "a", "A", "😀"),
+    name: one<string>("a", "a", "A", "😀"),
     description: text,
     settings,
   },
@@ -145,31 +156,43 @@ export const command = fc.oneof(
     key: idempotencyKey,
     isVisitor: fc.boolean(),
   }),
-  on("Ask", 10, { ...take, ...asked }),
-  on("Take", 12, take),
-  onEach("Append", 5, { turn, ...asked }),
-  onEach("Renew", 3, { turn }),
-  onEach("Release", 4, { turn, cost }),
+  on("Ask", 14, { ...take, ...asked }),
+  on("Take", 9, take),
+  onEach("Append", 9, { turn, ...asked }),
+  onEach("Renew", 4, { turn }),
+  onEach("Release", 5, { turn, cost }),
   on("Earlier", 2, { turn, entry: row }),
-  // An instance that ends while its turn, or its place in a queue, is open.
   on("TakeAndDie", 1, take),
-  // The other instance asks the same while the turn is open.
   on("AskTogether", 2, { ...take, ...asked }),
   on("List", 4, {
     query: fc.record({
       ...page,
-      orderBy: order(chatFields),
+      include: fc.subarray([...chatIncludes]),
+      orderBy: order(comparableFields),
       search: maybe(text),
       userRef: maybe(user),
     }),
     id: seldom(row),
   }),
   on("History", 3, {
-    query: fc.record({ ...page, orderBy: order(entryFields) }),
+    query: fc.record({
+      ...page,
+      include: fc.subarray([...entryIncludes]),
+      orderBy: order(entryFields),
+    }),
     chat: row,
     id: maybe(row),
+    after: maybe(row),
     visitor: maybe(user),
   }),
+  on("Rename", 2, { chat: row, name: maybe(text), visitor: maybe(user) }),
+  on("Rate", 3, {
+    chat: row,
+    entry: row,
+    feedback: fc.record({ rating: maybe(one("good", "bad")), comment: maybe(text) }, optional),
+    visitor: maybe(user),
+  }),
+  on("DeleteChat", 2, { chat: row, visitor: maybe(user) }),
   on("Erase", 4, {
     which: one<Erasable["_tag"]>("Chat", "UserRef", "IdleSince", "IdleSince", "IdleFor", "All"),
     chat: row,
@@ -184,7 +207,8 @@ export const command = fc.oneof(
     chats: fc.array(fc.record({ name: maybe(text), userRef: maybe(user), time, entries }), {
       maxLength: 4,
     }),
-    flaw: one(null, null, "times", "ids", "ids", "broken"),
+    flaw: one(null, null, null, "times", "ids", "ids", "broken"),
+    isNew: one(true, true, false),
   }),
   on("Usage", 2, {
     group: maybe(one<UsageGroup>("day", "key", "userRef")),
@@ -192,7 +216,7 @@ export const command = fc.oneof(
   }),
   on("Spending", 1, { key }),
   on("Pass", 8, { millis: span }),
-  on("StepBack", 2, { millis: one(1, 3_500, 11_000) }),
+  on("StepBack", 3, { millis: one(1, 3_500, 11_000) }),
   on("Switch", 2, { chatbot: fc.nat(3) }),
   onEach("Register", 3, { chatbot: chatbotFields, keys: fc.array(key, { maxLength: 3 }) }),
   onEach("Change", 3, { change: chatbotFields }),
@@ -210,9 +234,22 @@ export const command = fc.oneof(
 /** A command that {@link replay} runs. */
 export type Command = typeof command extends fc.Arbitrary<infer A> ? A : never;
 
-const all = { limit: 100, page: 1, orderBy: [{ field: "id", descending: false }] };
-const filters = { search: null, userRef: null, id: null, visitor: null, person: null, since: null };
-const orders = chatFields.flatMap((field) => [
+const all = {
+  limit: 100,
+  page: 1,
+  orderBy: [{ field: "id", descending: false }],
+  include: [],
+};
+const filters = {
+  search: null,
+  userRef: null,
+  id: null,
+  after: null,
+  visitor: null,
+  person: null,
+  since: null,
+};
+const orders = comparableFields.flatMap((field) => [
   { field, descending: true },
   { field, descending: false },
 ]);
@@ -222,7 +259,11 @@ export const readAll = (chatbot: number): ReadonlyArray<Command> =>
   [
     { _tag: "Switch", chatbot },
     ...orders.map((by) => ({ _tag: "List", query: { ...filters, ...all, orderBy: [by] } })),
-    ...[0, 1, 2, 3, 4, 5, 6, 7, 8].map((chat) => ({ _tag: "History", query: all, chat })),
+    ...[0, 1, 2, 3, 4, 5, 6, 7, 8].map((chat) => ({
+      _tag: "History",
+      query: { ...all, include: entryIncludes },
+      chat,
+    })),
     ...[null, "day", "key", "userRef"].map((group) => ({ _tag: "Usage", group })),
     ...[0, 1, 2, 3].flatMap((key) => [
       { _tag: "Spending", key },

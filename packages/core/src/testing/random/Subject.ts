@@ -102,7 +102,8 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
     const field = (name: string, item: unknown, among: object, of: number): unknown => {
       if (typeof item === "number") {
         const isChat = name === "chatId" || name === "chat" || "userRef" in among;
-        if (name === "id" && "question" in among) return place("entry", of, item);
+        if (name === "entryId" || (name === "id" && "question" in among))
+          return place("entry", of, item);
         if (["chatId", "chat", "chatbot", "id"].includes(name))
           return place(isChat ? "chat" : "chatbot", of, item);
         if (!isExact && name === "nowMillis") return "now";
@@ -112,7 +113,11 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
         return `turn ${turns.findIndex(({ turn }) => turn.id === item)}`;
       // Nothing is promised about the texts of reasons and causes.
       if (name === "reason" || name === "cause") return "";
-      if (name === "createTime" && item instanceof Date && !times.includes(item.getTime()))
+      if (
+        (name === "createTime" || name === "lastEntryTime") &&
+        item instanceof Date &&
+        !times.includes(item.getTime())
+      )
         times.push(item.getTime());
       // Optional.
       if (name === "visitor" && item === null) return undefined;
@@ -141,7 +146,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
       cost,
       ...command
     }: Answer | Extract<Command, { _tag: "Append" }>): NewEntry => ({
-      ...Struct.pick(command, ["question", "answer", "moderation", "flagged", "usage"]),
+      ...Struct.pick(command, ["question", "answer", "moderation", "flagged", "usage", "metadata"]),
       ...(cost && { apiKeyId: keyId(cost.key), spentTokens: cost.tokens }),
     });
     /** The time that a command selects; without exact times, one that no command's duration changes. */
@@ -269,8 +274,23 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
           return chats.listChats(chatbot, { ...command.query, id: takenChat(command.id) });
         case "History": {
           const id = command.id === null ? null : idAt("entry", chatbot, command.id);
-          const query = { ...command.query, id };
+          const after = command.after === null ? null : idAt("entry", chatbot, command.after);
+          const query = { ...command.query, after, id };
           return chats.listEntries(chatbot, takenChat(command.chat)!, query, command.visitor);
+        }
+        case "Rename": {
+          const { name, visitor } = command;
+          return chats.renameChat(chatbot, takenChat(command.chat)!, name, visitor);
+        }
+        case "Rate": {
+          const entry = idAt("entry", chatbot, command.entry);
+          const { feedback, visitor } = command;
+          return chats.rateEntry(chatbot, takenChat(command.chat)!, entry, feedback, visitor);
+        }
+        case "DeleteChat": {
+          // The place of the visitors' sum in the audit log depends on exact times.
+          const visitor = isExact ? command.visitor : null;
+          return archive.deleteChat(chatbot, takenChat(command.chat)!, actor, visitor);
         }
         case "Erase": {
           const { userRef } = command;
@@ -324,11 +344,16 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
           );
           const end = flaw === "broken" ? Stream.fail({ _tag: "Broken" as const }) : Stream.empty;
           const source = Stream.concat(Stream.fromIterable(records), end);
+          const enter = Effect.map(
+            register(instance, { name: `import ${chatbots.length}` }, []),
+            (created) => void chatbots.push((chatbot = concerned = created.id)),
+          );
           // The records make their ids known, if they are stored.
-          return Effect.map(archive.import(chatbot, source, actor), (count) => [
-            count,
-            records.map((record) => (record._tag === "Chat" ? record.chat : record.entry)),
-          ]);
+          return Effect.gen(function* () {
+            if (command.isNew) yield* enter;
+            const count = yield* archive.import(chatbot, source, actor);
+            return [count, ...records.map((one) => (one._tag === "Chat" ? one.chat : one.entry))];
+          });
         }
         case "Usage": {
           // Without exact times, a day may have passed in one store only.
