@@ -66,7 +66,7 @@ export const makeBots =
     const toAsk = (
       chatId: number | null,
       question: string,
-      { include = [], ...options }: api.AskOptions,
+      { include: _include, ...options }: api.AskOptions,
     ) => ({
       ...withoutUndefined(options),
       apiKeyId,
