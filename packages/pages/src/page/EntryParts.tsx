@@ -21,9 +21,7 @@ export const Byline = (entry: Entry) => {
       </strong>
     );
   }
-  return hasQuestion(entry) ? null : (
-    <p class="quiet">{translate("Message without a question")}</p>
-  );
+  return hasQuestion(entry) ? null : <p class="quiet">{translate("Message without a question")}</p>;
 };
 
 /** Lists the sources of an answer. An address of any other kind than `http(s):` does not become a link. */
