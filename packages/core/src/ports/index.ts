@@ -118,6 +118,7 @@ export {
   type Page,
 } from "../model/ListQuery.ts";
 export { compareText, fold } from "../model/Text.ts";
+export { optionsOf, textOf } from "../model/Options.ts";
 export { checkArchiveOrder, earliestTime } from "../archive/ArchiveOrder.ts";
 
 // Errors
@@ -143,7 +144,7 @@ export {
 } from "../model/Errors.ts";
 
 // The context of the ask in progress, and the limits of all asks
-export { AskDeadline, AskedModel, AskLimits } from "../services/AskLimits.ts";
+export { AskDeadline, AskedModel, AskLimits, CurrentAsk, type AskOrigin } from "../services/AskLimits.ts";
 
 // Logs, metrics and spans
 export {

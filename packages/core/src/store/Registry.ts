@@ -160,10 +160,12 @@ export const makeChatbotRegistry = (rows: ColdRows): Port => {
               detail: `${importDetail(chats)} of its visitors`,
             }),
           );
-          const log = yield* tx.auditLog(limit);
-          if (erasures.length === 0) return log;
-          const byTime = (a: AuditRecord, b: AuditRecord) => b.time.getTime() - a.time.getTime();
-          return [...log, ...erasures].sort(byTime).slice(0, limit);
+          const log = [...(yield* tx.auditLog(limit))];
+          for (const sum of erasures) {
+            const index = log.findIndex(({ time }) => time < sum.time);
+            log.splice(index === -1 ? log.length : index, 0, sum);
+          }
+          return log.slice(0, limit);
         }),
       ),
   });

@@ -52,22 +52,7 @@ const toKey = (row: ApiKeyRow): RegisteredKey => ({
   lastUsedAt: row.lastUsedAt,
 });
 
-type RegistryVerbs = Pick<
-  ColdTx,
-  | "chatbots"
-  | "chatbot"
-  | "grant"
-  | "auditLog"
-  | "audit"
-  | "chatbotNamed"
-  | "insertChatbot"
-  | "setChatbot"
-  | "deleteChatbot"
-  | "takenKeyIds"
-  | "apiKey"
-  | "insertApiKeys"
-  | "setApiKey"
->;
+type RegistryVerbs = Omit<ColdTx, "now" | "usage" | "hasChats" | "insertRecords" | "endImport">;
 
 export const registryVerbs = (session: Pick<Session, "query">): SqlVerbs<RegistryVerbs> => {
   const query = <Row extends object>(text: string, values: ReadonlyArray<unknown> = []) =>
@@ -110,16 +95,10 @@ export const registryVerbs = (session: Pick<Session, "query">): SqlVerbs<Registr
         first<{ readonly id: ChatbotId }>(selectNamed, [workspaceName, name]),
         (row) => row && row.id,
       ),
-    insertChatbot: ({ description, name, settings, workspaceName }) =>
-      Effect.map(
-        query<{ readonly id: ChatbotId }>(insertChatbot, [
-          workspaceName,
-          name,
-          description,
-          PgTypes.jsonb(settings),
-        ]),
-        ([row]) => row!.id,
-      ),
+    insertChatbot: ({ description, name, settings, workspaceName }) => {
+      const values = [workspaceName, name, description, PgTypes.jsonb(settings)];
+      return Effect.map(first<{ readonly id: ChatbotId }>(insertChatbot, values), (row) => row!.id);
+    },
     setChatbot: ({ description, id, name, settings, workspaceName }) =>
       Effect.asVoid(
         query(updateChatbot, [id, workspaceName, name, description, PgTypes.jsonb(settings)]),

@@ -287,8 +287,11 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
           const { feedback, visitor } = command;
           return chats.rateEntry(chatbot, takenChat(command.chat)!, entry, feedback, visitor);
         }
-        case "DeleteChat":
-          return archive.deleteChat(chatbot, takenChat(command.chat)!, actor, command.visitor);
+        case "DeleteChat": {
+          // The place of the visitors' sum in the audit log depends on exact times.
+          const visitor = isExact ? command.visitor : null;
+          return archive.deleteChat(chatbot, takenChat(command.chat)!, actor, visitor);
+        }
         case "Erase": {
           const { userRef } = command;
           const erasures = {
