@@ -72,7 +72,10 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
     for (const record of records)
       if (record._tag === "Chat") insertChat(chatbot, record.chat);
       else if (ids.size === ids.add(record.entry.id).size) return false;
-      else insertEntry(chatbot, { ...record, apiKeyId: null, requestId: null });
+      else {
+        const { entry, usage } = record;
+        insertEntry(chatbot, { entry, usage, apiKeyId: null, requestId: null });
+      }
     return true;
   });
   const spendingName = (apiKeyId: string, day: number) => `${apiKeyId} ${day}`;

@@ -5,12 +5,12 @@ import type { ColdRows, ColdTx, Reads, Scope, UsageGroup, UsageSum } from "@parl
 import { Effect, Stream } from "effect";
 import type { SqlError } from "effect/sql";
 import { makeErasure } from "./archive/ChatErasure.ts";
-import { exportRecords } from "./archive/ChatExport.ts";
+import { exportFeedback, exportRecords } from "./archive/ChatExport.ts";
 import { importVerbs, makeImportTransaction } from "./archive/ChatImport.ts";
 import { isLockTimeout, toStorageUnavailable } from "./connections/PgErrors.ts";
 import { millisNow, texts, time } from "./connections/PgParams.ts";
 import type { PgPools } from "./connections/PgPools.ts";
-import type { Session, SqlVerbs } from "./connections/Session.ts";
+import type { DedicatedSession, Session, SqlVerbs } from "./connections/Session.ts";
 import { chatReads, chatVerbs } from "./chats/ChatChanges.ts";
 import { recordUses, registryVerbs } from "./rows/ChatbotRows.ts";
 
@@ -35,6 +35,10 @@ export const makeRows = (pools: PgPools): ColdRows => {
       ([row]) => row!.now,
     );
   const inImport = makeImportTransaction(pools);
+  const inExport = <A>(read: (session: DedicatedSession) => Stream.Stream<A, SqlError.SqlError>) =>
+    Stream.unwrap(Effect.map(pools.exportSession, read)).pipe(
+      Stream.catch((error) => Stream.fromEffect(toStorageUnavailable(Effect.fail(error)))),
+    );
 
   /** Runs the body with verbs of the session, and maps the errors of the driver at the end. */
   const run = <A, E, R>(
@@ -84,10 +88,8 @@ export const makeRows = (pools: PgPools): ColdRows => {
         .query("operator", recordUses, [texts(keyIds)])
         .pipe(Effect.asVoid, toStorageUnavailable),
     erase: makeErasure(pools),
-    records: (chatbot, userRef) =>
-      Stream.unwrap(
-        Effect.map(pools.exportSession, (session) => exportRecords(session, chatbot, userRef)),
-      ).pipe(Stream.catch((error) => Stream.fromEffect(toStorageUnavailable(Effect.fail(error))))),
+    records: (...values) => inExport((session) => exportRecords(session, ...values)),
+    feedback: (...values) => inExport((session) => exportFeedback(session, ...values)),
   };
 };
 
