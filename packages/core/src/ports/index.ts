@@ -136,7 +136,13 @@ export {
 } from "../model/Errors.ts";
 
 // The context of the ask in progress, and the limits of all asks
-export { AskDeadline, AskedModel, AskLimits, CurrentAsk, type AskOrigin } from "../services/AskLimits.ts";
+export {
+  AskDeadline,
+  AskedModel,
+  AskLimits,
+  CurrentAsk,
+  type AskOrigin,
+} from "../services/AskLimits.ts";
 
 // Logs, metrics and spans
 export {

@@ -120,9 +120,8 @@ export const makeBots =
     const rate: api.Bot["rate"] = async (chatId, entryId, feedback) => {
       const change = optionsOf("rate", feedback, { rating: false, comment: false });
       return run(
-        Effect.map(
-          chatService.rate(chatbot, toChatId(chatId), entryId, change, visitor),
-          (entry) => pickEntry(entry, ["feedback"]),
+        Effect.map(chatService.rate(chatbot, toChatId(chatId), entryId, change, visitor), (entry) =>
+          pickEntry(entry, ["feedback"]),
         ),
       );
     };
@@ -148,7 +147,8 @@ export const makeBots =
     };
 
     const erase: api.Bot["erase"] = async (which) => {
-      if (which !== "all") await run(checkErasure(optionsOf<Erasure>("erase", which, erasureOptions)));
+      if (which !== "all")
+        await run(checkErasure(optionsOf<Erasure>("erase", which, erasureOptions)));
       const selection = Effect.gen(function* (): Effect.fn.Return<Erasable, unknown> {
         if (which === "all") return { _tag: "All" };
         if ("chatId" in which) return { _tag: "Chat", id: ChatId.make(which.chatId) };
@@ -218,7 +218,12 @@ const checkInclude = makeCheck(
 
 const callOptions = { signal: false } as const;
 const storeOptions = { ...callOptions, idempotencyKey: false } as const;
-const askOptions = { ...storeOptions, onDisconnect: false, context: false, include: false } as const;
+const askOptions = {
+  ...storeOptions,
+  onDisconnect: false,
+  context: false,
+  include: false,
+} as const;
 const listQuery = {
   limit: false,
   page: false,

@@ -133,15 +133,7 @@ export interface PostOptions extends StoreOptions {
 /** A bot that is bound to one user: it has and makes only chats with that `userRef`, and nothing for operators. */
 export type UserBot = Pick<
   Bot,
-  | "chatbot"
-  | "createChat"
-  | "chats"
-  | "history"
-  | "ask"
-  | "stream"
-  | "rename"
-  | "rate"
-  | "delete"
+  "chatbot" | "createChat" | "chats" | "history" | "ask" | "stream" | "rename" | "rate" | "delete"
 >;
 
 /**

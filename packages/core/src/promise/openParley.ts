@@ -22,9 +22,7 @@ import type * as api from "./Interface.ts";
  * Opens the store. Rejects with the underlying error if the store, answerer or moderator cannot be used, and with
  * `ArgumentInvalid` if an option is invalid. Close the result before the process exits.
  */
-export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = async (
-  options,
-) => {
+export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = async (options) => {
   const {
     actor = "openParley",
     answerMillis = Duration.toMillis(AskLimits.defaultValue().deadline),
@@ -90,7 +88,8 @@ export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = a
   });
 
   return {
-    chatbot: async (declaration) => bind(await run(findOrCreate(optionsOf("chatbot", declaration, declarationOptions)))),
+    chatbot: async (declaration) =>
+      bind(await run(findOrCreate(optionsOf("chatbot", declaration, declarationOptions)))),
     authenticate: async (text) => {
       const access = Context.get(context, Access);
       const principal = await run(access.authenticate(text));
@@ -120,9 +119,13 @@ const checkOptions = makeCheck(
     answerer: functionOrLayer,
     moderator: functionOrLayer,
     actor: Name,
-    log: Schema.declare((log): log is NonNullable<api.ParleyOptions["log"]> => log === false || typeof log === "function", {
-      expected: "a function or false",
-    }),
+    log: Schema.declare(
+      (log): log is NonNullable<api.ParleyOptions["log"]> =>
+        log === false || typeof log === "function",
+      {
+        expected: "a function or false",
+      },
+    ),
     answerMillis: Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 3_600_000 })),
     questionLength: Schema.Int.check(Schema.isBetween({ minimum: 200, maximum: 20_000 })),
     onEntry: Schema.UndefinedOr(aFunction),
