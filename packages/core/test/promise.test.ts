@@ -292,9 +292,9 @@ describe("errors", () => {
     ["limit", (bot) => bot.chats({ limit: 101 }).page()],
     ["search", (bot) => bot.chats({ search: "a\0" }).page()],
     ["userRef", (bot) => bot.chats({ userRef: "\ud800" }).page()],
-    ["orderBy.0", (bot) => bot.chats({ orderBy: [] }).page()],
+    ["orderBy", (bot) => bot.chats({ orderBy: [] }).page()],
     ["orderBy", (bot) => bot.chats({ orderBy: ["name", "name"] }).page()],
-    ["orderBy.0.field", (bot) => bot.chats({ orderBy: "answer" as any }).page()],
+    ["orderBy", (bot) => bot.chats({ orderBy: "answer" as any }).page()],
     ["desc", (bot) => bot.chats({ desc: [true, false] }).page()],
     ["pages", (bot) => bot.chats({ pages: 2 } as any).page()],
     ["nam", (bot) => bot.createChat({ nam: "n" } as any)],
@@ -310,11 +310,26 @@ describe("errors", () => {
     ["by", (bot) => bot.usage({ by: "month" as any })],
     ["userRef", (bot) => bot.erase({ userRef: 7 as any })],
     ["scopes.0", (bot) => bot.createKey({ scopes: ["all" as any] })],
+    ["", (bot) => bot.createChat(null as any)],
+    ["", (bot) => bot.createChat({}, null as any)],
+    ["signal", (bot) => bot.ask(null, "q", { signal: {} as any })],
+    ["signal", (bot) => collect(bot.stream(null, "q", { signal: "s" as any }))],
+    ["signal", (bot) => bot.chats({}, { signal: {} as any }).page()],
+    ["visitor", (bot) => bot.ask(null, "q", { visitor: "ann" } as any)],
+    ["include.0", (bot) => bot.ask(null, "q", { include: ["sources" as any] })],
+    ["expiresAt", (bot) => bot.createKey({ expiresAt: new Date(0) })],
+    ["desc", (bot) => bot.chats({ orderBy: "id", desc: "true" as any }).page()],
+    ["", (bot) => bot.erase("none" as any)],
+    ["userRef", async (bot) => bot.as("")],
+    ["rating", (bot) => bot.rate(1, 1, { rating: "ok" as any })],
+    ["name", (bot) => bot.rename(1, undefined as any)],
+    ["text", (bot) => bot.post(1, " ")],
+    ["metadata", (bot) => bot.post(1, "t", { metadata: { at: new Date() as any } })],
   ];
   it.each(
     wrong.map(([field, call]) => [String(call).replace("(bot) => ", ""), field, call] as const),
   )("%s rejects with an ArgumentInvalid whose field is `%s`", async (_, field, call) => {
-    const error = await call(await openBot()).catch((error: unknown) => error);
+    const error = await (async () => call(await openBot()))().catch((error: unknown) => error);
     expect(error).toBeInstanceOf(ArgumentInvalid);
     expect(error).toMatchObject({ name: "ArgumentInvalid", field });
     expect((error as ArgumentInvalid).message).toContain((error as ArgumentInvalid).reason);
@@ -332,7 +347,10 @@ describe("errors", () => {
       store: { store: memory },
       answerer: { answerer: "Yes." },
       answerMillis: { answerMillis: NaN },
+      log: { log: true },
       logs: { logs: false },
+      questionLength: { questionLength: 20_001 },
+      onEntry: { onEntry: "log" },
     })) {
       await expect(open(undefined, options)).rejects.toMatchObject({ field });
     }
