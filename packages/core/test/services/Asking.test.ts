@@ -1091,7 +1091,7 @@ it.effect(
       const chat = { id: chatId, name: null, userRef: "ann", createTime };
       const stored = yield* Fiber.join(reader);
       assert.deepStrictEqual(
-        stored.map(({ chat, ...event }) => event),
+        stored.map(({ chat: _, ...event }) => event),
         [
           { chatbot: chatbot.id, entry, usage },
           { chatbot: chatbot.id, entry: post.entry, usage: null },
