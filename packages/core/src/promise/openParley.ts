@@ -36,7 +36,13 @@ export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = a
   await Effect.runPromise(
     checkOptions({
       ...wiring,
-      ...{ moderator, actor, log, answerMillis, questionLength, onEntry, onError },
+      moderator,
+      actor,
+      log,
+      answerMillis,
+      questionLength,
+      onEntry,
+      onError,
     }),
   );
   const loggers = log === false ? [] : [Logger.map(Logger.formatLogFmt, (line) => log(line))];
