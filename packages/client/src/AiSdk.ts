@@ -71,9 +71,7 @@ export const makeChatTransport = <Data extends object = {}>({
       const query = { after: lastEntry?.id, include, limit: 100 };
       const history = client.history(question.chat_id, query, { signal: abortSignal });
       const { data } = await history.page();
-      return data
-        .toReversed()
-        .filter(({ id }) => id > (lastEntry?.id ?? 0) && !shownIds.includes(id));
+      return data.toReversed().filter(({ id }) => !shownIds.includes(id));
     };
     const chunks = toChunks({ [Symbol.asyncIterator]: () => events }, query, readMissing);
     return new ReadableStream({

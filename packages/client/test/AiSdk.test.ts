@@ -383,8 +383,7 @@ it("an answer's metadata arrives as parts after its text, and a post as an earli
     fetch: async (url, { method }) => {
       lines.push(`${method} ${new URL(url).search}`);
       if (method === "GET") {
-        const data = [posted, answered];
-        return Response.json({ status: 200, data, meta: { total: 2 } });
+        return Response.json({ status: 200, data: [posted], meta: { total: 1 } });
       }
       const entry = { ...answered, id: 4 };
       const events = `event: delta\nid: t.1\ndata: {"text":"a"}\n\nevent: entry\nid: t.1\ndata: ${JSON.stringify({ status: 201, data: entry })}\n\n`;

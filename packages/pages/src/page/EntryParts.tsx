@@ -37,7 +37,7 @@ export const Sources = ({ metadata }: Entry) => {
   return (
     <div class="sources quiet">
       <span>{translate("Sources")}:</span>
-      <ul class="sources" aria-label={translate("Sources")}>
+      <ul aria-label={translate("Sources")}>
         {items.map(({ name, url }) => (
           <li dir="auto">
             {url === undefined ? (
