@@ -95,7 +95,7 @@ describe("parley chats", () => {
     const { stdout: text, ...exported } = await parley("chats export --chatbot Full");
     const stderr = "Exported 36 records (chats and entries).\n";
     expect(exported).toEqual({ code: 0, stderr });
-    expect(text.trimEnd().split("\n")).toHaveLength(37);
+    expect(text.trimEnd().split("\n")).toHaveLength(38);
     expect(text).toMatch(/\n\{"end":\{"chats":12,"entries":24\}\}\n$/);
     const imported = await run(["chats", "import", "--chatbot", "Empty"], settings(), text);
     expect(imported).toEqual({ code: 0, stdout: "Imported 12 chats.\n", stderr: "" });
