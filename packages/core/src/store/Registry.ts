@@ -128,9 +128,9 @@ export const makeChatbotRegistry = (rows: ColdRows): Port => {
       }),
     );
 
-  const recordRead: Port["recordRead"] = (chatbot, detail, actor) =>
+  const record: Port["record"] = (chatbot, action, detail, actor) =>
     rows.write({ _tag: "Chatbot", chatbot }, (tx) =>
-      tx.audit([{ actor, chatbot, action: "read", detail }]),
+      tx.audit([{ actor, chatbot, action, detail }]),
     );
 
   return ChatbotRegistry.of({
@@ -146,7 +146,7 @@ export const makeChatbotRegistry = (rows: ColdRows): Port => {
     addKey,
     changeKey,
     revokeKey,
-    recordRead,
+    record,
     now: Effect.map(rows.now, (now) => new Date(now)),
     audit: (limit) =>
       rows.read(

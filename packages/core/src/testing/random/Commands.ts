@@ -11,7 +11,7 @@ import {
   type ListQuery,
 } from "../../model/ListQuery.ts";
 import type { Metadata } from "../../model/Entry.ts";
-import type { Erasable, UsageGroup } from "../../ports/ChatArchive.ts";
+import type { Erasable, FeedbackKind, UsageGroup } from "../../ports/ChatArchive.ts";
 
 const one = <const A>(...values: ReadonlyArray<A>) => fc.constantFrom(...values);
 const among = <const A>(...lists: ReadonlyArray<ReadonlyArray<A>>) => one(...lists.flat());
@@ -60,7 +60,13 @@ const page = { limit: fc.integer({ min: 1, max: 7 }), page: one<number>(1, 1, 2,
 
 const answer = {
   question: text,
-  metadata: maybe(one<Metadata>({ b: 1.5, a: [true, null] }, { sources: [{ title: "ä😀" }] })),
+  metadata: maybe(
+    one<Metadata>(
+      { b: 1.5, a: [true, null] },
+      { sources: [{ title: "ä😀", found: false }] },
+      { a: 1, found: false },
+    ),
+  ),
   answer: text,
   flagged: one(false, false, true),
   moderation: one("none", "none", "hate"),
@@ -214,6 +220,7 @@ export const command = fc.oneof(
     group: maybe(one<UsageGroup>("day", "key", "userRef")),
     since,
   }),
+  on("Feedback", 2, { kind: one<FeedbackKind>("rated", "unanswered"), since }),
   on("Spending", 1, { key }),
   on("Pass", 8, { millis: span }),
   on("StepBack", 3, { millis: one(1, 3_500, 11_000) }),
@@ -269,6 +276,7 @@ export const readAll = (chatbot: number): ReadonlyArray<Command> =>
       { _tag: "Spending", key },
       { _tag: "FindKey", key },
     ]),
+    ...["rated", "unanswered"].map((kind) => ({ _tag: "Feedback", kind })),
     ...["Export", "ListChatbots", "Delete"].map((_tag) => ({ _tag })),
     { _tag: "Audit", limit: 500 },
   ].map((command) => ({ ...filters, ...command, by: "second" }) as unknown as Command);

@@ -360,6 +360,10 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
           const group = isExact || command.group !== "day" ? command.group : null;
           return Effect.map(archive.usage(chatbot, timeOf(command.since), group), sorted);
         }
+        case "Feedback": {
+          const { kind, since } = command;
+          return Stream.runCollect(archive.feedback(chatbot, timeOf(since), kind));
+        }
         case "Spending":
           return Effect.map(turnStore.spending(chatbot, keyId(command.key)), (spending) =>
             isDayKnown() ? spending : "unknown",
@@ -401,7 +405,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
             lines.filter((line) => chatbots.includes(line.chatbot)),
           );
         case "RecordRead":
-          return registry.recordRead(chatbot, command.detail, actor);
+          return registry.record(chatbot, "read", command.detail, actor);
         case "Pass": {
           const millis = isExact ? command.millis : looseSpan(command.millis);
           elapsed += millis;
