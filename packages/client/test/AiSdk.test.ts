@@ -360,7 +360,7 @@ const posted: Entry = {
 it("the metadata of a stored entry makes sources and data parts, and a post has no user message", () => {
   const messages = toMessages<{ author: string; found: boolean }>([answered, posted]);
   assert.deepStrictEqual(
-    messages.map(({ id, parts, role }) => [role, id, parts]),
+    messages.map(({ id, parts, role }): ReadonlyArray<unknown> => [role, id, parts]),
     [
       ["user", "2-question", [{ type: "text", text: "q" }]],
       ["assistant", "2", [{ type: "text", text: "a" }, ...partsFromMetadata]],
