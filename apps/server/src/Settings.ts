@@ -159,6 +159,8 @@ const config = Config.all({
   asks: Config.all({
     deadline: duration("PARLEY_ASK_DEADLINE", "30 seconds"),
     asks: integer("PARLEY_ASKS_AT_ONCE", 1).pipe(Config.withDefault(10_000)),
+    /** The maximum length of a question, in code points. */
+    questionLength: integer("PARLEY_QUESTION_LENGTH", 200, 20_000).pipe(Config.withDefault(200)),
   }),
   store: Config.Literals(["embedded", "postgres", "memory"], "PARLEY_STORE").pipe(
     Config.withDefault(null),

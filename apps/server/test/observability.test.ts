@@ -207,6 +207,7 @@ describe("a server that is observed", () => {
       'parley_chatbot_tokens_total{chatbot="1",direction="input"} 10',
       'parley_chatbot_tokens_total{chatbot="1",direction="output"} 6',
       'parley_failures_total{reason="INTERNAL_ERROR"} 0',
+      'parley_ratings_total{rating="bad"} 0',
       `parley_model_failures_total{${large},reason="timeout"} 0`,
       'db_client_connection_max{db_client_connection_pool_name="bulk"} 2',
       `parley_model_tokens_total{${large},direction="input"} 10`,

@@ -24,4 +24,4 @@ export {
 export { toFieldName } from "./serve/ValidationErrors.ts";
 export { longestLife, makeVisitorTokens, signVisitorToken } from "./serve/VisitorTokens.ts";
 export type { WidgetPages } from "./serve/WidgetRoutes.ts";
-export { makeWebHandler, type WebHandler } from "./serve/WebHandler.ts";
+export { makeWebHandler, type WebHandler, type WebHandlerOptions } from "./serve/WebHandler.ts";

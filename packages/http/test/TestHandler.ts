@@ -9,7 +9,7 @@ import {
   type AnswerUnavailable,
   type KeyRecord,
 } from "@parley/core/ports";
-import { makeWebHandler, type AppOptions } from "@parley/http";
+import { makeWebHandler, type WebHandlerOptions } from "@parley/http";
 import { layerMemory } from "@parley/store-memory";
 import { Effect, Layer, Logger, Redacted, type Stream } from "effect";
 import { SecureRandom } from "effect/crypto";
@@ -26,7 +26,7 @@ export const usage = {
 /** Creates a handler, an API key with all scopes, and an array that collects the handler's log lines as JSON. */
 export const makeTestHandler = Effect.fnUntraced(function* (
   answer: (question: string) => Stream.Stream<AnswerPart, AnswerUnavailable>,
-  options?: AppOptions,
+  options?: WebHandlerOptions,
   store: typeof layerMemory = layerMemory,
   /** Fields of the key. */
   fields: Partial<KeyRecord> = {},

@@ -147,11 +147,9 @@ export const layerPostgres = (
           yield* Effect.logWarning(warning);
       }
       const creation = yield* makeChatCreation(pools);
-      const chats = {
-        createChat: creation.createChat,
-        listChats: makeListChats(pools),
-        listEntries: makeListEntries(pools),
-      };
+      const { createChat } = creation;
+      const [listChats, listEntries] = [makeListChats(pools), makeListEntries(pools)];
+      const chats = { createChat, listChats, listEntries };
       const turns = yield* makeTurnStore(pools, creation);
       return storeOf(makeRows(pools), { chats, turns }).pipe(
         Context.add(StoreState, { readOnlyReason: pools.readOnlyReason }),

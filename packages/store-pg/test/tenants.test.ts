@@ -212,7 +212,14 @@ const observe = Effect.fnUntraced(function* (
   yield* see(turns.spending(ours, "k"));
 
   // Turns that the other chatbot's rows hold.
-  const inChat: Turn = { id: "t", chatbot: ours, chatId, idempotencyKey: null, newest: [] };
+  const inChat: Turn = {
+    id: "t",
+    chatbot: ours,
+    chatId,
+    idempotencyKey: null,
+    chat: null,
+    newest: [],
+  };
   const inNewChat: Turn = { ...inChat, chatId: null, idempotencyKey: keyOf("claimed") };
   const inTheirChat: Turn = { ...inChat, chatId: ChatId.make(999) };
   for (const turn of [inChat, inNewChat, inTheirChat]) {

@@ -5,12 +5,18 @@
 import type { Scope } from "@parley/core";
 import type { Schema } from "effect";
 import {
-  AskBody,
+  askBodyOf,
   askHeaders,
+  ChangeChatBody,
+  ChangeEntryBody,
+  chatPath,
   chatsQuery,
   CreateChatBody,
-  historyPath,
+  entryPath,
   historyQuery,
+  includeActivity,
+  includeOfEntry,
+  PostEntryBody,
   postHeaders,
 } from "./Values.ts";
 import { ChatWire, DetailsWire, EntryWire, envelope, listEnvelope } from "./Wire.ts";
@@ -25,7 +31,7 @@ export const defaultBasePaths: BasePaths = { general: "/api", answers: "/ask" };
 
 export interface Endpoint {
   readonly interface: keyof BasePaths;
-  readonly method: "GET" | "POST";
+  readonly method: "GET" | "POST" | "PATCH" | "DELETE";
   /** The path below the interface's base path. */
   readonly path: string;
   /** The scope that the API key needs. */
@@ -82,8 +88,57 @@ export const endpoints = {
     summary: "Get a chat's history",
     description: "Returns a page of the chat's entries, and how many match in total.",
     dto: "HISTORY_DTO",
-    parameters: { path: historyPath, query: historyQuery },
+    parameters: { path: chatPath, query: historyQuery },
     success: listEnvelope(EntryWire),
+  },
+  changeChat: {
+    interface: "general",
+    method: "PATCH",
+    path: "/chats/:chat_id",
+    scope: "write",
+    summary: "Rename a chat",
+    description: "Returns the chat. `null` removes the name.",
+    dto: "CHANGE_CHAT_DTO",
+    parameters: { path: chatPath, query: includeActivity },
+    body: ChangeChatBody,
+    success: envelope(200, ChatWire),
+  },
+  deleteChat: {
+    interface: "general",
+    method: "DELETE",
+    path: "/chats/:chat_id",
+    scope: "delete",
+    summary: "Delete a chat",
+    description: "Erases the chat with all its entries, for good, and returns the chat as it was.",
+    parameters: { path: chatPath },
+    success: envelope(200, ChatWire),
+  },
+  changeEntry: {
+    interface: "general",
+    method: "PATCH",
+    path: "/chats/:chat_id/history/:entry_id",
+    scope: "ask",
+    summary: "Rate an entry",
+    description:
+      "Returns the entry with its feedback. `null` removes a value, and an absent value stays.",
+    dto: "CHANGE_ENTRY_DTO",
+    parameters: { path: entryPath, query: includeOfEntry },
+    body: ChangeEntryBody,
+    success: envelope(200, EntryWire),
+  },
+  postEntry: {
+    interface: "general",
+    method: "POST",
+    path: "/chats/:chat_id/history",
+    scope: "post",
+    summary: "Post an entry",
+    description:
+      "Stores an entry without a question in its turn, such as a colleague's answer, and returns it. A visitor token " +
+      "never has the scope.",
+    dto: "POST_ENTRY_DTO",
+    parameters: { header: postHeaders, path: chatPath, query: includeOfEntry },
+    body: PostEntryBody,
+    success: envelope(201, EntryWire),
   },
   ask: {
     interface: "answers",
@@ -99,10 +154,18 @@ export const endpoints = {
       "the 201 response, or an `error` with the body of an error response. Comments keep the connection alive. " +
       "Generated clients cannot read the stream; use `fetch` or `@parley/client`.",
     dto: "ASK_DTO",
-    parameters: { header: askHeaders },
-    body: AskBody,
+    parameters: { header: askHeaders, query: includeOfEntry },
+    body: askBodyOf(200),
     success: envelope(201, EntryWire),
   },
 } as const satisfies Readonly<Record<string, Endpoint>>;
 
 export type EndpointName = keyof typeof endpoints;
+
+/** Declares both interfaces of a server whose questions may have this many characters. */
+export const endpointsWith = (
+  questionLength: number,
+): Readonly<Record<EndpointName, Endpoint>> => ({
+  ...endpoints,
+  ask: { ...endpoints.ask, body: askBodyOf(questionLength) },
+});

@@ -4,13 +4,20 @@
  * the `message` of the schema. `ValidationErrors`, `RequestValues` and `ErrorResponses` define further endings.
  */
 import {
+  chatIncludes,
   ChatName,
+  Comment,
+  entryIncludes,
   IdempotencyKeyText,
   Limit,
+  metadataProblem,
   PageNumber,
+  PostText,
   questionOf,
+  ratings,
   Text,
   UserRef,
+  type Metadata,
 } from "@parley/core";
 import { Schema, SchemaTransformation } from "effect";
 
@@ -32,21 +39,61 @@ export const CreateChatBody = Schema.Struct({
   examples: [{ name: "First steps", userRef: "user-17" }],
 });
 
-/** The body of an ask. */
-export const AskBody = Schema.Struct({
-  chat_id: optional(
-    "Chat to continue; if omitted, the question starts a new chat",
-    Schema.NullOr(
-      Schema.Number.check(Schema.isInt(notInteger)).pipe(Schema.brand("ChatId")),
-    ).annotate({ message: "NOT_INTEGER" }),
-  ),
-  query: questionOf(200).annotate({ description: "Question or instruction" }),
-}).annotate({
-  identifier: "Ask",
-  examples: [{ query: "How do I change the port?" }],
-});
+/** The body of a request that renames a chat. */
+export const ChangeChatBody = Schema.Struct({
+  name: Schema.optionalKey(Schema.NullOr(ChatName).annotate({ message: "NOT_STRING" })),
+}).annotate({ identifier: "ChatChange", examples: [{ name: "First steps" }] });
 
-/** Headers that both POST endpoints accept. */
+/** The body of a request that rates an entry. */
+export const ChangeEntryBody = Schema.Struct({
+  rating: Schema.optionalKey(
+    Schema.NullOr(Schema.Literals(ratings)).annotate({ message: "NOT_GOOD_OR_BAD" }),
+  ),
+  comment: Schema.optionalKey(Schema.NullOr(Comment).annotate({ message: "NOT_STRING" })),
+}).annotate({ identifier: "Feedback", examples: [{ rating: "good" }] });
+
+/** A check of an entry's metadata for one kind of what `metadataProblem` may find. */
+const metadataCheck = (problem: string, kind: RegExp) =>
+  Schema.makeFilter<unknown>(
+    (value) => value === null || !kind.test(metadataProblem(value) ?? "") || problem,
+    { problem, toJsonSchema: () => [{ type: ["object", "null"] }, true] },
+  );
+
+/** The body of a request that posts an entry. */
+export const PostEntryBody = Schema.Struct({
+  text: PostText.annotate({ description: "What the entry says" }),
+  metadata: optional(
+    "A JSON object of at most 16 KiB to keep with the entry. An `author` of at most 60 characters marks an entry that " +
+      "a person wrote.",
+    Schema.Unknown.check(
+      metadataCheck("NOT_OBJECT", /^is not/),
+      metadataCheck("TOO_LARGE", /^has more/),
+      metadataCheck("NOT_STORABLE", /^(contains|is nested)/),
+    ),
+  ),
+}).annotate({
+  identifier: "Post",
+  examples: [{ text: "I have refunded the order.", metadata: { author: "Ann" } }],
+});
+/** Metadata that the checks of {@link PostEntryBody} have accepted. */
+export const toMetadata = (value: unknown) => (value ?? null) as Metadata | null;
+
+/** The body of an ask, whose question has at most this many characters. */
+export const askBodyOf = (questionLength: number) =>
+  Schema.Struct({
+    chat_id: optional(
+      "Chat to continue; if omitted, the question starts a new chat",
+      Schema.NullOr(
+        Schema.Number.check(Schema.isInt(notInteger)).pipe(Schema.brand("ChatId")),
+      ).annotate({ message: "NOT_INTEGER" }),
+    ),
+    query: questionOf(questionLength).annotate({ description: "Question or instruction" }),
+  }).annotate({
+    identifier: "Ask",
+    examples: [{ query: "How do I change the port?" }],
+  });
+
+/** Headers that all POST endpoints accept. */
 export const postHeaders = {
   "Idempotency-Key": optional(
     "A unique key for this request, 1 to 255 printable ASCII characters. For 24 hours, repeating the request with the " +
@@ -84,6 +131,34 @@ const optionalNumber = <S extends Schema.Codec<number, number>>(number: S) =>
     ),
   );
 
+/** The parameter with which a client asks for more of a row. */
+const includeOf = <const Words extends ReadonlyArray<string>>(
+  words: Words,
+  description: string,
+) => ({
+  include: Schema.optionalKey(
+    Schema.String.pipe(
+      Schema.decodeTo(
+        Schema.Array(Schema.Literals(words).annotate({ message: "NOT_A_FIELD" })).annotate({
+          description,
+        }),
+        SchemaTransformation.transform<ReadonlyArray<Words[number]>, string>({
+          decode: (text) => text.split(",") as ReadonlyArray<Words[number]>,
+          encode: (list) => list.join(","),
+        }),
+      ),
+    ),
+  ),
+});
+export const includeActivity = includeOf(
+  chatIncludes,
+  "`activity` adds `_lastEntryTime` and `entries` to each chat",
+);
+export const includeOfEntry = includeOf(
+  entryIncludes,
+  "What to add to each entry, separated by commas: `metadata`; `feedback` (`rating` and `comment`)",
+);
+
 const spellings = (name: string) =>
   `Write several values as \`${name}=a&${name}=b\`, \`${name}[]=a&${name}[]=b\` or \`${name}[0]=a&${name}[1]=b\`.`;
 
@@ -118,25 +193,26 @@ const list = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
   id: optionalNumber(from(0).annotate({ description: "Only the item with this id" })),
 });
 
-/** The path parameter of a chat's history. */
-export const historyPath = {
+/** The path parameters of a chat and of an entry. */
+export const chatPath = {
   chat_id: from(1).annotate({ description: "The chat's id", examples: [1] }),
+};
+export const entryPath = {
+  ...chatPath,
+  entry_id: from(1).annotate({ description: "The entry's id", examples: [2] }),
 };
 
 /** The query parameters for listing chats. */
 export const chatsQuery = {
   search: optional("Only chats whose name contains this text, ignoring case", Text),
   userRef: optional("Only chats with exactly this `userRef`", Text),
-  ...list(["id", "name", "userRef", "_createTime"]),
+  ...list(["id", "name", "userRef", "_createTime", "_lastEntryTime"]),
+  ...includeActivity,
 };
 
 /** The query parameters for a chat's history. */
-export const historyQuery = list([
-  "id",
-  "chat_id",
-  "question",
-  "answer",
-  "moderation",
-  "flagged",
-  "_createTime",
-]);
+export const historyQuery = {
+  ...list(["id", "chat_id", "question", "answer", "moderation", "flagged", "_createTime"]),
+  after: optionalNumber(from(0).annotate({ description: "Only entries with greater ids" })),
+  ...includeOfEntry,
+};

@@ -2,7 +2,14 @@
  * Response bodies: schemas for resources, envelopes and failures, from which the API description is derived, and
  * functions that encode the core's records.
  */
-import type { Chat, Chatbot, Entry, Page } from "@parley/core";
+import {
+  ratings,
+  type Chat,
+  type Chatbot,
+  type Entry,
+  type EntryInclude,
+  type Page,
+} from "@parley/core";
 import { Schema, Stream } from "effect";
 import { HttpServerResponse } from "effect/http";
 
@@ -22,6 +29,14 @@ export const ChatWire = Schema.Struct({
   name: Schema.NullOr(Schema.String),
   userRef: Schema.NullOr(Schema.String),
   _createTime: Time,
+  _lastEntryTime: Schema.optionalKey(
+    Time.annotate({
+      description: "With `activity`: when the newest entry, or else the chat, was created",
+    }),
+  ),
+  entries: Schema.optionalKey(
+    from(0).annotate({ description: "With `activity`: how many entries the chat has" }),
+  ),
 }).annotate({
   identifier: "Chat",
   examples: [{ id: 1, name: "First steps", userRef: "user-17", _createTime: exampleTime }],
@@ -40,6 +55,18 @@ export const EntryWire = Schema.Struct({
       "Whether the question violates the usage policy; if so, the answer is the chatbot's moderation error message",
   }),
   _createTime: Time,
+  metadata: Schema.optionalKey(
+    Schema.NullOr(Schema.Record(Schema.String, Schema.Unknown)).annotate({
+      description:
+        "With `metadata`: what is kept with the entry, such as the `sources` of an answer",
+    }),
+  ),
+  rating: Schema.optionalKey(
+    Schema.NullOr(Schema.Literals(ratings)).annotate({ description: "With `feedback`" }),
+  ),
+  comment: Schema.optionalKey(
+    Schema.NullOr(Schema.String).annotate({ description: "With `feedback`" }),
+  ),
 }).annotate({
   identifier: "ChatHistoryEntry",
   examples: [
@@ -105,14 +132,24 @@ export const ValidationException = failure(422, "ValidationException", {
 });
 
 // Encodes field by field, so that the JSON does not depend on the field order of a store's records.
-export const encodeChat = (chat: Chat): typeof ChatWire.Type => ({
+export const encodeChat = (
+  chat: Chat,
+  include: ReadonlyArray<"activity"> = [],
+): typeof ChatWire.Type => ({
   id: chat.id,
   name: chat.name,
   userRef: chat.userRef,
   _createTime: chat.createTime.toISOString(),
+  ...(include.includes("activity") && {
+    _lastEntryTime: chat.lastEntryTime!.toISOString(),
+    entries: chat.entries!,
+  }),
 });
 
-export const encodeEntry = (entry: Entry): typeof EntryWire.Type => ({
+export const encodeEntry = (
+  entry: Entry,
+  include: ReadonlyArray<EntryInclude>,
+): typeof EntryWire.Type => ({
   id: entry.id,
   chat_id: entry.chatId,
   question: entry.question,
@@ -120,6 +157,11 @@ export const encodeEntry = (entry: Entry): typeof EntryWire.Type => ({
   moderation: entry.moderation,
   flagged: entry.flagged,
   _createTime: entry.createTime.toISOString(),
+  ...(include.includes("metadata") && { metadata: entry.metadata ?? null }),
+  ...(include.includes("feedback") && {
+    rating: entry.rating ?? null,
+    comment: entry.comment ?? null,
+  }),
 });
 
 export const encodeDetails = (chatbot: Chatbot): typeof DetailsWire.Type => ({

@@ -9,9 +9,9 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { ReadableStream } from "node:stream/web";
 import { protectiveHeaders } from "../contract/Wire.ts";
-import { toRequestId } from "../serve/App.ts";
+import { checkOptions, toRequestId } from "../serve/App.ts";
 import { toGeneralBody } from "../serve/ErrorResponses.ts";
-import { clientAddresses } from "../serve/WebHandler.ts";
+import { clientAddresses, contexts } from "../serve/WebHandler.ts";
 
 /** A request of `node:http` or `node:http2`, with the fields that Express, Connect and their body parsers add. */
 export type NodeRequest = (IncomingMessage | Http2ServerRequest) & {
@@ -40,17 +40,33 @@ export type NodeHandler = (
   next?: (error: unknown) => void,
 ) => Promise<void>;
 
+/** Options for {@link toNodeHandler}. */
+export interface NodeHandlerOptions {
+  /**
+   * Returns the `context` of an ask, which the answerer and the moderator receive as it is: with Express,
+   * `(request) => request.session`. It gets the request that the listener received, with everything that earlier
+   * middleware added: Express's or Connect's request, `node:http`'s, or Fastify's own (`request.raw` is the plain one). It
+   * is called once for each valid ask, and a promise is not awaited. If it throws, the response is 500 `INTERNAL_ERROR`.
+   */
+  // A request of any framework: its type would otherwise have to be repeated, or would lack `session` and `user`.
+  readonly context?: ((request: any) => unknown) | undefined;
+}
+
 /**
  * Turns a web handler, such as the one from `makeWebHandler`, into a listener. The listener serves the path that the
  * client sent, even below a router's prefix. If a parser has read the body, the listener takes it from `request.body`.
  * The client's address is `request.ip`, which depends on Express's `trust proxy` or Fastify's `trustProxy`, or else the
  * connection's address. If the client disconnects, the listener aborts the signal of the handler's request and ignores
  * any later error from the handler. Other errors from the handler go to `next`. Without `next`, or after the response
- * has begun, they go to the console; the response is 500 `INTERNAL_ERROR` or, if it has begun, is cut off.
+ * has begun, they go to the console; the response is 500 `INTERNAL_ERROR` or, if it has begun, is cut off. Throws if an
+ * option is unknown.
  */
-export const toNodeHandler =
-  (handler: (request: Request) => Promise<Response>): NodeHandler =>
-  async (request, response, next) => {
+export const toNodeHandler = (
+  handler: (request: Request) => Promise<Response>,
+  options: NodeHandlerOptions = {},
+): NodeHandler => {
+  checkOptions("toNodeHandler", options, ["context"]);
+  return async (request, response, next) => {
     const incoming = "raw" in request ? request.raw : request;
     // An HTTP/2 response has the same methods.
     const outgoing = ("raw" in response ? response.raw : response) as ServerResponse;
@@ -72,6 +88,8 @@ export const toNodeHandler =
       // A framework that trusts every proxy takes `request.ip` from a header, in which a client may send anything.
       const address = isIP(request.ip ?? "") > 0 ? request.ip : incoming.socket.remoteAddress;
       if (address !== undefined) clientAddresses.set(webRequest, address);
+      const { context } = options;
+      if (context !== undefined) contexts.set(webRequest, () => context(request));
       const answer = await handler(webRequest);
       // In the meantime, the client may have disconnected, or a middleware may have responded.
       if (outgoing.headersSent || isGone()) return void (await answer.body?.cancel());
@@ -94,6 +112,7 @@ export const toNodeHandler =
       incoming.resume();
     }
   };
+};
 
 const toWebRequest = async (incoming: NodeRequest, parsedBody: unknown, signal: AbortSignal) => {
   const { method = "GET", originalUrl, readableDidRead: isRead, url = "/" } = incoming;

@@ -42,6 +42,11 @@ export interface AppOptions {
   readonly serves?: ReadonlyArray<keyof BasePaths>;
   /** Returns the client's address for the log and the limit on new visitors; by default, the connection's address. */
   readonly clientAddress?: (request: HttpServerRequest.HttpServerRequest) => string | undefined;
+  /**
+   * Returns the `context` of an ask, which the answerer and the moderator receive as it is; by default, it is
+   * `undefined`. It is called once for each valid ask. If it throws, the response is 500 `INTERNAL_ERROR`.
+   */
+  readonly context?: (request: HttpServerRequest.HttpServerRequest) => unknown;
   /** Origins whose pages may call the interfaces; none by default. */
   readonly corsOrigins?: ReadonlyArray<string>;
   /** Lets the application refuse asks while the process is overloaded; if absent, only `AskLimits` limits asks. */
@@ -59,9 +64,37 @@ export interface AppOptions {
   readonly widget?: WidgetPages;
 }
 
+const optionNames = Object.keys({
+  basePaths: true,
+  clientAddress: true,
+  context: true,
+  corsOrigins: true,
+  eventLoop: true,
+  logRequests: true,
+  onDisconnect: true,
+  pages: true,
+  serves: true,
+  widget: true,
+} satisfies Record<keyof AppOptions, true>);
+
+/** Throws if an option has an unknown name, because a misspelled option would otherwise be ignored in silence. */
+export const checkOptions = (
+  constructor: string,
+  options: object,
+  known: ReadonlyArray<string> = optionNames,
+): void => {
+  const unknown = Object.keys(options).find((name) => !known.includes(name));
+  if (unknown !== undefined)
+    throw new TypeError(
+      `${constructor} has no option "${unknown}". Its options are: ${known.join(", ")}.`,
+    );
+};
+
 /** Creates a function that returns the response of a listener's page, or `undefined` if no page matches the request. */
 export type Pages = (
-  listener: Readonly<Required<Pick<AppOptions, "basePaths" | "serves" | "corsOrigins">>>,
+  listener: Readonly<Required<Pick<AppOptions, "basePaths" | "serves" | "corsOrigins">>> & {
+    readonly questionLength: number;
+  },
 ) => Effect.Effect<(request: Request) => Effect.Effect<Response> | undefined>;
 
 type Request = HttpServerRequest.HttpServerRequest;
@@ -85,8 +118,8 @@ let count = 0;
 export const toPath = (target: string): string => target.split("?", 1)[0]!;
 
 /**
- * Creates a function that finds the endpoint for a method and a path, along with the path's template and the chat id in
- * the path. The id is 0, which no chat has, if the path contains no valid id. HEAD and OPTIONS have no endpoints.
+ * Creates a function that finds the endpoint for a method and a path, along with the path's template and the ids in the
+ * path. An id is 0, which no chat or entry has, if the path contains no valid one. HEAD and OPTIONS have no endpoints.
  */
 const makeRouter = (paths: BasePaths) => {
   const names = Object.keys(endpoints) as Array<EndpointName>;
@@ -94,22 +127,22 @@ const makeRouter = (paths: BasePaths) => {
     const { interface: name, method, path, scope, dto }: Endpoint = endpoints[endpoint];
     const base = paths[name].replace(/[^\w/-]/g, "\\$&");
     // The path of an ask may end with a slash.
-    const below = endpoint === "ask" ? "/?" : path.replace(/:\w+/, "([^/]+)");
+    const below = endpoint === "ask" ? "/?" : path.replace(/:\w+/g, "([^/]+)");
     const pattern = new RegExp(`^${base}${below}$`);
     return { dto, endpoint, method, pattern, scope, template: paths[name] + path };
   });
   return (method: string, path: string) => {
     for (const route of routes) {
       const match = route.method === method ? route.pattern.exec(path) : null;
-      if (match !== null) return { ...route, chatId: toChatId(match[1]) };
+      if (match !== null)
+        return { ...route, chatId: ChatId.make(toId(match[1])), entryId: toId(match[2]) };
     }
     return undefined;
   };
 };
 
-const noChat = ChatId.make(0);
-const toChatId = (text = ""): ChatId =>
-  /^[0-9]+$/.test(text) && Number.isSafeInteger(Number(text)) ? ChatId.make(Number(text)) : noChat;
+const toId = (text = ""): number =>
+  /^[0-9]+$/.test(text) && Number.isSafeInteger(Number(text)) ? Number(text) : 0;
 
 type Route = NonNullable<ReturnType<ReturnType<typeof makeRouter>>>;
 
@@ -146,25 +179,29 @@ interface Exchange {
  * Creates the application from the core's services in the context. The application never fails: a defect becomes a
  * response whose `x-request-id` identifies the log line.
  */
-export const makeApp = Effect.fnUntraced(function* ({
-  basePaths = defaultBasePaths,
-  clientAddress = ({ remoteAddress }) => Option.getOrUndefined(remoteAddress),
-  corsOrigins = [],
-  eventLoop,
-  logRequests,
-  onDisconnect = "finish",
-  pages = [],
-  serves = ["general", "answers"],
-  widget,
-}: AppOptions = {}) {
+export const makeApp = Effect.fnUntraced(function* (options: AppOptions = {}) {
+  checkOptions("makeApp", options);
+  const {
+    basePaths = defaultBasePaths,
+    clientAddress = ({ remoteAddress }) => Option.getOrUndefined(remoteAddress),
+    context: contextOf = () => undefined,
+    corsOrigins = [],
+    eventLoop,
+    logRequests,
+    onDisconnect = "finish",
+    pages = [],
+    serves = ["general", "answers"],
+    widget,
+  } = options;
   const access = yield* Access;
   const asking = yield* Asking;
-  const { asks: maxAsks } = yield* AskLimits;
-  const pagesOf = yield* Effect.forEach(pages, (make) => make({ basePaths, serves, corsOrigins }));
+  const { asks: maxAsks, questionLength } = yield* AskLimits;
+  const listener = { basePaths, serves, corsOrigins, questionLength };
+  const pagesOf = yield* Effect.forEach(pages, (make) => make(listener));
   const findRoute = makeRouter(basePaths);
   const bases = serves.map((name) => basePaths[name]);
   const { countFailure, observe } = yield* makeRequestTelemetry(logRequests);
-  const handlers = yield* makeHandlers(onDisconnect);
+  const handlers = yield* makeHandlers(onDisconnect, contextOf);
   const admit = eventLoop === undefined ? () => true : makeAdmission(eventLoop);
   const awaitSlot = eventLoop?.awaitSlot ?? Effect.void;
   const refuseAsk = makeAskRefusal(countFailure);
@@ -245,12 +282,13 @@ export const makeApp = Effect.fnUntraced(function* ({
       facts.chatbot = principal.chatbot.id;
       facts.key = principal.apiKeyId;
       if (route === undefined) return respondNotFound(request);
-      const { chatId, endpoint, scope } = route;
+      const { chatId, endpoint, entryId, scope } = route;
       if (!principal.scopes.includes(scope)) {
         return Effect.fail(new RequestRefused({ reason: "SCOPE_NOT_GRANTED" }));
       }
-      const handling = handlers[endpoint]({ request, facts, principal, chatId, reportFailure });
-      return scope === "ask" ? admitAsk(handling, principal, facts) : handling;
+      const ids = { chatId, entryId };
+      const handling = handlers[endpoint]({ request, facts, principal, ...ids, reportFailure });
+      return endpoint === "ask" ? admitAsk(handling, principal, facts) : handling;
     });
   };
 

@@ -30,7 +30,7 @@ export const makeCors =
   };
 
 const preflight = {
-  "access-control-allow-methods": "GET, POST",
+  "access-control-allow-methods": "GET, POST, PATCH, DELETE",
   "access-control-allow-headers":
     "x-api-key, content-type, accept, idempotency-key, on-disconnect, last-event-id, x-request-id",
   "access-control-max-age": "600",

@@ -2,7 +2,12 @@
  * Responses to requests that fail.
  */
 import type { AskError } from "@parley/core";
-import type { KeyRejected, RateExceeded, UserRefNotGranted } from "@parley/core/ports";
+import type {
+  EntryNotFound,
+  KeyRejected,
+  RateExceeded,
+  UserRefNotGranted,
+} from "@parley/core/ports";
 import { Cause, Data, Option, type Effect } from "effect";
 import type { HttpServerResponse } from "effect/http";
 import { generalCodes, validationCodes, type GeneralMessage } from "../contract/Codes.ts";
@@ -19,6 +24,7 @@ export class RequestRefused extends Data.TaggedError("RequestRefused")<{
 /** Why a request fails. */
 export type RequestError =
   | AskError
+  | EntryNotFound
   | KeyRejected
   | RateExceeded
   | UserRefNotGranted
@@ -82,6 +88,7 @@ const messages = {
   // The chatbot was deleted while `Access` still remembered its key.
   ChatbotNotFound: "API_KEY_NOT_VALID",
   ChatNotFound: "CHAT_DOES_NOT_EXISTS",
+  EntryNotFound: "ENTRY_DOES_NOT_EXIST",
   AnswerUnavailable: "ANSWER_UNAVAILABLE",
   // `RequestValues` rejects every value that the core would reject, so this is a defect.
   ArgumentInvalid: "INTERNAL_ERROR",

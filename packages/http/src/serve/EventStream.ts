@@ -2,7 +2,7 @@
  * Streams an answer as server-sent events: a `delta` for each piece, then one `entry` with the body of a 201 response,
  * or one `error` with the body of an error response.
  */
-import type { AnswerEvent, AskError, Progress, KeepAlive } from "@parley/core";
+import type { AnswerEvent, AskError, EntryInclude, Progress, KeepAlive } from "@parley/core";
 import { Array as Arr, Cause, Channel, Duration, Effect, Pull, Stream } from "effect";
 import { HttpServerResponse } from "effect/http";
 import { encodeEntry, protectiveHeaders } from "../contract/Wire.ts";
@@ -36,6 +36,7 @@ export const toEventStream = Effect.fnUntraced(function* (
   stream: (
     keepAlive: KeepAlive<typeof comment>,
   ) => Stream.Stream<AnswerEvent | typeof comment, AskError>,
+  include: ReadonlyArray<EntryInclude>,
   reportFailure: ReportFailure,
 ) {
   const events = stream({ value: comment, every: heartbeat });
@@ -52,7 +53,7 @@ export const toEventStream = Effect.fnUntraced(function* (
     return batch === null ? pull : Effect.succeed(batch);
   });
   const answer = Stream.fromPull(Effect.succeed(arrivals)).pipe(
-    Stream.mapArray((batch) => Arr.of(batch.map(encodeEvent).join(""))),
+    Stream.mapArray((batch) => Arr.of(batch.map((event) => encodeEvent(event, include)).join(""))),
     Stream.catchCause((cause) =>
       Cause.hasInterruptsOnly(cause)
         ? Stream.failCause(cause)
@@ -72,12 +73,15 @@ export const toEventStream = Effect.fnUntraced(function* (
   });
 });
 
-const encodeEvent = (event: AnswerEvent | typeof comment): string => {
+const encodeEvent = (
+  event: AnswerEvent | typeof comment,
+  include: ReadonlyArray<EntryInclude>,
+): string => {
   if (event === comment) return comment;
   const id = `${event.progress.turnId}.${event.progress.points}`;
   return event._tag === "Delta"
     ? encode("delta", { text: event.text }, id)
-    : encode("entry", { status: 201, data: encodeEntry(event.entry) }, id);
+    : encode("entry", { status: 201, data: encodeEntry(event.entry, include) }, id);
 };
 
 /** Encodes one event. Its JSON contains no line breaks. */

@@ -4,15 +4,18 @@
 import {
   ChatId,
   Asking,
+  AskLimits,
   Chats,
   defaultEntryQuery,
   defaultChatQuery,
   type Chatbot,
   type Principal,
 } from "@parley/core";
+import { ChatNotFound } from "@parley/core/ports";
 import { Effect, type Scope } from "effect";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import type { EndpointName } from "../contract/Endpoints.ts";
+import { toMetadata } from "../contract/Values.ts";
 import {
   encodeChat,
   encodeDetails,
@@ -23,12 +26,7 @@ import {
 import type { ReportFailure, RequestError } from "./ErrorResponses.ts";
 import { acceptsEvents, parseEventId, toEventStream } from "./EventStream.ts";
 import type { RequestFacts } from "./RequestTelemetry.ts";
-import {
-  decodeAsk,
-  decodeChatsQuery,
-  decodeCreateChat,
-  decodeHistoryQuery,
-} from "./RequestValues.ts";
+import { decodeChatsQuery, decodeHistoryQuery, makeBodyDecoders } from "./RequestValues.ts";
 
 type Response = HttpServerResponse.HttpServerResponse;
 
@@ -41,22 +39,34 @@ type Handler = (context: {
   readonly principal: Principal;
   /** The chat id in the path; 0, which no chat has, if the path contains no valid id. */
   readonly chatId: ChatId;
+  /** The entry id in the path; 0, which no entry has, if the path contains no valid id. */
+  readonly entryId: number;
 }) => Effect.Effect<Response, RequestError, Scope.Scope>;
 
 const toCreated = (data: object, replayed: boolean): Response =>
   toJsonResponse({ status: 201, data }, replayed ? { "idempotent-replayed": "true" } : undefined);
 
-/** Creates the handlers of the declared endpoints. */
-export const makeHandlers = Effect.fnUntraced(function* (defaultOnDisconnect: "finish" | "cancel") {
+const toOk = (data: object): Response => toJsonResponse({ status: 200, data });
+
+/**
+ * Creates the handlers of the declared endpoints.
+ *
+ * @param contextOf returns the `context` of a request's ask
+ */
+export const makeHandlers = Effect.fnUntraced(function* (
+  defaultOnDisconnect: "finish" | "cancel",
+  contextOf: (request: HttpServerRequest.HttpServerRequest) => unknown,
+) {
+  const { questionLength } = yield* AskLimits;
+  const { decodeAsk, decodeChangeChat, decodeChangeEntry, decodeCreateChat, decodePostEntry } =
+    makeBodyDecoders(questionLength);
   const chats = yield* Chats;
   const asking = yield* Asking;
   /** Encoded responses, one for each chatbot that the core remembers. */
   const detailsResponses = new WeakMap<Chatbot, Response>();
 
   const details: Handler = ({ principal: { chatbot } }) => {
-    const response =
-      detailsResponses.get(chatbot) ??
-      toJsonResponse({ status: 200, data: encodeDetails(chatbot) });
+    const response = detailsResponses.get(chatbot) ?? toOk(encodeDetails(chatbot));
     detailsResponses.set(chatbot, response);
     return Effect.succeed(response);
   };
@@ -75,14 +85,62 @@ export const makeHandlers = Effect.fnUntraced(function* (defaultOnDisconnect: "f
   const listChats: Handler = Effect.fnUntraced(function* ({ principal, request }) {
     const query = { ...defaultChatQuery, ...(yield* decodeChatsQuery(request.url)) };
     const page = yield* chats.list(principal.chatbot, query, principal.visitor);
-    return toJsonResponse(encodePage(page, encodeChat));
+    return toJsonResponse(encodePage(page, (chat) => encodeChat(chat, query.include)));
   });
 
   const history: Handler = Effect.fnUntraced(function* ({ chatId, facts, principal, request }) {
     const query = { ...defaultEntryQuery, ...(yield* decodeHistoryQuery(request.url)) };
     facts.chat = chatId;
     const page = yield* chats.history(principal.chatbot, chatId, query, principal.visitor);
-    return toJsonResponse(encodePage(page, encodeEntry));
+    return toJsonResponse(encodePage(page, (entry) => encodeEntry(entry, query.include)));
+  });
+
+  const changeChat: Handler = Effect.fnUntraced(function* ({ chatId, facts, principal, request }) {
+    const { chatbot, visitor } = principal;
+    const { body, include = [] } = yield* decodeChangeChat(request);
+    facts.chat = chatId;
+    const { name } = body;
+    const renamed =
+      name === undefined ? undefined : yield* chats.rename(chatbot, chatId, name, visitor);
+    if (renamed !== undefined && include.length === 0) return toOk(encodeChat(renamed));
+    const query = { ...defaultChatQuery, id: chatId, include };
+    const { items } = yield* chats.list(chatbot, query, visitor);
+    if (items[0] === undefined) return yield* new ChatNotFound({ chatId });
+    return toOk(encodeChat(items[0], include));
+  });
+
+  const deleteChat: Handler = Effect.fnUntraced(function* ({ chatId, facts, principal }) {
+    const { apiKeyId, chatbot, visitor } = principal;
+    facts.chat = chatId;
+    return toOk(encodeChat(yield* chats.delete(chatbot, chatId, apiKeyId, visitor)));
+  });
+
+  const changeEntry: Handler = Effect.fnUntraced(function* (exchange) {
+    const { chatId, entryId, facts, principal, request } = exchange;
+    const { body, include = [] } = yield* decodeChangeEntry(request);
+    facts.chat = chatId;
+    const { chatbot, visitor } = principal;
+    const entry = yield* chats.rate(chatbot, chatId, entryId, body, visitor);
+    return toOk(encodeEntry(entry, [...include, "feedback"]));
+  });
+
+  const postEntry: Handler = Effect.fnUntraced(function* ({ chatId, facts, principal, request }) {
+    const { apiKeyId, chatbot } = principal;
+    const {
+      body: { metadata, text },
+      "Idempotency-Key": idempotencyKey = null,
+      include = [],
+    } = yield* decodePostEntry(request);
+    facts.chat = chatId;
+    const { entry, replayed } = yield* asking.post(chatbot, {
+      chatId,
+      text,
+      metadata: toMetadata(metadata),
+      idempotencyKey,
+      apiKeyId,
+      requestId: facts.requestId,
+    });
+    return toCreated(encodeEntry(entry, include), replayed);
   });
 
   const ask: Handler = Effect.fnUntraced(function* ({ facts, principal, reportFailure, request }) {
@@ -92,20 +150,33 @@ export const makeHandlers = Effect.fnUntraced(function* (defaultOnDisconnect: "f
       body: { chat_id: chatId = null, query: question },
       "Idempotency-Key": idempotencyKey = null,
       "On-Disconnect": onDisconnect = defaultOnDisconnect,
+      include = [],
     } = yield* decodeAsk(request);
     if (chatId !== null) facts.chat = chatId;
-    const asker = { apiKeyId, tokensPerDay, visitor };
-    const newAsk = { chatId, question, idempotencyKey, ...asker, onDisconnect };
+    const asker = { apiKeyId, tokensPerDay, visitor, context: contextOf(request) };
+    const { requestId } = facts;
+    const newAsk = { chatId, question, idempotencyKey, ...asker, requestId, onDisconnect };
     if (acceptsEvents(headers["accept"])) {
       const progress = parseEventId(headers["last-event-id"]);
       return yield* toEventStream(
         (keepAlive) => asking.stream(chatbot, newAsk, progress, keepAlive),
+        include,
         reportFailure,
       );
     }
     const { entry, replayed } = yield* asking.ask(chatbot, newAsk);
-    return toCreated(encodeEntry(entry), replayed);
+    return toCreated(encodeEntry(entry, include), replayed);
   });
 
-  return { details, createChat, listChats, history, ask } satisfies Record<EndpointName, Handler>;
+  return {
+    details,
+    createChat,
+    listChats,
+    history,
+    changeChat,
+    deleteChat,
+    changeEntry,
+    postEntry,
+    ask,
+  } satisfies Record<EndpointName, Handler>;
 });

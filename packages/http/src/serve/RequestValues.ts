@@ -1,14 +1,17 @@
 /**
- * Decodes the values in requests: bodies, the headers `Idempotency-Key` and `On-Disconnect`, and the queries of lists.
+ * Decodes the values in requests: bodies, the headers `Idempotency-Key` and `On-Disconnect`, and queries.
  */
 import type { OrderBy } from "@parley/core";
 import { ByteSize, Effect, Result, Schema } from "effect";
 import { HttpIncomingMessage, type HttpServerRequest } from "effect/http";
 import { endpoints } from "../contract/Endpoints.ts";
+import { askBodyOf } from "../contract/Values.ts";
 import { RequestRefused } from "./ErrorResponses.ts";
 import { assertCodes, toProblems, ValidationFailed, type Problem } from "./ValidationErrors.ts";
 
-const maxBodyBytes = 64 * 1024;
+/** The size that every body may have, and that of a posted entry: 10,000 characters and 16 KiB of metadata, escaped. */
+const bodyBytes = 64 * 1024;
+const postBytes = 160 * 1024;
 
 const bodyUsed =
   "A parser such as express.json() or koa-bodyparser, or a call to request.json(), read the body before Parley " +
@@ -20,9 +23,10 @@ const refuse = (reason: RequestRefused["reason"]) => Effect.fail(new RequestRefu
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
-/** Reads and parses a request's body: at most 64 KiB of JSON in UTF-8. */
+/** Reads and parses a request's body, which is JSON in UTF-8. */
 const readJson = (
   request: HttpServerRequest.HttpServerRequest,
+  maxBodyBytes: number,
 ): Effect.Effect<unknown, RequestRefused> => {
   const { headers } = request;
   // Checked first, so that a body that is too large is not read at all, whatever its type.
@@ -63,20 +67,6 @@ const makeDecoder = <A>(dto: string, schema: Schema.Codec<A, unknown>) => {
   };
 };
 
-const makePostDecoder = <A>(dto: string, schema: Schema.Codec<A, unknown>) => {
-  const decode = makeDecoder(dto, schema);
-  return (request: HttpServerRequest.HttpServerRequest) => {
-    const { "idempotency-key": key, "on-disconnect": onDisconnect } = request.headers;
-    return Effect.flatMap(readJson(request), (body) =>
-      decode({
-        ...(key !== undefined && { "Idempotency-Key": key }),
-        ...(onDisconnect !== undefined && { "On-Disconnect": onDisconnect.toLowerCase() }),
-        body,
-      }),
-    );
-  };
-};
-
 /** Parses the query in a request target. For an array, it accepts `name[]` and `name[0]` as alternatives to `name`. */
 const parseQuery = (target: string): URLSearchParams => {
   const parameters = new URLSearchParams();
@@ -98,6 +88,45 @@ const decodeText = (text: string): string => {
   }
 };
 
+/** Reads the parameters with these names, of which only `orderBy` and `desc` may occur more than once. */
+const readQuery = (parameters: URLSearchParams, names: ReadonlyArray<string>) => {
+  const problems: Array<Problem> = [];
+  const input: Record<string, unknown> = {};
+  for (const name of names) {
+    const values = parameters.getAll(name);
+    if (values.length === 0) continue;
+    if (name === "orderBy" || name === "desc") input[name] = values;
+    else if (values.length === 1) input[name] = values[0];
+    else problems.push([[name], "REPEATED"]);
+  }
+  return { input, problems };
+};
+
+/** Creates a decoder for a request's body, the two headers and `include`. */
+const makeBodyDecoder = <A>(
+  dto: string,
+  maxBodyBytes: number,
+  schema: Schema.Codec<A, unknown> & { readonly fields: object },
+) => {
+  const decode = makeDecoder(dto, schema);
+  const names = ["include"].filter((name) => name in schema.fields);
+  return (request: HttpServerRequest.HttpServerRequest) => {
+    const { "idempotency-key": key, "on-disconnect": onDisconnect } = request.headers;
+    const { input, problems } = readQuery(parseQuery(request.url), names);
+    return Effect.flatMap(readJson(request, maxBodyBytes), (body) =>
+      decode(
+        {
+          ...(key !== undefined && { "Idempotency-Key": key }),
+          ...(onDisconnect !== undefined && { "On-Disconnect": onDisconnect.toLowerCase() }),
+          ...input,
+          body,
+        },
+        problems,
+      ),
+    );
+  };
+};
+
 /** Creates a decoder for the query in a request target. Absent parameters are absent from its result. */
 const makeQueryDecoder = <Field extends string, Values>(
   dto: string,
@@ -107,15 +136,7 @@ const makeQueryDecoder = <Field extends string, Values>(
   const names = Object.keys(schema.fields);
   return (target: string) => {
     const parameters = parseQuery(target);
-    const problems: Array<Problem> = [];
-    const input: Record<string, unknown> = {};
-    for (const name of names) {
-      const values = parameters.getAll(name);
-      if (values.length === 0) continue;
-      if (name === "orderBy" || name === "desc") input[name] = values;
-      else if (values.length === 1) input[name] = values[0];
-      else problems.push([[name], "REPEATED"]);
-    }
+    const { input, problems } = readQuery(parameters, names);
     const [directions, fields] = [parameters.getAll("desc"), parameters.getAll("orderBy")];
     if (directions.length > 0 && directions.length !== (fields.length || 1)) {
       problems.push([["desc"], "NOT_ONE_PER_FIELD"]);
@@ -132,7 +153,11 @@ const makeQueryDecoder = <Field extends string, Values>(
 };
 
 /** The core's names for the fields that have a different name on the wire. */
-const coreNames = { _createTime: "createTime", chat_id: "chatId" } as const;
+const coreNames = {
+  _createTime: "createTime",
+  _lastEntryTime: "lastEntryTime",
+  chat_id: "chatId",
+} as const;
 type CoreName<Field> = Field extends keyof typeof coreNames ? (typeof coreNames)[Field] : Field;
 
 interface Sorting<Field extends string> {
@@ -140,17 +165,42 @@ interface Sorting<Field extends string> {
   readonly desc?: ReadonlyArray<boolean>;
 }
 
-const { ask, createChat, history, listChats } = endpoints;
+const { ask, changeChat, changeEntry, createChat, history, listChats, postEntry } = endpoints;
 
-export const decodeCreateChat = makePostDecoder(
-  createChat.dto,
-  Schema.Struct({ ...createChat.parameters.header, body: createChat.body }),
-);
+/** Creates the decoders of bodies, for questions of at most this many characters. */
+export const makeBodyDecoders = (questionLength: number) => {
+  const maxBytes = Math.max(bodyBytes, 12 * questionLength + 1024);
+  const askFields = { ...ask.parameters.header, ...ask.parameters.query };
+  const postFields = { ...postEntry.parameters.header, ...postEntry.parameters.query };
+  return {
+    decodeAsk: makeBodyDecoder(
+      ask.dto,
+      maxBytes,
+      Schema.Struct({ ...askFields, body: askBodyOf(questionLength) }),
+    ),
+    decodeCreateChat: makeBodyDecoder(
+      createChat.dto,
+      maxBytes,
+      Schema.Struct({ ...createChat.parameters.header, body: createChat.body }),
+    ),
+    decodeChangeChat: makeBodyDecoder(
+      changeChat.dto,
+      maxBytes,
+      Schema.Struct({ ...changeChat.parameters.query, body: changeChat.body }),
+    ),
+    decodeChangeEntry: makeBodyDecoder(
+      changeEntry.dto,
+      maxBytes,
+      Schema.Struct({ ...changeEntry.parameters.query, body: changeEntry.body }),
+    ),
+    decodePostEntry: makeBodyDecoder(
+      postEntry.dto,
+      postBytes,
+      Schema.Struct({ ...postFields, body: postEntry.body }),
+    ),
+  };
+};
 
-export const decodeAsk = makePostDecoder(
-  ask.dto,
-  Schema.Struct({ ...ask.parameters.header, body: ask.body }),
-);
 export const decodeChatsQuery = makeQueryDecoder(
   listChats.dto,
   Schema.Struct(listChats.parameters.query),

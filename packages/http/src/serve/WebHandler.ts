@@ -6,7 +6,7 @@ import { makeDrainingRuntime } from "@parley/core/ports";
 import { Context, Effect, Layer, Option } from "effect";
 import { HttpEffect, HttpServerRequest, HttpServerResponse } from "effect/http";
 import { toJsonResponse } from "../contract/Wire.ts";
-import { layerNoRequestSpans, makeApp, toRequestId, type AppOptions } from "./App.ts";
+import { checkOptions, layerNoRequestSpans, makeApp, toRequestId, type AppOptions } from "./App.ts";
 import { toGeneralBody } from "./ErrorResponses.ts";
 
 /** A handler to mount in a framework whose handlers take a web `Request`. */
@@ -25,17 +25,36 @@ export interface WebHandler {
   readonly dispose: () => Promise<void>;
 }
 
-/** Starts building the core's services with `layer`, and returns a handler that serves the interfaces with them. */
+/** Options for {@link makeWebHandler}. */
+export interface WebHandlerOptions extends Omit<AppOptions, "context"> {
+  /**
+   * Returns the `context` of an ask, which the answerer and the moderator receive as it is, such as the user of a session
+   * in a cookie. It gets the web request that the handler received, whose body has been read. It is called once for each
+   * valid ask, and a promise is not awaited. If it throws, the response is 500 `INTERNAL_ERROR`. A request from
+   * `toNodeHandler` has the context of that handler's own option, if it has one.
+   */
+  readonly context?: ((request: Request) => unknown) | undefined;
+}
+
+/**
+ * Starts building the core's services with `layer`, and returns a handler that serves the interfaces with them. Throws
+ * if an option is unknown.
+ */
 export const makeWebHandler = <E>(
   layer: Layer.Layer<Access | Asking | Chats, E>,
-  options?: AppOptions,
+  { context: contextOf, ...options }: WebHandlerOptions = {},
 ): WebHandler => {
+  checkOptions("makeWebHandler", options);
+  const appOptions: AppOptions = {
+    ...options,
+    context: ({ source }) => (contexts.get(source) ?? contextOf)?.(source as Request),
+  };
   const { dispose, run } = makeDrainingRuntime(
     Layer.effect(
       Handler,
       Effect.gen(function* () {
         const context = yield* Effect.context<Access | Asking | Chats>();
-        return withClientAddress(yield* makeApp(options)).pipe(
+        return withClientAddress(yield* makeApp(appOptions)).pipe(
           HttpEffect.toWebHandlerWith(context),
         );
       }),
@@ -60,6 +79,9 @@ export const makeWebHandler = <E>(
     dispose,
   };
 };
+
+/** Functions that return the contexts of web requests from `toNodeHandler`. */
+export const contexts = new WeakMap<object, () => unknown>();
 
 /** The client's address for each web request, because `Request` has no field for it. */
 export const clientAddresses = new WeakMap<object, string>();

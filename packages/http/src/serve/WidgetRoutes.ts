@@ -2,7 +2,7 @@
  * Serves the widget: the loader, the window that a key's origins may frame, the window's files, and tokens for
  * anonymous visitors.
  */
-import { Access, type VisitorTokens, type Widget } from "@parley/core";
+import { Access, AskLimits, type VisitorTokens, type Widget } from "@parley/core";
 import { Effect } from "effect";
 import { HttpServerResponse, type HttpServerRequest } from "effect/http";
 import { protectiveHeaders } from "../contract/Wire.ts";
@@ -16,8 +16,15 @@ type Response = HttpServerResponse.HttpServerResponse;
 export interface WidgetPages {
   /** Responds to requests for `/widget.js` and files below `/widget/`; returns `undefined` for any other path. */
   readonly file: (request: Request) => Effect.Effect<Response> | undefined;
-  /** Returns the document of the widget's window, which only the widget's origins may frame. */
-  readonly document: (request: Request, widget: Widget) => Effect.Effect<Response>;
+  /**
+   * Returns the document of the widget's window, which only the widget's origins may frame. A question may have at most
+   * `questionLength` code points.
+   */
+  readonly document: (
+    request: Request,
+    widget: Widget,
+    questionLength: number,
+  ) => Effect.Effect<Response>;
 }
 
 /** Returns the network that a single client may control: an IPv4 address, or the first 64 bits of an IPv6 address. */
@@ -41,12 +48,13 @@ export const makeWidget = Effect.fnUntraced(function* (
   notFound: (request: Request) => Effect.Effect<Response>,
 ) {
   const access = yield* Access;
+  const { questionLength } = yield* AskLimits;
 
   const respond = Effect.fnUntraced(function* (request: Request, keyId: string) {
     const widget = yield* access.widget(keyId);
     return pages === undefined || widget === null || widget.origins.length === 0
       ? yield* notFound(request)
-      : yield* pages.document(request, widget);
+      : yield* pages.document(request, widget, questionLength);
   });
   const respondToken = Effect.fnUntraced(function* (request: Request, keyId: string) {
     const network = toNetwork(clientAddress(request) ?? "");

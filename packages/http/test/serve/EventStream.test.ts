@@ -55,6 +55,7 @@ it.effect(
       const opening = yield* Effect.forkChild(
         toEventStream(
           (keepAlive) => asking.stream(chatbot, ask, null, keepAlive),
+          [],
           () => Effect.succeed(toErrorResponse(Cause.fail(error))),
         ),
       );

@@ -3,7 +3,7 @@
  */
 import { toFieldName, toGeneralBody } from "@parley/http";
 import {
-  endpoints,
+  endpointsWith,
   generalCodes,
   validationCodes,
   Wire,
@@ -16,10 +16,14 @@ import { Schema } from "effect";
 type Json = Record<string, any>;
 
 /** Describes the interfaces that a listener serves. */
-export const describeApi = (basePaths: BasePaths, serves: ReadonlyArray<keyof BasePaths>) => {
+export const describeApi = (
+  basePaths: BasePaths,
+  serves: ReadonlyArray<keyof BasePaths>,
+  questionLength: number,
+) => {
   const schemas: Json = {};
   const paths: Record<string, Json> = {};
-  for (const [name, endpoint] of Object.entries<Endpoint>(endpoints)) {
+  for (const [name, endpoint] of Object.entries<Endpoint>(endpointsWith(questionLength))) {
     if (!serves.includes(endpoint.interface)) continue;
     const path = `${basePaths[endpoint.interface]}${endpoint.path.replace(/:(\w+)/g, "{$1}")}`;
     const operation = describeEndpoint(name, endpoint, schemas);
@@ -146,7 +150,9 @@ const describeParameters = ([place, fields]: readonly [string, Schema.Struct.Fie
   return Object.entries<Json>(schema["properties"]).map(([name, value]) => {
     // A reference to a named schema is replaced by the schema itself.
     const { description, ...schema } = definitions[value["$ref"]?.split("/").at(-1)] ?? value;
-    return { name, in: place, required: place === "path", description, schema };
+    // `include` is the only array whose values are separated by commas.
+    const separator = name === "include" && { explode: false };
+    return { name, in: place, required: place === "path", ...separator, description, schema };
   });
 };
 
@@ -178,7 +184,8 @@ const examplesOf = (name: string, endpoint: Endpoint, status: number): Json => {
 const onlyAt: Readonly<Record<string, ReadonlyArray<string>>> = {
   ANSWER_UNAVAILABLE: ["ask"],
   BUDGET_SPENT: ["ask"],
-  CHAT_DOES_NOT_EXISTS: ["ask", "history"],
+  CHAT_DOES_NOT_EXISTS: ["ask", "history", "changeChat", "deleteChat", "changeEntry", "postEntry"],
+  ENTRY_DOES_NOT_EXIST: ["changeEntry"],
   USER_REF_NOT_GRANTED: ["createChat"],
 };
 

@@ -16,8 +16,8 @@ export interface DocumentationOptions {
 
 /** Makes the documentation of the interfaces that the listener serves. */
 export const makeDocumentation = ({ places = ["docs"] }: DocumentationOptions = {}): Pages =>
-  Effect.fnUntraced(function* ({ basePaths, serves }) {
-    const api = describeApi(basePaths, serves);
+  Effect.fnUntraced(function* ({ basePaths, questionLength, serves }) {
+    const api = describeApi(basePaths, serves, questionLength);
     const page = toHtml({
       title: "API · Parley",
       place: "docs",

@@ -3,11 +3,9 @@
  */
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
-import { draftOf, setDraft, stop, type Ask } from "./ChatSession.ts";
+import { draftOf, session, setDraft, stop, type Ask } from "./ChatSession.ts";
 import { Icon, isPhone } from "./Parts.tsx";
 import { translate } from "./words.ts";
-
-const longest = 200;
 
 interface ComposerProps {
   readonly chatId: number | null;
@@ -24,6 +22,7 @@ export const Composer = ({ chatId, children, last, runningAsk, send }: ComposerP
   const field = useRef<HTMLTextAreaElement>(null);
   const text = draftOf(chatId);
   const length = [...text].length;
+  const longest = session.questionLength;
   const isTooLong = length > longest;
   const canSend = text.trim() !== "" && !isTooLong && !runningAsk;
   const halt = () => {
@@ -73,7 +72,7 @@ export const Composer = ({ chatId, children, last, runningAsk, send }: ComposerP
           onInput={(event) => setDraft(chatId, event.currentTarget.value)}
           onKeyDown={press}
         />
-        {length > longest - 40 && <span class="quiet">{longest - length}</span>}
+        {length > longest * 0.8 && <span class="quiet">{longest - length}</span>}
         {runningAsk ? (
           <button type="button" class="round" title={translate("Stop")} onClick={halt}>
             <Icon name="stop" />

@@ -27,11 +27,13 @@ const sentences: Readonly<Record<string, readonly [Phrase, Action]>> = {
   RATE_EXCEEDED: ["Too many requests with this key.", "again"],
   BUDGET_SPENT: ["This key's budget for today is used up.", null],
   CHAT_DOES_NOT_EXISTS: ["This chat does not exist, or no longer exists.", "chat"],
+  ENTRY_DOES_NOT_EXIST: ["This entry does not exist, or no longer exists.", null],
   ANSWER_UNAVAILABLE: ["Could not answer. Nothing was stored.", "again"],
   STORAGE_UNAVAILABLE: ["The server cannot use its database at the moment.", "again"],
   SERVICE_OVERLOADED: ["The server is busy.", "again"],
   INTERNAL_ERROR: ["An unexpected error occurred on the server.", "again"],
   CREATE_CHAT_DTO_NAME_TOO_LONG: ["The name is longer than 255 characters.", null],
+  CHANGE_CHAT_DTO_NAME_TOO_LONG: ["The name is longer than 255 characters.", null],
   CREATE_CHAT_DTO_USER_REF_TOO_LONG: ["The user reference is longer than 60 characters.", null],
   INVALID_PATH: [
     "The server does not support this request. It may be running a different version.",

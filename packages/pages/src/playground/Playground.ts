@@ -30,13 +30,14 @@ export const makePlayground =
     places = ["playground"],
     questions = () => Effect.succeed([]),
   }: PlaygroundOptions = {}): Pages =>
-  ({ basePaths, corsOrigins, serves }) => {
+  ({ basePaths, corsOrigins, questionLength, serves }) => {
     if (!serves.includes("general")) return Effect.succeed(() => undefined);
     const config: PlaygroundConfig = {
       ...basePaths,
       answersPort,
       corsOrigins: answersPort === null ? [] : corsOrigins,
       answerer,
+      questionLength,
       guide: places.includes("guide"),
     };
     const page = toHtml({

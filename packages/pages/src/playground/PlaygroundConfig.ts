@@ -7,6 +7,8 @@ export interface PlaygroundConfig {
   readonly corsOrigins: ReadonlyArray<string>;
   /** What answers: the guide that the server shows, other documents, or a language model; `null` if unknown. */
   readonly answerer: "guide" | "documents" | "model" | null;
+  /** The maximum length of a question, in code points. */
+  readonly questionLength: number;
   /** Whether the server has the guide. */
   readonly guide: boolean;
 }

@@ -43,13 +43,20 @@ export const makeWidgetPages = ({
         }),
       );
     },
-    document: ({ headers }, widget) => {
+    document: ({ headers }, widget, questionLength) => {
       // Normalizes the origins to the form that browsers use in messages and policies.
       const origins = (widget.origins ?? [])
         .filter((origin) => URL.canParse(origin))
         .map((origin) => new URL(origin).origin);
       const { name } = widget.chatbot;
-      const config: WidgetConfig = { ...basePaths, name, answersPort, origins, model };
+      const config: WidgetConfig = {
+        ...basePaths,
+        name,
+        answersPort,
+        origins,
+        questionLength,
+        model,
+      };
       const policy = toPolicy("'none'", toSource(headers["host"], answersPort), origins.join(" "));
       return Effect.succeed(
         HttpServerResponse.text(toHtml(config), {

@@ -7,6 +7,8 @@ export interface WidgetConfig {
   readonly answersPort: number | null;
   /** The origins of the pages that may show the window. */
   readonly origins: ReadonlyArray<string>;
+  /** The maximum length of a question, in code points. */
+  readonly questionLength: number;
   /** Whether a language model answers. */
   readonly model: boolean;
 }

@@ -18,7 +18,13 @@ const makeReader = Effect.gen(function* () {
     Effect.succeed(knowledge.search(question, limit));
   const guide = yield* makeGuide({ readme, folder, search });
   const basePaths = { general: "/api", answers: "/ask" } as const;
-  const respond = yield* guide({ basePaths, serves: ["general"], corsOrigins: [] });
+  const listener = {
+    basePaths,
+    serves: ["general"],
+    corsOrigins: [],
+    questionLength: 200,
+  } as const;
+  const respond = yield* guide(listener);
   return (path: string) => {
     const request = new Request(`http://parley.test${path}`);
     const response = respond(HttpServerRequest.fromWeb(request));

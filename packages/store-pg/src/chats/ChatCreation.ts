@@ -125,7 +125,7 @@ interface KeyRow extends Chat {
 // Keys are locked before the counter, as in every statement. The counter is locked before any id is drawn, so that ids
 // ascend in the order of creation. Neither nextval nor RETURNING guarantees an order, so ids are ranked and matched with
 // the chats' positions. A key that occurs twice creates one chat. Keys are completed by an INSERT that only updates: see
-// `lockTurns` in `TurnRows`.
+// `changeOwned` in `TurnRows`.
 const insertStatement = batchStatement<Creation>(
   [
     ["name", "text", ({ name }) => name],

@@ -24,8 +24,7 @@ export interface Session {
     values?: ReadonlyArray<unknown>,
   ) => Effect.Effect<ReadonlyArray<Row>, SqlError.SqlError>;
   /**
-   * Commits all of the effect's statements, or none. All of them must concern the same tenant. Transactions do not
-   * nest.
+   * Commits all of the effect's statements, or none. Transactions do not nest.
    */
   readonly transaction: <A, E, R>(
     tenant: Tenant,

@@ -35,21 +35,14 @@ select exists (select from pg_namespace where nspname = $1) as exists,
 /** Returns whether the schema exists, and what it lacks. Fails if it comes from a later or an unreleased version. */
 const pendingMigrations = Effect.fnUntraced(function* (schema: string, migrations: Migrations) {
   const sql = yield* SqlClient.SqlClient;
-  const [row] = yield* sql.unsafe<{ readonly exists: boolean; readonly hasTable: boolean }>(
-    schemaRow,
-    [schema],
-  );
+  type SchemaRow = { readonly exists: boolean; readonly hasTable: boolean };
+  const [row] = yield* sql.unsafe<SchemaRow>(schemaRow, [schema]);
   const { exists, hasTable } = row!;
-  const appliedRows = hasTable
-    ? yield* sql.unsafe<{ readonly name: string }>(
-        `select name from ${table} order by migration_id`,
-      )
-    : [];
-  if (
-    migrations.some(
-      ({ name }, index) => index < appliedRows.length && appliedRows[index]!.name !== name,
-    )
-  ) {
+  const names = sql.unsafe<{ readonly name: string }>(
+    `select name from ${table} order by migration_id`,
+  );
+  const appliedRows = hasTable ? yield* names : [];
+  if (appliedRows.some(({ name }, n) => n < migrations.length && migrations[n]!.name !== name)) {
     return yield* cannotBeUsed(
       "its schema was created by an unreleased version of Parley: export its chats with that version, and import them with this version into a new database or a different schema (option schema, on a server PARLEY_SCHEMA)",
     );

@@ -63,9 +63,8 @@ export const makeAppendEntry = Effect.fnUntraced(function* (
 
   /**
    * The answer is already paid for, so a failed append is retried until the ask's deadline or, if the ask has none, for
-   * the length of a lease. The last attempt ends at most five seconds later. An attempt with an unknown outcome may
-   * have stored the entry. If so, it also ended the turn, so that no later attempt stores the entry again. A turn with
-   * neither chat nor key has no row that could show this, so its append is not retried after an unknown outcome.
+   * the length of a lease. An attempt with an unknown outcome may have stored the entry. If so, it also ended the turn,
+   * so that no later attempt stores the entry again.
    */
   const append: Port["append"] = Effect.fnUntraced(function* (turn, entry) {
     const millisLeft = (yield* AskDeadline) - (yield* Clock.currentTimeMillis);
@@ -74,12 +73,9 @@ export const makeAppendEntry = Effect.fnUntraced(function* (
       turn.chatId === null
         ? appendToNewChat(turn, entry)
         : Effect.map(appendToChat({ ...turn, entry }), (row) => toNewEntry(row, entry));
-    const recordedAttempt = recordUnknown(unknownOutcomes, turn)(attempt);
-    return yield* recordedAttempt.pipe(
-      // Most appends succeed on the first attempt and need no schedule.
-      Effect.catchIf(mayRepeat(turn), () =>
-        Effect.retry(recordedAttempt, { while: mayRepeat(turn), schedule: retriesFor(millis) }),
-      ),
+    return yield* attempt.pipe(
+      recordUnknown(unknownOutcomes, turn),
+      Effect.retry({ while: mayRepeat(turn), schedule: retriesFor(millis) }),
       Effect.catchTag("TurnLost", (error) => Effect.fail(unknownOutcomes.get(turn) ?? error)),
       withDeadline(millis + deadlines.storeCall),
     );

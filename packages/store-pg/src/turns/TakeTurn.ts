@@ -11,6 +11,7 @@ import {
   turnLease,
   turnPrecedence,
   type Entry,
+  type TakeDecision,
   type TakeResult,
   type Turn,
 } from "@parley/core/ports";
@@ -24,21 +25,13 @@ import { entryColumns, toEntry, type StoredEntry } from "../rows/ChatRows.ts";
 import { claimedCte, isFree, leaseEnd, makeKeySweep } from "../rows/IdempotencyKeys.ts";
 import { turnColumns } from "./TurnRows.ts";
 
-/**
- * The statement's decision on a request: that of `decideTake`; `chat_locked` if another transaction has locked the
- * chat; or `overtaken` if the request must be decided again.
- */
+/** The decision on a request; `chat_locked` if another transaction has locked the chat; `overtaken`: decide again. */
 type Decision =
-  | "key_reused"
-  | "stopped"
-  | "answered"
-  | "no_chat"
-  | "no_chatbot"
+  | Extract<TakeDecision, string>
   | "key_held"
   | "chat_held"
   | "chat_locked"
   | "chat_reserved"
-  | "free"
   | "overtaken";
 
 /** A decision, with an entry if there is one: the key's entry, or one of the chat's newest entries. */
@@ -159,27 +152,20 @@ const columns: ReadonlyArray<Column<Turn>> = [
 /** The parameter for this instance, which follows the columns. */
 const instanceParameter = `$${columns.length + 2}::text`;
 
-// Decides requests for turns. PostgreSQL rejects the statement if two requests change the same chat or key. That is a
-// defect, after which the batcher sends each request by itself. Within a process, such requests can only be an ask
-// from the chat's visitor and one from a client that is not a visitor: asks with the same key share one answer.
+// Decides from locked rows, which may be newer than the snapshot. The statement never waits for a lock on a chat; it
+// takes locks on keys in key order. PostgreSQL rejects it if two requests change the same chat or key, which in one
+// process only an ask from the chat's visitor and one of another client can do; the batcher then sends each by itself.
 //
-// The statement decides from the locked rows, which may be newer than its snapshot. It never waits for a lock on a
-// chat. It does wait for locks on keys, which it takes in key order. Look-ups (`byPrimaryKey`) find a row by its primary key,
-// whatever the planner expects, and so does the change to a locked chat, an INSERT that only updates: see `lockTurns`
-// in `TurnRows`.
+// `overtaken`: another request claimed the key after the snapshot.
 //
-// The requests whose first decision is `free` claim their keys. The final `decision` is the first one, or `overtaken` if
-// another request claimed the key after the snapshot.
-//
-// `held_until` is read without the chat's lock, and `chat_until` with it. For a chat without a turn, both are the time at
-// which its latest turn ended. For `turnPrecedence` after that time, the chat is reserved for the first instance in its
-// queue.
+// `held_until` is read without the chat's lock, and `chat_until` with it. For `turnPrecedence` after a turn has ended,
+// the chat is reserved for the first instance in its queue.
 //
 // `must_wait`: while the turn is held, an instance that is already in the queue locks nothing. Otherwise many instances
 // that repeat the take could prevent the holder from locking the chat for its append.
 //
-// `changed`: when a turn is taken, the first instance leaves the queue. Either it takes the turn, or it did not repeat
-// the take in time and another instance takes the turn.
+// `changed`: the first instance leaves the queue. Either it takes the turn, or it did not repeat the take in time. See
+// `changeOwned` in `TurnRows` for the INSERT.
 //
 // `key_turn`: a repeated request gets its key's entry only once synchronous standbys have the entry. A transaction that
 // writes nothing would not wait for the standbys, so `pg_logical_emit_message` makes it write.

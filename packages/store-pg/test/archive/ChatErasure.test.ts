@@ -154,13 +154,14 @@ it.live("an erasure takes the locks that block writers last", () => {
     const [store, turns] = [yield* ChatStore, yield* TurnStore];
     const [creation, ask] = [keyOf("creation"), keyOf("ask")];
     const chat = { name: null, userRef: "u", helloMessage: null };
-    const first = yield* store.createChat(chatbot, chat, creation);
+    const first = yield* store.createChat(chatbot, { ...chat, userRef: "v" }, creation);
     const turn = yield* takeFree(chatbot, first.chat.id, ask);
     const appended = yield* turns.append(turn, entry);
     // A write that had to wait for a lock would fail.
     const writers = Effect.gen(function* () {
       yield* store.createChat(chatbot, chat, null);
-      assert.deepStrictEqual(yield* store.createChat(chatbot, chat, creation), {
+      const repeated = yield* store.createChat(chatbot, { ...chat, userRef: "v" }, creation);
+      assert.deepStrictEqual(repeated, {
         ...first,
         replayed: true,
       });
@@ -179,7 +180,7 @@ it.live("an erasure takes the locks that block writers last", () => {
     }));
     const archive = archiveOf({ ...pools, erasureSession });
     assert.strictEqual(yield* archive.erase(chatbot, ofUser, "test"), 0);
-    const which = { _tag: "Chat", id: first.chat.id } as const;
+    const which = { _tag: "UserRef", userRef: "v" } as const;
     assert.strictEqual(yield* archive.erase(chatbot, which, "test"), 1);
     assert.strictEqual((yield* store.listChats(chatbot, defaultChatQuery)).total, 1);
   }).pipe(Effect.provide(layerPostgres(options)), Effect.scoped);

@@ -84,11 +84,14 @@ const describeResponse = ({ examples = {}, schema }: Json): string => {
 /** The initial request bodies in the forms, by operation id. */
 const bodies: Json = {
   "general.createChat": { name: "First chat" },
+  "general.changeChat": { name: "Another name" },
+  "general.changeEntry": { rating: "good" },
+  "general.postEntry": { text: "A colleague's answer" },
   "answers.ask": { query: "What is a chat?" },
 };
 
 /** A form that sends a request to the operation and shows the response. The API key is kept in this tab. */
-const Trial = ({ method, operationId, parameters, path }: Json) => {
+const Trial = ({ method, operationId, parameters, path, requestBody }: Json) => {
   const [[summary, text], setResponse] = useState<readonly [string, string]>(["", ""]);
   const send = async (form: FormData) => {
     const value = (name: string) => String(form.get(name) ?? "").trim();
@@ -105,7 +108,7 @@ const Trial = ({ method, operationId, parameters, path }: Json) => {
     const response = await fetch(url, {
       method,
       headers: { "x-api-key": key, "content-type": "application/json" },
-      body: method === "POST" ? value("body") : null,
+      body: requestBody ? value("body") : null,
     });
     const body = JSON.stringify(await response.json(), null, 2);
     const id = response.headers.get("x-request-id");
@@ -135,9 +138,14 @@ const Trial = ({ method, operationId, parameters, path }: Json) => {
       {parameters
         .filter((parameter: Json) => parameter["in"] !== "header")
         .map(({ in: place, name, schema }: Json) =>
-          field(name, place === "path" ? "1" : "", JSON.stringify(schema.default) ?? ""),
+          // A deletion is for good, so its form suggests no chat.
+          field(
+            name,
+            place === "path" && method !== "DELETE" ? "1" : "",
+            JSON.stringify(schema.default) ?? "",
+          ),
         )}
-      {method === "POST" && (
+      {requestBody && (
         <>
           <label for={`${operationId}.body`}>body</label>
           <textarea id={`${operationId}.body`} name="body" rows={3}>
