@@ -131,7 +131,12 @@ const Deletion = ({
   title,
 }: Pick<HeaderProps, "chat" | "title"> & { readonly count: string }) => {
   const dialog = useRef<HTMLDialogElement>(null);
+  const [isOpen, setOpen] = useState(false);
   const { error, isOffered, run } = useChange("delete");
+  const open = () => {
+    setOpen(true);
+    dialog.current!.showModal();
+  };
   const erase = () =>
     run(async () => {
       await client.delete(id).catch((error) => {
@@ -147,26 +152,30 @@ const Deletion = ({
   return (
     <>
       {isOffered && (
-        <button class="plain" title="Delete" onClick={() => dialog.current!.showModal()}>
+        <button class="plain" title="Delete" onClick={open}>
           <Icon name="delete" />
         </button>
       )}
-      <dialog ref={dialog} aria-labelledby="deletion">
-        <div class="stack">
-          <h2 id="deletion">Delete this chat?</h2>
-          <p>
-            “<bdi>{title}</bdi>” is erased from the server for everyone who can read it: its name
-            and user reference, its {count} with sources, ratings and comments. An answer in
-            progress is lost. This cannot be undone.
-          </p>
-          <div class="actions">
-            <button onClick={() => dialog.current!.close()}>Cancel</button>
-            <button class="bad" onClick={erase}>
-              Delete chat
-            </button>
+      <dialog ref={dialog} aria-labelledby="deletion" onClose={() => setOpen(false)}>
+        {isOpen && (
+          <div class="stack">
+            <h2 id="deletion">Delete this chat?</h2>
+            <p>
+              “<bdi>{title}</bdi>” is erased from the server for everyone who can read it: its name
+              and user reference, its {count} with sources, ratings and comments. An answer in
+              progress is lost. This cannot be undone.
+            </p>
+            <div class="actions">
+              <button ref={focus} onClick={() => dialog.current!.close()}>
+                Cancel
+              </button>
+              <button class="bad" onClick={erase}>
+                Delete chat
+              </button>
+            </div>
+            <Failure error={error} />
           </div>
-          <Failure error={error} />
-        </div>
+        )}
       </dialog>
     </>
   );
