@@ -1,4 +1,4 @@
-import { Administration, Asking, scopes, type AskError, type StoredEntry } from "@parley/core";
+import { Administration, Asking, scopes } from "@parley/core";
 import { ChatArchive, ChatbotDirectory, ChatbotRegistry } from "@parley/core/ports";
 import {
   AnswerUnavailable,
@@ -11,8 +11,10 @@ import {
   UserRefNotGranted,
   type AnswerEvent,
   type AnswererFunction,
+  type AskError,
   type Bot,
   type Parley,
+  type StoredEntry,
 } from "@parley/core/promise";
 import { memory } from "@parley/store-memory";
 import { Effect, Layer, Redacted, Stream, type Context } from "effect";
