@@ -42,20 +42,18 @@ export interface WebHandlerOptions extends Omit<AppOptions, "context"> {
  */
 export const makeWebHandler = <E>(
   layer: Layer.Layer<Access | Asking | Chats, E>,
-  { context: contextOf, ...options }: WebHandlerOptions = {},
+  options: WebHandlerOptions = {},
 ): WebHandler => {
   checkOptions("makeWebHandler", options);
-  const appOptions: AppOptions = {
-    ...options,
-    context: ({ source }) => (contexts.get(source) ?? contextOf)?.(source as Request),
-  };
+  const context: AppOptions["context"] = ({ source }) =>
+    (contexts.get(source) ?? options.context)?.(source as Request);
   const { dispose, run } = makeDrainingRuntime(
     Layer.effect(
       Handler,
       Effect.gen(function* () {
-        const context = yield* Effect.context<Access | Asking | Chats>();
-        return withClientAddress(yield* makeApp(appOptions)).pipe(
-          HttpEffect.toWebHandlerWith(context),
+        const services = yield* Effect.context<Access | Asking | Chats>();
+        return withClientAddress(yield* makeApp({ ...options, context })).pipe(
+          HttpEffect.toWebHandlerWith(services),
         );
       }),
     ).pipe(Layer.provide([layer, layerNoRequestSpans])),

@@ -136,6 +136,12 @@ it.live("a full server refuses an ask before it reads the ask's body", () =>
       message: "SERVICE_OVERLOADED",
     });
     expect(isRead).toBe(false);
+    // A rating needs the same scope, but is no ask.
+    const rating = { ...init, method: "PATCH", body: "{}" };
+    const rated = yield* Effect.promise(() =>
+      handler("http://parley.test/api/chats/1/history/1", rating),
+    );
+    expect(rated.status).toBe(404);
     yield* Effect.promise(dispose);
   }).pipe(Effect.scoped),
 );
