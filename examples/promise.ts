@@ -16,24 +16,25 @@ const bot = await parley.chatbot({
   helloMessage: "Hello!",
 });
 
-const chat = await bot.createChat({ userRef: "user-7" });
-for await (const event of bot.stream(chat.id, "Are you open?")) {
+const ann = bot.as("user-7"); // has and makes only this user's chats
+const chat = await ann.createChat();
+for await (const event of ann.stream(chat.id, "Are you open?")) {
   if (event.type === "delta") process.stdout.write(event.text);
   else console.log(` (stored as entry ${event.entry.id})`);
 }
 
-const { entry } = await bot.ask(chat.id, "And tomorrow?", { idempotencyKey: "message-2" });
+const { entry } = await ann.ask(chat.id, "And tomorrow?", { idempotencyKey: "message-2" });
 console.log(entry.answer);
 
-for await (const { answer } of bot.history(chat.id, { orderBy: "id" })) console.log("-", answer);
-const { data, total } = await bot.chats({ userRef: "user-7", limit: 10 }).page();
+for await (const { answer } of ann.history(chat.id, { orderBy: "id" })) console.log("-", answer);
+const { data, total } = await ann.chats({ limit: 10 }).page();
 console.log(`${data.length} of ${total} chats`);
 
 try {
-  await bot.ask(chat.id, " ");
+  await ann.ask(chat.id, " ");
 } catch (error) {
   if (error instanceof ArgumentInvalid) console.log(error.field, error.reason);
 }
-await bot.ask(99, "Hello?").catch((error) => console.log(error instanceof ChatNotFound));
+await ann.ask(99, "Hello?").catch((error) => console.log(error instanceof ChatNotFound));
 
 await parley.close();

@@ -81,10 +81,12 @@ export class Traffic {
     await this.#send(this.ledger.begin(content), server, false);
   }
 
-  /** The asks for which a server is still receiving the model's answer. */
+  /** The asks for which a server is still receiving the model's answer. A repeated ask may wait for another server's. */
   answering(server: Server): ReadonlyArray<Request> {
     const open = new Set(this.#service.model.calls.filter((c) => c.isOpen).map((c) => c.question));
-    return [...(this.#open.get(server) ?? [])].filter((request) => open.has(questionOf(request)));
+    return [...(this.#open.get(server) ?? [])].filter(
+      (request) => request.attempts === 1 && open.has(questionOf(request)),
+    );
   }
 
   /** Whether every ask has ended, including those whose clients hung up, so that nothing more will be stored. */

@@ -1,6 +1,6 @@
-import { openParley } from "@parley/core/promise";
+import { openParley, type UserBot } from "@parley/core/promise";
 import { postgres } from "@parley/store-pg";
-import express, { type ErrorRequestHandler } from "express";
+import express, { type ErrorRequestHandler, type Response } from "express";
 
 const parley = await openParley({
   store: postgres(process.env["DATABASE_URL"]!),
@@ -9,25 +9,26 @@ const parley = await openParley({
 const bot = await parley.chatbot({ workspace: "Acme", name: "Support", helloMessage: "Hello!" });
 const users = new Map([["Bearer token-of-ann", "ann"]]); // your own sessions
 const app = express().use(express.json(), ({ headers }, { locals }, next) => {
-  locals["userRef"] = users.get(headers.authorization ?? "");
-  next(locals["userRef"] ? undefined : { name: "Unauthorized", status: 401 });
+  const userRef = users.get(headers.authorization ?? "");
+  if (userRef !== undefined) locals["bot"] = bot.as(userRef); // others' chats do not exist for it
+  next(userRef ? undefined : { name: "Unauthorized", status: 401 });
 });
-app.get("/chats", async (_, res) => res.json(await bot.chats(res.locals).page()));
-app.post("/chats", async (_, res) => res.json(await bot.createChat(res.locals)));
-app.param("id", async (_, { locals }, next, id) => {
-  const { total } = await bot.chats({ ...locals, id: +id }).page();
-  next(total === 0 ? { name: "ChatNotFound", status: 404 } : undefined); // also for others' chats
-});
-app.get("/chats/:id", async ({ params: { id } }, res) => res.json(await bot.history(+id).page()));
+const botOf = ({ locals }: Response): UserBot => locals["bot"];
+app.get("/chats", async (_, res) => res.json(await botOf(res).chats().page()));
+app.post("/chats", async (_, res) => res.json(await botOf(res).createChat()));
+app.get("/chats/:id", async ({ params: { id } }, res) =>
+  res.json(await botOf(res).history(+id).page()),
+);
 app.post("/chats/:id", async ({ body, params: { id } }, res) => {
   const hangUp = new AbortController();
   res.on("close", () => hangUp.abort()).set("cache-control", "no-transform");
-  for await (const event of bot.stream(+id, body?.question, { signal: hangUp.signal }))
+  for await (const event of botOf(res).stream(+id, body?.question, { signal: hangUp.signal }))
     res.write(`${JSON.stringify(event)}\n`);
   res.end();
 });
 app.use(((error, _request, res, _next) => {
-  const status = error.status ?? (error.name === "ArgumentInvalid" ? 422 : 500);
+  const status =
+    error.status ?? { ArgumentInvalid: 422, ChatNotFound: 404 }[error.name as string] ?? 500;
   if (res.headersSent) res.destroy();
   else res.status(status).type("json").send({ error: error.name });
 }) satisfies ErrorRequestHandler);

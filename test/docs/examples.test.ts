@@ -38,6 +38,17 @@ it("promise.ts prints what docs/library/embedding.md shows", async () => {
   expect(stdout.trim()).toBe(section.find(({ info }) => info === "text")!.text);
 });
 
+it("product.ts and who-asks.ts print what docs/library/embedding.md shows", async () => {
+  for (const [file, heading] of [
+    ["product.ts", "## What a product adds"],
+    ["who-asks.ts", "## With Effect"],
+  ] as const) {
+    const section = fencesOf(sectionOf(read("docs/library/embedding.md"), heading));
+    const { stdout } = await run(process.execPath, [example(file)], { env: environment });
+    expect(stdout.trim()).toBe(section.find(({ info }) => info === "text")!.text);
+  }
+});
+
 it("own-rows.ts prints what docs/library/embedding.md shows", async () => {
   const section = fencesOf(
     sectionOf(read("docs/library/embedding.md"), "## Beside your own tables"),

@@ -3,17 +3,23 @@
  * handler.
  */
 import type { ChatTransport, UIMessage, UIMessageChunk } from "ai";
+import { hasQuestion } from "./Interface.ts";
 import type { AnswerEvent, AskOptions, Client, Entry } from "./Interface.ts";
 
-/** The fields of an entry that an assistant message carries in addition to the text of the answer. */
-export type EntryMetadata = Omit<Entry, "question" | "answer">;
+/** The fields of an entry that an assistant message carries in addition to its parts. */
+export type EntryMetadata = Omit<Entry, "question" | "answer" | "metadata">;
 
 /**
- * A message of `useChat`. An assistant message has the metadata of its entry. A part of type `data-entry` is an earlier
- * entry of the chat that is missing from the messages, because another page asked the question or because the server
- * completed the answer after `stop`.
+ * A message of `useChat`. An assistant message has the metadata of its entry. The `sources` that an answer keeps are
+ * `source-url` parts, or `source-document` parts without a URL; anything else that it keeps is a part `data-<name>`, for
+ * which `Data` gives the types by name. A part of type `data-entry` is an earlier entry of the chat that is missing from
+ * the messages, because it was posted, because another page asked the question or because the server completed the
+ * answer after `stop`; {@link toMessages} converts it.
  */
-export type ParleyMessage = UIMessage<EntryMetadata, { entry: Entry }>;
+export type ParleyMessage<Data extends object = {}> = UIMessage<
+  EntryMetadata,
+  { entry: Entry } & Data
+>;
 
 /** Options for {@link makeChatTransport}. */
 export interface ChatTransportOptions {
@@ -39,12 +45,13 @@ export interface ChatTransportOptions {
  * messages arrive with the answer. A failure arrives as an error of the SDK, with the message of the client's error,
  * such as `CHAT_DOES_NOT_EXISTS`.
  */
-export const makeChatTransport = ({
+export const makeChatTransport = <Data extends object = {}>({
   chatId,
   client,
   onDisconnect,
-}: ChatTransportOptions): ChatTransport<ParleyMessage> => ({
-  sendMessages: async ({ abortSignal, chatId: id, messages }) => {
+}: ChatTransportOptions): ChatTransport<ParleyMessage<Data>> => ({
+  sendMessages: async ({ abortSignal, chatId: id, messages: givenMessages }) => {
+    const messages = givenMessages as unknown as ReadonlyArray<ParleyMessage>;
     const userMessage = messages.findLast(({ role }) => role === "user");
     const query = userMessage === undefined ? "" : toText(userMessage);
     const lastEntry = messages.findLast(
@@ -54,18 +61,17 @@ export const makeChatTransport = ({
     // An edited message keeps its id.
     const key = `${hash(JSON.stringify(question))}.${id}.${userMessage?.id}`;
     const idempotencyKey = encodeURIComponent(key).slice(0, 255);
-    const options = { idempotencyKey, onDisconnect, signal: abortSignal };
+    const options = { idempotencyKey, include, onDisconnect, signal: abortSignal };
     const events = client.stream(question, options)[Symbol.asyncIterator]();
     const shownIds = messages.flatMap(({ parts }) =>
       parts.flatMap((part) => (part.type === "data-entry" ? [part.data.id] : [])),
     );
     const readMissing = async (): Promise<ReadonlyArray<Entry>> => {
       if (question.chat_id === undefined) return [];
-      const call = { signal: abortSignal };
-      const { data } = await client.history(question.chat_id, { limit: 100 }, call).page();
-      return data
-        .toReversed()
-        .filter(({ id }) => id > (lastEntry?.id ?? 0) && !shownIds.includes(id));
+      const query = { after: lastEntry?.id, include, limit: 100 };
+      const history = client.history(question.chat_id, query, { signal: abortSignal });
+      const { data } = await history.page();
+      return data.toReversed().filter(({ id }) => !shownIds.includes(id));
     };
     const chunks = toChunks({ [Symbol.asyncIterator]: () => events }, query, readMissing);
     return new ReadableStream({
@@ -83,19 +89,38 @@ export const makeChatTransport = ({
   reconnectToStream: () => Promise.resolve(null),
 });
 
-/** Converts the entries of a history, which must be oldest first, to the initial messages of `useChat`. */
-export const toMessages = (entries: ReadonlyArray<Entry>): Array<ParleyMessage> =>
-  entries.flatMap(({ answer, question, ...metadata }) => [
-    // The hello message answers no question.
-    ...(question === "" ? [] : [toMessage("user", `${metadata.id}-question`, question)]),
-    { ...toMessage("assistant", `${metadata.id}`, answer), metadata },
-  ]);
+/**
+ * Converts the entries of a history, which must be oldest first, to the initial messages of `useChat`. The history
+ * needs `include: ["metadata"]` for the parts that come from it.
+ */
+export const toMessages = <Data extends object = {}>(
+  entries: ReadonlyArray<Entry>,
+): Array<ParleyMessage<Data>> =>
+  entries.flatMap((entry) => {
+    const { answer, metadata: _, question, ...metadata } = entry;
+    const [id, text] = [String(entry.id), { type: "text", text: answer } as const];
+    const parts = [text, ...toParts(entry)] as ParleyMessage<Data>["parts"];
+    const message: ParleyMessage<Data> = { id, role: "assistant", parts, metadata };
+    if (!hasQuestion(entry)) return [message];
+    const asked = [{ type: "text", text: question } as const];
+    return [{ id: `${id}-question`, role: "user", parts: asked }, message];
+  });
 
-const toMessage = (role: "user" | "assistant", id: string, text: string): ParleyMessage => ({
-  id,
-  role,
-  parts: [{ type: "text", text }],
-});
+const include = ["metadata"] as const;
+
+/** Yields the parts that an entry's metadata makes. The name `entry` is taken. */
+function* toParts({ id, metadata }: Entry) {
+  for (const [name, data] of Object.entries(metadata ?? {})) {
+    if (name === "sources" && Array.isArray(data)) {
+      for (const [index, item] of data.entries()) {
+        const { title, url } = item ?? {};
+        const source = { sourceId: `${id}-${index}`, title: String(title ?? url ?? "") };
+        if (url) yield { ...source, type: "source-url", url: String(url) } as const;
+        else yield { ...source, type: "source-document", mediaType: "text/plain" } as const;
+      }
+    } else if (name !== "entry") yield { type: `data-${name}`, data } as const;
+  }
+}
 
 const toText = ({ parts }: ParleyMessage): string =>
   parts.map((part) => (part.type === "text" ? part.text : "")).join("");
@@ -104,7 +129,7 @@ async function* toChunks(
   events: AsyncIterable<AnswerEvent>,
   query: string,
   readMissing: () => Promise<ReadonlyArray<Entry>>,
-): AsyncGenerator<UIMessageChunk<EntryMetadata, { entry: Entry }>, void> {
+): AsyncGenerator<UIMessageChunk<EntryMetadata>, void> {
   const id = "answer";
   let hasBegun = false;
   let isOpen = false;
@@ -130,9 +155,10 @@ async function* toChunks(
         isOpen = true;
         yield { type: "text-delta", id, delta: event.text };
       } else if (event.type === "entry") {
-        const { answer: _answer, question: _question, ...metadata } = event.entry;
+        const { answer: _, metadata: __, question: ___, ...metadata } = event.entry;
         if (isOpen) yield { type: "text-end", id };
         for (const entry of candidates) if (entry.id !== metadata.id) yield toEntryPart(entry);
+        yield* toParts(event.entry);
         yield { type: "finish-step" };
         yield { type: "finish", messageMetadata: metadata };
       }

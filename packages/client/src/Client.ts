@@ -38,34 +38,40 @@ export const makeClient = ({
       }
     }
   };
-  const get = (path: string, { signal }: api.CallOptions = {}) =>
-    call({ method: "GET", url: base + path, headers: {}, timeoutMillis, signal });
-
+  const toRequest = (
+    method: api.Attempt["method"],
+    address: string,
+    { include = [], signal }: api.IncludeOptions<string> = {},
+    body?: object,
+  ): ClientRequest => {
+    const url = new URL(address);
+    if (include.length > 0) url.searchParams.set("include", include.join());
+    const content = body && { "content-type": "application/json" };
+    const json = body && JSON.stringify(body);
+    return { method, url: url.href, headers: { ...content }, body: json, timeoutMillis, signal };
+  };
   const toPost = (
-    url: string,
+    address: string,
     body: object,
-    { idempotencyKey = randomKey(), onDisconnect, signal }: api.AskOptions = {},
-  ): ClientRequest => ({
-    method: "POST",
-    url,
-    headers: {
-      "content-type": "application/json",
-      "idempotency-key": idempotencyKey,
-      ...(onDisconnect !== undefined && { "on-disconnect": onDisconnect }),
-    },
-    body: JSON.stringify(body),
-    timeoutMillis,
-    signal,
-  });
+    { idempotencyKey = randomKey(), onDisconnect, ...options }: api.AskOptions = {},
+  ): ClientRequest => {
+    const { headers, ...request } = toRequest("POST", address, options, body);
+    const disconnect = onDisconnect && { "on-disconnect": onDisconnect };
+    return {
+      ...request,
+      headers: { ...headers, "idempotency-key": idempotencyKey, ...disconnect },
+    };
+  };
 
   const list = <A>(
     path: string,
-    query: api.ListQuery<string> = {},
+    { include, ...query }: api.ListQuery<string> & Pick<api.IncludeOptions<string>, "include"> = {},
     options?: api.CallOptions,
   ): api.List<A> => {
     const { limit = 25, page: first = 1 } = query;
     const read = async (page: number): Promise<api.Page<A>> => {
-      const { data, meta } = await get(`${path}?${toSearch({ ...query, page })}`, options);
+      const address = `${base}${path}?${toSearch({ ...query, page })}`;
+      const { data, meta } = await call(toRequest("GET", address, { ...options, include }));
       return { data, total: meta.total, page };
     };
     async function* pages() {
@@ -84,14 +90,22 @@ export const makeClient = ({
     };
   };
 
+  const read = async (request: ClientRequest) => (await call(request)).data;
+  /** For requests whose turn may come only after an answer. */
+  const inTurn = (request: ClientRequest) => read({ ...request, timeoutMillis: askTimeoutMillis });
+  const toChat = (chatId: number) => `${base}/chats/${chatId}`;
   return {
-    details: async (options) => (await get("/details", options)).data,
-    createChat: async (chat = {}, options) =>
-      (await call(toPost(`${base}/chats`, chat, options))).data,
+    details: (options) => read(toRequest("GET", `${base}/details`, options)),
+    createChat: (chat = {}, options) => read(toPost(`${base}/chats`, chat, options)),
     chats: (query, options) => list("/chats", query, options),
     history: (chatId, query, options) => list(`/chats/${chatId}/history`, query, options),
-    ask: async (question, options) =>
-      (await call({ ...toPost(ask, question, options), timeoutMillis: askTimeoutMillis })).data,
+    rename: (chatId, name, options) => read(toRequest("PATCH", toChat(chatId), options, { name })),
+    delete: (chatId, options) => read(toRequest("DELETE", toChat(chatId), options)),
+    rate: (chatId, entryId, feedback, options) =>
+      read(toRequest("PATCH", `${toChat(chatId)}/history/${entryId}`, options, feedback)),
+    post: (chatId, text, { metadata, ...options } = {}) =>
+      inTurn(toPost(`${toChat(chatId)}/history`, { text, metadata }, options)),
+    ask: (question, options) => inTurn(toPost(ask, question, options)),
     stream: (question, options) => {
       const request = toPost(ask, question, options);
       return {

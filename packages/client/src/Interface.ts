@@ -27,7 +27,7 @@ export interface ClientOptions {
   readonly askUrl?: string | URL | undefined;
   /** How long the server may be silent during an attempt; 30 seconds by default. */
   readonly timeoutMillis?: number | undefined;
-  /** The same for `ask`, whose response begins only once the entry is stored; 120 seconds by default. */
+  /** The same for `ask` and `post`, whose responses begin only once the entry is stored; 120 seconds by default. */
   readonly askTimeoutMillis?: number | undefined;
   /**
    * How many times a failed attempt may be retried; 4 by default. Progress in a stream resets the count, but each
@@ -48,8 +48,25 @@ export interface PostOptions extends CallOptions {
   readonly idempotencyKey?: string | undefined;
 }
 
+/** What each chat has in addition, on request: `_lastEntryTime` and `entries`. */
+export type ChatInclude = "activity";
+
+/** What each entry has in addition, on request: `metadata`; `rating` and `comment`. */
+export type EntryInclude = "metadata" | "feedback";
+
+/** Options for calls that return a chat or an entry with additional fields. */
+export interface IncludeOptions<Word extends string> extends CallOptions {
+  readonly include?: ReadonlyArray<Word> | undefined;
+}
+
+/** Options for posts. */
+export interface EntryOptions extends PostOptions, IncludeOptions<EntryInclude> {
+  /** A JSON object of at most 16 KiB, such as `{ author: "Ann" }`, which marks an entry that a person wrote. */
+  readonly metadata?: Metadata | null | undefined;
+}
+
 /** Options for asks. */
-export interface AskOptions extends PostOptions {
+export interface AskOptions extends PostOptions, IncludeOptions<EntryInclude> {
   /** Whether the server finishes and stores the answer after the client disconnects; the server decides by default. */
   readonly onDisconnect?: "cancel" | "finish" | undefined;
 }
@@ -68,6 +85,29 @@ export interface Client {
   readonly chats: (query?: ChatsQuery, options?: CallOptions) => List<Chat>;
   /** Lists the entries of a chat, newest first by default. */
   readonly history: (chatId: number, query?: HistoryQuery, options?: CallOptions) => List<Entry>;
+  /** Gives a chat another name of up to 255 characters, or none. */
+  readonly rename: (
+    chatId: number,
+    name: string | null,
+    options?: IncludeOptions<ChatInclude>,
+  ) => Promise<Chat>;
+  /**
+   * Erases a chat with everything in it, and returns the chat as it was. If the response to an attempt is lost, the
+   * retry finds no chat and rejects with status 404. The key needs the scope `delete`.
+   */
+  readonly delete: (chatId: number, options?: IncludeOptions<ChatInclude>) => Promise<Chat>;
+  /** Changes an entry's rating or comment, and returns the entry with both. */
+  readonly rate: (
+    chatId: number,
+    entryId: number,
+    feedback: FeedbackChange,
+    options?: IncludeOptions<EntryInclude>,
+  ) => Promise<Entry>;
+  /**
+   * Stores an entry without a question, such as a colleague's answer. The text has 1 to 10,000 characters. The key needs
+   * the scope `post`.
+   */
+  readonly post: (chatId: number, text: string, options?: EntryOptions) => Promise<Entry>;
   /** Asks a question, and resolves once the entry is stored. */
   readonly ask: (question: Question, options?: AskOptions) => Promise<Entry>;
   /**
@@ -79,7 +119,7 @@ export interface Client {
 
 /** One HTTP request with its outcome: a response, an error, or both. */
 export interface Attempt {
-  readonly method: "GET" | "POST";
+  readonly method: "GET" | "POST" | "PATCH" | "DELETE";
   readonly url: string;
   /** Without the API key. */
   readonly headers: Readonly<Record<string, string>>;
@@ -106,18 +146,41 @@ export interface Chat {
   readonly userRef: string | null;
   /** ISO 8601 in UTC with milliseconds. */
   readonly _createTime: string;
+  /** When the newest entry was created or, without an entry, the chat. Present with `include: ["activity"]`. */
+  readonly _lastEntryTime?: string;
+  /** The number of entries. Present with `include: ["activity"]`. */
+  readonly entries?: number;
 }
+
+/** A JSON object that is kept with an entry, such as the `sources` of an answer. */
+export type Metadata = Readonly<Record<string, unknown>>;
 
 /** An entry in a chat's history: a question and its answer. */
 export interface Entry {
   readonly id: number;
   readonly chat_id: number;
+  /** Empty in an entry without a question; see {@link hasQuestion}. */
   readonly question: string;
   readonly answer: string;
   readonly moderation: string;
   readonly flagged: boolean;
   /** ISO 8601 in UTC with milliseconds. */
   readonly _createTime: string;
+  /** Present with `include: ["metadata"]`. */
+  readonly metadata?: Metadata | null;
+  /** Present with `include: ["feedback"]`, like `comment`. */
+  readonly rating?: "good" | "bad" | null;
+  readonly comment?: string | null;
+}
+
+/** Whether a user asked: neither the hello message nor a posted entry has a question. */
+export const hasQuestion = ({ question }: Pick<Entry, "question">): boolean => question !== "";
+
+/** The fields of an entry's feedback to change: `null` clears a field, and an absent field stays. */
+export interface FeedbackChange {
+  readonly rating?: "good" | "bad" | null | undefined;
+  /** Up to 1,000 characters. */
+  readonly comment?: string | null | undefined;
 }
 
 /** The fields of a chat to create. */
@@ -131,7 +194,7 @@ export interface NewChat {
 export interface Question {
   /** The chat to ask in; if absent or `null`, the server creates one. */
   readonly chat_id?: number | null | undefined;
-  /** 1 to 200 characters, not all of them white space. */
+  /** 1 to 200 characters, or as many as the server's operator allows; not all of them white space. */
   readonly query: string;
 }
 
@@ -148,7 +211,8 @@ export interface ListQuery<Field extends string> {
 }
 
 /** The query parameters for the list of chats. */
-export interface ChatsQuery extends ListQuery<keyof Chat> {
+export interface ChatsQuery extends ListQuery<Exclude<keyof Chat, "entries">> {
+  readonly include?: ReadonlyArray<ChatInclude> | undefined;
   /** Text that the chat's name contains, ignoring case. */
   readonly search?: string | undefined;
   /** The exact `userRef`; case-sensitive. */
@@ -156,7 +220,13 @@ export interface ChatsQuery extends ListQuery<keyof Chat> {
 }
 
 /** The query parameters for a chat's history. */
-export type HistoryQuery = ListQuery<keyof Entry>;
+export interface HistoryQuery extends ListQuery<
+  Exclude<keyof Entry, "metadata" | "rating" | "comment">
+> {
+  readonly include?: ReadonlyArray<EntryInclude> | undefined;
+  /** Only entries with greater ids. */
+  readonly after?: number | undefined;
+}
 
 /** A page of a list. Its rows and the total come from the same snapshot. */
 export interface Page<A> {

@@ -3,6 +3,7 @@
  */
 export { makeClient } from "./Client.ts";
 export { ConnectionError, ResponseError, ValidationError } from "./Connection.ts";
+export { hasQuestion } from "./Interface.ts";
 export type {
   AnswerEvent,
   AskOptions,
@@ -10,13 +11,19 @@ export type {
   CallOptions,
   Chat,
   ChatbotDetails,
+  ChatInclude,
   ChatsQuery,
   Client,
   ClientOptions,
   Entry,
+  EntryInclude,
+  EntryOptions,
+  FeedbackChange,
   HistoryQuery,
+  IncludeOptions,
   List,
   ListQuery,
+  Metadata,
   NewChat,
   Page,
   PostOptions,

@@ -1,6 +1,6 @@
 import { assert, it } from "@effect/vitest";
 import { makeChatTransport, toMessages, type ParleyMessage } from "@parley/client/ai-sdk";
-import { makeClient, type Client } from "@parley/client";
+import { makeClient, type Client, type Entry } from "@parley/client";
 import { AbstractChat, type ChatState, type ChatStatus } from "ai";
 import { Deferred, Effect, Redacted, Stream } from "effect";
 import { makeTestHandler, usage } from "@parley/http/test";
@@ -331,3 +331,78 @@ it.live("after a failed ask, an entry from another tab with the same question is
     });
   }).pipe(Effect.scoped),
 );
+
+const metadata = {
+  sources: [{ title: "Prices", url: "https://shop.example/prices" }, { title: "A leaflet" }],
+  found: true,
+  entry: "taken",
+};
+const partsFromMetadata = [
+  {
+    type: "source-url",
+    sourceId: "2-0",
+    title: "Prices",
+    url: "https://shop.example/prices",
+  },
+  { type: "source-document", sourceId: "2-1", title: "A leaflet", mediaType: "text/plain" },
+  { type: "data-found", data: true },
+];
+const shared = { chat_id: 1, moderation: "none", flagged: false, _createTime: "" };
+const answered: Entry = { ...shared, id: 2, question: "q", answer: "a", metadata };
+const posted: Entry = {
+  ...shared,
+  id: 3,
+  question: "",
+  answer: "I am here.",
+  metadata: { author: "Ann" },
+};
+
+it("the metadata of a stored entry makes sources and data parts, and a post has no user message", () => {
+  const messages = toMessages<{ author: string; found: boolean }>([answered, posted]);
+  assert.deepStrictEqual(
+    messages.map(({ id, parts, role }): ReadonlyArray<unknown> => [role, id, parts]),
+    [
+      ["user", "2-question", [{ type: "text", text: "q" }]],
+      ["assistant", "2", [{ type: "text", text: "a" }, ...partsFromMetadata]],
+      [
+        "assistant",
+        "3",
+        [
+          { type: "text", text: "I am here." },
+          { type: "data-author", data: "Ann" },
+        ],
+      ],
+    ],
+  );
+  assert.deepStrictEqual(messages[1]!.metadata, { ...shared, id: 2 });
+});
+
+it("an answer's metadata arrives as parts after its text, and a post as an earlier entry", async () => {
+  const lines: Array<string> = [];
+  const client = makeClient({
+    fetch: async (url, { method }) => {
+      lines.push(`${method} ${new URL(url).search}`);
+      if (method === "GET") {
+        return Response.json({ status: 200, data: [posted], meta: { total: 1 } });
+      }
+      const entry = { ...answered, id: 4 };
+      const events = `event: delta\nid: t.1\ndata: {"text":"a"}\n\nevent: entry\nid: t.1\ndata: ${JSON.stringify({ status: 201, data: entry })}\n\n`;
+      return new Response(events, { headers: { "content-type": "text/event-stream" } });
+    },
+  });
+  const chat = new TestChat(client, toMessages([{ ...answered, metadata: null }]), 1);
+  await chat.sendMessage({ text: "q" });
+  assert.deepStrictEqual(chat.error, undefined);
+  const parts = chat.lastMessage!.parts.filter(({ type }) => type !== "step-start");
+  assert.deepStrictEqual(JSON.parse(JSON.stringify(parts)), [
+    { type: "data-entry", id: "3", data: posted },
+    { type: "text", text: "a", state: "done" },
+    ...partsFromMetadata.map((part) =>
+      "sourceId" in part ? { ...part, sourceId: part.sourceId!.replace("2", "4") } : part,
+    ),
+  ]);
+  assert.deepStrictEqual(lines, [
+    "POST ?include=metadata",
+    "GET ?after=2&limit=100&page=1&include=metadata",
+  ]);
+});

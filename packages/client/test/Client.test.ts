@@ -62,6 +62,72 @@ it.live("the client calls every endpoint, and returns values exactly as they are
   }).pipe(Effect.scoped),
 );
 
+/** A client of a server that answers every request with `respond`, and the requests as this server reads them. */
+const makeStubClient = (respond: (attempt: number) => Response) => {
+  const requests: Array<{ readonly line: string; readonly key: string | null; body: unknown }> = [];
+  const parley = client.makeClient({
+    fetch: async (url, init) => {
+      const request = new Request(url, init);
+      const { pathname, search } = new URL(url);
+      const text = await request.text();
+      assert.strictEqual(request.headers.has("content-type"), text !== "");
+      requests.push({
+        line: `${request.method} ${pathname}${decodeURIComponent(search)}`,
+        key: request.headers.get("idempotency-key"),
+        body: text === "" ? undefined : JSON.parse(text),
+      });
+      return respond(requests.length);
+    },
+  });
+  return { parley, requests };
+};
+
+it("the client renames, deletes, rates and posts, and asks for additional fields", async () => {
+  const { parley, requests } = makeStubClient(() =>
+    Response.json({ status: 200, data: [], meta: { total: 0 } }),
+  );
+  await parley.rename(7, null, { include: ["activity"] });
+  await parley.delete(7);
+  await parley.rate(7, 9, { rating: "bad", comment: null }, { include: ["metadata"] });
+  await parley.rate(7, 9, { comment: "Wrong" });
+  const metadata = { author: "Ann" };
+  await parley.post(7, "Hello", { metadata, include: ["feedback"], idempotencyKey: "own" });
+  await parley.ask({ query: "q" }, { include: ["metadata", "feedback"], idempotencyKey: "own" });
+  await parley.chats({ include: ["activity"], orderBy: "_lastEntryTime", desc: true }).page();
+  await parley.history(7, { after: 3, include: ["metadata", "feedback"] }).page();
+  await parley.history(7, { include: [] }).page();
+  const all = requests.map(({ body, key, line }) =>
+    [line, key, JSON.stringify(body)].filter((item) => item != null).join(" "),
+  );
+  assert.deepStrictEqual(all, [
+    'PATCH /api/chats/7?include=activity {"name":null}',
+    "DELETE /api/chats/7",
+    'PATCH /api/chats/7/history/9?include=metadata {"rating":"bad","comment":null}',
+    'PATCH /api/chats/7/history/9 {"comment":"Wrong"}',
+    'POST /api/chats/7/history?include=feedback own {"text":"Hello","metadata":{"author":"Ann"}}',
+    'POST /ask?include=metadata,feedback own {"query":"q"}',
+    "GET /api/chats?orderBy=_lastEntryTime&desc=true&page=1&include=activity",
+    "GET /api/chats/7/history?after=3&page=1&include=metadata,feedback",
+    "GET /api/chats/7/history?page=1",
+  ]);
+});
+
+it("a change is retried like any other call, and a retried post keeps its key", async () => {
+  const failure = { status: 500, code: 500003, message: "STORAGE_UNAVAILABLE" };
+  const { parley, requests } = makeStubClient((attempt) =>
+    attempt % 2 === 1
+      ? Response.json(failure, { status: 500 })
+      : Response.json({ status: 200, data: { id: attempt } }),
+  );
+  assert.strictEqual((await parley.rename(7, "name")).id, 2);
+  assert.strictEqual((await parley.rate(7, 9, { rating: "good" })).id, 4);
+  assert.strictEqual((await parley.post(7, "Hello")).id, 6);
+  assert.strictEqual((await parley.delete(7)).id, 8);
+  const [first, second] = requests.slice(4).map(({ key }) => key);
+  assert.match(first!, /^[0-9a-f]{32}$/);
+  assert.strictEqual(first, second);
+});
+
 it.live("the client needs no origin to call a handler in the same process", () =>
   Effect.gen(function* () {
     const { handler, key } = yield* makeTestHandler(() =>

@@ -1,4 +1,4 @@
-import { Administration, scopes } from "@parley/core";
+import { Administration, Asking, scopes } from "@parley/core";
 import { ChatArchive, ChatbotDirectory, ChatbotRegistry } from "@parley/core/ports";
 import {
   AnswerUnavailable,
@@ -11,8 +11,10 @@ import {
   UserRefNotGranted,
   type AnswerEvent,
   type AnswererFunction,
+  type AskError,
   type Bot,
   type Parley,
+  type StoredEntry,
 } from "@parley/core/promise";
 import { memory } from "@parley/store-memory";
 import { Effect, Layer, Redacted, Stream, type Context } from "effect";
@@ -121,7 +123,7 @@ describe("a bot from openParley", () => {
     for (const query of [{ search: absent }, { userRef: absent }, list])
       expect((await bot.chats(query, { signal: absent }).page()).total).toBe(1);
     expect(await bot.usage({ since: absent, by: absent })).toHaveLength(1);
-    expect(await collect(bot.export({ userRef: absent }))).toHaveLength(4);
+    expect(await collect(bot.export({ userRef: absent }))).toHaveLength(5);
     const key = { name: absent, scopes: absent, expiresAt: absent, ratePerMinute: absent };
     expect(await bot.createKey(key)).toMatchObject({ id: expect.any(String) });
   });
@@ -153,8 +155,9 @@ describe("a bot from openParley", () => {
     const lines = await collect(bot.export());
     const records = lines.flatMap((line) => Object.entries<object>(JSON.parse(line)));
     expect(records.map(([kind, fields]) => `${kind}: ${Object.keys(fields).join()}`)).toEqual([
+      "version: ",
       "chat: id,name,userRef,_createTime",
-      "entry: id,chat_id,question,answer,moderation,flagged,_createTime,usage",
+      "entry: id,chat_id,question,answer,moderation,flagged,_createTime,usage,metadata,rating,comment",
       "end: chats,entries",
     ]);
   });
@@ -221,6 +224,9 @@ describe("a bot from openParley", () => {
     expect((await ann.chats().page()).data).toEqual([own]);
     expect((await ann.createChat()).userRef).toBe("ann");
     await expect(ann.createChat({ userRef: "bob" })).rejects.toBeInstanceOf(UserRefNotGranted);
+    expect(() => ann.as("bob")).toThrow(UserRefNotGranted);
+    expect((await ann.as("ann").chats().page()).total).toBe(2);
+    await expect(ann.post(other.id, "t")).rejects.toBeInstanceOf(ChatNotFound);
     await expect(ann.history(other.id).page()).rejects.toBeInstanceOf(ChatNotFound);
     await expect(ann.ask(other.id, "q")).rejects.toBeInstanceOf(ChatNotFound);
     await expect(collect(ann.stream(other.id, "q"))).rejects.toBeInstanceOf(ChatNotFound);
@@ -234,6 +240,174 @@ describe("a bot from openParley", () => {
     await expect(bot.ask(null, "other", options)).rejects.toBeInstanceOf(IdempotencyKeyReused);
     const other = { idempotencyKey: "another" };
     expect(await bot.createChat({}, other)).toEqual(await bot.createChat({}, other));
+  });
+});
+
+describe("what a product adds", () => {
+  it("a bot of one user has only that user's chats, keys and rights", async () => {
+    const parley = await open();
+    const bot = await parley.chatbot(declaration);
+    const [ann, bob] = [bot.as("ann"), bot.as("bob")];
+    const options = { idempotencyKey: "k" };
+    const [own, other] = [await ann.ask(null, "q", options), await bob.ask(null, "q", options)];
+    expect(own.entry.chatId).not.toBe(other.entry.chatId);
+    expect(await ann.ask(null, "q", options)).toEqual({ ...own, replayed: true });
+    const [{ entry }, chatId] = [own, other.entry.chatId];
+    const creation = { idempotencyKey: "c" };
+    expect(await ann.createChat({}, creation)).not.toEqual(await bob.createChat({}, creation));
+    for (const [name, user] of Object.entries({ ann, bob })) {
+      const { data, total } = await user.chats().page();
+      expect([total, new Set(data.map(({ userRef }) => userRef))]).toEqual([2, new Set([name])]);
+    }
+    expect((await ann.chats({ userRef: "bob" }).page()).total).toBe(0);
+    await expect(ann.createChat({ userRef: "bob" })).rejects.toBeInstanceOf(UserRefNotGranted);
+    for (const call of [
+      () => ann.history(chatId).page(),
+      () => ann.ask(chatId, "q"),
+      () => collect(ann.stream(chatId, "q")),
+      () => ann.rename(chatId, "n"),
+      () => ann.rate(chatId, other.entry.id, { rating: "bad" }),
+      () => ann.delete(chatId),
+    ])
+      await expect(call()).rejects.toBeInstanceOf(ChatNotFound);
+    await expect(ann.rate(entry.chatId, 999, {})).rejects.toMatchObject({ name: "EntryNotFound" });
+    expect(await ann.delete(entry.chatId)).toMatchObject({ id: entry.chatId, userRef: "ann" });
+    expect(await total(bot)).toBe(3);
+    const none = ["as", "post", "erase", "usage", "export", "import", "createKey", "revokeKey"];
+    expect(none.filter((method) => method in ann)).toEqual([]);
+  });
+
+  it("a bot of one user shares the chats and the keys of that user's visitor tokens", async () => {
+    const parley = await open();
+    const bot = await parley.chatbot(declaration);
+    const services = await Effect.runPromise(Layer.build(parley.layer).pipe(Effect.scoped));
+    const visitor = { visitor: "ann", chatId: null, question: "q", idempotencyKey: "k" };
+    const asking = Effect.provideContext(
+      Asking.use((service) => service.ask(bot.chatbot, visitor)),
+      services,
+    );
+    const { entry } = await Effect.runPromise(asking);
+    const { entry: replay } = await bot.as("ann").ask(null, "q", { idempotencyKey: "k" });
+    expect([replay.id, replay.chatId]).toEqual([entry.id, entry.chatId]);
+  });
+
+  it("a chat is renamed, an entry rated and both are read with what the reader asks for", async () => {
+    const bot = await openBot(async function* () {
+      yield "a";
+      yield { _tag: "Metadata", metadata: { sources: [{ title: "T" }] } };
+    });
+    const [chat, other] = [await bot.createChat({ name: "old" }), await bot.createChat()];
+    const include = ["metadata"] as const;
+    const { entry } = await bot.ask(chat.id, "q", { include });
+    const metadata = { sources: [{ title: "T" }] };
+    expect(entry.metadata).toEqual(metadata);
+    expect((await collect(bot.stream(chat.id, "r", { include }))).at(-1)).toMatchObject({
+      entry: { metadata },
+    });
+    expect((await bot.ask(chat.id, "s")).entry).not.toHaveProperty("metadata");
+    const post = await bot.post(chat.id, "From Ann", { metadata: { author: "Ann" } });
+    expect(post).toMatchObject({ question: "", metadata: { author: "Ann" } });
+
+    expect(await bot.rename(chat.id, "new")).toEqual({ ...chat, name: "new" });
+    expect(await bot.rename(chat.id, null)).toEqual({ ...chat, name: null });
+    await bot.rate(chat.id, entry.id, { rating: "bad", comment: "No." });
+    const rated = await bot.rate(chat.id, entry.id, { rating: null });
+    expect(rated).toMatchObject({ id: entry.id, rating: null, comment: "No." });
+    await bot.rate(chat.id, entry.id, { rating: "good", comment: null });
+
+    const query = { after: entry.id, orderBy: "id", include: ["metadata", "feedback"] } as const;
+    const { data, total } = await bot.history(chat.id, query).page();
+    expect([total, data.map(({ answer }) => answer)]).toEqual([3, ["a", "a", "From Ann"]]);
+    expect(data[2]).toEqual({ ...post, rating: null, comment: null });
+    const first = bot.history(chat.id, { id: entry.id, include: ["feedback"] });
+    const { metadata: _, ...plain } = entry;
+    expect((await first.page()).data).toEqual([{ ...plain, rating: "good", comment: null }]);
+
+    const byActivity = { orderBy: "lastEntryTime", desc: true, include: ["activity"] } as const;
+    const chats = await collect(bot.chats(byActivity));
+    expect(chats).toEqual(
+      expect.arrayContaining([
+        { ...chat, name: null, entries: 4, lastEntryTime: post.createTime },
+        { ...other, entries: 0, lastEntryTime: other.createTime },
+      ]),
+    );
+    expect(chats.map(({ lastEntryTime }) => lastEntryTime)).toEqual(
+      chats.map(({ lastEntryTime }) => lastEntryTime).toSorted((a, b) => +b! - +a!),
+    );
+    expect((await bot.chats().page()).data[0]).toEqual(other);
+  });
+
+  it("onEntry is called once for each entry that this process stores, and what it throws changes nothing", async () => {
+    const lines: Array<string> = [];
+    const stored: Array<string> = [];
+    let announce = () => {};
+    const parley = await open(() => "a", {
+      moderator: (question: string) => (question === "bad" ? "hate" : null),
+      log: (line: string) => void lines.push(line),
+      onEntry: ({ chat, chatbot, entry, usage }: StoredEntry) => {
+        stored.push(
+          [chatbot, chat.id, chat.userRef, entry.question, entry.answer, usage].join(" "),
+        );
+        announce();
+        throw new RangeError("secret");
+      },
+    });
+    const bot = await parley.chatbot({ ...declaration, helloMessage: "Hello!" });
+    const chatbot = bot.chatbot.id;
+    const { id } = await bot.createChat({ userRef: "u" }, { idempotencyKey: "c" });
+    await bot.createChat({ userRef: "u" }, { idempotencyKey: "c" });
+    for (const idempotencyKey of ["k", "k"])
+      await Promise.all([
+        bot.ask(id, "q", { idempotencyKey }),
+        bot.ask(id, "q", { idempotencyKey }),
+      ]);
+    await bot.ask(id, "bad");
+    await bot.post(id, "From Ann", { idempotencyKey: "p" });
+    await bot.post(id, "From Ann", { idempotencyKey: "p" });
+    const copy = await parley.chatbot({ ...declaration, name: "Copy" });
+    await copy.import(bot.export());
+    const last = makeSignal();
+    announce = last.send;
+    const { entry } = await bot.ask(null, "last");
+    await last.sent;
+    const { moderationErrorMessage } = bot.chatbot.settings;
+    expect(stored).toEqual([
+      `${chatbot} ${id} u  Hello! `,
+      `${chatbot} ${id} u q a `,
+      `${chatbot} ${id} u bad ${moderationErrorMessage} `,
+      `${chatbot} ${id} u  From Ann `,
+      `${chatbot} ${entry.chatId}  last a `,
+    ]);
+    await parley.close();
+    expect(lines).toHaveLength(5);
+    expect(lines[0]).toMatch(/onEntry failed: RangeError at \S*promise\.test\.ts:\d+:\d+/);
+    expect(lines.join()).not.toContain("secret");
+  });
+
+  it("onError receives the error of an ask that fails, with the answerer's error as its cause", async () => {
+    const failure = makeSignal();
+    const errors: Array<AskError> = [];
+    const thrown = new RangeError("secret");
+    const bot = await openBot(
+      () => {
+        throw thrown;
+      },
+      { onError: (error: AskError) => (errors.push(error), failure.send()) },
+    );
+    const error = await bot.ask(null, "q").catch((error: unknown) => error);
+    await failure.sent;
+    expect(errors).toEqual([error]);
+    expect(error).toMatchObject({ name: "AnswerUnavailable", cause: thrown });
+  });
+
+  it("a question may be as long as questionLength says, and 200 code points by default", async () => {
+    const bots = [await openBot(), await openBot(undefined, { questionLength: 20_000 })];
+    for (const [index, length] of [200, 20_000].entries()) {
+      await bots[index]!.ask(null, "🙂".repeat(length));
+      await expect(bots[index]!.ask(null, "🙂".repeat(length + 1))).rejects.toMatchObject({
+        field: "question",
+      });
+    }
   });
 });
 
@@ -292,9 +466,9 @@ describe("errors", () => {
     ["limit", (bot) => bot.chats({ limit: 101 }).page()],
     ["search", (bot) => bot.chats({ search: "a\0" }).page()],
     ["userRef", (bot) => bot.chats({ userRef: "\ud800" }).page()],
-    ["orderBy.0", (bot) => bot.chats({ orderBy: [] }).page()],
+    ["orderBy", (bot) => bot.chats({ orderBy: [] }).page()],
     ["orderBy", (bot) => bot.chats({ orderBy: ["name", "name"] }).page()],
-    ["orderBy.0.field", (bot) => bot.chats({ orderBy: "answer" as any }).page()],
+    ["orderBy", (bot) => bot.chats({ orderBy: "answer" as any }).page()],
     ["desc", (bot) => bot.chats({ desc: [true, false] }).page()],
     ["pages", (bot) => bot.chats({ pages: 2 } as any).page()],
     ["nam", (bot) => bot.createChat({ nam: "n" } as any)],
@@ -310,11 +484,26 @@ describe("errors", () => {
     ["by", (bot) => bot.usage({ by: "month" as any })],
     ["userRef", (bot) => bot.erase({ userRef: 7 as any })],
     ["scopes.0", (bot) => bot.createKey({ scopes: ["all" as any] })],
+    ["", (bot) => bot.createChat(null as any)],
+    ["", (bot) => bot.createChat({}, null as any)],
+    ["signal", (bot) => bot.ask(null, "q", { signal: {} as any })],
+    ["signal", (bot) => collect(bot.stream(null, "q", { signal: "s" as any }))],
+    ["signal", (bot) => bot.chats({}, { signal: {} as any }).page()],
+    ["visitor", (bot) => bot.ask(null, "q", { visitor: "ann" } as any)],
+    ["include.0", (bot) => bot.ask(null, "q", { include: ["sources" as any] })],
+    ["expiresAt", (bot) => bot.createKey({ expiresAt: new Date(0) })],
+    ["desc", (bot) => bot.chats({ orderBy: "id", desc: "true" as any }).page()],
+    ["", (bot) => bot.erase("none" as any)],
+    ["userRef", async (bot) => bot.as("")],
+    ["rating", (bot) => bot.rate(1, 1, { rating: "ok" as any })],
+    ["name", (bot) => bot.rename(1, undefined as any)],
+    ["text", (bot) => bot.post(1, " ")],
+    ["metadata", (bot) => bot.post(1, "t", { metadata: { at: new Date() as any } })],
   ];
   it.each(
     wrong.map(([field, call]) => [String(call).replace("(bot) => ", ""), field, call] as const),
   )("%s rejects with an ArgumentInvalid whose field is `%s`", async (_, field, call) => {
-    const error = await call(await openBot()).catch((error: unknown) => error);
+    const error = await (async () => call(await openBot()))().catch((error: unknown) => error);
     expect(error).toBeInstanceOf(ArgumentInvalid);
     expect(error).toMatchObject({ name: "ArgumentInvalid", field });
     expect((error as ArgumentInvalid).message).toContain((error as ArgumentInvalid).reason);
@@ -332,7 +521,10 @@ describe("errors", () => {
       store: { store: memory },
       answerer: { answerer: "Yes." },
       answerMillis: { answerMillis: NaN },
+      log: { log: true },
       logs: { logs: false },
+      questionLength: { questionLength: 20_001 },
+      onEntry: { onEntry: "log" },
     })) {
       await expect(open(undefined, options)).rejects.toMatchObject({ field });
     }
@@ -551,7 +743,9 @@ describe("close", () => {
     const parley = await open(undefined, { answerMillis: 50, store });
     const bot = await parley.chatbot(declaration);
     for (const question of ["q", "r"]) await bot.ask(null, question);
-    await bot.export()[Symbol.asyncIterator]().next();
+    const lines = bot.export()[Symbol.asyncIterator]();
+    await lines.next();
+    await lines.next();
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     const closing = parley.close();
     await vi.advanceTimersByTimeAsync(5_049);

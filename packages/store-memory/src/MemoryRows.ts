@@ -5,6 +5,7 @@ import {
   ChatbotId,
   erasesChat,
   erasesKey,
+  hasFeedback,
   ImportRefused,
   matchesQuery,
   pageOf,
@@ -71,7 +72,10 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
     for (const record of records)
       if (record._tag === "Chat") insertChat(chatbot, record.chat);
       else if (ids.size === ids.add(record.entry.id).size) return false;
-      else insertEntry(chatbot, { ...record, apiKeyId: null, requestId: null });
+      else {
+        const { entry, usage } = record;
+        insertEntry(chatbot, { entry, usage, apiKeyId: null, requestId: null });
+      }
     return true;
   });
   const spendingName = (apiKeyId: string, day: number) => `${apiKeyId} ${day}`;
@@ -268,6 +272,14 @@ export const makeRows = (memory: Memory): Rows => {
             ...entries.map(({ entry, usage }) => ({ _tag: "Entry" as const, entry, usage })),
           ]);
         return Stream.fromIterable(structuredClone(records));
+      }),
+    feedback: (chatbot, since, kind) =>
+      Stream.suspend(() => {
+        const rows = inOrder(tenantOf(chatbot).chats)
+          .flatMap(({ entries }) => entries)
+          .filter(({ entry }) => hasFeedback(entry, since, kind))
+          .toSorted((a, b) => b.entry.id - a.entry.id);
+        return Stream.fromIterable(structuredClone(rows));
       }),
   };
 };

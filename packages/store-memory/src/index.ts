@@ -1,7 +1,7 @@
 /**
  * The reference store, which keeps its data in this process's memory. The data is lost when the process ends.
  */
-import { storeOf, type Chatbot, type Store, type StorePorts } from "@parley/core/ports";
+import { optionsOf, storeOf, type Chatbot, type Store, type StorePorts } from "@parley/core/ports";
 import { Effect, Layer } from "effect";
 import { makeMemory, type Memory } from "./Memory.ts";
 import { makeRows } from "./MemoryRows.ts";
@@ -20,4 +20,7 @@ export const layerMemoryWith = (chatbots: ReadonlyArray<Chatbot>): Layer.Layer<S
 export const layerMemory: Layer.Layer<StorePorts> = layerMemoryWith([]);
 
 /** Makes a store in this process's memory, for `openParley`. Each call to `openParley` starts with an empty memory. */
-export const memory = (): Store => layerMemory;
+export const memory = (...none: []): Store => {
+  optionsOf("memory", (none as [object?])[0], {});
+  return layerMemory;
+};

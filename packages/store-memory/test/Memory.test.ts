@@ -9,11 +9,12 @@ import {
   TurnStore,
   type ArchiveRecord,
 } from "@parley/core/ports";
-import { registerChatbot } from "@parley/core/testing";
+import { registerChatbot, rowsChecks } from "@parley/core/testing";
 import { layerMemory, layerMemoryOf, layerMemoryWith, makeMemory } from "@parley/store-memory";
 import { Effect, Exit, Scheduler, Stream } from "effect";
 import { TestClock } from "effect/testing";
 import { inspect } from "node:util";
+import { makeRows } from "../src/MemoryRows.ts";
 
 const bare = { name: null, userRef: null, helloMessage: null };
 
@@ -115,3 +116,5 @@ it.effect(
     }).pipe(Effect.provide(layerMemoryWith([chatbot])));
   },
 );
+
+for (const { name, run } of rowsChecks(makeRows(makeMemory()))) it.effect(name, () => run);

@@ -1,17 +1,17 @@
 /**
  * The part of the store that the rules of the core make: chatbots, keys, the audit log, erasures, exports and imports.
  */
-import type { ColdRows, ColdTx, Reads, Scope } from "@parley/core/ports";
+import type { ColdRows, ColdTx, Reads, Scope, UsageGroup, UsageSum } from "@parley/core/ports";
 import { Effect, Stream } from "effect";
 import type { SqlError } from "effect/sql";
 import { makeErasure } from "./archive/ChatErasure.ts";
-import { exportRecords } from "./archive/ChatExport.ts";
+import { exportFeedback, exportRecords } from "./archive/ChatExport.ts";
 import { importVerbs, makeImportTransaction } from "./archive/ChatImport.ts";
-import { sumUsage } from "./archive/UsageReport.ts";
 import { isLockTimeout, toStorageUnavailable } from "./connections/PgErrors.ts";
-import { millisNow, texts } from "./connections/PgParams.ts";
+import { millisNow, texts, time } from "./connections/PgParams.ts";
 import type { PgPools } from "./connections/PgPools.ts";
-import type { Session, SqlVerbs } from "./connections/Session.ts";
+import type { DedicatedSession, Session, SqlVerbs } from "./connections/Session.ts";
+import { chatReads, chatVerbs } from "./chats/ChatChanges.ts";
 import { recordUses, registryVerbs } from "./rows/ChatbotRows.ts";
 
 /** Lets the driver's errors pass through a body, whose transaction maps them. */
@@ -24,15 +24,21 @@ export const makeRows = (pools: PgPools): ColdRows => {
   const { reads, writes } = pools;
   const usage: SqlVerbs<Pick<Reads, "usage">>["usage"] = (chatbot, since, by) =>
     Effect.scoped(
-      Effect.flatMap(pools.exportSession, (session) => sumUsage(session, chatbot, since, by)),
+      Effect.flatMap(pools.exportSession, ({ query }) =>
+        query<UsageSum>(chatbot, usageBy(by), [chatbot, time(since)]),
+      ),
     );
-  const readVerbs = throughBody<Reads>({ ...registryVerbs(reads), usage });
+  const readVerbs = throughBody<Reads>({ ...registryVerbs(reads), ...chatReads(reads), usage });
   const readNow = ({ query }: Pick<Session, "query">) =>
     Effect.map(
       query<{ readonly now: number }>("operator", `select ${millisNow} as now`),
       ([row]) => row!.now,
     );
   const inImport = makeImportTransaction(pools);
+  const inExport = <A>(read: (session: DedicatedSession) => Stream.Stream<A, SqlError.SqlError>) =>
+    Stream.unwrap(Effect.map(pools.exportSession, read)).pipe(
+      Stream.catch((error) => Stream.fromEffect(toStorageUnavailable(Effect.fail(error)))),
+    );
 
   /** Runs the body with verbs of the session, and maps the errors of the driver at the end. */
   const run = <A, E, R>(
@@ -40,7 +46,13 @@ export const makeRows = (pools: PgPools): ColdRows => {
     body: (tx: ColdTx) => Effect.Effect<A, E, R>,
   ) =>
     Effect.flatMap(readNow(session), (now): Effect.Effect<A, E | SqlError.SqlError, R> => {
-      const verbs = { now, usage, ...registryVerbs(session), ...importVerbs(session) };
+      const verbs = {
+        now,
+        usage,
+        ...registryVerbs(session),
+        ...chatVerbs(session),
+        ...importVerbs(session),
+      };
       return body(throughBody<ColdTx>(verbs));
     });
 
@@ -76,9 +88,21 @@ export const makeRows = (pools: PgPools): ColdRows => {
         .query("operator", recordUses, [texts(keyIds)])
         .pipe(Effect.asVoid, toStorageUnavailable),
     erase: makeErasure(pools),
-    records: (chatbot, userRef) =>
-      Stream.unwrap(
-        Effect.map(pools.exportSession, (session) => exportRecords(session, chatbot, userRef)),
-      ).pipe(Stream.catch((error) => Stream.fromEffect(toStorageUnavailable(Effect.fail(error))))),
+    records: (...values) => inExport((session) => exportRecords(session, ...values)),
+    feedback: (...values) => inExport((session) => exportFeedback(session, ...values)),
   };
 };
+
+const groups: Readonly<Record<UsageGroup, string>> = {
+  day: "to_char(create_time at time zone 'UTC', 'YYYY-MM-DD')",
+  key: "key_id",
+  userRef: "(select user_ref from chat where chat.chatbot_id = $1 and chat.id = entry.chat_id)",
+};
+
+const usageBy = (by: UsageGroup | null) => `
+select ${by === null ? "null::text" : groups[by]} as "group", provider, model,
+  count(*)::float8 as answers, coalesce(sum(attempts), 0)::float8 as attempts,
+  coalesce(sum(prompt_tokens), 0)::float8 as "promptTokens",
+  coalesce(sum(completion_tokens), 0)::float8 as "completionTokens"
+from entry where chatbot_id = $1 and create_time >= $2::timestamptz and question <> '' and not flagged
+group by 1, provider, model`;

@@ -1,7 +1,14 @@
 /**
  * The store as a layer, and operations on its schema.
  */
-import { ChatStore, StoreState, storeOf, type Store, type StorePorts } from "@parley/core/ports";
+import {
+  optionsOf,
+  StoreState,
+  storeOf,
+  textOf,
+  type Store,
+  type StorePorts,
+} from "@parley/core/ports";
 import { Context, Effect, Layer, Redacted } from "effect";
 import { SqlClient, type SqlError } from "effect/sql";
 import { makeRows } from "./PgRows.ts";
@@ -41,10 +48,19 @@ export interface PostgresOptions {
   readonly advanceSequences?: boolean | undefined;
 }
 
+const optionNames = {
+  url: true,
+  authorities: false,
+  schema: false,
+  maxConnections: false,
+  pooler: false,
+  advanceSequences: false,
+} as const;
+
 const withDefaults = (options: PostgresOptions) => ({
-  ...options,
-  schema: options.schema ?? "parley",
-  maxConnections: options.maxConnections ?? 12,
+  schema: "parley",
+  maxConnections: 12,
+  ...optionsOf("layerPostgres", options, optionNames),
 });
 
 /** Checks the database, and runs `work` on separate connections, which are closed afterwards. */
@@ -108,7 +124,7 @@ export const inspectPostgres = (
       const refusal =
         current || database.mayMigrate
           ? null
-          : `The schema is not up to date, and the role "${database.role}" cannot change it: run "parley migrate" with the owner's DATABASE_URL.`;
+          : `The schema is not up to date, and the role "${database.role}" cannot change it: ${Migrator.migrateAsOwner}.`;
       const warnings = current
         ? yield* (yield* makePools(settings)).examine({ starts: false })
         : [];
@@ -120,10 +136,10 @@ export const inspectPostgres = (
 /** A store in a PostgreSQL database (version 15 or later). Building the layer first brings the schema up to date. */
 export const layerPostgres = (
   options: PostgresOptions,
-): Layer.Layer<StorePorts, PostgresUnusable> =>
-  Layer.effectContext(
+): Layer.Layer<StorePorts, PostgresUnusable> => {
+  const settings = withDefaults(options);
+  return Layer.effectContext(
     Effect.gen(function* () {
-      const settings = withDefaults(options);
       yield* migratePostgres(options);
       const pools = yield* makePools(settings);
       if (settings.advanceSequences !== false) {
@@ -131,17 +147,16 @@ export const layerPostgres = (
           yield* Effect.logWarning(warning);
       }
       const creation = yield* makeChatCreation(pools);
-      const chats = ChatStore.of({
-        createChat: creation.createChat,
-        listChats: makeListChats(pools),
-        listEntries: makeListEntries(pools),
-      });
+      const { createChat } = creation;
+      const [listChats, listEntries] = [makeListChats(pools), makeListEntries(pools)];
+      const chats = { createChat, listChats, listEntries };
       const turns = yield* makeTurnStore(pools, creation);
       return storeOf(makeRows(pools), { chats, turns }).pipe(
         Context.add(StoreState, { readOnlyReason: pools.readOnlyReason }),
       );
     }).pipe(toUnusable),
   );
+};
 
 /** The options of `postgres`. */
 export interface PostgresSettings extends Omit<PostgresOptions, "url"> {
@@ -155,8 +170,10 @@ export interface PostgresSettings extends Omit<PostgresOptions, "url"> {
  * that contains it.
  */
 export const postgres = (options: string | PostgresSettings): Store => {
-  const { url, ...others } = typeof options === "object" ? options : { url: options ?? "" };
-  return layerPostgres({ ...others, url: Redacted.make(url) });
+  const settings = typeof options === "string" ? { url: options } : options;
+  const { url, ...others } = optionsOf("postgres", settings, optionNames);
+  const what = "a URL such as postgres://user:password@host:5432/database";
+  return layerPostgres({ ...others, url: Redacted.make(textOf("postgres", url, what)) });
 };
 
 const toUnusable = <A, R>(

@@ -4,8 +4,7 @@ import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect } from "effect";
 import type { SqlClient } from "effect/sql";
 import { makePools } from "../src/connections/PgPools.ts";
-import type { Tenant } from "../src/connections/Checkout.ts";
-import type { Session, Statement } from "../src/connections/Session.ts";
+import type { Session } from "../src/connections/Session.ts";
 import { mostOf } from "./buffers.ts";
 import { fillChats, filledChatbot as chatbot, fillEntries, settle } from "./fill.ts";
 import { entry, keyOf, makeStore, takeFree, archiveOf } from "./fixtures.ts";
@@ -19,12 +18,8 @@ const Inside = Context.Reference("Inside", { defaultValue: () => false });
 
 /** Runs each statement twice: the first run is measured and rolled back. */
 const measure = (session: Session, note: (text: string, buffers: number) => void): Session => {
-  const transaction: Session["transaction"] = (tenant, effect, last = () => []) => {
-    const whole = Effect.tap(effect, (result) => each(tenant, last(result)));
-    return session.transaction(tenant, Effect.provideService(whole, Inside, true));
-  };
-  const each = (tenant: Tenant, statements: ReadonlyArray<Statement>) =>
-    Effect.forEach(statements, ({ text, values }) => query<any>(tenant, text, values));
+  const transaction: Session["transaction"] = (tenant, effect) =>
+    session.transaction(tenant, Effect.provideService(effect, Inside, true));
   const query: Session["query"] = (tenant, text, values) => {
     const whole = session.query<any>(tenant, text, values);
     // SET touches no buffers, and has no plan.
@@ -50,12 +45,7 @@ const measure = (session: Session, note: (text: string, buffers: number) => void
     );
     return Effect.andThen(undone, whole);
   };
-  return {
-    transaction,
-    queryAll: (tenant, statements) =>
-      Effect.map(transaction(tenant, each(tenant, statements)), (results) => results.at(-1)!),
-    query,
-  };
+  return { transaction, query };
 };
 
 it.live.each([
@@ -125,7 +115,14 @@ it.live.each([
               yield* turns.renew(turn);
               yield* end === "append" ? turns.append(turn, entry) : turns.release(turn);
             }
-            yield* turns.release({ id: "none", chatbot, chatId: chat, idempotencyKey, newest: [] });
+            yield* turns.release({
+              id: "none",
+              chatbot,
+              chatId: chat,
+              idempotencyKey,
+              chat: null,
+              newest: [],
+            });
           }
         }
       }

@@ -42,8 +42,6 @@ const openFile = (file: string): DatabaseSync => {
   if (sqlite === undefined) {
     throw new Error(`@parley/store-sqlite needs Node 22.13 or later; this is ${process.version}`);
   }
-  // Given an empty name, SQLite would create a temporary file and delete it on closing.
-  if (file === "") throw new Error("the file name is empty");
   const db = new sqlite.DatabaseSync(file);
   try {
     db.exec(`

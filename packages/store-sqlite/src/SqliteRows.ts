@@ -11,6 +11,7 @@ import {
   type DatedErasure,
   defaultSettings,
   type EntryRow,
+  type FeedbackKind,
   fold,
   ImportRefused,
   type Lists,
@@ -383,6 +384,24 @@ export const makeTx = (sql: Sql, now: number) => {
         }),
       ]),
     ),
+    feedback: verb((chatbot: ChatbotId, since: Date, kind: FeedbackKind) => {
+      const conditions = {
+        rated: "rating IS NOT NULL",
+        unanswered: `metadata LIKE '%"found":false%'`,
+      };
+      return all<
+        Omit<EntryRow, "entry" | "usage"> & EntryColumns & { readonly usage: string | null }
+      >(
+        `SELECT ${allEntryColumns}, usage, apiKeyId, requestId FROM entries
+         WHERE chatbot = ? AND createTime >= ? AND ${conditions[kind]} ORDER BY id DESC`,
+        [chatbot, since.getTime()],
+      ).map(({ apiKeyId, requestId, usage, ...row }): EntryRow => ({
+        entry: toEntry(row),
+        usage: usage === null ? null : JSON.parse(usage),
+        apiKeyId,
+        requestId,
+      }));
+    }),
   };
 };
 
@@ -410,6 +429,7 @@ export const makeRows = ({ read, write }: Transactions): Rows => ({
         onErased,
       ),
     ),
+  feedback: (...values) => Stream.fromIterableEffect(read((tx) => tx.feedback(...values))),
   // Read in one go: a transaction that stays open would hold up every other fiber.
   records: (chatbot, userRef) =>
     Stream.fromIterableEffect(read((tx) => tx.records(chatbot, userRef))),

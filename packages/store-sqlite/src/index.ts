@@ -1,7 +1,14 @@
 /**
  * A store in one SQLite file, with Node's built-in `node:sqlite`.
  */
-import { type StorageUnavailable, type Store, type StorePorts, storeOf } from "@parley/core/ports";
+import {
+  optionsOf,
+  storeOf,
+  textOf,
+  type StorageUnavailable,
+  type Store,
+  type StorePorts,
+} from "@parley/core/ports";
 import { Effect, Layer } from "effect";
 import { openDatabase } from "./SqliteFile.ts";
 import { makeRows } from "./SqliteRows.ts";
@@ -17,8 +24,17 @@ export interface SqliteOptions {
  * be used, building the layer fails with `StorageUnavailable`, whose message says why. `node:sqlite` is synchronous:
  * while a statement runs, nothing else in this process runs.
  */
-export const layerSqlite = ({ file }: SqliteOptions): Layer.Layer<StorePorts, StorageUnavailable> =>
-  Layer.effectContext(Effect.map(openDatabase(file), (database) => storeOf(makeRows(database))));
+export const layerSqlite = (
+  options: SqliteOptions,
+): Layer.Layer<StorePorts, StorageUnavailable> => {
+  const { file } = optionsOf("layerSqlite", options, { file: true });
+  // Given an empty name, SQLite would create a temporary file and delete it on closing.
+  const path = textOf("layerSqlite", file, "the path of a file");
+  return Layer.effectContext(
+    Effect.map(openDatabase(path), (database) => storeOf(makeRows(database))),
+  );
+};
 
 /** Creates a store in a file for `openParley`, as {@link layerSqlite} does. */
-export const sqlite = (file: string): Store => layerSqlite({ file });
+export const sqlite = (file: string): Store =>
+  layerSqlite({ file: textOf("sqlite", file, "the path of a file") });

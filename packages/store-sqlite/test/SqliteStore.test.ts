@@ -9,7 +9,7 @@ import {
   StorageUnavailable,
   TurnStore,
 } from "@parley/core/ports";
-import { registerChatbot } from "@parley/core/testing";
+import { registerChatbot, rowsChecks } from "@parley/core/testing";
 import { layerSqlite, sqlite } from "@parley/store-sqlite";
 import { Context, Effect, Fiber, Layer } from "effect";
 import { TestClock } from "effect/testing";
@@ -18,6 +18,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterAll, vi } from "vitest";
+import { openDatabase } from "../src/SqliteFile.ts";
+import { makeRows } from "../src/SqliteRows.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "parley-sqlite-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -71,7 +73,6 @@ it.effect(
         assert.include(message, path(name));
       }
       assert.deepStrictEqual(contents(), before);
-      assert.match(yield* refusal(""), /file name is empty/);
     }),
 );
 
@@ -213,4 +214,11 @@ it.effect("a call to a closed store fails with StorageUnavailable", () =>
     );
     assert.instanceOf(yield* Effect.flip(registry.list), StorageUnavailable);
   }),
+);
+
+it.effect("a transaction whose body fails, dies or waits leaves nothing in the file", () =>
+  Effect.gen(function* () {
+    const rows = makeRows(yield* openDatabase(path("rows")));
+    for (const { run } of rowsChecks(rows)) yield* run;
+  }).pipe(Effect.scoped),
 );

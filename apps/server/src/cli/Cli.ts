@@ -12,6 +12,7 @@ import { chatbot } from "./commands/ChatbotCommand.ts";
 import { chat } from "./commands/ChatCommand.ts";
 import { chats } from "./commands/ChatsCommand.ts";
 import { doctor } from "./commands/DoctorCommand.ts";
+import { feedback } from "./commands/FeedbackCommand.ts";
 import { key } from "./commands/KeyCommand.ts";
 import { migrate } from "./commands/MigrateCommand.ts";
 import { provision } from "./commands/ProvisionCommand.ts";
@@ -49,6 +50,7 @@ export const command = Command.make("parley").pipe(
     chat,
     chats,
     usage,
+    feedback,
   ]),
   Command.withGlobalFlags([Json]),
 );

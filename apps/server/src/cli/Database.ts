@@ -80,8 +80,13 @@ export const actor = Effect.map(Settings, ({ actor }) => {
   }
 });
 
-/** Records in the audit log that a command is about to show users' texts or a visitor token. */
-export const recordRead = Effect.fnUntraced(function* (chatbot: ChatbotId, detail: string) {
+/** Records in the audit log that a command is about to show users' texts or a visitor token, or has posted an entry. */
+export const record = Effect.fnUntraced(function* (
+  chatbot: ChatbotId,
+  action: "post" | "read",
+  detail: string,
+) {
   const registry = yield* ChatbotRegistry;
-  yield* registry.recordRead(chatbot, detail, yield* actor);
+  yield* registry.record(chatbot, action, detail, yield* actor);
 });
+export const recordRead = (chatbot: ChatbotId, detail: string) => record(chatbot, "read", detail);

@@ -1,6 +1,7 @@
 /**
  * The output of commands: text for people, or one JSON document for programs.
  */
+import type { Metadata } from "@parley/core";
 import { Effect, Stdio, Stream } from "effect";
 import { CliOutput, Flag, GlobalFlag } from "effect/cli";
 
@@ -21,7 +22,7 @@ export const print = Effect.fnUntraced(function* (document: unknown, text: strin
 export const pluralize = (count: number, noun: string, plural = `${noun}s`): string =>
   `${count} ${count === 1 ? noun : plural}`;
 
-export type Cell = string | number | boolean | Date | null | ReadonlyArray<string>;
+export type Cell = string | number | boolean | Date | null | ReadonlyArray<string> | Metadata;
 
 /** Formats rows as a table. Each field has a column, headed by the field's name, as in `USER REF` for `userRef`. */
 export const table = <Name extends string>(
@@ -58,7 +59,9 @@ const toText = (cell: Cell): string =>
     ? "-"
     : cell instanceof Date
       ? cell.toISOString().replace(/\.\d+/, "")
-      : printable(String(cell));
+      : printable(
+          typeof cell === "object" && !Array.isArray(cell) ? JSON.stringify(cell) : String(cell),
+        );
 
 const maxCellWidth = 60;
 

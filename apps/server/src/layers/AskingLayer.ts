@@ -2,6 +2,7 @@
  * The services `Asking` and `Chats`, with the limits, answerer and moderator that the settings select.
  */
 import { Asking, AskLimits, type Chatbot, Chats } from "@parley/core";
+import { Answerer, Moderator } from "@parley/core/ports";
 import { layerLanguageModel, layerOffline, openAiCompatible } from "@parley/llm";
 import { Duration, Effect, Layer } from "effect";
 import { RequestQueue } from "../http/RequestQueue.ts";
@@ -45,6 +46,11 @@ const layerLimits = Layer.effect(
     ...asks,
     queueTimeout: Duration.times(asks.deadline, 2),
   })),
+);
+
+/** `Asking` for posts alone, for which nothing is answered or moderated, so that no documents are read. */
+export const layerPosting = Asking.layer.pipe(
+  Layer.provide([Answerer.layerFunction(() => ""), Moderator.layerOff, layerLimits]),
 );
 
 export const layerAsking = Layer.merge(Asking.layer, Chats.layer).pipe(

@@ -47,7 +47,8 @@ const Key = Schema.Struct({
       "The API key, or ${NAME} to read it from the environment variable NAME or from the file that NAME_FILE names",
   }),
   scopes: Scopes.annotate({
-    description: "read: read details and lists; write: create chats; ask: ask questions",
+    description:
+      "read: read details and lists; write: create and rename chats; ask: ask questions and rate answers; delete: delete chats; post: post entries without a question",
   }),
   name: optional(Text, "Name, to tell keys apart"),
   expiresAt: Schema.String.check(

@@ -136,6 +136,8 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
     origins: [],
     anonymous: false,
   });
+  const everything = await json("key create --chatbot 2 --scopes post,read,write,ask,delete");
+  expect(everything.scopes).toEqual([...scopes, "delete", "post"]);
   const changed = await json(`key set prl_${id}_… --scopes ask,read --expires never --name `);
   expect(changed).toMatchObject({ id, scopes: ["read", "ask"], expiresAt: null, name: null });
 
@@ -234,6 +236,8 @@ it("a key for a widget is printed as a script tag, which does not contain the ke
     { id, visitors: true, anonymous: true, origins, tokensPerDay: 200_000 },
     { visitors: true, anonymous: false, origins, tokensPerDay: null },
   ]);
+  const mayDelete = await parley(`${create} --token-url /t --scopes read,write,ask,delete`);
+  expect(mayDelete.code).toBe(0);
 });
 
 it("flags that would have no effect on a key are rejected", async () => {
@@ -351,7 +355,7 @@ it("a chatbot is deleted, with its keys and chats, only if --yes is given", asyn
     Effect.provide(layerPostgres({ url: Redacted.make(inject("postgresUrl")), schema })),
     Effect.runPromise,
   );
-  const what = 'chatbot 2 "Sales" in workspace "Acme" with 2 chats and 10 keys';
+  const what = 'chatbot 2 "Sales" in workspace "Acme" with 2 chats and 12 keys';
   expect(await parley("chatbot delete Sales")).toEqual({
     code: 1,
     stdout: "",

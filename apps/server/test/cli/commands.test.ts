@@ -1,8 +1,21 @@
 /**
  * Commands for a chatbot's chats and usage, and `migrate`.
  */
-import { defaultSettings, defaultChatQuery, plainKey } from "@parley/core";
-import { ChatbotId, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core/ports";
+import {
+  defaultChatQuery,
+  defaultEntryQuery,
+  defaultSettings,
+  plainKey,
+  type ChatId,
+} from "@parley/core";
+import {
+  ChatbotId,
+  ChatbotRegistry,
+  ChatStore,
+  helloEntry,
+  TurnStore,
+  type NewEntry,
+} from "@parley/core/ports";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Redacted } from "effect";
 import { spawn } from "node:child_process";
@@ -84,7 +97,11 @@ beforeAll(async () => {
           flagged: false,
           usage: { provider: "p", model: "m", ...tokens },
           apiKeyId: n < 6 ? keyId : null,
+          ...(n === 0 && { metadata: { b: 1.5, a: null } }),
         });
+        if (n > 0) continue;
+        const [entry] = (yield* store.listEntries(full, chat.id, defaultEntryQuery)).items;
+        yield* store.rateEntry(full, chat.id, entry!.id, { rating: "good", comment: "ü" }, null);
       }
     }),
   );
@@ -95,7 +112,8 @@ describe("parley chats", () => {
     const { stdout: text, ...exported } = await parley("chats export --chatbot Full");
     const stderr = "Exported 36 records (chats and entries).\n";
     expect(exported).toEqual({ code: 0, stderr });
-    expect(text.trimEnd().split("\n")).toHaveLength(37);
+    expect(text.trimEnd().split("\n")).toHaveLength(38);
+    expect(text).toContain('"metadata":{"b":1.5,"a":null},"rating":"good","comment":"ü"}');
     expect(text).toMatch(/\n\{"end":\{"chats":12,"entries":24\}\}\n$/);
     const imported = await run(["chats", "import", "--chatbot", "Empty"], settings(), text);
     expect(imported).toEqual({ code: 0, stdout: "Imported 12 chats.\n", stderr: "" });
@@ -137,15 +155,23 @@ describe("parley chats", () => {
         { id: 2, userRef: "odd", createTime, nameLength: 8 },
       ],
     });
-    const entry = { id: 4, createTime: expect.any(String), flagged: false, moderation: "none" };
+    const entry = {
+      id: 4,
+      createTime: expect.any(String),
+      flagged: false,
+      moderation: "none",
+      rating: null,
+    };
+    const lengths = { questionLength: 1, answerLength: 5, commentLength: null };
+    const texts = { question: "q", answer: 'a\n"b"', comment: null };
     const total = { total: 2 };
     expect(await seen("show 2 --limit 1")).toEqual({
       ...total,
-      entries: [{ ...entry, questionLength: 1, answerLength: 5 }],
+      entries: [{ ...entry, ...lengths, metadataLength: null }],
     });
     expect(await seen("show 2 --limit 1 --text")).toEqual({
       ...total,
-      entries: [{ ...entry, question: "q", answer: 'a\n"b"' }],
+      entries: [{ ...entry, ...texts, metadata: null }],
     });
     const table = (await parley("chats list --chatbot Full --limit 1")).stdout;
     expect(table).toMatch(
@@ -153,7 +179,7 @@ describe("parley chats", () => {
     );
     expect((await parley("chats show 2 --chatbot Full")).stdout).not.toContain("Hello");
     expect((await parley("chats show 2 --chatbot Full --text")).stdout).toContain(
-      "Hello\n\n2 of 2",
+      "Hello\ncomment     -\nmetadata    -\n\n2 of 2",
     );
   });
 
@@ -172,6 +198,8 @@ describe("parley chats", () => {
       [Buffer.from("{}", "utf16le"), "the export is not UTF-8."],
       [chat(1) + chat(2), "the last line, with the counts, is missing"],
       [chat(1) + end, "the counts in the last line (chats: 2, entries: 0) do not match the export"],
+      [line({ version: 2 }) + end, "version 2 of the format, and this Parley reads version 1."],
+      [chat(1) + line({ version: 1 }) + end, "line 2 is the first line of an export."],
       [chat(1) + chat(2) + end + end, "line 4 comes after the line with the counts"],
     ] as const) {
       const refused = await parley("chats import --chatbot Empty", bytes);
@@ -297,6 +325,91 @@ it("parley usage sums the tokens of answers", async () => {
     const { stdout } = await parley(`usage --chatbot Full --json --since ${since}`);
     expect(JSON.parse(stdout)).toHaveLength(count);
   }
+});
+
+it("parley chats post adds an entry with its metadata, which the audit log records without its text", async () => {
+  const { stdout: before } = await parley("chats list --chatbot Full --limit 1 --json");
+  const { id: chat } = JSON.parse(before).chats[0];
+  const post = `chats post ${chat} --chatbot Full`;
+  const posted = await parley(`${post} Sorry! --author Ann --metadata {"page":3} --json`);
+  expect(posted).toMatchObject({ code: 0, stderr: "" });
+  const { id } = JSON.parse(posted.stdout);
+  const piped = await parley(post, "It is in stock.\nYours\n");
+  expect(piped).toEqual({
+    code: 0,
+    stdout: `Posted entry ${id + 1} in chat ${chat}.\n`,
+    stderr: "",
+  });
+  expect(await auditLines(2)).toEqual([
+    `${user} post Full chat ${chat}, entry ${id}`,
+    `${user} post Full chat ${chat}, entry ${id + 1}`,
+  ]);
+  const { stdout } = await parley(`chats show ${chat} --limit 2 --chatbot Full --text --json`);
+  expect(JSON.parse(stdout).entries).toMatchObject([
+    { id: id + 1, question: "", answer: "It is in stock.\nYours", metadata: null },
+    { id, question: "", answer: "Sorry!", metadata: { page: 3, author: "Ann" } },
+  ]);
+  expect((await parley(`chats show ${chat} --chatbot Full --text`)).stdout).toContain(
+    '\nmetadata    {"page":3,"author":"Ann"}\n',
+  );
+  const lines = await auditLines(100);
+  for (const wrong of ["99 text", `${chat} \u0085`])
+    expect((await parley(`chats post ${wrong} --chatbot Full`)).code).toBe(1);
+  expect(await auditLines(100)).toEqual(lines);
+});
+
+it("parley feedback counts ratings, and lists bad and unanswered entries with an audit entry", async () => {
+  const { stdout: list } = await parley("chats list --chatbot Full --limit 3 --json");
+  const [one, two, three] = JSON.parse(list).chats.map((chat: { id: number }) => chat.id);
+  const answer = (chatId: ChatId, more: Partial<NewEntry>) =>
+    TurnStore.use((turns) =>
+      Effect.flatMap(turns.take(full, chatId, null), (result) =>
+        result._tag === "TurnTaken"
+          ? turns.append(result.turn, { ...helloEntry("a"), question: "why?", ...more })
+          : Effect.die(result),
+      ),
+    );
+  const requestId = "a-request";
+  await withStores(
+    Effect.gen(function* () {
+      const { rateEntry } = yield* ChatStore;
+      const nothing = { metadata: { found: false }, requestId };
+      const first = yield* answer(one, { apiKeyId: keyId });
+      const second = yield* answer(two, nothing);
+      yield* answer(three, { metadata: { sources: [{ title: "t", found: false }] } });
+      yield* rateEntry(full, one, first.id, { rating: "good" }, null);
+      yield* rateEntry(full, two, second.id, { rating: "bad", comment: "No!" }, null);
+    }),
+  );
+  const day = new Date().toISOString().slice(0, 10);
+  const feedback = async (line: string) =>
+    JSON.parse((await parley(`feedback --chatbot Full --json ${line}`)).stdout);
+  const before = await auditLines(100);
+  const [good, bad] = [
+    { good: 1, bad: 0 },
+    { good: 0, bad: 1 },
+  ];
+  expect(await feedback("--since 1d")).toEqual([
+    { day, model: null, key: keyId, keyName: "web", ...good },
+    { day, model: null, key: null, keyName: null, ...bad },
+  ]);
+  expect(await feedback("--by model")).toEqual([{ model: null, good: 1, bad: 1 }]);
+  expect((await parley("feedback --chatbot Full --by day")).stdout).toBe(
+    `DAY         GOOD  BAD\n${day}  1     1\n`,
+  );
+  expect((await parley("feedback --chatbot Empty")).stdout).toBe("There are no ratings.\n");
+  expect(await auditLines(100)).toEqual(before);
+  const badEntry = { chat: two, rating: "bad", question: "why?", answer: "a", comment: "No!" };
+  for (const flag of ["--bad", "--unanswered"])
+    expect(await feedback(flag)).toMatchObject([{ ...badEntry, key: null, requestId }]);
+  expect(await feedback("--bad --since 0s")).toEqual([]);
+  expect((await parley("feedback --chatbot Full --bad")).stdout).toMatch(/comment +No!\n$/);
+  expect(await auditLines(4)).toEqual([
+    `${user} read Full entries rated bad`,
+    `${user} read Full unanswered questions`,
+    `${user} read Full entries rated bad`,
+    `${user} read Full entries rated bad`,
+  ]);
 });
 
 it("a command that cannot write its output fails, but still prints the id of a new key", async () => {

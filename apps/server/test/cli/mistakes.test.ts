@@ -72,7 +72,9 @@ const uses = [
   "chats erase --chatbot One --id 1",
   "chats export --chatbot One",
   "chats import --chatbot One",
+  "chats post 1 text --chatbot One",
   "usage --chatbot One",
+  "feedback --chatbot One",
 ].map((line) => line.split(" "));
 
 /** Checks that a command exits with the code and prints only a one-line error and a hint, on standard error. */
@@ -122,6 +124,10 @@ describe("a mistake ends a command with a one-line error, a hint and an exit cod
     "chats erase --idle-since 2026-03-02T09:00 --chatbot One",
     "chats erase --idle-since 2999-01-01 --chatbot One",
     "usage --since yesterday",
+    "chats post 1 text --chatbot One --metadata [1]",
+    `chats post 1 text --chatbot One --author ${"a".repeat(61)}`,
+    "feedback --chatbot One --bad --unanswered",
+    "feedback --chatbot One --by user-ref",
   ];
   it.each(wrong)("parley %s is incorrect usage, changes nothing and exits with 2", async (line) => {
     await expectRefusal(2, line.split(" "), settings());

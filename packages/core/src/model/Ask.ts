@@ -2,7 +2,7 @@ import type { Metadata } from "./Entry.ts";
 import type { ChatId } from "./Ids.ts";
 
 /** An entry without a question, such as a colleague's answer. An invalid value fails it with `ArgumentInvalid`. */
-export interface Post extends Pick<Ask, "idempotencyKey" | "apiKeyId" | "requestId"> {
+export interface Post extends Pick<Ask, "idempotencyKey" | "apiKeyId" | "visitor" | "requestId"> {
   readonly chatId: ChatId;
   /** 1 to 10,000 code points, not blank. */
   readonly text: string;

@@ -57,6 +57,14 @@ export interface Entry
   // `metadata`, `rating` and `comment` are absent unless the reader asks for them.
 }
 
+/** An entry, with its metadata and its feedback, and what clients do not see of it. */
+export interface EntryRow {
+  readonly entry: Entry;
+  readonly usage: Usage | null;
+  readonly apiKeyId: string | null;
+  readonly requestId: string | null;
+}
+
 /** Returns the entry with only those of its additional fields that a reader has asked for. */
 export const pickEntry = (
   { comment = null, metadata = null, rating = null, ...entry }: Entry,

@@ -151,14 +151,28 @@ const messageOf = (error: unknown): string => {
   return error.message || error.name;
 };
 
-/** Returns the name of a thrown error, and the place in the code. Its message may contain user text, and is left out. */
+/**
+ * Returns the name of a thrown error, and the first place of its stack that belongs to neither the runtime nor a package
+ * or, without such a place, the first one. The message is left out because it may contain user text.
+ */
 export const placeOf = (thrown: unknown): string => {
-  const [, place] =
-    /^\s+at .*?((?:file:\/\/|\/|[A-Z]:\\)?[^\s()]+:\d+:\d+)/m.exec(
-      (thrown instanceof Error && thrown.stack?.slice(String(thrown).length)) || "",
-    ) ?? [];
+  if (!(thrown instanceof Error)) return nameOf(thrown);
+  const { stack = "" } = thrown;
+  const header = String(thrown);
+  // The message may have lines that look like frames. It may also have changed since the stack was written.
+  const trace = stack.startsWith(header) ? stack.slice(header.length) : stack;
+  const frames = /(?:\n\s+at .*)*\s*$/.exec(trace)![0].split("\n");
+  const places = frames.flatMap((frame) => {
+    const [, inParentheses, bare] =
+      /^\s+at (?:async )?(?:.*? \((.+:\d+:\d+)\)|(.+:\d+:\d+))$/.exec(frame) ?? [];
+    return inParentheses ?? bare ?? [];
+  });
+  const place = places.find((place) => !notOfTheProgram.test(place)) ?? places[0];
   return `${nameOf(thrown)}${place === undefined ? "" : ` at ${place}`}`;
 };
+
+/** A module of the runtime, such as `node:internal/…`, or a file of a package. A drive has only one letter. */
+const notOfTheProgram = /^\w{2,}:(?!\/\/)|[\\/]node_modules[\\/]/;
 
 /** Returns the name of a thrown error. Its message is left out because it may contain user text. */
 export const nameOf = (thrown: unknown): string =>

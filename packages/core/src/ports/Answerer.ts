@@ -106,9 +106,13 @@ async function* toParts(parts: AsyncIterable<string | AnswerPart>): AsyncGenerat
     if (typeof part === "string") yield { _tag: "Delta", text: part };
     else if (isPart(part)) yield part;
     else {
-      const found = Object(part)._tag === undefined ? `of type ${typeof part}` : Object(part)._tag;
-      const reason = `the answerer yielded a value that is no AnswerPart: ${found}`;
-      throw new AnswerUnavailable({ reason });
+      const tag = String(Object(part)._tag ?? "");
+      const flaw = ["Delta", "Metadata", "Usage"].includes(tag)
+        ? `an invalid part with the tag ${tag}`
+        : tag === ""
+          ? `a value of type ${typeof part} instead of text or a part`
+          : `a part with the unknown tag ${tag}`;
+      throw new AnswerUnavailable({ reason: `the answerer yielded ${flaw}` });
     }
   }
 }

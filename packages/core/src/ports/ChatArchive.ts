@@ -1,9 +1,9 @@
 /**
- * Port for operators: erases, exports and imports chats, and totals the cost of answers.
+ * Port for operators: erases, exports and imports chats, totals the cost of answers, and reads feedback.
  */
 import { Context, type Effect, type Stream } from "effect";
 import type { Chat } from "../model/Chat.ts";
-import type { Entry, Usage } from "../model/Entry.ts";
+import type { Entry, EntryRow, Usage } from "../model/Entry.ts";
 import type {
   ChatbotNotFound,
   ChatNotFound,
@@ -84,6 +84,9 @@ export interface UsageSum extends Omit<Usage, "latencyMillis" | "provider" | "mo
   readonly answers: number;
 }
 
+/** Entries that have a rating, or entries for which the documents had nothing (`metadata.found` is `false`). */
+export type FeedbackKind = "rated" | "unanswered";
+
 /**
  * Each erasure, export and import adds one entry, with its actor, to the audit log: an erasure at its end, if it erased
  * any chats; an export at its start; an import together with the chats.
@@ -142,5 +145,11 @@ export class ChatArchive extends Context.Service<
       since: Date,
       by?: UsageGroup | null,
     ) => Effect.Effect<ReadonlyArray<UsageSum>, StorageUnavailable>;
+    /** Emits the chatbot's entries of this kind that were created at or after `since`, newest first. */
+    readonly feedback: (
+      chatbot: ChatbotId,
+      since: Date,
+      kind: FeedbackKind,
+    ) => Stream.Stream<EntryRow, StorageUnavailable>;
   }
 >()("@parley/core/ChatArchive") {}

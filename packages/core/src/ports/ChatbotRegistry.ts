@@ -47,12 +47,13 @@ export interface AuditRecord {
     | "erase"
     | "export"
     | "import"
+    | "post"
     | "read";
   /**
    * For `create` and `delete`, the chatbot's name; for `change`, its {@link changedFields}, as in `description, model`;
    * for `add-key` and `revoke-key`, the key's id; for `change-key`, the key's id and its changed fields, as in
    * `4gT…: expiresAt, scopes`; for `erase`, `export` and `import`, the result of `erasureDetail`, `exportDetail` or
-   * `importDetail`; for `read`, what was read, without user text.
+   * `importDetail`; for `post` and `read`, what was posted or read, without user text.
    */
   readonly detail: string;
 }
@@ -102,9 +103,10 @@ export class ChatbotRegistry extends Context.Service<
       keyId: string,
       actor: string,
     ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
-    /** Records in the audit log that an operator reads user data. */
-    readonly recordRead: (
+    /** Records in the audit log that an operator reads user data, or has posted an entry. */
+    readonly record: (
       chatbot: ChatbotId,
+      action: "post" | "read",
       detail: string,
       actor: string,
     ) => Effect.Effect<void, StorageUnavailable>;

@@ -1,7 +1,7 @@
 /**
  * Port: turns. An ask takes the turn of its chat, is answered, and appends its entry. Until that turn ends or its lease
  * expires, no other ask can take the turn of the chat. No method waits for another ask's answer: the service `Asking`
- * waits for turns and renews them. `docs/library/write-a-store.md` gives the rules for every case.
+ * waits for turns and renews them. `store/Turns.ts` has the rules for every case.
  */
 import { Context, type Effect } from "effect";
 import type { Chat } from "../model/Chat.ts";

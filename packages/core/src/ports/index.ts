@@ -20,6 +20,7 @@ export {
   type ArchiveRecord,
   type DatedErasure,
   type Erasable,
+  type FeedbackKind,
   type UsageGroup,
   type UsageSum,
 } from "./ChatArchive.ts";
@@ -47,14 +48,20 @@ export { StoreState, type Store, type StorePorts } from "./Store.ts";
 
 // For stores: the small port, and what makes the five ports of it
 export { runInOneStep, storeOf, type HotPorts } from "../store/storeOf.ts";
-export { erasesChat, erasesKey, matchesQuery, pageOf, sumUsage } from "../store/Selection.ts";
+export {
+  erasesChat,
+  erasesKey,
+  hasFeedback,
+  matchesQuery,
+  pageOf,
+  sumUsage,
+} from "../store/Selection.ts";
 export { decideTake, isFree, type TakeDecision, type TakeState } from "../store/DecideTake.ts";
 export type {
   AuditEntry,
   ChatRow,
   ColdRows,
   ColdTx,
-  EntryRow,
   KeyRow,
   Lists,
   Reads,
@@ -90,6 +97,7 @@ export {
   pickEntry,
   ratings,
   type Entry,
+  type EntryRow,
   type Feedback,
   type Metadata,
   type NewEntry,
@@ -110,6 +118,7 @@ export {
   type Page,
 } from "../model/ListQuery.ts";
 export { compareText, fold } from "../model/Text.ts";
+export { optionsOf, textOf } from "../model/Options.ts";
 export { checkArchiveOrder, earliestTime } from "../archive/ArchiveOrder.ts";
 
 // Errors
@@ -135,7 +144,13 @@ export {
 } from "../model/Errors.ts";
 
 // The context of the ask in progress, and the limits of all asks
-export { AskDeadline, AskedModel, AskLimits } from "../services/AskLimits.ts";
+export {
+  AskDeadline,
+  AskedModel,
+  AskLimits,
+  CurrentAsk,
+  type AskOrigin,
+} from "../services/AskLimits.ts";
 
 // Logs, metrics and spans
 export {

@@ -1,14 +1,20 @@
 /**
  * The API of one chatbot as promises and async iterables.
  */
-import { Context, Effect, Redacted, Schema, Stream } from "effect";
+import { Context, Effect, Redacted, Schema, Stream, Struct } from "effect";
 import { decodeArchive, encodeArchive } from "../archive/ArchiveFormat.ts";
 import { defaultScopes, PointInTime } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import { pickEntry, type Entry } from "../model/Entry.ts";
-import { IdempotencyKeyText } from "../model/IdempotencyKey.ts";
 import { ChatId } from "../model/Ids.ts";
-import type { ChatQuery, EntryQuery } from "../model/ListQuery.ts";
+import {
+  chatFields,
+  entryFields,
+  entryIncludes,
+  type ChatQuery,
+  type EntryQuery,
+} from "../model/ListQuery.ts";
+import { optionsOf } from "../model/Options.ts";
 import { makeCheck } from "../model/SchemaErrors.ts";
 import { UserRefNotGranted } from "../model/Errors.ts";
 import { Text, UserRef } from "../model/Text.ts";
@@ -19,7 +25,7 @@ import { Asking } from "../services/Asking.ts";
 import { Chats } from "../services/Chats.ts";
 import type { AnswerEvent } from "../services/LiveAnswer.ts";
 import type { Calls } from "./Calls.ts";
-import { makeList, withoutUndefined } from "./Lists.ts";
+import { makeList } from "./Lists.ts";
 import type * as api from "./Interface.ts";
 
 /** Creates a function that binds calls to a chatbot and, if given, to the principal who makes them. */
@@ -40,78 +46,85 @@ export const makeBots =
     const { id } = chatbot;
     const { apiKeyId = null, tokensPerDay = null, visitor = null } = principal ?? {};
 
-    const createChat: api.Bot["createChat"] = (chat = {}, { signal, ...options } = {}) =>
-      run(
-        Effect.gen(function* () {
-          yield* checkStoreOptions(options);
-          return (yield* chatService.create(chatbot, chat, options.idempotencyKey, visitor)).chat;
-        }),
+    const createChat: api.Bot["createChat"] = async (chat, options) => {
+      const fields = optionsOf("createChat", chat, { name: false, userRef: false });
+      const { signal, ...more } = optionsOf("createChat", options, storeOptions);
+      const { idempotencyKey = null } = more;
+      const creation = chatService.create(chatbot, fields, idempotencyKey, visitor);
+      return run(
+        Effect.map(creation, ({ chat }) => chat),
         { signal },
       );
+    };
 
-    const chats: api.Bot["chats"] = (query = {}, call) =>
-      makeList(
-        { search: null, userRef: null, include: [], ...withoutUndefined(query) },
+    const chats: api.Bot["chats"] = (query, options) => {
+      const call = optionsOf("chats", options, callOptions);
+      return makeList(
+        { search: null, userRef: null, include: [], ...optionsOf("chats", query, chatsQuery) },
+        chatFields,
         (page: ChatQuery) => chatService.list(chatbot, page, visitor),
         (effect) => run(effect, call),
       );
+    };
 
-    const history: api.Bot["history"] = (chatId, query = {}, call) =>
-      makeList(
-        { after: null, include: [], ...withoutUndefined(query) },
+    const history: api.Bot["history"] = (chatId, query, options) => {
+      const call = optionsOf("history", options, callOptions);
+      return makeList(
+        { after: null, include: [], ...optionsOf("history", query, historyQuery) },
+        entryFields,
         (page: EntryQuery) => chatService.history(chatbot, toChatId(chatId), page, visitor),
         (effect) => run(effect, call),
       );
+    };
 
+    /** Splits the options of an ask into what the service needs, and what the caller does. */
     const toAsk = (
+      call: string,
       chatId: number | null,
       question: string,
-      { include = [], ...options }: api.AskOptions,
-    ) => ({
-      ...withoutUndefined(options),
-      apiKeyId,
-      tokensPerDay,
-      visitor,
-      chatId: chatId === null ? null : toChatId(chatId),
-      question,
-    });
-    const pick =
-      (include: api.AskOptions["include"]) =>
-      <Result extends { readonly entry: Entry }>(result: Result) => ({
+      options: api.AskOptions | undefined,
+    ) => {
+      const { include = [], signal, ...rest } = optionsOf(call, options, askOptions);
+      const ask = {
+        ...rest,
+        apiKeyId,
+        tokensPerDay,
+        visitor,
+        chatId: chatId === null ? null : toChatId(chatId),
+        question,
+      };
+      const pick = <Result extends { readonly entry: Entry }>(result: Result) => ({
         ...result,
-        entry: pickEntry(result.entry, include ?? []),
+        entry: pickEntry(result.entry, include),
       });
+      return { ask, pick, signal, check: checkInclude({ include }) };
+    };
 
-    const ask: api.Bot["ask"] = (chatId, question, { signal, ...options } = {}) =>
-      run(
-        Effect.map(asking.ask(chatbot, toAsk(chatId, question, options)), pick(options.include)),
+    const ask: api.Bot["ask"] = async (chatId, question, options) => {
+      const { ask, check, pick, signal } = toAsk("ask", chatId, question, options);
+      return run(Effect.andThen(check, Effect.map(asking.ask(chatbot, ask), pick)), { signal });
+    };
+
+    const post: api.Bot["post"] = async (chatId, text, options) => {
+      const { signal, ...rest } = optionsOf("post", options, { ...storeOptions, metadata: false });
+      const newPost = { ...rest, apiKeyId, visitor, chatId: toChatId(chatId), text };
+      return run(
+        Effect.map(asking.post(chatbot, newPost), ({ entry }) => pickEntry(entry, ["metadata"])),
         { signal },
       );
-
-    const post: api.Bot["post"] = (chatId, text, { signal, ...options } = {}) =>
-      run(
-        Effect.map(
-          asking.post(chatbot, {
-            ...withoutUndefined(options),
-            apiKeyId,
-            chatId: toChatId(chatId),
-            text,
-          }),
-          ({ entry }) => pickEntry(entry, ["metadata"]),
-        ),
-        { signal },
-      );
+    };
 
     const rename: api.Bot["rename"] = (chatId, name) =>
       run(chatService.rename(chatbot, toChatId(chatId), name, visitor));
 
-    const rate: api.Bot["rate"] = (chatId, entryId, feedback) =>
-      run(
-        Effect.map(
-          chatService.rate(chatbot, toChatId(chatId), entryId, withoutUndefined(feedback), visitor),
-          (entry) => pickEntry(entry, ["feedback"]),
+    const rate: api.Bot["rate"] = async (chatId, entryId, feedback) => {
+      const change = optionsOf("rate", feedback, { rating: false, comment: false });
+      return run(
+        Effect.map(chatService.rate(chatbot, toChatId(chatId), entryId, change, visitor), (entry) =>
+          pickEntry(entry, ["feedback"]),
         ),
       );
+    };
 
     const remove: api.Bot["delete"] = (chatId) =>
       run(chatService.delete(chatbot, toChatId(chatId), apiKeyId ?? actor, visitor));
@@ -120,63 +133,56 @@ export const makeBots =
       Effect.runSync(checkUser({ userRef }));
       if (visitor !== null && visitor !== userRef) throw new UserRefNotGranted();
       const user = { ...principal, chatbot, apiKeyId, visitor: userRef };
-      const {
-        as: _,
-        post: __,
-        ...bound
-      } = makeBots(context, { iterate, run }, actor)(chatbot, user);
-      return bound;
+      return Struct.pick(makeBots(context, { iterate, run }, actor)(chatbot, user), userMethods);
     };
 
-    const stream: api.Bot["stream"] = (
-      chatId,
-      question,
-      { signal, onDisconnect = "cancel", ...options } = {},
-    ) => {
-      const ask = toAsk(chatId, question, { ...options, onDisconnect });
+    const stream: api.Bot["stream"] = (chatId, question, options) => {
+      const { ask, check, pick, signal } = toAsk("stream", chatId, question, options);
       const toEvent = (event: AnswerEvent): api.AnswerEvent =>
         event._tag === "Delta"
           ? { type: "delta", text: event.text }
-          : { type: "entry", entry: pickEntry(event.entry, options.include ?? []) };
-      return iterate(Stream.map(asking.stream(chatbot, ask), toEvent), { signal });
+          : { type: "entry", entry: pick(event).entry };
+      const events = asking.stream(chatbot, { onDisconnect: "cancel", ...ask });
+      return iterate(Stream.unwrap(Effect.as(check, Stream.map(events, toEvent))), { signal });
     };
 
-    const erase: api.Bot["erase"] = (which) =>
-      run(
-        Effect.gen(function* () {
-          if (which !== "all") yield* checkErasure(which);
-          const erasable: Erasable =
-            which === "all"
-              ? { _tag: "All" }
-              : "chatId" in which
-                ? { _tag: "Chat", id: ChatId.make(which.chatId) }
-                : "userRef" in which
-                  ? { _tag: "UserRef", ...(yield* administration.person(which.userRef)) }
-                  : { _tag: "IdleSince", limit: which.idleSince };
-          return yield* archive.erase(id, erasable, actor);
-        }),
-      );
+    const erase: api.Bot["erase"] = async (which) => {
+      if (which !== "all")
+        await run(checkErasure(optionsOf<Erasure>("erase", which, erasureOptions)));
+      const selection = Effect.gen(function* (): Effect.fn.Return<Erasable, unknown> {
+        if (which === "all") return { _tag: "All" };
+        if ("chatId" in which) return { _tag: "Chat", id: ChatId.make(which.chatId) };
+        if ("idleSince" in which) return { _tag: "IdleSince", limit: which.idleSince };
+        return { _tag: "UserRef", ...(yield* administration.person(which.userRef)) };
+      });
+      return run(Effect.flatMap(selection, (erasable) => archive.erase(id, erasable, actor)));
+    };
 
-    const usage: api.Bot["usage"] = ({ by = null, since = new Date(0), ...rest } = {}) =>
-      run(Effect.andThen(checkUsage({ ...rest, by, since }), archive.usage(id, since, by)));
+    const usage: api.Bot["usage"] = async (query) => {
+      const options = optionsOf("usage", query, { since: false, by: false });
+      const { by = null, since = new Date(0) } = options;
+      return run(Effect.andThen(checkUsage({ by, since }), archive.usage(id, since, by)));
+    };
 
-    const exportChats: api.Bot["export"] = (which = {}) =>
-      iterate(
+    const exportChats: api.Bot["export"] = (which) => {
+      const options = optionsOf("export", which, { userRef: false });
+      return iterate(
         Effect.gen(function* () {
-          yield* checkExport(withoutUndefined(which));
-          const { userRef } = which;
+          yield* checkExport(options);
+          const { userRef } = options;
           if (userRef === undefined) return archive.export(id, actor);
           return archive.export(id, actor, yield* administration.person(userRef));
         }).pipe(Stream.unwrap, encodeArchive),
       );
+    };
 
     const importChats: api.Bot["import"] = (lines) => {
       const chunks = Stream.fromAsyncIterable(toBytes(lines), (error) => error);
       return run(archive.import(id, decodeArchive(chunks), actor));
     };
 
-    const createKey: api.Bot["createKey"] = async (key = {}) => {
-      const fields = { scopes: defaultScopes, ...withoutUndefined(key) };
+    const createKey: api.Bot["createKey"] = async (key) => {
+      const fields = { scopes: defaultScopes, ...optionsOf("createKey", key, keyOptions) };
       const apiKey = await run(administration.createKey(id, fields, actor));
       return { id: apiKey.id, key: Redacted.value(apiKey.key) };
     };
@@ -206,9 +212,47 @@ export const makeBots =
 
 const checkUser = makeCheck(Schema.Struct({ userRef: UserRef.check(Schema.isNonEmpty()) }));
 
-const checkStoreOptions = makeCheck(
-  Schema.Struct({ idempotencyKey: Schema.optional(IdempotencyKeyText) }),
+const checkInclude = makeCheck(
+  Schema.Struct({ include: Schema.Array(Schema.Literals(entryIncludes)) }),
 );
+
+const callOptions = { signal: false } as const;
+const storeOptions = { ...callOptions, idempotencyKey: false } as const;
+const askOptions = {
+  ...storeOptions,
+  onDisconnect: false,
+  context: false,
+  include: false,
+} as const;
+const listQuery = {
+  limit: false,
+  page: false,
+  orderBy: false,
+  desc: false,
+  id: false,
+  include: false,
+} as const;
+const chatsQuery = { ...listQuery, search: false, userRef: false } as const;
+const historyQuery = { ...listQuery, after: false } as const;
+interface Erasure {
+  readonly chatId?: number;
+  readonly userRef?: string;
+  readonly idleSince?: Date;
+}
+const erasureOptions = { chatId: false, userRef: false, idleSince: false } as const;
+const keyOptions = { name: false, scopes: false, expiresAt: false, ratePerMinute: false } as const;
+
+const userMethods = [
+  "chatbot",
+  "createChat",
+  "chats",
+  "history",
+  "ask",
+  "stream",
+  "rename",
+  "rate",
+  "delete",
+] as const satisfies ReadonlyArray<keyof api.UserBot>;
 
 const checkErasure = makeCheck(
   Schema.Struct({

@@ -2,7 +2,7 @@
  * Runs effects and streams as promises and async iterables. A signal ends them at once, and `close` waits for them.
  */
 import { Context, Effect, Stream, type Layer } from "effect";
-import { StorageUnavailable } from "../model/Errors.ts";
+import { ArgumentInvalid, StorageUnavailable } from "../model/Errors.ts";
 import { makeDrainingRuntime } from "../services/DrainingRuntime.ts";
 import type { CallOptions } from "./Interface.ts";
 
@@ -28,7 +28,7 @@ export const makeCalls = async <R, E>(layer: Layer.Layer<R, E>, patience: number
     effect: Effect.Effect<A, E, R>,
     { signal }: CallOptions = {},
   ): Promise<A> => {
-    signal?.throwIfAborted();
+    checkSignal(signal);
     const start = () => Effect.runPromiseWith(context)(effect, { signal });
     return orAborted(runtime.run(start, refuse), signal);
   };
@@ -50,7 +50,7 @@ export const makeCalls = async <R, E>(layer: Layer.Layer<R, E>, patience: number
       // Nobody awaits the ends that these cause.
       const abandon = () => void end().catch(() => {});
       async function* read() {
-        signal?.throwIfAborted();
+        checkSignal(signal);
         signal?.addEventListener("abort", abandon);
         let finish = () => {};
         const reading = new Promise<void>((resolve) => (finish = resolve));
@@ -84,6 +84,15 @@ export type Calls = Pick<Awaited<ReturnType<typeof makeCalls<never, never>>>, "i
 
 const refuse = () =>
   Promise.reject(new StorageUnavailable({ cause: new Error("Parley was closed") }));
+
+/** Throws the signal's reason if it is aborted, and `ArgumentInvalid` if it is not a signal. */
+const checkSignal = (signal: AbortSignal | undefined): void => {
+  if (signal === undefined) return;
+  // A signal from another realm or a polyfill is no instance of this realm's class.
+  if (typeof signal?.throwIfAborted === "function") return signal.throwIfAborted();
+  const reason = "must be an AbortSignal, such as the signal of an AbortController";
+  throw new ArgumentInvalid({ field: "signal", reason, message: `signal: ${reason}.` });
+};
 
 /** Settles like the promise, or rejects with the signal's reason as soon as the signal is aborted. */
 const orAborted = <A>(promise: Promise<A>, signal: AbortSignal | undefined): Promise<A> =>

@@ -130,8 +130,11 @@ export interface PostOptions extends StoreOptions {
   readonly metadata?: Metadata | null | undefined;
 }
 
-/** A bot that is bound to one user: it has and makes only chats with that `userRef`. */
-export type UserBot = Omit<Bot, "as" | "post">;
+/** A bot that is bound to one user: it has and makes only chats with that `userRef`, and nothing for operators. */
+export type UserBot = Pick<
+  Bot,
+  "chatbot" | "createChat" | "chats" | "history" | "ask" | "stream" | "rename" | "rate" | "delete"
+>;
 
 /**
  * The conversations of one chatbot, with the settings that the chatbot had when this object was created. Every call
@@ -143,7 +146,7 @@ export interface Bot {
   readonly chatbot: Chatbot;
   /** Creates a chat, which starts with a hello entry if the chatbot has a hello message. */
   readonly createChat: (chat?: ChatFields, options?: StoreOptions) => Promise<Chat>;
-  /** Lists the chats, newest first by default. */
+  /** Lists the chats, newest first by default. Throws `ArgumentInvalid` if an option is unknown, as each list and stream does. */
   readonly chats: (query?: ChatsQuery, options?: CallOptions) => List<Chat>;
   /** Lists a chat's entries, newest first by default. Reading rejects with `ChatNotFound` if there is no such chat. */
   readonly history: (chatId: number, query?: HistoryQuery, options?: CallOptions) => List<Entry>;

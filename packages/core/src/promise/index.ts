@@ -7,6 +7,8 @@ export type { Scope } from "../model/ApiKey.ts";
 export type { Chat } from "../model/Chat.ts";
 export type { Chatbot, ChatbotSettings } from "../model/Chatbot.ts";
 export type { Entry, Feedback, Metadata, Usage } from "../model/Entry.ts";
+export type { AskError } from "../model/Errors.ts";
+export type { AskOrigin } from "../services/AskLimits.ts";
 export type { StoredEntry } from "../services/EntryEvents.ts";
 export type { AnswererCall, AnswererFunction } from "../ports/Answerer.ts";
 export type { UsageSum } from "../ports/ChatArchive.ts";

@@ -3,6 +3,7 @@
  */
 import { Context, Duration, Effect, Layer, Logger, Metric, Schema, Struct } from "effect";
 import { ChatbotSettings, LongText, Name } from "../model/Chatbot.ts";
+import { optionsOf } from "../model/Options.ts";
 import { makeCheck } from "../model/SchemaErrors.ts";
 import { Moderator } from "../ports/Moderator.ts";
 import { Access } from "../services/Access.ts";
@@ -15,15 +16,14 @@ import { EntryEvents } from "../services/EntryEvents.ts";
 import { placeOf } from "../model/Errors.ts";
 import { makeBots } from "./Bot.ts";
 import { makeCalls } from "./Calls.ts";
-import { withoutUndefined } from "./Lists.ts";
 import type * as api from "./Interface.ts";
 
 /**
  * Opens the store. Rejects with the underlying error if the store, answerer or moderator cannot be used, and with
  * `ArgumentInvalid` if an option is invalid. Close the result before the process exits.
  */
-export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = async (
-  {
+export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = async (options) => {
+  const {
     actor = "openParley",
     answerMillis = Duration.toMillis(AskLimits.defaultValue().deadline),
     log = console.error,
@@ -32,10 +32,18 @@ export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = a
     onError,
     questionLength = AskLimits.defaultValue().questionLength,
     ...wiring
-  } = {} as api.ParleyOptions,
-) => {
+  } = optionsOf("openParley", options, optionNames);
   await Effect.runPromise(
-    checkOptions({ ...wiring, moderator, actor, answerMillis, questionLength, onEntry, onError }),
+    checkOptions({
+      ...wiring,
+      moderator,
+      actor,
+      log,
+      answerMillis,
+      questionLength,
+      onEntry,
+      onError,
+    }),
   );
   const loggers = log === false ? [] : [Logger.map(Logger.formatLogFmt, (line) => log(line))];
   const deadline = Duration.millis(answerMillis);
@@ -86,7 +94,8 @@ export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = a
   });
 
   return {
-    chatbot: async (declaration) => bind(await run(findOrCreate(withoutUndefined(declaration)))),
+    chatbot: async (declaration) =>
+      bind(await run(findOrCreate(optionsOf("chatbot", declaration, declarationOptions)))),
     authenticate: async (text) => {
       const access = Context.get(context, Access);
       const principal = await run(access.authenticate(text));
@@ -116,12 +125,40 @@ const checkOptions = makeCheck(
     answerer: functionOrLayer,
     moderator: functionOrLayer,
     actor: Name,
+    log: Schema.declare(
+      (log): log is NonNullable<api.ParleyOptions["log"]> =>
+        log === false || typeof log === "function",
+      {
+        expected: "a function or false",
+      },
+    ),
     answerMillis: Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 3_600_000 })),
     questionLength: Schema.Int.check(Schema.isBetween({ minimum: 200, maximum: 20_000 })),
     onEntry: Schema.UndefinedOr(aFunction),
     onError: Schema.UndefinedOr(aFunction),
   }),
 );
+
+const optionNames = {
+  store: true,
+  answerer: true,
+  moderator: false,
+  log: false,
+  actor: false,
+  answerMillis: false,
+  questionLength: false,
+  onEntry: false,
+  onError: false,
+} as const;
+
+const declarationOptions = {
+  workspace: true,
+  name: true,
+  description: false,
+  ...(Object.fromEntries(Object.keys(ChatbotSettings.fields).map((name) => [name, false])) as {
+    readonly [Name in keyof ChatbotSettings]: false;
+  }),
+} as const;
 
 const checkDeclaration = makeCheck(
   Schema.Struct({

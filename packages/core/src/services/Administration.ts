@@ -2,7 +2,7 @@
  * Manages chatbots, their settings and their keys for operators. Every change is recorded in the audit log with its
  * actor, and takes effect in every process within a second.
  */
-import { Context, Duration, Effect, Layer, Redacted, Schema, Struct } from "effect";
+import { Clock, Context, Duration, Effect, Layer, Redacted, Schema, Struct } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
 import {
   admitsAnonymous,
@@ -129,6 +129,11 @@ const make = Effect.gen(function* () {
     { visitors = false, ...fields }: ChosenFields,
     actor: string,
   ) {
+    if (Number(fields.expiresAt ?? Infinity) <= (yield* Clock.currentTimeMillis)) {
+      const reason = "is in the past";
+      const message = `expiresAt: ${reason}.`;
+      return yield* new ArgumentInvalid({ field: "expiresAt", reason, message });
+    }
     const { createdKey, record } = yield* newKey(visitors);
     yield* addKey(id, { ...plainKey, ...fields, ...record }, actor);
     return createdKey;

@@ -210,10 +210,11 @@ const make = Effect.gen(function* () {
   ): Effect.fn.Return<AskResult, AskError> {
     yield* checkPost(post);
     const { apiKeyId = null, chatId, metadata = null, requestId = null, text } = post;
+    const { visitor = null } = post;
     const values = [chatId, text, JSON.stringify(metadata)];
     const keyText = post.idempotencyKey ?? null;
-    const idempotencyKey = yield* toIdempotencyKey(digest, keyText, "post", values, null);
-    const request = { chatbot: chatbot.id, chatId, idempotencyKey, visitor: null, budget: null };
+    const idempotencyKey = yield* toIdempotencyKey(digest, keyText, "post", values, visitor);
+    const request = { chatbot: chatbot.id, chatId, idempotencyKey, visitor, budget: null };
     const answer = { ...helloEntry(text), metadata, apiKeyId, requestId };
     return yield* queues.inTurn(request, (result) => {
       if (result._tag === "AlreadyAnswered")
@@ -277,6 +278,7 @@ const checkPost = makeCheck(
     metadata: Schema.optional(Schema.NullOr(MetadataObject)),
     idempotencyKey: Schema.optional(Schema.NullOr(IdempotencyKeyText)),
     apiKeyId: Schema.optional(Schema.NullOr(Schema.String)),
+    visitor: Schema.optional(Schema.NullOr(Text)),
     requestId: Schema.optional(Schema.NullOr(Schema.String)),
   }),
 );

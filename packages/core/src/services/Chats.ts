@@ -22,6 +22,8 @@ const make = Effect.gen(function* () {
   const archive = yield* ChatArchive;
   const digest = yield* Digest.Digest;
   const events = yield* EntryEvents;
+  // A metric does not appear until it has a value.
+  for (const rating of ratings) yield* countRating(rating, 0);
 
   const create = (
     chatbot: Chatbot,

@@ -3,6 +3,7 @@
  */
 import { Layer } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
+import { optionsOf } from "../model/Options.ts";
 import { Answerer, type AnswererFunction } from "../ports/Answerer.ts";
 import { Moderator, type ModeratorFunction } from "../ports/Moderator.ts";
 import type { StorePorts } from "../ports/Store.ts";
@@ -23,11 +24,7 @@ export const layerParley = <
   AnswererNeeds = never,
   ModeratorError = never,
   ModeratorNeeds = never,
->({
-  answerer,
-  moderator = Moderator.layerOff,
-  store,
-}: {
+>(options: {
   readonly store: Layer.Layer<StorePorts, StoreError, StoreNeeds>;
   readonly answerer: AnswererFunction | Layer.Layer<Answerer, AnswererError, AnswererNeeds>;
   readonly moderator?: ModeratorFunction | Layer.Layer<Moderator, ModeratorError, ModeratorNeeds>;
@@ -35,8 +32,13 @@ export const layerParley = <
   Access | Administration | Asking | Chats | StorePorts | Digest.Digest | SecureRandom.SecureRandom,
   StoreError | AnswererError | ModeratorError,
   StoreNeeds | AnswererNeeds | ModeratorNeeds
-> =>
-  Layer.mergeAll(Access.layer, Administration.layer, Asking.layer, Chats.layer).pipe(
+> => {
+  const {
+    answerer,
+    moderator = Moderator.layerOff,
+    store,
+  } = optionsOf("layerParley", options, { store: true, answerer: true, moderator: false });
+  return Layer.mergeAll(Access.layer, Administration.layer, Asking.layer, Chats.layer).pipe(
     Layer.provideMerge(layerEntryEvents),
     Layer.provide([
       typeof answerer === "function" ? Answerer.layerFunction(answerer) : answerer,
@@ -44,3 +46,4 @@ export const layerParley = <
     ]),
     Layer.provideMerge(Layer.mergeAll(store, Digest.layerWebCrypto, SecureRandom.layerWebCrypto)),
   );
+};

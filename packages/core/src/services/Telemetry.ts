@@ -206,15 +206,15 @@ const chatbotTokens = (chatbot: string) =>
     }),
   );
 
-/** Counts a rating that a user has given. */
-export const countRating = (rating: string): Effect.Effect<void> =>
+/** Counts ratings that users have given. */
+export const countRating = (rating: string, count = 1): Effect.Effect<void> =>
   Metric.update(
     Metric.counter("parley.ratings", {
       description: "Ratings that users have given to entries",
       attributes: { rating },
       incremental: true,
     }),
-    1,
+    count,
   );
 
 /**

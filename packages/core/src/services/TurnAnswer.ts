@@ -159,7 +159,7 @@ const makeEntry = Effect.fnUntraced(function* (
         cost.usage = storableUsage(part.usage);
         return true;
       default:
-        problem = `the answerer yielded a part with the unknown tag "${(part as AnswerPart)._tag}"`;
+        problem = `the answerer yielded a part with the unknown tag ${(part as AnswerPart)._tag}`;
         return false;
     }
   };

@@ -17,6 +17,7 @@ import {
 } from "../ports/ChatArchive.ts";
 import { registeredChatbot } from "./Registry.ts";
 import type { ColdRows, ColdTx } from "./Rows.ts";
+import { hasFeedback } from "./Selection.ts";
 
 type Port = ChatArchive["Service"];
 
@@ -129,5 +130,9 @@ export const makeChatArchive = (rows: ColdRows): Port => {
     export: exportRecords,
     import: importRecords,
     usage: (chatbot, since, by = null) => rows.read((tx) => tx.usage(chatbot, since, by)),
+    feedback: (chatbot, since, kind) =>
+      Stream.filter(rows.feedback(chatbot, since, kind), ({ entry }) =>
+        hasFeedback(entry, since, kind),
+      ),
   });
 };

@@ -35,7 +35,7 @@ export type TakeDecision =
   | "free"
   | { readonly heldBy: "key" | "chat"; readonly until: number };
 
-/** Decides on a take: the first rule that applies, in the order of the table in `docs/library/write-a-store.md`. */
+/** Decides on a take: the first rule that applies. `test/store/takeStates.ts` has a table of examples. */
 export const decideTake = (state: TakeState): TakeDecision => {
   const { chat, fingerprint, hasChatbot, hasChatId, instance, now, visitor } = state;
   const key = state.key === null || isFree(state.key, now) ? null : state.key;

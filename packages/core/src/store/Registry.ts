@@ -128,9 +128,9 @@ export const makeChatbotRegistry = (rows: ColdRows): Port => {
       }),
     );
 
-  const recordRead: Port["recordRead"] = (chatbot, detail, actor) =>
+  const record: Port["record"] = (chatbot, action, detail, actor) =>
     rows.write({ _tag: "Chatbot", chatbot }, (tx) =>
-      tx.audit([{ actor, chatbot, action: "read", detail }]),
+      tx.audit([{ actor, chatbot, action, detail }]),
     );
 
   return ChatbotRegistry.of({
@@ -146,7 +146,7 @@ export const makeChatbotRegistry = (rows: ColdRows): Port => {
     addKey,
     changeKey,
     revokeKey,
-    recordRead,
+    record,
     now: Effect.map(rows.now, (now) => new Date(now)),
     audit: (limit) =>
       rows.read(
@@ -160,10 +160,12 @@ export const makeChatbotRegistry = (rows: ColdRows): Port => {
               detail: `${importDetail(chats)} of its visitors`,
             }),
           );
-          const log = yield* tx.auditLog(limit);
-          if (erasures.length === 0) return log;
-          const byTime = (a: AuditRecord, b: AuditRecord) => b.time.getTime() - a.time.getTime();
-          return [...log, ...erasures].sort(byTime).slice(0, limit);
+          const log = [...(yield* tx.auditLog(limit))];
+          for (const sum of erasures) {
+            const index = log.findIndex(({ time }) => time < sum.time);
+            log.splice(index === -1 ? log.length : index, 0, sum);
+          }
+          return log.slice(0, limit);
         }),
       ),
   });

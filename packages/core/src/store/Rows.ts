@@ -10,11 +10,17 @@ import type { Effect, Stream } from "effect";
 import type { KeyRecord, RegisteredKey } from "../model/ApiKey.ts";
 import type { Chat } from "../model/Chat.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
-import type { Entry, Feedback, Usage } from "../model/Entry.ts";
+import type { Entry, EntryRow, Feedback } from "../model/Entry.ts";
 import type { ImportRefused, Overloaded, StorageUnavailable } from "../model/Errors.ts";
 import type { ChatbotId, ChatId } from "../model/Ids.ts";
 import type { ChatQuery, EntryQuery, Page } from "../model/ListQuery.ts";
-import type { ArchiveRecord, DatedErasure, UsageGroup, UsageSum } from "../ports/ChatArchive.ts";
+import type {
+  ArchiveRecord,
+  DatedErasure,
+  FeedbackKind,
+  UsageGroup,
+  UsageSum,
+} from "../ports/ChatArchive.ts";
 import type { AuditRecord, RegisteredChatbot } from "../ports/ChatbotRegistry.ts";
 
 /** The result of a verb. */
@@ -48,14 +54,6 @@ export interface KeyRow {
   readonly entryId: number | null;
   /** Whether a client has stopped the request. */
   readonly isStopped: boolean;
-}
-
-/** An entry, with its metadata and its feedback, and what clients do not see of it. */
-export interface EntryRow {
-  readonly entry: Entry;
-  readonly usage: Usage | null;
-  readonly apiKeyId: string | null;
-  readonly requestId: string | null;
 }
 
 /** How many chats the visitors of an API key have erased on a day. */
@@ -247,4 +245,10 @@ export interface Rows<T extends ColdTx = Tx, R extends Reads = Tx & Lists> {
     chatbot: ChatbotId,
     userRef: string | null,
   ) => Stream.Stream<ArchiveRecord, StorageUnavailable>;
+  /** At least the entries that `hasFeedback` selects, in descending order of ids; the core leaves out all others. */
+  readonly feedback: (
+    chatbot: ChatbotId,
+    since: Date,
+    kind: FeedbackKind,
+  ) => Stream.Stream<EntryRow, StorageUnavailable>;
 }

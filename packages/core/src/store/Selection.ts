@@ -5,7 +5,7 @@ import type { Chat } from "../model/Chat.ts";
 import type { ChatQuery, ListQuery, Page } from "../model/ListQuery.ts";
 import { hasQuestion, type Entry, type Usage } from "../model/Entry.ts";
 import { compareText, fold } from "../model/Text.ts";
-import type { DatedErasure, UsageGroup, UsageSum } from "../ports/ChatArchive.ts";
+import type { DatedErasure, FeedbackKind, UsageGroup, UsageSum } from "../ports/ChatArchive.ts";
 import type { ChatRow, KeyRow } from "./Rows.ts";
 
 /** Whether a chat matches the filters of a query. */
@@ -75,6 +75,14 @@ export const erasesKey = (
       return true;
   }
 };
+
+/** Whether an entry is part of the feedback of this kind. */
+export const hasFeedback = (
+  { createTime, metadata, rating }: Entry,
+  since: Date,
+  kind: FeedbackKind,
+): boolean =>
+  createTime >= since && (kind === "rated" ? rating != null : metadata?.["found"] === false);
 
 const noUsage = { provider: null, model: null, attempts: 0, promptTokens: 0, completionTokens: 0 };
 

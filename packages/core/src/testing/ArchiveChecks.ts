@@ -7,6 +7,8 @@ import type { Chat } from "../model/Chat.ts";
 import type { ChatId } from "../model/Ids.ts";
 import { defaultChatQuery, defaultEntryQuery, entryIncludes } from "../model/ListQuery.ts";
 import { ChatArchive, type ArchiveRecord } from "../ports/ChatArchive.ts";
+import { ChatNotFound } from "../model/Errors.ts";
+import { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
 import type { StorePorts } from "../ports/Store.ts";
 import { turnLease, TurnStore } from "../ports/TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
@@ -293,5 +295,23 @@ export const archiveChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = 
       if (outcome._tag === "TurnTaken") yield* turns.release(outcome.turn);
       yield* takeTurn(chatbot, id, null, turns);
     }
+  }),
+
+  check("a visitor erases own chats only, which the audit log sums by key and day", function* () {
+    const chatbot = yield* newChatbot;
+    const [own, other, foreign] = yield* Effect.forEach(["v", "v", "w"], (userRef) =>
+      create(chatbot, { userRef }),
+    );
+    const archive = yield* ChatArchive;
+    const erased = [own!, other!].map(({ id }) => archive.deleteChat(chatbot, id, "key", "v"));
+    yield* same("the erased chats", yield* Effect.all(erased), [own, other]);
+    for (const { id } of [own!, foreign!]) {
+      const refusal = archive.deleteChat(chatbot, id, "key", "v");
+      yield* failsWith("another chat", new ChatNotFound({ chatId: id }), refusal);
+    }
+    const log = yield* ChatbotRegistry.use((registry) => registry.audit(1_000));
+    const entries = log.filter((line) => line.chatbot === chatbot && line.actor === "key");
+    const details = entries.map(({ action, detail }) => `${action} ${detail}`);
+    yield* same("the audit log", details, ["erase 2 chats of its visitors"]);
   }),
 ];

@@ -11,6 +11,7 @@ import type { StoreServices } from "./StoreUnderTest.ts";
 
 export { check, CheckFailed, failsWith, same, type Check } from "./Check.ts";
 export { chatPage } from "./Fixtures.ts";
+export { rowsChecks } from "./RowsChecks.ts";
 export {
   registerChatbot,
   storeUnderTest,

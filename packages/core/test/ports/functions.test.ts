@@ -3,7 +3,12 @@
  */
 import { assert, describe, it } from "@effect/vitest";
 import { Asking, AskLimits, layerParley } from "@parley/core";
-import { ChatArchive, type AnswererFunction, type ModeratorFunction } from "@parley/core/ports";
+import {
+  ChatArchive,
+  type AnswererFunction,
+  type AskOrigin,
+  type ModeratorFunction,
+} from "@parley/core/ports";
 import { layerMemoryWith } from "@parley/store-memory";
 import { Duration, Effect, Layer, Stream } from "effect";
 import { ask, asking, chatbot, newChat, questionsOf, usage } from "../services/asked.ts";
@@ -59,6 +64,26 @@ describe("an answerer that is a function", () => {
       ),
   );
 
+  it.effect(
+    "an answerer function and a moderator function are told who asks, where and why",
+    () => {
+      const seen: Array<AskOrigin> = [];
+      const note = ({ apiKeyId, chatId, context, userRef }: AskOrigin) =>
+        void seen.push({ apiKeyId, chatId, context, userRef });
+      const layer = layerOf(
+        (call) => (note(call), "a"),
+        (_question, _chatbot, _signal, origin) => (note(origin), null),
+      );
+      return Effect.gen(function* () {
+        const context = { session: "s" };
+        yield* asking(ask("q", { visitor: "ann", apiKeyId: "k", context }));
+        const origin = { chatId: null, userRef: "ann", apiKeyId: "k", context };
+        assert.deepStrictEqual(seen, [origin, origin]);
+        assert.strictEqual(seen[1]!.context, context);
+      }).pipe(Effect.provide(layer));
+    },
+  );
+
   it.effect("an answerer function can yield its answer's usage", () =>
     Effect.gen(function* () {
       yield* asking(ask("Hi"));
@@ -83,7 +108,10 @@ describe("an answerer that is a function", () => {
           const error = yield* Effect.flip(asking(ask(question, { chatId })));
           assert(error._tag === "AnswerUnavailable");
           assert.strictEqual((error.cause as Error).message, `secret ${question}`);
-          assert.strictEqual(error.reason, "the answerer threw RangeError");
+          assert.match(
+            error.reason,
+            /^the answerer threw RangeError at \S*functions\.test\.ts:\d+:\d+$/,
+          );
         }
         assert.deepStrictEqual(yield* questionsOf(chatId), []);
       }).pipe(
@@ -100,22 +128,32 @@ describe("an answerer that is a function", () => {
   );
 
   it.effect(
-    "an ask whose answerer function yields something other than text fails with a defect that says so",
+    "an ask whose answerer function yields something else than text or a part fails with an error that names it",
     () =>
       Effect.gen(function* () {
-        const exit = yield* Effect.exit(asking(ask("Hi")));
-        assert.include(String(exit), "a value of type undefined instead of text");
-      }).pipe(
-        Effect.provide(
-          layerOf(async function* () {
-            yield undefined as never;
-          }),
-        ),
-      ),
+        const usageWith = (change: object) => ({ _tag: "Usage", usage: { ...usage, ...change } });
+        for (const [part, name] of [
+          [undefined, "a value of type undefined instead of text or a part"],
+          [7, "a value of type number instead of text or a part"],
+          [{ _tag: "Sources", sources: [] }, "a part with the unknown tag Sources"],
+          [{ _tag: "Metadata", metadata: [] }, "an invalid part with the tag Metadata"],
+          [usageWith({ provider: "" }), "an invalid part with the tag Usage"],
+          [usageWith({ promptTokens: "7" }), "an invalid part with the tag Usage"],
+        ] as const) {
+          const answerer = async function* () {
+            yield "a";
+            yield part as never;
+          };
+          const error = yield* Effect.flip(asking(ask("Hi"))).pipe(
+            Effect.provide(layerOf(answerer)),
+          );
+          assert.include(error.message, `the answerer yielded ${name}`);
+        }
+      }),
   );
 
   it.effect.each([undefined, 7, ["a"], Layer.empty])(
-    "an ask whose answerer function returns %o fails with a defect that says so",
+    "an ask whose answerer function returns %o fails with an error that says so",
     (value) =>
       Effect.gen(function* () {
         const exit = yield* Effect.exit(asking(ask("Hi")));
@@ -178,13 +216,17 @@ describe("a moderator that is a function", () => {
   );
 
   it.effect(
-    "a moderator function lets a question pass if it returns nothing, and otherwise must name a category",
+    "a moderator function lets a question pass if it returns nothing, and otherwise must name a category other than none",
     () =>
       Effect.gen(function* () {
         assert.strictEqual((yield* asking(ask("fine"))).entry.flagged, false);
-        for (const question of ["true", '""']) {
-          const exit = yield* Effect.exit(asking(ask(question)));
-          assert.include(String(exit), "neither a category name nor null");
+        for (const [question, name] of [
+          ["true", "a value of type boolean"],
+          ['""', "a value of type string"],
+          ['"none"', '"none"'],
+        ] as const) {
+          const { message } = yield* Effect.flip(asking(ask(question)));
+          assert.include(message, `the moderator returned ${name} instead of a category or null`);
         }
       }).pipe(
         Effect.provide(

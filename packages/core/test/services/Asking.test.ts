@@ -1,5 +1,16 @@
 import { assert, describe, it } from "@effect/vitest";
-import { Asking, AskLimits, ChatId, defaultChatQuery, type Ask } from "@parley/core";
+import {
+  Asking,
+  AskLimits,
+  ChatId,
+  CurrentAsk,
+  defaultChatQuery,
+  EntryEvents,
+  layerEntryEvents,
+  type Ask,
+  type AskOrigin,
+  type Metadata,
+} from "@parley/core";
 import {
   AnswerUnavailable,
   BudgetSpent,
@@ -25,6 +36,7 @@ import {
   questionsOf,
   says,
   settle,
+  usage,
   type Answers,
 } from "./asked.ts";
 
@@ -110,6 +122,53 @@ describe("asking", () => {
         unflaggedQuestions.map((_, n) => unflaggedQuestions.slice(0, n).toReversed()),
       );
     }).pipe(Effect.provide(layerAsking(answers, moderator)));
+  });
+
+  it.effect(
+    "the moderator and the answerer are told the chat, the user, the key and the context, which an ask that joins another has from it",
+    () => {
+      const seen: Array<AskOrigin> = [];
+      const gate = Deferred.makeUnsafe<void>();
+      const note = Effect.map(CurrentAsk, (origin) => void seen.push(origin));
+      const moderator = Layer.succeed(
+        Moderator,
+        Moderator.of({ check: () => Effect.as(note, { category: "none", flagged: false }) }),
+      );
+      const answers: Answers = (question) =>
+        Stream.unwrap(Effect.as(note, question === "slow" ? gatedAnswer(gate) : says("a")));
+      return Effect.gen(function* () {
+        const context = { session: "first" };
+        const { entry } = yield* asking(ask("q", { visitor: "ann", context }));
+        const { chatId } = entry;
+        const key = { chatId, apiKeyId: "k", idempotencyKey: "i" };
+        const fibers = yield* Effect.forEach([context, "other"], (context) =>
+          Effect.forkChild(asking(ask("slow", { ...key, context }))),
+        );
+        yield* settle;
+        yield* Deferred.done(gate, Exit.void);
+        yield* Fiber.joinAll(fibers);
+        const origin = { chatId, userRef: "ann", apiKeyId: "k", context };
+        const first = { ...origin, chatId: null, apiKeyId: null };
+        assert.deepStrictEqual(seen, [first, first, origin, origin]);
+        assert.isTrue(seen.every((origin) => origin.context === context));
+      }).pipe(Effect.provide(layerAsking(answers, moderator)));
+    },
+  );
+
+  it.effect("a question may have as many code points as the limits allow, 200 by default", () => {
+    const refusal = (length: number) =>
+      Effect.flip(asking(ask("🙂".repeat(length)))).pipe(
+        Effect.map((error) => (error._tag === "ArgumentInvalid" ? error.field : error._tag)),
+      );
+    const longer = Layer.succeed(AskLimits, { ...AskLimits.defaultValue(), questionLength: 300 });
+    const layer = layerAsking(() => says("a"));
+    return Effect.gen(function* () {
+      yield* asking(ask("🙂".repeat(200))).pipe(Effect.provide(layer));
+      assert.strictEqual(yield* refusal(201).pipe(Effect.provide(layer)), "question");
+      const withLimit = Layer.provide(layer, longer);
+      yield* asking(ask("🙂".repeat(300))).pipe(Effect.provide(withLimit));
+      assert.strictEqual(yield* refusal(301).pipe(Effect.provide(withLimit)), "question");
+    });
   });
 
   it.effect("an ask in another visitor's chat fails without waiting for the asks before it", () =>
@@ -862,3 +921,184 @@ describe("a key's budget", () => {
     }).pipe(Effect.provide(layerAsking(() => says("a"), Moderator.layerOff, counted)));
   });
 });
+
+describe("posting", () => {
+  const posting = (text: string, more: Partial<Parameters<Asking["Service"]["post"]>[1]> = {}) =>
+    Asking.use((service) =>
+      service.post(chatbot, { chatId: ChatId.make(1), text, ...more } as never),
+    );
+  const metadata = { author: "Ann", at: [1, null] };
+
+  it.effect(
+    "a post takes its turn between asks, and its entry has its text and metadata, no question and no usage",
+    () => {
+      const gate = Deferred.makeUnsafe<void>();
+      return Effect.gen(function* () {
+        const chatId = yield* newChat;
+        const slow = yield* Effect.forkChild(asking(ask("slow", { chatId })));
+        yield* settle;
+        const post = yield* Effect.forkChild(posting("From Ann", { chatId, metadata }));
+        yield* settle;
+        const later = yield* Effect.forkChild(asking(ask("later", { chatId })));
+        yield* settle;
+        assert.isUndefined(post.pollUnsafe());
+        yield* Deferred.done(gate, Exit.void);
+        yield* Fiber.join(slow);
+        const { entry, replayed } = yield* Fiber.join(post);
+        assert.deepInclude(entry, {
+          question: "",
+          answer: "From Ann",
+          moderation: "none",
+          flagged: false,
+          metadata,
+        });
+        assert.isFalse(replayed);
+        assert.strictEqual((yield* Fiber.join(later)).entry.answer, "after From Ann");
+        assert.deepStrictEqual(yield* questionsOf(chatId), ["slow", "", "later"]);
+      }).pipe(
+        Effect.provide(
+          layerAsking((question, earlier) =>
+            question === "slow"
+              ? gatedAnswer(gate)
+              : Stream.unwrap(
+                  Effect.map(Stream.runCollect(earlier), ([last]) => says(`after ${last!.answer}`)),
+                ),
+          ),
+        ),
+      );
+    },
+  );
+
+  it.effect(
+    "a repeated post returns the stored entry, and another request with its key or in a missing chat fails",
+    () =>
+      Effect.gen(function* () {
+        const chatId = yield* newChat;
+        const more = { chatId, metadata, idempotencyKey: "k" };
+        const [first, second] = yield* Effect.all([posting("t", more), posting("t", more)], {
+          concurrency: 2,
+        });
+        assert.deepStrictEqual([second.entry, second.replayed], [first.entry, !first.replayed]);
+        for (const other of [
+          posting("u", more),
+          posting("t", { ...more, metadata: null }),
+          asking(ask("t", { chatId, idempotencyKey: "k" })),
+        ])
+          assert.strictEqual((yield* Effect.flip(other))._tag, "IdempotencyKeyReused");
+        const missing = yield* Effect.flip(posting("t", { chatId: ChatId.make(99) }));
+        assert.strictEqual(missing._tag, "ChatNotFound");
+        assert.deepStrictEqual(yield* questionsOf(chatId), [""]);
+        // The chat's turn is free again.
+        yield* asking(ask("q", { chatId }));
+      }).pipe(Effect.provide(layerAsking(() => says("a")))),
+  );
+
+  it.effect("a post by a user's key reaches only that user's chats", () =>
+    Effect.gen(function* () {
+      const { entry } = yield* asking(ask("q", { visitor: "ann" }));
+      const { chatId } = entry;
+      const error = yield* Effect.flip(posting("t", { chatId, visitor: "bob" }));
+      assert.strictEqual(error._tag, "ChatNotFound");
+      yield* posting("t", { chatId, visitor: "ann" });
+    }).pipe(Effect.provide(layerAsking(() => says("a")))),
+  );
+});
+
+describe("metadata", () => {
+  const part = (metadata: Metadata) => Stream.make({ _tag: "Metadata", metadata } as const);
+  const concat = (...parts: ReadonlyArray<ReturnType<Answers>>) =>
+    parts.reduce((all, part) => Stream.concat(all, part), Stream.empty as ReturnType<Answers>);
+
+  it.effect(
+    "the fields of an answer's metadata parts are merged, a restart discards them, and a replay has them",
+    () => {
+      const answers: Readonly<Record<string, ReturnType<Answers>>> = {
+        none: says("a"),
+        merged: concat(part({ a: 1, b: 1 }), says("a"), part({ b: { c: [2] } })),
+        restarted: concat(part({ a: 1 }), restart, part({ b: 2 }), says("a")),
+        discarded: concat(part({ a: 1 }), restart, says("a")),
+      };
+      return Effect.gen(function* () {
+        const expected = {
+          none: null,
+          merged: { a: 1, b: { c: [2] } },
+          restarted: { b: 2 },
+          discarded: null,
+        };
+        for (const [question, metadata] of Object.entries(expected))
+          for (const idempotencyKey of [question, question]) {
+            const { entry } = yield* asking(ask(question, { idempotencyKey }));
+            assert.deepStrictEqual(entry.metadata, metadata);
+          }
+      }).pipe(Effect.provide(layerAsking((question) => answers[question]!)));
+    },
+  );
+
+  it.effect(
+    "an answer whose merged metadata is too large or cannot be stored fails at that part, and stores nothing",
+    () => {
+      const half = "x".repeat(8_200);
+      let parts = 0;
+      const counted = (metadata: object) =>
+        Stream.tap(part(metadata as Metadata), () => Effect.sync(() => void parts++));
+      const answers: Readonly<Record<string, ReturnType<Answers>>> = {
+        "has more than 16384 bytes as JSON": concat(
+          counted({ a: half }),
+          counted({ b: half }),
+          counted({ b: "" }),
+        ),
+        "contains a value that JSON cannot keep": concat(counted({ a: undefined }), counted({})),
+        "NUL or a lone surrogate": concat(counted({ "\0": 1 }), counted({})),
+      };
+      return Effect.gen(function* () {
+        const chatId = yield* newChat;
+        for (const question of Object.keys(answers)) {
+          const error = yield* Effect.flip(asking(ask(question, { chatId })));
+          assert.strictEqual(error._tag, "AnswerUnavailable");
+          assert.include(error.message, question);
+        }
+        assert.strictEqual(parts, 4);
+        assert.deepStrictEqual(yield* questionsOf(chatId), []);
+      }).pipe(Effect.provide(layerAsking((question) => Stream.rechunk(answers[question]!, 1))));
+    },
+  );
+
+  it.effect("an ask whose answerer emits an unknown part fails with an error that names it", () =>
+    Effect.gen(function* () {
+      const error = yield* Effect.flip(asking(ask("q")));
+      assert.include(error.message, "the answerer yielded a part with the unknown tag Sources");
+    }).pipe(
+      Effect.provide(
+        layerAsking(() => concat(says("a"), Stream.make({ _tag: "Sources" } as never))),
+      ),
+    ),
+  );
+});
+
+it.effect(
+  "the stream of entry events has each entry that this process stores, once, with its chat and usage, but no replays",
+  () =>
+    Effect.gen(function* () {
+      const events = yield* EntryEvents;
+      const reader = yield* Stream.runCollect(Stream.take(events.stored, 2)).pipe(Effect.forkChild);
+      yield* settle;
+      const request = ask("q", { visitor: "ann", idempotencyKey: "k" });
+      const [{ entry }] = yield* Effect.all([asking(request), asking(request)], { concurrency: 2 });
+      yield* asking(request);
+      const { chatId } = entry;
+      const post = yield* Asking.use((service) => service.post(chatbot, { chatId, text: "t" }));
+      const { createTime } = entry;
+      const chat = { id: chatId, name: null, userRef: "ann", createTime };
+      const stored = yield* Fiber.join(reader);
+      assert.deepStrictEqual(
+        stored.map(({ chat: _, ...event }) => event),
+        [
+          { chatbot: chatbot.id, entry, usage },
+          { chatbot: chatbot.id, entry: post.entry, usage: null },
+        ],
+      );
+      for (const event of stored) assert.deepInclude(event.chat, chat);
+    }).pipe(
+      Effect.provide(layerAsking(() => says("a")).pipe(Layer.provideMerge(layerEntryEvents))),
+    ),
+);

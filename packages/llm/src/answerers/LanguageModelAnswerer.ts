@@ -7,6 +7,7 @@ import {
   AnswerUnavailable,
   AskedModel,
   AskLimits,
+  optionsOf,
   type StorageUnavailable,
 } from "@parley/core/ports";
 import {
@@ -62,6 +63,15 @@ const idleShareOfLast = 20 / 30;
 
 const maxPassages = 5;
 
+const optionNames = {
+  contextTokens: false,
+  maxOutputTokens: false,
+  knowledge: false,
+  modelNamed: false,
+  retries: false,
+  idleTimeout: false,
+} as const;
+
 /**
  * Provides an `Answerer` that calls one or several models, in order of preference. Building the layer loads the AI SDK.
  *
@@ -77,8 +87,9 @@ const maxPassages = 5;
 export const layerLanguageModel = (
   models: LanguageModel | readonly [LanguageModel, ...Array<LanguageModel>],
   options: LanguageModelOptions = {},
-): Layer.Layer<Answerer> =>
-  Layer.effect(
+): Layer.Layer<Answerer> => {
+  const given = optionsOf("layerLanguageModel", options, optionNames);
+  return Layer.effect(
     Answerer,
     Effect.gen(function* () {
       const ai = yield* loadAi;
@@ -89,12 +100,12 @@ export const layerLanguageModel = (
         maxOutputTokens = Math.min(4096, Math.floor(contextTokens / 4)),
         modelNamed = () => Effect.fail(noModel),
         retries,
-      } = options;
+      } = given;
       const list = "length" in models ? models : [models];
       const providerAt = (model: LanguageModel, index: number) => {
         const share = index === list.length - 1 ? idleShareOfLast : idleShare;
         const idleTimeout = Duration.fromInputUnsafe(
-          options.idleTimeout ?? Duration.times(deadline, share),
+          given.idleTimeout ?? Duration.times(deadline, share),
         );
         return makeProvider({ ai, model, maxOutputTokens, idleTimeout });
       };
@@ -130,6 +141,7 @@ export const layerLanguageModel = (
       });
     }),
   );
+};
 
 const noModel = new AnswerUnavailable({
   reason: "the chatbot's settings name a model, but the answerer has no `modelNamed` option",

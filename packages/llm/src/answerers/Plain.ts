@@ -1,7 +1,7 @@
 /**
  * Answerers for `openParley`: plain values in, one layer out.
  */
-import { describeCause, type AnswererLayer } from "@parley/core/ports";
+import { describeCause, optionsOf, textOf, type AnswererLayer } from "@parley/core/ports";
 import { Data, Effect, Layer, Redacted } from "effect";
 import { readKnowledge } from "../documents/Knowledge.ts";
 import { rethrow } from "../models/ModelCall.ts";
@@ -52,14 +52,16 @@ export interface LanguageModelSettings {
  * a transient reason is retried within the answer's deadline. Requires the packages `ai` and
  * `@ai-sdk/openai-compatible` and, for `documents`, `@effect/platform-node`.
  */
-export const languageModel: (settings: LanguageModelSettings) => AnswererLayer = ({
-  apiKey,
-  baseUrl,
-  documents,
-  model,
-  ...limits
-}) =>
-  Layer.unwrap(
+export const languageModel = (settings: LanguageModelSettings): AnswererLayer => {
+  const { apiKey, baseUrl, documents, model, ...limits } = optionsOf("languageModel", settings, {
+    baseUrl: true,
+    model: true,
+    apiKey: false,
+    documents: false,
+    contextTokens: false,
+    maxOutputTokens: false,
+  });
+  return Layer.unwrap(
     Effect.gen(function* () {
       const knowledge = documents === undefined ? null : yield* read(documents);
       const key = apiKey === undefined ? undefined : Redacted.make(apiKey);
@@ -67,10 +69,13 @@ export const languageModel: (settings: LanguageModelSettings) => AnswererLayer =
       return layerLanguageModel(languageModel, { knowledge, ...limits });
     }),
   );
+};
 
 /**
  * Answers with passages from the Markdown and text files in a folder, without a language model. The files are read
  * once. Requires the package `@effect/platform-node`.
  */
-export const documents = (folder: string): AnswererLayer =>
-  Layer.unwrap(Effect.map(read(folder), (knowledge) => layerOffline(knowledge)));
+export const documents = (folder: string): AnswererLayer => {
+  const path = textOf("documents", folder, "the path of a folder");
+  return Layer.unwrap(Effect.map(read(path), (knowledge) => layerOffline(knowledge)));
+};

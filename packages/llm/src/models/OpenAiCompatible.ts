@@ -1,7 +1,7 @@
 /**
  * Language models behind endpoints that are compatible with OpenAI's chat completions.
  */
-import { describeCause } from "@parley/core/ports";
+import { describeCause, optionsOf } from "@parley/core/ports";
 import { Data, Effect, Redacted } from "effect";
 import { rethrow, type LanguageModel } from "./ModelCall.ts";
 import { makeFailure } from "./ModelFailure.ts";
@@ -27,14 +27,23 @@ export class AiSdkMissing extends Data.TaggedError("AiSdkMissing")<{ readonly ca
 }
 
 /** Builds the model that the settings describe, for `layerLanguageModel`. Sends no request. */
-export const openAiCompatible = ({
-  apiKey,
-  baseUrl,
-  fetch: send = fetch,
-  model,
-  provider = "openai-compatible",
-}: OpenAiCompatibleSettings): Effect.Effect<LanguageModel, AiSdkMissing> =>
-  Effect.tryPromise({
+export const openAiCompatible = (
+  settings: OpenAiCompatibleSettings,
+): Effect.Effect<LanguageModel, AiSdkMissing> => {
+  const {
+    apiKey,
+    baseUrl,
+    fetch: send = fetch,
+    model,
+    provider = "openai-compatible",
+  } = optionsOf("openAiCompatible", settings, {
+    baseUrl: true,
+    apiKey: false,
+    model: true,
+    provider: false,
+    fetch: false,
+  });
+  return Effect.tryPromise({
     try: () =>
       Promise.all([
         import("@ai-sdk/openai-compatible").catch(rethrow),
@@ -62,6 +71,7 @@ export const openAiCompatible = ({
       }).chatModel(model),
     ),
   );
+};
 
 const fetchEvents =
   (send: typeof fetch): typeof fetch =>

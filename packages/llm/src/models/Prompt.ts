@@ -1,7 +1,7 @@
 /**
  * The prompt for a language model: instructions and documents, the chat so far, and the question.
  */
-import type { Chatbot, Entry, StorageUnavailable } from "@parley/core/ports";
+import { hasQuestion, type Chatbot, type Entry, type StorageUnavailable } from "@parley/core/ports";
 import { Array as Arr, Effect, Stream } from "effect";
 import type { Passage } from "../documents/Passage.ts";
 
@@ -11,7 +11,10 @@ export interface Message {
 }
 
 export interface Prompt {
-  /** The system message, if any, the chat, oldest first, and the question. User text is never in the system message. */
+  /**
+   * The system message, if any, the chat, oldest first, and the question. User text is never in the system message. An
+   * answer without a question is joined to the message before it, which is the model's or the system's.
+   */
   readonly messages: ReadonlyArray<Message>;
   readonly tokens: number;
 }
@@ -44,24 +47,19 @@ export const promptBuilder = (
   budget: number,
 ): Effect.Effect<(tokens: number) => Prompt, StorageUnavailable> => {
   const questionMessage: Message = { role: "user", content: question };
-  /** Returns the system message and the number of tokens that it leaves for the chat. */
+  /** Returns the text of the system message and the number of tokens that it leaves for the chat. */
   const system = (tokens: number) => {
     const room = tokens - tokensPerPrompt - sizeOf([questionMessage]);
-    const content = systemText(chatbot.settings.instructions ?? "", passages, room);
-    const messages: ReadonlyArray<Message> = content === "" ? [] : [{ role: "system", content }];
-    return { messages, room: room - sizeOf(messages) };
+    const text = systemText(chatbot.settings.instructions ?? "", passages, room);
+    return { text, room: room - (text === "" ? 0 : tokensOf(text)) };
   };
   const { room } = system(budget);
   const read = Stream.runCollect(Stream.takeWhile(earlier, fitsInto(room, sizeOfEntry)));
   return Effect.map(read, (entries) => (tokens) => {
-    const { messages, room } = system(tokens);
-    const chat = Arr.takeWhile(entries, fitsInto(room, sizeOfEntry))
-      .toReversed()
-      .flatMap(messagesOf);
-    return {
-      messages: [...messages, ...chat, questionMessage],
-      tokens: tokens - room + sizeOf(chat),
-    };
+    const { room, text } = system(tokens);
+    const chat = Arr.takeWhile(entries, fitsInto(room, sizeOfEntry)).toReversed();
+    const messages = [...toMessages(text, chat), questionMessage];
+    return { messages, tokens: tokensPerPrompt + sizeOf(messages) };
   });
 };
 
@@ -73,13 +71,23 @@ const fitsInto =
     return room >= 0;
   };
 
-const sizeOfEntry = (entry: Entry): number => sizeOf(messagesOf(entry));
+const sizeOfEntry = ({ answer, question }: Entry): number => tokensOf(question) + tokensOf(answer);
 
-/** The hello entry has an empty question. */
-const messagesOf = (entry: Entry): ReadonlyArray<Message> => [
-  ...(entry.question === "" ? [] : [{ role: "user" as const, content: entry.question }]),
-  { role: "assistant", content: entry.answer },
-];
+/** Some models refuse two assistant messages in a row, or one before the first question. */
+const toMessages = (system: string, chat: ReadonlyArray<Entry>): ReadonlyArray<Message> => {
+  const messages: Array<Message> = system === "" ? [] : [{ role: "system", content: system }];
+  for (const entry of chat) {
+    if (hasQuestion(entry)) {
+      messages.push({ role: "user", content: entry.question });
+      messages.push({ role: "assistant", content: entry.answer });
+    } else {
+      const { content, role } = messages.pop() ?? { role: "system", content: null };
+      const { answer } = entry;
+      messages.push({ role, content: content === null ? answer : `${content}\n\n${answer}` });
+    }
+  }
+  return messages;
+};
 
 const fromDocuments =
   "Below are passages from the documents that match the user's question. Answer from them, and cite " +

@@ -1,7 +1,13 @@
 /**
  * Moderation by an endpoint that is compatible with OpenAI's `/moderations`.
  */
-import { AnswerUnavailable, AskDeadline, Moderator, unflagged } from "@parley/core/ports";
+import {
+  AnswerUnavailable,
+  AskDeadline,
+  Moderator,
+  optionsOf,
+  unflagged,
+} from "@parley/core/ports";
 import { Clock, Effect, Layer, type Redacted, Schema } from "effect";
 import { FetchHttpClient, HttpClient, HttpClientRequest } from "effect/http";
 import { classifyError, makeFailure, retrySchedule } from "../models/ModelFailure.ts";
@@ -34,13 +40,21 @@ const decodeResponse = Schema.decodeUnknownEffect(
  * ask's deadline, or 10 seconds if there is no deadline. A failure becomes `AnswerUnavailable` or, with `failOpen`, a
  * warning in the log. Neither contains the question or the key.
  */
-export const layerModerationEndpoint = ({
-  apiKey,
-  baseUrl,
-  failOpen = false,
-  model,
-}: ModerationEndpointSettings): Layer.Layer<Moderator> =>
-  Layer.effect(
+export const layerModerationEndpoint = (
+  settings: ModerationEndpointSettings,
+): Layer.Layer<Moderator> => {
+  const {
+    apiKey,
+    baseUrl,
+    failOpen = false,
+    model,
+  } = optionsOf("layerModerationEndpoint", settings, {
+    baseUrl: true,
+    apiKey: false,
+    model: true,
+    failOpen: false,
+  });
+  return Layer.effect(
     Moderator,
     Effect.gen(function* () {
       const client = yield* HttpClient.HttpClient;
@@ -103,6 +117,7 @@ export const layerModerationEndpoint = ({
       });
     }),
   ).pipe(Layer.provide(FetchHttpClient.layer));
+};
 
 /** Returns the flagged category with the highest score, or `flagged` if the endpoint names no well-formed category. */
 const flaggedCategory = ({

@@ -5,7 +5,7 @@
 import { signal, type Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { ConnectionError, ResponseError } from "@parley/client";
-import type { Client, Entry, NewChat } from "@parley/client";
+import type { Client, Entry, EntryInclude, NewChat } from "@parley/client";
 import { pause, tabValue, untilBack } from "./Parts.tsx";
 import { translate, type Phrase } from "./words.ts";
 
@@ -40,6 +40,10 @@ export interface Ask {
 
 export interface ChatSession {
   readonly client: Client;
+  /** The maximum length of a question, in code points. */
+  readonly questionLength: number;
+  /** What entries have in addition: what they keep, such as sources, and their feedback. */
+  readonly include?: ReadonlyArray<EntryInclude>;
   /** Tabs whose sessions have the same name notify each other. */
   readonly name: string;
   /** Called when the first question in a new chat has created the chat. */
@@ -58,6 +62,8 @@ export let session: ChatSession;
 export const asks = signal<ReadonlyArray<Ask>>([]);
 /** The entries that have arrived since the page was opened, by id. `askId` is the ask of this tab that was answered. */
 export const entries = signal<ReadonlyMap<number, Entry & { readonly askId?: string }>>(new Map());
+/** The entries that this tab has rated, by id. */
+export const ratedEntries = signal<ReadonlyMap<number, Entry>>(new Map());
 /** A counter that increases whenever the server may have chats or entries that are new to this tab. */
 export const stale = signal(0);
 /** The chats in which other tabs are waiting for an answer, by tab. */
@@ -164,6 +170,15 @@ export const add = (list: ReadonlyArray<Entry>, last: number): void => {
   }
 };
 
+/** Drops what this tab keeps of a chat that was deleted. */
+export const forget = (chatId: number): void => {
+  const ofChat = asks.peek().filter((ask) => ask.chatId === chatId);
+  for (const { id } of ofChat) disconnects.get(id)?.abort();
+  asks.value = asks.peek().filter((ask) => !ofChat.includes(ask));
+  setDraft(chatId, "");
+  stale.value++;
+};
+
 const find = (id: string) => asks.peek().find((ask) => ask.id === id)!;
 const change = (id: string, part: Partial<Ask>) => {
   asks.value = asks.peek().map((ask) => (ask.id === id ? { ...ask, ...part } : ask));
@@ -202,7 +217,8 @@ const read = async (id: string, chat_id: number, signal: AbortSignal) => {
   const { question: query, text: shownText } = find(id);
   const write = makeWriter(shownText);
   // A lost connection must not end the answer.
-  const options = { idempotencyKey: id, onDisconnect: "finish", signal } as const;
+  const { include } = session;
+  const options = { idempotencyKey: id, include, onDisconnect: "finish", signal } as const;
   let text = "";
   for await (const event of session.client.stream({ chat_id, query }, options)) {
     if (event.type === "entry") return finish(id, event.entry);
@@ -224,7 +240,8 @@ const read = async (id: string, chat_id: number, signal: AbortSignal) => {
  */
 const cancel = async ({ chatId, id, question }: Ask) => {
   const signal = AbortSignal.timeout(1000);
-  const options = { idempotencyKey: id, onDisconnect: "cancel", signal } as const;
+  const { include } = session;
+  const options = { idempotencyKey: id, include, onDisconnect: "cancel", signal } as const;
   let hasContinued = false;
   try {
     const events = session.client.stream({ chat_id: chatId, query: question }, options);

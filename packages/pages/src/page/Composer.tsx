@@ -2,12 +2,10 @@
  * The field for the next question.
  */
 import type { ComponentChildren } from "preact";
-import { useRef } from "preact/hooks";
-import { draftOf, setDraft, stop, type Ask } from "./ChatSession.ts";
+import { useEffect, useRef } from "preact/hooks";
+import { draftOf, session, setDraft, stop, type Ask } from "./ChatSession.ts";
 import { Icon, isPhone } from "./Parts.tsx";
 import { translate } from "./words.ts";
-
-const longest = 200;
 
 interface ComposerProps {
   readonly chatId: number | null;
@@ -22,8 +20,12 @@ interface ComposerProps {
 
 export const Composer = ({ chatId, children, last, runningAsk, send }: ComposerProps) => {
   const field = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => {
+    if (!isPhone) field.current!.focus();
+  }, []);
   const text = draftOf(chatId);
   const length = [...text].length;
+  const longest = session.questionLength;
   const isTooLong = length > longest;
   const canSend = text.trim() !== "" && !isTooLong && !runningAsk;
   const halt = () => {
@@ -47,10 +49,6 @@ export const Composer = ({ chatId, children, last, runningAsk, send }: ComposerP
     }
     if (event.key === "ArrowUp" && text === "" && last) setDraft(chatId, last);
   };
-  const hold = (element: HTMLTextAreaElement | null) => {
-    if (field.current === null && !isPhone) element?.focus();
-    field.current = element;
-  };
   return (
     <form class="composer" onSubmit={submit}>
       {isTooLong && (
@@ -69,11 +67,11 @@ export const Composer = ({ chatId, children, last, runningAsk, send }: ComposerP
           aria-label={translate("Your question")}
           placeholder={translate("Ask a question")}
           value={text}
-          ref={hold}
+          ref={field}
           onInput={(event) => setDraft(chatId, event.currentTarget.value)}
           onKeyDown={press}
         />
-        {length > longest - 40 && <span class="quiet">{longest - length}</span>}
+        {length > longest * 0.8 && <span class="quiet">{longest - length}</span>}
         {runningAsk ? (
           <button type="button" class="round" title={translate("Stop")} onClick={halt}>
             <Icon name="stop" />

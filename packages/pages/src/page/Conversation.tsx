@@ -3,9 +3,10 @@
  */
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { Entry, NewChat } from "@parley/client";
+import { hasQuestion, type Entry, type NewChat } from "@parley/client";
 import * as chat from "./ChatSession.ts";
 import { Composer } from "./Composer.tsx";
+import { Byline, Rating, Sources } from "./EntryParts.tsx";
 import { Failure } from "./Failure.tsx";
 import { Markdown } from "./Markdown.tsx";
 import { CopyButton, Icon, useRead } from "./Parts.tsx";
@@ -27,13 +28,14 @@ export interface ConversationProps {
 
 export const Conversation = (props: ConversationProps) => {
   const { chatId, header, replacement, note, toNewChat, welcome } = props;
-  const { newEntries, error, groups, newest, readOlder, retry, total } = useHistory(chatId);
+  const { newEntries, error, groups, lastQuestion, newest, readOlder, retry, total } =
+    useHistory(chatId);
   const scroller = useRef<HTMLDivElement>(null);
   const [isAway, setAway] = useState(false);
   const asks = chat.asks.value.filter((ask) => ask.chatId === chatId);
   const runningAsk = asks.find(chat.isRunning);
   const isRead = chatId === null || total !== undefined;
-  const isNew = isRead && asks.length === 0 && !newest?.question;
+  const isNew = isRead && asks.length === 0 && lastQuestion === undefined;
   // The scroll position is measured from the end of the history.
   const toNewest = () => scroller.current!.scrollTo({ top: 0 });
   const send = (question: string) => {
@@ -84,7 +86,7 @@ export const Conversation = (props: ConversationProps) => {
           </button>
         )}
         {replacement ?? (
-          <Composer {...{ chatId, runningAsk, send }} last={newest?.question}>
+          <Composer {...{ chatId, runningAsk, send }} last={lastQuestion}>
             {note}
           </Composer>
         )}
@@ -104,7 +106,8 @@ const useHistory = (chatId: number | null) => {
   const [page, setPage] = useState(1);
   const read = async (page: number) => {
     if (chatId === null) return undefined;
-    const list = await chat.session.client.history(chatId, { limit, page }).page();
+    const { client, include } = chat.session;
+    const list = await client.history(chatId, { include, limit, page }).page();
     const last = groups.current.at(-1)?.at(-1)?.id ?? Infinity;
     // There may be further entries between this page and the entries that are already shown.
     if (list.data.length === limit && list.data.at(-1)!.id > last) location.reload();
@@ -129,6 +132,9 @@ const useHistory = (chatId: number | null) => {
     newEntries,
     error: first.error ?? more.error,
     groups: groups.current,
+    lastQuestion: [...groups.current, newEntries]
+      .findLast((entries) => entries.some(hasQuestion))
+      ?.findLast(hasQuestion)?.question,
     newest: newEntries.at(-1) ?? groups.current.at(-1)?.at(-1),
     readOlder: mayRead ? () => setPage(page + 1) : undefined,
     retry: first.error === undefined ? more.retry : first.retry,
@@ -170,7 +176,7 @@ const Exchange = ({ ask, entry }: { readonly ask?: chat.Ask; readonly entry?: En
   const isBusy = ask && chat.isRunning(ask);
   return (
     <article class={`stack ${ask ? `pending ${ask.state}` : "stored"}`} aria-busy={isBusy}>
-      {question && (
+      {hasQuestion({ question }) && (
         <p class="question" dir="auto">
           {question}
         </p>
@@ -179,11 +185,14 @@ const Exchange = ({ ask, entry }: { readonly ask?: chat.Ask; readonly entry?: En
         {entry?.flagged && chat.session.toFacts && (
           <strong class="bad">Flagged: {entry.moderation}</strong>
         )}
+        {entry && <Byline {...entry} />}
         {text && <Markdown text={text} toAddress={chat.session.toAddress} />}
       </div>
+      {entry && <Sources {...entry} />}
       {entry && (
         <div class="actions quiet">
           <CopyButton text={entry.answer} name={translate("Copy answer")} />
+          <Rating {...entry} />
           {chat.session.toFacts?.(entry)}
         </div>
       )}

@@ -32,6 +32,7 @@ const sentences: Readonly<Record<string, readonly [Phrase, Action]>> = {
   SERVICE_OVERLOADED: ["The server is busy.", "again"],
   INTERNAL_ERROR: ["An unexpected error occurred on the server.", "again"],
   CREATE_CHAT_DTO_NAME_TOO_LONG: ["The name is longer than 255 characters.", null],
+  CHANGE_CHAT_DTO_NAME_TOO_LONG: ["The name is longer than 255 characters.", null],
   CREATE_CHAT_DTO_USER_REF_TOO_LONG: ["The user reference is longer than 60 characters.", null],
   INVALID_PATH: [
     "The server does not support this request. It may be running a different version.",

@@ -3,7 +3,7 @@
  */
 import { signal, type Signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
-import { ConnectionError } from "@parley/client";
+import { ConnectionError, ResponseError } from "@parley/client";
 import { copy } from "./copy.ts";
 import { storageOf } from "./storage.ts";
 import { translate } from "./words.ts";
@@ -64,6 +64,22 @@ export const useRead = <A,>(
   return { ...result, retry };
 };
 
+/** The changes that the key's scopes do not allow. The page offers them until the server has refused them once. */
+const refusedChanges = signal<ReadonlyArray<string>>([]);
+
+/** Returns a function that runs a change, the error of its last run, and whether the page offers the change. */
+export const useChange = (name: "rename" | "delete" | "rate") => {
+  const [error, setError] = useState<unknown>();
+  const run = (change: () => Promise<void>) =>
+    change().then(setError, (error) => {
+      if (error instanceof ResponseError && error.message === "SCOPE_NOT_GRANTED") {
+        refusedChanges.value = [...refusedChanges.peek(), name];
+      }
+      setError(error);
+    });
+  return { error, isOffered: !refusedChanges.value.includes(name), run };
+};
+
 /** Returns the `userRef` if the string is a visitor's token; `null` if it is not. */
 export const visitorOf = (text: string): string | null => {
   try {
@@ -83,12 +99,17 @@ export const isPhone = !matchMedia("(hover: hover)").matches;
 
 const paths = {
   back: "M15 5l-7 7 7 7",
+  bad: "M7 14V4H4v10zM7 14l4 7c1.5 0 2.5-1 2.5-2.5L13 15h5.5a2 2 0 0 0 2-2.3l-1.2-7a2 2 0 0 0-2-1.7H7",
   check: "M5 13l4 4L19 7",
   close: "M6 6l12 12M18 6L6 18",
   copy: "M9 9h11v11H9zM15 9V4H4v11h5",
+  delete: "M4 7h16M9 7V4h6v3M6 7l1 13h10l1-13M10 11v5M14 11v5",
   down: "M12 5v14M6 13l6 6 6-6",
+  edit: "M4 20h4L19 9l-4-4L4 16zM13 7l4 4",
+  good: "M7 10v10H4V10zM7 10l4-7c1.5 0 2.5 1 2.5 2.5L13 9h5.5a2 2 0 0 1 2 2.3l-1.2 7a2 2 0 0 1-2 1.7H7",
   more: "M5 12h.01M12 12h.01M19 12h.01",
   next: "M9 5l7 7-7 7",
+  person: "M12 12a4 4 0 1 0 0-8 4 4 0 0 0 0 8zM5 20c1-4 4-5 7-5s6 1 7 5",
   plus: "M12 5v14M5 12h14",
   save: "M12 4v11M7 11l5 5 5-5M5 20h14",
   send: "M12 19V5M6 11l6-6 6 6",
@@ -96,7 +117,7 @@ const paths = {
 };
 
 export const Icon = ({ name }: { readonly name: keyof typeof paths }) => (
-  <svg class={`icon ${name}`} viewBox="0 0 24 24" aria-hidden="true">
+  <svg class={`icon icon-${name}`} viewBox="0 0 24 24" aria-hidden="true">
     <path d={paths[name]} />
   </svg>
 );

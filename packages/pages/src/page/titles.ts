@@ -2,7 +2,7 @@
  * The titles of chats.
  */
 import { signal } from "@preact/signals";
-import type { Chat } from "@parley/client";
+import { hasQuestion, type Chat } from "@parley/client";
 import { session } from "./ChatSession.ts";
 import { translate } from "./words.ts";
 
@@ -20,5 +20,5 @@ export const nameChat = async ({ id, name }: Pick<Chat, "id" | "name">): Promise
   // The first entry may be the hello message.
   const entries = session.client.history(id, { limit: 2, orderBy: "id" });
   const { data } = await entries.page().catch(() => ({ data: [] }));
-  keep(data.find(({ question }) => question !== "")?.question ?? "");
+  keep(data.find(hasQuestion)?.question ?? "");
 };

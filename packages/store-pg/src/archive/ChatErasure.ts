@@ -10,17 +10,28 @@ import { array, time } from "../connections/PgParams.ts";
 import type { PgPools } from "../connections/PgPools.ts";
 
 export const makeErasure =
-  ({ erasureSession }: PgPools): ColdRows["erase"] =>
+  ({ erasureSession, writes }: PgPools): ColdRows["erase"] =>
   (chatbot, which, onErased) =>
     Effect.gen(function* () {
-      const { query, transaction } = yield* erasureSession;
+      // A client's deletion of one chat needs no connection of its own.
+      const { query, transaction } = which._tag === "Chat" ? writes : yield* erasureSession;
       const userRef = which._tag === "UserRef" ? which.userRef : null;
       const limit = time(which._tag === "IdleSince" ? which.limit : null);
+      const deleteLocked = Effect.fnUntraced(function* (rows: ReadonlyArray<LockedRow>) {
+        const chats = array(rows, "int8", ({ id }) => id);
+        yield* query(chatbot, deleteChats, [chatbot, chats]);
+        yield* query(chatbot, countGaps, [
+          chatbot,
+          array(rows, "int8", ({ position }) => position),
+        ]);
+        yield* query(chatbot, deleteKeys, [chatbot, chats]);
+        yield* query(chatbot, countErased, [chatbot, rows.length]);
+        return rows.length;
+      });
       /**
        * Erases those of the given chats that still meet the condition of the erasure. The chats are locked before they
        * are deleted, so that entries appended during the wait for the locks are seen. Statements of turns skip locked
-       * chats, but writers wait for keys and for the counter. Keys and the counter are therefore locked last, by
-       * statements that are sent together with the COMMIT.
+       * chats, but writers wait for keys and for the counter, which are therefore locked last.
        */
       const eraseBatch = (ids: ReadonlyArray<bigint>) => {
         const values = [chatbot, array(ids, "int8", (id) => id), limit];
@@ -28,17 +39,8 @@ export const makeErasure =
         // An interruption must not come between the COMMIT and the count, but may cancel the wait for the chats' locks.
         return Effect.uninterruptibleMask((restore) =>
           Effect.map(
-            transaction(chatbot, restore(lockedRows), (rows) => {
-              const chats = array(rows, "int8", ({ id }) => id);
-              const positions = array(rows, "int8", ({ position }) => position);
-              return [
-                { text: deleteChats, values: [chatbot, chats] },
-                { text: countGaps, values: [chatbot, positions] },
-                { text: deleteKeys, values: [chatbot, chats] },
-                { text: countErased, values: [chatbot, rows.length] },
-              ];
-            }),
-            (rows) => onErased(rows.length),
+            transaction(chatbot, Effect.flatMap(restore(lockedRows), deleteLocked)),
+            onErased,
           ),
         ).pipe(retryOnLocks);
       };

@@ -50,15 +50,10 @@ export const importVerbs = ({
   let entries = 0;
   return {
     hasChats: (chatbot) =>
-      Effect.map(
-        query<{ readonly chats: bigint; readonly positions: bigint }>(chatbot, readCounter, [
-          chatbot,
-        ]),
-        ([counter]) => {
-          position = counter?.positions ?? 0n;
-          return counter !== undefined && counter.chats > 0n;
-        },
-      ),
+      Effect.map(query<CounterRow>(chatbot, readCounter, [chatbot]), ([counter]) => {
+        position = counter?.positions ?? 0n;
+        return counter !== undefined && counter.chats > 0n;
+      }),
     insertRecords: (chatbot, records) => {
       const chats: Array<ChatToImport> = [];
       const entriesToImport: Array<EntryToImport> = [];
@@ -88,6 +83,11 @@ export const importVerbs = ({
       ),
   };
 };
+
+interface CounterRow {
+  readonly chats: bigint;
+  readonly positions: bigint;
+}
 
 interface ChatToImport {
   readonly chat: Chat;
@@ -126,6 +126,8 @@ const insertEntries = insertInto<EntryToImport>("entry", [
   ["position", "int8", ({ position }) => BigInt(position)],
   ["create_time", "timestamptz", ({ entry }) => time(entry.createTime)],
   ...entryParameters(({ entry }: EntryToImport) => entry),
+  ["rating", "text", ({ entry }) => entry.rating],
+  ["comment", "text", ({ entry }) => entry.comment],
 ]);
 
 const countEntries = `

@@ -17,7 +17,13 @@ import { toStoreErrors, toChatbotNotFound } from "../connections/PgErrors.ts";
 import type { PgPools } from "../connections/PgPools.ts";
 import { ownSequence } from "../writes/WriteState.ts";
 import { byPrimaryKey, batchStatement } from "../rows/Statements.ts";
-import { chatColumns, entryParameters, newEntryNames, spentColumn } from "../rows/ChatRows.ts";
+import {
+  chatColumns,
+  entryParameters,
+  newEntryNames,
+  spentColumn,
+  toNewEntry,
+} from "../rows/ChatRows.ts";
 import { claimStatement, makeKeySweep } from "../rows/IdempotencyKeys.ts";
 import { addSpending } from "../rows/Spending.ts";
 import { makeWriteBatcher } from "../writes/WriteBatcher.ts";
@@ -58,11 +64,16 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
       );
       const insertion = insertStatement(chats, chatbot);
       type Row = CreatedChat & { readonly index: number };
-      const query =
-        claims.length === 0
-          ? writes.query<Row>(chatbot, insertion.text, insertion.values)
-          : writes.queryAll<Row>(chatbot, [claimStatement(claims, chatbot), insertion]);
-      const rows = yield* query.pipe(toChatbotNotFound(chatbot), toStoreErrors);
+      const insert = writes.query<Row>(chatbot, insertion.text, insertion.values);
+      const claim = claimStatement(claims, chatbot);
+      const insertWithClaims = writes.transaction(
+        chatbot,
+        Effect.andThen(writes.query(chatbot, claim.text, claim.values), insert),
+      );
+      const rows = yield* (claims.length === 0 ? insert : insertWithClaims).pipe(
+        toChatbotNotFound(chatbot),
+        toStoreErrors,
+      );
       yield* sweepKeys(chatbot, claims.length);
       const results = chats.map((): CreatedChat | null => null);
       for (const row of rows) results[row.index - 1] = row;
@@ -86,8 +97,11 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
     while (true) {
       const newChat = yield* create(chatbot, { name, userRef, entry, keyClaim });
       if (newChat !== null) {
-        const { createTime, id } = newChat;
-        return { chat: { id, name, userRef, createTime }, replayed: false };
+        const { createTime, entryId, id } = newChat;
+        const hello =
+          entry && toNewEntry({ ...entry, id: entryId!, chatId: id, createTime }, entry);
+        const chat = { id, name, userRef, createTime };
+        return { chat, helloEntry: hello, replayed: false };
       }
       const { fingerprint, key } = idempotencyKey!;
       const [row] = yield* toStoreErrors(writes.query<KeyRow>(chatbot, chatOfKey, [chatbot, key]));
@@ -95,7 +109,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
       if (row === undefined) continue;
       const { createdChat, fingerprint: rowFingerprint, ...chat } = row;
       if (rowFingerprint !== fingerprint || !createdChat) return yield* new IdempotencyKeyReused();
-      return { chat, replayed: true };
+      return { chat, helloEntry: null, replayed: true };
     }
   }, withDeadline(deadlines.storeCall));
 
@@ -111,7 +125,7 @@ interface KeyRow extends Chat {
 // Keys are locked before the counter, as in every statement. The counter is locked before any id is drawn, so that ids
 // ascend in the order of creation. Neither nextval nor RETURNING guarantees an order, so ids are ranked and matched with
 // the chats' positions. A key that occurs twice creates one chat. Keys are completed by an INSERT that only updates: see
-// `lockTurns` in `TurnRows`.
+// `changeOwned` in `TurnRows`.
 const insertStatement = batchStatement<Creation>(
   [
     ["name", "text", ({ name }) => name],

@@ -7,6 +7,7 @@
  * | all chats, by name or user reference | {@link byText}     | `bulk`                                            |
  * | the chat with an id                  | {@link byFilter}   | `reads`                                           |
  * | a user's chats, in order of position | {@link byFilter}   | `reads` up to {@link quickReadLimit}, else `bulk` |
+ * | a user's chats, by their last entry  | {@link byFilter}   | `reads` up to {@link quickSortLimit}, else `bulk` |
  * | any other query                      | {@link byFilter}   | `bulk`                                            |
  *
  * {@link positionDirection} and {@link textOrder} recognize these orders. The SQL consists of constant pieces; every
@@ -23,7 +24,7 @@ import {
 import { deadlines, withDeadline } from "../connections/Deadlines.ts";
 import type { PgPools } from "../connections/PgPools.ts";
 import type { Statement } from "../connections/Session.ts";
-import { chatColumns } from "../rows/ChatRows.ts";
+import { chatColumnsOf, toChat } from "../rows/ChatRows.ts";
 import { positionOf } from "./ChatPositions.ts";
 
 /**
@@ -85,13 +86,20 @@ export const orderOf = <Field extends string>(
   columns: Readonly<Record<Field, string>> & { readonly id: string },
 ): string =>
   [...orderBy, { field: "id" as const, descending: orderBy.at(-1)!.descending }]
-    .map(({ descending, field }) => `${relation}.${columns[field]} ${directionOf(descending)}`)
+    .map(({ descending, field }) => {
+      // An expression has `$` in place of the relation.
+      const column = columns[field].includes("$") ? columns[field] : `$.${columns[field]}`;
+      return `${column.replaceAll("$", relation)} ${directionOf(descending)}`;
+    })
     .join(", ");
 
 const directionOf = (descending: boolean) => (descending ? "desc" : "asc");
 
 /** The maximum number of a user's chats that a list on `reads` counts or skips. */
 export const quickReadLimit = 10_000;
+
+/** The maximum number of a user's chats that a list on `reads` sorts by the time of their last entry. */
+const quickSortLimit = 1_000;
 
 export const makeListChats = (pools: PgPools): ChatStore["Service"]["listChats"] => {
   const read = (chatbot: number, query: ChatQuery) => {
@@ -106,12 +114,14 @@ export const makeListChats = (pools: PgPools): ChatStore["Service"]["listChats"]
     }
     const fullStatement = byFilter(chatbot, query);
     if (query.id !== null) return readQuickly<Row>(pools, chatbot, fullStatement);
-    if (isSearch(query) || direction === undefined || offsetOf(query) > quickReadLimit) {
+    const limit = direction === undefined ? quickSortLimit : quickReadLimit;
+    const isQuick = direction !== undefined || query.orderBy[0].field === "lastEntryTime";
+    if (isSearch(query) || query.userRef === null || !isQuick || offsetOf(query) > limit) {
       return readInBulk<Row>(pools, chatbot, fullStatement);
     }
-    const cappedStatement = byFilter(chatbot, query, quickReadLimit + 1);
+    const cappedStatement = byFilter(chatbot, query, limit + 1);
     return Effect.flatMap(readQuickly<Row>(pools, chatbot, cappedStatement), (rows) =>
-      rows[0]!.total! > quickReadLimit
+      rows[0]!.total! > limit
         ? readInBulk<Row>(pools, chatbot, fullStatement)
         : Effect.succeed(rows),
     ).pipe(withDeadline(deadlines.bulk));
@@ -119,11 +129,7 @@ export const makeListChats = (pools: PgPools): ChatStore["Service"]["listChats"]
   return (chatbot, query) =>
     Effect.map(read(chatbot, query), (rows) => ({
       total: rows[0]!.total ?? 0,
-      items: rows.flatMap((row): Chat | [] =>
-        row.id === null
-          ? []
-          : { id: row.id, name: row.name, userRef: row.userRef, createTime: row.createTime },
-      ),
+      items: rows.flatMap((row): Chat | [] => (row.id === null ? [] : toChat(row))),
     }));
 };
 
@@ -147,11 +153,14 @@ const sortColumns = {
   name: "name",
   userRef: "user_ref",
   createTime: "create_time",
+  lastEntryTime: "coalesce($.last_entry_time, $.create_time)",
 } as const;
 
 /** If a chatbot has as many chats as positions, no chat has been erased, and the rank is the position. */
-const pagesByPosition = (direction: "asc" | "desc", rank: string, compare: string) => `
-select counter.chats::float8 as total, ${chatColumns("page")}
+const pagesByPosition =
+  (direction: "asc" | "desc", rank: string, compare: string) => (query: ChatQuery) =>
+    `
+select counter.chats::float8 as total, ${chatColumnsOf("page", query)}
 from (values (1)) always
 left join chat_counter counter on counter.chatbot_id = $1
 left join lateral (
@@ -175,7 +184,7 @@ export const byPosition = (
   query: ChatQuery,
   direction: "asc" | "desc",
 ): Statement => ({
-  text: allByPosition[direction],
+  text: allByPosition[direction](query),
   values: [chatbot, offsetOf(query), query.limit],
 });
 
@@ -201,7 +210,7 @@ export const byText = (
     orderOf(relation, [{ field, descending: descending !== isReverse }], sortColumns);
   return {
     text: `
-select counter.chats::float8 as total, ${chatColumns("page")}
+select counter.chats::float8 as total, ${chatColumnsOf("page", query)}
 from (values (1)) always
 left join chat_counter counter on counter.chatbot_id = $1
 left join lateral (
@@ -248,7 +257,7 @@ export const byFilter = (chatbot: number, query: ChatQuery, atMost?: number): St
   // The page's condition on the total saves another scan if the total shows that the page is empty.
   return {
     text: `
-select row_count.total::float8 as total, ${chatColumns("page")}
+select row_count.total::float8 as total, ${chatColumnsOf("page", query)}
 from (select count(*) as total ${countSource}) row_count
 left join lateral (
   select * ${matchClause} and row_count.total > $3::int8

@@ -7,18 +7,18 @@ import {
   type ChatId,
   ChatNotFound,
   type ChatStore,
-  type Entry,
   type EntryField,
   type EntryQuery,
 } from "@parley/core/ports";
 import { Effect } from "effect";
 import type { PgPools } from "../connections/PgPools.ts";
 import type { Statement } from "../connections/Session.ts";
-import { entryColumns, toEntry } from "../rows/ChatRows.ts";
+import { entryColumns, toEntry, type StoredEntry } from "../rows/ChatRows.ts";
+import { byPrimaryKey } from "../rows/Statements.ts";
 import { offsetOf, orderOf, positionDirection, readInBulk, readQuickly } from "./ChatListing.ts";
 
 /** An empty page yields one row of nulls with the total. */
-type Row = { readonly total: number } & (Entry | { readonly id: null });
+type Row = { readonly total: number } & (StoredEntry | { readonly id: null });
 
 export const makeListEntries =
   (pools: PgPools): ChatStore["Service"]["listEntries"] =>
@@ -61,7 +61,8 @@ export const entryPage = (
       ? query.orderBy
       : [{ field: "id" as const, descending: direction === "desc" }];
   // An erasure deletes whole chats, so the positions of a chat's entries have no gaps.
-  const seek = { asc: "position > $4::int8", desc: "position <= chat.entries - $4::int8" };
+  const skipped = query.after === null ? "$4::int8" : "seen.last + $4::int8";
+  const seek = { asc: `position > ${skipped}`, desc: "position <= chat.entries - $4::int8" };
   const [condition, offset] =
     direction === undefined ? ["true", "offset $4::int8"] : [seek[direction], ""];
   const values: Array<unknown> = [chatbot, chatId, query.limit, offsetOf(query)];
@@ -70,12 +71,25 @@ export const entryPage = (
     query.id === null
       ? "entry"
       : `(select * from entry where chatbot_id = $1 and id = ${parameter(query.id)}::int8 offset 0)`;
+  // Ids and positions have the same order. The entry with the id is usually the last that the client has seen.
+  const afterId = query.after === null ? "" : `${parameter(query.after)}::int8`;
+  const seen =
+    query.after === null
+      ? ""
+      : `cross join lateral (select coalesce(
+    (select position from entry ${byPrimaryKey("id", afterId, "chat_id = $2::int8")}),
+    case when exists (select from entry where chatbot_id = $1 and chat_id = $2::int8 and position = 1 and id > ${afterId}) then 0 end,
+    (select position from entry where chatbot_id = $1 and chat_id = $2::int8 and id <= ${afterId} order by position desc limit 1),
+    0) as last) seen`;
+  const afterSeen = query.after === null ? "" : "and position > seen.last";
+  const seenCount = query.after === null ? "" : " - seen.last";
   const ownership = visitor === null ? "" : ` and chat.user_ref = ${parameter(visitor)}`;
-  const matchClause = `from ${from} candidate where chatbot_id = $1 and chat_id = $2::int8 and ${condition}`;
+  const matchClause = `from ${from} candidate where chatbot_id = $1 and chat_id = $2::int8 and ${condition} ${afterSeen}`;
   return {
     text: `
-select ${query.id === null ? "chat.entries" : `(select count(*) ${matchClause})`}::float8 as total, ${entryColumns("page")}
-from chat left join lateral (
+select (${query.id === null ? `chat.entries${seenCount}` : `select count(*) ${matchClause}`})::float8 as total,
+  ${entryColumns("page", query.include)}
+from chat ${seen} left join lateral (
   select * ${matchClause}
   order by ${orderOf("candidate", orderBy, sortColumns)} limit $3::int8 ${offset}
 ) page on true

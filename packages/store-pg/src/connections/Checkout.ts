@@ -7,12 +7,12 @@ import type { PgPool } from "@effect/sql-pg/PgPool";
 import { registerGauge } from "@parley/core/ports";
 import { Effect } from "effect";
 import { SqlError } from "effect/sql";
-import { deadlines, inTime, noResponseError, timeLeft, within } from "./Deadlines.ts";
+import { deadlines, noResponseError, timeLeft, within } from "./Deadlines.ts";
 import { retryOnDeadlock } from "./PgErrors.ts";
 import type { RoundRobin } from "./RoundRobin.ts";
 import type { TlsChoice } from "./TlsFallback.ts";
 
-/** Whose turn it is to get a connection: a chatbot's id, or `operator` for work that concerns no single chatbot. */
+/** Who waits for a connection: a chatbot's id, or `operator` for work that concerns no single chatbot. */
 export type Tenant = number | "operator";
 
 export type Work<A, E, R> = (connection: PgConnection) => Effect.Effect<A, E, R>;
@@ -85,48 +85,27 @@ export const makeTenantPool = Effect.fnUntraced(function* (
   /** Gives the connection to the checkout; returns `false` if the pool must replace the connection instead. */
   const acquire = (connection: PgConnection, checkout: Checkout): boolean => {
     const now = performance.now();
+    const firstUse = firstUses.get(connection) ?? now;
     // The pool's `connectionTTL` is not used: it opens a scope for each statement, and relies on the wall clock.
-    const oldest = Math.max(state.replaceBefore, now - deadlines.connectionAge);
-    if (firstUses.get(connection)! <= oldest) return false;
+    if (firstUse <= Math.max(state.replaceBefore, now - deadlines.connectionAge)) return false;
+    firstUses.set(connection, firstUse);
     checkout.connection = connection;
     checkout.acquiredAt = now;
     return true;
   };
 
-  /**
-   * Checks a connection on first use, because it may have been open, but unused, for a minute. The pool keeps a
-   * connection even if the work for which it was opened has ended in the meantime, and does not reveal how old it is.
-   * Concurrent uses of a connection each check it until one gets a response, because the first may be interrupted.
-   */
-  const probe = (connection: PgConnection): Effect.Effect<unknown, SqlError.SqlError> =>
-    inTime(connection.query("select 1"), deadlines.probe).pipe(
-      Effect.map(() => performance.now()),
-      Effect.catchIf(
-        (error) => error === noResponseError,
-        () => Effect.succeed(-Infinity),
-      ),
-      Effect.tap((time) => Effect.sync(() => firstUses.set(connection, time))),
-    );
-
   const run = <A, E, R>(
     work: Work<A, E, R>,
     checkout: Checkout,
-  ): Effect.Effect<A, E | SqlError.SqlError, R> => {
-    const workUnlessTooOld = (
-      connection: PgConnection,
-    ): Effect.Effect<A | typeof needsReplacement, E, R> =>
-      acquire(connection, checkout)
-        ? work(connection)
-        : Effect.as(pool.invalidate(connection), needsReplacement);
-    return Effect.flatMap(
-      pool.use((connection) =>
-        firstUses.has(connection)
-          ? workUnlessTooOld(connection)
-          : Effect.flatMap(probe(connection), () => workUnlessTooOld(connection)),
+  ): Effect.Effect<A, E | SqlError.SqlError, R> =>
+    Effect.flatMap(
+      pool.use((connection): Effect.Effect<A | typeof needsReplacement, E, R> =>
+        acquire(connection, checkout)
+          ? work(connection)
+          : Effect.as(pool.invalidate(connection), needsReplacement),
       ),
       (result) => (result === needsReplacement ? run(work, checkout) : Effect.succeed(result)),
     );
-  };
 
   /** Has the pool replace the connection of a checkout that reached its deadline, and returns the checkout's error. */
   const expire = ({ acquiredAt, connection }: Checkout) => {
@@ -158,8 +137,7 @@ export const makeTenantPool = Effect.fnUntraced(function* (
         return Effect.void;
       });
     });
-  // Other transactions may lock rows, and a migration may lock tables, in a different order. A deadlock would fail many
-  // requests, because reads of one key share a look-up, and writes to one chatbot share a statement.
+  // A migration may lock tables in a different order. A deadlock would fail many requests, which share a statement.
   const use: TenantPool["use"] = (tenant, work) =>
     withFallback(retryOnDeadlock(useOnce(tenant, work)));
   return { use };

@@ -115,7 +115,7 @@ export const describeFailure = (error: SqlError.SqlError): string => {
     [/ALTNAME_INVALID/, "use a host name that the certificate contains, or set sslmode=verify-ca"],
     [
       /startup parameter/,
-      "if this is a pooler, set PARLEY_POOLER=true and migrate using PostgreSQL's own address",
+      "if this is a pooler, set the option pooler (on a server PARLEY_POOLER=true) and migrate using PostgreSQL's own address",
     ],
   ];
   const hint = hints.find(([pattern]) => pattern.test(`${codeOf(error)} ${message}`))?.[1];

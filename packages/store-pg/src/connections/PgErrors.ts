@@ -77,11 +77,8 @@ export const toChatbotNotFound =
 export const retryOnDeadlock = <A, E, R>(
   work: Effect.Effect<A, E | SqlError.SqlError, R>,
 ): Effect.Effect<A, E | SqlError.SqlError, R> =>
-  // `Effect.retry` alone would add a microsecond to every statement that succeeds.
-  Effect.catchIf(work, isDeadlock, () =>
-    Effect.retry(work, {
-      while: isDeadlock,
-      times: 5,
-      schedule: Schedule.jittered(Schedule.exponential("20 millis")),
-    }),
-  );
+  Effect.retry(work, {
+    while: isDeadlock,
+    times: 5,
+    schedule: Schedule.jittered(Schedule.exponential("20 millis")),
+  });

@@ -1,7 +1,6 @@
 /**
- * The connections to the database. A pipelining connection (`multiplex`) sends statements without waiting for the
- * results of earlier ones. Several requests may share it (`multiplexConcurrency`), but then their statements wait for
- * one another. So statements that may wait for a lock, or read many rows, run on connections that are not shared.
+ * The connections to the database. Requests that share a pipelining connection (`multiplex`) wait for one another's
+ * statements, so statements that may wait for a lock, or read many rows, run on connections that are not shared.
  */
 import * as PgClient from "@effect/sql-pg/PgClient";
 import * as PgConnection from "@effect/sql-pg/PgConnection";
@@ -27,14 +26,9 @@ import { makeWriteState, type WriteState } from "../writes/WriteState.ts";
 type Scoped<A> = Effect.Effect<A, SqlError.SqlError, Scope.Scope>;
 
 export interface PgPools extends Omit<WriteState, "guardWrites"> {
-  /**
-   * For quick reads, which never wait for a lock. Requests share the connections. Each statement keeps one plan, which
-   * suits any parameters: planning it again would take longer than running it.
-   */
+  /** For quick reads, which never wait for a lock. Requests share the connections. Each statement keeps one plan. */
   readonly reads: Session;
-  /**
-   * For statements that take locks. Serves chatbots in rotation. Fails immediately while the database refuses writes.
-   */
+  /** For statements that take locks. Serves chatbots in rotation. Fails at once while the database refuses writes. */
   readonly writes: Session;
   /** For lists that read many rows, and for sweeping old idempotency keys. Serves chatbots in rotation. */
   readonly bulk: Session;
@@ -56,12 +50,8 @@ export interface PoolOptions {
   readonly maxConnections: number;
 }
 
-const bulkReaders = 2;
-
-/** Two shared connections are enough to keep PostgreSQL busy with quick reads. */
-const readers = 2;
-
-/** One connection for writes, beside those for reads and for `bulk`. */
+const [readers, bulkReaders] = [2, 2];
+/** One connection is for writes. */
 const fewestConnections = readers + bulkReaders + 1;
 
 const configOf = (
@@ -151,14 +141,11 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
     ...quickCheckouts,
   });
   const writes = yield* makePool(
-    // Pipelining would help only creations with a key, and such a pool takes longer to recover when one of its
-    // connections is killed.
     { multiplex: false },
     { ...quickSettings, lock_timeout: toSetting(deadlines.writeLock) },
     { name: "writes", size: writers, ...quickCheckouts, slots: makeRoundRobin(writers) },
   );
   const bulk = yield* makePool(
-    // The driver cannot cancel a statement on a pipelining connection.
     { multiplex: false },
     // With less `work_mem`, the bitmap of a search for a common word among ten million chats would be lossy, and
     // PostgreSQL would have to recheck whole pages.
@@ -177,13 +164,12 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
       slots: makeRoundRobin(bulkReaders),
     },
   );
-  const connectWith = (
-    settings: Readonly<Record<string, string>>,
-    config: Pick<PgPool.Config, "multiplex"> = {},
-  ) => tls.withFallback(PgConnection.make(configOf(options, 1, settings, config)));
-  const openSession = (multiplex: boolean, settings: Readonly<Record<string, string>>) =>
+  // The driver cannot cancel a statement on a pipelining connection.
+  const connectWith = (settings: Readonly<Record<string, string>>) =>
+    tls.withFallback(PgConnection.make(configOf(options, 1, settings, { multiplex: false })));
+  const openSession = (settings: Readonly<Record<string, string>>) =>
     Effect.map(
-      connectWith({ ...noTimeouts, ...customPlans, ...byIndex, ...settings }, { multiplex }),
+      connectWith({ ...noTimeouts, ...customPlans, ...byIndex, ...settings }),
       (connection) => makeDedicatedSession(connection, database),
     );
 
@@ -193,15 +179,14 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
     state.replaceBefore = performance.now();
   });
   yield* watchAvailability(reads, connect, state);
-  const pools: PgPools = {
+  return {
     ...writeState,
     reads: readSession,
     writes: makeSession(guardWrites(writes), database),
     bulk: makeSession(bulk, database),
-    erasureSession: openSession(true, { lock_timeout: toSetting(deadlines.erasureLock), ...idle }),
-    exportSession: openSession(false, {}),
-  };
-  return pools;
+    erasureSession: openSession({ lock_timeout: toSetting(deadlines.erasureLock), ...idle }),
+    exportSession: openSession({}),
+  } satisfies PgPools;
 });
 
 /** A process that vanishes in a transaction must not keep its locks: creations wait for the locks of an erasure. */

@@ -66,7 +66,7 @@ export const checkDatabase = Effect.fnUntraced(function* (schema: string, pooler
     missingSettings.length > 0 &&
       (pooler
         ? `its role lacks settings that Parley needs behind a pooler: run ${missingSettings.join(" ")} Then make the pooler open new connections (RECONNECT in PgBouncer's console)`
-        : "a pooler drops the settings that Parley sends: set PARLEY_POOLER=true (see docs/scaling.md)"),
+        : "a pooler drops the settings that Parley sends: set the option pooler (on a server PARLEY_POOLER=true; see docs/scaling.md)"),
   ];
   const problem = problems.find((text) => text !== false);
   if (problem !== undefined) return yield* cannotBeUsed(problem);

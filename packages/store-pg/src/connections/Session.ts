@@ -4,7 +4,7 @@
 import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
 import { inSpan, type Verb } from "@parley/core/ports";
 import { Context, Effect, Stream } from "effect";
-import { SqlError } from "effect/sql";
+import type { SqlError } from "effect/sql";
 import type { Tenant, TenantPool } from "./Checkout.ts";
 import { inTime } from "./Deadlines.ts";
 
@@ -24,22 +24,11 @@ export interface Session {
     values?: ReadonlyArray<unknown>,
   ) => Effect.Effect<ReadonlyArray<Row>, SqlError.SqlError>;
   /**
-   * Commits all of the statements, or none. The pool must not cancel work, because that would leave the transaction
-   * open. Returns the rows of the last statement.
-   */
-  readonly queryAll: <Row extends object>(
-    tenant: Tenant,
-    statements: ReadonlyArray<Statement>,
-  ) => Effect.Effect<ReadonlyArray<Row>, SqlError.SqlError>;
-  /**
-   * Commits all of the effect's statements, or none. All of them must concern the same tenant. Transactions do not
-   * nest. The statements that `last` builds from the result are part of the transaction. A pipelining connection sends
-   * them together with the COMMIT.
+   * Commits all of the effect's statements, or none. Transactions do not nest.
    */
   readonly transaction: <A, E, R>(
     tenant: Tenant,
     effect: Effect.Effect<A, E, R>,
-    last?: (result: A) => ReadonlyArray<Statement>,
   ) => Effect.Effect<A, E | SqlError.SqlError, R>;
 }
 
@@ -67,15 +56,6 @@ const OpenTransaction = Context.Reference<{
 
 /** Creates a session that uses the connections of a pool. */
 export const makeSession = (pool: TenantPool, database: string): Session => {
-  /** Runs a statement in a span that has its constant text, but not its values, which users may have written. */
-  const traced = <A, E>(statement: Effect.Effect<A, E>, text: string) =>
-    inSpan(
-      statement,
-      "sql.execute",
-      { "db.system.name": "postgresql", "db.namespace": database, "db.query.text": text },
-      "client",
-    );
-
   const query: Session["query"] = <Row extends object>(
     tenant: Tenant,
     text: string,
@@ -86,51 +66,34 @@ export const makeSession = (pool: TenantPool, database: string): Session => {
     const statement = Effect.flatMap(OpenTransaction, (openTransaction) =>
       openTransaction?.pool === pool ? send(openTransaction.connection) : pool.use(tenant, send),
     );
-    return traced(statement, text);
-  };
-
-  const queryAll: Session["queryAll"] = <Row extends object>(
-    tenant: Tenant,
-    statements: ReadonlyArray<Statement>,
-  ) => {
-    // If a statement fails, PostgreSQL treats the COMMIT after it as a ROLLBACK.
-    const transaction = pool.use(tenant, (connection) =>
-      sendTogether([
-        connection.query("BEGIN"),
-        ...queriesOf(connection, statements),
-        commit(connection),
-      ]),
-    );
-    return traced(
-      Effect.map(transaction, (results) => rowsOf<Row>(results.at(-2)!)),
-      statements.map(({ text }) => text).join(";"),
+    // The span has the constant text, but not the values, which users may have written.
+    return inSpan(
+      statement,
+      "sql.execute",
+      { "db.system.name": "postgresql", "db.namespace": database, "db.query.text": text },
+      "client",
     );
   };
 
-  const transaction: Session["transaction"] = (tenant, effect, last = () => []) =>
+  const transaction: Session["transaction"] = (tenant, effect) =>
     pool.use(tenant, (connection) =>
       Effect.uninterruptibleMask((restore) =>
         Effect.gen(function* () {
-          const result = yield* Effect.scoped(
-            Effect.gen(function* () {
-              // Statements on a pinned connection can be cancelled, and are not pipelined.
-              const pinnedConnection = yield* restore(connection.pin);
-              yield* inTime(pinnedConnection.query("BEGIN"));
-              return yield* effect.pipe(
-                Effect.provideService(OpenTransaction, { pool, connection: pinnedConnection }),
-                restore,
-                Effect.onError(() => Effect.ignore(inTime(pinnedConnection.query("ROLLBACK")))),
-              );
-            }),
+          // The end of the pin closes a connection whose statement is still running.
+          const pinnedConnection = yield* restore(connection.pin);
+          yield* inTime(pinnedConnection.query("BEGIN"));
+          const result = yield* effect.pipe(
+            Effect.provideService(OpenTransaction, { pool, connection: pinnedConnection }),
+            restore,
+            Effect.onError(() => Effect.ignore(inTime(pinnedConnection.query("ROLLBACK")))),
           );
-          // The pin has ended: these statements use the same connection, which sends them together if it pipelines.
-          yield* sendTogether([...queriesOf(connection, last(result)), commit(connection)]);
+          yield* pinnedConnection.query("COMMIT");
           return result;
-        }),
+        }).pipe(Effect.scoped),
       ),
     );
 
-  return { query, queryAll, transaction };
+  return { query, transaction };
 };
 
 export const makeDedicatedSession = (
@@ -145,29 +108,3 @@ export const makeDedicatedSession = (
 /** Casts the rows of a result: the caller knows what its statement returns. */
 const rowsOf = <Row extends object>({ rows }: Result) =>
   rows as ReadonlyArray<object> as ReadonlyArray<Row>;
-
-const queriesOf = (connection: PgConnection, statements: ReadonlyArray<Statement>) =>
-  statements.map(({ text, values }) => connection.query(text, values));
-
-/** Commits, but fails if a statement of the transaction failed: PostgreSQL then answers COMMIT with `ROLLBACK`. */
-const commit = (connection: PgConnection) =>
-  Effect.filterOrFail(
-    connection.query("COMMIT"),
-    ({ command }) => command === "COMMIT",
-    () =>
-      new SqlError.SqlError({
-        reason: new SqlError.UnknownError({
-          cause: new Error("the transaction was rolled back"),
-          operation: "commit",
-        }),
-      }),
-  );
-
-/**
- * Gives the connection all statements at once, in order. A pipelining connection sends them together; any other sends
- * each statement once it has the result of the previous one. Returns all results, or fails with the first error.
- */
-const sendTogether = (statements: ReadonlyArray<Effect.Effect<Result, SqlError.SqlError>>) =>
-  Effect.forEach(statements, Effect.exit, { concurrency: "unbounded" }).pipe(
-    Effect.flatMap((exits) => Effect.all(exits)),
-  );

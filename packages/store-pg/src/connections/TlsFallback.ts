@@ -25,7 +25,7 @@ export interface TlsChoice {
   readonly withFallback: <A, E, R>(work: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>;
 }
 
-/** A line for each fallback would repeat itself every few seconds if PostgreSQL has no TLS. */
+// A visible line for each fallback would repeat itself every few seconds if PostgreSQL has no TLS.
 const levels = { untried: "Info", accepted: "Warn", refused: "Debug" } as const;
 
 /** Code 28000 means that no line of pg_hba.conf allows this kind of connection. */

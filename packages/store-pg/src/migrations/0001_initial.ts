@@ -104,6 +104,11 @@ create table entry (
   latency_millis bigint,
   -- The id of the API key that asked.
   key_id text,
+  -- A JSON object. Text keeps the order of its names.
+  metadata text,
+  rating text,
+  comment text,
+  request_id text,
   primary key (chatbot_id, id)
 );
 create unique index entry_position on entry (chatbot_id, chat_id, position);
@@ -130,6 +135,16 @@ create table key_spending (
   tokens bigint not null,
   primary key (chatbot_id, key_id, day)
 ) with (fillfactor = 50);
+
+-- The chats that the visitors of an API key have erased on a UTC day. The row outlives the chatbot, as the audit log does.
+create table visitor_erasure (
+  chatbot_id int not null,
+  key_id text not null,
+  day date not null,
+  time timestamptz(3) not null,
+  chats int not null,
+  primary key (chatbot_id, key_id, day)
+);
 
 -- See rows/IdempotencyKeys.ts.
 create table idempotency_key (

@@ -35,23 +35,16 @@ select exists (select from pg_namespace where nspname = $1) as exists,
 /** Returns whether the schema exists, and what it lacks. Fails if it comes from a later or an unreleased version. */
 const pendingMigrations = Effect.fnUntraced(function* (schema: string, migrations: Migrations) {
   const sql = yield* SqlClient.SqlClient;
-  const [row] = yield* sql.unsafe<{ readonly exists: boolean; readonly hasTable: boolean }>(
-    schemaRow,
-    [schema],
-  );
+  type SchemaRow = { readonly exists: boolean; readonly hasTable: boolean };
+  const [row] = yield* sql.unsafe<SchemaRow>(schemaRow, [schema]);
   const { exists, hasTable } = row!;
-  const appliedRows = hasTable
-    ? yield* sql.unsafe<{ readonly name: string }>(
-        `select name from ${table} order by migration_id`,
-      )
-    : [];
-  if (
-    migrations.some(
-      ({ name }, index) => index < appliedRows.length && appliedRows[index]!.name !== name,
-    )
-  ) {
+  const names = sql.unsafe<{ readonly name: string }>(
+    `select name from ${table} order by migration_id`,
+  );
+  const appliedRows = hasTable ? yield* names : [];
+  if (appliedRows.some(({ name }, n) => n < migrations.length && migrations[n]!.name !== name)) {
     return yield* cannotBeUsed(
-      "its schema was created by an unreleased version of Parley: export its chats with that version, and import them with this version into a new database or a different schema (PARLEY_SCHEMA)",
+      "its schema was created by an unreleased version of Parley: export its chats with that version, and import them with this version into a new database or a different schema (option schema, on a server PARLEY_SCHEMA)",
     );
   }
   if (appliedRows.length > migrations.length) {
@@ -64,12 +57,15 @@ const pendingMigrations = Effect.fnUntraced(function* (schema: string, migration
 
 const createSchema = (schema: string) => `create schema ${quoteName(schema)};`;
 
+/** What a program or an operator can do if the role cannot change the schema. */
+export const migrateAsOwner =
+  "call migratePostgres with the owner's URL (on a server, run \"parley migrate\" with the owner's DATABASE_URL)";
+
 /** What an operator can do about a migration error, keyed by SQLSTATE. */
 const hints: Readonly<Record<string, string>> = {
-  "42501":
-    'its schema is not up to date, and the role cannot change it: run "parley migrate" with the owner\'s DATABASE_URL',
+  "42501": `its schema is not up to date, and the role cannot change it: ${migrateAsOwner}`,
   "42P07":
-    "its schema already has a table with the same name as one of Parley's, created by another program or an unreleased version: set PARLEY_SCHEMA to another schema",
+    "its schema already has a table with the same name as one of Parley's, created by another program or an unreleased version: set the option schema (on a server PARLEY_SCHEMA) to another schema",
 };
 
 const lock = 7275395391;

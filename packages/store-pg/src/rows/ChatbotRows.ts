@@ -16,6 +16,7 @@ import {
 } from "@parley/core/ports";
 import { Effect } from "effect";
 import { array, millisNow, texts, time } from "../connections/PgParams.ts";
+import type { chatVerbs } from "../chats/ChatChanges.ts";
 import type { Session, SqlVerbs } from "../connections/Session.ts";
 
 interface ChatbotRow {
@@ -52,21 +53,9 @@ const toKey = (row: ApiKeyRow): RegisteredKey => ({
   lastUsedAt: row.lastUsedAt,
 });
 
-type RegistryVerbs = Pick<
+type RegistryVerbs = Omit<
   ColdTx,
-  | "chatbots"
-  | "chatbot"
-  | "grant"
-  | "auditLog"
-  | "audit"
-  | "chatbotNamed"
-  | "insertChatbot"
-  | "setChatbot"
-  | "deleteChatbot"
-  | "takenKeyIds"
-  | "apiKey"
-  | "insertApiKeys"
-  | "setApiKey"
+  "now" | "usage" | keyof ReturnType<typeof chatVerbs> | "hasChats" | "insertRecords" | "endImport"
 >;
 
 export const registryVerbs = (session: Pick<Session, "query">): SqlVerbs<RegistryVerbs> => {
@@ -110,16 +99,10 @@ export const registryVerbs = (session: Pick<Session, "query">): SqlVerbs<Registr
         first<{ readonly id: ChatbotId }>(selectNamed, [workspaceName, name]),
         (row) => row && row.id,
       ),
-    insertChatbot: ({ description, name, settings, workspaceName }) =>
-      Effect.map(
-        query<{ readonly id: ChatbotId }>(insertChatbot, [
-          workspaceName,
-          name,
-          description,
-          PgTypes.jsonb(settings),
-        ]),
-        ([row]) => row!.id,
-      ),
+    insertChatbot: ({ description, name, settings, workspaceName }) => {
+      const values = [workspaceName, name, description, PgTypes.jsonb(settings)];
+      return Effect.map(first<{ readonly id: ChatbotId }>(insertChatbot, values), (row) => row!.id);
+    },
     setChatbot: ({ description, id, name, settings, workspaceName }) =>
       Effect.asVoid(
         query(updateChatbot, [id, workspaceName, name, description, PgTypes.jsonb(settings)]),

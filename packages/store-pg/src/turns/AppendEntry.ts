@@ -19,7 +19,7 @@ import {
   entryParameters,
   newEntryNames,
   spentColumn,
-  toEntry,
+  toNewEntry,
 } from "../rows/ChatRows.ts";
 import { addSpending } from "../rows/Spending.ts";
 import { batchStatement } from "../rows/Statements.ts";
@@ -56,14 +56,15 @@ export const makeAppendEntry = Effect.fnUntraced(function* (
     const newChat = yield* create(chatbot, { name: null, userRef: visitor, entry, keyClaim });
     if (newChat === null) return yield* new TurnLost();
     const { createTime, entryId, id: chatId } = newChat;
-    return toEntry({ ...entry, id: entryId!, chatId, createTime });
+    const { answer, flagged, moderation, question } = entry;
+    const texts = { question, answer, moderation, flagged };
+    return toNewEntry({ ...texts, id: entryId!, chatId, createTime }, entry);
   });
 
   /**
    * The answer is already paid for, so a failed append is retried until the ask's deadline or, if the ask has none, for
-   * the length of a lease. The last attempt ends at most five seconds later. An attempt with an unknown outcome may
-   * have stored the entry. If so, it also ended the turn, so that no later attempt stores the entry again. A turn with
-   * neither chat nor key has no row that could show this, so its append is not retried after an unknown outcome.
+   * the length of a lease. An attempt with an unknown outcome may have stored the entry. If so, it also ended the turn,
+   * so that no later attempt stores the entry again.
    */
   const append: Port["append"] = Effect.fnUntraced(function* (turn, entry) {
     const millisLeft = (yield* AskDeadline) - (yield* Clock.currentTimeMillis);
@@ -71,13 +72,10 @@ export const makeAppendEntry = Effect.fnUntraced(function* (
     const attempt: ReturnType<Port["append"]> =
       turn.chatId === null
         ? appendToNewChat(turn, entry)
-        : Effect.map(appendToChat({ ...turn, entry }), toEntry);
-    const recordedAttempt = recordUnknown(unknownOutcomes, turn)(attempt);
-    return yield* recordedAttempt.pipe(
-      // Most appends succeed on the first attempt and need no schedule.
-      Effect.catchIf(mayRepeat(turn), () =>
-        Effect.retry(recordedAttempt, { while: mayRepeat(turn), schedule: retriesFor(millis) }),
-      ),
+        : Effect.map(appendToChat({ ...turn, entry }), (row) => toNewEntry(row, entry));
+    return yield* attempt.pipe(
+      recordUnknown(unknownOutcomes, turn),
+      Effect.retry({ while: mayRepeat(turn), schedule: retriesFor(millis) }),
       Effect.catchTag("TurnLost", (error) => Effect.fail(unknownOutcomes.get(turn) ?? error)),
       withDeadline(millis + deadlines.storeCall),
     );

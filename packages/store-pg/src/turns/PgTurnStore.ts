@@ -2,10 +2,10 @@
  * Implements the port `TurnStore`. Each method that changes a turn has a file of its own; `TurnRows.ts` has what their
  * statements share.
  */
-import { turnEntries, TurnStore, type Entry, type Spending, type Turn } from "@parley/core/ports";
+import { turnEntries, TurnStore, type Entry, type Spending } from "@parley/core/ports";
 import { Effect } from "effect";
 import type { ChatCreation } from "../chats/ChatCreation.ts";
-import { toStorageUnavailable, toStoreErrors } from "../connections/PgErrors.ts";
+import { toStorageUnavailable } from "../connections/PgErrors.ts";
 import type { PgPools } from "../connections/PgPools.ts";
 import { entryColumns } from "../rows/ChatRows.ts";
 import { readSpending } from "../rows/Spending.ts";
@@ -23,19 +23,12 @@ export const makeTurnStore = Effect.fnUntraced(function* (pools: PgPools, creati
   const unknownOutcomes: UnknownOutcomes = new WeakMap();
   const renew = yield* makeRenewTurn(pools);
   const append = yield* makeAppendEntry(pools, creation, unknownOutcomes);
-  const { release, releaseOnce } = yield* makeReleaseTurn(pools, unknownOutcomes);
+  const release = yield* makeReleaseTurn(pools, unknownOutcomes);
 
-  const entriesBefore = ({ chatId, chatbot }: Turn, before: number) =>
-    reads.query<Entry>(chatbot, olderEntries, [chatbot, chatId, before]);
-  const earlier: Port["earlier"] = (turn, before) =>
-    toStorageUnavailable(entriesBefore(turn, before));
+  const earlier: Port["earlier"] = ({ chatbot, chatId }, before) =>
+    toStorageUnavailable(reads.query<Entry>(chatbot, olderEntries, [chatbot, chatId, before]));
 
-  const take = yield* makeTakeTurn(pools, (turn) =>
-    toStoreErrors(entriesBefore(turn, Number.MAX_SAFE_INTEGER)).pipe(
-      // The failed ask gets no turn that it could release. If this fails, too, the lease ends.
-      Effect.tapError(() => Effect.ignore(releaseOnce(turn))),
-    ),
-  );
+  const take = yield* makeTakeTurn(pools, (turn) => earlier(turn, Number.MAX_SAFE_INTEGER));
 
   const spending: Port["spending"] = (chatbot, apiKeyId) =>
     toStorageUnavailable(
@@ -45,14 +38,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (pools: PgPools, creati
       ),
     );
 
-  return TurnStore.of({
-    take,
-    earlier,
-    renew,
-    append,
-    release,
-    spending,
-  });
+  return TurnStore.of({ take, earlier, renew, append, release, spending });
 });
 
 // If the chat has no entry with the id `$3`, `$3` itself bounds the position: an entry's position is never greater than

@@ -8,6 +8,7 @@ import type { PgPools } from "../connections/PgPools.ts";
 import { addSpending } from "../rows/Spending.ts";
 import { batchStatement } from "../rows/Statements.ts";
 import {
+  changeOwned,
   hasRow,
   lockTurns,
   makeChange,
@@ -46,9 +47,7 @@ export const makeReleaseTurn = Effect.fnUntraced(function* (
         Effect.retry({
           while: (error) =>
             cost === null ? error._tag === "Overloaded" : mayRepeat(target)(error),
-          // The failed ask waits for the release. Without tokens, the release is retried only while the chat is locked
-          // or the database is busy, for up to the length of a lease. With tokens, it is retried after every error that
-          // allows it, but for a shorter time.
+          // Without tokens, only a locked chat or a busy database is worth the wait of the failed ask.
           schedule: retriesFor(cost === null ? turnLease : deadlines.storeCall),
         }),
         Effect.asVoid,
@@ -67,9 +66,7 @@ export const makeReleaseTurn = Effect.fnUntraced(function* (
       ),
     );
   };
-  /** Releases a turn without tokens, in a single attempt. */
-  const releaseOnce = (turn: Turn) => releaseTurn({ ...turn, cost: null });
-  return { release, releaseOnce };
+  return release;
 });
 
 // A released key counts as old: any request may claim it, and a sweep deletes it first. The tokens of a deleted chatbot
@@ -80,16 +77,10 @@ const releaseStatement = batchStatement<Release>(
     ["key_id", "text", ({ cost }) => cost?.apiKeyId],
     ["spent_tokens", "int8", ({ cost }) => cost && BigInt(cost.tokens)],
   ],
-  (items) => `${lockTurns(items)}, chats as (
-  insert into chat (chatbot_id, id, position, create_time, entries, turn_until)
-  select $1, locked_id, position, create_time, entries, clock_timestamp()
-  from turn_row where outcome = 'owned' and locked_id is not null
-  on conflict (chatbot_id, id) do update set turn = null, turn_until = excluded.turn_until
-), keys as (
-  insert into idempotency_key (chatbot_id, key, fingerprint, made_at)
-  select $1, key, '', '-infinity' from turn_row where outcome = 'owned' and key is not null
-  on conflict (chatbot_id, key) do update set turn = null, made_at = excluded.made_at
-), ${addSpending(`(
+  (
+    items,
+  ) => `${lockTurns(items)}, ${changeOwned("turn = null, turn_until = clock_timestamp()", "turn = null, made_at = '-infinity'")},
+${addSpending(`(
   select key_id, spent_tokens from turn_row
   where outcome = 'owned' and spent_tokens is not null and exists (select from chatbot where id = $1)
 ) released_turn`)}

@@ -6,7 +6,7 @@ import { Effect } from "effect";
 import type { PgPools } from "../connections/PgPools.ts";
 import { leaseEnd } from "../rows/IdempotencyKeys.ts";
 import { batchStatement } from "../rows/Statements.ts";
-import { lockTurns, makeChange, turnColumns } from "./TurnRows.ts";
+import { changeOwned, lockTurns, makeChange, turnColumns } from "./TurnRows.ts";
 
 export const makeRenewTurn = Effect.fnUntraced(function* (pools: PgPools) {
   const renewTurn = yield* makeChange(pools, renewStatement);
@@ -24,15 +24,8 @@ export const makeRenewTurn = Effect.fnUntraced(function* (pools: PgPools) {
 
 const renewStatement = batchStatement(
   turnColumns,
-  (items) => `${lockTurns(items)}, chats as (
-  insert into chat (chatbot_id, id, position, create_time, entries, turn_until)
-  select $1, locked_id, position, create_time, entries, ${leaseEnd}
-  from turn_row where outcome = 'owned' and locked_id is not null
-  on conflict (chatbot_id, id) do update set turn_until = excluded.turn_until
-), keys as (
-  insert into idempotency_key (chatbot_id, key, fingerprint, made_at, turn_until)
-  select $1, key, '', clock_timestamp(), ${leaseEnd} from turn_row where outcome = 'owned' and key is not null
-  on conflict (chatbot_id, key) do update set turn_until = excluded.turn_until
-)
+  (
+    items,
+  ) => `${lockTurns(items)}, ${changeOwned(`turn_until = ${leaseEnd}`, `turn_until = ${leaseEnd}`)}
 select index::int4 as index, outcome from turn_row`,
 );

@@ -1,15 +1,17 @@
 /**
- * Takes turns. Takes for one chatbot that arrive together share a statement, which decides each one separately,
- * following the table in `docs/library/write-a-store.md`.
+ * Takes turns. Takes for one chatbot that arrive together share a statement, which decides each one separately, as the
+ * core's `decideTake` does.
  */
 import {
   ChatbotNotFound,
   ChatNotFound,
   IdempotencyKeyReused,
+  pickEntry,
   turnEntries,
   turnLease,
   turnPrecedence,
   type Entry,
+  type TakeDecision,
   type TakeResult,
   type Turn,
 } from "@parley/core/ports";
@@ -19,25 +21,17 @@ import { deadlines, withDeadline } from "../connections/Deadlines.ts";
 import { toStoreErrors, toChatbotNotFound, toStorageUnavailable } from "../connections/PgErrors.ts";
 import type { PgPools } from "../connections/PgPools.ts";
 import { byPrimaryKey, batchStatement, type Column } from "../rows/Statements.ts";
-import { entryColumns, toEntry } from "../rows/ChatRows.ts";
+import { entryColumns, toEntry, type StoredEntry } from "../rows/ChatRows.ts";
 import { claimedCte, isFree, leaseEnd, makeKeySweep } from "../rows/IdempotencyKeys.ts";
 import { turnColumns } from "./TurnRows.ts";
 
-/**
- * The statement's decision on a request: a row of the table in `docs/library/write-a-store.md`; `chat_locked` if
- * another transaction has locked the chat; or `overtaken` if the request must be decided again.
- */
+/** The decision on a request; `chat_locked` if another transaction has locked the chat; `overtaken`: decide again. */
 type Decision =
-  | "key_reused"
-  | "stopped"
-  | "answered"
-  | "no_chat"
-  | "no_chatbot"
+  | Extract<TakeDecision, string>
   | "key_held"
   | "chat_held"
   | "chat_locked"
   | "chat_reserved"
-  | "free"
   | "overtaken";
 
 /** A decision, with an entry if there is one: the key's entry, or one of the chat's newest entries. */
@@ -53,7 +47,10 @@ type DecisionRow = {
   readonly entries: number | null;
   /** The position of this row's entry. */
   readonly position: number | null;
-} & (Entry | { readonly id: null });
+  readonly chat_name: string | null;
+  readonly chat_user_ref: string | null;
+  readonly chat_time: Date | null;
+} & (StoredEntry | { readonly id: null });
 
 /** Creates the port's `take`. `entriesOf` reads the newest entries for a turn that was taken. */
 export const makeTakeTurn = Effect.fnUntraced(function* <E>(
@@ -88,7 +85,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
     visitor: string | null = null,
   ) {
     const id = crypto.randomUUID();
-    const turn: Turn = { id, chatbot, chatId, idempotencyKey, visitor, newest: [] };
+    const turn: Turn = { id, chatbot, chatId, idempotencyKey, chat: null, visitor, newest: [] };
     // A turn with neither chat nor key has no row: the append creates the chat.
     if (chatId === null && idempotencyKey === null) {
       yield* toStorageUnavailable(pools.assertWritable);
@@ -108,7 +105,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
       case "answered":
         return {
           _tag: "AlreadyAnswered",
-          entry: toEntry(rows[0] as Entry),
+          entry: toEntry(rows[0] as StoredEntry),
           turnId: key_turn!,
         } satisfies TakeResult;
       case "no_chat":
@@ -124,11 +121,17 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
       default: {
         // An append may have been committed after the snapshot and before the turn was taken. A second read is exact,
         // now that this request holds the turn.
+        const chat = chatId && {
+          id: chatId,
+          name: rows[0]!.chat_name,
+          userRef: rows[0]!.chat_user_ref,
+          createTime: rows[0]!.chat_time!,
+        };
         const newest =
           (position ?? 0) === (entries ?? 0)
-            ? rows.flatMap((row) => (row.id === null ? [] : toEntry(row)))
+            ? rows.flatMap((row) => (row.id === null ? [] : pickEntry(toEntry(row), [])))
             : yield* entriesOf(turn);
-        return { _tag: "TurnTaken", turn: { ...turn, newest } } satisfies TakeResult;
+        return { _tag: "TurnTaken", turn: { ...turn, chat, newest } } satisfies TakeResult;
       }
     }
   }, withDeadline(deadlines.storeCall));
@@ -149,27 +152,20 @@ const columns: ReadonlyArray<Column<Turn>> = [
 /** The parameter for this instance, which follows the columns. */
 const instanceParameter = `$${columns.length + 2}::text`;
 
-// Decides requests for turns. PostgreSQL rejects the statement if two requests change the same chat or key. That is a
-// defect, after which the batcher sends each request by itself. Within a process, such requests can only be an ask
-// from the chat's visitor and one from a client that is not a visitor: asks with the same key share one answer.
+// Decides from locked rows, which may be newer than the snapshot. The statement never waits for a lock on a chat; it
+// takes locks on keys in key order. PostgreSQL rejects it if two requests change the same chat or key, which in one
+// process only an ask from the chat's visitor and one of another client can do; the batcher then sends each by itself.
 //
-// The statement decides from the locked rows, which may be newer than its snapshot. It never waits for a lock on a
-// chat. It does wait for locks on keys, which it takes in key order. Look-ups (`byPrimaryKey`) find a row by its primary key,
-// whatever the planner expects, and so does the change to a locked chat, an INSERT that only updates: see `lockTurns`
-// in `TurnRows`.
+// `overtaken`: another request claimed the key after the snapshot.
 //
-// The requests whose first decision is `free` claim their keys. The final `decision` is the first one, or `overtaken` if
-// another request claimed the key after the snapshot.
-//
-// `held_until` is read without the chat's lock, and `chat_until` with it. For a chat without a turn, both are the time at
-// which its latest turn ended. For `turnPrecedence` after that time, the chat is reserved for the first instance in its
-// queue.
+// `held_until` is read without the chat's lock, and `chat_until` with it. For `turnPrecedence` after a turn has ended,
+// the chat is reserved for the first instance in its queue.
 //
 // `must_wait`: while the turn is held, an instance that is already in the queue locks nothing. Otherwise many instances
 // that repeat the take could prevent the holder from locking the chat for its append.
 //
-// `changed`: when a turn is taken, the first instance leaves the queue. Either it takes the turn, or it did not repeat
-// the take in time and another instance takes the turn.
+// `changed`: the first instance leaves the queue. Either it takes the turn, or it did not repeat the take in time. See
+// `changeOwned` in `TurnRows` for the INSERT.
 //
 // `key_turn`: a repeated request gets its key's entry only once synchronous standbys have the entry. A transaction that
 // writes nothing would not wait for the standbys, so `pg_logical_emit_message` makes it write.
@@ -184,7 +180,7 @@ with request as (
     select fingerprint as key_fingerprint, turn as key_turn, turn_until as key_until, entry_id as key_entry, stopped
     from idempotency_key k ${byPrimaryKey("key", "request.key", `not ${isFree("k")}`)}
   ) key_row on true left join lateral (
-    select true as has_chat, turn_until as held_until,
+    select true as has_chat, name as chat_name, user_ref as chat_user_ref, create_time as chat_time, turn_until as held_until,
       turn is not null and turn_until > statement_timestamp() and ${instanceParameter} = any (waiting) as must_wait
     from chat ${byPrimaryKey("id", "request.chat_id", isOwn)}
   ) snapshot on true left join lateral (
@@ -233,7 +229,8 @@ select index::int4 as index, decision,
     when 'chat_locked' then statement_timestamp() + interval '${lockedPause} milliseconds'
     when 'chat_reserved' then chat_until + interval '${turnPrecedence} milliseconds'
   end - statement_timestamp()))))::float8 as free_in,
-  entries::float8 as entries, newest.position::float8 as position, ${entryColumns("newest")}
+  entries::float8 as entries, newest.position::float8 as position, chat_name, chat_user_ref, chat_time,
+  ${entryColumns("newest")}, case decision when 'answered' then metadata end as metadata, rating, comment
 from outcome left join lateral (
   (select * from entry ${byPrimaryKey("id", "key_entry", "decision = 'answered'")})
   union all (

@@ -47,7 +47,6 @@ export const makeChange = Effect.fnUntraced(function* <Item extends Turn, Row ex
   });
 });
 
-/** Whether the turn has a row while it is held. */
 export const hasRow = ({ chatId, idempotencyKey }: Turn) =>
   chatId !== null || idempotencyKey !== null;
 
@@ -88,10 +87,6 @@ export const turnColumns: ReadonlyArray<Column<Turn>> = [
  * Returns CTEs that lock the rows of turns: keys in key order, and chats unless another transaction has locked them.
  * `turn_row` has the outcome of each turn: `owned` if the turn holds its rows, which the statement then changes. Its
  * `chat_id` comes from the request; its `locked_id` is the chat's id if this statement has locked the chat.
- *
- * Changes are written as `insert … on conflict do update`. The row always exists, so nothing is inserted, and values
- * that the update does not use only satisfy NOT NULL. Unlike an UPDATE with a join, this finds the row by its primary
- * key, whatever the planner expects.
  */
 export const lockTurns = (items: string) => `
 with request as (
@@ -115,4 +110,21 @@ with request as (
     else 'owned'
   end as outcome
   from locked
+)`;
+
+/**
+ * Returns CTEs that follow {@link lockTurns}, and change the rows of the turns that hold them: `insert … on conflict do
+ * update` finds a row by its primary key, whatever the planner expects, unlike an UPDATE with a join. The row always
+ * exists, so nothing is inserted, and the values only satisfy NOT NULL.
+ */
+export const changeOwned = (chat: string, key: string) => `
+chats as (
+  insert into chat (chatbot_id, id, position, create_time, entries)
+  select $1, locked_id, position, create_time, entries from turn_row
+  where outcome = 'owned' and locked_id is not null
+  on conflict (chatbot_id, id) do update set ${chat}
+), keys as (
+  insert into idempotency_key (chatbot_id, key, fingerprint, made_at)
+  select $1, key, '', '-infinity' from turn_row where outcome = 'owned' and key is not null
+  on conflict (chatbot_id, key) do update set ${key}
 )`;

@@ -19,11 +19,10 @@ interface Lane<A, B, E> {
 }
 
 /**
- * Creates a function that writes one item for a chatbot. `writeItems` returns one result for each item, in the same
- * order; if it fails, every item fails, because any may have been written. A batch that dies has written nothing; its
- * items are written one by one, so that only the item with the defect dies. When {@link timeLeft} or the time limit of
- * a store call runs out, an item fails: with `Overloaded` if it is still queued, with `StorageUnavailable` if it is in
- * flight. An interruption removes a queued item, but waits for a write in flight to end or time out.
+ * Creates a function that writes one item for a chatbot. `writeItems` returns one result for each item, in order; if it
+ * fails, every item fails. A batch that dies has written nothing; its items are then written one by one. When
+ * {@link timeLeft} or the time limit of a store call runs out, an item fails: with `Overloaded` if it is still queued,
+ * with `StorageUnavailable` if it is in flight. An interruption removes a queued item, but waits for one in flight.
  */
 export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
   writeItems: (chatbot: number, items: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>,
@@ -71,7 +70,6 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
       return Effect.void;
     });
 
-  // Uses a callback, which costs less than a fiber, a deferred or finalizers: each ask makes at least two such writes.
   return (chatbot: number, item: A) =>
     Effect.flatMap(timeLeft, (millisLeft) =>
       Effect.contextWith((context: Context.Context<never>) =>

@@ -32,22 +32,6 @@ const idsMoved =
 const warnIfAdvanced = (rows: Result["rows"]) =>
   hadOldSequences(rows) ? Effect.logWarning(idsMoved) : Effect.void;
 
-/**
- * Sends an insertion on a session that the guard does not cover. If it fails because ids might be reused, advances the
- * sequences and sends it again.
- */
-export const insertOn =
-  ({ query }: Pick<Session, "query">): Session["query"] =>
-  <Row extends object>(tenant: Tenant, text: string, values?: ReadonlyArray<unknown>) => {
-    const insertion = query<Row>(tenant, text, values);
-    return Effect.catchIf(insertion, mayReuseIds, () =>
-      query<Record<string, unknown>>(tenant, advanceSequences, [true]).pipe(
-        Effect.flatMap(warnIfAdvanced),
-        Effect.andThen(insertion),
-      ),
-    );
-  };
-
 const describeReadOnly = (reason: string) => `The database refuses writes: ${reason}.`;
 
 const describeClock = (offset: number) => {

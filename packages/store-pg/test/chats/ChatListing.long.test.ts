@@ -35,6 +35,7 @@ const randomQuery = Effect.gen(function* () {
     page: yield* oneOf(deep),
     orderBy: [{ field, descending }],
     id: null,
+    include: [],
     search,
     userRef,
   } satisfies ChatQuery;

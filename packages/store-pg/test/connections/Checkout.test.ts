@@ -1,5 +1,3 @@
-import { once } from "node:events";
-import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import * as PgConnection from "@effect/sql-pg/PgConnection";
 import * as PgPool from "@effect/sql-pg/PgPool";
@@ -94,56 +92,6 @@ it.live("a connection that has reached its maximum age is replaced before its ne
     assert.notStrictEqual(second, first);
     assert.strictEqual(yield* backend, second);
   }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
-);
-
-/** A relay to the database, and a function that silences the connections currently open through it. */
-const silentPath = Effect.gen(function* () {
-  const url = new URL(Redacted.value(optionsOf("public").url));
-  const { hostname, port } = url;
-  const sockets = new Set<Socket>();
-  const server = createServer((near) => {
-    const far = connect(Number(port), hostname);
-    for (const socket of [near, far]) sockets.add(socket.on("error", () => undefined));
-    near.pipe(far).pipe(near);
-  });
-  yield* Effect.promise(() => once(server.listen(0, "127.0.0.1"), "listening"));
-  yield* Effect.addFinalizer(() => Effect.sync(() => server.close()));
-  url.port = String((server.address() as AddressInfo).port);
-  const fallSilent = () => {
-    for (const socket of sockets) socket.unpipe();
-  };
-  return { url: Redacted.make(url.href), fallSilent };
-});
-
-/** Returns an effect that runs a statement on an unused connection that has fallen silent. */
-const onSilentConnection = Effect.fnUntraced(function* (multiplex: boolean) {
-  const { fallSilent, url } = yield* silentPath;
-  const pool = yield* PgPool.make({ url, maxConnections: 1, multiplex });
-  yield* pool.use(() => Effect.void);
-  fallSilent();
-  const options = { name: "bulk", size: 1, deadline: 3_000, silentAfter: Infinity, cancels: true };
-  const { use } = yield* makeTenantPool(pool, newState(), alwaysPlain, options);
-  return use(1, ({ query }) => query("select 1"));
-});
-
-it.live(
-  "statements that share a connection succeed even if it fell silent before its first use",
-  () =>
-    Effect.gen(function* () {
-      const statement = yield* onSilentConnection(true);
-      const second = Effect.delay(statement, "100 millis");
-      yield* Effect.all([statement, statement, second], { concurrency: 3 });
-    }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
-);
-
-it.live.each([true, false])(
-  "a silent connection is replaced even if its first use was interrupted (multiplex: %s)",
-  (multiplex) =>
-    Effect.gen(function* () {
-      const statement = yield* onSilentConnection(multiplex);
-      yield* Effect.timeoutOption(statement, "100 millis");
-      yield* statement;
-    }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
 );
 
 it.effect("the database's loss and return are each logged once, even without requests", () =>

@@ -83,7 +83,10 @@ it.live("a server refuses to start on an unreleased schema, and says how to move
 it.live("a server that finds another program's table in its schema suggests PARLEY_SCHEMA", () =>
   Effect.gen(function* () {
     const { options } = yield* withSchema(["create table chat (id int)"]);
-    assert.include(yield* refusal(options), "set PARLEY_SCHEMA to another schema");
+    assert.include(
+      yield* refusal(options),
+      "set the option schema (on a server PARLEY_SCHEMA) to another schema",
+    );
   }),
 );
 

@@ -103,8 +103,8 @@ it.live("the statement of a take decides as `decideTake` does", () =>
       const actual: Array<readonly [string, TakeDecision]> = [];
       const expected: typeof actual = [];
       for (const name of names) {
-        const now = yield* readNow;
         const start = performance.now();
+        const now = yield* readNow;
         const state = stateOf(name, now);
         const decision = decideTake(state);
         expected.push([name, decision]);

@@ -9,10 +9,8 @@ import {
 } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { Cause, Effect, Exit, Fiber, Redacted } from "effect";
-import { SqlError } from "effect/sql";
 import { inject } from "vitest";
-import { makePools } from "../../src/connections/PgPools.ts";
-import { entry, inSchema, keyOf, makeStore, takeFree } from "../fixtures.ts";
+import { entry, inSchema, keyOf, takeFree } from "../fixtures.ts";
 import { hold } from "../hold.ts";
 import {
   clientOf,
@@ -286,29 +284,6 @@ it.live("no writer waits for an erasure's locks", () =>
           "ChatNotFound",
         );
       }
-    }),
-  ),
-);
-
-it.live("a take whose second read fails releases the turn that it has taken", () =>
-  inSchema(
-    Effect.fnUntraced(function* (sql, schema) {
-      const chatbot = yield* registerChatbot;
-      const pools = yield* makePools({ ...optionsOf(schema), maxConnections: 6 });
-      const cause = Object.assign(new Error("the read fails"), { code: "57014" });
-      const error = new SqlError.SqlError({
-        reason: new SqlError.StatementTimeoutError({ cause }),
-      });
-      const { turns } = yield* makeStore({
-        ...pools,
-        reads: { ...pools.reads, query: () => Effect.fail(error) },
-      });
-      const created = yield* ChatStore.use((store) => store.createChat(chatbot, chat, null));
-      // As if an entry had been appended after the snapshot: the take then reads the newest entries again.
-      yield* sql.unsafe("update chat set entries = entries + 1");
-      const failure = yield* Effect.flip(turns.take(chatbot, created.chat.id, keyOf("k")));
-      assert.strictEqual(failure._tag, "StorageUnavailable");
-      yield* takeFree(chatbot, created.chat.id, keyOf("k"));
     }),
   ),
 );

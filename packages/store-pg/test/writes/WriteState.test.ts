@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest";
-import { defaultChatQuery } from "@parley/core";
+import { defaultChatQuery, defaultEntryQuery } from "@parley/core";
 import { ChatbotId, ChatStore, StoreState, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { inspectPostgres, layerPostgres } from "@parley/store-pg";
@@ -123,7 +123,7 @@ it.live(
           concurrency: 2,
         });
         const { total } = yield* chats.listEntries(chatbot, chat.id, {
-          ...defaultChatQuery,
+          ...defaultEntryQuery,
           orderBy: [{ field: "id", descending: true }],
         });
         assert.strictEqual(total, 1);

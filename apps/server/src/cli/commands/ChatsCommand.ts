@@ -1,18 +1,24 @@
 /**
- * Shows chats, erases them, and moves them between stores.
+ * Shows chats, posts in them, erases them, and moves them between stores.
  */
 import {
+  Asking,
   ChatId,
   Administration,
+  isBlank,
+  type Metadata,
+  UserRef,
   decodeArchive,
+  entryIncludes,
+  MetadataObject,
   encodeArchive,
   defaultEntryQuery,
   defaultChatQuery,
 } from "@parley/core";
 import { ChatArchive, ChatStore, type Erasable } from "@parley/core/ports";
-import { Console, Effect, Option, Stdio, Stream } from "effect";
+import { Console, Effect, Option, Schema, Stdio, Stream } from "effect";
 import { Argument, Command, Flag } from "effect/cli";
-import { actor, onDatabase, recordRead } from "../Database.ts";
+import { actor, onDatabase, record, recordRead } from "../Database.ts";
 import { makeCommand, withHelp } from "../Declaration.ts";
 import { CommandFailed } from "../CommandErrors.ts";
 import {
@@ -23,8 +29,9 @@ import {
   sinceFlag,
   switchFlag,
   textFlag,
+  valuesOf,
 } from "../Flags.ts";
-import { pluralize, details, print, table, write } from "../Output.ts";
+import { pluralize, details, print, table, write, type Cell } from "../Output.ts";
 
 const pageFlags = {
   chatbot: chatbotFlag,
@@ -36,19 +43,24 @@ const pageFlags = {
     Flag.withDefault(1),
     Flag.withDescription("Page number"),
   ),
-  text: switchFlag("text", "Also show users' texts: names, questions and answers"),
+  text: switchFlag(
+    "text",
+    "Also show users' texts: names, questions, answers, comments and metadata",
+  ),
 };
 
 /** Returns the texts if they may be shown, and only their lengths otherwise. */
-const textFields = (texts: Readonly<Record<string, string | null>>, isShown: boolean) =>
-  isShown
-    ? texts
-    : Object.fromEntries(
-        Object.entries(texts).map(([name, text]) => [
-          `${name}Length`,
-          text === null ? null : [...text].length,
-        ]),
-      );
+const textFields = (
+  texts: Readonly<Record<string, string | Metadata | null | undefined>>,
+  isShown: boolean,
+): Readonly<Record<string, Cell>> =>
+  Object.fromEntries(
+    Object.entries(texts).map(([name, text = null]) => {
+      if (isShown) return [name, text];
+      const length = text && [...(typeof text === "string" ? text : JSON.stringify(text))].length;
+      return [`${name}Length`, length];
+    }),
+  );
 
 const personOf = (userRef: Option.Option<string>) =>
   Administration.use(({ person }) => Effect.transposeOption(Option.map(userRef, person)));
@@ -81,8 +93,8 @@ const list = makeCommand("list", {
 const show = makeCommand("show", {
   description: "Show a chat's history, newest entries first",
   examples: {
-    "parley chats show 17": "Show each entry's time, text lengths and moderation",
-    "parley chats show 17 --text": "Also show questions and answers",
+    "parley chats show 17": "Show each entry's time, text lengths, moderation and rating",
+    "parley chats show 17 --text": "Also show questions, answers, comments and metadata",
   },
   flags: {
     ...pageFlags,
@@ -96,12 +108,16 @@ const show = makeCommand("show", {
       ...defaultEntryQuery,
       limit,
       page,
+      include: entryIncludes,
     });
-    const entries = items.map(({ answer, chatId: _, metadata: __, question, ...entry }) => ({
-      ...entry,
-      ...textFields({ question, answer }, text),
-    }));
-    const rows = entries.map((entry) => details(Object.entries(entry)));
+    const entries = items.map(
+      ({ answer, chatId: _, comment, metadata, question, rating = null, ...entry }) => ({
+        ...entry,
+        rating,
+        ...textFields({ question, answer, comment, metadata }, text),
+      }),
+    );
+    const rows = entries.map((entry) => details(Object.entries<Cell>(entry)));
     const footer = `${rows.length} of ${pluralize(total, "entry", "entries")}`;
     yield* print({ total, entries }, [...rows, footer].join("\n\n"));
   }, onDatabase),
@@ -158,6 +174,63 @@ const erase = makeCommand("erase", {
   }, onDatabase),
 });
 
+const post = makeCommand("post", {
+  description: "Add an entry without a question to a chat, such as a colleague's answer",
+  examples: {
+    'parley chats post 17 "It is in stock again." --author Ann': "Post a colleague's answer",
+    "parley chats post 17 < notice.txt": "Post a file",
+    'parley chats post 17 "See page 3." --metadata \'{"sources":[{"title":"Manual"}]}\'':
+      "Post an answer with its source",
+  },
+  flags: {
+    chatbot: chatbotFlag,
+    id: Argument.Int("id").pipe(
+      Argument.withSchema(ChatId),
+      Argument.withDescription("Id of the chat"),
+    ),
+    text: Argument.String("text").pipe(
+      Argument.optional,
+      Argument.withDescription("The text (default: read from standard input)"),
+    ),
+    author: Flag.String("author").pipe(
+      Flag.filter(
+        (author) => Schema.is(UserRef)(author) && !isBlank(author),
+        () => "Expected 1 to 60 characters",
+      ),
+      Flag.optional,
+      Flag.withDescription("Who wrote the text, as users see it (metadata.author)"),
+    ),
+    metadata: Flag.String("metadata").pipe(
+      Flag.filterMap(
+        Schema.decodeUnknownOption(Schema.fromJsonString(MetadataObject)),
+        () => "Expected a JSON object of at most 16 KiB",
+      ),
+      Flag.optional,
+      Flag.withDescription("Metadata of the entry, as a JSON object"),
+    ),
+  },
+  run: Effect.fnUntraced(function* ({ chatbot: selector, id: chatId, text, ...flags }) {
+    const { layerPosting } = yield* Effect.promise(() => import("../../layers/AskingLayer.ts"));
+    const { chatbot } = yield* chatbotOf(selector);
+    const { stdin } = yield* Stdio.Stdio;
+    const { author, metadata } = valuesOf(flags);
+    const post = {
+      chatId,
+      text: Option.isSome(text)
+        ? text.value
+        : (yield* Stream.mkString(Stream.decodeText(stdin))).trimEnd(),
+      metadata: author === undefined ? (metadata ?? null) : { ...metadata, author },
+    };
+    const { entry } = yield* Asking.use((asking) => asking.post(chatbot, post)).pipe(
+      Effect.tap(({ entry }) => record(chatbot.id, "post", `chat ${chatId}, entry ${entry.id}`)),
+      Effect.uninterruptible,
+      Effect.provide(layerPosting),
+    );
+    const { createTime, id } = entry;
+    yield* print({ chat: chatId, id, createTime }, `Posted entry ${id} in chat ${chatId}.`);
+  }, onDatabase),
+});
+
 const exportChats = makeCommand("export", {
   description: "Export a chatbot's chats and entries as newline-delimited JSON",
   examples: {
@@ -197,12 +270,12 @@ const importChats = makeCommand("import", {
 
 export const chats = Command.make("chats").pipe(
   withHelp({
-    description: "Show, erase, export and import chats",
+    description: "Show, erase, export and import chats, and post in them",
     examples: {
       "parley chats list": "List the newest chats",
       "parley chats export > chats.ndjson": "Back up the only chatbot's chats",
       "parley chats erase --help": "Show how to erase chats",
     },
   }),
-  Command.withSubcommands([list, show, erase, exportChats, importChats]),
+  Command.withSubcommands([list, show, post, erase, exportChats, importChats]),
 );

@@ -4,6 +4,7 @@
 import {
   Administration,
   boundsOf,
+  defaultScopes,
   generateKey,
   KeyBounds,
   keyId,
@@ -80,10 +81,12 @@ const scopesOf = (text: string): Option.Option<ReadonlyArray<Scope>> => {
 const scopesFlag = Flag.String("scopes").pipe(
   Flag.filterMap(
     scopesOf,
-    () => "Expected one or more of read, write and ask, separated by commas",
+    () => `Expected one or more of ${allScopes.join(", ")}, separated by commas`,
   ),
-  Flag.withMetavar("read,write,ask"),
-  Flag.withDescription("Comma-separated scopes: read, write and ask (default for a new key: all)"),
+  Flag.withMetavar(defaultScopes.join()),
+  Flag.withDescription(
+    `Comma-separated scopes of ${allScopes.join(", ")} (default for a new key: ${defaultScopes.join()})`,
+  ),
 );
 
 /** The flags of bounds and, as `visitors`, of the signing secret. Errors name the flag where the core names the field. */
@@ -176,9 +179,11 @@ const printKey = Effect.fnUntraced(function* (
 const create = makeCommand("create", {
   description: "Create a key for a chatbot and print it",
   examples: {
-    "parley key create --name 'web shop'": "Create a key with all scopes",
+    "parley key create --name 'web shop'": "Create a key that can read, write and ask",
     "parley key create --chatbot Helpdesk --scopes read --expires 30d":
       "Create a key that can only read, and that expires in 30 days",
+    "parley key create --scopes read,write,ask,delete,post":
+      "Create a key that can also delete chats and post entries",
     "parley key create --rate 60/min": "Limit the request rate",
     "parley key create --visitors --visitor-rate 10/min":
       "Create a key that also signs visitor tokens",
@@ -189,7 +194,7 @@ const create = makeCommand("create", {
   flags: {
     chatbot: chatbotFlag,
     name: nameFlag,
-    scopes: scopesFlag.pipe(Flag.withDefault(allScopes)),
+    scopes: scopesFlag.pipe(Flag.withDefault<ReadonlyArray<Scope>>(defaultScopes)),
     expires: newExpiresFlag,
     visitors: switchFlag(flagNames.visitors, "Let the key sign visitor tokens"),
     widget: switchFlag(
@@ -217,10 +222,10 @@ const create = makeCommand("create", {
         "A widget needs --origins.",
         "only pages at these origins can show it.",
       );
-    if (widget && scopes.length < allScopes.length)
+    if (widget && !defaultScopes.every((scope) => scopes.includes(scope)))
       return yield* usageError(
-        "A widget reads and creates chats and asks in them, so --scopes must list all scopes.",
-        "without --scopes, a new key has all scopes.",
+        `A widget reads and creates chats and asks in them, so --scopes must list ${defaultScopes.join(", ")}.`,
+        "without --scopes, a new key has these three.",
       );
     if (!widget && (Option.isSome(tokenUrl) || Option.isSome(url)))
       return yield* usageError(
@@ -374,7 +379,9 @@ const token = makeCommand("token", {
       Flag.withMetavar("date|15m"),
     ),
     scopes: scopesFlag.pipe(
-      Flag.withDescription("Comma-separated scopes: read, write and ask (default: the key's)"),
+      Flag.withDescription(
+        "Comma-separated scopes (default: the key's but post, which no visitor has)",
+      ),
       Flag.optional,
     ),
   },

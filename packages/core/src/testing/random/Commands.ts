@@ -11,7 +11,7 @@ import {
   type ListQuery,
 } from "../../model/ListQuery.ts";
 import type { Metadata } from "../../model/Entry.ts";
-import type { Erasable, UsageGroup } from "../../ports/ChatArchive.ts";
+import type { Erasable, FeedbackKind, UsageGroup } from "../../ports/ChatArchive.ts";
 
 const one = <const A>(...values: ReadonlyArray<A>) => fc.constantFrom(...values);
 const among = <const A>(...lists: ReadonlyArray<ReadonlyArray<A>>) => one(...lists.flat());
@@ -60,7 +60,13 @@ const page = { limit: fc.integer({ min: 1, max: 7 }), page: one<number>(1, 1, 2,
 
 const answer = {
   question: text,
-  metadata: maybe(one<Metadata>({ b: 1.5, a: [true, null] }, { sources: [{ title: "ä😀" }] })),
+  metadata: maybe(
+    one<Metadata>(
+      { b: 1.5, a: [true, null] },
+      { sources: [{ title: "ä😀", found: false }] },
+      { a: 1, found: false },
+    ),
+  ),
   answer: text,
   flagged: one(false, false, true),
   moderation: one("none", "none", "hate"),
@@ -123,7 +129,7 @@ const settings = fc.record(
 const chatbotFields = fc.record(
   {
     workspaceName: one("a", "a", "A"),
-    name: one("a", "a", "A", "😀"),
+    name: one<string>("a", "a", "A", "😀"),
     description: text,
     settings,
   },
@@ -156,15 +162,13 @@ export const command = fc.oneof(
     key: idempotencyKey,
     isVisitor: fc.boolean(),
   }),
-  on("Ask", 10, { ...take, ...asked }),
-  on("Take", 12, take),
-  onEach("Append", 5, { turn, ...asked }),
-  onEach("Renew", 3, { turn }),
-  onEach("Release", 4, { turn, cost }),
+  on("Ask", 14, { ...take, ...asked }),
+  on("Take", 9, take),
+  onEach("Append", 9, { turn, ...asked }),
+  onEach("Renew", 4, { turn }),
+  onEach("Release", 5, { turn, cost }),
   on("Earlier", 2, { turn, entry: row }),
-  // An instance that ends while its turn, or its place in a queue, is open.
   on("TakeAndDie", 1, take),
-  // The other instance asks the same while the turn is open.
   on("AskTogether", 2, { ...take, ...asked }),
   on("List", 4, {
     query: fc.record({
@@ -209,15 +213,17 @@ export const command = fc.oneof(
     chats: fc.array(fc.record({ name: maybe(text), userRef: maybe(user), time, entries }), {
       maxLength: 4,
     }),
-    flaw: one(null, null, "times", "ids", "ids", "broken"),
+    flaw: one(null, null, null, "times", "ids", "ids", "broken"),
+    isNew: one(true, true, false),
   }),
   on("Usage", 2, {
     group: maybe(one<UsageGroup>("day", "key", "userRef")),
     since,
   }),
+  on("Feedback", 2, { kind: one<FeedbackKind>("rated", "unanswered"), since }),
   on("Spending", 1, { key }),
   on("Pass", 8, { millis: span }),
-  on("StepBack", 2, { millis: one(1, 3_500, 11_000) }),
+  on("StepBack", 3, { millis: one(1, 3_500, 11_000) }),
   on("Switch", 2, { chatbot: fc.nat(3) }),
   onEach("Register", 3, { chatbot: chatbotFields, keys: fc.array(key, { maxLength: 3 }) }),
   onEach("Change", 3, { change: chatbotFields }),
@@ -270,6 +276,7 @@ export const readAll = (chatbot: number): ReadonlyArray<Command> =>
       { _tag: "Spending", key },
       { _tag: "FindKey", key },
     ]),
+    ...["rated", "unanswered"].map((kind) => ({ _tag: "Feedback", kind })),
     ...["Export", "ListChatbots", "Delete"].map((_tag) => ({ _tag })),
     { _tag: "Audit", limit: 500 },
   ].map((command) => ({ ...filters, ...command, by: "second" }) as unknown as Command);

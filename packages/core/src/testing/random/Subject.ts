@@ -287,8 +287,11 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
           const { feedback, visitor } = command;
           return chats.rateEntry(chatbot, takenChat(command.chat)!, entry, feedback, visitor);
         }
-        case "DeleteChat":
-          return archive.deleteChat(chatbot, takenChat(command.chat)!, actor, command.visitor);
+        case "DeleteChat": {
+          // The place of the visitors' sum in the audit log depends on exact times.
+          const visitor = isExact ? command.visitor : null;
+          return archive.deleteChat(chatbot, takenChat(command.chat)!, actor, visitor);
+        }
         case "Erase": {
           const { userRef } = command;
           const erasures = {
@@ -341,16 +344,25 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
           );
           const end = flaw === "broken" ? Stream.fail({ _tag: "Broken" as const }) : Stream.empty;
           const source = Stream.concat(Stream.fromIterable(records), end);
+          const enter = Effect.map(
+            register(instance, { name: `import ${chatbots.length}` }, []),
+            (created) => void chatbots.push((chatbot = concerned = created.id)),
+          );
           // The records make their ids known, if they are stored.
-          return Effect.map(archive.import(chatbot, source, actor), (count) => [
-            count,
-            records.map((record) => (record._tag === "Chat" ? record.chat : record.entry)),
-          ]);
+          return Effect.gen(function* () {
+            if (command.isNew) yield* enter;
+            const count = yield* archive.import(chatbot, source, actor);
+            return [count, ...records.map((one) => (one._tag === "Chat" ? one.chat : one.entry))];
+          });
         }
         case "Usage": {
           // Without exact times, a day may have passed in one store only.
           const group = isExact || command.group !== "day" ? command.group : null;
           return Effect.map(archive.usage(chatbot, timeOf(command.since), group), sorted);
+        }
+        case "Feedback": {
+          const { kind, since } = command;
+          return Stream.runCollect(archive.feedback(chatbot, timeOf(since), kind));
         }
         case "Spending":
           return Effect.map(turnStore.spending(chatbot, keyId(command.key)), (spending) =>
@@ -393,7 +405,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
             lines.filter((line) => chatbots.includes(line.chatbot)),
           );
         case "RecordRead":
-          return registry.recordRead(chatbot, command.detail, actor);
+          return registry.record(chatbot, "read", command.detail, actor);
         case "Pass": {
           const millis = isExact ? command.millis : looseSpan(command.millis);
           elapsed += millis;

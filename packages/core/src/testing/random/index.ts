@@ -16,7 +16,7 @@ export interface RandomOptions<E = unknown> {
   readonly oracle: Layer.Layer<StorePorts, E>;
   /** Which commands run; by default, different ones each time. */
   readonly seed?: number;
-  /** Roughly how many commands run, 2,000 by default. */
+  /** Roughly how many commands run, 5,000 by default. */
   readonly commands?: number;
   /** How long to look for a shorter sequence that fails, 15 seconds by default. */
   readonly shrinkMillis?: number;
@@ -31,7 +31,7 @@ const longest = 80;
  * meanwhile.
  */
 export const randomChecks = <E>({
-  commands = 2_000,
+  commands = 5_000,
   oracle,
   seed = Date.now() % 2 ** 31,
   shrinkMillis = 15_000,

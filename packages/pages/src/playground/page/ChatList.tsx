@@ -1,15 +1,34 @@
 /**
- * The chats, newest first, page by page.
+ * The chats, page by page: those first in which something was stored last.
  */
 import { useEffect, useRef } from "preact/hooks";
+import { ConnectionError, ResponseError } from "@parley/client";
 import type { Chat, ChatsQuery, Page } from "@parley/client";
-import { stale } from "../../page/ChatSession.ts";
+import { entries, stale } from "../../page/ChatSession.ts";
 import { Failure } from "../../page/Failure.tsx";
 import { Icon, pause, Time, useRead } from "../../page/Parts.tsx";
 import { nameChat, titleOf } from "../../page/titles.ts";
 import { client, list, route } from "./Session.ts";
 
 const limit = 25;
+
+/** Whether the server has not yet refused to sort the chats by their last activity. */
+let sortsByActivity = true;
+
+/** Reads a page of chats in the order of their last activity or, if the server refuses it, newest first. */
+const readChats = async (query: ChatsQuery, signal: AbortSignal): Promise<Page<Chat>> => {
+  const byActivity = { orderBy: "_lastEntryTime", desc: true, include: ["activity"] } as const;
+  // On a server with very many chats, the order may take too long.
+  const options = { signal: AbortSignal.any([signal, AbortSignal.timeout(3000)]) };
+  try {
+    if (sortsByActivity) return await client.chats({ ...query, ...byActivity }, options).page();
+  } catch (error) {
+    if (signal.aborted || error instanceof ConnectionError) throw error;
+    if (error instanceof ResponseError && error.status === 401) throw error;
+    sortsByActivity = false;
+  }
+  return client.chats(query, { signal }).page();
+};
 
 export const ChatList = () => {
   const { page, search } = list.value;
@@ -18,8 +37,7 @@ export const ChatList = () => {
     async (signal) => {
       // The person may still be typing.
       if (search !== "") await pause(250);
-      const read = (query: ChatsQuery) =>
-        client.chats({ ...query, limit, page }, { signal }).page();
+      const read = (query: ChatsQuery) => readChats({ ...query, limit, page }, signal);
       let chats = await read({ search: search || undefined });
       // No chat's name contains the search text, which may be a user reference instead.
       if (chats.total === 0 && search !== "" && [...search].length <= 60)
@@ -28,9 +46,9 @@ export const ChatList = () => {
       if (chats.data.length === 0 && chats.total > 0) openPage(Math.ceil(chats.total / limit));
       return chats;
     },
-    [search, page, stale.value],
+    [search, page, stale.value, entries.value.size],
   );
-  const days = Map.groupBy(value?.data ?? [], ({ _createTime }) => dayOf(_createTime));
+  const days = Map.groupBy(value?.data ?? [], (chat) => dayOf(timeOf(chat)));
   return (
     <>
       <div class="row">
@@ -115,13 +133,15 @@ const Row = (chat: Chat) => {
           {titleOf(chat)}
         </span>
         <span class="quiet facts">
-          <Time iso={chat._createTime} />
+          <Time iso={timeOf(chat)} />
           {chat.userRef && <bdi>{chat.userRef}</bdi>}
         </span>
       </a>
     </li>
   );
 };
+
+const timeOf = ({ _createTime, _lastEntryTime = _createTime }: Chat): string => _lastEntryTime;
 
 const dayOf = (iso: string): string => {
   const [date, today] = [new Date(iso), new Date()];

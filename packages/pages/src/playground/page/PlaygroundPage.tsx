@@ -7,9 +7,9 @@ import type { Entry } from "@parley/client";
 import { announcement, openSession, stale } from "../../page/ChatSession.ts";
 import { Conversation, Questions } from "../../page/Conversation.tsx";
 import { Failure } from "../../page/Failure.tsx";
-import { focus, Icon, isPhone, Time, useRead } from "../../page/Parts.tsx";
-import { nameChat, titleOf } from "../../page/titles.ts";
+import { focus, Icon, Time, useRead } from "../../page/Parts.tsx";
 import { ChatList } from "./ChatList.tsx";
+import { Back, OpenChat } from "./OpenChat.tsx";
 import { Requests } from "./Requests.tsx";
 import { addresses, client, config, forgetKey } from "./Session.ts";
 import { key, mayAsk, rejection, route, setKey, visitor } from "./Session.ts";
@@ -83,7 +83,7 @@ const Chatbot = () => {
       </nav>
       <section class="view" aria-label="Chat">
         {chatId > 0 ? (
-          <OpenChat key={chatId} chatId={chatId} bot={name} />
+          <OpenChat key={chatId} {...{ chatId, note, replacement }} bot={name} />
         ) : (
           <NewChat name={name} description={details?.chatBotDescription} />
         )}
@@ -99,13 +99,6 @@ addEventListener("keydown", (event) => {
   if (shortcut === "k") document.getElementById("search")?.focus();
   else location.hash = "";
 });
-
-/** A link back to the list, because a phone shows either the list or a chat. */
-const Back = () => (
-  <a class="plain button phone" href="#chats" title="All chats">
-    <Icon name="back" />
-  </a>
-);
 
 const note =
   config.answerer === "model" ? (
@@ -124,51 +117,6 @@ const replacement = mayAsk ? undefined : (
     to <code>PARLEY_CORS_ORIGINS</code> and restart the server, so that this page can ask questions.
   </p>
 );
-
-const OpenChat = ({ bot, chatId }: { readonly bot: string; readonly chatId: number }) => {
-  const { value: chat } = useRead(async () => {
-    const [chat] = (await client.chats({ id: chatId }).page()).data;
-    if (chat) void nameChat(chat);
-    return chat;
-  });
-  const title = titleOf(chat ?? { id: chatId, name: null });
-  document.title = `${title} · ${bot}`;
-  const header = (total: number | undefined) => (
-    <header class="row">
-      <div class="heading">
-        <Back />
-        <div>
-          <h2 class="clipped" title={title} dir="auto" tabIndex={-1} ref={isPhone ? focus : null}>
-            {title}
-          </h2>
-          <p class="quiet facts">
-            <span>Chat {chatId}</span>
-            {chat?.userRef && <bdi>{chat.userRef}</bdi>}
-            <span>{total === 1 ? "1 entry" : `${total?.toLocaleString("en") ?? "…"} entries`}</span>
-          </p>
-        </div>
-      </div>
-      <button class="plain" title="Save as Markdown" onClick={() => save(chatId, title)}>
-        <Icon name="save" />
-      </button>
-    </header>
-  );
-  return <Conversation {...{ chatId, header, replacement, note }} />;
-};
-
-/** Downloads a chat, oldest entry first. */
-const save = async (chatId: number, title: string) => {
-  const parts = [`# ${title}\n`];
-  const toText = ({ _createTime, answer, question }: Entry) =>
-    `\n${question && `> ${question.replaceAll("\n", "\n> ")}\n\n`}${answer}\n\n*${_createTime}*\n`;
-  const history = client.history(chatId, { limit: 100, orderBy: "id" });
-  for await (const entry of history) parts.push(toText(entry));
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob(parts, { type: "text/markdown" }));
-  link.download = `chat-${chatId}.md`;
-  link.click();
-  URL.revokeObjectURL(link.href);
-};
 
 const readQuestions = async (signal: AbortSignal) => {
   const response = await fetch("/playground/questions", { headers: { "x-api-key": key }, signal });
@@ -259,6 +207,8 @@ const toGuide = (href: string): string | undefined => {
 openSession({
   client,
   name: key,
+  questionLength: config.questionLength,
+  include: ["metadata", "feedback"],
   onCreated: (id) => {
     if (route.peek() !== "") return;
     location.replace(`#chat/${id}`);

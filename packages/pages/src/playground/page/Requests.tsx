@@ -72,9 +72,9 @@ const Request = ({ attempt, isOpen }: { readonly attempt: Attempt; readonly isOp
 const quote = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 
 /** Formats a request as a command, without the headers that only this page needs to stream, resume and retry. */
-const toCurl = ({ body, url }: Attempt): string =>
+const toCurl = ({ body, method, url }: Attempt): string =>
   [
-    `curl -s ${quote(url)} -H "x-api-key: $KEY"`,
+    `curl -s ${/GET|POST/.test(method) ? "" : `-X ${method} `}${quote(url)} -H "x-api-key: $KEY"`,
     ...(body === undefined ? [] : ["-H 'content-type: application/json'", `-d ${quote(body)}`]),
   ].join(" \\\n  ");
 
@@ -89,18 +89,25 @@ ${toCall(attempt)}`;
 
 const toCall = ({ body, method, url }: Attempt): string => {
   const { pathname, searchParams } = new URL(url);
-  const query = JSON.stringify(
-    Object.fromEntries(
-      [...searchParams].map(([name, value]) => [
-        name,
-        /^(id|limit|page)$/.test(name) ? Number(value) : value,
-      ]),
-    ),
-  );
+  const toValue = (name: string, text: string) =>
+    name === "include"
+      ? text.split(",")
+      : /^(after|desc|id|limit|page)$/.test(name)
+        ? JSON.parse(text)
+        : text;
+  const entries = [...searchParams].map(([name, text]) => [name, toValue(name, text)]);
+  const query = JSON.stringify(Object.fromEntries(entries));
+  const options = entries.length === 0 ? "" : `, ${query}`;
   if (pathname.endsWith("/details")) return "console.log(await client.details());";
-  const chatId = /\/chats\/(\d+)\/history$/.exec(pathname)?.[1];
-  if (chatId) return `console.log(await client.history(${chatId}, ${query}).page());`;
+  const [, chatId, history, entryId] =
+    /\/chats\/(\d+)(\/history)?(?:\/(\d+))?$/.exec(pathname) ?? [];
+  const call = (name: string, ...values: ReadonlyArray<unknown>) =>
+    `console.log(await client.${name}(${values.join(", ")}${options}));`;
+  if (method === "DELETE") return call("delete", chatId);
+  if (entryId) return call("rate", chatId, entryId, body);
+  if (method === "PATCH") return call("rename", chatId, JSON.stringify(JSON.parse(body!).name));
+  if (history) return `console.log(await client.history(${chatId}, ${query}).page());`;
   if (method === "GET") return `console.log(await client.chats(${query}).page());`;
-  if (pathname.endsWith("/chats")) return `console.log(await client.createChat(${body}));`;
-  return `for await (const event of client.stream(${body})) console.log(event);`;
+  if (pathname.endsWith("/chats")) return call("createChat", body);
+  return `for await (const event of client.stream(${body}${options})) console.log(event);`;
 };

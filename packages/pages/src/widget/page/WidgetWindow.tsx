@@ -162,7 +162,8 @@ const begin = ({ colors, isKnown, locale }: Greeting) => {
   const start = async () => {
     // Runs before `openSession` resumes asks: the first request gets a token, and so removes another visitor's asks.
     const { data } = await client.chats().page();
-    if (session === undefined) openSession({ client, name: location.pathname });
+    if (session === undefined)
+      openSession({ client, name: location.pathname, questionLength: config.questionLength });
     if (data.length === 0) await createChat();
     else shownView.value = data[0]!.id;
   };

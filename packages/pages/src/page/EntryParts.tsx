@@ -1,0 +1,117 @@
+/**
+ * What an entry has besides its question and its answer: who wrote it, its sources and its rating. Each part is empty
+ * unless the session includes what it shows.
+ */
+import { useState } from "preact/hooks";
+import { hasQuestion, type Entry, type FeedbackChange } from "@parley/client";
+import { ratedEntries, session } from "./ChatSession.ts";
+import { Failure } from "./Failure.tsx";
+import { Icon, useChange } from "./Parts.tsx";
+
+/** Marks an entry that a person wrote, and any other entry that answers no question. */
+export const Byline = (entry: Entry) => {
+  if (entry.metadata === undefined) return null;
+  const author = entry.metadata?.["author"];
+  if (typeof author !== "string") {
+    return hasQuestion(entry) ? null : <p class="quiet">Message without a question</p>;
+  }
+  return (
+    <strong class="quiet state" dir="auto">
+      <Icon name="person" />
+      Written by {author}
+    </strong>
+  );
+};
+
+/** Lists the sources of an answer. Only an address with `http(s):` becomes a link. */
+export const Sources = ({ metadata }: Entry) => {
+  const sources = metadata?.["sources"];
+  if (!Array.isArray(sources) || sources.length === 0) return null;
+  return (
+    <div class="sources quiet">
+      Sources:
+      <ul>
+        {sources.map((source) => {
+          const { title, url } = source ?? {};
+          const props = { target: "_blank", rel: "noopener noreferrer nofollow" };
+          const name = String(title || url || "");
+          return (
+            <li dir="auto">
+              {/^https?:\/\//i.test(url) ? (
+                <a href={url} {...props}>
+                  {name}
+                </a>
+              ) : (
+                name
+              )}
+            </li>
+          );
+        })}
+      </ul>
+    </div>
+  );
+};
+
+/** Two buttons, of which a second click clears the rating, and a form for a comment, which is optional. */
+export const Rating = (entry: Entry) => {
+  const { comment, rating } = ratedEntries.value.get(entry.id) ?? entry;
+  const [isOpen, setOpen] = useState(false);
+  const { error, isOffered, run } = useChange("rate");
+  if (rating === undefined) return null;
+  if (!isOffered) return <Failure error={error} />;
+  const change = (feedback: FeedbackChange) =>
+    run(async () => {
+      const { client, include } = session;
+      const changed = await client.rate(entry.chat_id, entry.id, feedback, { include });
+      ratedEntries.value = new Map(ratedEntries.peek()).set(entry.id, changed);
+      setOpen(feedback.comment === undefined && !changed.comment);
+    });
+  const thumb = (name: "good" | "bad", title: string) => {
+    const isPressed = rating === name;
+    const feedback = isPressed ? { rating: null, comment: null } : { rating: name };
+    return (
+      <button class="plain" title={title} aria-pressed={isPressed} onClick={() => change(feedback)}>
+        <Icon name={name} />
+      </button>
+    );
+  };
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget as HTMLFormElement);
+    void change({ comment: String(form.get("comment")).trim() || null });
+  };
+  return (
+    <>
+      {thumb("good", "Good answer")}
+      {thumb("bad", "Bad answer")}
+      {rating && !isOpen && (
+        <button class="plain" onClick={() => setOpen(true)}>
+          {comment ? "Edit comment" : "Comment"}
+        </button>
+      )}
+      {isOpen ? (
+        <form class="row" onSubmit={submit}>
+          <input
+            name="comment"
+            dir="auto"
+            maxLength={1000}
+            aria-label="Comment"
+            placeholder="Comment"
+            defaultValue={comment ?? ""}
+          />
+          <button>Save</button>
+          <button type="button" onClick={() => setOpen(false)}>
+            Cancel
+          </button>
+        </form>
+      ) : (
+        comment && (
+          <p class="comment" dir="auto">
+            {comment}
+          </p>
+        )
+      )}
+      <Failure error={error} />
+    </>
+  );
+};

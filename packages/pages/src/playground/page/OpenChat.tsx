@@ -1,0 +1,190 @@
+/**
+ * An open chat. Its heading shows its name and facts, and has what can be done with it: rename, delete, save.
+ */
+import { useRef, useState } from "preact/hooks";
+import { hasQuestion, type Chat, type Entry } from "@parley/client";
+import { announcement, forget, stale } from "../../page/ChatSession.ts";
+import { Conversation, type ConversationProps } from "../../page/Conversation.tsx";
+import { Failure } from "../../page/Failure.tsx";
+import { focus, Icon, isPhone, useChange, useRead } from "../../page/Parts.tsx";
+import { nameChat, titleOf } from "../../page/titles.ts";
+import { client, route } from "./Session.ts";
+
+/** A link back to the list, because a phone shows either the list or a chat. */
+export const Back = () => (
+  <a class="plain button phone" href="#chats" title="All chats">
+    <Icon name="back" />
+  </a>
+);
+
+interface OpenChatProps extends Pick<ConversationProps, "note" | "replacement"> {
+  readonly bot: string;
+  readonly chatId: number;
+}
+
+export const OpenChat = ({ bot, chatId, ...props }: OpenChatProps) => {
+  const [renamedChat, setRenamedChat] = useState<Chat>();
+  const read = useRead(async () => {
+    const [chat] = (await client.chats({ id: chatId }).page()).data;
+    if (chat) void nameChat(chat);
+    return chat;
+  });
+  const unreadChat = { id: chatId, name: null, userRef: null, _createTime: "" };
+  const chat = renamedChat ?? read.value ?? unreadChat;
+  const title = titleOf(chat);
+  document.title = `${title} · ${bot}`;
+  const header = (total: number | undefined) => (
+    <Header {...{ chat, title, total }} setChat={setRenamedChat} />
+  );
+  return <Conversation {...{ chatId, header, ...props }} />;
+};
+
+interface HeaderProps {
+  readonly chat: Chat;
+  readonly title: string;
+  /** The number of entries. */
+  readonly total: number | undefined;
+  readonly setChat: (chat: Chat) => void;
+}
+
+const Header = ({ chat, setChat, title, total }: HeaderProps) => {
+  /** `undefined` at first, when the button for a new name must not take the focus. */
+  const [isRenaming, setRenaming] = useState<boolean>();
+  const { error, isOffered, run } = useChange("rename");
+  const rename = (event: SubmitEvent) => {
+    event.preventDefault();
+    const name = new FormData(event.currentTarget as HTMLFormElement).get("name");
+    void run(async () => {
+      const renamedChat = await client.rename(chat.id, String(name).trim() || null);
+      setChat(renamedChat);
+      setRenaming(false);
+      void nameChat(renamedChat);
+      stale.value++;
+    });
+  };
+  const close = () => setRenaming(false);
+  if (isRenaming) {
+    return (
+      <header class="heading">
+        <form
+          class="stack"
+          onSubmit={rename}
+          onKeyDown={({ isComposing, key }) => key === "Escape" && !isComposing && close()}
+        >
+          <div class="row">
+            <input
+              name="name"
+              dir="auto"
+              aria-label="Name"
+              maxLength={255}
+              placeholder={title}
+              defaultValue={chat.name ?? ""}
+              ref={focus}
+            />
+            <button>Save</button>
+            <button type="button" onClick={close}>
+              Cancel
+            </button>
+          </div>
+          <Failure error={error} />
+        </form>
+      </header>
+    );
+  }
+  const count = total === 1 ? "1 entry" : `${total?.toLocaleString("en") ?? "…"} entries`;
+  return (
+    <header class="row">
+      <div class="heading">
+        <Back />
+        <div>
+          <h2 class="clipped" title={title} dir="auto" tabIndex={-1} ref={isPhone ? focus : null}>
+            {title}
+          </h2>
+          <p class="quiet facts">
+            <span>Chat {chat.id}</span>
+            {chat.userRef && <bdi>{chat.userRef}</bdi>}
+            <span>{count}</span>
+          </p>
+        </div>
+      </div>
+      {isOffered && chat._createTime && (
+        <button
+          class="plain"
+          title="Rename"
+          ref={isRenaming === undefined ? null : focus}
+          onClick={() => setRenaming(true)}
+        >
+          <Icon name="edit" />
+        </button>
+      )}
+      <Deletion {...{ chat, count, title }} />
+      <button class="plain" title="Save as Markdown" onClick={() => save(chat.id, title)}>
+        <Icon name="save" />
+      </button>
+    </header>
+  );
+};
+
+const Deletion = ({
+  chat: { id },
+  count,
+  title,
+}: Pick<HeaderProps, "chat" | "title"> & { readonly count: string }) => {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const { error, isOffered, run } = useChange("delete");
+  const erase = () =>
+    run(async () => {
+      await client.delete(id).catch((error) => {
+        // If the chat is gone, the purpose is achieved.
+        if (error.status !== 404) throw error;
+      });
+      location.replace("#chats");
+      // Without this, the page would read the chat again until `hashchange` fires.
+      route.value = "chats";
+      forget(id);
+      announcement.value = "The chat is deleted.";
+    });
+  return (
+    <>
+      {isOffered && (
+        <button class="plain" title="Delete" onClick={() => dialog.current!.showModal()}>
+          <Icon name="delete" />
+        </button>
+      )}
+      <dialog ref={dialog} aria-labelledby="deletion">
+        <div class="stack">
+          <h2 id="deletion">Delete this chat?</h2>
+          <p>
+            “<bdi>{title}</bdi>” is erased from the server for everyone who can read it: its name
+            and user reference, its {count} with sources, ratings and comments. An answer in
+            progress is lost. This cannot be undone.
+          </p>
+          <div class="actions">
+            <button onClick={() => dialog.current!.close()}>Cancel</button>
+            <button class="bad" onClick={erase}>
+              Delete chat
+            </button>
+          </div>
+          <Failure error={error} />
+        </div>
+      </dialog>
+    </>
+  );
+};
+
+/** Downloads a chat, oldest entry first. */
+const save = async (chatId: number, title: string) => {
+  const parts = [`# ${title}\n`];
+  const toText = (entry: Entry) => {
+    const { _createTime, answer, question } = entry;
+    const asked = hasQuestion(entry) ? `> ${question.replaceAll("\n", "\n> ")}\n\n` : "";
+    return `\n${asked}${answer}\n\n*${_createTime}*\n`;
+  };
+  const history = client.history(chatId, { limit: 100, orderBy: "id" });
+  for await (const entry of history) parts.push(toText(entry));
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob(parts, { type: "text/markdown" }));
+  link.download = `chat-${chatId}.md`;
+  link.click();
+  URL.revokeObjectURL(link.href);
+};

@@ -1,0 +1,64 @@
+import { layerParley } from "@parley/core";
+import { openParley } from "@parley/core/promise";
+import {
+  documents,
+  languageModel,
+  layerLanguageModel,
+  layerModerationEndpoint,
+  openAiCompatible,
+} from "@parley/llm";
+import { memory } from "@parley/store-memory";
+import { layerPostgres, migratePostgres, postgres } from "@parley/store-pg";
+import { layerSqlite, sqlite } from "@parley/store-sqlite";
+import { expect, it } from "vitest";
+
+type Call = (argument?: any) => unknown;
+
+/** Each constructor with options, a misspelt option, and one of the options that the error has to name. */
+const constructors: ReadonlyArray<readonly [string, Call, unknown: object, known: string]> = [
+  ["openParley", openParley as Call, { logs: false }, "questionLength"],
+  ["layerParley", layerParley as Call, { answer: () => "a" }, "answerer"],
+  ["languageModel", languageModel, { baseURL: "http://localhost" }, "baseUrl"],
+  [
+    "layerLanguageModel",
+    (options) => layerLanguageModel([] as any, options),
+    { retry: 1 },
+    "retries",
+  ],
+  ["openAiCompatible", openAiCompatible, { apikey: "k" }, "apiKey"],
+  ["layerModerationEndpoint", layerModerationEndpoint, { open: true }, "failOpen"],
+  ["postgres", postgres, { ur: "postgres://localhost/x" }, "maxConnections"],
+  ["layerPostgres", layerPostgres, { poolr: true }, "pooler"],
+  ["migratePostgres", migratePostgres, { scheme: "s" }, "schema"],
+  ["layerSqlite", layerSqlite, { path: "x" }, "file"],
+  ["memory", memory as Call, { file: "x" }, "no options"],
+];
+
+it.each(constructors)(
+  "%s refuses an unknown option at once, and names it and the known ones",
+  async (_, construct, unknown, known) => {
+    const error = await (async () => construct(unknown))().catch((error) => error);
+    expect(error).toMatchObject({ name: "ArgumentInvalid", field: Object.keys(unknown)[0] });
+    expect(error.message).toContain(`${Object.keys(unknown)[0]} is unknown`);
+    expect(error.message).toContain(known);
+  },
+);
+
+it("a constructor whose required argument is missing or of another type says what it expects", async () => {
+  const calls: ReadonlyArray<readonly [() => unknown, RegExp]> = [
+    [openParley as Call, /store is missing/],
+    [() => languageModel({ model: "m" } as any), /baseUrl is missing/],
+    [() => languageModel(undefined as any), /baseUrl is missing/],
+    [() => documents({ folder: "docs" } as any), /the path of a folder/],
+    [() => sqlite(undefined as any), /the path of a file/],
+    [() => layerSqlite({ file: "" }), /the path of a file/],
+    [() => postgres(undefined as any), /url is missing/],
+    [() => postgres(""), /a URL such as postgres/],
+    [() => postgres(5 as any), /an object with the options url/],
+  ];
+  for (const [call, message] of calls)
+    await expect((async () => call())()).rejects.toMatchObject({
+      name: "ArgumentInvalid",
+      message: expect.stringMatching(message),
+    });
+});
