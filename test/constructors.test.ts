@@ -37,10 +37,10 @@ const constructors: ReadonlyArray<readonly [string, Call, unknown: object, known
 it.each(constructors)(
   "%s refuses an unknown option at once, and names it and the known ones",
   async (_, construct, unknown, known) => {
-    const error = await (async () => construct(unknown))().catch((error) => error);
+    const error = await (async () => construct(unknown))().catch((error: unknown) => error as Error);
     expect(error).toMatchObject({ name: "ArgumentInvalid", field: Object.keys(unknown)[0] });
-    expect(error.message).toContain(`${Object.keys(unknown)[0]} is unknown`);
-    expect(error.message).toContain(known);
+    expect((error as Error).message).toContain(`${Object.keys(unknown)[0]} is unknown`);
+    expect((error as Error).message).toContain(known);
   },
 );
 
