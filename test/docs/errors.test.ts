@@ -22,6 +22,9 @@ const endpoints: Readonly<Record<string, string>> = {
   "4222": "Ask",
   "4223": "List chats",
   "4224": "Read a chat's history",
+  "4225": "Rename a chat",
+  "4226": "Rate an entry",
+  "4227": "Post an entry",
 };
 
 const notStorableInQuery =
@@ -34,9 +37,17 @@ const problems: ReadonlyArray<readonly [ending: string, means: string]> = [
   ["NOT_STRING", "The value is not a string."],
   ["NOT_INTEGER", "The value is not an integer up to 2^53 − 1."],
   ["NOT_BOOLEAN", "A value is neither `true` nor `false`."],
+  ["INCLUDE_NOT_A_FIELD", "A word is none that the returned rows know."],
   ["NOT_A_FIELD", "A name is not one of the returned fields."],
   ["NOT_ONE_PER_FIELD", "The number of values differs from the number of fields in `orderBy`."],
   ["NOT_CANCEL_OR_FINISH", "The header is neither `cancel` nor `finish`."],
+  ["NOT_GOOD_OR_BAD", "The value is neither `good` nor `bad` nor `null`."],
+  ["METADATA_NOT_OBJECT", "The value is not a JSON object."],
+  ["METADATA_TOO_LARGE", "The object is larger than 16 KiB."],
+  [
+    "METADATA_NOT_STORABLE",
+    "A string or key contains NUL or a lone surrogate, a number is too large, or the object is nested too deeply.",
+  ],
   ["NOT_PRINTABLE", "The header is not 1 to 255 printable ASCII characters."],
   ["CHATS_DTO_SEARCH_NOT_STORABLE", notStorableInQuery],
   ["CHATS_DTO_USER_REF_NOT_STORABLE", notStorableInQuery],

@@ -19,6 +19,10 @@ export interface Target {
   readonly readKey: string;
   readonly writeKey: string;
   readonly askKey: string;
+  readonly deleteKey: string;
+  readonly postKey: string;
+  /** A key with all scopes, also `delete` and `post`, which `key` has not. */
+  readonly fullKey: string;
   /** A key with all scopes, for another chatbot on the same server. */
   readonly otherKey: string;
   /** A key with all scopes, for a chatbot without a hello message. */
@@ -66,6 +70,8 @@ export interface Chat {
   readonly name: string | null;
   readonly userRef: string | null;
   readonly _createTime: string;
+  readonly _lastEntryTime?: string;
+  readonly entries?: number;
 }
 
 export interface Entry {
@@ -76,6 +82,9 @@ export interface Entry {
   readonly moderation: string;
   readonly flagged: boolean;
   readonly _createTime: string;
+  readonly metadata?: unknown;
+  readonly rating?: string | null;
+  readonly comment?: string | null;
 }
 
 export interface Page<A> {
@@ -266,15 +275,22 @@ const expectText = (text: unknown): void => {
   expect((text as string).isWellFormed()).toBe(true);
 };
 
-export const expectChat = (chat: Chat): void => {
-  expectKeys(chat, ["id", "name", "userRef", "_createTime"]);
+/** The fields that a row has because the request's `include` names them. */
+const extraFields = (words: ReadonlyArray<string>): ReadonlyArray<string> => [
+  ...(words.includes("activity") ? ["_lastEntryTime", "entries"] : []),
+  ...(words.includes("metadata") ? ["metadata"] : []),
+  ...(words.includes("feedback") ? ["rating", "comment"] : []),
+];
+
+export const expectChat = (chat: Chat, words: ReadonlyArray<string> = []): void => {
+  expectKeys(chat, ["id", "name", "userRef", "_createTime", ...extraFields(words)]);
   expectId(chat.id);
   if (chat.name !== null) expectText(chat.name);
   if (chat.userRef !== null) expectText(chat.userRef);
   expectTime(chat._createTime);
 };
 
-export const expectEntry = (entry: Entry): void => {
+export const expectEntry = (entry: Entry, words: ReadonlyArray<string> = []): void => {
   expectKeys(entry, [
     "id",
     "chat_id",
@@ -283,6 +299,7 @@ export const expectEntry = (entry: Entry): void => {
     "moderation",
     "flagged",
     "_createTime",
+    ...extraFields(words),
   ]);
   expectId(entry.id);
   expectId(entry.chat_id);
@@ -294,17 +311,22 @@ export const expectEntry = (entry: Entry): void => {
   expectTime(entry._createTime);
 };
 
-const expectDatum = (datum: any): void => {
-  if ("chat_id" in datum) expectEntry(datum);
-  else if ("id" in datum) expectChat(datum);
+const expectDatum = (datum: any, words: ReadonlyArray<string>): void => {
+  if ("chat_id" in datum) expectEntry(datum, words);
+  else if ("id" in datum) expectChat(datum, words);
   else {
     expectKeys(datum, ["chatBotName", "chatBotDescription", "workspaceName"]);
     for (const text of Object.values(datum)) expectText(text);
   }
 };
 
-/** Checks that the answer has one of the shapes in docs/interface.md, and that its body repeats the HTTP status. */
-export const expectShape = (answer: Answer): void => {
+/**
+ * Checks that the answer has one of the shapes in docs/interface.md, and that its body repeats the HTTP status. `path` is
+ * the request's target.
+ */
+export const expectShape = (answer: Answer, path = ""): void => {
+  const words = (/[?&]include=([^&]*)/.exec(path)?.[1] ?? "").split(",");
+  if (answer.method === "PATCH" && /\/history\//.test(path)) words.push("feedback");
   const { body, status } = answer;
   expect(statuses, answer.text).toContain(status);
   expect(answer.headers["content-type"]).toBe("application/json; charset=utf-8");
@@ -323,10 +345,10 @@ export const expectShape = (answer: Answer): void => {
       expectKeys(body.meta, ["total"]);
       expect(Number.isSafeInteger(body.meta.total) && body.meta.total >= 0).toBe(true);
       expect(body.meta.total).toBeGreaterThanOrEqual(body.data.length);
-      for (const datum of body.data) expectDatum(datum);
+      for (const datum of body.data) expectDatum(datum, words);
     } else {
       expectKeys(body, ["status", "data"]);
-      expectDatum(body.data);
+      expectDatum(body.data, words);
     }
   } else if (status === 422) {
     expectKeys(body, ["status", "errors"]);
@@ -354,7 +376,7 @@ export const expectShape = (answer: Answer): void => {
 /** Like `exchange`, but checks the shape of the answer. */
 export const send = async (origin: string, request: PlainRequest): Promise<Answer> => {
   const answer = await exchange(origin, request);
-  expectShape(answer);
+  expectShape(answer, request.path);
   return answer;
 };
 
@@ -394,10 +416,10 @@ export const askApi = (target: Target, call: Call = {}, path = "/"): Promise<Ans
   send(target.askUrl, toRequest(target, `${askPath(target)}${path}`, call));
 
 /** Sends an ask whose response may be a stream, without checking the response. */
-export const askStream = (target: Target, call: Call): Promise<Answer> =>
+export const askStream = (target: Target, call: Call, path = "/"): Promise<Answer> =>
   exchange(
     target.askUrl,
-    toRequest(target, `${askPath(target)}/`, {
+    toRequest(target, `${askPath(target)}${path}`, {
       ...call,
       headers: { accept: "text/event-stream", ...call.headers },
     }),
@@ -459,6 +481,18 @@ export const askQuestion = async (
   return answer.body.data;
 };
 
+/** Posts an entry with the key that may. */
+export const postEntry = async (
+  target: Target,
+  chat: number,
+  fields: Readonly<Record<string, unknown>>,
+): Promise<Entry> => {
+  const call = { json: fields, key: target.fullKey };
+  const answer = await api(target, `/chats/${chat}/history`, call);
+  expect(answer.status, answer.text).toBe(201);
+  return answer.body.data;
+};
+
 const page = async <A>(target: Target, path: string, key?: string): Promise<Page<A>> => {
   const answer = await api(target, path, { key });
   expect(answer.status, answer.text).toBe(200);
@@ -498,6 +532,13 @@ export const expectNoChat = (answer: Answer): void =>
     status: 404,
     code: 404011,
     message: "CHAT_DOES_NOT_EXISTS",
+  });
+
+export const expectNoEntry = (answer: Answer): void =>
+  expect(answer.body, answer.text).toEqual({
+    status: 404,
+    code: 404012,
+    message: "ENTRY_DOES_NOT_EXIST",
   });
 
 export const expectNoEndpoint = (answer: Answer, method: string, path: string): void =>

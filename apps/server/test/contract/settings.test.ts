@@ -10,6 +10,7 @@ import {
   createChat,
   exchange,
   expectGeneral,
+  expectInvalid,
   expectNoEndpoint,
   listEntries,
   raw,
@@ -67,6 +68,8 @@ describe("other base addresses, a separate listener for asks, and CORS", () => {
       "/v1/bot/details",
       "/v1/bot/chats",
       "/v1/bot/chats/{chat_id}/history",
+      "/v1/bot/chats/{chat_id}",
+      "/v1/bot/chats/{chat_id}/history/{entry_id}",
     ]);
     expect(Object.keys(answers.body.paths)).toEqual(["/question"]);
   });
@@ -99,7 +102,7 @@ describe("other base addresses, a separate listener for asks, and CORS", () => {
       const answer = await exchange(origin, { ...preflight, path });
       expect(answer.status, answer.text).toBe(200);
       expect(answer.headers["access-control-allow-origin"]).toBe("https://two.test");
-      expect(answer.headers["access-control-allow-methods"]).toMatch(/POST/);
+      expect(answer.headers["access-control-allow-methods"]).toBe("GET, POST, PATCH, DELETE");
       const allowed = (answer.headers["access-control-allow-headers"] ?? "").toLowerCase();
       for (const header of ["x-api-key", "content-type", "idempotency-key"])
         expect(allowed).toContain(header);
@@ -152,6 +155,48 @@ describe("other base addresses, a separate listener for asks, and CORS", () => {
     const { answers } = await raw(server().origin, [head], { timeout: 25_000 });
     expect(answers).toHaveLength(1);
     expectGeneral(answers[0]!, 400);
+  });
+});
+
+describe("a longer PARLEY_QUESTION_LENGTH", () => {
+  let testServer: TestServer;
+  beforeAll(async () => {
+    testServer = await launch("memory", { PARLEY_QUESTION_LENGTH: "20000" });
+  });
+  afterAll(() => testServer?.stop());
+  const headers = { "content-type": "application/json" };
+  const ask = (characters: number, bytes = 0) => {
+    // Each character is written with twelve bytes.
+    const body = `{"query":"${"\\ud83d\\ude00".repeat(characters)}"}`.padEnd(bytes, " ");
+    return askApi(testServer.target, { body, headers });
+  };
+
+  it("a question may have as many characters, however they are written, and no more", async () => {
+    const answer = await ask(20_000, 241_024);
+    expect([answer.status, answer.body.data?.question]).toEqual([201, "😀".repeat(20_000)]);
+    expectInvalid(await ask(20_001), "query");
+  });
+
+  it("a body may have 12 bytes a character and 1 KiB more, but a posted entry only 160 KiB", async () => {
+    expectGeneral(await ask(1, 241_025), 400);
+    const { fullKey: key } = testServer.target;
+    const chat = await createChat(testServer.target);
+    const post = (bytes: number) =>
+      api(testServer.target, `/chats/${chat.id}/history`, {
+        body: '{"text":"t"}'.padEnd(bytes, " "),
+        headers,
+        key,
+      });
+    expect((await post(160 * 1024)).status).toBe(201);
+    expectGeneral(await post(160 * 1024 + 1), 400);
+  });
+
+  it("the API description and the playground tell the length", async () => {
+    const get = (path: string) =>
+      exchange(testServer.target.origin, { method: "GET", path, headers: {} });
+    const { components } = (await get("/openapi.json")).body;
+    expect(components.schemas.Ask.properties.query.maxLength).toBe(20_000);
+    expect((await get("/")).text).toContain("&quot;questionLength&quot;:20000");
   });
 });
 

@@ -1,11 +1,13 @@
 import { ask } from "./suites/ask.ts";
 import { auth } from "./suites/auth.ts";
+import { changes } from "./suites/changes.ts";
 import { chats } from "./suites/chats.ts";
 import type { Server } from "./client.ts";
 import { create } from "./suites/create.ts";
 import { details } from "./suites/details.ts";
 import { history } from "./suites/history.ts";
 import { idempotency } from "./suites/idempotency.ts";
+import { include } from "./suites/include.ts";
 import { malformed } from "./suites/malformed.ts";
 import { paths } from "./suites/paths.ts";
 import { stream } from "./suites/stream.ts";
@@ -22,6 +24,8 @@ export const contract = (server: Server): void => {
   auth(server);
   visitors(server);
   idempotency(server);
+  changes(server);
+  include(server);
   paths(server);
   malformed(server);
 };

@@ -17,7 +17,6 @@ import {
   ratings,
   Text,
   UserRef,
-  type Metadata,
 } from "@parley/core";
 import { Schema, SchemaTransformation } from "effect";
 
@@ -44,10 +43,12 @@ export const ChangeChatBody = Schema.Struct({
   name: Schema.optionalKey(Schema.NullOr(ChatName).annotate({ message: "NOT_STRING" })),
 }).annotate({ identifier: "ChatChange", examples: [{ name: "First steps" }] });
 
+const notRating = { message: "NOT_GOOD_OR_BAD" };
+
 /** The body of a request that rates an entry. */
 export const ChangeEntryBody = Schema.Struct({
   rating: Schema.optionalKey(
-    Schema.NullOr(Schema.Literals(ratings)).annotate({ message: "NOT_GOOD_OR_BAD" }),
+    Schema.NullOr(Schema.Literals(ratings).annotate(notRating)).annotate(notRating),
   ),
   comment: Schema.optionalKey(Schema.NullOr(Comment).annotate({ message: "NOT_STRING" })),
 }).annotate({ identifier: "Feedback", examples: [{ rating: "good" }] });
@@ -75,8 +76,6 @@ export const PostEntryBody = Schema.Struct({
   identifier: "Post",
   examples: [{ text: "I have refunded the order.", metadata: { author: "Ann" } }],
 });
-/** Metadata that the checks of {@link PostEntryBody} have accepted. */
-export const toMetadata = (value: unknown) => (value ?? null) as Metadata | null;
 
 /** The body of an ask, whose question has at most this many characters. */
 export const askBodyOf = (questionLength: number) =>
@@ -131,32 +130,27 @@ const optionalNumber = <S extends Schema.Codec<number, number>>(number: S) =>
     ),
   );
 
-/** The parameter with which a client asks for more of a row. */
-const includeOf = <const Words extends ReadonlyArray<string>>(
-  words: Words,
-  description: string,
-) => ({
-  include: Schema.optionalKey(
-    Schema.String.pipe(
-      Schema.decodeTo(
-        Schema.Array(Schema.Literals(words).annotate({ message: "NOT_A_FIELD" })).annotate({
-          description,
-        }),
-        SchemaTransformation.transform<ReadonlyArray<Words[number]>, string>({
-          decode: (text) => text.split(",") as ReadonlyArray<Words[number]>,
-          encode: (list) => list.join(","),
-        }),
-      ),
+/** The parameter with which a client asks for more of a row: words, separated by commas. */
+const includeOf = <const Word extends string>(words: ReadonlyArray<Word>, description: string) => {
+  const list = Schema.Array(Schema.Literals(words).annotate({ message: "NOT_A_FIELD" }));
+  const decode = (text: string) => text.split(",") as Array<Word>;
+  const split = SchemaTransformation.transform<ReadonlyArray<Word>, string>({
+    decode,
+    encode: String,
+  });
+  return {
+    include: Schema.optionalKey(
+      Schema.String.pipe(Schema.decodeTo(list.annotate({ description }), split)),
     ),
-  ),
-});
-export const includeActivity = includeOf(
+  };
+};
+export const includeOfChat = includeOf(
   chatIncludes,
-  "`activity` adds `_lastEntryTime` and `entries` to each chat",
+  "What to add to each chat: `activity` (`_lastEntryTime` and `entries`)",
 );
 export const includeOfEntry = includeOf(
   entryIncludes,
-  "What to add to each entry, separated by commas: `metadata`; `feedback` (`rating` and `comment`)",
+  "What to add to each entry: `metadata`, `feedback` (`rating` and `comment`) or both",
 );
 
 const spellings = (name: string) =>
@@ -207,7 +201,7 @@ export const chatsQuery = {
   search: optional("Only chats whose name contains this text, ignoring case", Text),
   userRef: optional("Only chats with exactly this `userRef`", Text),
   ...list(["id", "name", "userRef", "_createTime", "_lastEntryTime"]),
-  ...includeActivity,
+  ...includeOfChat,
 };
 
 /** The query parameters for a chat's history. */

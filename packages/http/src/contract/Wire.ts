@@ -2,14 +2,7 @@
  * Response bodies: schemas for resources, envelopes and failures, from which the API description is derived, and
  * functions that encode the core's records.
  */
-import {
-  ratings,
-  type Chat,
-  type Chatbot,
-  type Entry,
-  type EntryInclude,
-  type Page,
-} from "@parley/core";
+import type { Chat, Chatbot, Entry, EntryInclude, Page } from "@parley/core";
 import { Schema, Stream } from "effect";
 import { HttpServerResponse } from "effect/http";
 
@@ -24,19 +17,17 @@ const Time = Schema.String.annotate({
 
 const exampleTime = "2026-01-02T03:04:05.678Z";
 
+/** A field that a row has only if the request asks for it. */
+const onRequest = <S extends Schema.Top>(word: string, schema: S) =>
+  Schema.optionalKey(schema.annotate({ description: `Only with \`${word}\` in \`include\`` }));
+
 export const ChatWire = Schema.Struct({
   id: Id,
   name: Schema.NullOr(Schema.String),
   userRef: Schema.NullOr(Schema.String),
   _createTime: Time,
-  _lastEntryTime: Schema.optionalKey(
-    Time.annotate({
-      description: "With `activity`: when the newest entry, or else the chat, was created",
-    }),
-  ),
-  entries: Schema.optionalKey(
-    from(0).annotate({ description: "With `activity`: how many entries the chat has" }),
-  ),
+  _lastEntryTime: onRequest("activity", Time),
+  entries: onRequest("activity", from(0)),
 }).annotate({
   identifier: "Chat",
   examples: [{ id: 1, name: "First steps", userRef: "user-17", _createTime: exampleTime }],
@@ -55,18 +46,9 @@ export const EntryWire = Schema.Struct({
       "Whether the question violates the usage policy; if so, the answer is the chatbot's moderation error message",
   }),
   _createTime: Time,
-  metadata: Schema.optionalKey(
-    Schema.NullOr(Schema.Record(Schema.String, Schema.Unknown)).annotate({
-      description:
-        "With `metadata`: what is kept with the entry, such as the `sources` of an answer",
-    }),
-  ),
-  rating: Schema.optionalKey(
-    Schema.NullOr(Schema.Literals(ratings)).annotate({ description: "With `feedback`" }),
-  ),
-  comment: Schema.optionalKey(
-    Schema.NullOr(Schema.String).annotate({ description: "With `feedback`" }),
-  ),
+  metadata: onRequest("metadata", Schema.NullOr(Schema.Record(Schema.String, Schema.Unknown))),
+  rating: onRequest("feedback", Schema.NullOr(Schema.Literals(["good", "bad"]))),
+  comment: onRequest("feedback", Schema.NullOr(Schema.String)),
 }).annotate({
   identifier: "ChatHistoryEntry",
   examples: [
@@ -157,11 +139,8 @@ export const encodeEntry = (
   moderation: entry.moderation,
   flagged: entry.flagged,
   _createTime: entry.createTime.toISOString(),
-  ...(include.includes("metadata") && { metadata: entry.metadata ?? null }),
-  ...(include.includes("feedback") && {
-    rating: entry.rating ?? null,
-    comment: entry.comment ?? null,
-  }),
+  ...(include.includes("metadata") && { metadata: entry.metadata! }),
+  ...(include.includes("feedback") && { rating: entry.rating!, comment: entry.comment! }),
 });
 
 export const encodeDetails = (chatbot: Chatbot): typeof DetailsWire.Type => ({

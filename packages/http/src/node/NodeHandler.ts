@@ -65,7 +65,7 @@ export const toNodeHandler = (
   handler: (request: Request) => Promise<Response>,
   options: NodeHandlerOptions = {},
 ): NodeHandler => {
-  checkOptions("toNodeHandler", options, ["context"]);
+  checkOptions("toNodeHandler", options, "context");
   return async (request, response, next) => {
     const incoming = "raw" in request ? request.raw : request;
     // An HTTP/2 response has the same methods.

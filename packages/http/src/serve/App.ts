@@ -42,10 +42,7 @@ export interface AppOptions {
   readonly serves?: ReadonlyArray<keyof BasePaths>;
   /** Returns the client's address for the log and the limit on new visitors; by default, the connection's address. */
   readonly clientAddress?: (request: HttpServerRequest.HttpServerRequest) => string | undefined;
-  /**
-   * Returns the `context` of an ask, which the answerer and the moderator receive as it is; by default, it is
-   * `undefined`. It is called once for each valid ask. If it throws, the response is 500 `INTERNAL_ERROR`.
-   */
+  /** Returns the `context` of a valid ask, which the answerer and the moderator receive as it is. */
   readonly context?: (request: HttpServerRequest.HttpServerRequest) => unknown;
   /** Origins whose pages may call the interfaces; none by default. */
   readonly corsOrigins?: ReadonlyArray<string>;
@@ -64,30 +61,14 @@ export interface AppOptions {
   readonly widget?: WidgetPages;
 }
 
-const optionNames = Object.keys({
-  basePaths: true,
-  clientAddress: true,
-  context: true,
-  corsOrigins: true,
-  eventLoop: true,
-  logRequests: true,
-  onDisconnect: true,
-  pages: true,
-  serves: true,
-  widget: true,
-} satisfies Record<keyof AppOptions, true>);
+const optionNames =
+  "basePaths clientAddress context corsOrigins eventLoop logRequests onDisconnect pages serves widget";
 
 /** Throws if an option has an unknown name, because a misspelled option would otherwise be ignored in silence. */
-export const checkOptions = (
-  constructor: string,
-  options: object,
-  known: ReadonlyArray<string> = optionNames,
-): void => {
-  const unknown = Object.keys(options).find((name) => !known.includes(name));
+export const checkOptions = (name: string, options: object, known = optionNames): void => {
+  const unknown = Object.keys(options).find((option) => !known.split(" ").includes(option));
   if (unknown !== undefined)
-    throw new TypeError(
-      `${constructor} has no option "${unknown}". Its options are: ${known.join(", ")}.`,
-    );
+    throw new TypeError(`${name} has no option "${unknown}". Its options: ${known}.`);
 };
 
 /** Creates a function that returns the response of a listener's page, or `undefined` if no page matches the request. */
@@ -179,20 +160,20 @@ interface Exchange {
  * Creates the application from the core's services in the context. The application never fails: a defect becomes a
  * response whose `x-request-id` identifies the log line.
  */
-export const makeApp = Effect.fnUntraced(function* (options: AppOptions = {}) {
-  checkOptions("makeApp", options);
-  const {
-    basePaths = defaultBasePaths,
-    clientAddress = ({ remoteAddress }) => Option.getOrUndefined(remoteAddress),
-    context: contextOf = () => undefined,
-    corsOrigins = [],
-    eventLoop,
-    logRequests,
-    onDisconnect = "finish",
-    pages = [],
-    serves = ["general", "answers"],
-    widget,
-  } = options;
+export const makeApp = Effect.fnUntraced(function* ({
+  basePaths = defaultBasePaths,
+  clientAddress = ({ remoteAddress }) => Option.getOrUndefined(remoteAddress),
+  context: contextOf = () => undefined,
+  corsOrigins = [],
+  eventLoop,
+  logRequests,
+  onDisconnect = "finish",
+  pages = [],
+  serves = ["general", "answers"],
+  widget,
+  ...unknown
+}: AppOptions = {}) {
+  checkOptions("makeApp", unknown);
   const access = yield* Access;
   const asking = yield* Asking;
   const { asks: maxAsks, questionLength } = yield* AskLimits;

@@ -9,13 +9,13 @@ import {
   defaultEntryQuery,
   defaultChatQuery,
   type Chatbot,
+  type Metadata,
   type Principal,
 } from "@parley/core";
 import { ChatNotFound } from "@parley/core/ports";
 import { Effect, type Scope } from "effect";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import type { EndpointName } from "../contract/Endpoints.ts";
-import { toMetadata } from "../contract/Values.ts";
 import {
   encodeChat,
   encodeDetails,
@@ -99,14 +99,12 @@ export const makeHandlers = Effect.fnUntraced(function* (
     const { chatbot, visitor } = principal;
     const { body, include = [] } = yield* decodeChangeChat(request);
     facts.chat = chatId;
-    const { name } = body;
-    const renamed =
-      name === undefined ? undefined : yield* chats.rename(chatbot, chatId, name, visitor);
-    if (renamed !== undefined && include.length === 0) return toOk(encodeChat(renamed));
+    if (body.name !== undefined) yield* chats.rename(chatbot, chatId, body.name, visitor);
     const query = { ...defaultChatQuery, id: chatId, include };
-    const { items } = yield* chats.list(chatbot, query, visitor);
-    if (items[0] === undefined) return yield* new ChatNotFound({ chatId });
-    return toOk(encodeChat(items[0], include));
+    const [chat] = (yield* chats.list(chatbot, query, visitor)).items;
+    return chat === undefined
+      ? yield* new ChatNotFound({ chatId })
+      : toOk(encodeChat(chat, include));
   });
 
   const deleteChat: Handler = Effect.fnUntraced(function* ({ chatId, facts, principal }) {
@@ -126,17 +124,13 @@ export const makeHandlers = Effect.fnUntraced(function* (
 
   const postEntry: Handler = Effect.fnUntraced(function* ({ chatId, facts, principal, request }) {
     const { apiKeyId, chatbot } = principal;
-    const {
-      body: { metadata, text },
-      "Idempotency-Key": idempotencyKey = null,
-      include = [],
-    } = yield* decodePostEntry(request);
+    const { body, include = [], ...headers } = yield* decodePostEntry(request);
     facts.chat = chatId;
     const { entry, replayed } = yield* asking.post(chatbot, {
       chatId,
-      text,
-      metadata: toMetadata(metadata),
-      idempotencyKey,
+      text: body.text,
+      metadata: (body.metadata ?? null) as Metadata | null,
+      idempotencyKey: headers["Idempotency-Key"] ?? null,
       apiKeyId,
       requestId: facts.requestId,
     });

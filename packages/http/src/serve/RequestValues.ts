@@ -102,27 +102,36 @@ const readQuery = (parameters: URLSearchParams, names: ReadonlyArray<string>) =>
   return { input, problems };
 };
 
-/** Creates a decoder for a request's body, the two headers and `include`. */
-const makeBodyDecoder = <A>(
-  dto: string,
+/** Creates a decoder for the header, query and body of an endpoint. */
+const makeBodyDecoder = <
+  Body extends Schema.Top,
+  Header extends Schema.Struct.Fields = {},
+  Query extends Schema.Struct.Fields = {},
+>(
+  {
+    body,
+    dto,
+    parameters: { header, query },
+  }: {
+    readonly dto: string;
+    readonly parameters: { readonly header?: Header; readonly query?: Query };
+    readonly body: Body;
+  },
   maxBodyBytes: number,
-  schema: Schema.Codec<A, unknown> & { readonly fields: object },
 ) => {
-  const decode = makeDecoder(dto, schema);
-  const names = ["include"].filter((name) => name in schema.fields);
+  type Values = Schema.Struct.Type<Header & Query & { readonly body: Body }>;
+  const schema: Schema.Top = Schema.Struct({ ...header, ...query, body });
+  const decode = makeDecoder(dto, schema as Schema.Codec<Values, unknown>);
   return (request: HttpServerRequest.HttpServerRequest) => {
     const { "idempotency-key": key, "on-disconnect": onDisconnect } = request.headers;
-    const { input, problems } = readQuery(parseQuery(request.url), names);
+    const { input, problems } = readQuery(parseQuery(request.url), Object.keys(query ?? {}));
+    const values = {
+      ...(key !== undefined && { "Idempotency-Key": key }),
+      ...(onDisconnect !== undefined && { "On-Disconnect": onDisconnect.toLowerCase() }),
+      ...input,
+    };
     return Effect.flatMap(readJson(request, maxBodyBytes), (body) =>
-      decode(
-        {
-          ...(key !== undefined && { "Idempotency-Key": key }),
-          ...(onDisconnect !== undefined && { "On-Disconnect": onDisconnect.toLowerCase() }),
-          ...input,
-          body,
-        },
-        problems,
-      ),
+      decode({ ...values, body }, problems),
     );
   };
 };
@@ -169,35 +178,14 @@ const { ask, changeChat, changeEntry, createChat, history, listChats, postEntry 
 
 /** Creates the decoders of bodies, for questions of at most this many characters. */
 export const makeBodyDecoders = (questionLength: number) => {
+  // Each character of a question may be two escapes of six bytes.
   const maxBytes = Math.max(bodyBytes, 12 * questionLength + 1024);
-  const askFields = { ...ask.parameters.header, ...ask.parameters.query };
-  const postFields = { ...postEntry.parameters.header, ...postEntry.parameters.query };
   return {
-    decodeAsk: makeBodyDecoder(
-      ask.dto,
-      maxBytes,
-      Schema.Struct({ ...askFields, body: askBodyOf(questionLength) }),
-    ),
-    decodeCreateChat: makeBodyDecoder(
-      createChat.dto,
-      maxBytes,
-      Schema.Struct({ ...createChat.parameters.header, body: createChat.body }),
-    ),
-    decodeChangeChat: makeBodyDecoder(
-      changeChat.dto,
-      maxBytes,
-      Schema.Struct({ ...changeChat.parameters.query, body: changeChat.body }),
-    ),
-    decodeChangeEntry: makeBodyDecoder(
-      changeEntry.dto,
-      maxBytes,
-      Schema.Struct({ ...changeEntry.parameters.query, body: changeEntry.body }),
-    ),
-    decodePostEntry: makeBodyDecoder(
-      postEntry.dto,
-      postBytes,
-      Schema.Struct({ ...postFields, body: postEntry.body }),
-    ),
+    decodeAsk: makeBodyDecoder({ ...ask, body: askBodyOf(questionLength) }, maxBytes),
+    decodeCreateChat: makeBodyDecoder(createChat, maxBytes),
+    decodeChangeChat: makeBodyDecoder(changeChat, maxBytes),
+    decodeChangeEntry: makeBodyDecoder(changeEntry, maxBytes),
+    decodePostEntry: makeBodyDecoder(postEntry, postBytes),
   };
 };
 

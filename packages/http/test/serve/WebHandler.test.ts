@@ -8,9 +8,13 @@ import {
   StorageUnavailable,
 } from "@parley/core/ports";
 import { openParley } from "@parley/core/promise";
-import { makeWebHandler } from "@parley/http";
+import { makeApp, makeWebHandler } from "@parley/http";
+import { toNodeHandler } from "@parley/http/node";
 import { layerMemory, memory } from "@parley/store-memory";
 import { Deferred, Effect, Fiber, Layer, Redacted, Stream } from "effect";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { makeTestHandler, usage } from "../TestHandler.ts";
 
 it("if the layer fails, `ready` and every request reject with its error", async () => {
@@ -189,6 +193,113 @@ it("openParley's layer serves the chatbots and keys that openParley created", as
   expect((await bot.chats().page()).total).toBe(1);
   await parley.close();
 });
+
+it("the options context of both handlers reach the answerer, and the Node handler's comes first", async () => {
+  const contexts: Array<unknown> = [];
+  const parley = await openParley({
+    store: memory(),
+    answerer: ({ context }) => (contexts.push(context), "Yes."),
+    log: false,
+  });
+  const bot = await parley.chatbot({ workspace: "Acme", name: "Support" });
+  const { key } = await bot.createKey();
+  const { dispose, handler } = makeWebHandler(parley.layer, {
+    context: (request) => request.headers.get("cookie"),
+  });
+  const withSession = toNodeHandler(handler, { context: (request) => request.session });
+  const server = createServer((request, response) =>
+    request.url === "/ask"
+      ? toNodeHandler(handler)(request, response)
+      : withSession(Object.assign(request, { url: "/ask", session: { user: 7 } }), response),
+  ).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const init = {
+    method: "POST",
+    headers: { "x-api-key": key, "content-type": "application/json", cookie: "a=b" },
+    body: JSON.stringify({ query: "Are you open?" }),
+  };
+  await handler("http://localhost/ask", init);
+  await fetch(`http://127.0.0.1:${port}/ask`, init);
+  await fetch(`http://127.0.0.1:${port}/session`, init);
+  // A request that is not valid asks nobody.
+  await handler("http://localhost/ask", { ...init, body: "{}" });
+  expect(contexts).toEqual(["a=b", "a=b", { user: 7 }]);
+  server.close();
+  await dispose();
+  await parley.close();
+});
+
+it("a context function that throws causes a 500, and the question is not asked", async () => {
+  let answers = 0;
+  const parley = await openParley({ store: memory(), answerer: () => `${++answers}`, log: false });
+  const { key } = await (await parley.chatbot({ workspace: "A", name: "B" })).createKey();
+  const { handler } = makeWebHandler(parley.layer, {
+    context: () => {
+      throw new Error("no session");
+    },
+  });
+  const headers = { "x-api-key": key, "content-type": "application/json" };
+  const init = { method: "POST", headers, body: '{"query":"q"}' };
+  const response = await handler("http://localhost/ask", init);
+  expect([response.status, ((await response.json()) as any).message, answers]).toEqual([
+    500,
+    "INTERNAL_ERROR",
+    0,
+  ]);
+  await parley.close();
+});
+
+it("an unknown option is refused at once, with its name and the known ones", async () => {
+  const unknown = { basePath: "/api" } as object;
+  expect(() => makeWebHandler(layerMemory as never, unknown)).toThrow(
+    /makeWebHandler has no option "basePath"\. Its options: basePaths .* widget\./,
+  );
+  expect(() => toNodeHandler(async () => new Response(), unknown)).toThrow(
+    'toNodeHandler has no option "basePath". Its options: context.',
+  );
+  const exit = await Effect.runPromiseExit(makeApp(unknown) as Effect.Effect<unknown>);
+  expect(String(exit)).toContain('makeApp has no option "basePath"');
+});
+
+it.live("the store keeps the ids of the requests that ask and post", () =>
+  Effect.gen(function* () {
+    const ids: Array<unknown> = [];
+    const { key, layer } = yield* makeTestHandler(
+      () => Stream.make({ _tag: "Delta", text: "a" }, { _tag: "Usage", usage }),
+      {},
+      layerMemory,
+      { scopes: ["write", "ask", "post"] },
+    );
+    const recording = Effect.map(Asking, (asking) => ({
+      ...asking,
+      ask: (...values: Parameters<typeof asking.ask>) => (
+        ids.push(values[1].requestId),
+        asking.ask(...values)
+      ),
+      post: (...values: Parameters<typeof asking.post>) => (
+        ids.push(values[1].requestId),
+        asking.post(...values)
+      ),
+    }));
+    const { handler } = makeWebHandler(
+      Layer.effect(Asking, recording).pipe(Layer.provideMerge(layer)),
+    );
+    const send = (path: string, id: string, body: object) =>
+      Effect.promise(async () => {
+        const headers = {
+          "x-api-key": Redacted.value(key),
+          "content-type": "application/json",
+          "x-request-id": id,
+        };
+        const init = { method: "POST", headers, body: JSON.stringify(body) };
+        return (await (await handler(`http://localhost${path}`, init)).json()) as any;
+      });
+    const { data } = yield* send("/ask", "r1", { query: "q" });
+    yield* send(`/api/chats/${data.chat_id}/history`, "r2", { text: "t" });
+    expect(ids).toEqual(["r1", "r2"]);
+  }),
+);
 
 it.live("a value that only the core rejects causes a 500, and the log names its field", () =>
   Effect.gen(function* () {

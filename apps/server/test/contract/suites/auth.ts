@@ -17,7 +17,7 @@ import { visitorToken } from "../../visitorToken.ts";
 
 interface Endpoint {
   readonly name: string;
-  readonly scope: "read" | "write" | "ask";
+  readonly scope: "read" | "write" | "ask" | "delete" | "post";
   readonly call: (target: Target, call: Call) => Promise<Answer>;
 }
 
@@ -39,6 +39,19 @@ const endpoints: ReadonlyArray<Endpoint> = [
     scope: "ask",
     call: (target, call) => askApi(target, { json: { query: "port" }, ...call }),
   },
+  ...(
+    [
+      ["change chat", "write", "PATCH", "", { name: "n" }],
+      ["delete chat", "delete", "DELETE", "", undefined],
+      ["change entry", "ask", "PATCH", "/history/1", { rating: "good" }],
+      ["post entry", "post", "POST", "/history", { text: "t" }],
+    ] as const
+  ).map(([name, scope, method, path, json]): Endpoint => ({
+    name,
+    scope,
+    call: (target, call) =>
+      api(target, `/chats/9007199254740991${path}`, { method, ...(json && { json }), ...call }),
+  })),
 ];
 
 /** The section "The API key" in docs/interface.md, and the order of the checks in "Failures". */
@@ -187,6 +200,8 @@ export const auth = (server: Server): void => {
         ["read", target.readKey],
         ["write", target.writeKey],
         ["ask", target.askKey],
+        ["delete", target.deleteKey],
+        ["post", target.postKey],
       ] as const;
 
     for (const { call, name, scope } of endpoints)
@@ -234,6 +249,9 @@ export const auth = (server: Server): void => {
         api(server(), "/chats", { key, body: " ".repeat(70_000) }),
         api(server(), "/chats", { key, json: { name: 1 } }),
         api(server(), "/chats", { key, json: {}, headers: { "idempotency-key": "é" } }),
+        ...["PATCH", "DELETE"].map((method) => api(server(), "/chats/0", { key, method })),
+        api(server(), "/chats/0/history?include=x", { key, body: "{" }),
+        api(server(), "/chats/0/history/0", { key: readKey, method: "PATCH", body: "{" }),
         askApi(server(), { key: readKey, body: "{" }),
         askApi(server(), { key: readKey, json: {} }),
         askApi(server(), { key: readKey, json: { chat_id: 9007199254740991, query: "port" } }),

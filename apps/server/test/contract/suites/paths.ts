@@ -54,9 +54,16 @@ export const paths = (server: Server): void => {
       ["PUT", "/chats"],
       ["DELETE", "/chats"],
       ["OPTIONS", "/chats"],
-      ["PATCH", "/chats/1"],
-      ["POST", "/chats/1/history"],
+      ["PUT", "/chats/1"],
+      ["POST", "/chats/1"],
+      ["PATCH", "/chats/1/"],
+      ["DELETE", "/chats/1/"],
+      ["PATCH", "/chats"],
+      ["PATCH", "/chats/1/history"],
       ["DELETE", "/chats/1/history"],
+      ["POST", "/chats/1/history/1"],
+      ["DELETE", "/chats/1/history/1"],
+      ["PATCH", "/chats/1/history/1/"],
       ["POST", "/chats/"],
       ["POST", "/details"],
       ["POST", ""],
@@ -205,7 +212,16 @@ export const paths = (server: Server): void => {
       for (const [path, item] of Object.entries<any>(answer.body.paths))
         for (const method of Object.keys(item)) operations.push(`${method} ${path}`);
       const base = basePath(server());
-      const general = ["get /details", "get /chats", "post /chats", "get /chats/{chat_id}/history"];
+      const general = [
+        "get /details",
+        "get /chats",
+        "post /chats",
+        "patch /chats/{chat_id}",
+        "delete /chats/{chat_id}",
+        "get /chats/{chat_id}/history",
+        "post /chats/{chat_id}/history",
+        "patch /chats/{chat_id}/history/{entry_id}",
+      ];
       for (const operation of general)
         expect(operations).toContain(operation.replace(" ", ` ${base}`));
       const asks = [`post ${askPath(server())}`, `post ${askPath(server())}/`];
