@@ -2,20 +2,17 @@
  * The playground in Chromium, with the embedded PostgreSQL and a slow model.
  */
 import { makeClient, type Client } from "@parley/client";
-import axe from "axe-core";
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { createServer, request } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
-import { chromium, type Browser, type BrowserContextOptions, type Page } from "playwright-core";
+import { type Browser, type BrowserContextOptions, type Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { launch, type TestServer } from "../../apps/server/test/contract/launch.ts";
 import { startRelay } from "../../apps/server/test/Relay.ts";
+import { desktop, expectAccessible, launchBrowser, phone } from "./Browsers.ts";
 import { startSlowModel, type SlowModel } from "./SlowModel.ts";
-
-const desktop = { viewport: { width: 1280, height: 800 } };
-const phone = { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true };
 
 const long = `It begins. ${Array.from({ length: 60 }, (_, at) => `word${at}`).join(" ")} 😀 It ends.`;
 const hostile = `<script>window.harmed = 1</script>
@@ -96,9 +93,7 @@ beforeAll(async () => {
   server = await launch("embedded", model.settings);
   client = makeClient({ origin: server.target.origin, apiKey: server.target.key });
   await client.createChat();
-  // Chromium's sandbox refuses to run as root.
-  const args = ["--no-sandbox"];
-  browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args });
+  browser = await launchBrowser();
 });
 afterAll(async () => {
   await browser?.close();
@@ -172,19 +167,6 @@ const sessionEntries = (page: Page) => page.evaluate(() => Object.entries(sessio
 /** The distance from the end of the history, in pixels. */
 const distance = (page: Page) =>
   page.locator(".scroller").evaluate(({ scrollTop }) => Math.abs(Math.round(scrollTop)));
-
-const expectAccessible = async (page: Page, view: string) => {
-  await page.evaluate(axe.source);
-  const { violations } = (await page.evaluate("axe.run()")) as axe.AxeResults;
-  const problems = violations.map(
-    ({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`,
-  );
-  expect(problems, view).toEqual([]);
-  const overflow = await page.evaluate(
-    () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
-  );
-  expect(overflow, `${view} is wider than the window`).toBeLessThanOrEqual(0);
-};
 
 describe("the playground's key", () => {
   it("the key is removed from the address, and kept only in this tab", () =>

@@ -57,8 +57,6 @@ export interface ChatSession {
   readonly toAddress?: (href: string) => string | undefined;
 }
 
-export type Change = "rename" | "delete" | "rate";
-
 export let session: ChatSession;
 
 export const asks = signal<ReadonlyArray<Ask>>([]);
@@ -66,8 +64,6 @@ export const asks = signal<ReadonlyArray<Ask>>([]);
 export const entries = signal<ReadonlyMap<number, Entry & { readonly askId?: string }>>(new Map());
 /** The entries that this tab has rated, by id. */
 export const ratedEntries = signal<ReadonlyMap<number, Entry>>(new Map());
-/** The changes that the page no longer offers, because the key's scopes do not allow them. */
-export const refusedChanges = signal<ReadonlyArray<Change>>([]);
 /** A counter that increases whenever the server may have chats or entries that are new to this tab. */
 export const stale = signal(0);
 /** The chats in which other tabs are waiting for an answer, by tab. */
@@ -172,12 +168,6 @@ export const add = (list: ReadonlyArray<Entry>, last: number): void => {
       entries.value = new Map(entries.peek()).set(entry.id, entry);
     }
   }
-};
-
-/** Withdraws a change from the page if `error` says that the key's scopes do not allow it. */
-export const withdrawIfRefused = (change: Change, error: unknown): void => {
-  if (!(error instanceof ResponseError) || error.message !== "SCOPE_NOT_GRANTED") return;
-  refusedChanges.value = [...refusedChanges.peek(), change];
 };
 
 /** Drops what this tab keeps of a chat that was deleted. */

@@ -2,7 +2,7 @@
  * The field for the next question.
  */
 import type { ComponentChildren } from "preact";
-import { useRef } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { draftOf, session, setDraft, stop, type Ask } from "./ChatSession.ts";
 import { Icon, isPhone } from "./Parts.tsx";
 import { translate } from "./words.ts";
@@ -20,6 +20,9 @@ interface ComposerProps {
 
 export const Composer = ({ chatId, children, last, runningAsk, send }: ComposerProps) => {
   const field = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => {
+    if (!isPhone) field.current!.focus();
+  }, []);
   const text = draftOf(chatId);
   const length = [...text].length;
   const longest = session.questionLength;
@@ -46,10 +49,6 @@ export const Composer = ({ chatId, children, last, runningAsk, send }: ComposerP
     }
     if (event.key === "ArrowUp" && text === "" && last) setDraft(chatId, last);
   };
-  const hold = (element: HTMLTextAreaElement | null) => {
-    if (field.current === null && !isPhone) element?.focus();
-    field.current = element;
-  };
   return (
     <form class="composer" onSubmit={submit}>
       {isTooLong && (
@@ -68,7 +67,7 @@ export const Composer = ({ chatId, children, last, runningAsk, send }: ComposerP
           aria-label={translate("Your question")}
           placeholder={translate("Ask a question")}
           value={text}
-          ref={hold}
+          ref={field}
           onInput={(event) => setDraft(chatId, event.currentTarget.value)}
           onKeyDown={press}
         />

@@ -4,51 +4,49 @@
  */
 import { useState } from "preact/hooks";
 import { hasQuestion, type Entry, type FeedbackChange } from "@parley/client";
-import { ratedEntries, refusedChanges, session, withdrawIfRefused } from "./ChatSession.ts";
+import { ratedEntries, session } from "./ChatSession.ts";
 import { Failure } from "./Failure.tsx";
-import { Icon } from "./Parts.tsx";
-import { translate } from "./words.ts";
+import { Icon, useChange } from "./Parts.tsx";
 
 /** Marks an entry that a person wrote, and any other entry that answers no question. */
 export const Byline = (entry: Entry) => {
   if (entry.metadata === undefined) return null;
   const author = entry.metadata?.["author"];
-  if (typeof author === "string" && author !== "") {
-    return (
-      <strong class="byline quiet" dir="auto">
-        <Icon name="person" />
-        {translate("Written by {}", author)}
-      </strong>
-    );
+  if (typeof author !== "string") {
+    return hasQuestion(entry) ? null : <p class="quiet">Message without a question</p>;
   }
-  return hasQuestion(entry) ? null : <p class="quiet">{translate("Message without a question")}</p>;
+  return (
+    <strong class="quiet state" dir="auto">
+      <Icon name="person" />
+      Written by {author}
+    </strong>
+  );
 };
 
-/** Lists the sources of an answer. An address of any other kind than `http(s):` does not become a link. */
+/** Lists the sources of an answer. Only an address with `http(s):` becomes a link. */
 export const Sources = ({ metadata }: Entry) => {
   const sources = metadata?.["sources"];
-  const items = (Array.isArray(sources) ? sources : []).flatMap((source) => {
-    const { title, url } = source ?? {};
-    const name = title || url;
-    if (typeof name !== "string") return [];
-    return [{ name, url: /^https?:\/\//i.test(url) ? String(url) : undefined }];
-  });
-  if (items.length === 0) return null;
+  if (!Array.isArray(sources) || sources.length === 0) return null;
   return (
     <div class="sources quiet">
-      <span>{translate("Sources")}:</span>
-      <ul aria-label={translate("Sources")}>
-        {items.map(({ name, url }) => (
-          <li dir="auto">
-            {url === undefined ? (
-              name
-            ) : (
-              <a href={url} target="_blank" rel="noopener noreferrer nofollow">
-                {name}
-              </a>
-            )}
-          </li>
-        ))}
+      Sources:
+      <ul>
+        {sources.map((source) => {
+          const { title, url } = source ?? {};
+          const props = { target: "_blank", rel: "noopener noreferrer nofollow" };
+          const name = String(title || url || "");
+          return (
+            <li dir="auto">
+              {/^https?:\/\//i.test(url) ? (
+                <a href={url} {...props}>
+                  {name}
+                </a>
+              ) : (
+                name
+              )}
+            </li>
+          );
+        })}
       </ul>
     </div>
   );
@@ -58,71 +56,60 @@ export const Sources = ({ metadata }: Entry) => {
 export const Rating = (entry: Entry) => {
   const { comment, rating } = ratedEntries.value.get(entry.id) ?? entry;
   const [isOpen, setOpen] = useState(false);
-  const [error, setError] = useState<unknown>();
+  const { error, isOffered, run } = useChange("rate");
   if (rating === undefined) return null;
-  if (refusedChanges.value.includes("rate")) return <Failure error={error} />;
-  const change = async (feedback: FeedbackChange) => {
-    const { client, include } = session;
-    try {
+  if (!isOffered) return <Failure error={error} />;
+  const change = (feedback: FeedbackChange) =>
+    run(async () => {
+      const { client, include } = session;
       const changed = await client.rate(entry.chat_id, entry.id, feedback, { include });
       ratedEntries.value = new Map(ratedEntries.peek()).set(entry.id, changed);
-      setError(undefined);
-      setOpen(feedback.comment === undefined && changed.comment === null);
-    } catch (error) {
-      withdrawIfRefused("rate", error);
-      setError(error);
-    }
-  };
+      setOpen(feedback.comment === undefined && !changed.comment);
+    });
   const thumb = (name: "good" | "bad", title: string) => {
     const isPressed = rating === name;
     const feedback = isPressed ? { rating: null, comment: null } : { rating: name };
     return (
-      <button
-        type="button"
-        class="plain"
-        title={title}
-        aria-pressed={isPressed}
-        onClick={() => change(feedback)}
-      >
+      <button class="plain" title={title} aria-pressed={isPressed} onClick={() => change(feedback)}>
         <Icon name={name} />
       </button>
     );
   };
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
-    const text = String(new FormData(event.currentTarget as HTMLFormElement).get("comment")).trim();
-    void change({ comment: text || null });
+    const form = new FormData(event.currentTarget as HTMLFormElement);
+    void change({ comment: String(form.get("comment")).trim() || null });
   };
   return (
     <>
-      {thumb("good", translate("Good answer"))}
-      {thumb("bad", translate("Bad answer"))}
-      {rating !== null && !isOpen && (
-        <button type="button" class="plain" onClick={() => setOpen(true)}>
-          {translate(comment ? "Edit comment" : "Comment")}
+      {thumb("good", "Good answer")}
+      {thumb("bad", "Bad answer")}
+      {rating && !isOpen && (
+        <button class="plain" onClick={() => setOpen(true)}>
+          {comment ? "Edit comment" : "Comment"}
         </button>
       )}
-      {isOpen && (
+      {isOpen ? (
         <form class="row" onSubmit={submit}>
           <input
             name="comment"
             dir="auto"
             maxLength={1000}
-            autoComplete="off"
-            aria-label={translate("Comment")}
-            placeholder={translate("Comment")}
+            aria-label="Comment"
+            placeholder="Comment"
             defaultValue={comment ?? ""}
           />
-          <button>{translate("Save")}</button>
+          <button>Save</button>
           <button type="button" onClick={() => setOpen(false)}>
-            {translate("Cancel")}
+            Cancel
           </button>
         </form>
-      )}
-      {comment && !isOpen && (
-        <p class="comment" dir="auto">
-          {comment}
-        </p>
+      ) : (
+        comment && (
+          <p class="comment" dir="auto">
+            {comment}
+          </p>
+        )
       )}
       <Failure error={error} />
     </>

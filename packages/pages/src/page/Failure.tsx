@@ -27,7 +27,6 @@ const sentences: Readonly<Record<string, readonly [Phrase, Action]>> = {
   RATE_EXCEEDED: ["Too many requests with this key.", "again"],
   BUDGET_SPENT: ["This key's budget for today is used up.", null],
   CHAT_DOES_NOT_EXISTS: ["This chat does not exist, or no longer exists.", "chat"],
-  ENTRY_DOES_NOT_EXIST: ["This entry does not exist, or no longer exists.", null],
   ANSWER_UNAVAILABLE: ["Could not answer. Nothing was stored.", "again"],
   STORAGE_UNAVAILABLE: ["The server cannot use its database at the moment.", "again"],
   SERVICE_OVERLOADED: ["The server is busy.", "again"],

@@ -13,15 +13,6 @@ export const german = {
   "Jump to latest": "Zum neuesten Eintrag",
   Edit: "Bearbeiten",
   "Copy answer": "Antwort kopieren",
-  Sources: "Quellen",
-  "Written by {}": "Geschrieben von {}",
-  "Message without a question": "Nachricht ohne Frage",
-  "Good answer": "Gute Antwort",
-  "Bad answer": "Schlechte Antwort",
-  Comment: "Kommentar",
-  "Edit comment": "Kommentar bearbeiten",
-  Save: "Speichern",
-  Cancel: "Abbrechen",
   " in another tab": " in einem anderen Tab",
   "Waiting for the answer": "Warten auf die Antwort",
   Answering: "Antwort wird geschrieben",
@@ -42,8 +33,6 @@ export const german = {
   "Too many requests with this key.": "Zu viele Anfragen.",
   "This key's budget for today is used up.": "Dieser Chat antwortet heute nicht mehr.",
   "This chat does not exist, or no longer exists.": "Diesen Chat gibt es nicht oder nicht mehr.",
-  "This entry does not exist, or no longer exists.":
-    "Diesen Eintrag gibt es nicht oder nicht mehr.",
   "Could not answer. Nothing was stored.":
     "Die Antwort ist fehlgeschlagen. Es wurde nichts gespeichert.",
   "The server cannot use its database at the moment.":

@@ -2,11 +2,11 @@
  * An open chat. Its heading shows its name and facts, and has what can be done with it: rename, delete, save.
  */
 import { useRef, useState } from "preact/hooks";
-import { hasQuestion, ResponseError, type Chat, type Entry } from "@parley/client";
-import * as session from "../../page/ChatSession.ts";
+import { hasQuestion, type Chat, type Entry } from "@parley/client";
+import { announcement, forget, stale } from "../../page/ChatSession.ts";
 import { Conversation, type ConversationProps } from "../../page/Conversation.tsx";
 import { Failure } from "../../page/Failure.tsx";
-import { focus, Icon, isPhone, useRead } from "../../page/Parts.tsx";
+import { focus, Icon, isPhone, useChange, useRead } from "../../page/Parts.tsx";
 import { nameChat, titleOf } from "../../page/titles.ts";
 import { client, route } from "./Session.ts";
 
@@ -29,160 +29,146 @@ export const OpenChat = ({ bot, chatId, ...props }: OpenChatProps) => {
     if (chat) void nameChat(chat);
     return chat;
   });
-  const chat = renamedChat ?? read.value;
-  const title = titleOf(chat ?? { id: chatId, name: null });
+  const unreadChat = { id: chatId, name: null, userRef: null, _createTime: "" };
+  const chat = renamedChat ?? read.value ?? unreadChat;
+  const title = titleOf(chat);
   document.title = `${title} · ${bot}`;
   const header = (total: number | undefined) => (
-    <Header {...{ chat, chatId, setRenamedChat, title, total }} />
+    <Header {...{ chat, title, total }} setChat={setRenamedChat} />
   );
   return <Conversation {...{ chatId, header, ...props }} />;
 };
 
 interface HeaderProps {
-  readonly chatId: number;
+  readonly chat: Chat;
   readonly title: string;
   /** The number of entries. */
   readonly total: number | undefined;
-  readonly chat: Chat | undefined;
-  readonly setRenamedChat: (chat: Chat) => void;
+  readonly setChat: (chat: Chat) => void;
 }
 
-const Header = ({ chat, chatId, setRenamedChat, title, total }: HeaderProps) => {
-  const [isRenaming, setRenaming] = useState(false);
-  const renameButton = useRef<HTMLButtonElement>(null);
-  const dialog = useRef<HTMLDialogElement>(null);
-  const refusedChanges = session.refusedChanges.value;
-  const count = total === 1 ? "1 entry" : `${total?.toLocaleString("en") ?? "…"} entries`;
-  const close = (renamedChat?: Chat) => {
-    if (renamedChat) {
-      setRenamedChat(renamedChat);
+const Header = ({ chat, setChat, title, total }: HeaderProps) => {
+  /** `undefined` at first, when the button for a new name must not take the focus. */
+  const [isRenaming, setRenaming] = useState<boolean>();
+  const { error, isOffered, run } = useChange("rename");
+  const rename = (event: SubmitEvent) => {
+    event.preventDefault();
+    const name = new FormData(event.currentTarget as HTMLFormElement).get("name");
+    void run(async () => {
+      const renamedChat = await client.rename(chat.id, String(name).trim() || null);
+      setChat(renamedChat);
+      setRenaming(false);
       void nameChat(renamedChat);
-      session.stale.value++;
-    }
-    setRenaming(false);
-    // The button is hidden until the next rendering.
-    setTimeout(() => renameButton.current?.focus());
+      stale.value++;
+    });
   };
+  const close = () => setRenaming(false);
+  if (isRenaming) {
+    return (
+      <header class="heading">
+        <form
+          class="stack"
+          onSubmit={rename}
+          onKeyDown={({ isComposing, key }) => key === "Escape" && !isComposing && close()}
+        >
+          <div class="row">
+            <input
+              name="name"
+              dir="auto"
+              aria-label="Name"
+              maxLength={255}
+              placeholder={title}
+              defaultValue={chat.name ?? ""}
+              ref={focus}
+            />
+            <button>Save</button>
+            <button type="button" onClick={close}>
+              Cancel
+            </button>
+          </div>
+          <Failure error={error} />
+        </form>
+      </header>
+    );
+  }
+  const count = total === 1 ? "1 entry" : `${total?.toLocaleString("en") ?? "…"} entries`;
   return (
     <header class="row">
       <div class="heading">
         <Back />
-        {isRenaming ? (
-          <NameForm name={chat?.name ?? ""} {...{ chatId, close, title }} />
-        ) : (
-          <div>
-            <h2 class="clipped" title={title} dir="auto" tabIndex={-1} ref={isPhone ? focus : null}>
-              {title}
-            </h2>
-            <p class="quiet facts">
-              <span>Chat {chatId}</span>
-              {chat?.userRef && <bdi>{chat.userRef}</bdi>}
-              <span>{count}</span>
-            </p>
-          </div>
-        )}
+        <div>
+          <h2 class="clipped" title={title} dir="auto" tabIndex={-1} ref={isPhone ? focus : null}>
+            {title}
+          </h2>
+          <p class="quiet facts">
+            <span>Chat {chat.id}</span>
+            {chat.userRef && <bdi>{chat.userRef}</bdi>}
+            <span>{count}</span>
+          </p>
+        </div>
       </div>
-      {chat && !refusedChanges.includes("rename") && (
-        <button class="plain" title="Rename" ref={renameButton} onClick={() => setRenaming(true)}>
+      {isOffered && chat._createTime && (
+        <button
+          class="plain"
+          title="Rename"
+          ref={isRenaming === undefined ? null : focus}
+          onClick={() => setRenaming(true)}
+        >
           <Icon name="edit" />
         </button>
       )}
-      {chat && !refusedChanges.includes("delete") && (
-        <button class="plain" title="Delete" onClick={() => dialog.current!.showModal()}>
-          <Icon name="delete" />
-        </button>
-      )}
-      <button class="plain" title="Save as Markdown" onClick={() => save(chatId, title)}>
+      <Deletion {...{ chat, count, title }} />
+      <button class="plain" title="Save as Markdown" onClick={() => save(chat.id, title)}>
         <Icon name="save" />
       </button>
-      <dialog ref={dialog} aria-labelledby="deletion">
-        <Deletion {...{ chatId, count, title }} close={() => dialog.current!.close()} />
-      </dialog>
     </header>
   );
 };
 
-interface NameFormProps extends Pick<HeaderProps, "chatId" | "title"> {
-  readonly name: string;
-  readonly close: (renamedChat?: Chat) => void;
-}
-
-/** A field in place of the title. An empty name is none. */
-const NameForm = ({ chatId, close, name, title }: NameFormProps) => {
-  const [error, setError] = useState<unknown>();
-  const submit = (event: SubmitEvent) => {
-    event.preventDefault();
-    const text = new FormData(event.currentTarget as HTMLFormElement).get("name");
-    client.rename(chatId, String(text).trim() || null).then(close, (error) => {
-      session.withdrawIfRefused("rename", error);
-      setError(error);
+const Deletion = ({
+  chat: { id },
+  count,
+  title,
+}: Pick<HeaderProps, "chat" | "title"> & { readonly count: string }) => {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const { error, isOffered, run } = useChange("delete");
+  const erase = () =>
+    run(async () => {
+      await client.delete(id).catch((error) => {
+        // If the chat is gone, the purpose is achieved.
+        if (error.status !== 404) throw error;
+      });
+      location.replace("#chats");
+      // Without this, the page would read the chat again until `hashchange` fires.
+      route.value = "chats";
+      forget(id);
+      announcement.value = "The chat is deleted.";
     });
-  };
   return (
-    <form
-      class="stack"
-      onSubmit={submit}
-      onKeyDown={(event) => event.key === "Escape" && !event.isComposing && close()}
-    >
-      <div class="row">
-        <input
-          name="name"
-          dir="auto"
-          aria-label="Name"
-          autoComplete="off"
-          maxLength={255}
-          placeholder={title}
-          defaultValue={name}
-          ref={focus}
-        />
-        <button class="plain" title="Save name">
-          <Icon name="check" />
+    <>
+      {isOffered && (
+        <button class="plain" title="Delete" onClick={() => dialog.current!.showModal()}>
+          <Icon name="delete" />
         </button>
-        <button type="button" class="plain" title="Cancel" onClick={() => close()}>
-          <Icon name="close" />
-        </button>
-      </div>
-      <Failure error={error} />
-    </form>
-  );
-};
-
-interface DeletionProps extends Pick<HeaderProps, "chatId" | "title"> {
-  readonly count: string;
-  readonly close: () => void;
-}
-
-const Deletion = ({ chatId, close, count, title }: DeletionProps) => {
-  const [error, setError] = useState<unknown>();
-  const erase = async () => {
-    try {
-      await client.delete(chatId);
-    } catch (error) {
-      session.withdrawIfRefused("delete", error);
-      // If the chat is gone, that is what was asked for.
-      if (!(error instanceof ResponseError && error.status === 404)) return setError(error);
-    }
-    location.replace("#chats");
-    route.value = "chats";
-    session.forget(chatId);
-    session.announcement.value = "The chat is deleted.";
-  };
-  return (
-    <div class="stack">
-      <h2 id="deletion">Delete this chat?</h2>
-      <p>
-        “<bdi>{title}</bdi>” is erased from the server for everyone who can read it: its name and
-        user reference, its {count} with sources, ratings and comments. An answer in progress is
-        lost. This cannot be undone.
-      </p>
-      <div class="actions">
-        <button onClick={close}>Cancel</button>
-        <button class="bad" onClick={erase}>
-          Delete chat
-        </button>
-      </div>
-      <Failure error={error} />
-    </div>
+      )}
+      <dialog ref={dialog} aria-labelledby="deletion">
+        <div class="stack">
+          <h2 id="deletion">Delete this chat?</h2>
+          <p>
+            “<bdi>{title}</bdi>” is erased from the server for everyone who can read it: its name
+            and user reference, its {count} with sources, ratings and comments. An answer in
+            progress is lost. This cannot be undone.
+          </p>
+          <div class="actions">
+            <button onClick={() => dialog.current!.close()}>Cancel</button>
+            <button class="bad" onClick={erase}>
+              Delete chat
+            </button>
+          </div>
+          <Failure error={error} />
+        </div>
+      </dialog>
+    </>
   );
 };
 
