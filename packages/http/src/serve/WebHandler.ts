@@ -2,11 +2,17 @@
  * Both interfaces as a function from a web `Request` to a `Response`.
  */
 import type { Access, Asking, Chats } from "@parley/core";
-import { makeDrainingRuntime } from "@parley/core/ports";
+import { makeDrainingRuntime, optionsOf } from "@parley/core/ports";
 import { Context, Effect, Layer, Option } from "effect";
 import { HttpEffect, HttpServerRequest, HttpServerResponse } from "effect/http";
 import { toJsonResponse } from "../contract/Wire.ts";
-import { checkOptions, layerNoRequestSpans, makeApp, toRequestId, type AppOptions } from "./App.ts";
+import {
+  appOptionNames,
+  layerNoRequestSpans,
+  makeApp,
+  toRequestId,
+  type AppOptions,
+} from "./App.ts";
 import { toGeneralBody } from "./ErrorResponses.ts";
 
 /** A handler to mount in a framework whose handlers take a web `Request`. */
@@ -42,11 +48,11 @@ export interface WebHandlerOptions extends Omit<AppOptions, "context"> {
  */
 export const makeWebHandler = <E>(
   layer: Layer.Layer<Access | Asking | Chats, E>,
-  { context: contextOf, ...options }: WebHandlerOptions = {},
+  options?: WebHandlerOptions,
 ): WebHandler => {
-  checkOptions("makeWebHandler", options);
+  const { context: contextOf, ...others } = optionsOf("makeWebHandler", options, appOptionNames);
   const appOptions: AppOptions = {
-    ...options,
+    ...others,
     context: ({ source }) => (contexts.get(source) ?? contextOf)?.(source as Request),
   };
   const { dispose, run } = makeDrainingRuntime(

@@ -253,13 +253,13 @@ it("a context function that throws causes a 500, and the question is not asked",
 it("an unknown option is refused at once, with its name and the known ones", async () => {
   const unknown = { basePath: "/api" } as object;
   expect(() => makeWebHandler(layerMemory as never, unknown)).toThrow(
-    /makeWebHandler has no option "basePath"\. Its options: basePaths .* widget\./,
+    /makeWebHandler: basePath is unknown; makeWebHandler has the options basePaths, .*, widget\./,
   );
   expect(() => toNodeHandler(async () => new Response(), unknown)).toThrow(
-    'toNodeHandler has no option "basePath". Its options: context.',
+    "toNodeHandler: basePath is unknown; toNodeHandler has the options context.",
   );
   const exit = await Effect.runPromiseExit(makeApp(unknown) as Effect.Effect<unknown>);
-  expect(String(exit)).toContain('makeApp has no option "basePath"');
+  expect(String(exit)).toContain("makeApp: basePath is unknown");
 });
 
 it.live("the store keeps the ids of the requests that ask and post", () =>
