@@ -135,7 +135,7 @@ export {
 } from "../model/Errors.ts";
 
 // The context of the ask in progress, and the limits of all asks
-export { AskDeadline, AskedModel, AskLimits } from "../services/AskLimits.ts";
+export { AskDeadline, AskedModel, AskLimits, CurrentAsk } from "../services/AskLimits.ts";
 
 // Logs, metrics and spans
 export {

@@ -59,7 +59,7 @@ export const promptBuilder = (
       .toReversed()
       .flatMap(messagesOf);
     return {
-      messages: [...messages, ...chat, questionMessage],
+      messages: alternate([...messages, ...chat, questionMessage]),
       tokens: tokens - room + sizeOf(chat),
     };
   });
@@ -80,6 +80,21 @@ const messagesOf = (entry: Entry): ReadonlyArray<Message> => [
   ...(entry.question === "" ? [] : [{ role: "user" as const, content: entry.question }]),
   { role: "assistant", content: entry.answer },
 ];
+
+/**
+ * Joins each answer without a question, such as the hello entry, to the message before it, or makes it the system
+ * message: many models' templates demand that user and assistant alternate, beginning with the user.
+ */
+const alternate = (messages: ReadonlyArray<Message>): ReadonlyArray<Message> => {
+  const result: Array<Message> = [];
+  for (const { content, role } of messages) {
+    const last = result.at(-1);
+    if (role !== "assistant" || last?.role === "user") result.push({ role, content });
+    else if (last === undefined) result.push({ role: "system", content });
+    else result[result.length - 1] = { ...last, content: `${last.content}\n\n${content}` };
+  }
+  return result;
+};
 
 const fromDocuments =
   "Below are passages from the documents that match the user's question. Answer from them, and cite " +

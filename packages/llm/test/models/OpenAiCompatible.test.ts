@@ -52,29 +52,6 @@ it.live("openAiCompatible streams an answer from a server, and retries if it is 
 );
 
 it.effect(
-  "openAiCompatible limits the output of OpenAI's newer models with max_completion_tokens",
-  () =>
-    Effect.gen(function* () {
-      const { baseUrl, received } = yield* endpoint((response) =>
-        response.writeHead(400).end("{}"),
-      );
-      for (const model of ["gpt-5.4-mini", "o3", "openai/gpt-5", "gpt-oss:20b", "gpt-4o"]) {
-        yield* Effect.flip(collect("Hi?")).pipe(withEndpoint(baseUrl, model));
-      }
-      assert.strictEqual(received[0]?.authorization, "Bearer sk-1");
-      const bounds = received.map(({ body }) => {
-        const { max_completion_tokens, max_tokens } = body as Record<string, number>;
-        return [max_tokens, max_completion_tokens];
-      });
-      const [newer, older] = [
-        [undefined, 500],
-        [500, undefined],
-      ];
-      assert.deepStrictEqual(bounds, [newer, newer, newer, older, older]);
-    }),
-);
-
-it.effect(
   "openAiCompatible does not follow redirects, which would send the chat to another address",
   () =>
     Effect.gen(function* () {
@@ -155,7 +132,6 @@ const failures: ReadonlyArray<readonly [string, ReadonlyArray<object | string>, 
     .split(" ")
     .map((word) => [`with ${word}`, [text, last(word), "[DONE]"], abnormal(word)] as const),
   ["with an error message", [text, last("error: the prompt was Hi?"), "[DONE]"], abnormal("other")],
-  ["without a finish_reason", [text, "[DONE]"], brokenOff],
   ["without a finish_reason or [DONE]", [text], brokenOff],
   ["after chunks that all have an empty finish_reason", [blank, blank], brokenOff],
   ["with no text", [last("eos"), "[DONE]"], "the answer is empty"],
