@@ -123,7 +123,7 @@ const readModel = Effect.fnUntraced(function* (names: ModelSettings["names"]) {
     );
   }
   const settings: ModelSettings = {
-    baseUrl: baseUrl.href.replace(/\/$/, ""),
+    baseUrl: baseUrl.href,
     model,
     apiKey,
     provider: baseUrl.host,

@@ -18,7 +18,7 @@ export const layerModerator = Layer.effect(
   Moderator,
   Effect.gen(function* () {
     const { endpoint, failOpen, fallback } = (yield* Settings).moderation;
-    const build = (layer: Layer.Layer<Moderator>) =>
+    const build = <E>(layer: Layer.Layer<Moderator, E>) =>
       Effect.map(Layer.build(layer), (context) => Context.get(context, Moderator));
     const moderators = {
       off: yield* build(Moderator.layerOff),

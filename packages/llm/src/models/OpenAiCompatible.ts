@@ -1,103 +1,103 @@
 /**
  * Language models behind endpoints that are compatible with OpenAI's chat completions.
  */
-import { describeCause, optionsOf } from "@parley/core/ports";
-import { Data, Effect, Redacted } from "effect";
-import { rethrow, type LanguageModel } from "./ModelCall.ts";
-import { makeFailure } from "./ModelFailure.ts";
+import { optionsOf } from "@parley/core/ports";
+import { Effect } from "effect";
+import { makeEndpoint, type EndpointInvalid, type EndpointSettings } from "./Endpoint.ts";
+import { readCompletion } from "./EventStream.ts";
+import { isRecord } from "./Json.ts";
+import type { LanguageModel } from "./ModelCall.ts";
+import { identifiersIn } from "./ModelFailure.ts";
 
 /** The address of an endpoint, and the model to use there. */
-export interface OpenAiCompatibleSettings {
-  /** The endpoint's address without `/chat/completions`, for example `http://localhost:11434/v1`. */
-  readonly baseUrl: string;
-  /** Sent as a bearer token; `undefined` for an endpoint without authentication. */
-  readonly apiKey: Redacted.Redacted | undefined;
+export interface OpenAiCompatibleSettings extends EndpointSettings {
   readonly model: string;
   /** The provider's name in usage records, logs and metrics; default `openai-compatible`. */
   readonly provider?: string;
-  /** The function that sends the requests; default: the global `fetch`. */
-  readonly fetch?: typeof fetch;
 }
 
-/** The optional packages that language models need cannot be loaded. */
-export class AiSdkMissing extends Data.TaggedError("AiSdkMissing")<{ readonly cause: unknown }> {
-  override get message(): string {
-    return `Language models need two more packages (npm install ai@7 @ai-sdk/openai-compatible@3): ${describeCause(this.cause)}`;
-  }
-}
-
-/** Builds the model that the settings describe, for `layerLanguageModel`. Sends no request. */
+/**
+ * Builds the model that the settings describe, for `layerLanguageModel`. Sends no request. If the endpoint rejects a
+ * parameter that it does not know, the request is repeated without it, and later requests leave it out.
+ */
 export const openAiCompatible = (
-  settings: OpenAiCompatibleSettings,
-): Effect.Effect<LanguageModel, AiSdkMissing> => {
+  chosenOptions: OpenAiCompatibleSettings,
+): Effect.Effect<LanguageModel, EndpointInvalid> => {
   const {
-    apiKey,
-    baseUrl,
-    fetch: send = fetch,
     model,
     provider = "openai-compatible",
-  } = optionsOf("openAiCompatible", settings, {
+    ...settings
+  } = optionsOf("openAiCompatible", chosenOptions, {
     baseUrl: true,
     apiKey: false,
     model: true,
     provider: false,
     fetch: false,
   });
-  return Effect.tryPromise({
-    try: () =>
-      Promise.all([
-        import("@ai-sdk/openai-compatible").catch(rethrow),
-        import("ai").catch(rethrow),
-      ]),
-    catch: (cause) => new AiSdkMissing({ cause }),
-  }).pipe(
-    Effect.map(([{ createOpenAICompatible }]) =>
-      createOpenAICompatible({
-        name: provider,
-        baseURL: baseUrl,
-        ...(apiKey !== undefined && { apiKey: Redacted.value(apiKey) }),
-        includeUsage: true,
-        fetch: fetchEvents(send),
-        metadataExtractor: {
-          extractMetadata: async () => undefined,
-          createStreamExtractor: observeChunks,
-        },
-        ...((openAiHost.test(baseUrl) || newerModel.test(model)) && {
-          transformRequestBody: ({ max_tokens, ...body }) => ({
-            ...body,
-            max_completion_tokens: max_tokens,
-          }),
-        }),
-      }).chatModel(model),
-    ),
-  );
+  return Effect.map(makeEndpoint(settings, "chat/completions"), ({ post }): LanguageModel => {
+    let form = { limit: "max_tokens", hasOptions: true };
+    const doStream: LanguageModel["doStream"] = async (call) => {
+      const notes: Array<string> = [];
+      const messages = call.prompt.map(({ content, role }: Content) => ({
+        role,
+        content: typeof content === "string" ? content : content.map(({ text }) => text).join(""),
+      }));
+      const rejected: Array<string> = [];
+      for (let next = form; ;) {
+        const request = {
+          model,
+          messages,
+          [next.limit]: call.maxOutputTokens,
+          stream: true,
+          ...(next.hasOptions && { stream_options: { include_usage: true } }),
+        };
+        try {
+          const note = (text: string) => notes.push(text);
+          const { body } = await post(request, call.headers, call.abortSignal, note);
+          if (rejected.length > 0) {
+            form = next;
+            notes.push(`the endpoint rejects ${rejected.join(" and ")}; requests do without`);
+          }
+          const parts = partsOf(body, notes);
+          return { stream: { getReader: () => ({ read: () => parts.next() }) } };
+        } catch (error) {
+          const name = nameRejected(error, next.limit);
+          const isLimit = name === next.limit;
+          if (name === null || rejected.some((other) => isLimit === (other !== options))) {
+            throw error;
+          }
+          rejected.push(name);
+          next = isLimit
+            ? { ...next, limit: next.limit === limits[0] ? limits[1] : limits[0] }
+            : { ...next, hasOptions: false };
+        }
+      }
+    };
+    return { provider: `${provider}.chat`, modelId: model, doStream };
+  });
 };
 
-const fetchEvents =
-  (send: typeof fetch): typeof fetch =>
-  async (url, init) => {
-    // A redirect would send the chat to another address.
-    const response = await send(url, { ...init, redirect: "manual" });
-    // The AI SDK would mistake a page from a proxy or a wrong address for a stream that was cut off.
-    if (response.ok && response.headers.get("content-type")?.startsWith("text/html")) {
-      await response.body?.cancel();
-      throw makeFailure("client_error", "the address returned an HTML page");
-    }
-    return response;
-  };
+interface Content {
+  readonly role: string;
+  readonly content: string | ReadonlyArray<{ readonly text: string }>;
+}
 
-/** Records whether a stream ended in mid-text, because some servers send a blank `finish_reason` with each chunk. */
-const observeChunks = () => {
-  let isOpen = false;
-  return {
-    processChunk: (chunk: any) => {
-      const { delta, finish_reason: word } = chunk.choices?.[0] ?? {};
-      isOpen = Boolean(delta?.content) && /^(null|none)?$/i.test(word ?? "");
-    },
-    buildMetadata: () => ({ parley: { isOpen } }),
-  };
+async function* partsOf(body: ReadableStream<Uint8Array> | null, notes: ReadonlyArray<string>) {
+  for (const note of notes) yield { type: "note", note };
+  if (body !== null) yield* readCompletion(body);
+}
+
+const limits = ["max_tokens", "max_completion_tokens"] as const;
+const options = "stream_options";
+
+/** Returns the parameter that a rejection names, in a field or, if it has none, in its text; `null` for any other. */
+const nameRejected = (error: unknown, limit: string): string | null => {
+  if (!isRecord(error) || !/^4(00|22)$/.test(`${error["statusCode"]}`)) return null;
+  const text = `${error["responseBody"]}`;
+  const params = identifiersIn(text).flatMap(([key, value]) => (key === "param" ? [value] : []));
+  const names = (name: string) =>
+    new RegExp(`\\b${name}\\b`).test(params.length > 0 ? params.join(" ") : text);
+  if (names(options)) return options;
+  const isNamed = params.length > 0 ? names(limit) : limits.every(names);
+  return isNamed ? limit : null;
 };
-
-/** OpenAI's newer models reject `max_tokens`, the only token limit that most other servers support. */
-const openAiHost = /^https:\/\/(api\.openai\.com|[\w-]+\.openai\.azure\.com)(\/|$)/;
-const newerModel = /^([\w-]+\/)?(o\d|gpt-[5-9])/;
