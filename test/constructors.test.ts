@@ -37,7 +37,7 @@ const constructors: ReadonlyArray<readonly [string, Call, unknown: object, known
 it.each(constructors)(
   "%s refuses an unknown option at once, and names it and the known ones",
   async (_, construct, unknown, known) => {
-    const error = await (async () => construct(unknown))().catch((error: Error) => error);
+    const error = (await (async () => construct(unknown))().catch((error) => error)) as Error;
     expect(error).toMatchObject({ name: "ArgumentInvalid", field: Object.keys(unknown)[0] });
     expect(error.message).toContain(`${Object.keys(unknown)[0]} is unknown`);
     expect(error.message).toContain(known);
