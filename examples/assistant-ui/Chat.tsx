@@ -6,7 +6,7 @@ import {
   useExternalStoreRuntime,
   type AppendMessage,
 } from "@assistant-ui/react";
-import { makeClient, type Entry } from "@parley/client";
+import { hasQuestion, makeClient, type Entry } from "@parley/client";
 import { useEffect, useRef, useState } from "react";
 
 const parley = makeClient(); // uses the page's origin, where your proxy adds the key
@@ -17,11 +17,12 @@ interface Message {
   readonly content: string;
 }
 
-/** An entry as two messages; a hello entry has no question. */
-const toMessages = ({ answer, id, question }: Entry): ReadonlyArray<Message> => [
-  ...(question === "" ? [] : [{ id: `${id}-question`, role: "user" as const, content: question }]),
-  { id: `${id}`, role: "assistant", content: answer },
-];
+/** An entry as two messages, or as one if it has no question, such as the hello message. */
+const toMessages = (entry: Entry): ReadonlyArray<Message> => {
+  const answer = { id: `${entry.id}`, role: "assistant", content: entry.answer } as const;
+  if (!hasQuestion(entry)) return [answer];
+  return [{ id: `${entry.id}-question`, role: "user", content: entry.question }, answer];
+};
 
 /** The chat as a store for assistant-ui, with the entries in its history and the answer in progress. */
 const useParley = (chatId: number) => {

@@ -10,7 +10,7 @@ const parley = makeClient({
 /** The `useChat` options for a user's new chat. */
 export const openChat = async (user: string) => {
   const { id } = await parley.createChat({ userRef: user });
-  const { data } = await parley.history(id, { orderBy: "id" }).page();
+  const { data } = await parley.history(id, { include: ["metadata"], orderBy: "id" }).page();
   return { id: String(id), messages: toMessages(data) };
 };
 

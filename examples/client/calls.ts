@@ -20,6 +20,14 @@ for await (const { data, total } of parley.history(chat.id, { limit: 10 }).pages
 const { total } = await parley.chats({ search: "question", limit: 1 }).page();
 console.log(total);
 
+await parley.rename(chat.id, "Ports");
+await parley.rate(chat.id, entry.id, { rating: "good", comment: "That was it" });
+
+// Only what was stored after an entry that you know, with what is kept with each entry:
+const query = { after: entry.id - 1, include: ["metadata", "feedback"] } as const;
+for await (const { comment, rating } of parley.history(chat.id, query))
+  console.log(rating, comment);
+
 try {
   await parley.ask({ query: "" });
 } catch (error) {

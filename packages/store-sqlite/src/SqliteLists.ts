@@ -69,7 +69,9 @@ export const pageOfChats = (sql: Sql, chatbot: ChatbotId, query: ChatQuery): Pag
     ...(query.userRef === null ? [] : [["userRef = ?", query.userRef] as const]),
     ...(search === "" ? [] : [["instr(foldedName, ?) > 0", search] as const]),
   ];
-  const from = `chats WHERE ${filters.map(([condition]) => condition).join(" AND ")}`;
+  // Without statistics, SQLite may prefer to read all chats of the chatbot.
+  const index = query.userRef !== null && query.id === null ? " INDEXED BY chatsOfUser" : "";
+  const from = `chats${index} WHERE ${filters.map(([condition]) => condition).join(" AND ")}`;
   const values = filters.map(([, value]) => value);
   const activity = ", entries, coalesce(lastEntryTime, createTime) AS lastActivity";
   const columns = chatColumns + (query.include.includes("activity") ? activity : "");

@@ -4,7 +4,7 @@
 import { AnswerUnavailable, Moderator } from "@parley/core/ports";
 import { layerModerationEndpoint, layerWordList } from "@parley/llm";
 import { Context, Effect, Layer } from "effect";
-import { Settings } from "../Settings.ts";
+import { moderationModel, Settings } from "../Settings.ts";
 
 /** Fails each check, so that no question passes unmoderated for lack of an endpoint. */
 const layerMissing = Layer.succeed(Moderator, {
@@ -24,7 +24,9 @@ export const layerModerator = Layer.effect(
       off: yield* build(Moderator.layerOff),
       words: yield* build(layerWordList),
       endpoint: yield* build(
-        endpoint === null ? layerMissing : layerModerationEndpoint({ ...endpoint, failOpen }),
+        endpoint === null
+          ? layerMissing
+          : layerModerationEndpoint({ ...moderationModel(endpoint), failOpen }),
       ),
     };
     return Moderator.of({

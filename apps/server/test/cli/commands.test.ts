@@ -1,7 +1,13 @@
 /**
  * Commands for a chatbot's chats and usage, and `migrate`.
  */
-import { defaultSettings, defaultChatQuery, plainKey, type ChatId } from "@parley/core";
+import {
+  defaultChatQuery,
+  defaultEntryQuery,
+  defaultSettings,
+  plainKey,
+  type ChatId,
+} from "@parley/core";
 import {
   ChatbotId,
   ChatbotRegistry,
@@ -91,7 +97,11 @@ beforeAll(async () => {
           flagged: false,
           usage: { provider: "p", model: "m", ...tokens },
           apiKeyId: n < 6 ? keyId : null,
+          ...(n === 0 && { metadata: { b: 1.5, a: null } }),
         });
+        if (n > 0) continue;
+        const [entry] = (yield* store.listEntries(full, chat.id, defaultEntryQuery)).items;
+        yield* store.rateEntry(full, chat.id, entry!.id, { rating: "good", comment: "ü" }, null);
       }
     }),
   );
@@ -103,6 +113,7 @@ describe("parley chats", () => {
     const stderr = "Exported 36 records (chats and entries).\n";
     expect(exported).toEqual({ code: 0, stderr });
     expect(text.trimEnd().split("\n")).toHaveLength(38);
+    expect(text).toContain('"metadata":{"b":1.5,"a":null},"rating":"good","comment":"ü"}');
     expect(text).toMatch(/\n\{"end":\{"chats":12,"entries":24\}\}\n$/);
     const imported = await run(["chats", "import", "--chatbot", "Empty"], settings(), text);
     expect(imported).toEqual({ code: 0, stdout: "Imported 12 chats.\n", stderr: "" });
@@ -187,6 +198,8 @@ describe("parley chats", () => {
       [Buffer.from("{}", "utf16le"), "the export is not UTF-8."],
       [chat(1) + chat(2), "the last line, with the counts, is missing"],
       [chat(1) + end, "the counts in the last line (chats: 2, entries: 0) do not match the export"],
+      [line({ version: 2 }) + end, "version 2 of the format, and this Parley reads version 1."],
+      [chat(1) + line({ version: 1 }) + end, "line 2 is the first line of an export."],
       [chat(1) + chat(2) + end + end, "line 4 comes after the line with the counts"],
     ] as const) {
       const refused = await parley("chats import --chatbot Empty", bytes);

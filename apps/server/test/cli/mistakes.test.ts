@@ -124,7 +124,6 @@ describe("a mistake ends a command with a one-line error, a hint and an exit cod
     "chats erase --idle-since 2026-03-02T09:00 --chatbot One",
     "chats erase --idle-since 2999-01-01 --chatbot One",
     "usage --since yesterday",
-    "chats post 0 text --chatbot One",
     "chats post 1 text --chatbot One --metadata [1]",
     `chats post 1 text --chatbot One --author ${"a".repeat(61)}`,
     "feedback --chatbot One --bad --unanswered",

@@ -59,8 +59,8 @@ export interface NodeHandlerOptions {
  * The client's address is `request.ip`, which depends on Express's `trust proxy` or Fastify's `trustProxy`, or else the
  * connection's address. If the client disconnects, the listener aborts the signal of the handler's request and ignores
  * any later error from the handler. Other errors from the handler go to `next`. Without `next`, or after the response
- * has begun, they go to the console; the response is 500 `INTERNAL_ERROR` or, if it has begun, is cut off. Throws if an
- * option is unknown.
+ * has begun, they go to the console; the response is 500 `INTERNAL_ERROR` or, if it has begun, is cut off. Throws
+ * `ArgumentInvalid` if an option is unknown.
  */
 export const toNodeHandler = (
   handler: (request: Request) => Promise<Response>,

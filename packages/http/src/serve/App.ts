@@ -61,7 +61,8 @@ export interface AppOptions {
   readonly widget?: WidgetPages;
 }
 
-export const appOptionNames = {
+/** The options of {@link makeApp}, none of which is required. */
+export const appOptions = {
   basePaths: false,
   clientAddress: false,
   context: false,
@@ -175,7 +176,7 @@ export const makeApp = Effect.fnUntraced(function* (options?: AppOptions) {
     pages = [],
     serves = ["general", "answers"],
     widget,
-  } = optionsOf("makeApp", options, appOptionNames);
+  } = optionsOf("makeApp", options, appOptions);
   const access = yield* Access;
   const asking = yield* Asking;
   const { asks: maxAsks, questionLength } = yield* AskLimits;

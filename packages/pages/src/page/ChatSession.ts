@@ -42,13 +42,17 @@ export interface ChatSession {
   readonly client: Client;
   /** The maximum length of a question, in code points. */
   readonly questionLength: number;
-  /** What entries have in addition: what they keep, such as sources, and their feedback. */
+  /** The additional fields of entries that the page shows. */
   readonly include?: ReadonlyArray<EntryInclude>;
+  /** Renders what is above an answer, such as its author. */
+  readonly toByline?: (entry: Entry) => ComponentChildren;
+  /** Renders what is below an answer. */
+  readonly toSources?: (entry: Entry) => ComponentChildren;
   /** Tabs whose sessions have the same name notify each other. */
   readonly name: string;
   /** Called when the first question in a new chat has created the chat. */
   readonly onCreated?: (chatId: number) => void;
-  /** Renders what operators want to know about an entry; `undefined` on pages for visitors. */
+  /** Renders what operators do with an entry and want to know about it; `undefined` on pages for visitors. */
   readonly toFacts?: (entry: Entry) => ComponentChildren;
   /**
    * Returns the address for a link in an answer that is neither `http(s):` nor `mailto:`. The link stays text if this
@@ -62,8 +66,6 @@ export let session: ChatSession;
 export const asks = signal<ReadonlyArray<Ask>>([]);
 /** The entries that have arrived since the page was opened, by id. `askId` is the ask of this tab that was answered. */
 export const entries = signal<ReadonlyMap<number, Entry & { readonly askId?: string }>>(new Map());
-/** The entries that this tab has rated, by id. */
-export const ratedEntries = signal<ReadonlyMap<number, Entry>>(new Map());
 /** A counter that increases whenever the server may have chats or entries that are new to this tab. */
 export const stale = signal(0);
 /** The chats in which other tabs are waiting for an answer, by tab. */

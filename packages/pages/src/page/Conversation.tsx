@@ -6,7 +6,6 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { hasQuestion, type Entry, type NewChat } from "@parley/client";
 import * as chat from "./ChatSession.ts";
 import { Composer } from "./Composer.tsx";
-import { Byline, Rating, Sources } from "./EntryParts.tsx";
 import { Failure } from "./Failure.tsx";
 import { Markdown } from "./Markdown.tsx";
 import { CopyButton, Icon, useRead } from "./Parts.tsx";
@@ -185,14 +184,13 @@ const Exchange = ({ ask, entry }: { readonly ask?: chat.Ask; readonly entry?: En
         {entry?.flagged && chat.session.toFacts && (
           <strong class="bad">Flagged: {entry.moderation}</strong>
         )}
-        {entry && <Byline {...entry} />}
+        {entry && chat.session.toByline?.(entry)}
         {text && <Markdown text={text} toAddress={chat.session.toAddress} />}
       </div>
-      {entry && <Sources {...entry} />}
+      {entry && chat.session.toSources?.(entry)}
       {entry && (
         <div class="actions quiet">
           <CopyButton text={entry.answer} name={translate("Copy answer")} />
-          <Rating {...entry} />
           {chat.session.toFacts?.(entry)}
         </div>
       )}

@@ -3,7 +3,7 @@
  */
 import { signal, type Signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
-import { ConnectionError, ResponseError } from "@parley/client";
+import { ConnectionError } from "@parley/client";
 import { copy } from "./copy.ts";
 import { storageOf } from "./storage.ts";
 import { translate } from "./words.ts";
@@ -62,22 +62,6 @@ export const useRead = <A,>(
     return () => disconnect.abort();
   }, [...inputs, attempt]);
   return { ...result, retry };
-};
-
-/** The changes that the key's scopes do not allow. The page offers them until the server has refused them once. */
-const refusedChanges = signal<ReadonlyArray<string>>([]);
-
-/** Returns a function that runs a change, the error of its last run, and whether the page offers the change. */
-export const useChange = (name: "rename" | "delete" | "rate") => {
-  const [error, setError] = useState<unknown>();
-  const run = (change: () => Promise<void>) =>
-    change().then(setError, (error) => {
-      if (error instanceof ResponseError && error.message === "SCOPE_NOT_GRANTED") {
-        refusedChanges.value = [...refusedChanges.peek(), name];
-      }
-      setError(error);
-    });
-  return { error, isOffered: !refusedChanges.value.includes(name), run };
 };
 
 /** Returns the `userRef` if the string is a visitor's token; `null` if it is not. */

@@ -8,7 +8,7 @@ import { Effect, Path, Result } from "effect";
 import { findBinaries } from "../../postgres/Binaries.ts";
 import { plan } from "../../provision/Provision.ts";
 import { readProvisionFile } from "../../provision/ProvisionFile.ts";
-import { readSettings, Settings, type ModelSettings } from "../../Settings.ts";
+import { moderationModel, readSettings, Settings, type ModelSettings } from "../../Settings.ts";
 import { databaseExists, databaseOptions, onDatabase } from "../Database.ts";
 import { makeCommand } from "../Declaration.ts";
 import { CommandFailed, describeError, toLine, withOwnCommand } from "../CommandErrors.ts";
@@ -164,7 +164,8 @@ const checkModels = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chatbot
     names: { ...llms[0]!.names, model: "the chatbots' own models" },
   }));
   return yield* Effect.forEach([...llms, ...ownModels], (settings) => {
-    const call = Effect.flatMap(openAiCompatible(settings), tryModel);
+    const { names: _, ...model } = settings;
+    const call = Effect.flatMap(openAiCompatible(model), tryModel);
     const reasonOf = (error: Effect.Error<typeof call>) =>
       "detail" in error ? error.detail : error.message;
     return tryCall("model", settings, Effect.mapError(call, reasonOf));
@@ -183,7 +184,7 @@ const checkModeration = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Cha
   const call = Moderator.use(({ check }) =>
     check({ id: ChatbotId.make(0), ...names, settings: defaultSettings }, "ping"),
   ).pipe(
-    Effect.provide(layerModerationEndpoint(endpoint)),
+    Effect.provide(layerModerationEndpoint(moderationModel(endpoint))),
     Effect.mapError(({ reason }) => reason),
   );
   return [yield* tryCall("moderation", endpoint, call)];

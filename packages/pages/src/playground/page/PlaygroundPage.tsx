@@ -9,6 +9,7 @@ import { Conversation, Questions } from "../../page/Conversation.tsx";
 import { Failure } from "../../page/Failure.tsx";
 import { focus, Icon, Time, useRead } from "../../page/Parts.tsx";
 import { ChatList } from "./ChatList.tsx";
+import { Byline, Rating, Sources } from "./EntryParts.tsx";
 import { Back, OpenChat } from "./OpenChat.tsx";
 import { Requests } from "./Requests.tsx";
 import { addresses, client, config, forgetKey } from "./Session.ts";
@@ -215,7 +216,14 @@ openSession({
     // Without this, the page would show the welcome of a new chat again until `hashchange` fires.
     route.value = `chat/${id}`;
   },
-  toFacts: Facts,
+  toByline: Byline,
+  toSources: Sources,
+  toFacts: (entry) => (
+    <>
+      <Rating {...entry} />
+      <Facts {...entry} />
+    </>
+  ),
   toAddress: (href) => (config.answerer === "guide" && config.guide ? toGuide(href) : undefined),
 });
 render(<Page />, document.getElementById("page")!);

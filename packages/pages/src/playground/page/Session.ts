@@ -3,6 +3,7 @@
  * page, so that nothing remains that was read with the previous key.
  */
 import { signal } from "@preact/signals";
+import { useState } from "preact/hooks";
 import { makeClient, ResponseError, type Attempt } from "@parley/client";
 import { storage, tabValue, visitorOf } from "../../page/Parts.tsx";
 import type { PlaygroundConfig } from "../PlaygroundConfig.ts";
@@ -82,3 +83,19 @@ export const client = makeClient({
     }
   },
 });
+
+/** The changes that the key's scopes do not allow. The page offers them until the server has refused them once. */
+const refusedChanges = signal<ReadonlyArray<string>>([]);
+
+/** Returns a function that runs a change, the error of its last run, and whether the page offers the change. */
+export const useChange = (name: "rename" | "delete" | "rate") => {
+  const [error, setError] = useState<unknown>();
+  const run = (change: () => Promise<void>) =>
+    change().then(setError, (error) => {
+      if (error instanceof ResponseError && error.message === "SCOPE_NOT_GRANTED") {
+        refusedChanges.value = [...refusedChanges.peek(), name];
+      }
+      setError(error);
+    });
+  return { error, isOffered: !refusedChanges.value.includes(name), run };
+};

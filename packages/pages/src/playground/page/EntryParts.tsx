@@ -1,16 +1,16 @@
 /**
- * What an entry has besides its question and its answer: who wrote it, its sources and its rating. Each part is empty
- * unless the session includes what it shows.
+ * What an entry has besides its question and its answer: who wrote it, its sources and its rating.
  */
+import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
 import { hasQuestion, type Entry, type FeedbackChange } from "@parley/client";
-import { ratedEntries, session } from "./ChatSession.ts";
-import { Failure } from "./Failure.tsx";
-import { Icon, useChange } from "./Parts.tsx";
+import { session } from "../../page/ChatSession.ts";
+import { Failure } from "../../page/Failure.tsx";
+import { Icon } from "../../page/Parts.tsx";
+import { client, useChange } from "./Session.ts";
 
 /** Marks an entry that a person wrote, and any other entry that answers no question. */
 export const Byline = (entry: Entry) => {
-  if (entry.metadata === undefined) return null;
   const author = entry.metadata?.["author"];
   if (typeof author !== "string") {
     return hasQuestion(entry) ? null : <p class="quiet">Message without a question</p>;
@@ -52,16 +52,18 @@ export const Sources = ({ metadata }: Entry) => {
   );
 };
 
+/** The entries that this tab has rated, by id. */
+const ratedEntries = signal<ReadonlyMap<number, Entry>>(new Map());
+
 /** Two buttons, of which a second click clears the rating, and a form for a comment, which is optional. */
 export const Rating = (entry: Entry) => {
   const { comment, rating } = ratedEntries.value.get(entry.id) ?? entry;
   const [isOpen, setOpen] = useState(false);
   const { error, isOffered, run } = useChange("rate");
-  if (rating === undefined) return null;
   if (!isOffered) return <Failure error={error} />;
   const change = (feedback: FeedbackChange) =>
     run(async () => {
-      const { client, include } = session;
+      const { include } = session;
       const changed = await client.rate(entry.chat_id, entry.id, feedback, { include });
       ratedEntries.value = new Map(ratedEntries.peek()).set(entry.id, changed);
       setOpen(feedback.comment === undefined && !changed.comment);
