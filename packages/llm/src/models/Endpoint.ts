@@ -2,7 +2,6 @@
  * Sends requests to an endpoint that is compatible with OpenAI's, at the address that people mean.
  */
 import { Data, Effect, Redacted } from "effect";
-import { parseJson, isRecord } from "./Json.ts";
 import { makeFailure } from "./ModelFailure.ts";
 
 /** Where an endpoint is. */
@@ -58,19 +57,22 @@ export const makeEndpoint = (
             redirect: "manual",
           });
         const [first, second] = addresses;
-        if (second === undefined) return acceptOk(await post(first));
-        const [response, isElsewhere] = await inspect(await post(first));
-        if (!isElsewhere) return acceptOk(response);
-        const [other, isNowhere] = await inspect(await post(second));
-        if (isNowhere) return acceptOk(response);
+        const response = await post(first);
+        if (second === undefined || !isElsewhere(response)) return acceptOk(response);
+        const other = await post(second);
+        if (isElsewhere(other)) {
+          void other.body?.cancel();
+          return acceptOk(response);
+        }
+        void response.body?.cancel();
         addresses = [second];
-        note(`the endpoint is at ${new URL(second).origin}${new URL(second).pathname}`);
+        note(`the endpoint is at ${second.split("?")[0]}`);
         return acceptOk(other);
       },
     };
   });
 
-/** Returns the address that the settings mean and, if it names no version, the one with `/v1`. */
+/** Returns the addresses that the settings may mean, the likely one first. One without a version may lack `/v1`. */
 const addressesOf = Effect.fnUntraced(function* (baseUrl: string, operation: string) {
   if (!URL.canParse(baseUrl) || !/^https?:$/.test(new URL(baseUrl).protocol)) {
     const likely = URL.canParse(`http://${baseUrl}`) ? `: use http://${baseUrl}` : "";
@@ -89,56 +91,31 @@ const addressesOf = Effect.fnUntraced(function* (baseUrl: string, operation: str
     url.pathname = `${path}/${operation}`;
     return url.href;
   };
+  const [bare, versioned] = [at(path), at(`${path}/v1`)];
   const addresses: readonly [string, string?] = /\/v\d\w*(\/|$)/.test(path)
-    ? [at(path)]
-    : [at(path), at(`${path}/v1`)];
+    ? [bare]
+    : path === ""
+      ? [versioned, bare]
+      : [bare, versioned];
   return addresses;
 });
 
-const isPage = ({ headers }: Response) => headers.get("content-type")?.startsWith("text/html");
+const isPage = ({ headers, ok }: Response) =>
+  ok && headers.get("content-type")?.startsWith("text/html") === true;
 
-/** Tells whether a response comes from a server that has nothing at the address. LM Studio says so with status 200. */
-const inspect = async (response: Response): Promise<readonly [Response, boolean]> => {
-  const { headers, ok, status } = response;
-  if (status === 404 || status === 405) return [response, true];
-  if (ok && isPage(response)) return [response, true];
-  if (!ok || !headers.get("content-type")?.startsWith("application/json")) return [response, false];
-  const text = await response.text();
-  const value = parseJson(text);
-  const isError = isRecord(value) && Boolean(value["error"]) && !value["choices"];
-  return [new Response(text, { status, headers }), isError && !value["results"]];
-};
+/** Tells whether a response comes from a server that has nothing at the address. */
+const isElsewhere = (response: Response) =>
+  response.status === 404 || response.status === 405 || isPage(response);
 
 /** Throws unless the response is what a client of the API expects. */
 const acceptOk = async (response: Response): Promise<Response> => {
-  if (response.ok && !isPage(response)) return response;
-  const text = await readStart(response);
-  if (response.ok) throw makeFailure("client_error", "the address returned an HTML page");
+  if (isPage(response)) throw makeFailure("client_error", "the address returned an HTML page");
+  if (response.ok) return response;
+  // A failed response may never end.
+  const timeout = new Promise<string>((resolve) => setTimeout(resolve, 1000, ""));
   throw Object.assign(new Error(), {
     statusCode: response.status,
     responseHeaders: Object.fromEntries(response.headers),
-    responseBody: text,
+    responseBody: await Promise.race([response.text().catch(() => ""), timeout]),
   });
-};
-
-/** Reads at most 64 kB and for at most a second, because a failed response may never end. */
-const readStart = async ({ body }: Response): Promise<string> => {
-  if (body === null) return "";
-  const reader = body.getReader();
-  const timer = setTimeout(() => void reader.cancel().catch(() => {}), 1000);
-  const decoder = new TextDecoder();
-  let text = "";
-  try {
-    while (text.length < 64_000) {
-      const { done, value } = await reader.read();
-      if (done) return text;
-      text += decoder.decode(value, { stream: true });
-    }
-    void reader.cancel().catch(() => {});
-  } catch {
-    // What arrived before the connection broke is enough.
-  } finally {
-    clearTimeout(timer);
-  }
-  return text;
 };

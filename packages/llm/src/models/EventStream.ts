@@ -10,7 +10,7 @@ import { ErrorInside } from "./ModelFailure.ts";
 export type ModelPart =
   | { readonly type: "text-delta"; readonly delta: string }
   | { readonly type: "alive" }
-  | { readonly type: "finish"; readonly finishReason: { readonly raw: string; unified: string } }
+  | { readonly type: "finish"; readonly finishReason: string }
   | { readonly type: "usage"; readonly usage: { inputTokens?: number; outputTokens?: number } }
   | { readonly type: "error"; readonly error: unknown };
 
@@ -62,9 +62,9 @@ export async function* readCompletion(
     } else parts.push(finishWith(raw));
     return parts;
   };
-  const finishWith = (raw: string): ModelPart => {
+  const finishWith = (finishReason: string): ModelPart => {
     hasFinish = true;
-    return { type: "finish", finishReason: { raw, unified: unifiedOf(raw.toLowerCase()) } };
+    return { type: "finish", finishReason };
   };
 
   /** Returns the parts of a line, or `null` at `[DONE]`. */
@@ -156,12 +156,3 @@ const textOf = (content: unknown): string => {
   if (Array.isArray(content)) return content.map(textOf).join("");
   return isRecord(content) ? textOf(content["text"]) : "";
 };
-
-const unifiedOf = (raw: string): string =>
-  raw === "stop" || raw === "length"
-    ? raw
-    : raw === "content_filter"
-      ? "content-filter"
-      : raw === "tool_calls" || raw === "function_call"
-        ? "tool-calls"
-        : "other";

@@ -51,7 +51,8 @@ export const callModel = (
     const abortSignal = request.signal;
     const headers = yield* traceHeaders;
     const clock = yield* Clock.Clock;
-    const isFromChat = (text: string) => messages.some(({ content }) => content.includes(text));
+    const isFromChat = (text: string) =>
+      messages.some(({ content, role }) => role !== "system" && content.includes(text));
     const filterReasoning = makeReasoningFilter();
     /** The time at which the current wait for the model began; `null` while the call waits for `emit`. */
     let silentSince: number | null = clock.currentTimeMillisUnsafe();
@@ -82,8 +83,8 @@ export const callModel = (
       // The stream is never cancelled: cancelling waits until the provider closes the connection, which may never
       // happen.
       const reader = stream.getReader();
+      silentSince = clock.currentTimeMillisUnsafe();
       while (true) {
-        silentSince = clock.currentTimeMillisUnsafe();
         const { done, value: part } = await reader.read();
         if (abortSignal.aborted) return;
         if (done) break;
@@ -93,9 +94,11 @@ export const callModel = (
         const { inputTokens, outputTokens } = part.usage ?? {};
         tokens.prompt = countOf(inputTokens) ?? tokens.prompt;
         tokens.completion = countOf(outputTokens) ?? tokens.completion;
-        if (part.type !== "finish") continue;
-        finish = part;
-        Deferred.doneUnsafe(finished, Effect.void);
+        if (part.type === "finish") {
+          finish = part.finishReason;
+          Deferred.doneUnsafe(finished, Effect.void);
+        } else if (finish !== undefined && part.type !== "text-delta") continue;
+        silentSince = clock.currentTimeMillisUnsafe();
       }
       hasEnded = true;
       await show(null);
@@ -112,7 +115,10 @@ export const callModel = (
     const timeout = makeFailure("timeout", `no response for ${idleMillis} ms`);
     return yield* Effect.raceAllFirst([
       Effect.tryPromise({ try: read, catch: (error) => classifyError(error, isFromChat) }),
-      Effect.andThen(silence(idleMillis), Effect.fail(timeout)),
+      Effect.andThen(
+        silence(idleMillis),
+        Effect.suspend(() => (finish === undefined ? Effect.fail(timeout) : Effect.void)),
+      ),
       Effect.andThen(Deferred.await(finished), silence(Math.min(graceMillis, idleMillis))).pipe(
         Effect.andThen(Effect.promise(() => show(null))),
       ),
@@ -120,8 +126,7 @@ export const callModel = (
       // Not after a whole response, because aborting would then be the most expensive step of the call.
       Effect.onExit(() => Effect.sync(() => hasEnded || request.abort())),
       Effect.flatMap(() => {
-        if (finish === undefined) return Effect.fail(cutOff);
-        const failure = failureOf(finish) ?? (hasText ? null : emptyAnswer(finish));
+        const failure = failureOf(finish, hasText);
         return failure === null
           ? Effect.succeed({ ...tokens, finish: wordOf(finish) })
           : Effect.fail(failure);
@@ -152,19 +157,15 @@ const countOf = (u: any): number | undefined => {
   return typeof count === "number" ? count : undefined;
 };
 
-interface Finish {
-  readonly finishReason: string | { readonly raw?: string | undefined; readonly unified: string };
-}
+/** A finish reason of our own reader, or of the AI SDK, whose form depends on its version. */
+type Finish = string | { readonly raw?: string | undefined; readonly unified: string } | undefined;
 
-/** The finish reason. The provider is free to choose it, and a long one may quote the chat. */
-const wordOf = ({ finishReason }: Finish): string => {
-  if (typeof finishReason === "string") return finishReason;
-  const { raw, unified } = finishReason;
+/** The word to log. The provider is free to choose the reason, and a long one may quote the chat. */
+const wordOf = (finish: Finish): string => {
+  const { raw, unified } = typeof finish === "object" ? finish : { raw: finish, unified: "other" };
   return raw !== undefined && /^[\w-]{1,40}$/.test(raw) ? raw : unified;
 };
 
-const emptyAnswer = (finish: Finish) =>
-  /max|length/i.test(wordOf(finish)) ? reasoningOnly : empty;
 const empty = makeFailure("empty", "the answer is empty");
 const reasoningOnly = makeFailure(
   "reasoning_only",
@@ -179,19 +180,18 @@ const failureWords =
   /error|abort|cancel|fail|interrupt|insufficient|malformed|invalid|time_?(out|limit)|overload|unavailable|kill|crash|exception|reject|tool|function|^language$/i;
 
 /** Returns the failure that a finish reason reports; `null` for a usable answer. An unknown reason is not a failure. */
-const failureOf = (finish: Finish): ModelFailure | null => {
-  const { finishReason: reason } = finish;
-  const { raw, unified } = typeof reason === "string" ? { raw: reason, unified: reason } : reason;
+const failureOf = (finish: Finish, hasText: boolean): ModelFailure | null => {
   const word = wordOf(finish);
-  if (unified === "content-filter" || filterWords.test(`${raw}`)) {
+  const text = typeof finish === "object" ? `${finish.unified} ${finish.raw ?? ""}` : `${finish}`;
+  if (filterWords.test(text)) {
     return makeFailure("content_filter", `a content filter stopped the answer: ${word}`);
   }
-  if (unified === "stop" || unified === "length") return null;
   // When a stream breaks off, an adapter of the AI SDK adds a finish part without a raw reason.
-  if (raw === undefined) return cutOff;
-  return unified === "tool-calls" || unified === "error" || failureWords.test(raw)
-    ? makeFailure("abnormal_end", `the answer ended abnormally: ${word}`)
-    : null;
+  if (finish === undefined || text === "other ") return cutOff;
+  if (failureWords.test(text)) {
+    return makeFailure("abnormal_end", `the answer ended abnormally: ${word}`);
+  }
+  return hasText ? null : /max|length/i.test(text) ? reasoningOnly : empty;
 };
 
 /** The form of a real question, with words of its own: instructions, a document, a hello message, a chat. */

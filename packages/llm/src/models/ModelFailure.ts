@@ -103,24 +103,19 @@ export const classifyError = (
   isFromChat: (text: string) => boolean = () => false,
 ): ModelFailure => {
   if (error instanceof ModelFailure) return error;
-  // The stream ended without a finish reason.
-  if (isRecord(error) && error["name"] === "AI_InvalidResponseDataError") return cutOff;
   const facts: Array<string> = [];
   const names: Array<string> = [];
   const identifiers: Array<string> = [];
   let status: number | undefined;
   let retryAfter: unknown;
-  const addBody = (body: unknown) => {
-    for (const [key, value] of identifiersIn(body)) {
+  const addBody = (body: unknown, httpStatus?: unknown) => {
+    for (const [label, value] of identifiersIn(body)) {
       if (/^[45]\d\d$/.test(value)) status ??= Number(value);
       identifiers.push(value);
-      if (value !== `${status}` && !isFromChat(value))
-        facts.push(key === "" ? value : `${key} ${value}`);
+      if (value !== `${httpStatus}` && !isFromChat(value)) facts.push(`${label}${value}`);
     }
   };
-  const isInside = error instanceof ErrorInside;
-  if (isInside || !isRecord(error)) addBody(isInside ? error.value : error);
-  else if (!(error instanceof Error)) addBody(error);
+  if (!(error instanceof Error)) addBody(error instanceof ErrorInside ? error.value : error);
   for (let e = error, depth = 0; isRecord(e) && depth < 4; e = e["cause"], depth++) {
     const { code, message, name, responseBody, responseHeaders, statusCode } = e;
     if (e instanceof Error && /^\w{1,60}$/.test(`${name}`)) names.push(`${name}`);
@@ -134,7 +129,7 @@ export const classifyError = (
     // When `fetch` rejects a URL, the error has no code.
     if (message === "bad port" || message === "unknown scheme") facts.push(message);
     if (/^\s*<(!doctype|html)/i.test(`${responseBody ?? ""}`)) facts.push("HTML page");
-    addBody(responseBody);
+    addBody(responseBody, statusCode);
     if (!isRecord(responseHeaders)) continue;
     retryAfter ??= responseHeaders["retry-after"];
     const [, id = ""] =
@@ -148,38 +143,26 @@ export const classifyError = (
   });
 };
 
-/** The fields of an error whose values are identifiers, with the label that they get in a log. */
-const labels: Readonly<Record<string, string>> = {
-  error: "",
-  code: "",
-  type: "",
-  status: "",
-  status_code: "",
-  reason: "",
-  param: "param",
-  loc: "param",
-  request_id: "request",
-};
-
-/** Returns the identifiers in an error's body, which are text without spaces, each with its label. */
+/** Returns the values of an error's fields that are identifiers, without spaces, each with a label for the log. */
 export const identifiersIn = (body: unknown): ReadonlyArray<readonly [string, string]> => {
-  const value = typeof body === "string" ? (parseJson(body) ?? { error: body }) : body;
   const found: Array<readonly [string, string]> = [];
   const visit = (value: unknown, key: string, depth: number): void => {
-    const text = Array.isArray(value) && key === "loc" ? value.join(".") : value;
-    if (isRecord(text)) {
-      if (depth < 6) for (const key in text) visit(text[key], key, depth + 1);
-    } else if (
-      Object.hasOwn(labels, key) &&
-      /^([a-z_][\w.:/[\]-]{1,79}|\d{3,6})$/i.test(`${text}`) &&
-      !/^(null|none|error|true|false|undefined)$/i.test(`${text}`)
-    ) {
-      found.push([labels[key]!, `${text}`]);
+    if (isRecord(value) && key !== "loc") {
+      if (depth < 6) for (const key in value) visit(value[key], key, depth + 1);
+      return;
     }
+    const text = Array.isArray(value) ? value.join(".") : `${value}`;
+    const isIdentifier =
+      /^(?!(null|none|error|true|false|undefined)$)([a-z_][\w.:/[\]-]{1,79}|\d{3,6})$/i;
+    if (!isIdentifier.test(text)) return;
+    if (/^(error|code|type|status|status_code|reason)$/.test(key)) found.push(["", text]);
+    if (/^(param|loc)$/.test(key)) found.push([paramLabel, text]);
+    if (key === "request_id") found.push(["request ", text]);
   };
-  visit(value, "error", 0);
+  visit(typeof body === "string" ? (parseJson(body) ?? body) : body, "error", 0);
   return found;
 };
+export const paramLabel = "param ";
 
 /** Classifies by status, and by what the identifiers name only where the status leaves it open. */
 const reasonOf = (

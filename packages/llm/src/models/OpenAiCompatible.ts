@@ -7,7 +7,7 @@ import { makeEndpoint, type EndpointInvalid, type EndpointSettings } from "./End
 import { readCompletion } from "./EventStream.ts";
 import { isRecord } from "./Json.ts";
 import type { LanguageModel } from "./ModelCall.ts";
-import { identifiersIn } from "./ModelFailure.ts";
+import { identifiersIn, paramLabel } from "./ModelFailure.ts";
 
 /** The address of an endpoint, and the model to use there. */
 export interface OpenAiCompatibleSettings extends EndpointSettings {
@@ -94,7 +94,9 @@ const options = "stream_options";
 const nameRejected = (error: unknown, limit: string): string | null => {
   if (!isRecord(error) || !/^4(00|22)$/.test(`${error["statusCode"]}`)) return null;
   const text = `${error["responseBody"]}`;
-  const params = identifiersIn(text).flatMap(([key, value]) => (key === "param" ? [value] : []));
+  const params = identifiersIn(text).flatMap(([label, value]) =>
+    label === paramLabel ? [value] : [],
+  );
   const names = (name: string) =>
     new RegExp(`\\b${name}\\b`).test(params.length > 0 ? params.join(" ") : text);
   if (names(options)) return options;
