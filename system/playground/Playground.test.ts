@@ -790,7 +790,9 @@ describe("asking", () => {
         expect(curl).toContain(`-d '{"chat_id":${id},"query":"fail"}'`);
         expect(curl).not.toContain(server.target.key);
         await copy.nth(1).click();
-        expect(await clipboard()).toContain(`client.stream({"chat_id":${id},"query":"fail"})`);
+        expect(await clipboard()).toContain(
+          `client.stream({"chat_id":${id},"query":"fail"}, {"include":`,
+        );
         await page.keyboard.press("Escape");
 
         await page.reload();
