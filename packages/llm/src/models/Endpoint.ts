@@ -20,12 +20,13 @@ export class EndpointInvalid extends Data.TaggedError("EndpointInvalid")<{
 }> {}
 
 export interface Endpoint {
-  /** Posts JSON. Returns a successful response, and throws any other. `note` is told what the operator should know. */
+  /** What is to be logged about the endpoint; who logs it empties the list. */
+  readonly notes: Array<string>;
+  /** Posts JSON. Returns a successful response, and throws any other. */
   readonly post: (
     body: unknown,
     headers: Readonly<Record<string, string | undefined>>,
     signal: AbortSignal,
-    note: (text: string) => void,
   ) => Promise<Response>;
 }
 
@@ -45,8 +46,10 @@ export const makeEndpoint = (
       return yield* new EndpointInvalid({ message });
     }
     const authorization = key === "" ? {} : { authorization: `Bearer ${key}` };
+    const notes: Array<string> = [];
     return {
-      post: async (body, headers, signal, note) => {
+      notes,
+      post: async (body, headers, signal) => {
         const post = (address: string) =>
           send(address, {
             method: "POST",
@@ -66,7 +69,7 @@ export const makeEndpoint = (
         }
         void response.body?.cancel();
         addresses = [second];
-        note(`the endpoint is at ${second.split("?")[0]}`);
+        notes.push(`it is at ${second.split("?")[0]}`);
         return acceptOk(other);
       },
     };

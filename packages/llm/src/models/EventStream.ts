@@ -24,7 +24,7 @@ export async function* readCompletion(
   let pending = "";
   let event = "";
   let isStream = false;
-  let hasText = false;
+  let answer = "";
   let hasFinish = false;
   /** Some servers send a blank finish reason with every chunk. The last one counts if no text follows. */
   let hasBlankFinish = false;
@@ -50,14 +50,16 @@ export async function* readCompletion(
     }
     const { delta, finish_reason: word, message, text } = choice;
     const isWhole = !isRecord(delta) && (isRecord(message) || typeof text === "string");
+    const source = isWhole ? (message ?? { content: text }) : delta;
+    let content = textOf(source?.content) || textOf(source?.refusal);
     // Some servers repeat the whole answer in the last chunk.
-    const source = isWhole ? (hasText ? {} : (message ?? { content: text })) : delta;
-    const content = textOf(source?.content) || textOf(source?.refusal);
+    if (isWhole && content === answer) content = "";
     parts.push(content === "" ? { type: "alive" } : { type: "text-delta", delta: content });
-    if (content !== "") [hasText, hasBlankFinish] = [true, false];
+    if (content !== "") hasBlankFinish = false;
+    answer += content;
     const raw = word ? String(word).trim() : "";
     if (/^(null|none)?$/i.test(raw)) {
-      if (isWhole && hasText && !isStream) parts.push(finishWith("stop"));
+      if (isWhole && answer !== "" && !isStream) parts.push(finishWith("stop"));
       else if (content === "" && typeof word === "string") hasBlankFinish = true;
     } else parts.push(finishWith(raw));
     return parts;
@@ -74,7 +76,7 @@ export async function* readCompletion(
       return [];
     }
     const [, field, content = ""] =
-      /^(?:data: *)*(data|event|id|retry|)(?:: *(.*))?$/.exec(line) ?? [];
+      /^(?:data: *)*(data|event|id|retry|)(?:: *(.*))?$/s.exec(line) ?? [];
     if (field === "event") event = content;
     if (field !== undefined && field !== "data") return [];
     const data = field === undefined ? line : content;
@@ -103,8 +105,8 @@ export async function* readCompletion(
     if (isDone) drain(reader);
     else if (!done) continue;
     if (hasFinish) return;
-    if (hasBlankFinish || (isDone && hasText)) yield finishWith("stop");
-    else if (!hasText && stray !== undefined) {
+    if (hasBlankFinish || (isDone && answer !== "")) yield finishWith("stop");
+    else if (answer === "" && stray !== undefined) {
       yield { type: "error", error: new ErrorInside(stray, isStream) };
     }
     return;

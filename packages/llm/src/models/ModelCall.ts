@@ -139,7 +139,7 @@ export const callModel = (
       ),
       Effect.ensuring(
         Effect.forEach(notes, (note) =>
-          Effect.logInfo(`A language model's endpoint differs from OpenAI's: ${note}`),
+          Effect.logInfo(`The endpoint of ${model.modelId} is remembered: ${note}`),
         ),
       ),
     );

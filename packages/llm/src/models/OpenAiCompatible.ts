@@ -34,47 +34,46 @@ export const openAiCompatible = (
     provider: false,
     fetch: false,
   });
-  return Effect.map(makeEndpoint(settings, "chat/completions"), ({ post }): LanguageModel => {
-    let form = { limit: "max_tokens", hasOptions: true };
-    const doStream: LanguageModel["doStream"] = async (call) => {
-      const notes: Array<string> = [];
-      const messages = call.prompt.map(({ content, role }: Content) => ({
-        role,
-        content: typeof content === "string" ? content : content.map(({ text }) => text).join(""),
-      }));
-      const rejected: Array<string> = [];
-      for (let next = form; ;) {
-        const request = {
-          model,
-          messages,
-          [next.limit]: call.maxOutputTokens,
-          stream: true,
-          ...(next.hasOptions && { stream_options: { include_usage: true } }),
-        };
-        try {
-          const note = (text: string) => notes.push(text);
-          const { body } = await post(request, call.headers, call.abortSignal, note);
-          if (rejected.length > 0) {
-            form = next;
-            notes.push(`the endpoint rejects ${rejected.join(" and ")}; requests do without`);
+  return Effect.map(
+    makeEndpoint(settings, "chat/completions"),
+    ({ notes, post }): LanguageModel => {
+      /** The parameters that the endpoint rejects. */
+      let rejected: ReadonlyArray<string> = [];
+      const doStream: LanguageModel["doStream"] = async (call) => {
+        const messages = call.prompt.map(({ content, role }: Content) => ({
+          role,
+          content: typeof content === "string" ? content : content.map(({ text }) => text).join(""),
+        }));
+        for (let names = rejected; ;) {
+          const limit = names.includes("max_tokens") ? "max_completion_tokens" : "max_tokens";
+          const request = {
+            model,
+            messages,
+            [limit]: call.maxOutputTokens,
+            stream: true,
+            ...(!names.includes("stream_options") && { stream_options: { include_usage: true } }),
+          };
+          try {
+            const { body } = await post(request, call.headers, call.abortSignal);
+            if (names !== rejected)
+              notes.push(`it rejects ${names.join(" and ") || "the new name"}`);
+            rejected = names;
+            const parts = partsOf(body, notes.splice(0));
+            return { stream: { getReader: () => ({ read: () => parts.next() }) } };
+          } catch (error) {
+            const isRepeated = names !== rejected;
+            if ("stream_options" in request && isRejected(error, "stream_options")) {
+              names = [...names, "stream_options"];
+            } else if (isRejected(error, limit) && (limit === "max_tokens" || !isRepeated)) {
+              const others = names.filter((name) => name !== "max_tokens");
+              names = limit === "max_tokens" ? [...others, limit] : others;
+            } else throw error;
           }
-          const parts = partsOf(body, notes);
-          return { stream: { getReader: () => ({ read: () => parts.next() }) } };
-        } catch (error) {
-          const name = nameRejected(error, next.limit);
-          const isLimit = name === next.limit;
-          if (name === null || rejected.some((other) => isLimit === (other !== options))) {
-            throw error;
-          }
-          rejected.push(name);
-          next = isLimit
-            ? { ...next, limit: next.limit === limits[0] ? limits[1] : limits[0] }
-            : { ...next, hasOptions: false };
         }
-      }
-    };
-    return { provider: `${provider}.chat`, modelId: model, doStream };
-  });
+      };
+      return { provider: `${provider}.chat`, modelId: model, doStream };
+    },
+  );
 };
 
 interface Content {
@@ -87,19 +86,17 @@ async function* partsOf(body: ReadableStream<Uint8Array> | null, notes: Readonly
   if (body !== null) yield* readCompletion(body);
 }
 
-const limits = ["max_tokens", "max_completion_tokens"] as const;
-const options = "stream_options";
-
-/** Returns the parameter that a rejection names, in a field or, if it has none, in its text; `null` for any other. */
-const nameRejected = (error: unknown, limit: string): string | null => {
-  if (!isRecord(error) || !/^4(00|22)$/.test(`${error["statusCode"]}`)) return null;
+/** Tells whether an error rejects a parameter: in a field or, if it has none, in its text. */
+const isRejected = (error: unknown, name: string): boolean => {
+  if (!isRecord(error) || !/^4(00|22)$/.test(`${error["statusCode"]}`)) return false;
   const text = `${error["responseBody"]}`;
   const params = identifiersIn(text).flatMap(([label, value]) =>
     label === paramLabel ? [value] : [],
   );
-  const names = (name: string) =>
-    new RegExp(`\\b${name}\\b`).test(params.length > 0 ? params.join(" ") : text);
-  if (names(options)) return options;
-  const isNamed = params.length > 0 ? names(limit) : limits.every(names);
-  return isNamed ? limit : null;
+  const isNamed = (name: string, text: string) => new RegExp(`\\b${name}\\b`).test(text);
+  if (params.length > 0) return isNamed(name, params.join(" "));
+  // Errors about the length of a prompt name a limit, too, but do not recommend the other name.
+  return name === "stream_options"
+    ? isNamed(name, text)
+    : isNamed("max_tokens", text) && isNamed("max_completion_tokens", text);
 };

@@ -46,18 +46,16 @@ export const layerModerationEndpoint = (
   return Layer.effect(
     Moderator,
     Effect.gen(function* () {
-      const { post } = yield* makeEndpoint(settings, "moderations");
+      const { notes, post } = yield* makeEndpoint(settings, "moderations");
       const moderate = Effect.fnUntraced(function* (question: string) {
         const headers = yield* traceHeaders;
-        const notes: Array<string> = [];
         const text = yield* Effect.tryPromise({
-          try: async (signal) => {
-            const note = (text: string) => notes.push(text);
-            return (await post({ model, input: question }, headers, signal, note)).text();
-          },
+          try: async (signal) => (await post({ model, input: question }, headers, signal)).text(),
           catch: (error) => classifyError(error, (text) => question.includes(text)),
         });
-        for (const note of notes) yield* Effect.logInfo(`Moderation: ${note}`);
+        for (const note of notes.splice(0)) {
+          yield* Effect.logInfo(`The moderation endpoint is remembered: ${note}`);
+        }
         const value = parseJson(text);
         const moderation = readModeration(value);
         if (moderation !== undefined) return moderation;

@@ -197,6 +197,8 @@ const oddities: Record<string, string> = {
   "the whole answer at the end": `${before}${chunk("ne.")}data: ${JSON.stringify({
     choices: [{ message: { content: "Fine." }, finish_reason: "stop" }],
   })}\n\n`,
+  "messages instead of deltas": `${before}${after}`.replaceAll('"delta"', '"message"'),
+  "a line separator": `data: {"choices":[{"delta":{"content":"Fi"},"x":"\u2028"}]}\n\n${after}`,
   "a plain completion": JSON.stringify(whole),
   "a plain completion on several lines": JSON.stringify(whole, null, 2),
   "a plain completion in an event": `data: ${JSON.stringify(whole)}\n\ndata: [DONE]\n\n`,
