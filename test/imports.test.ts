@@ -49,8 +49,6 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^@parley\/core\/ports$/,
     /^effect$/,
     /^effect\/(http|persistence\/CircuitBreaker)$/,
-    /^ai$/,
-    /^@ai-sdk\//,
     /^@effect\/platform-node\/Node(FileSystem|Path)$/,
     /^marked$/,
     /^obscenity$/,

@@ -16,9 +16,8 @@ const app = express().use(express.json(), ({ headers }, { locals }, next) => {
 const botOf = ({ locals }: Response): UserBot => locals["bot"];
 app.get("/chats", async (_, res) => res.json(await botOf(res).chats().page()));
 app.post("/chats", async (_, res) => res.json(await botOf(res).createChat()));
-app.get("/chats/:id", async ({ params: { id } }, res) =>
-  res.json(await botOf(res).history(+id).page()),
-);
+const read = (res: Response, id: string) => botOf(res).history(+id).page();
+app.get("/chats/:id", async ({ params: { id } }, res) => res.json(await read(res, id)));
 app.post("/chats/:id", async ({ body, params: { id } }, res) => {
   const hangUp = new AbortController();
   res.on("close", () => hangUp.abort()).set("cache-control", "no-transform");

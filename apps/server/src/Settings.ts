@@ -40,6 +40,13 @@ export interface ModelSettings {
   readonly names: { readonly baseUrl: string; readonly model: string; readonly apiKey: string };
 }
 
+/** The options of a moderation endpoint. */
+export const moderationModel = ({ apiKey, baseUrl, model }: ModelSettings) => ({
+  apiKey,
+  baseUrl,
+  model,
+});
+
 const integer = (name: string, minimum: number, maximum = Number.MAX_SAFE_INTEGER) =>
   Config.schema(
     Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum, maximum })),
@@ -116,7 +123,7 @@ const readModel = Effect.fnUntraced(function* (names: ModelSettings["names"]) {
     );
   }
   const settings: ModelSettings = {
-    baseUrl: baseUrl.href.replace(/\/$/, ""),
+    baseUrl: baseUrl.href,
     model,
     apiKey,
     provider: baseUrl.host,

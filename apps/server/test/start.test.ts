@@ -225,6 +225,8 @@ describe("a setting", () => {
     ["PARLEY_ASK_DEADLINE", "2 hours"],
     ["PARLEY_DRAIN_DELAY", "2 hours"],
     ["PARLEY_ASKS_AT_ONCE", "0"],
+    ["PARLEY_QUESTION_LENGTH", "199"],
+    ["PARLEY_QUESTION_LENGTH", "20001"],
     ["PARLEY_POOLER", "maybe"],
     ["PARLEY_POOLER", "sometimes"],
     ["PARLEY_HOST_FILE", "/nowhere"],

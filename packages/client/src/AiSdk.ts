@@ -3,6 +3,7 @@
  * handler.
  */
 import type { ChatTransport, UIMessage, UIMessageChunk } from "ai";
+import { refuseUnknown } from "./Connection.ts";
 import { hasQuestion } from "./Interface.ts";
 import type { AnswerEvent, AskOptions, Client, Entry } from "./Interface.ts";
 
@@ -45,11 +46,19 @@ export interface ChatTransportOptions {
  * messages arrive with the answer. A failure arrives as an error of the SDK, with the message of the client's error,
  * such as `CHAT_DOES_NOT_EXISTS`.
  */
-export const makeChatTransport = <Data extends object = {}>({
-  chatId,
-  client,
-  onDisconnect,
-}: ChatTransportOptions): ChatTransport<ParleyMessage<Data>> => ({
+export const makeChatTransport = <Data extends object = {}>(
+  options: ChatTransportOptions,
+): ChatTransport<ParleyMessage<Data>> => {
+  refuseUnknown("makeChatTransport", options, ["client", "chatId", "onDisconnect"]);
+  const { chatId, client, onDisconnect } = options;
+  return transportOf(client, chatId, onDisconnect);
+};
+
+const transportOf = <Data extends object>(
+  client: Client,
+  chatId: number | undefined,
+  onDisconnect: AskOptions["onDisconnect"],
+): ChatTransport<ParleyMessage<Data>> => ({
   sendMessages: async ({ abortSignal, chatId: id, messages: givenMessages }) => {
     const messages = givenMessages as unknown as ReadonlyArray<ParleyMessage>;
     const userMessage = messages.findLast(({ role }) => role === "user");

@@ -4,6 +4,7 @@
 import {
   anySignal,
   ConnectionError,
+  refuseUnknown,
   retryDelayMillis,
   send,
   sleep,
@@ -12,16 +13,21 @@ import {
 } from "./Connection.ts";
 import type * as api from "./Interface.ts";
 
-/** Creates a client, which opens no connection before the first call. */
-export const makeClient = ({
-  askTimeoutMillis = 120_000,
-  askUrl = "/ask",
-  baseUrl = "/api",
-  origin,
-  retries = 4,
-  timeoutMillis = 30_000,
-  ...connection
-}: api.ClientOptions = {}): api.Client => {
+const optionNames =
+  "apiKey fetch onAttempt origin baseUrl askUrl timeoutMillis askTimeoutMillis retries".split(" ");
+
+/** Creates a client, which opens no connection before the first call. Throws a `TypeError` if an option is unknown. */
+export const makeClient = (options: api.ClientOptions = {}): api.Client => {
+  refuseUnknown("makeClient", options, optionNames);
+  const {
+    askTimeoutMillis = 120_000,
+    askUrl = "/ask",
+    baseUrl = "/api",
+    origin,
+    retries = 4,
+    timeoutMillis = 30_000,
+    ...connection
+  } = options;
   // A `fetch` that calls a handler in this process needs no real host.
   const site = origin ?? globalThis.location?.origin ?? (connection.fetch && "http://localhost");
   const base = new URL(baseUrl, site).href.replace(/\/$/, "");

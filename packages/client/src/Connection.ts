@@ -164,6 +164,15 @@ export const retryDelayMillis = (error: unknown, failures: number, retries: numb
 export const anySignal = (...signals: ReadonlyArray<AbortSignal | undefined>): AbortSignal =>
   AbortSignal.any(signals.filter((signal) => signal !== undefined));
 
+/** Throws if an option is unknown, because a misspelt option would otherwise be ignored. */
+export const refuseUnknown = (call: string, options: object, known: ReadonlyArray<string>) => {
+  const unknown = Object.keys(options).find((name) => !known.includes(name));
+  if (unknown === undefined) return;
+  throw new TypeError(
+    `${call}: ${unknown} is unknown; ${call} has the options ${known.join(", ")}.`,
+  );
+};
+
 /** Resolves after the delay, or early if the signal is aborted; the next attempt then rejects. */
 export const sleep = (millis: number, signal: AbortSignal | undefined): Promise<void> =>
   new Promise((resolve) => {

@@ -1,5 +1,5 @@
 /**
- * Answerers, documents and moderators for Parley. The AI SDK and the word list are loaded only when needed.
+ * Answerers, documents and moderators for Parley. The word list is loaded only when needed.
  */
 export {
   layerLanguageModel,
@@ -22,12 +22,9 @@ export {
 } from "./documents/Knowledge.ts";
 export { type Passage } from "./documents/Passage.ts";
 export { type LanguageModel, tryModel } from "./models/ModelCall.ts";
+export { EndpointInvalid, type EndpointSettings } from "./models/Endpoint.ts";
 export { type FailureReason, type ModelFailure } from "./models/ModelFailure.ts";
-export {
-  AiSdkMissing,
-  openAiCompatible,
-  type OpenAiCompatibleSettings,
-} from "./models/OpenAiCompatible.ts";
+export { openAiCompatible, type OpenAiCompatibleSettings } from "./models/OpenAiCompatible.ts";
 export {
   layerModerationEndpoint,
   type ModerationEndpointSettings,

@@ -4,6 +4,7 @@
 import {
   ChatId,
   Asking,
+  AskLimits,
   ChatName,
   Chats,
   isBlank,
@@ -35,7 +36,7 @@ const decode = <A>(schema: Schema.Codec<A, string>, text: string, problem: strin
     (error) =>
       new CommandFailed({
         message: `${problem}: ${describeSchemaError(error)}.`,
-        hint: "a question can have up to 200 characters and a name up to 255; neither may contain NUL.",
+        hint: "PARLEY_QUESTION_LENGTH limits a question, and a name has at most 255 characters; neither may contain NUL.",
       }),
   );
 
@@ -56,13 +57,14 @@ const describeAnswerer = ({ settings: { knowledge, model: ownModel } }: Chatbot)
 /** Creates a conversation, which is in one chat at a time. If `firstChat` is `null`, the first chat is a new one. */
 const makeConversation = Effect.fnUntraced(function* (chatbot: Chatbot, firstChat: ChatId | null) {
   const asking = yield* Asking;
+  const { questionLength } = yield* AskLimits;
   const chats = yield* Chats;
   let chat = firstChat;
   /** The name of the next chat to be created. */
   let name: typeof ChatName.Type | null = null;
 
   const ask = Effect.fnUntraced(function* (line: string) {
-    const question = yield* decode(questionOf(200), line, "The question was not asked");
+    const question = yield* decode(questionOf(questionLength), line, "The question was not asked");
     // The chat is created first: a chat that an ask creates has no hello entry.
     if (chat === null) {
       chat = (yield* chats.create(chatbot, { name })).chat.id;

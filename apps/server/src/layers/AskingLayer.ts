@@ -27,7 +27,7 @@ export const layerAnswerer = Layer.unwrap(
       await awaitAnswerSlot();
       return response;
     };
-    const connect = (model: (typeof llms)[number]) =>
+    const connect = ({ names: _, ...model }: (typeof llms)[number]) =>
       openAiCompatible({ ...model, fetch: fetchInSlot });
     const models = [yield* connect(first), ...(yield* Effect.forEach(fallbacks, connect))] as const;
     return layerLanguageModel(models, {

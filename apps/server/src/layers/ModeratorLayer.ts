@@ -4,7 +4,7 @@
 import { AnswerUnavailable, Moderator } from "@parley/core/ports";
 import { layerModerationEndpoint, layerWordList } from "@parley/llm";
 import { Context, Effect, Layer } from "effect";
-import { Settings } from "../Settings.ts";
+import { moderationModel, Settings } from "../Settings.ts";
 
 /** Fails each check, so that no question passes unmoderated for lack of an endpoint. */
 const layerMissing = Layer.succeed(Moderator, {
@@ -18,13 +18,15 @@ export const layerModerator = Layer.effect(
   Moderator,
   Effect.gen(function* () {
     const { endpoint, failOpen, fallback } = (yield* Settings).moderation;
-    const build = (layer: Layer.Layer<Moderator>) =>
+    const build = <E>(layer: Layer.Layer<Moderator, E>) =>
       Effect.map(Layer.build(layer), (context) => Context.get(context, Moderator));
     const moderators = {
       off: yield* build(Moderator.layerOff),
       words: yield* build(layerWordList),
       endpoint: yield* build(
-        endpoint === null ? layerMissing : layerModerationEndpoint({ ...endpoint, failOpen }),
+        endpoint === null
+          ? layerMissing
+          : layerModerationEndpoint({ ...moderationModel(endpoint), failOpen }),
       ),
     };
     return Moderator.of({

@@ -83,6 +83,13 @@ describe("parley chat", () => {
       [1, "How do I change the port?"],
       [1, "And the host?"],
     ]);
+    const longer = { ...settings(), PARLEY_QUESTION_LENGTH: "300" };
+    const long = await here(
+      ["chat", "--chat", "1"],
+      longer,
+      `${"Which port is it? ".repeat(15)}\n`,
+    );
+    expect(long.code).toBe(0);
   });
 
   it("parley chat exits with 1 if an ask fails, stores no entry for it, and logs nothing without --log-level", async () => {

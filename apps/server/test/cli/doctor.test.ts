@@ -86,11 +86,18 @@ it("the doctor reports ok for every check if nothing is wrong, and writes nothin
   expect(stdout.replace(/:\d+/g, ":0").replace(/18\.\d+/, "18.x")).toBe(
     "ok       settings    All settings are valid.\n" +
       "ok       database    PostgreSQL 18.x (UTF8) is responding.\n" +
-      "ok       model       small at 127.0.0.1:0 is responding.\n" +
+      'ok       model       small at 127.0.0.1:0 is responding: "pong" (length; 0 + 0 tokens).\n' +
       "ok       moderation  judge at 127.0.0.1:0 is responding.\n",
   );
   const call = received.find((call) => call.startsWith("/v1/chat/completions"))!;
   expect(call).toContain(`Bearer ${secret}`);
+  const { max_tokens, messages, stream } = JSON.parse(call.slice(call.indexOf("{")));
+  const roles = messages.map(({ role }: { role: string }) => role);
+  expect({ max_tokens, stream, roles }).toEqual({
+    max_tokens: 4096,
+    stream: true,
+    roles: ["system", "user", "assistant", "user"],
+  });
   const fresh = { ...database(), PARLEY_SCHEMA: `doctor_fresh_${process.pid}` };
   for (const _ of [1, 2]) {
     const [, schema] = (await examine(fresh))("database");
@@ -105,7 +112,7 @@ it("the doctor reports ok for every check if nothing is wrong, and writes nothin
 });
 
 it.each([
-  [400, "warning"],
+  [400, "failed"],
   [401, "failed"],
   [429, "warning"],
 ])(
@@ -118,7 +125,10 @@ it.each([
         ["model", "LLM"],
         ["moderation", "MODERATION"],
       ] as const) {
-        const message = expect.stringContaining(`HTTP ${statusCode}`);
+        const answer = '{"error":{"message":"about the key Bearer [key]"}}';
+        const message = expect.stringContaining(
+          `HTTP ${statusCode}. It sent: ${statusCode} ${answer}`,
+        );
         const hint = expect.stringContaining(`PARLEY_${kind}_API_KEY`);
         expect(findingsOf(check)).toMatchObject([{ status: result, message, hint }]);
       }

@@ -173,13 +173,13 @@ describe("the prompt", () => {
         return [role, text];
       });
 
-  it("the prompt contains the earlier entries, and the hello entry as an answer without a question", async () => {
+  it("the prompt contains the earlier entries, and the hello entry in its system text", async () => {
     const chat = await createChat(server());
     const words = [unique(), unique(), unique()];
     for (const query of words) await askQuestion(server(), { chat_id: chat.id, query });
     const last = modelRequests.find(({ text }) => text.includes(words[2]!))!;
     expect(promptOf(last)).toEqual([
-      ["assistant", server().chatBot.helloMessage],
+      ["system", server().chatBot.helloMessage],
       ["user", words[0]],
       ["assistant", `Answer to ${words[0]}`],
       ["user", words[1]],

@@ -38,13 +38,21 @@ export interface AskOrigin {
   readonly userRef: string | null;
   /** `null` for an ask without an API key, for example from one's own process. */
   readonly apiKeyId: string | null;
+  /** The visitor who asks with a visitor token; otherwise `null`. */
+  readonly visitor: string | null;
   /** What the caller of the ask has passed as its `context`. */
   readonly context: unknown;
 }
 
 /** The origin of the current ask. */
 export const CurrentAsk = Context.Reference<AskOrigin>("@parley/core/CurrentAsk", {
-  defaultValue: () => ({ chatId: null, userRef: null, apiKeyId: null, context: undefined }),
+  defaultValue: () => ({
+    chatId: null,
+    userRef: null,
+    apiKeyId: null,
+    visitor: null,
+    context: undefined,
+  }),
 });
 
 /**

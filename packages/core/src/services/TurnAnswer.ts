@@ -39,10 +39,11 @@ export const answerInTurn = (
   live: LiveAnswer,
   chatbot: Chatbot,
   turn: Turn,
-  { apiKeyId = null, context, question, requestId = null, tokensPerDay = null }: Ask,
+  ask: Ask,
   times: AskTimes,
 ): Effect.Effect<CompletedAsk, AskError> => {
   const { events, limits, store } = services;
+  const { apiKeyId = null, question, requestId = null, tokensPerDay = null } = ask;
   const userRef = (turn.chat === null ? turn.visitor : turn.chat.userRef) ?? null;
   /** Filled in by the answerer. */
   const askedModel: typeof AskedModel.Service = { model: null, tokens: null };
@@ -100,7 +101,13 @@ export const answerInTurn = (
       Effect.map((entry) => ({ entry, replayed: false, turnId: turn.id })),
       Effect.provideService(AskDeadline, now + Duration.toMillis(limits.deadline)),
       Effect.provideService(AskedModel, askedModel),
-      Effect.provideService(CurrentAsk, { chatId: turn.chatId, userRef, apiKeyId, context }),
+      Effect.provideService(CurrentAsk, {
+        chatId: turn.chatId,
+        userRef,
+        apiKeyId,
+        visitor: ask.visitor ?? null,
+        context: ask.context,
+      }),
     ),
   );
 };

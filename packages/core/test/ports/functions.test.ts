@@ -68,8 +68,8 @@ describe("an answerer that is a function", () => {
     "an answerer function and a moderator function are told who asks, where and why",
     () => {
       const seen: Array<AskOrigin> = [];
-      const note = ({ apiKeyId, chatId, context, userRef }: AskOrigin) =>
-        void seen.push({ apiKeyId, chatId, context, userRef });
+      const note = ({ apiKeyId, chatId, context, userRef, visitor }: AskOrigin) =>
+        void seen.push({ apiKeyId, chatId, context, userRef, visitor });
       const layer = layerOf(
         (call) => (note(call), "a"),
         (_question, _chatbot, _signal, origin) => (note(origin), null),
@@ -77,7 +77,8 @@ describe("an answerer that is a function", () => {
       return Effect.gen(function* () {
         const context = { session: "s" };
         yield* asking(ask("q", { visitor: "ann", apiKeyId: "k", context }));
-        const origin = { chatId: null, userRef: "ann", apiKeyId: "k", context };
+        const user = { userRef: "ann", visitor: "ann" };
+        const origin = { chatId: null, ...user, apiKeyId: "k", context };
         assert.deepStrictEqual(seen, [origin, origin]);
         assert.strictEqual(seen[1]!.context, context);
       }).pipe(Effect.provide(layer));

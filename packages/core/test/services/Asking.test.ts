@@ -147,8 +147,8 @@ describe("asking", () => {
         yield* settle;
         yield* Deferred.done(gate, Exit.void);
         yield* Fiber.joinAll(fibers);
-        const origin = { chatId, userRef: "ann", apiKeyId: "k", context };
-        const first = { ...origin, chatId: null, apiKeyId: null };
+        const origin = { chatId, userRef: "ann", visitor: null, apiKeyId: "k", context };
+        const first = { ...origin, visitor: "ann", chatId: null, apiKeyId: null };
         assert.deepStrictEqual(seen, [first, first, origin, origin]);
         assert.isTrue(seen.every((origin) => origin.context === context));
       }).pipe(Effect.provide(layerAsking(answers, moderator)));

@@ -133,16 +133,12 @@ const optionalNumber = <S extends Schema.Codec<number, number>>(number: S) =>
 /** The parameter with which a client asks for more of a row: words, separated by commas. */
 const includeOf = <const Word extends string>(words: ReadonlyArray<Word>, description: string) => {
   const list = Schema.Array(Schema.Literals(words).annotate({ message: "NOT_A_FIELD" }));
-  const decode = (text: string) => text.split(",") as Array<Word>;
   const split = SchemaTransformation.transform<ReadonlyArray<Word>, string>({
-    decode,
+    decode: (text) => text.split(",") as Array<Word>,
     encode: String,
   });
-  return {
-    include: Schema.optionalKey(
-      Schema.String.pipe(Schema.decodeTo(list.annotate({ description }), split)),
-    ),
-  };
+  const include = Schema.String.pipe(Schema.decodeTo(list.annotate({ description }), split));
+  return { include: Schema.optionalKey(include) };
 };
 export const includeOfChat = includeOf(
   chatIncludes,

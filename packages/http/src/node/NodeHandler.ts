@@ -4,12 +4,13 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
+import { optionsOf } from "@parley/core/ports";
 import { isIP } from "node:net";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { ReadableStream } from "node:stream/web";
 import { protectiveHeaders } from "../contract/Wire.ts";
-import { checkOptions, toRequestId } from "../serve/App.ts";
+import { toRequestId } from "../serve/App.ts";
 import { toGeneralBody } from "../serve/ErrorResponses.ts";
 import { clientAddresses, contexts } from "../serve/WebHandler.ts";
 
@@ -58,14 +59,14 @@ export interface NodeHandlerOptions {
  * The client's address is `request.ip`, which depends on Express's `trust proxy` or Fastify's `trustProxy`, or else the
  * connection's address. If the client disconnects, the listener aborts the signal of the handler's request and ignores
  * any later error from the handler. Other errors from the handler go to `next`. Without `next`, or after the response
- * has begun, they go to the console; the response is 500 `INTERNAL_ERROR` or, if it has begun, is cut off. Throws if an
- * option is unknown.
+ * has begun, they go to the console; the response is 500 `INTERNAL_ERROR` or, if it has begun, is cut off. Throws
+ * `ArgumentInvalid` if an option is unknown.
  */
 export const toNodeHandler = (
   handler: (request: Request) => Promise<Response>,
-  options: NodeHandlerOptions = {},
+  options?: NodeHandlerOptions,
 ): NodeHandler => {
-  checkOptions("toNodeHandler", options, "context");
+  const { context } = optionsOf("toNodeHandler", options, { context: false });
   return async (request, response, next) => {
     const incoming = "raw" in request ? request.raw : request;
     // An HTTP/2 response has the same methods.
@@ -88,7 +89,6 @@ export const toNodeHandler = (
       // A framework that trusts every proxy takes `request.ip` from a header, in which a client may send anything.
       const address = isIP(request.ip ?? "") > 0 ? request.ip : incoming.socket.remoteAddress;
       if (address !== undefined) clientAddresses.set(webRequest, address);
-      const { context } = options;
       if (context !== undefined) contexts.set(webRequest, () => context(request));
       const answer = await handler(webRequest);
       // In the meantime, the client may have disconnected, or a middleware may have responded.

@@ -3,7 +3,7 @@
  * prescribes, and every response from an interface has one of the contract's shapes.
  */
 import { Access, Asking, AskLimits, ChatId, type Principal } from "@parley/core";
-import { logFailure } from "@parley/core/ports";
+import { logFailure, optionsOf } from "@parley/core/ports";
 import { Cause, Effect, Layer, Option, type Scope } from "effect";
 import { HttpMiddleware, HttpServerRequest, HttpServerResponse } from "effect/http";
 import {
@@ -61,15 +61,19 @@ export interface AppOptions {
   readonly widget?: WidgetPages;
 }
 
-const optionNames =
-  "basePaths clientAddress context corsOrigins eventLoop logRequests onDisconnect pages serves widget";
-
-/** Throws if an option has an unknown name, because a misspelled option would otherwise be ignored in silence. */
-export const checkOptions = (name: string, options: object, known = optionNames): void => {
-  const unknown = Object.keys(options).find((option) => !known.split(" ").includes(option));
-  if (unknown !== undefined)
-    throw new TypeError(`${name} has no option "${unknown}". Its options: ${known}.`);
-};
+/** The options of {@link makeApp}, none of which is required. */
+export const appOptions = {
+  basePaths: false,
+  clientAddress: false,
+  context: false,
+  corsOrigins: false,
+  eventLoop: false,
+  logRequests: false,
+  onDisconnect: false,
+  pages: false,
+  serves: false,
+  widget: false,
+} as const;
 
 /** Creates a function that returns the response of a listener's page, or `undefined` if no page matches the request. */
 export type Pages = (
@@ -160,20 +164,19 @@ interface Exchange {
  * Creates the application from the core's services in the context. The application never fails: a defect becomes a
  * response whose `x-request-id` identifies the log line.
  */
-export const makeApp = Effect.fnUntraced(function* ({
-  basePaths = defaultBasePaths,
-  clientAddress = ({ remoteAddress }) => Option.getOrUndefined(remoteAddress),
-  context: contextOf = () => undefined,
-  corsOrigins = [],
-  eventLoop,
-  logRequests,
-  onDisconnect = "finish",
-  pages = [],
-  serves = ["general", "answers"],
-  widget,
-  ...unknown
-}: AppOptions = {}) {
-  checkOptions("makeApp", unknown);
+export const makeApp = Effect.fnUntraced(function* (options?: AppOptions) {
+  const {
+    basePaths = defaultBasePaths,
+    clientAddress = ({ remoteAddress }: Request) => Option.getOrUndefined(remoteAddress),
+    context: contextOf = () => undefined,
+    corsOrigins = [],
+    eventLoop,
+    logRequests,
+    onDisconnect = "finish",
+    pages = [],
+    serves = ["general", "answers"],
+    widget,
+  } = optionsOf("makeApp", options, appOptions);
   const access = yield* Access;
   const asking = yield* Asking;
   const { asks: maxAsks, questionLength } = yield* AskLimits;

@@ -57,9 +57,7 @@ export const makeHandlers = Effect.fnUntraced(function* (
   defaultOnDisconnect: "finish" | "cancel",
   contextOf: (request: HttpServerRequest.HttpServerRequest) => unknown,
 ) {
-  const { questionLength } = yield* AskLimits;
-  const { decodeAsk, decodeChangeChat, decodeChangeEntry, decodeCreateChat, decodePostEntry } =
-    makeBodyDecoders(questionLength);
+  const decoders = makeBodyDecoders((yield* AskLimits).questionLength);
   const chats = yield* Chats;
   const asking = yield* Asking;
   /** Encoded responses, one for each chatbot that the core remembers. */
@@ -72,7 +70,7 @@ export const makeHandlers = Effect.fnUntraced(function* (
   };
 
   const createChat: Handler = Effect.fnUntraced(function* ({ principal, request }) {
-    const { body, "Idempotency-Key": idempotencyKey = null } = yield* decodeCreateChat(request);
+    const { body, "Idempotency-Key": idempotencyKey = null } = yield* decoders.createChat(request);
     const { chat, replayed } = yield* chats.create(
       principal.chatbot,
       body,
@@ -97,7 +95,7 @@ export const makeHandlers = Effect.fnUntraced(function* (
 
   const changeChat: Handler = Effect.fnUntraced(function* ({ chatId, facts, principal, request }) {
     const { chatbot, visitor } = principal;
-    const { body, include = [] } = yield* decodeChangeChat(request);
+    const { body, include = [] } = yield* decoders.changeChat(request);
     facts.chat = chatId;
     if (body.name !== undefined) yield* chats.rename(chatbot, chatId, body.name, visitor);
     const query = { ...defaultChatQuery, id: chatId, include };
@@ -115,7 +113,7 @@ export const makeHandlers = Effect.fnUntraced(function* (
 
   const changeEntry: Handler = Effect.fnUntraced(function* (exchange) {
     const { chatId, entryId, facts, principal, request } = exchange;
-    const { body, include = [] } = yield* decodeChangeEntry(request);
+    const { body, include = [] } = yield* decoders.changeEntry(request);
     facts.chat = chatId;
     const { chatbot, visitor } = principal;
     const entry = yield* chats.rate(chatbot, chatId, entryId, body, visitor);
@@ -124,7 +122,7 @@ export const makeHandlers = Effect.fnUntraced(function* (
 
   const postEntry: Handler = Effect.fnUntraced(function* ({ chatId, facts, principal, request }) {
     const { apiKeyId, chatbot } = principal;
-    const { body, include = [], ...headers } = yield* decodePostEntry(request);
+    const { body, include = [], ...headers } = yield* decoders.postEntry(request);
     facts.chat = chatId;
     const { entry, replayed } = yield* asking.post(chatbot, {
       chatId,
@@ -145,7 +143,7 @@ export const makeHandlers = Effect.fnUntraced(function* (
       "Idempotency-Key": idempotencyKey = null,
       "On-Disconnect": onDisconnect = defaultOnDisconnect,
       include = [],
-    } = yield* decodeAsk(request);
+    } = yield* decoders.ask(request);
     if (chatId !== null) facts.chat = chatId;
     const asker = { apiKeyId, tokensPerDay, visitor, context: contextOf(request) };
     const { requestId } = facts;

@@ -181,11 +181,11 @@ export const makeBodyDecoders = (questionLength: number) => {
   // Each character of a question may be two escapes of six bytes.
   const maxBytes = Math.max(bodyBytes, 12 * questionLength + 1024);
   return {
-    decodeAsk: makeBodyDecoder({ ...ask, body: askBodyOf(questionLength) }, maxBytes),
-    decodeCreateChat: makeBodyDecoder(createChat, maxBytes),
-    decodeChangeChat: makeBodyDecoder(changeChat, maxBytes),
-    decodeChangeEntry: makeBodyDecoder(changeEntry, maxBytes),
-    decodePostEntry: makeBodyDecoder(postEntry, postBytes),
+    ask: makeBodyDecoder({ ...ask, body: askBodyOf(questionLength) }, maxBytes),
+    createChat: makeBodyDecoder(createChat, maxBytes),
+    changeChat: makeBodyDecoder(changeChat, maxBytes),
+    changeEntry: makeBodyDecoder(changeEntry, maxBytes),
+    postEntry: makeBodyDecoder(postEntry, postBytes),
   };
 };
 

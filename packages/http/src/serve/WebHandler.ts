@@ -2,11 +2,11 @@
  * Both interfaces as a function from a web `Request` to a `Response`.
  */
 import type { Access, Asking, Chats } from "@parley/core";
-import { makeDrainingRuntime } from "@parley/core/ports";
+import { makeDrainingRuntime, optionsOf } from "@parley/core/ports";
 import { Context, Effect, Layer, Option } from "effect";
 import { HttpEffect, HttpServerRequest, HttpServerResponse } from "effect/http";
 import { toJsonResponse } from "../contract/Wire.ts";
-import { checkOptions, layerNoRequestSpans, makeApp, toRequestId, type AppOptions } from "./App.ts";
+import { appOptions, layerNoRequestSpans, makeApp, toRequestId, type AppOptions } from "./App.ts";
 import { toGeneralBody } from "./ErrorResponses.ts";
 
 /** A handler to mount in a framework whose handlers take a web `Request`. */
@@ -38,24 +38,22 @@ export interface WebHandlerOptions extends Omit<AppOptions, "context"> {
 
 /**
  * Starts building the core's services with `layer`, and returns a handler that serves the interfaces with them. Throws
- * if an option is unknown.
+ * `ArgumentInvalid` if an option is unknown.
  */
 export const makeWebHandler = <E>(
   layer: Layer.Layer<Access | Asking | Chats, E>,
-  { context: contextOf, ...options }: WebHandlerOptions = {},
+  options?: WebHandlerOptions,
 ): WebHandler => {
-  checkOptions("makeWebHandler", options);
-  const appOptions: AppOptions = {
-    ...options,
-    context: ({ source }) => (contexts.get(source) ?? contextOf)?.(source as Request),
-  };
+  const { context: contextOf, ...more } = optionsOf("makeWebHandler", options, appOptions);
+  const context: AppOptions["context"] = ({ source }) =>
+    (contexts.get(source) ?? contextOf)?.(source as Request);
   const { dispose, run } = makeDrainingRuntime(
     Layer.effect(
       Handler,
       Effect.gen(function* () {
-        const context = yield* Effect.context<Access | Asking | Chats>();
-        return withClientAddress(yield* makeApp(appOptions)).pipe(
-          HttpEffect.toWebHandlerWith(context),
+        const services = yield* Effect.context<Access | Asking | Chats>();
+        return withClientAddress(yield* makeApp({ ...more, context })).pipe(
+          HttpEffect.toWebHandlerWith(services),
         );
       }),
     ).pipe(Layer.provide([layer, layerNoRequestSpans])),

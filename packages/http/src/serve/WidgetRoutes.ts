@@ -16,10 +16,7 @@ type Response = HttpServerResponse.HttpServerResponse;
 export interface WidgetPages {
   /** Responds to requests for `/widget.js` and files below `/widget/`; returns `undefined` for any other path. */
   readonly file: (request: Request) => Effect.Effect<Response> | undefined;
-  /**
-   * Returns the document of the widget's window, which only the widget's origins may frame. A question may have at most
-   * `questionLength` code points.
-   */
+  /** Returns the document of the widget's window, which only the widget's origins may frame. */
   readonly document: (
     request: Request,
     widget: Widget,

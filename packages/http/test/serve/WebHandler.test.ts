@@ -136,6 +136,12 @@ it.live("a full server refuses an ask before it reads the ask's body", () =>
       message: "SERVICE_OVERLOADED",
     });
     expect(isRead).toBe(false);
+    // A rating needs the same scope, but is no ask.
+    const rating = { ...init, method: "PATCH", body: "{}" };
+    const rated = yield* Effect.promise(() =>
+      handler("http://parley.test/api/chats/1/history/1", rating),
+    );
+    expect(rated.status).toBe(404);
     yield* Effect.promise(dispose);
   }).pipe(Effect.scoped),
 );
@@ -252,14 +258,13 @@ it("a context function that throws causes a 500, and the question is not asked",
 
 it("an unknown option is refused at once, with its name and the known ones", async () => {
   const unknown = { basePath: "/api" } as object;
-  expect(() => makeWebHandler(layerMemory as never, unknown)).toThrow(
-    /makeWebHandler has no option "basePath"\. Its options: basePaths .* widget\./,
-  );
-  expect(() => toNodeHandler(async () => new Response(), unknown)).toThrow(
-    'toNodeHandler has no option "basePath". Its options: context.',
-  );
-  const exit = await Effect.runPromiseExit(makeApp(unknown) as Effect.Effect<unknown>);
-  expect(String(exit)).toContain('makeApp has no option "basePath"');
+  const known = "basePaths, clientAddress, context,";
+  for (const [construct, name, options] of [
+    [() => makeWebHandler(layerMemory as never, unknown), "makeWebHandler", known],
+    [() => toNodeHandler(async () => new Response(), unknown), "toNodeHandler", "context."],
+    [() => Effect.runSync(makeApp(unknown) as never), "makeApp", known],
+  ] as const)
+    expect(construct).toThrow(`${name}: basePath is unknown; ${name} has the options ${options}`);
 });
 
 it.live("the store keeps the ids of the requests that ask and post", () =>

@@ -1,5 +1,5 @@
 /**
- * Answers questions with language models from the AI SDK.
+ * Answers questions with language models.
  */
 import {
   Answerer,
@@ -25,7 +25,7 @@ import {
   Stream,
 } from "effect";
 import { lookUpIn, type KnowledgeSource } from "../documents/Knowledge.ts";
-import { loadAi, type LanguageModel } from "../models/ModelCall.ts";
+import { maxOutputTokensOf, type LanguageModel } from "../models/ModelCall.ts";
 import {
   retrySchedule,
   type FailureReason,
@@ -73,13 +73,14 @@ const optionNames = {
 } as const;
 
 /**
- * Provides an `Answerer` that calls one or several models, in order of preference. Building the layer loads the AI SDK.
+ * Provides an `Answerer` that calls one or several models, in order of preference.
  *
  * - A call that fails for a transient reason (network, idle timeout, 408, 429, 5xx, an answer that is empty or cut off)
  *   is retried with jittered exponential backoff, after any `Retry-After`. Meanwhile the next model is called. No
  *   attempt begins after the ask's deadline. Every failed attempt but the last ends with a `Restart` part, before the
  *   pause.
- * - A provider that fails ten questions in a row is not called for a while. Then a single question tries it again.
+ * - A provider that fails ten questions in a row is not called for a while: for the key or visitor whose questions
+ *   failed, or for everybody if they had three or more. Then a single question tries it again.
  * - If no attempt succeeds, the answer fails with `AnswerUnavailable`. Errors, logs and metrics contain names, statuses
  *   and codes, never text from the chat or an API key.
  * - Interrupting the stream aborts the provider's request.
@@ -92,12 +93,11 @@ export const layerLanguageModel = (
   return Layer.effect(
     Answerer,
     Effect.gen(function* () {
-      const ai = yield* loadAi;
       const { deadline } = yield* AskLimits;
       const {
         contextTokens = 32_000,
         knowledge = null,
-        maxOutputTokens = Math.min(4096, Math.floor(contextTokens / 4)),
+        maxOutputTokens = maxOutputTokensOf(contextTokens),
         modelNamed = () => Effect.fail(noModel),
         retries,
       } = given;
@@ -107,7 +107,7 @@ export const layerLanguageModel = (
         const idleTimeout = Duration.fromInputUnsafe(
           given.idleTimeout ?? Duration.times(deadline, share),
         );
-        return makeProvider({ ai, model, maxOutputTokens, idleTimeout });
+        return makeProvider({ model, maxOutputTokens, idleTimeout });
       };
       const defaults = yield* Effect.forEach(list, providerAt);
       const scope = yield* Effect.scope;
@@ -147,13 +147,13 @@ const noModel = new AnswerUnavailable({
   reason: "the chatbot's settings name a model, but the answerer has no `modelNamed` option",
 });
 
-const maxHalvings = 3;
-
 /** Calls that fail for these reasons before the answer's first delta cost nothing. */
 const freeFailures: ReadonlyArray<FailureReason> = [
-  ...(["network", "rate_limit", "server_error", "bad_request"] as const),
+  ...(["network", "rate_limit", "quota", "server_error", "bad_request"] as const),
   ...(["client_error", "context_length", "circuit_open"] as const),
 ];
+
+const rejections: ReadonlyArray<FailureReason> = ["bad_request", "context_length"];
 
 /**
  * Returns the tokens of a call, as reported by the provider. If it reports none, estimates one token per four
@@ -177,8 +177,8 @@ const tokensOf = (
 /**
  * Calls providers until one answers: always the provider that is ready first or, in a tie, comes first in the list. A
  * provider that failed is ready again after the next pause of {@link retrySchedule}, and gets no more attempts once
- * that schedule ends. A prompt that a provider rejects as too long is halved and sent again without a pause, up to
- * three times. A content filter ends all attempts.
+ * that schedule ends. A request that a provider rejects is repeated once without a pause, with half the prompt, if
+ * the prompt used more than half of its budget: it may be too long, whatever the provider's words are. A content filter ends all attempts.
  *
  * @param providers at least one
  * @param promptOf builds a prompt of at most the given number of tokens
@@ -200,7 +200,7 @@ const answerWith = Effect.fnUntraced(function* (
       nextPause,
       readyAt: startedAt,
       prompt: promptOf(tokens),
-      halvings: 0,
+      isHalved: false,
       hasFailed: false,
     })),
   );
@@ -235,8 +235,9 @@ const answerWith = Effect.fnUntraced(function* (
     const { failure } = result;
     details.add(providers.length > 1 ? `${provider}: ${failure.detail}` : failure.detail);
     if (failure.reason !== "circuit_open") attempts++;
-    if (failure.reason === "context_length" && candidate.halvings < maxHalvings) {
-      candidate.halvings++;
+    const isLong = !candidate.isHalved && candidate.prompt.tokens > tokens / 2;
+    if (isLong && rejections.includes(failure.reason)) {
+      candidate.isHalved = true;
       candidate.prompt = promptOf(candidate.prompt.tokens / 2);
       yield* Queue.offer(queue, { _tag: "Restart" });
       continue;

@@ -4,7 +4,6 @@
 import { describeCause, optionsOf, textOf, type AnswererLayer } from "@parley/core/ports";
 import { Data, Effect, Layer, Redacted } from "effect";
 import { readKnowledge } from "../documents/Knowledge.ts";
-import { rethrow } from "../models/ModelCall.ts";
 import { openAiCompatible } from "../models/OpenAiCompatible.ts";
 import { layerLanguageModel } from "./LanguageModelAnswerer.ts";
 import { layerOffline } from "./OfflineAnswerer.ts";
@@ -17,6 +16,14 @@ export class DocumentsNeedFiles extends Data.TaggedError("DocumentsNeedFiles")<{
     return `Documents need one more package (npm install @effect/platform-node@4): ${describeCause(this.cause)}`;
   }
 }
+
+/**
+ * Handles a failed import of an optional package. Without a handler directly after the import, esbuild fails to bundle
+ * a program in which the package is not installed.
+ */
+const rethrow = (error: unknown): never => {
+  throw error;
+};
 
 const read = (folder: string) =>
   Effect.gen(function* () {
@@ -33,7 +40,7 @@ const read = (folder: string) =>
 
 /** Settings of a language model for `openParley`. */
 export interface LanguageModelSettings {
-  /** The base URL, without `/chat/completions`, for example `http://localhost:11434/v1`. */
+  /** The endpoint's address, for example `http://localhost:11434/v1`. */
   readonly baseUrl: string;
   /** The model, under the name its provider uses. */
   readonly model: string;
@@ -49,8 +56,8 @@ export interface LanguageModelSettings {
 
 /**
  * Answers with a language model behind an endpoint that implements OpenAI's chat completions API. A call that fails for
- * a transient reason is retried within the answer's deadline. Requires the packages `ai` and
- * `@ai-sdk/openai-compatible` and, for `documents`, `@effect/platform-node`.
+ * a transient reason is retried within the answer's deadline. Requires, for `documents`, the package
+ * `@effect/platform-node`.
  */
 export const languageModel = (settings: LanguageModelSettings): AnswererLayer => {
   const { apiKey, baseUrl, documents, model, ...limits } = optionsOf("languageModel", settings, {

@@ -1,103 +1,102 @@
 /**
  * Language models behind endpoints that are compatible with OpenAI's chat completions.
  */
-import { describeCause, optionsOf } from "@parley/core/ports";
-import { Data, Effect, Redacted } from "effect";
-import { rethrow, type LanguageModel } from "./ModelCall.ts";
-import { makeFailure } from "./ModelFailure.ts";
+import { optionsOf } from "@parley/core/ports";
+import { Effect } from "effect";
+import { makeEndpoint, type EndpointInvalid, type EndpointSettings } from "./Endpoint.ts";
+import { readCompletion } from "./EventStream.ts";
+import { isRecord } from "./Json.ts";
+import type { LanguageModel } from "./ModelCall.ts";
+import { identifiersIn, paramLabel } from "./ModelFailure.ts";
 
 /** The address of an endpoint, and the model to use there. */
-export interface OpenAiCompatibleSettings {
-  /** The endpoint's address without `/chat/completions`, for example `http://localhost:11434/v1`. */
-  readonly baseUrl: string;
-  /** Sent as a bearer token; `undefined` for an endpoint without authentication. */
-  readonly apiKey: Redacted.Redacted | undefined;
+export interface OpenAiCompatibleSettings extends EndpointSettings {
   readonly model: string;
   /** The provider's name in usage records, logs and metrics; default `openai-compatible`. */
   readonly provider?: string;
-  /** The function that sends the requests; default: the global `fetch`. */
-  readonly fetch?: typeof fetch;
 }
 
-/** The optional packages that language models need cannot be loaded. */
-export class AiSdkMissing extends Data.TaggedError("AiSdkMissing")<{ readonly cause: unknown }> {
-  override get message(): string {
-    return `Language models need two more packages (npm install ai@7 @ai-sdk/openai-compatible@3): ${describeCause(this.cause)}`;
-  }
-}
-
-/** Builds the model that the settings describe, for `layerLanguageModel`. Sends no request. */
+/**
+ * Builds the model that the settings describe, for `layerLanguageModel`. Sends no request. If the endpoint rejects a
+ * parameter that it does not know, the request is repeated without it, and later requests leave it out.
+ */
 export const openAiCompatible = (
-  settings: OpenAiCompatibleSettings,
-): Effect.Effect<LanguageModel, AiSdkMissing> => {
+  chosenOptions: OpenAiCompatibleSettings,
+): Effect.Effect<LanguageModel, EndpointInvalid> => {
   const {
-    apiKey,
-    baseUrl,
-    fetch: send = fetch,
     model,
     provider = "openai-compatible",
-  } = optionsOf("openAiCompatible", settings, {
+    ...settings
+  } = optionsOf("openAiCompatible", chosenOptions, {
     baseUrl: true,
     apiKey: false,
     model: true,
     provider: false,
     fetch: false,
   });
-  return Effect.tryPromise({
-    try: () =>
-      Promise.all([
-        import("@ai-sdk/openai-compatible").catch(rethrow),
-        import("ai").catch(rethrow),
-      ]),
-    catch: (cause) => new AiSdkMissing({ cause }),
-  }).pipe(
-    Effect.map(([{ createOpenAICompatible }]) =>
-      createOpenAICompatible({
-        name: provider,
-        baseURL: baseUrl,
-        ...(apiKey !== undefined && { apiKey: Redacted.value(apiKey) }),
-        includeUsage: true,
-        fetch: fetchEvents(send),
-        metadataExtractor: {
-          extractMetadata: async () => undefined,
-          createStreamExtractor: observeChunks,
-        },
-        ...((openAiHost.test(baseUrl) || newerModel.test(model)) && {
-          transformRequestBody: ({ max_tokens, ...body }) => ({
-            ...body,
-            max_completion_tokens: max_tokens,
-          }),
-        }),
-      }).chatModel(model),
-    ),
+  return Effect.map(
+    makeEndpoint(settings, "chat/completions"),
+    ({ notes, post }): LanguageModel => {
+      /** The parameters that the endpoint rejects. */
+      let rejected: ReadonlyArray<string> = [];
+      const doStream: LanguageModel["doStream"] = async (call) => {
+        const messages = call.prompt.map(({ content, role }: Content) => ({
+          role,
+          content: typeof content === "string" ? content : content.map(({ text }) => text).join(""),
+        }));
+        for (let names = rejected; ;) {
+          const limit = names.includes("max_tokens") ? "max_completion_tokens" : "max_tokens";
+          const request = {
+            model,
+            messages,
+            [limit]: call.maxOutputTokens,
+            stream: true,
+            ...(!names.includes("stream_options") && { stream_options: { include_usage: true } }),
+          };
+          try {
+            const { body } = await post(request, call.headers, call.abortSignal);
+            if (names !== rejected)
+              notes.push(`it rejects ${names.join(" and ") || "the new name"}`);
+            rejected = names;
+            const parts = partsOf(body, notes.splice(0));
+            return { stream: { getReader: () => ({ read: () => parts.next() }) } };
+          } catch (error) {
+            const isRepeated = names !== rejected;
+            if ("stream_options" in request && isRejected(error, "stream_options")) {
+              names = [...names, "stream_options"];
+            } else if (isRejected(error, limit) && (limit === "max_tokens" || !isRepeated)) {
+              const others = names.filter((name) => name !== "max_tokens");
+              names = limit === "max_tokens" ? [...others, limit] : others;
+            } else throw error;
+          }
+        }
+      };
+      return { provider: `${provider}.chat`, modelId: model, doStream };
+    },
   );
 };
 
-const fetchEvents =
-  (send: typeof fetch): typeof fetch =>
-  async (url, init) => {
-    // A redirect would send the chat to another address.
-    const response = await send(url, { ...init, redirect: "manual" });
-    // The AI SDK would mistake a page from a proxy or a wrong address for a stream that was cut off.
-    if (response.ok && response.headers.get("content-type")?.startsWith("text/html")) {
-      await response.body?.cancel();
-      throw makeFailure("client_error", "the address returned an HTML page");
-    }
-    return response;
-  };
+interface Content {
+  readonly role: string;
+  readonly content: string | ReadonlyArray<{ readonly text: string }>;
+}
 
-/** Records whether a stream ended in mid-text, because some servers send a blank `finish_reason` with each chunk. */
-const observeChunks = () => {
-  let isOpen = false;
-  return {
-    processChunk: (chunk: any) => {
-      const { delta, finish_reason: word } = chunk.choices?.[0] ?? {};
-      isOpen = Boolean(delta?.content) && /^(null|none)?$/i.test(word ?? "");
-    },
-    buildMetadata: () => ({ parley: { isOpen } }),
-  };
+async function* partsOf(body: ReadableStream<Uint8Array> | null, notes: ReadonlyArray<string>) {
+  for (const note of notes) yield { type: "note", note };
+  if (body !== null) yield* readCompletion(body);
+}
+
+/** Tells whether an error rejects a parameter: in a field or, if it has none, in its text. */
+const isRejected = (error: unknown, name: string): boolean => {
+  if (!isRecord(error) || !/^4(00|22)$/.test(`${error["statusCode"]}`)) return false;
+  const text = `${error["responseBody"]}`;
+  const params = identifiersIn(text).flatMap(([label, value]) =>
+    label === paramLabel ? [value] : [],
+  );
+  const isNamed = (name: string, text: string) => new RegExp(`\\b${name}\\b`).test(text);
+  if (params.length > 0) return isNamed(name, params.join(" "));
+  // Errors about the length of a prompt name a limit, too, but do not recommend the other name.
+  return name === "stream_options"
+    ? isNamed(name, text)
+    : isNamed("max_tokens", text) && isNamed("max_completion_tokens", text);
 };
-
-/** OpenAI's newer models reject `max_tokens`, the only token limit that most other servers support. */
-const openAiHost = /^https:\/\/(api\.openai\.com|[\w-]+\.openai\.azure\.com)(\/|$)/;
-const newerModel = /^([\w-]+\/)?(o\d|gpt-[5-9])/;

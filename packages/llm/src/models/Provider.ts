@@ -1,8 +1,8 @@
 /**
  * A language model behind its own circuit breaker.
  */
-import { inSpan } from "@parley/core/ports";
-import { Duration, Effect, Exit, Metric, Schedule, Stream } from "effect";
+import { CurrentAsk, inSpan } from "@parley/core/ports";
+import { Duration, Effect, Exit, Metric, Option, Schedule, Stream } from "effect";
 import * as CircuitBreaker from "effect/persistence/CircuitBreaker";
 import { callModel, type CallOptions } from "./ModelCall.ts";
 import { failureReasons, makeFailure, type ModelFailure } from "./ModelFailure.ts";
@@ -23,15 +23,31 @@ const circuit = Metric.gauge("parley.model.circuit", {
 const circuitStates = { Closed: 0, HalfOpen: 1, Open: 2 };
 
 /**
- * Ten failed questions in a row open the circuit. With a provider that fails three calls in ten, this happens at most
- * once in 170,000 questions. The circuit stays open for 2 s, 4 s and so on up to 30 s, or for a longer `Retry-After`,
- * up to an hour. Then a single call tries the provider.
+ * An open circuit stays open for 2 s, 4 s and so on up to 30 s, or for a longer `Retry-After`, up to an hour. Then a
+ * single call tries the provider.
  */
-const makeBreaker = CircuitBreaker.make({
-  tripPolicy: CircuitBreaker.consecutive(10),
-  openDuration: Schedule.min([Schedule.exponential("2 seconds"), Schedule.spaced("30 seconds")]),
-  maxOpenDuration: "1 hour",
-}).pipe(Effect.provide(CircuitBreaker.layerStoreMemory()));
+const makeBreaker = (failures: number) =>
+  CircuitBreaker.make({
+    tripPolicy: CircuitBreaker.consecutive(failures),
+    openDuration: Schedule.min([Schedule.exponential("2 seconds"), Schedule.spaced("30 seconds")]),
+    maxOpenDuration: "1 hour",
+  }).pipe(
+    // Every visitor has a circuit, so those of visitors who left are dropped soon.
+    Effect.provide(CircuitBreaker.layerStoreMemory({ idleTimeToLive: "10 minutes" })),
+  );
+
+/**
+ * Ten failed questions in a row open a circuit. With a provider that fails three calls in ten, this happens at most
+ * once in 170,000 questions.
+ */
+const maxFailures = 10;
+/** One key's questions must not take the model away from everybody, so a failure of the provider shows in three. */
+const minKeys = 3;
+const everybody = "everybody";
+
+/** The circuit's key of an ask: its visitor or else its API key. Asks without an API key have one circuit. */
+const keyOf = ({ apiKeyId, visitor }: typeof CurrentAsk.Service): string =>
+  apiKeyId === null ? "" : `${apiKeyId} ${visitor ?? ""}`;
 
 export const makeProvider = (options: CallOptions) =>
   Effect.gen(function* () {
@@ -39,27 +55,56 @@ export const makeProvider = (options: CallOptions) =>
     const attributes = { provider: name, model };
     const update = (metric: Metric.Metric<number, any>, value: number, more = {}) =>
       Metric.update(Metric.withAttributes(metric, { ...attributes, ...more }), value);
-    const breaker = yield* makeBreaker;
-    yield* update(circuit, circuitStates.Closed);
+    const breakerOfKeys = yield* makeBreaker(maxFailures);
+    const breaker = yield* makeBreaker(1);
+    let shownState: number | undefined;
+    /** Shows the circuit that changed last; an answer shows that the model is in use. */
+    const show = (state: number) =>
+      Effect.suspend(() => {
+        if (state === shownState) return Effect.void;
+        shownState = state;
+        return update(circuit, state);
+      });
+    yield* show(circuitStates.Closed);
     // These counters start at zero, because a rate misses the step to the first value of a counter.
     for (const reason of failureReasons) yield* update(failures, 0, { reason });
     yield* update(answers, 0);
     for (const direction of ["input", "output"]) yield* update(tokens, 0, { direction });
-    yield* breaker.transitions.pipe(
-      Stream.tap(({ to }) => update(circuit, circuitStates[to])),
-      Stream.runForEach(logTransition),
-      Effect.annotateLogs(attributes),
-      Effect.forkScoped({ startImmediately: true }),
-    );
+    for (const { transitions } of [breaker, breakerOfKeys]) {
+      yield* transitions.pipe(
+        Stream.tap(({ to }) => show(circuitStates[to])),
+        Stream.runForEach(logTransition),
+        Effect.annotateLogs(attributes),
+        Effect.forkScoped({ startImmediately: true }),
+      );
+    }
 
-    /** Ignores repeated failures of a question, which reveal nothing new, unless the circuit is half-open. */
-    const outcomeFor =
-      (question: { hasFailed: boolean }) => (exit: Exit.Exit<unknown, ModelFailure>) =>
-        Effect.map(Effect.orDie(breaker.state("calls")), ({ _tag }) => {
-          const isRepeated = question.hasFailed && _tag === "Closed" && Exit.isFailure(exit);
-          const outcome = isRepeated ? CircuitBreaker.ignored : outcomeOf(exit);
+    let failedQuestions = 0;
+    /** The first keys that have failed since the last answer. */
+    const failedKeys = new Set<string>();
+    /** Pauses the model for everybody. A question's repeated failures reveal nothing new. */
+    const classify =
+      (question: { hasFailed: boolean }, key: string) => (exit: Exit.Exit<unknown, ModelFailure>) =>
+        Effect.map(Effect.orDie(breaker.state(everybody)), ({ _tag }) => {
+          const outcome = outcomeOf(exit);
+          if (outcome._tag === "Success") {
+            failedQuestions = 0;
+            failedKeys.clear();
+          }
+          if (outcome._tag !== "Failure") return outcome;
+          if (!question.hasFailed) failedQuestions++;
+          if (failedKeys.size < minKeys) failedKeys.add(key);
+          const hasFailed = failedQuestions >= maxFailures && failedKeys.size >= minKeys;
+          return hasFailed || _tag === "HalfOpen" ? outcome : CircuitBreaker.ignored;
+        });
+    /** Pauses the model for one key. */
+    const classifyForKey =
+      (question: { hasFailed: boolean }, key: string) => (exit: Exit.Exit<unknown, ModelFailure>) =>
+        Effect.map(Effect.orDie(breakerOfKeys.state(key)), ({ _tag }) => {
+          const outcome = outcomeOf(exit);
+          const isRepeated = question.hasFailed && _tag === "Closed";
           question.hasFailed ||= outcome._tag === "Failure";
-          return outcome;
+          return isRepeated && outcome._tag === "Failure" ? CircuitBreaker.ignored : outcome;
         });
 
     /**
@@ -67,18 +112,20 @@ export const makeProvider = (options: CallOptions) =>
      * the call fails with `circuit_open` and sends no request. All failures of a question together count once
      * towards opening the circuit.
      */
-    const call = (
+    const call = Effect.fnUntraced(function* (
       question: { hasFailed: boolean },
       messages: ReadonlyArray<Message>,
       emit: (text: string) => unknown,
-    ) =>
-      callModel(options, messages, emit).pipe(
+    ) {
+      const key = keyOf(yield* CurrentAsk);
+      return yield* callModel(options, messages, emit).pipe(
         Effect.tap(({ completion, prompt }) =>
           Effect.all([
             Effect.annotateCurrentSpan({
               "gen_ai.usage.input_tokens": prompt,
               "gen_ai.usage.output_tokens": completion,
             }),
+            show(circuitStates.Closed),
             update(answers, 1),
             update(tokens, prompt, { direction: "input" }),
             update(tokens, completion, { direction: "output" }),
@@ -90,10 +137,12 @@ export const makeProvider = (options: CallOptions) =>
             Effect.andThen(update(failures, 1, { reason })),
           ),
         ),
-        (attempt) => breaker.execute(attempt, { key: "calls", classify: outcomeFor(question) }),
-        Effect.catchTag("CircuitBreakerError", () =>
-          Effect.fail(makeFailure("circuit_open", "paused after too many failures")),
-        ),
+        (attempt) =>
+          breaker.execute(attempt, { key: everybody, classify: classify(question, key) }),
+        Effect.catchTag("CircuitBreakerError", () => Effect.fail(paused)),
+        (attempt) =>
+          breakerOfKeys.execute(attempt, { key, classify: classifyForKey(question, key) }),
+        Effect.catchTag("CircuitBreakerError", () => Effect.fail(paused)),
         // The span follows OpenTelemetry's conventions for generative AI.
         (attempt) =>
           inSpan(
@@ -107,22 +156,26 @@ export const makeProvider = (options: CallOptions) =>
             "client",
           ),
       );
+    });
     return { name, model, call };
   });
 
 export type Provider = Effect.Success<ReturnType<typeof makeProvider>>;
 
+const paused = makeFailure("circuit_open", "paused after too many failures");
+
 const logTransition = (transition: CircuitBreaker.Transition) => {
   if (transition.to === "HalfOpen") return Effect.void;
-  if (transition.to === "Closed") return Effect.logInfo("A language model is in use again");
+  const whom = transition.key === everybody ? "" : " for one key or visitor";
+  if (transition.to === "Closed") return Effect.logInfo(`A language model is in use again${whom}`);
   const seconds = Math.round(Duration.toSeconds(transition.retryAfter));
-  return Effect.logWarning(`A language model failed too often; pausing it for ${seconds} s`);
+  return Effect.logWarning(`A language model failed too often; pausing it${whom} for ${seconds} s`);
 };
 
 const outcomeOf = (exit: Exit.Exit<unknown, ModelFailure>): CircuitBreaker.Outcome => {
   if (Exit.isSuccess(exit)) return CircuitBreaker.success;
-  const [reason] = exit.cause.reasons;
-  if (reason?._tag !== "Fail") return CircuitBreaker.failure();
-  const { retryAfterMillis: retryAfter, scope } = reason.error;
-  return scope === "question" ? CircuitBreaker.ignored : CircuitBreaker.failure({ retryAfter });
+  const failure = Option.getOrNull(Exit.findErrorOption(exit));
+  return failure?.is("provider") === true
+    ? CircuitBreaker.failure({ retryAfter: failure.retryAfterMillis })
+    : CircuitBreaker.ignored;
 };

@@ -4,34 +4,23 @@
 import {
   AnswerUnavailable,
   AskDeadline,
+  type Moderation,
   Moderator,
   optionsOf,
   unflagged,
 } from "@parley/core/ports";
-import { Clock, Effect, Layer, type Redacted, Schema } from "effect";
-import { FetchHttpClient, HttpClient, HttpClientRequest } from "effect/http";
-import { classifyError, makeFailure, retrySchedule } from "../models/ModelFailure.ts";
+import { Clock, Effect, Layer } from "effect";
+import { makeEndpoint, type EndpointInvalid, type EndpointSettings } from "../models/Endpoint.ts";
+import { isRecord, parseJson } from "../models/Json.ts";
+import { classifyError, ErrorInside, makeFailure, retrySchedule } from "../models/ModelFailure.ts";
 import { traceHeaders } from "../models/TraceHeaders.ts";
 
 /** Where the endpoint is, and what happens when it fails. */
-export interface ModerationEndpointSettings {
-  /** The endpoint's address without `/moderations`, for example `https://api.openai.com/v1`. */
-  readonly baseUrl: string;
-  /** Sent as a bearer token; `undefined` for an endpoint without authentication. */
-  readonly apiKey: Redacted.Redacted | undefined;
+export interface ModerationEndpointSettings extends EndpointSettings {
   readonly model: string;
   /** Whether questions pass unflagged when the endpoint fails; default `false`. */
   readonly failOpen?: boolean;
 }
-
-const Result = Schema.Struct({
-  flagged: Schema.Boolean,
-  categories: Schema.Record(Schema.String, Schema.NullOr(Schema.Boolean)),
-  category_scores: Schema.optionalKey(Schema.Record(Schema.String, Schema.NullOr(Schema.Number))),
-});
-const decodeResponse = Schema.decodeUnknownEffect(
-  Schema.fromJsonString(Schema.Struct({ results: Schema.NonEmptyArray(Result) })),
-);
 
 /**
  * A `Moderator` that flags a question if the endpoint does, with the category that has the highest score. A call that
@@ -41,45 +30,41 @@ const decodeResponse = Schema.decodeUnknownEffect(
  * warning in the log. Neither contains the question or the key.
  */
 export const layerModerationEndpoint = (
-  settings: ModerationEndpointSettings,
-): Layer.Layer<Moderator> => {
+  options: ModerationEndpointSettings,
+): Layer.Layer<Moderator, EndpointInvalid> => {
   const {
-    apiKey,
-    baseUrl,
     failOpen = false,
     model,
-  } = optionsOf("layerModerationEndpoint", settings, {
+    ...settings
+  } = optionsOf("layerModerationEndpoint", options, {
     baseUrl: true,
     apiKey: false,
+    fetch: false,
     model: true,
     failOpen: false,
   });
   return Layer.effect(
     Moderator,
     Effect.gen(function* () {
-      const client = yield* HttpClient.HttpClient;
-      const endpoint = HttpClientRequest.post(`${baseUrl.replace(/\/+$/, "")}/moderations`);
-      const request =
-        apiKey === undefined ? endpoint : HttpClientRequest.bearerToken(endpoint, apiKey);
-
+      const { notes, post } = yield* makeEndpoint(settings, "moderations");
       const moderate = Effect.fnUntraced(function* (question: string) {
-        const response = yield* request.pipe(
-          HttpClientRequest.setHeaders(yield* traceHeaders),
-          HttpClientRequest.bodyJsonUnsafe({ model, input: question }),
-          client.execute,
-        );
-        const { headers: responseHeaders, status: statusCode } = response;
-        const responseBody = yield* response.text;
-        if (statusCode < 200 || statusCode >= 300) {
-          return yield* classifyError({ statusCode, responseHeaders, responseBody });
+        const headers = yield* traceHeaders;
+        const text = yield* Effect.tryPromise({
+          try: async (signal) => (await post({ model, input: question }, headers, signal)).text(),
+          catch: (error) => classifyError(error, (text) => question.includes(text)),
+        });
+        for (const note of notes.splice(0)) {
+          yield* Effect.logInfo(`The moderation endpoint is remembered: ${note}`);
         }
-        const { results } = yield* Effect.mapError(decodeResponse(responseBody), () =>
-          makeFailure("abnormal_end", "unexpected response"),
-        );
-        return results[0].flagged
-          ? { category: flaggedCategory(results[0]), flagged: true }
-          : unflagged;
-      }, Effect.mapError(classifyError));
+        const value = parseJson(text);
+        const moderation = readModeration(value);
+        if (moderation !== undefined) return moderation;
+        if (!isRecord(value) || !value["error"]) {
+          return yield* makeFailure("abnormal_end", "unexpected response");
+        }
+        const error = new ErrorInside(value, false);
+        return yield* classifyError(error, (text) => question.includes(text));
+      });
 
       return Moderator.of({
         check: Effect.fnUntraced(function* (_chatbot, question) {
@@ -87,9 +72,6 @@ export const layerModerationEndpoint = (
           const deadline = yield* AskDeadline;
           const limit = deadline === Infinity ? 10_000 : Math.max(0, deadline - now) / 3;
           return yield* moderate(question).pipe(
-            // A redirect would send the question to another address.
-            Effect.provideService(FetchHttpClient.RequestInit, { redirect: "manual" }),
-            Effect.provideService(HttpClient.TracerDisabledWhen, () => true),
             Effect.timeoutOrElse({
               duration: "5 seconds",
               // This reason is not retried, because five timeouts would use up the time for the answer.
@@ -116,14 +98,27 @@ export const layerModerationEndpoint = (
         }),
       });
     }),
-  ).pipe(Layer.provide(FetchHttpClient.layer));
+  );
 };
 
-/** Returns the flagged category with the highest score, or `flagged` if the endpoint names no well-formed category. */
-const flaggedCategory = ({
-  categories,
-  category_scores: scores = {},
-}: typeof Result.Type): string =>
-  Object.keys(categories)
-    .filter((name) => categories[name] === true && /^[\w/ -]{1,64}$/.test(name))
-    .toSorted((a, b) => (scores[b] ?? 0) - (scores[a] ?? 0))[0] ?? "flagged";
+/**
+ * Reads what a response says about the question; `undefined` if it says nothing. Some endpoints send one result
+ * without a list, or only the categories, or write a boolean in another way. Reading one wrongly must flag, not pass.
+ */
+const readModeration = (value: unknown): Moderation | undefined => {
+  if (!isRecord(value)) return undefined;
+  const results: ReadonlyArray<unknown> = [value["results"] ?? value].flat();
+  const { categories, category_scores, flagged } = results.find(isRecord) ?? {};
+  const scores = isRecord(category_scores) ? category_scores : {};
+  const names = isRecord(categories)
+    ? Object.keys(categories).filter((name) => isTrue(categories[name]))
+    : [];
+  if (flagged == null && !isRecord(categories)) return undefined;
+  if (flagged == null ? names.length === 0 : !isTrue(flagged)) return unflagged;
+  const [category = "flagged"] = names
+    .filter((name) => /^[\w/ -]{1,64}$/.test(name))
+    .toSorted((a, b) => (Number(scores[b]) || 0) - (Number(scores[a]) || 0));
+  return { category, flagged: true };
+};
+
+const isTrue = (u: unknown): boolean => !/^(false|0|no|null|undefined|none|)$/i.test(`${u}`);

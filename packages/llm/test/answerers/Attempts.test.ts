@@ -211,37 +211,52 @@ it.effect("metrics count a model's failures by reason, its answers and their tok
   ),
 );
 
-it.effect(
-  "a prompt that a model rejects as too long is halved before another model is called",
-  () => {
-    const [one, two] = [
-      first(
-        httpError(400, { body: '{"error":{"code":"context_length_exceeded"}}' }),
-        httpError(400, { body: "This model's maximum context length is 8192 tokens." }),
-        httpError(413, { body: "Payload Too Large" }),
-      ),
-      other(),
-    ];
-    // Each entry has 40 tokens.
-    const earlier = Stream.range(1, 1000).pipe(
-      Stream.map((n) => entry(1001 - n, "q".repeat(12), "a".repeat(60))),
-    );
-    return Effect.gen(function* () {
-      const parts = yield* collect("Hi?", earlier);
-      assert.deepInclude(usageOf(parts), { provider: "one", attempts: 4 });
-      const lengths = one.doStreamCalls.map(({ prompt }) => (prompt.length - 1) / 2);
-      assert.deepStrictEqual(lengths, [98, 48, 23, 10]);
-    }).pipe(withModels([one, two], { contextTokens: 5000, maxOutputTokens: 1000 }));
-  },
+/** Each entry has 40 tokens. */
+const longChat = Stream.range(1, 1000).pipe(
+  Stream.map((n) => entry(1001 - n, "q".repeat(12), "a".repeat(60))),
 );
+const window = { contextTokens: 5000, maxOutputTokens: 1000 };
 
-it.effect("the next model is called if even an eighth of the prompt is too long", () => {
-  const [one, two] = [always(httpError(400, { body: "context_length_exceeded" })), other()];
-  return Effect.gen(function* () {
-    assert.strictEqual(usageOf(yield* collect("Hi?")).attempts, 5);
-    assert.strictEqual(one.doStreamCalls.length, 4);
-  }).pipe(withModels([one, two]));
-});
+for (const [name, rejection] of Object.entries({
+  "a code": httpError(400, { body: '{"error":{"code":"context_length_exceeded"}}' }),
+  "words of its own": httpError(400, { body: '{"error":{"message":"Das ist zu lang."}}' }),
+  "HTTP 422": httpError(422),
+  "HTTP 413": httpError(413, { body: "Payload Too Large" }),
+})) {
+  it.effect(
+    `a prompt over half of its budget that a model rejects with ${name} is halved once`,
+    () =>
+      Effect.gen(function* () {
+        const lengthsOf = (model: ReturnType<typeof first>) =>
+          model.doStreamCalls.map(({ prompt }) => (prompt.length - 1) / 2);
+        const one = first(rejection);
+        const parts = yield* collect("Hi?", longChat).pipe(withModels([one, other()], window));
+        assert.deepInclude(usageOf(parts), { provider: "one", attempts: 2 });
+        assert.deepStrictEqual(lengthsOf(one), [98, 48]);
+        const again = first(rejection, rejection);
+        const others = yield* collect("Hi?", longChat).pipe(withModels([again, other()], window));
+        assert.deepInclude(usageOf(others), { provider: "two", attempts: 3 });
+        const short = first(rejection);
+        const third = yield* collect("Hi?").pipe(withModels([short, other()], window));
+        assert.deepInclude(usageOf(third), { provider: "two", attempts: 2 });
+      }),
+  );
+}
+
+it.effect("a model whose account has no quota is not called again, but the next model is", () =>
+  Effect.gen(function* () {
+    for (const body of [
+      '{"error":{"type":"insufficient_quota","code":"insufficient_quota"}}',
+      '{"error":{"type":"exceeded_current_quota_error"}}',
+      '{"error":{"code":"1113","message":"..."}}',
+    ]) {
+      const one = always(httpError(429, { body }));
+      const parts = yield* collect("Hi?").pipe(withModels([one, other()]));
+      assert.deepInclude(usageOf(parts), { provider: "two", attempts: 2 });
+      assert.strictEqual(one.doStreamCalls.length, 1);
+    }
+  }),
+);
 
 /** Returns the tokens counted for an answer from this model, of which `read` may read only a part. */
 const tokensOf = Effect.fnUntraced(function* (

@@ -1,10 +1,11 @@
+import { CurrentAsk } from "@parley/core/ports";
 import { assert, it } from "@effect/vitest";
 import { Clock, Effect, Exit, Fiber, Metric } from "effect";
 import { TestClock } from "effect/testing";
 import { layerLanguageModel } from "../../src/index.ts";
-import { collect, textOf, usageOf } from "../support/chat.ts";
+import { collect, textOf } from "../support/chat.ts";
 import { driven, settle } from "../support/driven.ts";
-import { httpError, modelThat, type Reply, said, says } from "../support/models.ts";
+import { finish, httpError, modelThat, type Reply, said, says } from "../support/models.ts";
 
 /** A model that replies with `now.reply`, which a test can change. */
 const changing = (provider: string, reply: Reply) => {
@@ -82,29 +83,70 @@ it.effect(
   },
 );
 
-it.effect("a provider's circuit opens if the provider cuts off every answer", () => {
-  const [one, two] = [changing("one", said("Hel")), changing("two", says("whole"))];
-  const answeredBy = Effect.map(driven(collect("Hi?")), (parts) => usageOf(parts).provider);
-  return Effect.gen(function* () {
-    for (let n = 0; n < 12; n++) assert.strictEqual(yield* answeredBy, "two");
-    assert.strictEqual(one.calls(), 10);
-    one.now.reply = says("whole");
-    yield* TestClock.adjust("2 seconds");
-    assert.strictEqual(yield* answeredBy, "one");
-  }).pipe(Effect.provide(layerLanguageModel([one.model, two.model])));
-});
-
-for (const [name, status, calls] of [
-  ["opens if the provider rejects the key", 401, 10],
-  ["stays closed if the provider rejects questions as bad requests", 400, 30],
-] as const) {
-  it.effect(`a provider's circuit ${name}`, () => {
-    const provider = changing("one", httpError(status));
+const filtered: Reply = [...said("Hel"), finish("content-filter")];
+for (const [name, reply] of Object.entries({
+  "are cut off": said("Hel"),
+  "are empty": says(),
+  "are stopped by a content filter": filtered,
+  "are rejected as bad requests": httpError(400),
+  "are rejected with the key": httpError(401),
+})) {
+  it.effect(`a provider's circuit stays closed if all answers ${name}`, () => {
+    const [one, two] = [changing("one", reply), changing("two", says("whole"))];
     return Effect.gen(function* () {
-      for (let n = 0; n < 30; n++) yield* Effect.exit(collect("Hi?"));
-      assert.strictEqual(provider.calls(), calls);
-    }).pipe(Effect.provide(layerLanguageModel(provider.model)));
+      for (let n = 0; n < 12; n++) yield* Effect.exit(driven(collect("Hi?")));
+      assert.strictEqual(one.calls(), 12);
+    }).pipe(Effect.provide(layerLanguageModel([one.model, two.model])));
   });
+}
+
+/** Asks as the holder of this key, as this visitor. */
+const asking = (apiKeyId: string, visitor: string | null = null) =>
+  Effect.provideService(Effect.exit(driven(collect("Hi?"))), CurrentAsk, {
+    ...CurrentAsk.defaultValue(),
+    apiKeyId,
+    visitor,
+  });
+
+it.effect(
+  "a key whose questions fail is paused alone, and keeps no other key from the model",
+  () => {
+    const one = changing("one", httpError(503));
+    return Effect.gen(function* () {
+      for (let n = 0; n < 12; n++) yield* asking("bad");
+      const calls = one.calls();
+      yield* asking("bad");
+      assert.strictEqual(one.calls(), calls);
+      one.now.reply = says("Hello");
+      assert.isTrue(Exit.isSuccess(yield* asking("good")));
+      assert.isTrue(Exit.isFailure(yield* asking("bad")));
+      // Visitors of one key count each, unlike the users of a key that is no visitor's.
+      one.now.reply = httpError(503);
+      for (let n = 0; n < 12; n++) yield* asking("site", `visitor-${n % 2}`);
+      one.now.reply = says("Hello");
+      assert.isTrue(Exit.isSuccess(yield* asking("site", "visitor-2")));
+    }).pipe(Effect.provide(layerLanguageModel(one.model, { retries: 0 })));
+  },
+);
+
+for (const [name, askAs] of Object.entries({
+  keys: (n: number) => asking(`key-${n}`),
+  visitors: (n: number) => asking("site", `visitor-${n}`),
+})) {
+  it.effect(
+    `a provider that fails ten questions in a row of three ${name} is paused for all`,
+    () => {
+      const one = changing("one", httpError(503));
+      return Effect.gen(function* () {
+        for (let n = 0; n < 10; n++) yield* askAs(n % 3);
+        one.now.reply = says("Hello");
+        assert.isTrue(Exit.isFailure(yield* asking("other")));
+        assert.strictEqual(one.calls(), 10);
+        yield* TestClock.adjust("2 seconds");
+        assert.isTrue(Exit.isSuccess(yield* asking("other")));
+      }).pipe(Effect.provide(layerLanguageModel(one.model, { retries: 0 })));
+    },
+  );
 }
 
 it.effect(

@@ -61,11 +61,31 @@ for (const [name, result, expected] of [
   );
 }
 
+for (const [body, category] of [
+  [{ results: [{ categories: { hate: true, law: false } }] }, "hate"],
+  [{ results: [{ categories: { hate: false } }] }, "none"],
+  [{ results: { flagged: "true", categories: null } }, "flagged"],
+  [{ flagged: false, categories: { hate: 0.1 }, category_scores: "none" }, "none"],
+  [
+    { results: [{ flagged: 1, categories: { hate: "yes" }, category_scores: { hate: "0.9" } }] },
+    "hate",
+  ],
+  [{ error: null, warning: "x", results: [{ flagged: false, categories: [] }] }, "none"],
+] as const) {
+  it.effect(`layerModerationEndpoint reads ${JSON.stringify(body)}`, () =>
+    Effect.gen(function* () {
+      const { baseUrl } = yield* endpoint(json(body));
+      assert.strictEqual((yield* check("q").pipe(at(`${baseUrl}?v=1`))).category, category);
+    }),
+  );
+}
+
 const failures: Record<string, readonly [(response: ServerResponse) => void, calls: number]> = {
   "HTTP 500": [json({ error: "secret question sk-1" }, 500), 5],
   "HTTP 401": [json({ error: "secret question sk-1" }, 401), 1],
   "connection closed (UND_ERR_SOCKET)": [(response) => response.destroy(), 5],
   "unexpected response": [json({ results: [] }), 1],
+  quota_spent: [json({ error: { message: "secret question", code: "quota_spent" } }), 1],
   "no response within 5 seconds": [() => {}, 1],
 };
 for (const [reason, [respond, calls]] of Object.entries(failures)) {

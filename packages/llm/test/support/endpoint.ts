@@ -11,14 +11,15 @@ interface Received {
 }
 
 /** An endpoint on a loopback port that calls `respond` after reading each request. */
-export const endpoint = (respond: (response: ServerResponse) => void) =>
+export const endpoint = (respond: (response: ServerResponse, request: Received) => void) =>
   Effect.acquireRelease(
     Effect.promise(async () => {
       const received: Array<Received> = [];
       const server = createServer(async (request, response) => {
         const { authorization } = request.headers;
-        received.push({ url: request.url, authorization, body: await json(request) });
-        respond(response);
+        const record = { url: request.url, authorization, body: await json(request) };
+        received.push(record);
+        respond(response, record);
       });
       await once(server.listen(0, "127.0.0.1"), "listening");
       const { port } = server.address() as AddressInfo;

@@ -92,3 +92,10 @@ it.effect("the widget offers only the questions that the holder of the token may
     expect(yield* read()).toEqual(["no-store", []]);
   }).pipe(Effect.scoped),
 );
+
+it.effect("the widget's window knows how long a question may be", () =>
+  Effect.gen(function* () {
+    const { get, window } = yield* serve(["https://shop.example"]);
+    expect((yield* get(window)).text).toContain("&quot;questionLength&quot;:200,");
+  }).pipe(Effect.scoped),
+);

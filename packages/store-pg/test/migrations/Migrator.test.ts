@@ -22,7 +22,8 @@ const withSchema = Effect.fnUntraced(function* (statements: ReadonlyArray<string
 
 it.live("several servers that start on an empty database create the schema once", () =>
   Effect.gen(function* () {
-    const { sql, ...options } = yield* freshDatabase();
+    const { sql, url } = yield* freshDatabase();
+    const options = { url };
     const starts = Array.from({ length: 4 }, () => start(options));
     yield* Effect.all(starts, { concurrency: "unbounded" });
     const rows = yield* sql.unsafe("select migration_id as id, name from parley_schema");

@@ -4,11 +4,11 @@
 import { ChatbotId, defaultSettings, type Chatbot } from "@parley/core";
 import { ChatbotRegistry, Moderator } from "@parley/core/ports";
 import { inspectPostgres } from "@parley/store-pg";
-import { Effect, Path, Result } from "effect";
+import { Effect, Path, Redacted, Result } from "effect";
 import { findBinaries } from "../../postgres/Binaries.ts";
 import { plan } from "../../provision/Provision.ts";
 import { readProvisionFile } from "../../provision/ProvisionFile.ts";
-import { readSettings, Settings, type ModelSettings } from "../../Settings.ts";
+import { moderationModel, readSettings, Settings, type ModelSettings } from "../../Settings.ts";
 import { databaseExists, databaseOptions, onDatabase } from "../Database.ts";
 import { makeCommand } from "../Declaration.ts";
 import { CommandFailed, describeError, toLine, withOwnCommand } from "../CommandErrors.ts";
@@ -132,26 +132,57 @@ const checkDocuments = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chat
   return [...findings, warning("documents", message, folderHint)];
 });
 
+/** Sends requests with `fetch`, and keeps the beginning of each response that fails or may be misread. */
+const recordResponses = () => {
+  const responses: Array<{ readonly status: number; text: string }> = [];
+  const send: typeof fetch = async (url, init) => {
+    const response = await fetch(url, init);
+    const record = { status: response.status, text: "" };
+    responses.push(record);
+    const reader = response.clone().body?.pipeThrough(new TextDecoderStream()).getReader();
+    const read = async (): Promise<void> => {
+      const { done, value } = (await reader?.read()) ?? { done: true };
+      if (done || record.text.length > 4000) return reader?.cancel();
+      record.text += value;
+      return read();
+    };
+    // A response may break off, or never end.
+    read().catch(() => {});
+    return response;
+  };
+  return { responses, send };
+};
+
+/** Makes a call, and reports everything that came back if it failed: the words in the request are the doctor's own. */
 const tryCall = (
   check: "model" | "moderation",
-  { model, names, provider }: ModelSettings,
-  call: Effect.Effect<unknown, string>,
-) =>
-  Effect.match(call, {
-    onSuccess: () => ok(check, `${model} at ${provider} is responding.`),
-    onFailure: (reason) =>
-      // Only a warning: some endpoints reject the form of this call (400) or limit the rate of calls (429), but
-      // otherwise work.
-      (/HTTP 4(00|29)/.test(reason) ? warning : failed)(
+  { apiKey, model, names, provider }: ModelSettings,
+  call: (send: typeof fetch) => Effect.Effect<string, string>,
+) => {
+  const { responses, send } = recordResponses();
+  return Effect.match(call(send), {
+    onSuccess: (answer) => ok(check, `${model} at ${provider} is responding${answer}.`),
+    onFailure: (reason) => {
+      const texts = responses.map(({ status, text }) => `${status} ${text.trim()}`);
+      const received = [...new Set(texts)]
+        .map((text) => ` It sent: ${text.slice(0, 2000)}`)
+        .join("");
+      const key = apiKey === undefined ? "" : Redacted.value(apiKey);
+      const message = `${model} at ${provider}: ${reason}.${received}`;
+      // Only a warning, because the limit on calls may be over when the server starts.
+      const isBusy = responses.at(-1)?.status === 429;
+      return (isBusy ? warning : failed)(
         check,
-        `${model} at ${provider}: ${reason}.`,
+        key === "" ? message : message.replaceAll(key, "[key]"),
         `Check ${names.baseUrl} (which often ends with /v1), ${names.model} and ${names.apiKey}.`,
-      ),
+      );
+    },
   });
+};
 
-/** Makes a short call to each model that the server's settings or a chatbot's own settings name. */
+/** Asks each model that the server's settings or a chatbot's own settings name, in the form of a real question. */
 const checkModels = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chatbot>) {
-  const { llms } = yield* Settings;
+  const { contextTokens, llms } = yield* Settings;
   const { openAiCompatible, tryModel } = yield* llm;
   const names = namesIn(chatbots, "model").filter((model) => model !== llms[0]?.model);
   if (llms[0] === undefined && names.length > 0) {
@@ -163,13 +194,21 @@ const checkModels = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chatbot
     model,
     names: { ...llms[0]!.names, model: "the chatbots' own models" },
   }));
-  return yield* Effect.forEach([...llms, ...ownModels], (settings) => {
-    const call = Effect.flatMap(openAiCompatible(settings), tryModel);
-    const reasonOf = (error: Effect.Error<typeof call>) =>
-      "detail" in error ? error.detail : error.message;
-    return tryCall("model", settings, Effect.mapError(call, reasonOf));
-  });
+  return yield* Effect.forEach([...llms, ...ownModels], (settings) =>
+    tryCall("model", settings, (fetch) =>
+      openAiCompatible({ ...withoutNames(settings), fetch }).pipe(
+        Effect.flatMap((model) => tryModel(model, contextTokens)),
+        Effect.map(
+          ({ answer, completion, finish, prompt }) =>
+            `: ${JSON.stringify(answer.slice(0, 200))} (${finish}; ${prompt} + ${completion} tokens)`,
+        ),
+        Effect.mapError((error) => ("detail" in error ? error.detail : error.message)),
+      ),
+    ),
+  );
 });
+
+const withoutNames = ({ names: _, ...endpoint }: ModelSettings) => endpoint;
 
 const checkModeration = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chatbot>) {
   const { endpoint } = (yield* Settings).moderation;
@@ -180,13 +219,18 @@ const checkModeration = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Cha
     return isNamed ? [failed("moderation", message)] : [];
   }
   const names = { name: "", description: "", workspaceName: "" };
-  const call = Moderator.use(({ check }) =>
-    check({ id: ChatbotId.make(0), ...names, settings: defaultSettings }, "ping"),
-  ).pipe(
-    Effect.provide(layerModerationEndpoint(endpoint)),
-    Effect.mapError(({ reason }) => reason),
+  const finding = tryCall("moderation", endpoint, (fetch) =>
+    Moderator.use(({ check }) =>
+      check({ id: ChatbotId.make(0), ...names, settings: defaultSettings }, "ping"),
+    ).pipe(
+      Effect.provide(layerModerationEndpoint({ ...moderationModel(endpoint), fetch })),
+      Effect.mapBoth({
+        onSuccess: ({ category }) => (category === "none" ? "" : `: ${category}`),
+        onFailure: (error) => ("reason" in error ? error.reason : error.message),
+      }),
+    ),
   );
-  return [yield* tryCall("moderation", endpoint, call)];
+  return [yield* finding];
 });
 
 /** Runs all checks. If the settings are invalid, nothing else is checked. */

@@ -1,0 +1,118 @@
+/**
+ * The support desk of the examples in Chromium, with a model that calls its tool. Its packages are not part of the
+ * workspace.
+ */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { readFile, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import { json } from "node:stream/consumers";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import { rolldown } from "rolldown";
+import { expect, it } from "vitest";
+import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
+import { launchBrowser } from "./playground/Browsers.ts";
+
+const folder = join(import.meta.dirname, "../examples/support-desk");
+
+/** A model that asks the tool for the order in the question, and then says what the tool returned. */
+const model = createServer(async (request, response) => {
+  const { messages } = (await json(request)) as { messages: ReadonlyArray<any> };
+  const last = messages.at(-1);
+  const number = Number(/order (\d+)/.exec(last.content)?.[1]);
+  const call = { name: "order", arguments: JSON.stringify({ number }) };
+  const delta =
+    last.role === "user" && number > 0
+      ? { tool_calls: [{ index: 0, id: "1", type: "function", function: call }] }
+      : { content: `Answer: ${last.role === "tool" ? last.content : last.content.length}` };
+  response.writeHead(200, { "content-type": "text/event-stream" });
+  const finish_reason = "content" in delta ? "stop" : "tool_calls";
+  for (const choice of [
+    { index: 0, delta },
+    { index: 0, delta: {}, finish_reason },
+  ])
+    response.write(
+      `data: ${JSON.stringify({ id: "1", created: 1, model: "m", choices: [choice] })}\n\n`,
+    );
+  response.end("data: [DONE]\n\n");
+});
+
+it("the support desk's server has at most 150 lines", async () => {
+  const source = await readFile(join(folder, "server.ts"), "utf8");
+  expect(source.trimEnd().split("\n").length).toBeLessThanOrEqual(150);
+});
+
+it("the support desk answers a user with a tool that acts for that user, shows sources and a colleague's answer, and keeps ratings", async () => {
+  if (!existsSync(join(folder, "node_modules")))
+    throw new Error("The support desk is not installed: npm ci --prefix examples/support-desk");
+  const build = await rolldown({
+    input: join(folder, "page.tsx"),
+    platform: "browser",
+    // React's packages have directives for bundlers of servers.
+    logLevel: "silent",
+    tsconfig: false,
+    transform: { define: { "process.env.NODE_ENV": '"production"' } },
+  });
+  await build.write({ file: join(folder, "dist/page.js"), format: "es" });
+  await build.close();
+  const html =
+    '<!doctype html><html lang="en"><title>Desk</title><body><script type="module" src="/page.js"></script>';
+  await writeFile(join(folder, "dist/index.html"), html);
+
+  model.listen(0, "127.0.0.1");
+  await once(model, "listening");
+  const modelUrl = `http://127.0.0.1:${(model.address() as AddressInfo).port}/v1`;
+  const child = spawn(process.execPath, [join(folder, "server.ts")], {
+    env: { ...withoutSettings(), MODEL_URL: modelUrl, PORT: "0" },
+  });
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (text) => (output += text));
+  const browser = await launchBrowser();
+  try {
+    await expect.poll(() => output, { timeout: 20_000 }).toMatch(/port: \d+/);
+    const origin = `http://127.0.0.1:${/port: (\d+)/.exec(output)![1]}`;
+    const open = async (user: string) => {
+      const page = await (await browser.newContext()).newPage();
+      page.on("pageerror", (error) => (output += String(error)));
+      await page.goto(`${origin}/?user=${user}`);
+      return page;
+    };
+    const [ann, bob] = [await open("ann"), await open("bob")];
+    const ask = async (page: typeof ann, question: string) => {
+      await page.getByLabel("Your question").fill(question);
+      await page.getByRole("button", { name: "Send" }).click();
+    };
+    await ask(ann, "Where is order 17?");
+    await ann.getByText("Answer: was sent on Monday").waitFor();
+    await ask(bob, "Where is order 17? When is its delivery?");
+    await bob.getByText("Answer: There is no such order.").waitFor();
+    expect(await bob.getByRole("link").allTextContents()).toEqual(["Returns", "Delivery"]);
+    const long = `${"x".repeat(4_990)} returns?`;
+    await ask(ann, long);
+    await ann.getByText(`Answer: ${long.length}`).waitFor();
+    expect(await ann.getByRole("link").getAttribute("href")).toBe("/help/returns");
+
+    const carl = await open("carl");
+    await carl.getByLabel("Answer ann").fill("It is at your neighbour's.");
+    await carl.locator("section", { hasText: "ann" }).getByRole("button", { name: "Send" }).click();
+    await ann.getByText("It is at your neighbour's.").waitFor();
+    expect(await ann.locator("cite").allTextContents()).toEqual(["Carl"]);
+
+    await ann.getByRole("button", { name: "Not helpful" }).first().click();
+    await ann.locator("[aria-pressed=true]").waitFor();
+    await ann.reload();
+    await ann.locator("[aria-pressed=true]", { hasText: "Not helpful" }).waitFor();
+    expect(await ann.locator("li.assistant").count()).toBe(3);
+    expect((await fetch(`${origin}/api/chats`)).status).toBe(401);
+    expect((await ann.request.get(`${origin}/desk`)).status()).toBe(403);
+  } catch (error) {
+    throw new Error(output, { cause: error });
+  } finally {
+    await browser.close();
+    child.kill("SIGTERM");
+    model.close();
+  }
+  await once(child, "exit");
+}, 120_000);
