@@ -173,13 +173,15 @@ describe("the prompt", () => {
         return [role, text];
       });
 
-  it("the prompt contains the earlier entries, and the hello entry as an answer without a question", async () => {
+  it("the prompt contains the earlier entries, and the hello message with the instructions", async () => {
     const chat = await createChat(server());
     const words = [unique(), unique(), unique()];
     for (const query of words) await askQuestion(server(), { chat_id: chat.id, query });
     const last = modelRequests.find(({ text }) => text.includes(words[2]!))!;
+    const { content, role } = last.messages[0]!;
+    expect(role).toBe("system");
+    expect(content).toContain(server().chatBot.helloMessage);
     expect(promptOf(last)).toEqual([
-      ["assistant", server().chatBot.helloMessage],
       ["user", words[0]],
       ["assistant", `Answer to ${words[0]}`],
       ["user", words[1]],
