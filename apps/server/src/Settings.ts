@@ -117,6 +117,11 @@ const readModel = Effect.fnUntraced(function* (names: ModelSettings["names"]) {
       `${names.baseUrl} and ${names.model} must be set together; ${names.apiKey} needs both.`,
     );
   }
+  if (!/^https?:$/.test(baseUrl.protocol) && !baseUrl.href.includes("@")) {
+    return yield* invalid(
+      `${names.baseUrl} must begin with http:// or https://, as in http://${baseUrl.href}`,
+    );
+  }
   if (!/^https?:$/.test(baseUrl.protocol) || baseUrl.username !== "" || baseUrl.password !== "") {
     return yield* invalid(
       `${names.baseUrl} must begin with http:// or https://, and must not contain a user name or password: set ${names.apiKey} instead.`,
