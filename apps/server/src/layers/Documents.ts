@@ -28,15 +28,16 @@ const read = Effect.fnUntraced(function* (
   const others = folder === ownDocuments ? [ownReadme] : [];
   const knowledge = yield* readKnowledge(folder, others, previous);
   const { documents, passages } = knowledge;
+  if (folder === ownDocuments) {
+    // Links lead to the guide.
+    return pages ? { ...knowledge, sourceUrl: "/docs/{path}#{heading}" } : knowledge;
+  }
   yield* passages.length > 0
     ? Effect.logInfo(`Read ${documents} documents with ${passages.length} passages from ${folder}`)
     : Effect.logWarning(
         `There are no documents in ${folder}: their names must end with .md or .txt`,
       );
-  // Links from this project's documentation lead to the guide.
-  return folder === ownDocuments && pages
-    ? { ...knowledge, sourceUrl: "/docs/{path}#{heading}" }
-    : knowledge;
+  return knowledge;
 });
 
 export class Documents extends Context.Service<
