@@ -78,19 +78,28 @@ const guideOf = Effect.fnUntraced(function* (places: ReadonlyArray<Place>) {
   });
 });
 
+/** Suggestions of chatbots that answer from this project's documentation and have none of their own. */
+const ownQuestions = [
+  "How do I start it?",
+  "How do I connect a language model?",
+  "How do I put a chat on my website?",
+];
+
 /**
- * A function that suggests questions which the chatbot's documents answer. It suggests none to a key or visitor token
+ * A function that returns the questions that the chatbot's owner suggests. It suggests none to a key or visitor token
  * without the scope `read`.
  */
 const questionsFor = Effect.gen(function* () {
   const { authenticate } = yield* Access;
-  const { byName } = yield* Documents;
+  const { knowledgeDir, llms } = yield* Settings;
+  const defaults = knowledgeDir === null && llms.length === 0 ? ownQuestions : [];
   const tokens = makeVisitorTokens();
   return (key: string) =>
     Effect.gen(function* () {
       const { chatbot, scopes } = yield* authenticate(key, { tokens });
-      const knowledge = yield* byName(chatbot.settings.knowledge);
-      return scopes.includes("read") ? (knowledge?.questions ?? []) : [];
+      const { suggestedQuestions } = chatbot.settings;
+      if (!scopes.includes("read")) return [];
+      return suggestedQuestions.length > 0 ? suggestedQuestions : defaults;
     }).pipe(Effect.orElseSucceed(() => []));
 });
 

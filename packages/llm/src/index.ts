@@ -17,7 +17,6 @@ export {
   type KnowledgeSource,
   KnowledgeUnreadable,
   makeKnowledge,
-  type Match,
   readKnowledge,
 } from "./documents/Knowledge.ts";
 export { type Passage } from "./documents/Passage.ts";

@@ -10,8 +10,6 @@ import { Settings } from "../Settings.ts";
 import { Documents } from "./Documents.ts";
 import { layerModerator } from "./ModeratorLayer.ts";
 
-const hint = "Set PARLEY_LLM_BASE_URL and PARLEY_LLM_MODEL to use a language model.";
-
 /** Answers with the configured language models or, if there are none, with quotations from the documents. */
 export const layerAnswerer = Layer.unwrap(
   Effect.gen(function* () {
@@ -19,7 +17,7 @@ export const layerAnswerer = Layer.unwrap(
     const { byName } = yield* Documents;
     const knowledge = ({ settings }: Chatbot) => byName(settings.knowledge);
     const [first, ...fallbacks] = llms;
-    if (first === undefined) return layerOffline(knowledge, hint);
+    if (first === undefined) return layerOffline(knowledge);
     const { awaitAnswerSlot } = yield* RequestQueue;
     /** Waits for a slot after each response, because many may arrive in one iteration of the event loop. */
     const fetchInSlot: typeof fetch = async (url, init) => {

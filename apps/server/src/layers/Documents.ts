@@ -20,8 +20,25 @@ const locate = (path: string) =>
 export const ownDocuments = locate("docs");
 export const ownReadme = locate("README.md");
 
-const read = (folder: string, previous: Knowledge | null = null) =>
-  readKnowledge(folder, folder === ownDocuments ? [ownReadme] : [], previous);
+const read = Effect.fnUntraced(function* (
+  folder: string,
+  pages: boolean,
+  previous: Knowledge | null = null,
+) {
+  const others = folder === ownDocuments ? [ownReadme] : [];
+  const knowledge = yield* readKnowledge(folder, others, previous);
+  const { documents, passages } = knowledge;
+  if (folder === ownDocuments) {
+    // Links lead to the guide.
+    return pages ? { ...knowledge, sourceUrl: "/docs/{path}#{heading}" } : knowledge;
+  }
+  yield* passages.length > 0
+    ? Effect.logInfo(`Read ${documents} documents with ${passages.length} passages from ${folder}`)
+    : Effect.logWarning(
+        `There are no documents in ${folder}: their names must end with .md or .txt`,
+      );
+  return knowledge;
+});
 
 export class Documents extends Context.Service<
   Documents,
@@ -50,15 +67,15 @@ export const layerDocuments = (reload: Stream.Stream<unknown>) =>
   Layer.effect(
     Documents,
     Effect.gen(function* () {
-      const { knowledgeDir, llms } = yield* Settings;
+      const { knowledgeDir, llms, pages } = yield* Settings;
       const path = yield* Path.Path;
-      const folders = yield* Cache.makeWith((folder: string) => read(folder), {
+      const folders = yield* Cache.makeWith((folder: string) => read(folder, pages), {
         capacity: 10_000,
         timeToLive: (exit) => (Exit.isSuccess(exit) ? Duration.infinity : Duration.zero),
       });
       const readAgain = (folder: string) =>
         Cache.getOption(folders, folder).pipe(
-          Effect.flatMap((previous) => read(folder, Option.getOrNull(previous))),
+          Effect.flatMap((previous) => read(folder, pages, Option.getOrNull(previous))),
           Effect.flatMap((knowledge) => Cache.set(folders, folder, knowledge)),
           Effect.andThen(Effect.logInfo(`Reloaded the documents in ${folder}`)),
           Effect.catchCause((cause) =>

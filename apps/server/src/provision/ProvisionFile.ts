@@ -86,6 +86,18 @@ const settings = {
     fields.knowledge,
     "Subfolder of PARLEY_KNOWLEDGE_DIR to answer from; null: the whole folder",
   ),
+  notFoundMessage: optional(
+    fields.notFoundMessage,
+    "Answer to a question that the documents do not answer; by default a sentence in English",
+  ),
+  sourceUrl: optional(
+    fields.sourceUrl,
+    "Address of a source, such as https://docs.example/{path}#{heading}; null: sources have no link",
+  ),
+  suggestedQuestions: optional(
+    fields.suggestedQuestions,
+    "Questions that pages suggest before the first one, up to six; none by default",
+  ),
   retentionDays: optional(
     fields.retentionDays,
     "Erase a chat after this many days without an entry; null: never",

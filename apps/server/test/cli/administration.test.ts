@@ -31,6 +31,9 @@ const defaults = {
   model: null,
   moderation: null,
   knowledge: null,
+  notFoundMessage: "The documents do not answer this question.",
+  sourceUrl: null,
+  suggestedQuestions: [],
   retentionDays: null,
 };
 
@@ -64,7 +67,8 @@ it("chatbots are created, shown and changed", async () => {
   const changed = await json(
     "chatbot set --chatbot Helpdesk --workspace Beta --name Desk --description Helps --model large " +
       "--moderation-error-message No. --instructions Be\nbrief. --moderation words " +
-      "--knowledge manuals --unset hello-message --unset retention-days",
+      "--knowledge manuals --not-found-message Ask --source-url https://a.example/{path} " +
+      "--suggested-question One? --suggested-question Two? --unset hello-message --unset retention-days",
   );
   expect(changed).toEqual({
     id: 1,
@@ -77,6 +81,9 @@ it("chatbots are created, shown and changed", async () => {
     model: "large",
     moderation: "words",
     knowledge: "manuals",
+    notFoundMessage: "Ask",
+    sourceUrl: "https://a.example/{path}",
+    suggestedQuestions: ["One?", "Two?"],
     retentionDays: null,
   });
   expect((await parley("chatbot show --chatbot 1")).stdout).toContain(

@@ -138,7 +138,7 @@ describe("the documents that a chatbot answers from", () => {
 
   const ask = (settings: Partial<ChatbotSettings>) =>
     Answerer.use((answerer) =>
-      answerer.answer(chatbot(settings), Stream.empty, "What are the opening hours?").pipe(
+      answerer.answer(chatbot(settings), Stream.empty, "Opening hours?").pipe(
         Stream.runCollect,
         Effect.map(([part]) => (part?._tag === "Delta" ? part.text : "")),
         Effect.catchTag("AnswerUnavailable", ({ reason }) => Effect.succeed(`failed: ${reason}`)),
@@ -162,7 +162,7 @@ describe("the documents that a chatbot answers from", () => {
     () =>
       Effect.gen(function* () {
         assert.include(yield* ask({ knowledge: "office" }), "PARLEY_KNOWLEDGE_DIR is not set");
-        assert.notInclude(yield* ask({}), "failed");
+        assert.isFalse((yield* ask({})).startsWith("failed:"));
       }).pipe(
         Effect.provide(layerAnswererWith({ knowledgeDir: null })),
         Effect.provide(NodeServices.layer),

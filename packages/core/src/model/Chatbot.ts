@@ -31,6 +31,23 @@ export const ChatbotSettings = Schema.Struct({
   moderation: Schema.NullOr(Schema.Literals(["off", "words", "endpoint"])),
   /** The folder of documents to answer from, under the server's name for it; `null` for the default documents. */
   knowledge: Schema.NullOr(FolderName),
+  /** The answer to a question that the documents do not answer, without a language model. It may contain Markdown. */
+  notFoundMessage: LongText.check(notBlank),
+  /**
+   * The address of a document on the reader's own site, such as `https://docs.example/{path}#{heading}`; `null` to name
+   * sources without a link. `{path}` is the document's path without `.md` or `.txt`, `{heading}` its heading's anchor.
+   */
+  sourceUrl: Schema.NullOr(
+    Text.check(
+      Schema.isMaxCodePoints(2000),
+      Schema.isPattern(/^(https?:\/\/|\/)[^\s()<>]*$/iu, {
+        message:
+          "does not begin with http://, https:// or a slash, or contains a space, parenthesis or angle bracket",
+      }),
+    ),
+  ),
+  /** Questions that pages suggest before the first one: up to six. */
+  suggestedQuestions: Schema.Array(Name).check(Schema.isMaxLength(6)),
   /** The number of days without an entry after which a chat is erased; `null` to keep chats indefinitely. */
   retentionDays: Schema.NullOr(Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 36_500 }))),
 });
@@ -44,6 +61,9 @@ export const defaultSettings: ChatbotSettings = {
   model: null,
   moderation: null,
   knowledge: null,
+  notFoundMessage: "The documents do not answer this question.",
+  sourceUrl: null,
+  suggestedQuestions: [],
   retentionDays: null,
 };
 

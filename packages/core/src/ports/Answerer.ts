@@ -22,7 +22,7 @@ export type AnswerPart =
    * `Restart` discards them. All of it may have 16 KiB as JSON.
    */
   | { readonly _tag: "Metadata"; readonly metadata: Metadata }
-  /** The cost of the answer, sent as the last part if it is known. Attempts and latency include failed attempts. */
+  /** The cost of the answer, sent at the end if it is known. Attempts and latency include failed attempts. */
   | { readonly _tag: "Usage"; readonly usage: Usage };
 
 /** The argument of an {@link AnswererFunction}. */

@@ -24,7 +24,8 @@ import {
   Scope,
   Stream,
 } from "effect";
-import { lookUpIn, type KnowledgeSource } from "../documents/Knowledge.ts";
+import { lookUpIn, type KnowledgeSource, templateOf } from "../documents/Knowledge.ts";
+import { sourcesOf } from "../documents/Source.ts";
 import { maxOutputTokensOf, type LanguageModel } from "../models/ModelCall.ts";
 import {
   retrySchedule,
@@ -134,7 +135,13 @@ export const layerLanguageModel = (
                   : [yield* Cache.get(providersByName, model), ...defaults.slice(1)];
               const tokens = contextTokens - maxOutputTokens;
               const promptOf = yield* promptBuilder(chatbot, question, passages, earlier, tokens);
-              yield* answerWith(providers, promptOf, tokens, retries, queue);
+              const { messages } = yield* answerWith(providers, promptOf, tokens, retries, queue);
+              const cited =
+                passages?.filter(({ text }) => messages[0]!.content.includes(text)) ?? [];
+              if (cited.length > 0) {
+                const metadata = sourcesOf(cited, templateOf(chatbot, documents));
+                yield* Queue.offer(queue, { _tag: "Metadata", metadata });
+              }
               yield* Queue.end(queue);
             }),
           ),
@@ -230,7 +237,8 @@ const answerWith = Effect.fnUntraced(function* (
       attempts++;
       const latencyMillis = now - startedAt;
       const usage = { provider, model, promptTokens, completionTokens, attempts, latencyMillis };
-      return yield* Queue.offer(queue, { _tag: "Usage", usage });
+      yield* Queue.offer(queue, { _tag: "Usage", usage });
+      return candidate.prompt;
     }
     const { failure } = result;
     details.add(providers.length > 1 ? `${provider}: ${failure.detail}` : failure.detail);

@@ -9,8 +9,8 @@ import { folderOf } from "../support/files.ts";
 
 const warningsOf = <A, E, R>(effect: Effect.Effect<A, E, R>) => {
   const warnings: Array<string> = [];
-  const logger = Logger.make(({ message }) => {
-    warnings.push(String(message));
+  const logger = Logger.make(({ logLevel, message }) => {
+    if (logLevel === "Warn") warnings.push(String(message));
   });
   return effect.pipe(
     Effect.provide(Logger.layer([logger])),
@@ -30,13 +30,19 @@ it.effect("readKnowledge indexes Markdown and text files at any depth in the fol
       "node_modules/e/README.md": "Elderberries",
     });
     const knowledge = yield* read(folder);
-    assert.deepStrictEqual(knowledge.topics, ["Apples", "deep/down/B"]);
+    assert.strictEqual(knowledge.documents, 2);
     const matches = ["apples", "bananas", "cherries", "dates", "elderberries"].flatMap((word) =>
       knowledge.search(word, 5),
     );
     assert.deepStrictEqual(matches, [
-      { source: "a.md", headings: ["Apples"], text: "They are red.", certain: true },
-      { source: "deep/down/B.TXT", headings: [], text: "Bananas bend.", certain: false },
+      {
+        source: "a.md",
+        title: "Apples",
+        headings: ["Apples"],
+        anchor: "apples",
+        text: "They are red.",
+      },
+      { source: "deep/down/B.TXT", title: "B", headings: [], anchor: "", text: "Bananas bend." },
     ]);
   }),
 );
@@ -51,7 +57,7 @@ it.effect("readKnowledge skips files that are too large or not UTF-8 text, with 
       "utf16.md": Uint8Array.of(0x23, 0, 0x20, 0, 0x48, 0, 0x69, 0),
     });
     const { value, warnings } = yield* warningsOf(read(folder));
-    assert.strictEqual(value.topics.length, 2);
+    assert.strictEqual(value.documents, 2);
     assert.deepStrictEqual(warnings, [
       "Skipped the document larger.txt: it is larger than 5 MB",
       "Skipped the document latin1.txt: it is not UTF-8",
@@ -77,7 +83,10 @@ it.effect(
       // The folder itself may be a link.
       for (const path of [folder, join(elsewhere, "link")]) {
         const { value, warnings } = yield* warningsOf(read(path));
-        assert.deepStrictEqual(value.topics, ["a", "sub/d"]);
+        assert.deepStrictEqual(
+          [...new Set(value.passages.map(({ source }) => source))],
+          ["a.md", "sub/d.md"],
+        );
         assert.deepStrictEqual(warnings, [
           "Skipped the document b.md: its symbolic link points outside the folder",
           "Skipped the document lost.md: NotFound",
@@ -91,7 +100,10 @@ it.effect(
   () =>
     Effect.gen(function* () {
       const folder = yield* folderOf({ "a.md": "\ufeff# Apples\r\n\r\nThey are red.\r\n" });
-      assert.deepStrictEqual((yield* read(folder)).topics, ["Apples"]);
+      assert.deepStrictEqual(
+        (yield* read(folder)).passages.map(({ title }) => title),
+        ["Apples"],
+      );
     }),
 );
 
@@ -145,18 +157,38 @@ it.effect("readKnowledge fails with the path of the folder if it is missing or i
   }),
 );
 
-it.effect("readKnowledge lets other work run between passages", () =>
+it.effect("building an index lets other work run at least every tenth of a second", () =>
   Effect.gen(function* () {
     const section = `# Heading\n${"Some words of a text. ".repeat(40)}\n`;
-    const folder = yield* folderOf({ "a.md": section.repeat(1000) });
-    let iterations = 0;
+    const passages = Array.from({ length: 20 }, () =>
+      passagesOf("a.md", section.repeat(500)),
+    ).flat();
+    let [iterations, start] = [0, performance.now()];
     let immediate = setImmediate(function tick() {
       iterations++;
       immediate = setImmediate(tick);
     });
     yield* Effect.addFinalizer(() => Effect.sync(() => clearImmediate(immediate)));
-    yield* read(folder);
-    assert.isAtLeast(iterations, 1000);
+    yield* makeKnowledge(passages);
+    start = performance.now() - start;
+    assert.isAtLeast(iterations, Math.floor(start / 200));
+    assert.isAtLeast(iterations, 1);
+  }),
+);
+
+it.effect("readKnowledge reads at most 50 MB, and warns of the documents that it leaves out", () =>
+  Effect.gen(function* () {
+    const text = `# Apples\n\n${"a".repeat(4_900_000)}`;
+    const folder = yield* folderOf(
+      Object.fromEntries(
+        Array.from({ length: 12 }, (_, n) => [`${String.fromCharCode(97 + n)}.md`, text]),
+      ),
+    );
+    const { value, warnings } = yield* warningsOf(read(folder));
+    assert.strictEqual(value.documents, 10);
+    assert.deepStrictEqual(warnings, [
+      `Left out 2 of the documents in ${folder}, from k.md to l.md: at most 50 MB and 200,000 passages are read`,
+    ]);
   }),
 );
 
@@ -168,66 +200,60 @@ A chat belongs to a user. Use \`userRef\` to link chats to your own users.
 ## Limits
 A page holds at most 100 items. Backups are not limited.
 `;
-const headings = (question: string) =>
-  Effect.map(makeKnowledge(passagesOf("guide.md", guide)), ({ search }) =>
-    search(question, 10).map((passage) => passage.headings.at(-1)),
+const best = (question: string, document = guide) =>
+  Effect.map(makeKnowledge(passagesOf("guide.md", document)), ({ search }) =>
+    search(question, 10)[0]?.headings.at(-1),
   );
 
-it.effect(
-  "a search ignores case, accents, plurals and endings, and matches the beginnings of words",
-  () =>
-    Effect.gen(function* () {
-      for (const question of ["backup", "BACKUPS", "b\u00e1ckups", "dumping", "nights"]) {
-        assert.strictEqual((yield* headings(question))[0], "Backups", question);
-      }
-      for (const question of ["userRef", "userref", "linking", "belong", "people"]) {
-        assert.strictEqual((yield* headings(question))[0], "Chats", question);
-      }
-    }),
-);
-
-it.effect("a search finds a passage only if it covers a third of what the question is about", () =>
+it.effect("a search ignores case and accents, and matches words that begin alike", () =>
   Effect.gen(function* () {
-    assert.deepStrictEqual(yield* headings("items of chats from Mars, Venus and Pluto"), []);
-    assert.deepStrictEqual((yield* headings("items of chats and users"))[0], "Chats");
-    assert.deepStrictEqual(yield* headings("dumps on Mars"), []);
-    assert.deepStrictEqual((yield* headings("dumps of chats"))[0], "Chats");
-  }),
-);
-
-it.effect("a search finds the subject of a long question that also tells a story", () =>
-  Effect.gen(function* () {
-    const story =
-      "Our old server crashed yesterday morning after a power failure and my boss is really angry.";
-    assert.deepStrictEqual(yield* headings(story), []);
-    assert.strictEqual(
-      (yield* headings(`${story} Do you keep backups of each night?`))[0],
-      "Backups",
-    );
-  }),
-);
-
-it.effect(
-  "a search prefers a heading that the question contains to a passage with other words from the question",
-  () =>
-    Effect.gen(function* () {
-      const text = `# Where is the database?
-<!-- password · environment · variable -->
-In a folder.
-# Secrets from files
-Add a suffix to the name.`;
-      const { search } = yield* makeKnowledge(passagesOf("a.md", text));
-      const question =
-        "Can secrets such as the password of the database come from files instead of environment variables?";
-      assert.strictEqual(search(question, 1)[0]?.headings.at(-1), "Secrets from files");
-    }),
-);
-
-it.effect("a search corrects the spelling of a word that no document contains", () =>
-  Effect.gen(function* () {
-    for (const question of ["bakcups", "bacups", "backkups", "beckups"]) {
-      assert.strictEqual((yield* headings(question))[0], "Backups", question);
+    for (const question of ["backup", "BACKUPS", "b\u00e1ckups", "dumping", "nights"]) {
+      assert.strictEqual(yield* best(question), "Backups", question);
     }
-    assert.deepStrictEqual(yield* headings("bkacpus"), []);
+    for (const question of ["userRef", "userref", "linking", "belong"]) {
+      assert.strictEqual(yield* best(question), "Chats", question);
+    }
+  }),
+);
+
+it.effect(
+  "a search finds a word in spite of one slip of the pen, and nothing for unknown words",
+  () =>
+    Effect.gen(function* () {
+      for (const question of ["bakcups", "bacups", "backkups", "beckups"]) {
+        assert.strictEqual(yield* best(question), "Backups", question);
+      }
+      for (const question of ["bkacpus", "", "?!", "\ud800"]) {
+        assert.strictEqual(yield* best(question), undefined, question);
+      }
+    }),
+);
+
+it.effect("a search finds words in languages with other letters, or without spaces", () =>
+  Effect.gen(function* () {
+    const document =
+      "# 退款\n收到商品后七天内可以申请退款。\n# Стоимость\nДоставка бесплатна.\n# Straße\nHausnummer";
+    for (const [question, heading] of [
+      ["怎么申请退款？", "退款"],
+      ["сколько стоит доставка", "Стоимость"],
+      ["STRASSE", "Straße"],
+    ] as const) {
+      assert.strictEqual(yield* best(question, document), heading);
+    }
+  }),
+);
+
+it.effect("a search returns the best passage of each of three documents before others", () =>
+  Effect.gen(function* () {
+    const passages = ["a", "b", "c"].flatMap((name, at) =>
+      passagesOf(
+        `${name}.md`,
+        `# ${name}\n## Apples\nred ${"filler ".repeat(at)}\n## Apples\ngreen`,
+      ),
+    );
+    const { search } = yield* makeKnowledge(passages);
+    const found = search("apples", 4).map(({ source }) => source);
+    assert.sameMembers(found.slice(0, 3), ["a.md", "b.md", "c.md"]);
+    assert.strictEqual(found.length, 4);
   }),
 );

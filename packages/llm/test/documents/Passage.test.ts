@@ -31,7 +31,7 @@ e`;
   ]);
 });
 
-it("passagesOf leaves out front matter, and treats horizontal rules and #tags as text", () => {
+it("passagesOf leaves out front matter except for the title, and treats horizontal rules and #tags as text", () => {
   const document = "---\ntitle: x\n---\n#tag\n\n---\n\nb";
   assert.deepStrictEqual(split(document), [["", "#tag\n\n---\n\nb"]]);
 });
@@ -61,17 +61,65 @@ it("when passagesOf cuts a table or code block, each piece repeats the header or
   for (const { text } of code) assert.match(text, /^```ts\n[^]*h \|\n\n\|[^]*\n```$/);
 });
 
-it("passagesOf keeps a long table without rows, or long code without lines, in one piece", () => {
-  const long = "screw ".repeat(250);
-  const blocks = [`| ${long}|\n| - |`, `\`\`\`${long}`, `\`\`\`${long}\n\`\`\``];
-  for (const block of blocks) {
-    for (const text of [block, `Take these parts:\n\n${block}`]) {
-      assert.deepStrictEqual(
-        passagesOf("a.md", text).map((passage) => passage.text),
-        [text.trimEnd()],
-      );
-    }
+it("passagesOf takes the title from the front matter, the first heading or the name of the file", () => {
+  const titleOf = (document: string) => passagesOf("a/red-apples.md", document)[0]?.title;
+  assert.strictEqual(titleOf("---\nid: 1\ntitle: 'About us'\n---\n# Other\na"), "About us");
+  assert.strictEqual(titleOf('+++\ntitle = "About us"\n+++\na'), "About us");
+  assert.strictEqual(titleOf("a\n## *Our* `team`\nb"), "Our team");
+  assert.strictEqual(titleOf("a"), "red apples");
+});
+
+it("passagesOf strips HTML to its text, and code keeps it", () => {
+  const document = `<a id="x"></a>
+# <a name="y"></a>Apples {#fruit}
+<!-- hidden
+words -->
+<div align="center"><b>Red</b> and<br>green<img src="a.png"/></div>
+<ul><li>one</li><li>two</li></ul>
+
+<h2>Pears</h2>
+Enter \`<b>\` or <server>.
+
+\`\`\`html
+<b>bold</b>
+\`\`\`
+<style>
+b { color: red }
+</style>`;
+  assert.deepStrictEqual(split(document), [
+    ["Apples", "Red and\ngreen\n- one\n- two"],
+    ["Apples > Pears", "Enter `<b>` or <server>.\n\n```html\n<b>bold</b>\n```"],
+  ]);
+  assert.strictEqual(passagesOf("x.md", document)[0]?.anchor, "fruit");
+});
+
+it("passagesOf numbers the anchors of equal headings", () => {
+  const anchors = passagesOf("x.md", "# A b!\na\n# A b!\nb\n# Ü_c\nc").map(({ anchor }) => anchor);
+  assert.deepStrictEqual(anchors, ["a-b", "a-b-1", "ü_c"]);
+});
+
+it("passagesOf reads hostile documents within a second each", () => {
+  const hostile = {
+    lists: "- ".repeat(2_500) + "end",
+    deeper: Array.from({ length: 1_500 }, (_, n) => `${"  ".repeat(n)}- item`).join("\n"),
+    quotes: "> ".repeat(100_000),
+    word: "a".repeat(5_000_000),
+    backticks: "` `` ".repeat(50_000),
+    tags: "<a ".repeat(50_000),
+    comments: "<!--".repeat(50_000),
+    brackets: "[".repeat(50_000),
+    heading: `# ${"[".repeat(50_000)}`,
+    spaces: `x${" ".repeat(50_000)}x`,
+    fences: "```\n".repeat(50_001),
+    colons: "a:\n\n".repeat(50_000),
+  };
+  for (const [name, document] of Object.entries(hostile)) {
+    const start = performance.now();
+    const passages = passagesOf("x.md", document);
+    assert.isBelow(performance.now() - start, 5_000, name);
+    assert.isAtMost(Math.max(0, ...passages.map(({ text }) => text.length)), 1300, name);
   }
+  assert.strictEqual(passagesOf("x.md", hostile.lists)[0]?.text, "- end");
 });
 
 it("passagesOf returns no passages for a document that is empty or has only headings", () => {

@@ -133,7 +133,7 @@ it.effect(
     const model = modelThat(() => says("ok"));
     return Effect.gen(function* () {
       for (const knowledge of [yield* documents, null]) {
-        yield* collect("Who won the world cup?").pipe(
+        yield* collect("Xylophone cups?").pipe(
           Effect.provide(layerLanguageModel(model, { knowledge })),
         );
       }

@@ -115,7 +115,6 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
         if (depth === 2) sections.push(`<li><a href="#${id}">${inner}</a></li>`);
         return `<h${depth} id="${id}">${inner}</h${depth}>\n`;
       },
-      // Comments contain words for the search, which readers do not see.
       html: ({ text }) => (text.startsWith("<!--") ? "" : escape(text)),
       image: ({ href, text }) => `<img src="${escape(resolve(href) ?? "")}" alt="${escape(text)}">`,
       link({ href, tokens }) {

@@ -114,7 +114,7 @@ it.effect("an address that ends in .md leads to the same page, and /docs/ leads 
   }).pipe(Effect.provide(NodeServices.layer)),
 );
 
-it.effect("a document's comments, which the search uses, are not shown", () =>
+it.effect("a document's comments are not shown", () =>
   Effect.gen(function* () {
     const read = yield* makeReader;
     const { text } = (yield* read("/docs/faq"))!;

@@ -27,6 +27,19 @@ const settingFlags = {
     Flag.withDescription("How questions are moderated"),
   ),
   knowledge: textFlag("knowledge", "Subfolder of PARLEY_KNOWLEDGE_DIR to answer from"),
+  notFoundMessage: textFlag(
+    "not-found-message",
+    "Answer if the documents do not answer a question",
+  ),
+  sourceUrl: textFlag(
+    "source-url",
+    "Address of a source, such as https://docs.example/{path}#{heading}",
+  ),
+  suggestedQuestions: Flag.String("suggested-question").pipe(
+    Flag.atLeast(0),
+    Flag.map((questions) => (questions.length > 0 ? Option.some(questions) : Option.none())),
+    Flag.withDescription("Question that pages suggest; repeatable, up to six"),
+  ),
   retentionDays: Flag.Int("retention-days").pipe(
     Flag.optional,
     Flag.withDescription("Erase a chat after this many days without an entry"),

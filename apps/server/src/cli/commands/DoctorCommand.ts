@@ -116,10 +116,10 @@ const checkDocuments = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chat
   const folders = [knowledgeDir, ...names.map((name) => path.join(knowledgeDir, name))];
   const findings = yield* Effect.forEach(folders, (folder) =>
     Effect.match(readKnowledge(folder), {
-      onSuccess: ({ topics }) =>
-        (topics.length === 0 ? warning : ok)(
+      onSuccess: ({ documents, passages }) =>
+        (passages.length === 0 ? warning : ok)(
           "documents",
-          `${folder} has ${pluralize(topics.length, "document")}.`,
+          `${folder} has ${pluralize(documents, "document")}.`,
         ),
       onFailure: (error) => failed("documents", describeError(error).message),
     }),

@@ -201,7 +201,7 @@ const Facts = ({ _createTime, flagged, id, moderation }: Entry) => (
 
 /** Translates a link in one of the guide's documents to its address in the guide; `undefined` for any other link. */
 const toGuide = (href: string): string | undefined => {
-  const document = /^(?:\.\.\/|\.\/|docs\/)*([\w/-]+)\.md(#.*)?$/.exec(href);
+  const document = /^(?:\/|\.\.\/|\.\/|docs\/)*([\w/-]+?)(?:\.md)?(#.*)?$/.exec(href);
   return document === null ? undefined : `/docs/${document[1]}${document[2] ?? ""}`;
 };
 
