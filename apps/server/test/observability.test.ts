@@ -355,7 +355,7 @@ describe("an unreachable collector", () => {
     }
     await new Promise((resolve) => setTimeout(resolve, 6_000));
     // What the server prints at its start even without a collector.
-    const startup = /^$|^[A-Z][\w ]+ {2}|provision\.json: | has started /;
+    const startup = /^$|^[A-Z][\w ]+ {2}|provision\.json: | has started |INFO Read \d+ documents? /;
     const [first, ...more] = server
       .log()
       .split("\n")

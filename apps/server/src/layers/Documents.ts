@@ -7,6 +7,7 @@ import { Cache, Context, Duration, Effect, Exit, Layer, Option, Path, Stream } f
 import { on } from "node:events";
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { pluralize } from "../cli/Output.ts";
 import { Settings } from "../Settings.ts";
 
 /**
@@ -33,7 +34,9 @@ const read = Effect.fnUntraced(function* (
     return pages ? { ...knowledge, sourceUrl: "/docs/{path}#{heading}" } : knowledge;
   }
   yield* passages.length > 0
-    ? Effect.logInfo(`Read ${documents} documents with ${passages.length} passages from ${folder}`)
+    ? Effect.logInfo(
+        `Read ${pluralize(documents, "document")} with ${pluralize(passages.length, "passage")} from ${folder}`,
+      )
     : Effect.logWarning(
         `There are no documents in ${folder}: their names must end with .md or .txt`,
       );

@@ -178,8 +178,9 @@ describe("the prompt", () => {
     const words = [unique(), unique(), unique()];
     for (const query of words) await askQuestion(server(), { chat_id: chat.id, query });
     const last = modelRequests.find(({ text }) => text.includes(words[2]!))!;
+    const [system] = last.messages.filter(({ role }) => role === "system");
+    expect(String(system!.content).endsWith(server().chatBot.helloMessage)).toBe(true);
     expect(promptOf(last)).toEqual([
-      ["system", server().chatBot.helloMessage],
       ["user", words[0]],
       ["assistant", `Answer to ${words[0]}`],
       ["user", words[1]],
