@@ -119,7 +119,7 @@ export type Cluster = Effect.Success<ReturnType<typeof openCluster>>;
 const [user, host] = ["parley", "127.0.0.1"];
 
 export const urlOf = (port: number, password: string, database = "parley") =>
-  Redacted.make(`postgres://${user}:${password}@${host}:${port}/${database}`);
+  Redacted.make(`postgres://${user}:${password}@${host}:${port}/${database}?sslmode=disable`);
 
 /**
  * Writes a file with the address and password of the database, for tools on this machine, and removes it when the scope
