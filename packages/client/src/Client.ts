@@ -111,6 +111,10 @@ export const makeClient = (options: api.ClientOptions = {}): api.Client => {
       read(toRequest("PATCH", `${toChat(chatId)}/history/${entryId}`, options, feedback)),
     post: (chatId, text, { metadata, ...options } = {}) =>
       inTurn(toPost(`${toChat(chatId)}/history`, { text, metadata }, options)),
+    stop: (idempotencyKey, options) => {
+      const request = toRequest("DELETE", ask, options);
+      return read({ ...request, headers: { "idempotency-key": idempotencyKey } });
+    },
     ask: (question, options) => inTurn(toPost(ask, question, options)),
     stream: (question, options) => {
       const request = toPost(ask, question, options);

@@ -144,11 +144,12 @@ export async function* send(
   }
 }
 
-const answerUnavailable = 500002;
+/** `ANSWER_UNAVAILABLE` and `ANSWER_STOPPED`. */
+const finalCodes = [500002, 500005];
 
 /**
  * Returns the delay before the next attempt. Throws the error if there must be none: the call was aborted, the request
- * was invalid (4xx without `Retry-After`), the server has already tried all its models, the server asks for a wait of
+ * was invalid (4xx without `Retry-After`), the server has already tried all its models or the ask was stopped, the server asks for a wait of
  * more than a minute, or too many attempts have failed in a row.
  */
 export const retryDelayMillis = (error: unknown, failures: number, retries: number): number => {
@@ -156,7 +157,7 @@ export const retryDelayMillis = (error: unknown, failures: number, retries: numb
   if (!isFailure || failures >= retries) throw error;
   const { code, retryAfterSeconds = 0, status = 500 }: Partial<ResponseError> = error;
   const isFinal = status < 500 && retryAfterSeconds === 0;
-  if (isFinal || code === answerUnavailable || retryAfterSeconds > 60) throw error;
+  if (isFinal || finalCodes.includes(code!) || retryAfterSeconds > 60) throw error;
   const backoff = Math.min(10_000, 500 * 2 ** failures);
   return 1000 * retryAfterSeconds + backoff * (0.5 + Math.random() / 2);
 };

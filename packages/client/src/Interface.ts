@@ -115,7 +115,18 @@ export interface Client {
    * resumes where it left off. Breaking out of the loop disconnects.
    */
   readonly stream: (question: Question, options?: AskOptions) => AsyncIterable<AnswerEvent>;
+  /**
+   * Stops the ask with this idempotency key, whichever server answers it. Nothing is then stored, and each request with
+   * the key fails with `ANSWER_STOPPED` for 24 hours. Resolves to the entry if it was stored first; rejects with status
+   * 404 if no server knows the ask.
+   */
+  readonly stop: (idempotencyKey: string, options?: CallOptions) => Promise<StopResult>;
 }
+
+/** The outcome of a stop: `stopped` if nothing is stored; otherwise the entry that was stored first. */
+export type StopResult =
+  | { readonly stopped: true }
+  | { readonly stopped: false; readonly entry: Entry };
 
 /** One HTTP request with its outcome: a response, an error, or both. */
 export interface Attempt {

@@ -42,6 +42,16 @@ export class AnswerUnavailable extends Data.TaggedError("AnswerUnavailable")<{
   override message = `The ask failed: ${this.reason}.`;
 }
 
+/** A client has stopped the ask. Nothing was stored, and for 24 hours every repetition of the request fails, too. */
+export class AnswerStopped extends Data.TaggedError("AnswerStopped") {
+  override message = "A client has stopped the ask.";
+}
+
+/** The idempotency key is not that of an ask that is in progress, stopped or answered. */
+export class AskNotFound extends Data.TaggedError("AskNotFound") {
+  override message = "No ask with this idempotency key is in progress, stopped or answered.";
+}
+
 /** The store failed or could not be reached. It may or may not have written something. */
 export class StorageUnavailable extends Data.TaggedError("StorageUnavailable")<{
   readonly cause: unknown;
@@ -131,6 +141,7 @@ export type AskError =
   | ChatbotNotFound
   | ChatNotFound
   | IdempotencyKeyReused
+  | AnswerStopped
   | AnswerUnavailable
   | BudgetSpent
   | StorageUnavailable

@@ -23,9 +23,13 @@ export interface IdempotencyKey {
   readonly fingerprint: string;
 }
 
+/** Returns the key as a store knows it. Each visitor's keys are separate. */
+export const storedKeyOf = (key: string, visitor: string | null): string =>
+  visitor === null ? key : `${key}\n${visitor}`;
+
 /**
  * Creates the idempotency key of a request with these decoded values; returns `null` if the client sent no key.
- * `visitor` is the `userRef` of the visitor who sent the request, or `null`. Each visitor's keys are separate.
+ * `visitor` is the `userRef` of the visitor who sent the request, or `null`.
  */
 export const toIdempotencyKey = Effect.fnUntraced(function* (
   digest: Digest.Digest["Service"],
@@ -37,8 +41,5 @@ export const toIdempotencyKey = Effect.fnUntraced(function* (
   if (key === null) return null;
   const request = new TextEncoder().encode(JSON.stringify([endpoint, values]));
   const fingerprint = yield* digest.digestHex(Digest.sha256, request);
-  return {
-    key: visitor === null ? key : `${key}\n${visitor}`,
-    fingerprint,
-  } satisfies IdempotencyKey;
+  return { key: storedKeyOf(key, visitor), fingerprint } satisfies IdempotencyKey;
 });

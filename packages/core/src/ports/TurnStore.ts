@@ -7,6 +7,7 @@ import { Context, type Effect } from "effect";
 import type { Chat } from "../model/Chat.ts";
 import type { Entry, NewEntry } from "../model/Entry.ts";
 import type {
+  AnswerStopped,
   ChatbotNotFound,
   ChatNotFound,
   Overloaded,
@@ -54,6 +55,14 @@ export interface Spending {
   /** The time left until the day ends, in milliseconds. */
   readonly endsInMillis: number;
 }
+
+/** An ask that waits in this process for its turn, and whose key the store does not know yet. */
+export interface WaitingAsk extends IdempotencyKey {
+  readonly chatId: ChatId | null;
+}
+
+/** The outcome of `stop`. */
+export type StopResult = Extract<TakeResult, { readonly _tag: "AlreadyAnswered" | "Stopped" }>;
 
 /** The outcome of `take`. */
 export type TakeResult =
@@ -114,14 +123,17 @@ export class TurnStore extends Context.Service<
       before: number,
     ) => Effect.Effect<ReadonlyArray<Entry>, StorageUnavailable>;
     /**
-     * Renews the lease. Fails with `ChatNotFound` if the chat has been erased, which is checked first. Returns `false`
-     * if another request has taken the chat or the key, or the turn has ended; otherwise returns `true`.
+     * Renews the lease. Fails with `ChatNotFound` if the chat has been erased, which is checked first, or with
+     * `AnswerStopped` if a client has stopped the ask. Returns `false` if another request has taken the chat or the key,
+     * or the turn has ended; otherwise returns `true`.
      */
-    readonly renew: (turn: Turn) => Effect.Effect<boolean, ChatNotFound | StorageUnavailable>;
+    readonly renew: (
+      turn: Turn,
+    ) => Effect.Effect<boolean, AnswerStopped | ChatNotFound | StorageUnavailable>;
     /**
      * Stores the entry, and the chat if it is new; ends the turn; and records the entry under the turn's idempotency
      * key for 24 hours: all or nothing. Fails with `ChatNotFound` if the chat has been erased, which is checked first;
-     * with `TurnLost` if another request has taken the chat or the key, or the turn has ended; or with
+     * with `AnswerStopped` if a client has stopped the ask; with `TurnLost` if another request has taken the chat or the key, or the turn has ended; or with
      * `ChatbotNotFound` if the chat is new and the chatbot is not registered.
      *
      * Adds the entry's `spentTokens`, if any, to what the API key has spent today.
@@ -131,11 +143,22 @@ export class TurnStore extends Context.Service<
       entry: NewEntry,
     ) => Effect.Effect<
       Entry,
-      TurnLost | ChatbotNotFound | ChatNotFound | Overloaded | StorageUnavailable
+      AnswerStopped | TurnLost | ChatbotNotFound | ChatNotFound | Overloaded | StorageUnavailable
     >;
     /**
+     * Stops the ask with this key (as in `IdempotencyKey`): marks the key for 24 hours, so that its turn is lost to an
+     * append, and every repetition of the request fails. The mark and an append test the same row, so that exactly one
+     * of them wins. Returns the entry instead if the ask has stored it, and `null` if the key is unknown, or belongs to
+     * a creation or to a post. With `waiting`, the ask that uses the key is marked even before it has a turn.
+     */
+    readonly stop: (
+      chatbot: ChatbotId,
+      key: string,
+      waiting: WaitingAsk | null,
+    ) => Effect.Effect<StopResult | null, StorageUnavailable>;
+    /**
      * Ends the turn without an entry and forgets its key, but leaves alone a chat or key that another request has
-     * taken. Adds the tokens in `cost` to what the API key has spent today, even if the turn was lost, but not if an
+     * taken, and a key that a client has stopped. Adds the tokens in `cost` to what the API key has spent today, even if the turn was lost, but not if an
      * append or an earlier release of the turn may already have added them.
      */
     readonly release: (

@@ -77,8 +77,10 @@ export {
   turnPrecedence,
   TurnStore,
   type Spending,
+  type StopResult,
   type TakeResult,
   type Turn,
+  type WaitingAsk,
 } from "./TurnStore.ts";
 
 // Values
@@ -123,7 +125,9 @@ export { checkArchiveOrder, earliestTime } from "../archive/ArchiveOrder.ts";
 
 // Errors
 export {
+  AnswerStopped,
   AnswerUnavailable,
+  AskNotFound,
   ArgumentInvalid,
   ChatbotNotFound,
   ChatbotTaken,

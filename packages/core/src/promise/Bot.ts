@@ -136,6 +136,9 @@ export const makeBots =
       return Struct.pick(makeBots(context, { iterate, run }, actor)(chatbot, user), userMethods);
     };
 
+    const stop: api.Bot["stop"] = (idempotencyKey) =>
+      run(asking.stop(chatbot, idempotencyKey, visitor));
+
     const stream: api.Bot["stream"] = (chatId, question, options) => {
       const { ask, check, pick, signal } = toAsk("stream", chatId, question, options);
       const toEvent = (event: AnswerEvent): api.AnswerEvent =>
@@ -197,6 +200,7 @@ export const makeBots =
       ask,
       stream,
       post,
+      stop,
       rename,
       rate,
       delete: remove,
@@ -249,6 +253,7 @@ const userMethods = [
   "history",
   "ask",
   "stream",
+  "stop",
   "rename",
   "rate",
   "delete",

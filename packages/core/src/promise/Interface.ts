@@ -124,6 +124,11 @@ export interface AskOptions extends StoreOptions {
   readonly include?: ReadonlyArray<EntryInclude> | undefined;
 }
 
+/** The outcome of a stop: `stopped` if nothing is stored; otherwise the entry that was stored first. */
+export type StopResult =
+  | { readonly stopped: true }
+  | { readonly stopped: false; readonly entry: Entry };
+
 /** Options for posts. */
 export interface PostOptions extends StoreOptions {
   /** A JSON object of at most 16 KiB, such as `{ author: "Ann" }`, which marks an entry that a person wrote. */
@@ -133,7 +138,16 @@ export interface PostOptions extends StoreOptions {
 /** A bot that is bound to one user: it has and makes only chats with that `userRef`, and nothing for operators. */
 export type UserBot = Pick<
   Bot,
-  "chatbot" | "createChat" | "chats" | "history" | "ask" | "stream" | "rename" | "rate" | "delete"
+  | "chatbot"
+  | "createChat"
+  | "chats"
+  | "history"
+  | "ask"
+  | "stream"
+  | "stop"
+  | "rename"
+  | "rate"
+  | "delete"
 >;
 
 /**
@@ -152,7 +166,7 @@ export interface Bot {
   readonly history: (chatId: number, query?: HistoryQuery, options?: CallOptions) => List<Entry>;
   /**
    * Asks in a chat, or in a new chat if `chatId` is `null`, and resolves once the entry is stored. Rejects with
-   * `ChatNotFound`, `ChatbotNotFound`, `AnswerUnavailable`, `Overloaded`, `BudgetSpent` or `IdempotencyKeyReused`, in
+   * `ChatNotFound`, `ChatbotNotFound`, `AnswerStopped`, `AnswerUnavailable`, `Overloaded`, `BudgetSpent` or `IdempotencyKeyReused`, in
    * which case nothing was stored.
    */
   readonly ask: (
@@ -169,6 +183,12 @@ export interface Bot {
     question: string,
     options?: AskOptions,
   ) => AsyncIterable<AnswerEvent>;
+  /**
+   * Stops the ask with this idempotency key: at once in this process, within seconds in another. Its model's request
+   * ends, nothing is stored, and every request with the key rejects with `AnswerStopped` for 24 hours. Resolves to the
+   * entry if it was stored first; rejects with `AskNotFound` if there is no such ask.
+   */
+  readonly stop: (idempotencyKey: string) => Promise<StopResult>;
   /**
    * Stores an entry without a question, such as a colleague's answer or a notice, in its turn. Any client's next read of
    * the history has it. Rejects with `ChatNotFound`, `Overloaded` or `IdempotencyKeyReused`.

@@ -16,7 +16,9 @@ export type { ModeratorFunction } from "../ports/Moderator.ts";
 export type { Store } from "../ports/Store.ts";
 export type { AskResult } from "../services/LiveAnswer.ts";
 export {
+  AnswerStopped,
   AnswerUnavailable,
+  AskNotFound,
   ArgumentInvalid,
   BudgetSpent,
   ChatbotNotFound,

@@ -21,9 +21,15 @@ import { Digest } from "effect/crypto";
 import type { Ask, Post } from "../model/Ask.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import { helloEntry } from "../model/Entry.ts";
-import { IdempotencyKeyReused, type AskError } from "../model/Errors.ts";
+import {
+  AnswerStopped,
+  AskNotFound,
+  IdempotencyKeyReused,
+  type AskError,
+} from "../model/Errors.ts";
 import {
   IdempotencyKeyText,
+  storedKeyOf,
   toIdempotencyKey,
   type IdempotencyKey,
 } from "../model/IdempotencyKey.ts";
@@ -50,6 +56,7 @@ import { answerInTurn } from "./TurnAnswer.ts";
 
 interface AskInProgress {
   readonly chatbot: ChatbotId;
+  readonly chatId: ChatId | null;
   readonly idempotencyKey: IdempotencyKey | null;
   readonly live: LiveAnswer;
   readonly fiber: Fiber.Fiber<CompletedAsk, AskError>;
@@ -59,10 +66,10 @@ interface AskInProgress {
 const makeAsksInProgress = Effect.fnUntraced(function* (limits: AskLimits, events: EntryEvents) {
   const fibers = yield* FiberSet.make<CompletedAsk, AskError>();
   const byKey = new Map<string, AskInProgress>();
-  const nameOf = (chatbot: ChatbotId, { key }: IdempotencyKey) => `${chatbot}/${key}`;
+  const nameOf = (chatbot: ChatbotId, key: string) => `${chatbot}/${key}`;
 
-  const find = (chatbot: ChatbotId, idempotencyKey: IdempotencyKey | null) =>
-    idempotencyKey === null ? undefined : byKey.get(nameOf(chatbot, idempotencyKey));
+  const find = (chatbot: ChatbotId, key: string | undefined) =>
+    key === undefined ? undefined : byKey.get(nameOf(chatbot, key));
 
   const count = FiberSet.size(fibers);
   const awaitEmpty = FiberSet.awaitEmpty(fibers);
@@ -76,13 +83,16 @@ const makeAsksInProgress = Effect.fnUntraced(function* (limits: AskLimits, event
     if ((yield* count) >= limits.asks) return yield* askOverload;
     const fiber = yield* FiberSet.run(
       fibers,
-      // If the answer has no readers, no request handler is left to log the failure.
-      Effect.tapCause(answer, (cause) =>
-        live.readers > 0 || Cause.hasInterruptsOnly(cause) ? Effect.void : logFailure(cause),
-      ),
+      Effect.catchCause(answer, (cause) => {
+        if (Cause.hasInterruptsOnly(cause))
+          return live.isStopped ? Effect.fail(new AnswerStopped()) : Effect.failCause(cause);
+        // If the answer has no readers, no request handler is left to log the failure.
+        const log = live.readers > 0 ? Effect.void : logFailure(cause);
+        return Effect.andThen(log, Effect.failCause(cause));
+      }).pipe(Effect.uninterruptible),
     );
     const askInProgress = { ...ask, fiber };
-    if (idempotencyKey !== null) byKey.set(nameOf(chatbot, idempotencyKey), askInProgress);
+    if (idempotencyKey !== null) byKey.set(nameOf(chatbot, idempotencyKey.key), askInProgress);
     fiber.addObserver((exit) => {
       forget(askInProgress);
       live.complete(exit);
@@ -95,7 +105,8 @@ const makeAsksInProgress = Effect.fnUntraced(function* (limits: AskLimits, event
   /** Removes the ask, so that a later request with the same key starts a new one. */
   const forget = (ask: AskInProgress) => {
     const { chatbot, idempotencyKey } = ask;
-    if (find(chatbot, idempotencyKey) === ask) byKey.delete(nameOf(chatbot, idempotencyKey!));
+    if (find(chatbot, idempotencyKey?.key) === ask)
+      byKey.delete(nameOf(chatbot, idempotencyKey!.key));
   };
 
   const cancel = (ask: AskInProgress) => {
@@ -103,7 +114,13 @@ const makeAsksInProgress = Effect.fnUntraced(function* (limits: AskLimits, event
     ask.fiber.interruptUnsafe();
   };
 
-  return { find, start, cancel, count, awaitEmpty };
+  /** Ends the ask, which then fails with `AnswerStopped`. */
+  const stop = (ask: AskInProgress) => {
+    ask.live.isStopped = true;
+    cancel(ask);
+  };
+
+  return { find, start, cancel, stop, count, awaitEmpty };
 });
 
 const make = Effect.gen(function* () {
@@ -159,7 +176,7 @@ const make = Effect.gen(function* () {
     yield* checkAsk(ask);
     const values = [chatId, question];
     const idempotencyKey = yield* toIdempotencyKey(digest, keyText, "ask", values, visitor);
-    const existingAsk = asks.find(chatbot.id, idempotencyKey);
+    const existingAsk = asks.find(chatbot.id, idempotencyKey?.key);
     if (
       existingAsk !== undefined &&
       existingAsk.idempotencyKey!.fingerprint !== idempotencyKey!.fingerprint
@@ -168,7 +185,7 @@ const make = Effect.gen(function* () {
     }
     const live = existingAsk?.live ?? new LiveAnswer(dispatcher);
     live.readers++;
-    const newAsk = { chatbot: chatbot.id, idempotencyKey, live };
+    const newAsk = { chatbot: chatbot.id, chatId, idempotencyKey, live };
     const askInProgress =
       existingAsk ??
       (yield* asks.start(newAsk, awaitTurnAndAnswer(live, chatbot, ask, idempotencyKey)));
@@ -235,6 +252,25 @@ const make = Effect.gen(function* () {
     });
   });
 
+  const stop = Effect.fn("Asking.stop")(function* (
+    chatbot: Chatbot,
+    keyText: string,
+    visitor: string | null = null,
+  ) {
+    yield* checkStop({ idempotencyKey: keyText });
+    const key = storedKeyOf(keyText, visitor);
+    const askInProgress = asks.find(chatbot.id, key);
+    const waiting = askInProgress && {
+      ...askInProgress.idempotencyKey!,
+      chatId: askInProgress.chatId,
+    };
+    const result = yield* store.stop(chatbot.id, key, waiting ?? null);
+    if (result === null) return yield* new AskNotFound();
+    if (result._tag === "AlreadyAnswered") return { stopped: false, entry: result.entry } as const;
+    if (askInProgress !== undefined) asks.stop(askInProgress);
+    return { stopped: true } as const;
+  });
+
   const drain = queues.close.pipe(
     Effect.andThen(asks.awaitEmpty),
     // The last attempt to store an entry may end five seconds after the deadline.
@@ -260,6 +296,12 @@ const make = Effect.gen(function* () {
      * same entry for 24 hours.
      */
     post,
+    /**
+     * Stops the ask with the idempotency key, in whichever process it runs: it ends at once in this process, and at its
+     * next renewal in another. Each request with the key then fails with `AnswerStopped` for 24 hours. Returns the entry
+     * if it was stored first, and fails with `AskNotFound` if there is no such ask.
+     */
+    stop,
     /** The number of asks in progress in this process, including those that are waiting. */
     inProgress: asks.count,
     /**
@@ -270,6 +312,8 @@ const make = Effect.gen(function* () {
     drain,
   };
 });
+
+const checkStop = makeCheck(Schema.Struct({ idempotencyKey: IdempotencyKeyText }));
 
 const checkPost = makeCheck(
   Schema.Struct({

@@ -6,7 +6,7 @@
  * try again at an interval.
  */
 import { Clock, Duration, Effect, Latch } from "effect";
-import { AnswerUnavailable, BudgetSpent, Overloaded, type AskError } from "../model/Errors.ts";
+import { AnswerStopped, BudgetSpent, Overloaded, type AskError } from "../model/Errors.ts";
 import type { ChatbotId } from "../model/Ids.ts";
 import type { TakeResult, Turn, TurnStore } from "../ports/TurnStore.ts";
 import type { AskLimits } from "./AskLimits.ts";
@@ -62,8 +62,7 @@ export const makeChatQueues = (store: TurnStore["Service"], limits: AskLimits) =
       const takesNothing = chatId === null && idempotencyKey === null;
       if (budget !== null && takesNothing) yield* checkBudget(chatbot, budget);
       const result = yield* store.take(chatbot, chatId, idempotencyKey, visitor);
-      if (result._tag === "Stopped")
-        return yield* new AnswerUnavailable({ reason: "a client has stopped the ask" });
+      if (result._tag === "Stopped") return yield* new AnswerStopped();
       // Replaying a stored answer costs nothing. If another ask holds the key, that ask may still store its answer,
       // which this ask then replays.
       const costsNothing =

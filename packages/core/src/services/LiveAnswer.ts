@@ -58,6 +58,8 @@ export class LiveAnswer {
   text = "";
   /** Whether a reader has received some of the text, so that it can no longer be withdrawn. */
   hasBeenRead = false;
+  /** Whether a client has stopped the ask. */
+  isStopped = false;
   exit: Exit.Exit<CompletedAsk, AskError> | null = null;
   /** A high surrogate whose low surrogate has not arrived yet. */
   #half = "";

@@ -7,6 +7,7 @@ import type { Chatbot } from "../model/Chatbot.ts";
 import type { Entry, Metadata, NewEntry, Usage } from "../model/Entry.ts";
 import {
   AnswerUnavailable,
+  type AnswerStopped,
   type AskError,
   type ChatNotFound,
   type StorageUnavailable,
@@ -116,7 +117,7 @@ export const answerInTurn = (
 const keepTurn = (
   { limits, store }: AnswerServices,
   turn: Turn,
-): Effect.Effect<never, AnswerUnavailable | ChatNotFound> =>
+): Effect.Effect<never, AnswerStopped | AnswerUnavailable | ChatNotFound> =>
   store.renew(turn).pipe(
     // The store may recover in time. If it does not, or if another ask takes the turn meanwhile, the append fails.
     Effect.catchTag("StorageUnavailable", () => Effect.succeed(true)),

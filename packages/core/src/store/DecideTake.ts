@@ -1,8 +1,8 @@
 /**
- * The rules of who may take a turn.
+ * The rules of who may take a turn, and of which ask a client may stop.
  */
 import { idempotencyKeyLifetime } from "../model/IdempotencyKey.ts";
-import { turnPrecedence } from "../ports/TurnStore.ts";
+import { turnPrecedence, type WaitingAsk } from "../ports/TurnStore.ts";
 import type { ChatRow, KeyRow } from "./Rows.ts";
 
 /** Whether any request may claim the key: it is a day old, or its turn's lease has expired. */
@@ -54,4 +54,30 @@ export const decideTake = (state: TakeState): TakeDecision => {
   if (isReserved && turnUntil + turnPrecedence > now)
     return { heldBy: "chat", until: turnUntil + turnPrecedence };
   return "free";
+};
+
+/** What a stop depends on. */
+export interface StopState {
+  readonly now: number;
+  readonly key: KeyRow | null;
+  /** The ask that waits in the process that stops it. */
+  readonly waiting: WaitingAsk | null;
+}
+
+/** The decision on a stop. An entry without a question was posted, so its key names no ask. */
+export type StopDecision =
+  | "unknown"
+  | "stopped"
+  | "answered"
+  | { readonly stop: Pick<KeyRow, "fingerprint" | "turn" | "chatId"> };
+
+/** Decides on a stop. A turn whose lease has expired can still append, so it can be stopped, too. */
+export const decideStop = ({ key, now, waiting }: StopState): StopDecision => {
+  const isKnown = key !== null && key.madeAt + idempotencyKeyLifetime > now;
+  const isWaiting = waiting !== null && (!isKnown || isFree(key, now));
+  if (isWaiting) return { stop: { ...waiting, turn: null } };
+  if (!isKnown) return "unknown";
+  if (key.isStopped) return "stopped";
+  if (key.turnUntil !== null) return { stop: key };
+  return key.entryId === null ? "unknown" : "answered";
 };

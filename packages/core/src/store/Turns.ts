@@ -4,17 +4,24 @@
 import { Effect } from "effect";
 import type { Chat } from "../model/Chat.ts";
 import type { Entry } from "../model/Entry.ts";
-import { ChatbotNotFound, ChatNotFound, IdempotencyKeyReused, TurnLost } from "../model/Errors.ts";
+import {
+  AnswerStopped,
+  ChatbotNotFound,
+  ChatNotFound,
+  IdempotencyKeyReused,
+  TurnLost,
+} from "../model/Errors.ts";
 import type { ChatbotId } from "../model/Ids.ts";
 import {
   turnEntries,
   turnLease,
   TurnStore,
+  type StopResult,
   type TakeResult,
   type Turn,
 } from "../ports/TurnStore.ts";
 import { addChat, addEntry } from "./Additions.ts";
-import { decideTake } from "./DecideTake.ts";
+import { decideStop, decideTake } from "./DecideTake.ts";
 import { ownKey, sweepKeys } from "./Keys.ts";
 import type { ChatRow, KeyRow, Rows, Tx } from "./Rows.ts";
 
@@ -26,12 +33,16 @@ const day = 24 * 60 * 60 * 1000;
 const holdsNothing = ({ chatId, idempotencyKey }: Pick<Turn, "chatId" | "idempotencyKey">) =>
   chatId === null && idempotencyKey === null;
 
-/** Reads what the turn holds. Fails with `ChatNotFound` if its chat has been erased; `null` if the turn is lost. */
+/**
+ * Reads what the turn holds; `null` if the turn is lost. Fails with `ChatNotFound` if its chat has been erased, or with
+ * `AnswerStopped` if a client has stopped its ask.
+ */
 const readTurn = Effect.fnUntraced(function* (tx: Tx, turn: Turn) {
   const { chatbot, chatId, id, idempotencyKey } = turn;
   const chat = chatId === null ? null : yield* tx.chat(chatbot, chatId);
   if (chatId !== null && chat === null) return yield* new ChatNotFound({ chatId });
   const key = yield* ownKey(tx, chatbot, idempotencyKey);
+  if (key?.isStopped && key.turn === id) return yield* new AnswerStopped();
   const isLost =
     (chat !== null && chat.turn !== id) ||
     (idempotencyKey !== null && (key?.turn !== id || key.turnUntil === null));
@@ -203,10 +214,50 @@ export const makeTurnStore = (rows: Rows): Port => {
       turn.chatbot,
       Effect.fnUntraced(function* (tx) {
         yield* spend(tx, turn.chatbot, cost?.apiKeyId, cost?.tokens);
-        const holding = yield* Effect.catchTag(readTurn(tx, turn), "ChatNotFound", () =>
-          Effect.succeed(null),
+        const holding = yield* readTurn(tx, turn).pipe(
+          // The key stays stopped, and the chat is free for other asks.
+          Effect.catchTag("AnswerStopped", () => readTurn(tx, { ...turn, idempotencyKey: null })),
+          Effect.catchTags({
+            AnswerStopped: () => Effect.succeed(null),
+            ChatNotFound: () => Effect.succeed(null),
+          }),
         );
         if (holding !== null) yield* setUntil(tx, turn, holding, "ended");
+      }),
+    );
+
+  const stop: Port["stop"] = (chatbot, key, waiting) =>
+    inChatbot(
+      chatbot,
+      Effect.fnUntraced(function* (tx) {
+        const row = yield* tx.idempotencyKey(chatbot, key);
+        const decision = decideStop({ now: tx.now, key: row, waiting });
+        switch (decision) {
+          case "stopped":
+            return { _tag: "Stopped" } satisfies StopResult;
+          case "answered": {
+            const entry = yield* tx.entry(chatbot, row!.chatId!, row!.entryId!);
+            return entry !== null && entry.question !== ""
+              ? ({ _tag: "AlreadyAnswered", entry, turnId: row!.turn! } satisfies StopResult)
+              : null;
+          }
+          case "unknown":
+            return null;
+          default: {
+            if ((yield* tx.chatbot(chatbot)) === null) return null;
+            const { chatId, fingerprint, turn } = decision.stop;
+            yield* tx.setIdempotencyKey(chatbot, key, {
+              fingerprint,
+              turn,
+              chatId,
+              madeAt: tx.now,
+              turnUntil: null,
+              entryId: null,
+              isStopped: true,
+            });
+            return { _tag: "Stopped" } satisfies StopResult;
+          }
+        }
       }),
     );
 
@@ -218,5 +269,5 @@ export const makeTurnStore = (rows: Rows): Port => {
       })),
     );
 
-  return TurnStore.of({ take, earlier, renew, append, release, spending });
+  return TurnStore.of({ take, earlier, renew, append, stop, release, spending });
 };

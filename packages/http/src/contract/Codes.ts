@@ -69,6 +69,11 @@ export const generalCodes = {
     means: "The chatbot or the visitor has no such chat.",
   },
   ENTRY_DOES_NOT_EXIST: { status: 404, code: 404012, means: "The chat has no such entry." },
+  ASK_DOES_NOT_EXIST: {
+    status: 404,
+    code: 404013,
+    means: "No ask with this Idempotency-Key is in progress, stopped or answered.",
+  },
   INTERNAL_ERROR: {
     status: 500,
     code: 500001,
@@ -88,6 +93,11 @@ export const generalCodes = {
     status: 500,
     code: 500004,
     means: "The server is overloaded; Retry-After says how many seconds to wait.",
+  },
+  ANSWER_STOPPED: {
+    status: 500,
+    code: 500005,
+    means: "A client has stopped the ask; nothing was stored. A retry does not help.",
   },
 } as const;
 
@@ -183,6 +193,9 @@ export const validationCodes = {
   POST_ENTRY_DTO_IDEMPOTENCY_KEY_REUSED: 4227011,
   POST_ENTRY_DTO_INCLUDE_REPEATED: 4227012,
   POST_ENTRY_DTO_INCLUDE_NOT_A_FIELD: 4227013,
+
+  STOP_DTO_IDEMPOTENCY_KEY_NOT_PRESENT: 4228001,
+  STOP_DTO_IDEMPOTENCY_KEY_NOT_PRINTABLE: 4228002,
 } as const;
 
 export type ValidationMessage = keyof typeof validationCodes;

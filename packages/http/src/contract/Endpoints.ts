@@ -18,8 +18,9 @@ import {
   includeOfEntry,
   PostEntryBody,
   postHeaders,
+  stopHeaders,
 } from "./Values.ts";
-import { ChatWire, DetailsWire, EntryWire, envelope, listEnvelope } from "./Wire.ts";
+import { ChatWire, DetailsWire, EntryWire, envelope, listEnvelope, StopWire } from "./Wire.ts";
 
 /** The base paths of the two interfaces. Each starts with `/` and has no trailing `/`. */
 export interface BasePaths {
@@ -157,6 +158,20 @@ export const endpoints = {
     parameters: { header: askHeaders, query: includeOfEntry },
     body: askBodyOf(200),
     success: envelope(201, EntryWire),
+  },
+  stopAsk: {
+    interface: "answers",
+    method: "DELETE",
+    path: "",
+    scope: "ask",
+    summary: "Stop an ask",
+    description:
+      "Stops the ask with the `Idempotency-Key`, and returns `stopped: true`: its model's request ends, nothing is " +
+      "stored, and each repetition of the ask fails with `ANSWER_STOPPED` for 24 hours. If the entry was stored first, " +
+      "`stopped` is `false`, and the response has the entry.",
+    dto: "STOP_DTO",
+    parameters: { header: stopHeaders },
+    success: envelope(200, StopWire),
   },
 } as const satisfies Readonly<Record<string, Endpoint>>;
 

@@ -100,6 +100,10 @@ export const postHeaders = {
     IdempotencyKeyText,
   ),
 };
+/** Headers of a request that stops an ask. */
+export const stopHeaders = {
+  "Idempotency-Key": IdempotencyKeyText.annotate({ description: "The key of the ask to stop" }),
+};
 export const askHeaders = {
   ...postHeaders,
   "On-Disconnect": optional(

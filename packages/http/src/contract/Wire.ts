@@ -64,6 +64,13 @@ export const EntryWire = Schema.Struct({
   ],
 });
 
+export const StopWire = Schema.Struct({
+  stopped: Schema.Boolean,
+  entry: Schema.optionalKey(
+    EntryWire.annotate({ description: "Only if it was stored before the stop" }),
+  ),
+}).annotate({ identifier: "Stop", examples: [{ stopped: true }] });
+
 export const DetailsWire = Schema.Struct({
   chatBotName: Schema.String,
   chatBotDescription: Schema.String,

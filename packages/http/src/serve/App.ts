@@ -112,7 +112,7 @@ const makeRouter = (paths: BasePaths) => {
     const { interface: name, method, path, scope, dto }: Endpoint = endpoints[endpoint];
     const base = paths[name].replace(/[^\w/-]/g, "\\$&");
     // The path of an ask may end with a slash.
-    const below = endpoint === "ask" ? "/?" : path.replace(/:\w+/g, "([^/]+)");
+    const below = path === "" ? "/?" : path.replace(/:\w+/g, "([^/]+)");
     const pattern = new RegExp(`^${base}${below}$`);
     return { dto, endpoint, method, pattern, scope, template: paths[name] + path };
   });

@@ -3,6 +3,7 @@
  */
 import type { AskError } from "@parley/core";
 import type {
+  AskNotFound,
   EntryNotFound,
   KeyRejected,
   RateExceeded,
@@ -24,6 +25,7 @@ export class RequestRefused extends Data.TaggedError("RequestRefused")<{
 /** Why a request fails. */
 export type RequestError =
   | AskError
+  | AskNotFound
   | EntryNotFound
   | KeyRejected
   | RateExceeded
@@ -89,6 +91,8 @@ const messages = {
   ChatbotNotFound: "API_KEY_NOT_VALID",
   ChatNotFound: "CHAT_DOES_NOT_EXISTS",
   EntryNotFound: "ENTRY_DOES_NOT_EXIST",
+  AskNotFound: "ASK_DOES_NOT_EXIST",
+  AnswerStopped: "ANSWER_STOPPED",
   AnswerUnavailable: "ANSWER_UNAVAILABLE",
   // `RequestValues` rejects every value that the core would reject, so this is a defect.
   ArgumentInvalid: "INTERNAL_ERROR",

@@ -26,7 +26,12 @@ import {
 import type { ReportFailure, RequestError } from "./ErrorResponses.ts";
 import { acceptsEvents, parseEventId, toEventStream } from "./EventStream.ts";
 import type { RequestFacts } from "./RequestTelemetry.ts";
-import { decodeChatsQuery, decodeHistoryQuery, makeBodyDecoders } from "./RequestValues.ts";
+import {
+  decodeChatsQuery,
+  decodeHistoryQuery,
+  decodeStop,
+  makeBodyDecoders,
+} from "./RequestValues.ts";
 
 type Response = HttpServerResponse.HttpServerResponse;
 
@@ -160,6 +165,12 @@ export const makeHandlers = Effect.fnUntraced(function* (
     return toCreated(encodeEntry(entry, include), replayed);
   });
 
+  const stopAsk: Handler = Effect.fnUntraced(function* ({ principal, request }) {
+    const { "Idempotency-Key": idempotencyKey } = yield* decodeStop(request);
+    const result = yield* asking.stop(principal.chatbot, idempotencyKey, principal.visitor);
+    return toOk(result.stopped ? result : { stopped: false, entry: encodeEntry(result.entry, []) });
+  });
+
   return {
     details,
     createChat,
@@ -170,5 +181,6 @@ export const makeHandlers = Effect.fnUntraced(function* (
     changeEntry,
     postEntry,
     ask,
+    stopAsk,
   } satisfies Record<EndpointName, Handler>;
 });

@@ -174,7 +174,8 @@ interface Sorting<Field extends string> {
   readonly desc?: ReadonlyArray<boolean>;
 }
 
-const { ask, changeChat, changeEntry, createChat, history, listChats, postEntry } = endpoints;
+const { ask, changeChat, changeEntry, createChat, history, listChats, postEntry, stopAsk } =
+  endpoints;
 
 /** Creates the decoders of bodies, for questions of at most this many characters. */
 export const makeBodyDecoders = (questionLength: number) => {
@@ -187,6 +188,14 @@ export const makeBodyDecoders = (questionLength: number) => {
     changeEntry: makeBodyDecoder(changeEntry, maxBytes),
     postEntry: makeBodyDecoder(postEntry, postBytes),
   };
+};
+
+const decodeStopHeaders = makeDecoder(stopAsk.dto, Schema.Struct(stopAsk.parameters.header));
+
+/** Decodes the header of a request that stops an ask. */
+export const decodeStop = ({ headers }: HttpServerRequest.HttpServerRequest) => {
+  const key = headers["idempotency-key"];
+  return decodeStopHeaders(key === undefined ? {} : { "Idempotency-Key": key });
 };
 
 export const decodeChatsQuery = makeQueryDecoder(

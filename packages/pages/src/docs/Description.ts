@@ -182,7 +182,9 @@ const examplesOf = (name: string, endpoint: Endpoint, status: number): Json => {
 
 /** Messages with which only some endpoints can respond, and the names of those endpoints. */
 const onlyAt: Readonly<Record<string, ReadonlyArray<string>>> = {
+  ANSWER_STOPPED: ["ask"],
   ANSWER_UNAVAILABLE: ["ask"],
+  ASK_DOES_NOT_EXIST: ["stopAsk"],
   BUDGET_SPENT: ["ask"],
   CHAT_DOES_NOT_EXISTS: ["ask", "history", "changeChat", "deleteChat", "changeEntry", "postEntry"],
   ENTRY_DOES_NOT_EXIST: ["changeEntry"],

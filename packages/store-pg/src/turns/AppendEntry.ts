@@ -2,6 +2,7 @@
  * Appends the entry of an answer, and so ends its turn.
  */
 import {
+  AnswerStopped,
   AskDeadline,
   TurnLost,
   turnLease,
@@ -13,6 +14,7 @@ import {
 import { Clock, Effect } from "effect";
 import type { ChatCreation } from "../chats/ChatCreation.ts";
 import { deadlines, withDeadline } from "../connections/Deadlines.ts";
+import { toStorageUnavailable } from "../connections/PgErrors.ts";
 import type { PgPools } from "../connections/PgPools.ts";
 import {
   entryColumns,
@@ -22,7 +24,7 @@ import {
   toNewEntry,
 } from "../rows/ChatRows.ts";
 import { addSpending } from "../rows/Spending.ts";
-import { batchStatement } from "../rows/Statements.ts";
+import { batchStatement, byPrimaryKey } from "../rows/Statements.ts";
 import { ownSequence } from "../writes/WriteState.ts";
 import {
   lockTurns,
@@ -48,13 +50,25 @@ export const makeAppendEntry = Effect.fnUntraced(function* (
 ) {
   const appendToChat = yield* makeChange<Append, Outcome & Entry>(pools, appendStatement);
 
+  const readStopped = (chatbot: number, turn: string, key: string) =>
+    toStorageUnavailable(
+      Effect.map(
+        pools.writes.query(chatbot, stoppedKey, [chatbot, key, turn]),
+        (rows) => rows.length > 0,
+      ),
+    );
+
   const appendToNewChat = Effect.fnUntraced(function* (
     { chatbot, id, idempotencyKey, visitor = null }: Turn,
     entry: NewEntry,
   ) {
     const keyClaim = idempotencyKey && { ...idempotencyKey, turnId: id, isClaimed: true };
     const newChat = yield* create(chatbot, { name: null, userRef: visitor, entry, keyClaim });
-    if (newChat === null) return yield* new TurnLost();
+    if (newChat === null) {
+      const isStopped =
+        idempotencyKey !== null && (yield* readStopped(chatbot, id, idempotencyKey.key));
+      return yield* isStopped ? new AnswerStopped() : new TurnLost();
+    }
     const { createTime, entryId, id: chatId } = newChat;
     const { answer, flagged, moderation, question } = entry;
     const texts = { question, answer, moderation, flagged };
@@ -82,6 +96,8 @@ export const makeAppendEntry = Effect.fnUntraced(function* (
   });
   return append;
 });
+
+const stoppedKey = `select from idempotency_key ${byPrimaryKey("key", "$2::text", "stopped and turn = $3")}`;
 
 // The spending joins `new_entry`, so that the API key's spending row, which the key's other asks wait for, is locked
 // last.

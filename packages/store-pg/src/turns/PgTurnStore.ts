@@ -13,6 +13,7 @@ import { byPrimaryKey } from "../rows/Statements.ts";
 import { makeAppendEntry } from "./AppendEntry.ts";
 import { makeReleaseTurn } from "./ReleaseTurn.ts";
 import { makeRenewTurn } from "./RenewTurn.ts";
+import { makeStopAsk } from "./StopAsk.ts";
 import { makeTakeTurn } from "./TakeTurn.ts";
 import type { UnknownOutcomes } from "./TurnRows.ts";
 
@@ -30,6 +31,8 @@ export const makeTurnStore = Effect.fnUntraced(function* (pools: PgPools, creati
 
   const take = yield* makeTakeTurn(pools, (turn) => earlier(turn, Number.MAX_SAFE_INTEGER));
 
+  const stop = makeStopAsk(pools);
+
   const spending: Port["spending"] = (chatbot, apiKeyId) =>
     toStorageUnavailable(
       Effect.map(
@@ -38,7 +41,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (pools: PgPools, creati
       ),
     );
 
-  return TurnStore.of({ take, earlier, renew, append, release, spending });
+  return TurnStore.of({ take, earlier, renew, append, stop, release, spending });
 });
 
 // If the chat has no entry with the id `$3`, `$3` itself bounds the position: an entry's position is never greater than

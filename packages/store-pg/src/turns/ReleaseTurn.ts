@@ -52,8 +52,10 @@ export const makeReleaseTurn = Effect.fnUntraced(function* (
         }),
         Effect.asVoid,
       );
-    const turnErrors = ["ChatNotFound", "TurnLost"] as const;
+    const turnErrors = ["AnswerStopped", "ChatNotFound", "TurnLost"] as const;
     return attemptRelease(turn).pipe(
+      // The key stays stopped, and the chat is free for other asks.
+      Effect.catchTag("AnswerStopped", () => attemptRelease({ ...turn, idempotencyKey: null })),
       Effect.catchTag(turnErrors, () =>
         // The turn was lost, or its chat was erased: only the tokens are left to add.
         cost === null

@@ -4,7 +4,13 @@
  * lock a chat for seconds. No statement of a turn waits for that lock: it skips a locked chat, and runs again later. So
  * the order in which a statement locks a chat and a key cannot cause a deadlock.
  */
-import { ChatNotFound, StorageUnavailable, TurnLost, type Turn } from "@parley/core/ports";
+import {
+  AnswerStopped,
+  ChatNotFound,
+  StorageUnavailable,
+  TurnLost,
+  type Turn,
+} from "@parley/core/ports";
 import { Effect, Schedule } from "effect";
 import { databaseOverload, isUnsent, toStoreErrors } from "../connections/PgErrors.ts";
 import type { PgPools } from "../connections/PgPools.ts";
@@ -14,7 +20,7 @@ import { makeWriteBatcher } from "../writes/WriteBatcher.ts";
 
 /** What became of a turn; `locked_elsewhere` if another transaction has locked its chat. */
 export interface Outcome {
-  readonly outcome: "owned" | "locked_elsewhere" | "lost" | "erased";
+  readonly outcome: "owned" | "locked_elsewhere" | "lost" | "stopped" | "erased";
 }
 
 /** Creates a function that changes a turn. Changes for one chatbot that arrive together share a statement. */
@@ -41,6 +47,8 @@ export const makeChange = Effect.fnUntraced(function* <Item extends Turn, Row ex
         return yield* databaseOverload;
       case "lost":
         return yield* new TurnLost();
+      case "stopped":
+        return yield* new AnswerStopped();
       case "erased":
         return yield* new ChatNotFound({ chatId: turn.chatId! });
     }
@@ -94,19 +102,20 @@ with request as (
 ), locked as (
   select request.*, key_row.*, chat_row.*
   from (select * from request order by key, chat_id) request left join lateral (
-    select true as has_key from idempotency_key
-    ${byPrimaryKey("key", "request.key", "turn = request.turn and turn_until is not null")} for update
+    select stopped as is_stopped from idempotency_key
+    ${byPrimaryKey("key", "request.key", "turn = request.turn and (turn_until is not null or stopped)")} for update
   ) key_row on true left join lateral (
     select id as locked_id, position, create_time, entries, waiting, last_entry_time from chat
     ${byPrimaryKey("id", "request.chat_id", "turn = request.turn")} for no key update skip locked
   ) chat_row on true
 ), turn_row as (
   select *, case
+    when is_stopped then 'stopped'
     when chat_id is not null and locked_id is null then coalesce((
       select case when chat.turn = locked.turn then 'locked_elsewhere' else 'lost' end
       from chat ${byPrimaryKey("id", "locked.chat_id")}
     ), 'erased')
-    when key is not null and has_key is null then 'lost'
+    when key is not null and is_stopped is null then 'lost'
     else 'owned'
   end as outcome
   from locked
