@@ -107,8 +107,12 @@ const fill = Effect.fnUntraced(function* (
   return answer!;
 });
 
-/** Statements that show and change the same without the condition: one only locks rows, one skips some ids. */
-const harmless = /^select chats, positions .* for update$|^\nselect setval\(sequence/;
+/**
+ * Statements that show and change the same without the condition: one only locks rows, one skips some ids, and one finds
+ * the row of a turn, whose id is unique.
+ */
+const harmless =
+  /^select chats, positions .* for update$|^\nselect setval\(sequence|^select from idempotency_key .* turn = \$3 /;
 const condition = /\b(\w+\.)?chatbot_id = (\$1|\w+\.chatbot_id)(?!\w)/g;
 const withoutCondition = (text: string) => text.replace(condition, "$$1::int is not null");
 
@@ -228,6 +232,7 @@ const observe = Effect.fnUntraced(function* (
     yield* see(turns.release(turn));
   }
   yield* see(turns.earlier(inChat, Number.MAX_SAFE_INTEGER));
+  for (const key of ["claimed", "answered", "asked 2"]) yield* see(turns.stop(ours, key, null));
   yield* see(turns.take(ours, chatId, null));
   yield* see(turns.take(ours, null, keyOf("answered")));
   for (const key of ["created 2", "new"]) yield* see(createChat(ours, chat, keyOf(key)));

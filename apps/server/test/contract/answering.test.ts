@@ -8,6 +8,7 @@ import {
   createChat,
   deltaText,
   expectGeneral,
+  expectInvalid,
   listChats,
   listEntries,
   parseEvents,
@@ -293,6 +294,35 @@ describe("a client that disconnects", () => {
     const response = await other;
     expect(response.status, response.text).toBe(201);
     expect(modelRequests.filter(({ text }) => text.includes(word))).toHaveLength(1);
+  });
+});
+
+describe("a stopped ask", () => {
+  it("a stop ends the model's request and every request with the key, and nothing is stored", async () => {
+    const chat = await createChat(server());
+    const word = unique();
+    const call = {
+      json: { chat_id: chat.id, query: word },
+      headers: { "idempotency-key": unique() },
+    };
+    const arrival = hold(word);
+    const responses = [askApi(server(), call), askApi(server(), call)];
+    const modelRequest = await arrival;
+    const stop = { method: "DELETE", headers: call.headers };
+    for (const _ of [1, 2]) {
+      const response = await askApi(server(), stop);
+      expect(response.body).toEqual({ status: 200, data: { stopped: true } });
+    }
+    expect(await isCancelled(modelRequest)).toBe(true);
+    for (const response of [...(await Promise.all(responses)), await askApi(server(), call)]) {
+      expectGeneral(response, 500);
+      expect(response.body.message).toBe("ANSWER_STOPPED");
+    }
+    const other = { ...call, json: { chat_id: chat.id, query: "other" } };
+    expectInvalid(await askApi(server(), other), "Idempotency-Key");
+    const next = await askQuestion(server(), { chat_id: chat.id, query: "next" });
+    expect((await listEntries(server(), chat.id)).data[0]).toEqual(next);
+    expect((await listEntries(server(), chat.id)).total).toBe(2);
   });
 });
 

@@ -10,6 +10,7 @@ import { idempotency } from "./suites/idempotency.ts";
 import { include } from "./suites/include.ts";
 import { malformed } from "./suites/malformed.ts";
 import { paths } from "./suites/paths.ts";
+import { stop } from "./suites/stop.ts";
 import { stream } from "./suites/stream.ts";
 import { visitors } from "./suites/visitors.ts";
 
@@ -21,6 +22,7 @@ export const contract = (server: Server): void => {
   history(server);
   ask(server);
   stream(server);
+  stop(server);
   auth(server);
   visitors(server);
   idempotency(server);

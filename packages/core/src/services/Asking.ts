@@ -83,19 +83,16 @@ const makeAsksInProgress = Effect.fnUntraced(function* (limits: AskLimits, event
     if ((yield* count) >= limits.asks) return yield* askOverload;
     const fiber = yield* FiberSet.run(
       fibers,
-      Effect.catchCause(answer, (cause) => {
-        if (Cause.hasInterruptsOnly(cause))
-          return live.isStopped ? Effect.fail(new AnswerStopped()) : Effect.failCause(cause);
-        // If the answer has no readers, no request handler is left to log the failure.
-        const log = live.readers > 0 ? Effect.void : logFailure(cause);
-        return Effect.andThen(log, Effect.failCause(cause));
-      }).pipe(Effect.uninterruptible),
+      // If the answer has no readers, no request handler is left to log the failure.
+      Effect.tapCause(answer, (cause) =>
+        live.readers > 0 || Cause.hasInterruptsOnly(cause) ? Effect.void : logFailure(cause),
+      ),
     );
     const askInProgress = { ...ask, fiber };
     if (idempotencyKey !== null) byKey.set(nameOf(chatbot, idempotencyKey.key), askInProgress);
     fiber.addObserver((exit) => {
       forget(askInProgress);
-      live.complete(exit);
+      live.complete(live.isStopped && Exit.isFailure(exit) ? Exit.fail(new AnswerStopped()) : exit);
       const error = Exit.isFailure(exit) ? Cause.findErrorOption(exit.cause) : Option.none();
       if (Option.isSome(error)) events.publish("failure", error.value);
     });
@@ -205,8 +202,10 @@ const make = Effect.gen(function* () {
     chatbot: Chatbot,
     ask: Ask,
   ): Effect.fn.Return<AskResult, AskError, Scope.Scope> {
-    const { fiber, isJoined } = yield* startOrJoin(chatbot, ask);
-    const { entry, replayed } = yield* Fiber.join(fiber);
+    const { fiber, isJoined, live } = yield* startOrJoin(chatbot, ask);
+    const { entry, replayed } = yield* Effect.catchCause(Fiber.join(fiber), (cause) =>
+      live.isStopped ? Effect.fail(new AnswerStopped()) : Effect.failCause(cause),
+    );
     return { entry, replayed: replayed || isJoined };
   }, Effect.scoped);
 

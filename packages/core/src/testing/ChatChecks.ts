@@ -43,6 +43,60 @@ const isHeld = (turns: TurnStore["Service"], chatbot: ChatbotId, chat: ChatId) =
   Effect.flatMap(turns.take(chatbot, chat, null), ({ _tag }) => same("a take", _tag, "Held"));
 
 export const chatChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = [
+  check("a stopped ask stores nothing, its key stays stopped, and its chat is free", function* () {
+    const chatbot = yield* newChatbot;
+    const [first, second] = yield* bothTurns;
+    const { id } = yield* create(chatbot);
+    const stop = (text: string, chat: ChatId | null = null, isWaiting = false) =>
+      Effect.map(
+        second.stop(chatbot, text, isWaiting ? { ...keyOf(text), chatId: chat } : null),
+        (result) => (result === null ? "unknown" : result._tag),
+      );
+    yield* same("an unknown key", yield* stop("unknown"), "unknown");
+    for (const chat of [id, null]) {
+      const name = `of ${chat === null ? "a new chat" : "a chat"}`;
+      const turn = yield* takeTurn(chatbot, chat, keyOf(name), first);
+      yield* same("a stop", yield* stop(name), "Stopped");
+      yield* same("a second stop", yield* stop(name), "Stopped");
+      yield* same("a renewal", yield* tagOf(first.renew(turn)), "AnswerStopped");
+      yield* same("an append", yield* tagOf(first.append(turn, entry("q"))), "AnswerStopped");
+      yield* first.release(turn);
+      const again = yield* first.take(chatbot, chat, keyOf(name));
+      yield* same("a repetition", again._tag, "Stopped");
+      const next = yield* takeTurn(chatbot, chat, keyOf(`next ${name}`), first);
+      yield* first.append(next, entry("q"));
+      yield* same("an answered key", yield* stop(`next ${name}`), "AlreadyAnswered");
+    }
+    yield* same("a waiting ask", yield* stop("waiting", id, true), "Stopped");
+    const late = yield* first.take(chatbot, id, keyOf("waiting"));
+    yield* same("its take", late._tag, "Stopped");
+    const released = yield* takeTurn(chatbot, id, keyOf("released"), first);
+    yield* first.release(released);
+    yield* same("a released key", yield* stop("released"), "unknown");
+    yield* ChatStore.use((chats) => chats.createChat(chatbot, bare, keyOf("creation")));
+    yield* same("a creation's key", yield* stop("creation"), "unknown");
+    const post = yield* takeTurn(chatbot, id, keyOf("post"), first);
+    yield* first.append(post, entry(""));
+    yield* same("a post's key", yield* stop("post"), "unknown");
+  }),
+
+  check("of a stop and an append at the same time, exactly one wins", function* () {
+    const chatbot = yield* newChatbot;
+    const [first, second] = yield* bothTurns;
+    const { id } = yield* create(chatbot);
+    for (let round = 0; round < 10; round++) {
+      const [text, chat] = [`key ${round}`, round % 2 === 0 ? id : null];
+      const turn = yield* takeTurn(chatbot, chat, keyOf(text), first);
+      const [append, stop] = yield* Effect.all(
+        [tagOf(first.append(turn, entry("q"))), second.stop(chatbot, text, null)],
+        { concurrency: "unbounded" },
+      );
+      yield* first.release(turn);
+      const expected = append === "AnswerStopped" ? "Stopped" : "AlreadyAnswered";
+      yield* same(`the stop of an ask that ${append}`, stop?._tag, expected);
+    }
+  }),
+
   check("strings are stored, sorted, found and copied by all their code points", function* () {
     const [chatbot, copy] = [yield* newChatbot, yield* newChatbot];
     const references = alikeUpTo(59);

@@ -573,6 +573,62 @@ describe("asking", () => {
       }),
   );
 
+  it.effect("a stop ends an ask with all its readers, and later repetitions, in its process", () =>
+    Effect.gen(function* () {
+      const closed = yield* Deferred.make<void>();
+      const layer = layerAsking((question) =>
+        question === "q"
+          ? Stream.ensuring(Stream.never, Deferred.succeed(closed, undefined))
+          : says(question),
+      );
+      yield* Effect.gen(function* () {
+        const service = yield* Asking;
+        const chatId = yield* newChat;
+        const stopped = ask("q", { chatId, idempotencyKey: "key" });
+        const queued = ask("queued", { chatId, idempotencyKey: "queued" });
+        const fibers = yield* Effect.forEach([stopped, stopped, queued], (request) =>
+          Effect.forkChild(Effect.exit(asking(request))),
+        );
+        yield* settle;
+        for (const key of ["queued", "key", "key"])
+          assert.deepStrictEqual(yield* service.stop(chatbot, key), { stopped: true }, key);
+        assert.isTrue(yield* Deferred.isDone(closed));
+        for (const fiber of fibers)
+          assert.deepStrictEqual(tagOf(yield* Fiber.join(fiber)), ["AnswerStopped"]);
+        for (const request of [stopped, queued])
+          assert.strictEqual((yield* Effect.flip(asking(request)))._tag, "AnswerStopped");
+        const changed = Effect.flip(asking({ ...stopped, question: "other" }));
+        assert.strictEqual((yield* changed)._tag, "IdempotencyKeyReused");
+        const { entry } = yield* asking(ask("next", { chatId, idempotencyKey: "next" }));
+        assert.deepStrictEqual(yield* questionsOf(chatId), ["next"]);
+        assert.deepStrictEqual(yield* service.stop(chatbot, "next"), { stopped: false, entry });
+        for (const [key, visitor] of [["none"], ["next", "ann"]] as const)
+          assert.strictEqual(
+            (yield* Effect.flip(service.stop(chatbot, key, visitor)))._tag,
+            "AskNotFound",
+          );
+      }).pipe(Effect.provide(layer));
+    }),
+  );
+
+  it.effect("an ask that another process stops ends at its next renewal", () =>
+    Effect.gen(function* () {
+      const closed = yield* Deferred.make<void>();
+      const answer = Stream.ensuring(Stream.never, Deferred.succeed(closed, undefined));
+      yield* Effect.gen(function* () {
+        const turns = yield* TurnStore;
+        const request = ask("q", { idempotencyKey: "key" });
+        const fiber = yield* Effect.forkChild(Effect.exit(asking(request)));
+        yield* settle;
+        assert.deepStrictEqual(yield* turns.stop(chatbot.id, "key", null), { _tag: "Stopped" });
+        yield* TestClock.adjust("3 seconds");
+        assert.deepStrictEqual(tagOf(yield* Fiber.join(fiber)), ["AnswerStopped"]);
+        assert.isTrue(yield* Deferred.isDone(closed));
+        assert.strictEqual(yield* total, 0);
+      }).pipe(Effect.provide(layerAsking(() => answer)));
+    }),
+  );
+
   /** Half an answer, followed a second later by `more`. */
   const halfThen = (more: Stream.Stream<AnswerPart, AnswerUnavailable>) =>
     Stream.concat(

@@ -112,7 +112,8 @@ const describeEndpoint = (name: string, endpoint: Endpoint, schemas: Json): Json
   for (const [status, description, schema] of failures) {
     const examples = examplesOf(name, endpoint, status);
     if (Object.keys(examples).length === 0) continue;
-    const either = "CHAT_DOES_NOT_EXISTS" in examples && Schema.Union([schema, Wire.NotFound]);
+    const isOwn = "CHAT_DOES_NOT_EXISTS" in examples || "ASK_DOES_NOT_EXIST" in examples;
+    const either = isOwn && Schema.Union([schema, Wire.NotFound]);
     responses[status] = {
       description,
       headers: {
@@ -147,12 +148,14 @@ const toJsonSchema = (
 /** Describes the parameters in a place, such as the query, with the schemas of their decoded values. */
 const describeParameters = ([place, fields]: readonly [string, Schema.Struct.Fields]) => {
   const { definitions, schema } = toJsonSchema(Schema.toType(Schema.Struct(fields)));
+  const isRequired = (name: string) => (schema["required"] ?? []).includes(name);
   return Object.entries<Json>(schema["properties"]).map(([name, value]) => {
     // A reference to a named schema is replaced by the schema itself.
     const { description, ...schema } = definitions[value["$ref"]?.split("/").at(-1)] ?? value;
     // `include` is the only array whose values are separated by commas.
     const separator = name === "include" && { explode: false };
-    return { name, in: place, required: place === "path", ...separator, description, schema };
+    const required = place === "path" || isRequired(name);
+    return { name, in: place, required, ...separator, description, schema };
   });
 };
 

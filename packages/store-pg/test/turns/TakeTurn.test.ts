@@ -132,27 +132,6 @@ it.live("the statement of a take decides as `decideTake` does", () =>
 const stop = (sql: SqlClient.SqlClient) =>
   sql.unsafe("update idempotency_key set stopped = true, turn_until = null");
 
-it.live("a turn whose key was stopped is lost to its append and its renewal", () =>
-  inSchema(
-    Effect.fnUntraced(function* (sql) {
-      const [chats, turns, chatbot] = [yield* ChatStore, yield* TurnStore, yield* registerChatbot];
-      const { chat } = yield* chats.createChat(chatbot, bare, null);
-      for (const [key, chatId] of [
-        ["in a chat", chat.id],
-        ["in a new chat", null],
-      ] as const) {
-        const turn = yield* takeFree(chatbot, chatId, keyOf(key));
-        yield* stop(sql);
-        assert.isFalse(yield* turns.renew(turn), key);
-        const error = yield* Effect.flip(turns.append(turn, entry));
-        assert.strictEqual(error._tag, "TurnLost", key);
-      }
-      assert.deepStrictEqual(yield* sql.unsafe("select from entry"), []);
-      assert.lengthOf(yield* sql.unsafe("select from chat"), 1);
-    }),
-  ),
-);
-
 it.live("a creation does not get the chat of a key that was stopped, claimed or answered", () =>
   inSchema(
     Effect.fnUntraced(function* (sql) {
