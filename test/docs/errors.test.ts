@@ -25,6 +25,7 @@ const endpoints: Readonly<Record<string, string>> = {
   "4225": "Rename a chat",
   "4226": "Rate an entry",
   "4227": "Post an entry",
+  "4228": "Stop an ask",
 };
 
 const notStorableInQuery =
