@@ -586,9 +586,9 @@ describe("asking", () => {
         const chatId = yield* newChat;
         const stopped = ask("q", { chatId, idempotencyKey: "key" });
         const queued = ask("queued", { chatId, idempotencyKey: "queued" });
-        const fibers = yield* Effect.forEach([stopped, stopped, queued], (request) =>
-          Effect.forkChild(Effect.exit(asking(request))),
-        );
+        const streaming = Stream.runDrain(service.stream(chatbot, stopped));
+        const runs = [asking(stopped), streaming, asking(queued)];
+        const fibers = yield* Effect.forEach(runs, (run) => Effect.forkChild(Effect.exit(run)));
         yield* settle;
         for (const key of ["queued", "key", "key"])
           assert.deepStrictEqual(yield* service.stop(chatbot, key), { stopped: true }, key);
