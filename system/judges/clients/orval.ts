@@ -38,7 +38,7 @@ await run("orval", {
     return { data: list.data.data, total: list.data.meta.total };
   },
   ask: async (chat_id, query) => {
-    const ask = await answersAsk({ chat_id, query }, options);
+    const ask = await answersAsk({ chat_id, query }, {}, options);
     if (ask.status !== 201) throw ask;
     return { ...ask.data.data, answer: ask.data.data.answer };
   },
@@ -47,7 +47,7 @@ await run("orval", {
     return "message" in data ? data.message : "none";
   },
   invalid: async () => {
-    const ask = await answersAsk({ query: "" }, options);
+    const ask = await answersAsk({ query: "" }, {}, options);
     return ask.status === 422 ? ask.data.errors[0]!.path : [];
   },
 });

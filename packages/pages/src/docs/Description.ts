@@ -140,9 +140,11 @@ const toJsonSchema = (
   schema: Schema.Top,
 ): { readonly definitions: Json; readonly schema: Json } => {
   const text = JSON.stringify(Schema.toJsonSchemaDocument(schema));
-  return JSON.parse(text.replaceAll("#/$defs/", "#/components/schemas/"), (name, value) =>
-    name === "additionalProperties" || value === Number.MIN_SAFE_INTEGER ? undefined : value,
-  );
+  return JSON.parse(text.replaceAll("#/$defs/", "#/components/schemas/"), (name, value) => {
+    if (name === "additionalProperties" || value === Number.MIN_SAFE_INTEGER) return undefined;
+    // The schema of a single word is a choice of one.
+    return value?.anyOf?.length === 1 ? value.anyOf[0] : value;
+  });
 };
 
 /** Describes the parameters in a place, such as the query, with the schemas of their decoded values. */
