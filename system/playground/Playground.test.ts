@@ -90,7 +90,7 @@ let client: Client;
 beforeAll(async () => {
   const pause = (question: string) => (question in tangles ? 0 : question === "fast" ? 2 : 60);
   model = await startSlowModel(script, pause);
-  server = await launch("embedded", model.settings);
+  server = await launch("embedded", model.settings, { suggestedQuestions: ["Ports", "Keys"] });
   client = makeClient({ origin: server.target.origin, apiKey: server.target.key });
   await client.createChat();
   browser = await launchBrowser();
@@ -288,7 +288,7 @@ describe("the playground's start page", () => {
       await page.waitForSelector(`h2:text-is("${name}")`);
     }));
 
-  it("the page suggests questions that the documents answer, but only to holders of a key", async () => {
+  it("the page suggests the chatbot's questions, but only to holders of a key", async () => {
     const read = async (headers: Record<string, string>) =>
       (await fetch(`${server.target.origin}/playground/questions`, { headers })).json();
     expect(await read({})).toEqual([]);

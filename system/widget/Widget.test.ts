@@ -104,7 +104,10 @@ beforeAll(async () => {
     tokensPerDay: 1_000_000,
   };
   const chatbot = { workspace: "Shop", name: "Shop assistant", helloMessage: "Hello! 👋" };
-  await writeFile(provision, JSON.stringify({ chatbots: [{ ...chatbot, keys: [widget] }] }));
+  await writeFile(
+    provision,
+    JSON.stringify({ chatbots: [{ ...chatbot, suggestedQuestions: ["Ports"], keys: [widget] }] }),
+  );
   model = await startSlowModel((question) =>
     question === "fail" ? undefined : question === "long" ? long : "A short **answer**.",
   );

@@ -55,10 +55,11 @@ const freshKeys = Effect.all({
   unknownKey: freshKey,
 }).pipe(Effect.provide(SecureRandom.layerWebCrypto));
 
-/** Resolves when the server is listening. `extra` has further settings. */
+/** Resolves when the server is listening. `extra` has further settings, `fields` those of its chatbot. */
 export const launch = async (
   store: "memory" | "embedded" | "postgres",
   extra: Readonly<Record<string, string>> = {},
+  fields: object = {},
 ): Promise<TestServer> => {
   const directory = await mkdtemp(join(tmpdir(), "parley-contract-"));
   // If this runs as root, PostgreSQL runs as another user, who must be able to reach its data.
@@ -84,6 +85,7 @@ export const launch = async (
           description: chatBot.description,
           helloMessage: chatBot.helloMessage,
           moderationErrorMessage: chatBot.moderationErrorMessage,
+          ...fields,
           keys: [
             {
               key: keys.key,
