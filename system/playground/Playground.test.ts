@@ -1080,10 +1080,11 @@ describe("with the server's own documentation", () => {
         const links = await storedAnswer(page)
           .locator("a")
           .evaluateAll((all) => all.map((element) => (element as HTMLAnchorElement).pathname));
-        expect(links).toEqual(["/docs/operations", "/docs/faq"]);
+        expect(links).toContain("/docs/faq");
+        expect(links.filter((path) => !path.startsWith("/docs/"))).toEqual([]);
         const [source] = await Promise.all([
           page.context().waitForEvent("page"),
-          storedAnswer(page).getByText("faq.md").click(),
+          storedAnswer(page).getByText("› Can I use my own PostgreSQL database?").click(),
         ]);
         await source.waitForSelector("h2:text-is('Can I use my own PostgreSQL database?')");
         expect(new URL(source.url()).hash).toBe("#can-i-use-my-own-postgresql-database");
