@@ -111,8 +111,8 @@ export const toMessages = <Data extends object = {}>(
     const parts = [text, ...toParts(entry)] as ParleyMessage<Data>["parts"];
     const message: ParleyMessage<Data> = { id, role: "assistant", parts, metadata };
     if (!hasQuestion(entry)) return [message];
-    const asked = [{ type: "text", text: question } as const];
-    return [{ id: `${id}-question`, role: "user", parts: asked }, message];
+    const questionParts = [{ type: "text", text: question } as const];
+    return [{ id: `${id}-question`, role: "user", parts: questionParts }, message];
   });
 
 const include = ["metadata"] as const;

@@ -65,7 +65,7 @@ describe("an answerer that is a function", () => {
   );
 
   it.effect(
-    "an answerer function and a moderator function are told who asks, where and why",
+    "an answerer function and a moderator function receive the asker, the chat and the context",
     () => {
       const seen: Array<AskOrigin> = [];
       const note = ({ apiKeyId, chatId, context, userRef, visitor }: AskOrigin) =>

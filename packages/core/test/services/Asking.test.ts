@@ -125,7 +125,7 @@ describe("asking", () => {
   });
 
   it.effect(
-    "the moderator and the answerer are told the chat, the user, the key and the context, which an ask that joins another has from it",
+    "the moderator and the answerer receive the chat, the user, the key and the context, which an ask that joins another has from it",
     () => {
       const seen: Array<AskOrigin> = [];
       const gate = Deferred.makeUnsafe<void>();
