@@ -165,9 +165,11 @@ export class Ledger {
   }
 }
 
-/** The messages that the model must receive for these entries. The hello entry is an answer without a question. */
+/** The messages that the model must receive for these entries. The hello message is part of the system message. */
 const messagesOf = (entries: ReadonlyArray<Entry>) =>
-  entries.flatMap(({ answer, question }) => [
-    ...(question === "" ? [] : [{ role: "user", text: question }]),
-    { role: "assistant", text: answer },
-  ]);
+  entries
+    .filter(({ question }) => question !== "")
+    .flatMap(({ answer, question }) => [
+      { role: "user", text: question },
+      { role: "assistant", text: answer },
+    ]);

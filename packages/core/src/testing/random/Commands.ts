@@ -235,7 +235,7 @@ export const command = fc.oneof(
   on("FindKey", 1, { key }),
   on("ListChatbots", 1, {}),
   on("Audit", 1, { limit: one<number>(0, 1, 3, 500) }),
-  on("RecordRead", 1, { detail: one("chat 17", "export") }),
+  on("RecordRead", 1, { detail: one("entries", "export") }),
 );
 
 /** A command that {@link replay} runs. */
@@ -256,27 +256,15 @@ const filters = {
   person: null,
   since: null,
 };
-const orders = comparableFields.flatMap((field) => [
-  { field, descending: true },
-  { field, descending: false },
-]);
 
 /** Commands that read everything about a chatbot through the ports, and then delete it. */
 export const readAll = (chatbot: number): ReadonlyArray<Command> =>
   [
     { _tag: "Switch", chatbot },
-    ...orders.map((by) => ({ _tag: "List", query: { ...filters, ...all, orderBy: [by] } })),
-    ...[0, 1, 2, 3, 4, 5, 6, 7, 8].map((chat) => ({
-      _tag: "History",
-      query: { ...all, include: entryIncludes },
-      chat,
-    })),
-    ...[null, "day", "key", "userRef"].map((group) => ({ _tag: "Usage", group })),
-    ...[0, 1, 2, 3].flatMap((key) => [
-      { _tag: "Spending", key },
-      { _tag: "FindKey", key },
-    ]),
-    ...["rated", "unanswered"].map((kind) => ({ _tag: "Feedback", kind })),
+    { _tag: "List", query: { ...filters, ...all, include: chatIncludes } },
+    { _tag: "History", query: { ...all, include: entryIncludes }, chat: 0 },
+    { _tag: "Usage", group: "key" },
+    ...[0, 1, 2, 3].map((key) => ({ _tag: "Spending", key })),
     ...["Export", "ListChatbots", "Delete"].map((_tag) => ({ _tag })),
     { _tag: "Audit", limit: 500 },
   ].map((command) => ({ ...filters, ...command, by: "second" }) as unknown as Command);

@@ -22,7 +22,7 @@ export interface RandomOptions<E = unknown> {
   readonly shrinkMillis?: number;
 }
 
-const longest = 80;
+const longest = 160;
 
 /**
  * A check that random commands, run one after another on the store under test and on an oracle, have the same results,
