@@ -122,6 +122,9 @@ const settings = fc.record(
     model: maybe(one("m", "n")),
     moderation: maybe(one("off", "words")),
     knowledge: maybe(one("a", "b")),
+    sourceUrl: maybe(one("https://docs.example/{path}")),
+    notFoundMessage: one("Nothing", "No"),
+    suggestedQuestions: one([], ["a", "b"]),
     retentionDays: maybe(one(1, 36_500)),
   },
   optional,
@@ -170,6 +173,7 @@ export const command = fc.oneof(
   on("Earlier", 2, { turn, entry: row }),
   on("TakeAndDie", 1, take),
   on("AskTogether", 2, { ...take, ...asked }),
+  on("Stop", 4, { at: take.at, key: idempotencyKey, isWaiting: fc.boolean() }),
   on("List", 4, {
     query: fc.record({
       ...page,

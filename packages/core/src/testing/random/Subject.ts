@@ -249,6 +249,13 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
             turns.at(-1)!.isSpent = true;
             return [own, late, yield* settle(other.turns.append(late.turn, entryOf(command)))];
           });
+        case "Stop": {
+          const { at, isWaiting, key } = command;
+          const stopKey = idempotencyKey(key, `ask ${at.chat === null}`, at.visitor);
+          if (stopKey === null) return Effect.succeed("no key");
+          const waiting = isWaiting ? { ...stopKey, chatId: takenChat(at.chat) } : null;
+          return turnStore.stop(chatbot, stopKey.key, waiting);
+        }
         case "Append":
           return onTurn(command.turn, (held) =>
             Effect.tap(turnStore.append(held.turn, entryOf(command)), () =>
