@@ -172,11 +172,11 @@ const observe = Effect.fnUntraced(function* (
     Context.get(ports, ChatArchive),
     Context.get(ports, ChatbotRegistry),
   ];
-  const shown: Array<string> = [];
+  const output: Array<string> = [];
   const see = Effect.fnUntraced(function* <A, E>(call: Effect.Effect<A, E>) {
     const exit = yield* Effect.exit(call);
     const failure = Exit.isFailure(exit) ? (Cause.squash(exit.cause) as { _tag?: string }) : null;
-    shown.push(
+    output.push(
       failure === null
         ? serialize((exit as Exit.Success<A>).value ?? null)
         : (failure._tag ?? "defect"),
@@ -258,7 +258,7 @@ const observe = Effect.fnUntraced(function* (
   const ourRows = [rowsBeforeErasure, yield* rowsOf(sql, ours)].map((rows) =>
     rows.map(serialize).sort(),
   );
-  return { shown, ourRows, theirRows: yield* rowsOf(sql, theirs) };
+  return { output, ourRows, theirRows: yield* rowsOf(sql, theirs) };
 }, Effect.scoped);
 
 it.live(
@@ -277,7 +277,7 @@ it.live(
         };
         const intact = yield* observe(sql, changeStatements(pools, collect), ids);
         assert.deepStrictEqual(yield* observe(sql, pools, ids), intact);
-        assert.notMatch(intact.shown.join(), /theirs|Alphabet/);
+        assert.notMatch(intact.output.join(), /theirs|Alphabet/);
         assert.deepStrictEqual(intact.theirRows, yield* rowsOf(sql, theirs, "saved_"));
         assert.isAbove(statements.size, 30);
         const unnoticed: Array<string> = [];

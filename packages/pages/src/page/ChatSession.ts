@@ -237,8 +237,8 @@ const read = async (id: string, chat_id: number, signal: AbortSignal) => {
     if (event.type === "reconnecting") {
       state = event.error instanceof ConnectionError ? "reconnecting" : "busy";
     }
-    const shown = find(id).state;
-    if (shown !== state && shown !== "stopping") change(id, { state });
+    const current = find(id).state;
+    if (current !== state && current !== "stopping") change(id, { state });
     void write(text);
   }
 };
