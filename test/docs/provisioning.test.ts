@@ -84,7 +84,6 @@ describe("the published schema", () => {
     { chatbots: [{ ...chatbot, knowledge: "a\nb" }] },
     { chatbots: [{ ...chatbot, retentionDays: 0 }] },
     { chatbots: [{ ...chatbot, retentionDays: 1.5 }] },
-    { chatbots: [{ ...chatbot, keys: [{ scopes: ["read"] }] }] },
     { chatbots: [{ ...chatbot, keys: [{ key: "${KEY}" }] }] },
     { chatbots: [{ ...chatbot, keys: [{ key: "${KEY}", scopes: ["admin"] }] }] },
     { chatbots: [{ ...chatbot, keys: [{ key: "secret", scopes: ["read"] }] }] },
