@@ -192,7 +192,7 @@ const config = Config.all({
   contextTokens: integer("PARLEY_LLM_CONTEXT_TOKENS", 1000).pipe(Config.withDefault(32_000)),
   moderation: Config.all({
     /** The moderation of chatbots whose own settings do not specify any. */
-    fallback: Config.Literals(["off", "words", "endpoint"], "PARLEY_MODERATION").pipe(
+    fallback: Config.Literals(["off", "endpoint"], "PARLEY_MODERATION").pipe(
       Config.withDefault("off"),
     ),
     /** Whether questions pass moderation if the endpoint fails. */
