@@ -97,22 +97,6 @@ it.effect("an OpenTelemetry variable with an unsupported value causes a warning"
   }),
 );
 
-it("a setting's former name causes a warning that names its replacement", () => {
-  for (const [name, replacement] of [
-    ["PARLEY_PREPARE", "PARLEY_POOLER"],
-    ["PARLEY_PREPARE_FILE", "PARLEY_POOLER"],
-    ["PARLEY_PLAYGROUND", "PARLEY_PAGES"],
-    ["PARLEY_DOCS", "PARLEY_PAGES"],
-    ["PARLEY_KNOWLEDGE_ROOT", "PARLEY_KNOWLEDGE_DIR"],
-    ["PARLEY_ASK_QUEUE_LIMIT", "PARLEY_ASKS_AT_ONCE"],
-    ["PARLEY_ASK_QUEUE_TIMEOUT", "PARLEY_ASK_DEADLINE"],
-  ] as const) {
-    const [warning = "", ...others] = ignoredVariables({ [name]: "x" }, settings);
-    assert.match(warning, new RegExp(`^${name} is no longer a setting: .*\\b${replacement}\\b`));
-    assert.deepStrictEqual(others, []);
-  }
-});
-
 it.effect(
   "variables that Kubernetes sets for its Services are ignored, with one warning for all of them",
   () =>

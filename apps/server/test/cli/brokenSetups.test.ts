@@ -275,7 +275,6 @@ const warned: ReadonlyArray<readonly [string, SetUp, check: string, message: Reg
     "settings",
     /PARLEY_PROT is not/,
   ],
-  ["a former setting", () => ({ ...memory, PARLEY_LISTEN: "false" }), "settings", /PARLEY_POOLER/],
   [
     "a proxy that Node ignores",
     () => ({
