@@ -180,7 +180,6 @@ const config = Config.all({
   dataDir: Config.String("PARLEY_DATA_DIR").pipe(Config.withDefault("./.parley")),
   databaseUrl: Config.Redacted("DATABASE_URL").pipe(Config.withDefault(null)),
   connections: integer("PARLEY_DATABASE_CONNECTIONS", 5).pipe(Config.withDefault(12)),
-  pooler: boolean("PARLEY_POOLER", false),
   schema: Config.String("PARLEY_SCHEMA").pipe(Config.withDefault("parley")),
   /** The name that the audit log records for the person who runs a command. */
   actor: text("PARLEY_ACTOR", "a name of at most 200 printable characters", (name) =>

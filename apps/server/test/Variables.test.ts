@@ -69,7 +69,7 @@ describe("a setting from <name>_FILE", () => {
   );
 });
 
-const settings = new Set(["DATABASE_URL", "PARLEY_PORT", "PARLEY_POOLER", "PARLEY_LLM_MODEL"]);
+const settings = new Set(["DATABASE_URL", "PARLEY_PORT", "PARLEY_LLM_MODEL"]);
 
 it("a variable that looks like a setting but is not one causes a warning that names it", () => {
   for (const name of ["PARLEY_PROT", "PARLEY_PROT_FILE", "PARLEY_DATABASE_URL", "DATABASE_ULR"]) {

@@ -198,12 +198,6 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
     /cannot change it.*parley migrate/,
   ],
   [
-    "a role without the settings that a pooler needs",
-    () => ({ ...postgres(), PARLEY_POOLER: "true" }),
-    "database",
-    /alter role "parley_owner"/,
-  ],
-  [
     "a missing documents folder",
     () => ({ ...memory, PARLEY_KNOWLEDGE_DIR: file("nowhere") }),
     "documents",
