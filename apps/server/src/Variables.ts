@@ -79,8 +79,11 @@ export const isServiceLink = (name: string, value = "") =>
 const serviceVariable = /_SERVICE_(HOST|PORT)(_|$)|_PORT_\d+_(TCP|UDP|SCTP)(_|$)/;
 
 /** Returns warnings about variables that look like settings but have no effect. */
-export const ignoredVariables = (variables: Variables, settings: ReadonlySet<string>) => {
-  const files = new Set(Array.from(settings, fileVariable));
+export const ignoredVariables = (
+  variables: Variables,
+  settings: Pick<ReadonlyMap<string, unknown>, "keys" | "has">,
+) => {
+  const files = new Set(Array.from(settings.keys(), fileVariable));
   const names = Object.keys(variables).filter(
     (name) => /^(PARLEY|DATABASE)_/.test(name) && variables[name]?.trim(),
   );

@@ -101,7 +101,7 @@ it.effect(
   "variables that Kubernetes sets for its Services are ignored, with one warning for all of them",
   () =>
     Effect.gen(function* () {
-      const { askPort, managementPort, port, warnings } = yield* readSettings({
+      const { askPort, management, port, warnings } = yield* readSettings({
         PARLEY_PORT: "tcp://10.43.7.1:3000",
         PARLEY_ASK_PORT: "tcp://10.43.7.2:3000",
         PARLEY_MANAGEMENT_PORT: "udp://10.43.7.3:3000",
@@ -115,8 +115,8 @@ it.effect(
         DATABASE_PORT: "tcp://10.43.7.5:5432",
       });
       assert.deepStrictEqual(
-        { port, askPort, managementPort },
-        { port: 3000, askPort: null, managementPort: 3001 },
+        { port, askPort, management },
+        { port: 3000, askPort: null, management: { host: "127.0.0.1", port: 3001 } },
       );
       assert.strictEqual(warnings.length, 1);
       assert.match(

@@ -51,7 +51,7 @@ beforeAll(async () => {
     });
     void ended.then(() => reject(new Error(`the server ended:\n${printed}`)));
   });
-  api = /http:\S+\/api/.exec(printed)![0];
+  api = /http:[^\s"]+\/api/.exec(printed)![0];
   keys.push((await readFile(join(directory, "data/first-key"), "utf8")).trim());
 }, 60_000);
 

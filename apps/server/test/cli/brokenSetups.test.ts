@@ -154,8 +154,7 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
     "the management host of another machine",
     () => ({
       ...memory,
-      PARLEY_MANAGEMENT_PORT: portOfOther(),
-      PARLEY_MANAGEMENT_HOST: "192.0.2.1",
+      PARLEY_MANAGEMENT_PORT: `192.0.2.1:${portOfOther()}`,
     }),
     "listeners",
     /192.* for PARLEY_MANAGEMENT_PORT/,
