@@ -47,7 +47,7 @@ beforeAll(async () => {
     server.stdout!.on("data", (data) => {
       printed += data;
       output += data;
-      if (/ has started .*\n/.test(printed)) resolve();
+      if (/ has started.*\n/.test(printed)) resolve();
     });
     void ended.then(() => reject(new Error(`the server ended:\n${printed}`)));
   });
