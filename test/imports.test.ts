@@ -51,7 +51,6 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^effect\/(http|persistence\/CircuitBreaker)$/,
     /^@effect\/platform-node\/Node(FileSystem|Path)$/,
     /^marked$/,
-    /^obscenity$/,
   ],
   "apps/server/src": [
     /^@parley\//,

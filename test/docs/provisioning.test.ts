@@ -56,7 +56,7 @@ describe("the published schema", () => {
           moderationErrorMessage: "No.",
           instructions: "Be brief.",
           model: "large",
-          moderation: "words",
+          moderation: "endpoint",
           knowledge: "manuals",
           retentionDays: 30,
           keys: [{ key, scopes: ["read", "ask"], name: "n", expiresAt: "2030-01-01" }],

@@ -121,7 +121,6 @@ const runListeners = Effect.gen(function* () {
   const settings = yield* Settings;
   const lifecycle = yield* Lifecycle;
   const { askPort, basePaths, corsOrigins, host, logRequests, onDisconnect, port } = settings;
-  const { managementHost, managementPort } = settings;
   if (settings.provision !== null) {
     yield* provision(settings.provision, process.env, "provisioning", true);
   }
@@ -134,13 +133,13 @@ const runListeners = Effect.gen(function* () {
     listen(app, { host: at, port, setting, grace, onRefusal, onDisconnect });
   // The management listener closes last.
   const management =
-    managementPort === 0
+    settings.management === null
       ? null
       : yield* listenTo(
-          managementPort,
+          settings.management.port,
           yield* makeManagement,
           "PARLEY_MANAGEMENT_PORT",
-          managementHost,
+          settings.management.host,
         );
   const interfaceScope = yield* Effect.acquireRelease(Scope.make("parallel"), stop);
   const startListener = Effect.fnUntraced(function* (

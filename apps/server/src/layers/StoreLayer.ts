@@ -16,10 +16,10 @@ export const postgresOptions = Effect.fnUntraced(function* <E, R>(
   embedded: (dataDir: string) => Effect.Effect<Redacted.Redacted, E, R>,
 ): Effect.fn.Return<PostgresOptions | null, E, R | Settings> {
   const settings = yield* Settings;
-  const { authorities, connections: maxConnections, pooler, schema, store } = settings;
+  const { authorities, connections: maxConnections, schema, store } = settings;
   if (store === "memory") return null;
   const url = store === "embedded" ? yield* embedded(settings.dataDir) : settings.databaseUrl!;
-  return { url, authorities, maxConnections, pooler, schema };
+  return { url, authorities, maxConnections, schema };
 });
 
 export const layerStore = postgresOptions(embeddedPostgres).pipe(

@@ -26,10 +26,9 @@ const chatbot = (settings: Partial<ChatbotSettings>): Chatbot => ({
 const settingsOf = (settings: Partial<SettingsShape>) =>
   Layer.succeed(Settings, Settings.of(settings as SettingsShape));
 
-const rude = "What the fuck?";
 const check = (settings: Partial<ChatbotSettings>) =>
   Effect.map(
-    Effect.exit(Moderator.use((moderator) => moderator.check(chatbot(settings), rude))),
+    Effect.exit(Moderator.use((moderator) => moderator.check(chatbot(settings), "Are you open?"))),
     (exit) => (Exit.isSuccess(exit) ? exit.value.flagged : "failed"),
   );
 
@@ -41,10 +40,9 @@ describe("a chatbot's moderator", () => {
     "a chatbot's moderator is the one that its settings name, or by default the server's",
     () =>
       Effect.gen(function* () {
-        assert.strictEqual(yield* check({ moderation: null }), true);
-        assert.strictEqual(yield* check({ moderation: "words" }), true);
+        assert.strictEqual(yield* check({ moderation: null }), "failed");
         assert.strictEqual(yield* check({ moderation: "off" }), false);
-      }).pipe(withModeration({ fallback: "words", endpoint: null, failOpen: false })),
+      }).pipe(withModeration({ fallback: "endpoint", endpoint: null, failOpen: false })),
   );
 
   it.effect(
@@ -61,21 +59,26 @@ it.live(
   "a question fails if the moderation endpoint fails, unless PARLEY_MODERATION_FAIL_OPEN is on",
   () =>
     Effect.gen(function* () {
-      const server = createServer((_, response) => response.writeHead(401).end());
+      const flagging = JSON.stringify({ results: [{ flagged: true, categories: {} }] });
+      const server = createServer((request, response) =>
+        request.url!.startsWith("/flagging/")
+          ? response.end(flagging)
+          : response.writeHead(401).end(),
+      );
       yield* Effect.promise(() => once(server.listen(0, "127.0.0.1"), "listening"));
       yield* Effect.addFinalizer(() => Effect.sync(() => server.close()));
       const { port } = server.address() as AddressInfo;
-      const endpoint = {
-        PARLEY_MODERATION: "endpoint",
-        PARLEY_MODERATION_BASE_URL: `http://127.0.0.1:${port}`,
-        PARLEY_MODERATION_MODEL: "any",
-      };
-      for (const [failOpen, outcome] of [
-        ["false", "failed"],
-        ["true", false],
+      for (const [path, failOpen, outcome] of [
+        ["failing", "false", "failed"],
+        ["failing", "true", false],
+        ["flagging", "true", true],
       ] as const) {
-        const environment = { ...endpoint, PARLEY_MODERATION_FAIL_OPEN: failOpen };
-        const { moderation } = yield* readSettings(environment);
+        const { moderation } = yield* readSettings({
+          PARLEY_MODERATION: "endpoint",
+          PARLEY_MODERATION_BASE_URL: `http://127.0.0.1:${port}/${path}`,
+          PARLEY_MODERATION_MODEL: "any",
+          PARLEY_MODERATION_FAIL_OPEN: failOpen,
+        });
         const layer = Layer.provide(layerModerator, settingsOf({ moderation }));
         assert.strictEqual(yield* Effect.provide(check({}), layer), outcome);
       }

@@ -14,8 +14,7 @@ export const migrate = makeCommand("migrate", {
   run: Effect.fnUntraced(
     function* ({ dryRun }) {
       if (dryRun) yield* requireDatabase;
-      // A migration must bypass a pooler, to turn off the timeouts that the role needs behind one.
-      const options = { ...(yield* databaseOptions), pooler: false };
+      const options = yield* databaseOptions;
       const sql = yield* pendingSql(options);
       if (dryRun) return yield* write(`${sql || "-- The schema is up to date."}\n`);
       yield* migratePostgres(options);

@@ -120,7 +120,7 @@ const settings = fc.record(
     instructions: maybe(text),
     moderationErrorMessage: one("No", "no"),
     model: maybe(one("m", "n")),
-    moderation: maybe(one("off", "words")),
+    moderation: maybe(one("off", "endpoint")),
     knowledge: maybe(one("a", "b")),
     sourceUrl: maybe(one("https://docs.example/{path}")),
     notFoundMessage: one("Nothing", "No"),
