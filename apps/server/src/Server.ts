@@ -128,7 +128,7 @@ const runListeners = Effect.gen(function* () {
   // An ask whose turn starts just before the server stops may still run until its deadline.
   const grace = Duration.sum(settings.asks.deadline, Duration.seconds(5));
   const { recordRefusal: onRefusal } = yield* makeRequestTelemetry(logRequests);
-  const { loop: eventLoop } = yield* RequestQueue;
+  const { turns } = yield* RequestQueue;
   const listenTo = (port: number, app: Parameters<typeof listen>[0], setting: string, at = host) =>
     listen(app, { host: at, port, setting, grace, onRefusal, onDisconnect });
   // The management listener closes last.
@@ -151,9 +151,9 @@ const runListeners = Effect.gen(function* () {
       basePaths,
       clientAddress: clientAddressBehind(parseNetworks(settings.trustedProxies)!),
       corsOrigins,
-      eventLoop,
       logRequests,
       onDisconnect,
+      turns,
       ...options,
     });
     return yield* Scope.provide(listenTo(port, app, setting), interfaceScope);

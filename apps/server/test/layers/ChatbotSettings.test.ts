@@ -3,16 +3,14 @@ import { assert, describe, it } from "@effect/vitest";
 import { ChatbotId, defaultSettings, type Chatbot, type ChatbotSettings } from "@parley/core";
 import { Answerer, Moderator } from "@parley/core/ports";
 import { layerMemory } from "@parley/store-memory";
-import { Deferred, Effect, Exit, Fiber, FileSystem, Layer, Path, Stream } from "effect";
+import { Effect, Exit, FileSystem, Layer, Path, Stream } from "effect";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { makeRequestQueue, RequestQueue } from "../../src/http/RequestQueue.ts";
 import { layerAnswerer } from "../../src/layers/AskingLayer.ts";
 import { layerDocuments } from "../../src/layers/Documents.ts";
 import { layerModerator } from "../../src/layers/ModeratorLayer.ts";
 import { readSettings, Settings, type SettingsShape } from "../../src/Settings.ts";
-import { chunk } from "../SlowModel.ts";
 
 const chatbot = (settings: Partial<ChatbotSettings>): Chatbot => ({
   id: ChatbotId.make(1),
@@ -92,37 +90,6 @@ const layerAnswererWith = (settings: Partial<SettingsShape>) =>
     Layer.provideMerge(layerMemory),
     Layer.provide(settingsOf({ contextTokens: 32_000, llms: [], ...settings })),
   );
-
-it.live("a model's answer is read only when the event loop has a slot for it", () =>
-  Effect.gen(function* () {
-    const server = createServer((_, response) =>
-      response
-        .writeHead(200, { "content-type": "text/event-stream" })
-        .end(`${chunk({ role: "assistant", content: "Fine." }, "stop")}data: [DONE]\n\n`),
-    );
-    yield* Effect.promise(() => once(server.listen(0, "127.0.0.1"), "listening"));
-    yield* Effect.addFinalizer(() => Effect.sync(() => server.close()));
-    const { port } = server.address() as AddressInfo;
-    const llm = { baseUrl: `http://127.0.0.1:${port}/v1`, apiKey: undefined, model: "m" };
-    const [arrival, slot] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()];
-    const awaitAnswerSlot = () =>
-      Effect.runPromise(Effect.andThen(Deferred.succeed(arrival, undefined), Deferred.await(slot)));
-    const answer = Answerer.use((answerer) =>
-      Stream.runCollect(answerer.answer(chatbot({}), Stream.empty, "How are you?")),
-    ).pipe(
-      Effect.provide(
-        layerAnswererWith({ knowledgeDir: null, llms: [llm] } as unknown as SettingsShape),
-      ),
-      Effect.provideService(RequestQueue, { ...makeRequestQueue(), awaitAnswerSlot }),
-    );
-    const fiber = yield* Effect.forkChild(answer);
-    yield* Deferred.await(arrival);
-    assert.isUndefined(fiber.pollUnsafe());
-    yield* Deferred.succeed(slot, undefined);
-    const [first] = yield* Fiber.join(fiber);
-    assert.deepStrictEqual(first, { _tag: "Delta", text: "Fine." });
-  }).pipe(Effect.scoped, Effect.provide(NodeServices.layer)),
-);
 
 describe("the documents that a chatbot answers from", () => {
   const folder = Effect.gen(function* () {
