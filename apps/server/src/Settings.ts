@@ -174,7 +174,7 @@ const config = Config.all({
     /** The maximum length of a question, in code points. */
     questionLength: integer("PARLEY_QUESTION_LENGTH", 200, 20_000).pipe(Config.withDefault(200)),
   }),
-  store: Config.Literals(["embedded", "postgres", "memory"], "PARLEY_STORE").pipe(
+  store: Config.Literals(["sqlite", "postgres", "memory"], "PARLEY_STORE").pipe(
     Config.withDefault(null),
   ),
   dataDir: Config.String("PARLEY_DATA_DIR").pipe(Config.withDefault("./.parley")),
@@ -225,7 +225,7 @@ const read = Effect.gen(function* () {
   });
   const settings = {
     ...values,
-    store: values.store ?? (databaseUrl === null ? ("embedded" as const) : ("postgres" as const)),
+    store: values.store ?? (databaseUrl === null ? ("sqlite" as const) : ("postgres" as const)),
     /** The language models, in the order in which they are tried; if empty, answers quote the documents. */
     llms: [llm, fallback].filter((model) => model !== null),
     moderation: { ...values.moderation, endpoint },
