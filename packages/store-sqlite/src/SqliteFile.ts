@@ -85,6 +85,16 @@ const moveIds = (db: DatabaseSync, file: string): boolean => {
   return true;
 };
 
+/** Whether the file is not one that uses a write-ahead log, as its header says. SQLite would apply any log to it. */
+const isBackup = (file: string): boolean => {
+  const fs = process.getBuiltinModule("node:fs");
+  const header = Buffer.alloc(20);
+  const descriptor = fs.openSync(file, "r");
+  fs.readSync(descriptor, header);
+  fs.closeSync(descriptor);
+  return header[18] === 1;
+};
+
 const openFile = (file: string, migrates: boolean) => {
   const fs = process.getBuiltinModule("node:fs");
   if (!fs.existsSync(file)) {
@@ -93,6 +103,10 @@ const openFile = (file: string, migrates: boolean) => {
       throw new Error(`it is missing, but ${file}-wal, which belongs to it, is not: restore both`);
     // SQLite gives its other files the same permissions.
     fs.closeSync(fs.openSync(file, "a", 0o600));
+  } else if (fs.existsSync(`${file}-wal`) && isBackup(file)) {
+    throw new Error(
+      `${file}-wal belongs to another file: if this one is a restored backup, delete ${file}-wal and ${file}-shm`,
+    );
   }
   const db = new (loadSqlite().DatabaseSync)(file);
   try {
@@ -210,6 +224,11 @@ const makeDatabase = Effect.fnUntraced(function* (db: DatabaseSync, file: string
   };
 
   const lost = "it was removed or replaced while it was open; restart the server";
+  const lostExit = Exit.fail(
+    new StorageUnavailable({
+      cause: new Error(`The SQLite file "${file}" cannot be used: ${lost}`),
+    }),
+  );
   /** A failure if the file is no longer where it was: then nobody would find what is written. */
   const checkFile = (): Exit.Exit<void, StorageUnavailable> => {
     if (!isLost && filesOf(file).some((name, index) => identityOf(name) !== identities[index])) {
@@ -218,8 +237,7 @@ const makeDatabase = Effect.fnUntraced(function* (db: DatabaseSync, file: string
       setProblem(lost);
     }
     if (!isLost) return Exit.void;
-    const cause = new Error(`The SQLite file "${file}" cannot be used: ${lost}`);
-    return Exit.fail(new StorageUnavailable({ cause }));
+    return lostExit;
   };
 
   /** Kept, because preparing a statement takes longer than running it. */
@@ -352,6 +370,8 @@ const makeDatabase = Effect.fnUntraced(function* (db: DatabaseSync, file: string
   const write: Transactions["write"] = (body) =>
     Effect.contextWith((context: Context.Context<any>) =>
       Effect.callback((resume) => {
+        // Before the body, because an ask would otherwise pay for an answer that cannot be stored.
+        if (isLost) return resume(lostExit);
         const clock = Context.get(context, Clock.Clock);
         const job: Job = {
           run: () => {
@@ -371,7 +391,7 @@ const makeDatabase = Effect.fnUntraced(function* (db: DatabaseSync, file: string
     Effect.flatMap(
       Clock.currentTimeMillis,
       (millis): Effect.Effect<A, E | StorageUnavailable, R> => {
-        if (isLost) return checkFile() as Exit.Exit<never, StorageUnavailable>;
+        if (isLost) return lostExit;
         now = millis;
         return body(tx);
       },

@@ -39,7 +39,7 @@ export const makeDataDir = Effect.gen(function* () {
 });
 
 /** Loads `node:sqlite` without the warning that Node 22 prints about it. */
-const loadQuietly = Effect.sync(() => {
+export const loadQuietly = Effect.sync(() => {
   const { emitWarning } = process;
   process.emitWarning = () => {};
   try {
