@@ -12,7 +12,7 @@ test(
   { timeout: 120_000 },
   async () => {
     const models = [await startModel(0.3), await startModel(0.3)] as const;
-    const service = await startService(1, "embedded", () => ({
+    const service = await startService(1, "file", () => ({
       ...models[0].environment,
       PARLEY_LLM_FALLBACK_BASE_URL: models[1].url,
       PARLEY_LLM_FALLBACK_MODEL: "m",

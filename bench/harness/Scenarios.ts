@@ -27,7 +27,7 @@ export interface Scenario {
   readonly goals?: Readonly<Record<number, Goal>>;
 }
 
-const parleys = ["against", "parley"] as const;
+const parleys = ["against", "file", "parley"] as const;
 
 /** The number of chats that receive asks. Each soon has 20 entries, as many as an ask reads. */
 const askedChats = 1024;

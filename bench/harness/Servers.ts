@@ -18,6 +18,7 @@ import type { Postgres } from "./Postgres.ts";
 /** The servers that can be compared, in the order in which reports list them. */
 export const titles = {
   parley: "Parley",
+  file: "Parley on a SQLite file",
   fastify: "Fastify",
   care: "Fastify, with care",
   floor: "node:http",
@@ -296,6 +297,10 @@ const startOf = async (
       return fastify(setUp, name);
     case "mastra":
       return mastra(setUp);
+    case "file": {
+      const settings = { PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: temporary() };
+      return parleyOf(setUp, name, thisCheckout, "postgres://unused", settings);
+    }
     case "against":
     case "parley": {
       const checkout = resolve(name === "parley" ? thisCheckout : against!);

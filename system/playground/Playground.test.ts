@@ -1,5 +1,5 @@
 /**
- * The playground in Chromium, with the embedded PostgreSQL and a slow model.
+ * The playground in Chromium, with a SQLite file and a slow model.
  */
 import { makeClient, type Client } from "@parley/client";
 import { once } from "node:events";
@@ -90,7 +90,7 @@ let client: Client;
 beforeAll(async () => {
   const pause = (question: string) => (question in tangles ? 0 : question === "fast" ? 2 : 60);
   model = await startSlowModel(script, pause);
-  server = await launch("embedded", model.settings, { suggestedQuestions: ["Ports", "Keys"] });
+  server = await launch("sqlite", model.settings, { suggestedQuestions: ["Ports", "Keys"] });
   client = makeClient({ origin: server.target.origin, apiKey: server.target.key });
   await client.createChat();
   browser = await launchBrowser();

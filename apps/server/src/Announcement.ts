@@ -3,6 +3,7 @@
  */
 import { securityOf } from "@parley/store-pg";
 import { Console, Effect, FileSystem, Path, Redacted } from "effect";
+import { join } from "node:path";
 import { command } from "./cli/CommandErrors.ts";
 import { details, type Cell } from "./cli/Output.ts";
 import { Settings } from "./Settings.ts";
@@ -21,7 +22,7 @@ const writeKey = Effect.fnUntraced(
   function* (key: Redacted.Redacted) {
     const { dataDir, store } = yield* Settings;
     const files = yield* FileSystem.FileSystem;
-    // The directory may also contain the first key of an embedded database. That key is still valid: keep the file.
+    // The directory may also contain the first key of a SQLite file. That key is still valid: keep it.
     const name = store === "memory" ? "memory-key" : "first-key";
     const path = (yield* Path.Path).resolve(dataDir, name);
     yield* files.makeDirectory(dataDir, { recursive: true });
@@ -60,7 +61,7 @@ export const announceStart = Effect.fnUntraced(function* (
         : `create one: ${create}`;
     const keyText = store === "memory" ? null : keyHint;
     const stores = {
-      embedded: `PostgreSQL in ${dataDir}`,
+      sqlite: join(dataDir, "parley.db"),
       postgres: `PostgreSQL at DATABASE_URL (${security})`,
       memory: "memory (chats are lost when the server stops)",
     };

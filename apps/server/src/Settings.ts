@@ -77,10 +77,10 @@ export const settingRows = {
   PARLEY_QUESTION_LENGTH: ["200", "how many characters a question may have, up to 20000"],
   PARLEY_STORE: [
     null,
-    "`embedded`, `postgres` or `memory`",
-    "`postgres` with `DATABASE_URL`, else `embedded`",
+    "`sqlite`, `postgres` or `memory`",
+    "`postgres` with `DATABASE_URL`, else `sqlite`",
   ],
-  PARLEY_DATA_DIR: ["./.parley", "directory of the embedded database"],
+  PARLEY_DATA_DIR: ["./.parley", "directory of the SQLite file"],
   DATABASE_URL: [null, "address of your own PostgreSQL, 15 or later"],
   PARLEY_DATABASE_CONNECTIONS: ["12", "connections to the database, 5 or more"],
   PARLEY_SCHEMA: ["parley", "schema for the tables"],
@@ -266,7 +266,7 @@ const config = Config.all({
     asks: setting("PARLEY_ASKS_AT_ONCE", integer(1)),
     questionLength: setting("PARLEY_QUESTION_LENGTH", integer(200, 20_000)),
   }),
-  store: setting("PARLEY_STORE", literals("embedded", "postgres", "memory")),
+  store: setting("PARLEY_STORE", literals("sqlite", "postgres", "memory")),
   dataDir: setting("PARLEY_DATA_DIR", Config.String),
   databaseUrl: setting("DATABASE_URL", Config.Redacted),
   connections: setting("PARLEY_DATABASE_CONNECTIONS", integer(5)),
@@ -302,7 +302,7 @@ const read = Effect.gen(function* () {
   const endpoint = yield* toModel(values.moderation.endpoint);
   const settings = {
     ...values,
-    store: values.store ?? (databaseUrl === null ? ("embedded" as const) : ("postgres" as const)),
+    store: values.store ?? (databaseUrl === null ? ("sqlite" as const) : ("postgres" as const)),
     /** The address for health and metrics; `null` if they are off. */
     management: management.port === 0 ? null : management,
     /** The language models, in the order in which they are tried; if empty, answers quote the documents. */

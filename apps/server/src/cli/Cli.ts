@@ -12,6 +12,7 @@ import { chatbot } from "./commands/ChatbotCommand.ts";
 import { chat } from "./commands/ChatCommand.ts";
 import { chats } from "./commands/ChatsCommand.ts";
 import { doctor } from "./commands/DoctorCommand.ts";
+import { backup, compact } from "./commands/FileCommands.ts";
 import { feedback } from "./commands/FeedbackCommand.ts";
 import { key } from "./commands/KeyCommand.ts";
 import { migrate } from "./commands/MigrateCommand.ts";
@@ -51,6 +52,8 @@ export const command = Command.make("parley").pipe(
     chats,
     usage,
     feedback,
+    backup,
+    compact,
   ]),
   Command.withGlobalFlags([Json]),
 );

@@ -100,10 +100,10 @@ export const checkStart = Effect.fnUntraced(function* (variables: Variables, cha
     ...collectors,
   ]);
   // The first start writes a database or a key to PARLEY_DATA_DIR.
-  const isNew = chatbots === 0 && (store === "embedded" || provision === null);
+  const isNew = chatbots === 0 && (store === "sqlite" || provision === null);
   const directory = isNew ? findUnwritable(dataDir) : null;
   if (directory === null) return problems.flat();
-  const status = store === "embedded" ? "failed" : "warning";
+  const status = store === "sqlite" ? "failed" : "warning";
   const problem: Problem = ["directory", status, `The server cannot write to ${directory}.`];
   return [...problems.flat(), problem];
 });

@@ -68,6 +68,13 @@ export interface VisitorErasures {
 /** An entry in the audit log without its time, which is the transaction's. */
 export type AuditEntry = Omit<AuditRecord, "time">;
 
+/** The greatest ids in an import, and the time of its newest chat. */
+export interface Greatest {
+  readonly chat: number;
+  readonly entry: number;
+  readonly chatTime: number;
+}
+
 /** What a transaction is about. A store may lock exactly this, and nothing wider. */
 export type Scope =
   /** Chatbots and their keys. */
@@ -146,8 +153,8 @@ export interface ColdTx extends Reads {
     chatbot: ChatbotId,
     records: ReadonlyArray<ArchiveRecord>,
   ) => Verb<void, ImportRefused>;
-  /** Ends the import: later ids of chats and entries are greater than all ids in the chatbot. */
-  readonly endImport: (chatbot: ChatbotId) => Verb<void>;
+  /** Makes later ids of chats and entries greater than these, which are the greatest of the import. */
+  readonly endImport: (chatbot: ChatbotId, greatest: Greatest) => Verb<void>;
 }
 
 /** All verbs of a transaction. */
@@ -213,6 +220,11 @@ export interface Rows<T extends ColdTx = Tx, R extends Reads = Tx & Lists> {
    * may wait, for example for the next record of an import.
    */
   readonly isSynchronous: boolean;
+  /**
+   * How many records of an import a transaction may store. An import then takes several transactions, each with whole
+   * chats. Without it, an import is one transaction.
+   */
+  readonly recordsAtOnce?: number;
   /**
    * Runs the body alone among the writes of this scope, all or nothing: on every exit that is not a success, defects and
    * interruptions included, nothing stays. The body uses only `tx`, and may run again.
