@@ -2,7 +2,7 @@
  * Opens the file, and runs transactions on it.
  */
 import { runInOneStep, StorageUnavailable } from "@parley/core/ports";
-import { Cause, Clock, Context, Effect, Exit, Schedule } from "effect";
+import { Cause, Clock, Context, Effect, Exit, identity, Schedule } from "effect";
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { makeTx, type SqliteTx, type Transactions } from "./SqliteRows.ts";
 import { type Sql, tables, type Value } from "./SqliteTables.ts";
@@ -86,6 +86,21 @@ export const openDatabase = (file: string) =>
     (db) => Effect.sync(() => db.close()),
   ).pipe(Effect.map(makeDatabase));
 
+interface Prepared {
+  readonly statement: StatementSync;
+  /** Returns a value for each question mark. */
+  readonly places: (values: ReadonlyArray<Value>) => ReadonlyArray<Value>;
+}
+
+/** Prepares a statement, without the numbers of its parameters: Node 22.13 cannot bind numbered ones. */
+const prepareIn = (db: DatabaseSync, text: string): Prepared => {
+  const indexes = Array.from(text.matchAll(/\?(\d)/g), ([, number]) => Number(number) - 1);
+  return {
+    statement: db.prepare(text.replaceAll(/\?\d/g, "?")),
+    places: indexes.length === 0 ? identity : (values) => indexes.map((index) => values[index]!),
+  };
+};
+
 /** A body that waits for its transaction. */
 interface Job {
   /** Runs the body, and returns its exit. */
@@ -95,7 +110,7 @@ interface Job {
 
 const makeDatabase = (db: DatabaseSync): Transactions => {
   /** Kept, because preparing a statement takes longer than running it. */
-  const statements = new Map<string, StatementSync>();
+  const statements = new Map<string, Prepared>();
   /** Whether the body in progress has a savepoint. A body gets one before it first writes. */
   let hasSavepoint = true;
   /** Whether the transaction in progress has erased texts of users. */
@@ -106,14 +121,19 @@ const makeDatabase = (db: DatabaseSync): Transactions => {
       exec("SAVEPOINT body");
     }
     let statement = statements.get(text);
-    if (statement === undefined) statements.set(text, (statement = db.prepare(text)));
+    if (statement === undefined) statements.set(text, (statement = prepareIn(db, text)));
     return statement;
   };
-  const exec = (text: string) => void prepare(text).run();
+  const exec = (text: string) => void prepare(text).statement.run();
   const sql: Sql = {
-    all: <Row>(text: string, values: ReadonlyArray<Value> = []) =>
-      prepare(text).all(...values) as Array<unknown> as Array<Row>,
-    run: (text, values) => Number(prepare(text).run(...values).changes),
+    all: <Row>(text: string, values: ReadonlyArray<Value> = []) => {
+      const { places, statement } = prepare(text);
+      return statement.all(...places(values)) as Array<unknown> as Array<Row>;
+    },
+    run: (text, values) => {
+      const { places, statement } = prepare(text);
+      return Number(statement.run(...places(values)).changes);
+    },
     toFailure,
     onErasure: () => {
       hasErased = true;
