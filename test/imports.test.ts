@@ -52,7 +52,7 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
   "packages/llm/src": [
     /^@parley\/core\/ports$/,
     /^effect$/,
-    /^effect\/(http|persistence\/CircuitBreaker)$/,
+    /^effect\/(ai|http|persistence\/CircuitBreaker)$/,
     /^@effect\/platform-node\/Node(FileSystem|Path)$/,
     /^marked$/,
   ],

@@ -110,10 +110,10 @@ const overloadedResponse = toJsonResponse(toGeneralBody("SERVICE_OVERLOADED"), {
 export const toRequestId = (header: unknown): string =>
   typeof header === "string" && /^[A-Za-z0-9._-]{1,128}$/.test(header)
     ? header
-    : `${processId}-${(++count).toString(36)}`;
+    : `${(processId ??= crypto.randomUUID().slice(0, 13))}-${(++count).toString(36)}`;
 
-// A counter is much cheaper than a random id for each request.
-const processId = crypto.randomUUID().slice(0, 13);
+// A counter is much cheaper than a random id for each request. A Worker forbids random values during import.
+let processId: string | undefined;
 let count = 0;
 
 /** Returns the path in a request target, as received. */
