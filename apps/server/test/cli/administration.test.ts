@@ -214,7 +214,7 @@ it("a key for visitors is printed with its signing secret, which no list shows",
 it("a key for a widget is printed as a script tag, which does not contain the key", async () => {
   const create =
     "key create --chatbot Sales --widget --origins https://shop.example,http://[::1]:8080";
-  for (const incomplete of ["", "--budget 5/day", "--visitor-rate 1/min"])
+  for (const incomplete of ["", "--visitor-rate 1/min"])
     expect((await parley(`${create} ${incomplete}`)).code).toBe(2);
   const refusedOrigins = ["https://shop.example/", "shop.example", "https://a;script-src", "*"];
   for (const origin of [...refusedOrigins, "https://shop.example:99999", "https://:80"])

@@ -299,21 +299,21 @@ describe("parley chats", () => {
   });
 });
 
-it("parley usage sums the tokens of answers", async () => {
+it("parley usage sums the tokens of answers, also of those that have been erased", async () => {
   const { stdout } = await parley("usage --chatbot Full");
-  expect(stdout).toMatch(/^PROVIDER {2}MODEL {2}ANSWERS .* PROMPT TOKENS .*\np {9}m {6}5 .* 15 /);
-  const sums = { answers: 5, attempts: 5, promptTokens: 15, completionTokens: 20 };
+  expect(stdout).toMatch(/^PROVIDER {2}MODEL {2}ANSWERS .* PROMPT TOKENS .*\np {9}m {6}12 .* 36 /);
+  const sums = { answers: 12, attempts: 12, promptTokens: 36, completionTokens: 48 };
   const json = await parley("usage --chatbot Full --json");
   expect(JSON.parse(json.stdout)).toEqual([{ provider: "p", model: "m", ...sums }]);
   for (const [by, rows] of [
     ["day", [{ day: expect.stringMatching(/^\d{4}-\d\d-\d\d$/) }]],
     ["key", [{ key: keyId }, { key: null }]],
-    ["user-ref", [{ userRef: "odd" }]],
+    ["user-ref", [{ userRef: "odd", answers: 5 }, { userRef: null, answers: 7 }]],
   ] as const) {
     const grouped = JSON.parse((await parley(`usage --chatbot Full --json --by ${by}`)).stdout);
     expect(grouped).toMatchObject(rows);
     const answers = grouped.map((sum: typeof sums) => sum.answers);
-    expect(answers.reduce((all: number, count: number) => all + count)).toBe(5);
+    expect(answers.reduce((all: number, count: number) => all + count)).toBe(12);
   }
   expect((await parley("usage --chatbot Full --by key")).stdout).toMatch(
     new RegExp(`^KEY +KEY NAME +PROVIDER .*\\n${keyId} +web +p .*\\n- +- +p .*\\n$`),
@@ -322,9 +322,12 @@ it("parley usage sums the tokens of answers", async () => {
     ["30d", 1],
     ["0s", 0],
   ] as const) {
-    const { stdout } = await parley(`usage --chatbot Full --json --since ${since}`);
+    const { stdout } = await parley(`usage --chatbot Full --json --from ${since}`);
     expect(JSON.parse(stdout)).toHaveLength(count);
   }
+  const until = await parley("usage --chatbot Full --json --until 30d");
+  expect(JSON.parse(until.stdout)).toEqual([]);
+  expect((await parley("usage --chatbot Full --workspace W")).code).toBe(2);
 });
 
 it("parley chats post adds an entry with its metadata, which the audit log records without its text", async () => {

@@ -123,7 +123,7 @@ describe("a mistake ends a command with a one-line error, a hint and an exit cod
     "chats erase --id 1 --user-ref u --chatbot One",
     "chats erase --idle-since 2026-03-02T09:00 --chatbot One",
     "chats erase --idle-since 2999-01-01 --chatbot One",
-    "usage --since yesterday",
+    "usage --from yesterday",
     "chats post 1 text --chatbot One --metadata [1]",
     `chats post 1 text --chatbot One --author ${"a".repeat(61)}`,
     "feedback --chatbot One --bad --unanswered",

@@ -773,7 +773,9 @@ describe("asking", () => {
     };
     return Effect.gen(function* () {
       for (const n of counts.keys()) yield* asking(ask(`${n}`));
-      const [sum] = yield* ChatArchive.use((archive) => archive.usage(chatbot.id, new Date(0)));
+      const [sum] = yield* ChatArchive.use((archive) =>
+        archive.usage(chatbot.id, { since: new Date(0) }),
+      );
       const all = 13 + (2 ** 31 - 1);
       const sums = { attempts: all, promptTokens: all, completionTokens: all };
       assert.deepInclude(sum, { answers: 5, ...sums });
