@@ -148,7 +148,6 @@ describe("a mistake ends a command with a one-line error, a hint and an exit cod
     `key rotate ${id}`,
     `key revoke ${id}`,
     "chat",
-    "chat --chatbot One --chat 999",
     "provision /nowhere",
     "chats show 99 --chatbot One",
   ];
