@@ -3,12 +3,7 @@
  */
 import { assert, describe, it } from "@effect/vitest";
 import { Asking, AskLimits, layerParley } from "@parley/core";
-import {
-  ChatArchive,
-  type AnswererFunction,
-  type AskOrigin,
-  type ModeratorFunction,
-} from "@parley/core/ports";
+import { ChatArchive, type AnswererFunction, type ModeratorFunction } from "@parley/core/ports";
 import { layerMemoryWith } from "@parley/store-memory";
 import { Duration, Effect, Layer, Stream } from "effect";
 import { ask, asking, chatbot, newChat, questionsOf, usage } from "../services/asked.ts";
@@ -62,27 +57,6 @@ describe("an answerer that is a function", () => {
           }),
         ),
       ),
-  );
-
-  it.effect(
-    "an answerer function and a moderator function receive the asker, the chat and the context",
-    () => {
-      const seen: Array<AskOrigin> = [];
-      const note = ({ apiKeyId, chatId, context, userRef, visitor }: AskOrigin) =>
-        void seen.push({ apiKeyId, chatId, context, userRef, visitor });
-      const layer = layerOf(
-        (call) => (note(call), "a"),
-        (_question, _chatbot, _signal, origin) => (note(origin), null),
-      );
-      return Effect.gen(function* () {
-        const context = { session: "s" };
-        yield* asking(ask("q", { visitor: "ann", apiKeyId: "k", context }));
-        const user = { userRef: "ann", visitor: "ann" };
-        const origin = { chatId: null, ...user, apiKeyId: "k", context };
-        assert.deepStrictEqual(seen, [origin, origin]);
-        assert.strictEqual(seen[1]!.context, context);
-      }).pipe(Effect.provide(layer));
-    },
   );
 
   it.effect("an answerer function can yield its answer's usage", () =>
