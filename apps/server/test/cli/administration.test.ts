@@ -348,7 +348,7 @@ it("a chatbot is deleted, with its keys and chats, only if --yes is given", asyn
     Effect.provide(layerPostgres({ url: Redacted.make(inject("postgresUrl")), schema })),
     Effect.runPromise,
   );
-  const what = 'chatbot 2 "Sales" in workspace "Acme" with 2 chats and 12 keys';
+  const what = 'chatbot 2 "Sales" in workspace "Acme" with 2 chats and 11 keys';
   expect(await parley("chatbot delete Sales")).toEqual({
     code: 1,
     stdout: "",
