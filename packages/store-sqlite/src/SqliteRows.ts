@@ -413,8 +413,12 @@ export const makeTx = (sql: Sql, now: () => number) => {
          ) GROUP BY 1, 2, 3`;
       const { first, last } = daysOf({ since, until });
       const values = [
-        ...[chatbot, since.getTime(), by, until && until.getTime()],
-        ...[first, last],
+        chatbot,
+        since.getTime(),
+        by,
+        until && until.getTime(),
+        first,
+        last,
       ];
       return Effect.map(
         background.read([[statement, values]]),
