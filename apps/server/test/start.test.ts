@@ -118,7 +118,7 @@ describe("the first start", () => {
       );
     while (!(await isReady())) expect(child.exitCode).toBeNull();
     expect(await readFile(join(data, "memory-key"), "utf8")).toMatch(/^prl_/);
-    // The file for an embedded database's key is left alone.
+    // The file for the key of a SQLite file is left alone.
     expect(existsSync(join(data, "first-key"))).toBe(false);
     child.kill("SIGINT");
     await exit;

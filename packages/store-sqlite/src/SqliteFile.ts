@@ -1,7 +1,7 @@
 /**
  * Opens the file, and runs transactions on it.
  */
-import { runInOneStep, StorageUnavailable } from "@parley/core/ports";
+import { registerGauge, runInOneStep, StorageUnavailable } from "@parley/core/ports";
 import { Cause, Clock, Context, Effect, Exit, Schedule } from "effect";
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { makeTx, type SqliteTx, type Transactions } from "./SqliteRows.ts";
@@ -170,12 +170,18 @@ interface Job {
 }
 
 const makeDatabase = Effect.fnUntraced(function* (db: DatabaseSync, file: string) {
-  const log = Effect.runForkWith(yield* Effect.context<never>());
+  const services = yield* Effect.context<never>();
+  const log = Effect.runForkWith(services);
   const identities = filesOf(file).map(identityOf);
   /** Why calls fail at present; `null` if they do not. */
   let problem: string | null = null;
   let isLost = false;
   let isClosed = false;
+
+  const description = "1 if the database accepts writes, 0 if it refuses them";
+  registerGauge(services, "parley.database.writable", description, {}, () =>
+    problem === null ? 1 : 0,
+  );
 
   const setProblem = (reason: string | null) => {
     const before = problem;
