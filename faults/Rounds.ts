@@ -83,29 +83,10 @@ export const faults = {
 } satisfies Record<string, Fault>;
 export type FaultName = keyof typeof faults;
 
-/** The settings for the role of a server behind a pooler. */
-const poolerSettings = [
-  "search_path=parley",
-  "jit=off",
-  "idle_in_transaction_session_timeout=5s",
-  "lock_timeout=1500ms",
-  "statement_timeout=10s",
-]
-  .map((setting) => `-c ${setting}`)
-  .join(" ");
-
 /** Runs the faults, which must all be for the same store, with {@link underTraffic}. */
 export const round = async (names: ReadonlyArray<FaultName>) => {
   const { store } = faults[names[0]!];
-  // If two servers share a PostgreSQL, one is not notified of what the other stores, as if behind a pooler.
-  const service = await startService(2, store, (at, url) =>
-    at === 0 || store === "file"
-      ? {}
-      : {
-          PARLEY_POOLER: "true",
-          DATABASE_URL: `${url}&options=${encodeURIComponent(poolerSettings)}`,
-        },
-  );
+  const service = await startService(2, store);
   const strikes = names.map((name) => {
     const victim = service.servers[Math.floor(Math.random() * service.servers.length)]!;
     return [name, (traffic: Traffic) => faults[name].strike(service, victim, traffic)] as const;

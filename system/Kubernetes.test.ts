@@ -75,11 +75,11 @@ it("deploy/kubernetes.yaml gives the server its settings and secrets, and the pr
     const settings = await Effect.runPromise(readSettings({ ...env, ...links }));
     expect(settings.warnings).toEqual([expect.stringContaining("enableServiceLinks")]);
     expect(Redacted.value(settings.databaseUrl!)).toBe(secret.stringData["database-url"]);
-    const ports = { http: settings.port, management: settings.managementPort };
+    const ports = { http: settings.port, management: settings.management?.port };
     for (const { containerPort, name } of container.ports) {
       expect(containerPort).toBe(ports[name as keyof typeof ports]);
     }
-    expect(settings.managementHost).toBe("0.0.0.0");
+    expect(settings.management?.host).toBe("0.0.0.0");
     for (const probe of ["startupProbe", "readinessProbe", "livenessProbe"]) {
       expect(container[probe].httpGet.port).toBe("management");
     }

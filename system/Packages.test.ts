@@ -374,7 +374,7 @@ describe("the image", () => {
     const env = {
       ...on(newest, variablesOf("ENV")),
       PARLEY_DATA_DIR: data,
-      PARLEY_MANAGEMENT_PORT: String(management),
+      PARLEY_MANAGEMENT_PORT: `0.0.0.0:${management}`,
       DATABASE_URL: inject("postgresUrl"),
       PARLEY_SCHEMA: `image_${Date.now()}`,
     };
@@ -399,6 +399,6 @@ describe("the image", () => {
     }
     expect(server.exitCode).toBe(0);
     await expect(run(node!, check, { env })).rejects.toThrow();
-    await run(node!, check, { env: { ...env, PARLEY_MANAGEMENT_PORT: "0" } });
+    await run(node!, check, { env: { ...env, PARLEY_MANAGEMENT_PORT: "0.0.0.0:0" } });
   });
 });

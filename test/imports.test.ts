@@ -52,10 +52,9 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
   "packages/llm/src": [
     /^@parley\/core\/ports$/,
     /^effect$/,
-    /^effect\/(http|persistence\/CircuitBreaker)$/,
+    /^effect\/(ai|http|persistence\/CircuitBreaker)$/,
     /^@effect\/platform-node\/Node(FileSystem|Path)$/,
     /^marked$/,
-    /^obscenity$/,
   ],
   "apps/server/src": [
     /^@parley\//,

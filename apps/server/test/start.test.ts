@@ -54,7 +54,7 @@ const startAndStop = async (settings: Readonly<Record<string, string>>): Promise
   for await (const data of child.stdout) {
     printed += data;
     // Only once: a second signal would kill the server before it has shut down.
-    if (!child.killed && printed.includes("/docs\n")) child.kill("SIGINT");
+    if (!child.killed && printed.includes(" has started")) child.kill("SIGINT");
   }
   expect((await exit)[0]).toBe(0);
   return printed;
@@ -97,9 +97,9 @@ describe("the first start", () => {
     expect((await stat(keyFile())).mode & 0o777).toBe(0o600);
     const again = await startAndStop(settings);
     expect(again).not.toContain("first API key");
-    expect(again).toMatch(/^Store +PostgreSQL at DATABASE_URL \(plain text\)$/m);
-    expect(again).toContain('store=postgres security="plain text"');
+    expect(again).toContain('"store":"postgres","security":"plain text"');
     const terminalOutput = await onTerminal(settings);
+    expect(terminalOutput).toMatch(/^Store +PostgreSQL at DATABASE_URL \(plain text\)$/m);
     expect(terminalOutput).toMatch(/^Playground +http:\/\/127\.0\.0\.1:\d+\/$/m);
     expect(terminalOutput).toMatch(/^Guide +http:\/\/127\.0\.0\.1:\d+\/docs\/guide$/m);
     expect(terminalOutput).toMatch(
@@ -227,8 +227,7 @@ describe("a setting", () => {
     ["PARLEY_ASKS_AT_ONCE", "0"],
     ["PARLEY_QUESTION_LENGTH", "199"],
     ["PARLEY_QUESTION_LENGTH", "20001"],
-    ["PARLEY_POOLER", "maybe"],
-    ["PARLEY_POOLER", "sometimes"],
+    ["PARLEY_PAGES", "maybe"],
     ["PARLEY_HOST_FILE", "/nowhere"],
     ["PARLEY_DATABASE_CONNECTIONS", "4"],
     ["DATABASE_URL", "postgres://a:b@127.0.0.1:1/c?ssl=true"],
@@ -293,7 +292,7 @@ describe("a setting", () => {
   it("a setting that is only white space counts as not set", async () => {
     const blank = { PARLEY_ASK_PORT: " ", PARLEY_PROVISION: " ", PARLEY_KNOWLEDGE_DIR: " " };
     const printed = await startAndStop({ ...blank, DATABASE_URL: " " });
-    const [, general, answers] = /(http:\S+)\/api\n.* {2}(http:\S+)\/ask\//.exec(printed)!;
+    const [, general, answers] = /"general":"(.*)\/api","answers":"(.*?)\/ask\/"/.exec(printed)!;
     expect(answers).toBe(general);
   });
 });
@@ -305,7 +304,7 @@ it("a server warns at startup that anonymous visitors share one limit behind a p
   const declared = { key, scopes: ["ask"], visitors: true, anonymous: true, ...bounds };
   const chatbot = { workspace: "W", name: "B", keys: [declared] };
   await writeFile(file, JSON.stringify({ chatbots: [chatbot] }));
-  const settings = { PARLEY_PROVISION: file, PARLEY_LOG_FORMAT: "text" };
+  const settings = { PARLEY_PROVISION: file };
   const warning = "set PARLEY_TRUSTED_PROXIES: otherwise all clients share one limit";
   expect(await startAndStop(settings)).toContain(warning);
   expect(await startAndStop({ ...settings, PARLEY_TRUSTED_PROXIES: "10.0.0.0/8" })).not.toContain(

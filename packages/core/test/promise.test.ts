@@ -698,6 +698,28 @@ describe("retention", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
+  it("eraseExpired erases expired chats at once, and returns whether that succeeded", async () => {
+    const { erasures, parley } = await openRetaining();
+    expect(await parley.eraseExpired()).toBe(true);
+    expect(erasures).toEqual([[{ _tag: "IdleFor", millis: 2 * 86_400_000 }, "retention"]]);
+    const store = storeWith(ChatArchive, () => ({ erase: () => Effect.die("no") }));
+    const broken = await open(undefined, { store });
+    await broken.chatbot({ ...declaration, retentionDays: 2 });
+    expect(await broken.eraseExpired()).toBe(false);
+  });
+
+  it("where every timer keeps its program alive, as in a Worker, openParley leaves none behind", async () => {
+    const timers = new Set<unknown>();
+    vi.stubGlobal("setTimeout", () => timers.add(timers.size + 1) && timers.size);
+    vi.stubGlobal("clearTimeout", (timer: unknown) => timers.delete(timer));
+    try {
+      await openRetaining();
+      expect(timers).toEqual(new Set());
+    } finally {
+      vi.unstubAllGlobals();
+    }
+  });
+
   it("a script that does not call close still exits by itself", async () => {
     const script = `
       import { openParley } from "@parley/core/promise";

@@ -2,6 +2,11 @@
  * Answerers, documents and moderators for Parley. The word list is loaded only when needed.
  */
 export {
+  effectLanguageModel,
+  type EffectModelServices,
+  layerEffectLanguageModel,
+} from "./answerers/EffectModel.ts";
+export {
   layerLanguageModel,
   type LanguageModelOptions,
 } from "./answerers/LanguageModelAnswerer.ts";
@@ -28,4 +33,3 @@ export {
   layerModerationEndpoint,
   type ModerationEndpointSettings,
 } from "./moderation/ModerationEndpoint.ts";
-export { layerWordList } from "./moderation/WordList.ts";

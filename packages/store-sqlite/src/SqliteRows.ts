@@ -1,5 +1,6 @@
 /**
- * The verbs of a store as statements. They need nothing but `Sql`, so they run wherever SQLite does.
+ * `@parley/store-sqlite/rows`: the verbs of a store as statements. They need nothing but `Sql`, so they run wherever
+ * SQLite does.
  */
 import {
   type ArchiveRecord,
@@ -35,6 +36,8 @@ import {
   toEntry,
   type Value,
 } from "./SqliteTables.ts";
+
+export { type Sql, tables } from "./SqliteTables.ts";
 
 type ChatbotColumns = Omit<Chatbot, "settings"> & { readonly settings: string };
 const chatbotColumns = "id, workspaceName, name, description, settings";

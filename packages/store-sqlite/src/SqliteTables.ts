@@ -4,7 +4,7 @@
 import type { Chat, Entry, Overloaded, StorageUnavailable } from "@parley/core/ports";
 import type { Effect, Scope } from "effect";
 
-const tables = `
+export const tables = `
   CREATE TABLE sequences (kind TEXT PRIMARY KEY, last INTEGER NOT NULL) STRICT;
   INSERT INTO sequences VALUES ('chat', 0), ('entry', 0);
 
@@ -98,6 +98,14 @@ export interface Sql {
 /** A statement as text and values. */
 export type Query = readonly [text: string, values: ReadonlyArray<Value>];
 type Rows = ReadonlyArray<Readonly<Record<string, unknown>>>;
+
+/** Returns the query without the numbers of its parameters: Node 22.13 cannot bind numbered ones. */
+export const toPositional = ([text, values]: Query): Query => {
+  const indexes = Array.from(text.matchAll(/\?(\d)/g), ([, number]) => Number(number) - 1);
+  return indexes.length === 0
+    ? [text, values]
+    : [text.replaceAll(/\?\d/g, "?"), indexes.map((index) => values[index]!)];
+};
 
 /** Runs slow statements where they do not hold up other calls. */
 export interface Background {

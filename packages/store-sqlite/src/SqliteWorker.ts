@@ -4,7 +4,7 @@
 import { Overloaded, StorageUnavailable } from "@parley/core/ports";
 import { Effect, type Scope } from "effect";
 import type { Worker } from "node:worker_threads";
-import type { Background, Query } from "./SqliteTables.ts";
+import { type Background, type Query, toPositional } from "./SqliteTables.ts";
 
 /**
  * The thread's program, which opens a connection for each snapshot. It is a string because a bundler would not find a
@@ -106,7 +106,8 @@ export const makeBackground = (
     const snapshot = Effect.gen(function* () {
       const id = ++tasks;
       yield* Effect.addFinalizer(() => Effect.ignore(send({ action: "end", snapshot: id })));
-      return (queries: ReadonlyArray<Query>) => send({ action: "read", queries, snapshot: id });
+      return (queries: ReadonlyArray<Query>) =>
+        send({ action: "read", queries: queries.map(toPositional), snapshot: id });
     });
     return {
       snapshot: Effect.map(

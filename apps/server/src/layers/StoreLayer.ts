@@ -15,8 +15,8 @@ export const databaseFile = Effect.map(Settings, ({ dataDir }) => join(dataDir, 
 
 /** The options for connecting to the configured PostgreSQL. */
 export const postgresOptions = Effect.map(Settings, (settings): PostgresOptions => {
-  const { authorities, connections: maxConnections, databaseUrl, pooler, schema } = settings;
-  return { url: databaseUrl!, authorities, maxConnections, pooler, schema };
+  const { authorities, connections: maxConnections, databaseUrl, schema } = settings;
+  return { url: databaseUrl!, authorities, maxConnections, schema };
 });
 
 /** Creates the data directory, which only the user of this process may enter. */

@@ -66,7 +66,7 @@ it("chatbots are created, shown and changed", async () => {
 
   const changed = await json(
     "chatbot set --chatbot Helpdesk --workspace Beta --name Desk --description Helps --model large " +
-      "--moderation-error-message No. --instructions Be\nbrief. --moderation words " +
+      "--moderation-error-message No. --instructions Be\nbrief. --moderation endpoint " +
       "--knowledge manuals --not-found-message Ask --source-url https://a.example/{path} " +
       "--suggested-question One? --suggested-question Two? --unset hello-message --unset retention-days",
   );
@@ -79,7 +79,7 @@ it("chatbots are created, shown and changed", async () => {
     moderationErrorMessage: "No.",
     instructions: "Be\nbrief.",
     model: "large",
-    moderation: "words",
+    moderation: "endpoint",
     knowledge: "manuals",
     notFoundMessage: "Ask",
     sourceUrl: "https://a.example/{path}",

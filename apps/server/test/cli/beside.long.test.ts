@@ -45,11 +45,11 @@ beforeAll(async () => {
     server.stdout!.on("data", (data) => {
       printed += data;
       output += data;
-      if (/ has started .*\n/.test(printed)) resolve();
+      if (/ has started.*\n/.test(printed)) resolve();
     });
     void ended.then(() => reject(new Error(`the server ended:\n${printed}`)));
   });
-  api = /http:\S+\/api/.exec(printed)![0];
+  api = /http:[^\s"]+\/api/.exec(printed)![0];
   keys.push((await readFile(join(directory, "data/first-key"), "utf8")).trim());
 }, 60_000);
 

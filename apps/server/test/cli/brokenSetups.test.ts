@@ -154,8 +154,7 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
     "the management host of another machine",
     () => ({
       ...memory,
-      PARLEY_MANAGEMENT_PORT: portOfOther(),
-      PARLEY_MANAGEMENT_HOST: "192.0.2.1",
+      PARLEY_MANAGEMENT_PORT: `192.0.2.1:${portOfOther()}`,
     }),
     "listeners",
     /192.* for PARLEY_MANAGEMENT_PORT/,
@@ -196,12 +195,6 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
     () => ({ ...as((url) => (url.username = "parley_server")), PARLEY_SCHEMA: "none" }),
     "database",
     /cannot change it.*parley migrate/,
-  ],
-  [
-    "a role without the settings that a pooler needs",
-    () => ({ ...postgres(), PARLEY_POOLER: "true" }),
-    "database",
-    /alter role "parley_owner"/,
   ],
   [
     "a missing documents folder",
@@ -275,7 +268,6 @@ const warned: ReadonlyArray<readonly [string, SetUp, check: string, message: Reg
     "settings",
     /PARLEY_PROT is not/,
   ],
-  ["a former setting", () => ({ ...memory, PARLEY_LISTEN: "false" }), "settings", /PARLEY_POOLER/],
   [
     "a proxy that Node ignores",
     () => ({

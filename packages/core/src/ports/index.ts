@@ -147,7 +147,7 @@ export {
   UserRefNotGranted,
 } from "../model/Errors.ts";
 
-// The context of the ask in progress, and the limits of all asks
+// The context of the ask or list in progress, and the limits of all asks
 export {
   AskDeadline,
   AskedModel,
@@ -155,6 +155,7 @@ export {
   CurrentAsk,
   type AskOrigin,
 } from "../services/AskLimits.ts";
+export { CurrentKey } from "../services/Places.ts";
 
 // Logs, metrics and spans
 export {

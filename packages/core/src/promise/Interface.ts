@@ -60,6 +60,11 @@ export interface Parley {
    * call itself rejects with `KeyRejected`, `RateExceeded` or `StorageUnavailable`.
    */
   readonly authenticate: (key: string) => Promise<Authenticated>;
+  /**
+   * Erases the expired chats of all chatbots now, and returns whether that succeeded; failures are logged. For cron jobs,
+   * and for Workers, in which Parley sets no timer for it.
+   */
+  readonly eraseExpired: () => Promise<boolean>;
   /** Waits for calls and answers in progress, then closes the store. Later calls reject with `StorageUnavailable`. */
   readonly close: () => Promise<void>;
   /** The same as `close`, for `await using`. */
@@ -76,7 +81,7 @@ export interface ParleyLayer extends Layer.Layer<
 /**
  * A chatbot to find, create or change. Absent fields stay as they are. In a new chatbot, the description defaults to
  * the empty string, and the settings default to `defaultSettings`. With `retentionDays`, the chatbot's expired chats
- * are erased a minute after `openParley` and then about once an hour, until `close`.
+ * are erased a minute after `openParley` and then about once an hour, until `close`; in a Worker, see `eraseExpired`.
  */
 export interface ChatbotDeclaration extends Partial<ChatbotSettings> {
   readonly workspace: string;

@@ -11,7 +11,7 @@ import { Administration } from "../services/Administration.ts";
 import { AskLimits } from "../services/AskLimits.ts";
 import { BackgroundSleep, unreferencedSleep } from "../services/BackgroundSleep.ts";
 import { layerParley } from "../services/Parley.ts";
-import { layerErasure } from "../services/Retention.ts";
+import { eraseExpired, layerErasure } from "../services/Retention.ts";
 import { EntryEvents } from "../services/EntryEvents.ts";
 import { placeOf } from "../model/Errors.ts";
 import { makeBots } from "./Bot.ts";
@@ -101,6 +101,7 @@ export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = a
       const principal = await run(access.authenticate(text));
       return { bot: bind(principal.chatbot, principal), scopes: principal.scopes };
     },
+    eraseExpired: () => run(eraseExpired),
     close,
     [Symbol.asyncDispose]: close,
     layer: Layer.succeedContext(context),

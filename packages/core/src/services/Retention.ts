@@ -16,7 +16,7 @@ const day = 86_400_000;
  * Erases the expired chats of every chatbot once, and returns whether that succeeded. Logs every failure, including
  * defects; the next run erases the chats that this run could not.
  */
-const eraseExpired = Effect.gen(function* () {
+export const eraseExpired = Effect.gen(function* () {
   const registry = yield* ChatbotRegistry;
   const archive = yield* ChatArchive;
   let hasFailed = false;

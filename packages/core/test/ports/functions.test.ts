@@ -67,9 +67,9 @@ describe("an answerer that is a function", () => {
   it.effect(
     "an answerer function and a moderator function receive the asker, the chat and the context",
     () => {
-      const seen: Array<AskOrigin> = [];
+      const origins: Array<AskOrigin> = [];
       const note = ({ apiKeyId, chatId, context, userRef, visitor }: AskOrigin) =>
-        void seen.push({ apiKeyId, chatId, context, userRef, visitor });
+        void origins.push({ apiKeyId, chatId, context, userRef, visitor });
       const layer = layerOf(
         (call) => (note(call), "a"),
         (_question, _chatbot, _signal, origin) => (note(origin), null),
@@ -79,8 +79,8 @@ describe("an answerer that is a function", () => {
         yield* asking(ask("q", { visitor: "ann", apiKeyId: "k", context }));
         const user = { userRef: "ann", visitor: "ann" };
         const origin = { chatId: null, ...user, apiKeyId: "k", context };
-        assert.deepStrictEqual(seen, [origin, origin]);
-        assert.strictEqual(seen[1]!.context, context);
+        assert.deepStrictEqual(origins, [origin, origin]);
+        assert.strictEqual(origins[1]!.context, context);
       }).pipe(Effect.provide(layer));
     },
   );

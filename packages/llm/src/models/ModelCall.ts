@@ -1,7 +1,7 @@
 /**
  * A single call to a language model.
  */
-import { Clock, Deferred, Duration, Effect } from "effect";
+import { Clock, type Context, Deferred, Duration, Effect } from "effect";
 import { classifyError, cutOff, makeFailure, ModelFailure, type Tokens } from "./ModelFailure.ts";
 import type { Message } from "./Prompt.ts";
 import { makeReasoningFilter } from "./Reasoning.ts";
@@ -11,7 +11,11 @@ import { traceHeaders } from "./TraceHeaders.ts";
 export interface LanguageModel {
   readonly provider: string;
   readonly modelId: string;
-  readonly doStream: (call: any) => PromiseLike<{
+  /** `context` is that of the fiber of the ask; a model of the AI SDK ignores it. */
+  readonly doStream: (
+    call: any,
+    context?: Context.Context<never>,
+  ) => PromiseLike<{
     readonly stream: {
       readonly getReader: () => {
         readonly read: () => Promise<{ readonly done?: boolean; readonly value?: any }>;
@@ -51,6 +55,7 @@ export const callModel = (
     const abortSignal = request.signal;
     const headers = yield* traceHeaders;
     const clock = yield* Clock.Clock;
+    const context = yield* Effect.context<never>();
     const isFromChat = (text: string) =>
       messages.some(({ content, role }) => role !== "system" && content.includes(text));
     const filterReasoning = makeReasoningFilter();
@@ -70,16 +75,13 @@ export const callModel = (
       await emit(text);
     };
     const read = async (): Promise<void> => {
-      const { stream } = await model.doStream({
-        prompt: messages.map((message) =>
-          message.role === "system"
-            ? { role: message.role, content: message.content }
-            : { role: message.role, content: [{ type: "text", text: message.content }] },
-        ),
-        headers,
-        maxOutputTokens,
-        abortSignal,
-      });
+      const prompt = messages.map((message) =>
+        message.role === "system"
+          ? { role: message.role, content: message.content }
+          : { role: message.role, content: [{ type: "text", text: message.content }] },
+      );
+      const call = { prompt, headers, maxOutputTokens, abortSignal };
+      const { stream } = await model.doStream(call, context);
       // The stream is never cancelled: cancelling waits until the provider closes the connection, which may never
       // happen.
       const reader = stream.getReader();

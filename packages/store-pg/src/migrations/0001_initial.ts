@@ -40,7 +40,7 @@ create table audit (
   action text not null,
   detail text not null
 );
--- The table is append-only, even for its owner.
+-- Prevents mistakes, not attacks: the owner can grant itself these privileges again.
 revoke update, delete, truncate on audit from current_user;
 
 create extension if not exists pg_trgm with schema public;

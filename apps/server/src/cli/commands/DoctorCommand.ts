@@ -22,7 +22,7 @@ const hints = {
   documents:
     "Check PARLEY_KNOWLEDGE_DIR and its subfolders; document names must end with .md or .txt.",
   listeners:
-    "Change PARLEY_HOST, PARLEY_MANAGEMENT_HOST or the port, or stop the program that uses the port.",
+    "Change PARLEY_HOST or the port (PARLEY_MANAGEMENT_PORT can contain a host), or stop the program that uses the port.",
   directory: "Set PARLEY_DATA_DIR to a directory that the user running the server can write to.",
   provision: "docs/provisioning.schema.json describes the provisioning file.",
   telemetry: "Check OTEL_EXPORTER_OTLP_…ENDPOINT, and make sure that the collector is running.",

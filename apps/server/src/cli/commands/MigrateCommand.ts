@@ -16,8 +16,7 @@ export const migrate = makeCommand("migrate", {
   run: Effect.fnUntraced(
     function* ({ dryRun }) {
       const isFile = (yield* dryRun ? requireDatabase : requireStore) === "sqlite";
-      // A migration must bypass a pooler, to turn off the timeouts that the role needs behind one.
-      const options = { ...(yield* databaseOptions), pooler: false };
+      const options = yield* databaseOptions;
       const file = inspectSqlite(yield* databaseFile);
       const sql = !isFile
         ? yield* pendingSql(options)
