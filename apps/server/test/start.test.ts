@@ -4,7 +4,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { chmod, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { chmod, mkdir, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { createServer, type AddressInfo, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -123,6 +123,18 @@ describe("the first start", () => {
     child.kill("SIGINT");
     await exit;
   });
+});
+
+it("a server that finds the PostgreSQL of an earlier version says what to do, and leaves it alone", async () => {
+  const data = join(directory, "earlier");
+  await mkdir(join(data, "postgres"), { recursive: true });
+  const settings = { PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: data, PARLEY_LOG_FORMAT: "text" };
+  const printed = await startAndStop(settings);
+  const lines = printed.split("\n").filter((line) => line.includes("earlier version"));
+  expect(lines).toEqual([expect.stringContaining("chats export")]);
+  expect(printed).not.toMatch(/Experimental/i);
+  expect(existsSync(join(data, "postgres"))).toBe(true);
+  expect(existsSync(join(data, "parley.db"))).toBe(true);
 });
 
 describe("a server that is still starting", () => {
