@@ -2,8 +2,8 @@
  * Opens the file, and runs transactions on it.
  */
 import { registerGauge, runInOneStep, StorageUnavailable } from "@parley/core/ports";
-import { Cause, Clock, Context, Effect, Exit, identity, Schedule } from "effect";
-import type { DatabaseSync, StatementSync } from "node:sqlite";
+import { Cause, Clock, Context, Effect, Exit, Schedule } from "effect";
+import type { DatabaseSync } from "node:sqlite";
 import { makeTx, type SqliteTx, type Transactions } from "./SqliteRows.ts";
 import {
   applicationId,
@@ -11,6 +11,7 @@ import {
   firstVersion,
   migrations,
   type Sql,
+  toPositional,
   type Value,
 } from "./SqliteTables.ts";
 import { makeBackground } from "./SqliteWorker.ts";
@@ -162,21 +163,6 @@ export const openDatabase = Effect.fnUntraced(function* (path: string, migrates 
   return yield* makeDatabase(db, file);
 });
 
-interface Prepared {
-  readonly statement: StatementSync;
-  /** Returns a value for each question mark. */
-  readonly places: (values: ReadonlyArray<Value>) => ReadonlyArray<Value>;
-}
-
-/** Prepares a statement, without the numbers of its parameters: Node 22.13 cannot bind numbered ones. */
-const prepareIn = (db: DatabaseSync, text: string): Prepared => {
-  const indexes = Array.from(text.matchAll(/\?(\d)/g), ([, number]) => Number(number) - 1);
-  return {
-    statement: db.prepare(text.replaceAll(/\?\d/g, "?")),
-    places: indexes.length === 0 ? identity : (values) => indexes.map((index) => values[index]!),
-  };
-};
-
 /** A body that waits for its transaction. */
 interface Job {
   /** Runs the body, and returns its exit. */
@@ -263,7 +249,11 @@ const makeDatabase = Effect.fnUntraced(function* (db: DatabaseSync, file: string
   };
 
   /** Kept, because preparing a statement takes longer than running it. */
-  const statements = new Map<string, Prepared>();
+  const statements = new Map<string, ReturnType<typeof prepareText>>();
+  const prepareText = (numbered: string) => {
+    const { places, text } = toPositional(numbered);
+    return { statement: db.prepare(text), places };
+  };
   /** Whether the body in progress has a savepoint. A body gets one before it first writes. */
   let hasSavepoint = true;
   /** Whether texts of users have been erased since the write-ahead log was last emptied. */
@@ -274,7 +264,7 @@ const makeDatabase = Effect.fnUntraced(function* (db: DatabaseSync, file: string
       exec("SAVEPOINT body");
     }
     let statement = statements.get(text);
-    if (statement === undefined) statements.set(text, (statement = prepareIn(db, text)));
+    if (statement === undefined) statements.set(text, (statement = prepareText(text)));
     return statement;
   };
   const exec = (text: string) => void prepare(text).statement.run();
