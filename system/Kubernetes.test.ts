@@ -29,13 +29,18 @@ const check = async (yaml: string): Promise<ReadonlyArray<any>> => {
   return JSON.parse((await execution).stdout);
 };
 
-it("deploy/kubernetes.yaml has only fields and values that the Kubernetes API accepts", async () => {
+it("the samples for Kubernetes have only fields and values that the Kubernetes API accepts", async () => {
   expect((await check(sample)).map(({ kind }) => kind)).toEqual([
     "Secret",
     "ConfigMap",
     "Deployment",
     "Service",
     "PodDisruptionBudget",
+  ]);
+  expect((await check(read("deploy/kubernetes.file.yaml"))).map(({ kind }) => kind)).toEqual([
+    "PersistentVolumeClaim",
+    "Deployment",
+    "Service",
   ]);
   await expect(check(sample.replace("enableServiceLinks", "enableLinks"))).rejects.toThrow(
     "enableLinks",

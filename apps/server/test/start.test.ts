@@ -4,7 +4,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { chmod, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { chmod, mkdir, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { createServer, type AddressInfo, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -118,11 +118,23 @@ describe("the first start", () => {
       );
     while (!(await isReady())) expect(child.exitCode).toBeNull();
     expect(await readFile(join(data, "memory-key"), "utf8")).toMatch(/^prl_/);
-    // The file for an embedded database's key is left alone.
+    // The file for the key of a SQLite file is left alone.
     expect(existsSync(join(data, "first-key"))).toBe(false);
     child.kill("SIGINT");
     await exit;
   });
+});
+
+it("a server that finds the PostgreSQL of an earlier version says what to do, and leaves it alone", async () => {
+  const data = join(directory, "earlier");
+  await mkdir(join(data, "postgres"), { recursive: true });
+  const settings = { PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: data, PARLEY_LOG_FORMAT: "text" };
+  const printed = await startAndStop(settings);
+  const lines = printed.split("\n").filter((line) => line.includes("earlier version"));
+  expect(lines).toEqual([expect.stringContaining("chats export")]);
+  expect(printed).not.toMatch(/Experimental/i);
+  expect(existsSync(join(data, "postgres"))).toBe(true);
+  expect(existsSync(join(data, "parley.db"))).toBe(true);
 });
 
 describe("a server that is still starting", () => {

@@ -1,9 +1,9 @@
 /**
  * Opens the file, and runs transactions on it.
  */
-import { runInOneStep, StorageUnavailable } from "@parley/core/ports";
-import { Cause, Clock, Context, Effect, Exit, identity, Schedule } from "effect";
-import type { DatabaseSync, StatementSync } from "node:sqlite";
+import { registerGauge, runInOneStep, StorageUnavailable } from "@parley/core/ports";
+import { Cause, Clock, Context, Effect, Exit, Schedule } from "effect";
+import type { DatabaseSync } from "node:sqlite";
 import { makeTx, type SqliteTx, type Transactions } from "./SqliteRows.ts";
 import {
   applicationId,
@@ -11,6 +11,7 @@ import {
   firstVersion,
   migrations,
   type Sql,
+  toPositional,
   type Value,
 } from "./SqliteTables.ts";
 import { makeBackground } from "./SqliteWorker.ts";
@@ -162,21 +163,6 @@ export const openDatabase = Effect.fnUntraced(function* (path: string, migrates 
   return yield* makeDatabase(db, file);
 });
 
-interface Prepared {
-  readonly statement: StatementSync;
-  /** Returns a value for each question mark. */
-  readonly places: (values: ReadonlyArray<Value>) => ReadonlyArray<Value>;
-}
-
-/** Prepares a statement, without the numbers of its parameters: Node 22.13 cannot bind numbered ones. */
-const prepareIn = (db: DatabaseSync, text: string): Prepared => {
-  const indexes = Array.from(text.matchAll(/\?(\d)/g), ([, number]) => Number(number) - 1);
-  return {
-    statement: db.prepare(text.replaceAll(/\?\d/g, "?")),
-    places: indexes.length === 0 ? identity : (values) => indexes.map((index) => values[index]!),
-  };
-};
-
 /** A body that waits for its transaction. */
 interface Job {
   /** Runs the body, and returns its exit. */
@@ -185,12 +171,19 @@ interface Job {
 }
 
 const makeDatabase = Effect.fnUntraced(function* (db: DatabaseSync, file: string) {
-  const log = Effect.runForkWith(yield* Effect.context<never>());
+  const unusable = " cannot be used: ";
+  const services = yield* Effect.context<never>();
+  const log = Effect.runForkWith(services);
   const identities = filesOf(file).map(identityOf);
   /** Why calls fail at present; `null` if they do not. */
   let problem: string | null = null;
   let isLost = false;
   let isClosed = false;
+
+  const description = "1 if the database accepts writes, 0 if it refuses them";
+  registerGauge(services, "parley.database.writable", description, {}, () =>
+    problem === null ? 1 : 0,
+  );
 
   const setProblem = (reason: string | null) => {
     const before = problem;
@@ -225,7 +218,7 @@ const makeDatabase = Effect.fnUntraced(function* (db: DatabaseSync, file: string
     const { message } = cause as Error;
     const reason =
       code === busy ? `another process has kept it locked for ${busyFor / 1000} seconds` : message;
-    const error = new Error(`The SQLite file "${file}" cannot be used: ${reason}`);
+    const error = new Error(`The SQLite file "${file}"${unusable}${reason}`);
     return Exit.fail(new StorageUnavailable({ cause: Object.assign(error, { errcode: code }) }));
   };
   const isBusy = ({ cause }: StorageUnavailable) => codeOf(cause) === busy;
@@ -234,14 +227,15 @@ const makeDatabase = Effect.fnUntraced(function* (db: DatabaseSync, file: string
   const recordFailure = (exit: Exit.Exit<unknown, unknown>) => {
     if (Exit.isSuccess(exit)) return;
     const error = Cause.squash(exit.cause);
-    if (error instanceof StorageUnavailable)
-      setProblem(error.message.split("cannot be used: ")[1]!);
+    const reason =
+      error instanceof StorageUnavailable ? error.message.split(unusable)[1] : undefined;
+    if (reason !== undefined) setProblem(reason);
   };
 
   const lost = "it was removed or replaced while it was open; restart the server";
   const lostExit = Exit.fail(
     new StorageUnavailable({
-      cause: new Error(`The SQLite file "${file}" cannot be used: ${lost}`),
+      cause: new Error(`The SQLite file "${file}"${unusable}${lost}`),
     }),
   );
   /** A failure if the file is no longer where it was: then nobody would find what is written. */
@@ -251,12 +245,15 @@ const makeDatabase = Effect.fnUntraced(function* (db: DatabaseSync, file: string
       setProblem(null);
       setProblem(lost);
     }
-    if (!isLost) return Exit.void;
-    return lostExit;
+    return isLost ? lostExit : Exit.void;
   };
 
   /** Kept, because preparing a statement takes longer than running it. */
-  const statements = new Map<string, Prepared>();
+  const statements = new Map<string, ReturnType<typeof prepareText>>();
+  const prepareText = (numbered: string) => {
+    const { places, text } = toPositional(numbered);
+    return { statement: db.prepare(text), places };
+  };
   /** Whether the body in progress has a savepoint. A body gets one before it first writes. */
   let hasSavepoint = true;
   /** Whether texts of users have been erased since the write-ahead log was last emptied. */
@@ -267,7 +264,7 @@ const makeDatabase = Effect.fnUntraced(function* (db: DatabaseSync, file: string
       exec("SAVEPOINT body");
     }
     let statement = statements.get(text);
-    if (statement === undefined) statements.set(text, (statement = prepareIn(db, text)));
+    if (statement === undefined) statements.set(text, (statement = prepareText(text)));
     return statement;
   };
   const exec = (text: string) => void prepare(text).statement.run();

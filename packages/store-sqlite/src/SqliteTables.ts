@@ -107,12 +107,17 @@ export interface Sql {
 export type Query = readonly [text: string, values: ReadonlyArray<Value>];
 type Rows = ReadonlyArray<Readonly<Record<string, unknown>>>;
 
-/** Returns the query without the numbers of its parameters: Node 22.13 cannot bind numbered ones. */
-export const toPositional = ([text, values]: Query): Query => {
+/**
+ * Returns the statement without the numbers of its parameters, and a function that returns a value for each question
+ * mark: Node 22.13 cannot bind numbered ones.
+ */
+export const toPositional = (text: string) => {
   const indexes = Array.from(text.matchAll(/\?(\d)/g), ([, number]) => Number(number) - 1);
-  return indexes.length === 0
-    ? [text, values]
-    : [text.replaceAll(/\?\d/g, "?"), indexes.map((index) => values[index]!)];
+  return {
+    text: text.replaceAll(/\?\d/g, "?"),
+    places: (values: ReadonlyArray<Value>) =>
+      indexes.length === 0 ? values : indexes.map((index) => values[index]!),
+  };
 };
 
 /** Runs slow statements where they do not hold up other calls. */

@@ -107,7 +107,14 @@ export const makeBackground = (
       const id = ++tasks;
       yield* Effect.addFinalizer(() => Effect.ignore(send({ action: "end", snapshot: id })));
       return (queries: ReadonlyArray<Query>) =>
-        send({ action: "read", queries: queries.map(toPositional), snapshot: id });
+        send({
+          action: "read",
+          snapshot: id,
+          queries: queries.map(([numbered, values]) => {
+            const { places, text } = toPositional(numbered);
+            return [text, places(values)];
+          }),
+        });
     });
     return {
       snapshot: Effect.map(

@@ -135,6 +135,30 @@ it.live(
     ),
 );
 
+it.live("retention rewrites a small file once a day, if something was erased", () =>
+  Effect.gen(function* () {
+    yield* on("rewritten", Effect.andThen(registerChatbot, create));
+    const db = new DatabaseSync(path("rewritten"));
+    const rewrittenAt = () =>
+      Number(db.prepare("SELECT rewrittenAt FROM file").get()!["rewrittenAt"]);
+    const retain = on(
+      "rewritten",
+      ChatArchive.use((archive) =>
+        archive.erase(chatbot, { _tag: "IdleFor", millis: 0 }, "retention"),
+      ),
+    );
+    yield* Effect.sleep("5 millis");
+    assert.strictEqual(yield* retain, 1);
+    const first = rewrittenAt();
+    assert.isAbove(first, 0);
+    yield* on("rewritten", create);
+    yield* Effect.sleep("5 millis");
+    assert.strictEqual(yield* retain, 1);
+    assert.strictEqual(rewrittenAt(), first);
+    db.close();
+  }),
+);
+
 it.effect("a store that may not migrate refuses a file that is missing or out of date", () =>
   Effect.gen(function* () {
     const open = Layer.build(layerSqlite({ file: path("commands"), migrates: false }));

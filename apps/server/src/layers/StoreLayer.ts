@@ -10,8 +10,21 @@ import { existsSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { Settings } from "../Settings.ts";
 
+/** Loads `node:sqlite` without the warning that Node 22 prints about it. */
+const loadQuietly = Effect.sync(() => {
+  const { emitWarning } = process;
+  process.emitWarning = () => {};
+  try {
+    process.getBuiltinModule("node:sqlite");
+  } finally {
+    process.emitWarning = emitWarning;
+  }
+});
+
 /** The path of the SQLite file. */
-export const databaseFile = Effect.map(Settings, ({ dataDir }) => join(dataDir, "parley.db"));
+export const databaseFile = Effect.map(Effect.andThen(loadQuietly, Settings), ({ dataDir }) =>
+  join(dataDir, "parley.db"),
+);
 
 /** The options for connecting to the configured PostgreSQL. */
 export const postgresOptions = Effect.map(Settings, (settings): PostgresOptions => {
@@ -36,17 +49,6 @@ export const makeDataDir = Effect.gen(function* () {
     yield* Effect.logWarning(
       `${older} has the PostgreSQL database of an earlier version, which this version does not open. To keep its chats, export them with the earlier version ("parley chats export") and import them with this one; then delete the folder`,
     );
-});
-
-/** Loads `node:sqlite` without the warning that Node 22 prints about it. */
-export const loadQuietly = Effect.sync(() => {
-  const { emitWarning } = process;
-  process.emitWarning = () => {};
-  try {
-    process.getBuiltinModule("node:sqlite");
-  } finally {
-    process.emitWarning = emitWarning;
-  }
 });
 
 /** The store in the file. */

@@ -6,7 +6,7 @@ import { Effect } from "effect";
 import { Argument } from "effect/cli";
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
-import { databaseFile, loadQuietly } from "../../layers/StoreLayer.ts";
+import { databaseFile } from "../../layers/StoreLayer.ts";
 import { Settings } from "../../Settings.ts";
 import { CommandFailed } from "../CommandErrors.ts";
 import { requireDatabase } from "../Database.ts";
@@ -15,7 +15,6 @@ import { print } from "../Output.ts";
 
 /** The path of the file; fails if chats are in PostgreSQL. */
 const requireFile = Effect.gen(function* () {
-  yield* loadQuietly;
   if ((yield* requireDatabase) === "sqlite") return yield* databaseFile;
   return yield* new CommandFailed({
     message: "This command is for a SQLite file, but the chats are in PostgreSQL.",
