@@ -45,3 +45,17 @@ it("the commands that install optional packages name the tested versions", () =>
     expect(`${pinned}.`, file).toContain(`${version}.`);
   }
 });
+
+it("packages that import unstable modules of Effect accept only its tested minor version", () => {
+  const minor = /^  effect: (\d+\.\d+)\./m.exec(read("pnpm-workspace.yaml"))![1];
+  for (const folder of globSync("packages/*", { cwd: root })) {
+    const imports = globSync(`${folder}/src/**/*.ts`, { cwd: root }).flatMap((file) =>
+      [...read(file).matchAll(/from "(@?effect\/[\w-]+)/g)].map(([, name]) => name),
+    );
+    const isUnstable = imports.some((name) => name !== "effect/testing");
+    const { peerDependencies = {} } = JSON.parse(read(`${folder}/package.json`));
+    for (const [name, range] of Object.entries<string>(peerDependencies))
+      if (/^@?effect/.test(name))
+        expect(range, folder).toMatch(isUnstable ? `~${minor}.` : `^${minor}.`);
+  }
+});
