@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { globSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { version } from "../apps/server/src/Version.ts";
 
 const root = join(import.meta.dirname, "..");
@@ -58,4 +58,15 @@ it("packages that import unstable modules of Effect accept only its tested minor
       if (/^@?effect/.test(name))
         expect(range, folder).toMatch(isUnstable ? `~${minor}.` : `^${minor}.`);
   }
+});
+
+it("every package names its folder in the repository, and before the first release no page installs it by name", () => {
+  for (const file of globSync("{packages,apps}/*/package.json", { cwd: root }))
+    expect(JSON.parse(read(file)).repository).toEqual({ type: "git", directory: dirname(file) });
+  expect(read("CHANGELOG.md")).toContain("It has not been released yet.");
+  for (const file of globSync(["*.md", "docs/**/*.md", "{packages,apps}/*/README.md"], {
+    cwd: root,
+  }))
+    if (file !== "RELEASING.md")
+      expect(read(file), file).not.toMatch(/(install|add|npx) @parley\//);
 });
