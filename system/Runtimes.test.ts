@@ -34,7 +34,7 @@ it.each([
 );
 
 it("the conformance kit passes in a Durable Object of workerd, whose modules import every package", async () => {
-  await using worker = await startWorker("worker.ts", "Kit");
+  await using worker = await startWorker("worker.ts", { OBJECTS: "Kit" });
   const response = await worker.fetch("/");
   expect(await response.json()).toEqual(passed);
 }, 180_000);

@@ -3,22 +3,10 @@
  */
 import { runInOneStep, StorageUnavailable, storeOf, type StorePorts } from "@parley/core/ports";
 import { makeRows, makeTx, type Sql, type SqliteTx, tables } from "@parley/store-sqlite/rows";
+import type { DurableObjectState } from "cloudflare:workers";
 import { Clock, Context, Effect, Exit, Layer, Stream } from "effect";
 
-/** The part of Cloudflare's types that is used here. */
-export interface DurableStorage {
-  readonly sql: {
-    readonly exec: (
-      statement: string,
-      ...values: ReadonlyArray<unknown>
-    ) => { readonly toArray: () => Array<Record<string, unknown>> };
-  };
-  readonly transactionSync: <A>(body: () => A) => A;
-  readonly kv: {
-    readonly get: (key: string) => unknown;
-    readonly put: (key: string, value: unknown) => void;
-  };
-}
+type DurableStorage = DurableObjectState["storage"];
 
 /** Mistakes in a statement, which are defects. Anything else means that the storage cannot be used now. */
 const mistake = /SQLITE_(ERROR|CONSTRAINT|MISMATCH|MISUSE|RANGE)/;
@@ -27,10 +15,10 @@ const toFailure = (cause: unknown): Exit.Exit<never, StorageUnavailable> =>
 
 /** Thrown to roll a transaction back. */
 class Rollback {
+  readonly exit: Exit.Exit<unknown, unknown>;
   constructor(exit: Exit.Exit<unknown, unknown>) {
     this.exit = exit;
   }
-  readonly exit;
 }
 
 /** The store of this object. Several instances of the layer share the object's chats. */

@@ -21,7 +21,7 @@ export const bundle = async (
   const build = await rolldown({
     input: join(runtimes, program),
     platform,
-    external: /^node:/,
+    external: /^(node|cloudflare):/,
     ...(platform === "neutral" && {
       resolve: { conditionNames: ["workerd", "import", "default"], mainFields: ["module", "main"] },
     }),
@@ -34,12 +34,12 @@ export const bundle = async (
 };
 
 /**
- * Starts a Worker with one class of Durable Objects, whose storage is SQLite in `storage`, or in memory. Its modules are
- * loaded as a Worker's are: what they may not do during import, such as set a timer, makes this fail.
+ * Starts a Worker with classes of Durable Objects, by their bindings. Their storage is SQLite in a folder, or in memory.
+ * Its modules are loaded as a Worker's are: what they may not do during import, such as set a timer, makes this fail.
  */
 export const startWorker = async (
   program: string,
-  className: string,
+  classes: Readonly<Record<string, string>>,
   { bindings = {}, storage }: { readonly bindings?: object; readonly storage?: string } = {},
 ) => {
   const modules = await bundle(program, "neutral");
@@ -55,7 +55,9 @@ export const startWorker = async (
     })),
     compatibilityDate: "2026-07-30",
     compatibilityFlags: ["nodejs_compat"],
-    durableObjects: { OBJECTS: { className, useSQLite: true } },
+    durableObjects: Object.fromEntries(
+      Object.entries(classes).map(([name, className]) => [name, { className, useSQLite: true }]),
+    ),
     ...(storage !== undefined && { durableObjectsPersist: storage }),
     bindings,
   });

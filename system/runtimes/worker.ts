@@ -1,10 +1,11 @@
 /** Runs the kit in a Durable Object, on the memory store and in the object's storage. */
-import { type DurableStorage, layerDurable } from "../../examples/worker/DurableRows.ts";
+import type { DurableObjectState } from "cloudflare:workers";
+import { layerDurable } from "../../examples/worker/DurableRows.ts";
 import { report } from "./kit.ts";
 
 export class Kit {
   private readonly storage;
-  constructor(context: { readonly storage: DurableStorage }) {
+  constructor(context: DurableObjectState) {
     this.storage = context.storage;
   }
 

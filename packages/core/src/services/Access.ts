@@ -9,7 +9,7 @@ import type { Chatbot } from "../model/Chatbot.ts";
 import { ChatbotDirectory, type Grant } from "../ports/ChatbotDirectory.ts";
 import { KeyRejected, RateExceeded, type StorageUnavailable } from "../model/Errors.ts";
 import { BackgroundSleep } from "./BackgroundSleep.ts";
-import { makeKeyRequests } from "./Telemetry.ts";
+import { makeKeyRequests, operation } from "./Telemetry.ts";
 
 type Refusal = KeyRejected | RateExceeded;
 
@@ -228,41 +228,45 @@ const make = Effect.gen(function* () {
     });
   };
 
-  const widget = Effect.fnUntraced(function* (keyId: string) {
-    const { expiresAt, grant } = yield* findKey(keyId);
-    if (grant === null || expiresAt <= (yield* elapsedMillis)) return null;
-    const { chatbot, origins = [] } = grant;
-    return { chatbot, origins } satisfies Widget;
-  });
+  const widget = operation("Access.widget")(
+    Effect.fnUntraced(function* (keyId: string) {
+      const { expiresAt, grant } = yield* findKey(keyId);
+      if (grant === null || expiresAt <= (yield* elapsedMillis)) return null;
+      const { chatbot, origins = [] } = grant;
+      return { chatbot, origins } satisfies Widget;
+    }),
+  );
 
-  const admitVisitor = Effect.fnUntraced(function* (
-    id: string,
-    tokens: VisitorTokens,
-    networks: ReadonlyArray<string>,
-    former: string | undefined,
-  ) {
-    const { epoch, expiresAt, grant, signer } = yield* findKey(id);
-    const now = yield* elapsedMillis;
-    if (grant === null || !admitsAnonymous(grant) || expiresAt <= now) return null;
-    const currentTime = new Date(epoch + now);
-    let visitor = `${anonymousPrefix}${crypto.randomUUID()}`;
-    let excess: RateExceeded | null;
-    if (former === undefined) {
-      excess = countNewVisitor(id, networks, now);
-    } else {
-      const claims =
-        tokens.keyId(former) === id
-          ? yield* tokens.verify(former, signer, currentTime, renewableFor)
-          : null;
-      // A token that the site's backend signed for a known visitor can be renewed only by that backend.
-      if (claims?.visitor.startsWith(anonymousPrefix) !== true) return yield* new KeyRejected();
-      visitor = claims.visitor;
-      excess = countForVisitor(id, grant.visitorRatePerMinute, now, visitor);
-    }
-    if (excess !== null) return yield* excess;
-    const end = Math.min(now + anonymousLife, expiresAt);
-    return { visitor, signingSecret: signer.signingSecret, expiresAt: new Date(epoch + end) };
-  });
+  const admitVisitor = operation("Access.admitVisitor")(
+    Effect.fnUntraced(function* (
+      id: string,
+      tokens: VisitorTokens,
+      networks: ReadonlyArray<string>,
+      former: string | undefined,
+    ) {
+      const { epoch, expiresAt, grant, signer } = yield* findKey(id);
+      const now = yield* elapsedMillis;
+      if (grant === null || !admitsAnonymous(grant) || expiresAt <= now) return null;
+      const currentTime = new Date(epoch + now);
+      let visitor = `${anonymousPrefix}${crypto.randomUUID()}`;
+      let excess: RateExceeded | null;
+      if (former === undefined) {
+        excess = countNewVisitor(id, networks, now);
+      } else {
+        const claims =
+          tokens.keyId(former) === id
+            ? yield* tokens.verify(former, signer, currentTime, renewableFor)
+            : null;
+        // A token that the site's backend signed for a known visitor can be renewed only by that backend.
+        if (claims?.visitor.startsWith(anonymousPrefix) !== true) return yield* new KeyRejected();
+        visitor = claims.visitor;
+        excess = countForVisitor(id, grant.visitorRatePerMinute, now, visitor);
+      }
+      if (excess !== null) return yield* excess;
+      const end = Math.min(now + anonymousLife, expiresAt);
+      return { visitor, signingSecret: signer.signingSecret, expiresAt: new Date(epoch + end) };
+    }),
+  );
 
   return {
     /**

@@ -52,7 +52,7 @@ import {
   type KeepAlive,
 } from "./LiveAnswer.ts";
 import { makePlaces } from "./Places.ts";
-import { inSpan, logFailure, makeAskTimes } from "./Telemetry.ts";
+import { inSpan, logFailure, makeAskTimes, operation } from "./Telemetry.ts";
 import { answerInTurn } from "./TurnAnswer.ts";
 
 interface AskInProgress {
@@ -228,58 +228,59 @@ const make = Effect.gen(function* () {
       Stream.unwrap,
     );
 
-  const post = Effect.fn("Asking.post")(function* (
-    chatbot: Chatbot,
-    post: Post,
-  ): Effect.fn.Return<AskResult, AskError, Scope.Scope> {
-    yield* checkPost(post);
-    const { apiKeyId = null, chatId, metadata = null, requestId = null, text } = post;
-    const { visitor = null } = post;
-    if (!hasPlace(post)) return yield* askOverload;
-    const freePlace = places.take(post);
-    yield* Effect.addFinalizer(() => Effect.sync(freePlace));
-    const values = [chatId, text, JSON.stringify(metadata)];
-    const keyText = post.idempotencyKey ?? null;
-    const idempotencyKey = yield* toIdempotencyKey(digest, keyText, "post", values, visitor);
-    const request = { chatbot: chatbot.id, chatId, idempotencyKey, visitor, budget: null };
-    const answer = { ...helloEntry(text), metadata, apiKeyId, requestId };
-    return yield* queues.inTurn(request, (result) => {
-      if (result._tag === "AlreadyAnswered")
-        return Effect.succeed({ entry: result.entry, replayed: true });
-      return store.append(result.turn, answer).pipe(
-        Effect.catchTag("TurnLost", () => Effect.fail(askOverload)),
-        Effect.onError(() => Effect.ignore(store.release(result.turn))),
-        Effect.map((entry) => {
-          events.publish("entry", {
-            chatbot: chatbot.id,
-            chat: result.turn.chat!,
-            entry,
-            usage: null,
-          });
-          return { entry, replayed: false };
-        }),
-      );
-    });
-  }, Effect.scoped);
+  const post = operation("Asking.post")(
+    Effect.fnUntraced(function* (
+      chatbot: Chatbot,
+      post: Post,
+    ): Effect.fn.Return<AskResult, AskError, Scope.Scope> {
+      yield* checkPost(post);
+      const { apiKeyId = null, chatId, metadata = null, requestId = null, text } = post;
+      const { visitor = null } = post;
+      if (!hasPlace(post)) return yield* askOverload;
+      const freePlace = places.take(post);
+      yield* Effect.addFinalizer(() => Effect.sync(freePlace));
+      const values = [chatId, text, JSON.stringify(metadata)];
+      const keyText = post.idempotencyKey ?? null;
+      const idempotencyKey = yield* toIdempotencyKey(digest, keyText, "post", values, visitor);
+      const request = { chatbot: chatbot.id, chatId, idempotencyKey, visitor, budget: null };
+      const answer = { ...helloEntry(text), metadata, apiKeyId, requestId };
+      return yield* queues.inTurn(request, (result) => {
+        if (result._tag === "AlreadyAnswered")
+          return Effect.succeed({ entry: result.entry, replayed: true });
+        return store.append(result.turn, answer).pipe(
+          Effect.catchTag("TurnLost", () => Effect.fail(askOverload)),
+          Effect.onError(() => Effect.ignore(store.release(result.turn))),
+          Effect.map((entry) => {
+            events.publish("entry", {
+              chatbot: chatbot.id,
+              chat: result.turn.chat!,
+              entry,
+              usage: null,
+            });
+            return { entry, replayed: false };
+          }),
+        );
+      });
+    }, Effect.scoped),
+  );
 
-  const stop = Effect.fn("Asking.stop")(function* (
-    chatbot: Chatbot,
-    keyText: string,
-    visitor: string | null = null,
-  ) {
-    yield* checkStop({ idempotencyKey: keyText });
-    const key = storedKeyOf(keyText, visitor);
-    const askInProgress = asks.find(chatbot.id, key);
-    const waiting = askInProgress && {
-      ...askInProgress.idempotencyKey!,
-      chatId: askInProgress.chatId,
-    };
-    const result = yield* store.stop(chatbot.id, key, waiting ?? null);
-    if (result === null) return yield* new AskNotFound();
-    if (result._tag === "AlreadyAnswered") return { stopped: false, entry: result.entry } as const;
-    if (askInProgress !== undefined) asks.stop(askInProgress);
-    return { stopped: true } as const;
-  });
+  const stop = operation("Asking.stop")(
+    Effect.fnUntraced(function* (chatbot: Chatbot, keyText: string, visitor: string | null = null) {
+      yield* checkStop({ idempotencyKey: keyText });
+      const key = storedKeyOf(keyText, visitor);
+      const askInProgress = asks.find(chatbot.id, key);
+      const waiting = askInProgress && {
+        ...askInProgress.idempotencyKey!,
+        chatId: askInProgress.chatId,
+      };
+      const result = yield* store.stop(chatbot.id, key, waiting ?? null);
+      if (result === null) return yield* new AskNotFound();
+      if (result._tag === "AlreadyAnswered")
+        return { stopped: false, entry: result.entry } as const;
+      if (askInProgress !== undefined) asks.stop(askInProgress);
+      return { stopped: true } as const;
+    }),
+  );
 
   const drain = queues.close.pipe(
     Effect.andThen(asks.awaitEmpty),
