@@ -18,6 +18,9 @@ const slice = { start: 1, refuse: 4 };
 /** How many POST requests of a key may wait. A server that starts 600 asks a second needs 0.4 s for them. */
 const maxWaiting = 256;
 
+/** The bodies of waiting requests that are smaller, in bytes, are not worth discarding. */
+const smallBody = 4_096;
+
 /**
  * How many valid credentials the queue remembers, and for how many keys with waiting requests any other credential counts
  * as a key. Beyond that, all others count as one key, so that made-up keys do not get most of the turns.
@@ -54,8 +57,8 @@ export const makeRequestQueue = () => {
     if (request.method !== "POST") queue.push(client, begin);
     else if (posts.isFull(client, maxWaiting)) {
       excessRequests.add(request);
-      // Discards the body: thousands of bodies of 60 kB would fill the memory.
-      request.resume();
+      // Discards the body: thousands of bodies of 60 kB would fill the memory. For a small one, it would take too long.
+      if (!(Number(request.headers["content-length"]) < smallBody)) request.resume();
       excess.push(begin);
     } else {
       const free = posts.take(client);
