@@ -58,14 +58,16 @@ export const makeRequestQueue = () => {
     queue.push(client, () => (free(), begin()));
   };
 
-  /** Starts a request in its turn. */
+  /** Starts a request in its turn: at once if it is the first of an iteration in which none is waiting. */
   const enter = (request: QueuedRequest, response: ServerResponse, begin: () => void): void => {
     const credential = String(request.headers["x-api-key"] ?? "");
     const stranger = { apiKeyId: queue.keys < capacity.keys ? credential : "" };
     request.response = response;
     push(clients.get(credential) ?? stranger, request, begin);
-    if (!isScheduled) setImmediate(runIteration);
+    if (isScheduled) return;
     isScheduled = true;
+    setImmediate(runIteration);
+    queue.shift()?.();
   };
 
   const turns: RequestTurns = {
