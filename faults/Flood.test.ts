@@ -21,16 +21,20 @@ it("a full server refuses asks before it parses their bodies or calls the model,
   for (const tally of [polite, details]) expect(tally).toMatchObject({ refused: 0, failed: 0 });
   expect(overload.model.calls() - before).toBe(flood.ok + polite.ok);
   // The server logs one line a second, not one for each refusal.
-  const lines = overload.server.log().match(/refused asks in the last second/g)!;
+  const lines = overload.server.log().match(/refused requests in the last second/g)!;
   expect(lines.length).toBeLessThan(60);
 });
 
-it("a server accepts two thousand simultaneous asks, and refuses none of the asks that follow", async () => {
-  const burst = { ...common, rate: 10_000_000, millis: 100, most: 2000 };
-  const { flood } = await overload.measure({ ...burst, pid: overload.server.pid() });
-  expect(flood).toMatchObject({ ok: 2000, refused: 0, failed: 0 });
+it("of three thousand simultaneous asks of a key, a server answers some and refuses the rest, but none of another key and none that follow", async () => {
+  const burst = { ...common, rate: 10_000_000, millis: 1_000, most: 3_000 };
+  const { details, flood, polite } = await overload.measure({
+    ...burst,
+    pid: overload.server.pid(),
+  });
+  expect(flood).toMatchObject({ failed: 0, ok: flood.sent - flood.refused });
+  expect(flood.ok).toBeGreaterThanOrEqual(256);
   const after = await overload.measure({ ...common, rate: 20, millis: 2000 });
-  for (const tally of [after.flood, after.polite]) {
+  for (const tally of [polite, details, after.flood, after.polite]) {
     expect(tally).toMatchObject({ refused: 0, failed: 0 });
   }
 });

@@ -29,14 +29,16 @@ const leastRead = { bytes: 480_000, millis: 30_000 };
 const inspectionMillis = 5_000;
 
 /**
- * How many connections may be open: some fewer than the process may open files. Beyond, each new connection replaces the
- * oldest on which nothing has arrived or, if there is none, the oldest without a request; otherwise, the system would
- * reset all new connections.
+ * Returns how many connections may be open: half as many as the process may open files, because answers need connections
+ * to models. Beyond that, each new connection replaces the oldest on which nothing has arrived or, if there is none, the
+ * oldest without a request. Otherwise, clients that only connect could make the system reset all new connections.
  */
-const openFiles = Number(
-  (process.report.getReport() as any).userLimits?.open_files?.soft ?? Infinity,
-);
-const maxConnections = Math.max(openFiles - 256, openFiles / 2) || Infinity;
+const halfOfOpenFiles = (): number => {
+  const { userLimits } = process.report.getReport() as {
+    userLimits?: { open_files?: { soft: number | string } };
+  };
+  return Number(userLimits?.open_files?.soft) / 2 || Infinity;
+};
 
 /**
  * How long a request other than POST continues after the client has closed its sending half, which usually means that
@@ -77,7 +79,7 @@ export interface ConnectionOptions {
   readonly onDisconnect: "finish" | "cancel";
   /** Called for each request that is rejected before the application sees it. */
   readonly onRefusal?: RequestTelemetry["recordRefusal"] | undefined;
-  /** How many connections may be open; by default, as many as the process may open files, less a reserve. */
+  /** How many connections may be open; by default, half as many as the process may open files. */
   readonly mostConnections?: number | undefined;
 }
 
@@ -98,7 +100,7 @@ export const serveRequests = (
   handle: (request: IncomingMessage, response: ServerResponse) => void,
   {
     isStopping,
-    mostConnections = maxConnections,
+    mostConnections = halfOfOpenFiles(),
     onDisconnect,
     onRefusal,
     queue,
@@ -182,7 +184,7 @@ export const serveRequests = (
       if (response.writableEnded) return;
       handle(request, response);
       // The client disconnected while the request was waiting, so the application missed the `close` event.
-      if (request.destroyed) response.emit("close");
+      if (request.socket.destroyed) response.emit("close");
     };
     const enter = () => queue.enter(request, response, start);
     if (unanswered.size > maxHandled) delayedStarts.push(enter);

@@ -31,6 +31,8 @@ export interface ListenOptions {
   readonly onRefusal?: RequestTelemetry["recordRefusal"];
   /** What happens to a POST without `On-Disconnect` when the client closes its sending half; `finish` by default. */
   readonly onDisconnect?: "finish" | "cancel";
+  /** How many connections may be open; by default, half as many as the process may open files. */
+  readonly mostConnections?: number;
 }
 
 /**
@@ -43,7 +45,15 @@ export const listen = Effect.fnUntraced(function* (
     never,
     HttpServerRequest.HttpServerRequest | Scope.Scope
   >,
-  { grace, host, onDisconnect = "finish", port, onRefusal, setting = "the port" }: ListenOptions,
+  {
+    grace,
+    host,
+    mostConnections,
+    onDisconnect = "finish",
+    onRefusal,
+    port,
+    setting = "the port",
+  }: ListenOptions,
 ) {
   const lifecycle = yield* Lifecycle;
   const queue = yield* RequestQueue;
@@ -52,6 +62,8 @@ export const listen = Effect.fnUntraced(function* (
   const server = createServer({
     ServerResponse: BatchedResponse,
     requireHostHeader: false,
+    // A body that is larger is left in the system's buffers until the application reads it.
+    highWaterMark: 16 * 1024,
     requestTimeout: 30_000,
     headersTimeout: 10_000,
     keepAliveTimeout: 65_000,
@@ -62,6 +74,7 @@ export const listen = Effect.fnUntraced(function* (
   allowHalfOpen(server);
   const connections = serveRequests(server, handle, {
     isStopping: () => lifecycle.phase === "stopping",
+    mostConnections,
     onDisconnect,
     queue,
     onRefusal,

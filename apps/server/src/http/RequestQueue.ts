@@ -1,8 +1,6 @@
 /**
  * The queue in which requests wait for the application. In one iteration of the event loop, Node reads from every
  * connection with unread data; if each request started as soon as it was read, those of one key would delay all others.
- * So an iteration starts requests for a millisecond only, in turn by key, and the rest wait for later iterations. If too
- * many of a key are waiting, its further POST requests are refused.
  */
 import { makePlaces, type Client } from "@parley/core";
 import { FairQueue, type RequestTurns } from "@parley/http";
@@ -15,23 +13,28 @@ import type { IncomingMessage, ServerResponse } from "node:http";
  */
 const slice = { start: 1, refuse: 4 };
 
-/** How many POST requests of a key may wait. A server that starts 600 asks a second needs 0.4 s for them. */
-const maxWaiting = 256;
+/**
+ * How many POST requests of a key may wait: at 600 asks a second, for 0.4 s. Further ones are refused. Their bodies are
+ * discarded if they have more bytes than `body`: a thousand bodies of 64 kB would take 64 MB.
+ */
+const waiting = { posts: 256, body: 4_096 };
 
 /**
- * How many valid credentials the queue remembers, and for how many keys with waiting requests any other credential counts
- * as a key. Beyond that, all others count as one key, so that made-up keys do not get most of the turns.
+ * How many valid credentials are known, and up to how many keys with waiting requests an unknown one counts as a key.
+ * Beyond that, all unknown ones count as one key, so that made-up keys do not get most of the turns.
  */
 const capacity = { credentials: 10_000, keys: 100 };
 
+interface QueuedRequest extends IncomingMessage {
+  isExcess?: boolean;
+  response?: ServerResponse;
+}
+
 export const makeRequestQueue = () => {
   const queue = new FairQueue<() => void>();
-  /** Requests that the application must refuse, in order of arrival. */
   const excess: Array<() => void> = [];
   const posts = makePlaces(Infinity);
   const clients = new Map<string, Client>();
-  const excessRequests = new WeakSet<object>();
-  const responses = new WeakMap<object, ServerResponse>();
   let isScheduled = false;
 
   const runFor = (millis: number, next: () => (() => void) | undefined): void => {
@@ -41,42 +44,40 @@ export const makeRequestQueue = () => {
   const runIteration = (): void => {
     runFor(slice.start, () => queue.shift());
     runFor(slice.refuse, () => excess.shift());
-    isScheduled = queue.size + excess.length > 0;
+    isScheduled = queue.keys + excess.length > 0;
     if (isScheduled) setImmediate(runIteration);
   };
+  const push = (client: Client, request: QueuedRequest, begin: () => void): void => {
+    if (request.method !== "POST") return queue.push(client, begin);
+    request.isExcess = posts.isFull(client, waiting.posts);
+    if (request.isExcess) {
+      if (!(Number(request.headers["content-length"]) <= waiting.body)) request.resume();
+      return void excess.push(begin);
+    }
+    const free = posts.take(client);
+    queue.push(client, () => (free(), begin()));
+  };
 
-  /** Starts a request in its turn. */
-  const enter = (request: IncomingMessage, response: ServerResponse, begin: () => void): void => {
+  /** Starts a request in its turn: at once if it is the first of an iteration in which none is waiting. */
+  const enter = (request: QueuedRequest, response: ServerResponse, begin: () => void): void => {
     const credential = String(request.headers["x-api-key"] ?? "");
     const stranger = { apiKeyId: queue.keys < capacity.keys ? credential : "" };
-    const client = clients.get(credential) ?? stranger;
-    responses.set(request, response);
-    if (request.method !== "POST") queue.push(client, begin);
-    else if (posts.isFull(client, maxWaiting)) {
-      excessRequests.add(request);
-      // Discards the body: thousands of bodies of 60 kB would fill the memory.
-      request.resume();
-      excess.push(begin);
-    } else {
-      const free = posts.take(client);
-      queue.push(client, () => {
-        free();
-        begin();
-      });
-    }
+    request.response = response;
+    push(clients.get(credential) ?? stranger, request, begin);
     if (isScheduled) return;
     isScheduled = true;
     setImmediate(runIteration);
+    queue.shift()?.();
   };
 
   const turns: RequestTurns = {
-    isExcess: (request) => excessRequests.has(request),
-    noteClient: (credential, client) => {
+    isExcess: (request) => (request as QueuedRequest).isExcess === true,
+    noteClient: (credential, { apiKeyId, visitor }) => {
       if (clients.has(credential)) return;
       if (clients.size === capacity.credentials) clients.delete(clients.keys().next().value!);
-      clients.set(credential, client);
+      clients.set(credential, { apiKeyId, visitor });
     },
-    whenSent: (request, then) => void responses.get(request)!.once("close", then),
+    whenSent: (request, then) => void (request as QueuedRequest).response!.once("close", then),
   };
   return { enter, turns };
 };

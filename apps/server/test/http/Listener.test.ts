@@ -8,7 +8,7 @@ import { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { once } from "node:events";
 import { connect, Server } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { vi } from "vitest";
+import { expect, vi } from "vitest";
 import { listen, type ListenOptions } from "../../src/http/Listener.ts";
 import { Lifecycle } from "../../src/Lifecycle.ts";
 
@@ -428,6 +428,38 @@ it.live(
       Effect.ensuring(Effect.sync(() => (listenSpy.mockRestore(), timerSpy.mockRestore()))),
     );
   },
+);
+
+it.live(
+  "connections on which nothing arrives are replaced by new ones, and those in use are not",
+  () =>
+    Effect.gen(function* () {
+      const { port } = yield* start({ mostConnections: 4 });
+      yield* Effect.promise(async () => {
+        const open = async (text = "") => {
+          const socket = connect(port, "127.0.0.1").setEncoding("latin1");
+          await once(socket, "connect");
+          socket.on("error", () => {}).write(text);
+          return socket;
+        };
+        const inUse = await open(get("/endless"));
+        const idle = await open(get("/"));
+        await once(idle, "data");
+        const silent: Array<ReturnType<typeof connect>> = [];
+        for (let n = 0; n < 20; n++) silent.push(await open());
+        await vi.waitUntil(() => silent.filter(({ closed }) => closed).length === 18);
+        idle.write(get("/"));
+        await once(idle, "data");
+        for (const socket of [inUse, idle]) expect(socket.closed).toBe(false);
+        // Without a silent connection, an idle one is replaced.
+        const served = [await open(get("/endless")), await open(get("/endless"))];
+        await sleep(50);
+        served.push(await open(get("/endless")));
+        await vi.waitUntil(() => idle.closed);
+        for (const socket of [inUse, ...served]) expect(socket.closed).toBe(false);
+        for (const socket of [inUse, ...silent, ...served]) socket.destroy();
+      });
+    }).pipe(Effect.scoped),
 );
 
 it.live("an error on the listener itself is logged, and the server keeps running", () => {

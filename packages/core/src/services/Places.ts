@@ -1,8 +1,3 @@
-/**
- * Shares a number of places among keys, and a key's places among its visitors, so that no key and no visitor can take
- * all of them.
- */
-
 import { Context } from "effect";
 
 /** The id of the API key for which a list is read, if there is one, so that a store can read long lists in turn by key. */
@@ -12,52 +7,42 @@ export const CurrentKey = Context.Reference<string | null>("@parley/core/Current
 
 /** Who takes a place: a key, one of its visitors or, without a key, the process itself. */
 export interface Client {
-  readonly apiKeyId?: string | null;
-  readonly visitor?: string | null;
+  readonly apiKeyId?: string | null | undefined;
+  readonly visitor?: string | null | undefined;
 }
 
 /** The part of the places left by the other keys that a key may have; likewise for a visitor among those of its key. */
 const share = 7 / 8;
 
-export interface Places {
-  /** Whether the client must wait or be refused. A key may have at most `most` places. */
-  readonly isFull: (client: Client, most?: number) => boolean;
-  /** Takes a place, even if there is none left, and returns the function that frees it. */
-  readonly take: (client: Client) => () => void;
-}
-
-export const makePlaces = (limit: number): Places => {
+/** Shares places among keys, and a key's places among its visitors, so that none of them can take all. */
+export const makePlaces = (limit: number) => {
   const counts = new Map<string, number>();
-  const countOf = (name: string) => counts.get(name) ?? 0;
-  const change = (name: string, by: number): void => {
-    const count = countOf(name) + by;
-    if (count > 0) counts.set(name, count);
-    else counts.delete(name);
+  const countOf = (group: string) => counts.get(group) ?? 0;
+  /** The groups that a client belongs to: all clients, its key, and itself as a visitor. */
+  const groupsOf = ({ apiKeyId, visitor }: Client) =>
+    ["", apiKeyId, visitor == null ? null : `${apiKeyId}/${visitor}`].filter(
+      (group) => group != null,
+    );
+  const change = (groups: ReadonlyArray<string>, by: 1 | -1): void => {
+    for (const group of groups) counts.set(group, countOf(group) + by);
+    for (const group of groups) if (countOf(group) === 0) counts.delete(group);
   };
-  /** The groups that a client belongs to, from all clients down to itself. */
-  const groupsOf = ({ apiKeyId, visitor }: Client) => [
-    "",
-    ...(apiKeyId == null ? [] : [apiKeyId]),
-    ...(apiKeyId == null || visitor == null ? [] : [`${apiKeyId}/${visitor}`]),
-  ];
   return {
-    isFull: (client, most = Infinity) => {
+    /** Whether the client must wait or be refused. A key may have at most `most` places. */
+    isFull: (client: Client, most = Infinity): boolean => {
       let [places, taken] = [limit, countOf("")];
-      if (taken >= places) return true;
       for (const group of groupsOf(client).slice(1)) {
-        const own = countOf(group);
-        places = Math.min(Math.ceil(share * (places - (taken - own))), most);
-        taken = own;
         if (taken >= places) return true;
+        places = Math.min(Math.ceil(share * (places - (taken - countOf(group)))), most);
+        taken = countOf(group);
       }
-      return false;
+      return taken >= places;
     },
-    take: (client) => {
+    /** Takes a place, even if there is none left, and returns the function that frees it. */
+    take: (client: Client): (() => void) => {
       const groups = groupsOf(client);
-      for (const group of groups) change(group, 1);
-      return () => {
-        for (const group of groups.splice(0)) change(group, -1);
-      };
+      change(groups, 1);
+      return () => change(groups.splice(0), -1);
     },
   };
 };

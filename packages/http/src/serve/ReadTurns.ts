@@ -1,22 +1,16 @@
-/**
- * Lets keys read lists and histories in turn. A read that must wait too long, or behind too many others of its key, is
- * refused.
- */
 import { makePlaces, type Client } from "@parley/core";
 import { Effect } from "effect";
 import { FairQueue } from "./FairQueue.ts";
 
 /**
- * How many reads may run at once, until a large response has been sent. A page of a history may have 10 MB and more,
- * and is in memory about three times while it is encoded. Sixteen reads at once are enough for 8,000 a second.
+ * How many reads run at once; of each key, how many wait, and for how many milliseconds. A page of a history may have
+ * 10 MB and takes three times that while it is encoded; a waiting read takes 30 kB. 16 at once are 8,000 a second.
  */
-const reads = 16;
+const limits = { reads: 16, waiting: 2_000, millis: 10_000 };
 
-/** How many reads of a key may wait (30 kB of memory each), and for how long, in milliseconds. */
-const waits = { count: 2_000, millis: 10_000 };
-
-export const makeReadTurns = (limit = reads, { count, millis } = waits) => {
-  const places = makePlaces(limit);
+/** Lets the keys read lists and histories in turn. A read that has to wait too long, or behind too many, is refused. */
+export const makeReadTurns = ({ millis, reads, waiting } = limits) => {
+  const [places, waitingPlaces] = [makePlaces(reads), makePlaces(Infinity)];
   const queue = new FairQueue<() => void>();
   /** Waits for the client's turn. Returns the function that ends it, or `null` if the read is refused. */
   return (client: Client): Effect.Effect<(() => void) | null> =>
@@ -29,11 +23,15 @@ export const makeReadTurns = (limit = reads, { count, millis } = waits) => {
         };
       };
       if (!places.isFull(client)) return Effect.succeed(take());
-      if (queue.sizeOf(client) >= count) return Effect.succeed(null);
+      if (waitingPlaces.isFull(client, waiting)) return Effect.succeed(null);
+      const leave = waitingPlaces.take(client);
       return Effect.callback<() => void>((resume) => {
         const begin = () => resume(Effect.succeed(take()));
         queue.push(client, begin);
         return Effect.sync(() => queue.remove(client, begin));
-      }).pipe(Effect.timeoutOrElse({ duration: millis, orElse: () => Effect.succeed(null) }));
+      }).pipe(
+        Effect.timeoutOrElse({ duration: millis, orElse: () => Effect.succeed(null) }),
+        Effect.ensuring(Effect.sync(leave)),
+      );
     });
 };

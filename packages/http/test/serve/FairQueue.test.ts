@@ -14,7 +14,7 @@ it("keys are served in turn, and each key's visitors in turn, in order of arriva
   for (let n = 0; n < 2; n++) queue.push({ apiKeyId: "b" }, `b${n}`);
   expect(queue.keys).toBe(2);
   expect(drain(queue)).toEqual(["ax0", "b0", "ay0", "b1", "ax1", "ax2", "ax3"]);
-  expect([queue.size, queue.keys]).toEqual([0, 0]);
+  expect(queue.keys).toBe(0);
 });
 
 it("a client that is not ready is passed over, and an item can leave the queue", () => {
@@ -24,7 +24,6 @@ it("a client that is not ready is passed over, and an item can leave the queue",
   queue.push(b, "b0");
   queue.remove(a, "a0");
   queue.remove(a, "a2");
-  expect(queue.sizeOf(a)).toBe(1);
   expect(queue.shift(({ apiKeyId }) => apiKeyId === "b")).toBe("b0");
   expect(queue.shift(({ apiKeyId }) => apiKeyId === "b")).toBeUndefined();
   expect(drain(queue)).toEqual(["a1"]);

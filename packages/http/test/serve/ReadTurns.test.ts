@@ -13,7 +13,7 @@ it.effect(
   "a key whose responses are not read leaves an eighth of all turns to the other keys",
   () =>
     Effect.gen(function* () {
-      const awaitTurn = makeReadTurns(16);
+      const awaitTurn = makeReadTurns();
       const fibers = yield* Effect.forEach(Array.from({ length: 40 }), () =>
         Effect.forkChild(awaitTurn(flood)),
       );
@@ -26,7 +26,7 @@ it.effect(
 
 it.effect("reads that wait get their turns in turn by key", () =>
   Effect.gen(function* () {
-    const awaitTurn = makeReadTurns(1);
+    const awaitTurn = makeReadTurns({ reads: 1, waiting: 10, millis: 10_000 });
     const begun: Array<string> = [];
     const endTurn = (yield* awaitTurn(flood))!;
     const read = (client: typeof flood) =>
@@ -47,7 +47,7 @@ it.effect(
   "a read is refused if too many of its key are waiting, or if it has waited too long",
   () =>
     Effect.gen(function* () {
-      const awaitTurn = makeReadTurns(1, { count: 2, millis: 10_000 });
+      const awaitTurn = makeReadTurns({ reads: 1, waiting: 2, millis: 10_000 });
       const endTurn = (yield* awaitTurn(polite))!;
       const waiting = yield* Effect.forEach([flood, flood], (client) =>
         Effect.forkChild(awaitTurn(client), { startImmediately: true }),
@@ -62,7 +62,7 @@ it.effect(
 
 it.effect("a read whose client leaves while it waits gives up its place", () =>
   Effect.gen(function* () {
-    const awaitTurn = makeReadTurns(1);
+    const awaitTurn = makeReadTurns({ reads: 1, waiting: 10, millis: 10_000 });
     const endTurn = (yield* awaitTurn(flood))!;
     const [first, second] = yield* Effect.forEach([flood, flood], (client) =>
       Effect.forkChild(awaitTurn(client), { startImmediately: true }),
