@@ -2,7 +2,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { settingRows } from "../../apps/server/src/Settings.ts";
-import { read, root, sectionOf, table } from "./Fences.ts";
+import { documents, read, root, sectionOf, table } from "./Fences.ts";
 
 const path = "docs/settings.md";
 const names = Object.keys(settingRows);
@@ -36,6 +36,15 @@ it(`${path} names no setting that the server does not read`, () => {
   expect(
     text.match(/\b(?:PARLEY_[A-Z_]+|DATABASE_URL)\b/g)!.filter((name) => !names.includes(name)),
   ).toEqual([]);
+});
+
+it("a default that a document repeats is the default in the table", () => {
+  const defaults = documents.flatMap((document) => [
+    ...read(document).matchAll(/`((?:PARLEY|DATABASE)_\w+)` \(`?([^`(),]+)`? by\s+default/g),
+  ]);
+  expect(defaults.length).toBeGreaterThan(5);
+  for (const [, name, value] of defaults)
+    expect([name, settingRows[name as keyof typeof settingRows][0]]).toEqual([name, value]);
 });
 
 it.each(names)(`${path} has an example of %s`, (name) => {

@@ -69,6 +69,25 @@ describe("a setting from <name>_FILE", () => {
   );
 });
 
+it.effect("PARLEY_MANAGEMENT_PORT is a port on 127.0.0.1, or a host and a port; 0 is none", () =>
+  Effect.gen(function* () {
+    for (const [text, management] of [
+      ["9000", { host: "127.0.0.1", port: 9000 }],
+      ["0.0.0.0:9000", { host: "0.0.0.0", port: 9000 }],
+      ["[::]:9000", { host: "::", port: 9000 }],
+      ["parley.internal:9000", { host: "parley.internal", port: 9000 }],
+      ["0.0.0.0:0", null],
+    ] as const) {
+      const settings = yield* readSettings({ PARLEY_MANAGEMENT_PORT: text });
+      assert.deepStrictEqual(settings.management, management, text);
+    }
+    for (const text of ["::1:9000", "a:65536", "a:", "http://a:1"]) {
+      const { message } = yield* Effect.flip(readSettings({ PARLEY_MANAGEMENT_PORT: text }));
+      assert.include(message, "PARLEY_MANAGEMENT_PORT", text);
+    }
+  }),
+);
+
 const settings = new Set(["DATABASE_URL", "PARLEY_PORT", "PARLEY_LLM_MODEL"]);
 
 it("a variable that looks like a setting but is not one causes a warning that names it", () => {

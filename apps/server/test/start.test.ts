@@ -224,30 +224,19 @@ describe("a setting", () => {
   it.each([
     ["PARLEY_PORT", "x"],
     ["PARLEY_BASE_PATH", "/docs"],
-    ["PARLEY_BASE_PATH", "/docs/guide"],
-    ["PARLEY_ASK_PATH", "/widget"],
     ["PARLEY_BASE_PATH", "/a/../b"],
     ["PARLEY_STORE", "nonsense"],
+    ["PARLEY_MANAGEMENT_PORT", "localhost"],
     ["PARLEY_CORS_ORIGINS", "foo"],
     ["PARLEY_LLM_BASE_URL", "nonsense"],
     ["PARLEY_LLM_MODEL", "alone"],
-    ["PARLEY_LLM_API_KEY", "alone"],
-    ["PARLEY_LLM_FALLBACK_MODEL", "alone"],
     ["PARLEY_ASK_DEADLINE", "30 parsecs"],
-    ["PARLEY_ASK_DEADLINE", "2 hours"],
-    ["PARLEY_DRAIN_DELAY", "2 hours"],
     ["PARLEY_ASKS_AT_ONCE", "0"],
-    ["PARLEY_QUESTION_LENGTH", "199"],
     ["PARLEY_QUESTION_LENGTH", "20001"],
     ["PARLEY_PAGES", "maybe"],
-    ["PARLEY_HOST_FILE", "/nowhere"],
     ["PARLEY_DATABASE_CONNECTIONS", "4"],
     ["DATABASE_URL", "postgres://a:b@127.0.0.1:1/c?ssl=true"],
     ["DATABASE_URL", "postgres://a:b@127.0.0.1:1/c?sslmode=require&sslrootcert=/nowhere"],
-    [
-      "DATABASE_URL",
-      `postgres://a:b@[::1]:1/c?sslmode=require&sslrootcert=${import.meta.filename}`,
-    ],
     ["PARLEY_MODERATION", "endpoint"],
   ])("the error for %s=%s names the setting", async (name, value) => {
     expect(await refusal({ [name]: value })).toContain(name);
@@ -256,8 +245,6 @@ describe("a setting", () => {
   it.each([
     ["/api", "/api"],
     ["/api", "/api/ask"],
-    ["/", "/ask"],
-    ["api", "/ask"],
   ])("the error for the base paths %s and %s names a setting", async (general, answers) => {
     const paths = { PARLEY_BASE_PATH: general, PARLEY_ASK_PATH: answers };
     expect(await refusal(paths)).toMatch(/PARLEY_BASE_PATH|PARLEY_ASK_PATH/);

@@ -29,6 +29,7 @@ export {
   keyState,
   KeyBounds,
   plainKey,
+  visitorDefaults,
   PointInTime,
   Scopes,
   defaultScopes,

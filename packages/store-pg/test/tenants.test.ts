@@ -30,6 +30,7 @@ const tables = [
   "position_gap",
   "idempotency_key",
   "key_spending",
+  "erased_usage",
   "api_key",
 ];
 const usage = {
@@ -215,7 +216,7 @@ const observe = Effect.fnUntraced(function* (
   for (const person of [undefined, { userRef: "u" }])
     yield* see(Stream.runCollect(archive.export(ours, "test", person as never)));
   for (const by of [null, "day", "key", "userRef"] as const)
-    yield* see(archive.usage(ours, new Date(0), by));
+    yield* see(archive.usage(ours, { since: new Date(0), by }));
   yield* see(turns.spending(ours, "k"));
 
   // Turns that the other chatbot's rows hold.

@@ -3,6 +3,8 @@
  * SQLite does.
  */
 import {
+  erasedUsageDays,
+  daysOf,
   type ArchiveRecord,
   type AuditRecord,
   type Chat,
@@ -38,6 +40,18 @@ import {
 } from "./SqliteTables.ts";
 
 export { type Sql, tables } from "./SqliteTables.ts";
+
+/** The UTC day of an entry. */
+const dayColumn = "date(createTime / 1000.0, 'unixepoch')";
+const isAnswer = "question <> '' AND NOT flagged";
+const modelColumns = "usage ->> 'provider' AS provider, usage ->> 'model' AS model";
+const costs = ["answers", "attempts", "promptTokens", "completionTokens"];
+const costColumns = costs
+  .map(
+    (cost) =>
+      (cost === "answers" ? "count(*)" : `ifnull(sum(usage ->> '${cost}'), 0)`) + ` AS ${cost}`,
+  )
+  .join();
 
 type ChatbotColumns = Omit<Chatbot, "settings"> & { readonly settings: string };
 const chatbotColumns = "id, workspaceName, name, description, settings";
@@ -178,6 +192,19 @@ export const makeTx = (sql: Sql, now: () => number) => {
     return true;
   });
 
+  /** Adds what the entries that meet a condition cost to what erased answers cost. */
+  const keepUsage = (chatbot: number, condition: string, values: ReadonlyArray<Value>) => {
+    run(
+      `INSERT INTO erasedUsage SELECT ?1, ${dayColumn}, apiKeyId, ${modelColumns}, ${costColumns}
+       FROM entries WHERE ${condition} AND ${isAnswer} AND EXISTS (SELECT 1 FROM chatbots WHERE id = ?1)
+       GROUP BY 2, 3, 4, 5
+       ON CONFLICT DO UPDATE SET ${costs.map((cost) => `${cost} = ${cost} + excluded.${cost}`).join()}`,
+      values,
+    );
+    const oldest = new Date(now() - erasedUsageDays * 86_400_000).toISOString().slice(0, 10);
+    run("DELETE FROM erasedUsage WHERE chatbot = ? AND day < ?", [chatbot, oldest]);
+  };
+
   /** Deletes some of what erased chats have left. Returns whether there may be more. */
   const clear = (): boolean => {
     let limit = entriesAtOnce;
@@ -193,8 +220,9 @@ export const makeTx = (sql: Sql, now: () => number) => {
         const id = table === "idempotencyKeys" ? "key" : "id";
         const ofChat = chatId === null ? "?2 IS NULL" : "chatId = ?2";
         const some = `SELECT ${id} FROM ${table} WHERE chatbot = ?1 AND ${ofChat} LIMIT ?3`;
-        const statement = `DELETE FROM ${table} WHERE chatbot = ?1 AND ${id} IN (${some})`;
-        limit -= run(statement, [chatbot, chatId, limit]);
+        const condition = `chatbot = ?1 AND ${id} IN (${some})`;
+        if (chatId !== null) keepUsage(chatbot, condition, [chatbot, chatId, limit]);
+        limit -= run(`DELETE FROM ${table} WHERE ${condition}`, [chatbot, chatId, limit]);
         if (limit === 0) return true;
       }
       run("DELETE FROM remains WHERE rowid = ?", [rowid]);
@@ -243,7 +271,7 @@ export const makeTx = (sql: Sql, now: () => number) => {
     }),
     deleteChatbot: verb((id) => {
       run("DELETE FROM chatbots WHERE id = ?", [id]);
-      for (const table of ["apiKeys", "spending"])
+      for (const table of ["apiKeys", "spending", "erasedUsage"])
         run(`DELETE FROM ${table} WHERE chatbot = ?`, [id]);
       insert("remains", { chatbot: id, chatId: null });
     }),
@@ -370,17 +398,30 @@ export const makeTx = (sql: Sql, now: () => number) => {
       insert("spending", { chatbot, apiKeyId, day, tokens }, add);
     }),
 
-    usage: (chatbot, since, by) => {
-      const statement = `SELECT CASE ?3 WHEN 'day' THEN date(createTime / 1000.0, 'unixepoch') WHEN 'key' THEN apiKeyId
-             WHEN 'userRef' THEN (SELECT userRef FROM chats WHERE chatbot = ?1 AND id = chatId)
-           END AS "group", usage ->> 'provider' AS provider, usage ->> 'model' AS model,
-           count(*) AS answers, total(usage ->> 'attempts') AS attempts,
-           total(usage ->> 'promptTokens') AS promptTokens,
-           total(usage ->> 'completionTokens') AS completionTokens
-         FROM entries WHERE chatbot = ?1 AND question <> '' AND NOT flagged AND createTime >= ?2
-         GROUP BY 1, 2, 3`;
+    usage: (chatbot, { by = null, since, until = null }) => {
+      const userRef = "(SELECT userRef FROM chats WHERE chatbot = ?1 AND id = chatId)";
+      const groupBy = (day: string, user: string) =>
+        `CASE ?3 WHEN 'day' THEN ${day} WHEN 'key' THEN apiKeyId WHEN 'userRef' THEN ${user} END AS "group"`;
+      const statement = `SELECT "group", provider, model, ${costs.map((cost) => `sum(${cost}) AS ${cost}`).join()}
+         FROM (
+           SELECT ${groupBy(dayColumn, userRef)}, ${modelColumns}, ${costColumns} FROM entries
+           WHERE chatbot = ?1 AND ${isAnswer} AND createTime >= ?2 AND (?4 IS NULL OR createTime < ?4)
+           GROUP BY 1, 2, 3
+           UNION ALL
+           SELECT ${groupBy("day", "NULL")}, provider, model, ${costs.join()} FROM erasedUsage
+           WHERE chatbot = ?1 AND day >= ?5 AND (?6 IS NULL OR day <= ?6)
+         ) GROUP BY 1, 2, 3`;
+      const { first, last } = daysOf({ since, until });
+      const values = [
+        chatbot,
+        since.getTime(),
+        by,
+        until && until.getTime(),
+        first,
+        last,
+      ];
       return Effect.map(
-        background.read([[statement, [chatbot, since.getTime(), by]]]),
+        background.read([[statement, values]]),
         ([rows]) => rows as ReadonlyArray<unknown> as ReadonlyArray<UsageSum>,
       ).pipe(Effect.catchTag("Overloaded", (cause) => new StorageUnavailable({ cause })));
     },

@@ -68,6 +68,14 @@ export const tables = `
     chatbot INTEGER NOT NULL, apiKeyId TEXT NOT NULL, day INTEGER NOT NULL, tokens INTEGER NOT NULL,
     PRIMARY KEY (chatbot, apiKeyId, day)
   ) STRICT, WITHOUT ROWID;
+  -- What erased answers cost.
+  CREATE TABLE erasedUsage (
+    chatbot INTEGER NOT NULL, day TEXT NOT NULL, apiKeyId TEXT, provider TEXT, model TEXT,
+    answers INTEGER NOT NULL, attempts INTEGER NOT NULL, promptTokens INTEGER NOT NULL,
+    completionTokens INTEGER NOT NULL
+  ) STRICT;
+  CREATE UNIQUE INDEX erasedUsageByDay ON erasedUsage
+    (chatbot, day, ifnull(apiKeyId, ''), ifnull(provider, ''), ifnull(model, ''));
 `;
 
 /** "Parl" in ASCII, in the header of each file. */

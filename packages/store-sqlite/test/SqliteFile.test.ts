@@ -91,7 +91,7 @@ for (const [what, change] of [
           change(path(name));
           assert.instanceOf(yield* Effect.flip(create), StorageUnavailable);
           assert.match((yield* readOnlyReason)!, /removed or replaced.*restart the server/);
-          const read = ChatArchive.use((archive) => archive.usage(chatbot, new Date(0)));
+          const read = ChatArchive.use((archive) => archive.usage(chatbot, { since: new Date(0) }));
           assert.instanceOf(yield* Effect.flip(read), StorageUnavailable);
         }),
       );

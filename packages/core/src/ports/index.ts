@@ -22,6 +22,7 @@ export {
   type Erasable,
   type FeedbackKind,
   type UsageGroup,
+  type UsageQuery,
   type UsageSum,
 } from "./ChatArchive.ts";
 export { ChatbotDirectory, grantOf, type Grant } from "./ChatbotDirectory.ts";
@@ -48,14 +49,14 @@ export { StoreState, type Store, type StorePorts } from "./Store.ts";
 
 // For stores: the small port, and what makes the five ports of it
 export { runInOneStep, storeOf, type HotPorts } from "../store/storeOf.ts";
+export { erasesChat, erasesKey, hasFeedback, matchesQuery, pageOf } from "../store/Selection.ts";
 export {
-  erasesChat,
-  erasesKey,
-  hasFeedback,
-  matchesQuery,
-  pageOf,
+  daysOf,
+  erasedUsageDays,
+  eraseUsage,
   sumUsage,
-} from "../store/Selection.ts";
+  type ErasedUsage,
+} from "../store/UsageSums.ts";
 export { decideTake, isFree, type TakeDecision, type TakeState } from "../store/DecideTake.ts";
 export type {
   AuditEntry,

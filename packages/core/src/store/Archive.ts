@@ -188,7 +188,7 @@ export const makeChatArchive = (rows: ColdRows): Port => {
     deleteChat,
     export: exportRecords,
     import: importRecords,
-    usage: (chatbot, since, by = null) => rows.read((tx) => tx.usage(chatbot, since, by)),
+    usage: (chatbot, query) => rows.read((tx) => tx.usage(chatbot, query)),
     feedback: (chatbot, since, kind) =>
       Stream.filter(rows.feedback(chatbot, since, kind), ({ entry }) =>
         hasFeedback(entry, since, kind),

@@ -18,7 +18,7 @@ import type {
   ArchiveRecord,
   DatedErasure,
   FeedbackKind,
-  UsageGroup,
+  UsageQuery,
   UsageSum,
 } from "../ports/ChatArchive.ts";
 import type { AuditRecord, RegisteredChatbot } from "../ports/ChatbotRegistry.ts";
@@ -100,11 +100,7 @@ export interface Reads {
   /** The chat; `null` if there is none or, with a `visitor`, if it has another `userRef` or none; both take as long. */
   readonly ownChat: (chatbot: ChatbotId, id: ChatId, visitor: string | null) => Verb<Chat | null>;
   /** See `ChatArchive.usage`. */
-  readonly usage: (
-    chatbot: ChatbotId,
-    since: Date,
-    by: UsageGroup | null,
-  ) => Verb<ReadonlyArray<UsageSum>>;
+  readonly usage: (chatbot: ChatbotId, query: UsageQuery) => Verb<ReadonlyArray<UsageSum>>;
 }
 
 /** The verbs of the registry, of the audit log and of imports. */
@@ -244,7 +240,9 @@ export interface Rows<T extends ColdTx = Tx, R extends Reads = Tx & Lists> {
   /**
    * Erases the chats, with their entries, turns, queues and idempotency keys, in one or more transactions. Each reports
    * how many chats it has erased, in the step that commits it. A chat that gets an entry meanwhile is not idle; chats
-   * that are created meanwhile may remain. Then deletes the idempotency keys of visitors' asks without a chat; see
+   * that are created meanwhile may remain. What the
+   * answers cost is added to the {@link ErasedUsage} of their day in the transaction that deletes them, and what is older
+   * than `erasedUsageDays` is deleted. Then deletes the idempotency keys of visitors' asks without a chat; see
    * `ChatArchive.erase`.
    */
   readonly erase: (

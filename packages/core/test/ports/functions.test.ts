@@ -88,7 +88,9 @@ describe("an answerer that is a function", () => {
   it.effect("an answerer function can yield its answer's usage", () =>
     Effect.gen(function* () {
       yield* asking(ask("Hi"));
-      const [sum] = yield* ChatArchive.use((archive) => archive.usage(chatbot.id, new Date(0)));
+      const [sum] = yield* ChatArchive.use((archive) =>
+        archive.usage(chatbot.id, { since: new Date(0) }),
+      );
       assert.strictEqual(sum?.model, usage.model);
     }).pipe(
       Effect.provide(

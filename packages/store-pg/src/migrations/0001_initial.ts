@@ -146,6 +146,20 @@ create table visitor_erasure (
   primary key (chatbot_id, key_id, day)
 );
 
+-- What erased answers cost: no texts, and no users.
+create table erased_usage (
+  chatbot_id int not null references chatbot on delete cascade,
+  day date not null,
+  key_id text,
+  provider text,
+  model text,
+  answers bigint not null,
+  attempts bigint not null,
+  prompt_tokens bigint not null,
+  completion_tokens bigint not null,
+  unique nulls not distinct (chatbot_id, day, key_id, provider, model)
+);
+
 -- See rows/IdempotencyKeys.ts.
 create table idempotency_key (
   chatbot_id int not null references chatbot on delete cascade,

@@ -223,6 +223,7 @@ export const command = fc.oneof(
   on("Usage", 2, {
     group: maybe(one<UsageGroup>("day", "key", "userRef")),
     since,
+    until: fc.option(since, { freq: 2 }),
   }),
   on("Feedback", 2, { kind: one<FeedbackKind>("rated", "unanswered"), since }),
   on("Spending", 1, { key }),
@@ -259,6 +260,7 @@ const filters = {
   visitor: null,
   person: null,
   since: null,
+  until: null,
 };
 
 /** Commands that read everything about a chatbot through the ports, and then delete it. */

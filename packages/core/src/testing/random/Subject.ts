@@ -367,8 +367,10 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
         }
         case "Usage": {
           // Without exact times, a day may have passed in one store only.
-          const group = isExact || command.group !== "day" ? command.group : null;
-          return Effect.map(archive.usage(chatbot, timeOf(command.since), group), sorted);
+          const by = isExact || command.group !== "day" ? command.group : null;
+          const until = command.until && timeOf(command.until);
+          const query = { since: timeOf(command.since), until, by };
+          return Effect.map(archive.usage(chatbot, query), sorted);
         }
         case "Feedback": {
           const { kind, since } = command;
