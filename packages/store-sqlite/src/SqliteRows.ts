@@ -412,14 +412,7 @@ export const makeTx = (sql: Sql, now: () => number) => {
            WHERE chatbot = ?1 AND day >= ?5 AND (?6 IS NULL OR day <= ?6)
          ) GROUP BY 1, 2, 3`;
       const { first, last } = daysOf({ since, until });
-      const values = [
-        chatbot,
-        since.getTime(),
-        by,
-        until && until.getTime(),
-        first,
-        last,
-      ];
+      const values = [chatbot, since.getTime(), by, until && until.getTime(), first, last];
       return Effect.map(
         background.read([[statement, values]]),
         ([rows]) => rows as ReadonlyArray<unknown> as ReadonlyArray<UsageSum>,
