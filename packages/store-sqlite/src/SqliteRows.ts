@@ -507,15 +507,23 @@ type Read = <Row>(
   values: ReadonlyArray<Value>,
 ) => Effect.Effect<ReadonlyArray<Row>, StorageUnavailable>;
 
-const exportedChats = `SELECT ${chatColumns} FROM chats
+const exportedChats = `SELECT ${chatColumns}, entries FROM chats
   WHERE chatbot = ?1 AND (?2 IS NULL OR userRef = ?2) AND id > ?3 ORDER BY id LIMIT ${pageSize}`;
 const exportedEntries = `SELECT ${allEntryColumns}, usage FROM entries
   WHERE chatbot = ? AND chatId = ? AND id > ? ORDER BY id LIMIT ${pageSize}`;
+const entriesOfChats = `SELECT ${allEntryColumns}, usage FROM entries
+  WHERE chatbot = ? AND chatId IN (SELECT value FROM json_each(?)) ORDER BY chatId, id`;
 const feedbackConditions = {
   rated: "rating IS NOT NULL",
   unanswered: `metadata LIKE '%"found":false%'`,
 };
 type StoredUsage = { readonly usage: string | null };
+type StoredEntry = EntryColumns & StoredUsage;
+const toEntryRecord = ({ usage, ...row }: StoredEntry): ArchiveRecord => ({
+  _tag: "Entry",
+  entry: toEntry(row),
+  usage: usageOf({ usage }),
+});
 const usageOf = ({ usage }: StoredUsage) => (usage === null ? null : JSON.parse(usage));
 
 export const makeRows = ({ background, emptyLog, read, rewriteIfDue, write }: Transactions) => {
@@ -571,22 +579,36 @@ export const makeRows = ({ background, emptyLog, read, rewriteIfDue, write }: Tr
     },
     records: (chatbot, userRef) =>
       onSnapshot((read) => {
-        const entriesOf = (chat: number) =>
-          pages(0, (after) =>
-            read<EntryColumns & StoredUsage>(exportedEntries, [chatbot, chat, after]),
-          ).pipe(
-            Stream.map(({ usage, ...row }): ArchiveRecord => {
-              return { _tag: "Entry", entry: toEntry(row), usage: usageOf({ usage }) };
-            }),
+        const toRecord = (chat: ChatColumns): ArchiveRecord => ({
+          _tag: "Chat",
+          chat: toChat(chat),
+        });
+        const readChat = (chat: ChatColumns) =>
+          pages(0, (after) => read<StoredEntry>(exportedEntries, [chatbot, chat.id, after])).pipe(
+            Stream.map(toEntryRecord),
+            Stream.prepend([toRecord(chat)]),
           );
+        /** Reads the entries of chats with one statement, because each statement costs a message to the thread. */
+        const readChats = (chats: ReadonlyArray<ChatColumns>) =>
+          Effect.map(
+            read<StoredEntry>(entriesOfChats, [chatbot, JSON.stringify(chats.map(({ id }) => id))]),
+            (entries) => {
+              const byChat = new Map<number, Array<ArchiveRecord>>();
+              for (const { id } of chats) byChat.set(id, []);
+              for (const entry of entries) byChat.get(entry.chatId)!.push(toEntryRecord(entry));
+              return chats.flatMap((chat) => [toRecord(chat), ...byChat.get(chat.id)!]);
+            },
+          );
+        const isSmall = (chats: ReadonlyArray<ChatColumns>) =>
+          chats.reduce((sum, { entries }) => sum + entries!, 0) <= 2_000;
         return pages(0, (after) =>
           read<ChatColumns>(exportedChats, [chatbot, userRef, after]),
         ).pipe(
-          Stream.flatMap((chat) =>
-            Stream.concat(
-              Stream.succeed<ArchiveRecord>({ _tag: "Chat", chat: toChat(chat) }),
-              entriesOf(chat.id),
-            ),
+          Stream.grouped(50),
+          Stream.flatMap((chats) =>
+            isSmall(chats)
+              ? Stream.fromIterableEffect(readChats(chats))
+              : Stream.flatMap(Stream.fromIterable(chats), readChat),
           ),
         );
       }),
