@@ -16,6 +16,12 @@ import { visitors } from "./suites/visitors.ts";
 
 /** The whole contract, against one running server. */
 export const contract = (server: Server): void => {
+  interfaces(server);
+  malformed(server);
+};
+
+/** What the contract promises about well-formed HTTP. */
+export const interfaces = (server: Server): void => {
   details(server);
   create(server);
   chats(server);
@@ -29,5 +35,4 @@ export const contract = (server: Server): void => {
   changes(server);
   include(server);
   paths(server);
-  malformed(server);
 };
