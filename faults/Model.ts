@@ -3,7 +3,7 @@
  * every prompt.
  */
 import { once } from "node:events";
-import { createServer, type ServerResponse } from "node:http";
+import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 
@@ -23,8 +23,6 @@ export interface Call {
   readonly completionTokens: number;
   /** When the call arrived, by `performance.now()`. */
   readonly at: number;
-  /** Whether the model made the call fail. */
-  readonly failed: boolean;
   /** Whether the answer is still being sent, to a caller that is still there. */
   isOpen: boolean;
 }
@@ -46,24 +44,9 @@ interface WireMessage {
 const textOf = ({ content }: WireMessage): string =>
   typeof content === "string" ? content : content.map(({ text = "" }) => text).join("");
 
-/** Failures before the first piece of an answer. Those with a body repeat the question, which no log may contain. */
-const failures: ReadonlyArray<(response: ServerResponse, question: string) => void> = [
-  (response, question) =>
-    response
-      .writeHead(500, { "content-type": "application/json" })
-      .end(JSON.stringify({ error: { message: question, code: question } })),
-  (response, question) => response.writeHead(429, { "retry-after": "1" }).end(question),
-  (response) => response.destroy(),
-  (response, question) =>
-    response
-      .writeHead(200, { "content-type": "text/event-stream" })
-      .end(`data: {"x${question}\n\n`),
-];
-
 const chance = (share: number) => Math.random() < share;
 
-/** Starts a model. `failureShare` is the share of its calls that fail, from 0 to 1. */
-export const startModel = async (failureShare = 0): Promise<Model> => {
+export const startModel = async (): Promise<Model> => {
   const calls: Array<Call> = [];
   const server = createServer(async (request, response) => {
     const at = performance.now();
@@ -82,13 +65,10 @@ export const startModel = async (failureShare = 0): Promise<Model> => {
       promptTokens: 1000 + n,
       completionTokens: n,
       at,
-      failed: chance(failureShare),
       isOpen: true,
     };
     calls.push(call);
     response.once("close", () => (call.isOpen = false));
-    if (call.failed)
-      return failures[Math.floor(Math.random() * failures.length)]!(response, question);
     const send = (fields: object) =>
       response.write(
         `data: ${JSON.stringify({ id: "m", object: "chat.completion.chunk", created: 1, model: "m", ...fields })}\n\n`,

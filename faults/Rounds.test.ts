@@ -4,7 +4,6 @@ import { round, type FaultName } from "./Rounds.ts";
 // The rounds run concurrently, because a round spends much of its time waiting.
 describe.concurrent("rounds of faults", () => {
   test.for<ReadonlyArray<FaultName>>([
-    ["kill the server", "kill its database", "kill both"],
     ["kill one of two servers", "freeze one of two servers", "drain a server"],
     ["kill the database", "kill a connection's process", "freeze the database"],
     [

@@ -10,12 +10,12 @@ import { Traffic } from "./Traffic.ts";
 const long = 12_500;
 
 interface Fault {
-  readonly store: "embedded" | "shared" | "file";
+  readonly store: "file" | "postgres";
   readonly strike: (service: Service, server: Server, traffic: Traffic) => Promise<unknown>;
 }
 
-const restart = async (server: Server, victim: "server" | "both") => {
-  await server.kill(victim);
+const restart = async (server: Server) => {
+  await server.kill();
   await server.start();
 };
 
@@ -33,13 +33,10 @@ const freeze: Fault["strike"] = async ({ servers }, server, traffic) => {
 };
 
 export const faults = {
-  "kill the server": { store: "embedded", strike: (_, server) => restart(server, "server") },
-  "kill its database": { store: "embedded", strike: (_, server) => server.kill("database") },
-  "kill both": { store: "embedded", strike: (_, server) => restart(server, "both") },
-  "kill one of two servers": { store: "shared", strike: (_, server) => restart(server, "server") },
-  "freeze one of two servers": { store: "shared", strike: freeze },
+  "kill one of two servers": { store: "postgres", strike: (_, server) => restart(server) },
+  "freeze one of two servers": { store: "postgres", strike: freeze },
   "kill the database": {
-    store: "shared",
+    store: "postgres",
     strike: async ({ database }) => {
       await database!.kill("postmaster");
       await sleep(2000 * Math.random());
@@ -47,11 +44,11 @@ export const faults = {
     },
   },
   "kill a connection's process": {
-    store: "shared",
+    store: "postgres",
     strike: ({ database }) => database!.kill("backend"),
   },
   "freeze the database": {
-    store: "shared",
+    store: "postgres",
     strike: async ({ database }) => {
       database!.signalAll("SIGSTOP");
       await sleep(long);
@@ -60,15 +57,15 @@ export const faults = {
   },
   "kill one of two servers on a file": {
     store: "file",
-    strike: (_, server) => restart(server, "server"),
+    strike: (_, server) => restart(server),
   },
   "kill two servers on a file": {
     store: "file",
-    strike: ({ servers }) => Promise.all(servers.map((server) => restart(server, "server"))),
+    strike: ({ servers }) => Promise.all(servers.map(restart)),
   },
   "freeze one of two servers on a file": { store: "file", strike: freeze },
   "drain a server": {
-    store: "shared",
+    store: "postgres",
     strike: async (_, server, traffic) => {
       while (traffic.answering(server).length === 0) await sleep(5);
       const openAsks = traffic.answering(server);
@@ -86,29 +83,10 @@ export const faults = {
 } satisfies Record<string, Fault>;
 export type FaultName = keyof typeof faults;
 
-/** The settings for the role of a server behind a pooler. */
-const poolerSettings = [
-  "search_path=parley",
-  "jit=off",
-  "idle_in_transaction_session_timeout=5s",
-  "lock_timeout=1500ms",
-  "statement_timeout=10s",
-]
-  .map((setting) => `-c ${setting}`)
-  .join(" ");
-
 /** Runs the faults, which must all be for the same store, with {@link underTraffic}. */
 export const round = async (names: ReadonlyArray<FaultName>) => {
   const { store } = faults[names[0]!];
-  // If two servers share a PostgreSQL, one is not notified of what the other stores, as if behind a pooler.
-  const service = await startService(store === "embedded" ? 1 : 2, store, (at, url) =>
-    at === 0 || store === "file"
-      ? {}
-      : {
-          PARLEY_POOLER: "true",
-          DATABASE_URL: `${url}?options=${encodeURIComponent(poolerSettings)}`,
-        },
-  );
+  const service = await startService(2, store);
   const strikes = names.map((name) => {
     const victim = service.servers[Math.floor(Math.random() * service.servers.length)]!;
     return [name, (traffic: Traffic) => faults[name].strike(service, victim, traffic)] as const;

@@ -8,7 +8,7 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => 
 
 const rounds = Number(process.argv[2] ?? 1);
 for (let n = 1; n <= rounds; n++) {
-  const store = (["shared", "embedded", "file"] as const)[(n - 1) % 3];
+  const store = (["file", "postgres"] as const)[(n - 1) % 2];
   const names = (Object.keys(faults) as Array<FaultName>).filter(
     (name) => faults[name].store === store,
   );

@@ -31,8 +31,15 @@ const visit = async (name: string, use: (chromium: Chromium) => Promise<void>, p
   return requests;
 };
 
-/** Part of the response to each operation's sample, in an order in which each sample finds what it refers to. */
-const samples = ["chatBotName", '"First chat"', '"total"', "Hello!", '"answer"'];
+/** Part of the response to the samples of operations, in an order in which each sample finds what it refers to. */
+const samples = [
+  ["general.details", "chatBotName"],
+  ["general.createChat", '"First chat"'],
+  ["general.listChats", '"total"'],
+  ["general.history", "Hello!"],
+  ["general.changeChat", '"Another name"'],
+  ["answers.ask", '"answer"'],
+] as const;
 
 const isElsewhere = (name: string) => (url: string) =>
   !/^(data|blob):/.test(url) && new URL(url).origin !== `http://${name}:${port}`;
@@ -46,15 +53,21 @@ describe.each(["example.com", "localhost"])("the documentation page at %s", (nam
       await evaluate(
         `sessionStorage.setItem("parley-key", ${JSON.stringify(key)}); window.isFormer = true; location.reload()`,
       );
-      await until(
-        `!window.isFormer && document.querySelectorAll(".trial").length === ${samples.length}`,
-      );
-      for (const [at, expected] of samples.entries()) {
-        const form = `document.querySelectorAll(".trial")[${at}]`;
+      await until(`!window.isFormer && document.querySelector(".trial") !== null`);
+      const formOf = (operationId: string) =>
+        `document.getElementById("${operationId}").parentElement.querySelector(".trial")`;
+      const sent = async (operationId: string, status: string) => {
+        const form = formOf(operationId);
         await evaluate(`${form}.querySelector("button").click()`);
-        await until(`/Status 20[01]/.test(${form}.innerText)`);
-        expect(await evaluate(`${form}.querySelector("code").innerText`)).toContain(expected);
-      }
+        await until(`/Status ${status}/.test(${form}.innerText)`);
+        return evaluate(`${form}.querySelector("code").innerText`);
+      };
+      for (const [operationId, part] of samples)
+        expect(await sent(operationId, "20[01]")).toContain(part);
+      // The form sends the header that this operation requires.
+      const stop = "answers.stopAsk";
+      await evaluate(`${formOf(stop)}.elements["Idempotency-Key"].value = "key-1"`);
+      expect(await sent(stop, "404")).toContain("ASK_DOES_NOT_EXIST");
       await send("Emulation.setDeviceMetricsOverride", {
         width: 390,
         height: 800,

@@ -29,13 +29,18 @@ const check = async (yaml: string): Promise<ReadonlyArray<any>> => {
   return JSON.parse((await execution).stdout);
 };
 
-it("deploy/kubernetes.yaml has only fields and values that the Kubernetes API accepts", async () => {
+it("the samples for Kubernetes have only fields and values that the Kubernetes API accepts", async () => {
   expect((await check(sample)).map(({ kind }) => kind)).toEqual([
     "Secret",
     "ConfigMap",
     "Deployment",
     "Service",
     "PodDisruptionBudget",
+  ]);
+  expect((await check(read("deploy/kubernetes.file.yaml"))).map(({ kind }) => kind)).toEqual([
+    "PersistentVolumeClaim",
+    "Deployment",
+    "Service",
   ]);
   await expect(check(sample.replace("enableServiceLinks", "enableLinks"))).rejects.toThrow(
     "enableLinks",
@@ -70,11 +75,11 @@ it("deploy/kubernetes.yaml gives the server its settings and secrets, and the pr
     const settings = await Effect.runPromise(readSettings({ ...env, ...links }));
     expect(settings.warnings).toEqual([expect.stringContaining("enableServiceLinks")]);
     expect(Redacted.value(settings.databaseUrl!)).toBe(secret.stringData["database-url"]);
-    const ports = { http: settings.port, management: settings.managementPort };
+    const ports = { http: settings.port, management: settings.management?.port };
     for (const { containerPort, name } of container.ports) {
       expect(containerPort).toBe(ports[name as keyof typeof ports]);
     }
-    expect(settings.managementHost).toBe("0.0.0.0");
+    expect(settings.management?.host).toBe("0.0.0.0");
     for (const probe of ["startupProbe", "readinessProbe", "livenessProbe"]) {
       expect(container[probe].httpGet.port).toBe("management");
     }

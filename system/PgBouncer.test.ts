@@ -4,7 +4,7 @@
 import { assert, it, layer } from "@effect/vitest";
 import { storeChecks } from "@parley/core/testing";
 import { layerPostgres, migratePostgres } from "@parley/store-pg";
-import { Effect, Layer, Redacted, Result } from "effect";
+import { Effect, Layer, Redacted } from "effect";
 import { here } from "../apps/server/test/cli/here.ts";
 import {
   freshDatabase,
@@ -14,9 +14,9 @@ import { fencesOf, read, sectionOf } from "../test/docs/Fences.ts";
 import { startPgBouncer } from "./programs/PgBouncer.ts";
 
 /** Starts PgBouncer in front of a database; returns the URL that leads through it. */
-const throughPgBouncer = Effect.fnUntraced(function* (url: Redacted.Redacted) {
+const throughPgBouncer = Effect.fnUntraced(function* (url: Redacted.Redacted, settings = "") {
   const { url: near } = yield* Effect.acquireRelease(
-    Effect.promise(() => startPgBouncer(Redacted.value(url))),
+    Effect.promise(() => startPgBouncer(Redacted.value(url), settings)),
     ({ close }) => Effect.promise(close),
   );
   return Redacted.make(near);
@@ -47,14 +47,14 @@ it.live("the documented steps work in order, with three servers starting at once
       ["parley migrate", "alter role", "pnpm@12 start"],
     );
     const migrated = yield* Effect.promise(() =>
-      here(["migrate"], { DATABASE_URL: Redacted.value(url), PARLEY_POOLER: "true" }),
+      here(["migrate"], { DATABASE_URL: Redacted.value(url) }),
     );
     assert.deepStrictEqual(migrated.code, 0, migrated.stderr);
     for (const statement of settingsOf(url)) yield* sql.unsafe(statement);
-    const server = Layer.build(Layer.fresh(layerPostgres({ url: near, pooler: true })));
+    const server = Layer.build(Layer.fresh(layerPostgres({ url: near })));
     yield* Effect.all([server, server, server], { concurrency: "unbounded" });
     const listed = yield* Effect.promise(() =>
-      here(["chatbot", "list"], { DATABASE_URL: Redacted.value(near), PARLEY_POOLER: "true" }),
+      here(["chatbot", "list"], { DATABASE_URL: Redacted.value(near) }),
     );
     assert.deepStrictEqual(listed.code, 0, listed.stderr);
   }).pipe(Effect.scoped),
@@ -66,7 +66,7 @@ it.live(
     Effect.gen(function* () {
       const { sql, url } = yield* freshDatabase();
       const start = (url: Redacted.Redacted) =>
-        Layer.build(Layer.fresh(layerPostgres({ url, pooler: true }))).pipe(Effect.scoped);
+        Layer.build(Layer.fresh(layerPostgres({ url }))).pipe(Effect.scoped);
       const refused = yield* Effect.flip(start(yield* throughPgBouncer(url)));
       const statements = refused.message.match(/alter role [^;]+;/g) ?? [];
       assert.deepStrictEqual(
@@ -87,23 +87,15 @@ it.live(
     }).pipe(Effect.scoped),
 );
 
-it.live(
-  "without PARLEY_POOLER, starting or migrating behind PgBouncer fails and names the setting",
-  () =>
-    Effect.gen(function* () {
-      const { url } = yield* freshDatabase();
-      const near = yield* throughPgBouncer(url);
-      for (const work of [
-        migratePostgres({ url: near }),
-        Layer.build(layerPostgres({ url: near })),
-      ]) {
-        const result = yield* Effect.result(Effect.scoped(work as Effect.Effect<unknown, Error>));
-        assert.include(
-          Result.isFailure(result) ? result.failure.message : "",
-          "PARLEY_POOLER=true",
-        );
-      }
-    }).pipe(Effect.scoped),
+it.live("a pooler that drops the settings of its clients is recognized, too", () =>
+  Effect.gen(function* () {
+    const { url } = yield* freshDatabase();
+    const ignored =
+      "ignore_startup_parameters = search_path, jit, default_transaction_isolation, lock_timeout, statement_timeout, idle_in_transaction_session_timeout";
+    const near = yield* throughPgBouncer(url, ignored);
+    const { message } = yield* Effect.flip(migratePostgres({ url: near }));
+    assert.include(message, "its role lacks settings that Parley needs behind a pooler");
+  }).pipe(Effect.scoped),
 );
 
 const behind = Layer.unwrap(
@@ -113,7 +105,6 @@ const behind = Layer.unwrap(
     return layerPostgresUnderTest({
       schema: "parley",
       url: yield* throughPgBouncer(url),
-      pooler: true,
     });
   }),
 );

@@ -43,7 +43,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await proxy?.close();
-  for (const server of servers) if (server.isRunning()) await server.kill("server");
+  for (const server of servers) if (server.isRunning()) await server.kill();
   model?.close();
   await site?.remove();
 });

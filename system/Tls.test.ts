@@ -10,9 +10,9 @@ import { chmod, chown, mkdtemp, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { embeddedPostgres } from "../apps/server/src/postgres/EmbeddedPostgres.ts";
 import { readSettings } from "../apps/server/src/Settings.ts";
 import { clientOf } from "../packages/store-pg/test/PostgresUnderTest.ts";
+import { createCluster, startCluster } from "../test/PostgresCluster.ts";
 
 const openssl = (directory: string, args: string) =>
   promisify(execFile)("openssl", args.split(" "), { cwd: directory });
@@ -55,9 +55,13 @@ class Server extends Context.Service<
         Effect.promise(() => mkdtemp(join(tmpdir(), "parley-tls-"))),
         (path) => Effect.promise(() => rm(path, { recursive: true })),
       );
-      yield* Effect.promise(() => chmod(directory, 0o711));
-      const plain = new URL(Redacted.value(yield* embeddedPostgres(directory)));
-      const data = join(directory, "postgres/data");
+      const cluster = yield* Effect.promise(() => createCluster(directory));
+      yield* Effect.acquireRelease(
+        Effect.promise(() => startCluster(cluster)),
+        ({ stop }) => Effect.promise(stop),
+      );
+      const { data } = cluster;
+      const plain = new URL(cluster.urlOf("postgres"));
       yield* Effect.promise(async () => {
         await makeCertificates(directory);
         const { gid, uid } = await stat(data);

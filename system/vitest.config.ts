@@ -1,4 +1,5 @@
 import { configDefaults, defineConfig } from "vitest/config";
+import { testsWithoutPostgres } from "../test/postgres.ts";
 
 export default defineConfig({
   test: {
@@ -10,7 +11,7 @@ export default defineConfig({
       "test/**/*.long.test.ts",
     ],
     // These are run by hand, with test:failover.
-    exclude: [...configDefaults.exclude, "system/failover/**"],
+    exclude: [...configDefaults.exclude, "system/failover/**", ...testsWithoutPostgres()],
     globalSetup: ["test/postgres.ts"],
     setupFiles: ["test/children.ts"],
     // The tests spend much of their time waiting for processes.

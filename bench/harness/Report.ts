@@ -2,7 +2,6 @@
  * Calculates and formats the figures of a run.
  */
 import type { Measurement } from "./Load.ts";
-import type { Goal } from "./Scenarios.ts";
 
 const median = (values: ReadonlyArray<number>): number => {
   const sorted = values.toSorted((a, b) => a - b);
@@ -62,18 +61,11 @@ export const figuresOf = (server: string, rounds: ReadonlyArray<Measurement>): F
 export const cpuOf = ({ postgresMicros, serverMicros }: Figures) => serverMicros + postgresMicros;
 
 /** `figures` relative to `reference`. */
-export const ratiosOf = (figures: Figures, reference: Figures): Required<Goal> => ({
+const ratiosOf = (figures: Figures, reference: Figures) => ({
   throughput: figures.perSecond / reference.perSecond,
   cpu: cpuOf(figures) / cpuOf(reference),
   p99: figures.p99Millis / reference.p99Millis,
 });
-
-/** The parts of a goal that were missed. */
-export const missedGoals = (ratios: Required<Goal>, goal: Goal): ReadonlyArray<string> => [
-  ...(ratios.throughput < goal.throughput ? [`throughput of at least ${goal.throughput}`] : []),
-  ...(goal.cpu !== undefined && ratios.cpu > goal.cpu ? [`CPU of at most ${goal.cpu}`] : []),
-  ...(goal.p99 !== undefined && ratios.p99 > goal.p99 ? [`p99 of at most ${goal.p99}`] : []),
-];
 
 /** Returns lines for a terminal. Each server's ratios are relative to `reference`, if that was measured. */
 export const linesOf = (

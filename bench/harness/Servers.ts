@@ -6,7 +6,7 @@ import { execFileSync, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { basename, dirname, join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { freePort } from "../../apps/server/test/FreePort.ts";
@@ -18,6 +18,7 @@ import type { Postgres } from "./Postgres.ts";
 /** The servers that can be compared, in the order in which reports list them. */
 export const titles = {
   parley: "Parley",
+  file: "Parley on a SQLite file",
   fastify: "Fastify",
   care: "Fastify, with care",
   floor: "node:http",
@@ -145,8 +146,6 @@ export interface SetUp {
   readonly postgres: Postgres;
   /** The URL of the language model that answers, or `null` for the answerer that all servers share. */
   readonly modelUrl: string | null;
-  /** The file to which a server writes a CPU profile when it stops. By default, it writes none. */
-  readonly profile?: string;
 }
 
 /** Starts a new process of a server, with the same database each time. */
@@ -169,7 +168,7 @@ const parleySettings = (databaseUrl: string, port: number): Readonly<Record<stri
 
 /** Parley from a checkout, with `servers/parley.ts` in place of its answerer that quotes documents. */
 const parleyOf = async (
-  { modelUrl, profile }: SetUp,
+  { modelUrl }: SetUp,
   name: ServerName,
   checkout: string,
   databaseUrl: string,
@@ -178,14 +177,6 @@ const parleyOf = async (
   // Without its own documents, it would load the project's.
   const documents = temporary();
   writeFileSync(join(documents, "benchmark.md"), "# Benchmark\n\nNobody reads this.\n");
-  const profileFlags =
-    profile === undefined
-      ? []
-      : [
-          "--cpu-prof",
-          `--cpu-prof-dir=${dirname(profile)}`,
-          `--cpu-prof-name=${basename(profile)}`,
-        ];
   const preload = `--import=${new URL("../servers/parley.ts", import.meta.url)}`;
   const port = await freePort();
   const env = {
@@ -195,7 +186,7 @@ const parleyOf = async (
       : { PARLEY_LLM_BASE_URL: modelUrl, PARLEY_LLM_MODEL: "m" }),
     ...settings,
   };
-  const args = [...profileFlags, preload, mainOf(checkout), "serve"];
+  const args = [preload, mainOf(checkout), "serve"];
   return () => startProgram(name, port, { args, env });
 };
 
@@ -296,6 +287,10 @@ const startOf = async (
       return fastify(setUp, name);
     case "mastra":
       return mastra(setUp);
+    case "file": {
+      const settings = { PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: temporary() };
+      return parleyOf(setUp, name, thisCheckout, "postgres://unused", settings);
+    }
     case "against":
     case "parley": {
       const checkout = resolve(name === "parley" ? thisCheckout : against!);

@@ -21,7 +21,7 @@ export const postChat = async (request: Request, user: string): Promise<Response
   // The browser chose the id, so check that the chat is the user's.
   const { total } = await parley.chats({ id: chatId, userRef: user }).page();
   if (total === 0) return new Response("No such chat", { status: 404 });
-  // Leave out `onDisconnect` to have stopped answers completed and stored.
+  // With `onDisconnect: "finish"`, stopped answers are completed and stored.
   const transport = makeChatTransport({ client: parley, chatId, onDisconnect: "cancel" });
   const stream = await transport.sendMessages({
     trigger: "submit-message",

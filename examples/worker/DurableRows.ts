@@ -4,7 +4,7 @@
 import { runInOneStep, StorageUnavailable, storeOf, type StorePorts } from "@parley/core/ports";
 import { makeRows, makeTx, type Sql, type SqliteTx, tables } from "@parley/store-sqlite/rows";
 import type { DurableObjectState } from "cloudflare:workers";
-import { Clock, Context, Effect, Exit, Layer } from "effect";
+import { Clock, Context, Effect, Exit, Layer, Stream } from "effect";
 
 type DurableStorage = DurableObjectState["storage"];
 
@@ -15,10 +15,10 @@ const toFailure = (cause: unknown): Exit.Exit<never, StorageUnavailable> =>
 
 /** Thrown to roll a transaction back. */
 class Rollback {
-  readonly exit: Exit.Exit<unknown, unknown>;
   constructor(exit: Exit.Exit<unknown, unknown>) {
     this.exit = exit;
   }
+  readonly exit;
 }
 
 /** The store of this object. Several instances of the layer share the object's chats. */
@@ -36,6 +36,11 @@ export const layerDurable = (storage: DurableStorage): Layer.Layer<StorePorts> =
     },
     toFailure,
     onErasure: () => {},
+    onSnapshot: (body) => body(),
+    background: {
+      read: (queries) => Effect.sync(() => queries.map((query) => all(...query))),
+      snapshot: Effect.succeed((query) => Effect.sync(() => all(...query))),
+    },
   };
   /** Runs the body in one synchronous step. The platform confirms nothing to a client before the step is durable. */
   const transact = <A, E, R>(body: (tx: SqliteTx) => Effect.Effect<A, E, R>) =>
@@ -43,7 +48,10 @@ export const layerDurable = (storage: DurableStorage): Layer.Layer<StorePorts> =
       const clock = Context.get(context as Context.Context<never>, Clock.Clock);
       try {
         return storage.transactionSync(() => {
-          const exit = runInOneStep(body(makeTx(sql, clock.currentTimeMillisUnsafe())), context);
+          const exit = runInOneStep(
+            body(makeTx(sql, () => clock.currentTimeMillisUnsafe())),
+            context,
+          );
           if (Exit.isFailure(exit)) throw new Rollback(exit);
           return exit;
         });
@@ -58,9 +66,29 @@ export const layerDurable = (storage: DurableStorage): Layer.Layer<StorePorts> =
       if (storage.kv.get("parley") === undefined) storage.sql.exec(tables);
       storage.kv.put("parley", 1);
     });
-    return storeOf(makeRows({ write: transact, read: transact }));
+    const { background } = sql;
+    const { rows } = makeRows({
+      write: transact,
+      read: transact,
+      background,
+      emptyLog: Effect.void,
+      rewriteIfDue: Effect.void,
+    });
+    return storeOf({
+      ...rows,
+      feedback: (...query) => atOnce(rows.feedback(...query)),
+      records: (...query) => atOnce(rows.records(...query)),
+    });
   });
 };
+
+/** Reads all at once and into memory, because the storage has no snapshots for later steps. */
+const atOnce = <A, E>(stream: Stream.Stream<A, E>): Stream.Stream<A, E> =>
+  Stream.unwrap(
+    Effect.contextWith((context: Context.Context<never>) =>
+      Effect.map(runInOneStep(Stream.runCollect(stream), context), Stream.fromIterable),
+    ),
+  );
 
 /** SQLite's blobs are `ArrayBuffer`s here. */
 const toRow = (row: Record<string, unknown>) =>

@@ -52,9 +52,9 @@ it("finds the right page among the first three for at least 82 of 100 questions"
       const sources = (entry.metadata?.["sources"] ?? []) as ReadonlyArray<{
         readonly url: string;
       }>;
-      const found = sources.map(({ url }) => url.slice(1));
-      if (!pages.some((page) => found.includes(page)))
-        misses.push(`  ${question}: ${found.join(", ")}`);
+      const paths = sources.map(({ url }) => url.slice(1));
+      if (!pages.some((page) => paths.includes(page)))
+        misses.push(`  ${question}: ${paths.join(", ")}`);
     }
     await parley.close();
     hits += list.length - misses.length;

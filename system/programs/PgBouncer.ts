@@ -1,5 +1,5 @@
 /**
- * Debian's PgBouncer in front of PostgreSQL, in transaction mode. As by default, PgBouncer rejects a client that asks
+ * Debian's PgBouncer in front of PostgreSQL, in transaction mode. By default, PgBouncer rejects a client that asks
  * for settings when it connects.
  */
 import { spawn } from "node:child_process";
@@ -21,7 +21,7 @@ export interface PgBouncer {
   readonly close: () => Promise<void>;
 }
 
-export const startPgBouncer = async (url: string): Promise<PgBouncer> => {
+export const startPgBouncer = async (url: string, settings = ""): Promise<PgBouncer> => {
   if (!existsSync(program)) throw new Error(`${program} is missing: install Debian's pgbouncer`);
   const { hostname, password, pathname, port, username } = new URL(url);
   const near = new URL(url);
@@ -40,6 +40,7 @@ unix_socket_dir =
 auth_type = any
 pool_mode = transaction
 default_pool_size = 20
+${settings}
 `,
   );
   const asNobody = process.getuid?.() === 0 ? { uid: nobody, gid: nobody } : {};

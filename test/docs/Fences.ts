@@ -34,3 +34,16 @@ export const sectionOf = (markdown: string, heading: string): string => {
   const end = markdown.indexOf(`\n${level}`, start + 1);
   return markdown.slice(start, end === -1 ? undefined : end);
 };
+
+/** A table as the formatter writes it, with every cell as wide as its column. */
+export const table = (
+  head: ReadonlyArray<string>,
+  rows: ReadonlyArray<ReadonlyArray<string>>,
+): string => {
+  const widths = head.map((name, at) =>
+    Math.max(name.length, ...rows.map((row) => row[at]!.length)),
+  );
+  const line = (cells: ReadonlyArray<string>) =>
+    `| ${cells.map((cell, at) => cell.padEnd(widths[at]!)).join(" | ")} |`;
+  return [line(head), line(widths.map((width) => "-".repeat(width))), ...rows.map(line)].join("\n");
+};

@@ -5,17 +5,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { toErrorResponse } from "../../packages/http/src/serve/ErrorResponses.ts";
-import { read, root, sectionOf } from "./Fences.ts";
-
-/** A table as the formatter writes it, with every cell as wide as its column. */
-const table = (head: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<string>>): string => {
-  const widths = head.map((name, at) =>
-    Math.max(name.length, ...rows.map((row) => row[at]!.length)),
-  );
-  const line = (cells: ReadonlyArray<string>) =>
-    `| ${cells.map((cell, at) => cell.padEnd(widths[at]!)).join(" | ")} |`;
-  return [line(head), line(widths.map((width) => "-".repeat(width))), ...rows.map(line)].join("\n");
-};
+import { read, root, sectionOf, table } from "./Fences.ts";
 
 const endpoints: Readonly<Record<string, string>> = {
   "4221": "Create a chat",

@@ -3,9 +3,9 @@
  */
 import { securityOf } from "@parley/store-pg";
 import { Console, Effect, FileSystem, Path, Redacted } from "effect";
+import { join } from "node:path";
 import { command } from "./cli/CommandErrors.ts";
 import { details, type Cell } from "./cli/Output.ts";
-import { logsText } from "./layers/Observability.ts";
 import { Settings } from "./Settings.ts";
 import { version } from "./Version.ts";
 
@@ -22,7 +22,7 @@ const writeKey = Effect.fnUntraced(
   function* (key: Redacted.Redacted) {
     const { dataDir, store } = yield* Settings;
     const files = yield* FileSystem.FileSystem;
-    // The directory may also contain the first key of an embedded database. That key is still valid: keep the file.
+    // The directory may also contain the first key of a SQLite file. That key is still valid: keep it.
     const name = store === "memory" ? "memory-key" : "first-key";
     const path = (yield* Path.Path).resolve(dataDir, name);
     yield* files.makeDirectory(dataDir, { recursive: true });
@@ -43,10 +43,7 @@ const writeKey = Effect.fnUntraced(
   ),
 );
 
-/**
- * Logs the start and, if logs are text, prints the addresses. If standard output is also a terminal, prints the first
- * key; otherwise writes the key to a file.
- */
+/** Logs the start. On a terminal, prints the addresses and the first key; otherwise writes the key to a file. */
 export const announceStart = Effect.fnUntraced(function* (
   { answers, general, management, pages }: Addresses,
   firstKey: Redacted.Redacted | null,
@@ -54,19 +51,17 @@ export const announceStart = Effect.fnUntraced(function* (
   const { databaseUrl, dataDir, knowledgeDir, llms, provision, store } = yield* Settings;
   const security = store === "postgres" ? securityOf(databaseUrl!) : null;
   const models = llms.map(({ model, provider }) => `${model} at ${provider}`).join(", ");
-  const isText = yield* logsText;
-  const showsKey = isText && process.stdout.isTTY;
-  if (firstKey !== null && !showsKey) yield* writeKey(firstKey);
-  if (isText) {
-    const key = showsKey ? firstKey && Redacted.value(firstKey) : null;
+  if (firstKey !== null && !process.stdout.isTTY) yield* writeKey(firstKey);
+  if (process.stdout.isTTY) {
+    const key = firstKey && Redacted.value(firstKey);
     const create = `${command} key create --name playground`;
     const keyHint =
       provision === null
         ? `shown when the server first started; create another: ${create}`
         : `create one: ${create}`;
-    const keyText = store === "memory" || !showsKey ? null : keyHint;
+    const keyText = store === "memory" ? null : keyHint;
     const stores = {
-      embedded: `PostgreSQL in ${dataDir}`,
+      sqlite: join(dataDir, "parley.db"),
       postgres: `PostgreSQL at DATABASE_URL (${security})`,
       memory: "memory (chats are lost when the server stops)",
     };
@@ -83,7 +78,7 @@ export const announceStart = Effect.fnUntraced(function* (
       ["API key", key === null ? keyText : `${key} (shown only once)`],
     ];
     yield* Console.log(details(rows.filter(([, value]) => value !== null)));
-    if (showsKey) yield* Console.log("\nCtrl-C stops the server.");
+    yield* Console.log("\nCtrl-C stops the server.");
   }
   yield* Effect.annotateLogs(Effect.logInfo(`Parley ${version} has started`), {
     general,

@@ -121,7 +121,6 @@ const runListeners = Effect.gen(function* () {
   const settings = yield* Settings;
   const lifecycle = yield* Lifecycle;
   const { askPort, basePaths, corsOrigins, host, logRequests, onDisconnect, port } = settings;
-  const { managementHost, managementPort } = settings;
   if (settings.provision !== null) {
     yield* provision(settings.provision, process.env, "provisioning", true);
   }
@@ -129,18 +128,18 @@ const runListeners = Effect.gen(function* () {
   // An ask whose turn starts just before the server stops may still run until its deadline.
   const grace = Duration.sum(settings.asks.deadline, Duration.seconds(5));
   const { recordRefusal: onRefusal } = yield* makeRequestTelemetry(logRequests);
-  const { loop: eventLoop } = yield* RequestQueue;
+  const { turns } = yield* RequestQueue;
   const listenTo = (port: number, app: Parameters<typeof listen>[0], setting: string, at = host) =>
     listen(app, { host: at, port, setting, grace, onRefusal, onDisconnect });
   // The management listener closes last.
   const management =
-    managementPort === 0
+    settings.management === null
       ? null
       : yield* listenTo(
-          managementPort,
+          settings.management.port,
           yield* makeManagement,
           "PARLEY_MANAGEMENT_PORT",
-          managementHost,
+          settings.management.host,
         );
   const interfaceScope = yield* Effect.acquireRelease(Scope.make("parallel"), stop);
   const startListener = Effect.fnUntraced(function* (
@@ -152,9 +151,9 @@ const runListeners = Effect.gen(function* () {
       basePaths,
       clientAddress: clientAddressBehind(parseNetworks(settings.trustedProxies)!),
       corsOrigins,
-      eventLoop,
       logRequests,
       onDisconnect,
+      turns,
       ...options,
     });
     return yield* Scope.provide(listenTo(port, app, setting), interfaceScope);

@@ -1,6 +1,7 @@
 /**
  * The settings of a server or a command, which are read once at startup from environment variables and the files that
- * they name. If a value is invalid, the process does not start, and a one-line error names the setting.
+ * they name. If a value is invalid, the process does not start, and a one-line error names the setting. The default and
+ * the meaning of each setting stand here alone.
  */
 import { describeSchemaError } from "@parley/core";
 import { transportOf } from "@parley/store-pg";
@@ -47,16 +48,109 @@ export const moderationModel = ({ apiKey, baseUrl, model }: ModelSettings) => ({
   model,
 });
 
-const integer = (name: string, minimum: number, maximum = Number.MAX_SAFE_INTEGER) =>
-  Config.schema(
-    Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum, maximum })),
-    name,
-  );
+/**
+ * Each setting's default, as it would be written in the environment (`null`: none), and its meaning; and, if the default
+ * depends on other settings, what it is. The table in docs/settings.md is written from these rows.
+ */
+export const settingRows = {
+  PARLEY_HOST: ["127.0.0.1", "address that the interfaces listen on"],
+  PARLEY_PORT: [
+    "3000",
+    "port for both interfaces, unless `PARLEY_ASK_PORT` is set; 0: any free port",
+  ],
+  PARLEY_BASE_PATH: ["/api", "path of the general interface"],
+  PARLEY_ASK_PATH: ["/ask", "path of the answers interface"],
+  PARLEY_ASK_PORT: [null, "a separate port for the answers interface"],
+  PARLEY_MANAGEMENT_PORT: ["3001", "port, or host and port, for health and metrics; 0: none"],
+  PARLEY_DRAIN_DELAY: ["5 seconds", "how long the server keeps serving after a SIGTERM"],
+  PARLEY_LOG_REQUESTS: ["false", "whether the server logs each request"],
+  PARLEY_CORS_ORIGINS: [null, "origins whose pages may call the interfaces"],
+  PARLEY_ACTOR: [null, "the person running commands, for the audit log"],
+  PARLEY_TRUSTED_PROXIES: [null, "networks of proxies whose `X-Forwarded-For` is trusted"],
+  PARLEY_PAGES: ["true", "whether the server has the playground, the guide and the API reference"],
+  PARLEY_ON_DISCONNECT: ["finish", "`finish` or `cancel` an answer whose client disconnects"],
+  PARLEY_ASK_DEADLINE: ["30 seconds", "time limit for an answer, from the start of its turn"],
+  PARLEY_ASKS_AT_ONCE: [
+    "10000",
+    "how many asks one server may have in progress, including those waiting",
+  ],
+  PARLEY_QUESTION_LENGTH: ["200", "how many characters a question may have, up to 20000"],
+  PARLEY_STORE: [
+    null,
+    "`sqlite`, `postgres` or `memory`",
+    "`postgres` with `DATABASE_URL`, else `sqlite`",
+  ],
+  PARLEY_DATA_DIR: ["./.parley", "directory of the SQLite file"],
+  DATABASE_URL: [null, "address of your own PostgreSQL, 15 or later"],
+  PARLEY_DATABASE_CONNECTIONS: ["12", "connections to the database, 5 or more"],
+  PARLEY_SCHEMA: ["parley", "schema for the tables"],
+  PARLEY_PROVISION: [null, "a JSON file that defines chatbots and API keys"],
+  PARLEY_LLM_BASE_URL: [
+    null,
+    "address of an OpenAI-compatible endpoint; not set: answers quote documents",
+  ],
+  PARLEY_LLM_MODEL: [null, "name of the language model"],
+  PARLEY_LLM_API_KEY: [null, "API key for the language model's endpoint"],
+  PARLEY_LLM_FALLBACK_BASE_URL: [
+    null,
+    "address of a second model's endpoint, used when the first fails",
+  ],
+  PARLEY_LLM_FALLBACK_MODEL: [null, "name of the second model"],
+  PARLEY_LLM_FALLBACK_API_KEY: [null, "API key for the second model's endpoint"],
+  PARLEY_LLM_CONTEXT_TOKENS: [
+    "32000",
+    "the models' context window in tokens, including the answer",
+  ],
+  PARLEY_MODERATION: ["off", "moderation of questions: `off` or `endpoint`"],
+  PARLEY_MODERATION_BASE_URL: [null, "address of an OpenAI-compatible moderation endpoint"],
+  PARLEY_MODERATION_MODEL: [null, "name of the moderation model"],
+  PARLEY_MODERATION_API_KEY: [null, "API key for the moderation endpoint"],
+  PARLEY_MODERATION_FAIL_OPEN: [
+    "false",
+    "whether questions pass unflagged if the moderation endpoint fails",
+  ],
+  PARLEY_KNOWLEDGE_DIR: [
+    null,
+    "folder of documents to answer from; chatbots can name its subfolders",
+    "this project's documents; with a model, none",
+  ],
+} as const satisfies Record<string, readonly [string | null, string, string?]>;
 
-const port = (name: string) => integer(name, 0, 65_535);
+type Name = keyof typeof settingRows;
+type Kind<A> = (name: string) => Config.Config<A>;
 
-const text = (name: string, expected: string, isValid: (value: string) => boolean) =>
-  Config.schema(Schema.String.check(Schema.makeFilter(isValid, { expected })), name);
+/** Reads a setting, which is `null` if it is not set and has no default. */
+const setting = <N extends Name, A>(name: N, kind: Kind<A>) =>
+  Config.withDefault(kind(name), null) as Config.Config<
+    (typeof settingRows)[N][0] extends null ? A | null : A
+  >;
+
+const integer =
+  (minimum: number, maximum = Number.MAX_SAFE_INTEGER): Kind<number> =>
+  (name) =>
+    Config.schema(
+      Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum, maximum })),
+      name,
+    );
+
+const port = integer(0, 65_535);
+
+const literals =
+  <const Values extends ReadonlyArray<string>>(...values: Values): Kind<Values[number]> =>
+  (name) =>
+    Config.Literals(values, name);
+
+/** A text that `parse` does not turn into `null`. */
+const text =
+  <A>(expected: string, parse: (value: string) => A | null): Kind<A> =>
+  (name) =>
+    Config.map(
+      Config.schema(
+        Schema.String.check(Schema.makeFilter((value) => parse(value) !== null, { expected })),
+        name,
+      ),
+      (value) => parse(value)!,
+    );
 
 const units = { ms: "millis", s: "seconds", m: "minutes", h: "hours" };
 
@@ -67,52 +161,65 @@ const toDuration = (text: string): Option.Option<Duration.Duration> => {
   return Duration.fromInput(words as Duration.Input);
 };
 
-const duration = (name: string, fallback: Duration.Input, minimum: Duration.Input = "1 second") => {
+const duration = (minimum: Duration.Input) => {
   const expected = `a duration between "${minimum}" and "1 hour", such as 5 seconds or 2 minutes`;
   const range = { minimum: Duration.fromInputUnsafe(minimum), maximum: Duration.hours(1) };
-  const isBetween = (value: string) => Option.exists(toDuration(value), Duration.between(range));
-  return text(name, expected, isBetween).pipe(
-    Config.map((value) => Option.getOrThrow(toDuration(value))),
-    Config.withDefault(Duration.fromInputUnsafe(fallback)),
+  return text(expected, (value) =>
+    Option.getOrNull(Option.filter(toDuration(value), Duration.between(range))),
   );
 };
 
-const basePath = (name: string, fallback: `/${string}`) =>
-  text(
-    name,
-    "a path such as /api, with no trailing slash, and not at or below /docs, /openapi.json, /playground, /widget or /widget.js",
-    (path) =>
-      /^(\/(?!\.\.?(\/|$))[A-Za-z0-9._~-]+)+$/.test(path) &&
-      !/^\/(docs|openapi\.json|playground|widget|widget\.js)(\/|$)/.test(path),
-  ).pipe(
-    Config.map((path) => path as `/${string}`),
-    Config.withDefault(fallback),
-  );
+const basePath = text(
+  "a path such as /api, with no trailing slash, and not at or below /docs, /openapi.json, /playground, /widget or /widget.js",
+  (path) =>
+    /^(\/(?!\.\.?(\/|$))[A-Za-z0-9._~-]+)+$/.test(path) &&
+    !/^\/(docs|openapi\.json|playground|widget|widget\.js)(\/|$)/.test(path)
+      ? (path as `/${string}`)
+      : null,
+);
 
-const toOrigins = (list: string) => list.split(",").map((origin) => origin.trim());
+/** A port on 127.0.0.1, or a host and a port, of which an IPv6 address is in brackets. */
+const address = text("a port such as 3001, or a host and a port such as 0.0.0.0:3001", (value) => {
+  const [, ipv6, host = ipv6 ?? "127.0.0.1", port] =
+    /^(?:(?:\[([\da-f:.]+)\]|([^\s:[\]]+)):)?(\d{1,5})$/i.exec(value) ?? [];
+  return port === undefined || Number(port) > 65_535 ? null : { host, port: Number(port) };
+});
 
-const origins = text(
-  "PARLEY_CORS_ORIGINS",
-  "a comma-separated list of origins, such as https://app.example",
-  (list) =>
-    toOrigins(list).every((origin) => URL.canParse(origin) && new URL(origin).origin === origin),
-).pipe(Config.map(toOrigins), Config.withDefault([]));
+const origins = text("a comma-separated list of origins, such as https://app.example", (list) => {
+  const all = list.split(",").map((origin) => origin.trim());
+  return all.every((origin) => URL.canParse(origin) && new URL(origin).origin === origin)
+    ? all
+    : null;
+});
 
-const trustedProxies = text(
-  "PARLEY_TRUSTED_PROXIES",
+const networks = text(
   "a comma-separated list of addresses and networks, such as 10.0.0.0/8, fd00::/8",
-  (list) => parseNetworks(list) !== null,
-).pipe(Config.withDefault(""));
+  (list) => (parseNetworks(list) === null ? null : list),
+);
 
-/** Reads a model and its endpoint; `null` if neither is set. */
-const readModel = Effect.fnUntraced(function* (names: ModelSettings["names"]) {
-  const { apiKey, baseUrl, model } = yield* Config.all({
-    baseUrl: Config.URL(names.baseUrl).pipe(Config.withDefault(null)),
-    model: Config.String(names.model).pipe(Config.withDefault(null)),
-    apiKey: Config.Redacted(names.apiKey).pipe(Config.withDefault(undefined)),
+const person = text("a name of at most 200 printable characters", (name) =>
+  /^\P{C}{1,200}$/u.test(name) ? name : null,
+);
+
+/** The three settings of a model at an endpoint, which `toModel` checks. */
+type ModelName = Extract<Name, `${string}_${"BASE_URL" | "MODEL" | "API_KEY"}`>;
+const model = (baseUrl: ModelName, model: ModelName, apiKey: ModelName) =>
+  Config.all({
+    names: Config.succeed({ baseUrl, model, apiKey }),
+    baseUrl: setting(baseUrl, Config.URL),
+    model: setting(model, Config.String),
+    apiKey: setting(apiKey, Config.Redacted),
   });
-  if (baseUrl === null || model === null) {
-    if (baseUrl === null && model === null && apiKey === undefined) return null;
+
+/** Returns a model and its endpoint; `null` if neither is set. */
+const toModel = Effect.fnUntraced(function* ({
+  apiKey,
+  baseUrl,
+  model: name,
+  names,
+}: Config.Success<ReturnType<typeof model>>) {
+  if (baseUrl === null || name === null) {
+    if (baseUrl === null && name === null && apiKey === null) return null;
     return yield* invalid(
       `${names.baseUrl} and ${names.model} must be set together; ${names.apiKey} needs both.`,
     );
@@ -129,103 +236,75 @@ const readModel = Effect.fnUntraced(function* (names: ModelSettings["names"]) {
   }
   const settings: ModelSettings = {
     baseUrl: baseUrl.href,
-    model,
-    apiKey,
+    model: name,
+    apiKey: apiKey ?? undefined,
     provider: baseUrl.host,
     names,
   };
   return settings;
 });
 
-const boolean = (name: string, fallback: boolean) =>
-  Config.Boolean(name).pipe(Config.withDefault(fallback));
-
-const optional = (name: string) => Config.String(name).pipe(Config.withDefault(null));
-
 const config = Config.all({
-  host: Config.String("PARLEY_HOST").pipe(Config.withDefault("127.0.0.1")),
-  port: port("PARLEY_PORT").pipe(Config.withDefault(3000)),
+  host: setting("PARLEY_HOST", Config.String),
+  port: setting("PARLEY_PORT", port),
   basePaths: Config.all({
-    general: basePath("PARLEY_BASE_PATH", "/api"),
-    answers: basePath("PARLEY_ASK_PATH", "/ask"),
+    general: setting("PARLEY_BASE_PATH", basePath),
+    answers: setting("PARLEY_ASK_PATH", basePath),
   }),
   /** The port of the answers interface; `null` if the interface shares `port`. */
-  askPort: port("PARLEY_ASK_PORT").pipe(Config.withDefault(null)),
-  /** The port for health and metrics; 0 if they are off. */
-  managementPort: port("PARLEY_MANAGEMENT_PORT").pipe(Config.withDefault(3001)),
-  /** Separate from `host`, because health and metrics need no key. */
-  managementHost: Config.String("PARLEY_MANAGEMENT_HOST").pipe(Config.withDefault("127.0.0.1")),
-  /** The log format; `null` for text on a terminal and JSON elsewhere. */
-  logFormat: Config.Literals(["json", "text"], "PARLEY_LOG_FORMAT").pipe(Config.withDefault(null)),
-  logRequests: boolean("PARLEY_LOG_REQUESTS", false),
-  corsOrigins: origins,
-  trustedProxies,
-  /** Whether the playground, the guide and the API description are served. */
-  pages: boolean("PARLEY_PAGES", true),
-  onDisconnect: Config.Literals(["finish", "cancel"], "PARLEY_ON_DISCONNECT").pipe(
-    Config.withDefault("finish"),
-  ),
-  /** How long the server keeps serving after a SIGTERM. */
-  drainDelay: duration("PARLEY_DRAIN_DELAY", "5 seconds", "0 seconds"),
+  askPort: setting("PARLEY_ASK_PORT", port),
+  management: setting("PARLEY_MANAGEMENT_PORT", address),
+  logRequests: setting("PARLEY_LOG_REQUESTS", Config.Boolean),
+  corsOrigins: Config.map(setting("PARLEY_CORS_ORIGINS", origins), (list) => list ?? []),
+  trustedProxies: Config.map(setting("PARLEY_TRUSTED_PROXIES", networks), (list) => list ?? ""),
+  pages: setting("PARLEY_PAGES", Config.Boolean),
+  onDisconnect: setting("PARLEY_ON_DISCONNECT", literals("finish", "cancel")),
+  drainDelay: setting("PARLEY_DRAIN_DELAY", duration("0 seconds")),
   /** The limits that replace some of the core's default `AskLimits`. */
   asks: Config.all({
-    deadline: duration("PARLEY_ASK_DEADLINE", "30 seconds"),
-    asks: integer("PARLEY_ASKS_AT_ONCE", 1).pipe(Config.withDefault(10_000)),
-    /** The maximum length of a question, in code points. */
-    questionLength: integer("PARLEY_QUESTION_LENGTH", 200, 20_000).pipe(Config.withDefault(200)),
+    deadline: setting("PARLEY_ASK_DEADLINE", duration("1 second")),
+    asks: setting("PARLEY_ASKS_AT_ONCE", integer(1)),
+    questionLength: setting("PARLEY_QUESTION_LENGTH", integer(200, 20_000)),
   }),
-  store: Config.Literals(["embedded", "postgres", "memory"], "PARLEY_STORE").pipe(
-    Config.withDefault(null),
+  store: setting("PARLEY_STORE", literals("sqlite", "postgres", "memory")),
+  dataDir: setting("PARLEY_DATA_DIR", Config.String),
+  databaseUrl: setting("DATABASE_URL", Config.Redacted),
+  connections: setting("PARLEY_DATABASE_CONNECTIONS", integer(5)),
+  schema: setting("PARLEY_SCHEMA", Config.String),
+  actor: setting("PARLEY_ACTOR", person),
+  provision: setting("PARLEY_PROVISION", Config.String),
+  llm: model("PARLEY_LLM_BASE_URL", "PARLEY_LLM_MODEL", "PARLEY_LLM_API_KEY"),
+  fallback: model(
+    "PARLEY_LLM_FALLBACK_BASE_URL",
+    "PARLEY_LLM_FALLBACK_MODEL",
+    "PARLEY_LLM_FALLBACK_API_KEY",
   ),
-  dataDir: Config.String("PARLEY_DATA_DIR").pipe(Config.withDefault("./.parley")),
-  databaseUrl: Config.Redacted("DATABASE_URL").pipe(Config.withDefault(null)),
-  connections: integer("PARLEY_DATABASE_CONNECTIONS", 5).pipe(Config.withDefault(12)),
-  pooler: boolean("PARLEY_POOLER", false),
-  schema: Config.String("PARLEY_SCHEMA").pipe(Config.withDefault("parley")),
-  /** The name that the audit log records for the person who runs a command. */
-  actor: text("PARLEY_ACTOR", "a name of at most 200 printable characters", (name) =>
-    /^\P{C}{1,200}$/u.test(name),
-  ).pipe(Config.withDefault(null)),
-  /** The path of the provisioning file. */
-  provision: optional("PARLEY_PROVISION"),
-  /** The context window of the models, in tokens. */
-  contextTokens: integer("PARLEY_LLM_CONTEXT_TOKENS", 1000).pipe(Config.withDefault(32_000)),
+  contextTokens: setting("PARLEY_LLM_CONTEXT_TOKENS", integer(1000)),
   moderation: Config.all({
     /** The moderation of chatbots whose own settings do not specify any. */
-    fallback: Config.Literals(["off", "words", "endpoint"], "PARLEY_MODERATION").pipe(
-      Config.withDefault("off"),
+    fallback: setting("PARLEY_MODERATION", literals("off", "endpoint")),
+    endpoint: model(
+      "PARLEY_MODERATION_BASE_URL",
+      "PARLEY_MODERATION_MODEL",
+      "PARLEY_MODERATION_API_KEY",
     ),
     /** Whether questions pass moderation if the endpoint fails. */
-    failOpen: boolean("PARLEY_MODERATION_FAIL_OPEN", false),
+    failOpen: setting("PARLEY_MODERATION_FAIL_OPEN", Config.Boolean),
   }),
-  /**
-   * The folder of documents; a chatbot's settings can name one of its subfolders. If it is `null`, answers quote this
-   * project's documentation or, with a language model, use no documents.
-   */
-  knowledgeDir: optional("PARLEY_KNOWLEDGE_DIR"),
+  /** If it is `null`, answers quote this project's documentation or, with a language model, use no documents. */
+  knowledgeDir: setting("PARLEY_KNOWLEDGE_DIR", Config.String),
 });
 
 const read = Effect.gen(function* () {
   const values = yield* config;
-  const { basePaths, databaseUrl } = values;
-  const llm = yield* readModel({
-    baseUrl: "PARLEY_LLM_BASE_URL",
-    model: "PARLEY_LLM_MODEL",
-    apiKey: "PARLEY_LLM_API_KEY",
-  });
-  const fallback = yield* readModel({
-    baseUrl: "PARLEY_LLM_FALLBACK_BASE_URL",
-    model: "PARLEY_LLM_FALLBACK_MODEL",
-    apiKey: "PARLEY_LLM_FALLBACK_API_KEY",
-  });
-  const endpoint = yield* readModel({
-    baseUrl: "PARLEY_MODERATION_BASE_URL",
-    model: "PARLEY_MODERATION_MODEL",
-    apiKey: "PARLEY_MODERATION_API_KEY",
-  });
+  const { basePaths, databaseUrl, management } = values;
+  const [llm, fallback] = [yield* toModel(values.llm), yield* toModel(values.fallback)];
+  const endpoint = yield* toModel(values.moderation.endpoint);
   const settings = {
     ...values,
-    store: values.store ?? (databaseUrl === null ? ("embedded" as const) : ("postgres" as const)),
+    store: values.store ?? (databaseUrl === null ? ("sqlite" as const) : ("postgres" as const)),
+    /** The address for health and metrics; `null` if they are off. */
+    management: management.port === 0 ? null : management,
     /** The language models, in the order in which they are tried; if empty, answers quote the documents. */
     llms: [llm, fallback].filter((model) => model !== null),
     moderation: { ...values.moderation, endpoint },
@@ -240,7 +319,7 @@ const read = Effect.gen(function* () {
       databaseUrl === null &&
       "PARLEY_STORE is postgres, but DATABASE_URL is not set. Example: postgres://user:password@host:5432/database.",
     typeof transport === "string" && `DATABASE_URL ${transport}.`,
-    [values.port, values.askPort, values.managementPort].some(
+    [values.port, values.askPort, management.port].some(
       (port, at, all) => port && all.indexOf(port) < at,
     ) && "PARLEY_PORT, PARLEY_ASK_PORT and PARLEY_MANAGEMENT_PORT must be different ports.",
     llm === null &&
@@ -267,14 +346,17 @@ export const readSettings = (
   const variables = Object.fromEntries(
     Object.entries(environment).filter(([name, value]) => !isServiceLink(name, value)),
   );
-  const names = new Set<string>();
-  const provider = ConfigProvider.make(([name = ""]) => {
-    names.add(String(name));
-    return readVariable(variables, String(name)).pipe(
-      Effect.map((value) => (value === undefined ? value : ConfigProvider.makeValue(value))),
+  const defaults = new Map(
+    Object.entries(settingRows).map(([name, [value]]) => [name, value ?? undefined]),
+  );
+  const provider = ConfigProvider.make(([name = ""]) =>
+    readVariable(variables, String(name)).pipe(
+      Effect.map((value = defaults.get(String(name))) =>
+        value === undefined ? value : ConfigProvider.makeValue(value),
+      ),
       Effect.mapError(({ message }) => new ConfigProvider.SourceError({ message })),
-    );
-  });
+    ),
+  );
   return read.pipe(
     Effect.provideService(ConfigProvider.ConfigProvider, provider),
     Effect.catchTag("ConfigError", ({ cause }) =>
@@ -283,7 +365,7 @@ export const readSettings = (
     Effect.map((settings) => {
       const models = [...settings.llms, settings.moderation.endpoint ?? []].flat();
       const warnings = [
-        ...ignoredVariables(environment, names),
+        ...ignoredVariables(environment, defaults),
         ...ignoredTelemetry(environment),
         ...models.flatMap(({ baseUrl }) => unusedProxy(environment, baseUrl)),
         ...(settings.store !== "postgres" && settings.databaseUrl !== null

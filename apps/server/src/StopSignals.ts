@@ -17,7 +17,7 @@ const makeStop = Effect.sync(() => {
   return (signal: NodeJS.Signals) => void (isStopping || process.kill(process.pid, signal));
 });
 
-/** Makes SIGHUP stop the process, and the PostgreSQL server that it started, as Ctrl-C does. */
+/** Makes SIGHUP stop the process as Ctrl-C does. */
 export const stopOnHangup = Effect.map(makeStop, (stop) => {
   process.on("SIGHUP", () => stop("SIGINT"));
 });

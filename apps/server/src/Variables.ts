@@ -46,7 +46,7 @@ const readLine = (path: string): string => {
 
 /** Returns the variable for the path of a file with the setting's value; empty if the setting is itself a path. */
 const fileVariable = (name: string) =>
-  /^PARLEY_(DATA_DIR|KNOWLEDGE_(DIR|ROOT)|PROVISION)$/.test(name) ? "" : `${name}_FILE`;
+  /^PARLEY_(DATA_DIR|KNOWLEDGE_DIR|PROVISION)$/.test(name) ? "" : `${name}_FILE`;
 
 /**
  * Reads a variable, or the only line of the file that `<name>_FILE` names, and trims the value. A variable that
@@ -78,22 +78,12 @@ export const isServiceLink = (name: string, value = "") =>
 /** Matches the names of the other variables that Kubernetes sets for a Service. */
 const serviceVariable = /_SERVICE_(HOST|PORT)(_|$)|_PORT_\d+_(TCP|UDP|SCTP)(_|$)/;
 
-/** The names of former settings, each with advice on what to use instead. */
-const formerSettings: Readonly<Record<string, string>> = {
-  PARLEY_LISTEN: "set PARLEY_POOLER=true instead if DATABASE_URL points to a pooler",
-  PARLEY_ROW_SECURITY: "remove it: only the server itself keeps the chatbots apart",
-  PARLEY_PREPARE: "set PARLEY_POOLER=true instead if DATABASE_URL points to a pooler",
-  PARLEY_PLAYGROUND: "set PARLEY_PAGES instead",
-  PARLEY_DOCS: "set PARLEY_PAGES instead",
-  PARLEY_KNOWLEDGE_ROOT: "set PARLEY_KNOWLEDGE_DIR instead; chatbots can use its subfolders",
-  PARLEY_ASK_QUEUE_LIMIT:
-    "the limit on asks waiting in one chat is now fixed, and PARLEY_ASKS_AT_ONCE limits all of a server's asks",
-  PARLEY_ASK_QUEUE_TIMEOUT: "an ask now waits for its turn for up to twice PARLEY_ASK_DEADLINE",
-};
-
 /** Returns warnings about variables that look like settings but have no effect. */
-export const ignoredVariables = (variables: Variables, settings: ReadonlySet<string>) => {
-  const files = new Set(Array.from(settings, fileVariable));
+export const ignoredVariables = (
+  variables: Variables,
+  settings: Pick<ReadonlyMap<string, unknown>, "keys" | "has">,
+) => {
+  const files = new Set(Array.from(settings.keys(), fileVariable));
   const names = Object.keys(variables).filter(
     (name) => /^(PARLEY|DATABASE)_/.test(name) && variables[name]?.trim(),
   );
@@ -102,12 +92,7 @@ export const ignoredVariables = (variables: Variables, settings: ReadonlySet<str
   const warnings = names
     .filter((name) => !settings.has(name) && !files.has(name))
     .filter((name) => !isLink(name) && !serviceVariable.test(name))
-    .map((name) => {
-      const replacement = formerSettings[name.replace(/_FILE$/, "")];
-      return replacement === undefined
-        ? `${name} is not a setting: docs/settings.md lists all settings.`
-        : `${name} is no longer a setting: ${replacement}.`;
-    });
+    .map((name) => `${name} is not a setting: docs/settings.md lists all settings.`);
   if (links === "") return warnings;
   const link = `${links}: ignored, because Kubernetes sets such variables for Services; set enableServiceLinks: false in the pod's spec to prevent this.`;
   return [link, ...warnings];

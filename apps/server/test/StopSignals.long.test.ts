@@ -55,7 +55,7 @@ const startServer = async (program: string, ...args: ReadonlyArray<string>) => {
       await once(reader, "line");
     }
   };
-  const origin = await untilPrinted(/API reference +(\S+)\/docs/);
+  const origin = await untilPrinted(/general(?:=|":")(\S+?)\/api/);
   const isUp = () =>
     fetch(`${origin}/docs`).then(
       ({ ok }) => ok,

@@ -69,7 +69,26 @@ describe("a setting from <name>_FILE", () => {
   );
 });
 
-const settings = new Set(["DATABASE_URL", "PARLEY_PORT", "PARLEY_POOLER", "PARLEY_LLM_MODEL"]);
+it.effect("PARLEY_MANAGEMENT_PORT is a port on 127.0.0.1, or a host and a port; 0 is none", () =>
+  Effect.gen(function* () {
+    for (const [text, management] of [
+      ["9000", { host: "127.0.0.1", port: 9000 }],
+      ["0.0.0.0:9000", { host: "0.0.0.0", port: 9000 }],
+      ["[::]:9000", { host: "::", port: 9000 }],
+      ["parley.internal:9000", { host: "parley.internal", port: 9000 }],
+      ["0.0.0.0:0", null],
+    ] as const) {
+      const settings = yield* readSettings({ PARLEY_MANAGEMENT_PORT: text });
+      assert.deepStrictEqual(settings.management, management, text);
+    }
+    for (const text of ["::1:9000", "a:65536", "a:", "http://a:1"]) {
+      const { message } = yield* Effect.flip(readSettings({ PARLEY_MANAGEMENT_PORT: text }));
+      assert.include(message, "PARLEY_MANAGEMENT_PORT", text);
+    }
+  }),
+);
+
+const settings = new Set(["DATABASE_URL", "PARLEY_PORT", "PARLEY_LLM_MODEL"]);
 
 it("a variable that looks like a setting but is not one causes a warning that names it", () => {
   for (const name of ["PARLEY_PROT", "PARLEY_PROT_FILE", "PARLEY_DATABASE_URL", "DATABASE_ULR"]) {
@@ -97,27 +116,11 @@ it.effect("an OpenTelemetry variable with an unsupported value causes a warning"
   }),
 );
 
-it("a setting's former name causes a warning that names its replacement", () => {
-  for (const [name, replacement] of [
-    ["PARLEY_PREPARE", "PARLEY_POOLER"],
-    ["PARLEY_PREPARE_FILE", "PARLEY_POOLER"],
-    ["PARLEY_PLAYGROUND", "PARLEY_PAGES"],
-    ["PARLEY_DOCS", "PARLEY_PAGES"],
-    ["PARLEY_KNOWLEDGE_ROOT", "PARLEY_KNOWLEDGE_DIR"],
-    ["PARLEY_ASK_QUEUE_LIMIT", "PARLEY_ASKS_AT_ONCE"],
-    ["PARLEY_ASK_QUEUE_TIMEOUT", "PARLEY_ASK_DEADLINE"],
-  ] as const) {
-    const [warning = "", ...others] = ignoredVariables({ [name]: "x" }, settings);
-    assert.match(warning, new RegExp(`^${name} is no longer a setting: .*\\b${replacement}\\b`));
-    assert.deepStrictEqual(others, []);
-  }
-});
-
 it.effect(
   "variables that Kubernetes sets for its Services are ignored, with one warning for all of them",
   () =>
     Effect.gen(function* () {
-      const { askPort, managementPort, port, warnings } = yield* readSettings({
+      const { askPort, management, port, warnings } = yield* readSettings({
         PARLEY_PORT: "tcp://10.43.7.1:3000",
         PARLEY_ASK_PORT: "tcp://10.43.7.2:3000",
         PARLEY_MANAGEMENT_PORT: "udp://10.43.7.3:3000",
@@ -131,8 +134,8 @@ it.effect(
         DATABASE_PORT: "tcp://10.43.7.5:5432",
       });
       assert.deepStrictEqual(
-        { port, askPort, managementPort },
-        { port: 3000, askPort: null, managementPort: 3001 },
+        { port, askPort, management },
+        { port: 3000, askPort: null, management: { host: "127.0.0.1", port: 3001 } },
       );
       assert.strictEqual(warnings.length, 1);
       assert.match(

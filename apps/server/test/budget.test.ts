@@ -175,7 +175,7 @@ it("usage by key shows what a key with a budget has spent today even if it has n
   const brokenRows = rows.filter(({ key }: { readonly key: string }) => key === id);
   expect(brokenRows).toEqual([{ key: id, ...row, spentToday: expect.any(Number) }]);
   expect(brokenRows[0].spentToday).toBeGreaterThan(0);
-  const recentRows = JSON.parse(await parley("usage --by key --since 0s --json"));
+  const recentRows = JSON.parse(await parley("usage --by key --from 0s --json"));
   expect(recentRows).toContainEqual(brokenRows[0]);
   const names = recentRows.map(({ keyName }: { readonly keyName: string }) => keyName);
   expect(names).not.toContain("unused");

@@ -3,9 +3,9 @@
  * handler.
  */
 import type { ChatTransport, UIMessage, UIMessageChunk } from "ai";
-import { refuseUnknown } from "./Connection.ts";
+import { anySignal, refuseUnknown, ResponseError } from "./Connection.ts";
 import { hasQuestion } from "./Interface.ts";
-import type { AnswerEvent, AskOptions, Client, Entry } from "./Interface.ts";
+import type { AnswerEvent, AskOptions, Client, Entry, Question } from "./Interface.ts";
 
 /** The fields of an entry that an assistant message carries in addition to its parts. */
 export type EntryMetadata = Omit<Entry, "question" | "answer" | "metadata">;
@@ -32,9 +32,10 @@ export interface ChatTransportOptions {
    */
   readonly chatId?: number | undefined;
   /**
-   * What the server does after `stop` or any other disconnect, such as a closed page. With `cancel`, the server ends
-   * the model's request, stores nothing, and answers the next message at once. With `finish`, it completes and stores
-   * the answer before it answers the next message. The server's setting is the default: `finish`, unless changed.
+   * What the server does after a disconnect, such as a closed page. With `cancel`, the server ends the model's request
+   * and stores nothing. With `finish`, it completes and stores the answer before it answers the next message, even after
+   * `stop`, which otherwise stops the ask on whichever server it runs. The server's setting is the default: `finish`,
+   * unless changed. In a route handler, a closed page cannot be told from `stop`.
    */
   readonly onDisconnect?: AskOptions["onDisconnect"];
 }
@@ -69,9 +70,12 @@ const transportOf = <Data extends object>(
     const question = { chat_id: chatId ?? lastEntry?.chat_id, query };
     // An edited message keeps its id.
     const key = `${hash(JSON.stringify(question))}.${id}.${userMessage?.id}`;
-    const idempotencyKey = encodeURIComponent(key).slice(0, 255);
-    const options = { idempotencyKey, include, onDisconnect, signal: abortSignal };
-    const events = client.stream(question, options)[Symbol.asyncIterator]();
+    const idempotencyKey = encodeURIComponent(key).slice(0, 250);
+    const hangUp = new AbortController();
+    const signal = anySignal(hangUp.signal, abortSignal);
+    const onStop = onDisconnect === "finish" ? undefined : abortSignal;
+    const options = { include, onDisconnect, signal };
+    const events = askAnew(client, question, idempotencyKey, options, onStop);
     const shownIds = messages.flatMap(({ parts }) =>
       parts.flatMap((part) => (part.type === "data-entry" ? [part.data.id] : [])),
     );
@@ -82,16 +86,14 @@ const transportOf = <Data extends object>(
       const { data } = await history.page();
       return data.toReversed().filter(({ id }) => !shownIds.includes(id));
     };
-    const chunks = toChunks({ [Symbol.asyncIterator]: () => events }, query, readMissing);
+    const chunks = toChunks(events, query, readMissing);
     return new ReadableStream({
       pull: async (controller) => {
         const { done, value } = await chunks.next();
         if (done) controller.close();
         else controller.enqueue(value);
       },
-      cancel: async () => {
-        await events.return?.();
-      },
+      cancel: () => hangUp.abort(),
     });
   },
   // There is no stream to rejoin. With `finish`, the server stores the completed answer, and the history includes it.
@@ -116,6 +118,50 @@ export const toMessages = <Data extends object = {}>(
   });
 
 const include = ["metadata"] as const;
+
+/**
+ * Asks the question, and stops the ask when `stopSignal` is aborted. A question that was stopped before is asked with
+ * another key, because the key of a stopped ask stays stopped.
+ */
+async function* askAnew(
+  client: Client,
+  question: Question,
+  firstKey: string,
+  options: AskOptions,
+  stopSignal: AbortSignal | undefined,
+): AsyncGenerator<AnswerEvent, void> {
+  for (let stops = 0; ; stops++) {
+    const idempotencyKey = stops === 0 ? firstKey : `${firstKey}.${stops}`;
+    const stop = () => void stopAsk(client, idempotencyKey);
+    stopSignal?.addEventListener("abort", stop, { once: true });
+    let hasBegun = false;
+    try {
+      for await (const event of client.stream(question, { ...options, idempotencyKey })) {
+        hasBegun ||= event.type !== "reconnecting";
+        yield event;
+      }
+      return;
+    } catch (error) {
+      const isStopped = error instanceof ResponseError && error.message === "ANSWER_STOPPED";
+      if (!isStopped || hasBegun) throw error;
+    } finally {
+      stopSignal?.removeEventListener("abort", stop);
+    }
+  }
+}
+
+/** Stops the ask; tries again after a second if the ask has not reached the server yet. */
+const stopAsk = async (client: Client, idempotencyKey: string): Promise<void> => {
+  for (const delayMillis of [1000, 0]) {
+    try {
+      await client.stop(idempotencyKey);
+      return;
+    } catch (error) {
+      if (!(error instanceof ResponseError && error.status === 404)) return;
+      await new Promise((resolve) => setTimeout(resolve, delayMillis));
+    }
+  }
+};
 
 /** Yields the parts that an entry's metadata makes. The name `entry` is taken. */
 function* toParts({ id, metadata }: Entry) {

@@ -15,7 +15,7 @@ class TestChat extends AbstractChat<ParleyMessage> {
     client: Client,
     messages: Array<ParleyMessage> = [],
     chatId?: number,
-    onDisconnect?: "cancel",
+    onDisconnect?: "cancel" | "finish",
   ) {
     const shown: Array<string> = [];
     const state: ChatState<ParleyMessage> = {
@@ -51,6 +51,12 @@ const stopSlow = async (chat: TestChat) => {
   while (!chat.shown.includes("re: slow")) await new Promise(setImmediate);
   await chat.stop();
   await slowMessage;
+};
+
+const stopLater = async (chat: TestChat) => {
+  chat.shown.length = 0;
+  while (!chat.shown.includes("re: slow")) await new Promise(setImmediate);
+  await chat.stop();
 };
 
 const failFirst = (send: () => Promise<Response>, attempt: number) =>
@@ -153,7 +159,7 @@ it.live("the transport hangs up when its signal is aborted or its stream is canc
     const signals: Array<AbortSignal> = [];
     const { client } = yield* makeTestClient({
       alter: (send, attempt, request) => {
-        signals.push(request.signal);
+        if (request.method === "POST") signals.push(request.signal);
         return silent(send, attempt, request);
       },
     });
@@ -232,6 +238,25 @@ it.live(
     }).pipe(Effect.scoped),
 );
 
+it.live("stopping stops the ask, and the question can be asked again", () =>
+  Effect.gen(function* () {
+    const { cancelled, client, release } = yield* makeSlowClient;
+    yield* Effect.promise(async () => {
+      const { id } = await client.createChat();
+      const chat = new TestChat(client, [], id);
+      for (let stops = 1; stops <= 2; stops++) {
+        await (stops === 1 ? stopSlow(chat) : Promise.all([chat.regenerate(), stopLater(chat)]));
+        while (cancelled() < stops) await new Promise(setImmediate);
+      }
+      assert.strictEqual((await client.history(id).page()).total, 1);
+      release();
+      await chat.regenerate();
+      assert.deepStrictEqual(chat.messages.map(textOf), ["slow", "re: slow"]);
+      assert.strictEqual((await client.history(id).page()).total, 2);
+    });
+  }).pipe(Effect.scoped),
+);
+
 it.live(
   "a chat opened in the middle of a turn shows that turn's entry once, before its own answer",
   () =>
@@ -302,7 +327,7 @@ it.live(
       const { client, release } = yield* makeSlowClient;
       yield* Effect.promise(async () => {
         const { id } = await client.createChat();
-        const chat = new TestChat(client, [], id);
+        const chat = new TestChat(client, [], id, "finish");
         await chat.sendMessage({ text: "first" });
         await stopSlow(chat);
         const nextMessage = chat.sendMessage({ text: "next" });

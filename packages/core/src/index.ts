@@ -17,6 +17,7 @@ export { AskLimits, CurrentAsk, type AskOrigin } from "./services/AskLimits.ts";
 export { Chats } from "./services/Chats.ts";
 export { EntryEvents, layerEntryEvents, type StoredEntry } from "./services/EntryEvents.ts";
 export type { AnswerEvent, AskResult, Progress, KeepAlive } from "./services/LiveAnswer.ts";
+export { makePlaces, type Client, type Places } from "./services/Places.ts";
 export { layerParley } from "./services/Parley.ts";
 export { layerRetention } from "./services/Retention.ts";
 
@@ -28,6 +29,7 @@ export {
   keyState,
   KeyBounds,
   plainKey,
+  visitorDefaults,
   PointInTime,
   Scopes,
   defaultScopes,

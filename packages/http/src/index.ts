@@ -12,8 +12,9 @@ export {
   toRequestId,
   type AppOptions,
   type Pages,
+  type RequestTurns,
 } from "./serve/App.ts";
-export type { EventLoop } from "./serve/Admission.ts";
+export { FairQueue } from "./serve/FairQueue.ts";
 export { toEndpointNotFound, toGeneralBody } from "./serve/ErrorResponses.ts";
 export {
   makeRequestTelemetry,

@@ -33,4 +33,3 @@ export {
   layerModerationEndpoint,
   type ModerationEndpointSettings,
 } from "./moderation/ModerationEndpoint.ts";
-export { layerWordList } from "./moderation/WordList.ts";

@@ -6,6 +6,7 @@ import type {
   Chatbot,
   ChatRow,
   EntryRow,
+  ErasedUsage,
   KeyRow,
   RegisteredKey,
   VisitorErasures,
@@ -25,6 +26,8 @@ export interface Tenant {
   /** Keyed by API key and day. */
   readonly spending: Map<string, number>;
   readonly latestChatTime: Date | null;
+  /** What erased answers cost. */
+  readonly erasedUsage: ReadonlyArray<ErasedUsage>;
 }
 
 /** The state of an in-memory store, created by {@link makeMemory}. Its fields are internal. */
@@ -45,6 +48,7 @@ export const emptyTenant = (chatbot: Chatbot): Tenant => ({
   idempotencyKeys: new Map(),
   spending: new Map(),
   latestChatTime: null,
+  erasedUsage: [],
 });
 
 /** Creates a memory without chats, in which these chatbots are registered without keys. */

@@ -5,6 +5,7 @@ import {
   ChatbotId,
   erasesChat,
   erasesKey,
+  eraseUsage,
   hasFeedback,
   ImportRefused,
   matchesQuery,
@@ -200,11 +201,11 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
       set(spending, name, (spending.get(name) ?? 0) + tokens);
     }),
 
-    usage: verb((chatbot, since, by) => {
+    usage: verb((chatbot, query) => {
       const rows = chatsOf(chatbot).flatMap(({ chat, entries }) =>
         entries.map((entry) => ({ ...entry, userRef: chat.userRef })),
       );
-      return sumUsage(rows, since, by);
+      return sumUsage(rows, tenantOf(chatbot).erasedUsage, query);
     }),
     chatPage: verb((chatbot, query) => {
       const chats = chatsOf(chatbot)
@@ -253,10 +254,16 @@ export const makeRows = (memory: Memory): Rows => {
             if (keyIds.includes(key.id)) apiKeys.set(key.id, { ...key, lastUsedAt: new Date(now) });
       }),
     erase: (chatbot, which, onErased) =>
-      Effect.sync(() => {
-        const { chats, idempotencyKeys } = tenantOf(chatbot);
+      Effect.map(Clock.currentTimeMillis, (now) => {
+        const tenant = tenantOf(chatbot);
+        const { chats, idempotencyKeys } = tenant;
         const before = chats.size;
-        for (const [id, chat] of chats) if (erasesChat(which, chat)) chats.delete(id);
+        const erasedChats = [...chats].filter(([, chat]) => erasesChat(which, chat));
+        for (const [id] of erasedChats) chats.delete(id);
+        const entries = erasedChats.flatMap(([, chat]) => chat.entries);
+        const costs = entries.map((entry) => ({ ...entry, userRef: null }));
+        const erasedUsage = eraseUsage(tenant.erasedUsage, costs, now);
+        if (erasedChats.length > 0) memory.chatbots.set(chatbot, { ...tenant, erasedUsage });
         for (const [key, row] of idempotencyKeys)
           if (row.chatId === null ? erasesKey(which, key, row) : !chats.has(row.chatId))
             idempotencyKeys.delete(key);

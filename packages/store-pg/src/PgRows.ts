@@ -1,7 +1,15 @@
 /**
  * The part of the store that the rules of the core make: chatbots, keys, the audit log, erasures, exports and imports.
  */
-import type { ColdRows, ColdTx, Reads, Scope, UsageGroup, UsageSum } from "@parley/core/ports";
+import {
+  daysOf,
+  type ColdRows,
+  type ColdTx,
+  type Reads,
+  type Scope,
+  type UsageGroup,
+  type UsageSum,
+} from "@parley/core/ports";
 import { Effect, Stream } from "effect";
 import type { SqlError } from "effect/sql";
 import { makeErasure } from "./archive/ChatErasure.ts";
@@ -22,12 +30,18 @@ const lockRegistry = "lock table chatbot in share row exclusive mode";
 
 export const makeRows = (pools: PgPools): ColdRows => {
   const { reads, writes } = pools;
-  const usage: SqlVerbs<Pick<Reads, "usage">>["usage"] = (chatbot, since, by) =>
-    Effect.scoped(
+  const usage: SqlVerbs<Pick<Reads, "usage">>["usage"] = (
+    chatbot,
+    { by = null, since, until = null },
+  ) => {
+    const { first, last } = daysOf({ since, until });
+    const values = [chatbot, time(since), time(until), first, last];
+    return Effect.scoped(
       Effect.flatMap(pools.exportSession, ({ query }) =>
-        query<UsageSum>(chatbot, usageBy(by), [chatbot, time(since)]),
+        query<UsageSum>(chatbot, usageBy(by), values),
       ),
     );
+  };
   const readVerbs = throughBody<Reads>({ ...registryVerbs(reads), ...chatReads(reads), usage });
   const readNow = ({ query }: Pick<Session, "query">) =>
     Effect.map(
@@ -93,16 +107,29 @@ export const makeRows = (pools: PgPools): ColdRows => {
   };
 };
 
-const groups: Readonly<Record<UsageGroup, string>> = {
-  day: "to_char(create_time at time zone 'UTC', 'YYYY-MM-DD')",
-  key: "key_id",
-  userRef: "(select user_ref from chat where chat.chatbot_id = $1 and chat.id = entry.chat_id)",
+const groups: Readonly<Record<UsageGroup, readonly [stored: string, erased: string]>> = {
+  day: ["to_char(create_time at time zone 'UTC', 'YYYY-MM-DD')", "to_char(day, 'YYYY-MM-DD')"],
+  key: ["key_id", "key_id"],
+  userRef: [
+    "(select user_ref from chat where chat.chatbot_id = $1 and chat.id = entry.chat_id)",
+    "null::text",
+  ],
 };
 
-const usageBy = (by: UsageGroup | null) => `
-select ${by === null ? "null::text" : groups[by]} as "group", provider, model,
-  count(*)::float8 as answers, coalesce(sum(attempts), 0)::float8 as attempts,
+const usageBy = (by: UsageGroup | null) => {
+  const [stored, erased] = by === null ? ["null::text", "null::text"] : groups[by];
+  return `
+select "group", provider, model, sum(answers)::float8 as answers, coalesce(sum(attempts), 0)::float8 as attempts,
   coalesce(sum(prompt_tokens), 0)::float8 as "promptTokens",
   coalesce(sum(completion_tokens), 0)::float8 as "completionTokens"
-from entry where chatbot_id = $1 and create_time >= $2::timestamptz and question <> '' and not flagged
-group by 1, provider, model`;
+from (
+  select ${stored} as "group", provider, model, 1 as answers, attempts, prompt_tokens, completion_tokens
+  from entry
+  where chatbot_id = $1 and create_time >= $2::timestamptz and question <> '' and not flagged
+    and ($3::timestamptz is null or create_time < $3::timestamptz)
+  union all
+  select ${erased}, provider, model, answers, attempts, prompt_tokens, completion_tokens from erased_usage
+  where chatbot_id = $1 and day >= $4::text::date and ($5::text is null or day <= $5::text::date)
+) costs
+group by "group", provider, model`;
+};

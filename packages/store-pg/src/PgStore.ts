@@ -17,14 +17,17 @@ import { makeListChats } from "./chats/ChatListing.ts";
 import { makeListEntries } from "./chats/EntryListing.ts";
 import { describeFailure, transportOf } from "./connections/DatabaseAddress.ts";
 import { cannotBeUsed, PostgresUnusable } from "./connections/PgErrors.ts";
-import { makeMigrationClient, makePools } from "./connections/PgPools.ts";
+import { detectPooler, makeMigrationClient, makePools } from "./connections/PgPools.ts";
 import { checkDatabase } from "./connections/ServerChecks.ts";
 import * as Migrator from "./migrations/Migrator.ts";
 import { makeTurnStore } from "./turns/PgTurnStore.ts";
 
 /** The options of a PostgreSQL store. */
 export interface PostgresOptions {
-  /** `postgres://user:password@host:5432/database`. */
+  /**
+   * `postgres://user:password@host:5432/database`. If it leads to a pooler in transaction mode, such as PgBouncer,
+   * connections prepare no statements, and send no settings, which must be set for the role instead.
+   */
   readonly url: Redacted.Redacted;
   /** The PEM certificates of the authorities that `sslrootcert` in the URL names. */
   readonly authorities?: string | Array<string> | undefined;
@@ -37,11 +40,6 @@ export interface PostgresOptions {
    */
   readonly maxConnections?: number | undefined;
   /**
-   * Whether `url` points to a pooler in transaction mode, such as PgBouncer; `false` by default. If `true`, connections
-   * prepare no statements, and send no settings, which must be set for the role instead.
-   */
-  readonly pooler?: boolean | undefined;
-  /**
    * Whether startup advances the id sequences if necessary, and warns about a read-only database or differing clocks;
    * `true` by default. If `false`, the first write that needs an id advances the sequences.
    */
@@ -53,7 +51,6 @@ const optionNames = {
   authorities: false,
   schema: false,
   maxConnections: false,
-  pooler: false,
   advanceSequences: false,
 } as const;
 
@@ -79,9 +76,13 @@ const onConnection = <A, R>(
       cannotBeUsed("its URL has `sslrootcert`, but the option `authorities` is not set"),
     );
   }
-  return checkDatabase(settings.schema, settings.pooler).pipe(
-    Effect.flatMap((database) => work(settings, database)),
-    Effect.provideServiceEffect(SqlClient.SqlClient, makeMigrationClient(settings)),
+  return detectPooler(settings).pipe(
+    Effect.flatMap((isPooler) =>
+      checkDatabase(settings.schema, isPooler).pipe(
+        Effect.flatMap((database) => work(settings, database)),
+        Effect.provideServiceEffect(SqlClient.SqlClient, makeMigrationClient(settings)),
+      ),
+    ),
     Effect.scoped,
     // The client's spans would name the wrong database, because the client does not read the name in the URL.
     Effect.withTracerEnabled(false),

@@ -11,14 +11,18 @@ import {
   fold,
   type ListQuery,
   type Lists,
+  type Overloaded,
   type Page,
+  type StorageUnavailable,
 } from "@parley/core/ports";
+import { Effect } from "effect";
 import {
   chatColumns,
   type ChatColumns,
   entryColumns,
   type EntryColumns,
   includedColumns,
+  type Query,
   type Sql,
   toChat,
   toEntry,
@@ -45,23 +49,43 @@ const orderBy = (order: ListQuery<ChatField | EntryField>["orderBy"]): string =>
   return terms.join(", ");
 };
 
-const readPage = <Row, Item>(
-  { all }: Sql,
+/** How many rows a page may skip, or a chat may have to be sorted, before that is done in the background. */
+const manyRows = 2_000;
+
+type Values = ReadonlyArray<Value>;
+
+/** Returns the query for the rows of a page. */
+const pageQuery = (
   columns: string,
   from: string,
-  values: ReadonlyArray<Value>,
+  values: Values,
   { limit, orderBy: order, page }: Omit<ListQuery<ChatField | EntryField>, "id">,
-  toItem: (row: Row) => Item,
-): ReadonlyArray<Item> => {
+): Query => {
   const offset = Math.min((page - 1) * limit, Number.MAX_SAFE_INTEGER);
-  const statement = `SELECT ${columns} FROM ${from} ORDER BY ${orderBy(order)} LIMIT ? OFFSET ?`;
-  return all<Row>(statement, [...values, limit, offset]).map(toItem);
+  const text = `SELECT ${columns} FROM ${from} ORDER BY ${orderBy(order)} LIMIT ? OFFSET ?`;
+  return [text, [...values, limit, offset]];
 };
 
-const count = ({ all }: Sql, from: string, values: ReadonlyArray<Value>) =>
-  all<{ total: number }>(`SELECT count(*) AS total FROM ${from}`, values)[0]!.total;
+/** Reads a page and its total: at once, or in the background if that may take long. */
+const readPage = <Row, Item>(
+  sql: Sql,
+  isSlow: boolean,
+  page: Query,
+  total: Query,
+  toItem: (row: Row) => Item,
+): PageEffect<Item> => {
+  const toPage = (rows: ReadonlyArray<unknown>, [row]: ReadonlyArray<unknown>) => ({
+    items: rows.map((each) => toItem(each as Row)),
+    total: (row as { readonly total: number } | undefined)?.total ?? 0,
+  });
+  return isSlow
+    ? Effect.map(sql.background.read([page, total]), ([rows, totals]) => toPage(rows!, totals!))
+    : Effect.succeed(sql.onSnapshot(() => toPage(sql.all(...page), sql.all(...total))));
+};
 
-export const pageOfChats = (sql: Sql, chatbot: ChatbotId, query: ChatQuery): Page<Chat> => {
+type PageEffect<Item> = Effect.Effect<Page<Item>, StorageUnavailable | Overloaded>;
+
+export const pageOfChats = (sql: Sql, chatbot: ChatbotId, query: ChatQuery): PageEffect<Chat> => {
   const search = fold(query.search ?? "");
   const filters: ReadonlyArray<readonly [string, Value]> = [
     ["chatbot = ?", chatbot],
@@ -75,24 +99,32 @@ export const pageOfChats = (sql: Sql, chatbot: ChatbotId, query: ChatQuery): Pag
   const values = filters.map(([, value]) => value);
   const activity = ", entries, coalesce(lastEntryTime, createTime) AS lastActivity";
   const columns = chatColumns + (query.include.includes("activity") ? activity : "");
-  const items = readPage<ChatColumns, Chat>(sql, columns, from, values, query, toChat);
-  const counter = "SELECT chats AS total FROM chatbots WHERE id = ?";
-  const total =
+  const [{ field }] = query.orderBy;
+  const isByIndex =
+    ["id", "createTime"].includes(field) || (field === "name" && query.orderBy.length === 1);
+  const isSlow =
+    query.id === null &&
+    (search !== "" || query.page * query.limit > manyRows || (index === "" && !isByIndex));
+  return readPage<ChatColumns, Chat>(
+    sql,
+    isSlow,
+    pageQuery(columns, from, values, query),
     filters.length > 1
-      ? count(sql, from, values)
-      : (sql.all<{ total: number }>(counter, [chatbot])[0]?.total ?? 0);
-  return { items, total };
+      ? [`SELECT count(*) AS total FROM ${from}`, values]
+      : ["SELECT chats AS total FROM chatbots WHERE id = ?", values],
+    toChat,
+  );
 };
 
 export const pageOfEntries = (
   sql: Sql,
   ...[chatbot, chat, { after, id, include, ...query }, visitor]: Parameters<Lists["entryPage"]>
-): Page<Entry> | null => {
-  const exists = sql.all(
-    "SELECT 1 FROM chats WHERE chatbot = ?1 AND id = ?2 AND (?3 IS NULL OR userRef = ?3)",
+): Effect.Effect<Page<Entry> | null, StorageUnavailable | Overloaded> => {
+  const [row] = sql.all<{ entries: number }>(
+    "SELECT entries FROM chats WHERE chatbot = ?1 AND id = ?2 AND (?3 IS NULL OR userRef = ?3)",
     [chatbot, chat, visitor],
   );
-  if (exists.length === 0) return null;
+  if (row === undefined) return Effect.succeed(null);
   const filters: ReadonlyArray<readonly [string, Value]> = [
     ["chatbot = ?", chatbot],
     ["chatId = ?", chat],
@@ -102,6 +134,15 @@ export const pageOfEntries = (
   const from = `entries WHERE ${filters.map(([condition]) => condition).join(" AND ")}`;
   const values = filters.map(([, value]) => value);
   const columns = [entryColumns, ...include.map((name) => includedColumns[name])].join();
-  const items = readPage<EntryColumns, Entry>(sql, columns, from, values, query, toEntry);
-  return { items, total: count(sql, from, values) };
+  const [{ field }] = query.orderBy;
+  const isByIndex = ["id", "createTime"].includes(field) && query.page * query.limit <= manyRows;
+  return readPage<EntryColumns, Entry>(
+    sql,
+    row.entries > manyRows && id === null && (!isByIndex || after !== null),
+    pageQuery(columns, from, values, query),
+    filters.length > 2
+      ? [`SELECT count(*) AS total FROM ${from}`, values]
+      : ["SELECT entries AS total FROM chats WHERE chatbot = ? AND id = ?", values],
+    toEntry,
+  );
 };

@@ -3,6 +3,8 @@
  * SQLite does.
  */
 import {
+  erasedUsageDays,
+  daysOf,
   type ArchiveRecord,
   type AuditRecord,
   type Chat,
@@ -12,18 +14,17 @@ import {
   type DatedErasure,
   defaultSettings,
   type EntryRow,
-  type FeedbackKind,
   fold,
   ImportRefused,
   type Lists,
   type RegisteredKey,
   type Rows,
-  type StorageUnavailable,
+  StorageUnavailable,
   type Tx,
   type UsageSum,
   type VisitorErasures,
 } from "@parley/core/ports";
-import { Clock, Effect, Stream } from "effect";
+import { Clock, Effect, Option, Stream } from "effect";
 import { pageOfChats, pageOfEntries } from "./SqliteLists.ts";
 import {
   chatColumns,
@@ -31,6 +32,7 @@ import {
   allEntryColumns,
   entryColumns,
   type EntryColumns,
+  type Background,
   type Sql,
   toChat,
   toEntry,
@@ -38,6 +40,18 @@ import {
 } from "./SqliteTables.ts";
 
 export { type Sql, tables } from "./SqliteTables.ts";
+
+/** The UTC day of an entry. */
+const dayColumn = "date(createTime / 1000.0, 'unixepoch')";
+const isAnswer = "question <> '' AND NOT flagged";
+const modelColumns = "usage ->> 'provider' AS provider, usage ->> 'model' AS model";
+const costs = ["answers", "attempts", "promptTokens", "completionTokens"];
+const costColumns = costs
+  .map(
+    (cost) =>
+      (cost === "answers" ? "count(*)" : `ifnull(sum(usage ->> '${cost}'), 0)`) + ` AS ${cost}`,
+  )
+  .join();
 
 type ChatbotColumns = Omit<Chatbot, "settings"> & { readonly settings: string };
 const chatbotColumns = "id, workspaceName, name, description, settings";
@@ -64,26 +78,33 @@ const toRecord = ({ hash: _, ...record }: RegisteredKey): string => JSON.stringi
  * The conditions under which an erasure erases a chat, and a visitor's key that has no chat; `?2` is the value. Such a
  * key contains the visitor's `userRef`.
  */
-const conditionsOf = (which: DatedErasure): { chat: string; key: string; value: Value } => {
+const conditionsOf = (
+  which: DatedErasure,
+): { chat: string; key: string; index: string; value: Value } => {
   switch (which._tag) {
     case "Chat":
-      return { chat: "id = ?2", key: "FALSE AND ?2", value: which.id };
+      return { chat: "id = ?2", key: "FALSE AND ?2", index: "", value: which.id };
     case "UserRef": {
       const key = "substr(key, instr(key, char(10)) + 1) = ?2";
-      return { chat: "userRef = ?2", key, value: which.userRef };
+      return { chat: "userRef = ?2", key, index: "INDEXED BY chatsOfUser", value: which.userRef };
     }
     case "IdleSince": {
       const chat = "coalesce(lastEntryTime, createTime) < ?2";
       const key = "coalesce(record ->> 'turnUntil', 0) < ?2";
-      return { chat, key, value: which.limit.getTime() };
+      return { chat, key, index: "", value: which.limit.getTime() };
     }
     case "All":
-      return { chat: "?2", key: "?2", value: 1 };
+      return { chat: "?2", key: "?2", index: "", value: 1 };
   }
 };
 
-export const makeTx = (sql: Sql, now: number) => {
-  const { all, onErasure, run, toFailure } = sql;
+/** How many chats, and how many entries, a transaction of an erasure deletes at most. */
+const chatsAtOnce = 200;
+const entriesAtOnce = 500;
+
+/** @param now returns the time of the transaction in progress */
+export const makeTx = (sql: Sql, now: () => number) => {
+  const { all, background, onErasure, run, toFailure } = sql;
   const first = <Row>(statement: string, values: ReadonlyArray<Value>) =>
     all<Row>(statement, values)[0];
   const insert = (table: string, row: Readonly<Record<string, Value>>, onConflict = "") => {
@@ -171,8 +192,48 @@ export const makeTx = (sql: Sql, now: number) => {
     return true;
   });
 
+  /** Adds what the entries that meet a condition cost to what erased answers cost. */
+  const keepUsage = (chatbot: number, condition: string, values: ReadonlyArray<Value>) => {
+    run(
+      `INSERT INTO erasedUsage SELECT ?1, ${dayColumn}, apiKeyId, ${modelColumns}, ${costColumns}
+       FROM entries WHERE ${condition} AND ${isAnswer} AND EXISTS (SELECT 1 FROM chatbots WHERE id = ?1)
+       GROUP BY 2, 3, 4, 5
+       ON CONFLICT DO UPDATE SET ${costs.map((cost) => `${cost} = ${cost} + excluded.${cost}`).join()}`,
+      values,
+    );
+    const oldest = new Date(now() - erasedUsageDays * 86_400_000).toISOString().slice(0, 10);
+    run("DELETE FROM erasedUsage WHERE chatbot = ? AND day < ?", [chatbot, oldest]);
+  };
+
+  /** Deletes some of what erased chats have left. Returns whether there may be more. */
+  const clear = (): boolean => {
+    let limit = entriesAtOnce;
+    const remains = all<{ rowid: number; chatbot: number; chatId: number | null }>(
+      `SELECT rowid, chatbot, chatId FROM remains LIMIT ${chatsAtOnce}`,
+    );
+    if (remains.length === 0) return false;
+    onErasure();
+    run("UPDATE file SET erasedAt = ?", [now()]);
+    for (const { chatbot, chatId, rowid } of remains) {
+      const tables = chatId === null ? ["chats", "idempotencyKeys", "entries"] : ["entries"];
+      for (const table of tables) {
+        const id = table === "idempotencyKeys" ? "key" : "id";
+        const ofChat = chatId === null ? "?2 IS NULL" : "chatId = ?2";
+        const some = `SELECT ${id} FROM ${table} WHERE chatbot = ?1 AND ${ofChat} LIMIT ?3`;
+        const condition = `chatbot = ?1 AND ${id} IN (${some})`;
+        if (chatId !== null) keepUsage(chatbot, condition, [chatbot, chatId, limit]);
+        limit -= run(`DELETE FROM ${table} WHERE ${condition}`, [chatbot, chatId, limit]);
+        if (limit === 0) return true;
+      }
+      run("DELETE FROM remains WHERE rowid = ?", [rowid]);
+    }
+    return remains.length === chatsAtOnce;
+  };
+
   const tx: Tx & Lists = {
-    now,
+    get now() {
+      return now();
+    },
     nextId: verb((kind) => {
       const statement = "UPDATE sequences SET last = last + 1 WHERE kind = ? RETURNING last";
       return first<{ last: number }>(statement, [kind])!.last;
@@ -208,16 +269,17 @@ export const makeTx = (sql: Sql, now: number) => {
         settings,
       ]);
     }),
-    // Foreign keys delete all rows that refer to the chatbot.
     deleteChatbot: verb((id) => {
       run("DELETE FROM chatbots WHERE id = ?", [id]);
-      onErasure();
+      for (const table of ["apiKeys", "spending", "erasedUsage"])
+        run(`DELETE FROM ${table} WHERE chatbot = ?`, [id]);
+      insert("remains", { chatbot: id, chatId: null });
     }),
     grant: verb((keyId) => {
       const row = findKey("id = ? AND record ->> 'revokedAt' IS NULL", [keyId]);
       return row === undefined
         ? null
-        : { key: toKey(row), chatbot: findChatbot(row.chatbot)!, now };
+        : { key: toKey(row), chatbot: findChatbot(row.chatbot)!, now: now() };
     }),
     takenKeyIds: verb((ids) => ids.filter((id) => findKey("id = ?", [id]) !== undefined)),
     apiKey: verb((chatbot, id) => {
@@ -232,7 +294,7 @@ export const makeTx = (sql: Sql, now: number) => {
       run("UPDATE apiKeys SET record = ?2 WHERE id = ?1", [key.id, toRecord(key)]);
     }),
     audit: verb((entries) => {
-      for (const entry of entries) insert("audit", { time: now, ...entry });
+      for (const entry of entries) insert("audit", { time: now(), ...entry });
     }),
     auditLog: verb((limit) =>
       all<Omit<AuditRecord, "time"> & { readonly time: number }>(
@@ -256,9 +318,10 @@ export const makeTx = (sql: Sql, now: number) => {
       return findEntry(chatbot, chat, id);
     }),
     countVisitorErasure: verb((chatbot, apiKeyId) => {
-      const day = Math.floor(now / 86_400_000);
+      const time = now();
+      const day = Math.floor(time / 86_400_000);
       const add = "ON CONFLICT DO UPDATE SET chats = chats + 1, time = excluded.time";
-      insert("visitorErasures", { chatbot, apiKeyId, day, time: now, chats: 1 }, add);
+      insert("visitorErasures", { chatbot, apiKeyId, day, time, chats: 1 }, add);
     }),
     visitorErasures: verb((limit) => {
       const columns = "chatbot, apiKeyId, time, chats";
@@ -303,13 +366,11 @@ export const makeTx = (sql: Sql, now: number) => {
           ? Effect.void
           : Effect.fail(new ImportRefused({ reason: "two entries have the same id" })),
       ),
-    endImport: verb((chatbot) => {
-      run(
-        `UPDATE sequences SET last = max(last, coalesce(CASE kind
-         WHEN 'chat' THEN (SELECT max(id) FROM chats WHERE chatbot = ?1)
-         ELSE (SELECT max(id) FROM entries WHERE chatbot = ?1) END, 0))`,
-        [chatbot],
-      );
+    endImport: verb((chatbot, { chat, chatTime, entry }) => {
+      const last = "last = max(last, CASE kind WHEN 'chat' THEN ? ELSE ? END)";
+      run(`UPDATE sequences SET ${last}`, [chat, entry]);
+      const latest = "latestChatTime = max(coalesce(latestChatTime, ?2), ?2)";
+      if (chat > 0) run(`UPDATE chatbots SET ${latest} WHERE id = ?1`, [chatbot, chatTime]);
     }),
 
     idempotencyKey: verb((chatbot, key) => {
@@ -337,75 +398,73 @@ export const makeTx = (sql: Sql, now: number) => {
       insert("spending", { chatbot, apiKeyId, day, tokens }, add);
     }),
 
-    usage: verb((chatbot, since, by) =>
-      all<UsageSum>(
-        `SELECT CASE ?3 WHEN 'day' THEN date(createTime / 1000.0, 'unixepoch') WHEN 'key' THEN apiKeyId
-             WHEN 'userRef' THEN (SELECT userRef FROM chats WHERE chatbot = ?1 AND id = chatId)
-           END AS "group", usage ->> 'provider' AS provider, usage ->> 'model' AS model,
-           count(*) AS answers, total(usage ->> 'attempts') AS attempts,
-           total(usage ->> 'promptTokens') AS promptTokens,
-           total(usage ->> 'completionTokens') AS completionTokens
-         FROM entries WHERE chatbot = ?1 AND question <> '' AND NOT flagged AND createTime >= ?2
-         GROUP BY 1, 2, 3`,
-        [chatbot, since.getTime(), by],
-      ).map((row) => ({ ...row })),
-    ),
-    chatPage: verb((chatbot, query) => pageOfChats(sql, chatbot, query)),
-    entryPage: verb((...values) => pageOfEntries(sql, ...values)),
+    usage: (chatbot, { by = null, since, until = null }) => {
+      const userRef = "(SELECT userRef FROM chats WHERE chatbot = ?1 AND id = chatId)";
+      const groupBy = (day: string, user: string) =>
+        `CASE ?3 WHEN 'day' THEN ${day} WHEN 'key' THEN apiKeyId WHEN 'userRef' THEN ${user} END AS "group"`;
+      const statement = `SELECT "group", provider, model, ${costs.map((cost) => `sum(${cost}) AS ${cost}`).join()}
+         FROM (
+           SELECT ${groupBy(dayColumn, userRef)}, ${modelColumns}, ${costColumns} FROM entries
+           WHERE chatbot = ?1 AND ${isAnswer} AND createTime >= ?2 AND (?4 IS NULL OR createTime < ?4)
+           GROUP BY 1, 2, 3
+           UNION ALL
+           SELECT ${groupBy("day", "NULL")}, provider, model, ${costs.join()} FROM erasedUsage
+           WHERE chatbot = ?1 AND day >= ?5 AND (?6 IS NULL OR day <= ?6)
+         ) GROUP BY 1, 2, 3`;
+      const { first, last } = daysOf({ since, until });
+      const values = [chatbot, since.getTime(), by, until && until.getTime(), first, last];
+      return Effect.map(
+        background.read([[statement, values]]),
+        ([rows]) => rows as ReadonlyArray<unknown> as ReadonlyArray<UsageSum>,
+      ).pipe(Effect.catchTag("Overloaded", (cause) => new StorageUnavailable({ cause })));
+    },
+    chatPage: (chatbot, query) => Effect.flatten(verb(() => pageOfChats(sql, chatbot, query))()),
+    entryPage: (...values) => Effect.flatten(verb(() => pageOfEntries(sql, ...values))()),
   };
 
-  return {
-    ...tx,
+  return Object.assign(tx, {
     recordUse: verb((keyIds: ReadonlyArray<string>) => {
       const use = "record = json_set(record, '$.lastUsedAt', ?2)";
-      const time = new Date(now).toISOString();
+      const time = new Date(now()).toISOString();
       for (const id of keyIds) run(`UPDATE apiKeys SET ${use} WHERE id = ?1`, [id, time]);
     }),
-    // Foreign keys delete all rows that refer to a chat.
-    erase: verb((chatbot: ChatbotId, which: DatedErasure) => {
-      const { chat, key, value } = conditionsOf(which);
-      const erased = run(`DELETE FROM chats WHERE chatbot = ?1 AND ${chat}`, [chatbot, value]);
-      run("UPDATE chatbots SET chats = chats - ?2 WHERE id = ?1", [chatbot, erased]);
-      const isOfVisitor = "chatbot = ?1 AND chatId IS NULL AND instr(key, char(10)) > 0";
-      const eraseKeys = `DELETE FROM idempotencyKeys WHERE ${isOfVisitor} AND ${key}`;
-      if (run(eraseKeys, [chatbot, value]) + erased > 0) onErasure();
-      return erased;
+    /**
+     * Erases the next chats with ids above `after` and, after the last, keys without a chat. Returns the number of chats,
+     * from where to go on, and whether the chats have left nothing that `clear` must delete.
+     */
+    eraseChats: verb((chatbot: ChatbotId, which: DatedErasure, after: number) => {
+      const { chat, index, key, value } = conditionsOf(which);
+      // Without an index, the condition is only a column, so that the statement ends after a fixed number of rows.
+      const condition = index === "" ? "" : `AND ${chat}`;
+      const rows = all<{ id: ChatId; isErased: number }>(
+        `SELECT id, ${chat} AS isErased FROM chats ${index} WHERE chatbot = ?1 AND id > ?3 ${condition}
+         ORDER BY id LIMIT ${chatsAtOnce}`,
+        [chatbot, value, after],
+      );
+      const ids = rows.filter(({ isErased }) => isErased === 1).map(({ id }) => id);
+      for (const id of ids) {
+        run("DELETE FROM chats WHERE chatbot = ? AND id = ?", [chatbot, id]);
+        run("DELETE FROM idempotencyKeys WHERE chatbot = ? AND chatId = ?", [chatbot, id]);
+        insert("remains", { chatbot, chatId: id });
+      }
+      if (ids.length > 0)
+        run("UPDATE chatbots SET chats = chats - ?2 WHERE id = ?1", [chatbot, ids.length]);
+      const isLast = which._tag === "Chat" || rows.length < chatsAtOnce;
+      if (isLast) {
+        const isOfVisitor = "chatbot = ?1 AND chatId IS NULL AND instr(key, char(10)) > 0";
+        const statement = `DELETE FROM idempotencyKeys WHERE ${isOfVisitor} AND ${key}`;
+        if (run(statement, [chatbot, value]) > 0) onErasure();
+      }
+      return { erased: ids.length, next: isLast ? null : rows.at(-1)!.id, isClear: !clear() };
     }),
-    records: verb((chatbot: ChatbotId, userRef: string | null) =>
-      all<ChatColumns>(
-        `SELECT ${chatColumns} FROM chats
-         WHERE chatbot = ?1 AND (?2 IS NULL OR userRef = ?2) ORDER BY id`,
-        [chatbot, userRef],
-      ).flatMap((chat): Array<ArchiveRecord> => [
-        { _tag: "Chat", chat: toChat(chat) },
-        ...all<EntryColumns & { readonly usage: string | null }>(
-          `SELECT ${allEntryColumns}, usage FROM entries WHERE chatbot = ? AND chatId = ? ORDER BY id`,
-          [chatbot, chat.id],
-        ).map(({ usage, ...row }) => {
-          const stored = usage === null ? null : JSON.parse(usage);
-          return { _tag: "Entry" as const, entry: toEntry(row), usage: stored };
-        }),
-      ]),
-    ),
-    feedback: verb((chatbot: ChatbotId, since: Date, kind: FeedbackKind) => {
-      const conditions = {
-        rated: "rating IS NOT NULL",
-        unanswered: `metadata LIKE '%"found":false%'`,
-      };
-      return all<
-        Omit<EntryRow, "entry" | "usage"> & EntryColumns & { readonly usage: string | null }
-      >(
-        `SELECT ${allEntryColumns}, usage, apiKeyId, requestId FROM entries
-         WHERE chatbot = ? AND createTime >= ? AND ${conditions[kind]} ORDER BY id DESC`,
-        [chatbot, since.getTime()],
-      ).map(({ apiKeyId, requestId, usage, ...row }): EntryRow => ({
-        entry: toEntry(row),
-        usage: usage === null ? null : JSON.parse(usage),
-        apiKeyId,
-        requestId,
-      }));
+    clear: verb(clear),
+    /** Whether texts have been erased since the file was rewritten, at least a day ago. */
+    isRewriteDue: verb(() => {
+      const condition = "erasedAt >= rewrittenAt AND rewrittenAt < ?";
+      return first(`SELECT 1 FROM file WHERE ${condition}`, [now() - 86_400_000]) !== undefined;
     }),
-  };
+    recordRewrite: verb(() => void run("UPDATE file SET rewrittenAt = ?", [now()])),
+  });
 };
 
 /** What a transaction may do. */
@@ -417,23 +476,120 @@ export interface Transactions {
     body: (tx: SqliteTx) => Effect.Effect<A, E, R>,
   ) => Effect.Effect<A, E | StorageUnavailable, R>;
   readonly read: Transactions["write"];
+  /** Removes erased text from the write-ahead log. */
+  readonly emptyLog: Effect.Effect<void>;
+  readonly background: Background;
+  /** Rewrites the file if that is due. */
+  readonly rewriteIfDue: Effect.Effect<void, StorageUnavailable>;
 }
 
-export const makeRows = ({ read, write }: Transactions): Rows => ({
-  isSynchronous: true,
-  write: (_scope, body) => write(body),
-  read,
-  now: Clock.currentTimeMillis,
-  recordUse: (keyIds) => write((tx) => tx.recordUse(keyIds)),
-  erase: (chatbot, which, onErased) =>
-    Effect.uninterruptible(
-      Effect.map(
-        write((tx) => tx.erase(chatbot, which)),
-        onErased,
-      ),
-    ),
-  feedback: (...values) => Stream.fromIterableEffect(read((tx) => tx.feedback(...values))),
-  // Read in one go: a transaction that stays open would hold up every other fiber.
-  records: (chatbot, userRef) =>
-    Stream.fromIterableEffect(read((tx) => tx.records(chatbot, userRef))),
+/** Between two transactions of a long operation, other processes get a turn: they try every 5 ms. */
+const pause = Effect.callback<void>((resume) => {
+  const timer = setTimeout(() => resume(Effect.void), 12);
+  return Effect.sync(() => clearTimeout(timer));
 });
+
+const pageSize = 200;
+/** Emits rows page by page, in order of ids. `read` returns those after the given id. */
+const pages = <Row extends { readonly id: number }>(
+  start: number,
+  read: (from: number) => Effect.Effect<ReadonlyArray<Row>, StorageUnavailable>,
+) =>
+  Stream.paginate(start, (from: number) =>
+    Effect.map(read(from), (rows) => {
+      const next = rows.length < pageSize ? Option.none<number>() : Option.some(rows.at(-1)!.id);
+      return [rows, next] as const;
+    }),
+  );
+
+type Read = <Row>(
+  text: string,
+  values: ReadonlyArray<Value>,
+) => Effect.Effect<ReadonlyArray<Row>, StorageUnavailable>;
+
+const exportedChats = `SELECT ${chatColumns} FROM chats
+  WHERE chatbot = ?1 AND (?2 IS NULL OR userRef = ?2) AND id > ?3 ORDER BY id LIMIT ${pageSize}`;
+const exportedEntries = `SELECT ${allEntryColumns}, usage FROM entries
+  WHERE chatbot = ? AND chatId = ? AND id > ? ORDER BY id LIMIT ${pageSize}`;
+const feedbackConditions = {
+  rated: "rating IS NOT NULL",
+  unanswered: `metadata LIKE '%"found":false%'`,
+};
+type StoredUsage = { readonly usage: string | null };
+const usageOf = ({ usage }: StoredUsage) => (usage === null ? null : JSON.parse(usage));
+
+export const makeRows = ({ background, emptyLog, read, rewriteIfDue, write }: Transactions) => {
+  /** Deletes what erased chats have left. */
+  const clear = Effect.gen(function* () {
+    while (yield* write((tx) => tx.clear())) yield* pause;
+    yield* emptyLog;
+  });
+  const onSnapshot = <A>(stream: (read: Read) => Stream.Stream<A, StorageUnavailable>) =>
+    Stream.unwrap(
+      Effect.map(background.snapshot, (run) => stream((...query) => run(query) as never)),
+    );
+  const rows: Rows = {
+    isSynchronous: true,
+    recordsAtOnce: 500,
+    write: (scope, body) => {
+      const written = write(body);
+      // Only a deleted chatbot leaves anything.
+      return scope._tag === "Registry" ? Effect.tap(written, clear) : written;
+    },
+    read,
+    now: Clock.currentTimeMillis,
+    recordUse: (keyIds) => write((tx) => tx.recordUse(keyIds)),
+    erase: Effect.fnUntraced(function* (chatbot, which, onErased) {
+      for (let next: number | null = which._tag === "Chat" ? which.id - 1 : 0; next !== null;) {
+        const after: number = next;
+        const part = yield* write((tx) => tx.eraseChats(chatbot, which, after)).pipe(
+          Effect.tap(({ erased }) => Effect.sync(() => onErased(erased))),
+          Effect.uninterruptible,
+        );
+        if (!part.isClear) yield* clear;
+        ({ next } = part);
+        if (next !== null) yield* pause;
+      }
+      yield* emptyLog;
+      if (which._tag === "IdleSince") yield* rewriteIfDue;
+    }),
+    feedback: (chatbot, since, kind) => {
+      type Row = Omit<EntryRow, "entry" | "usage"> & EntryColumns & StoredUsage;
+      const text = `SELECT ${allEntryColumns}, usage, apiKeyId, requestId FROM entries
+        WHERE chatbot = ? AND createTime >= ? AND id < ? AND ${feedbackConditions[kind]}
+        ORDER BY id DESC LIMIT ${pageSize}`;
+      return onSnapshot((read) =>
+        pages(2 ** 53, (before) => read<Row>(text, [chatbot, since.getTime(), before])),
+      ).pipe(
+        Stream.map(({ apiKeyId, requestId, usage, ...row }) => ({
+          entry: toEntry(row),
+          usage: usageOf({ usage }),
+          apiKeyId,
+          requestId,
+        })),
+      );
+    },
+    records: (chatbot, userRef) =>
+      onSnapshot((read) => {
+        const entriesOf = (chat: number) =>
+          pages(0, (after) =>
+            read<EntryColumns & StoredUsage>(exportedEntries, [chatbot, chat, after]),
+          ).pipe(
+            Stream.map(({ usage, ...row }): ArchiveRecord => {
+              return { _tag: "Entry", entry: toEntry(row), usage: usageOf({ usage }) };
+            }),
+          );
+        return pages(0, (after) =>
+          read<ChatColumns>(exportedChats, [chatbot, userRef, after]),
+        ).pipe(
+          Stream.flatMap((chat) =>
+            Stream.concat(
+              Stream.succeed<ArchiveRecord>({ _tag: "Chat", chat: toChat(chat) }),
+              entriesOf(chat.id),
+            ),
+          ),
+        );
+      }),
+  };
+  return { rows, clear };
+};

@@ -1,13 +1,21 @@
 /**
  * The tables, and their rows. Times are in milliseconds since the Unix epoch. What no statement looks for is kept as JSON.
  */
-import type { Chat, Entry, StorageUnavailable } from "@parley/core/ports";
-import type { Effect } from "effect";
+import type { Chat, Entry, Overloaded, StorageUnavailable } from "@parley/core/ports";
+import type { Effect, Scope } from "effect";
 
 export const tables = `
   CREATE TABLE sequences (kind TEXT PRIMARY KEY, last INTEGER NOT NULL) STRICT;
   INSERT INTO sequences VALUES ('chat', 0), ('entry', 0);
 
+  -- The file that this database was last opened in (its device and inode, or 'copy' in a backup), when texts were last
+  -- erased, and when the file was last rewritten. Writing \`probe\` shows whether writes succeed.
+  CREATE TABLE file (
+    identity TEXT NOT NULL, erasedAt INTEGER NOT NULL, rewrittenAt INTEGER NOT NULL, probe BLOB
+  ) STRICT;
+  INSERT INTO file VALUES ('', 0, 0, NULL);
+
+  -- No foreign keys: they would delete all rows of a chatbot in one transaction, during which nothing else runs.
   CREATE TABLE chatbots (
     id INTEGER PRIMARY KEY AUTOINCREMENT, workspaceName TEXT NOT NULL, name TEXT NOT NULL,
     description TEXT NOT NULL, settings TEXT NOT NULL,
@@ -15,9 +23,9 @@ export const tables = `
     chats INTEGER NOT NULL DEFAULT 0, latestChatTime INTEGER, UNIQUE (workspaceName, name)
   ) STRICT;
   CREATE TABLE apiKeys (
-    id TEXT PRIMARY KEY, chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE,
-    hash BLOB NOT NULL, record TEXT NOT NULL
+    id TEXT PRIMARY KEY, chatbot INTEGER NOT NULL, hash BLOB NOT NULL, record TEXT NOT NULL
   ) STRICT;
+  CREATE INDEX keysOfChatbot ON apiKeys (chatbot);
   CREATE TABLE audit (
     id INTEGER PRIMARY KEY, time INTEGER NOT NULL, actor TEXT NOT NULL, chatbot INTEGER NOT NULL,
     action TEXT NOT NULL, detail TEXT NOT NULL
@@ -30,37 +38,54 @@ export const tables = `
   ) STRICT, WITHOUT ROWID;
 
   CREATE TABLE chats (
-    chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE, id INTEGER NOT NULL,
+    chatbot INTEGER NOT NULL, id INTEGER NOT NULL,
     name TEXT, foldedName TEXT, userRef TEXT, createTime INTEGER NOT NULL, lastEntryTime INTEGER,
     entries INTEGER NOT NULL DEFAULT 0,
     turn TEXT NOT NULL DEFAULT '{"turn":null,"turnUntil":0,"waiting":[]}',
     PRIMARY KEY (chatbot, id)
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX chatsOfUser ON chats (chatbot, userRef, id);
+  CREATE INDEX chatsByName ON chats (chatbot, name IS NULL, name, id);
   CREATE TABLE entries (
     chatbot INTEGER NOT NULL, id INTEGER NOT NULL, chatId INTEGER NOT NULL,
     question TEXT NOT NULL, answer TEXT NOT NULL, moderation TEXT NOT NULL,
     flagged INTEGER NOT NULL, createTime INTEGER NOT NULL, metadata TEXT, rating TEXT, comment TEXT,
     usage TEXT, apiKeyId TEXT, requestId TEXT,
-    PRIMARY KEY (chatbot, id),
-    FOREIGN KEY (chatbot, chatId) REFERENCES chats ON DELETE CASCADE
+    PRIMARY KEY (chatbot, id)
   ) STRICT;
   CREATE INDEX entriesOfChat ON entries (chatbot, chatId, id);
+  -- Chats that have been erased, but whose entries have not; \`chatId\` is NULL for all rows of a chatbot.
+  CREATE TABLE remains (chatbot INTEGER NOT NULL, chatId INTEGER) STRICT;
 
   CREATE TABLE idempotencyKeys (
-    chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE, key TEXT NOT NULL,
-    madeAt INTEGER NOT NULL, chatId INTEGER, record TEXT NOT NULL,
-    PRIMARY KEY (chatbot, key),
-    FOREIGN KEY (chatbot, chatId) REFERENCES chats ON DELETE CASCADE
+    chatbot INTEGER NOT NULL, key TEXT NOT NULL, madeAt INTEGER NOT NULL, chatId INTEGER,
+    record TEXT NOT NULL, PRIMARY KEY (chatbot, key)
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX keysOfChat ON idempotencyKeys (chatbot, chatId);
   CREATE INDEX keysByAge ON idempotencyKeys (chatbot, madeAt);
 
   CREATE TABLE spending (
-    chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE, apiKeyId TEXT NOT NULL,
-    day INTEGER NOT NULL, tokens INTEGER NOT NULL, PRIMARY KEY (chatbot, apiKeyId, day)
+    chatbot INTEGER NOT NULL, apiKeyId TEXT NOT NULL, day INTEGER NOT NULL, tokens INTEGER NOT NULL,
+    PRIMARY KEY (chatbot, apiKeyId, day)
   ) STRICT, WITHOUT ROWID;
+  -- What erased answers cost.
+  CREATE TABLE erasedUsage (
+    chatbot INTEGER NOT NULL, day TEXT NOT NULL, apiKeyId TEXT, provider TEXT, model TEXT,
+    answers INTEGER NOT NULL, attempts INTEGER NOT NULL, promptTokens INTEGER NOT NULL,
+    completionTokens INTEGER NOT NULL
+  ) STRICT;
+  CREATE UNIQUE INDEX erasedUsageByDay ON erasedUsage
+    (chatbot, day, ifnull(apiKeyId, ''), ifnull(provider, ''), ifnull(model, ''));
 `;
+
+/** "Parl" in ASCII, in the header of each file. */
+export const applicationId = 0x5061726c;
+/** The first version of the tables that later versions open. */
+export const firstVersion = 4;
+/** What leads from each version to the next. Servers of the version before must work with the result. */
+export const migrations: ReadonlyArray<string> = [tables];
+/** The version of the tables, in the header of the file (`user_version`). */
+export const currentVersion = firstVersion + migrations.length - 1;
 
 export type Value = string | number | Uint8Array | null;
 
@@ -71,8 +96,42 @@ export interface Sql {
   readonly run: (statement: string, values: ReadonlyArray<Value>) => number;
   /** Turns what a statement has thrown into a failure or a defect. */
   readonly toFailure: (thrown: unknown) => Effect.Effect<never, StorageUnavailable>;
+  /** Runs statements that only read, on one snapshot. */
+  readonly onSnapshot: <A>(body: () => A) => A;
   /** Called after texts of users have been erased. */
   readonly onErasure: () => void;
+  readonly background: Background;
+}
+
+/** A statement as text and values. */
+export type Query = readonly [text: string, values: ReadonlyArray<Value>];
+type Rows = ReadonlyArray<Readonly<Record<string, unknown>>>;
+
+/**
+ * Returns the statement without the numbers of its parameters, and a function that returns a value for each question
+ * mark: Node 22.13 cannot bind numbered ones.
+ */
+export const toPositional = (text: string) => {
+  const indexes = Array.from(text.matchAll(/\?(\d)/g), ([, number]) => Number(number) - 1);
+  return {
+    text: text.replaceAll(/\?\d/g, "?"),
+    places: (values: ReadonlyArray<Value>) =>
+      indexes.length === 0 ? values : indexes.map((index) => values[index]!),
+  };
+};
+
+/** Runs slow statements where they do not hold up other calls. */
+export interface Background {
+  /** Returns the rows of each query, all from one snapshot. */
+  readonly read: (
+    queries: ReadonlyArray<Query>,
+  ) => Effect.Effect<ReadonlyArray<Rows>, StorageUnavailable | Overloaded>;
+  /** A function that reads from one snapshot until the scope closes. */
+  readonly snapshot: Effect.Effect<
+    (query: Query) => Effect.Effect<Rows, StorageUnavailable>,
+    StorageUnavailable,
+    Scope.Scope
+  >;
 }
 
 type WithMillis<Row> = Omit<Row, "createTime"> & { readonly createTime: number };

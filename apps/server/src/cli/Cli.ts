@@ -12,6 +12,7 @@ import { chatbot } from "./commands/ChatbotCommand.ts";
 import { chat } from "./commands/ChatCommand.ts";
 import { chats } from "./commands/ChatsCommand.ts";
 import { doctor } from "./commands/DoctorCommand.ts";
+import { backup, compact } from "./commands/FileCommands.ts";
 import { feedback } from "./commands/FeedbackCommand.ts";
 import { key } from "./commands/KeyCommand.ts";
 import { migrate } from "./commands/MigrateCommand.ts";
@@ -51,6 +52,8 @@ export const command = Command.make("parley").pipe(
     chats,
     usage,
     feedback,
+    backup,
+    compact,
   ]),
   Command.withGlobalFlags([Json]),
 );
@@ -76,8 +79,19 @@ export const parley: Effect.Effect<void, unknown, Command.Environment> = Effect.
   Effect.provideService(Logger.LogToStderr, true),
 );
 
-/** Runs `parley` as the main program, which exits with the command's exit code. */
-export const main = () =>
+/** The exit code of a program whose output has no reader any more: 128 and the number of SIGPIPE. */
+const brokenPipe = 141;
+
+/**
+ * Runs `parley` as the main program, which exits with the command's exit code. If its output has no reader any more, as
+ * in `parley chats export | head`, a command ends, and a server goes on.
+ */
+export const main = () => {
+  const isServer = process.argv[2] === "serve";
+  for (const stream of [process.stdout, process.stderr])
+    stream.on("error", (error: NodeJS.ErrnoException) => {
+      if (error.code === "EPIPE" && !isServer) process.exit(brokenPipe);
+    });
   parley.pipe(
     Effect.provide(NodeServices.layer),
     NodeRuntime.runMain({
@@ -85,3 +99,4 @@ export const main = () =>
       teardown: (exit, onExit) => onExit(exitCode(exit)),
     }),
   );
+};

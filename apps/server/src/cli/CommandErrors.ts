@@ -36,7 +36,7 @@ const hints: Readonly<Record<string, string>> = {
   ImportRefused: 'import the output of "parley chats export" into a chatbot without chats.',
   KeyNotFound: '"parley key list" lists all keys, including revoked ones.',
   ListenFailed:
-    "PARLEY_HOST, PARLEY_MANAGEMENT_HOST, PARLEY_PORT, PARLEY_ASK_PORT and PARLEY_MANAGEMENT_PORT set the addresses.",
+    "PARLEY_HOST, PARLEY_PORT, PARLEY_ASK_PORT and PARLEY_MANAGEMENT_PORT set the addresses.",
   Overloaded: "try again in a moment.",
   ProvisionInvalid: "nothing was changed; docs/provisioning.schema.json describes the file.",
 };

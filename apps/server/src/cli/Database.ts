@@ -5,10 +5,9 @@ import { Administration } from "@parley/core";
 import { type ChatbotId, ChatbotRegistry } from "@parley/core/ports";
 import { layerPostgres, pendingSql } from "@parley/store-pg";
 import { Effect, Layer } from "effect";
+import { existsSync } from "node:fs";
 import { userInfo } from "node:os";
-import { postgresOptions } from "../layers/StoreLayer.ts";
-import { hasDatabase } from "../postgres/Cluster.ts";
-import { embeddedPostgres, runningPostgres } from "../postgres/EmbeddedPostgres.ts";
+import { type AnyStore, databaseFile, layerFile, postgresOptions } from "../layers/StoreLayer.ts";
 import { Settings } from "../Settings.ts";
 import { stopOnHangup } from "../StopSignals.ts";
 import { CommandFailed } from "./CommandErrors.ts";
@@ -19,45 +18,50 @@ const noDatabase = (message: string) =>
     hint: 'commands need the same settings as the server; "parley doctor" checks them.',
   });
 
-export const databaseOptions = Effect.gen(function* () {
+/** Fails with the memory store, which belongs to the server's process. */
+export const requireStore = Effect.gen(function* () {
   yield* stopOnHangup;
-  const options = yield* postgresOptions((dataDir) =>
-    Effect.flatMap(runningPostgres(dataDir), (url) =>
-      url === null ? embeddedPostgres(dataDir) : Effect.succeed(url),
-    ),
-  );
-  if (options !== null) return { ...options, advanceSequences: false };
+  const { store } = yield* Settings;
+  if (store !== "memory") return store;
   return yield* noDatabase(
     "With PARLEY_STORE=memory, chats exist only in the running server's memory; commands need another store.",
   );
 });
 
-/** Whether the embedded database has been created; always `true` for other stores. */
+/** The options for a command, which leaves the ids to the server. */
+export const databaseOptions = Effect.map(postgresOptions, (options) => ({
+  ...options,
+  advanceSequences: false,
+}));
+
+/** Whether the SQLite file exists; always `true` for other stores. */
 export const databaseExists = Effect.gen(function* () {
-  const { dataDir, store } = yield* Settings;
-  return store !== "embedded" || (yield* hasDatabase(dataDir));
+  const { store } = yield* Settings;
+  return store !== "sqlite" || existsSync(yield* databaseFile);
 });
 
 /** Fails if there is no database. If the directory is not the server's, a command would create a new, empty database. */
 export const requireDatabase = Effect.gen(function* () {
+  const store = yield* requireStore;
+  if (yield* databaseExists) return store;
   const { dataDir } = yield* Settings;
-  if (yield* databaseExists) return;
   return yield* noDatabase(
     `There is no database in PARLEY_DATA_DIR ${dataDir}: set it to the server's data directory, or create a database with "parley migrate".`,
   );
 });
 
-const layerDatabase = Effect.gen(function* () {
-  yield* requireDatabase;
+const openDatabase = Effect.gen(function* () {
+  // Older servers may still rely on the current tables, so only a server's start and `parley migrate` change them.
+  if ((yield* requireDatabase) === "sqlite")
+    return (yield* layerFile({ migrates: false })) as AnyStore;
   const options = yield* databaseOptions;
-  // Older servers may still rely on the current schema, so only a server's start and `parley migrate` change it.
   if ((yield* pendingSql(options)) !== "") {
     return yield* noDatabase('The database schema is out of date: run "parley migrate" first.');
   }
   return layerPostgres(options);
-}).pipe(Layer.unwrap);
+});
 
-const layerAdministration = Layer.provideMerge(Administration.layer, layerDatabase);
+const layerAdministration = Layer.provideMerge(Administration.layer, Layer.unwrap(openDatabase));
 
 /**
  * Provides the stores and `Administration` for the configured database, whose schema must be up to date. It neither

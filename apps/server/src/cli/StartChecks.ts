@@ -85,8 +85,7 @@ const findUnwritable = (path: string): string | null => {
 };
 
 export const checkStart = Effect.fnUntraced(function* (variables: Variables, chatbots: number) {
-  const { askPort, dataDir, host, managementHost, managementPort, port, provision, store } =
-    yield* Settings;
+  const { askPort, dataDir, host, management, port, provision, store } = yield* Settings;
   const collectors = Object.entries(variables).flatMap(([name, endpoint = ""]) =>
     /^OTEL_EXPORTER_OTLP_(\w+_)?ENDPOINT$/.test(name) && endpoint.trim() !== ""
       ? [checkCollector(name, endpoint)]
@@ -95,16 +94,16 @@ export const checkStart = Effect.fnUntraced(function* (variables: Variables, cha
   const problems = yield* Effect.all([
     checkListener("PARLEY_PORT", port, host),
     ...(askPort === null ? [] : [checkListener("PARLEY_ASK_PORT", askPort, host)]),
-    ...(managementPort === 0
+    ...(management === null
       ? []
-      : [checkListener("PARLEY_MANAGEMENT_PORT", managementPort, managementHost)]),
+      : [checkListener("PARLEY_MANAGEMENT_PORT", management.port, management.host)]),
     ...collectors,
   ]);
   // The first start writes a database or a key to PARLEY_DATA_DIR.
-  const isNew = chatbots === 0 && (store === "embedded" || provision === null);
+  const isNew = chatbots === 0 && (store === "sqlite" || provision === null);
   const directory = isNew ? findUnwritable(dataDir) : null;
   if (directory === null) return problems.flat();
-  const status = store === "embedded" ? "failed" : "warning";
+  const status = store === "sqlite" ? "failed" : "warning";
   const problem: Problem = ["directory", status, `The server cannot write to ${directory}.`];
   return [...problems.flat(), problem];
 });

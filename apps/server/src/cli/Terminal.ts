@@ -1,86 +1,61 @@
 /**
- * Typesets Markdown for a terminal as it arrives: breaks lines between words, aligns the columns of tables, and shows
- * the addresses of links. Leaves code unchanged.
+ * The terminal of a conversation: lines that a person types, and answers in Markdown that arrive in pieces.
  */
+import { Console, Effect, Stream } from "effect";
 import { CliOutput } from "effect/cli";
+import { createInterface } from "node:readline";
 
-const widthOf = CliOutput.displayWidth;
-const cellsOf = (row: string) =>
-  row
-    .trim()
-    .replace(/^\||\|$/g, "")
-    .split(/(?<!\\)\|/)
-    .map((cell) => cell.trim());
-const withAddresses = (text: string) =>
-  text.replace(/\[([^\]]+)\]\(([^)\s]+)\)/g, (_, label, address) => `${label} (${address})`);
-
-/** Formats a table in columns or, if they do not fit, as a list of each row's values. */
-const setTable = (lines: ReadonlyArray<string>, width: number): string => {
-  const [head, , ...rows] = lines.map((line) => cellsOf(withAddresses(line)));
-  const widths = head!.map((_, at) =>
-    Math.max(...[head!, ...rows].map((row) => widthOf(row[at] ?? ""))),
-  );
-  const toRow = (row: ReadonlyArray<string>) =>
-    widths
-      .map((size, at) => (row[at] ?? "") + " ".repeat(size - widthOf(row[at] ?? "")))
-      .join("  ")
-      .trimEnd();
-  if (toRow(widths.map((size) => "-".repeat(size))).length <= width) {
-    return [head!, widths.map((size) => "-".repeat(size)), ...rows].map(toRow).join("\n");
-  }
-  return rows
-    .map((row) => row.map((cell, at) => `${head![at] ?? ""}: ${cell}`).join("\n"))
-    .join("\n\n");
-};
-
-/** Creates a typesetter: `push` adds a piece of Markdown, and `end` sets the rest. Both return what to print next. */
-export const makeTypesetter = (width: number) => {
-  let rest = "";
-  let column = 0;
-  let table: Array<string> = [];
-  let isCode = false;
-  const setWords = (text: string): string => {
-    let output = "";
-    for (const word of text.match(/\S+\s*|\s+/g) ?? []) {
-      if (column > 0 && column + widthOf(word.trimEnd()) > width) {
-        output += "\n";
-        column = 0;
-      }
-      output += word;
-      column += widthOf(word);
-    }
-    return output;
+/** Reads lines from the terminal until the scope closes. The terminal's echo goes to standard error. */
+export const makePrompt = Effect.gen(function* () {
+  const readline = createInterface({ input: process.stdin, output: process.stderr });
+  const leave = () => readline.close();
+  yield* Effect.addFinalizer(() => Effect.sync(leave));
+  let interrupt = leave;
+  readline.on("SIGINT", () => interrupt());
+  const stop = Effect.callback<Effect.Effect<void>>((resume) => {
+    interrupt = () => resume(Effect.succeed(Console.error("Stopped.")));
+  }).pipe(Effect.ensuring(Effect.sync(() => void (interrupt = leave))));
+  return {
+    /** The lines typed. The stream ends on Ctrl-D, and on Ctrl-C unless a `stoppable` effect is running. */
+    lines: Stream.orDie(Stream.fromAsyncIterable(readline, (error) => error)),
+    // Throws if the person has pressed Ctrl-D during an answer.
+    show: Effect.ignore(Effect.try(() => readline.prompt(true))),
+    /** Lets Ctrl-C interrupt the effect. */
+    stoppable: <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+      Effect.flatten(Effect.raceFirst(Effect.as(effect, Effect.void), stop)),
   };
-  const setLine = (line: string): string => {
-    if (column === 0 && line.trimStart().startsWith("```")) isCode = !isCode;
-    if (column === 0 && !isCode && /^\s*\|/.test(line)) {
-      table.push(line);
-      return "";
+});
+
+/** The first word of a line that no paragraph continues on, and of one after which none continues. */
+const [startsBlock, isLine] = [/^([-*+>]$|#|\||\d+[.)]$|```)/, /^(#|\||```)/];
+
+/**
+ * Joins the lines of a paragraph, breaks lines between words, and leaves code as it is; without a width, leaves all as
+ * it is. `push` adds a piece of text, and `end` sets the rest. Both return what to print next.
+ */
+export const makeTypesetter = (width: number | undefined) => {
+  let [rest, space, firstWord, column, isCode] = ["", "", "", 0, false];
+  const setToken = (token: string): string => {
+    if (width === undefined) return token;
+    if (/^\s/.test(token)) return ((space = token), "");
+    if (firstWord === "" || space.includes("\n")) {
+      const isBroken = isCode || startsBlock.test(token) || isLine.test(firstWord);
+      if (firstWord === "" || isBroken || /\n\s*\n| {2}\n/.test(space)) firstWord = token;
+      else space = " ";
+      if (token.startsWith("```")) isCode = !isCode;
     }
-    const before = table.length > 1 ? setTable(table, width) : table.join("\n");
-    const output = isCode ? line : setWords(withAddresses(line));
-    const all = (table.length > 0 ? `${before}\n` : "") + output + "\n";
-    table = [];
-    column = 0;
-    return all;
+    const end = column + CliOutput.displayWidth(space + token);
+    if (end > (width || 80) && !isCode && column > 0 && !space.includes("\n")) space = "\n";
+    const text = space + token;
+    const line = text.slice(text.lastIndexOf("\n") + 1);
+    column = line === text ? end : CliOutput.displayWidth(line);
+    space = "";
+    return text;
   };
   const push = (piece: string): string => {
-    const lines = (rest + piece).split("\n");
-    rest = lines.pop()!;
-    let output = lines.map(setLine).join("");
-    // How many characters of the unfinished line can be set: the words before a link, outside tables and code.
-    const words =
-      isCode || table.length > 0 || (column === 0 && /^\s*[|`]/.test(rest))
-        ? 0
-        : (/^[^[]*\s/.exec(rest)?.[0].length ?? 0);
-    output += setWords(rest.slice(0, words));
-    rest = rest.slice(words);
-    return output;
+    const tokens = (rest + piece).match(/\s+|\S+/g) ?? [];
+    rest = tokens.pop() ?? "";
+    return tokens.map(setToken).join("");
   };
-  const end = (): string => {
-    const output = rest === "" && table.length === 0 ? "\n" : setLine(rest);
-    rest = "";
-    return output + (table.length > 0 ? setLine("") : "");
-  };
-  return { push, end };
+  return { push, end: () => `${setToken(rest)}\n` };
 };

@@ -22,11 +22,21 @@ const maxUnanswered = 100;
 const maxHandled = 8;
 
 /**
- * How long a client may read nothing while bytes are waiting for it before the server disconnects the client, and how
- * often the server checks.
+ * A client for which bytes are waiting must read this many of them in this time, or all of them: 16 kB a second, half of
+ * what the slowest mobile networks carry. The server disconnects a slower client, and checks at this interval.
  */
-const stalledMillis = 30_000;
+const leastRead = { bytes: 480_000, millis: 30_000 };
 const inspectionMillis = 5_000;
+
+/**
+ * How many connections may be open: some fewer than the process may open files. Beyond, each new connection replaces the
+ * oldest on which nothing has arrived or, if there is none, the oldest without a request; otherwise, the system would
+ * reset all new connections.
+ */
+const openFiles = Number(
+  (process.report.getReport() as any).userLimits?.open_files?.soft ?? Infinity,
+);
+const maxConnections = Math.max(openFiles - 256, openFiles / 2) || Infinity;
 
 /**
  * How long a request other than POST continues after the client has closed its sending half, which usually means that
@@ -59,7 +69,7 @@ const checkHead = (request: IncomingMessage): GeneralMessage | null => {
 };
 
 export interface ConnectionOptions {
-  /** The queue in which requests wait for the event loop. */
+  /** The queue in which requests wait for their turn. */
   readonly queue: RequestQueue;
   /** Whether the server is stopping. If so, each response is the last one on its connection. */
   readonly isStopping: () => boolean;
@@ -67,6 +77,8 @@ export interface ConnectionOptions {
   readonly onDisconnect: "finish" | "cancel";
   /** Called for each request that is rejected before the application sees it. */
   readonly onRefusal?: RequestTelemetry["recordRefusal"] | undefined;
+  /** How many connections may be open; by default, as many as the process may open files, less a reserve. */
+  readonly mostConnections?: number | undefined;
 }
 
 interface Connection {
@@ -75,9 +87,8 @@ interface Connection {
   readonly unanswered: Set<ServerResponse>;
   /** Functions that start the requests beyond `maxHandled`, which have to wait. */
   readonly delayedStarts: Array<() => void>;
-  /** How many bytes the operating system had accepted at the last check. */
+  /** How many bytes the operating system had accepted when the client had last read enough of them, or all. */
   sent: number;
-  /** When a check last found that `sent` had grown, or that no bytes were waiting. */
   progressAt: number;
 }
 
@@ -85,13 +96,19 @@ interface Connection {
 export const serveRequests = (
   server: Server,
   handle: (request: IncomingMessage, response: ServerResponse) => void,
-  { isStopping, onDisconnect, queue, onRefusal }: ConnectionOptions,
+  {
+    isStopping,
+    mostConnections = maxConnections,
+    onDisconnect,
+    onRefusal,
+    queue,
+  }: ConnectionOptions,
 ) => {
   const connections = new Map<Socket, Connection>();
   const latestOn = (socket: Socket) => connections.get(socket)?.latest ?? null;
 
   const addConnection = (socket: Socket): void => {
-    queue.noteConnection();
+    if (connections.size >= mostConnections) replaceIdle();
     const connection: Connection = {
       latest: null,
       unanswered: new Set(),
@@ -103,6 +120,15 @@ export const serveRequests = (
     lingerOnClose(socket);
     socket.once("close", () => connections.delete(socket));
     socket.once("end", () => handleHalfClose(socket, connection));
+  };
+
+  const replaceIdle = (): void => {
+    let idle: Socket | null = null;
+    for (const [socket, { unanswered }] of connections) {
+      if (socket.bytesRead === 0) return void socket.destroy();
+      if (unanswered.size === 0) idle ??= socket;
+    }
+    idle?.destroy();
   };
 
   /** Called when the client has closed its sending half. */
@@ -158,8 +184,9 @@ export const serveRequests = (
       // The client disconnected while the request was waiting, so the application missed the `close` event.
       if (request.destroyed) response.emit("close");
     };
-    if (unanswered.size > maxHandled) delayedStarts.push(() => queue.enter(start));
-    else queue.enter(start);
+    const enter = () => queue.enter(request, response, start);
+    if (unanswered.size > maxHandled) delayedStarts.push(enter);
+    else enter();
   };
 
   /**
@@ -249,9 +276,10 @@ export const serveRequests = (
     const now = performance.now();
     for (const [socket, connection] of connections) {
       const { queued, sent } = progressOf(socket);
-      if (queued === 0 || sent > connection.sent) connection.progressAt = now;
-      else if (now - connection.progressAt >= stalledMillis) socket.destroy();
-      connection.sent = sent;
+      if (queued === 0 || sent >= connection.sent + leastRead.bytes) {
+        connection.progressAt = now;
+        connection.sent = sent;
+      } else if (now - connection.progressAt >= leastRead.millis) socket.destroy();
     }
   };
 

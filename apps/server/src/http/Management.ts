@@ -58,7 +58,7 @@ export const makeManagement = Effect.gen(function* () {
 
   return Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ method, url }) => {
     const path = toPath(url);
-    switch (`${method} ${path}`) {
+    switch (`${method === "HEAD" ? "GET" : method} ${path}`) {
       case "GET /health/live":
         return Effect.succeed(toJsonResponse({ status: 200, data: { live: true } }));
       case "GET /health/ready":

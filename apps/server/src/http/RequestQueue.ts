@@ -1,143 +1,84 @@
 /**
- * The queue of work for the event loop. In one iteration, Node reads from every connection with unread data, but
- * accepts only one new connection. If each request started as soon as it was read, an iteration would take as long as
- * all its requests together, and a new client would wait for many such iterations. So an iteration starts requests for
- * a few milliseconds, or even less while connections arrive; the remaining requests start in later iterations, in order
- * of arrival. Accepted asks and models' answers come last, and are limited by number rather than by time: each costs a
- * third of a millisecond, but only later in the iteration, so the clock does not yet show the cost when they start.
+ * The queue in which requests wait for the application. In one iteration of the event loop, Node reads from every
+ * connection with unread data; if each request started as soon as it was read, those of one key would delay all others.
+ * So an iteration starts requests for a millisecond only, in turn by key, and the rest wait for later iterations. If too
+ * many of a key are waiting, its further POST requests are refused.
  */
-import type { EventLoop } from "@parley/http";
-import { Context, Effect } from "effect";
+import { makePlaces, type Client } from "@parley/core";
+import { FairQueue, type RequestTurns } from "@parley/http";
+import { Context } from "effect";
+import type { IncomingMessage, ServerResponse } from "node:http";
 
-/** How long an iteration may spend starting requests, in milliseconds. */
-const slice = 5;
+/**
+ * For how many milliseconds an iteration starts requests, and then refuses others. A request starts in 0.1 ms, but an ask
+ * takes another 0.8 ms later, when its body and its answer arrive; a refusal takes 0.1 ms in all.
+ */
+const slice = { start: 1, refuse: 4 };
 
-/** The shorter slice after a new connection, because more connections may be waiting to be accepted. */
-const acceptingSlice = 1;
+/** How many POST requests of a key may wait. A server that starts 600 asks a second needs 0.4 s for them. */
+const maxWaiting = 256;
 
-/** How many asks and models' answers may start in one iteration. Together, they take about as long as `slice`. */
-const slots = 16;
+/**
+ * How many valid credentials the queue remembers, and for how many keys with waiting requests any other credential counts
+ * as a key. Beyond that, all others count as one key, so that made-up keys do not get most of the turns.
+ */
+const capacity = { credentials: 10_000, keys: 100 };
 
-/** How often a timer measures the iterations, in milliseconds. In a longer iteration, the timer fires only once. */
-const interval = 5;
-
-/** How long after the latest request the timer stops, in milliseconds, so that it does not wake an idle machine. */
-const idleAfter = 1_000;
-
-/** Creates the queue for an event loop. */
 export const makeRequestQueue = () => {
-  const requests: Array<{ readonly arrival: number; readonly begin: () => void }> = [];
-  /** The asks and models' answers that are waiting for a slot. */
-  const slotQueue: Array<() => void> = [];
-  let waitingAsks = 0;
-  let isIterating = false;
-  /** Whether a connection has been accepted since the last iteration started. */
-  let hasNewConnection = false;
-  /**
-   * When this iteration started. This counts as the arrival time of its requests, because a slow machine takes a long
-   * time to read a burst.
-   */
-  let start = 0;
-  /** When this iteration stops starting requests. */
-  let end = 0;
-  let freeSlots = slots;
-  let latestRequestAt = 0;
-  let arrival = 0;
-  /** How long the latest request waited before it started. */
-  let wait = 0;
-  let timer: NodeJS.Timeout | null = null;
-  /** When the timer last fired, and how long that was after the previous firing. */
-  let measuredAt = 0;
-  let lastInterval = 0;
+  const queue = new FairQueue<() => void>();
+  /** Requests that the application must refuse, in order of arrival. */
+  const excess: Array<() => void> = [];
+  const posts = makePlaces(Infinity);
+  const clients = new Map<string, Client>();
+  const excessRequests = new WeakSet<object>();
+  const responses = new WeakMap<object, ServerResponse>();
+  let isScheduled = false;
 
-  const measure = (): void => {
-    const now = performance.now();
-    lastInterval = now - measuredAt;
-    measuredAt = now;
-    if (now - latestRequestAt < idleAfter) return;
-    clearInterval(timer!);
-    timer = null;
+  const runFor = (millis: number, next: () => (() => void) | undefined): void => {
+    const end = performance.now() + millis;
+    for (let begin; performance.now() < end && (begin = next()) !== undefined;) begin();
   };
-  const startIteration = (): void => {
-    isIterating = true;
-    start = performance.now();
-    end = start + (hasNewConnection ? acceptingSlice : slice);
-    hasNewConnection = false;
-    freeSlots = slots;
-    setImmediate(runNextIteration);
-  };
-  /** Ends the iteration. If work is waiting, starts the next iteration with that work. */
-  const runNextIteration = (): void => {
-    isIterating = false;
-    if (requests.length + slotQueue.length === 0) return;
-    startIteration();
-    while (requests.length > 0 && performance.now() < end) {
-      const request = requests.shift()!;
-      arrival = request.arrival;
-      wait = performance.now() - arrival;
-      request.begin();
-    }
-    for (; freeSlots > 0 && slotQueue.length > 0; freeSlots--) slotQueue.shift()!();
+  const runIteration = (): void => {
+    runFor(slice.start, () => queue.shift());
+    runFor(slice.refuse, () => excess.shift());
+    isScheduled = queue.size + excess.length > 0;
+    if (isScheduled) setImmediate(runIteration);
   };
 
-  /** Waits for a slot. `asks` is 1 for an ask, and 0 for a model's answer, because its ask has already begun. */
-  const awaitSlot = (asks: 0 | 1) =>
-    Effect.callback<void>((resume) => {
-      // The request may have started in an earlier iteration, so `start` may not have been set for this one yet.
-      if (!isIterating) startIteration();
-      if (freeSlots > 0 && slotQueue.length === 0) {
-        freeSlots--;
-        return resume(Effect.void);
-      }
-      const begin = () => {
-        waitingAsks -= asks;
-        resume(Effect.void);
-      };
-      waitingAsks += asks;
-      slotQueue.push(begin);
-      return Effect.sync(() => {
-        const place = slotQueue.indexOf(begin);
-        if (place < 0) return;
-        slotQueue.splice(place, 1);
-        waitingAsks -= asks;
+  /** Starts a request in its turn. */
+  const enter = (request: IncomingMessage, response: ServerResponse, begin: () => void): void => {
+    const credential = String(request.headers["x-api-key"] ?? "");
+    const stranger = { apiKeyId: queue.keys < capacity.keys ? credential : "" };
+    const client = clients.get(credential) ?? stranger;
+    responses.set(request, response);
+    if (request.method !== "POST") queue.push(client, begin);
+    else if (posts.isFull(client, maxWaiting)) {
+      excessRequests.add(request);
+      // Discards the body: thousands of bodies of 60 kB would fill the memory.
+      request.resume();
+      excess.push(begin);
+    } else {
+      const free = posts.take(client);
+      queue.push(client, () => {
+        free();
+        begin();
       });
-    });
-
-  /** Resolves when an iteration has a slot for a model's answer. */
-  const awaitAnswerSlot = () => Effect.runPromise(awaitSlot(0));
-
-  const delay = (): number => {
-    const now = performance.now();
-    // An iteration has slots for only some of the asks and answers that are waiting.
-    const iteration = Math.max(lastInterval, now - measuredAt, interval);
-    return Math.max(wait, iteration, (iteration * slotQueue.length) / slots) - interval;
-  };
-  const loop: EventLoop = {
-    arrival: () => arrival,
-    delay,
-    waiting: () => waitingAsks,
-    awaitSlot: awaitSlot(1),
-  };
-
-  /** Must be called for each new connection. */
-  const noteConnection = (): void => void (hasNewConnection = true);
-
-  /** Starts a request now, or in a later iteration if other requests are waiting or this iteration has no time left. */
-  const enter = (begin: () => void): void => {
-    latestRequestAt = performance.now();
-    if (timer === null) {
-      [measuredAt, lastInterval] = [latestRequestAt, 0];
-      timer = setInterval(measure, interval).unref();
     }
-    if (!isIterating) startIteration();
-    if (requests.length === 0 && latestRequestAt < end) {
-      arrival = start;
-      wait = latestRequestAt - start;
-      begin();
-    } else requests.push({ arrival: start, begin });
+    if (isScheduled) return;
+    isScheduled = true;
+    setImmediate(runIteration);
   };
 
-  return { loop, awaitAnswerSlot, noteConnection, enter };
+  const turns: RequestTurns = {
+    isExcess: (request) => excessRequests.has(request),
+    noteClient: (credential, client) => {
+      if (clients.has(credential)) return;
+      if (clients.size === capacity.credentials) clients.delete(clients.keys().next().value!);
+      clients.set(credential, client);
+    },
+    whenSent: (request, then) => void responses.get(request)!.once("close", then),
+  };
+  return { enter, turns };
 };
 
 /** The queue of this process, which has one event loop. */

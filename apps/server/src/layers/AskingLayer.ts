@@ -5,7 +5,6 @@ import { Asking, AskLimits, type Chatbot, Chats } from "@parley/core";
 import { Answerer, Moderator } from "@parley/core/ports";
 import { layerLanguageModel, layerOffline, openAiCompatible } from "@parley/llm";
 import { Duration, Effect, Layer } from "effect";
-import { RequestQueue } from "../http/RequestQueue.ts";
 import { Settings } from "../Settings.ts";
 import { Documents } from "./Documents.ts";
 import { layerModerator } from "./ModeratorLayer.ts";
@@ -18,15 +17,7 @@ export const layerAnswerer = Layer.unwrap(
     const knowledge = ({ settings }: Chatbot) => byName(settings.knowledge);
     const [first, ...fallbacks] = llms;
     if (first === undefined) return layerOffline(knowledge);
-    const { awaitAnswerSlot } = yield* RequestQueue;
-    /** Waits for a slot after each response, because many may arrive in one iteration of the event loop. */
-    const fetchInSlot: typeof fetch = async (url, init) => {
-      const response = await fetch(url, init);
-      await awaitAnswerSlot();
-      return response;
-    };
-    const connect = ({ names: _, ...model }: (typeof llms)[number]) =>
-      openAiCompatible({ ...model, fetch: fetchInSlot });
+    const connect = ({ names: _, ...model }: (typeof llms)[number]) => openAiCompatible(model);
     const models = [yield* connect(first), ...(yield* Effect.forEach(fallbacks, connect))] as const;
     return layerLanguageModel(models, {
       contextTokens,

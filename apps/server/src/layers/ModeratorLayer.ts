@@ -1,8 +1,8 @@
 /**
- * Each chatbot's moderator: none, a word list or an endpoint, as set for the chatbot or else for the server.
+ * Each chatbot's moderator: none or an endpoint, as set for the chatbot or else for the server.
  */
 import { AnswerUnavailable, Moderator } from "@parley/core/ports";
-import { layerModerationEndpoint, layerWordList } from "@parley/llm";
+import { layerModerationEndpoint } from "@parley/llm";
 import { Context, Effect, Layer } from "effect";
 import { moderationModel, Settings } from "../Settings.ts";
 
@@ -22,7 +22,6 @@ export const layerModerator = Layer.effect(
       Effect.map(Layer.build(layer), (context) => Context.get(context, Moderator));
     const moderators = {
       off: yield* build(Moderator.layerOff),
-      words: yield* build(layerWordList),
       endpoint: yield* build(
         endpoint === null
           ? layerMissing

@@ -8,7 +8,6 @@ import { Otlp, OtlpSerialization } from "effect/observability";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { getHeapStatistics } from "node:v8";
-import { Settings } from "../Settings.ts";
 import { SettingsInvalid } from "../Variables.ts";
 import { version } from "../Version.ts";
 
@@ -52,16 +51,11 @@ const formatJson = Logger.make((event: Logger.Options<unknown>) => {
   });
 });
 
-/** Whether logs are written as text for people to read, rather than as JSON. */
-export const logsText = Effect.map(
-  Settings,
-  ({ logFormat }) => (logFormat ?? (process.stdout.isTTY ? "text" : "json")) === "text",
-);
-
-const layerLogger = Layer.unwrap(
-  Effect.map(logsText, (isText) =>
-    Logger.layer([Logger.withConsoleLog<unknown, string>(isText ? formatText : formatJson)]),
-  ),
+/** Logs text for people at a terminal, and JSON for programs. */
+const layerLogger = Layer.suspend(() =>
+  Logger.layer([
+    Logger.withConsoleLog<unknown, string>(process.stdout.isTTY ? formatText : formatJson),
+  ]),
 );
 
 const cpuSeconds = (): number => {

@@ -1,28 +1,76 @@
 /**
- * The configured store: this process's memory, the operator's PostgreSQL, or the server's own PostgreSQL.
+ * The configured store: a SQLite file in PARLEY_DATA_DIR, the operator's PostgreSQL, or this process's memory.
  */
+import { StorageUnavailable, type StorePorts } from "@parley/core/ports";
 import { layerMemory } from "@parley/store-memory";
-import { layerPostgres, type PostgresOptions } from "@parley/store-pg";
-import { Effect, Layer, type Redacted } from "effect";
-import { embeddedPostgres } from "../postgres/EmbeddedPostgres.ts";
+import { layerPostgres, type PostgresOptions, type PostgresUnusable } from "@parley/store-pg";
+import { layerSqlite } from "@parley/store-sqlite";
+import { Effect, Layer } from "effect";
+import { existsSync, mkdirSync } from "node:fs";
+import { join } from "node:path";
 import { Settings } from "../Settings.ts";
 
-/**
- * Returns the options for connecting to the configured PostgreSQL, or `null` if chats are kept in memory.
- *
- * @param embedded starts or finds the embedded PostgreSQL in a directory
- */
-export const postgresOptions = Effect.fnUntraced(function* <E, R>(
-  embedded: (dataDir: string) => Effect.Effect<Redacted.Redacted, E, R>,
-): Effect.fn.Return<PostgresOptions | null, E, R | Settings> {
-  const settings = yield* Settings;
-  const { authorities, connections: maxConnections, pooler, schema, store } = settings;
-  if (store === "memory") return null;
-  const url = store === "embedded" ? yield* embedded(settings.dataDir) : settings.databaseUrl!;
-  return { url, authorities, maxConnections, pooler, schema };
+/** Loads `node:sqlite` without the warning that Node 22 prints about it. */
+const loadQuietly = Effect.sync(() => {
+  const { emitWarning } = process;
+  process.emitWarning = () => {};
+  try {
+    process.getBuiltinModule("node:sqlite");
+  } finally {
+    process.emitWarning = emitWarning;
+  }
 });
 
-export const layerStore = postgresOptions(embeddedPostgres).pipe(
-  Effect.map((options) => (options === null ? layerMemory : layerPostgres(options))),
-  Layer.unwrap,
+/** The path of the SQLite file. */
+export const databaseFile = Effect.map(Effect.andThen(loadQuietly, Settings), ({ dataDir }) =>
+  join(dataDir, "parley.db"),
+);
+
+/** The options for connecting to the configured PostgreSQL. */
+export const postgresOptions = Effect.map(Settings, (settings): PostgresOptions => {
+  const { authorities, connections: maxConnections, databaseUrl, schema } = settings;
+  return { url: databaseUrl!, authorities, maxConnections, schema };
+});
+
+/** Creates the data directory, which only the user of this process may enter. */
+export const makeDataDir = Effect.gen(function* () {
+  const { dataDir } = yield* Settings;
+  yield* Effect.try({
+    try: () => mkdirSync(dataDir, { mode: 0o700, recursive: true }),
+    catch: (cause) =>
+      new StorageUnavailable({
+        cause: new Error(
+          `PARLEY_DATA_DIR ${dataDir} cannot be created: ${(cause as Error).message}`,
+        ),
+      }),
+  });
+  const older = join(dataDir, "postgres");
+  if (existsSync(older))
+    yield* Effect.logWarning(
+      `${older} has the PostgreSQL database of an earlier version, which this version does not open. To keep its chats, export them with the earlier version ("parley chats export") and import them with this one; then delete the folder`,
+    );
+});
+
+/** The store in the file. */
+export const layerFile = (options: { readonly migrates?: boolean } = {}) =>
+  Effect.map(Effect.andThen(loadQuietly, databaseFile), (file) =>
+    layerSqlite({ file, ...options }),
+  );
+
+/** One of the stores. */
+export interface AnyStore extends Layer.Layer<StorePorts, PostgresUnusable | StorageUnavailable> {}
+
+/** The store of a server. */
+export const layerStore = Layer.unwrap(
+  Effect.gen(function* () {
+    const { store } = yield* Settings;
+    if (store === "sqlite") yield* makeDataDir;
+    const layer: AnyStore =
+      store === "memory"
+        ? layerMemory
+        : store === "postgres"
+          ? layerPostgres(yield* postgresOptions)
+          : yield* layerFile();
+    return layer;
+  }),
 );

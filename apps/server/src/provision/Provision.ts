@@ -1,7 +1,7 @@
 /**
  * Makes the store's chatbots match a provisioning file. Applying the same file again changes nothing.
  */
-import { Administration, plainKey } from "@parley/core";
+import { Administration, plainKey, visitorDefaults } from "@parley/core";
 import {
   ChatbotRegistry,
   fieldChanges,
@@ -108,7 +108,11 @@ export const provision = Effect.fnUntraced(function* (...args: Parameters<typeof
   );
 });
 
-const newKey = (key: DeclaredKey) => ({ ...plainKey, ...key });
+const newKey = (key: DeclaredKey) => ({
+  ...plainKey,
+  ...(key.signingSecret != null && visitorDefaults),
+  ...key,
+});
 
 /** Reports a changed signing secret as the file's field `visitors`, because changes are printed. */
 const withoutSecret = (change: FieldChange): FieldChange =>

@@ -2,11 +2,13 @@
  * The provisioning file, which declares chatbots and their keys.
  */
 import {
+  boundsOf,
   ChatbotSettings,
   defaultSettings,
   describeSchemaError,
   KeyBounds,
   keyId,
+  keyState,
   LongText,
   Name,
   PointInTime,
@@ -15,7 +17,7 @@ import {
   Text,
   type KeyRecord,
 } from "@parley/core";
-import { hashKey } from "@parley/core/ports";
+import { hashKey, type RegisteredChatbot } from "@parley/core/ports";
 import { Data, Effect, FileSystem, Option, Schema, SchemaTransformation, Struct } from "effect";
 import { decodeUtf8, readVariable, type Variables } from "../Variables.ts";
 
@@ -37,15 +39,28 @@ const optional = <S extends Schema.Top>(schema: S, description: string) =>
   Schema.optionalKey(schema.annotate({ description }));
 
 const Key = Schema.Struct({
-  key: Schema.String.check(
-    Schema.isPattern(
-      /^(prl_[0-9A-Za-z]{12}_[0-9A-Za-z]{32}_[0-9A-Za-z]{6}|\$\{[A-Za-z_][A-Za-z0-9_]*\})$/u,
-      { message: 'is neither a key nor ${NAME}; "parley key generate" generates a key' },
+  key: optional(
+    Schema.String.check(
+      Schema.isPattern(
+        /^(prl_[0-9A-Za-z]{12}_[0-9A-Za-z]{32}_[0-9A-Za-z]{6}|\$\{[A-Za-z_][A-Za-z0-9_]*\})$/u,
+        { message: 'is neither a key nor ${NAME}; "parley key generate" generates a key' },
+      ),
     ),
-  ).annotate({
-    description:
-      "The API key, or ${NAME} to read it from the environment variable NAME or from the file that NAME_FILE names",
-  }),
+    "The API key, or ${NAME} to read it from the environment variable NAME or from the file that NAME_FILE names",
+  ),
+  keyId: optional(
+    Schema.String.check(Schema.isPattern(/^[0-9A-Za-z]{12}$/u)),
+    "In place of key: the id of a key that parley provision --export wrote",
+  ),
+  keyHash: optional(
+    Schema.String.check(Schema.isPattern(/^[0-9a-f]{64}$/u)),
+    "With keyId: the SHA-256 hash of the whole key",
+  ),
+  signingSecret: Schema.optionalKey(
+    KeyBounds.fields.signingSecret.annotate({
+      description: "With keyId: what the key signs visitor tokens with; null: it signs none",
+    }),
+  ),
   scopes: Scopes.annotate({
     description:
       "read: read details and lists; write: create and rename chats; ask: ask questions and rate answers; delete: delete chats; post: post entries without a question",
@@ -163,10 +178,22 @@ export const readProvisionFile = Effect.fnUntraced(function* (
 
   const declareKey = Effect.fnUntraced(function* ({
     key,
-    name,
+    keyHash,
+    keyId: exportedId,
+    name: ownName,
+    signingSecret,
     visitors,
     ...rest
   }: typeof Key.Type) {
+    const name = ownName ?? null;
+    if (key === undefined) {
+      if (exportedId === undefined || keyHash === undefined || visitors !== undefined)
+        return yield* invalid("a key has either key, or keyId and keyHash without visitors.");
+      const secret = signingSecret !== undefined && { signingSecret };
+      return { ...rest, ...secret, id: exportedId, hash: fromHex(keyHash), name };
+    }
+    if ((exportedId ?? keyHash ?? signingSecret) !== undefined)
+      return yield* invalid("a key with key has no keyId, keyHash or signingSecret.");
     const variable = /^\$\{(.*)\}$/.exec(key)?.[1];
     const text =
       variable === undefined
@@ -183,7 +210,7 @@ export const readProvisionFile = Effect.fnUntraced(function* (
     const signingFields = visitors !== undefined && {
       signingSecret: visitors ? yield* signingSecretOf(text) : null,
     };
-    return { ...rest, id, hash: yield* hashKey(text), name: name ?? null, ...signingFields };
+    return { ...rest, id, hash: yield* hashKey(text), name, ...signingFields };
   });
 
   const declarations = yield* Effect.forEach(
@@ -208,6 +235,31 @@ export const readProvisionFile = Effect.fnUntraced(function* (
   const key = findRepeated(declarations.flatMap(({ keys }) => keys.map(({ id }) => id)));
   if (key !== undefined) return yield* invalid(`the key prl_${key}_… is declared twice.`);
   return declarations;
+});
+
+const fromHex = (text: string): Uint8Array => Uint8Array.from(Buffer.from(text, "hex"));
+
+/** Returns the declarations of registered chatbots and of their live keys, which another store can apply. */
+export const toProvisionFile = (
+  registeredChatbots: ReadonlyArray<RegisteredChatbot>,
+  now: Date,
+): typeof ProvisionFile.Encoded => ({
+  chatbots: registeredChatbots.map(({ chatbot, keys }) => ({
+    workspace: chatbot.workspaceName,
+    name: chatbot.name,
+    description: chatbot.description,
+    ...chatbot.settings,
+    keys: keys
+      .filter((key) => keyState(key, now.getTime()) === "live")
+      .map(({ expiresAt, hash, id, name, scopes, ...key }) => ({
+        keyId: id,
+        keyHash: Buffer.from(hash).toString("hex"),
+        scopes,
+        ...(name !== null && { name }),
+        ...(expiresAt !== null && { expiresAt: expiresAt.toJSON() }),
+        ...boundsOf(key),
+      })),
+  })),
 });
 
 const findRepeated = (items: ReadonlyArray<string>) =>

@@ -75,9 +75,7 @@ describe("parley chat", () => {
     const lines = `${question}\n${"x".repeat(201)}\na\0b\nAnd the host?`;
     const more = await here(["chat", "--chat", "1"], settings(), lines);
     expect(more).toMatchObject({ code: 1, stderr: expect.stringMatching(/: 2 asks failed\.$/m) });
-    expect(more.stderr.match(/^parley: The question was not asked: .*\nhint: .*\n/gm)).toHaveLength(
-      2,
-    );
+    expect(more.stderr.match(/^parley: Not asked: .*\nhint: .*\n/gm)).toHaveLength(2);
     expect(await storedQuestions()).toEqual([
       [1, "How do I change the port?"],
       [1, "How do I change the port?"],
@@ -115,7 +113,7 @@ describe("parley chat", () => {
     expect(await storedQuestions()).toEqual(before);
   });
 
-  it("parley chat cancels an answer on Ctrl-C, has slash commands, and quits on Ctrl-C at the prompt", async () => {
+  it("parley chat cancels an answer on Ctrl-C, shows and continues other chats, and quits on Ctrl-C at the prompt", async () => {
     const model = createServer(async (request, response) => {
       const prompt = await text(request);
       response.writeHead(200, { "content-type": "text/event-stream" });
@@ -128,19 +126,16 @@ describe("parley chat", () => {
     await once(model.listen(0, "127.0.0.1"), "listening");
     const before = await storedQuestions();
     const { all, exit } = await talk(model, [
-      ["/help shows more.", "A story?\r"],
-      ["Once ", "\x03"],
-      ["upon\ufffd[31m\r\nStopped.", "/new A name\rA short story?\r"],
+      ["Ctrl-D quits.", "A story?\r"],
+      ["Once", "\x03"],
+      ["upon\ufffd[31m\r\nStopped.", "A short story?\r"],
       ["Once upon", "/history\r"],
-      ["answer    Once upon", "/chats\r"],
-      ["A name", "/open 1\r"],
-      ["/history shows the newest.", "/what\r"],
-      ["Ctrl-D, quits.", "\x03"],
+      ["> A short story?\r\nOnce upon", "/open 1\r"],
+      ["Chat 1: 4 of 4 entries", "/what\r"],
+      ["Ctrl-D quits.", "\x03"],
     ]);
     expect(exit).toEqual([0, null]);
-    expect(all).toMatch(
-      /^You are talking to Helpdesk \(Acme\)\. With this shell's settings, answers come from slow at 127\.0\.0\.1:\d+;/,
-    );
+    expect(all).toMatch(/^You talk to Helpdesk \(Acme\)\. /);
     const questions = await storedQuestions();
     expect(questions).toEqual([...before, [expect.any(Number), "A short story?"]]);
     const audit = await here(["audit", "--json"], settings());
@@ -148,7 +143,7 @@ describe("parley chat", () => {
       ({ action }: { readonly action: string }) => action === "read",
     );
     expect(reads.map(({ detail }: { readonly detail: string }) => detail)).toEqual([
-      "chat names",
+      "chat 1",
       `chat ${questions.at(-1)![0]}`,
     ]);
   });
@@ -165,7 +160,7 @@ describe("parley chat", () => {
     const { all } = await talk(
       model,
       [
-        ["/help shows more.", "A link?\r"],
+        ["Ctrl-D quits.", "A link?\r"],
         ["a.example", "\x04"],
       ],
       "| cat",
@@ -189,8 +184,8 @@ describe("parley chat", () => {
     });
     await once(model.listen(0, "127.0.0.1"), "listening");
     const { all, exit } = await talk(model, [
-      ["/help shows more.", "A story?\r"],
-      ["Once ", "\x04"],
+      ["Ctrl-D quits.", "A story?\r"],
+      ["Once", "\x04"],
     ]);
     expect(exit).toEqual([0, null]);
     expect(all).toContain("upon a time.");

@@ -1,12 +1,10 @@
 /**
  * Commands that are used incorrectly or without a usable database.
  */
-import * as PgClient from "@effect/sql-pg/PgClient";
 import { defaultChatQuery } from "@parley/core";
 import { ChatbotId, ChatbotRegistry, ChatStore } from "@parley/core/ports";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, ManagedRuntime, Redacted } from "effect";
-import { Reactivity } from "effect/reactivity";
 import { access } from "node:fs/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, inject, it } from "vitest";
 import { here, oneLineAndHint } from "./here.ts";
@@ -95,35 +93,22 @@ describe("a mistake ends a command with a one-line error, a hint and an exit cod
 
   const wrong = [
     "nonsense",
-    "key nonsense",
     "key list --nonsense",
-    "key list surplus",
     "chatbot create --workspace Acme",
-    "chatbot create --name Three",
     "chatbot set --chatbot One --moderation sometimes",
-    "chatbot set --chatbot One --retention-days soon",
     "chatbot set --chatbot One --unset name",
     "key create --chatbot One --scopes admin",
-    "key create --chatbot One --scopes ",
-    "key create --chatbot One --scopes read,read",
     "key create --chatbot One --expires tomorrow",
     "key create --chatbot One --expires 2020-01-01",
-    `key set ${id} --expires 2020-01-01`,
-    "key create --chatbot One --expires 2030-02-31",
     `key set ${id}`,
     "chatbot set --chatbot One",
-    "key create --chatbot One --expires 999999w",
     "key set short --name n",
     `key rotate ${id} --keep-for long`,
-    "key revoke",
     "chat --chat first",
-    "provision",
     "audit --limit 0",
     "chats erase",
     "chats erase --id 1 --user-ref u --chatbot One",
     "chats erase --idle-since 2026-03-02T09:00 --chatbot One",
-    "chats erase --idle-since 2999-01-01 --chatbot One",
-    "usage --since yesterday",
     "chats post 1 text --chatbot One --metadata [1]",
     `chats post 1 text --chatbot One --author ${"a".repeat(61)}`,
     "feedback --chatbot One --bad --unanswered",
@@ -136,19 +121,11 @@ describe("a mistake ends a command with a one-line error, a hint and an exit cod
   const failing = [
     "chats erase --workspace Nobody --user-ref u",
     "chatbot create --workspace Acme --name One",
-    "chatbot create --workspace Acme --name ",
     "chatbot show",
-    "chatbot show --chatbot Nobody",
     "chatbot set --chatbot One --name Two",
-    "chatbot set --chatbot One --retention-days 0",
     "chatbot delete Nobody --yes",
     "chatbot delete One",
-    "key create",
     `key set ${id} --name n`,
-    `key rotate ${id}`,
-    `key revoke ${id}`,
-    "chat",
-    "chat --chatbot One --chat 999",
     "provision /nowhere",
     "chats show 99 --chatbot One",
   ];
@@ -166,9 +143,11 @@ describe("a command without a usable database says so", () => {
     [{ PARLEY_DATA_DIR: dataDir }, `There is no database in PARLEY_DATA_DIR ${dataDir}: `],
     [{ PARLEY_STORE: "nonsense" }, "PARLEY_STORE"],
   ])("a command without a usable database says so: %j", async (wrong, reason) => {
-    for (const args of [...uses, ["migrate", "--dry-run"]]) {
+    for (const args of [
+      ["chatbot", "list"],
+      ["migrate", "--dry-run"],
+    ])
       expect(await expectRefusal(1, args, wrong)).toContain(reason);
-    }
     await expect(access(dataDir)).rejects.toMatchObject({ code: "ENOENT" });
   });
 
@@ -176,25 +155,6 @@ describe("a command without a usable database says so", () => {
     const fresh = { ...settings(), PARLEY_SCHEMA: `${schema}_fresh` };
     for (const args of uses) {
       expect(await expectRefusal(1, args, fresh)).toContain("The database schema is out of date");
-    }
-  });
-
-  it("migrate and serve name PARLEY_SCHEMA if another program's table has the name of a Parley table", async () => {
-    const foreignSchema = `${schema}_taken`;
-    await PgClient.make({ url: Redacted.make(inject("postgresUrl")) }).pipe(
-      Effect.flatMap((sql) =>
-        sql.unsafe(`create schema ${foreignSchema} create table entry (n int)`),
-      ),
-      Effect.provide(Reactivity.layer),
-      Effect.scoped,
-      Effect.runPromise,
-    );
-    for (const command of ["migrate", "serve"]) {
-      const stderr = await expectRefusal(1, [command], {
-        ...settings(),
-        PARLEY_SCHEMA: foreignSchema,
-      });
-      expect(stderr).toContain("PARLEY_SCHEMA");
     }
   });
 });

@@ -1,5 +1,5 @@
-import { createHmac } from "node:crypto";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createHash, createHmac } from "node:crypto";
+import { mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, inject, it } from "vitest";
@@ -202,4 +202,73 @@ it("parley provision rejects a file with mistakes, names them all, and writes no
   expect(broken.stderr).toMatch(/: the file is not valid JSON.*\.\nhint: /);
   expect(broken.stderr).not.toContain(key.slice(17));
   expect(await parley("audit", "--json")).toEqual(before);
+});
+
+it("an exported file moves chatbots and keys to another database, and each key and its visitors' tokens stay valid", async () => {
+  const [one, two] = await Promise.all(
+    ["from", "to"].map(async (name) => {
+      const settings = {
+        DATABASE_URL: inject("postgresUrl"),
+        PARLEY_SCHEMA: `provision_${name}_${process.pid}`,
+      };
+      await here(["migrate"], settings);
+      return (...args: ReadonlyArray<string>) => here(args, settings);
+    }),
+  );
+  expect(
+    (
+      await one!(
+        "chatbot",
+        "create",
+        "--workspace",
+        "Acme",
+        "--name",
+        "Shop",
+        "--hello-message",
+        "Hi",
+      )
+    ).code,
+  ).toBe(0);
+  const created = await one!("key", "create", "--name", "site", "--visitors", "--json");
+  const revoked = JSON.parse((await one!("key", "create", "--json")).stdout);
+  await one!("key", "revoke", revoked.id);
+  const file = join(directory, "moved.json");
+  const exported = await one!("provision", "--export", file);
+  expect(exported.stdout).toMatch(/^Wrote 1 chatbots and 1 keys\./);
+  expect((await stat(file)).mode & 0o777).toBe(0o600);
+  const content = JSON.parse(await readFile(file, "utf8"));
+  const fullKey: string = JSON.parse(created.stdout).key;
+  const sha256 = createHash("sha256").update(fullKey).digest("hex");
+  expect(content.chatbots[0]).toMatchObject({
+    workspace: "Acme",
+    name: "Shop",
+    helloMessage: "Hi",
+    keys: [
+      {
+        keyId: fullKey.slice(4, 16),
+        keyHash: sha256,
+        signingSecret: createHmac("sha256", fullKey).update("parley-visitor").digest("hex"),
+      },
+    ],
+  });
+  expect((await two!("provision", file)).code).toBe(0);
+  expect((await two!("provision", file)).stdout).toBe("There is nothing to change.\n");
+  const keysOf = async (parley: typeof one) => {
+    const keys = JSON.parse((await parley!("key", "list", "--json")).stdout);
+    return keys
+      .filter(({ state }: { state: string }) => state === "live")
+      .map(({ createdAt: _, lastUsedAt: __, ...key }: Record<string, unknown>) => key);
+  };
+  expect(await keysOf(two)).toEqual(await keysOf(one));
+  // The file is never overwritten, and a key is declared in one way.
+  expect((await one!("provision", "--export", file)).code).toBe(1);
+  for (const key of [
+    { scopes: ["read"] },
+    { keyId: "a".repeat(12), scopes: ["read"] },
+    { keyId: "a".repeat(12), keyHash: sha256, visitors: true, scopes: ["read"] },
+    { key: fullKey, keyHash: sha256, scopes: ["read"] },
+  ]) {
+    const { code, stderr } = await two!("provision", await declare({ ...bot, keys: [key] }));
+    expect([code, stderr]).toEqual([1, expect.stringContaining("keyHash")]);
+  }
 });

@@ -44,18 +44,11 @@ const behave = (modelRequest: ModelRequest): void => {
   if (text.includes("status 500")) response.writeHead(500).end("{}");
   else if (text.includes("status 400"))
     response.writeHead(400).end('{"error":{"message":"secret"}}');
-  else if (text.includes("refused")) response.socket?.destroy();
-  else if (text.includes("garbage"))
-    response.writeHead(200, { "content-type": "text/event-stream" }).end("data: {]\n\n");
-  else if (text.includes("empty")) answer(modelRequest, "");
   else if (text.includes("cut off")) {
     response.writeHead(200, { "content-type": "text/event-stream" });
     response.write(chunk({ role: "assistant", content: "Half an ans" }), () =>
       response.socket?.destroy(),
     );
-  } else if (text.includes("unfinished")) {
-    response.writeHead(200, { "content-type": "text/event-stream" });
-    response.end(chunk({ role: "assistant", content: "Half an ans" }));
   } else answer(modelRequest);
 };
 
@@ -114,15 +107,7 @@ afterAll(async () => {
 const server = () => testServer.target;
 
 describe("a failed answer results in 500 ANSWER_UNAVAILABLE, and nothing is stored", () => {
-  for (const what of [
-    "status 500",
-    "status 400",
-    "refused",
-    "garbage",
-    "cut off",
-    "unfinished",
-    "empty",
-  ])
+  for (const what of ["status 500", "cut off"])
     it.concurrent(`an ask whose model fails (${what}) results in 500 ANSWER_UNAVAILABLE, and stores nothing`, async () => {
       const chat = await createChat(server());
       const query = `${what} ${unique()}`;
@@ -131,13 +116,6 @@ describe("a failed answer results in 500 ANSWER_UNAVAILABLE, and nothing is stor
       expect(answer.body.message).toBe("ANSWER_UNAVAILABLE");
       expect((await listEntries(server(), chat.id)).total).toBe(1);
     });
-
-  it("a failed ask creates no chat", async () => {
-    const before = (await listChats(server(), "limit=1")).total;
-    const answer = await askApi(server(), { json: { query: "cut off" } });
-    expectGeneral(answer, 500);
-    expect((await listChats(server(), "limit=1")).total).toBe(before);
-  });
 
   it("a failed ask does not use up its Idempotency-Key, so a retry runs again", async () => {
     // The failures above may have opened the model's circuit breaker. Wait until the model is called again.
@@ -152,61 +130,6 @@ describe("a failed answer results in 500 ANSWER_UNAVAILABLE, and nothing is stor
     expect(second.status, second.text).toBe(201);
     expect(second.headers["idempotent-replayed"]).toBeUndefined();
     expect((await listEntries(server(), second.body.data.chat_id)).total).toBe(1);
-  });
-
-  it("a chat can continue after a failed ask", async () => {
-    const chat = await createChat(server());
-    await askApi(server(), { json: { chat_id: chat.id, query: "cut off" } });
-    const entry = await askQuestion(server(), { chat_id: chat.id, query: "next" });
-    expect(entry.answer).toBe("Answer to next");
-  });
-});
-
-describe("the prompt", () => {
-  const promptOf = ({ messages }: ModelRequest) =>
-    messages
-      .filter(({ role }) => role !== "system")
-      .map(({ content, role }) => {
-        const text =
-          typeof content === "string"
-            ? content
-            : (content as ReadonlyArray<{ text: string }>).map((part) => part.text).join("");
-        return [role, text];
-      });
-
-  it("the prompt contains the earlier entries, and the hello entry in its system text", async () => {
-    const chat = await createChat(server());
-    const words = [unique(), unique(), unique()];
-    for (const query of words) await askQuestion(server(), { chat_id: chat.id, query });
-    const last = modelRequests.find(({ text }) => text.includes(words[2]!))!;
-    const [system] = last.messages.filter(({ role }) => role === "system");
-    expect(String(system!.content).endsWith(server().chatBot.helloMessage)).toBe(true);
-    expect(promptOf(last)).toEqual([
-      ["user", words[0]],
-      ["assistant", `Answer to ${words[0]}`],
-      ["user", words[1]],
-      ["assistant", `Answer to ${words[1]}`],
-      ["user", words[2]],
-    ]);
-  });
-});
-
-describe("asks that overlap", () => {
-  it("overlapping asks in a chat are answered in turn, each with the earlier entries in its prompt; an ask in another chat does not wait", async () => {
-    const chat = await createChat(server());
-    const [one, two] = [unique(), unique()];
-    const arrivalOne = hold(one);
-    const first = askQuestion(server(), { chat_id: chat.id, query: one });
-    const requestOne = await arrivalOne;
-    const second = askQuestion(server(), { chat_id: chat.id, query: two });
-    // An ask in another chat is answered while the first is in progress.
-    await askQuestion(server(), { query: unique() });
-    expect(modelRequests.some(({ text }) => text.includes(two))).toBe(false);
-    answer(requestOne);
-    const [entryOne, entryTwo] = await Promise.all([first, second]);
-    expect(entryTwo.id).toBeGreaterThan(entryOne.id);
-    const requestTwo = modelRequests.find(({ text }) => text.includes(two))!;
-    expect(JSON.stringify(requestTwo.messages)).toContain(`Answer to ${one}`);
   });
 });
 
@@ -278,22 +201,6 @@ describe("a client that disconnects", () => {
     const next = await askQuestion(server(), { chat_id: chat.id, query: "next" });
     expect((await listEntries(server(), chat.id)).data[0]).toEqual(next);
     expect((await listEntries(server(), chat.id)).total).toBe(2);
-  });
-
-  it("a disconnect does not cancel an answer for which another request with the same Idempotency-Key is waiting", async () => {
-    const word = unique();
-    const headers = { "idempotency-key": unique(), "on-disconnect": "cancel" };
-    const arrival = hold(word);
-    const hangUp = begin({ query: word }, headers);
-    const modelRequest = await arrival;
-    const other = askApi(server(), { json: { query: word }, headers });
-    await askQuestion(server(), { query: unique() });
-    hangUp();
-    await listChats(server(), "limit=1");
-    answer(modelRequest);
-    const response = await other;
-    expect(response.status, response.text).toBe(201);
-    expect(modelRequests.filter(({ text }) => text.includes(word))).toHaveLength(1);
   });
 });
 
@@ -410,25 +317,5 @@ describe("a streamed answer", () => {
     expect(deltaText(third.events())).toBe(" two three");
     expect(third.events().at(-1)?.data).toEqual(last?.data);
     expect(modelRequests.filter(({ text }) => text.includes(word))).toHaveLength(1);
-  });
-
-  it("requests with the same Idempotency-Key share an answer, whether plain or streamed", async () => {
-    const word = unique();
-    const call = { json: { query: word }, headers: { "idempotency-key": unique() } };
-    const arrival = hold(word);
-    const first = open(call.json, call.headers);
-    const model = speak(await arrival);
-    model.say("One");
-    await first.untilSaid("One");
-    const second = open(call.json, call.headers);
-    await second.untilSaid("One");
-    const plain = askApi(server(), call);
-    model.say(" two");
-    model.end();
-    await Promise.all([first.ended(), second.ended()]);
-    const { body } = await plain;
-    expect(first.events().at(-1)?.data).toEqual(body);
-    expect(second.events().at(-1)?.data).toEqual(body);
-    expect(deltaText(second.events())).toBe("One two");
   });
 });

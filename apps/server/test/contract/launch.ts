@@ -6,7 +6,7 @@ import { Effect, Redacted } from "effect";
 import { SecureRandom } from "effect/crypto";
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { main } from "../cli/run.ts";
@@ -22,7 +22,7 @@ declare module "vitest" {
 export interface TestServer {
   readonly target: Target;
   readonly child: ChildProcess;
-  /** The directory with its files, including the embedded database in `data`. */
+  /** The directory with its files, including the SQLite file in `data`. */
   readonly directory: string;
   /** The server's output so far, for failure messages. */
   readonly log: () => string;
@@ -57,13 +57,11 @@ const freshKeys = Effect.all({
 
 /** Resolves when the server is listening. `extra` has further settings, `fields` those of its chatbot. */
 export const launch = async (
-  store: "memory" | "embedded" | "postgres",
+  store: "memory" | "sqlite" | "postgres",
   extra: Readonly<Record<string, string>> = {},
   fields: object = {},
 ): Promise<TestServer> => {
   const directory = await mkdtemp(join(tmpdir(), "parley-contract-"));
-  // If this runs as root, PostgreSQL runs as another user, who must be able to reach its data.
-  await chmod(directory, 0o711);
   const knowledge = join(directory, "knowledge");
   await mkdir(knowledge);
   await writeFile(

@@ -1,19 +1,20 @@
-import { existsSync } from "node:fs";
+import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { launch, type TestServer } from "./launch.ts";
 import { contract } from "./suite.ts";
 
-const inServer = new URL("../../../../packages/store-sqlite/test/InServer.ts", import.meta.url);
-
 let testServer: TestServer;
 beforeAll(async () => {
-  testServer = await launch("memory", { NODE_OPTIONS: `--import=${inServer}` });
+  testServer = await launch("sqlite");
 });
 afterAll(() => testServer?.stop());
 
-it("the server keeps its chats in a SQLite file", () => {
-  expect(existsSync(join(testServer.directory, "chats.sqlite"))).toBe(true);
+it("the server keeps its chats in a SQLite file that only its user can read", async () => {
+  const mode = async (path: string) =>
+    ((await stat(join(testServer.directory, path))).mode & 0o777).toString(8);
+  const paths = ["data", "data/parley.db", "data/parley.db-wal", "data/parley.db-shm"];
+  expect(await Promise.all(paths.map(mode))).toEqual(["700", "600", "600", "600"]);
 });
 
 contract(() => testServer.target);

@@ -1,7 +1,8 @@
 /**
- * The queue keeps the event loop's iterations short. Each request in these tests takes a millisecond.
+ * The queue starts requests in turn by key. Each start in these tests takes a fifth of a millisecond of a clock that
+ * stands still otherwise.
  */
-import { Effect } from "effect";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { makeRequestQueue } from "../../src/http/RequestQueue.ts";
 
@@ -9,144 +10,90 @@ let millis = 0;
 beforeEach(() => void vi.spyOn(performance, "now").mockImplementation(() => millis));
 afterEach(() => void vi.restoreAllMocks());
 
-const spin = (): void => void millis++;
-
-it("requests that are read in one long iteration of the event loop start across many short ones, and so do asks", async () => {
+const setUp = () => {
   const queue = makeRequestQueue();
-  const began: Array<readonly [what: "request" | "ask", n: number, iteration: number]> = [];
-  let iteration = 0;
-  let delay = 0;
-  for (let n = 0; n < 30; n++) {
-    queue.enter(() => {
-      began.push(["request", n, iteration]);
-      spin();
-      const ask = Effect.sync(() => {
-        began.push(["ask", n, iteration]);
-        delay = Math.max(delay, queue.loop.delay());
-        spin();
-      });
-      Effect.runFork(Effect.andThen(queue.loop.awaitSlot, ask));
-    });
-  }
-  while (began.length < 60) {
-    await new Promise(setImmediate);
-    iteration++;
-  }
-  const of = (kind: string) => began.filter(([what]) => what === kind);
-  const inOrder = Array.from({ length: 30 }, (_, n) => n);
-  expect(of("request").map(([, n]) => n)).toEqual(inOrder);
-  expect(of("ask").map(([, n]) => n)).toEqual(inOrder);
-  const most = (kind: string) =>
-    Math.max(
-      ...began.map(([, , at]) => of(kind).filter(([, , iteration]) => iteration === at).length),
-    );
-  expect(most("request")).toBeLessThanOrEqual(6);
-  expect(most("ask")).toBeLessThanOrEqual(16);
-  expect(delay).toBeGreaterThan(15);
-  expect(queue.loop.waiting()).toBe(0);
-});
-
-it("requests that are read in one iteration count as having arrived together, however long reading them takes", async () => {
-  const queue = makeRequestQueue();
-  const arrivals: Array<number> = [];
-  const enter = (count: number) => {
+  const starts: Array<{ readonly key: string; readonly isExcess: boolean }> = [];
+  let discardedBodies = 0;
+  const enter = (key: string, count: number, method = "POST") => {
     for (let n = 0; n < count; n++) {
-      queue.enter(() => arrivals.push(queue.loop.arrival()));
-      spin();
+      const headers = { "x-api-key": key };
+      const resume = () => void discardedBodies++;
+      const request = { method, headers, resume } as unknown as IncomingMessage;
+      queue.enter(request, {} as ServerResponse, () => {
+        starts.push({ key, isExcess: queue.turns.isExcess(request) });
+        millis += 0.2;
+      });
     }
   };
-  const start = millis;
-  enter(100);
-  await new Promise(setImmediate);
-  const next = millis;
-  enter(100);
-  while (arrivals.length < 200) await new Promise(setImmediate);
-  expect(new Set(arrivals.slice(0, 100))).toEqual(new Set([start]));
-  expect(new Set(arrivals.slice(100))).toEqual(new Set([next]));
-});
-
-it("while connections arrive, fewer requests start in each iteration, so that the next connection is accepted soon", async () => {
-  const queue = makeRequestQueue();
-  const startedIn: Array<number> = [];
-  let iteration = 0;
-  for (let n = 0; n < 40; n++) {
-    queue.enter(() => {
-      startedIn.push(iteration);
-      spin();
-    });
-  }
-  for (; startedIn.length < 40; iteration++) {
-    if (iteration < 10) queue.noteConnection();
+  /** Runs an iteration of the event loop; returns the requests that it started. */
+  const iterate = async () => {
+    const begun = starts.length;
     await new Promise(setImmediate);
-  }
-  const countIn = (iteration: number) => startedIn.filter((n) => n === iteration).length;
-  expect(Array.from({ length: 8 }, (_, n) => countIn(n + 1))).toEqual(Array(8).fill(1));
-  expect(countIn(12)).toBe(5);
-});
+    return starts.slice(begun);
+  };
+  const count = (key: string) => starts.filter((start) => start.key === key).length;
+  return { queue, enter, iterate, starts, count, discardedBodies: () => discardedBodies };
+};
 
-it("a long queue of requests delays the event loop, and a request that waits for the store does not", async () => {
-  vi.restoreAllMocks();
-  const queue = makeRequestQueue();
-  const delays: Array<number> = [];
-  for (let n = 0; n < 100; n++) {
-    queue.enter(() => {
-      delays.push(queue.loop.delay());
-      const end = performance.now() + 1;
-      while (performance.now() < end);
-    });
-  }
-  while (delays.length < 100) await new Promise(setImmediate);
-  expect(delays.at(-1)).toBeGreaterThan(80);
-  await new Promise((resolve) => queue.enter(() => setTimeout(resolve, 300)));
-  expect(queue.loop.delay()).toBeLessThan(200);
-});
-
-it("an ask that is interrupted while it waits gives up its place in the queue", async () => {
-  const queue = makeRequestQueue();
-  for (let n = 0; n < 16; n++) Effect.runFork(queue.loop.awaitSlot);
-  const fibers = [0, 1].map(() => Effect.runFork(queue.loop.awaitSlot));
-  expect(queue.loop.waiting()).toBe(2);
-  fibers[0]!.interruptUnsafe();
-  await new Promise((resolve) => fibers[0]!.addObserver(resolve));
-  expect(queue.loop.waiting()).toBe(1);
-  await new Promise((resolve) => fibers[1]!.addObserver(resolve));
-});
-
-it("an ask that needs a slot after its request's iteration has ended starts without another request", async () => {
-  const queue = makeRequestQueue();
-  queue.enter(() => {});
-  await new Promise((resolve) => setTimeout(resolve, 20));
-  await Effect.runPromise(Effect.timeout(queue.loop.awaitSlot, "1 second"));
-});
-
-it("answers that arrive together are read over many iterations, interleaved with new asks", async () => {
-  const queue = makeRequestQueue();
-  const began: Array<readonly [what: "answer" | "ask", iteration: number]> = [];
-  let iteration = 0;
-  for (let n = 0; n < 40; n++) {
-    void queue.awaitAnswerSlot().then(() => began.push(["answer", iteration]));
-    Effect.runFork(
-      Effect.andThen(
-        queue.loop.awaitSlot,
-        Effect.sync(() => began.push(["ask", iteration])),
-      ),
-    );
-  }
-  expect(queue.loop.waiting()).toBe(32);
-  for (; began.length < 80; iteration++) await new Promise(setImmediate);
-  expect(queue.loop.waiting()).toBe(0);
-  // The first 16 begin at once, and 16 more at the end of the same iteration.
-  for (let n = 1; n < 4; n++) {
-    const together = began.filter(([, at]) => at === n).map(([what]) => what);
-    expect(together.toSorted()).toEqual([...Array(8).fill("answer"), ...Array(8).fill("ask")]);
+it("an iteration starts requests for a millisecond, and a key's request starts in the next iteration whatever another key sends", async () => {
+  for (const method of ["POST", "GET"]) {
+    const { enter, iterate } = setUp();
+    enter("flood", method === "POST" ? 256 : 16_000, method);
+    expect(await iterate()).toHaveLength(5);
+    enter("polite", 1, method);
+    expect((await iterate()).slice(0, 2).map(({ key }) => key)).toContain("polite");
   }
 });
 
-it("asks that queue for slots add to the event loop's delay before they have waited", () => {
-  const queue = makeRequestQueue();
-  queue.enter(() => {});
-  for (let n = 0; n < 16; n++) Effect.runFork(queue.loop.awaitSlot);
-  expect(queue.loop.delay()).toBeLessThanOrEqual(0);
-  for (let n = 0; n < 64; n++) Effect.runFork(queue.loop.awaitSlot);
-  expect(queue.loop.delay()).toBeGreaterThanOrEqual(15);
+it("of sixteen thousand asks of one key at once, all but 256 are refused without their bodies, and another key's ask is not", async () => {
+  const { count, discardedBodies, enter, iterate, starts } = setUp();
+  enter("flood", 16_000);
+  enter("polite", 1);
+  expect(discardedBodies()).toBe(16_000 - 256);
+  const begun = await iterate();
+  expect(begun.filter(({ isExcess }) => !isExcess).map(({ key }) => key)).toContain("polite");
+  // A few milliseconds of refusals and starts.
+  expect(begun.length).toBeLessThan(30);
+  while (starts.length < 16_001) await iterate();
+  expect(starts.filter(({ isExcess }) => isExcess)).toHaveLength(16_000 - 256);
+  expect(count("polite")).toBe(1);
+  enter("flood", 256);
+  while (starts.length < 16_257) await iterate();
+  expect(starts.slice(16_001).every(({ isExcess }) => !isExcess)).toBe(true);
+});
+
+it("a visitor leaves an eighth of the asks that may wait to the key's other visitors", () => {
+  const { discardedBodies, enter, queue } = setUp();
+  for (const visitor of ["x", "y"])
+    queue.turns.noteClient(visitor, { apiKeyId: "widget", visitor });
+  enter("x", 300);
+  expect(discardedBodies()).toBe(300 - 224);
+  enter("y", 28);
+  expect(discardedBodies()).toBe(300 - 224);
+});
+
+it("requests that do not write wait however many they are", async () => {
+  const { discardedBodies, enter } = setUp();
+  enter("reader", 2_000, "GET");
+  expect(discardedBodies()).toBe(0);
+});
+
+it("a visitor's token takes turns within its key", async () => {
+  const { count, enter, iterate, queue } = setUp();
+  for (const visitor of ["x", "y", "z"])
+    queue.turns.noteClient(visitor, { apiKeyId: "widget", visitor });
+  for (const visitor of ["x", "y", "z"]) enter(visitor, 100);
+  enter("polite", 100);
+  for (let n = 0; n < 12; n++) await iterate();
+  expect(count("polite")).toBeGreaterThanOrEqual(29);
+  for (const visitor of ["x", "y", "z"]) expect(count(visitor)).toBeGreaterThanOrEqual(9);
+});
+
+it("made-up keys count as one key beyond the first hundred", async () => {
+  const { count, enter, iterate, queue } = setUp();
+  queue.turns.noteClient("polite", { apiKeyId: "polite" });
+  for (let n = 0; n < 10_000; n++) enter(`made up ${n}`, 1);
+  enter("polite", 2);
+  for (let n = 0; n < 42; n++) await iterate();
+  expect(count("polite")).toBe(2);
 });

@@ -94,6 +94,9 @@ export const plainKey = {
   anonymous: false,
 } as const satisfies Omit<KeyRecord, "id" | "hash" | "scopes">;
 
+/** The limits of a new key that signs visitor tokens, unless it names others. */
+export const visitorDefaults = { visitorRatePerMinute: 60 } as const;
+
 const boundNames = Struct.keys(KeyBounds.fields);
 
 /** Picks the bounds of a key. Those that are absent, for example from an older row of a store, have their defaults. */

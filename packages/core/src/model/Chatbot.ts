@@ -28,7 +28,7 @@ export const ChatbotSettings = Schema.Struct({
   /** The language model, under the name its provider uses; `null` for the default model. */
   model: Schema.NullOr(Name),
   /** How questions are moderated; `null` for the default. */
-  moderation: Schema.NullOr(Schema.Literals(["off", "words", "endpoint"])),
+  moderation: Schema.NullOr(Schema.Literals(["off", "endpoint"])),
   /** The folder of documents to answer from, under the server's name for it; `null` for the default documents. */
   knowledge: Schema.NullOr(FolderName),
   /** The answer to a question that the documents do not answer, without a language model. It may contain Markdown. */

@@ -31,12 +31,12 @@ export const optionsOf = <A extends object>(
     new ArgumentInvalid({ field, reason, message: `${call}: ${`${field} ${reason}`.trim()}.` });
   if (options !== undefined && (typeof options !== "object" || Array.isArray(options) || !options))
     throw refuse("", `expects an object with ${all}`);
-  const given = withoutUndefined(options);
-  const unknown = Object.keys(given).find((name) => !Object.hasOwn(known, name));
+  const ownOptions = withoutUndefined(options);
+  const unknown = Object.keys(ownOptions).find((name) => !Object.hasOwn(known, name));
   if (unknown !== undefined) throw refuse(unknown, `is unknown; ${call} has ${all}`);
-  const missing = names.find((name) => known[name as keyof A] && !Object.hasOwn(given, name));
+  const missing = names.find((name) => known[name as keyof A] && !Object.hasOwn(ownOptions, name));
   if (missing !== undefined) throw refuse(missing, `is missing; ${call} has ${all}`);
-  return given;
+  return ownOptions;
 };
 
 /** Returns the text. Throws `ArgumentInvalid` if it is not a string or is empty; `what` says what the call expects. */

@@ -74,6 +74,16 @@ export type ArchiveRecord =
  */
 export type UsageGroup = "day" | "key" | "userRef";
 
+/**
+ * Which answers a usage report counts: those from `since` and before `until`, if any. An answer that has been erased
+ * counts as of the beginning of its UTC day.
+ */
+export interface UsageQuery {
+  readonly since: Date;
+  readonly until?: Date | null;
+  readonly by?: UsageGroup | null;
+}
+
 /** The total cost of all answers from one provider's model, within one group. */
 export interface UsageSum extends Omit<Usage, "latencyMillis" | "provider" | "model"> {
   /** Like `model`, `null` for answers that did not come from a model. */
@@ -137,13 +147,13 @@ export class ChatArchive extends Context.Service<
       actor: string,
     ) => Effect.Effect<number, E | ChatbotNotFound | ImportRefused | StorageUnavailable, R>;
     /**
-     * Returns the totals for each provider and model, and for each group if `by` is given, in any order. Counts entries
-     * from `since` onwards, but no hello entries or flagged questions. Imported entries have no key.
+     * Returns the totals for each provider and model, and for each group if `by` is given, in any order. Counts no
+     * entries without a question and no flagged questions. Imported entries have no key. Answers that have been erased
+     * count for 400 days, without a `userRef`.
      */
     readonly usage: (
       chatbot: ChatbotId,
-      since: Date,
-      by?: UsageGroup | null,
+      query: UsageQuery,
     ) => Effect.Effect<ReadonlyArray<UsageSum>, StorageUnavailable>;
     /** Emits the chatbot's entries of this kind that were created at or after `since`, newest first. */
     readonly feedback: (

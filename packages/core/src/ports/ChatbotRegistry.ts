@@ -32,7 +32,7 @@ export interface RegisteredChatbot {
   readonly keys: ReadonlyArray<RegisteredKey>;
 }
 
-/** An entry in the audit log, which is append-only. The entry for a new chatbot precedes the entries for its keys. */
+/** An entry in the audit log, to which Parley only adds. The entry for a new chatbot precedes the entries for its keys. */
 export interface AuditRecord {
   readonly time: Date;
   readonly actor: string;

@@ -61,8 +61,8 @@ export class Moderator extends Context.Service<
               if (category == null) return Effect.succeed(unflagged);
               if (typeof category === "string" && category !== "" && category !== "none")
                 return Effect.succeed({ category, flagged: true });
-              const found = category === "none" ? '"none"' : `a value of type ${typeof category}`;
-              const reason = `the moderator returned ${found} instead of a category or null`;
+              const result = category === "none" ? '"none"' : `a value of type ${typeof category}`;
+              const reason = `the moderator returned ${result} instead of a category or null`;
               return new AnswerUnavailable({ reason });
             }),
           ),

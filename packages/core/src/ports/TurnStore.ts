@@ -133,8 +133,8 @@ export class TurnStore extends Context.Service<
     /**
      * Stores the entry, and the chat if it is new; ends the turn; and records the entry under the turn's idempotency
      * key for 24 hours: all or nothing. Fails with `ChatNotFound` if the chat has been erased, which is checked first;
-     * with `AnswerStopped` if a client has stopped the ask; with `TurnLost` if another request has taken the chat or the key, or the turn has ended; or with
-     * `ChatbotNotFound` if the chat is new and the chatbot is not registered.
+     * with `AnswerStopped` if a client has stopped the ask; with `TurnLost` if another request has taken the chat or the
+     * key, or the turn has ended; or with `ChatbotNotFound` if the chat is new and the chatbot is not registered.
      *
      * Adds the entry's `spentTokens`, if any, to what the API key has spent today.
      */
@@ -158,8 +158,8 @@ export class TurnStore extends Context.Service<
     ) => Effect.Effect<StopResult | null, StorageUnavailable>;
     /**
      * Ends the turn without an entry and forgets its key, but leaves alone a chat or key that another request has
-     * taken, and a key that a client has stopped. Adds the tokens in `cost` to what the API key has spent today, even if the turn was lost, but not if an
-     * append or an earlier release of the turn may already have added them.
+     * taken, and a key that a client has stopped. Adds the tokens in `cost` to what the API key has spent today, even if
+     * the turn was lost, but not if an append or an earlier release of the turn may already have added them.
      */
     readonly release: (
       turn: Turn,

@@ -22,6 +22,7 @@ export {
   type Erasable,
   type FeedbackKind,
   type UsageGroup,
+  type UsageQuery,
   type UsageSum,
 } from "./ChatArchive.ts";
 export { ChatbotDirectory, grantOf, type Grant } from "./ChatbotDirectory.ts";
@@ -48,14 +49,14 @@ export { StoreState, type Store, type StorePorts } from "./Store.ts";
 
 // For stores: the small port, and what makes the five ports of it
 export { runInOneStep, storeOf, type HotPorts } from "../store/storeOf.ts";
+export { erasesChat, erasesKey, hasFeedback, matchesQuery, pageOf } from "../store/Selection.ts";
 export {
-  erasesChat,
-  erasesKey,
-  hasFeedback,
-  matchesQuery,
-  pageOf,
+  daysOf,
+  erasedUsageDays,
+  eraseUsage,
   sumUsage,
-} from "../store/Selection.ts";
+  type ErasedUsage,
+} from "../store/UsageSums.ts";
 export { decideTake, isFree, type TakeDecision, type TakeState } from "../store/DecideTake.ts";
 export type {
   AuditEntry,
@@ -147,7 +148,7 @@ export {
   UserRefNotGranted,
 } from "../model/Errors.ts";
 
-// The context of the ask in progress, and the limits of all asks
+// The context of the ask or list in progress, and the limits of all asks
 export {
   AskDeadline,
   AskedModel,
@@ -155,6 +156,7 @@ export {
   CurrentAsk,
   type AskOrigin,
 } from "../services/AskLimits.ts";
+export { CurrentKey } from "../services/Places.ts";
 
 // Logs, metrics and spans
 export {

@@ -162,9 +162,10 @@ export const makeBots =
     };
 
     const usage: api.Bot["usage"] = async (query) => {
-      const options = optionsOf("usage", query, { since: false, by: false });
-      const { by = null, since = new Date(0) } = options;
-      return run(Effect.andThen(checkUsage({ by, since }), archive.usage(id, since, by)));
+      const options = optionsOf("usage", query, { since: false, until: false, by: false });
+      const { by = null, since = new Date(0), until = null } = options;
+      const whole = { by, since, until };
+      return run(Effect.andThen(checkUsage(whole), archive.usage(id, whole)));
     };
 
     const exportChats: api.Bot["export"] = (which) => {
@@ -276,6 +277,7 @@ const checkErasure = makeCheck(
 const checkUsage = makeCheck(
   Schema.Struct({
     since: PointInTime,
+    until: Schema.NullOr(PointInTime),
     by: Schema.NullOr(Schema.Literals(["day", "key", "userRef"])),
   }),
 );

@@ -319,6 +319,8 @@ export type ChatsToErase =
 /** A query for the usage report. */
 export interface UsageQuery {
   readonly since?: Date | undefined;
+  /** Answers from this time on do not count; by default, none is excluded. */
+  readonly until?: Date | undefined;
   readonly by?: UsageGroup | undefined;
 }
 

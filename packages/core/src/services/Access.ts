@@ -61,8 +61,11 @@ const capacity = 10_000;
 /** The maximum number of rate buckets for visitors, and the same number again for new visitors. */
 const visitorCapacity = 50_000;
 
-/** How many new visitors the process admits per minute from one network, and how many with one key. */
-const newVisitors = { network: 10, key: 300 };
+/**
+ * How many new visitors the process admits with one key per minute: from one client's network, from each of two wider
+ * networks around it, and in all. A provider gives a client up to 2^80 addresses, but hardly a part of each network.
+ */
+const newVisitors = { networks: [10, 40, 120], key: 300 };
 
 /** The prefix of every anonymous visitor's `userRef`. */
 const anonymousPrefix = "visitor-";
@@ -138,7 +141,15 @@ const make = Effect.gen(function* () {
 
   const countForKey = makeRates(capacity);
   const countForVisitor = makeRates(visitorCapacity);
-  const countNewVisitor = makeRates(visitorCapacity);
+  const countForNetwork = makeRates(visitorCapacity);
+  /** Counts a new visitor for the narrowest network first, so that its excess does not count for the wider ones. */
+  const countNewVisitor = (id: string, networks: ReadonlyArray<string>, now: number) => {
+    for (const [level, network] of networks.entries()) {
+      const excess = countForNetwork(id, newVisitors.networks[level], now, `${level} ${network}`);
+      if (excess !== null) return excess;
+    }
+    return countForNetwork(id, newVisitors.key, now);
+  };
 
   const countRequest = yield* makeKeyRequests;
   let usedIds = new Set<string>();
@@ -230,7 +241,7 @@ const make = Effect.gen(function* () {
     Effect.fnUntraced(function* (
       id: string,
       tokens: VisitorTokens,
-      network: string,
+      networks: ReadonlyArray<string>,
       former: string | undefined,
     ) {
       const { epoch, expiresAt, grant, signer } = yield* findKey(id);
@@ -240,10 +251,7 @@ const make = Effect.gen(function* () {
       let visitor = `${anonymousPrefix}${crypto.randomUUID()}`;
       let excess: RateExceeded | null;
       if (former === undefined) {
-        // The network's limit is checked first, so that a visitor who exceeds it does not count towards the key's limit.
-        excess =
-          countNewVisitor(id, newVisitors.network, now, network) ??
-          countNewVisitor(id, newVisitors.key, now);
+        excess = countNewVisitor(id, networks, now);
       } else {
         const claims =
           tokens.keyId(former) === id
@@ -274,7 +282,8 @@ const make = Effect.gen(function* () {
      * valid or admits no anonymous visitors. Without `former`, the visitor is new. `former` is an earlier token of an
      * anonymous visitor, who keeps the same `userRef`; it may have expired up to 30 days ago, and any other string
      * fails with `KeyRejected`. Fails with `RateExceeded` if the visitor exceeds their rate or, for a new visitor, if
-     * this process has admitted 10 new visitors from the network or 300 with the key within a minute.
+     * this process has admitted 10, 40 or 120 new visitors from the client's networks (from the narrowest to the
+     * widest), or 300 with the key, within a minute.
      */
     admitVisitor,
   };

@@ -11,6 +11,7 @@ import {
   KeyBounds,
   keyId,
   plainKey,
+  visitorDefaults,
   PointInTime,
   Scopes,
   signingSecretOf,
@@ -134,7 +135,11 @@ const make = Effect.gen(function* () {
         return yield* new ArgumentInvalid({ field: "expiresAt", reason, message });
       }
       const { createdKey, record } = yield* newKey(visitors);
-      yield* addKey(id, { ...plainKey, ...fields, ...record }, actor);
+      yield* addKey(
+        id,
+        { ...plainKey, ...(visitors && visitorDefaults), ...fields, ...record },
+        actor,
+      );
       return createdKey;
     }),
   );

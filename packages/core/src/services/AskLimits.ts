@@ -10,8 +10,15 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
     queueTimeout: Duration.seconds(60),
     /** How many asks from each visitor, and from all other clients together, may wait in one chat in this process. */
     queueLimit: 256,
-    /** How many asks may be in progress in this process, including those that are waiting. */
+    /**
+     * How many requests for entries may be in progress in this process, including those that wait and those that join an
+     * ask. A key may have all but one eighth of those that the other keys leave, and a visitor likewise in its key.
+     */
     asks: 10_000,
+    /** How many of them a key with a budget may have, because they can exceed the budget by what they cost. */
+    budgetedAsks: 64,
+    /** How many requests may read one answer at a time. */
+    readers: 8,
     /** The interval at which a held turn is renewed. */
     renewal: Duration.seconds(3),
     /** The maximum length of an answer, in UTF-16 code units. The rest of a longer answer is cut off and not read. */

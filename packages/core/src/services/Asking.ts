@@ -51,6 +51,7 @@ import {
   type Progress,
   type KeepAlive,
 } from "./LiveAnswer.ts";
+import { makePlaces } from "./Places.ts";
 import { inSpan, logFailure, makeAskTimes, operation } from "./Telemetry.ts";
 import { answerInTurn } from "./TurnAnswer.ts";
 
@@ -63,7 +64,7 @@ interface AskInProgress {
 }
 
 /** Tracks the asks in progress in this process. A later request with the same idempotency key joins its ask. */
-const makeAsksInProgress = Effect.fnUntraced(function* (limits: AskLimits, events: EntryEvents) {
+const makeAsksInProgress = Effect.fnUntraced(function* (events: EntryEvents) {
   const fibers = yield* FiberSet.make<CompletedAsk, AskError>();
   const byKey = new Map<string, AskInProgress>();
   const nameOf = (chatbot: ChatbotId, key: string) => `${chatbot}/${key}`;
@@ -79,8 +80,6 @@ const makeAsksInProgress = Effect.fnUntraced(function* (limits: AskLimits, event
     answer: Effect.Effect<CompletedAsk, AskError>,
   ) {
     const { chatbot, idempotencyKey, live } = ask;
-    // The HTTP application also checks this limit, but other asks may start between its check and this one.
-    if ((yield* count) >= limits.asks) return yield* askOverload;
     const fiber = yield* FiberSet.run(
       fibers,
       // If the answer has no readers, no request handler is left to log the failure.
@@ -135,7 +134,11 @@ const make = Effect.gen(function* () {
   const digest = yield* Digest.Digest;
   const dispatcher = (yield* Scheduler.Scheduler).makeDispatcher();
   const queues = yield* makeChatQueues(store, limits);
-  const asks = yield* makeAsksInProgress(limits, events);
+  const asks = yield* makeAsksInProgress(events);
+  /** A place for each request that waits for an entry, and for each ask that goes on without one. */
+  const places = makePlaces(limits.asks);
+  const hasPlace = (client: Pick<Ask, "apiKeyId" | "visitor" | "tokensPerDay">): boolean =>
+    !places.isFull(client, client.tokensPerDay == null ? Infinity : limits.budgetedAsks);
   const timeAsk = yield* makeAskTimes;
 
   const awaitTurnAndAnswer = (
@@ -181,6 +184,9 @@ const make = Effect.gen(function* () {
       return yield* new IdempotencyKeyReused();
     }
     const live = existingAsk?.live ?? new LiveAnswer(dispatcher);
+    // Other asks may have taken the places that were free when the HTTP application called `hasPlace`.
+    if (!hasPlace(ask) || live.readers >= limits.readers) return yield* askOverload;
+    const freePlace = places.take(ask);
     live.readers++;
     const newAsk = { chatbot: chatbot.id, chatId, idempotencyKey, live };
     const askInProgress =
@@ -193,6 +199,8 @@ const make = Effect.gen(function* () {
         const hasReaders = --live.readers > 0;
         if (!hasReaders && ask.onDisconnect === "cancel" && live.exit === null)
           asks.cancel(askInProgress);
+        if (hasReaders) freePlace();
+        else askInProgress.fiber.addObserver(freePlace);
       }),
     );
     return { ...askInProgress, isJoined: existingAsk !== undefined };
@@ -224,10 +232,13 @@ const make = Effect.gen(function* () {
     Effect.fnUntraced(function* (
       chatbot: Chatbot,
       post: Post,
-    ): Effect.fn.Return<AskResult, AskError> {
+    ): Effect.fn.Return<AskResult, AskError, Scope.Scope> {
       yield* checkPost(post);
       const { apiKeyId = null, chatId, metadata = null, requestId = null, text } = post;
       const { visitor = null } = post;
+      if (!hasPlace(post)) return yield* askOverload;
+      const freePlace = places.take(post);
+      yield* Effect.addFinalizer(() => Effect.sync(freePlace));
       const values = [chatId, text, JSON.stringify(metadata)];
       const keyText = post.idempotencyKey ?? null;
       const idempotencyKey = yield* toIdempotencyKey(digest, keyText, "post", values, visitor);
@@ -250,7 +261,7 @@ const make = Effect.gen(function* () {
           }),
         );
       });
-    }),
+    }, Effect.scoped),
   );
 
   const stop = operation("Asking.stop")(
@@ -304,6 +315,8 @@ const make = Effect.gen(function* () {
     stop,
     /** The number of asks in progress in this process, including those that are waiting. */
     inProgress: asks.count,
+    /** Whether the client may ask now. If not, its asks fail with `Overloaded`; `AskLimits` sets the bounds. */
+    hasPlace,
     /**
      * Stops asks from taking turns in this process: asks that are waiting, and later asks, fail with `Overloaded`.
      * Completes when all answers in progress are stored or have failed, and at the latest five seconds after

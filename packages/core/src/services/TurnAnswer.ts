@@ -83,6 +83,11 @@ export const answerInTurn = (
         ),
       ),
       Effect.catchTag("TurnLost", () => Effect.fail(unavailable(turnEnded))),
+      // As if the stop had reached this process: a stop is no failure.
+      Effect.catchTag("AnswerStopped", () => {
+        live.isStopped = true;
+        return Effect.interrupt;
+      }),
       Effect.onError((cause) => {
         if (!Cause.hasInterruptsOnly(cause)) times.onFailure(askedModel.model);
         // The provider also bills for an answer that nobody receives.

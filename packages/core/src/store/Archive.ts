@@ -16,7 +16,7 @@ import {
   type ArchiveRecord,
 } from "../ports/ChatArchive.ts";
 import { registeredChatbot } from "./Registry.ts";
-import type { ColdRows, ColdTx } from "./Rows.ts";
+import type { ColdRows, ColdTx, Greatest } from "./Rows.ts";
 import { hasFeedback } from "./Selection.ts";
 import { operation } from "../services/Telemetry.ts";
 
@@ -25,6 +25,26 @@ type Port = ChatArchive["Service"];
 /** Adds the fields that a record of an older export lacks. */
 const withAllFields = (record: ArchiveRecord): ArchiveRecord =>
   record._tag === "Chat" ? record : { ...record, entry: pickEntry(record.entry, entryIncludes) };
+
+/** The greatest ids and the latest time of a chat in these records, and in those before. */
+const greatestOf = (
+  records: ReadonlyArray<ArchiveRecord>,
+  before: Greatest = { chat: 0, entry: 0, chatTime: 0 },
+): Greatest =>
+  records.reduce(
+    ({ chat, chatTime, entry }, record) =>
+      record._tag === "Entry"
+        ? { chat, chatTime, entry: Math.max(entry, record.entry.id) }
+        : { chat: record.chat.id, chatTime: record.chat.createTime.getTime(), entry },
+    before,
+  );
+
+const refuseEqualIds = (records: ReadonlyArray<ArchiveRecord>) => {
+  const ids = records.flatMap((record) => (record._tag === "Entry" ? [record.entry.id] : []));
+  return new Set(ids).size === ids.length
+    ? Effect.void
+    : new ImportRefused({ reason: "two entries have the same id" });
+};
 
 /** The number of records that an import stores at a time. */
 const batch = 200;
@@ -99,6 +119,38 @@ export const makeChatArchive = (rows: ColdRows): Port => {
       return yield* new ImportRefused({ reason: "the chatbot already has chats" });
   });
 
+  /**
+   * Stores records, which are in order, in several transactions of whole chats, each of at least `limit` records. Only a
+   * failure of the store can end it midway. The first transaction makes all later ids and times greater.
+   */
+  const importInParts = Effect.fnUntraced(function* (
+    chatbot: ChatbotId,
+    records: ReadonlyArray<ArchiveRecord>,
+    limit: number,
+    actor: string,
+  ) {
+    const greatest = greatestOf(records);
+    const chats = records.filter(({ _tag }) => _tag === "Chat").length;
+    let from = 0;
+    do {
+      const start = from;
+      do from++;
+      while (from < records.length && (from < start + limit || records[from]!._tag === "Entry"));
+      yield* rows.write(
+        { _tag: "Import", chatbot },
+        Effect.fnUntraced(function* (tx) {
+          if (start === 0) {
+            yield* refuseUnlessEmpty(tx, chatbot);
+            yield* tx.endImport(chatbot, greatest);
+            yield* tx.audit([{ actor, chatbot, action: "import", detail: importDetail(chats) }]);
+          }
+          yield* tx.insertRecords(chatbot, records.slice(start, from).map(withAllFields));
+        }),
+      );
+    } while (from < records.length);
+    return chats;
+  }, Effect.uninterruptible);
+
   const importRecords: Port["import"] = operation("ChatArchive.import")(
     Effect.fnUntraced(function* <E, R>(
       chatbot: ChatbotId,
@@ -109,18 +161,25 @@ export const makeChatArchive = (rows: ColdRows): Port => {
       let records: Stream.Stream<ArchiveRecord, E | ImportRefused, R> = checkArchiveOrder(stream);
       if (rows.isSynchronous) {
         yield* rows.write(scope, (tx) => refuseUnlessEmpty(tx, chatbot));
-        records = Stream.fromIterable(yield* Stream.runCollect(records));
+        const all = yield* Stream.runCollect(records);
+        if (rows.recordsAtOnce !== undefined) {
+          yield* refuseEqualIds(all);
+          return yield* importInParts(chatbot, all, rows.recordsAtOnce, actor);
+        }
+        records = Stream.fromIterable(all);
       }
       return yield* rows.write(
         scope,
         Effect.fnUntraced(function* (tx) {
           yield* refuseUnlessEmpty(tx, chatbot);
           let chats = 0;
+          let greatest = greatestOf([]);
           yield* Stream.runForEachArray(Stream.rechunk(records, batch), (some) => {
             for (const { _tag } of some) if (_tag === "Chat") chats++;
+            greatest = greatestOf(some, greatest);
             return tx.insertRecords(chatbot, some.map(withAllFields));
           });
-          yield* tx.endImport(chatbot);
+          yield* tx.endImport(chatbot, greatest);
           yield* tx.audit([{ actor, chatbot, action: "import", detail: importDetail(chats) }]);
           return chats;
         }),
@@ -133,7 +192,7 @@ export const makeChatArchive = (rows: ColdRows): Port => {
     deleteChat,
     export: exportRecords,
     import: importRecords,
-    usage: (chatbot, since, by = null) => rows.read((tx) => tx.usage(chatbot, since, by)),
+    usage: (chatbot, query) => rows.read((tx) => tx.usage(chatbot, query)),
     feedback: (chatbot, since, kind) =>
       Stream.filter(rows.feedback(chatbot, since, kind), ({ entry }) =>
         hasFeedback(entry, since, kind),

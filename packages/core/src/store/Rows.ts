@@ -18,7 +18,7 @@ import type {
   ArchiveRecord,
   DatedErasure,
   FeedbackKind,
-  UsageGroup,
+  UsageQuery,
   UsageSum,
 } from "../ports/ChatArchive.ts";
 import type { AuditRecord, RegisteredChatbot } from "../ports/ChatbotRegistry.ts";
@@ -68,6 +68,13 @@ export interface VisitorErasures {
 /** An entry in the audit log without its time, which is the transaction's. */
 export type AuditEntry = Omit<AuditRecord, "time">;
 
+/** The greatest ids in an import, and the time of its newest chat. */
+export interface Greatest {
+  readonly chat: number;
+  readonly entry: number;
+  readonly chatTime: number;
+}
+
 /** What a transaction is about. A store may lock exactly this, and nothing wider. */
 export type Scope =
   /** Chatbots and their keys. */
@@ -93,11 +100,7 @@ export interface Reads {
   /** The chat; `null` if there is none or, with a `visitor`, if it has another `userRef` or none; both take as long. */
   readonly ownChat: (chatbot: ChatbotId, id: ChatId, visitor: string | null) => Verb<Chat | null>;
   /** See `ChatArchive.usage`. */
-  readonly usage: (
-    chatbot: ChatbotId,
-    since: Date,
-    by: UsageGroup | null,
-  ) => Verb<ReadonlyArray<UsageSum>>;
+  readonly usage: (chatbot: ChatbotId, query: UsageQuery) => Verb<ReadonlyArray<UsageSum>>;
 }
 
 /** The verbs of the registry, of the audit log and of imports. */
@@ -146,8 +149,8 @@ export interface ColdTx extends Reads {
     chatbot: ChatbotId,
     records: ReadonlyArray<ArchiveRecord>,
   ) => Verb<void, ImportRefused>;
-  /** Ends the import: later ids of chats and entries are greater than all ids in the chatbot. */
-  readonly endImport: (chatbot: ChatbotId) => Verb<void>;
+  /** Makes later ids of chats and entries greater than these, which are the greatest of the import. */
+  readonly endImport: (chatbot: ChatbotId, greatest: Greatest) => Verb<void>;
 }
 
 /** All verbs of a transaction. */
@@ -214,6 +217,11 @@ export interface Rows<T extends ColdTx = Tx, R extends Reads = Tx & Lists> {
    */
   readonly isSynchronous: boolean;
   /**
+   * How many records of an import a transaction may store. An import then takes several transactions, each with whole
+   * chats. Without it, an import is one transaction.
+   */
+  readonly recordsAtOnce?: number;
+  /**
    * Runs the body alone among the writes of this scope, all or nothing: on every exit that is not a success, defects and
    * interruptions included, nothing stays. The body uses only `tx`, and may run again.
    */
@@ -232,7 +240,9 @@ export interface Rows<T extends ColdTx = Tx, R extends Reads = Tx & Lists> {
   /**
    * Erases the chats, with their entries, turns, queues and idempotency keys, in one or more transactions. Each reports
    * how many chats it has erased, in the step that commits it. A chat that gets an entry meanwhile is not idle; chats
-   * that are created meanwhile may remain. Then deletes the idempotency keys of visitors' asks without a chat; see
+   * that are created meanwhile may remain. What the
+   * answers cost is added to the {@link ErasedUsage} of their day in the transaction that deletes them, and what is older
+   * than `erasedUsageDays` is deleted. Then deletes the idempotency keys of visitors' asks without a chat; see
    * `ChatArchive.erase`.
    */
   readonly erase: (

@@ -1,11 +1,11 @@
 /**
- * Which rows a list, an erasure and a usage report are about, for stores that keep their rows in arrays.
+ * Which rows a list, an erasure and a feedback report are about, for stores that keep their rows in arrays.
  */
 import type { Chat } from "../model/Chat.ts";
 import type { ChatQuery, ListQuery, Page } from "../model/ListQuery.ts";
-import { hasQuestion, type Entry, type Usage } from "../model/Entry.ts";
+import type { Entry } from "../model/Entry.ts";
 import { compareText, fold } from "../model/Text.ts";
-import type { DatedErasure, FeedbackKind, UsageGroup, UsageSum } from "../ports/ChatArchive.ts";
+import type { DatedErasure, FeedbackKind } from "../ports/ChatArchive.ts";
 import type { ChatRow, KeyRow } from "./Rows.ts";
 
 /** Whether a chat matches the filters of a query. */
@@ -83,37 +83,3 @@ export const hasFeedback = (
   kind: FeedbackKind,
 ): boolean =>
   createTime >= since && (kind === "rated" ? rating != null : metadata?.["found"] === false);
-
-const noUsage = { provider: null, model: null, attempts: 0, promptTokens: 0, completionTokens: 0 };
-
-/** Adds up what the answers cost: see `ChatArchive.usage`. */
-export const sumUsage = (
-  entries: Iterable<{
-    readonly entry: Entry;
-    readonly usage: Usage | null;
-    readonly apiKeyId: string | null;
-    readonly userRef: string | null;
-  }>,
-  since: Date,
-  by: UsageGroup | null,
-): ReadonlyArray<UsageSum> => {
-  const sums = new Map<string, UsageSum>();
-  for (const { apiKeyId, entry, usage, userRef } of entries) {
-    if (!hasQuestion(entry) || entry.flagged || entry.createTime < since) continue;
-    const { attempts, completionTokens, model, promptTokens, provider } = usage ?? noUsage;
-    const day = entry.createTime.toISOString().slice(0, 10);
-    const group = by && { day, key: apiKeyId, userRef }[by];
-    const name = JSON.stringify([group, provider, model]);
-    const sum = sums.get(name) ?? { ...noUsage, answers: 0 };
-    sums.set(name, {
-      group,
-      provider,
-      model,
-      answers: sum.answers + 1,
-      attempts: sum.attempts + attempts,
-      promptTokens: sum.promptTokens + promptTokens,
-      completionTokens: sum.completionTokens + completionTokens,
-    });
-  }
-  return [...sums.values()];
-};

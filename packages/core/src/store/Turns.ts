@@ -246,10 +246,12 @@ export const makeTurnStore = (rows: Rows): Port => {
           default: {
             if ((yield* tx.chatbot(chatbot)) === null) return null;
             const { chatId, fingerprint, turn } = decision.stop;
+            // The chat of an ask that waits may not exist.
+            const chat = chatId === null ? null : yield* tx.chat(chatbot, chatId);
             yield* tx.setIdempotencyKey(chatbot, key, {
               fingerprint,
               turn,
-              chatId,
+              chatId: chat && chatId,
               madeAt: tx.now,
               turnUntil: null,
               entryId: null,

@@ -31,14 +31,14 @@ export const rowsChecks = (rows: ColdRows): ReadonlyArray<Check<never>> => {
         Effect.raceFirst(Effect.as(wait(300), Exit.interrupt())),
         Effect.ensuring(Fiber.interrupt(fiber)),
       );
-      const left = yield* write((tx) =>
+      const rest = yield* write((tx) =>
         Effect.gen(function* () {
           const id = yield* tx.chatbotNamed("Rows", name);
           const entries = yield* tx.auditLog(100);
           return { id, entries: entries.filter(({ actor }) => actor === name).length };
         }),
       );
-      return { exit, hasRow: left.id !== null, entries: left.entries };
+      return { exit, hasRow: rest.id !== null, entries: rest.entries };
     });
 
   return [

@@ -67,9 +67,9 @@ describe("an answerer that is a function", () => {
   it.effect(
     "an answerer function and a moderator function receive the asker, the chat and the context",
     () => {
-      const seen: Array<AskOrigin> = [];
+      const origins: Array<AskOrigin> = [];
       const note = ({ apiKeyId, chatId, context, userRef, visitor }: AskOrigin) =>
-        void seen.push({ apiKeyId, chatId, context, userRef, visitor });
+        void origins.push({ apiKeyId, chatId, context, userRef, visitor });
       const layer = layerOf(
         (call) => (note(call), "a"),
         (_question, _chatbot, _signal, origin) => (note(origin), null),
@@ -79,8 +79,8 @@ describe("an answerer that is a function", () => {
         yield* asking(ask("q", { visitor: "ann", apiKeyId: "k", context }));
         const user = { userRef: "ann", visitor: "ann" };
         const origin = { chatId: null, ...user, apiKeyId: "k", context };
-        assert.deepStrictEqual(seen, [origin, origin]);
-        assert.strictEqual(seen[1]!.context, context);
+        assert.deepStrictEqual(origins, [origin, origin]);
+        assert.strictEqual(origins[1]!.context, context);
       }).pipe(Effect.provide(layer));
     },
   );
@@ -88,7 +88,9 @@ describe("an answerer that is a function", () => {
   it.effect("an answerer function can yield its answer's usage", () =>
     Effect.gen(function* () {
       yield* asking(ask("Hi"));
-      const [sum] = yield* ChatArchive.use((archive) => archive.usage(chatbot.id, new Date(0)));
+      const [sum] = yield* ChatArchive.use((archive) =>
+        archive.usage(chatbot.id, { since: new Date(0) }),
+      );
       assert.strictEqual(sum?.model, usage.model);
     }).pipe(
       Effect.provide(

@@ -155,22 +155,6 @@ describe("asking", () => {
     },
   );
 
-  it.effect("a question may have as many code points as the limits allow, 200 by default", () => {
-    const refusal = (length: number) =>
-      Effect.flip(asking(ask("🙂".repeat(length)))).pipe(
-        Effect.map((error) => (error._tag === "ArgumentInvalid" ? error.field : error._tag)),
-      );
-    const longer = Layer.succeed(AskLimits, { ...AskLimits.defaultValue(), questionLength: 300 });
-    const layer = layerAsking(() => says("a"));
-    return Effect.gen(function* () {
-      yield* asking(ask("🙂".repeat(200))).pipe(Effect.provide(layer));
-      assert.strictEqual(yield* refusal(201).pipe(Effect.provide(layer)), "question");
-      const withLimit = Layer.provide(layer, longer);
-      yield* asking(ask("🙂".repeat(300))).pipe(Effect.provide(withLimit));
-      assert.strictEqual(yield* refusal(301).pipe(Effect.provide(withLimit)), "question");
-    });
-  });
-
   it.effect("an ask in another visitor's chat fails without waiting for the asks before it", () =>
     Effect.gen(function* () {
       const gate = Deferred.makeUnsafe<void>();
@@ -330,18 +314,6 @@ describe("asking", () => {
         expectedOrder,
       );
     }),
-  );
-
-  it.effect("an ask takes over a killed process's turn when the lease of the turn expires", () =>
-    Effect.gen(function* () {
-      const chatId = yield* newChat;
-      yield* TurnStore.use((store) => store.take(chatbot.id, chatId, null));
-      const waitingAsk = yield* Effect.forkChild(asking(ask("q", { chatId })));
-      yield* TestClock.adjust(turnLease - 1);
-      assert.isUndefined(waitingAsk.pollUnsafe());
-      yield* TestClock.adjust(2);
-      assert.isDefined(waitingAsk.pollUnsafe());
-    }).pipe(Effect.provide(layerAsking(() => says("done")))),
   );
 
   it.effect("a slow ask holds its turn until its deadline, and then fails and releases it", () =>
@@ -529,13 +501,13 @@ describe("asking", () => {
       });
       yield* Effect.gen(function* () {
         const askWithKey = ask("q", { idempotencyKey: "key", onDisconnect: "cancel" });
-        const fibers = yield* Effect.forEach(Array.from({ length: 100 }), () =>
+        const fibers = yield* Effect.forEach(Array.from({ length: 8 }), () =>
           Effect.forkChild(asking(askWithKey)),
         );
         yield* settle;
-        yield* Fiber.interruptAll(fibers.slice(0, 99));
+        yield* Fiber.interruptAll(fibers.slice(0, 7));
         yield* Deferred.succeed(gate, undefined);
-        const { entry, replayed } = yield* Fiber.join(fibers[99]!);
+        const { entry, replayed } = yield* Fiber.join(fibers[7]!);
         assert.isTrue(replayed);
         assert.strictEqual(calls, 1);
         assert.deepStrictEqual(yield* asking(askWithKey), { entry, replayed: true });
@@ -773,7 +745,9 @@ describe("asking", () => {
     };
     return Effect.gen(function* () {
       for (const n of counts.keys()) yield* asking(ask(`${n}`));
-      const [sum] = yield* ChatArchive.use((archive) => archive.usage(chatbot.id, new Date(0)));
+      const [sum] = yield* ChatArchive.use((archive) =>
+        archive.usage(chatbot.id, { since: new Date(0) }),
+      );
       const all = 13 + (2 ** 31 - 1);
       const sums = { attempts: all, promptTokens: all, completionTokens: all };
       assert.deepInclude(sum, { answers: 5, ...sums });
@@ -821,6 +795,112 @@ describe("asking", () => {
         assert.deepStrictEqual(yield* questionsOf(ours), ["q"]);
       }).pipe(Effect.provide(context));
     }),
+  );
+});
+
+describe("the bounds on what a key has in progress", () => {
+  const limits = { ...AskLimits.defaultValue(), asks: 16, budgetedAsks: 4, readers: 3 };
+  /** Runs a test that can open the gate for all answers. */
+  const withLimits = <A, E>(
+    test: (gate: Deferred.Deferred<void>) => Effect.Effect<A, E, Asking | ChatStore>,
+  ) =>
+    Effect.gen(function* () {
+      const gate = yield* Deferred.make<void>();
+      const layer = Layer.provide(
+        layerAsking(() => gatedAnswer(gate)),
+        Layer.succeed(AskLimits, limits),
+      );
+      return yield* test(gate).pipe(
+        Effect.ensuring(Deferred.succeed(gate, undefined)),
+        Effect.provide(layer),
+      );
+    });
+  /** Starts an ask, and returns whether it was refused at once. */
+  const isRefused = (ask: Ask) =>
+    Effect.gen(function* () {
+      const fiber = yield* Effect.forkChild(Effect.exit(asking(ask)));
+      yield* settle;
+      const exit = fiber.pollUnsafe();
+      if (exit === undefined || Exit.isSuccess(yield* Fiber.join(fiber))) return false;
+      assert.deepStrictEqual(tagOf(yield* Fiber.join(fiber)), ["Overloaded"]);
+      return true;
+    });
+  /** Returns how many of these asks were accepted. */
+  const count = (asks: ReadonlyArray<Ask>) =>
+    Effect.map(
+      Effect.forEach(asks, isRefused),
+      (refusals) => refusals.filter((refusal) => !refusal).length,
+    );
+  const many = (make: (at: number) => Partial<Ask>) =>
+    Array.from({ length: 40 }, (_, at) => ask(`${at}`, make(at)));
+
+  it.effect(
+    "asks that wait in a key's own chats leave an eighth of all asks to the other keys",
+    () =>
+      withLimits(() =>
+        Effect.gen(function* () {
+          const chats = [yield* newChat, yield* newChat];
+          const flood = many((at) => ({ apiKeyId: "flood", chatId: chats[at % 2]! }));
+          assert.strictEqual(yield* count(flood), 14);
+          assert.strictEqual(yield* count(many(() => ({ apiKeyId: "other" }))), 2);
+        }),
+      ),
+  );
+
+  it.effect(
+    "a request that joins an ask counts as an ask, and an answer has only a few readers",
+    () =>
+      withLimits(() =>
+        Effect.gen(function* () {
+          const joins = (key: string) =>
+            many(() => ({ apiKeyId: "flood", idempotencyKey: key })).map((join) => ({
+              ...join,
+              question: "q",
+            }));
+          assert.strictEqual(yield* count(joins("a")), 3);
+          const others = ["b", "c", "d", "e", "f"];
+          assert.strictEqual(yield* count(others.flatMap(joins)), 11);
+          assert.isFalse(yield* isRefused(ask("q", { apiKeyId: "polite" })));
+        }),
+      ),
+  );
+
+  it.effect("an ask whose client has left counts until it ends", () =>
+    withLimits((gate) =>
+      Effect.gen(function* () {
+        for (const asked of many(() => ({ apiKeyId: "flood" })).slice(0, 14)) {
+          const fiber = yield* Effect.forkChild(asking(asked));
+          yield* settle;
+          yield* Fiber.interrupt(fiber);
+        }
+        assert.isTrue(yield* isRefused(ask("q", { apiKeyId: "flood" })));
+        assert.isFalse(yield* isRefused(ask("q", { apiKeyId: "polite" })));
+        yield* Deferred.succeed(gate, undefined);
+        yield* settle;
+        assert.isFalse(yield* isRefused(ask("q", { apiKeyId: "flood" })));
+      }),
+    ),
+  );
+
+  it.effect("a visitor leaves an eighth of the key's asks to the key's other visitors", () =>
+    withLimits(() =>
+      Effect.gen(function* () {
+        const asksOf = (visitor: string) => many(() => ({ apiKeyId: "widget", visitor }));
+        assert.strictEqual(yield* count(asksOf("flood")), 13);
+        assert.strictEqual(yield* count(asksOf("other")), 1);
+        assert.isFalse(yield* isRefused(ask("q", { apiKeyId: "polite" })));
+      }),
+    ),
+  );
+
+  it.effect("a key with a budget has a limited number of asks in progress", () =>
+    withLimits(() =>
+      Effect.gen(function* () {
+        const budgeted = many(() => ({ apiKeyId: "k", tokensPerDay: 10 }));
+        assert.strictEqual(yield* count(budgeted), 4);
+        assert.isFalse(yield* isRefused(ask("q", { apiKeyId: "polite" })));
+      }),
+    ),
   );
 });
 
@@ -1023,30 +1103,6 @@ describe("posting", () => {
         ),
       );
     },
-  );
-
-  it.effect(
-    "a repeated post returns the stored entry, and another request with its key or in a missing chat fails",
-    () =>
-      Effect.gen(function* () {
-        const chatId = yield* newChat;
-        const more = { chatId, metadata, idempotencyKey: "k" };
-        const [first, second] = yield* Effect.all([posting("t", more), posting("t", more)], {
-          concurrency: 2,
-        });
-        assert.deepStrictEqual([second.entry, second.replayed], [first.entry, !first.replayed]);
-        for (const other of [
-          posting("u", more),
-          posting("t", { ...more, metadata: null }),
-          asking(ask("t", { chatId, idempotencyKey: "k" })),
-        ])
-          assert.strictEqual((yield* Effect.flip(other))._tag, "IdempotencyKeyReused");
-        const missing = yield* Effect.flip(posting("t", { chatId: ChatId.make(99) }));
-        assert.strictEqual(missing._tag, "ChatNotFound");
-        assert.deepStrictEqual(yield* questionsOf(chatId), [""]);
-        // The chat's turn is free again.
-        yield* asking(ask("q", { chatId }));
-      }).pipe(Effect.provide(layerAsking(() => says("a")))),
   );
 
   it.effect("a post by a user's key reaches only that user's chats", () =>

@@ -2,9 +2,9 @@
  * Both interfaces, and optionally pages, as one HTTP application. It checks requests in the order that the contract
  * prescribes, and every response from an interface has one of the contract's shapes.
  */
-import { Access, Asking, AskLimits, ChatId, type Principal } from "@parley/core";
-import { logFailure, optionsOf } from "@parley/core/ports";
-import { Cause, Effect, Layer, Option, type Scope } from "effect";
+import { Access, Asking, AskLimits, ChatId, type Client, type Principal } from "@parley/core";
+import { CurrentKey, logFailure, optionsOf } from "@parley/core/ports";
+import { Cause, Effect, Exit, Layer, Option, type Scope } from "effect";
 import { HttpMiddleware, HttpServerRequest, HttpServerResponse } from "effect/http";
 import {
   defaultBasePaths,
@@ -14,7 +14,6 @@ import {
   type EndpointName,
 } from "../contract/Endpoints.ts";
 import { toJsonResponse } from "../contract/Wire.ts";
-import { makeAdmission, type EventLoop } from "./Admission.ts";
 import { makeCors } from "./Cors.ts";
 import {
   RequestRefused,
@@ -25,6 +24,7 @@ import {
   type RequestError,
 } from "./ErrorResponses.ts";
 import { makeHandlers } from "./Handlers.ts";
+import { makeReadTurns } from "./ReadTurns.ts";
 import {
   makeRequestTelemetry,
   toMethod,
@@ -46,8 +46,6 @@ export interface AppOptions {
   readonly context?: (request: HttpServerRequest.HttpServerRequest) => unknown;
   /** Origins whose pages may call the interfaces; none by default. */
   readonly corsOrigins?: ReadonlyArray<string>;
-  /** Lets the application refuse asks while the process is overloaded; if absent, only `AskLimits` limits asks. */
-  readonly eventLoop?: EventLoop;
   /** What happens to an ask without an `On-Disconnect` header if the client disconnects; `finish` by default. */
   readonly onDisconnect?: "finish" | "cancel";
   /** Whether to log each request, without any text from users; `false` by default. */
@@ -57,6 +55,8 @@ export interface AppOptions {
    * default.
    */
   readonly pages?: ReadonlyArray<Pages>;
+  /** The queue of a server that lets its keys take turns; if absent, only `AskLimits` limits what a key may do. */
+  readonly turns?: RequestTurns;
   /** The widget's pages and files; without them, the listener only issues tokens to anonymous visitors. */
   readonly widget?: WidgetPages;
 }
@@ -67,13 +67,29 @@ export const appOptions = {
   clientAddress: false,
   context: false,
   corsOrigins: false,
-  eventLoop: false,
   logRequests: false,
   onDisconnect: false,
   pages: false,
   serves: false,
+  turns: false,
   widget: false,
 } as const;
+
+/** The queue in which requests wait before they reach the application. */
+export interface RequestTurns {
+  /**
+   * Whether too many requests of the key were waiting when this one arrived, so that it must be refused. `source` is that
+   * of the `HttpServerRequest`, whose body has been discarded.
+   */
+  readonly isExcess: (source: object) => boolean;
+  /** Must be called with each valid credential, so that its next requests take the turns of its client. */
+  readonly noteClient: (credential: string, client: Client) => void;
+  /** Calls `then` when the whole response has been sent, or its connection is closed. */
+  readonly whenSent: (source: object, then: () => void) => void;
+}
+
+/** A response of more bytes counts as sent only when the client has read it. Smaller ones fit into the system's buffers. */
+const largeResponse = 64 * 1024;
 
 /** Creates a function that returns the response of a listener's page, or `undefined` if no page matches the request. */
 export type Pages = (
@@ -84,6 +100,7 @@ export type Pages = (
 
 type Request = HttpServerRequest.HttpServerRequest;
 type Response = HttpServerResponse.HttpServerResponse;
+type Handling = Effect.Effect<Response, RequestError, Scope.Scope>;
 
 const overloadedResponse = toJsonResponse(toGeneralBody("SERVICE_OVERLOADED"), {
   "retry-after": "1",
@@ -131,15 +148,15 @@ const toId = (text = ""): number =>
 
 type Route = NonNullable<ReturnType<ReturnType<typeof makeRouter>>>;
 
-/** Creates the effect that refuses an ask because the server is full. */
-const makeAskRefusal = (countFailure: RequestTelemetry["countFailure"]) => {
+/** Creates the effect that refuses a request because the server is full. */
+const makeRefusal = (countFailure: RequestTelemetry["countFailure"]) => {
   let refusals = 0;
   /** Logs refusals once a second, because logging each refusal would cost more than the refusal itself. */
   const logRefusals = Effect.suspend(() => {
-    const line = Effect.logWarning("The server is full and refused asks in the last second");
-    const asks = refusals;
+    const line = Effect.logWarning("The server is full and refused requests in the last second");
+    const requests = refusals;
     refusals = 0;
-    return Effect.annotateLogs(line, { asks });
+    return Effect.annotateLogs(line, { requests });
   }).pipe(Effect.delay("1 second"));
   return Effect.suspend(() => {
     countFailure("SERVICE_OVERLOADED");
@@ -170,25 +187,24 @@ export const makeApp = Effect.fnUntraced(function* (options?: AppOptions) {
     clientAddress = ({ remoteAddress }: Request) => Option.getOrUndefined(remoteAddress),
     context: contextOf = () => undefined,
     corsOrigins = [],
-    eventLoop,
     logRequests,
     onDisconnect = "finish",
     pages = [],
     serves = ["general", "answers"],
+    turns,
     widget,
   } = optionsOf("makeApp", options, appOptions);
   const access = yield* Access;
   const asking = yield* Asking;
-  const { asks: maxAsks, questionLength } = yield* AskLimits;
+  const { questionLength } = yield* AskLimits;
   const listener = { basePaths, serves, corsOrigins, questionLength };
   const pagesOf = yield* Effect.forEach(pages, (make) => make(listener));
   const findRoute = makeRouter(basePaths);
   const bases = serves.map((name) => basePaths[name]);
   const { countFailure, observe } = yield* makeRequestTelemetry(logRequests);
   const handlers = yield* makeHandlers(onDisconnect, contextOf);
-  const admit = eventLoop === undefined ? () => true : makeAdmission(eventLoop);
-  const awaitSlot = eventLoop?.awaitSlot ?? Effect.void;
-  const refuseAsk = makeAskRefusal(countFailure);
+  const awaitReadTurn = makeReadTurns();
+  const refuse = makeRefusal(countFailure);
   const tokens = makeVisitorTokens();
 
   const respondNotFound = ({ method, url }: Request) => {
@@ -235,20 +251,30 @@ export const makeApp = Effect.fnUntraced(function* (options?: AppOptions) {
       return Effect.as(Effect.annotateLogs(logFailure(causeToLog), { ...facts }), response);
     };
 
-  /**
-   * Refuses an ask if the server is full; otherwise starts it when the event loop has a slot. The ask's log lines carry
-   * the facts about its request.
-   */
-  const admitAsk = (
-    handling: ReturnType<(typeof handlers)["ask"]>,
-    { apiKeyId }: Principal,
-    facts: RequestFacts,
-  ) =>
-    Effect.flatMap(asking.inProgress, (inProgress) =>
-      inProgress < maxAsks && admit(apiKeyId, inProgress)
-        ? Effect.annotateLogs(Effect.andThen(awaitSlot, handling), { ...facts })
-        : refuseAsk,
+  /** Refuses an ask if its key has too much in progress. The ask's log lines carry the facts about its request. */
+  const admitAsk = (handling: Handling, principal: Principal, { facts }: Exchange) =>
+    asking.hasPlace(principal) ? Effect.annotateLogs(handling, { ...facts }) : refuse;
+
+  /** Reads in turn. A turn ends when the response has been sent, so that a key's responses do not fill the memory. */
+  const readInTurn = (
+    handling: Handling,
+    principal: Principal,
+    source: object,
+    { whenSent }: RequestTurns,
+  ): Handling => {
+    const handlingForKey = Effect.provideService(handling, CurrentKey, principal.apiKeyId);
+    return Effect.uninterruptibleMask((restore) =>
+      Effect.flatMap(restore(awaitReadTurn(principal)), (endTurn) =>
+        endTurn === null
+          ? refuse
+          : Effect.onExit(restore(handlingForKey), (exit) => {
+              const body = Exit.isSuccess(exit) ? exit.value.body : null;
+              const isLarge = body?._tag === "Uint8Array" && body.contentLength > largeResponse;
+              return Effect.sync(() => (isLarge ? whenSent(source, endTurn) : endTurn()));
+            }),
+      ),
     );
+  };
 
   /**
    * Checks the key, the route, the scope and, for an ask, whether the server is full, in this order. The handlers check
@@ -263,6 +289,7 @@ export const makeApp = Effect.fnUntraced(function* (options?: AppOptions) {
     if (apiKey === undefined)
       return Effect.fail(new RequestRefused({ reason: "API_KEY_NOT_PRESENT" }));
     return Effect.flatMap(access.authenticate(apiKey, { tokens }), (principal) => {
+      turns?.noteClient(apiKey, principal);
       facts.chatbot = principal.chatbot.id;
       facts.key = principal.apiKeyId;
       if (route === undefined) return respondNotFound(request);
@@ -270,9 +297,14 @@ export const makeApp = Effect.fnUntraced(function* (options?: AppOptions) {
       if (!principal.scopes.includes(scope)) {
         return Effect.fail(new RequestRefused({ reason: "SCOPE_NOT_GRANTED" }));
       }
+      if (turns?.isExcess(request.source) === true) return refuse;
       const ids = { chatId, entryId };
       const handling = handlers[endpoint]({ request, facts, principal, ...ids, reportFailure });
-      return endpoint === "ask" ? admitAsk(handling, principal, facts) : handling;
+      if (endpoint === "ask") return admitAsk(handling, principal, exchange);
+      const isList = endpoint === "listChats" || endpoint === "history";
+      return isList && turns !== undefined
+        ? readInTurn(handling, principal, request.source, turns)
+        : handling;
     });
   };
 

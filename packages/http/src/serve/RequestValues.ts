@@ -37,7 +37,11 @@ const readJson = (
   // Only a web request has `bodyUsed`. The client is not at fault, so the status must not be 400.
   if ((request.source as Partial<Request>).bodyUsed === true)
     return Effect.die(new Error(bodyUsed));
-  return request.arrayBuffer.pipe(
+  // A request keeps the body that is read from it, and an ask may wait long. So the body is read from a copy, unless an
+  // embedding application has already read it.
+  const isRead =
+    (request.source as { readonly readableDidRead?: boolean }).readableDidRead === true;
+  return (isRead ? request : request.modify({})).arrayBuffer.pipe(
     Effect.mapError(({ reason }) => {
       const isTooLarge = reason._tag === "RequestParseError" && reason.reason === "BodyTooLarge";
       return new RequestRefused({ reason: isTooLarge ? "BODY_TOO_LARGE" : "BODY_INCOMPLETE" });

@@ -24,17 +24,33 @@ export interface WidgetPages {
   ) => Effect.Effect<Response>;
 }
 
-/** Returns the network that a single client may control: an IPv4 address, or the first 64 bits of an IPv6 address. */
-const toNetwork = (address: string): string => {
+/**
+ * Returns the networks that a client may control, from the narrowest to the widest: an IPv4 address, its first 24 and
+ * its first 16 bits, or the first 64, 48 and 32 bits of an IPv6 address.
+ */
+const toNetworks = (address: string): ReadonlyArray<string> => {
   const plain = address.replace(/^::ffff:(?=[\d.]+$)/i, "");
-  if (!plain.includes(":")) return plain;
+  const bytes = plain.split(".");
+  if (!plain.includes(":")) return [4, 3, 2].map((length) => bytes.slice(0, length).join("."));
   const [head = [], tail = []] = plain
     .split("::")
     .map((part) => part.split(":").filter((group) => group !== ""));
   const gap = Array.from({ length: Math.max(0, 8 - head.length - tail.length) }, () => "0");
-  const groups = [...head, ...gap, ...tail].map((group) => Number.parseInt(group, 16).toString(16));
-  const isMapped = groups.slice(0, 6).join(":") === "0:0:0:0:0:ffff";
-  return groups.slice(...(isMapped ? [6] : [0, 4])).join(":");
+  const groups = [...head, ...gap, ...tail].map((group) => Number.parseInt(group, 16));
+  const isMapped = groups.slice(0, 5).every((group) => group === 0) && groups[5] === 0xffff;
+  return isMapped
+    ? toNetworks(
+        groups
+          .slice(6)
+          .map((group) => `${group >> 8}.${group & 255}`)
+          .join("."),
+      )
+    : [4, 3, 2].map((length) =>
+        groups
+          .slice(0, length)
+          .map((group) => group.toString(16))
+          .join(":"),
+      );
 };
 
 /** Creates a function that responds to requests for the widget's paths and returns `undefined` for other paths. */
@@ -54,9 +70,9 @@ export const makeWidget = Effect.fnUntraced(function* (
       : yield* pages.document(request, widget, questionLength);
   });
   const respondToken = Effect.fnUntraced(function* (request: Request, keyId: string) {
-    const network = toNetwork(clientAddress(request) ?? "");
+    const networks = toNetworks(clientAddress(request) ?? "");
     const former = request.headers["x-api-key"];
-    const grant = yield* access.admitVisitor(keyId, tokens, network, former);
+    const grant = yield* access.admitVisitor(keyId, tokens, networks, former);
     if (grant === null) return yield* notFound(request);
     const { expiresAt, ...claims } = grant;
     const token = yield* signVisitorToken({ ...claims, keyId, expiresAt });

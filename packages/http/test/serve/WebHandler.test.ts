@@ -122,7 +122,7 @@ it.live("a full server refuses an ask before it reads the ask's body", () =>
   Effect.gen(function* () {
     const { key, layer } = yield* makeTestHandler(() => Stream.empty);
     const limits = Layer.succeed(AskLimits, { ...AskLimits.defaultValue(), asks: 0 });
-    const { dispose, handler } = makeWebHandler(Layer.merge(layer, limits));
+    const { dispose, handler } = makeWebHandler(Layer.provideMerge(layer, limits));
     let isRead = false;
     const pull = (body: ReadableStreamDefaultController) => ((isRead = true), body.close());
     const init = {
@@ -159,7 +159,7 @@ it.live("if a chatbot is deleted during a request, its key is rejected like an i
       Layer.mock(Asking, {
         ask: () => deleted,
         stream: () => Stream.fail(deleted),
-        inProgress: Effect.succeed(0),
+        hasPlace: () => true,
       }),
     ).pipe(Layer.provide(layer));
     const { dispose, handler } = makeWebHandler(services);

@@ -119,9 +119,26 @@ it.live("new visitors are limited per client network, whether IPv4 or IPv6, and 
     expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(0);
     // The key allows 300 new visitors at once, and 5 more each second.
     let visitors = 10 + 3 + 11 + 9;
-    for (let at = 0; (yield* ask(`10.0.${at >> 8}.${at & 255}`)).status === 201; at++) visitors++;
+    for (let at = 0; (yield* ask(`10.${at}.0.1`)).status === 201; at++) visitors++;
     expect(visitors).toBeGreaterThanOrEqual(300);
     expect(visitors).toBeLessThanOrEqual(301 + (5 * (performance.now() - began)) / 1000);
+  }).pipe(Effect.scoped),
+);
+
+it.live.each([
+  ["the many networks of one IPv6 client", 40, (at: number) => `2001:db8:7:${at.toString(16)}::1`],
+  ["the neighbours of one IPv4 client", 40, (at: number) => `198.51.100.${at}`],
+  ["one IPv6 provider", 120, (at: number) => `2001:db8:${at.toString(16)}::1`],
+  ["one IPv4 provider", 120, (at: number) => `198.51.${at}.1`],
+] as const)("new visitors from %s leave room for those from elsewhere", ([, most, addressOf]) =>
+  Effect.gen(function* () {
+    const { ask } = yield* setUp();
+    const began = performance.now();
+    let visitors = 0;
+    for (let at = 0; at < 200; at++) if ((yield* ask(addressOf(at))).status === 201) visitors++;
+    expect(visitors).toBeGreaterThanOrEqual(most);
+    expect(visitors).toBeLessThanOrEqual(most + 1 + (most / 60_000) * (performance.now() - began));
+    for (let at = 0; at < 20; at++) expect((yield* ask(`203.0.${at}.1`)).status).toBe(201);
   }).pipe(Effect.scoped),
 );
 

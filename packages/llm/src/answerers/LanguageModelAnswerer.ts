@@ -90,7 +90,7 @@ export const layerLanguageModel = (
   models: LanguageModel | readonly [LanguageModel, ...Array<LanguageModel>],
   options: LanguageModelOptions = {},
 ): Layer.Layer<Answerer> => {
-  const given = optionsOf("layerLanguageModel", options, optionNames);
+  const ownOptions = optionsOf("layerLanguageModel", options, optionNames);
   return Layer.effect(
     Answerer,
     Effect.gen(function* () {
@@ -101,12 +101,12 @@ export const layerLanguageModel = (
         maxOutputTokens = maxOutputTokensOf(contextTokens),
         modelNamed = () => Effect.fail(noModel),
         retries,
-      } = given;
+      } = ownOptions;
       const list = "length" in models ? models : [models];
       const providerAt = (model: LanguageModel, index: number) => {
         const share = index === list.length - 1 ? idleShareOfLast : idleShare;
         const idleTimeout = Duration.fromInputUnsafe(
-          given.idleTimeout ?? Duration.times(deadline, share),
+          ownOptions.idleTimeout ?? Duration.times(deadline, share),
         );
         return makeProvider({ model, maxOutputTokens, idleTimeout });
       };

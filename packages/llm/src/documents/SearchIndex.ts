@@ -122,11 +122,11 @@ export class SearchIndex {
         this[name] = new Float32Array(size);
     }
     const { counts, heads, lengths, scores, shares } = this;
-    const seen: Array<number> = [];
+    const matches: Array<number> = [];
     const average = this.totalLength / size;
     let room = maxVisits;
     for (const { rarity, variants, visits } of terms) {
-      if ((room -= visits) < 0 && seen.length > 0) break;
+      if ((room -= visits) < 0 && matches.length > 0) break;
       const touched: Array<number> = [];
       for (const { list, weight } of variants) {
         for (let at = 0; at < list.length; at++) {
@@ -142,7 +142,7 @@ export class SearchIndex {
       }
       for (const id of touched) {
         const count = counts[id]!;
-        if (scores[id] === 0) seen.push(id);
+        if (scores[id] === 0) matches.push(id);
         const norm = 1.2 * (0.3 + (0.7 * lengths[id]!) / average);
         scores[id]! += rarity ** 2 * ((count * 2.2) / (count + norm) + heads[id]!);
         shares[id]! += rarity * Math.min(1, count + heads[id]!);
@@ -151,7 +151,7 @@ export class SearchIndex {
     }
     // Sorting all passages would take longer than finding them.
     const best: Array<{ readonly id: number; readonly score: number }> = [];
-    for (const id of seen) {
+    for (const id of matches) {
       const score = scores[id]! * Math.sqrt(shares[id]!);
       scores[id] = shares[id] = 0;
       if (best.length === maxResults && score <= best[maxResults - 1]!.score) continue;

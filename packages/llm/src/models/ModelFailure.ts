@@ -145,7 +145,7 @@ export const classifyError = (
 
 /** Returns the values of an error's fields that are identifiers, without spaces, each with a label for the log. */
 export const identifiersIn = (body: unknown): ReadonlyArray<readonly [string, string]> => {
-  const found: Array<readonly [string, string]> = [];
+  const details: Array<readonly [string, string]> = [];
   const visit = (value: unknown, key: string, depth: number): void => {
     if (isRecord(value) && key !== "loc") {
       if (depth < 6) for (const key in value) visit(value[key], key, depth + 1);
@@ -155,12 +155,12 @@ export const identifiersIn = (body: unknown): ReadonlyArray<readonly [string, st
     const isIdentifier =
       /^(?!(null|none|error|true|false|undefined)$)([a-z_][\w.:/[\]-]{1,79}|\d{3,6})$/i;
     if (!isIdentifier.test(text)) return;
-    if (/^(error|code|type|status|status_code|reason)$/.test(key)) found.push(["", text]);
-    if (/^(param|loc)$/.test(key)) found.push([paramLabel, text]);
-    if (key === "request_id") found.push(["request ", text]);
+    if (/^(error|code|type|status|status_code|reason)$/.test(key)) details.push(["", text]);
+    if (/^(param|loc)$/.test(key)) details.push([paramLabel, text]);
+    if (key === "request_id") details.push(["request ", text]);
   };
   visit(typeof body === "string" ? (parseJson(body) ?? body) : body, "error", 0);
-  return found;
+  return details;
 };
 export const paramLabel = "param ";
 

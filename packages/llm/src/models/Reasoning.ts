@@ -24,31 +24,31 @@ const closingOf = ([, left, name, right, topic, channel]: RegExpExecArray): RegE
 
 /** Returns a function that takes an answer's next delta, or `null` at its end, and returns the text to show. */
 export const makeReasoningFilter = () => {
-  let held: string | null = "";
+  let pending: string | null = "";
   let closing: RegExp | null = null;
   return (delta: string | null): string => {
-    if (held === null) return delta ?? "";
-    held += delta ?? "";
+    if (pending === null) return delta ?? "";
+    pending += delta ?? "";
     while (true) {
       if (closing !== null) {
-        const end: RegExpExecArray | null = closing.exec(held);
+        const end: RegExpExecArray | null = closing.exec(pending);
         if (end === null) {
-          held = held.slice(-40);
+          pending = pending.slice(-40);
           return "";
         }
-        held = held.slice(end.index + end[0].length);
+        pending = pending.slice(end.index + end[0].length);
         closing = null;
       }
-      held = held.replace(/^\p{White_Space}+/u, "");
-      const match = opening.exec(held);
+      pending = pending.replace(/^\p{White_Space}+/u, "");
+      const match = opening.exec(pending);
       if (match !== null) {
         closing = closingOf(match);
-        held = held.slice(match[0].length);
+        pending = pending.slice(match[0].length);
         continue;
       }
-      if (held === "" || (delta !== null && mayBecomeOpening.test(held))) return "";
-      const text: string = held;
-      held = null;
+      if (pending === "" || (delta !== null && mayBecomeOpening.test(pending))) return "";
+      const text: string = pending;
+      pending = null;
       return text;
     }
   };

@@ -129,8 +129,8 @@ export const openSession = (options: ChatSession): void => {
     tell();
   });
   for (const ask of asks.peek().filter(isRunning)) {
+    void run(ask.id);
     if (ask.state === "stopping") stop(ask);
-    else void run(ask.id);
   }
 };
 
@@ -140,16 +140,22 @@ export const start = (ask: Pick<Ask, "chatId" | "newChat" | "question" | "after"
   void run(id);
 };
 
-/** Retries an ask that failed or was stopped. */
-export const retry = ({ id }: Ask): void => {
+/** Retries an ask that failed or was stopped. The key of a stopped ask stays stopped, so the retry is a new ask. */
+export const retry = (ask: Ask): void => {
+  const { id } = ask;
+  if (ask.state === "cancelled") {
+    const { after, chatId, newChat, question } = ask;
+    asks.value = asks.peek().filter((other) => other.id !== id);
+    return start({ after, chatId, newChat, question });
+  }
   change(id, { state: "waiting", since: Date.now(), error: undefined });
   void run(id);
 };
 
-export const stop = (ask: Ask): void => {
-  disconnects.get(ask.id)?.abort();
-  change(ask.id, { state: ask.chatId === null ? "stopped" : "stopping" });
-  if (ask.chatId !== null) void cancel(ask);
+export const stop = ({ chatId, id }: Ask): void => {
+  change(id, { state: chatId === null ? "stopped" : "stopping" });
+  if (chatId === null) disconnects.get(id)?.abort();
+  else void cancel(id);
 };
 
 /** Turns a question back into a draft. */
@@ -208,6 +214,7 @@ const run = async (id: string) => {
       if (signal.aborted) return;
       // The page asks for another key, which may belong to another chatbot.
       if (error instanceof ResponseError && error.status === 401) return edit(find(id));
+      if (isStopped(error)) return change(id, { state: "cancelled" });
       if (!(error instanceof ConnectionError)) return change(id, { state: "failed", error });
       change(id, { state: "reconnecting" });
       await untilBack(signal);
@@ -230,34 +237,35 @@ const read = async (id: string, chat_id: number, signal: AbortSignal) => {
     if (event.type === "reconnecting") {
       state = event.error instanceof ConnectionError ? "reconnecting" : "busy";
     }
-    if (find(id).state !== state) change(id, { state });
+    const current = find(id).state;
+    if (current !== state && current !== "stopping") change(id, { state });
     void write(text);
   }
 };
 
+const isStopped = (error: unknown) =>
+  error instanceof ResponseError && error.message === "ANSWER_STOPPED";
+
 /**
- * Repeats the request with `cancel`, and disconnects a second later, by which time the server has read the request and
- * noticed the first disconnect. If deltas arrive within that second, the request has reached the server that is
- * answering, which then cancels the answer. Any other server sends nothing, and the answer continues.
+ * Asks the server to stop the ask, once more after a second, because the ask may not have reached it yet. The request
+ * for the answer stays open meanwhile: it shows the entry if that was stored first, or if the ask cannot be stopped.
  */
-const cancel = async ({ chatId, id, question }: Ask) => {
-  const signal = AbortSignal.timeout(1000);
-  const { include } = session;
-  const options = { idempotencyKey: id, include, onDisconnect: "cancel", signal } as const;
-  let hasContinued = false;
-  try {
-    const events = session.client.stream({ chat_id: chatId, query: question }, options);
-    for await (const event of events) {
-      if (event.type === "entry") return finish(id, event.entry);
-      hasContinued ||= event.type === "delta";
+const cancel = async (id: string) => {
+  const isStopping = () => asks.peek().some((ask) => ask.id === id && ask.state === "stopping");
+  for (const isLast of [false, true]) {
+    try {
+      const { stopped } = await session.client.stop(id);
+      if (!stopped || !isStopping()) break;
+      disconnects.get(id)?.abort();
+      change(id, { state: "cancelled" });
+      stale.value++;
+      return;
+    } catch (error) {
+      if (isLast || !(error instanceof ResponseError && error.status === 404)) break;
+      await pause(1000);
     }
-  } catch {
-    hasContinued &&= signal.aborted;
   }
-  // A copy of this tab may still be reading the answer, which the server then completes.
-  change(id, { state: hasContinued && !waitsElsewhere(chatId) ? "cancelled" : "stopped" });
-  stale.value++;
-  setTimeout(() => stale.value++, 20_000);
+  if (isStopping()) change(id, { state: "waiting" });
 };
 
 /** Returns a function that updates the shown text up to twenty times a second, for at most a sixth of the time. */

@@ -1,7 +1,7 @@
 /**
  * Erases whole chats, a batch at a time, and keeps totals, positions and pages exact.
  */
-import type { ColdRows } from "@parley/core/ports";
+import { erasedUsageDays, type ColdRows } from "@parley/core/ports";
 import { Effect, Schedule } from "effect";
 import type { SqlError } from "effect/sql";
 import { addGaps } from "../chats/ChatPositions.ts";
@@ -103,9 +103,28 @@ select chat.* from unnest($2::int8[]) requested_id cross join lateral (
   offset 0 for update
 ) chat`;
 
+const today = "(clock_timestamp() at time zone 'UTC')::date";
+const oldestDay = `${today} - ${erasedUsageDays}`;
+
+// Erasures of a chatbot take turns at the rows of `erased_usage` in their order.
 const deleteChats = `
 with entries as (
   delete from entry where chatbot_id = $1 and chat_id = any ($2::int8[])
+  returning (create_time at time zone 'UTC')::date as day, key_id, provider, model, attempts, prompt_tokens,
+    completion_tokens, question <> '' and not flagged as is_answer
+), kept as (
+  insert into erased_usage as u
+    (chatbot_id, day, key_id, provider, model, answers, attempts, prompt_tokens, completion_tokens)
+  select $1::int4, day, key_id, provider, model, count(*), coalesce(sum(attempts), 0),
+    coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0)
+  from entries where is_answer and day >= ${oldestDay}
+  group by day, key_id, provider, model order by day, key_id, provider, model
+  on conflict (chatbot_id, day, key_id, provider, model) do update set
+    answers = u.answers + excluded.answers, attempts = u.attempts + excluded.attempts,
+    prompt_tokens = u.prompt_tokens + excluded.prompt_tokens,
+    completion_tokens = u.completion_tokens + excluded.completion_tokens
+), expired as (
+  delete from erased_usage where chatbot_id = $1 and day < ${oldestDay}
 )
 delete from chat where chatbot_id = $1 and id = any ($2::int8[])`;
 

@@ -13,7 +13,14 @@
  * {@link positionDirection} and {@link textOrder} recognize these orders. The SQL consists of constant pieces; every
  * value from a client is passed as a parameter.
  */
-import { fold, type Chat, type ChatQuery, type ChatStore, type OrderBy } from "@parley/core/ports";
+import {
+  CurrentKey,
+  fold,
+  type Chat,
+  type ChatQuery,
+  type ChatStore,
+  type OrderBy,
+} from "@parley/core/ports";
 import { Effect } from "effect";
 import {
   databaseOverload,
@@ -38,13 +45,16 @@ export const readQuickly = <Row extends object>(
   { text, values }: Statement,
 ) => toStorageUnavailable(reads.query<Row>(chatbot, text, values));
 
-/** Runs any other statement. Only a few run at a time, and after ten seconds the list fails with `Overloaded`. */
+/**
+ * Runs any other statement. Only a few run at a time, in turn by API key, and after ten seconds the list fails with
+ * `Overloaded`.
+ */
 export const readInBulk = <Row extends object>(
   { bulk }: PgPools,
   chatbot: number,
   { text, values }: Statement,
 ) =>
-  bulk.query<Row>(chatbot, text, values).pipe(
+  Effect.flatMap(CurrentKey, (key) => bulk.query<Row>(key ?? chatbot, text, values)).pipe(
     Effect.catchIf(isStatementTimeout, () => Effect.fail(databaseOverload)),
     toStoreErrors,
   );

@@ -12,8 +12,8 @@ import { retryOnDeadlock } from "./PgErrors.ts";
 import type { RoundRobin } from "./RoundRobin.ts";
 import type { TlsChoice } from "./TlsFallback.ts";
 
-/** Who waits for a connection: a chatbot's id, or `operator` for work that concerns no single chatbot. */
-export type Tenant = number | "operator";
+/** Who waits for a connection: a chatbot's id, an API key's id, or `operator` for work that concerns no single chatbot. */
+export type Tenant = number | string;
 
 export type Work<A, E, R> = (connection: PgConnection) => Effect.Effect<A, E, R>;
 

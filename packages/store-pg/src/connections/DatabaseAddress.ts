@@ -30,6 +30,8 @@ export interface Transport {
   /** The file with the trusted certificate authorities, or `system`. This package does not read the file. */
   readonly authorities: string | undefined;
   readonly tls: TlsChoice;
+  /** Whether the address leads to a pooler; `undefined` until `detectPooler` has connected. */
+  isPooler: boolean | undefined;
 }
 
 /** Parses an address. A returned string says what is wrong with the address, and contains no part of a password. */
@@ -79,6 +81,7 @@ const readAddress = (address: string): Transport | string => {
       mode < 2 ? false : options,
       mode === 1 ? options : mode === 2 ? false : null,
     ),
+    isPooler: undefined,
   };
 };
 
@@ -113,10 +116,6 @@ export const describeFailure = (error: SqlError.SqlError): string => {
     ],
     [/No username/, "add one, as in postgres://user:password@host:5432/database"],
     [/ALTNAME_INVALID/, "use a host name that the certificate contains, or set sslmode=verify-ca"],
-    [
-      /startup parameter/,
-      "if this is a pooler, set the option pooler (on a server PARLEY_POOLER=true) and migrate using PostgreSQL's own address",
-    ],
   ];
   const hint = hints.find(([pattern]) => pattern.test(`${codeOf(error)} ${message}`))?.[1];
   return hint === undefined ? message : `${message.replace(/[.:\s]+$/, "")}: ${hint}`;

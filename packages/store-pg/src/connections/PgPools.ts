@@ -45,7 +45,6 @@ export interface PoolOptions {
   readonly url: Redacted.Redacted;
   readonly authorities?: string | Array<string> | undefined;
   readonly schema: string;
-  readonly pooler?: boolean | undefined;
   /** Raised to {@link fewestConnections} if lower. Includes no connection outside the pools. */
   readonly maxConnections: number;
 }
@@ -54,13 +53,15 @@ const [readers, bulkReaders] = [2, 2];
 /** One connection is for writes. */
 const fewestConnections = readers + bulkReaders + 1;
 
+/** A pooler rejects or drops `settings`. They are `null` if nobody knows yet whether there is a pooler. */
 const configOf = (
-  { authorities, pooler = false, schema, url }: PoolOptions,
+  { authorities, schema, url }: PoolOptions,
   maxConnections: number,
-  settings: Readonly<Record<string, string>>,
+  settings: Readonly<Record<string, string>> | null,
   more: Pick<PgPool.Config, "multiplex" | "multiplexConcurrency"> = {},
 ): PgPool.Config => {
   const transport = transportOf(url) as Transport;
+  const isDirect = settings !== null && transport.isPooler !== true;
   return {
     url: transport.url,
     // Whenever the driver opens a connection, it reads `ssl` and then, in the same step and once, `stream`.
@@ -72,7 +73,7 @@ const configOf = (
       transport.tls.noteOpening();
       return undefined;
     },
-    prepare: !pooler,
+    prepare: isDirect,
     types,
     maxConnections,
     applicationName: transport.applicationName,
@@ -81,8 +82,8 @@ const configOf = (
     // The driver's default of 16 MiB would make an entry with more text unreadable. PostgreSQL sends at most 1 GiB.
     maxMessageSize: 2 ** 30,
     ...more,
-    // A pooler rejects startup parameters; `checkDatabase` checks the role's settings instead.
-    startupParameters: pooler
+    // Behind a pooler, `checkDatabase` checks the role's settings instead.
+    startupParameters: !isDirect
       ? {}
       : // Each of these overrides a setting of the role or the database.
         {
@@ -99,6 +100,20 @@ const configOf = (
 };
 
 const noTimeouts = { statement_timeout: "0", idle_in_transaction_session_timeout: "0" };
+
+/**
+ * Finds out whether the URL leads to a pooler in transaction mode, such as PgBouncer. A pooler gives each client a
+ * process id of its own, because the client's statements run in several processes.
+ */
+export const detectPooler = Effect.fnUntraced(function* (options: PoolOptions) {
+  const transport = transportOf(options.url) as Transport;
+  if (transport.isPooler === undefined) {
+    const connection = yield* PgConnection.make(configOf(options, 1, null));
+    const [[processId] = []] = yield* connection.queryValues("select pg_backend_pid()");
+    transport.isPooler = processId !== connection.processId;
+  }
+  return transport.isPooler;
+}, Effect.scoped);
 
 /** Creates a client with one connection for migrations and checks, and one for watching a long migration. */
 export const makeMigrationClient = (options: PoolOptions) =>

@@ -46,9 +46,9 @@ const roleSettings: Readonly<Record<string, string>> = {
 };
 
 /** Fails if Parley's statements would fail, run without their settings, or run in the wrong schema. */
-export const checkDatabase = Effect.fnUntraced(function* (schema: string, pooler = false) {
+export const checkDatabase = Effect.fnUntraced(function* (schema: string, isPooler = false) {
   const sql = yield* SqlClient.SqlClient;
-  const names = pooler ? Object.keys(roleSettings) : ["default_transaction_isolation"];
+  const names = isPooler ? Object.keys(roleSettings) : ["default_transaction_isolation"];
   const [row] = yield* sql.unsafe<DatabaseRow>(databaseRow, [schema, texts(names)]);
   const { current_schema, database, encoding, role, settings, usable, version } = row!;
   const isElsewhere = current_schema !== schema && (current_schema !== null || usable !== null);
@@ -64,9 +64,7 @@ export const checkDatabase = Effect.fnUntraced(function* (schema: string, pooler
     usable === false &&
       `the role "${role}" cannot use the schema "${schema}"; see "Database roles" in docs/operations.md`,
     missingSettings.length > 0 &&
-      (pooler
-        ? `its role lacks settings that Parley needs behind a pooler: run ${missingSettings.join(" ")} Then make the pooler open new connections (RECONNECT in PgBouncer's console)`
-        : "a pooler drops the settings that Parley sends: set the option pooler (on a server PARLEY_POOLER=true; see docs/scaling.md)"),
+      `its role lacks settings that Parley needs behind a pooler: run ${missingSettings.join(" ")} Then make the pooler open new connections (RECONNECT in PgBouncer's console)`,
   ];
   const problem = problems.find((text) => text !== false);
   if (problem !== undefined) return yield* cannotBeUsed(problem);

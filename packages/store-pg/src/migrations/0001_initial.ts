@@ -40,7 +40,7 @@ create table audit (
   action text not null,
   detail text not null
 );
--- The table is append-only, even for its owner.
+-- Prevents mistakes, not attacks: the owner can grant itself these privileges again.
 revoke update, delete, truncate on audit from current_user;
 
 create extension if not exists pg_trgm with schema public;
@@ -144,6 +144,20 @@ create table visitor_erasure (
   time timestamptz(3) not null,
   chats int not null,
   primary key (chatbot_id, key_id, day)
+);
+
+-- What erased answers cost: no texts, and no users.
+create table erased_usage (
+  chatbot_id int not null references chatbot on delete cascade,
+  day date not null,
+  key_id text,
+  provider text,
+  model text,
+  answers bigint not null,
+  attempts bigint not null,
+  prompt_tokens bigint not null,
+  completion_tokens bigint not null,
+  unique nulls not distinct (chatbot_id, day, key_id, provider, model)
 );
 
 -- See rows/IdempotencyKeys.ts.

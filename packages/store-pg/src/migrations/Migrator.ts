@@ -32,7 +32,7 @@ const schemaRow = `
 select exists (select from pg_namespace where nspname = $1) as exists,
   exists (select from pg_tables where schemaname = $1 and tablename = '${table}') as "hasTable"`;
 
-/** Returns whether the schema exists, and what it lacks. Fails if it comes from a later or an unreleased version. */
+/** Returns whether the schema exists, and what it lacks. Fails if its migrations are not this version's, or are more. */
 const pendingMigrations = Effect.fnUntraced(function* (schema: string, migrations: Migrations) {
   const sql = yield* SqlClient.SqlClient;
   type SchemaRow = { readonly exists: boolean; readonly hasTable: boolean };
@@ -44,7 +44,7 @@ const pendingMigrations = Effect.fnUntraced(function* (schema: string, migration
   const appliedRows = hasTable ? yield* names : [];
   if (appliedRows.some(({ name }, n) => n < migrations.length && migrations[n]!.name !== name)) {
     return yield* cannotBeUsed(
-      "its schema was created by an unreleased version of Parley: export its chats with that version, and import them with this version into a new database or a different schema (option schema, on a server PARLEY_SCHEMA)",
+      "its schema was not created by the migrations of this version of Parley: set the option schema (on a server PARLEY_SCHEMA) to another schema",
     );
   }
   if (appliedRows.length > migrations.length) {
@@ -65,7 +65,7 @@ export const migrateAsOwner =
 const hints: Readonly<Record<string, string>> = {
   "42501": `its schema is not up to date, and the role cannot change it: ${migrateAsOwner}`,
   "42P07":
-    "its schema already has a table with the same name as one of Parley's, created by another program or an unreleased version: set the option schema (on a server PARLEY_SCHEMA) to another schema",
+    "its schema already has a table with the same name as one of Parley's, created by another program: set the option schema (on a server PARLEY_SCHEMA) to another schema",
 };
 
 const lock = 7275395391;

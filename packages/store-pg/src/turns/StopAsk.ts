@@ -59,7 +59,8 @@ export const makeStopAsk = (pools: PgPools): Port["stop"] => {
 
 const stopWaitingStatement = `
 insert into idempotency_key as k (chatbot_id, key, fingerprint, made_at, chat_id, stopped)
-select id, $2, $3, clock_timestamp(), $4::int8, true from chatbot where id = $1
+select id, $2, $3, clock_timestamp(), (select id from chat where chatbot_id = $1 and id = $4::int8), true
+from chatbot where id = $1
 on conflict (chatbot_id, key) do update set
   fingerprint = excluded.fingerprint, made_at = excluded.made_at, turn = null, turn_until = null,
   chat_id = excluded.chat_id, entry_id = null, stopped = true

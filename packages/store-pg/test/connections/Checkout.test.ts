@@ -7,7 +7,7 @@ import { Effect, Fiber, Logger, Metric, Redacted } from "effect";
 import { TestClock } from "effect/testing";
 import { inject, vi } from "vitest";
 import { watchAvailability } from "../../src/connections/Availability.ts";
-import { makeTenantPool, type TenantPool } from "../../src/connections/Checkout.ts";
+import { makeTenantPool, type Tenant, type TenantPool } from "../../src/connections/Checkout.ts";
 import { deadlines, noResponseError } from "../../src/connections/Deadlines.ts";
 import { toStoreErrors } from "../../src/connections/PgErrors.ts";
 import { makeRoundRobin } from "../../src/connections/RoundRobin.ts";
@@ -38,7 +38,7 @@ for (const slots of [1, 2]) {
     () =>
       Effect.gen(function* () {
         const pool = yield* onePool;
-        const roundRobin = makeRoundRobin<number | "operator">(slots);
+        const roundRobin = makeRoundRobin<Tenant>(slots);
         const query = (name: string, deadline: number, text: string) => {
           const options = { name, size: 1, deadline, silentAfter: 4_500, cancels: true };
           return makeTenantPool(pool, newState(), alwaysPlain, {

@@ -24,13 +24,13 @@ it.live("a database's settings do not affect statements", () =>
       exportSession: [yield* pools.exportSession, "0", "0", "0"],
     } as const;
     for (const [name, [session, ...timeouts]] of Object.entries(sessions)) {
-      const shown = yield* session.query(
+      const rows = yield* session.query(
         "operator",
         `select current_setting('jit') as jit, current_setting('transaction_isolation') as isolation,
             array[current_setting('statement_timeout'), current_setting('lock_timeout'),
               current_setting('idle_in_transaction_session_timeout')] as timeouts`,
       );
-      assert.deepStrictEqual(shown, [{ jit: "off", isolation: "read committed", timeouts }], name);
+      assert.deepStrictEqual(rows, [{ jit: "off", isolation: "read committed", timeouts }], name);
     }
   }).pipe(Effect.scoped),
 );

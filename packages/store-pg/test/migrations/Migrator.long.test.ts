@@ -1,6 +1,7 @@
 import { assert, it } from "@effect/vitest";
 import { Effect, Fiber, Redacted } from "effect";
 import { SqlClient } from "effect/sql";
+import { transportOf, type Transport } from "../../src/connections/DatabaseAddress.ts";
 import { makeMigrationClient } from "../../src/connections/PgPools.ts";
 import { migrate, migrations } from "../../src/migrations/Migrator.ts";
 import { hold } from "../hold.ts";
@@ -96,10 +97,11 @@ it.live("a migration behind a pooler is not subject to its role's timeouts", () 
     for (const setting of ["search_path = parley", "statement_timeout = '200ms'"])
       yield* sql.unsafe(`alter role current_user in database ${name} set ${setting}`);
     const slow = { ...later, text: "select pg_sleep(1);" };
+    (transportOf(url) as Transport).isPooler = true;
     yield* migrate("parley", [...migrations, slow]).pipe(
       Effect.provideServiceEffect(
         SqlClient.SqlClient,
-        makeMigrationClient({ url, schema: "parley", pooler: true, maxConnections: 6 }),
+        makeMigrationClient({ url, schema: "parley", maxConnections: 6 }),
       ),
       Effect.scoped,
     );

@@ -66,18 +66,12 @@ it.live("a server refuses to start on a newer schema", () =>
   }),
 );
 
-it.live("a server refuses to start on an unreleased schema, and says how to move the chats", () =>
+it.live("a server refuses to start on a schema that other SQL created", () =>
   Effect.gen(function* () {
-    // The migration names from unreleased versions, the last of which has the hash of a different SQL text.
-    for (const names of [["initial", "keys"], ["initial"], ["initial_1f2e3d4c"]]) {
-      const { options } = yield* withSchema([
-        "create table chat (id int)",
-        "create table parley_schema (migration_id int primary key, name text, created_at timestamptz)",
-        ...names.map((name, at) => `insert into parley_schema values (${at + 1}, '${name}')`),
-      ]);
-      const message = yield* refusal(options);
-      assert.include(message, "was created by an unreleased version of Parley: export its chats");
-    }
+    const { options, sql } = yield* withSchema([]);
+    yield* start(options);
+    yield* sql.unsafe("update parley_schema set name = 'initial_1f2e3d4c'");
+    assert.include(yield* refusal(options), "was not created by the migrations of this version");
   }),
 );
 
@@ -91,17 +85,19 @@ it.live("a server that finds another program's table in its schema suggests PARL
   }),
 );
 
-it.live("the audit log is append-only, even for its owner", () =>
-  Effect.gen(function* () {
-    const { options, sql } = yield* withSchema([]);
-    yield* start(options);
-    for (const statement of [
-      "delete from audit",
-      "update audit set actor = ''",
-      "truncate audit",
-    ]) {
-      const { reason } = yield* Effect.flip(sql.unsafe(statement));
-      assert.strictEqual(reason._tag, "AuthorizationError");
-    }
-  }),
+it.live(
+  "the privileges on the audit log allow even the owner only to read it and to add entries",
+  () =>
+    Effect.gen(function* () {
+      const { options, sql } = yield* withSchema([]);
+      yield* start(options);
+      for (const statement of [
+        "delete from audit",
+        "update audit set actor = ''",
+        "truncate audit",
+      ]) {
+        const { reason } = yield* Effect.flip(sql.unsafe(statement));
+        assert.strictEqual(reason._tag, "AuthorizationError");
+      }
+    }),
 );

@@ -22,7 +22,7 @@ const settingFlags = {
   moderationErrorMessage: textFlag("moderation-error-message", "Answer to flagged questions"),
   instructions: textFlag("instructions", "Instructions for the language model"),
   model: textFlag("model", "Language model, as its provider names it"),
-  moderation: Flag.Literals("moderation", ["off", "words", "endpoint"]).pipe(
+  moderation: Flag.Literals("moderation", ["off", "endpoint"]).pipe(
     Flag.optional,
     Flag.withDescription("How questions are moderated"),
   ),

@@ -5,11 +5,11 @@ import { ChatbotId, defaultSettings, type Chatbot } from "@parley/core";
 import { ChatbotRegistry, Moderator } from "@parley/core/ports";
 import { inspectPostgres } from "@parley/store-pg";
 import { Effect, Path, Redacted, Result } from "effect";
-import { findBinaries } from "../../postgres/Binaries.ts";
 import { plan } from "../../provision/Provision.ts";
 import { readProvisionFile } from "../../provision/ProvisionFile.ts";
 import { moderationModel, readSettings, Settings, type ModelSettings } from "../../Settings.ts";
 import { databaseExists, databaseOptions, onDatabase } from "../Database.ts";
+import { describeFile } from "../DatabaseFile.ts";
 import { makeCommand } from "../Declaration.ts";
 import { CommandFailed, describeError, toLine, withOwnCommand } from "../CommandErrors.ts";
 import { pluralize, print, printable } from "../Output.ts";
@@ -18,11 +18,11 @@ import { checkStart } from "../StartChecks.ts";
 const hints = {
   settings: "docs/settings.md explains every setting.",
   database:
-    "Check DATABASE_URL and the database roles (docs/operations.md) or PARLEY_DATA_DIR, and make sure that PostgreSQL is running.",
+    "Check PARLEY_DATA_DIR or, with PostgreSQL, DATABASE_URL and the database roles (docs/operations.md).",
   documents:
     "Check PARLEY_KNOWLEDGE_DIR and its subfolders; document names must end with .md or .txt.",
   listeners:
-    "Change PARLEY_HOST, PARLEY_MANAGEMENT_HOST or the port, or stop the program that uses the port.",
+    "Change PARLEY_HOST or the port (PARLEY_MANAGEMENT_PORT can contain a host), or stop the program that uses the port.",
   directory: "Set PARLEY_DATA_DIR to a directory that the user running the server can write to.",
   provision: "docs/provisioning.schema.json describes the provisioning file.",
   telemetry: "Check OTEL_EXPORTER_OTLP_…ENDPOINT, and make sure that the collector is running.",
@@ -45,13 +45,14 @@ const checkDatabase = Effect.gen(function* () {
   const { dataDir, store } = yield* Settings;
   if (store === "memory") {
     const message = "PARLEY_STORE is memory: chats are lost when the server stops.";
-    return [warning("database", message, "Unset PARLEY_STORE to keep chats in PostgreSQL.")];
+    return [warning("database", message, "Unset PARLEY_STORE to keep chats in a file.")];
   }
   if (!(yield* databaseExists)) {
-    yield* findBinaries(null, import.meta.url);
     const message = `There is no database in PARLEY_DATA_DIR ${dataDir} yet; the server creates one when it first starts.`;
     return [ok("database", message)];
   }
+  if (store === "sqlite")
+    return (yield* describeFile).map(([status, message]) => finding(status)("database", message));
   const options = yield* databaseOptions;
   const { ctype, current, encoding, refusal, version, warnings } = yield* inspectPostgres(options);
   const asciiSearch = `The database's lc_ctype is ${ctype}: the search index covers only ASCII letters.`;

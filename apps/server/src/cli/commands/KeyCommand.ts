@@ -14,6 +14,7 @@ import {
   type Chatbot,
   type CreatedKey,
   type Scope,
+  visitorDefaults,
 } from "@parley/core";
 import { ArgumentInvalid, exportDetail, KeyNotFound } from "@parley/core/ports";
 import { longestLife, signVisitorToken } from "@parley/http";
@@ -236,9 +237,11 @@ const create = makeCommand("create", {
     const administration = yield* Administration;
     const expiresAt = expires && (yield* expires);
     const anonymous = widget && Option.isNone(tokenUrl);
-    const keyBounds = boundsOf({ ...valuesOf(bounds), anonymous });
+    const visitors = more.visitors || widget;
+    const defaults = visitors ? visitorDefaults : {};
+    const keyBounds = boundsOf({ ...defaults, ...valuesOf(bounds), anonymous });
     const key = { name: Option.getOrNull(name), scopes, expiresAt, ...keyBounds };
-    const newKey = { ...key, visitors: more.visitors || widget };
+    const newKey = { ...key, visitors };
     const createdKey = yield* administration.createKey(chatbot.id, newKey, yield* actor);
     if (!widget) return yield* printKey(chatbot, createdKey, key);
     const { port } = yield* Settings;

@@ -1,6 +1,8 @@
 import { migratePostgres, pendingSql } from "@parley/store-pg";
-import { Effect } from "effect";
-import { databaseOptions, requireDatabase } from "../Database.ts";
+import { inspectSqlite } from "@parley/store-sqlite";
+import { Effect, Layer } from "effect";
+import { databaseFile, layerFile, makeDataDir } from "../../layers/StoreLayer.ts";
+import { databaseExists, databaseOptions, requireDatabase, requireStore } from "../Database.ts";
 import { makeCommand } from "../Declaration.ts";
 import { switchFlag } from "../Flags.ts";
 import { write } from "../Output.ts";
@@ -13,12 +15,17 @@ export const migrate = makeCommand("migrate", {
   flags: { dryRun: switchFlag("dry-run", "Print the SQL without running it") },
   run: Effect.fnUntraced(
     function* ({ dryRun }) {
-      if (dryRun) yield* requireDatabase;
-      // A migration must bypass a pooler, to turn off the timeouts that the role needs behind one.
-      const options = { ...(yield* databaseOptions), pooler: false };
-      const sql = yield* pendingSql(options);
+      const isFile = (yield* dryRun ? requireDatabase : requireStore) === "sqlite";
+      const options = yield* databaseOptions;
+      const file = inspectSqlite(yield* databaseFile);
+      const sql = !isFile
+        ? yield* pendingSql(options)
+        : (yield* databaseExists)
+          ? (yield* file).pendingSql
+          : "new";
       if (dryRun) return yield* write(`${sql || "-- The schema is up to date."}\n`);
-      yield* migratePostgres(options);
+      if (isFile) yield* Effect.andThen(makeDataDir, Layer.build(yield* layerFile()));
+      else yield* migratePostgres(options);
       yield* write(`The schema ${sql === "" ? "was already" : "is now"} up to date.\n`);
     },
     Effect.scoped,

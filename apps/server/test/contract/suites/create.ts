@@ -28,12 +28,6 @@ export const create = (server: Server): void => {
       expect(chat).toMatchObject({ name: "", userRef: "" });
     });
 
-    it("the _createTime of a new chat is the current time", async () => {
-      const before = Date.now();
-      const chat = await createChat(server());
-      expect(Math.abs(Date.parse(chat._createTime) - before)).toBeLessThan(60_000);
-    });
-
     it("the hello message is the first entry of a new chat", async () => {
       const chat = await createChat(server());
       const { data, total } = await listEntries(server(), chat.id);
@@ -65,13 +59,7 @@ export const create = (server: Server): void => {
       expect(chat._createTime).not.toBe(time);
     });
 
-    for (const body of [
-      '{"__proto__":{"name":"x"}}',
-      '{"constructor":1,"toString":2,"hasOwnProperty":3}',
-      '{"Name":"x","NAME":"y","name ":"z"}',
-      '{"":"x","0":"y"}',
-      '{"unknown":{"name":{"deep":[1,2,{"name":"x"}]}}}',
-    ])
+    for (const body of ['{"__proto__":{"name":"x"}}', '{"Name":"x","NAME":"y","name ":"z"}'])
       it(`a new chat takes no value from ${body}`, async () => {
         const answer = await post(server, body);
         expect(answer.status, answer.text).toBe(201);
@@ -83,12 +71,6 @@ export const create = (server: Server): void => {
       expect(answer.status).toBe(201);
       expect(answer.body.data).toMatchObject({ name: null, userRef: null });
     });
-
-    it("deep nesting in an ignored field is accepted or results in 400", async () => {
-      const body = `{"x":${"[".repeat(20_000)}${"]".repeat(20_000)}}`;
-      const answer = await post(server, body);
-      expect([201, 400]).toContain(answer.status);
-    });
   });
 
   describe("create chat: lengths count code points", () => {
@@ -98,11 +80,7 @@ export const create = (server: Server): void => {
     ] as const) {
       for (const [what, character] of [
         ["ASCII letters", "a"],
-        ["two-byte letters", "é"],
-        ["three-byte letters", "語"],
         ["astral characters", "😀"],
-        ["combining marks", "\u0301"],
-        ["spaces", " "],
       ] as const) {
         it(`a ${field} of ${most} ${what} is kept`, async () => {
           const value = character.repeat(most);
@@ -150,11 +128,6 @@ export const create = (server: Server): void => {
       expectInvalid(answer, "name", "userRef");
     });
 
-    it("the path in the error for an invalid field is the field's name", async () => {
-      const answer = await api(server(), "/chats", { json: { userRef: 5 } });
-      expect(answer.body.errors).toMatchObject([{ path: ["userRef"] }]);
-    });
-
     it("a rejected request to create a chat stores nothing", async () => {
       const userRef = unique();
       expectInvalid(await api(server(), "/chats", { json: { name: 1, userRef } }), "name");
@@ -163,31 +136,20 @@ export const create = (server: Server): void => {
   });
 
   describe("create chat: bodies", () => {
-    for (const body of ["[]", "[{}]", "null", "true", "false", "0", '"text"', '"{}"'])
+    for (const body of ["[]", "null", '"text"'])
       it(`JSON that is not an object results in 422 with the path []: ${body}`, async () => {
         const answer = await post(server, body);
         expect(answer.status, answer.text).toBe(422);
         expect(answer.body.errors.map((error: { path: unknown }) => error.path)).toEqual([[]]);
       });
 
-    for (const body of [
-      "",
-      "{",
-      "{}x",
-      "{name:1}",
-      "{'name':'x'}",
-      '{"name":NaN}',
-      '{"name":"a\nb"}',
-      '{"name":"\\x41"}',
-      '{"name":01}',
-      "name=x",
-    ])
+    for (const body of ["", "{", "{'name':'x'}", "name=x"])
       it(`malformed JSON results in 400: ${JSON.stringify(body)}`, async () => {
         const answer = await post(server, body);
         expectGeneral(answer, 400);
       });
 
-    for (const body of [" {} ", "\r\n\t{ }\n", '{ "name" : null }'])
+    for (const body of ["\r\n\t{ }\n"])
       it(`white space around JSON is accepted: ${JSON.stringify(body)}`, async () => {
         const answer = await post(server, body);
         expect(answer.status, answer.text).toBe(201);
@@ -198,12 +160,7 @@ export const create = (server: Server): void => {
       expect(answer.body.data.name).toBe("😀\n/é");
     });
 
-    for (const type of [
-      "application/json",
-      "application/json; charset=utf-8",
-      'application/json; charset="utf-8"',
-      "Application/JSON",
-    ])
+    for (const type of ["application/json", "application/json; charset=utf-8", "Application/JSON"])
       it(`the content type ${type} is accepted`, async () => {
         const answer = await api(server(), "/chats", {
           body: "{}",
@@ -215,11 +172,8 @@ export const create = (server: Server): void => {
     for (const type of [
       undefined,
       "text/plain",
-      "application/json5",
-      "application/vnd.api+json",
       "application/x-www-form-urlencoded",
       "multipart/form-data; boundary=x",
-      "text/plain; application/json",
     ])
       it(`the content type ${type} results in 400`, async () => {
         const answer = await api(server(), "/chats", {
@@ -228,10 +182,6 @@ export const create = (server: Server): void => {
         });
         expectGeneral(answer, 400);
       });
-
-    it("a POST without a content type or a body results in 400", async () => {
-      expectGeneral(await api(server(), "/chats", { method: "POST" }), 400);
-    });
 
     it("a body of exactly 64 KiB is accepted", async () => {
       const answer = await post(server, `{}${" ".repeat(65_534)}`);
@@ -250,11 +200,7 @@ export const create = (server: Server): void => {
 
     for (const [what, bytes] of [
       ["a lone continuation byte", [0x80]],
-      ["a byte that is never used", [0xff]],
-      ["an overlong slash", [0xc0, 0xaf]],
       ["an encoded surrogate", [0xed, 0xa0, 0x80]],
-      ["a code point above U+10FFFF", [0xf4, 0x90, 0x80, 0x80]],
-      ["a character cut short", [0xe2, 0x82]],
       ["Latin-1", [0xe9]],
     ] as const)
       it(`a body that is not UTF-8 results in 400: ${what}`, async () => {
@@ -266,10 +212,5 @@ export const create = (server: Server): void => {
         const answer = await post(server, body);
         expectGeneral(answer, 400);
       });
-
-    it("a body in UTF-16 results in 400", async () => {
-      const answer = await post(server, Buffer.from("{}", "utf16le"));
-      expectGeneral(answer, 400);
-    });
   });
 };

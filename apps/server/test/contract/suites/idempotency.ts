@@ -62,9 +62,7 @@ export const idempotency = (server: Server): void => {
 
     for (const [what, body] of [
       ["a different name", { name: "b", userRef: "u" }],
-      ["a name in different case", { name: "A", userRef: "u" }],
       ["no name", { userRef: "u" }],
-      ["no userRef", { name: "a" }],
       ["an empty userRef", { name: "a", userRef: "" }],
       ["swapped values", { name: "u", userRef: "a" }],
     ] as const)
@@ -127,16 +125,6 @@ export const idempotency = (server: Server): void => {
       expect((await listEntries(server(), first.body.data.chat_id)).total).toBe(1);
     });
 
-    it("a repeated ask returns the first response even after more asks in the chat", async () => {
-      const idempotencyKey = unique();
-      const chat = await createChat(server());
-      const body = { chat_id: chat.id, query: "port" };
-      const first = await ask(idempotencyKey, body);
-      await ask(unique(), body);
-      expect((await ask(idempotencyKey, body)).text).toBe(first.text);
-      expect((await listEntries(server(), chat.id)).total).toBe(3);
-    });
-
     it("a repeated ask may differ in Accept, On-Disconnect and Last-Event-ID", async () => {
       const idempotencyKey = unique();
       const first = await ask(idempotencyKey, { query: "port" });
@@ -173,12 +161,6 @@ export const idempotency = (server: Server): void => {
       expect(again.text).toBe(first.text);
     });
 
-    it("a creation that reuses an ask's idempotency key is 422", async () => {
-      const idempotencyKey = unique();
-      await ask(idempotencyKey, { query: "port" });
-      expectInvalid(await create(idempotencyKey, {}), "Idempotency-Key");
-    });
-
     it("a failed ask does not use up its idempotency key", async () => {
       const idempotencyKey = unique();
       const missing = { chat_id: 9007199254740991, query: "port" };
@@ -207,8 +189,6 @@ export const idempotency = (server: Server): void => {
       ["empty", ""],
       ["256 characters", "k".repeat(256)],
       ["a non-ASCII letter", "clé"],
-      ["a tab inside", "a\tb"],
-      ["a Latin-1 character alone", "\u00ff"],
     ] as const)
       it(`an invalid Idempotency-Key is 422 on both endpoints: ${what}`, async () => {
         expectInvalid(await create(value, {}), "Idempotency-Key");
@@ -218,7 +198,6 @@ export const idempotency = (server: Server): void => {
     for (const [what, value] of [
       ["one character", () => String.fromCharCode(33 + Math.floor(Math.random() * 94))],
       ["255 characters", () => unique().padEnd(255, "k")],
-      ["a quoted UUID", () => `"${crypto.randomUUID()}"`],
       ["a space inside", () => `${unique()} x`],
       ["punctuation", () => `${unique()}!#$%&'()*+,-./:;<=>?@[\\]^_\`{|}~`],
     ] as const)

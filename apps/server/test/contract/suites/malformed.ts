@@ -35,16 +35,12 @@ export const malformed = (server: Server): void => {
     for (const [what, text] of [
       ["no Host", () => get(key())],
       ["a Host with a space", () => get("Host: a b", key())],
-      ["a Host that is a list", () => get("Host: a, b", key())],
       ["two Hosts", () => get(host, host, key())],
       ["chunks in HTTP/1.0", () => `POST / HTTP/1.0\r\n${host}\r\n${chunked}\r\n\r\n0\r\n\r\n`],
-      ["nonsense", () => "nonsense\r\n\r\n"],
       ["the HTTP/2 connection preface", () => "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
       ["a TLS ClientHello", () => "\x16\x03\x01\0\x25\x01\0\0\x21\x03\x03\r\n\r\n"],
-      ["an unknown method", () => requestText("FOO / HTTP/1.1", [host, ""])],
       ["a space in the target", () => requestText("GET /a b HTTP/1.1", [host, ""])],
       ["a header line without a colon", () => get(host, "nonsense")],
-      ["a header name with a space", () => get(host, "a b: c")],
       ["a space before the colon", () => get(host, "x-api-key : k")],
       ["NUL in a header", () => get(host, "a: b\0c")],
       ["a control character in a key", () => get(host, "x-api-key: a\u0001")],
@@ -60,8 +56,6 @@ export const malformed = (server: Server): void => {
         "a length and chunks",
         () => post(`Content-Length: 2\r\n${chunked}`, "2\r\n{}\r\n0\r\n\r\n"),
       ],
-      ["an unknown transfer coding", () => post("Transfer-Encoding: gzip")],
-      ["a chunk size that is not a number", () => post(chunked, "zz\r\n{}\r\n0\r\n\r\n")],
       ["a malformed second chunk", () => post(chunked, "1\r\n{\r\nq\r\n}\r\n0\r\n\r\n")],
       [
         "chunks over 64 KiB",
@@ -169,19 +163,6 @@ export const malformed = (server: Server): void => {
       expect((await responseTo(requestText(line, [key(), ""]))).status).toBe(200);
     });
 
-    it("an empty Host is accepted", async () => {
-      expect((await responseTo(get("Host:", key()))).status).toBe(200);
-    });
-
-    it("white space around a key is ignored", async () => {
-      const header = `X-API-KEY:\t  ${server().key} \t`;
-      expect((await responseTo(get(host, header))).status).toBe(200);
-    });
-
-    it("an empty line before the request is skipped", async () => {
-      expect((await responseTo(`\r\n${get(host, key())}`)).status).toBe(200);
-    });
-
     it("a request may arrive in small pieces", async () => {
       const request = post("Content-Length: 17\r\nConnection: close", '{"name":"é😀"}');
       const { hostname, port } = new URL(server().origin);
@@ -206,12 +187,6 @@ export const malformed = (server: Server): void => {
       const answer = await responseTo(post(chunked, text));
       expect(answer.status, answer.text).toBe(201);
       expect(answer.body.data.name).toBe("abc");
-    });
-
-    it("chunks of 64 KiB in total are accepted", async () => {
-      const text = `2\r\n{}\r\nfffe\r\n${" ".repeat(65_534)}\r\n0\r\n\r\n`;
-      const answer = await responseTo(post(chunked, text));
-      expect(answer.status, answer.text).toBe(201);
     });
 
     it("a character may be split across chunks", async () => {
@@ -248,21 +223,10 @@ export const malformed = (server: Server): void => {
       expect(answers.map(({ status }) => status)).toEqual([200, 200]);
     });
 
-    for (const protocol of ["websocket", "h2c", "TLS/1.0", "nonsense"])
+    for (const protocol of ["websocket", "nonsense"])
       it(`an upgrade to ${protocol} is refused`, async () => {
         const headers = [host, key(), "Connection: Upgrade", `Upgrade: ${protocol}`];
         expectGeneral(await responseTo(get(...headers)), 400);
       });
-
-    it("a client that disconnects does not affect other clients", async () => {
-      const { hostname, port } = new URL(server().origin);
-      for (let n = 0; n < 20; n++) {
-        const socket = connect({ host: hostname, port: Number(port) });
-        await new Promise((resolve) => socket.once("connect", resolve));
-        socket.write(post("Content-Length: 100", '{"na'));
-        socket.resetAndDestroy();
-      }
-      expect((await api(server(), "/details")).status).toBe(200);
-    });
   });
 };

@@ -22,23 +22,13 @@ export const paths = (server: Server): void => {
       "/nope",
       "/details/",
       "//details",
-      "/Details",
       "/detailss",
-      "/details%20",
-      "/details%2F",
-      "/./details",
       "/chats/",
       "/chats/1",
-      "/chats/1/History",
       "/chats/1/history/",
       "/ask",
       "/openapi.json",
-      "/health",
-      "/%zz",
       "/%E2%82",
-      "/__proto__",
-      "/:chat_id",
-      "/'\"<>`",
       `/${"a".repeat(4000)}`,
       "/é".normalize("NFC").replace("é", "%C3%A9"),
     ])
@@ -54,17 +44,10 @@ export const paths = (server: Server): void => {
       ["PUT", "/chats"],
       ["DELETE", "/chats"],
       ["OPTIONS", "/chats"],
-      ["PUT", "/chats/1"],
-      ["POST", "/chats/1"],
-      ["PATCH", "/chats/1/"],
       ["DELETE", "/chats/1/"],
       ["PATCH", "/chats"],
       ["PATCH", "/chats/1/history"],
-      ["DELETE", "/chats/1/history"],
-      ["POST", "/chats/1/history/1"],
       ["DELETE", "/chats/1/history/1"],
-      ["PATCH", "/chats/1/history/1/"],
-      ["POST", "/chats/"],
       ["POST", "/details"],
       ["POST", ""],
       ["QUERY", "/chats"],
@@ -74,19 +57,12 @@ export const paths = (server: Server): void => {
         expectNoEndpoint(answer, method, `${basePath(server())}${path}`);
       });
 
-    it("a known path with the wrong method is 404, whatever the body", async () => {
-      for (const method of ["PUT", "PATCH", "DELETE"]) {
-        const answer = await api(server(), "/chats", { method, body: "{", headers: {} });
-        expectNoEndpoint(answer, method, `${basePath(server())}/chats`);
-      }
-    });
-
-    for (const path of ["/details", "/chats", "/chats/1/history", "/nope", ""])
+    for (const path of ["/details", "/nope"])
       it(`HEAD ${path} under the general interface is 404 without a body`, async () => {
         expect((await api(server(), path, { method: "HEAD" })).status).toBe(404);
       });
 
-    for (const query of ["?", "?x=1", "?x=1?y=2", "?%zz", "?/details", "?path=/x#y"])
+    for (const query of ["?", "?x=1?y=2", "?%zz"])
       it(`the path in a 404 leaves out the query ${query}`, async () => {
         const answer = await api(server(), `/nope${query}`);
         expectNoEndpoint(answer, "GET", `${basePath(server())}/nope`);
@@ -97,17 +73,11 @@ export const paths = (server: Server): void => {
     for (const path of [
       "//",
       "/playground",
-      "/playground/",
       "/playground/other.js",
       "/nope",
-      "/API/details",
       "/ASK/",
-      "/details",
-      "/chats",
-      "/favicon.ico",
       "/health",
       "/metrics",
-      "/openapi.json/",
       "/docs/x",
       "/%61pi/details",
       "/..%2f..%2fetc/passwd",
@@ -118,26 +88,14 @@ export const paths = (server: Server): void => {
         expectNoEndpoint(await anywhere(server(), path), "GET", path);
       });
 
-    for (const method of ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
+    for (const method of ["POST", "OPTIONS"])
       it(`${method} /nope outside the interfaces is INVALID_PATH`, async () => {
         expectNoEndpoint(await anywhere(server(), "/nope", { method }), method, "/nope");
       });
 
-    it("a POST with a large body outside the interfaces is also 404", async () => {
-      const answer = await anywhere(server(), "/nope", { body: "x".repeat(200_000) });
-      expectNoEndpoint(answer, "POST", "/nope");
-    });
-
     it("the path in a 404 is exactly as received, not decoded", async () => {
       const path = "/%6eope/%C3%A9/a%2Fb/./../c;d=e+f";
       expectNoEndpoint(await anywhere(server(), path), "GET", path);
-    });
-
-    it("a key makes no difference outside the interfaces", async () => {
-      const answer = await anywhere(server(), "/nope", { key: server().key });
-      expectNoEndpoint(answer, "GET", "/nope");
-      const other = await anywhere(server(), "/nope", { key: "nonsense" });
-      expect(other.text).toBe(answer.text);
     });
   });
 
@@ -166,14 +124,6 @@ export const paths = (server: Server): void => {
       expectGeneral(await rawTarget("GET", target), 401);
     });
 
-    it("a 404 for a request target in absolute form returns only its path", async () => {
-      const answer = await rawTarget("GET", "http://example.test/nope/x?y=1");
-      expectNoEndpoint(answer, "GET", "/nope/x");
-      const path = `${basePath(server())}/nope`;
-      const below = await rawTarget("GET", `http://example.test${path}?y=1`, server().key);
-      expectNoEndpoint(below, "GET", path);
-    });
-
     it("the path of a request target in absolute form is returned as received", async () => {
       const path = `${basePath(server())}/../nope`;
       expectGeneral(await rawTarget("GET", `http://example.test${path}`), 401);
@@ -192,11 +142,6 @@ export const paths = (server: Server): void => {
     it("the request target * is not an endpoint", async () => {
       const answer = await rawTarget("OPTIONS", "*");
       expect(answer.body).toMatchObject({ status: 404, message: "INVALID_PATH", path: "*" });
-    });
-
-    it("a path with a fragment is not an endpoint", async () => {
-      const answer = await rawTarget("GET", "/nope#x");
-      expect(answer.status).toBe(404);
     });
   });
 
@@ -245,10 +190,9 @@ export const paths = (server: Server): void => {
     });
 
     for (const path of ["/openapi.json", "/docs", "/"])
-      for (const method of ["POST", "PUT", "DELETE", "OPTIONS"])
-        it(`${method} ${path} is not an endpoint`, async () => {
-          expectNoEndpoint(await anywhere(server(), path, { method }), method, path);
-        });
+      it(`POST ${path} is not an endpoint`, async () => {
+        expectNoEndpoint(await anywhere(server(), path, { method: "POST" }), "POST", path);
+      });
   });
 
   describe("CORS is off", () => {

@@ -88,7 +88,7 @@ const time = among<string>(
   ["2000-02-29T12:00:00.500Z", "2023-10-29T00:30:00.000Z", "9999-12-31T23:59:59.999Z"],
 ).map((text) => new Date(text));
 const entries = fc.array(fc.record({ time, ...answer }), { maxLength: 3 });
-const asked = { ...answer, cost };
+const costlyAnswer = { ...answer, cost };
 const take = {
   /** Few chats, so that asks meet in them; or a new chat. */
   at: fc.oneof(
@@ -120,8 +120,11 @@ const settings = fc.record(
     instructions: maybe(text),
     moderationErrorMessage: one("No", "no"),
     model: maybe(one("m", "n")),
-    moderation: maybe(one("off", "words")),
+    moderation: maybe(one("off", "endpoint")),
     knowledge: maybe(one("a", "b")),
+    sourceUrl: maybe(one("https://docs.example/{path}")),
+    notFoundMessage: one("Nothing", "No"),
+    suggestedQuestions: one([], ["a", "b"]),
     retentionDays: maybe(one(1, 36_500)),
   },
   optional,
@@ -162,14 +165,15 @@ export const command = fc.oneof(
     key: idempotencyKey,
     isVisitor: fc.boolean(),
   }),
-  on("Ask", 14, { ...take, ...asked }),
+  on("Ask", 14, { ...take, ...costlyAnswer }),
   on("Take", 9, take),
-  onEach("Append", 9, { turn, ...asked }),
+  onEach("Append", 9, { turn, ...costlyAnswer }),
   onEach("Renew", 4, { turn }),
   onEach("Release", 5, { turn, cost }),
   on("Earlier", 2, { turn, entry: row }),
   on("TakeAndDie", 1, take),
-  on("AskTogether", 2, { ...take, ...asked }),
+  on("AskTogether", 2, { ...take, ...costlyAnswer }),
+  on("Stop", 4, { at: take.at, key: idempotencyKey, isWaiting: fc.boolean() }),
   on("List", 4, {
     query: fc.record({
       ...page,
@@ -219,6 +223,7 @@ export const command = fc.oneof(
   on("Usage", 2, {
     group: maybe(one<UsageGroup>("day", "key", "userRef")),
     since,
+    until: fc.option(since, { freq: 2 }),
   }),
   on("Feedback", 2, { kind: one<FeedbackKind>("rated", "unanswered"), since }),
   on("Spending", 1, { key }),
@@ -255,6 +260,7 @@ const filters = {
   visitor: null,
   person: null,
   since: null,
+  until: null,
 };
 
 /** Commands that read everything about a chatbot through the ports, and then delete it. */

@@ -48,7 +48,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
     const chatbots: Array<number> = [];
     const turns: Array<HeldTurn> = [];
     /** The ids of each chatbot's chats and entries, in order of first occurrence. A copy keeps its ids. */
-    const known = new Map<string, Array<number>>();
+    const idsByKind = new Map<string, Array<number>>();
     /** The times of all rows. */
     const times: Array<number> = [0];
     /** Ids that a command made up. */
@@ -59,8 +59,8 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
 
     const idsOf = (kind: string, of: number) => {
       const name = `${kind} ${of}`;
-      if (!known.has(name)) known.set(name, []);
-      return known.get(name)!;
+      if (!idsByKind.has(name)) idsByKind.set(name, []);
+      return idsByKind.get(name)!;
     };
     const place = (kind: "chat" | "entry" | "chatbot", of: number, id: number): string => {
       if (strangers.has(`${kind} ${id}`)) return `no ${kind}`;
@@ -205,14 +205,17 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
       now: number,
     ): Effect.Effect<unknown, unknown> => {
       const { archive, chats, directory, registry, turns: turnStore } = instance;
-      const onTurn = (at: number, act: (held: HeldTurn) => Effect.Effect<unknown, unknown>) => {
-        const held = turns.at(-1 - (at % Math.max(1, turns.length)));
-        if (held === undefined) return Effect.succeed("no turn");
+      const onTurn = (at: number, act: (heldTurn: HeldTurn) => Effect.Effect<unknown, unknown>) => {
+        const heldTurn = turns.at(-1 - (at % Math.max(1, turns.length)));
+        if (heldTurn === undefined) return Effect.succeed("no turn");
         // From a day after the take, a store may forget the key and its turn at any time.
-        if (held.turn.idempotencyKey !== null && elapsed - held.takenAt >= idempotencyKeyLifetime)
+        if (
+          heldTurn.turn.idempotencyKey !== null &&
+          elapsed - heldTurn.takenAt >= idempotencyKeyLifetime
+        )
           return Effect.succeed("an old turn");
-        concerned = held.turn.chatbot;
-        return act(held);
+        concerned = heldTurn.turn.chatbot;
+        return act(heldTurn);
       };
       switch (command._tag) {
         case "Create": {
@@ -249,22 +252,29 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
             turns.at(-1)!.isSpent = true;
             return [own, late, yield* settle(other.turns.append(late.turn, entryOf(command)))];
           });
+        case "Stop": {
+          const { at, isWaiting, key } = command;
+          const stopKey = idempotencyKey(key, `ask ${at.chat === null}`, at.visitor);
+          if (stopKey === null) return Effect.succeed("no key");
+          const waiting = isWaiting ? { ...stopKey, chatId: takenChat(at.chat) } : null;
+          return turnStore.stop(chatbot, stopKey.key, waiting);
+        }
         case "Append":
-          return onTurn(command.turn, (held) =>
-            Effect.tap(turnStore.append(held.turn, entryOf(command)), () =>
-              Effect.sync(() => (held.isSpent = true)),
+          return onTurn(command.turn, (heldTurn) =>
+            Effect.tap(turnStore.append(heldTurn.turn, entryOf(command)), () =>
+              Effect.sync(() => (heldTurn.isSpent = true)),
             ),
           );
         case "Renew":
           return onTurn(command.turn, ({ turn }) => turnStore.renew(turn));
         case "Release":
-          return onTurn(command.turn, (held) => {
+          return onTurn(command.turn, (heldTurn) => {
             const { by, cost } = command;
             // Whether a second release counts is left open.
-            const isCounted = !held.isSpent && by !== "both";
-            held.isSpent = true;
+            const isCounted = !heldTurn.isSpent && by !== "both";
+            heldTurn.isSpent = true;
             const spent = cost && { apiKeyId: keyId(cost.key), tokens: cost.tokens ?? 0 };
-            return turnStore.release(held.turn, isCounted ? spent : null);
+            return turnStore.release(heldTurn.turn, isCounted ? spent : null);
           });
         case "Earlier":
           return onTurn(command.turn, ({ turn }) =>
@@ -315,7 +325,7 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
             const records = yield* Stream.runCollect(archive.export(chatbot, actor));
             const count = yield* archive.import(to, Stream.fromIterable(records), actor);
             for (const kind of ["chat", "entry"])
-              if (to !== chatbot) known.set(`${kind} ${to}`, [...idsOf(kind, chatbot)]);
+              if (to !== chatbot) idsByKind.set(`${kind} ${to}`, [...idsOf(kind, chatbot)]);
             return count;
           });
         }
@@ -357,8 +367,10 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
         }
         case "Usage": {
           // Without exact times, a day may have passed in one store only.
-          const group = isExact || command.group !== "day" ? command.group : null;
-          return Effect.map(archive.usage(chatbot, timeOf(command.since), group), sorted);
+          const by = isExact || command.group !== "day" ? command.group : null;
+          const until = command.until && timeOf(command.until);
+          const query = { since: timeOf(command.since), until, by };
+          return Effect.map(archive.usage(chatbot, query), sorted);
         }
         case "Feedback": {
           const { kind, since } = command;

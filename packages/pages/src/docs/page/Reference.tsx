@@ -101,13 +101,19 @@ const Trial = ({ method, operationId, parameters, path, requestBody }: Json) => 
       encodeURIComponent(value(name)),
     );
     const url = new URL(target, location.origin);
+    const headers: Record<string, string> = {
+      "x-api-key": key,
+      "content-type": "application/json",
+    };
     for (const { in: place, name } of parameters) {
-      if (place === "query" && value(name) !== "") url.searchParams.set(name, value(name));
+      if (value(name) === "") continue;
+      if (place === "query") url.searchParams.set(name, value(name));
+      if (place === "header") headers[name] = value(name);
     }
     const begin = performance.now();
     const response = await fetch(url, {
       method,
-      headers: { "x-api-key": key, "content-type": "application/json" },
+      headers,
       body: requestBody ? value("body") : null,
     });
     const body = JSON.stringify(await response.json(), null, 2);
@@ -136,7 +142,7 @@ const Trial = ({ method, operationId, parameters, path, requestBody }: Json) => 
     <form class="stack trial" onSubmit={submit}>
       {field("x-api-key", storage.getItem("parley-key") ?? "", "prl_…", "password")}
       {parameters
-        .filter((parameter: Json) => parameter["in"] !== "header")
+        .filter((parameter: Json) => parameter["in"] !== "header" || parameter["required"])
         .map(({ in: place, name, schema }: Json) =>
           // A deletion is for good, so its form suggests no chat.
           field(

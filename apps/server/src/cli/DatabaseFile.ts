@@ -1,0 +1,92 @@
+/**
+ * What the doctor finds about the SQLite file.
+ */
+import { inspectSqlite } from "@parley/store-sqlite";
+import { Effect } from "effect";
+import {
+  accessSync,
+  constants,
+  readdirSync,
+  readlinkSync,
+  realpathSync,
+  statfsSync,
+} from "node:fs";
+import { dirname, resolve } from "node:path";
+import { databaseFile } from "../layers/StoreLayer.ts";
+
+/** The types of network file systems in Linux's `statfs`, on which the locks of SQLite cannot be relied on. */
+const networks: ReadonlyMap<number, string> = new Map([
+  [0x6969, "NFS"],
+  [0x517b, "SMB"],
+  [0xff534d42, "CIFS"],
+  [0xfe534d42, "SMB"],
+  [0x01021997, "9p"],
+  [0x00c36400, "Ceph"],
+  [0x0bd00bd0, "Lustre"],
+]);
+
+/** The processes that have the file open, as far as Linux shows them to this user. */
+const processesWith = (file: string): ReadonlyArray<string> => {
+  const namesIn = (path: string) => {
+    try {
+      return readdirSync(path);
+    } catch {
+      return [];
+    }
+  };
+  const opens = (pid: string) =>
+    namesIn(`/proc/${pid}/fd`).some((fd) => {
+      try {
+        return readlinkSync(`/proc/${pid}/fd/${fd}`) === file;
+      } catch {
+        return false;
+      }
+    });
+  return namesIn("/proc").filter(
+    (pid) => /^\d+$/.test(pid) && Number(pid) !== process.pid && opens(pid),
+  );
+};
+
+const tryTo = (work: () => unknown): boolean => {
+  try {
+    work();
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+type Finding = readonly [status: "ok" | "warning" | "failed", message: string];
+
+export const describeFile = Effect.gen(function* () {
+  const file = realpathSync(resolve(yield* databaseFile));
+  const { bytes, damage, pendingSql, sqlite, version } = yield* inspectSqlite(file);
+  const folder = dirname(file);
+  const { bavail, bsize, type } = statfsSync(folder);
+  const free = bavail * bsize;
+  const network = networks.get(type);
+  const users = processesWith(file);
+  const used =
+    users.length === 0
+      ? ""
+      : `, open in ${users.length === 1 ? "process" : "processes"} ${users.join(", ")}`;
+  const megabytes = (size: number) => `${Math.ceil(size / 2 ** 20)} MB`;
+  const isWritable = [file, `${folder}/.`].every((path) =>
+    tryTo(() => accessSync(path, constants.R_OK | constants.W_OK)),
+  );
+  const findings: ReadonlyArray<Finding | false> = [
+    ["ok", `${file} has ${megabytes(bytes)} (tables ${version}, SQLite ${sqlite}${used}).`],
+    damage !== null && ["failed", `${file} is damaged: ${damage}. Restore a backup.`],
+    !isWritable && ["failed", `This user cannot write to ${file} and its folder.`],
+    free < 2 ** 20 * 100 && ["warning", `Only ${megabytes(free)} are free in ${folder}.`],
+    network !== undefined && [
+      "failed",
+      `${folder} is on a network file system (${network}), where SQLite files are damaged sooner or later.`,
+    ],
+    pendingSql !== "" && [
+      "warning",
+      'The tables are out of date; starting the server or running "parley migrate" updates them.',
+    ],
+  ];
+  return findings.filter((finding) => finding !== false);
+});

@@ -1,0 +1,74 @@
+/**
+ * Reads whose responses are not sent yet keep their turns, as those of a slow client do.
+ */
+import { assert, it } from "@effect/vitest";
+import { Effect, Fiber } from "effect";
+import { TestClock } from "effect/testing";
+import { makeReadTurns } from "../../src/serve/ReadTurns.ts";
+
+const flood = { apiKeyId: "flood" };
+const polite = { apiKeyId: "polite" };
+
+it.effect(
+  "a key whose responses are not read leaves an eighth of all turns to the other keys",
+  () =>
+    Effect.gen(function* () {
+      const awaitTurn = makeReadTurns(16);
+      const fibers = yield* Effect.forEach(Array.from({ length: 40 }), () =>
+        Effect.forkChild(awaitTurn(flood)),
+      );
+      yield* Effect.yieldNow;
+      const turns = fibers.flatMap((fiber) => (fiber.pollUnsafe() === undefined ? [] : fiber));
+      assert.lengthOf(turns, 14);
+      assert.isNotNull(yield* awaitTurn(polite));
+    }),
+);
+
+it.effect("reads that wait get their turns in turn by key", () =>
+  Effect.gen(function* () {
+    const awaitTurn = makeReadTurns(1);
+    const begun: Array<string> = [];
+    const endTurn = (yield* awaitTurn(flood))!;
+    const read = (client: typeof flood) =>
+      Effect.map(awaitTurn(client), (end) => {
+        begun.push(client.apiKeyId);
+        end!();
+      });
+    const fibers = yield* Effect.forEach([flood, flood, flood, polite], (client) =>
+      Effect.forkChild(read(client), { startImmediately: true }),
+    );
+    endTurn();
+    yield* Effect.forEach(fibers, Fiber.join);
+    assert.deepStrictEqual(begun, ["flood", "polite", "flood", "flood"]);
+  }),
+);
+
+it.effect(
+  "a read is refused if too many of its key are waiting, or if it has waited too long",
+  () =>
+    Effect.gen(function* () {
+      const awaitTurn = makeReadTurns(1, { count: 2, millis: 10_000 });
+      const endTurn = (yield* awaitTurn(polite))!;
+      const waiting = yield* Effect.forEach([flood, flood], (client) =>
+        Effect.forkChild(awaitTurn(client), { startImmediately: true }),
+      );
+      assert.isNull(yield* awaitTurn(flood));
+      yield* TestClock.adjust(10_000);
+      for (const fiber of waiting) assert.isNull(yield* Fiber.join(fiber));
+      endTurn();
+      assert.isNotNull(yield* awaitTurn(flood));
+    }),
+);
+
+it.effect("a read whose client leaves while it waits gives up its place", () =>
+  Effect.gen(function* () {
+    const awaitTurn = makeReadTurns(1);
+    const endTurn = (yield* awaitTurn(flood))!;
+    const [first, second] = yield* Effect.forEach([flood, flood], (client) =>
+      Effect.forkChild(awaitTurn(client), { startImmediately: true }),
+    );
+    yield* Fiber.interrupt(first!);
+    endTurn();
+    assert.isNotNull(yield* Fiber.join(second!));
+  }),
+);
