@@ -15,10 +15,10 @@ const toFailure = (cause: unknown): Exit.Exit<never, StorageUnavailable> =>
 
 /** Thrown to roll a transaction back. */
 class Rollback {
-  readonly exit: Exit.Exit<unknown, unknown>;
   constructor(exit: Exit.Exit<unknown, unknown>) {
     this.exit = exit;
   }
+  readonly exit;
 }
 
 /** The store of this object. Several instances of the layer share the object's chats. */
