@@ -291,9 +291,11 @@ describe("the playground's start page", () => {
   it("the page suggests the chatbot's questions, but only to holders of a key", async () => {
     const read = async (headers: Record<string, string>) =>
       (await fetch(`${server.target.origin}/playground/questions`, { headers })).json();
-    expect(await read({})).toEqual([]);
-    expect(await read({ "x-api-key": server.target.unknownKey })).toEqual([]);
-    expect(await read({ "x-api-key": server.target.key })).toEqual(["Ports", "Keys"]);
+    expect(await read({})).toMatchObject({ questions: [] });
+    expect(await read({ "x-api-key": server.target.unknownKey })).toMatchObject({ questions: [] });
+    expect(await read({ "x-api-key": server.target.key })).toMatchObject({
+      questions: ["Ports", "Keys"],
+    });
     await visit(async (page) => {
       await page.getByRole("button", { name: "Ports" }).click();
       await page.waitForSelector(".question:text-is('Ports')");

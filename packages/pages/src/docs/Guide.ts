@@ -182,7 +182,7 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
     return layout("Search", "", `<h1>Search</h1>${results}`, query);
   }, Effect.orDie);
 
-  const policy = toPolicy("'self'");
+  const policy = toPolicy({ forms: "'self'" });
   const html = (text: string) => makeStaticFile(text, "text/html; charset=utf-8");
   const files = yield* Effect.cached(loadFiles(filePaths));
   const pages = new Map<string, Effect.Effect<StaticFile>>();

@@ -5,9 +5,11 @@
 import { signal, type Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { ConnectionError, ResponseError } from "@parley/client";
-import type { Client, Entry, EntryInclude, NewChat } from "@parley/client";
+import type { Client, Entry, NewChat } from "@parley/client";
 import { pause, tabValue, untilBack } from "./Parts.tsx";
 import { translate, type Phrase } from "./words.ts";
+
+const isText = (value: unknown): boolean => typeof value === "string";
 
 export const states = {
   waiting: "Waiting for the answer",
@@ -42,16 +44,14 @@ export interface ChatSession {
   readonly client: Client;
   /** The maximum length of a question, in code points. */
   readonly questionLength: number;
-  /** The additional fields of entries that the page shows. */
-  readonly include?: ReadonlyArray<EntryInclude>;
-  /** Renders what is above an answer, such as its author. */
-  readonly toByline?: (entry: Entry) => ComponentChildren;
-  /** Renders what is below an answer. */
-  readonly toSources?: (entry: Entry) => ComponentChildren;
+  /** Renders what is below an answer for which nothing was found. */
+  readonly contact?: ComponentChildren;
   /** Tabs whose sessions have the same name notify each other. */
   readonly name: string;
   /** Called when the first question in a new chat has created the chat. */
   readonly onCreated?: (chatId: number) => void;
+  /** Called when a question is asked, and with the entry when it is answered. */
+  readonly onExchange?: (entry?: Entry) => void;
   /** Renders what operators do with an entry and want to know about it; `undefined` on pages for visitors. */
   readonly toFacts?: (entry: Entry) => ComponentChildren;
   /**
@@ -60,6 +60,9 @@ export interface ChatSession {
    */
   readonly toAddress?: (href: string) => string | undefined;
 }
+
+/** The additional fields of entries that the pages show. */
+export const include = ["metadata", "feedback"] as const;
 
 export let session: ChatSession;
 
@@ -70,9 +73,22 @@ export const entries = signal<ReadonlyMap<number, Entry & { readonly askId?: str
 export const stale = signal(0);
 /** The chats in which other tabs are waiting for an answer, by tab. */
 const elsewhere = signal<ReadonlyMap<string, ReadonlyArray<number>>>(new Map());
+/** A question from outside the conversation, which the open one asks next. */
+export const nextQuestion = signal<string | undefined>(undefined);
 /** Unsent questions, by chat id, or under `new` for a chat that does not exist yet. */
-const drafts = tabValue<Readonly<Record<string, string>>>("drafts", {});
-const savedAsks = tabValue<ReadonlyArray<Omit<Ask, "text" | "error">>>("asks", []);
+const drafts = tabValue<Readonly<Record<string, string>>>(
+  "drafts",
+  {},
+  (texts) => Object(texts) === texts && Object.values(texts).every(isText),
+);
+const savedAsks = tabValue<ReadonlyArray<Omit<Ask, "text" | "error">>>("asks", [], (asks) =>
+  asks.every(
+    ({ after, chatId, id, question, since, state }) =>
+      [id, question].every(isText) &&
+      [after, since, chatId ?? 0].every(Number.isFinite) &&
+      Object.hasOwn(states, state),
+  ),
+);
 /** The text that a screen reader announces next. */
 export const announcement = signal("");
 const disconnects = new Map<string, AbortController>();
@@ -137,6 +153,7 @@ export const openSession = (options: ChatSession): void => {
 export const start = (ask: Pick<Ask, "chatId" | "newChat" | "question" | "after">): void => {
   const [id, text, since] = [randomId(), signal(""), Date.now()];
   asks.value = [...asks.peek(), { ...ask, id, text, state: "waiting", since }];
+  session.onExchange?.();
   void run(id);
 };
 
@@ -195,6 +212,7 @@ const finish = (askId: string, entry: Entry) => {
   entries.value = new Map(entries.peek()).set(entry.id, { ...entry, askId });
   asks.value = asks.peek().filter(({ id }) => id !== askId);
   announcement.value = translate("Answer: {}", entry.answer);
+  session.onExchange?.(entry);
 };
 
 const run = async (id: string) => {
@@ -226,7 +244,6 @@ const read = async (id: string, chat_id: number, signal: AbortSignal) => {
   const { question: query, text: shownText } = find(id);
   const write = makeWriter(shownText);
   // A lost connection must not end the answer.
-  const { include } = session;
   const options = { idempotencyKey: id, include, onDisconnect: "finish", signal } as const;
   let text = "";
   for await (const event of session.client.stream({ chat_id, query }, options)) {

@@ -6,6 +6,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { hasQuestion, type Entry, type NewChat } from "@parley/client";
 import * as chat from "./ChatSession.ts";
 import { Composer } from "./Composer.tsx";
+import { Byline, Rating, Sources } from "./EntryParts.tsx";
 import { Failure } from "./Failure.tsx";
 import { Markdown } from "./Markdown.tsx";
 import { CopyButton, Icon, useRead } from "./Parts.tsx";
@@ -41,6 +42,12 @@ export const Conversation = (props: ConversationProps) => {
     toNewest();
     chat.start({ chatId, newChat: toNewChat?.(question), question, after: newest?.id ?? 0 });
   };
+  const question = chat.nextQuestion.value;
+  useEffect(() => {
+    if (question === undefined || !isRead || runningAsk) return;
+    chat.nextQuestion.value = undefined;
+    send(question);
+  }, [question, isRead, runningAsk]);
   const tail = [
     ...newEntries.map((entry) => ({ at: entry.id, key: entry.askId ?? entry.id, entry })),
     ...asks.map((ask) => ({
@@ -105,8 +112,8 @@ const useHistory = (chatId: number | null) => {
   const [page, setPage] = useState(1);
   const read = async (page: number) => {
     if (chatId === null) return undefined;
-    const { client, include } = chat.session;
-    const list = await client.history(chatId, { include, limit, page }).page();
+    const query = { include: chat.include, limit, page };
+    const list = await chat.session.client.history(chatId, query).page();
     const last = groups.current.at(-1)?.at(-1)?.id ?? Infinity;
     // There may be further entries between this page and the entries that are already shown.
     if (list.data.length === limit && list.data.at(-1)!.id > last) location.reload();
@@ -184,13 +191,15 @@ const Exchange = ({ ask, entry }: { readonly ask?: chat.Ask; readonly entry?: En
         {entry?.flagged && chat.session.toFacts && (
           <strong class="bad">Flagged: {entry.moderation}</strong>
         )}
-        {entry && chat.session.toByline?.(entry)}
+        {entry && <Byline {...entry} />}
         {text && <Markdown text={text} toAddress={chat.session.toAddress} />}
       </div>
-      {entry && chat.session.toSources?.(entry)}
+      {entry && <Sources {...entry} />}
+      {entry?.metadata?.["found"] === false && chat.session.contact}
       {entry && (
         <div class="actions quiet">
           <CopyButton text={entry.answer} name={translate("Copy answer")} />
+          {hasQuestion(entry) && <Rating {...entry} />}
           {chat.session.toFacts?.(entry)}
         </div>
       )}
@@ -227,12 +236,11 @@ const Progress = ({ chatId, since, state }: chat.Ask) => {
 
 interface QuestionsProps {
   readonly ask: (question: string) => void;
-  readonly read: (signal: AbortSignal) => Promise<ReadonlyArray<string>>;
+  readonly questions: ReadonlyArray<string>;
 }
 
 /** Suggested questions to click, for a chat in which nothing has been asked. */
-export const Questions = ({ ask, read }: QuestionsProps) => {
-  const { value: questions = [] } = useRead(read);
+export const Questions = ({ ask, questions }: QuestionsProps) => {
   if (questions.length === 0) return null;
   return (
     <ul class="questions" aria-label={translate("Suggested questions")}>

@@ -3,18 +3,24 @@
  */
 import { signal, type Signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
-import { ConnectionError } from "@parley/client";
+import { ConnectionError, ResponseError } from "@parley/client";
 import { copy } from "./copy.ts";
 import { storageOf } from "./storage.ts";
 import { translate } from "./words.ts";
 
 export const storage = storageOf("sessionStorage");
 
-/** Creates a signal whose value this tab keeps across reloads of this page. */
-export const tabValue = <A,>(name: string, initial: A): Signal<A> => {
+/**
+ * Creates a signal whose value this tab keeps across reloads of this page. A stored value for which `isValid` does not
+ * hold is ignored.
+ */
+export const tabValue = <A,>(
+  name: string,
+  initial: A,
+  isValid: (value: A) => boolean,
+): Signal<A> => {
   const key = `parley-${name}${location.pathname.slice(1)}`;
-  const text = storage.getItem(key);
-  const value = signal<A>(text === null ? initial : JSON.parse(text));
+  const value = signal<A>(storage.getValue(key, isValid) ?? initial);
   value.subscribe((now) => {
     if (JSON.stringify(now) === JSON.stringify(initial)) storage.removeItem(key);
     else storage.setItem(key, JSON.stringify(now));
@@ -62,6 +68,22 @@ export const useRead = <A,>(
     return () => disconnect.abort();
   }, [...inputs, attempt]);
   return { ...result, retry };
+};
+
+/** The changes that the key's scopes do not allow. The page offers them until the server has refused them once. */
+const refusedChanges = signal<ReadonlyArray<string>>([]);
+
+/** Returns a function that runs a change, the error of its last run, and whether the page offers the change. */
+export const useChange = (name: "rename" | "delete" | "rate") => {
+  const [error, setError] = useState<unknown>();
+  const run = (change: () => Promise<void>) =>
+    change().then(setError, (error) => {
+      if (error instanceof ResponseError && error.message === "SCOPE_NOT_GRANTED") {
+        refusedChanges.value = [...refusedChanges.peek(), name];
+      }
+      setError(error);
+    });
+  return { error, isOffered: !refusedChanges.value.includes(name), run };
 };
 
 /** Returns the `userRef` if the string is a visitor's token; `null` if it is not. */

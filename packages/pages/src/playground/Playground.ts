@@ -5,6 +5,7 @@ import { toPath, type Pages } from "@parley/http";
 import { Effect } from "effect";
 import { escape, toHtml, toPolicy, toSource, type Place } from "../Shell.ts";
 import { isRead, loadFiles, makeStaticFile, respondJson } from "../StaticFile.ts";
+import { noWelcome, type Welcome } from "../widget/WidgetConfig.ts";
 import type { PlaygroundConfig } from "./PlaygroundConfig.ts";
 
 /** Options of {@link makePlayground}. */
@@ -15,8 +16,8 @@ export interface PlaygroundOptions {
   readonly answerer?: PlaygroundConfig["answerer"];
   /** The pages that the listener serves; by default, only the playground. */
   readonly places?: ReadonlyArray<Place>;
-  /** Returns questions to suggest to the holder of an API key; none by default. */
-  readonly questions?: (apiKey: string) => Effect.Effect<ReadonlyArray<string>>;
+  /** Returns what the page shows to the holder of an API key before the first question; nothing by default. */
+  readonly welcome?: (apiKey: string) => Effect.Effect<Welcome>;
 }
 
 /**
@@ -28,7 +29,7 @@ export const makePlayground =
     answerer = null,
     answersPort = null,
     places = ["playground"],
-    questions = () => Effect.succeed([]),
+    welcome = () => Effect.succeed(noWelcome),
   }: PlaygroundOptions = {}): Pages =>
   ({ basePaths, corsOrigins, questionLength, serves }) => {
     if (!serves.includes("general")) return Effect.succeed(() => undefined);
@@ -57,10 +58,10 @@ export const makePlayground =
       const path = toPath(url);
       if (!isRead(method)) return undefined;
       if (path === "/playground/questions") {
-        return Effect.map(questions(headers["x-api-key"] ?? ""), respondJson);
+        return Effect.map(welcome(headers["x-api-key"] ?? ""), respondJson);
       }
       if (path !== "/" && !filePaths.includes(path)) return undefined;
-      const policy = toPolicy("'none'", toSource(headers["host"], answersPort));
+      const policy = toPolicy({ requests: toSource(headers["host"], answersPort) });
       return Effect.map(cachedFiles, ([html, files]) => (files.get(path) ?? html)(headers, policy));
     });
   };

@@ -6,9 +6,9 @@ import { hasQuestion, type Chat, type Entry } from "@parley/client";
 import { announcement, forget, stale } from "../../page/ChatSession.ts";
 import { Conversation, type ConversationProps } from "../../page/Conversation.tsx";
 import { Failure } from "../../page/Failure.tsx";
-import { focus, Icon, isPhone, useRead } from "../../page/Parts.tsx";
+import { focus, Icon, isPhone, useChange, useRead } from "../../page/Parts.tsx";
 import { nameChat, titleOf } from "../../page/titles.ts";
-import { client, route, useChange } from "./Session.ts";
+import { client, route } from "./Session.ts";
 
 /** A link back to the list, because a phone shows either the list or a chat. */
 export const Back = () => (

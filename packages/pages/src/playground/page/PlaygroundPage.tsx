@@ -9,7 +9,6 @@ import { Conversation, Questions } from "../../page/Conversation.tsx";
 import { Failure } from "../../page/Failure.tsx";
 import { focus, Icon, Time, useRead } from "../../page/Parts.tsx";
 import { ChatList } from "./ChatList.tsx";
-import { Byline, Rating, Sources } from "./EntryParts.tsx";
 import { Back, OpenChat } from "./OpenChat.tsx";
 import { Requests } from "./Requests.tsx";
 import { addresses, client, config, forgetKey } from "./Session.ts";
@@ -121,7 +120,7 @@ const replacement = mayAsk ? undefined : (
 
 const readQuestions = async (signal: AbortSignal) => {
   const response = await fetch("/playground/questions", { headers: { "x-api-key": key }, signal });
-  return response.ok && mayAsk ? response.json() : [];
+  return response.ok && mayAsk ? (await response.json()).questions : [];
 };
 
 interface NewChatProps {
@@ -133,6 +132,7 @@ interface NewChatProps {
 const NewChat = ({ description, name }: NewChatProps) => {
   const fields = useRef<HTMLFormElement>(null);
   const [error, setError] = useState<unknown>();
+  const { value: questions = [] } = useRead(readQuestions);
   document.title = `${name} · Parley`;
   const toNewChat = (question: string) => {
     const form = new FormData(fields.current ?? undefined);
@@ -158,7 +158,7 @@ const NewChat = ({ description, name }: NewChatProps) => {
     <div class="stack welcome">
       <h2 dir="auto">Ask {name}</h2>
       <p dir="auto">{description}</p>
-      <Questions ask={ask} read={readQuestions} />
+      <Questions {...{ ask, questions }} />
       <details>
         <summary class="quiet">Create a chat with a name or a user reference</summary>
         <form class="stack" ref={fields} onSubmit={create}>
@@ -209,21 +209,13 @@ openSession({
   client,
   name: key,
   questionLength: config.questionLength,
-  include: ["metadata", "feedback"],
   onCreated: (id) => {
     if (route.peek() !== "") return;
     location.replace(`#chat/${id}`);
     // Without this, the page would show the welcome of a new chat again until `hashchange` fires.
     route.value = `chat/${id}`;
   },
-  toByline: Byline,
-  toSources: Sources,
-  toFacts: (entry) => (
-    <>
-      <Rating {...entry} />
-      <Facts {...entry} />
-    </>
-  ),
+  toFacts: Facts,
   toAddress: (href) => (config.answerer === "guide" && config.guide ? toGuide(href) : undefined),
 });
 render(<Page />, document.getElementById("page")!);
