@@ -478,15 +478,8 @@ it("scripts of the page ask, hear of answers, and remove the widget", () =>
 
 it("calls before the script has loaded run once it has", () =>
   visit({}, async (page) => {
-    await page.evaluate("parley.destroy()");
-    await page.evaluate(() => {
-      Object.assign(window, { parley: { calls: [["ask", "Early?"]] } });
-      const script = document.createElement("script");
-      const old = document.querySelector("script")!;
-      script.src = old.src;
-      script.dataset["key"] = old.dataset["key"]!;
-      document.head.append(script);
-    });
+    await page.addInitScript('globalThis.parley = { calls: [["ask", "Early?"]] }');
+    await page.reload();
     await frame(page).locator(".question:text-is('Early?')").waitFor();
     await waitForAnswer(page);
   }));

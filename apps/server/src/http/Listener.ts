@@ -52,6 +52,8 @@ export const listen = Effect.fnUntraced(function* (
   const server = createServer({
     ServerResponse: BatchedResponse,
     requireHostHeader: false,
+    // The cookies of a site with subdomains may exceed the default of 16 KiB.
+    maxHeaderSize: 32_768,
     requestTimeout: 30_000,
     headersTimeout: 10_000,
     keepAliveTimeout: 65_000,

@@ -261,10 +261,11 @@ const mount = ({ dataset, src }: HTMLScriptElement, calls: ReadonlyArray<Call>) 
   mark(wasUnread === "1");
   if (wasOpen === "1" && !matchMedia(small).matches) {
     load();
-    dialog.show();
+    // The method `show` would take the focus from the page.
+    dialog.open = true;
     button.setAttribute("aria-expanded", "true");
     keep();
-  } else if (wasAsking === "1") load();
+  } else if (isAsking) load();
   const methods: Record<string, (text: string) => void> = {
     open,
     close,
