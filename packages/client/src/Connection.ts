@@ -71,9 +71,7 @@ export const toResponseError = (
  * Some frameworks, such as Next.js, would otherwise repeat a response from a cache. Older versions of Cloudflare Workers
  * throw an error if they see the option.
  */
-const noStore: RequestInit | false = "cache" in (globalThis.Request?.prototype ?? {}) && {
-  cache: "no-store",
-};
+const hasCacheOption = "cache" in (globalThis.Request?.prototype ?? {});
 
 /** Sends a request and yields the text of a successful response as it arrives. Breaking out of the loop disconnects. */
 export async function* send(
@@ -115,7 +113,7 @@ export async function* send(
         signal: anySignal(controller.signal, signal),
         // A redirect could hand the key to another server. Cloudflare Workers do not support the mode `error`.
         redirect: "manual",
-        ...(request.method === "GET" && noStore),
+        ...(hasCacheOption && request.method === "GET" && { cache: "no-store" }),
       }),
     );
     const { body, ok, status } = response;

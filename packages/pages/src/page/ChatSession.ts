@@ -6,6 +6,7 @@ import { signal, type Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { ConnectionError, ResponseError } from "@parley/client";
 import type { Client, Entry, NewChat } from "@parley/client";
+import { toSpeech } from "./Markdown.tsx";
 import { pause, tabValue, untilBack } from "./Parts.tsx";
 import { translate, type Phrase } from "./words.ts";
 
@@ -16,6 +17,7 @@ export const states = {
   streaming: "Answering",
   reconnecting: "Connection lost. Reconnecting",
   busy: "The server cannot answer at the moment. Trying again",
+  limited: "Too many requests. Trying again",
   stopping: "Stopping",
   stopped: "Stopped. If an answer still arrives, it will appear here.",
   cancelled: "Stopped. Nothing was stored.",
@@ -67,8 +69,15 @@ export const include = ["metadata", "feedback"] as const;
 export let session: ChatSession;
 
 export const asks = signal<ReadonlyArray<Ask>>([]);
-/** The entries that have arrived since the page was opened, by id. `askId` is the ask of this tab that was answered. */
-export const entries = signal<ReadonlyMap<number, Entry & { readonly askId?: string }>>(new Map());
+/** An entry, with the ask of this tab that it answers and the time when it arrived. */
+type NewEntry = Entry & { readonly askId?: string; readonly arrivedAt?: number };
+/** The entries that have arrived since the page was opened, by id. */
+export const entries = signal<ReadonlyMap<number, NewEntry>>(new Map());
+/** Whether the page is being printed, and so shows all that it has read. */
+export const isPrinting = signal(false);
+for (const name of ["beforeprint", "afterprint"]) {
+  addEventListener(name, () => (isPrinting.value = name === "beforeprint"));
+}
 /** A counter that increases whenever the server may have chats or entries that are new to this tab. */
 export const stale = signal(0);
 /** The chats in which other tabs are waiting for an answer, by tab. */
@@ -209,9 +218,13 @@ const change = (id: string, part: Partial<Ask>) => {
   asks.value = asks.peek().map((ask) => (ask.id === id ? { ...ask, ...part } : ask));
 };
 const finish = (askId: string, entry: Entry) => {
-  entries.value = new Map(entries.peek()).set(entry.id, { ...entry, askId });
+  entries.value = new Map(entries.peek()).set(entry.id, {
+    ...entry,
+    askId,
+    arrivedAt: Date.now(),
+  });
   asks.value = asks.peek().filter(({ id }) => id !== askId);
-  announcement.value = translate("Answer: {}", entry.answer);
+  announcement.value = translate("Answer: {}", toSpeech(entry.answer));
   session.onExchange?.(entry);
 };
 
@@ -252,7 +265,9 @@ const read = async (id: string, chat_id: number, signal: AbortSignal) => {
     if (event.type === "restart") text = "";
     let state: Ask["state"] = text === "" ? "waiting" : "streaming";
     if (event.type === "reconnecting") {
-      state = event.error instanceof ConnectionError ? "reconnecting" : "busy";
+      const isLimited = event.error.message === "RATE_EXCEEDED";
+      const other = isLimited ? "limited" : "busy";
+      state = event.error instanceof ConnectionError ? "reconnecting" : other;
     }
     const shown = find(id).state;
     if (shown !== state && shown !== "stopping") change(id, { state });

@@ -118,6 +118,7 @@ const paths = {
   person: "M12 12a4 4 0 1 0 0-8 4 4 0 0 0 0 8zM5 20c1-4 4-5 7-5s6 1 7 5",
   plus: "M12 5v14M5 12h14",
   save: "M12 4v11M7 11l5 5 5-5M5 20h14",
+  search: "M10 17a7 7 0 1 0 0-14 7 7 0 0 0 0 14zM15 15l6 6",
   send: "M12 19V5M6 11l6-6 6 6",
   stop: "M7 7h10v10H7z",
 };

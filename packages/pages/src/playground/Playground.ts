@@ -3,6 +3,7 @@
  */
 import { toPath, type Pages } from "@parley/http";
 import { Effect } from "effect";
+import { HttpServerResponse } from "effect/http";
 import { escape, toHtml, toPolicy, toSource, type Place } from "../Shell.ts";
 import { isRead, loadFiles, makeStaticFile, respondJson } from "../StaticFile.ts";
 import { noWelcome, type Welcome } from "../widget/WidgetConfig.ts";
@@ -14,6 +15,10 @@ export interface PlaygroundOptions {
   readonly answersPort?: number | null;
   /** What answers the questions, as shown below the question field; nothing is shown by default. */
   readonly answerer?: PlaygroundConfig["answerer"];
+  /** By English phrase, texts to show instead of the page's own. */
+  readonly texts?: Readonly<Record<string, string>>;
+  /** The language of `texts`; by default, the reader's. */
+  readonly lang?: string;
   /** The pages that the listener serves; by default, only the playground. */
   readonly places?: ReadonlyArray<Place>;
   /** Returns what the page shows to the holder of an API key before the first question; nothing by default. */
@@ -28,7 +33,9 @@ export const makePlayground =
   ({
     answerer = null,
     answersPort = null,
+    lang,
     places = ["playground"],
+    texts = {},
     welcome = () => Effect.succeed(noWelcome),
   }: PlaygroundOptions = {}): Pages =>
   ({ basePaths, corsOrigins, questionLength, serves }) => {
@@ -40,6 +47,8 @@ export const makePlayground =
       answerer,
       questionLength,
       guide: places.includes("guide"),
+      texts,
+      lang,
     };
     const page = toHtml({
       title: "Parley playground",
@@ -60,6 +69,10 @@ export const makePlayground =
       if (path === "/playground/questions") {
         return Effect.map(welcome(headers["x-api-key"] ?? ""), respondJson);
       }
+      if (path === "/robots.txt")
+        return Effect.succeed(HttpServerResponse.text("User-agent: *\nDisallow: /\n"));
+      if (path === "/favicon.ico")
+        return Effect.map(cachedFiles, ([, files]) => files.get("/playground/icon.svg")!(headers));
       if (path !== "/" && !filePaths.includes(path)) return undefined;
       const policy = toPolicy({ requests: toSource(headers["host"], answersPort) });
       return Effect.map(cachedFiles, ([html, files]) => (files.get(path) ?? html)(headers, policy));

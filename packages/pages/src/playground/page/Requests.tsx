@@ -7,6 +7,7 @@ import { entries } from "../../page/ChatSession.ts";
 import { Failure } from "../../page/Failure.tsx";
 import { Code } from "../../page/Markdown.tsx";
 import { Icon, Time } from "../../page/Parts.tsx";
+import { translate, weave } from "../../page/words.ts";
 import { addresses, attempts } from "./Session.ts";
 
 export const Requests = () => {
@@ -19,15 +20,15 @@ export const Requests = () => {
   };
   return (
     <>
-      <button onClick={open}>Requests</button>
+      <button onClick={open}>{translate("Requests")}</button>
       <dialog ref={dialog} aria-labelledby="requests" onClose={() => setOpen(false)}>
         <header class="row">
-          <h2 id="requests">Requests</h2>
-          <button class="plain" title="Close" onClick={() => dialog.current!.close()}>
+          <h2 id="requests">{translate("Requests")}</h2>
+          <button class="plain" title={translate("Close")} onClick={() => dialog.current!.close()}>
             <Icon name="close" />
           </button>
         </header>
-        <p class="quiet">Newest first. The API key is not shown.</p>
+        <p class="quiet">{translate("Newest first. The API key is not shown.")}</p>
         {all.map((attempt, at) => (
           <Request key={`${attempt.beganAt} ${attempt.url}`} attempt={attempt} isOpen={at === 0} />
         ))}
@@ -52,17 +53,14 @@ const Request = ({ attempt, isOpen }: { readonly attempt: Attempt; readonly isOp
           </code>
         </span>
         <span class="quiet">
-          <Time iso={new Date(beganAt).toISOString()} /> · {durationMillis} ms
+          <Time iso={new Date(beganAt).toISOString()} /> ·{" "}
+          {answer?.arrivedAt ? answer.arrivedAt - beganAt : durationMillis} ms
         </span>
       </summary>
       {query && <p class="question">{query}</p>}
       {answer && <p class="clipped">{answer.answer}</p>}
       <Failure error={error} />
-      {requestId && (
-        <p class="quiet">
-          Request id <code>{requestId}</code>
-        </p>
-      )}
+      {requestId && <p class="quiet">{weave("Request id {}", <code>{requestId}</code>)}</p>}
       <Code language="curl" text={toCurl(attempt)} />
       <Code language="@parley/client" text={toCode(attempt)} />
     </details>

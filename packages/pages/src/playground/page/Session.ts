@@ -5,9 +5,17 @@
 import { signal } from "@preact/signals";
 import { makeClient, ResponseError, type Attempt } from "@parley/client";
 import { storage, tabValue, visitorOf } from "../../page/Parts.tsx";
+import { german } from "../../page/German.ts";
+import { setWords } from "../../page/words.ts";
+import { germanOfPlayground } from "./GermanOfPlayground.ts";
 import type { PlaygroundConfig } from "../PlaygroundConfig.ts";
 
 export const config: PlaygroundConfig = JSON.parse(document.body.dataset["config"]!);
+
+// The page is in the reader's language if that is built in, or else in English.
+const isGerman = /^de\b/i.test(navigator.language);
+document.documentElement.lang = config.lang ?? (isGerman ? "de" : "en");
+setWords({ ...(isGerman && { ...german, ...germanOfPlayground }), ...config.texts });
 
 const { origin } = location;
 const askUrl = new URL(config.answers, origin);

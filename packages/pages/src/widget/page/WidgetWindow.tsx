@@ -22,7 +22,7 @@ import { makeFetch } from "./Tokens.ts";
 const config: WidgetConfig = JSON.parse(document.body.dataset["config"]!);
 const unavailable = "This chat is not available at the moment.";
 /** Replaces texts that address a key's holder or the operator, because the widget's readers are visitors. */
-const english = {
+const forVisitors: Readonly<Record<string, keyof typeof german>> = {
   "The server needs an API key. Enter one.": unavailable,
   "The key is not valid, or no longer valid. Enter another one.": unavailable,
   "The server does not support this request. It may be running a different version.": unavailable,
@@ -214,7 +214,11 @@ const begin = ({ colors, contact, isKnown, logo, texts, title, ...page }: Greeti
   const [accent, tint] = toTheme(colors[0]);
   const values = { brand: colors[0], "on-brand": colors[1], accent, tint };
   for (const [name, value] of Object.entries(values)) root.style.setProperty(`--${name}`, value);
-  setWords({ ...(page.locale === "de" ? german : english), ...texts });
+  const words: Record<string, string> = { ...(page.locale === "de" && german), ...texts };
+  for (const [phrase, other] of Object.entries(forVisitors)) {
+    words[phrase] = texts[phrase] ?? words[other] ?? other;
+  }
+  setWords(words);
   const { answers, answersPort, general } = config;
   const fetch = makeFetch(isKnown ? requestToken : undefined);
   const client = makeClient({
@@ -276,7 +280,7 @@ const begin = ({ colors, contact, isKnown, logo, texts, title, ...page }: Greeti
   // Visitors have no key to enter. The default link to a new chat would add an entry to the browsing history of the
   // page around the window.
   delete actions["key"];
-  actions["chat"] = <button onClick={() => show("new")}>{translate("New chat")}</button>;
+  actions["chat"] = () => <button onClick={() => show("new")}>{translate("New chat")}</button>;
   const props = { logo, readWelcome, start, title: title || config.name };
   render(<Window {...props} />, document.body);
   send("ready");

@@ -176,7 +176,12 @@ const mount = ({ dataset, src }: HTMLScriptElement, calls: ReadonlyArray<Call>) 
     };
     const { contact, logo, theme = "", title } = dataset;
     const greeting: Greeting = {
-      ...{ colors, contact, dir, lang, theme, title },
+      colors,
+      contact,
+      dir,
+      lang,
+      theme,
+      title,
       locale: builtIn === german ? "de" : "en",
       logo: logo && new URL(logo, document.baseURI).href,
       texts: replacements,
