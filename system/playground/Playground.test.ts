@@ -802,9 +802,7 @@ describe("asking", () => {
         expect(curl).toContain(`-d '{"chat_id":${id},"query":"fail"}'`);
         expect(curl).not.toContain(server.target.key);
         await copy.nth(1).click();
-        expect(await clipboard()).toContain(
-          `client.stream({"chat_id":${id},"query":"fail"}, {"include":`,
-        );
+        expect(await clipboard()).toContain(`JSON.stringify({"chat_id":${id},"query":"fail"})`);
         await page.keyboard.press("Escape");
 
         await page.reload();

@@ -83,7 +83,9 @@ export const Composer = ({ chatId, children, last, runningAsk, send }: ComposerP
           </button>
         )}
       </div>
-      <div class="note quiet">{children}</div>
+      <div class="note quiet" dir="auto">
+        {children}
+      </div>
     </form>
   );
 };

@@ -13,7 +13,8 @@ import { translate } from "./words.ts";
 export const Byline = (entry: Entry) => {
   const author = entry.metadata?.["author"];
   if (typeof author !== "string") {
-    return hasQuestion(entry) ? null : (
+    // Visitors take a greeting for what it is.
+    return hasQuestion(entry) || !session.toFacts ? null : (
       <p class="quiet">{translate("Message without a question")}</p>
     );
   }
