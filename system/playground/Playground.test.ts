@@ -67,6 +67,7 @@ const tangles: Readonly<Record<string, string>> = {
   "items without letters": "- 1\n".repeat(16_000),
   "lines without letters": "1  \n".repeat(16_000),
   "empty items": "+\n".repeat(24_000),
+  formulas: "$a$ ".repeat(16_000),
   rows: `| a | b |\n| - | - |\n${Array.from({ length: 2000 }, (_, at) => `| ${at} | b |`).join("\n")}`,
 };
 

@@ -108,25 +108,19 @@ class BoundedTokenizer extends Tokenizer {
   }
   // Marks in a formula are not emphasis, and its backslashes stay.
   override escape(source: string) {
-    formula.lastIndex = 0;
     const raw = formula.exec(source)?.[0];
     return raw === undefined ? super.escape(source) : { type: "escape" as const, raw, text: raw };
   }
+  // Text ends before a `$`, where a formula may begin.
   override inlineText(source: string) {
-    const token = super.inlineText(source);
-    for (let at = token?.raw.indexOf("$", 1) ?? -1; at > 0; at = token!.raw.indexOf("$", at + 1)) {
-      formula.lastIndex = at;
-      if (!formula.test(source)) continue;
-      const raw = source.slice(0, at);
-      return { ...token!, raw, text: raw };
-    }
-    return token;
+    const end = source.indexOf("$", 1);
+    return super.inlineText(end < 0 ? source : source.slice(0, end));
   }
 }
 
 /** A formula of TeX. Its length is limited, because the lexer looks for one at each backslash. */
 const formula =
-  /\$\$[^$]+\$\$|\$(?![\s$])[^$\n]*[^\s$\\]\$(?!\d)|\\\([^\n]{1,1000}?\\\)|\\\[[^]{1,1000}?\\\]/y;
+  /^(?:\$\$[^$]+\$\$|\$(?![\s$])[^$\n]*[^\s$\\]\$(?!\d)|\\\([^\n]{1,1000}?\\\)|\\\[[^]{1,1000}?\\\])/;
 
 /** Returns what a screen reader says in place of Markdown. */
 export const toSpeech = (text: string): string => {

@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import type { germanOfPlayground } from "../playground/page/GermanOfPlayground.ts";
+import type { germanOfPlayground } from "./GermanOfPlayground.ts";
 import type { german } from "./German.ts";
 
 /** An English text of the pages; `{}` is a placeholder for a value. */

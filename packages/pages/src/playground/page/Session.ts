@@ -7,7 +7,7 @@ import { makeClient, ResponseError, type Attempt } from "@parley/client";
 import { storage, tabValue, visitorOf } from "../../page/Parts.tsx";
 import { german } from "../../page/German.ts";
 import { setWords } from "../../page/words.ts";
-import { germanOfPlayground } from "./GermanOfPlayground.ts";
+import { germanOfPlayground } from "../../page/GermanOfPlayground.ts";
 import type { PlaygroundConfig } from "../PlaygroundConfig.ts";
 
 export const config: PlaygroundConfig = JSON.parse(document.body.dataset["config"]!);
