@@ -101,7 +101,7 @@ beforeAll(async () => {
   const provision = join(directory, "provision.json");
   const widget = {
     key,
-    scopes: ["read", "write", "ask"],
+    scopes: ["read", "write", "ask", "delete"],
     visitors: true,
     origins: [originOf(shop), originOf(shop, sameSite)],
     anonymous: true,
@@ -538,4 +538,18 @@ it("an open window, its chat and the draft survive a page change, and a closed o
     await page.locator("parley-widget .unread").click();
     expect(await button(page).getAttribute("aria-label")).toBe("Chat");
     await frame(page).getByText("It ends.").waitFor();
+  }));
+
+it("a visitor deletes their chats if the key allows it", () =>
+  visit({}, async (page) => {
+    await button(page).click();
+    await ask(page, "Is it open?");
+    await waitForAnswer(page);
+    await frame(page).getByTitle("Earlier chats").click();
+    await frame(page).getByRole("button", { name: "Delete my chats" }).click();
+    await expectAccessible(page);
+    await frame(page).getByRole("button", { name: "Delete", exact: true }).click();
+    await frame(page).getByRole("button", { name: "Ports" }).waitFor();
+    await frame(page).getByTitle("Earlier chats").click();
+    expect(await frame(page).locator("nav li").count()).toBe(0);
   }));
