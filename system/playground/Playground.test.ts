@@ -67,14 +67,25 @@ const tangles: Readonly<Record<string, string>> = {
   "items without letters": "- 1\n".repeat(16_000),
   "lines without letters": "1  \n".repeat(16_000),
   "empty items": "+\n".repeat(24_000),
+  formulas: "$a$ ".repeat(16_000),
   rows: `| a | b |\n| - | - |\n${Array.from({ length: 2000 }, (_, at) => `| ${at} | b |`).join("\n")}`,
 };
+
+const notation = String.raw`&Auml; &#xe4; &ndash; $a_1 * b_2 * c$ \(x_1 * y_1\) &constructor; costs $5 or $6 **bold**
+
+- [x] done
+- [ ] open
+
+A note.[^1]
+
+[^1]: The footnote.`;
 
 const script = (question: string): string | undefined => {
   if (question === "fail") return undefined;
   if (question === "hostile") return hostile;
   if (question === "languages") return multilingual;
   if (question === "table") return table;
+  if (question === "notation") return notation;
   if (question === "code") return code;
   if (question === "fast") return fast;
   if (question in tangles) return tangles[question];
@@ -291,9 +302,11 @@ describe("the playground's start page", () => {
   it("the page suggests the chatbot's questions, but only to holders of a key", async () => {
     const read = async (headers: Record<string, string>) =>
       (await fetch(`${server.target.origin}/playground/questions`, { headers })).json();
-    expect(await read({})).toEqual([]);
-    expect(await read({ "x-api-key": server.target.unknownKey })).toEqual([]);
-    expect(await read({ "x-api-key": server.target.key })).toEqual(["Ports", "Keys"]);
+    expect(await read({})).toMatchObject({ questions: [] });
+    expect(await read({ "x-api-key": server.target.unknownKey })).toMatchObject({ questions: [] });
+    expect(await read({ "x-api-key": server.target.key })).toMatchObject({
+      questions: ["Ports", "Keys"],
+    });
     await visit(async (page) => {
       await page.getByRole("button", { name: "Ports" }).click();
       await page.waitForSelector(".question:text-is('Ports')");
@@ -790,9 +803,7 @@ describe("asking", () => {
         expect(curl).toContain(`-d '{"chat_id":${id},"query":"fail"}'`);
         expect(curl).not.toContain(server.target.key);
         await copy.nth(1).click();
-        expect(await clipboard()).toContain(
-          `client.stream({"chat_id":${id},"query":"fail"}, {"include":`,
-        );
+        expect(await clipboard()).toContain(`JSON.stringify({"chat_id":${id},"query":"fail"})`);
         await page.keyboard.press("Escape");
 
         await page.reload();
@@ -893,6 +904,93 @@ describe("asking", () => {
     balancer.close();
     await Promise.all([first.stop(), second.stop()]);
   }, 120_000);
+
+  it("the page speaks the reader's language", () =>
+    visit(
+      async (page) => {
+        await page.getByRole("heading", { name: "Fragen Sie Contract bot" }).waitFor();
+        expect(await page.locator("html").getAttribute("lang")).toBe("de");
+        await page.getByRole("link", { name: "Handbuch" }).waitFor();
+        await page.getByPlaceholder("Chats suchen").waitFor();
+        await page.getByRole("button", { name: "Anfragen" }).waitFor();
+      },
+      { locale: "de-AT" },
+    ));
+
+  it("the search finds a chat by its first question, and entries of the open chat", async () => {
+    const { id } = await client.createChat();
+    for (const query of ["Ports", "Where is the zebra?", "Keys"])
+      await client.ask({ chat_id: id, query });
+    const { id: other } = await client.createChat();
+    await client.ask({ chat_id: other, query: "Lost giraffe" });
+    await visit(async (page) => {
+      await page.locator(".chats .name:text-is('Lost giraffe')").waitFor();
+      await page.getByPlaceholder("Search chats").fill("GIRAFFE");
+      await expect
+        .poll(() => page.locator(".chats .name").allInnerTexts())
+        .toEqual(["Lost giraffe"]);
+      await openChat(page, id);
+      await page.getByTitle("Search in this chat").click();
+      await page.getByPlaceholder("Search in this chat").fill("zebra");
+      await page.getByText(/^1 of \d+ entries contain this/).waitFor();
+      expect(await page.locator(".matches .question").allInnerTexts()).toEqual([
+        "Where is the zebra?",
+      ]);
+      await expectAccessible(page, "the search in a chat");
+      await page.getByTitle("Search in this chat").click();
+      await page.locator(".scroller .question:text-is('Keys')").waitFor();
+    });
+  });
+
+  it("formulas, footnotes, entities and task lists stay whole, and a screen reader hears text", async () => {
+    const { id } = await client.createChat();
+    await visit(async (page) => {
+      await openChat(page, id);
+      await ask(page, "notation");
+      await waitForAnswer(page);
+      const text = await storedAnswer(page).innerText();
+      expect(text).toContain("Ä ä – $a_1 * b_2 * c$ \\(x_1 * y_1\\) &constructor; costs $5 or $6");
+      expect(text).toContain("A note.[^1]");
+      expect(text).toContain("[^1]: The footnote.");
+      expect(text).toMatch(/☑\s+done\s+☐\s+open/);
+      const spoken = await page
+        .locator("main [role=status], .unseen[role=status]")
+        .last()
+        .innerText();
+      expect(spoken).toContain("Answer: Ä ä");
+      expect(spoken).toContain("bold");
+      expect(spoken).not.toMatch(/\*\*|\[x\]/);
+    });
+  });
+
+  it("a print shows the chat and nothing else", async () => {
+    const { id } = await client.createChat();
+    for (const query of ["Ports", "Keys"]) await client.ask({ chat_id: id, query });
+    await visit(async (page) => {
+      await openChat(page, id);
+      await page.emulateMedia({ media: "print" });
+      expect(await page.locator(".question:visible").count()).toBe(2);
+      for (const hidden of [".bar", ".side", ".composer", ".actions"])
+        expect(await page.locator(`${hidden}:visible`).count(), hidden).toBe(0);
+    });
+  });
+
+  it.each([
+    [844, 390],
+    [320, 568],
+  ])("the first sight of %d by %d pixels has the heading and the field", (width, height) =>
+    visit(
+      async (page) => {
+        for (const part of [page.locator(".welcome h2"), question(page)]) {
+          await part.waitFor();
+          const { y, height: size } = (await part.boundingBox())!;
+          expect(y).toBeGreaterThanOrEqual(0);
+          expect(y + size).toBeLessThanOrEqual(height);
+        }
+      },
+      { viewport: { width, height } },
+    ),
+  );
 
   it("an answer continues after the connection is lost for a while, and after a reload", async () => {
     const { id } = await client.createChat();

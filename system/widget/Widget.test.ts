@@ -65,6 +65,11 @@ const startSite = async () => {
         .end(JSON.stringify({ token, expires_at: expiresAt.toISOString() }));
     }
     const origin = new URL(relay.url).origin;
+    if (pathname === "/logo.svg") {
+      response.writeHead(200, { "content-type": "image/svg+xml" });
+      return void response.end('<svg xmlns="http://www.w3.org/2000/svg" width="64" height="64"/>');
+    }
+    const frameSource = searchParams.has("frameless") ? "'none'" : origin;
     response.writeHead(200, {
       "content-type": "text/html; charset=utf-8",
       ...(searchParams.has("isolated") && {
@@ -72,14 +77,14 @@ const startSite = async () => {
         "cross-origin-opener-policy": "same-origin",
       }),
       "content-security-policy":
-        `default-src 'none'; script-src ${origin}; frame-src ${origin}; connect-src 'self'; ` +
+        `default-src 'none'; script-src ${origin}; frame-src ${frameSource}; connect-src 'self'; ` +
         "require-trusted-types-for 'script'; trusted-types 'none'",
     });
     const attributes = searchParams.get("attributes") ?? "";
     response.end(`<!doctype html>
-<html lang="en">
+<html lang="${searchParams.get("lang") ?? "en"}" dir="${searchParams.get("dir") ?? "ltr"}">
 <head><title>Shop</title><meta name="viewport" content="width=device-width, initial-scale=1">
-<script src="${origin}/widget.js${searchParams.get("version") ?? ""}" data-key="${searchParams.get("key") ?? id}" ${attributes} async></script></head>
+<script src="${origin}/widget.js${searchParams.get("version") ?? ""}" ${attributes.includes("data-key") ? "" : `data-key="${id}"`} ${attributes} async></script></head>
 <body><main><h1>Shop</h1><button>Buy</button></main></body>
 </html>`);
   });
@@ -96,7 +101,7 @@ beforeAll(async () => {
   const provision = join(directory, "provision.json");
   const widget = {
     key,
-    scopes: ["read", "write", "ask"],
+    scopes: ["read", "write", "ask", "delete"],
     visitors: true,
     origins: [originOf(shop), originOf(shop, sameSite)],
     anonymous: true,
@@ -143,14 +148,23 @@ interface Visit extends BrowserContextOptions {
   readonly version?: string;
   /** Whether the page is cross-origin isolated. */
   readonly isolated?: boolean;
+  /** Whether the page's policy allows no frames. */
+  readonly frameless?: boolean;
+  readonly lang?: string;
+  readonly dir?: string;
 }
 
-const addressOf = ({ attributes = "", isolated, name, site = shop, version = "" }: Visit) =>
-  `${originOf(site, name)}/?${new URLSearchParams({ attributes, version, ...(isolated && { isolated: "" }) })}`;
+const addressOf = ({ site = shop, name, isolated, frameless, ...visit }: Visit) => {
+  const { attributes = "", dir, lang, version = "" } = visit;
+  const flags = { ...(isolated && { isolated: "" }), ...(frameless && { frameless: "" }) };
+  const page = { ...(dir && { dir }), ...(lang && { lang }) };
+  return `${originOf(site, name)}/?${new URLSearchParams({ attributes, version, ...flags, ...page })}`;
+};
 
 /** Opens the page, and fails on any page error, any cookie and any request to another host. */
 const visit = async (options: Visit, use: (page: Page, errors: Array<string>) => Promise<void>) => {
-  const { attributes: _, isolated: _1, name: _2, site: _3, version: _4, ...device } = options;
+  const { attributes: _, isolated: _1, name: _2, site: _3, version: _4, ...others } = options;
+  const { dir: _5, frameless: _6, lang: _7, ...device } = others;
   const context = await browser.newContext({ ...desk, ...device });
   const page = await context.newPage();
   const errors: Array<string> = [];
@@ -218,6 +232,8 @@ for (const [name, device] of Object.entries({
       await frame(page).getByText("Hello! 👋").waitFor();
       await frame(page).getByRole("button", { name: "Ports" }).waitFor();
       expect(await focused(page)).toBe("iframe");
+      // A visitor who only looks leaves no chat.
+      expect(countedRequests.filter((request) => !request.startsWith("GET"))).toEqual([]);
       await expectAccessible(page);
       const box = await page.locator("parley-widget dialog").boundingBox();
       if (name === "a phone") expect(box).toEqual({ x: 0, y: 0, ...phone.viewport });
@@ -282,7 +298,7 @@ it.each([
 it("Escape closes the window and restores the focus, and the page stays as it was", () =>
   visit({}, async (page) => {
     const before = await page.evaluate(() => document.body.outerHTML);
-    expect(await page.evaluate("Object.keys(parley)")).toEqual(["open", "close"]);
+    expect(await page.evaluate("Object.keys(parley)")).toEqual(["open", "close", "ask", "destroy"]);
     await button(page).focus();
     await page.keyboard.press("Enter");
     await frame(page).getByText("Hello! 👋").waitFor();
@@ -311,7 +327,6 @@ it("an answer continues after the visitor opens another page of the site", () =>
     await ask(page, "long");
     await frame(page).getByText("word3").waitFor();
     await page.goto(addressOf(german));
-    await button(page).click();
     await frame(page).getByText("Antwort wird geschrieben").waitFor();
     expect(await waitForAnswer(page)).toBe(long);
     await frame(page).getByTitle("Neuer Chat").click();
@@ -377,7 +392,6 @@ it("a user does not see what the browser's previous user wrote", () =>
     await field(page).fill("A draft");
     user = "user-3";
     await page.goto(addressOf(withTokenUrl));
-    await button(page).click();
     await frame(page).getByText("Hello! 👋").waitFor();
     expect(await field(page).inputValue()).toBe("");
     expect(await frame(page).getByText("Whose is it?").count()).toBe(0);
@@ -385,7 +399,6 @@ it("a user does not see what the browser's previous user wrote", () =>
     expect(storage).not.toContain("A draft");
     user = null;
     await page.goto(addressOf(withTokenUrl));
-    await button(page).click();
     await frame(page).getByText("This chat is not available at the moment.").first().waitFor();
     user = "user-2";
     await frame(page).getByRole("button", { name: "Try again" }).first().click();
@@ -397,11 +410,146 @@ it("a page from an origin that is not allowed shows a sentence, and requests no 
     const paths: Array<string> = [];
     page.on("request", (request) => paths.push(new URL(request.url()).pathname));
     await button(page).click();
-    await page.getByText("The chat is not available at the moment.").waitFor();
+    await page.getByText("This chat is not available at the moment.").waitFor();
     expect(paths).toEqual([`/widget/${id}`]);
     await page.getByRole("button", { name: "Close" }).click();
     expect(await focused(page)).toBe("button");
     expect(await page.locator("parley-widget dialog").isVisible()).toBe(false);
     // The browser tells the page's developer why.
     expect(errors.splice(0).join()).toContain("frame-ancestors");
+  }));
+
+it("the window wears the site's colour, logo, title, theme and place", () => {
+  const attributes =
+    'data-color="#7a1fa2" data-logo="/logo.svg" data-title="Ask Anna" data-theme="dark" data-offset="30 90"';
+  return visit({ attributes, name: sameSite }, async (page) => {
+    await button(page).click();
+    await frame(page).getByRole("heading", { name: "Ask Anna" }).waitFor();
+    const logo = frame(page).locator("header img");
+    await expect
+      .poll(() => logo.evaluate((image) => (image as HTMLImageElement).naturalWidth))
+      .toBe(64);
+    await expectAccessible(page);
+    const body = frame(page).locator("body");
+    expect(await body.evaluate((each) => getComputedStyle(each).backgroundColor)).toBe(
+      "rgb(21, 24, 26)",
+    );
+    expect(await button(page).boundingBox()).toMatchObject({ x: 1280 - 30 - 56, y: 800 - 90 - 56 });
+  });
+});
+
+it("the widget follows the page's language and direction with the owner's words", () => {
+  const texts = { "Ask a question": "שאלו שאלה", "Close the chat": "סגירה" };
+  const attributes = `data-texts='${JSON.stringify(texts)}'`;
+  return visit({ attributes, lang: "he", dir: "rtl" }, async (page) => {
+    await button(page).click();
+    await frame(page).getByPlaceholder("שאלו שאלה").waitFor();
+    await frame(page).getByTitle("סגירה").waitFor();
+    const html = frame(page).locator("html");
+    expect([await html.getAttribute("lang"), await html.getAttribute("dir")]).toEqual([
+      "he",
+      "rtl",
+    ]);
+    expect((await button(page).boundingBox())!.x).toBe(20);
+  });
+});
+
+it("scripts of the page ask, hear of answers, and remove the widget", () =>
+  visit({}, async (page) => {
+    await page.evaluate(() => {
+      const events: Array<string> = [];
+      Object.assign(window, { events });
+      for (const name of ["open", "close", "question", "answer"])
+        addEventListener(`parley:${name}`, (event) => {
+          events.push(`${name} ${Object.keys((event as CustomEvent).detail ?? {})}`.trim());
+        });
+    });
+    await page.evaluate("parley.ask('Is it open?')");
+    await frame(page).locator(".question:text-is('Is it open?')").waitFor();
+    expect(await waitForAnswer(page)).toBe("A short answer.");
+    await page.evaluate("parley.close()");
+    await expect
+      .poll(() => page.evaluate("events"))
+      .toEqual(["open", "question", "answer chatId,entryId", "close"]);
+    await page.evaluate("parley.destroy()");
+    expect(await page.locator("parley-widget").count()).toBe(0);
+    expect(await page.evaluate("typeof parley")).toBe("undefined");
+  }));
+
+it("calls before the script has loaded run once it has", () =>
+  visit({}, async (page) => {
+    await page.addInitScript('globalThis.parley = { calls: [["ask", "Early?"]] }');
+    await page.reload();
+    await frame(page).locator(".question:text-is('Early?')").waitFor();
+    await waitForAnswer(page);
+  }));
+
+it.each([
+  ["the key is unknown", { attributes: 'data-key="000000000000"' }, "is not among its origins"],
+  ["the origin is not the key's", { site: () => stranger }, "is not among its origins"],
+  ["a whole key was pasted", { attributes: () => `data-key="${key}"` }, "whole API key"],
+  ["frame-src is missing", { frameless: true }, "to frame-src"],
+  ["data-key is missing", { attributes: 'data-key=""' }, "data-key is missing"],
+])("one warning says why the window does not open: %s", (_, cause, sentence) => {
+  const options = Object.fromEntries(
+    Object.entries(cause).map(([name, value]) => [
+      name,
+      value instanceof Function ? value() : value,
+    ]),
+  );
+  return visit(options, async (page, errors) => {
+    const warnings: Array<string> = [];
+    page.on("console", (message) => {
+      if (message.text().startsWith("Parley widget")) warnings.push(message.text());
+    });
+    await button(page).click();
+    await page.getByText("This chat is not available at the moment.").waitFor();
+    await page.waitForTimeout(4500);
+    expect(warnings).toEqual([expect.stringContaining(sentence)]);
+    errors.splice(0);
+  });
+});
+
+it("the key may stand in the script's address", () =>
+  visit({ attributes: 'data-key=""', version: `?key=${id}` }, async (page) => {
+    await button(page).click();
+    await frame(page).getByText("Hello! 👋").waitFor();
+  }));
+
+it("an open window, its chat and the draft survive a page change, and a closed one marks an answer", () =>
+  visit({ name: sameSite }, async (page) => {
+    await button(page).click();
+    await ask(page, "Is it open?");
+    await waitForAnswer(page);
+    await frame(page).getByTitle("New chat").click();
+    await field(page).fill("A draft");
+    await page.goto(addressOf({ name: sameSite }));
+    await frame(page).getByText("Hello! 👋").waitFor();
+    expect(await field(page).inputValue()).toBe("A draft");
+    expect(await focused(page)).toBe("body");
+    await ask(page, "long");
+    await frame(page).getByText("word3").waitFor();
+    await page.evaluate("parley.close()");
+    await page.goto(addressOf({ name: sameSite }));
+    expect(await page.locator("parley-widget dialog").isVisible()).toBe(false);
+    await page.locator("parley-widget .unread").waitFor();
+    expect(await button(page).getAttribute("aria-label")).toBe("Chat: New answer");
+    await page.goto(addressOf({ name: sameSite }));
+    await page.locator("parley-widget .unread").click();
+    expect(await button(page).getAttribute("aria-label")).toBe("Chat");
+    await frame(page).getByText("It ends.").waitFor();
+  }));
+
+it("a visitor deletes their chats if the key allows it", () =>
+  visit({}, async (page) => {
+    await button(page).click();
+    await ask(page, "Is it open?");
+    await waitForAnswer(page);
+    await frame(page).getByTitle("Earlier chats").click();
+    await frame(page).getByRole("button", { name: "Delete my chats" }).click();
+    await expectAccessible(page);
+    await frame(page).getByRole("button", { name: "Delete", exact: true }).click();
+    await frame(page).getByRole("button", { name: "Ports" }).waitFor();
+    await frame(page).getByTitle("Earlier chats").click();
+    expect(await frame(page).locator("nav li").count()).toBe(0);
   }));

@@ -13,7 +13,7 @@ import {
 import { makeDocumentation } from "@parley/pages/docs";
 import { makeGuide, type Place } from "@parley/pages/guide";
 import { makePlayground } from "@parley/pages/playground";
-import { makeWidgetPages } from "@parley/pages/widget";
+import { makeWidgetPages, noWelcome } from "@parley/pages/widget";
 import { Cause, Duration, Effect, Exit, Layer, Scope, Stream } from "effect";
 import { announceStart } from "./Announcement.ts";
 import { clientAddressBehind, parseNetworks } from "./http/ClientAddress.ts";
@@ -86,10 +86,10 @@ const ownQuestions = [
 ];
 
 /**
- * A function that returns the questions that the chatbot's owner suggests. It suggests none to a key or visitor token
- * without the scope `read`.
+ * A function that returns the greeting and the questions that the chatbot's owner suggests. A key or visitor token
+ * without the scope `read` gets neither.
  */
-const questionsFor = Effect.gen(function* () {
+const welcomeFor = Effect.gen(function* () {
   const { authenticate } = yield* Access;
   const { knowledgeDir, llms } = yield* Settings;
   const defaults = knowledgeDir === null && llms.length === 0 ? ownQuestions : [];
@@ -97,10 +97,14 @@ const questionsFor = Effect.gen(function* () {
   return (key: string) =>
     Effect.gen(function* () {
       const { chatbot, scopes } = yield* authenticate(key, { tokens });
-      const { suggestedQuestions } = chatbot.settings;
-      if (!scopes.includes("read")) return [];
-      return suggestedQuestions.length > 0 ? suggestedQuestions : defaults;
-    }).pipe(Effect.orElseSucceed(() => []));
+      const { helloMessage, suggestedQuestions } = chatbot.settings;
+      if (!scopes.includes("read")) return noWelcome;
+      return {
+        greeting: helloMessage,
+        questions: suggestedQuestions.length > 0 ? suggestedQuestions : defaults,
+        mayDelete: scopes.includes("delete"),
+      };
+    }).pipe(Effect.orElseSucceed(() => noWelcome));
 });
 
 /** Warns that, behind an untrusted proxy, all clients share one limit on tokens for anonymous visitors. */
@@ -171,10 +175,10 @@ const runListeners = Effect.gen(function* () {
   const model = settings.llms.length > 0;
   const quoteSource = settings.knowledgeDir === null ? "guide" : "documents";
   const answerer = model ? "model" : quoteSource;
-  const questions = yield* questionsFor;
+  const welcome = yield* welcomeFor;
   const pages = settings.pages
     ? [
-        makePlayground({ answersPort, answerer, places, questions }),
+        makePlayground({ answersPort, answerer, places, welcome }),
         makeDocumentation({ places }),
         yield* guideOf(places),
       ]
@@ -183,7 +187,7 @@ const runListeners = Effect.gen(function* () {
     serves: askListener === null ? ["general", "answers"] : ["general"],
     pages,
     // Served even with `PARLEY_PAGES=off`: an operator turns the widget on for each key, by giving the key origins.
-    widget: makeWidgetPages({ answersPort, basePaths, model, questions }),
+    widget: makeWidgetPages({ answersPort, basePaths, model, welcome }),
   });
   if (settings.trustedProxies === "") yield* warnOfSharedLimit;
   // Created only once the listeners are running: if the start failed, nobody would see the key.

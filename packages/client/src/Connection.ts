@@ -67,12 +67,18 @@ export const toResponseError = (
     ? new ValidationError(body.errors, requestId)
     : new ResponseError(status, body, requestId, retryAfter);
 
+/**
+ * Some frameworks, such as Next.js, would otherwise repeat a response from a cache. Older versions of Cloudflare Workers
+ * throw an error if they see the option.
+ */
+const hasCacheOption = "cache" in (globalThis.Request?.prototype ?? {});
+
 /** Sends a request and yields the text of a successful response as it arrives. Breaking out of the loop disconnects. */
 export async function* send(
   { apiKey, fetch = globalThis.fetch, onAttempt }: ClientOptions,
   { signal, timeoutMillis, ...request }: ClientRequest,
 ) {
-  signal?.throwIfAborted();
+  throwIfAborted(signal);
   const headersWithKey = {
     ...request.headers,
     ...(apiKey !== undefined && { "x-api-key": apiKey }),
@@ -107,6 +113,7 @@ export async function* send(
         signal: anySignal(controller.signal, signal),
         // A redirect could hand the key to another server. Cloudflare Workers do not support the mode `error`.
         redirect: "manual",
+        ...(hasCacheOption && request.method === "GET" && { cache: "no-store" }),
       }),
     );
     const { body, ok, status } = response;
@@ -120,20 +127,25 @@ export async function* send(
     }
     report();
     isOpen = true;
-    const reader = body!.getReader();
+    if (!body) {
+      // Some implementations of `fetch`, such as that of React Native, do not stream.
+      yield { requestId, text: await inTime(response.text()) };
+      return throwIfAborted(signal);
+    }
+    const reader = body.getReader();
     const decoder = new TextDecoder();
     for (;;) {
       const { done, value } = await inTime(reader.read());
       if (done) {
         // A `fetch` that calls a handler in this process may end the body when the request is aborted.
-        controller.signal.throwIfAborted();
-        return signal?.throwIfAborted();
+        throwIfAborted(controller.signal);
+        return throwIfAborted(signal);
       }
       yield { requestId, text: decoder.decode(value, { stream: true }) };
     }
   } catch (cause) {
     const error = signal?.aborted
-      ? signal.reason
+      ? (signal.reason ?? cause)
       : cause instanceof ResponseError
         ? cause
         : new ConnectionError("The connection failed", { cause });
@@ -162,8 +174,22 @@ export const retryDelayMillis = (error: unknown, failures: number, retries: numb
   return 1000 * retryAfterSeconds + backoff * (0.5 + Math.random() / 2);
 };
 
-export const anySignal = (...signals: ReadonlyArray<AbortSignal | undefined>): AbortSignal =>
-  AbortSignal.any(signals.filter((signal) => signal !== undefined));
+/** Returns a signal that is aborted with the first of the signals. React Native has neither of the platform's methods. */
+export const anySignal = (...signals: ReadonlyArray<AbortSignal | undefined>): AbortSignal => {
+  const present = signals.filter((signal) => signal !== undefined);
+  if ("any" in AbortSignal) return AbortSignal.any(present);
+  const controller = new AbortController();
+  for (const signal of present) {
+    const abort = () => controller.abort(signal.reason);
+    if (signal.aborted) abort();
+    else signal.addEventListener("abort", abort, { once: true });
+  }
+  return controller.signal;
+};
+
+const throwIfAborted = (signal: AbortSignal | undefined): void => {
+  if (signal?.aborted) throw signal.reason ?? new Error("The request was aborted");
+};
 
 /** Throws if an option is unknown, because a misspelt option would otherwise be ignored. */
 export const refuseUnknown = (call: string, options: object, known: ReadonlyArray<string>) => {

@@ -231,6 +231,56 @@ it.live("the client reports each attempt without its API key", () =>
   }).pipe(Effect.scoped),
 );
 
+it.live("with a fetch that does not stream, as in React Native, only the pieces come at once", () =>
+  Effect.gen(function* () {
+    const { make } = yield* makeTestClient();
+    yield* Effect.promise(async () => {
+      // React Native lacks these, too.
+      const { any } = AbortSignal;
+      const { throwIfAborted } = AbortSignal.prototype;
+      Reflect.deleteProperty(AbortSignal, "any");
+      Reflect.deleteProperty(AbortSignal.prototype, "throwIfAborted");
+      try {
+        const parley = make({
+          alter: async (send) => {
+            const response = await send();
+            return Object.defineProperty(response.clone(), "body", { value: undefined });
+          },
+        });
+        const { id } = await parley.createChat();
+        const asked = await parley.ask({ chat_id: id, query: "q" });
+        assert.strictEqual(asked.answer, answer);
+        const streamed = await readAnswer(parley.stream({ chat_id: id, query: "r" }));
+        assert.strictEqual(streamed.text, answer);
+        assert.strictEqual(streamed.entries.length, 1);
+        assert.strictEqual((await collect(parley.history(id))).length, 3);
+        const failure = await rejection(parley.history(99).page(), client.ResponseError);
+        assert.strictEqual(failure.status, 404);
+      } finally {
+        Object.assign(AbortSignal, { any });
+        Object.assign(AbortSignal.prototype, { throwIfAborted });
+      }
+    });
+  }),
+);
+
+it.live("no cache between the client and the server answers a request that reads", () =>
+  Effect.gen(function* () {
+    const modes: Array<string> = [];
+    const { client: parley } = yield* makeTestClient({
+      alter: (send, _, { cache, method }) => {
+        modes.push(`${method} ${cache}`);
+        return send();
+      },
+    });
+    yield* Effect.promise(async () => {
+      await parley.createChat();
+      await parley.chats().page();
+    });
+    assert.deepStrictEqual(modes, ["POST default", "GET no-store"]);
+  }),
+);
+
 it("an idempotency key has 32 hexadecimal digits, even if its random bytes are all zero", async () => {
   const random = vi.spyOn(crypto, "getRandomValues").mockImplementation((bytes) => bytes);
   try {

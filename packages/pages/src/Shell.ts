@@ -56,14 +56,27 @@ ${main}
 `;
 };
 
-/**
- * Returns the Content Security Policy of a page. Forms may be submitted to `forms`, requests may go to `others` as well
- * as to the page's own origin, and `ancestors` may frame the page.
- */
-export const toPolicy = (forms = "'none'", others = "", ancestors = "'none'"): string =>
-  `default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'${others}; ` +
-  `base-uri 'none'; form-action ${forms}; frame-ancestors ${ancestors}; require-trusted-types-for 'script'; ` +
-  "trusted-types 'none'";
+interface Policy {
+  /** Where forms may be submitted to. */
+  readonly forms?: "'none'" | "'self'";
+  /** Sources, besides the page's own origin, to which requests may go. */
+  readonly requests?: string;
+  /** Origins, besides the page's own, whose images the page may show. */
+  readonly images?: ReadonlyArray<string>;
+  /** Origins whose pages may frame this one. */
+  readonly ancestors?: ReadonlyArray<string>;
+}
+
+/** Returns the Content Security Policy of a page. */
+export const toPolicy = ({
+  ancestors,
+  forms = "'none'",
+  images = [],
+  requests = "",
+}: Policy = {}) =>
+  `default-src 'none'; script-src 'self'; style-src 'self'; img-src ${["'self'", ...images].join(" ")}; ` +
+  `connect-src 'self'${requests}; base-uri 'none'; form-action ${forms}; ` +
+  `frame-ancestors ${ancestors?.join(" ") ?? "'none'"}; require-trusted-types-for 'script'; trusted-types 'none'`;
 
 /** A host that can be a source in the policy, with or without a port. */
 const plainHost = /^(\[[\da-f:.]+\]|[\w.-]+)(?::\d+)?$/i;

@@ -13,6 +13,13 @@ export const protectiveHeaders = {
   "referrer-policy": "no-referrer",
 };
 
+/** Headers of documents: their Content Security Policy, no access by pages that open them, and no devices. */
+const toPageHeaders = (policy: string) => ({
+  "content-security-policy": policy,
+  "cross-origin-opener-policy": "same-origin",
+  "permissions-policy": "camera=(), geolocation=(), microphone=()",
+});
+
 export type StaticFile = Effect.Success<ReturnType<typeof makeStaticFile>>;
 
 /**
@@ -29,7 +36,7 @@ export const makeStaticFile = Effect.fnUntraced(function* (text: string, content
   const common = { ...protectiveHeaders, etag, vary: "accept-encoding" };
 
   return (request: Headers, policy?: string) => {
-    const all = policy === undefined ? common : { ...common, "content-security-policy": policy };
+    const all = policy === undefined ? common : { ...common, ...toPageHeaders(policy) };
     if (request["if-none-match"]?.split(",").some((tag) => tag.trim() === etag)) {
       return HttpServerResponse.empty({ status: 304, headers: all });
     }

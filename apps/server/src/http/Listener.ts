@@ -64,6 +64,8 @@ export const listen = Effect.fnUntraced(function* (
     requireHostHeader: false,
     // A body that is larger is left in the system's buffers until the application reads it.
     highWaterMark: 16 * 1024,
+    // The cookies of a site with subdomains may exceed the default of 16 KiB.
+    maxHeaderSize: 32_768,
     requestTimeout: 30_000,
     headersTimeout: 10_000,
     keepAliveTimeout: 65_000,

@@ -102,6 +102,17 @@ const tunnel = "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n";
 const nonsense = "nonsense\r\n\r\n";
 const last = get("/last", "Connection: close\r\n");
 
+it.live("the cookies of a site with many subdomains may fill 32 KiB of headers", () =>
+  Effect.gen(function* () {
+    const { port } = yield* startServer;
+    const cookie = (length: number) => `Connection: close\r\nCookie: a=${"x".repeat(length)}\r\n`;
+    assert.deepStrictEqual(statusesOf(yield* exchange(port, get("/", cookie(32_000)))), [200]);
+    const refusal = yield* exchange(port, get("/", cookie(34_000)));
+    assert.deepStrictEqual(statusesOf(refusal), [400]);
+    assert.include(refusal, "HEADERS_TOO_LARGE");
+  }).pipe(Effect.scoped),
+);
+
 describe("responses to pipelined requests are sent in order until one closes the connection", () => {
   for (const [what, pieces, statuses] of [
     ["a request, then a bad chunk", [post("/", "x") + badChunk("/")], [201, 400]],

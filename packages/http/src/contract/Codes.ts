@@ -23,7 +23,7 @@ export const generalCodes = {
     code: 400006,
     means: "The request ended before its body was complete.",
   },
-  HEADERS_TOO_LARGE: { status: 400, code: 400007, means: "The headers are larger than 16 KiB." },
+  HEADERS_TOO_LARGE: { status: 400, code: 400007, means: "The headers are larger than 32 KiB." },
   EXPECTATION_NOT_MET: {
     status: 400,
     code: 400008,

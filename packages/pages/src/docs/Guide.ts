@@ -112,8 +112,9 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
         const count = anchors.get(anchor) ?? 0;
         anchors.set(anchor, count + 1);
         const id = escape(count === 0 ? anchor : `${anchor}-${count}`);
+        const link = `<a class="anchor" href="#${id}" aria-label="Link to this section">#</a>`;
         if (depth === 2) sections.push(`<li><a href="#${id}">${inner}</a></li>`);
-        return `<h${depth} id="${id}">${inner}</h${depth}>\n`;
+        return `<h${depth} id="${id}">${inner}${depth === 1 ? "" : ` ${link}`}</h${depth}>\n`;
       },
       html: ({ text }) => (text.startsWith("<!--") ? "" : escape(text)),
       image: ({ href, text }) => `<img src="${escape(resolve(href) ?? "")}" alt="${escape(text)}">`,
@@ -158,7 +159,7 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
       folder: "/docs",
       script: "guide.js",
       main: `<div class="guide">
-<nav class="side" aria-label="Guide"><form role="search" action="/docs/guide"><input type="search" name="q" aria-label="Search the guide" placeholder="Search the guide" value="${escape(query)}" maxlength="200" required></form>${toList(open, false).join("")}</nav>
+<nav class="side" aria-label="Guide"><form role="search" action="/docs/guide"><input class="wide" type="search" name="q" aria-label="Search the guide" placeholder="Search the guide" value="${escape(query)}" maxlength="200" required></form>${toList(open, false).join("")}</nav>
 <main class="markdown">${main}</main>
 </div>`,
     });
@@ -166,9 +167,12 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
     const title = titles.get(address)!;
     const html = render(sources.get(address)!.name, texts.get(address)!);
     const contents = `<details class="contents"><summary>On this page</summary><ul>${sections.join("")}</ul></details>`;
-    const next = order[order.indexOf(address) + 1];
+    const at = order.indexOf(address);
+    const neighbours = Object.entries({ Previous: order[at - 1], Next: order[at + 1] })
+      .filter(([, neighbour]) => neighbour !== undefined)
+      .map(([name, neighbour]) => `<span>${name}: ${toLink(neighbour!)}</span>`);
     const main = sections.length < 3 ? html : html.replace("</h1>", `</h1>${contents}`);
-    return layout(title, address, main + (next ? `<p class="next">Next: ${toLink(next)}</p>` : ""));
+    return layout(title, address, `${main}<p class="next facts">${neighbours.join("")}</p>`);
   };
   const search = Effect.fnUntraced(function* (query: string) {
     const passages = yield* options.search(query, 10);
@@ -182,7 +186,7 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
     return layout("Search", "", `<h1>Search</h1>${results}`, query);
   }, Effect.orDie);
 
-  const policy = toPolicy("'self'");
+  const policy = toPolicy({ forms: "'self'" });
   const html = (text: string) => makeStaticFile(text, "text/html; charset=utf-8");
   const files = yield* Effect.cached(loadFiles(filePaths));
   const pages = new Map<string, Effect.Effect<StaticFile>>();
@@ -191,6 +195,9 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
   }
   const index = Effect.suspend(() =>
     html(layout("Guide", "", `<h1>Guide</h1>${toList("", true).join("")}`)),
+  );
+  const missing = Effect.suspend(() =>
+    html(layout("Not found", "", `<h1>There is no such page</h1>${toList("", true).join("")}`)),
   );
   const guide: Pages = () =>
     Effect.succeed(({ headers, method, url }) => {
@@ -210,8 +217,13 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
         const options = { contentType, headers: { "content-security-policy": policy } };
         return Effect.succeed(HttpServerResponse.uint8Array(source.bytes, options));
       }
-      if (!filePaths.includes(address)) return undefined;
-      return Effect.map(files, (fileAt) => fileAt.get(address)!(headers));
+      if (filePaths.includes(address))
+        return Effect.map(files, (fileAt) => fileAt.get(address)!(headers));
+      if (!address.startsWith("/docs/") || !/text\/html/.test(headers["accept"] ?? ""))
+        return undefined;
+      return Effect.map(missing, (file) =>
+        HttpServerResponse.setStatus(file(headers, policy), 404),
+      );
     });
   return guide;
 });

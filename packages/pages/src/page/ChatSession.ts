@@ -5,15 +5,19 @@
 import { signal, type Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { ConnectionError, ResponseError } from "@parley/client";
-import type { Client, Entry, EntryInclude, NewChat } from "@parley/client";
+import type { Client, Entry, NewChat } from "@parley/client";
+import { toSpeech } from "./Markdown.tsx";
 import { pause, tabValue, untilBack } from "./Parts.tsx";
 import { translate, type Phrase } from "./words.ts";
+
+const isText = (value: unknown): boolean => typeof value === "string";
 
 export const states = {
   waiting: "Waiting for the answer",
   streaming: "Answering",
   reconnecting: "Connection lost. Reconnecting",
   busy: "The server cannot answer at the moment. Trying again",
+  limited: "Too many requests. Trying again",
   stopping: "Stopping",
   stopped: "Stopped. If an answer still arrives, it will appear here.",
   cancelled: "Stopped. Nothing was stored.",
@@ -42,16 +46,14 @@ export interface ChatSession {
   readonly client: Client;
   /** The maximum length of a question, in code points. */
   readonly questionLength: number;
-  /** The additional fields of entries that the page shows. */
-  readonly include?: ReadonlyArray<EntryInclude>;
-  /** Renders what is above an answer, such as its author. */
-  readonly toByline?: (entry: Entry) => ComponentChildren;
-  /** Renders what is below an answer. */
-  readonly toSources?: (entry: Entry) => ComponentChildren;
+  /** Renders what is below an answer for which nothing was found. */
+  readonly contact?: ComponentChildren;
   /** Tabs whose sessions have the same name notify each other. */
   readonly name: string;
   /** Called when the first question in a new chat has created the chat. */
   readonly onCreated?: (chatId: number) => void;
+  /** Called when a question is asked, and with the entry when it is answered. */
+  readonly onExchange?: (entry?: Entry) => void;
   /** Renders what operators do with an entry and want to know about it; `undefined` on pages for visitors. */
   readonly toFacts?: (entry: Entry) => ComponentChildren;
   /**
@@ -61,18 +63,41 @@ export interface ChatSession {
   readonly toAddress?: (href: string) => string | undefined;
 }
 
+/** The additional fields of entries that the pages show. */
+export const include = ["metadata", "feedback"] as const;
+
 export let session: ChatSession;
 
 export const asks = signal<ReadonlyArray<Ask>>([]);
-/** The entries that have arrived since the page was opened, by id. `askId` is the ask of this tab that was answered. */
-export const entries = signal<ReadonlyMap<number, Entry & { readonly askId?: string }>>(new Map());
+/** An entry, with the ask of this tab that it answers and the time when it arrived. */
+type NewEntry = Entry & { readonly askId?: string; readonly arrivedAt?: number };
+/** The entries that have arrived since the page was opened, by id. */
+export const entries = signal<ReadonlyMap<number, NewEntry>>(new Map());
+/** Whether the page is being printed, and so shows all that it has read. */
+export const isPrinting = signal(false);
+for (const name of ["beforeprint", "afterprint"]) {
+  addEventListener(name, () => (isPrinting.value = name === "beforeprint"));
+}
 /** A counter that increases whenever the server may have chats or entries that are new to this tab. */
 export const stale = signal(0);
 /** The chats in which other tabs are waiting for an answer, by tab. */
 const elsewhere = signal<ReadonlyMap<string, ReadonlyArray<number>>>(new Map());
+/** A question from outside the conversation, which the open one asks next. */
+export const nextQuestion = signal<string | undefined>(undefined);
 /** Unsent questions, by chat id, or under `new` for a chat that does not exist yet. */
-const drafts = tabValue<Readonly<Record<string, string>>>("drafts", {});
-const savedAsks = tabValue<ReadonlyArray<Omit<Ask, "text" | "error">>>("asks", []);
+const drafts = tabValue<Readonly<Record<string, string>>>(
+  "drafts",
+  {},
+  (texts) => Object(texts) === texts && Object.values(texts).every(isText),
+);
+const savedAsks = tabValue<ReadonlyArray<Omit<Ask, "text" | "error">>>("asks", [], (asks) =>
+  asks.every(
+    ({ after, chatId, id, question, since, state }) =>
+      [id, question].every(isText) &&
+      [after, since, chatId ?? 0].every(Number.isFinite) &&
+      Object.hasOwn(states, state),
+  ),
+);
 /** The text that a screen reader announces next. */
 export const announcement = signal("");
 const disconnects = new Map<string, AbortController>();
@@ -137,6 +162,7 @@ export const openSession = (options: ChatSession): void => {
 export const start = (ask: Pick<Ask, "chatId" | "newChat" | "question" | "after">): void => {
   const [id, text, since] = [randomId(), signal(""), Date.now()];
   asks.value = [...asks.peek(), { ...ask, id, text, state: "waiting", since }];
+  session.onExchange?.();
   void run(id);
 };
 
@@ -192,9 +218,14 @@ const change = (id: string, part: Partial<Ask>) => {
   asks.value = asks.peek().map((ask) => (ask.id === id ? { ...ask, ...part } : ask));
 };
 const finish = (askId: string, entry: Entry) => {
-  entries.value = new Map(entries.peek()).set(entry.id, { ...entry, askId });
+  entries.value = new Map(entries.peek()).set(entry.id, {
+    ...entry,
+    askId,
+    arrivedAt: Date.now(),
+  });
   asks.value = asks.peek().filter(({ id }) => id !== askId);
-  announcement.value = translate("Answer: {}", entry.answer);
+  announcement.value = translate("Answer: {}", toSpeech(entry.answer));
+  session.onExchange?.(entry);
 };
 
 const run = async (id: string) => {
@@ -226,7 +257,6 @@ const read = async (id: string, chat_id: number, signal: AbortSignal) => {
   const { question: query, text: shownText } = find(id);
   const write = makeWriter(shownText);
   // A lost connection must not end the answer.
-  const { include } = session;
   const options = { idempotencyKey: id, include, onDisconnect: "finish", signal } as const;
   let text = "";
   for await (const event of session.client.stream({ chat_id, query }, options)) {
@@ -235,7 +265,9 @@ const read = async (id: string, chat_id: number, signal: AbortSignal) => {
     if (event.type === "restart") text = "";
     let state: Ask["state"] = text === "" ? "waiting" : "streaming";
     if (event.type === "reconnecting") {
-      state = event.error instanceof ConnectionError ? "reconnecting" : "busy";
+      const isLimited = event.error.message === "RATE_EXCEEDED";
+      const other = isLimited ? "limited" : "busy";
+      state = event.error instanceof ConnectionError ? "reconnecting" : other;
     }
     const current = find(id).state;
     if (current !== state && current !== "stopping") change(id, { state });

@@ -21,7 +21,8 @@ interface ComposerProps {
 export const Composer = ({ chatId, children, last, runningAsk, send }: ComposerProps) => {
   const field = useRef<HTMLTextAreaElement>(null);
   useEffect(() => {
-    if (!isPhone) field.current!.focus();
+    // The page around a frame may have the focus.
+    if (!isPhone && document.hasFocus()) field.current!.focus();
   }, []);
   const text = draftOf(chatId);
   const length = [...text].length;
@@ -82,7 +83,9 @@ export const Composer = ({ chatId, children, last, runningAsk, send }: ComposerP
           </button>
         )}
       </div>
-      <div class="note quiet">{children}</div>
+      <div class="note quiet" dir="auto">
+        {children}
+      </div>
     </form>
   );
 };

@@ -6,6 +6,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { hasQuestion, type Entry, type NewChat } from "@parley/client";
 import * as chat from "./ChatSession.ts";
 import { Composer } from "./Composer.tsx";
+import { Byline, Rating, Sources } from "./EntryParts.tsx";
 import { Failure } from "./Failure.tsx";
 import { Markdown } from "./Markdown.tsx";
 import { CopyButton, Icon, useRead } from "./Parts.tsx";
@@ -21,12 +22,14 @@ export interface ConversationProps {
   readonly welcome?: (ask: (question: string) => void) => ComponentChildren;
   /** The line below the question field. */
   readonly note?: ComponentChildren;
+  /** Shows only the entries that contain this text. */
+  readonly search?: string | undefined;
   /** Content in place of the question field, if the page may not ask questions. */
   readonly replacement?: ComponentChildren;
 }
 
 export const Conversation = (props: ConversationProps) => {
-  const { chatId, header, replacement, note, toNewChat, welcome } = props;
+  const { chatId, header, replacement, note, search, toNewChat, welcome } = props;
   const { newEntries, error, groups, lastQuestion, newest, readOlder, retry, total } =
     useHistory(chatId);
   const scroller = useRef<HTMLDivElement>(null);
@@ -41,6 +44,12 @@ export const Conversation = (props: ConversationProps) => {
     toNewest();
     chat.start({ chatId, newChat: toNewChat?.(question), question, after: newest?.id ?? 0 });
   };
+  const question = chat.nextQuestion.value;
+  useEffect(() => {
+    if (question === undefined || !isRead || runningAsk) return;
+    chat.nextQuestion.value = undefined;
+    send(question);
+  }, [question, isRead, runningAsk]);
   const tail = [
     ...newEntries.map((entry) => ({ at: entry.id, key: entry.askId ?? entry.id, entry })),
     ...asks.map((ask) => ({
@@ -52,8 +61,10 @@ export const Conversation = (props: ConversationProps) => {
   return (
     <div class="column">
       {header?.(total)}
+      {search !== undefined && <Matches chatId={chatId!} search={search} />}
       <div
         class="scroller"
+        hidden={search !== undefined}
         role="region"
         aria-label={translate("History")}
         tabIndex={0}
@@ -105,8 +116,8 @@ const useHistory = (chatId: number | null) => {
   const [page, setPage] = useState(1);
   const read = async (page: number) => {
     if (chatId === null) return undefined;
-    const { client, include } = chat.session;
-    const list = await client.history(chatId, { include, limit, page }).page();
+    const query = { include: chat.include, limit, page };
+    const list = await chat.session.client.history(chatId, query).page();
     const last = groups.current.at(-1)?.at(-1)?.id ?? Infinity;
     // There may be further entries between this page and the entries that are already shown.
     if (list.data.length === limit && list.data.at(-1)!.id > last) location.reload();
@@ -141,6 +152,46 @@ const useHistory = (chatId: number | null) => {
   };
 };
 
+/** How many of a chat's newest entries a search reads. */
+const maxSearched = 2000;
+
+/** The entries of a chat that contain a text, newest first. */
+const Matches = ({ chatId, search }: { readonly chatId: number; readonly search: string }) => {
+  const { error, retry, value } = useRead(
+    async (signal) => {
+      const entries: Array<Entry> = [];
+      const query = { include: chat.include, limit } as const;
+      for await (const page of chat.session.client.history(chatId, query, { signal }).pages()) {
+        entries.push(...page.data);
+        if (entries.length >= maxSearched) return { entries, total: page.total };
+      }
+      return { entries, total: entries.length };
+    },
+    [chatId, chat.entries.value.size],
+  );
+  const text = search.trim().toLowerCase();
+  const matches = (value?.entries ?? []).filter(
+    ({ answer, question }) => text && `${question}\n${answer}`.toLowerCase().includes(text),
+  );
+  return (
+    <div class="matches" role="region" aria-label={translate("Entries found")} tabIndex={0}>
+      <Failure error={error} retry={retry} />
+      <p class="quiet" role="status">
+        {value === undefined
+          ? translate("Reading the entries")
+          : text &&
+            translate("{} of {} entries contain this", matches.length, value.entries.length)}
+        {value &&
+          value.total > value.entries.length &&
+          ` · ${translate("Only the newest {} of {} are searched", value.entries.length, value.total)}`}
+      </p>
+      {matches.slice(0, limit).map((entry) => (
+        <Exchange key={entry.id} entry={entry} />
+      ))}
+    </div>
+  );
+};
+
 /** A group of entries. When far out of view, it is an empty box of the same height, which keeps long chats fast. */
 const Group = ({ entries }: { readonly entries: ReadonlyArray<Entry> }) => {
   const box = useRef<HTMLDivElement>(null);
@@ -155,7 +206,7 @@ const Group = ({ entries }: { readonly entries: ReadonlyArray<Entry> }) => {
     observer.observe(box.current!);
     return () => observer.disconnect();
   }, []);
-  const isShown = height === undefined;
+  const isShown = height === undefined || chat.isPrinting.value;
   // Memoized, so that a new rendering of the chat does not render the exchanges again.
   const exchanges = useMemo(
     () => isShown && entries.map((entry) => <Exchange key={entry.id} entry={entry} />),
@@ -182,15 +233,17 @@ const Exchange = ({ ask, entry }: { readonly ask?: chat.Ask; readonly entry?: En
       )}
       <div class={`stack ${entry?.flagged ? "flagged" : ""}`}>
         {entry?.flagged && chat.session.toFacts && (
-          <strong class="bad">Flagged: {entry.moderation}</strong>
+          <strong class="bad">{translate("Flagged: {}", entry.moderation)}</strong>
         )}
-        {entry && chat.session.toByline?.(entry)}
+        {entry && <Byline {...entry} />}
         {text && <Markdown text={text} toAddress={chat.session.toAddress} />}
       </div>
-      {entry && chat.session.toSources?.(entry)}
+      {entry && <Sources {...entry} />}
+      {entry?.metadata?.["found"] === false && chat.session.contact}
       {entry && (
         <div class="actions quiet">
           <CopyButton text={entry.answer} name={translate("Copy answer")} />
+          {hasQuestion(entry) && <Rating {...entry} />}
           {chat.session.toFacts?.(entry)}
         </div>
       )}
@@ -227,12 +280,11 @@ const Progress = ({ chatId, since, state }: chat.Ask) => {
 
 interface QuestionsProps {
   readonly ask: (question: string) => void;
-  readonly read: (signal: AbortSignal) => Promise<ReadonlyArray<string>>;
+  readonly questions: ReadonlyArray<string>;
 }
 
 /** Suggested questions to click, for a chat in which nothing has been asked. */
-export const Questions = ({ ask, read }: QuestionsProps) => {
-  const { value: questions = [] } = useRead(read);
+export const Questions = ({ ask, questions }: QuestionsProps) => {
   if (questions.length === 0) return null;
   return (
     <ul class="questions" aria-label={translate("Suggested questions")}>

@@ -7,9 +7,9 @@ import { ConnectionError, ResponseError, ValidationError } from "@parley/client"
 import { translate, type Phrase } from "./words.ts";
 
 /** Actions that can help besides trying again. */
-export const actions: Record<string, ComponentChildren> = {
-  key: <a href="#key">Enter another key</a>,
-  chat: <a href="#">New chat</a>,
+export const actions: Record<string, () => ComponentChildren> = {
+  key: () => <a href="#key">{translate("Enter another key")}</a>,
+  chat: () => <a href="#">{translate("New chat")}</a>,
 };
 
 type Action = "again" | "key" | "chat" | null;
@@ -42,11 +42,20 @@ const sentences: Readonly<Record<string, readonly [Phrase, Action]>> = {
 
 const explain = (error: unknown): readonly [sentence: string, action: Action] => {
   if (error instanceof ConnectionError) {
-    return [translate("The server is not responding."), "again"];
+    return [
+      translate(
+        navigator.onLine === false ? "This device is offline." : "The server is not responding.",
+      ),
+      "again",
+    ];
   }
   if (!(error instanceof ResponseError)) return [String(error), "again"];
   const { message, retryAfterSeconds: wait, status } = error;
-  const other = "The server, or a proxy in front of it, returned HTTP {}.";
+  // Only a response without a code of Parley's is somebody else's.
+  const other =
+    error.code === undefined
+      ? "Not the server, but something in front of it, answered: HTTP {}."
+      : "The server refused the request: HTTP {}.";
   const [text, action] = sentences[message] ?? ([other, status >= 500 ? "again" : null] as const);
   const sentence = translate(text, status);
   if (!wait) return [sentence, action];
@@ -77,7 +86,8 @@ export const Failure = ({ children, error, retry }: FailureProps) => {
       <p>{sentence}</p>
       <div class="actions">
         {action &&
-          (actions[action] ?? (retry && <button onClick={retry}>{translate("Try again")}</button>))}
+          (actions[action]?.() ??
+            (retry && <button onClick={retry}>{translate("Try again")}</button>))}
         {children}
       </div>
       <Reason error={error} />

@@ -1,4 +1,4 @@
-/** German translations of the widget's texts. */
+/** German translations of the texts of the widget, most of which the playground has, too. */
 export const german = {
   "A question can have at most {} characters; this one has {}.":
     "Eine Frage darf höchstens {} Zeichen haben, diese hat {}.",
@@ -25,13 +25,11 @@ export const german = {
   "Stopped. Nothing was stored.": "Angehalten. Es wurde nichts gespeichert.",
   "There is no answer yet.": "Es gibt noch keine Antwort.",
   "Answer: {}": "Antwort: {}",
-  "The server needs an API key. Enter one.": "Dieser Chat ist derzeit nicht verfügbar.",
-  "The key is not valid, or no longer valid. Enter another one.":
-    "Dieser Chat ist derzeit nicht verfügbar.",
-  "This key does not allow that. Enter one that does.": "Das ist in diesem Chat nicht erlaubt.",
-  "This key cannot be used for this user.": "Das ist in diesem Chat nicht erlaubt.",
-  "Too many requests with this key.": "Zu viele Anfragen.",
-  "This key's budget for today is used up.": "Dieser Chat antwortet heute nicht mehr.",
+  "This chat is not available at the moment.": "Dieser Chat ist derzeit nicht verfügbar.",
+  "This chat does not allow that.": "Das ist in diesem Chat nicht erlaubt.",
+  "Too many requests.": "Zu viele Anfragen.",
+  "Too many requests. Trying again": "Zu viele Anfragen. Neuer Versuch läuft",
+  "No more questions can be answered today.": "Dieser Chat antwortet heute nicht mehr.",
   "This chat does not exist, or no longer exists.": "Diesen Chat gibt es nicht oder nicht mehr.",
   "Could not answer. Nothing was stored.":
     "Die Antwort ist fehlgeschlagen. Es wurde nichts gespeichert.",
@@ -43,11 +41,11 @@ export const german = {
   "The name is longer than 255 characters.": "Der Name hat mehr als 255 Zeichen.",
   "The user reference is longer than 60 characters.":
     "Die Benutzerreferenz hat mehr als 60 Zeichen.",
-  "The server does not support this request. It may be running a different version.":
-    "Dieser Chat ist derzeit nicht verfügbar.",
   "The server is not responding.": "Der Server antwortet nicht.",
-  "The server, or a proxy in front of it, returned HTTP {}.":
-    "Der Server oder ein Proxy davor hat mit HTTP {} geantwortet.",
+  "This device is offline.": "Dieses Gerät ist offline.",
+  "The server refused the request: HTTP {}.": "Der Server hat die Anfrage abgelehnt: HTTP {}.",
+  "Not the server, but something in front of it, answered: HTTP {}.":
+    "Nicht der Server, sondern etwas davor hat geantwortet: HTTP {}.",
   "Try again {}.": "Versuchen Sie es {} erneut.",
   "Try again": "Erneut versuchen",
   Details: "Details",
@@ -60,4 +58,21 @@ export const german = {
   "Suggested questions": "Vorgeschlagene Fragen",
   "A language model answers. It can be wrong.": "Ein Sprachmodell antwortet. Es kann sich irren.",
   "Chat {}": "Chat {}",
+  "Delete my chats": "Meine Chats löschen",
+  "Delete all of your chats for good?": "Alle Ihre Chats endgültig löschen?",
+  Delete: "Löschen",
+  Cancel: "Abbrechen",
+  Save: "Speichern",
+  "Contact us": "Kontakt aufnehmen",
+  "Message without a question": "Nachricht ohne Frage",
+  "Written by {}": "Geschrieben von {}",
+  "Sources:": "Quellen:",
+  "Good answer": "Gute Antwort",
+  "Bad answer": "Schlechte Antwort",
+  "Entries found": "Gefundene Einträge",
+  "Reading the entries": "Einträge werden gelesen",
+  "{} of {} entries contain this": "{} von {} Einträgen enthalten das",
+  "Only the newest {} of {} are searched": "Nur die neuesten {} von {} werden durchsucht",
+  Comment: "Kommentar",
+  "Edit comment": "Kommentar bearbeiten",
 };

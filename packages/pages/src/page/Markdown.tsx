@@ -2,7 +2,7 @@
  * Renders Markdown as elements. Raw HTML except `<br>` appears as text, and nothing is loaded: the page never parses
  * HTML from an answer.
  */
-import { Lexer, Tokenizer, type MarkedToken, type Token } from "marked";
+import { Lexer, Tokenizer, type MarkedToken, type Token, type Tokens } from "marked";
 import { h, type ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { CopyButton } from "./Parts.tsx";
@@ -102,7 +102,49 @@ class BoundedTokenizer extends Tokenizer {
   override list(source: string) {
     return this.#nest(() => super.list(source));
   }
+  // A footnote would disappear as the definition of a link.
+  override def(source: string) {
+    return /^ {0,3}\[\^/.test(source) ? undefined : super.def(source);
+  }
+  // Marks in a formula are not emphasis, and its backslashes stay.
+  override escape(source: string) {
+    const raw = formula.exec(source)?.[0];
+    return raw === undefined ? super.escape(source) : { type: "escape" as const, raw, text: raw };
+  }
+  // Text ends before a `$`, where a formula may begin.
+  override inlineText(source: string) {
+    const end = source.indexOf("$", 1);
+    return super.inlineText(end < 0 ? source : source.slice(0, end));
+  }
 }
+
+/** A formula of TeX. Its length is limited, because the lexer looks for one at each backslash. */
+const formula =
+  /^(?:\$\$[^$]+\$\$|\$(?![\s$])[^$\n]*[^\s$\\]\$(?!\d)|\\\([^\n]{1,1000}?\\\)|\\\[[^]{1,1000}?\\\])/;
+
+/** Returns what a screen reader says in place of Markdown. */
+export const toSpeech = (text: string): string => {
+  const speak = (token: Token): string => {
+    if (token.type === "table") {
+      const { header, rows } = token as Tokens.Table;
+      return [header, ...rows]
+        .map((row) => row.map(({ tokens }) => tokens.map(speak).join("")).join(", "))
+        .join("\n");
+    }
+    const { items, tokens } = token as Tokens.List & Tokens.Generic;
+    const parts: ReadonlyArray<Token> | undefined = items ?? tokens;
+    if (parts !== undefined) return parts.map(speak).join(items ? "\n" : "");
+    if (/^(html|space|def|hr)$/.test(token.type)) return " ";
+    return decodeEntities(("text" in token && token.text) || "");
+  };
+  try {
+    if (isTangled(text)) return text;
+    const tokens = new Lexer({ gfm: true, tokenizer: new BoundedTokenizer() }).lex(text);
+    return tokens.map(speak).join("\n");
+  } catch {
+    return text;
+  }
+};
 
 /** The elements for tokens that are rendered with nothing but their content. */
 const elements = {
@@ -216,16 +258,22 @@ export const Code = ({
   </div>
 );
 
-const entities: Record<string, string> = {
-  amp: "&",
-  apos: "'",
-  gt: ">",
-  lt: "<",
-  nbsp: "\u00a0",
-  quot: '"',
-};
+const entities: ReadonlyMap<string, string> = new Map([
+  ...Object.entries({ amp: "&", apos: "'", bull: "•", euro: "€", gt: ">", hellip: "…", lt: "<" }),
+  ...Object.entries({ mdash: "—", ndash: "–", quot: '"', rarr: "→" }),
+  // The characters from 160 to 255.
+  ...`nbsp iexcl cent pound curren yen brvbar sect uml copy ordf laquo not shy reg macr deg plusmn sup2 sup3 acute micro
+  para middot cedil sup1 ordm raquo frac14 frac12 frac34 iquest Agrave Aacute Acirc Atilde Auml Aring AElig Ccedil Egrave
+  Eacute Ecirc Euml Igrave Iacute Icirc Iuml ETH Ntilde Ograve Oacute Ocirc Otilde Ouml times Oslash Ugrave Uacute Ucirc
+  Uuml Yacute THORN szlig agrave aacute acirc atilde auml aring aelig ccedil egrave eacute ecirc euml igrave iacute icirc
+  iuml eth ntilde ograve oacute ocirc otilde ouml divide oslash ugrave uacute ucirc uuml yacute thorn yuml`
+    .split(/\s+/)
+    .map((name, at) => [name, String.fromCharCode(160 + at)] as const),
+]);
 
 const decodeEntities = (text: string): string =>
-  text.replace(/&(?:#(\d{1,6})|(\w+));/g, (whole, number, name) =>
-    number === undefined ? (entities[name] ?? whole) : String.fromCodePoint(Number(number)),
-  );
+  text.replace(/&(?:#(\d{1,7}|x[\da-f]{1,6})|(\w+));/gi, (whole, number, name) => {
+    if (number === undefined) return entities.get(name) ?? whole;
+    const code = Number(number.replace(/^x/i, "0x"));
+    return code > 0 && code <= 0x10ffff ? String.fromCodePoint(code) : whole;
+  });

@@ -3,18 +3,24 @@
  */
 import { signal, type Signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
-import { ConnectionError } from "@parley/client";
+import { ConnectionError, ResponseError } from "@parley/client";
 import { copy } from "./copy.ts";
 import { storageOf } from "./storage.ts";
 import { translate } from "./words.ts";
 
 export const storage = storageOf("sessionStorage");
 
-/** Creates a signal whose value this tab keeps across reloads of this page. */
-export const tabValue = <A,>(name: string, initial: A): Signal<A> => {
+/**
+ * Creates a signal whose value this tab keeps across reloads of this page. A stored value for which `isValid` does not
+ * hold is ignored.
+ */
+export const tabValue = <A,>(
+  name: string,
+  initial: A,
+  isValid: (value: A) => boolean,
+): Signal<A> => {
   const key = `parley-${name}${location.pathname.slice(1)}`;
-  const text = storage.getItem(key);
-  const value = signal<A>(text === null ? initial : JSON.parse(text));
+  const value = signal<A>(storage.getValue(key, isValid) ?? initial);
   value.subscribe((now) => {
     if (JSON.stringify(now) === JSON.stringify(initial)) storage.removeItem(key);
     else storage.setItem(key, JSON.stringify(now));
@@ -64,6 +70,22 @@ export const useRead = <A,>(
   return { ...result, retry };
 };
 
+/** The changes that the key's scopes do not allow. The page offers them until the server has refused them once. */
+const refusedChanges = signal<ReadonlyArray<string>>([]);
+
+/** Returns a function that runs a change, the error of its last run, and whether the page offers the change. */
+export const useChange = (name: "rename" | "delete" | "rate") => {
+  const [error, setError] = useState<unknown>();
+  const run = (change: () => Promise<void>) =>
+    change().then(setError, (error) => {
+      if (error instanceof ResponseError && error.message === "SCOPE_NOT_GRANTED") {
+        refusedChanges.value = [...refusedChanges.peek(), name];
+      }
+      setError(error);
+    });
+  return { error, isOffered: !refusedChanges.value.includes(name), run };
+};
+
 /** Returns the `userRef` if the string is a visitor's token; `null` if it is not. */
 export const visitorOf = (text: string): string | null => {
   try {
@@ -96,6 +118,7 @@ const paths = {
   person: "M12 12a4 4 0 1 0 0-8 4 4 0 0 0 0 8zM5 20c1-4 4-5 7-5s6 1 7 5",
   plus: "M12 5v14M5 12h14",
   save: "M12 4v11M7 11l5 5 5-5M5 20h14",
+  search: "M10 17a7 7 0 1 0 0-14 7 7 0 0 0 0 14zM15 15l6 6",
   send: "M12 19V5M6 11l6-6 6 6",
   stop: "M7 7h10v10H7z",
 };

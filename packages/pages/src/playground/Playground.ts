@@ -3,8 +3,10 @@
  */
 import { toPath, type Pages } from "@parley/http";
 import { Effect } from "effect";
+import { HttpServerResponse } from "effect/http";
 import { escape, toHtml, toPolicy, toSource, type Place } from "../Shell.ts";
 import { isRead, loadFiles, makeStaticFile, respondJson } from "../StaticFile.ts";
+import { noWelcome, type Welcome } from "../widget/WidgetConfig.ts";
 import type { PlaygroundConfig } from "./PlaygroundConfig.ts";
 
 /** Options of {@link makePlayground}. */
@@ -13,10 +15,14 @@ export interface PlaygroundOptions {
   readonly answersPort?: number | null;
   /** What answers the questions, as shown below the question field; nothing is shown by default. */
   readonly answerer?: PlaygroundConfig["answerer"];
+  /** By English phrase, texts to show instead of the page's own. */
+  readonly texts?: Readonly<Record<string, string>>;
+  /** The language of `texts`; by default, the reader's. */
+  readonly lang?: string;
   /** The pages that the listener serves; by default, only the playground. */
   readonly places?: ReadonlyArray<Place>;
-  /** Returns questions to suggest to the holder of an API key; none by default. */
-  readonly questions?: (apiKey: string) => Effect.Effect<ReadonlyArray<string>>;
+  /** Returns what the page shows to the holder of an API key before the first question; nothing by default. */
+  readonly welcome?: (apiKey: string) => Effect.Effect<Welcome>;
 }
 
 /**
@@ -27,8 +33,10 @@ export const makePlayground =
   ({
     answerer = null,
     answersPort = null,
+    lang,
     places = ["playground"],
-    questions = () => Effect.succeed([]),
+    texts = {},
+    welcome = () => Effect.succeed(noWelcome),
   }: PlaygroundOptions = {}): Pages =>
   ({ basePaths, corsOrigins, questionLength, serves }) => {
     if (!serves.includes("general")) return Effect.succeed(() => undefined);
@@ -39,6 +47,8 @@ export const makePlayground =
       answerer,
       questionLength,
       guide: places.includes("guide"),
+      texts,
+      lang,
     };
     const page = toHtml({
       title: "Parley playground",
@@ -57,10 +67,14 @@ export const makePlayground =
       const path = toPath(url);
       if (!isRead(method)) return undefined;
       if (path === "/playground/questions") {
-        return Effect.map(questions(headers["x-api-key"] ?? ""), respondJson);
+        return Effect.map(welcome(headers["x-api-key"] ?? ""), respondJson);
       }
+      if (path === "/robots.txt")
+        return Effect.succeed(HttpServerResponse.text("User-agent: *\nDisallow: /\n"));
+      if (path === "/favicon.ico")
+        return Effect.map(cachedFiles, ([, files]) => files.get("/playground/icon.svg")!(headers));
       if (path !== "/" && !filePaths.includes(path)) return undefined;
-      const policy = toPolicy("'none'", toSource(headers["host"], answersPort));
+      const policy = toPolicy({ requests: toSource(headers["host"], answersPort) });
       return Effect.map(cachedFiles, ([html, files]) => (files.get(path) ?? html)(headers, policy));
     });
   };

@@ -9,6 +9,9 @@ export interface PlaygroundConfig {
   readonly answerer: "guide" | "documents" | "model" | null;
   /** The maximum length of a question, in code points. */
   readonly questionLength: number;
+  /** By English phrase, texts to show instead of the page's own; and their language. */
+  readonly texts: Readonly<Record<string, string>>;
+  readonly lang?: string | undefined;
   /** Whether the server has the guide. */
   readonly guide: boolean;
 }

@@ -7,7 +7,9 @@ import { Effect } from "effect";
 import { HttpServerResponse } from "effect/http";
 import { escape, toPolicy, toSource } from "../Shell.ts";
 import { isRead, loadFiles, protectiveHeaders, respondJson } from "../StaticFile.ts";
-import type { WidgetConfig } from "./WidgetConfig.ts";
+import { noWelcome, type Welcome, type WidgetConfig } from "./WidgetConfig.ts";
+
+export { noWelcome, type Welcome };
 
 /** Options of {@link makeWidgetPages}. */
 export interface WidgetOptions extends Pick<AppOptions, "basePaths"> {
@@ -15,8 +17,8 @@ export interface WidgetOptions extends Pick<AppOptions, "basePaths"> {
   readonly answersPort?: number | null;
   /** Whether the window says that a language model answers; `false` by default. */
   readonly model?: boolean;
-  /** Returns questions to suggest to the holder of a token; none by default. */
-  readonly questions?: (token: string) => Effect.Effect<ReadonlyArray<string>>;
+  /** Returns what the window shows to the holder of a token before the first question; nothing by default. */
+  readonly welcome?: (token: string) => Effect.Effect<Welcome>;
 }
 
 /** Makes the widget's pages and files, for the `widget` option of `AppOptions`. The first request loads the files. */
@@ -24,7 +26,7 @@ export const makeWidgetPages = ({
   answersPort = null,
   basePaths = { general: "/api", answers: "/ask" },
   model = false,
-  questions = () => Effect.succeed([]),
+  welcome = () => Effect.succeed(noWelcome),
 }: WidgetOptions = {}): WidgetPages => {
   const paths = ["/widget.js", "/widget/window.js", "/widget/widget.css"];
   const cachedFiles = Effect.runSync(Effect.cached(loadFiles(paths)));
@@ -33,7 +35,7 @@ export const makeWidgetPages = ({
       const path = toPath(url);
       if (!isRead(method)) return undefined;
       if (path === "/widget/questions")
-        return Effect.map(questions(headers["x-api-key"] ?? ""), respondJson);
+        return Effect.map(welcome(headers["x-api-key"] ?? ""), respondJson);
       if (!paths.includes(path)) return undefined;
       return Effect.map(cachedFiles, (files) =>
         HttpServerResponse.setHeaders(files.get(path)!(headers), {
@@ -43,7 +45,7 @@ export const makeWidgetPages = ({
         }),
       );
     },
-    document: ({ headers }, widget, questionLength) => {
+    document: ({ headers, url }, widget, questionLength) => {
       // Normalizes the origins to the form that browsers use in messages and policies.
       const origins = (widget.origins ?? [])
         .filter((origin) => URL.canParse(origin))
@@ -57,14 +59,21 @@ export const makeWidgetPages = ({
         questionLength,
         model,
       };
-      const policy = toPolicy("'none'", toSource(headers["host"], answersPort), origins.join(" "));
+      const policy = toPolicy({
+        requests: toSource(headers["host"], answersPort),
+        images: origins,
+        ancestors: origins,
+      });
       return Effect.succeed(
         HttpServerResponse.text(toHtml(config), {
           contentType: "text/html; charset=utf-8",
           headers: {
             ...protectiveHeaders,
             ...crossOrigin,
-            "cross-origin-embedder-policy": "require-corp",
+            // A site's logo need not have the header that `require-corp` demands; Safari knows only `require-corp`.
+            "cross-origin-embedder-policy": url.endsWith("?logo")
+              ? "credentialless"
+              : "require-corp",
             "content-security-policy": policy,
           },
         }),

@@ -12,3 +12,15 @@ export interface WidgetConfig {
   /** Whether a language model answers. */
   readonly model: boolean;
 }
+
+/** What a page shows before the first question. */
+export interface Welcome {
+  /** The chatbot's first message. */
+  readonly greeting: string | null;
+  /** Questions that the chatbot's owner suggests. */
+  readonly questions: ReadonlyArray<string>;
+  /** Whether the holder may delete chats. */
+  readonly mayDelete: boolean;
+}
+
+export const noWelcome: Welcome = { greeting: null, questions: [], mayDelete: false };

@@ -25,14 +25,18 @@ const makeReader = Effect.gen(function* () {
     questionLength: 200,
   } as const;
   const respond = yield* guide(listener);
-  return (path: string) => {
-    const request = new Request(`http://parley.test${path}`);
+  return (path: string, headers: Record<string, string> = {}) => {
+    const request = new Request(`http://parley.test${path}`, { headers });
     const response = respond(HttpServerRequest.fromWeb(request));
     return response === undefined
       ? Effect.undefined
       : Effect.flatMap(response, (sent) => {
           const web = HttpServerResponse.toWeb(sent);
-          return Effect.promise(async () => ({ headers: web.headers, text: await web.text() }));
+          return Effect.promise(async () => ({
+            headers: web.headers,
+            status: web.status,
+            text: await web.text(),
+          }));
         });
   };
 });
@@ -81,6 +85,22 @@ it.effect(
       assert.include(none!.text, "<p>No results.</p>");
       assert.match(none!.headers.get("content-security-policy")!, /^default-src 'none'; /);
     }).pipe(Effect.provide(NodeServices.layer)),
+);
+
+it.effect("the guide finds a document by a word, and has a page for a wrong address", () =>
+  Effect.gen(function* () {
+    const read = yield* makeReader;
+    const results = (yield* read("/docs/guide?q=docker"))!;
+    assert.include(results.text, `<a href="/docs/install`);
+    const missing = (yield* read("/docs/nowhere", { accept: "text/html,*/*" }))!;
+    assert.strictEqual(missing.status, 404);
+    assert.include(missing.text, `<a href="/docs/faq"`);
+    assert.isUndefined(yield* read("/docs/nowhere", { accept: "application/json" }));
+    const page = (yield* read("/docs/install"))!;
+    assert.match(page.text, /<h2 id="([^"]+)">.*<a class="anchor" href="#\1"/);
+    assert.match(page.text, /Previous: <a/);
+    assert.strictEqual(page.headers.get("cross-origin-opener-policy"), "same-origin");
+  }).pipe(Effect.provide(NodeServices.layer)),
 );
 
 it.effect("the guide lists every document with a summary, and each page links to the next", () =>

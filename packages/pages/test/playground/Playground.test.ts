@@ -56,6 +56,8 @@ it.effect("the playground serves `/` and the files that the page names, and noth
     }
     expect((yield* get("/playground/other.js")).status).toBe(404);
     expect((yield* get("/other")).status).toBe(404);
+    expect((yield* get("/robots.txt")).text).toContain("Disallow: /");
+    expect((yield* get("/favicon.ico")).headers.get("content-type")).toBe("image/svg+xml");
   }).pipe(Effect.scoped),
 );
 

@@ -5,6 +5,7 @@ import { render } from "preact";
 import { useState } from "preact/hooks";
 import { Code, Markdown } from "../../page/Markdown.tsx";
 import { storage, useRead } from "../../page/Parts.tsx";
+import { toCurl, toFetch } from "../../page/samples.ts";
 
 type Json = Record<string, any>;
 
@@ -90,6 +91,22 @@ const bodies: Json = {
   "answers.ask": { query: "What is a chat?" },
 };
 
+/** The operation as code to copy. */
+const Samples = ({ method, operationId, parameters, path, requestBody }: Json) => {
+  const url = new URL(path.replace(/\{\w+\}/g, "1"), location.origin);
+  for (const { in: place, name, required, schema } of parameters) {
+    if (place === "query" && required) url.searchParams.set(name, String(schema.default ?? "1"));
+  }
+  const body = requestBody && JSON.stringify(bodies[operationId] ?? {});
+  const sample = { method, url: url.href, body };
+  return (
+    <>
+      <Code language="curl" text={toCurl(sample)} />
+      <Code language="JavaScript" text={toFetch(sample)} />
+    </>
+  );
+};
+
 /** A form that sends a request to the operation and shows the response. The API key is kept in this tab. */
 const Trial = ({ method, operationId, parameters, path, requestBody }: Json) => {
   const [[summary, text], setResponse] = useState<readonly [string, string]>(["", ""]);
@@ -104,6 +121,7 @@ const Trial = ({ method, operationId, parameters, path, requestBody }: Json) => 
     const headers: Record<string, string> = {
       "x-api-key": key,
       "content-type": "application/json",
+      ...(form.has("stream") && { accept: "text/event-stream" }),
     };
     for (const { in: place, name } of parameters) {
       if (value(name) === "") continue;
@@ -116,10 +134,19 @@ const Trial = ({ method, operationId, parameters, path, requestBody }: Json) => 
       headers,
       body: requestBody ? value("body") : null,
     });
-    const body = JSON.stringify(await response.json(), null, 2);
+    let body = "";
+    const show = () => {
+      const millis = Math.round(performance.now() - begin);
+      setResponse([`Status ${response.status} · ${millis} ms · request id ${id}`, body]);
+    };
     const id = response.headers.get("x-request-id");
-    const millis = Math.round(performance.now() - begin);
-    setResponse([`Status ${response.status} · ${millis} ms · request id ${id}`, body]);
+    if (/event-stream/.test(response.headers.get("content-type") ?? "")) {
+      for await (const piece of response.body!.pipeThrough(new TextDecoderStream())) {
+        body += piece;
+        show();
+      }
+    } else body = JSON.stringify(await response.json(), null, 2);
+    show();
   };
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
@@ -159,6 +186,11 @@ const Trial = ({ method, operationId, parameters, path, requestBody }: Json) => 
           </textarea>
         </>
       )}
+      {operationId === "answers.ask" && (
+        <label>
+          <input type="checkbox" name="stream" /> Stream the answer
+        </label>
+      )}
       <button class="primary">Send</button>
       <div role="status">
         <p>{summary}</p>
@@ -171,13 +203,15 @@ const Trial = ({ method, operationId, parameters, path, requestBody }: Json) => 
 const Operation = (operation: Json) => (
   <section class="stack operation">
     <h2 id={operation["operationId"]}>{operation["summary"]}</h2>
-    <Markdown
-      text={`**\`${operation["method"]} ${operation["path"]}\`**\n\n${operation["description"]}\n\n${describeValues(operation)}`}
-    />
+    <p>
+      <strong class="method">{operation["method"]}</strong> <code>{operation["path"]}</code>
+    </p>
+    <Markdown text={`${operation["description"]}\n\n${describeValues(operation)}`} />
+    <Samples {...operation} />
     <Trial {...operation} />
     {Object.entries<Json>(operation["responses"]).flatMap(([status, { content, description }]) =>
       Object.entries<Json>(content).map(([type, response]) => (
-        <details>
+        <details open={Number(status) < 300}>
           <summary>
             <strong class={Number(status) < 300 ? "" : "bad"}>{status}</strong> {description}{" "}
             <span class="quiet">{type}</span>

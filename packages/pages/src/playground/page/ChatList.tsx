@@ -8,9 +8,13 @@ import { entries, stale } from "../../page/ChatSession.ts";
 import { Failure } from "../../page/Failure.tsx";
 import { Icon, pause, Time, useRead } from "../../page/Parts.tsx";
 import { nameChat, titleOf } from "../../page/titles.ts";
+import { toLocale, translate } from "../../page/words.ts";
 import { client, list, route } from "./Session.ts";
 
 const limit = 25;
+
+/** The chats that this page has read, by id. */
+const readChatsById = new Map<number, Chat>();
 
 /** Whether the server has not yet refused to sort the chats by their last activity. */
 let sortsByActivity = true;
@@ -42,13 +46,20 @@ export const ChatList = () => {
       // No chat's name contains the search text, which may be a user reference instead.
       if (chats.total === 0 && search !== "" && [...search].length <= 60)
         chats = await read({ userRef: search });
+      for (const chat of chats.data) readChatsById.set(chat.id, chat);
       // The page that this tab showed last may be gone: its chats may have been erased.
       if (chats.data.length === 0 && chats.total > 0) openPage(Math.ceil(chats.total / limit));
       return chats;
     },
     [search, page, stale.value, entries.value.size],
   );
-  const days = Map.groupBy(value?.data ?? [], (chat) => dayOf(timeOf(chat)));
+  // The server knows no titles that are first questions.
+  const isTitled = (chat: Chat) =>
+    titleOf(chat).toLowerCase().includes(search.toLowerCase()) &&
+    !value?.data.some(({ id }) => id === chat.id);
+  const titledChats = search === "" ? [] : [...readChatsById.values()].filter(isTitled);
+  const chats = [...titledChats, ...(value?.data ?? [])];
+  const days = Map.groupBy(chats, (chat) => dayOf(timeOf(chat)));
   return (
     <>
       <div class="row">
@@ -56,15 +67,15 @@ export const ChatList = () => {
           type="search"
           id="search"
           dir="auto"
-          aria-label="Search chats by name or user reference"
-          placeholder="Search chats"
-          title="Search by name or exact user reference (Ctrl+K)"
+          aria-label={translate("Search chats by name or user reference")}
+          placeholder={translate("Search chats")}
+          title={translate("Search by name, first question or exact user reference ({})", "Ctrl+K")}
           value={search}
           onInput={(event) => (list.value = { page: 1, search: event.currentTarget.value })}
         />
-        <a class="button" href="#" title="New chat (Ctrl+Shift+O)">
+        <a class="button" href="#" title={`${translate("New chat")} (Ctrl+Shift+O)`}>
           <Icon name="plus" />
-          New chat
+          {translate("New chat")}
         </a>
       </div>
       <Failure error={error} retry={retry} />
@@ -79,9 +90,11 @@ export const ChatList = () => {
             </ul>
           </section>
         ))}
-        {value?.total === 0 && (
+        {value && chats.length === 0 && (
           <p class="quiet">
-            {search === "" ? "No chats yet." : "No chats match that name or user reference."}
+            {translate(
+              search === "" ? "No chats yet." : "No chats match that name or user reference.",
+            )}
           </p>
         )}
       </div>
@@ -92,7 +105,7 @@ export const ChatList = () => {
           </p>
           <button
             class="plain"
-            aria-label="Newer chats"
+            aria-label={translate("Newer chats")}
             disabled={page === 1}
             onClick={() => openPage(page - 1)}
           >
@@ -100,7 +113,7 @@ export const ChatList = () => {
           </button>
           <button
             class="plain"
-            aria-label="Older chats"
+            aria-label={translate("Older chats")}
             disabled={page * limit >= value.total}
             onClick={() => openPage(page + 1)}
           >
@@ -150,15 +163,15 @@ const dayOf = (iso: string): string => {
   );
   const year = date.getFullYear() === today.getFullYear() ? undefined : "numeric";
   return (
-    ["Today", "Yesterday"][days] ??
-    date.toLocaleDateString("en-GB", { day: "numeric", month: "long", year })
+    [translate("Today"), translate("Yesterday")][days] ??
+    date.toLocaleDateString(toLocale(), { day: "numeric", month: "long", year })
   );
 };
 
 const positionOf = ({ data, page, total }: Page<Chat>): string => {
   const before = (page - 1) * limit;
   const [first, last, all] = [before + 1, before + data.length, total].map((number) =>
-    number.toLocaleString("en"),
+    number.toLocaleString(toLocale()),
   );
-  return `${first}–${last} of ${all}`;
+  return translate("{}–{} of {}", first, last, all);
 };

@@ -6,13 +6,14 @@ import { hasQuestion, type Chat, type Entry } from "@parley/client";
 import { announcement, forget, stale } from "../../page/ChatSession.ts";
 import { Conversation, type ConversationProps } from "../../page/Conversation.tsx";
 import { Failure } from "../../page/Failure.tsx";
-import { focus, Icon, isPhone, useRead } from "../../page/Parts.tsx";
+import { focus, Icon, isPhone, useChange, useRead } from "../../page/Parts.tsx";
 import { nameChat, titleOf } from "../../page/titles.ts";
-import { client, route, useChange } from "./Session.ts";
+import { toLocale, translate, weave } from "../../page/words.ts";
+import { client, route } from "./Session.ts";
 
 /** A link back to the list, because a phone shows either the list or a chat. */
 export const Back = () => (
-  <a class="plain button phone" href="#chats" title="All chats">
+  <a class="plain button phone" href="#chats" title={translate("All chats")}>
     <Icon name="back" />
   </a>
 );
@@ -33,10 +34,26 @@ export const OpenChat = ({ bot, chatId, ...props }: OpenChatProps) => {
   const chat = renamedChat ?? read.value ?? unreadChat;
   const title = titleOf(chat);
   document.title = `${title} · ${bot}`;
+  const [search, setSearch] = useState<string>();
   const header = (total: number | undefined) => (
-    <Header {...{ chat, title, total }} setChat={setRenamedChat} />
+    <>
+      <Header {...{ chat, search, setSearch, title, total }} setChat={setRenamedChat} />
+      {search !== undefined && (
+        <div>
+          <input
+            type="search"
+            class="wide"
+            dir="auto"
+            aria-label={translate("Search in this chat")}
+            placeholder={translate("Search in this chat")}
+            ref={focus}
+            onInput={(event) => setSearch(event.currentTarget.value)}
+          />
+        </div>
+      )}
+    </>
   );
-  return <Conversation {...{ chatId, header, ...props }} />;
+  return <Conversation {...{ chatId, header, search, ...props }} />;
 };
 
 interface HeaderProps {
@@ -45,9 +62,12 @@ interface HeaderProps {
   /** The number of entries. */
   readonly total: number | undefined;
   readonly setChat: (chat: Chat) => void;
+  /** The text to search for in the chat; `undefined` if nobody searches. */
+  readonly search: string | undefined;
+  readonly setSearch: (search: string | undefined) => void;
 }
 
-const Header = ({ chat, setChat, title, total }: HeaderProps) => {
+const Header = ({ chat, search, setChat, setSearch, title, total }: HeaderProps) => {
   /** `undefined` at first, when the button for a new name must not take the focus. */
   const [isRenaming, setRenaming] = useState<boolean>();
   const { error, isOffered, run } = useChange("rename");
@@ -75,15 +95,15 @@ const Header = ({ chat, setChat, title, total }: HeaderProps) => {
             <input
               name="name"
               dir="auto"
-              aria-label="Name"
+              aria-label={translate("Name")}
               maxLength={255}
               placeholder={title}
               defaultValue={chat.name ?? ""}
               ref={focus}
             />
-            <button>Save</button>
+            <button>{translate("Save")}</button>
             <button type="button" onClick={close}>
-              Cancel
+              {translate("Cancel")}
             </button>
           </div>
           <Failure error={error} />
@@ -91,7 +111,10 @@ const Header = ({ chat, setChat, title, total }: HeaderProps) => {
       </header>
     );
   }
-  const count = total === 1 ? "1 entry" : `${total?.toLocaleString("en") ?? "…"} entries`;
+  const count =
+    total === 1
+      ? translate("1 entry")
+      : translate("{} entries", total?.toLocaleString(toLocale()) ?? "…");
   return (
     <header class="row">
       <div class="heading">
@@ -101,16 +124,24 @@ const Header = ({ chat, setChat, title, total }: HeaderProps) => {
             {title}
           </h2>
           <p class="quiet facts">
-            <span>Chat {chat.id}</span>
+            <span>{translate("Chat {}", chat.id)}</span>
             {chat.userRef && <bdi>{chat.userRef}</bdi>}
             <span>{count}</span>
           </p>
         </div>
       </div>
+      <button
+        class="plain"
+        title={translate("Search in this chat")}
+        aria-pressed={search !== undefined}
+        onClick={() => setSearch(search === undefined ? "" : undefined)}
+      >
+        <Icon name="search" />
+      </button>
       {isOffered && chat._createTime && (
         <button
           class="plain"
-          title="Rename"
+          title={translate("Rename")}
           ref={isRenaming === undefined ? null : focus}
           onClick={() => setRenaming(true)}
         >
@@ -118,7 +149,11 @@ const Header = ({ chat, setChat, title, total }: HeaderProps) => {
         </button>
       )}
       <Deletion {...{ chat, count, title }} />
-      <button class="plain" title="Save as Markdown" onClick={() => save(chat.id, title)}>
+      <button
+        class="plain"
+        title={translate("Save as Markdown")}
+        onClick={() => save(chat.id, title)}
+      >
         <Icon name="save" />
       </button>
     </header>
@@ -147,30 +182,32 @@ const Deletion = ({
       // Without this, the page would read the chat again until `hashchange` fires.
       route.value = "chats";
       forget(id);
-      announcement.value = "The chat is deleted.";
+      announcement.value = translate("The chat is deleted.");
     });
   return (
     <>
       {isOffered && (
-        <button class="plain" title="Delete" onClick={open}>
+        <button class="plain" title={translate("Delete")} onClick={open}>
           <Icon name="delete" />
         </button>
       )}
       <dialog ref={dialog} aria-labelledby="deletion" onClose={() => setOpen(false)}>
         {isOpen && (
           <div class="stack">
-            <h2 id="deletion">Delete this chat?</h2>
+            <h2 id="deletion">{translate("Delete this chat?")}</h2>
             <p>
-              “<bdi>{title}</bdi>” is erased from the server for everyone who can read it: its name
-              and user reference, its {count} with sources, ratings and comments. An answer in
-              progress is lost. This cannot be undone.
+              {weave(
+                "“{}” is erased from the server for everyone who can read it: its name and user reference, its {} with sources, ratings and comments. An answer in progress is lost. This cannot be undone.",
+                <bdi>{title}</bdi>,
+                count,
+              )}
             </p>
             <div class="actions">
               <button ref={focus} onClick={() => dialog.current!.close()}>
-                Cancel
+                {translate("Cancel")}
               </button>
               <button class="bad" onClick={erase}>
-                Delete chat
+                {translate("Delete chat")}
               </button>
             </div>
             <Failure error={error} />

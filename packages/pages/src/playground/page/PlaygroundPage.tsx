@@ -8,8 +8,8 @@ import { announcement, openSession, stale } from "../../page/ChatSession.ts";
 import { Conversation, Questions } from "../../page/Conversation.tsx";
 import { Failure } from "../../page/Failure.tsx";
 import { focus, Icon, Time, useRead } from "../../page/Parts.tsx";
+import { translate, weave, type Phrase } from "../../page/words.ts";
 import { ChatList } from "./ChatList.tsx";
-import { Byline, Rating, Sources } from "./EntryParts.tsx";
 import { Back, OpenChat } from "./OpenChat.tsx";
 import { Requests } from "./Requests.tsx";
 import { addresses, client, config, forgetKey } from "./Session.ts";
@@ -24,13 +24,14 @@ const KeyForm = ({ error }: { readonly error?: unknown }) => {
   return (
     <main>
       <form class="stack form" onSubmit={submit}>
-        <h1>Meet your chatbot</h1>
+        <h1>{translate("Meet your chatbot")}</h1>
         <p>
-          Read its chats, ask it questions, and see each request. An API key gives access to one
-          chatbot.
+          {translate(
+            "Read its chats, ask it questions, and see each request. An API key gives access to one chatbot.",
+          )}
         </p>
         <Failure error={error} />
-        <label for="key">API key or visitor token</label>
+        <label for="key">{translate("API key or visitor token")}</label>
         <div class="row">
           <input
             id="key"
@@ -39,16 +40,18 @@ const KeyForm = ({ error }: { readonly error?: unknown }) => {
             autoComplete="off"
             placeholder="prl_…"
             pattern="\s*[!-~]+\s*"
-            title="A key has no spaces or accented letters"
+            title={translate("A key has no spaces or accented letters")}
             required
             ref={focus}
           />
-          <button class="primary">Open</button>
+          <button class="primary">{translate("Open")}</button>
         </div>
         <p class="quiet">
-          The server prints a key, or the path of the key file, when it first starts, and{" "}
-          <code>parley key create</code> creates another. The key stays in this tab until you close
-          it. To see what a visitor sees, enter a visitor token from <code>parley key token</code>.
+          {weave(
+            "The server prints a key, or the path of the key file, when it first starts, and {} creates another. The key stays in this tab until you close it. To see what a visitor sees, enter a visitor token from {}.",
+            <code>parley key create</code>,
+            <code>parley key token</code>,
+          )}
         </p>
       </form>
     </main>
@@ -61,28 +64,24 @@ const Chatbot = () => {
     return <KeyForm error={rejection.value} />;
   }
   const chatId = Number(/^chat\/(\d+)$/.exec(route.value)?.[1]);
-  const name = details?.chatBotName ?? "Playground";
+  const name = details?.chatBotName ?? translate("Playground");
   return (
     <main class={route.value === "chats" ? "app at-list" : "app"}>
       <h1 class="unseen">{name}</h1>
-      <nav class="side column" aria-label="Chats">
+      <nav class="side column" aria-label={translate("Chats")}>
         <header dir="auto">
           <p class="name">{name}</p>
           <p class="quiet">{details?.workspaceName}</p>
-          {visitor !== null && (
-            <p class="quiet">
-              Visitor <bdi>{visitor}</bdi>
-            </p>
-          )}
+          {visitor !== null && <p class="quiet">{weave("Visitor {}", <bdi>{visitor}</bdi>)}</p>}
         </header>
         <Failure error={error} retry={retry} />
         <ChatList />
         <footer class="row">
           <Requests />
-          <button onClick={forgetKey}>Forget key</button>
+          <button onClick={forgetKey}>{translate("Forget key")}</button>
         </footer>
       </nav>
-      <section class="view" aria-label="Chat">
+      <section class="view" aria-label={translate("Chat")}>
         {chatId > 0 ? (
           <OpenChat key={chatId} {...{ chatId, note, replacement }} bot={name} />
         ) : (
@@ -103,25 +102,29 @@ addEventListener("keydown", (event) => {
 
 const note =
   config.answerer === "model" ? (
-    "A language model answers. It can be wrong."
+    translate("A language model answers. It can be wrong.")
   ) : config.answerer === null ? null : (
     <>
-      The chatbot answers with quotes from its documents.{" "}
-      {config.guide && <a href="/docs/models">Connect a model →</a>}
+      {translate("The chatbot answers with quotes from its documents.")}{" "}
+      {config.guide && <a href="/docs/models">{translate("Connect a model →")}</a>}
     </>
   );
 
 /** Replaces the question field if this page may not ask; otherwise `undefined`. */
 const replacement = mayAsk ? undefined : (
   <p>
-    The answers interface is at {new URL(addresses.askUrl).host}. Add <code>{location.origin}</code>{" "}
-    to <code>PARLEY_CORS_ORIGINS</code> and restart the server, so that this page can ask questions.
+    {weave(
+      "The answers interface is at {}. Add {} to {} and restart the server, so that this page can ask questions.",
+      new URL(addresses.askUrl).host,
+      <code>{location.origin}</code>,
+      <code>PARLEY_CORS_ORIGINS</code>,
+    )}
   </p>
 );
 
 const readQuestions = async (signal: AbortSignal) => {
   const response = await fetch("/playground/questions", { headers: { "x-api-key": key }, signal });
-  return response.ok && mayAsk ? response.json() : [];
+  return response.ok && mayAsk ? (await response.json()).questions : [];
 };
 
 interface NewChatProps {
@@ -133,6 +136,7 @@ interface NewChatProps {
 const NewChat = ({ description, name }: NewChatProps) => {
   const fields = useRef<HTMLFormElement>(null);
   const [error, setError] = useState<unknown>();
+  const { value: questions = [] } = useRead(readQuestions);
   document.title = `${name} · Parley`;
   const toNewChat = (question: string) => {
     const form = new FormData(fields.current ?? undefined);
@@ -151,22 +155,24 @@ const NewChat = ({ description, name }: NewChatProps) => {
   };
   const header = () => (
     <header class="heading phone">
-      <Back /> New chat
+      <Back /> {translate("New chat")}
     </header>
   );
   const welcome = (ask: (question: string) => void) => (
     <div class="stack welcome">
-      <h2 dir="auto">Ask {name}</h2>
+      <h2 dir="auto">{translate("Ask {}", name)}</h2>
       <p dir="auto">{description}</p>
-      <Questions ask={ask} read={readQuestions} />
+      <Questions {...{ ask, questions }} />
       <details>
-        <summary class="quiet">Create a chat with a name or a user reference</summary>
+        <summary class="quiet">
+          {translate("Create a chat with a name or a user reference")}
+        </summary>
         <form class="stack" ref={fields} onSubmit={create}>
-          <label for="name">Name</label>
+          <label for="name">{translate("Name")}</label>
           <input id="name" name="name" dir="auto" />
-          <label for="user-ref">User reference: your own id for the user</label>
+          <label for="user-ref">{translate("User reference: your own id for the user")}</label>
           <input id="user-ref" name="userRef" dir="auto" />
-          <button>Create chat</button>
+          <button>{translate("Create chat")}</button>
           <Failure error={error} retry={() => fields.current!.requestSubmit()} />
         </form>
       </details>
@@ -187,14 +193,14 @@ const Page = () => (
 /** The details of an entry, which expand below it. */
 const Facts = ({ _createTime, flagged, id, moderation }: Entry) => (
   <details>
-    <summary title="Details">
+    <summary title={translate("Details")}>
       <Icon name="more" />
     </summary>
     <span class="facts">
       <Time iso={_createTime} dateStyle="medium" />
-      <span>Entry {id}</span>
-      <span>Moderation: {moderation}</span>
-      <span>{flagged ? "Flagged" : "Not flagged"}</span>
+      <span>{translate("Entry {}", id)}</span>
+      <span>{translate("Moderation: {}", moderation)}</span>
+      <span>{translate(flagged ? "Flagged" : "Not flagged")}</span>
     </span>
   </details>
 );
@@ -205,25 +211,21 @@ const toGuide = (href: string): string | undefined => {
   return document === null ? undefined : `/docs/${document[1]}${document[2] ?? ""}`;
 };
 
+// The bar above the page is English until this script runs.
+for (const link of document.querySelectorAll(".bar nav a")) {
+  link.textContent = translate(link.textContent as Phrase);
+}
 openSession({
   client,
   name: key,
   questionLength: config.questionLength,
-  include: ["metadata", "feedback"],
   onCreated: (id) => {
     if (route.peek() !== "") return;
     location.replace(`#chat/${id}`);
     // Without this, the page would show the welcome of a new chat again until `hashchange` fires.
     route.value = `chat/${id}`;
   },
-  toByline: Byline,
-  toSources: Sources,
-  toFacts: (entry) => (
-    <>
-      <Rating {...entry} />
-      <Facts {...entry} />
-    </>
-  ),
+  toFacts: Facts,
   toAddress: (href) => (config.answerer === "guide" && config.guide ? toGuide(href) : undefined),
 });
 render(<Page />, document.getElementById("page")!);

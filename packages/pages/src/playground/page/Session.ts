@@ -3,12 +3,19 @@
  * page, so that nothing remains that was read with the previous key.
  */
 import { signal } from "@preact/signals";
-import { useState } from "preact/hooks";
 import { makeClient, ResponseError, type Attempt } from "@parley/client";
 import { storage, tabValue, visitorOf } from "../../page/Parts.tsx";
+import { german } from "../../page/German.ts";
+import { setWords } from "../../page/words.ts";
+import { germanOfPlayground } from "../../page/GermanOfPlayground.ts";
 import type { PlaygroundConfig } from "../PlaygroundConfig.ts";
 
 export const config: PlaygroundConfig = JSON.parse(document.body.dataset["config"]!);
+
+// The page is in the reader's language if that is built in, or else in English.
+const isGerman = /^de\b/i.test(navigator.language);
+document.documentElement.lang = config.lang ?? (isGerman ? "de" : "en");
+setWords({ ...(isGerman && { ...german, ...germanOfPlayground }), ...config.texts });
 
 const { origin } = location;
 const askUrl = new URL(config.answers, origin);
@@ -42,9 +49,8 @@ export const visitor = visitorOf(key);
 
 /** Stores this tab's key and reloads the page. Drafts are kept. */
 export const setKey = (text: string): void => {
-  storage.setItem("parley-key", text);
-  // If the browser blocks the storage, only the address survives the reload.
-  const hash = storage instanceof Storage ? "" : `#key=${encodeURIComponent(text)}`;
+  // If the browser does not keep the key, only the address survives the reload.
+  const hash = storage.setItem("parley-key", text) ? "" : `#key=${encodeURIComponent(text)}`;
   if (hash || location.hash === "#key") history.replaceState(null, "", location.pathname + hash);
   location.reload();
 };
@@ -63,7 +69,11 @@ addEventListener("hashchange", () => {
 });
 
 /** The page number and the search text of the chat list. */
-export const list = tabValue("list", { page: 1, search: "" });
+export const list = tabValue(
+  "list",
+  { page: 1, search: "" },
+  ({ page, search }) => Number.isInteger(page) && page > 0 && typeof search === "string",
+);
 
 /** The latest requests, newest first. */
 export const attempts = signal<ReadonlyArray<Attempt>>([]);
@@ -83,19 +93,3 @@ export const client = makeClient({
     }
   },
 });
-
-/** The changes that the key's scopes do not allow. The page offers them until the server has refused them once. */
-const refusedChanges = signal<ReadonlyArray<string>>([]);
-
-/** Returns a function that runs a change, the error of its last run, and whether the page offers the change. */
-export const useChange = (name: "rename" | "delete" | "rate") => {
-  const [error, setError] = useState<unknown>();
-  const run = (change: () => Promise<void>) =>
-    change().then(setError, (error) => {
-      if (error instanceof ResponseError && error.message === "SCOPE_NOT_GRANTED") {
-        refusedChanges.value = [...refusedChanges.peek(), name];
-      }
-      setError(error);
-    });
-  return { error, isOffered: !refusedChanges.value.includes(name), run };
-};

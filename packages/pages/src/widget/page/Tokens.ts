@@ -9,7 +9,7 @@ import type { Token } from "./Messages.ts";
 const visits = storageOf("localStorage");
 const name = `parley-token${location.pathname}`;
 /** The visitor whose drafts and asks this tab keeps. */
-const visitor = tabValue<string | null>("visitor", null);
+const visitor = tabValue<string | null>("visitor", null, (value) => typeof value === "string");
 
 let token: Token | undefined;
 let renewAt = 0;
@@ -26,7 +26,7 @@ const keep = (newToken: Token): Promise<undefined> | undefined => {
   visitor.value = currentVisitor;
   if (lastVisitor === null) return undefined;
   // The drafts and asks of this tab belong to another person.
-  for (const key of ["drafts", "asks"])
+  for (const key of ["drafts", "asks", "view"])
     storage.removeItem(`parley-${key}${location.pathname.slice(1)}`);
   location.reload();
   return new Promise(() => undefined);
@@ -41,7 +41,7 @@ const renew = async (requestToken: (() => Promise<Partial<Token> | null>) | unde
     return Response.json({ status: 401, message: "API_KEY_NOT_VALID" }, { status: 401 });
   }
   if (token === undefined) {
-    token = JSON.parse(visits.getItem(name) ?? "null") ?? undefined;
+    token = visits.getValue<Token>(name, ({ token }) => /^[!-~]+$/.test(token));
     if (token !== undefined && Date.parse(token.expires_at) > Date.now() + 60_000)
       return keep(token);
   }
@@ -54,6 +54,10 @@ const renew = async (requestToken: (() => Promise<Partial<Token> | null>) | unde
   let response = await post(token === undefined ? {} : { "x-api-key": token.token });
   // The server refuses to renew the token, so the visitor starts over as a new one.
   if (response.status === 401) response = await post({});
+  if (response.status === 404)
+    console.warn(
+      "Parley widget: the key admits no anonymous visitors. Add data-token-url, or create a key with parley key create --widget",
+    );
   if (!response.ok) return response;
   const newToken = await response.json();
   visits.setItem(name, JSON.stringify(newToken));

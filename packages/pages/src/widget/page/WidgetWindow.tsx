@@ -1,24 +1,28 @@
 /**
- * The chat window. It opens with the visitor's newest chat, and can switch to any of the visitor's other chats.
+ * The chat window. It opens with the chat that this tab showed last or else the visitor's newest chat, and can switch
+ * to any of the visitor's other chats. The first question creates a chat.
  */
-import { signal } from "@preact/signals";
+import { effect, signal } from "@preact/signals";
 import { render } from "preact";
+import { useState } from "preact/hooks";
 import { makeClient, ResponseError } from "@parley/client";
-import { openSession, session, announcement, stale } from "../../page/ChatSession.ts";
+import * as chat from "../../page/ChatSession.ts";
 import { Conversation, Questions } from "../../page/Conversation.tsx";
 import { actions, Failure } from "../../page/Failure.tsx";
 import { german } from "../../page/German.ts";
-import { Icon, isPhone, Time, useRead } from "../../page/Parts.tsx";
+import { Markdown } from "../../page/Markdown.tsx";
+import { Icon, isPhone, tabValue, Time, useRead } from "../../page/Parts.tsx";
 import { nameChat, titleOf } from "../../page/titles.ts";
-import { translate, setWords } from "../../page/words.ts";
-import type { WidgetConfig } from "../WidgetConfig.ts";
+import { setWords, translate } from "../../page/words.ts";
+import type { Welcome, WidgetConfig } from "../WidgetConfig.ts";
+import { toTheme } from "./colors.ts";
 import type { FromPage, FromWindow, Greeting, Token } from "./Messages.ts";
 import { makeFetch } from "./Tokens.ts";
 
 const config: WidgetConfig = JSON.parse(document.body.dataset["config"]!);
 const unavailable = "This chat is not available at the moment.";
 /** Replaces texts that address a key's holder or the operator, because the widget's readers are visitors. */
-const english = {
+const forVisitors: Readonly<Record<string, keyof typeof german>> = {
   "The server needs an API key. Enter one.": unavailable,
   "The key is not valid, or no longer valid. Enter another one.": unavailable,
   "The server does not support this request. It may be running a different version.": unavailable,
@@ -37,19 +41,21 @@ const requestToken = () =>
     send("token");
   });
 
-/** The id of the open chat, or `chats` for the list of chats; `null` at first. */
-const shownView = signal<number | "chats" | null>(null);
+/** The id of the open chat, `new` for one that the first question creates, or `chats` for the list; at first `null`. */
+const shownView = signal<number | "new" | "chats" | null>(null);
+/** The chat that this tab showed last. */
+const lastView = tabValue<number | "new" | null>(
+  "view",
+  null,
+  (view) => view === "new" || Number.isInteger(view),
+);
 /** The error of the last request, if the request had no valid token. */
 const rejection = signal<unknown>(undefined);
-/** Why the last attempt to create a chat failed. */
-const creationError = signal<unknown>(undefined);
 
-const createChat = async () => {
-  shownView.value = (await session.client.createChat()).id;
-  creationError.value = undefined;
-  stale.value++;
+const show = (view: number | "new") => {
+  lastView.value = view;
+  shownView.value = view;
 };
-const create = () => createChat().catch((error) => (creationError.value = error));
 
 /** Focuses the field or, on a phone, the heading, because a focused field would open the keyboard over the greeting. */
 const focus = () => {
@@ -57,23 +63,33 @@ const focus = () => {
   (field ?? document.querySelector("h2"))?.focus();
 };
 
-interface WindowProps {
-  /** Opens the visitor's newest chat, or creates one. */
+interface WindowProps extends Pick<Greeting, "logo"> {
+  readonly title: string;
+  /** Opens a chat of the visitor's, if there is one. */
   readonly start: () => Promise<void>;
-  readonly readQuestions: (signal: AbortSignal) => Promise<ReadonlyArray<string>>;
+  readonly readWelcome: (signal: AbortSignal) => Promise<Welcome | undefined>;
 }
 
-const Window = ({ readQuestions, start }: WindowProps) => {
-  const { error, retry } = useRead(start);
-  const failure = error ?? rejection.value;
+const Window = ({ logo, readWelcome, start, title }: WindowProps) => {
+  const { error, retry } = useRead(start, [chat.stale.value]);
+  const { value: welcome } = useRead(readWelcome);
   const view = shownView.value;
+  const newChat = (ask: (question: string) => void) => (
+    <>
+      {view === "new" && welcome?.greeting && <Markdown text={welcome.greeting} />}
+      <Questions ask={ask} questions={welcome?.questions ?? []} />
+    </>
+  );
   return (
     <main class="widget view">
       <h1 class="unseen">Chat</h1>
       <header class="row">
-        <h2 dir="auto" tabIndex={-1}>
-          {config.name}
-        </h2>
+        <div class="heading">
+          {logo && <img src={logo} alt="" height="32" onError={hideLogo} />}
+          <h2 dir="auto" tabIndex={-1}>
+            {title}
+          </h2>
+        </div>
         {view !== null && (
           <>
             <button
@@ -83,7 +99,7 @@ const Window = ({ readQuestions, start }: WindowProps) => {
             >
               <Icon name="more" />
             </button>
-            <button class="plain" title={translate("New chat")} onClick={create}>
+            <button class="plain" title={translate("New chat")} onClick={() => show("new")}>
               <Icon name="plus" />
             </button>
           </>
@@ -93,62 +109,116 @@ const Window = ({ readQuestions, start }: WindowProps) => {
         </button>
       </header>
       <div>
-        <Failure error={failure ?? creationError.value} retry={failure ? retry : create} />
+        <Failure error={error ?? rejection.value} retry={retry} />
       </div>
       {view === "chats" ? (
-        <Chats />
+        <Chats mayDelete={welcome?.mayDelete ?? false} />
       ) : (
         view && (
           <Conversation
             key={view}
-            chatId={view}
-            welcome={(ask) => <Questions ask={ask} read={readQuestions} />}
+            chatId={view === "new" ? null : view}
+            welcome={newChat}
             note={config.model && translate("A language model answers. It can be wrong.")}
           />
         )
       )}
       <p class="unseen" role="status">
-        {announcement.value}
+        {chat.announcement.value}
       </p>
     </main>
   );
 };
 
+const hideLogo = ({ currentTarget }: { readonly currentTarget: HTMLImageElement }) => {
+  currentTarget.hidden = true;
+  console.warn(
+    `Parley widget: the image ${currentTarget.src} of data-logo does not load. It must be of one of the key's origins: ${config.origins.join(", ")}`,
+  );
+};
+
 /** The visitor's chats, newest first. */
-const Chats = () => {
+const Chats = ({ mayDelete }: Pick<Welcome, "mayDelete">) => {
   const { error, retry, value } = useRead(async () => {
-    const { data } = await session.client.chats({ limit: 100 }).page();
+    const { data } = await chat.session.client.chats({ limit: 100 }).page();
     // Reading a title takes a request, and a visitor may send only a few.
-    for (const chat of data.slice(0, 5)) void nameChat(chat);
+    for (const each of data.slice(0, 5)) void nameChat(each);
     return data;
-  }, [stale.value]);
+  }, [chat.stale.value]);
   return (
     <nav class="chats" aria-label={translate("Earlier chats")}>
       <Failure error={error} retry={retry} />
       <ul>
-        {value?.map((chat) => (
+        {value?.map((each) => (
           <li>
-            <button class="plain" onClick={() => (shownView.value = chat.id)}>
+            <button class="plain" onClick={() => show(each.id)}>
               <span class="name" dir="auto">
-                {titleOf(chat)}
+                {titleOf(each)}
               </span>
               <span class="quiet">
-                <Time iso={chat._createTime} />
+                <Time iso={each._createTime} />
               </span>
             </button>
           </li>
         ))}
       </ul>
+      {mayDelete && value && value.length > 0 && <Deletion />}
     </nav>
   );
 };
 
-const begin = ({ colors, isKnown, locale }: Greeting) => {
+/** A button that, once confirmed, deletes all of the visitor's chats. */
+const Deletion = () => {
+  const [isOpen, setOpen] = useState(false);
+  const [isBusy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>();
+  const erase = async () => {
+    const { client } = chat.session;
+    setBusy(true);
+    try {
+      for (;;) {
+        const { data } = await client.chats().page();
+        if (data.length === 0) break;
+        for (const { id } of data) {
+          await client.delete(id);
+          chat.forget(id);
+        }
+      }
+      show("new");
+    } catch (error) {
+      setError(error);
+    }
+    setBusy(false);
+  };
+  return (
+    <div class="stack">
+      <Failure error={error} />
+      {isOpen && <p>{translate("Delete all of your chats for good?")}</p>}
+      <div class="actions">
+        <button disabled={isBusy} onClick={() => (isOpen ? erase() : setOpen(true))}>
+          {translate(isOpen ? "Delete" : "Delete my chats")}
+        </button>
+        {isOpen && <button onClick={() => setOpen(false)}>{translate("Cancel")}</button>}
+      </div>
+    </div>
+  );
+};
+
+const begin = ({ colors, contact, isKnown, logo, texts, title, ...page }: Greeting) => {
   const root = document.documentElement;
-  root.lang = locale;
-  root.style.setProperty("--brand", colors[0]);
-  root.style.setProperty("--on-brand", colors[1]);
-  setWords(locale === "de" ? german : english);
+  const hasTexts = Object.keys(texts).length > 0;
+  // Without the owner's texts, the window speaks one of its own languages.
+  root.lang = hasTexts ? page.lang : page.locale;
+  root.dir = page.dir;
+  if (page.theme === "light" || page.theme === "dark") root.dataset["theme"] = page.theme;
+  const [accent, tint] = toTheme(colors[0]);
+  const values = { brand: colors[0], "on-brand": colors[1], accent, tint };
+  for (const [name, value] of Object.entries(values)) root.style.setProperty(`--${name}`, value);
+  const words: Record<string, string> = { ...(page.locale === "de" && german), ...texts };
+  for (const [phrase, other] of Object.entries(forVisitors)) {
+    words[phrase] = texts[phrase] ?? words[other] ?? other;
+  }
+  setWords(words);
   const { answers, answersPort, general } = config;
   const fetch = makeFetch(isKnown ? requestToken : undefined);
   const client = makeClient({
@@ -159,31 +229,74 @@ const begin = ({ colors, isKnown, locale }: Greeting) => {
       rejection.value = error instanceof ResponseError && error.status === 401 ? error : undefined;
     },
   });
+  /** The id of the visitor's newest chat that this tab knows. */
+  let newest = 0;
   const start = async () => {
+    const isFirst = chat.session === undefined;
+    const isIdle = chat.draftOf(null) === "" && chat.asks.peek().every(({ chatId }) => chatId);
+    if (!isFirst && (shownView.peek() !== "new" || !isIdle)) return;
     // Runs before `openSession` resumes asks: the first request gets a token, and so removes another visitor's asks.
     const { data } = await client.chats().page();
-    if (session === undefined)
-      openSession({ client, name: location.pathname, questionLength: config.questionLength });
-    if (data.length === 0) await createChat();
-    else shownView.value = data[0]!.id;
+    const ids = data.map(({ id }) => id);
+    const last = lastView.peek();
+    if (isFirst) {
+      openSession();
+      show(last === "new" || ids.includes(last!) ? last! : (ids[0] ?? "new"));
+    } else if (shownView.peek() === "new" && ids[0]! > newest) {
+      // Another tab has created a chat, and this one shows none.
+      show(ids[0]!);
+    }
+    newest = Math.max(newest, ...ids);
   };
-  const readQuestions = async (signal: AbortSignal) => {
-    const response = await fetch("questions", { signal });
-    return response.ok ? response.json() : [];
+  const openSession = () => {
+    chat.openSession({
+      client,
+      name: location.pathname,
+      questionLength: config.questionLength,
+      onCreated: (id) => {
+        newest = id;
+        if (shownView.peek() === "new") show(id);
+      },
+      onExchange: (entry) =>
+        send(
+          entry === undefined
+            ? { event: "question" }
+            : { event: "answer", detail: { chatId: entry.chat_id, entryId: entry.id } },
+        ),
+      contact: contact && /^(https?|mailto|tel):/i.test(contact) && (
+        <p>
+          <a href={contact} target="_blank" rel="noopener noreferrer">
+            {translate("Contact us")}
+          </a>
+        </p>
+      ),
+    });
+    effect(() => send({ asking: chat.asks.value.some(chat.isRunning) }));
+  };
+  const readWelcome = async (signal: AbortSignal) => {
+    const response = await fetch("questions", { signal, cache: "no-store" });
+    return response.ok ? response.json() : undefined;
   };
   // Visitors have no key to enter. The default link to a new chat would add an entry to the browsing history of the
   // page around the window.
   delete actions["key"];
-  actions["chat"] = <button onClick={create}>{translate("New chat")}</button>;
-  render(<Window {...{ start, readQuestions }} />, document.body);
+  actions["chat"] = () => <button onClick={() => show("new")}>{translate("New chat")}</button>;
+  const props = { logo, readWelcome, start, title: title || config.name };
+  render(<Window {...props} />, document.body);
   send("ready");
 };
 
 addEventListener("message", ({ data, origin, ports, source }) => {
   if (port !== undefined || source !== parent || !config.origins.includes(origin)) return;
   port = ports[0]!;
-  port.onmessage = ({ data }: MessageEvent<FromPage>) =>
-    data === "open" ? focus() : resolve(data.token);
+  port.onmessage = ({ data }: MessageEvent<FromPage>) => {
+    if (data === "open") focus();
+    else if ("token" in data) resolve(data.token);
+    else {
+      if (shownView.peek() === "chats") show(lastView.peek() ?? "new");
+      chat.nextQuestion.value = data.ask;
+    }
+  };
   begin(data);
 });
 // The focused element may handle the key first.

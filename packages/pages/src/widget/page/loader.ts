@@ -3,12 +3,16 @@
  * shadow root, and the global `parley`. The page's Content Security Policy need not allow inline styles, because
  * constructed style sheets and individually set style properties do not count as inline.
  */
+import { storageOf } from "../../page/storage.ts";
+import { legibleOn } from "./colors.ts";
 import type { FromPage, FromWindow, Greeting } from "./Messages.ts";
 
-const texts = {
-  en: ["Chat", "Close", "Loading the chat…", "The chat is not available at the moment."],
-  de: ["Chat", "Schließen", "Der Chat wird geladen …", "Der Chat ist derzeit nicht verfügbar."],
-} as const;
+const german: Readonly<Record<string, string>> = {
+  "Close the chat": "Chat schließen",
+  "Loading the chat…": "Der Chat wird geladen …",
+  "New answer": "Neue Antwort",
+  "This chat is not available at the moment.": "Dieser Chat ist derzeit nicht verfügbar.",
+};
 
 /** Matches screens that the window fills: phones, in either orientation. */
 const small = "(max-width: 640px), (max-height: 440px)";
@@ -16,12 +20,14 @@ const small = "(max-width: 640px), (max-height: 440px)";
 const css = `
 :host { all: initial !important; color-scheme: light dark !important }
 * { box-sizing: border-box; z-index: 2147483647; inset: auto }
-button { position: fixed; bottom: 20px; width: 56px; height: 56px; padding: 14px; border: 1px solid transparent; border-radius: 50%; cursor: pointer; background: #0f5c5c; box-shadow: 0 2px 12px #0005 }
-button:focus-visible { outline: 3px solid Highlight; outline-offset: 2px }
+section { --side: 20px; --bottom: 20px }
+button { position: fixed; bottom: var(--bottom); width: 56px; height: 56px; padding: 14px; border: 1px solid transparent; border-radius: 50%; cursor: pointer; background: #0f5c5c; box-shadow: 0 2px 12px #0005 }
+button:focus-visible { outline: 3px solid var(--brand); outline-offset: 2px; box-shadow: 0 0 0 2px var(--on), 0 0 0 7px var(--on) }
 path { fill: none; stroke: currentcolor; stroke-width: 2; stroke-linecap: round; stroke-linejoin: round }
 [aria-expanded=false] path + path, [aria-expanded=true] path:first-child { display: none }
-dialog { position: fixed; bottom: 92px; width: 400px; height: min(680px, 100dvh - 112px); max-width: none; max-height: none; margin: 0; padding: 0; overflow: hidden; border: 1px solid transparent; border-radius: 14px; box-shadow: 0 6px 40px #0005; background: Canvas; color: CanvasText; font: 16px/1.5 system-ui, sans-serif }
-.right { right: 20px } .left { left: 20px }
+.unread::after { content: ""; position: absolute; top: -1px; right: -1px; width: 16px; height: 16px; border: 2px solid #fff; border-radius: 50%; background: #c62828 }
+dialog { position: fixed; bottom: calc(var(--bottom) + 72px); width: 400px; height: min(680px, 100dvh - var(--bottom) - 92px); max-width: none; max-height: none; margin: 0; padding: 0; overflow: hidden; border: 1px solid transparent; border-radius: 14px; box-shadow: 0 6px 40px #0005; background: Canvas; color: CanvasText; font: 16px/1.5 system-ui, sans-serif }
+.right { right: var(--side) } .left { left: var(--side) }
 p { margin: 24px }
 dialog button { position: static; margin: 0 24px; width: 48px; height: 48px; color: #fff }
 .ready button { display: none }
@@ -30,22 +36,30 @@ iframe { position: absolute; inset: 0; width: 100%; height: 100%; border: 0; vis
 @media ${small} { dialog { inset: 0; width: 100%; height: 100dvh; border-radius: 0 } }
 @media print { section { display: none } }`;
 
-/** Returns black or white, whichever contrasts more with an sRGB colour in the form `rgb(…)` or `color(srgb …)`. */
-const legibleOn = (color: string): string => {
-  const [r = 0, g = 0, b = 0] = (color.match(/[\d.]+(e-\d+)?/g) ?? []).map((text) => {
-    const part = Number(text) / (color.startsWith("rgb") ? 255 : 1);
-    return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
-  });
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000" : "#fff";
+const root = document.documentElement;
+const storage = storageOf("sessionStorage");
+const warn = (text: string) => console.warn(`Parley widget: ${text}`);
+
+type Call = readonly [name: string, ...values: ReadonlyArray<string>];
+declare global {
+  // oxlint-disable-next-line no-var
+  var parley: { readonly calls?: Array<Call> } | undefined;
+}
+
+/** Reads the replacements of phrases in the attribute `data-texts`. */
+const readTexts = (json = "{}"): Record<string, string> => {
+  try {
+    return { ...JSON.parse(json) };
+  } catch (error) {
+    warn(`data-texts is ignored, because it is not valid JSON: ${error}`);
+    return {};
+  }
 };
 
-const root = document.documentElement;
-
 /** Adds the elements to the page. Until the window is ready, `note` says why not, and `exit` closes the dialog. */
-const draw = (dataset: DOMStringMap, title: string, closeLabel: string) => {
-  const side =
-    /left|right/.exec(dataset["position"] ?? "")?.[0] ??
-    (getComputedStyle(root).direction === "rtl" ? "left" : "right");
+const draw = ({ color = "", offset = "", position = "", theme }: DOMStringMap) => {
+  const dir = getComputedStyle(root).direction;
+  const side = /left|right/.exec(position)?.[0] ?? (dir === "rtl" ? "left" : "right");
   const create = <Name extends keyof HTMLElementTagNameMap>(name: Name, parent: Node) =>
     parent.appendChild(document.createElement(name));
 
@@ -58,9 +72,7 @@ const draw = (dataset: DOMStringMap, title: string, closeLabel: string) => {
   const note = create("p", dialog);
   const exit = create("button", dialog);
   exit.textContent = "✕";
-  exit.setAttribute("aria-label", closeLabel);
   const button = create("button", section);
-  for (const element of [section, dialog, button]) element.setAttribute("aria-label", title);
   note.setAttribute("role", "status");
   button.setAttribute("aria-expanded", "false");
   const svg = (name: string, parent: Node, attributes: Record<string, string>) => {
@@ -72,33 +84,72 @@ const draw = (dataset: DOMStringMap, title: string, closeLabel: string) => {
   svg("path", icon, { d: "M4 5h16v11h-9l-4 4v-4H4z" });
   svg("path", icon, { d: "M6 6l12 12M18 6L6 18" });
   dialog.className = button.className = side;
-  button.style.backgroundColor = dataset["color"] ?? "";
+  const { style } = section;
+  if (theme === "light" || theme === "dark") style.colorScheme = theme;
+  const [bottom, aside] = (offset.match(/\d+/g) ?? []).toReversed();
+  if (bottom !== undefined) style.setProperty("--bottom", `${bottom}px`);
+  if (aside !== undefined) style.setProperty("--side", `${aside}px`);
+  button.style.backgroundColor = color;
   root.append(shadow.host);
-  const color = getComputedStyle(button).backgroundColor;
+  const background = getComputedStyle(button).backgroundColor;
   // Converts notations such as `oklch(…)` to sRGB.
-  button.style.color = `color-mix(in srgb, ${color}, ${color})`;
-  const textColor = legibleOn(getComputedStyle(button).color);
-  button.style.color = textColor;
-  const colors = [color, textColor] as const;
-  return { button, colors, dialog, exit, note, section, shadow };
+  button.style.color = `color-mix(in srgb, ${background}, ${background})`;
+  const brand = getComputedStyle(button).color;
+  const colors = [brand, legibleOn(brand)] as const;
+  button.style.color = colors[1];
+  style.setProperty("--brand", brand);
+  style.setProperty("--on", colors[1]);
+  return { button, colors, dialog, dir, exit, note, section, shadow };
 };
 
-const mount = ({ dataset, src }: HTMLScriptElement) => {
-  const locale = /^de\b/i.test(dataset["locale"] ?? root.lang) ? "de" : "en";
-  const [title, closeLabel, loadingText, failureText] = texts[locale];
-  const { button, colors, dialog, exit, note, section, shadow } = draw(dataset, title, closeLabel);
+const mount = ({ dataset, src }: HTMLScriptElement, calls: ReadonlyArray<Call>) => {
+  const address = new URL(src);
+  // The command line shows the id of a key with its prefix.
+  const key = (dataset["key"] || address.searchParams.get("key") || "").replace(
+    /^prl_(?=\w{12}$)/,
+    "",
+  );
+  const lang = dataset["locale"] || root.lang || "en";
+  const replacements = readTexts(dataset["texts"]);
+  const builtIn = /^de\b/i.test(lang) ? german : {};
+  const translate = (phrase: string) => replacements[phrase] ?? builtIn[phrase] ?? phrase;
+  const { button, colors, dialog, dir, exit, note, section, shadow } = draw(dataset);
+  const title = dataset["title"] || translate("Chat");
+  exit.setAttribute("aria-label", translate("Close the chat"));
+  for (const element of [section, dialog]) element.setAttribute("aria-label", title);
 
   const isReady = () => dialog.classList.contains("ready");
   let frame: HTMLIFrameElement | undefined;
   let port: MessagePort | undefined;
   let opener: Element | null;
+  let questions: ReadonlyArray<string> = [];
   const send = (message: FromPage) => port?.postMessage(message);
+  const emit = (name: string, detail?: object) =>
+    dispatchEvent(new CustomEvent(`parley:${name}`, { detail }));
+
+  // What lasts from page to page in this tab: an open window, a question without an answer, an answer nobody has seen.
+  const name = `parley-widget-${key}`;
+  const [wasOpen, wasAsking, wasUnread] = storage.getItem(name)?.split(" ") ?? [];
+  let isAsking = wasAsking === "1";
+  const keep = () => {
+    const isUnread = button.classList.contains("unread");
+    storage.setItem(name, [dialog.open, isAsking, isUnread].map(Number).join(" "));
+  };
+  const mark = (isUnread: boolean) => {
+    button.classList.toggle("unread", isUnread);
+    button.setAttribute("aria-label", isUnread ? `${title}: ${translate("New answer")}` : title);
+    keep();
+  };
 
   /** Reads a token from the site's own backend. */
   const read = async (url: string) => {
     const response = await fetch(url, { cache: "no-store", signal: AbortSignal.timeout(20_000) });
     if (response.ok) return response.json();
     return response.status < 500 ? {} : null;
+  };
+  const fail = (reason: string) => {
+    note.textContent = translate("This chat is not available at the moment.");
+    warn(reason);
   };
   const greet = (target: HTMLIFrameElement) => {
     const channel = new MessageChannel();
@@ -107,42 +158,98 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
       if (data === "ready") {
         dialog.classList.add("ready");
         note.textContent = "";
+        for (const ask of questions) send({ ask });
+        questions = [];
+        if (!dialog.open || shadow.activeElement === null) return;
         frame?.focus();
         send("open");
+      } else if (data === "close") close();
+      else if (data === "token")
+        send({ token: await read(dataset["tokenUrl"]!).catch(() => null) });
+      else if ("asking" in data) {
+        isAsking = data.asking;
+        keep();
+      } else {
+        if (data.event === "answer" && !dialog.open) mark(true);
+        emit(data.event, data.detail);
       }
-      if (data === "close") close();
-      if (data === "token") send({ token: await read(dataset["tokenUrl"]!).catch(() => null) });
     };
-    const greeting: Greeting = { locale, colors, isKnown: dataset["tokenUrl"] !== undefined };
+    const { contact, logo, theme = "", title } = dataset;
+    const greeting: Greeting = {
+      colors,
+      contact,
+      dir,
+      lang,
+      theme,
+      title,
+      locale: builtIn === german ? "de" : "en",
+      logo: logo && new URL(logo, document.baseURI).href,
+      texts: replacements,
+      isKnown: dataset["tokenUrl"] !== undefined,
+    };
     // Only the server's document may receive the greeting.
-    target.contentWindow!.postMessage(greeting, new URL(src).origin, [channel.port2]);
-    setTimeout(() => isReady() || (note.textContent = failureText), 4000);
+    target.contentWindow!.postMessage(greeting, address.origin, [channel.port2]);
+    setTimeout(() => {
+      if (isReady() || frame !== target || note.textContent !== translate("Loading the chat…"))
+        return;
+      fail(
+        `the window did not open, because the key ${key} is unknown or ${location.origin} is not among its origins. ` +
+          `To allow it among others: parley key set prl_${key} --origins …,${location.origin}`,
+      );
+    }, 4000);
   };
-  const open = () => {
-    if (dialog.open) return;
-    opener = shadow.activeElement ?? document.activeElement;
-    if (frame === undefined) {
-      note.textContent = loadingText;
-      frame = document.createElement("iframe");
-      frame.title = title;
-      frame.allow = "clipboard-write";
-      frame.src = new URL(`widget/${encodeURIComponent(dataset["key"] ?? "")}`, src).href;
-      frame.onload = ({ target }) => greet(target as HTMLIFrameElement);
-      dialog.append(frame);
-    }
+  const load = () => {
+    if (frame !== undefined) return;
+    if (key === "")
+      return fail(
+        "data-key is missing; a tag manager may have dropped it. Put the id of the key into the script's address: widget.js?key=…",
+      );
+    if (key.startsWith("prl_"))
+      return fail(
+        "data-key is a whole API key, which everybody can now read. Revoke it, and put the id of another key here: the twelve characters after prl_",
+      );
+    note.textContent = translate("Loading the chat…");
+    frame = document.createElement("iframe");
+    frame.title = title;
+    frame.allow = "clipboard-write";
+    frame.src = new URL(
+      `widget/${encodeURIComponent(key)}${dataset["logo"] ? "?logo" : ""}`,
+      address,
+    ).href;
+    frame.onload = ({ target }) => greet(target as HTMLIFrameElement);
+    dialog.append(frame);
+  };
+  const show = () => {
     // A window that fills the screen is modal, so that it keeps the focus.
     if (matchMedia(small).matches) dialog.showModal();
     else dialog.show();
     button.setAttribute("aria-expanded", "true");
+    mark(false);
+  };
+  const open = () => {
+    if (dialog.open) return;
+    opener = shadow.activeElement ?? document.activeElement;
+    load();
+    show();
     send("open");
+    emit("open");
   };
   const close = () => {
     const hadFocus = dialog.contains(shadow.activeElement);
     dialog.close();
     if (hadFocus) (opener as HTMLElement | null)?.focus();
   };
+  const block = ({ blockedURI, effectiveDirective }: SecurityPolicyViolationEvent) => {
+    if (/^(frame|child)-src$/.test(effectiveDirective) && blockedURI.startsWith(address.origin))
+      fail(
+        `the page's Content Security Policy blocks the window. Add ${address.origin} to frame-src`,
+      );
+  };
+  document.addEventListener("securitypolicyviolation", block);
   dialog.onclose = () => {
     button.setAttribute("aria-expanded", "false");
+    keep();
+    emit("close");
     if (isReady()) return;
     // The next attempt loads a new frame.
     frame?.remove();
@@ -156,19 +263,50 @@ const mount = ({ dataset, src }: HTMLScriptElement) => {
     else open();
   };
   section.onkeydown = ({ key }) => void (key === "Escape" && close());
-  Object.assign(window, { parley: Object.freeze({ open, close }) });
+  mark(wasUnread === "1");
+  if (wasOpen === "1" && !matchMedia(small).matches) {
+    load();
+    // The method `show` would take the focus from the page.
+    dialog.open = true;
+    button.setAttribute("aria-expanded", "true");
+    keep();
+  } else if (isAsking) load();
+  const methods: Record<string, (text: string) => void> = {
+    open,
+    close,
+    ask: (text) => {
+      open();
+      if (isReady()) send({ ask: text });
+      else questions = [...questions, text];
+    },
+    destroy: () => {
+      document.removeEventListener("securitypolicyviolation", block);
+      storage.removeItem(name);
+      shadow.host.remove();
+      port?.close();
+      Reflect.deleteProperty(globalThis, "parley");
+    },
+  };
+  globalThis.parley = Object.freeze(methods) as {};
+  for (const [name, text = ""] of calls) methods[name]?.(text);
 };
 
-const script =
-  document.currentScript ?? document.querySelector('script[data-key][src*="/widget.js"]');
+const script = document.currentScript ?? document.querySelector('script[src*="/widget.js"]');
+/** The calls before the button is there. A page may have collected some before this script ran. */
+const calls: Array<Call> = globalThis.parley?.calls ?? [];
 const start = () => {
   try {
     // The script may be loaded twice.
-    if (!document.querySelector("parley-widget")) mount(script as HTMLScriptElement);
+    if (!document.querySelector("parley-widget")) mount(script as HTMLScriptElement, calls);
   } catch (error) {
     // For example in an old browser: the page still works without the button.
     console.warn("Parley widget cannot start:", error);
   }
 };
-if (document.readyState === "loading") addEventListener("DOMContentLoaded", start);
-else start();
+if (!document.querySelector("parley-widget")) {
+  const names = ["open", "close", "ask", "destroy"];
+  const methods = names.map((name) => [name, (text: string) => void calls.push([name, text])]);
+  globalThis.parley = { ...Object.fromEntries(methods), calls };
+  if (document.readyState === "loading") addEventListener("DOMContentLoaded", start);
+  else start();
+}

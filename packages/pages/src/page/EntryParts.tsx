@@ -4,21 +4,24 @@
 import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
 import { hasQuestion, type Entry, type FeedbackChange } from "@parley/client";
-import { session } from "../../page/ChatSession.ts";
-import { Failure } from "../../page/Failure.tsx";
-import { Icon } from "../../page/Parts.tsx";
-import { client, useChange } from "./Session.ts";
+import { include, session } from "./ChatSession.ts";
+import { Failure } from "./Failure.tsx";
+import { Icon, useChange } from "./Parts.tsx";
+import { translate } from "./words.ts";
 
 /** Marks an entry that a person wrote, and any other entry that answers no question. */
 export const Byline = (entry: Entry) => {
   const author = entry.metadata?.["author"];
   if (typeof author !== "string") {
-    return hasQuestion(entry) ? null : <p class="quiet">Message without a question</p>;
+    // Visitors take a greeting for what it is.
+    return hasQuestion(entry) || !session.toFacts ? null : (
+      <p class="quiet">{translate("Message without a question")}</p>
+    );
   }
   return (
     <strong class="quiet state" dir="auto">
       <Icon name="person" />
-      Written by {author}
+      {translate("Written by {}", author)}
     </strong>
   );
 };
@@ -29,7 +32,7 @@ export const Sources = ({ metadata }: Entry) => {
   if (!Array.isArray(sources) || sources.length === 0) return null;
   return (
     <div class="sources quiet">
-      Sources:
+      {translate("Sources:")}
       <ul>
         {sources.map((source) => {
           const { title, url } = source ?? {};
@@ -63,8 +66,7 @@ export const Rating = (entry: Entry) => {
   if (!isOffered) return <Failure error={error} />;
   const change = (feedback: FeedbackChange) =>
     run(async () => {
-      const { include } = session;
-      const changed = await client.rate(entry.chat_id, entry.id, feedback, { include });
+      const changed = await session.client.rate(entry.chat_id, entry.id, feedback, { include });
       ratedEntries.value = new Map(ratedEntries.peek()).set(entry.id, changed);
       setOpen(feedback.comment === undefined && !changed.comment);
     });
@@ -84,11 +86,11 @@ export const Rating = (entry: Entry) => {
   };
   return (
     <>
-      {thumb("good", "Good answer")}
-      {thumb("bad", "Bad answer")}
+      {thumb("good", translate("Good answer"))}
+      {thumb("bad", translate("Bad answer"))}
       {rating && !isOpen && (
         <button class="plain" onClick={() => setOpen(true)}>
-          {comment ? "Edit comment" : "Comment"}
+          {translate(comment ? "Edit comment" : "Comment")}
         </button>
       )}
       {isOpen ? (
@@ -97,13 +99,13 @@ export const Rating = (entry: Entry) => {
             name="comment"
             dir="auto"
             maxLength={1000}
-            aria-label="Comment"
-            placeholder="Comment"
+            aria-label={translate("Comment")}
+            placeholder={translate("Comment")}
             defaultValue={comment ?? ""}
           />
-          <button>Save</button>
+          <button>{translate("Save")}</button>
           <button type="button" onClick={() => setOpen(false)}>
-            Cancel
+            {translate("Cancel")}
           </button>
         </form>
       ) : (
