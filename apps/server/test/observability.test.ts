@@ -294,7 +294,10 @@ describe("a server that is observed", () => {
     expect(attributesOf(root)).toMatchObject({ "http.route": "/ask" });
     const names = new Set(all.filter((span) => span.traceId === traceId).map(({ name }) => name));
     expect([...names].toSorted()).toEqual(
-      ["POST /ask", "append", "chat large", "moderation", "sql.execute", "take", "turn"].toSorted(),
+      [
+        ...["POST /ask", "TurnStore.append", "TurnStore.take", "chat large", "moderation"],
+        ...["sql.execute", "take", "turn"],
+      ].toSorted(),
     );
     const call = all.find(({ name, traceId: of }) => name === "chat large" && of === traceId)!;
     expect(attributesOf(call)).toMatchObject({

@@ -72,6 +72,7 @@ export const launch = async (
 
   const keys = await Effect.runPromise(freshKeys);
   const everything = ["read", "write", "ask"];
+  const visitors = { visitors: true, visitorRatePerMinute: null };
   const provision = join(directory, "provision.json");
   await writeFile(
     provision,
@@ -89,14 +90,14 @@ export const launch = async (
               key: keys.key,
               scopes: everything,
               expiresAt: "2999-01-01T00:00:00.000Z",
-              visitors: true,
+              ...visitors,
             },
-            { key: keys.readKey, scopes: ["read"], visitors: true },
+            { key: keys.readKey, scopes: ["read"], ...visitors },
             { key: keys.writeKey, scopes: ["write"] },
             { key: keys.askKey, scopes: ["ask"] },
             { key: keys.deleteKey, scopes: ["delete"] },
             { key: keys.postKey, scopes: ["post"] },
-            { key: keys.fullKey, scopes: [...everything, "delete", "post"], visitors: true },
+            { key: keys.fullKey, scopes: [...everything, "delete", "post"], ...visitors },
             { key: keys.limitedKey, scopes: ["read"], ratePerMinute: 2 },
             {
               key: keys.budgetedKey,

@@ -63,10 +63,7 @@ export const answerInTurn = (
         Effect.tap(
           Effect.suspend(() => {
             const spending = hasBudget ? { spentTokens: spentTokens() } : {};
-            return inSpan(
-              store.append(turn, { ...entry, apiKeyId, requestId, ...spending }),
-              "append",
-            );
+            return store.append(turn, { ...entry, apiKeyId, requestId, ...spending });
           }),
           (stored) =>
             Effect.sync(() => {
