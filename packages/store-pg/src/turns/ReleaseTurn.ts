@@ -67,7 +67,9 @@ export const makeReleaseTurn = Effect.fnUntraced(function* (
       ),
       Effect.catchTag(turnErrors, () => Effect.void),
       Effect.catchTag("Overloaded", (cause) =>
-        cost === null ? Effect.void : Effect.fail(new StorageUnavailable({ cause })),
+        cost === null
+          ? Effect.void
+          : Effect.fail(new StorageUnavailable({ cause, reason: "timeout" })),
       ),
     );
   };

@@ -79,7 +79,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
           if (lane === undefined) lanes.set(chatbot, (lane = { queue: new Set(), writers: 0 }));
           const { queue } = lane;
           const timer = setTimeout(
-            () => write.finish(Exit.fail(queue.delete(write) ? databaseOverload : unknownOutcome)),
+            () => write.finish(Exit.fail(queue.delete(write) ? batchOverload : unknownOutcome)),
             Math.min(millisLeft, deadlines.storeCall),
           );
           const write: PendingWrite<A, B, E> = {
@@ -112,4 +112,5 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
     );
 });
 
-const unknownOutcome = new StorageUnavailable({ cause: noResponseError });
+const batchOverload = databaseOverload("database_busy");
+const unknownOutcome = new StorageUnavailable({ cause: noResponseError, reason: "timeout" });

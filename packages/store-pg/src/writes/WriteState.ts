@@ -58,6 +58,8 @@ export const makeWriteState = Effect.fnUntraced(function* (
 ) {
   /** Why PostgreSQL refuses writes; `null` if it accepts them. */
   let readOnlyReason: string | null = null;
+  /** The SQLSTATE of that refusal. */
+  let readOnlyCode = "";
   /** Why PostgreSQL grants the pool no connection; `null` if it does. */
   let noSlotReason: string | null = null;
   /** The database's clock minus this machine's, in milliseconds. */
@@ -77,7 +79,12 @@ export const makeWriteState = Effect.fnUntraced(function* (
   const readReason = ([row]: ReadonlyArray<object>) => {
     const { now, reason } = row as { readonly now: number; readonly reason: string | null };
     clockOffset = now - Date.now();
+    if (reason !== null) readOnlyCode = reason.startsWith("permission") ? "42501" : "25006";
     return reason;
+  };
+  const readRefusal = (error: SqlError.SqlError) => {
+    readOnlyCode = codeOf(error);
+    return describeCause(error);
   };
   /**
    * Tries to write, and returns why the database refuses writes, or `null` if it accepts them. After any other error,
@@ -90,7 +97,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
       Effect.as(null),
       Effect.tapError(() => Effect.ignore(query("rollback"))),
       Effect.catch((error) =>
-        Effect.succeed(isWriteRefused(error) ? describeCause(error) : readOnlyReason),
+        Effect.sync(() => (isWriteRefused(error) ? readRefusal(error) : readOnlyReason)),
       ),
     );
   });
@@ -174,7 +181,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
   const assertWritable = Effect.suspend(() => {
     const refusal = noSlotReason ?? readOnlyReason;
     if (refusal === null) return Effect.void;
-    const code = noSlotReason === null ? undefined : noSlot;
+    const code = noSlotReason === null ? readOnlyCode : noSlot;
     const cause = Object.assign(new Error(describeReadOnly(refusal)), { code });
     const reason = new SqlError.ConnectionError({ operation: "connect", cause });
     return Effect.fail(new SqlError.SqlError({ reason }));
@@ -183,7 +190,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
     if (lacksConnection(error)) return setNoSlot(noSlotReason ?? describeCause(error));
     if (!isWriteRefused(error)) return Effect.void;
     // A missing privilege may concern a single table: the probe tells whether asks and creations can succeed.
-    return codeOf(error) === "42501" ? probeSoon : setReasonSince(sentAt, describeCause(error));
+    return codeOf(error) === "42501" ? probeSoon : setReasonSince(sentAt, readRefusal(error));
   };
   const repairedPool = withFreshIds(pool);
   const guardedPool: TenantPool = {

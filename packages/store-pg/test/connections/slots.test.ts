@@ -63,8 +63,9 @@ it.live(
           release: turns.release(lostTurn, { apiKeyId: "k", tokens: 1 }),
         };
         for (const [name, request] of Object.entries(refused)) {
-          const [{ message }, millis] = yield* millisOf(Effect.flip(request));
-          assert.include(message, "too many connections for database", name);
+          const [error, millis] = yield* millisOf(Effect.flip(request));
+          assert.include(error.message, "too many connections for database", name);
+          assert.deepInclude(error, { _tag: "StorageUnavailable", reason: "no_connection" }, name);
           assert.isBelow(millis, 1_000, name);
         }
         const [, millis] = yield* millisOf(Effect.flip(turns.append(lostTurn, entry)));
