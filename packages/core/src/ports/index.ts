@@ -168,6 +168,7 @@ export {
   endSpan,
   inSpan,
   isTraced,
+  LogAsks,
   logFailure,
   registerGauge,
   secondsHistogram,

@@ -53,7 +53,7 @@ import {
   type KeepAlive,
 } from "./LiveAnswer.ts";
 import { makePlaces } from "./Places.ts";
-import { inSpan, logFailure, makeAskTimes } from "./Telemetry.ts";
+import { inSpan, logAsk, makeAskTimes } from "./Telemetry.ts";
 import { answerInTurn } from "./TurnAnswer.ts";
 
 interface AskInProgress {
@@ -81,13 +81,7 @@ const makeAsksInProgress = Effect.fnUntraced(function* (events: EntryEvents) {
     answer: Effect.Effect<CompletedAsk, AskError>,
   ) {
     const { chatbot, idempotencyKey, live } = ask;
-    const fiber = yield* FiberSet.run(
-      fibers,
-      // If the answer has no readers, no request handler is left to log the failure.
-      Effect.tapCause(answer, (cause) =>
-        live.readers > 0 || Cause.hasInterruptsOnly(cause) ? Effect.void : logFailure(cause),
-      ),
-    );
+    const fiber = yield* FiberSet.run(fibers, answer);
     const askInProgress = { ...ask, fiber };
     if (idempotencyKey !== null) byKey.set(nameOf(chatbot, idempotencyKey.key), askInProgress);
     fiber.addObserver((exit) => {
@@ -168,7 +162,7 @@ const make = Effect.gen(function* () {
         })
         .pipe(
           (work) => inSpan(work, "turn", facts),
-          Effect.ensuring(Effect.sync(times.onEnd)),
+          Effect.onExit((exit) => logAsk(exit, times.onEnd())),
           Effect.annotateLogs(facts),
         );
     });

@@ -3,7 +3,13 @@
  * prescribes, and every response from an interface has one of the contract's shapes.
  */
 import { Access, Asking, AskLimits, ChatId, type Client, type Principal } from "@parley/core";
-import { CurrentKey, logFailure, optionsOf, type OverloadReason } from "@parley/core/ports";
+import {
+  CurrentKey,
+  LogAsks,
+  logFailure,
+  optionsOf,
+  type OverloadReason,
+} from "@parley/core/ports";
 import { Cause, Effect, Exit, Layer, Option, type Scope } from "effect";
 import { HttpMiddleware, HttpServerRequest, HttpServerResponse } from "effect/http";
 import {
@@ -240,7 +246,10 @@ export const makeApp = Effect.fnUntraced(function* (options?: AppOptions) {
   const admitAsk = (handling: Handling, principal: Principal, { facts }: Exchange) => {
     const overload = asking.overloadOf(principal);
     return overload === null
-      ? Effect.annotateLogs(handling, { ...facts })
+      ? handling.pipe(
+          Effect.annotateLogs({ ...facts }),
+          Effect.provideService(LogAsks, logRequests === true),
+        )
       : refuse(facts, overload.reason);
   };
 

@@ -9,6 +9,7 @@ import { databaseOverload } from "../connections/PgErrors.ts";
 
 interface PendingWrite<A, B, E> {
   readonly item: A;
+  readonly context: Context.Context<never>;
   finish: (exit: Exit.Exit<B, E | Overloaded | StorageUnavailable>) => void;
 }
 
@@ -40,7 +41,8 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
     // Without its own deadline, the statement would inherit that of the request that started this fiber.
     const statement = withDeadline(deadlines.storeCall)(
       Effect.suspend(() => writeItems(chatbot, items)),
-    );
+      // A writer goes on with the items of later requests, which have log fields and spans of their own.
+    ).pipe(Effect.updateContext((_: Context.Context<never>) => writes[0]!.context));
     return Effect.flatMap(Effect.exit(statement), (exit) => {
       if (writes.length > 1 && Exit.hasDies(exit)) {
         return Effect.forEach(writes, (write) => writeAll(chatbot, [write]), { discard: true });
@@ -84,6 +86,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
           );
           const write: PendingWrite<A, B, E> = {
             item,
+            context,
             finish: (exit) => {
               clearTimeout(timer);
               resume(exit);
