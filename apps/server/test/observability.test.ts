@@ -263,6 +263,9 @@ describe("a server that is observed", () => {
       status: 201,
       trace_id: traceId,
     });
+    const [ask] = logged("Ask").filter(({ requestId }) => requestId === "asked");
+    expect(ask).toMatchObject({ route: "/ask", model: "large", attempts: 1, trace_id: traceId });
+    expect(Object.keys(ask)).toEqual(expect.arrayContaining(["entry", "chat", "waitMs", "tokens"]));
     expect(Object.keys(askLine)).toEqual(expect.arrayContaining(["requestId", "chatbot", "ms"]));
   });
 

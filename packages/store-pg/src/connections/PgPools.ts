@@ -192,9 +192,7 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
 
   const readSession = makeSession(reads, database);
   const connect = connectWith(noTimeouts);
-  const { guardedPool, ...writeState } = yield* makeWriteState(connect, readSession, writes, () => {
-    state.replaceBefore = performance.now();
-  });
+  const { guardedPool, ...writeState } = yield* makeWriteState(connect, readSession, writes, state);
   yield* watchAvailability(reads, connect, state);
   const slots = isPooler === true ? Effect.succeed([]) : slotWarnings(readSession, size);
   return {

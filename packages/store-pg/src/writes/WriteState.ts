@@ -6,7 +6,7 @@ import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import { describeCause, registerGauge } from "@parley/core/ports";
 import { Duration, Effect, Queue, Schedule, type Scope } from "effect";
 import { SqlError } from "effect/sql";
-import type { Tenant, TenantPool, Work } from "../connections/Checkout.ts";
+import type { DatabaseState, Tenant, TenantPool, Work } from "../connections/Checkout.ts";
 import { inTime } from "../connections/Deadlines.ts";
 import { codeOf, isWriteRefused, lacksConnection, noSlot } from "../connections/PgErrors.ts";
 import { millisNow } from "../connections/PgParams.ts";
@@ -48,13 +48,12 @@ export type WriteState = Effect.Success<ReturnType<typeof makeWriteState>>;
 /**
  * @param connect opens a connection with the database's current settings
  * @param pool the connections for writes
- * @param replaceConnections replaces all open connections, whose settings may date from when the database was read-only
  */
 export const makeWriteState = Effect.fnUntraced(function* (
   connect: Effect.Effect<PgConnection, SqlError.SqlError, Scope.Scope>,
   reads: Session,
   pool: TenantPool,
-  replaceConnections: () => void,
+  state: DatabaseState,
 ) {
   /** Why PostgreSQL refuses writes; `null` if it accepts them. */
   let readOnlyReason: string | null = null;
@@ -67,10 +66,11 @@ export const makeWriteState = Effect.fnUntraced(function* (
   let replacedAt = -Infinity;
   const context = yield* Effect.context<never>();
   const [writableDescription, clockDescription] = [
-    "1 if the database accepts writes, 0 if it refuses them",
+    "1 if the database accepts writes, 0 if it refuses them or is unavailable",
     "The database's clock minus the server's",
   ];
-  const isWritable = () => (readOnlyReason === null && noSlotReason === null ? 1 : 0);
+  const isWritable = () =>
+    readOnlyReason === null && noSlotReason === null && !state.isUnavailable ? 1 : 0;
   registerGauge(context, "parley.database.writable", writableDescription, {}, isWritable);
   const offset = () => clockOffset / 1000;
   registerGauge(context, "parley.database.clock_offset", clockDescription, { unit: "s" }, offset);
@@ -112,8 +112,8 @@ export const makeWriteState = Effect.fnUntraced(function* (
       if (reason !== null) {
         return Effect.andThen(probeSoon, Effect.logWarning(describeReadOnly(reason)));
       }
-      replacedAt = performance.now();
-      replaceConnections();
+      // The settings of open connections may date from when the database was read-only.
+      replacedAt = state.replaceBefore = performance.now();
       return Effect.logInfo("The database accepts writes again");
     });
   /** Records a refusal, unless the refused statement was sent before the connections were last replaced. */
