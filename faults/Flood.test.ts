@@ -20,8 +20,8 @@ it("a full server refuses asks before it parses their bodies or calls the model,
   }
   for (const tally of [polite, details]) expect(tally).toMatchObject({ refused: 0, failed: 0 });
   expect(overload.model.calls() - before).toBe(flood.ok + polite.ok);
-  // The server logs one line a second, not one for each refusal.
-  const lines = overload.server.log().match(/refused requests in the last second/g)!;
+  // The server logs a few lines a minute, not one for each refusal.
+  const lines = overload.server.log().match(/SERVICE_OVERLOADED|Overloaded/g) ?? [];
   expect(lines.length).toBeLessThan(60);
 });
 

@@ -263,6 +263,9 @@ describe("a server that is observed", () => {
       status: 201,
       trace_id: traceId,
     });
+    const [ask] = logged("Ask").filter(({ requestId }) => requestId === "asked");
+    expect(ask).toMatchObject({ route: "/ask", model: "large", attempts: 1, trace_id: traceId });
+    expect(Object.keys(ask)).toEqual(expect.arrayContaining(["entry", "chat", "waitMs", "tokens"]));
     expect(Object.keys(askLine)).toEqual(expect.arrayContaining(["requestId", "chatbot", "ms"]));
   });
 
@@ -295,8 +298,14 @@ describe("a server that is observed", () => {
     const names = new Set(all.filter((span) => span.traceId === traceId).map(({ name }) => name));
     expect([...names].toSorted()).toEqual(
       [
-        ...["POST /ask", "TurnStore.append", "TurnStore.take", "chat large", "moderation"],
-        ...["sql.execute", "take", "turn"],
+        "POST /ask",
+        "TurnStore.append",
+        "TurnStore.take",
+        "chat large",
+        "moderation",
+        "sql.execute",
+        "take",
+        "turn",
       ].toSorted(),
     );
     const call = all.find(({ name, traceId: of }) => name === "chat large" && of === traceId)!;

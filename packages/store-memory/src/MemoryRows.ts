@@ -105,7 +105,7 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
     grant: verb((keyId) => {
       for (const { apiKeys, chatbot } of chatbots.values()) {
         const key = apiKeys.get(keyId);
-        if (key !== undefined && key.revokedAt === null) return { key, chatbot, now };
+        if (key !== undefined) return { key, chatbot, now };
       }
       return null;
     }),

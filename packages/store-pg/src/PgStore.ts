@@ -40,8 +40,8 @@ export interface PostgresOptions {
    */
   readonly maxConnections?: number | undefined;
   /**
-   * Whether startup advances the id sequences if necessary, and warns about a read-only database or differing clocks;
-   * `true` by default. If `false`, the first write that needs an id advances the sequences.
+   * Whether startup advances the id sequences if necessary, and warns about a read-only database, too few connections or
+   * differing clocks; `true` by default. If `false`, the first write that needs an id advances the sequences.
    */
   readonly advanceSequences?: boolean | undefined;
 }
@@ -110,7 +110,10 @@ export interface Inspection {
   readonly current: boolean;
   /** Why a server would refuse to start with this schema and this role; `null` if no reason was found. */
   readonly refusal: string | null;
-  /** What a server would warn about at startup: a read-only database, differing clocks, or ids that could be reused. */
+  /**
+   * What a server would warn about at startup: a read-only database, too few connections, differing clocks, or ids that
+   * could be reused.
+   */
   readonly warnings: ReadonlyArray<string>;
 }
 

@@ -1,7 +1,12 @@
 /**
  * Opens the file, and runs transactions on it.
  */
-import { registerGauge, runInOneStep, StorageUnavailable } from "@parley/core/ports";
+import {
+  registerGauge,
+  runInOneStep,
+  StorageUnavailable,
+  type StorageReason,
+} from "@parley/core/ports";
 import { Cause, Clock, Context, Effect, Exit, Schedule } from "effect";
 import type { DatabaseSync } from "node:sqlite";
 import { makeTx, type SqliteTx, type Transactions } from "./SqliteRows.ts";
@@ -24,6 +29,14 @@ const busyInterval = 5;
 const maxBodies = 64;
 
 const busy = 5;
+/** The reasons for the result codes PERM, BUSY, READONLY, FULL and AUTH. */
+const storageReasons: Readonly<Record<number, StorageReason>> = {
+  3: "refused",
+  [busy]: "timeout",
+  8: "read_only",
+  13: "disk_full",
+  23: "refused",
+};
 /** The result codes for a mistake in a statement: ERROR, CONSTRAINT, MISMATCH, MISUSE and RANGE. */
 const mistakes: ReadonlyArray<number> = [1, 19, 20, 21, 25];
 
@@ -219,7 +232,10 @@ const makeDatabase = Effect.fnUntraced(function* (db: DatabaseSync, file: string
     const reason =
       code === busy ? `another process has kept it locked for ${busyFor / 1000} seconds` : message;
     const error = new Error(`The SQLite file "${file}"${unusable}${reason}`);
-    return Exit.fail(new StorageUnavailable({ cause: Object.assign(error, { errcode: code }) }));
+    const details = { cause: Object.assign(error, { errcode: code }) };
+    return Exit.fail(
+      new StorageUnavailable({ ...details, reason: storageReasons[code ?? 0] ?? "down" }),
+    );
   };
   const isBusy = ({ cause }: StorageUnavailable) => codeOf(cause) === busy;
 

@@ -276,7 +276,7 @@ export const makeTx = (sql: Sql, now: () => number) => {
       insert("remains", { chatbot: id, chatId: null });
     }),
     grant: verb((keyId) => {
-      const row = findKey("id = ? AND record ->> 'revokedAt' IS NULL", [keyId]);
+      const row = findKey("id = ?", [keyId]);
       return row === undefined
         ? null
         : { key: toKey(row), chatbot: findChatbot(row.chatbot)!, now: now() };
@@ -416,7 +416,12 @@ export const makeTx = (sql: Sql, now: () => number) => {
       return Effect.map(
         background.read([[statement, values]]),
         ([rows]) => rows as ReadonlyArray<unknown> as ReadonlyArray<UsageSum>,
-      ).pipe(Effect.catchTag("Overloaded", (cause) => new StorageUnavailable({ cause })));
+      ).pipe(
+        Effect.catchTag(
+          "Overloaded",
+          (cause) => new StorageUnavailable({ cause, reason: "timeout" }),
+        ),
+      );
     },
     chatPage: (chatbot, query) => Effect.flatten(verb(() => pageOfChats(sql, chatbot, query))()),
     entryPage: (...values) => Effect.flatten(verb(() => pageOfEntries(sql, ...values))()),

@@ -123,7 +123,8 @@ export const makeBackground = (
       ),
       read: (queries) =>
         Effect.suspend((): ReturnType<Background["read"]> => {
-          if (reads >= maxReads) return Effect.fail(new Overloaded({ retryAfterSeconds: 1 }));
+          if (reads >= maxReads)
+            return Effect.fail(new Overloaded({ retryAfterSeconds: 1, reason: "slow_list" }));
           reads++;
           return Effect.ensuring(
             Effect.scoped(Effect.flatMap(snapshot, (read) => read(queries))),

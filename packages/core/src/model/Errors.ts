@@ -52,20 +52,47 @@ export class AskNotFound extends Data.TaggedError("AskNotFound") {
   override message = "No ask with this idempotency key is in progress, stopped or answered.";
 }
 
+/** Why a store fails, for metrics: it is `down` unless it says otherwise. */
+export const storageReasons = [
+  "down",
+  "refused",
+  "disk_full",
+  "read_only",
+  "no_connection",
+  "timeout",
+] as const;
+export type StorageReason = (typeof storageReasons)[number];
+
 /** The store failed or could not be reached. It may or may not have written something. */
 export class StorageUnavailable extends Data.TaggedError("StorageUnavailable")<{
   readonly cause: unknown;
+  readonly reason?: StorageReason;
 }> {
   override message = describeCause(this.cause);
   /** How many seconds to wait before retrying the request. */
   readonly retryAfterSeconds = 2;
 }
 
+/** What there was too much of, for metrics, and in words for the log. */
+export const overloadReasons = {
+  chat_queue: "too many asks wait in the chat, or this one has waited for too long",
+  key_share: "the key, or its visitor, has as many asks in progress as it may have",
+  server_full: "as many asks are in progress as the server accepts",
+  readers: "too many requests read the answer of one ask",
+  event_loop: "too many requests of the key wait for the event loop",
+  slow_list: "too many long lists are being read, or this one took too long",
+  locked: "an import, an erasure or a migration has locked the rows for too long",
+  database_busy: "all connections to the database were in use for too long",
+  stopping: "the server is stopping",
+} as const;
+export type OverloadReason = keyof typeof overloadReasons;
+
 /** The server is overloaded or shutting down. The same request may succeed after `retryAfterSeconds`. */
 export class Overloaded extends Data.TaggedError("Overloaded")<{
   readonly retryAfterSeconds: number;
+  readonly reason: OverloadReason;
 }> {
-  override message = `The server is overloaded. Try again in ${this.retryAfterSeconds} s.`;
+  override message = `The server is overloaded: ${overloadReasons[this.reason]}. Try again in ${this.retryAfterSeconds} s.`;
 }
 
 /** A rate limit of the key, of a visitor or on new visitors was exceeded. The same request may succeed later. */
@@ -90,12 +117,22 @@ export class UserRefNotGranted extends Data.TaggedError("UserRefNotGranted") {
 }
 
 /**
- * The API key is malformed, unknown, expired or revoked, or the visitor token is not valid. The error does not say
- * which.
+ * The API key is malformed, unknown, expired or revoked, or the visitor token is not valid. Only `reason`, which is for
+ * the log, says which: clients must not learn it.
  */
-export class KeyRejected extends Data.TaggedError("KeyRejected") {
+export class KeyRejected extends Data.TaggedError("KeyRejected")<{
+  readonly reason: KeyFlaw;
+  /** The id of the key, if it exists or existed. */
+  readonly apiKeyId?: string;
+}> {
   override message = "The API key or visitor token is not valid.";
 }
+
+/** What is wrong with a visitor token: its signature, or a claim of a rightly signed one. */
+export type TokenFlaw = "signature" | "sub" | "scope" | "exp" | "nbf";
+
+/** What is wrong with a credential. A key with the wrong secret is unknown. */
+export type KeyFlaw = TokenFlaw | "malformed" | "unknown" | "expired" | "revoked";
 
 /** A key with this id already exists. Nothing was written. */
 export class KeyTaken extends Data.TaggedError("KeyTaken")<{ readonly keyId: string }> {

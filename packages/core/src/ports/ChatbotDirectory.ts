@@ -3,11 +3,11 @@
  * only this port, without a registry.
  */
 import { Context, type Effect } from "effect";
-import { boundsOf, type KeyBounds, type KeyRecord } from "../model/ApiKey.ts";
+import { boundsOf, type KeyBounds, type KeyRecord, type RegisteredKey } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import type { StorageUnavailable } from "../model/Errors.ts";
 
-/** A key that has not been revoked but may have expired, and its chatbot. */
+/** A key, which may have expired, and its chatbot. */
 export type Grant = Pick<KeyRecord, "hash" | "scopes"> &
   Partial<KeyBounds> & {
     readonly chatbot: Chatbot;
@@ -20,16 +20,23 @@ export type Grant = Pick<KeyRecord, "hash" | "scopes"> &
     readonly nowMillis?: number;
     /** For an embedder's own keys: the only user whose chats the key can access; `null` or absent for every user. */
     readonly visitor?: string | null;
+    /** Whether the key has been revoked, and so grants nothing; `find` may as well return `null` for such a key. */
+    readonly isRevoked?: boolean;
   };
 
 /** Returns what a stored key grants at `nowMillis`, the store's current time in milliseconds since the Unix epoch. */
-export const grantOf = (key: KeyRecord, chatbot: Chatbot, nowMillis: number): Grant => ({
+export const grantOf = (
+  key: KeyRecord & Partial<Pick<RegisteredKey, "revokedAt">>,
+  chatbot: Chatbot,
+  nowMillis: number,
+): Grant => ({
   hash: key.hash,
   scopes: key.scopes,
   ...boundsOf(key),
   chatbot,
   expiresInMillis: key.expiresAt && key.expiresAt.getTime() - nowMillis,
   nowMillis,
+  isRevoked: key.revokedAt != null,
 });
 
 /** Finds the chatbot that a key belongs to. */
@@ -37,7 +44,7 @@ export class ChatbotDirectory extends Context.Service<
   ChatbotDirectory,
   {
     /**
-     * Returns the current state of the key with this id, or `null` if the key is unknown or revoked. Each process calls
+     * Returns the current state of the key with this id, or `null` if the key is unknown. Each process calls
      * this for a key in use about once a second, and so learns of changes to the key or its chatbot.
      */
     readonly find: (keyId: string) => Effect.Effect<Grant | null, StorageUnavailable>;

@@ -7,7 +7,13 @@ import { Digest, Mac } from "effect/crypto";
 import { admitsAnonymous, hashKey, keyId, type KeyRecord, type Scope } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import { ChatbotDirectory, type Grant } from "../ports/ChatbotDirectory.ts";
-import { KeyRejected, RateExceeded, type StorageUnavailable } from "../model/Errors.ts";
+import {
+  KeyRejected,
+  RateExceeded,
+  type KeyFlaw,
+  type StorageUnavailable,
+  type TokenFlaw,
+} from "../model/Errors.ts";
 import { BackgroundSleep } from "./BackgroundSleep.ts";
 import { makeKeyRequests, operation } from "./Telemetry.ts";
 
@@ -42,14 +48,15 @@ export interface VisitorTokens {
   readonly keyId: (token: string) => string | null;
   /**
    * Returns the claims of a token that was signed with this secret and is valid at `now`, or that expired at most
-   * `lateMillis` (0 by default) earlier; `null` for any other token. A wrong secret takes as long as the right one.
+   * `lateMillis` (0 by default) earlier; for any other token, what is wrong. A wrong secret takes as long as the right
+   * one.
    */
   readonly verify: (
     token: string,
     key: { readonly signingSecret: string },
     now: Date,
     lateMillis?: number,
-  ) => Effect.Effect<VisitorClaims | null>;
+  ) => Effect.Effect<VisitorClaims | TokenFlaw>;
 }
 
 /**
@@ -89,6 +96,7 @@ const elapsedMillis = Clock.clockWith((clock) =>
 interface StoredKey {
   /** `null` for an unknown or revoked key. */
   readonly grant: Grant | null;
+  readonly isRevoked: boolean;
   readonly expiresAt: number;
   /** When the monotonic clock started, according to the store's clock, in milliseconds since the Unix epoch. */
   readonly epoch: number;
@@ -115,14 +123,19 @@ const make = Effect.gen(function* () {
   const noHash = new Uint8Array(32);
 
   const readKey = (id: string, start: number) =>
-    Effect.zipWith(directory.find(id), Clock.currentTimeMillis, (grant, now): StoredKey => ({
-      grant,
-      // Counted from the start of the look-up, so that a slow one does not extend the key's validity.
-      expiresAt: start + (grant?.expiresInMillis ?? Infinity),
-      epoch: (grant?.nowMillis ?? now) - start,
-      signer: grant?.signingSecret == null ? noSigner : { signingSecret: grant.signingSecret },
-      knownCredentials: new Map(),
-    }));
+    Effect.zipWith(directory.find(id), Clock.currentTimeMillis, (record, now): StoredKey => {
+      const isRevoked = record?.isRevoked === true;
+      const grant = isRevoked ? null : record;
+      return {
+        grant,
+        isRevoked,
+        // Counted from the start of the look-up, so that a slow one does not extend the key's validity.
+        expiresAt: start + (grant?.expiresInMillis ?? Infinity),
+        epoch: (grant?.nowMillis ?? now) - start,
+        signer: grant?.signingSecret == null ? noSigner : { signingSecret: grant.signingSecret },
+        knownCredentials: new Map(),
+      };
+    });
 
   /** The latest look-up of each key id. Concurrent requests share a look-up; it is cancelled only if they all end. */
   const lookUps = new Map<string, LookUp>();
@@ -169,12 +182,16 @@ const make = Effect.gen(function* () {
   /** Checks the key's expiry and rates, and records its use. `principal` is `null` if the credential is wrong. */
   const admit = (
     id: string,
-    { expiresAt, grant }: StoredKey,
+    { expiresAt, grant, isRevoked }: StoredKey,
     principal: Principal | null,
+    flaw: KeyFlaw = "unknown",
   ): Effect.Effect<Principal, Refusal> =>
     Effect.flatMap(elapsedMillis, (now): Effect.Effect<Principal, Refusal> => {
       if (grant === null || principal === null || expiresAt <= now) {
-        return Effect.fail(new KeyRejected());
+        const state = isRevoked ? "revoked" : grant === null ? "unknown" : flaw;
+        const reason = principal === null ? state : "expired";
+        const key = grant === null && !isRevoked ? {} : { apiKeyId: id };
+        return Effect.fail(new KeyRejected({ reason, ...key }));
       }
       usedIds.add(id);
       countRequest(id, 0, 1);
@@ -202,13 +219,13 @@ const make = Effect.gen(function* () {
 
   const authenticateVisitor = Effect.fnUntraced(function* (token: string, tokens: VisitorTokens) {
     const id = tokens.keyId(token);
-    if (id === null) return yield* new KeyRejected();
+    if (id === null) return yield* new KeyRejected({ reason: "malformed" });
     const key = yield* findKey(id);
     const { epoch, grant, signer } = key;
     const claims = yield* tokens.verify(token, signer, new Date(epoch + (yield* elapsedMillis)));
-    const isSigned = claims !== null && grant !== null && signer !== noSigner;
-    const principal = isSigned ? toPrincipal(id, grant, claims.visitor, claims.scopes) : null;
-    return yield* admit(id, key, principal);
+    if (typeof claims === "string" || grant === null || signer === noSigner)
+      return yield* admit(id, key, null, typeof claims === "string" ? claims : "signature");
+    return yield* admit(id, key, toPrincipal(id, grant, claims.visitor, claims.scopes));
   });
 
   /** Nearly every request calls this, so the common case, a known key, runs without a generator. */
@@ -218,7 +235,9 @@ const make = Effect.gen(function* () {
   ): Effect.Effect<Principal, Refusal | StorageUnavailable> => {
     const id = keyId(credential);
     if (id === null) {
-      return tokens ? authenticateVisitor(credential, tokens) : Effect.fail(new KeyRejected());
+      return tokens
+        ? authenticateVisitor(credential, tokens)
+        : Effect.fail(new KeyRejected({ reason: "malformed" }));
     }
     return Effect.flatMap(findKey(id), (key): Effect.Effect<Principal, Refusal> => {
       const principal = key.knownCredentials.get(credential);
@@ -256,9 +275,12 @@ const make = Effect.gen(function* () {
         const claims =
           tokens.keyId(former) === id
             ? yield* tokens.verify(former, signer, currentTime, renewableFor)
-            : null;
+            : "signature";
         // A token that the site's backend signed for a known visitor can be renewed only by that backend.
-        if (claims?.visitor.startsWith(anonymousPrefix) !== true) return yield* new KeyRejected();
+        if (typeof claims === "string")
+          return yield* new KeyRejected({ reason: claims, apiKeyId: id });
+        if (!claims.visitor.startsWith(anonymousPrefix))
+          return yield* new KeyRejected({ reason: "sub", apiKeyId: id });
         visitor = claims.visitor;
         excess = countForVisitor(id, grant.visitorRatePerMinute, now, visitor);
       }

@@ -63,11 +63,14 @@ export const CurrentAsk = Context.Reference<AskOrigin>("@parley/core/CurrentAsk"
 });
 
 /**
- * The model that the current ask called last, for the metrics of failed asks, and the tokens of all of its calls that
- * have ended, for the budget of its key. `answerInTurn` provides the object, and the answerer fills it in. `model` is
+ * The model that the current ask called last, for the metrics of failed asks, the number of its calls, and the tokens of
+ * those that have ended, for the budget of its key. `answerInTurn` provides the object, and the answerer fills it in. `model` is
  * `null` if the answerer has called no model; `tokens` is `null` if the answerer does not count tokens.
  */
-export const AskedModel = Context.Reference<{ model: string | null; tokens: number | null }>(
-  "@parley/core/AskedModel",
-  { defaultValue: () => ({ model: null, tokens: null }) },
-);
+export const AskedModel = Context.Reference<{
+  model: string | null;
+  attempts: number;
+  tokens: number | null;
+}>("@parley/core/AskedModel", {
+  defaultValue: () => ({ model: null, attempts: 0, tokens: null }),
+});

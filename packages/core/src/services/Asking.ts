@@ -26,6 +26,7 @@ import {
   AskNotFound,
   IdempotencyKeyReused,
   type AskError,
+  type Overloaded,
 } from "../model/Errors.ts";
 import {
   IdempotencyKeyText,
@@ -52,7 +53,7 @@ import {
   type KeepAlive,
 } from "./LiveAnswer.ts";
 import { makePlaces } from "./Places.ts";
-import { inSpan, logFailure, makeAskTimes, operation } from "./Telemetry.ts";
+import { inSpan, logAsk, makeAskTimes, operation } from "./Telemetry.ts";
 import { answerInTurn } from "./TurnAnswer.ts";
 
 interface AskInProgress {
@@ -80,13 +81,7 @@ const makeAsksInProgress = Effect.fnUntraced(function* (events: EntryEvents) {
     answer: Effect.Effect<CompletedAsk, AskError>,
   ) {
     const { chatbot, idempotencyKey, live } = ask;
-    const fiber = yield* FiberSet.run(
-      fibers,
-      // If the answer has no readers, no request handler is left to log the failure.
-      Effect.tapCause(answer, (cause) =>
-        live.readers > 0 || Cause.hasInterruptsOnly(cause) ? Effect.void : logFailure(cause),
-      ),
-    );
+    const fiber = yield* FiberSet.run(fibers, answer);
     const askInProgress = { ...ask, fiber };
     if (idempotencyKey !== null) byKey.set(nameOf(chatbot, idempotencyKey.key), askInProgress);
     fiber.addObserver((exit) => {
@@ -137,8 +132,13 @@ const make = Effect.gen(function* () {
   const asks = yield* makeAsksInProgress(events);
   /** A place for each request that waits for an entry, and for each ask that goes on without one. */
   const places = makePlaces(limits.asks);
-  const hasPlace = (client: Pick<Ask, "apiKeyId" | "visitor" | "tokensPerDay">): boolean =>
-    !places.isFull(client, client.tokensPerDay == null ? Infinity : limits.budgetedAsks);
+  const overloadOf = (
+    client: Pick<Ask, "apiKeyId" | "visitor" | "tokensPerDay">,
+  ): Overloaded | null => {
+    const most = client.tokensPerDay == null ? Infinity : limits.budgetedAsks;
+    if (!places.isFull(client, most)) return null;
+    return askOverload(places.isFull({}) ? "server_full" : "key_share");
+  };
   const timeAsk = yield* makeAskTimes;
 
   const awaitTurnAndAnswer = (
@@ -162,7 +162,7 @@ const make = Effect.gen(function* () {
         })
         .pipe(
           (work) => inSpan(work, "turn", facts),
-          Effect.ensuring(Effect.sync(times.onEnd)),
+          Effect.onExit((exit) => logAsk(exit, times.onEnd())),
           Effect.annotateLogs(facts),
         );
     });
@@ -184,8 +184,10 @@ const make = Effect.gen(function* () {
       return yield* new IdempotencyKeyReused();
     }
     const live = existingAsk?.live ?? new LiveAnswer(dispatcher);
-    // Other asks may have taken the places that were free when the HTTP application called `hasPlace`.
-    if (!hasPlace(ask) || live.readers >= limits.readers) return yield* askOverload;
+    // Other asks may have taken the places that were free when the HTTP application called `overloadOf`.
+    const overload = overloadOf(ask);
+    if (overload !== null) return yield* overload;
+    if (live.readers >= limits.readers) return yield* askOverload("readers");
     const freePlace = places.take(ask);
     live.readers++;
     const newAsk = { chatbot: chatbot.id, chatId, idempotencyKey, live };
@@ -236,7 +238,8 @@ const make = Effect.gen(function* () {
       yield* checkPost(post);
       const { apiKeyId = null, chatId, metadata = null, requestId = null, text } = post;
       const { visitor = null } = post;
-      if (!hasPlace(post)) return yield* askOverload;
+      const overload = overloadOf(post);
+      if (overload !== null) return yield* overload;
       const freePlace = places.take(post);
       yield* Effect.addFinalizer(() => Effect.sync(freePlace));
       const values = [chatId, text, JSON.stringify(metadata)];
@@ -248,7 +251,7 @@ const make = Effect.gen(function* () {
         if (result._tag === "AlreadyAnswered")
           return Effect.succeed({ entry: result.entry, replayed: true });
         return store.append(result.turn, answer).pipe(
-          Effect.catchTag("TurnLost", () => Effect.fail(askOverload)),
+          Effect.catchTag("TurnLost", () => Effect.fail(askOverload("chat_queue"))),
           Effect.onError(() => Effect.ignore(store.release(result.turn))),
           Effect.map((entry) => {
             events.publish("entry", {
@@ -315,8 +318,8 @@ const make = Effect.gen(function* () {
     stop,
     /** The number of asks in progress in this process, including those that are waiting. */
     inProgress: asks.count,
-    /** Whether the client may ask now. If not, its asks fail with `Overloaded`; `AskLimits` sets the bounds. */
-    hasPlace,
+    /** Returns the error with which an ask of the client would fail now; `AskLimits` sets the bounds. */
+    overloadOf,
     /**
      * Stops asks from taking turns in this process: asks that are waiting, and later asks, fail with `Overloaded`.
      * Completes when all answers in progress are stored or have failed, and at the latest five seconds after

@@ -6,7 +6,13 @@
  * try again at an interval.
  */
 import { Clock, Duration, Effect, Latch } from "effect";
-import { AnswerStopped, BudgetSpent, Overloaded, type AskError } from "../model/Errors.ts";
+import {
+  AnswerStopped,
+  BudgetSpent,
+  Overloaded,
+  type AskError,
+  type OverloadReason,
+} from "../model/Errors.ts";
 import type { ChatbotId } from "../model/Ids.ts";
 import type { TakeResult, Turn, TurnStore } from "../ports/TurnStore.ts";
 import type { AskLimits } from "./AskLimits.ts";
@@ -39,7 +45,8 @@ interface Place {
 /** The retry intervals in milliseconds. That of a chat must be less than the store's `turnPrecedence`. */
 const pollMillis = { chat: 250, key: 100 };
 
-export const askOverload = new Overloaded({ retryAfterSeconds: 1 });
+export const askOverload = (reason: OverloadReason) =>
+  new Overloaded({ retryAfterSeconds: 1, reason });
 
 export const makeChatQueues = (store: TurnStore["Service"], limits: AskLimits) =>
   Effect.gen(function* () {
@@ -84,7 +91,7 @@ export const makeChatQueues = (store: TurnStore["Service"], limits: AskLimits) =
     ): Effect.fn.Return<TurnOrAnswer, AskError> {
       const waitEnd = (yield* Clock.currentTimeMillis) + Duration.toMillis(limits.queueTimeout);
       while (true) {
-        if (isClosed) return yield* askOverload;
+        if (isClosed) return yield* askOverload("stopping");
         // Closed before the take, so that the ask does not miss a turn that ends between the take and the wait.
         place.latch.closeUnsafe();
         let retryMillis = Infinity;
@@ -94,7 +101,7 @@ export const makeChatQueues = (store: TurnStore["Service"], limits: AskLimits) =
           retryMillis = Math.min(pollMillis[result.by], result.forMillis + 1);
         }
         const millisLeft = waitEnd - (yield* Clock.currentTimeMillis);
-        if (millisLeft <= 0) return yield* askOverload;
+        if (millisLeft <= 0) return yield* askOverload("chat_queue");
         yield* place.latch.await.pipe(
           Effect.timeoutOption(Math.min(retryMillis, millisLeft)),
           Effect.interruptible,
@@ -114,7 +121,7 @@ export const makeChatQueues = (store: TurnStore["Service"], limits: AskLimits) =
         // The first ask of a queue tries to take the turn, so it does not count towards the limit.
         const isFull =
           places.filter((place) => place.visitor === visitor).length > limits.queueLimit;
-        if (isFull) return Effect.fail(askOverload);
+        if (isFull) return Effect.fail(askOverload("chat_queue"));
         const place: Place = { visitor, latch: Latch.makeUnsafe() };
         places.push(place);
         chats.set(chat, places);

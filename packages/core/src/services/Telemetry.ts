@@ -4,8 +4,9 @@
  * metric is its unit.
  */
 import { Cause, Clock, Context, Effect, Exit, Metric, Option, Tracer } from "effect";
-import type { Usage } from "../model/Entry.ts";
+import type { Entry, Usage } from "../model/Entry.ts";
 import { AnswerUnavailable, Overloaded, StorageUnavailable } from "../model/Errors.ts";
+import type { AskedModel } from "./AskLimits.ts";
 
 /**
  * Returns the reason for a failure, without user text or keys; `null` for a client's mistake. Other properties of an
@@ -20,12 +21,18 @@ const reasonOf = (error: unknown): string | null => {
 const tagOf = (error: unknown): string =>
   (error as { readonly _tag?: string })._tag ?? "the request is not valid";
 
+/** The errors that an ask's own log line has reported, so that the request that gets them does not. */
+const loggedErrors = new WeakSet<object>();
+const wasLogged = (error: unknown): boolean =>
+  typeof error === "object" && error !== null && loggedErrors.delete(error);
+
 /**
  * Logs each reason for a failure on a separate line: a defect, a failed answer, a failed store or an overloaded server.
  * Mistakes made by clients are not logged.
  */
 export const logFailure = Effect.fnUntraced(function* (cause: Cause.Cause<unknown>) {
   for (const reason of cause.reasons) {
+    if (wasLogged(Cause.isFailReason(reason) ? reason.error : Cause.squash(cause))) continue;
     if (Cause.isDieReason(reason)) {
       yield* Effect.logError(
         "Unexpected error in a request",
@@ -37,6 +44,31 @@ export const logFailure = Effect.fnUntraced(function* (cause: Cause.Cause<unknow
       yield* Effect.annotateLogs(Effect.logWarning(tagOf(reason.error)), "reason", text);
     }
   }
+});
+
+/** Whether each ask gets a log line; otherwise, only those that fail or are slow do. */
+export const LogAsks = Context.Reference("@parley/core/LogAsks", { defaultValue: () => false });
+
+/** An ask that takes longer gets a log line, in milliseconds. */
+const slowAsk = 5_000;
+
+/** Logs an ask in one line, unless it was refused, or nobody needs the line. */
+export const logAsk = Effect.fnUntraced(function* (
+  exit: Exit.Exit<unknown, unknown>,
+  fields: Readonly<Record<string, unknown>> & { readonly ms: number },
+) {
+  if (Exit.isSuccess(exit)) {
+    if ((yield* LogAsks) || fields.ms > slowAsk)
+      yield* Effect.annotateLogs(Effect.logInfo("Ask"), fields);
+    return;
+  }
+  const { cause } = exit;
+  const error = Cause.squash(cause);
+  if (Cause.hasInterruptsOnly(cause) || error instanceof Overloaded) return;
+  // An answerer may fail with the same object each time.
+  wasLogged(error);
+  yield* Effect.annotateLogs(logFailure(cause), fields);
+  if (typeof error === "object" && error !== null) loggedErrors.add(error);
 });
 
 /** Whether a tracer exports spans. */
@@ -241,7 +273,10 @@ export const makeAskTimes = Effect.map(Effect.context<never>(), (context) => {
   const timeAnswer = makeTopLabels(context, answerTimes);
   const countTokens = makeTopLabels(context, chatbotTokens);
   return (chatbot: number) => {
-    let since = now();
+    const startedAt = now();
+    let since = startedAt;
+    const fields: Record<string, unknown> = {};
+    const millisSince = (time: number) => Math.round((now() - time) * 1000);
     let state = waitingAsks;
     let isSilent = true;
     waitingAsks.modifyUnsafe(1, context);
@@ -251,20 +286,36 @@ export const makeAskTimes = Effect.map(Effect.context<never>(), (context) => {
         state = runningAsks;
         runningAsks.modifyUnsafe(1, context);
         waitTime.updateUnsafe(now() - since, context);
+        fields["waitMs"] = millisSince(since);
         since = now();
       },
       onDelta: () => {
-        if (isSilent) firstDeltaTime.updateUnsafe(now() - since, context);
+        if (!isSilent) return;
+        firstDeltaTime.updateUnsafe(now() - since, context);
+        fields["firstDeltaMs"] = millisSince(since);
         isSilent = false;
       },
-      onStored: (usage: Usage | null) => {
+      onStored: (
+        usage: Usage | null,
+        { chatId: chat, id: entry }: Pick<Entry, "chatId" | "id">,
+      ) => {
+        Object.assign(fields, { chat, entry });
         timeAnswer(usage?.model ?? "none", 0, now() - since);
         if (usage === null) return;
+        const { attempts, completionTokens, model, promptTokens } = usage;
+        Object.assign(fields, { model, attempts, tokens: promptTokens + completionTokens });
         countTokens(String(chatbot), 0, usage.promptTokens);
         countTokens(String(chatbot), 1, usage.completionTokens);
       },
-      onFailure: (model: string | null) => timeAnswer(model ?? "none", 1, now() - since),
-      onEnd: () => state.modifyUnsafe(-1, context),
+      onFailure: ({ attempts, model, tokens }: typeof AskedModel.Service) => {
+        timeAnswer(model ?? "none", 1, now() - since);
+        if (model !== null) Object.assign(fields, { model, attempts, tokens });
+      },
+      /** Ends the measurement, and returns the fields of the ask's log line. */
+      onEnd: () => {
+        state.modifyUnsafe(-1, context);
+        return { ...fields, ms: millisSince(startedAt) };
+      },
     };
   };
 });

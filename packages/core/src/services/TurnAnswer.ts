@@ -47,7 +47,7 @@ export const answerInTurn = (
   const { apiKeyId = null, question, requestId = null, tokensPerDay = null } = ask;
   const userRef = (turn.chat === null ? turn.visitor : turn.chat.userRef) ?? null;
   /** Filled in by the answerer. */
-  const askedModel: typeof AskedModel.Service = { model: null, tokens: null };
+  const askedModel: typeof AskedModel.Service = { model: null, attempts: 0, tokens: null };
   const cost: Cost = { usage: null, characters: 0 };
   const hasBudget = tokensPerDay !== null && apiKeyId !== null;
   const spentTokens = () => wholeCount(askedModel.tokens ?? toTokens(cost));
@@ -67,7 +67,7 @@ export const answerInTurn = (
           }),
           (stored) =>
             Effect.sync(() => {
-              times.onStored(entry.usage);
+              times.onStored(entry.usage, stored);
               const { chatId: id, createTime } = stored;
               const chat = turn.chat ?? { id, name: null, userRef, createTime };
               events.publish("entry", {
@@ -86,7 +86,7 @@ export const answerInTurn = (
         return Effect.interrupt;
       }),
       Effect.onError((cause) => {
-        if (!Cause.hasInterruptsOnly(cause)) times.onFailure(askedModel.model);
+        if (!Cause.hasInterruptsOnly(cause)) times.onFailure(askedModel);
         // The provider also bills for an answer that nobody receives.
         const tokens = hasBudget ? spentTokens() : 0;
         return store

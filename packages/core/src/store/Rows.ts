@@ -7,7 +7,7 @@
  * the Unix epoch, on the store's clock.
  */
 import type { Effect, Stream } from "effect";
-import type { KeyRecord, RegisteredKey } from "../model/ApiKey.ts";
+import type { RegisteredKey } from "../model/ApiKey.ts";
 import type { Chat } from "../model/Chat.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import type { Entry, EntryRow, Feedback } from "../model/Entry.ts";
@@ -89,10 +89,12 @@ export interface Reads {
   /** One chatbot or, with `null`, all in ascending order of id, each with its keys, the oldest first. */
   readonly chatbots: (id: ChatbotId | null) => Verb<ReadonlyArray<RegisteredChatbot>>;
   readonly chatbot: (id: ChatbotId) => Verb<Chatbot | null>;
-  /** The unrevoked key with this id, its chatbot, and the time on the store's clock; `null` if there is none. */
-  readonly grant: (
-    keyId: string,
-  ) => Verb<{ readonly key: KeyRecord; readonly chatbot: Chatbot; readonly now: number } | null>;
+  /** The key with this id, revoked or not, its chatbot, and the time on the store's clock; `null` if there is none. */
+  readonly grant: (keyId: string) => Verb<{
+    readonly key: RegisteredKey;
+    readonly chatbot: Chatbot;
+    readonly now: number;
+  } | null>;
   /** The newest `limit` entries in the audit log, the newest first. */
   readonly auditLog: (limit: number) => Verb<ReadonlyArray<AuditRecord>>;
   /** The newest `limit` days on which the visitors of a key have erased chats, the newest first. */

@@ -135,6 +135,8 @@ describe("administration", () => {
         const chat = { name: null, userRef: null, helloMessage: null };
         yield* store.createChat(id, chat, null);
         yield* store.createChat(id, chat, null);
+        const revoked = yield* Effect.flip(access.authenticate(Redacted.value(old.key)));
+        assert.deepInclude(revoked, { reason: "revoked", apiKeyId: old.id });
         // As if an earlier deletion had been killed after it revoked one of the keys.
         yield* administration.revokeKey(id, keyId, "ann");
         assert.strictEqual(yield* administration.deleteChatbot(id, "ann"), 2);

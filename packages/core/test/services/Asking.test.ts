@@ -18,6 +18,8 @@ import {
   AskedModel,
   ChatArchive,
   ChatStore,
+  LogAsks,
+  logFailure,
   Moderator,
   StorageUnavailable,
   turnLease,
@@ -431,44 +433,46 @@ describe("asking", () => {
       }),
   );
 
-  it.effect("a failed ask is logged only if its client has already disconnected", () =>
-    Effect.gen(function* () {
-      const logged: Array<string> = [];
-      const logger = Logger.make((entry) => {
-        logged.push(Logger.formatJson.log(entry));
-      });
-      let gate = yield* Deferred.make<void>();
-      let fails: Effect.Effect<never, AnswerUnavailable | StorageUnavailable>;
-      const layer = layerAsking(() => Stream.unwrap(Effect.andThen(Deferred.await(gate), fails)));
-      for (const [failure, expected] of [
-        [Effect.fail(broken), ["AnswerUnavailable", '"test"']],
-        [Effect.fail(new StorageUnavailable({ cause: "gone" })), ["StorageUnavailable", "gone"]],
-        [Effect.die(new Error("a mistake")), ["Unexpected error in a request", "a mistake"]],
-      ] as const) {
-        fails = failure;
-        for (const onDisconnect of ["finish", "cancel"] as const) {
-          for (const hangsUp of [true, false]) {
-            logged.length = 0;
-            gate = yield* Deferred.make<void>();
-            yield* Effect.gen(function* () {
-              const chatId = yield* newChat;
-              const fiber = yield* Effect.forkChild(
-                Effect.exit(asking(ask("q", { chatId, onDisconnect }))),
-              );
-              yield* settle;
-              if (hangsUp) yield* Fiber.interrupt(fiber);
-              yield* Deferred.succeed(gate, undefined);
-              yield* settle;
-            }).pipe(Effect.provide([layer, Logger.layer([logger])], { local: true }));
-            if (!hangsUp || onDisconnect === "cancel") assert.deepStrictEqual(logged, []);
-            else {
-              assert.strictEqual(logged.length, 1);
-              for (const text of expected) assert.include(logged[0]!, text);
+  it.effect(
+    "a failed ask is logged once, even if its client has disconnected, and a cancelled one is not",
+    () =>
+      Effect.gen(function* () {
+        const logged: Array<string> = [];
+        const logger = Logger.make((entry) => {
+          logged.push(Logger.formatJson.log(entry));
+        });
+        let gate = yield* Deferred.make<void>();
+        let fails: Effect.Effect<never, AnswerUnavailable | StorageUnavailable>;
+        const layer = layerAsking(() => Stream.unwrap(Effect.andThen(Deferred.await(gate), fails)));
+        for (const [failure, expected] of [
+          [Effect.fail(broken), ["AnswerUnavailable", '"test"']],
+          [Effect.fail(new StorageUnavailable({ cause: "gone" })), ["StorageUnavailable", "gone"]],
+          [Effect.die(new Error("a mistake")), ["Unexpected error in a request", "a mistake"]],
+        ] as const) {
+          fails = failure;
+          for (const onDisconnect of ["finish", "cancel"] as const) {
+            for (const hangsUp of [true, false]) {
+              logged.length = 0;
+              gate = yield* Deferred.make<void>();
+              yield* Effect.gen(function* () {
+                const chatId = yield* newChat;
+                const fiber = yield* Effect.forkChild(
+                  Effect.exit(asking(ask("q", { chatId, onDisconnect }))),
+                );
+                yield* settle;
+                if (hangsUp) yield* Fiber.interrupt(fiber);
+                yield* Deferred.succeed(gate, undefined);
+                yield* settle;
+              }).pipe(Effect.provide([layer, Logger.layer([logger])], { local: true }));
+              if (hangsUp && onDisconnect === "cancel") assert.deepStrictEqual(logged, []);
+              else {
+                assert.strictEqual(logged.length, 1);
+                for (const text of expected) assert.include(logged[0]!, text);
+              }
             }
           }
         }
-      }
-    }),
+      }),
   );
 
   it.effect("with `cancel`, a disconnect interrupts the answer, and nothing is stored", () =>
@@ -1014,6 +1018,65 @@ describe("a key's budget", () => {
           ),
         ),
       );
+    },
+  );
+
+  it.effect(
+    "an ask that fails, is slow or shall be logged has one log line, and no other has",
+    () => {
+      const lines: Array<Record<string, any>> = [];
+      const logger = Logger.make((entry) => {
+        const { annotations, message } = JSON.parse(Logger.formatJson.log(entry));
+        lines.push({ message, ...annotations });
+      });
+      const answers: Answers = (question) =>
+        question === "fails"
+          ? Stream.fail(broken)
+          : Stream.unwrap(
+              Effect.as(
+                Effect.sleep(question === "slow" ? "5 seconds" : "4 seconds"),
+                Stream.concat(says("a"), Stream.make({ _tag: "Usage", usage } as const)),
+              ),
+            );
+      return Effect.gen(function* () {
+        const chatId = yield* newChat;
+        const fibers = yield* Effect.forEach(["slow", "quick"], (question) =>
+          Effect.forkChild(
+            asking(ask(question, { chatId: question === "slow" ? chatId : null })).pipe(
+              Effect.annotateLogs({ requestId: question }),
+            ),
+          ),
+        );
+        const behind = yield* Effect.forkChild(
+          asking(ask("quick", { chatId })).pipe(Effect.annotateLogs({ requestId: "behind" })),
+        );
+        yield* TestClock.adjust("5001 millis");
+        yield* TestClock.adjust("5 seconds");
+        const [slow] = yield* Fiber.joinAll(fibers);
+        yield* Fiber.join(behind);
+        const failure = yield* Effect.exit(asking(ask("fails")));
+        if (Exit.isFailure(failure)) yield* logFailure(failure.cause);
+        const logged = yield* Effect.forkChild(
+          Effect.provideService(asking(ask("quick")), LogAsks, true),
+        );
+        yield* TestClock.adjust("4 seconds");
+        yield* Fiber.join(logged);
+        const { attempts, completionTokens, model, promptTokens } = usage;
+        const whose = { message: "Ask", chatbot: chatbot.id, chat: chatId };
+        const spent = { model, attempts, tokens: promptTokens + completionTokens };
+        assert.lengthOf(lines, 3);
+        assert.deepInclude(lines[0], {
+          ...whose,
+          ...spent,
+          requestId: "behind",
+          firstDeltaMs: 4000,
+        });
+        assert.isAtLeast(lines[0]!["waitMs"], 5000);
+        assert.isAtLeast(lines[0]!["ms"], 9000);
+        assert.deepInclude(lines[1], { message: "AnswerUnavailable", reason: "test", ms: 0 });
+        assert.deepInclude(lines[2], { message: "Ask", waitMs: 0, firstDeltaMs: 4000, ms: 4000 });
+        assert.isAbove(slow!.entry.id, 0);
+      }).pipe(Effect.provide(layerAsking(answers)), Effect.provide(Logger.layer([logger])));
     },
   );
 

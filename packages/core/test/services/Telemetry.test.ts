@@ -18,7 +18,7 @@ it.effect("each reason for a failure is logged on its own line, except a client'
     const logger = Logger.make((entry) => void lines.push(Logger.formatJson.log(entry)));
     const causes = [
       Cause.fail(new AnswerUnavailable({ reason: "the model failed" })),
-      Cause.fail(new Overloaded({ retryAfterSeconds: 2 })),
+      Cause.fail(new Overloaded({ retryAfterSeconds: 2, reason: "stopping" })),
       Cause.fail(new ChatNotFound({ chatId: 7 })),
       Cause.die(new Error("a bug")),
     ];
@@ -26,7 +26,7 @@ it.effect("each reason for a failure is logged on its own line, except a client'
     yield* Effect.provide(logFailure(all), Logger.layer([logger]));
     assert.lengthOf(lines, 3);
     assert.include(lines[0]!, "the model failed");
-    assert.include(lines[1]!, "overloaded");
+    assert.include(lines[1]!, "overloaded: the server is stopping");
     assert.include(lines[2]!, "a bug");
   }),
 );

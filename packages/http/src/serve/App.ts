@@ -3,7 +3,13 @@
  * prescribes, and every response from an interface has one of the contract's shapes.
  */
 import { Access, Asking, AskLimits, ChatId, type Client, type Principal } from "@parley/core";
-import { CurrentKey, logFailure, optionsOf } from "@parley/core/ports";
+import {
+  CurrentKey,
+  LogAsks,
+  logFailure,
+  optionsOf,
+  type OverloadReason,
+} from "@parley/core/ports";
 import { Cause, Effect, Exit, Layer, Option, type Scope } from "effect";
 import { HttpMiddleware, HttpServerRequest, HttpServerResponse } from "effect/http";
 import {
@@ -25,12 +31,7 @@ import {
 } from "./ErrorResponses.ts";
 import { makeHandlers } from "./Handlers.ts";
 import { makeReadTurns } from "./ReadTurns.ts";
-import {
-  makeRequestTelemetry,
-  toMethod,
-  type RequestFacts,
-  type RequestTelemetry,
-} from "./RequestTelemetry.ts";
+import { makeRequestTelemetry, toMethod, type RequestFacts } from "./RequestTelemetry.ts";
 import { makeVisitorTokens } from "./VisitorTokens.ts";
 import { makeWidget, type WidgetPages } from "./WidgetRoutes.ts";
 
@@ -148,23 +149,6 @@ const toId = (text = ""): number =>
 
 type Route = NonNullable<ReturnType<ReturnType<typeof makeRouter>>>;
 
-/** Creates the effect that refuses a request because the server is full. */
-const makeRefusal = (countFailure: RequestTelemetry["countFailure"]) => {
-  let refusals = 0;
-  /** Logs refusals once a second, because logging each refusal would cost more than the refusal itself. */
-  const logRefusals = Effect.suspend(() => {
-    const line = Effect.logWarning("The server is full and refused requests in the last second");
-    const requests = refusals;
-    refusals = 0;
-    return Effect.annotateLogs(line, { requests });
-  }).pipe(Effect.delay("1 second"));
-  return Effect.suspend(() => {
-    countFailure("SERVICE_OVERLOADED");
-    const isFirst = refusals++ === 0;
-    return Effect.as(isFirst ? Effect.forkDetach(logRefusals) : Effect.void, overloadedResponse);
-  });
-};
-
 /** A request, with the route or the page that answers it. */
 interface Exchange {
   readonly request: Request;
@@ -204,7 +188,11 @@ export const makeApp = Effect.fnUntraced(function* (options?: AppOptions) {
   const { countFailure, observe } = yield* makeRequestTelemetry(logRequests);
   const handlers = yield* makeHandlers(onDisconnect, contextOf);
   const awaitReadTurn = makeReadTurns();
-  const refuse = makeRefusal(countFailure);
+  const refuse = (facts: RequestFacts, reason: OverloadReason) =>
+    Effect.sync(() => {
+      countFailure("SERVICE_OVERLOADED", facts, reason);
+      return overloadedResponse;
+    });
   const tokens = makeVisitorTokens();
 
   const respondNotFound = ({ method, url }: Request) => {
@@ -240,8 +228,11 @@ export const makeApp = Effect.fnUntraced(function* (options?: AppOptions) {
     (cause) => {
       const response = toErrorResponse(cause, route?.dto);
       const error = Option.getOrNull(Cause.findErrorOption(cause));
-      if (error?._tag === "RateExceeded") facts.key = error.apiKeyId;
-      countFailure(response.reason, facts);
+      if (error?._tag === "RateExceeded" || error?._tag === "KeyRejected")
+        Object.assign(facts, error.apiKeyId && { key: error.apiKeyId });
+      countFailure(response.reason, facts, response.cause);
+      // Logged once a minute, because logging each refusal would cost more than the refusal itself.
+      if (error?._tag === "Overloaded") return Effect.succeed(response);
       // The handlers have checked the values, so this is a defect, not a mistake by the client. The reason is not
       // logged, because a service that replaces the core's may quote a value in it.
       const causeToLog =
@@ -252,21 +243,28 @@ export const makeApp = Effect.fnUntraced(function* (options?: AppOptions) {
     };
 
   /** Refuses an ask if its key has too much in progress. The ask's log lines carry the facts about its request. */
-  const admitAsk = (handling: Handling, principal: Principal, { facts }: Exchange) =>
-    asking.hasPlace(principal) ? Effect.annotateLogs(handling, { ...facts }) : refuse;
+  const admitAsk = (handling: Handling, principal: Principal, { facts }: Exchange) => {
+    const overload = asking.overloadOf(principal);
+    return overload === null
+      ? handling.pipe(
+          Effect.annotateLogs({ ...facts }),
+          Effect.provideService(LogAsks, logRequests === true),
+        )
+      : refuse(facts, overload.reason);
+  };
 
   /** Reads in turn. A turn ends when the response has been sent, so that a key's responses do not fill the memory. */
   const readInTurn = (
     handling: Handling,
     principal: Principal,
-    source: object,
+    { facts, request: { source } }: Exchange,
     { whenSent }: RequestTurns,
   ): Handling => {
     const handlingForKey = Effect.provideService(handling, CurrentKey, principal.apiKeyId);
     return Effect.uninterruptibleMask((restore) =>
       Effect.flatMap(restore(awaitReadTurn(principal)), (endTurn) =>
         endTurn === null
-          ? refuse
+          ? refuse(facts, "slow_list")
           : Effect.onExit(restore(handlingForKey), (exit) => {
               const body = Exit.isSuccess(exit) ? exit.value.body : null;
               const isLarge = body?._tag === "Uint8Array" && body.contentLength > largeResponse;
@@ -297,13 +295,13 @@ export const makeApp = Effect.fnUntraced(function* (options?: AppOptions) {
       if (!principal.scopes.includes(scope)) {
         return Effect.fail(new RequestRefused({ reason: "SCOPE_NOT_GRANTED" }));
       }
-      if (turns?.isExcess(request.source) === true) return refuse;
+      if (turns?.isExcess(request.source) === true) return refuse(facts, "event_loop");
       const ids = { chatId, entryId };
       const handling = handlers[endpoint]({ request, facts, principal, ...ids, reportFailure });
       if (endpoint === "ask") return admitAsk(handling, principal, exchange);
       const isList = endpoint === "listChats" || endpoint === "history";
       return isList && turns !== undefined
-        ? readInTurn(handling, principal, request.source, turns)
+        ? readInTurn(handling, principal, exchange, turns)
         : handling;
     });
   };

@@ -39,6 +39,8 @@ export interface ErrorResponse {
   readonly headers?: Readonly<Record<string, string>>;
   /** The message in the body, or `VALIDATION` for a 422, which may have several messages. */
   readonly reason: GeneralMessage | "VALIDATION";
+  /** Why, in a word for operators. */
+  readonly cause?: string;
 }
 
 /** Logs and counts a failure, and returns its response. */
@@ -68,10 +70,16 @@ export const toErrorResponse = (cause: Cause.Cause<RequestError>, dto = ""): Err
   return {
     body: toGeneralBody(reason),
     reason,
+    ...causeOf(error),
     ...("retryAfterSeconds" in error && {
       headers: { "retry-after": String(error.retryAfterSeconds) },
     }),
   };
+};
+
+const causeOf = (error: RequestError): { readonly cause?: string } => {
+  if (error._tag === "StorageUnavailable") return { cause: error.reason ?? "down" };
+  return error._tag === "Overloaded" || error._tag === "KeyRejected" ? { cause: error.reason } : {};
 };
 
 const toValidationResponse = (dto: string, problems: ReadonlyArray<Problem>): ErrorResponse => {

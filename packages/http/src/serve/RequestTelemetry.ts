@@ -3,7 +3,13 @@
  * if a tracer is installed, a log line about the requests refused in the last minute and, if enabled, a log line for
  * each request. None of these contains a path as received, a query or a body.
  */
-import { endSpan, isTraced, secondsHistogram } from "@parley/core/ports";
+import {
+  endSpan,
+  isTraced,
+  overloadReasons,
+  secondsHistogram,
+  storageReasons,
+} from "@parley/core/ports";
 import { Effect, Exit, Metric, Option, Scope, Tracer } from "effect";
 import { HttpTraceContext, type HttpServerRequest, type HttpServerResponse } from "effect/http";
 import { generalCodes, type GeneralMessage } from "../contract/Codes.ts";
@@ -34,8 +40,17 @@ const active = Metric.gauge("http.server.active_requests", {
   description: "Requests in progress",
 });
 
-/** The maximum number of addresses and keys in a log line about refused requests. */
-const maxNames = 50;
+/** The maximum number of log lines about refused requests in a minute that name a client or a key. */
+const maxLines = 50;
+
+/** The causes of these failures, which have a counter each. */
+const failureCauses: Readonly<Record<string, ReadonlyArray<string>>> = {
+  SERVICE_OVERLOADED: Object.keys(overloadReasons),
+  STORAGE_UNAVAILABLE: storageReasons,
+};
+
+const isRefusal = (reason: GeneralMessage): boolean =>
+  reason === "SERVICE_OVERLOADED" || [401, 403].includes(generalCodes[reason].status);
 
 /** @param logRequests whether to log each request; `false` by default */
 export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = false) {
@@ -45,23 +60,37 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
   const durations = new Map<string, Metric.Histogram<number>>();
   const failures = new Map<string, Metric.Counter<number>>();
 
-  /** Counts of the requests refused in the current minute, by reason and by the client's address or the key's id. */
-  const refusals = new Map<string, number>();
+  /** Requests refused in the current minute, by the fields of their log line. */
+  const refusals = new Map<string, { readonly fields: object; requests: number }>();
   const logRefusals = (): void => {
-    const requests = Array.from(refusals, ([name, count]) => `${name} ${count}`).join(", ");
+    const lines = Array.from(refusals.values(), ({ fields, requests }) =>
+      Effect.logWarning("Requests were refused in the last minute").pipe(
+        Effect.annotateLogs({ ...fields, requests }),
+      ),
+    );
     refusals.clear();
-    const line = Effect.logWarning("Requests were refused in the last minute");
-    Effect.runForkWith(context)(Effect.annotateLogs(line, "requests", requests));
+    Effect.runForkWith(context)(Effect.all(lines));
   };
-  const noteRefusal = (reason: GeneralMessage, caller = "unknown"): void => {
+  const noteRefusal = (
+    reason: GeneralMessage,
+    cause: object,
+    { client, key }: Partial<RequestFacts> = {},
+  ): void => {
     if (refusals.size === 0) {
       const timer = setTimeout(logRefusals, 60_000);
       // The timer must not keep the process alive. In a browser, the timer is a number and has no `unref`.
       timer.unref?.();
     }
-    const name = `${reason} ${caller}`;
-    const label = refusals.has(name) || refusals.size < maxNames ? name : `${reason} other`;
-    refusals.set(label, (refusals.get(label) ?? 0) + 1);
+    const isUnknown = generalCodes[reason].status === 401;
+    const caller = { ...(key && { key }), ...(isUnknown && client && { client }) };
+    const fields = { reason, ...cause, ...caller };
+    const line =
+      refusals.has(JSON.stringify(fields)) || refusals.size < maxLines
+        ? fields
+        : { reason, ...cause };
+    const refusal = refusals.get(JSON.stringify(line)) ?? { fields: line, requests: 0 };
+    refusal.requests++;
+    refusals.set(JSON.stringify(line), refusal);
   };
 
   const describeDuration = ({ method, route }: RequestFacts, status: number) =>
@@ -76,16 +105,22 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
       },
     );
 
+  const failureOf = (reason: string, cause = ""): Metric.Counter<number> => {
+    const name = `${reason} ${cause}`;
+    const failure =
+      failures.get(name) ??
+      Metric.counter("parley.failures", {
+        description: "Failed requests, by the message in the response and, for some, by cause",
+        attributes: { reason, ...(cause !== "" && { cause }) },
+        incremental: true,
+      });
+    failures.set(name, failure);
+    return failure;
+  };
   // Counters exist from the start, because a rate would miss the step from no value to the first value.
-  for (const reason of [...Object.keys(generalCodes), "VALIDATION"]) {
-    const failure = Metric.counter("parley.failures", {
-      description: "Failed requests, by the message in the response",
-      attributes: { reason },
-      incremental: true,
-    });
-    failures.set(reason, failure);
-    failure.updateUnsafe(0, context);
-  }
+  for (const reason of [...Object.keys(generalCodes), "VALIDATION"])
+    for (const cause of failureCauses[reason] ?? [""])
+      failureOf(reason, cause).updateUnsafe(0, context);
 
   const end = (startedAt: number, facts: RequestFacts, status: number) => {
     const millis = performance.now() - startedAt;
@@ -99,11 +134,15 @@ export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = f
       : Effect.void;
   };
 
-  /** Counts a failure under the message that the client gets, or under `VALIDATION` for a 422. */
-  const countFailure = (reason: GeneralMessage | "VALIDATION", facts?: RequestFacts): void => {
-    failures.get(reason)!.updateUnsafe(1, context);
-    if (reason === "RATE_EXCEEDED" || reason === "BUDGET_SPENT") noteRefusal(reason, facts?.key);
-    if (reason === "API_KEY_NOT_VALID") noteRefusal(reason, facts?.client);
+  /** Counts a failure under the message that the client gets, or under `VALIDATION` for a 422, and under its cause. */
+  const countFailure = (
+    reason: GeneralMessage | "VALIDATION",
+    facts?: Partial<RequestFacts>,
+    cause?: string,
+  ): void => {
+    failureOf(reason, reason in failureCauses ? cause : "").updateUnsafe(1, context);
+    if (reason !== "VALIDATION" && isRefusal(reason))
+      noteRefusal(reason, cause === undefined ? {} : { cause }, facts);
   };
 
   /** Records a request that was refused before it reached the application. */

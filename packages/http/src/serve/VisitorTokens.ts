@@ -11,8 +11,10 @@ const skew = 60;
 /** The maximum lifetime of a token, in seconds. */
 export const longestLife = Duration.toSeconds("24 hours");
 
+const Subject = UserRef.check(Schema.isNonEmpty());
+const isSubject = Schema.is(Subject);
 const Claims = Schema.Struct({
-  sub: UserRef.check(Schema.isNonEmpty()),
+  sub: Subject,
   exp: Schema.Finite,
   scope: Schema.optionalKey(Schema.String),
 });
@@ -48,10 +50,19 @@ export const makeVisitorTokens = (): VisitorTokens => {
           algorithms: ["HS256"],
           clockTolerance: skew,
           currentDate: new Date(now.getTime() - lateMillis),
-        }).catch(() => null);
-        const claims = Option.getOrNull(decodeClaims(verification?.payload));
+        }).catch((error: object) => {
+          const claim = "claim" in error ? error.claim : "signature";
+          return claim === "exp" || claim === "nbf" ? claim : "signature";
+        });
+        if (typeof verification === "string") return verification;
+        const { payload } = verification;
+        const claims = Option.getOrNull(decodeClaims(payload));
         const latest = now.getTime() / 1000 + longestLife + skew;
-        if (claims === null || claims.exp > latest) return null;
+        if (claims === null) {
+          if (typeof payload.exp !== "number") return "exp";
+          return isSubject(payload.sub) ? "scope" : "sub";
+        }
+        if (claims.exp > latest) return "exp";
         return { visitor: claims.sub, scopes: claims.scope?.split(" ") ?? null };
       }),
   };

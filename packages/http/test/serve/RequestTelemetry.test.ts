@@ -1,4 +1,5 @@
 import { assert, it, vi } from "@effect/vitest";
+import { overloadReasons, storageReasons } from "@parley/core/ports";
 import { makeRequestTelemetry } from "@parley/http";
 import { generalCodes } from "@parley/http/contract";
 import { Effect, Exit, Fiber, Logger, Metric, Scope, Stream } from "effect";
@@ -41,51 +42,67 @@ it.effect("a request with a streamed response is in progress until its scope clo
   }).pipe(Effect.provideService(Metric.MetricRegistry, new Map())),
 );
 
-it("requests refused because of their key or its rate are logged once a minute, with counts", async () => {
+it("refused requests are logged once a minute, in one line for each reason, cause and caller", async () => {
   vi.useFakeTimers();
   const lines: Array<string> = [];
   const logger = Logger.make((entry) => void lines.push(Logger.formatJson.log(entry)));
   const { countFailure } = await Effect.runPromise(
     makeRequestTelemetry().pipe(Effect.provide(Logger.layer([logger]))),
   );
+  const fieldsOf = () => lines.splice(0).map((line) => JSON.parse(line).annotations);
   for (let n = 0; n < 70; n++) {
-    for (const client of ["192.0.2.1", `198.51.100.${n}`])
-      countFailure("API_KEY_NOT_VALID", { ...facts, client });
-    countFailure("RATE_EXCEEDED", { ...facts, key: "4gT" });
+    countFailure("RATE_EXCEEDED", { ...facts, client: `198.51.100.${n}`, key: "4gT" });
+    countFailure("SERVICE_OVERLOADED", { ...facts, key: "4gT" }, "chat_queue");
+    countFailure("API_KEY_NOT_VALID", { ...facts, client: "192.0.2.1", key: "old" }, "expired");
+    countFailure("API_KEY_NOT_VALID", { ...facts, client: `198.51.100.${n}` }, "unknown");
   }
   countFailure("INVALID_PATH");
+  countFailure("STORAGE_UNAVAILABLE", facts, "disk_full");
   assert.isEmpty(lines);
   vi.advanceTimersByTime(60_000);
   vi.advanceTimersByTime(600_000);
-  assert.lengthOf(lines, 1);
-  const { requests } = JSON.parse(lines[0]!).annotations;
-  const [client, key] = ["API_KEY_NOT_VALID", "RATE_EXCEEDED"];
-  assert.match(
-    requests,
-    new RegExp(
-      `^${client} 192.0.2.1 70, ${client} 198.51.100.0 1, ${key} 4gT 70, .*, ${client} other 22$`,
-    ),
-  );
+  const refusals = fieldsOf();
+  const unknown = { reason: "API_KEY_NOT_VALID", cause: "unknown" };
+  assert.lengthOf(refusals, 51);
+  assert.deepStrictEqual(refusals.slice(0, 4), [
+    { reason: "RATE_EXCEEDED", key: "4gT", requests: 70 },
+    { reason: "SERVICE_OVERLOADED", cause: "chat_queue", key: "4gT", requests: 70 },
+    {
+      reason: "API_KEY_NOT_VALID",
+      cause: "expired",
+      key: "old",
+      client: "192.0.2.1",
+      requests: 70,
+    },
+    { ...unknown, client: "198.51.100.0", requests: 1 },
+  ]);
+  assert.deepStrictEqual(refusals.at(-1), { ...unknown, requests: 23 });
   countFailure("RATE_EXCEEDED", { ...facts, key: "4gT" });
   vi.advanceTimersByTime(59_999);
-  assert.lengthOf(lines, 1);
+  assert.isEmpty(lines);
   vi.advanceTimersByTime(1);
-  assert.lengthOf(lines, 2);
-  assert.strictEqual(JSON.parse(lines[1]!).annotations.requests, `${key} 4gT 1`);
+  assert.deepStrictEqual(fieldsOf(), [{ reason: "RATE_EXCEEDED", key: "4gT", requests: 1 }]);
   vi.useRealTimers();
 });
 
 it.effect("each kind of failure has a counter before it first occurs", () =>
   Effect.gen(function* () {
     yield* makeRequestTelemetry();
+    const causes: Readonly<Record<string, ReadonlyArray<string>>> = {
+      SERVICE_OVERLOADED: Object.keys(overloadReasons),
+      STORAGE_UNAVAILABLE: storageReasons,
+    };
     const counters = (yield* Metric.snapshot).filter(({ id }) => id === "parley.failures");
     const counts = counters.map(({ attributes, state }) => [
       attributes?.["reason"],
+      attributes?.["cause"],
       (state as { count: number }).count,
     ]);
     assert.sameDeepMembers(
       counts,
-      [...Object.keys(generalCodes), "VALIDATION"].map((reason) => [reason, 0]),
+      [...Object.keys(generalCodes), "VALIDATION"].flatMap((reason) =>
+        (causes[reason] ?? [undefined]).map((cause) => [reason, cause, 0]),
+      ),
     );
   }).pipe(Effect.provideService(Metric.MetricRegistry, new Map())),
 );

@@ -162,6 +162,30 @@ it.effect("a signer's clock may be off by a minute, and a token is valid for at 
   }),
 );
 
+it.effect("operators can learn what is wrong with a rejected credential", () =>
+  Effect.gen(function* () {
+    const { kid, layer, secret } = yield* setUp();
+    const header = { alg: "HS256", kid };
+    const good = { sub: "a", exp: now + 900 };
+    const flawed = [
+      ["malformed", "a password"],
+      ["unknown", (yield* setUp()).key],
+      ["signature", join(header, good, "0".repeat(64))],
+      ["exp", join(header, { ...good, exp: now - 61 }, secret)],
+      ["exp", join(header, { ...good, exp: now + 2 * longestLife }, secret)],
+      ["exp", join(header, { sub: "a" }, secret)],
+      ["nbf", join(header, { ...good, nbf: now + 61 }, secret)],
+      ["sub", join(header, { exp: now + 900 }, secret)],
+      ["sub", join(header, { ...good, sub: "" }, secret)],
+      ["scope", join(header, { ...good, scope: ["read"] }, secret)],
+    ] as const;
+    yield* Effect.gen(function* () {
+      for (const [reason, credential] of flawed)
+        assert.deepInclude(yield* Effect.flip(authenticate(credential)), { reason }, credential);
+    }).pipe(Effect.provide(layer));
+  }),
+);
+
 it.effect("a forged token is rejected like a wrong key", () =>
   Effect.gen(function* () {
     const { key, kid, layer, plain, plainText, secret } = yield* setUp();

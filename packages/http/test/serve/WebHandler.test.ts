@@ -159,7 +159,7 @@ it.live("if a chatbot is deleted during a request, its key is rejected like an i
       Layer.mock(Asking, {
         ask: () => deleted,
         stream: () => Stream.fail(deleted),
-        hasPlace: () => true,
+        overloadOf: () => null,
       }),
     ).pipe(Layer.provide(layer));
     const { dispose, handler } = makeWebHandler(services);

@@ -13,6 +13,7 @@ import {
 import {
   Cache,
   Clock,
+  type Context,
   Duration,
   Effect,
   Exit,
@@ -112,9 +113,13 @@ export const layerLanguageModel = (
       };
       const defaults = yield* Effect.forEach(list, providerAt);
       const scope = yield* Effect.scope;
+      // A provider outlives the ask that first needs it, so its log lines must not carry that ask's fields and span.
+      const context = yield* Effect.context<never>();
       const providersByName = yield* Cache.makeWith(
         (name: string) =>
-          Effect.flatMap(modelNamed(name), (model) => Scope.provide(providerAt(model, 0), scope)),
+          Effect.flatMap(modelNamed(name), (model) =>
+            Scope.provide(providerAt(model, 0), scope),
+          ).pipe(Effect.updateContext((_: Context.Context<never>) => context)),
         {
           capacity: 1000,
           timeToLive: (exit) => (Exit.isSuccess(exit) ? Duration.infinity : Duration.zero),
@@ -243,6 +248,7 @@ const answerWith = Effect.fnUntraced(function* (
     const { failure } = result;
     details.add(providers.length > 1 ? `${provider}: ${failure.detail}` : failure.detail);
     if (failure.reason !== "circuit_open") attempts++;
+    askedModel.attempts = attempts;
     const isLong = !candidate.isHalved && candidate.prompt.tokens > tokens / 2;
     if (isLong && rejections.includes(failure.reason)) {
       candidate.isHalved = true;

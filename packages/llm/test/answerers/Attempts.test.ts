@@ -265,7 +265,7 @@ const tokensOf = Effect.fnUntraced(function* (
   read: (answer: ReturnType<typeof ask>) => Effect.Effect<unknown, unknown, Answerer> = (answer) =>
     Stream.runDrain(answer),
 ) {
-  const call: typeof AskedModel.Service = { model: null, tokens: null };
+  const call: typeof AskedModel.Service = { model: null, attempts: 0, tokens: null };
   yield* Effect.exit(driven(read(ask("Hi?")))).pipe(
     withModels([model], options),
     Effect.provideService(AskedModel, call),

@@ -186,3 +186,25 @@ it.effect(
     }).pipe(Effect.provide(layerLanguageModel(models, { modelNamed })));
   },
 );
+
+it.effect("a paused model's log lines carry no fields of the ask that first called it", () => {
+  const lines: Array<string> = [];
+  const logger = Logger.make((entry) => void lines.push(Logger.formatJson.log(entry)));
+  const modelNamed = (name: string) => Effect.succeed(modelThat(() => httpError(503), name));
+  return Effect.gen(function* () {
+    for (let n = 0; n < 11; n++)
+      yield* Effect.exit(answer("large")).pipe(Effect.annotateLogs({ requestId: `r${n}` }));
+    const paused = lines.filter((line) => line.includes("pausing it"));
+    assert.lengthOf(paused, 1);
+    assert.notInclude(paused[0], "requestId");
+    assert.include(lines[0], "r0");
+  }).pipe(
+    Effect.provide(
+      layerLanguageModel(
+        modelThat(() => says("a"), "first"),
+        { modelNamed, retries: 0 },
+      ),
+    ),
+    Effect.provide(Logger.layer([logger])),
+  );
+});

@@ -17,7 +17,7 @@ import type { PgPools } from "../connections/PgPools.ts";
 import type { Session, SqlVerbs } from "../connections/Session.ts";
 import { entryParameters } from "../rows/ChatRows.ts";
 import { batchStatement, namesOf, type Column } from "../rows/Statements.ts";
-import { advanceSequences } from "../writes/WriteState.ts";
+import { advanceSequences } from "../writes/IdSequences.ts";
 
 /**
  * Creates a function that runs an import in a transaction, which holds the chatbot's counter, and so keeps creations and

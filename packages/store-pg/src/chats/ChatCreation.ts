@@ -15,7 +15,7 @@ import { Effect } from "effect";
 import { deadlines, withDeadline } from "../connections/Deadlines.ts";
 import { toStoreErrors, toChatbotNotFound } from "../connections/PgErrors.ts";
 import type { PgPools } from "../connections/PgPools.ts";
-import { ownSequence } from "../writes/WriteState.ts";
+import { ownSequence } from "../writes/IdSequences.ts";
 import { byPrimaryKey, batchStatement } from "../rows/Statements.ts";
 import {
   chatColumns,

@@ -24,9 +24,9 @@ import {
 import { Effect } from "effect";
 import {
   databaseOverload,
+  isLockTimeout,
   isStatementTimeout,
   toStorageUnavailable,
-  toStoreErrors,
 } from "../connections/PgErrors.ts";
 import { deadlines, withDeadline } from "../connections/Deadlines.ts";
 import type { PgPools } from "../connections/PgPools.ts";
@@ -55,8 +55,11 @@ export const readInBulk = <Row extends object>(
   { text, values }: Statement,
 ) =>
   Effect.flatMap(CurrentKey, (key) => bulk.query<Row>(key ?? chatbot, text, values)).pipe(
-    Effect.catchIf(isStatementTimeout, () => Effect.fail(databaseOverload)),
-    toStoreErrors,
+    Effect.catchIf(
+      (error) => isStatementTimeout(error) || isLockTimeout(error),
+      () => Effect.fail(databaseOverload("slow_list")),
+    ),
+    toStorageUnavailable,
   );
 
 /** Returns the offset of a page, at most 2^53 - 1: no list has that many rows. */

@@ -8,7 +8,7 @@ import { Cause, Effect, Exit, Schedule, type Scope } from "effect";
 import type { SqlError } from "effect/sql";
 import type { DatabaseState, TenantPool } from "./Checkout.ts";
 import { deadlines, inTime } from "./Deadlines.ts";
-import { codeOf } from "./PgErrors.ts";
+import { lacksConnection } from "./PgErrors.ts";
 
 /**
  * Probes the database once a second, until the scope closes. A silent connection alone says little, because it may be
@@ -32,11 +32,8 @@ export const watchAvailability = (
   const onNewConnection = Effect.flatMap(connect, ({ query }) => query("select 1")).pipe(
     Effect.asVoid,
     Effect.scoped,
-    // With `too_many_connections`, the database has responded, and its open connections still work.
-    Effect.catchIf(
-      (error) => codeOf(error) === "53300",
-      () => Effect.void,
-    ),
+    // The database has responded, and its open connections still work.
+    Effect.catchIf(lacksConnection, () => Effect.void),
   );
   return Effect.gen(function* () {
     const { isUnavailable } = state;

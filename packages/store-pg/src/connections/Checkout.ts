@@ -5,10 +5,10 @@
 import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import type { PgPool } from "@effect/sql-pg/PgPool";
 import { registerGauge } from "@parley/core/ports";
-import { Effect } from "effect";
+import { Effect, Schedule } from "effect";
 import { SqlError } from "effect/sql";
 import { deadlines, noResponseError, timeLeft, within } from "./Deadlines.ts";
-import { retryOnDeadlock } from "./PgErrors.ts";
+import { lacksConnection, retryOnDeadlock } from "./PgErrors.ts";
 import type { RoundRobin } from "./RoundRobin.ts";
 import type { TlsChoice } from "./TlsFallback.ts";
 
@@ -107,6 +107,20 @@ export const makeTenantPool = Effect.fnUntraced(function* (
       (result) => (result === needsReplacement ? run(work, checkout) : Effect.succeed(result)),
     );
 
+  /**
+   * If PostgreSQL has no slot for another connection, waits for one that the pool has. If it has none, tries a little
+   * longer: PostgreSQL may still be closing the connection that this one replaces.
+   */
+  const runWithSlot = <A, E, R>(work: Work<A, E, R>, checkout: Checkout) =>
+    Effect.suspend(() => {
+      const end = performance.now() + deadlines.slot;
+      const mayGetOne = () => connections().length > 0 || performance.now() < end;
+      return Effect.retry(run(work, checkout), {
+        while: (error) => lacksConnection(error) && mayGetOne(),
+        schedule: Schedule.spaced("50 millis"),
+      });
+    });
+
   /** Has the pool replace the connection of a checkout that reached its deadline, and returns the checkout's error. */
   const expire = ({ acquiredAt, connection }: Checkout) => {
     if (connection === null) return noConnection;
@@ -123,10 +137,10 @@ export const makeTenantPool = Effect.fnUntraced(function* (
       checkouts.add(checkout);
       const workInSlot =
         slots === undefined
-          ? run(work, checkout)
+          ? runWithSlot(work, checkout)
           : Effect.flatMap(slots.acquire(tenant), () => {
               checkout.hasSlot = true;
-              return run(work, checkout);
+              return runWithSlot(work, checkout);
             });
       const timedWork = within(workInSlot, Math.min(deadline, millisLeft), cancels, () =>
         expire(checkout),

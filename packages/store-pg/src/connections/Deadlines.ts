@@ -9,6 +9,8 @@ import { SqlError } from "effect/sql";
  * error must expire first: `test/connections/Deadlines.test.ts` lists the required orders.
  */
 export const deadlines = {
+  /** How long a pool without connections asks PostgreSQL for one while all slots are in use. */
+  slot: 500,
   /** How long an erasure waits for a lock (`lock_timeout`) before it tries again. */
   erasureLock: 1_000,
   /** Timeout for a `select 1` on an open connection, which probes the connection or the database. */

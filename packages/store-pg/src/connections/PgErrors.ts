@@ -1,7 +1,13 @@
 /**
  * Maps database errors to the core's errors, and retries after deadlocks.
  */
-import { ChatbotNotFound, Overloaded, StorageUnavailable } from "@parley/core/ports";
+import {
+  ChatbotNotFound,
+  Overloaded,
+  StorageUnavailable,
+  type OverloadReason,
+  type StorageReason,
+} from "@parley/core/ports";
 import { Data, Effect, Schedule } from "effect";
 import { SqlError } from "effect/sql";
 
@@ -14,7 +20,8 @@ export class PostgresUnusable extends Data.TaggedError("PostgresUnusable")<{
 export const cannotBeUsed = (reason: string, cause?: unknown) =>
   new PostgresUnusable({ message: `The database cannot be used: ${reason}.`, cause });
 
-export const databaseOverload = new Overloaded({ retryAfterSeconds: 2 });
+export const databaseOverload = (reason: OverloadReason) =>
+  new Overloaded({ retryAfterSeconds: 2, reason });
 
 const hasReason =
   (reason: SqlError.SqlErrorReason["_tag"]) =>
@@ -41,6 +48,13 @@ export const mayReuseIds = (error: unknown) =>
 export const isWriteRefused = (error: unknown): error is SqlError.SqlError =>
   SqlError.isSqlError(error) && /^(25006|53100|42501)$/.test(codeOf(error));
 
+/** The code with which PostgreSQL refuses a connection because all that it allows are in use. */
+export const noSlot = "53300";
+
+/** Whether PostgreSQL refused a connection because the server, the database or the role has no slot left. */
+export const lacksConnection = (error: unknown): error is SqlError.SqlError =>
+  SqlError.isSqlError(error) && error.reason.operation === "connect" && codeOf(error) === noSlot;
+
 /** Whether the statement that failed cannot have reached the database. */
 export const isUnsent = ({ cause }: StorageUnavailable): boolean =>
   SqlError.isSqlError(cause) && cause.reason.operation === "connect";
@@ -51,17 +65,35 @@ export const isUnsent = ({ cause }: StorageUnavailable): boolean =>
  */
 const unavailableCodes = /^(08|25006|25P0[34]|28|40|42501|53|55P03|57|58)/;
 
+const storageReasons: ReadonlyArray<readonly [RegExp, StorageReason]> = [
+  [/^53300/, "no_connection"],
+  [/^53100/, "disk_full"],
+  [/^25006/, "read_only"],
+  [/^(28|42501)/, "refused"],
+  [/^(25P0[34]|55P03|57014)/, "timeout"],
+];
+
+const reasonOf = (error: SqlError.SqlError): StorageReason => {
+  if (isStatementTimeout(error) || isLockTimeout(error)) return "timeout";
+  return storageReasons.find(([codes]) => codes.test(codeOf(error)))?.[1] ?? "down";
+};
+
 /** Maps database failures to {@link StorageUnavailable}. An error in a statement becomes a defect. */
 export const toStorageUnavailable = <A, E, R>(effect: Effect.Effect<A, E | SqlError.SqlError, R>) =>
   Effect.catchIf(effect, SqlError.isSqlError, (error) =>
     error.isRetryable || unavailableCodes.test(codeOf(error))
-      ? Effect.fail(new StorageUnavailable({ cause: error }))
+      ? Effect.fail(new StorageUnavailable({ cause: error, reason: reasonOf(error) }))
       : Effect.die(error),
   ) as Effect.Effect<A, Exclude<E, SqlError.SqlError> | StorageUnavailable, R>;
 
 /** Maps a lock timeout to {@link Overloaded}, and other failures as {@link toStorageUnavailable} does. */
 export const toStoreErrors = <A, E, R>(effect: Effect.Effect<A, E | SqlError.SqlError, R>) =>
-  toStorageUnavailable(Effect.catchIf(effect, isLockTimeout, () => Effect.fail(databaseOverload)));
+  toStorageUnavailable(
+    Effect.catchIf(effect, isLockTimeout, (error) =>
+      // Without a code, the work has waited for a connection.
+      Effect.fail(databaseOverload(codeOf(error) === "" ? "database_busy" : "locked")),
+    ),
+  );
 
 /** Maps a foreign key violation in a write to {@link ChatbotNotFound}. */
 export const toChatbotNotFound =

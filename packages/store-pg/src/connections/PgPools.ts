@@ -14,6 +14,7 @@ import { makeTenantPool, type CheckoutOptions, type DatabaseState } from "./Chec
 import { deadlines, toSetting } from "./Deadlines.ts";
 import { quoteName, types } from "./PgParams.ts";
 import { makeRoundRobin } from "./RoundRobin.ts";
+import { slotWarnings } from "./ServerChecks.ts";
 import {
   makeDedicatedSession,
   makeSession,
@@ -25,7 +26,7 @@ import { makeWriteState, type WriteState } from "../writes/WriteState.ts";
 /** A session or connection that stays open until the scope closes. */
 type Scoped<A> = Effect.Effect<A, SqlError.SqlError, Scope.Scope>;
 
-export interface PgPools extends Omit<WriteState, "guardWrites"> {
+export interface PgPools extends Omit<WriteState, "guardedPool"> {
   /** For quick reads, which never wait for a lock. Requests share the connections. Each statement keeps one plan. */
   readonly reads: Session;
   /** For statements that take locks. Serves chatbots in rotation. Fails at once while the database refuses writes. */
@@ -124,7 +125,7 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
   // The pools close together, after everything that was started later: a pool whose scope is closing opens no
   // connections, so work that waits for a connection would never end.
   const scope = yield* Effect.acquireRelease(Scope.make("parallel"), Scope.close);
-  const { database, tls } = transportOf(options.url) as Transport;
+  const { database, isPooler, tls } = transportOf(options.url) as Transport;
   const state: DatabaseState = { isUnavailable: false, replaceBefore: -Infinity };
   const makePool = Effect.fnUntraced(function* (
     config: Pick<PgPool.Config, "multiplex" | "multiplexConcurrency">,
@@ -139,7 +140,8 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
     return yield* makeTenantPool(pool, state, tls, checkouts);
   });
 
-  const writers = Math.max(fewestConnections, options.maxConnections) - readers - bulkReaders;
+  const size = Math.max(fewestConnections, options.maxConnections);
+  const writers = size - readers - bulkReaders;
   const quickSettings = {
     statement_timeout: toSetting(deadlines.statement),
     plan_cache_mode: "force_generic_plan",
@@ -190,14 +192,15 @@ export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
 
   const readSession = makeSession(reads, database);
   const connect = connectWith(noTimeouts);
-  const { guardWrites, ...writeState } = yield* makeWriteState(connect, readSession, () => {
-    state.replaceBefore = performance.now();
-  });
+  const { guardedPool, ...writeState } = yield* makeWriteState(connect, readSession, writes, state);
   yield* watchAvailability(reads, connect, state);
+  const slots = isPooler === true ? Effect.succeed([]) : slotWarnings(readSession, size);
   return {
     ...writeState,
+    examine: (options) =>
+      Effect.zipWith(slots, writeState.examine(options), (a, b) => [...a, ...b]),
     reads: readSession,
-    writes: makeSession(guardWrites(writes), database),
+    writes: makeSession(guardedPool, database),
     bulk: makeSession(bulk, database),
     erasureSession: openSession({ lock_timeout: toSetting(deadlines.erasureLock), ...idle }),
     exportSession: openSession({}),

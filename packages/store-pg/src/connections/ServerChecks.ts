@@ -6,6 +6,7 @@ import { SqlClient } from "effect/sql";
 import { deadlines, toSetting } from "./Deadlines.ts";
 import { cannotBeUsed } from "./PgErrors.ts";
 import { quoteName, texts } from "./PgParams.ts";
+import type { Session } from "./Session.ts";
 
 interface DatabaseRow {
   readonly version: string;
@@ -70,3 +71,22 @@ export const checkDatabase = Effect.fnUntraced(function* (schema: string, isPool
   if (problem !== undefined) return yield* cannotBeUsed(problem);
   return row!;
 });
+
+const slotsRow = `
+select what, slots from (values
+  ('The server', current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+    - coalesce(current_setting('reserved_connections', true)::int, 0)),
+  ('The database', (select datconnlimit from pg_database where datname = current_database())),
+  ('The role ' || quote_ident(current_user), (select rolconnlimit from pg_roles where rolname = current_user))
+) limits (what, slots) where slots >= 0 and slots < $1::int order by slots limit 1`;
+
+/** Returns a warning if PostgreSQL allows fewer connections than two servers open, each up to `size`. */
+export const slotWarnings = ({ query }: Session, size: number) =>
+  query<{ what: string; slots: number }>("operator", slotsRow, [2 * size]).pipe(
+    Effect.map((rows) =>
+      rows.map(
+        ({ slots, what }) =>
+          `${what} allows ${slots} connections. A Parley server opens up to ${size}, and a rolling restart runs two servers.`,
+      ),
+    ),
+  );

@@ -146,7 +146,7 @@ const selectChatbot = `select ${chatbotColumns} from chatbot where id = $1`;
 const selectGrant = `
 select ${chatbotColumns}, ${keyColumns}, ${millisNow} as now
 from api_key join chatbot on chatbot.id = api_key.chatbot_id
-where api_key.id = $1 and revoked_at is null`;
+where api_key.id = $1`;
 const selectNamed = "select id from chatbot where workspace_name = $1 and name = $2";
 const insertChatbot = `
 insert into chatbot (workspace_name, name, description, settings) values ($1, $2, $3, $4::jsonb)

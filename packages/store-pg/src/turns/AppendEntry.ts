@@ -14,7 +14,7 @@ import {
 import { Clock, Effect } from "effect";
 import type { ChatCreation } from "../chats/ChatCreation.ts";
 import { deadlines, withDeadline } from "../connections/Deadlines.ts";
-import { toStorageUnavailable } from "../connections/PgErrors.ts";
+import { lacksConnection, toStorageUnavailable } from "../connections/PgErrors.ts";
 import type { PgPools } from "../connections/PgPools.ts";
 import {
   entryColumns,
@@ -25,7 +25,7 @@ import {
 } from "../rows/ChatRows.ts";
 import { addSpending } from "../rows/Spending.ts";
 import { batchStatement, byPrimaryKey } from "../rows/Statements.ts";
-import { ownSequence } from "../writes/WriteState.ts";
+import { ownSequence } from "../writes/IdSequences.ts";
 import {
   lockTurns,
   makeChange,
@@ -77,7 +77,7 @@ export const makeAppendEntry = Effect.fnUntraced(function* (
 
   /**
    * The answer is already paid for, so a failed append is retried until the ask's deadline or, if the ask has none, for
-   * the length of a lease. An attempt with an unknown outcome may have stored the entry. If so, it also ended the turn,
+   * the length of a lease, but not for longer than a store call if PostgreSQL grants no connection. An attempt with an unknown outcome may have stored the entry. If so, it also ended the turn,
    * so that no later attempt stores the entry again.
    */
   const append: Port["append"] = Effect.fnUntraced(function* (turn, entry) {
@@ -87,9 +87,15 @@ export const makeAppendEntry = Effect.fnUntraced(function* (
       turn.chatId === null
         ? appendToNewChat(turn, entry)
         : Effect.map(appendToChat({ ...turn, entry }), (row) => toNewEntry(row, entry));
+    const slotEnd = performance.now() + deadlines.storeCall;
+    const isWorthIt = (error: { readonly cause?: unknown }) =>
+      !lacksConnection(error.cause) || performance.now() < slotEnd;
     return yield* attempt.pipe(
       recordUnknown(unknownOutcomes, turn),
-      Effect.retry({ while: mayRepeat(turn), schedule: retriesFor(millis) }),
+      Effect.retry({
+        while: (error) => mayRepeat(turn)(error) && isWorthIt(error),
+        schedule: retriesFor(millis),
+      }),
       Effect.catchTag("TurnLost", (error) => Effect.fail(unknownOutcomes.get(turn) ?? error)),
       withDeadline(millis + deadlines.storeCall),
     );

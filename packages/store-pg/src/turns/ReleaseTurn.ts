@@ -4,6 +4,7 @@
 import { StorageUnavailable, turnLease, type Turn, type TurnStore } from "@parley/core/ports";
 import { Effect } from "effect";
 import { deadlines } from "../connections/Deadlines.ts";
+import { lacksConnection } from "../connections/PgErrors.ts";
 import type { PgPools } from "../connections/PgPools.ts";
 import { addSpending } from "../rows/Spending.ts";
 import { batchStatement } from "../rows/Statements.ts";
@@ -46,7 +47,9 @@ export const makeReleaseTurn = Effect.fnUntraced(function* (
         recordUnknown(unknownOutcomes, turn),
         Effect.retry({
           while: (error) =>
-            cost === null ? error._tag === "Overloaded" : mayRepeat(target)(error),
+            cost === null
+              ? error._tag === "Overloaded"
+              : mayRepeat(target)(error) && !lacksConnection((error as { cause?: unknown }).cause),
           // Without tokens, only a locked chat or a busy database is worth the wait of the failed ask.
           schedule: retriesFor(cost === null ? turnLease : deadlines.storeCall),
         }),
@@ -64,7 +67,9 @@ export const makeReleaseTurn = Effect.fnUntraced(function* (
       ),
       Effect.catchTag(turnErrors, () => Effect.void),
       Effect.catchTag("Overloaded", (cause) =>
-        cost === null ? Effect.void : Effect.fail(new StorageUnavailable({ cause })),
+        cost === null
+          ? Effect.void
+          : Effect.fail(new StorageUnavailable({ cause, reason: "timeout" })),
       ),
     );
   };

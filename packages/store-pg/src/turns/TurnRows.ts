@@ -44,7 +44,7 @@ export const makeChange = Effect.fnUntraced(function* <Item extends Turn, Row ex
       case "owned":
         return row;
       case "locked_elsewhere":
-        return yield* databaseOverload;
+        return yield* databaseOverload("locked");
       case "lost":
         return yield* new TurnLost();
       case "stopped":

@@ -9,6 +9,7 @@ import { databaseOverload } from "../connections/PgErrors.ts";
 
 interface PendingWrite<A, B, E> {
   readonly item: A;
+  readonly context: Context.Context<never>;
   finish: (exit: Exit.Exit<B, E | Overloaded | StorageUnavailable>) => void;
 }
 
@@ -40,7 +41,8 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
     // Without its own deadline, the statement would inherit that of the request that started this fiber.
     const statement = withDeadline(deadlines.storeCall)(
       Effect.suspend(() => writeItems(chatbot, items)),
-    );
+      // A writer goes on with the items of later requests, which have log fields and spans of their own.
+    ).pipe(Effect.updateContext((_: Context.Context<never>) => writes[0]!.context));
     return Effect.flatMap(Effect.exit(statement), (exit) => {
       if (writes.length > 1 && Exit.hasDies(exit)) {
         return Effect.forEach(writes, (write) => writeAll(chatbot, [write]), { discard: true });
@@ -79,11 +81,12 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
           if (lane === undefined) lanes.set(chatbot, (lane = { queue: new Set(), writers: 0 }));
           const { queue } = lane;
           const timer = setTimeout(
-            () => write.finish(Exit.fail(queue.delete(write) ? databaseOverload : unknownOutcome)),
+            () => write.finish(Exit.fail(queue.delete(write) ? batchOverload : unknownOutcome)),
             Math.min(millisLeft, deadlines.storeCall),
           );
           const write: PendingWrite<A, B, E> = {
             item,
+            context,
             finish: (exit) => {
               clearTimeout(timer);
               resume(exit);
@@ -112,4 +115,5 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
     );
 });
 
-const unknownOutcome = new StorageUnavailable({ cause: noResponseError });
+const batchOverload = databaseOverload("database_busy");
+const unknownOutcome = new StorageUnavailable({ cause: noResponseError, reason: "timeout" });

@@ -1,36 +1,17 @@
 /**
- * Guards writes. While the database refuses them, they fail before a statement is sent, so that no model is paid for an
- * answer that cannot be stored. If a write fails because ids might be reused, the guard advances the id sequences and
- * retries the write.
+ * Guards writes. While PostgreSQL refuses them, or has no connection for them, they fail before a statement is sent, so
+ * that no model is paid for an answer that cannot be stored.
  */
-import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
+import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import { describeCause, registerGauge } from "@parley/core/ports";
 import { Duration, Effect, Queue, Schedule, type Scope } from "effect";
 import { SqlError } from "effect/sql";
-import type { Tenant, TenantPool, Work } from "../connections/Checkout.ts";
+import type { DatabaseState, Tenant, TenantPool, Work } from "../connections/Checkout.ts";
 import { inTime } from "../connections/Deadlines.ts";
-import { codeOf, isWriteRefused, mayReuseIds } from "../connections/PgErrors.ts";
+import { codeOf, isWriteRefused, lacksConnection, noSlot } from "../connections/PgErrors.ts";
 import { millisNow } from "../connections/PgParams.ts";
 import type { Session } from "../connections/Session.ts";
-
-/**
- * Returns SQL for the sequence to draw ids from, evaluated once per statement. In a database that did not issue the
- * latest ids, such as a copy, the sequence is null, so that the insertion fails.
- */
-export const ownSequence = (name: "chat_id" | "entry_id") =>
-  `(select case when is_same_database() then '${name}'::regclass end)`;
-
-/**
- * SQL for whether ids might be reused, because the sequences come from another database or lag behind the rows. If so
- * and the parameter is `true`, the statement moves the sequences past all ids.
- */
-export const advanceSequences = "select advance_sequences($1::bool) as may_reuse_ids";
-const hadOldSequences = ([row]: Result["rows"]) => row!["may_reuse_ids"] === true;
-const idsMoved =
-  "New ids start at least 100,000 higher, so that no id is reused: the database seems to have been restored, copied, replicated, or promoted from a standby.";
-
-const warnIfAdvanced = (rows: Result["rows"]) =>
-  hadOldSequences(rows) ? Effect.logWarning(idsMoved) : Effect.void;
+import { advanceSequences, idWarnings, withFreshIds } from "./IdSequences.ts";
 
 const describeReadOnly = (reason: string) => `The database refuses writes: ${reason}.`;
 
@@ -66,24 +47,30 @@ export type WriteState = Effect.Success<ReturnType<typeof makeWriteState>>;
 
 /**
  * @param connect opens a connection with the database's current settings
- * @param replaceConnections replaces all open connections, whose settings may date from when the database was read-only
+ * @param pool the connections for writes
  */
 export const makeWriteState = Effect.fnUntraced(function* (
   connect: Effect.Effect<PgConnection, SqlError.SqlError, Scope.Scope>,
   reads: Session,
-  replaceConnections: () => void,
+  pool: TenantPool,
+  state: DatabaseState,
 ) {
-  /** Why writes cannot succeed; `null` if they can. */
+  /** Why PostgreSQL refuses writes; `null` if it accepts them. */
   let readOnlyReason: string | null = null;
+  /** The SQLSTATE of that refusal. */
+  let readOnlyCode = "";
+  /** Why PostgreSQL grants the pool no connection; `null` if it does. */
+  let noSlotReason: string | null = null;
   /** The database's clock minus this machine's, in milliseconds. */
   let clockOffset = 0;
   let replacedAt = -Infinity;
   const context = yield* Effect.context<never>();
   const [writableDescription, clockDescription] = [
-    "1 if the database accepts writes, 0 if it refuses them",
+    "1 if the database accepts writes, 0 if it refuses them or is unavailable",
     "The database's clock minus the server's",
   ];
-  const isWritable = () => (readOnlyReason === null ? 1 : 0);
+  const isWritable = () =>
+    readOnlyReason === null && noSlotReason === null && !state.isUnavailable ? 1 : 0;
   registerGauge(context, "parley.database.writable", writableDescription, {}, isWritable);
   const offset = () => clockOffset / 1000;
   registerGauge(context, "parley.database.clock_offset", clockDescription, { unit: "s" }, offset);
@@ -92,7 +79,12 @@ export const makeWriteState = Effect.fnUntraced(function* (
   const readReason = ([row]: ReadonlyArray<object>) => {
     const { now, reason } = row as { readonly now: number; readonly reason: string | null };
     clockOffset = now - Date.now();
+    if (reason !== null) readOnlyCode = reason.startsWith("permission") ? "42501" : "25006";
     return reason;
+  };
+  const readRefusal = (error: SqlError.SqlError) => {
+    readOnlyCode = codeOf(error);
+    return describeCause(error);
   };
   /**
    * Tries to write, and returns why the database refuses writes, or `null` if it accepts them. After any other error,
@@ -105,7 +97,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
       Effect.as(null),
       Effect.tapError(() => Effect.ignore(query("rollback"))),
       Effect.catch((error) =>
-        Effect.succeed(isWriteRefused(error) ? describeCause(error) : readOnlyReason),
+        Effect.sync(() => (isWriteRefused(error) ? readRefusal(error) : readOnlyReason)),
       ),
     );
   });
@@ -120,13 +112,35 @@ export const makeWriteState = Effect.fnUntraced(function* (
       if (reason !== null) {
         return Effect.andThen(probeSoon, Effect.logWarning(describeReadOnly(reason)));
       }
-      replacedAt = performance.now();
-      replaceConnections();
+      // The settings of open connections may date from when the database was read-only.
+      replacedAt = state.replaceBefore = performance.now();
       return Effect.logInfo("The database accepts writes again");
     });
   /** Records a refusal, unless the refused statement was sent before the connections were last replaced. */
   const setReasonSince = (sentAt: number, reason: string) =>
     sentAt < replacedAt ? Effect.void : setReason(reason);
+  const setNoSlot = (reason: string | null) =>
+    Effect.suspend(() => {
+      const before = noSlotReason;
+      noSlotReason = reason;
+      if ((before === null) === (reason === null)) return Effect.void;
+      return reason === null
+        ? Effect.logInfo("The database accepts writes again")
+        : Effect.logWarning(describeReadOnly(reason));
+    });
+  // Asks need a connection of this pool, so no other resource is watched: this also keeps one of them open.
+  yield* pool
+    .use("operator", ({ query }) => query("select 1"))
+    .pipe(
+      Effect.matchEffect({
+        onFailure: (error) =>
+          lacksConnection(error) ? setNoSlot(describeCause(error)) : Effect.void,
+        onSuccess: () => setNoSlot(null),
+      }),
+      Effect.delay("1 second"),
+      Effect.forever,
+      Effect.forkScoped,
+    );
   yield* Queue.take(probeRequests).pipe(
     Effect.andThen(
       connect.pipe(
@@ -149,13 +163,11 @@ export const makeWriteState = Effect.fnUntraced(function* (
     const { query } = connection;
     readOnlyReason = starts ? yield* probe(connection) : readReason((yield* query(stateRow)).rows);
     if (starts && readOnlyReason !== null) yield* probeSoon;
-    const needsHigherIds =
-      readOnlyReason === null && hadOldSequences((yield* query(advanceSequences, [starts])).rows);
-    return [
-      ...(Math.abs(clockOffset) > 60_000 ? [describeClock(clockOffset)] : []),
-      ...(readOnlyReason === null ? [] : [describeReadOnly(readOnlyReason)]),
-      ...(needsHigherIds ? [idsMoved] : []),
-    ];
+    const warnings =
+      readOnlyReason === null
+        ? idWarnings((yield* query(advanceSequences, [starts])).rows)
+        : [describeReadOnly(readOnlyReason)];
+    return [...(Math.abs(clockOffset) > 60_000 ? [describeClock(clockOffset)] : []), ...warnings];
   }, Effect.scoped);
 
   /** Only a probe ends the read-only state: an open connection may still accept writes when new connections do not. */
@@ -167,40 +179,36 @@ export const makeWriteState = Effect.fnUntraced(function* (
     });
   });
   const assertWritable = Effect.suspend(() => {
-    if (readOnlyReason === null) return Effect.void;
-    const cause = new Error(describeReadOnly(readOnlyReason));
+    const refusal = noSlotReason ?? readOnlyReason;
+    if (refusal === null) return Effect.void;
+    const code = noSlotReason === null ? readOnlyCode : noSlot;
+    const cause = Object.assign(new Error(describeReadOnly(refusal)), { code });
     const reason = new SqlError.ConnectionError({ operation: "connect", cause });
     return Effect.fail(new SqlError.SqlError({ reason }));
   });
   const recordRefusal = (error: unknown, sentAt: number) => {
+    if (lacksConnection(error)) return setNoSlot(noSlotReason ?? describeCause(error));
     if (!isWriteRefused(error)) return Effect.void;
     // A missing privilege may concern a single table: the probe tells whether asks and creations can succeed.
-    return codeOf(error) === "42501" ? probeSoon : setReasonSince(sentAt, describeCause(error));
+    return codeOf(error) === "42501" ? probeSoon : setReasonSince(sentAt, readRefusal(error));
   };
-  const guardWrites = ({ use }: TenantPool): TenantPool => {
-    const repair = Effect.flatMap(
-      use("operator", ({ query }) => query(advanceSequences, [true])),
-      ({ rows }) => warnIfAdvanced(rows),
-    );
-    return {
-      use: <A, E, R>(tenant: Tenant, work: Work<A, E, R>) =>
-        Effect.suspend(() => {
-          type Attempt = Effect.Effect<A, E | SqlError.SqlError, R>;
-          const sentAt = performance.now();
-          const attempt: Attempt = Effect.andThen(assertWritable, use(tenant, work));
-          const repairedAttempt = Effect.catch(attempt, (error): Attempt =>
-            mayReuseIds(error) ? Effect.andThen(repair, attempt) : Effect.fail(error),
-          );
-          return Effect.tapError(repairedAttempt, (error) => recordRefusal(error, sentAt));
-        }),
-    };
+  const repairedPool = withFreshIds(pool);
+  const guardedPool: TenantPool = {
+    use: <A, E, R>(tenant: Tenant, work: Work<A, E, R>) =>
+      Effect.suspend(() => {
+        const sentAt = performance.now();
+        return Effect.andThen(assertWritable, repairedPool.use(tenant, work)).pipe(
+          Effect.tapError((error) => recordRefusal(error, sentAt)),
+        );
+      }),
   };
   return {
-    guardWrites,
+    /** The connections for writes. Work fails at once while the database refuses writes. */
+    guardedPool,
     examine,
     /** Fails while the database refuses writes, with an error that `isUnsent` recognizes. */
     assertWritable,
     /** Reads why the database refuses writes; `null` if it does not. */
-    readOnlyReason: Effect.map(Effect.ignore(check), () => readOnlyReason),
+    readOnlyReason: Effect.map(Effect.ignore(check), () => noSlotReason ?? readOnlyReason),
   };
 });

@@ -111,13 +111,16 @@ it.effect("the database's loss and return are each logged once, even without req
       yield* Effect.repeat(probe, { times: 3 });
       assert.include(logged[0]!, "The database is unavailable");
       assert.match(logged[0]!, /does not exist|did not respond/);
+      const metrics = yield* Metric.snapshot;
+      const writable = metrics.find(({ id }) => id === "parley.database.writable");
+      assert.deepInclude(writable?.state, { value: 0 });
       yield* superuser.unsafe(`create database ${name} template template0`);
       yield* Effect.repeat(probe, { until: () => logged.length > 1 });
       yield* Effect.repeat(probe, { times: 3 });
       assert.include(logged[1]!, "The database is available again");
       assert.lengthOf(logged, 2);
     }).pipe(Effect.provide(layerPostgres({ url })), Effect.provide(Logger.layer([logger])));
-  }).pipe(Effect.scoped),
+  }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
 );
 
 for (const [limit, isUnavailable] of [

@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest";
-import { Deferred, Effect, Exit, Fiber, Scope } from "effect";
+import { Deferred, Effect, Exit, Fiber, References, Scope } from "effect";
 import { withDeadline } from "../../src/connections/Deadlines.ts";
 import { makeWriteBatcher } from "../../src/writes/WriteBatcher.ts";
 
@@ -8,6 +8,28 @@ const options = { maxWriters: 1, maxItems: 10 };
 /** Starts a write, and lets it join its lane. */
 const begin = <A, E>(write: Effect.Effect<A, E>) =>
   Effect.tap(Effect.forkChild(write, { startImmediately: true }), () => Effect.yieldNow);
+
+it.live("a write that an earlier request's writer sends has its own request's log fields", () =>
+  Effect.gen(function* () {
+    const requests: Array<unknown> = [];
+    const open = yield* Deferred.make<void>();
+    const write = yield* makeWriteBatcher(
+      (_, items: ReadonlyArray<number>) =>
+        Effect.flatMap(References.CurrentLogAnnotations, ({ requestId }) => {
+          requests.push(requestId);
+          return Effect.as(Deferred.await(open), items);
+        }),
+      options,
+    );
+    const writes = [
+      yield* begin(Effect.annotateLogs(write(0, 1), "requestId", "a")),
+      yield* begin(Effect.annotateLogs(write(0, 2), "requestId", "b")),
+    ];
+    yield* Deferred.succeed(open, undefined);
+    yield* Fiber.joinAll(writes);
+    assert.deepStrictEqual(requests, ["a", "b"]);
+  }).pipe(Effect.scoped),
+);
 
 it.live("an item fails when it times out, whether it is queued or in flight", () =>
   Effect.gen(function* () {

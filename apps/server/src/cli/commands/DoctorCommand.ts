@@ -59,7 +59,7 @@ const checkDatabase = Effect.gen(function* () {
   const recreateHint =
     'Create a database with lc_ctype C.UTF-8: see "Start on your own PostgreSQL" in docs/operations.md.';
   const warningsHint =
-    'See ParleyDatabaseReadOnly and ParleyClockOff in docs/troubleshooting.md, or "Back up and restore" in docs/operations.md.';
+    'See ParleyDatabaseReadOnly and ParleyClockOff in docs/troubleshooting.md, or "Connections" and "Back up and restore" in docs/operations.md.';
   const upgradeHint = 'See "Upgrade" in docs/operations.md.';
   const outdatedSchema =
     'The database schema is out of date; starting the server or running "parley migrate" updates it.';
