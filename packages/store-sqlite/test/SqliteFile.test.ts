@@ -122,6 +122,7 @@ it.live(
         const timed = Effect.timed(Effect.flip(create));
         const millis = Effect.map(timed, ([duration, error]) => {
           assert.match(error.message, /locked" cannot be used: another process has kept it locked/);
+          assert.deepInclude(error as object, { reason: "timeout" });
           return Duration.toMillis(duration);
         });
         assert.isAbove(yield* millis, 4_900);

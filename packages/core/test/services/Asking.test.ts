@@ -790,7 +790,9 @@ describe("asking", () => {
         // The waiting asks fail before the answer arrives and without the clock advancing.
         for (const fiber of waitingAsks)
           assert.deepStrictEqual(tagOf(yield* Fiber.join(fiber)), ["Overloaded"]);
-        assert.deepStrictEqual(tagOf(yield* Effect.exit(asking(ask("t")))), ["Overloaded"]);
+        const refusal = yield* Effect.flip(asking(ask("t")));
+        assert.deepInclude(refusal, { _tag: "Overloaded", reason: "stopping" });
+        assert.include(refusal.message, "the server is stopping");
         assert.strictEqual(yield* Asking.use(({ inProgress }) => inProgress), 1);
         assert.isUndefined(stopped.pollUnsafe());
         yield* Deferred.succeed(gate, undefined);
@@ -837,6 +839,19 @@ describe("the bounds on what a key has in progress", () => {
     );
   const many = (make: (at: number) => Partial<Ask>) =>
     Array.from({ length: 40 }, (_, at) => ask(`${at}`, make(at)));
+
+  it.effect("a refusal says whether the key has its share or the server is full", () =>
+    withLimits(() =>
+      Effect.gen(function* () {
+        const { overloadOf } = yield* Asking;
+        yield* count(many(() => ({ apiKeyId: "a" })));
+        assert.deepInclude(overloadOf({ apiKeyId: "a" }), { reason: "key_share" });
+        assert.isNull(overloadOf({ apiKeyId: "b" }));
+        for (const apiKeyId of ["b", "c"]) yield* isRefused(ask("q", { apiKeyId }));
+        assert.deepInclude(overloadOf({ apiKeyId: "d" }), { reason: "server_full" });
+      }),
+    ),
+  );
 
   it.effect(
     "asks that wait in a key's own chats leave an eighth of all asks to the other keys",
