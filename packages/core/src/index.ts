@@ -17,7 +17,6 @@ export { AskLimits, CurrentAsk, type AskOrigin } from "./services/AskLimits.ts";
 export { Chats } from "./services/Chats.ts";
 export { EntryEvents, layerEntryEvents, type StoredEntry } from "./services/EntryEvents.ts";
 export type { AnswerEvent, AskResult, Progress, KeepAlive } from "./services/LiveAnswer.ts";
-export { makePlaces, type Client } from "./services/Places.ts";
 export { layerParley } from "./services/Parley.ts";
 export { layerRetention } from "./services/Retention.ts";
 

@@ -2,7 +2,7 @@
  * The queue in which requests wait for the application. In one iteration of the event loop, Node reads from every
  * connection with unread data; if each request started as soon as it was read, those of one key would delay all others.
  */
-import { makePlaces, type Client } from "@parley/core";
+import { makePlaces, type Client } from "@parley/core/ports";
 import { FairQueue, type RequestTurns } from "@parley/http";
 import { Context } from "effect";
 import type { IncomingMessage, ServerResponse } from "node:http";

@@ -47,6 +47,9 @@ export {
 } from "./Moderator.ts";
 export { StoreState, type Store, type StorePorts } from "./Store.ts";
 
+// For adapters that share what they have among keys
+export { makePlaces, type Client } from "../services/Places.ts";
+
 // For stores: the small port, and what makes the five ports of it
 export { runInOneStep, storeOf, type HotPorts } from "../store/storeOf.ts";
 export { erasesChat, erasesKey, hasFeedback, matchesQuery, pageOf } from "../store/Selection.ts";

@@ -1,4 +1,4 @@
-import { makePlaces, type Client } from "@parley/core";
+import { makePlaces, type Client } from "@parley/core/ports";
 import { expect, it } from "vitest";
 
 /** Takes places until the client must wait; returns how many it got. */

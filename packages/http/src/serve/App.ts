@@ -2,13 +2,14 @@
  * Both interfaces, and optionally pages, as one HTTP application. It checks requests in the order that the contract
  * prescribes, and every response from an interface has one of the contract's shapes.
  */
-import { Access, Asking, AskLimits, ChatId, type Client, type Principal } from "@parley/core";
+import { Access, Asking, AskLimits, ChatId, type Principal } from "@parley/core";
 import {
   CurrentKey,
   LogAsks,
   logFailure,
   optionsOf,
   type OverloadReason,
+  type Client,
 } from "@parley/core/ports";
 import { Cause, Effect, Exit, Layer, Option, type Scope } from "effect";
 import { HttpMiddleware, HttpServerRequest, HttpServerResponse } from "effect/http";

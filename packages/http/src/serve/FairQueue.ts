@@ -1,4 +1,4 @@
-import type { Client } from "@parley/core";
+import type { Client } from "@parley/core/ports";
 
 type Line<Item> = Map<string | null | undefined, Array<Item>>;
 

@@ -1,4 +1,4 @@
-import { makePlaces, type Client } from "@parley/core";
+import { makePlaces, type Client } from "@parley/core/ports";
 import { Effect } from "effect";
 import { FairQueue } from "./FairQueue.ts";
 
