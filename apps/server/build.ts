@@ -9,7 +9,6 @@ import { rolldown } from "rolldown";
 const here = import.meta.dirname;
 const dist = join(here, "dist");
 const root = join(here, "../..");
-const { peerDependencies } = JSON.parse(readFileSync(join(here, "package.json"), "utf8"));
 
 // Not all of `dist` is removed, because the compiler's output is there, too.
 for (const path of ["docs", ".cache", ...globSync("*.{js,md}", { cwd: dist })]) {
@@ -19,7 +18,7 @@ for (const path of ["docs", ".cache", ...globSync("*.{js,md}", { cwd: dist })]) 
 const bundle = await rolldown({
   input: { parley: join(here, "src/PublishedCommand.ts") },
   platform: "node",
-  external: [/^node:/, ...Object.keys(peerDependencies)],
+  external: [/^node:/],
   onLog: (level, { message }) => {
     if (level === "warn") throw new Error(message);
   },

@@ -703,49 +703,31 @@ describe("the history", () => {
     });
   }, 120_000);
 
-  it("the browser stays responsive while 26 kB arrive in 5,000 pieces", async () => {
+  it("26 kB that arrive in 5,000 pieces change the page at most 25 times a second", async () => {
     const { id } = await client.createChat();
     await visit(async (page) => {
       await openChat(page, id);
-      const devtools = await page.context().newCDPSession(page);
-      await devtools.send("Performance.enable", { timeDomain: "threadTicks" });
-      /** The main thread's CPU time, in seconds. */
-      const busy = async () => {
-        const { metrics } = await devtools.send("Performance.getMetrics");
-        return metrics.find(({ name }) => name === "TaskDuration")!.value;
-      };
-      const browser = page.context().browser()!;
-      await browser.startTracing(page, { categories: ["toplevel"] });
-      const [before, begin] = [await busy(), Date.now()];
+      await page.evaluate(() => {
+        const changes = { count: 0 };
+        Object.assign(window, { changes });
+        new MutationObserver(() => changes.count++).observe(document.body, {
+          characterData: true,
+          childList: true,
+          subtree: true,
+        });
+      });
+      const begin = Date.now();
       await ask(page, "fast");
       await page.waitForSelector(".streaming");
       await waitForAnswer(page);
       const seconds = (Date.now() - begin) / 1000;
       expect(seconds).toBeGreaterThan(9);
-      expect((await busy()) - before).toBeLessThan(0.3 * seconds);
-      const { traceEvents } = JSON.parse(`${await browser.stopTracing()}`) as Trace;
-      const [main] = traceEvents.filter(({ args }) => args?.name === "CrRendererMain");
-      const tasks = traceEvents.filter(
-        ({ name, pid, tid }) =>
-          name.endsWith("::RunTask") && pid === main!.pid && tid === main!.tid,
-      );
-      expect(tasks.length).toBeGreaterThan(1_000);
-      // CPU time in microseconds.
-      expect(Math.max(...tasks.map(({ tdur = 0 }) => tdur))).toBeLessThan(100_000);
+      const count = await page.evaluate(() => (window as any).changes.count);
+      expect(count).toBeGreaterThan(20);
+      expect(count).toBeLessThan(25 * seconds);
     });
   });
 });
-
-/** Chromium's trace of the tasks that its threads run. */
-interface Trace {
-  readonly traceEvents: ReadonlyArray<{
-    readonly name: string;
-    readonly pid: number;
-    readonly tid: number;
-    readonly tdur?: number;
-    readonly args?: { readonly name?: string };
-  }>;
-}
 
 describe("asking", () => {
   it("a question that is too long is not sent, and stays in the field", async () => {

@@ -53,11 +53,12 @@ export const ChatList = () => {
     },
     [search, page, stale.value, entries.value.size],
   );
-  // The server knows no titles that are first questions.
+  // The server searches names only, so the first page adds the chats without a name whose first question matches.
   const isTitled = (chat: Chat) =>
+    chat.name === null &&
     titleOf(chat).toLowerCase().includes(search.toLowerCase()) &&
     !value?.data.some(({ id }) => id === chat.id);
-  const titledChats = search === "" ? [] : [...readChatsById.values()].filter(isTitled);
+  const titledChats = search === "" || page > 1 ? [] : [...readChatsById.values()].filter(isTitled);
   const chats = [...titledChats, ...(value?.data ?? [])];
   const days = Map.groupBy(chats, (chat) => dayOf(timeOf(chat)));
   return (
