@@ -106,7 +106,7 @@ it(`${kills} kills under load lose no entry that was acknowledged, and double no
         const headers = { "x-api-key": key, "idempotency-key": query };
         const response = await post("/ask", { query, chat_id: chat }, headers).catch(() => null);
         const body: any = await response?.json().catch(() => null);
-        if (response?.status === 201) stored.set(query, body.data.id);
+        if (body?.status === 201) stored.set(query, body.data.id);
         else await new Promise((resolve) => setTimeout(resolve, 50));
       }
     }
