@@ -81,7 +81,8 @@ const buildImage = async () => {
       expect(rest).toBe(". /src");
       await copyCheckout(join(image, "src"));
     }
-    if (name === "RUN") {
+    // The image's user and its volume are not on this machine.
+    if (name === "RUN" && !rest.startsWith("install --directory --owner=node ")) {
       const env = { ...on(newest), ...variablesOf("ARG") };
       await run("/bin/sh", ["-c", inImage(rest)], { env, maxBuffer: 2 ** 26 });
     }
@@ -118,7 +119,7 @@ beforeAll(async () => {
   const lock = await readFile(join(project, "node_modules/.package-lock.json"), "utf8");
   packages = Object.keys(JSON.parse(lock).packages);
   const catalog = read("pnpm-workspace.yaml");
-  const tools = ["typescript", '"@types/node"'].map((name) => {
+  const tools = ["typescript", '"@types/node"', "fast-check"].map((name) => {
     const version = new RegExp(`^  ${name}: (\\S+)$`, "m").exec(catalog)![1];
     return `${name.replaceAll('"', "")}@${version}`;
   });
