@@ -9,6 +9,9 @@ import {
   layerModerationEndpoint,
   openAiCompatible,
 } from "@parley/llm";
+import { makeDocumentation } from "@parley/pages/docs";
+import { makePlayground } from "@parley/pages/playground";
+import { makeWidgetPages } from "@parley/pages/widget";
 import { memory } from "@parley/store-memory";
 import { layerPostgres, migratePostgres, postgres } from "@parley/store-pg";
 import { layerSqlite, sqlite } from "@parley/store-sqlite";
@@ -35,6 +38,9 @@ const constructors: ReadonlyArray<readonly [string, Call, unknown: object, known
   ["layerSqlite", layerSqlite, { path: "x" }, "file"],
   ["makeClient", makeClient, { apikey: "k" }, "apiKey"],
   ["makeChatTransport", makeChatTransport as Call, { chatID: 7 }, "chatId"],
+  ["makePlayground", makePlayground as Call, { place: [] }, "places"],
+  ["makeDocumentation", makeDocumentation as Call, { place: [] }, "places"],
+  ["makeWidgetPages", makeWidgetPages as Call, { questions: 1 }, "welcome"],
   ["memory", memory as Call, { file: "x" }, "no options"],
 ];
 

@@ -4,6 +4,7 @@
  */
 import { toPath, type Pages } from "@parley/http";
 import { Effect } from "effect";
+import { refuseUnknown } from "../Options.ts";
 import { toHtml, toPolicy, type Place } from "../Shell.ts";
 import { isRead, loadFiles, makeStaticFile } from "../StaticFile.ts";
 import { describeApi } from "./Description.ts";
@@ -15,8 +16,10 @@ export interface DocumentationOptions {
 }
 
 /** Makes the documentation of the interfaces that the listener serves. */
-export const makeDocumentation = ({ places = ["docs"] }: DocumentationOptions = {}): Pages =>
-  Effect.fnUntraced(function* ({ basePaths, questionLength, serves }) {
+export const makeDocumentation = (options: DocumentationOptions = {}): Pages => {
+  refuseUnknown("makeDocumentation", options, ["places"]);
+  const { places = ["docs"] } = options;
+  return Effect.fnUntraced(function* ({ basePaths, questionLength, serves }) {
     const api = describeApi(basePaths, serves, questionLength);
     const page = toHtml({
       title: "API · Parley",
@@ -41,6 +44,7 @@ export const makeDocumentation = ({ places = ["docs"] }: DocumentationOptions = 
       return Effect.map(load, ([html, files]) => (files.get(path) ?? html)(headers, toPolicy()));
     };
   });
+};
 
 const filePaths = ["/docs/reference.js", "/docs/theme.js", "/docs/style.css", "/docs/icon.svg"];
 

@@ -6,6 +6,7 @@ import { toPath, type Pages } from "@parley/http";
 import { Effect, FileSystem, Path } from "effect";
 import { HttpServerResponse } from "effect/http";
 import { Marked, Renderer } from "marked";
+import { refuseUnknown } from "../Options.ts";
 import { escape, toHtml, toPolicy, type Place } from "../Shell.ts";
 import { contentTypes, isRead, loadFiles, makeStaticFile, type StaticFile } from "../StaticFile.ts";
 
@@ -74,6 +75,7 @@ export interface GuideOptions {
 
 /** Makes the pages of the guide. The page `/docs/guide` lists and searches the documents. */
 export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
+  refuseUnknown("makeGuide", options, ["readme", "folder", "search", "places"]);
   const fs = yield* FileSystem.FileSystem;
   const path = yield* Path.Path;
 

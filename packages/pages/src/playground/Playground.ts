@@ -4,6 +4,7 @@
 import { toPath, type Pages } from "@parley/http";
 import { Effect } from "effect";
 import { HttpServerResponse } from "effect/http";
+import { refuseUnknown } from "../Options.ts";
 import { escape, toHtml, toPolicy, toSource, type Place } from "../Shell.ts";
 import { isRead, loadFiles, makeStaticFile, respondJson } from "../StaticFile.ts";
 import { noWelcome, type Welcome } from "../widget/WidgetConfig.ts";
@@ -25,20 +26,23 @@ export interface PlaygroundOptions {
   readonly welcome?: (apiKey: string) => Effect.Effect<Welcome>;
 }
 
+const optionNames = ["answerer", "answersPort", "lang", "places", "texts", "welcome"];
+
 /**
  * Serves the playground at `/` and its files under `/playground/`, on a listener that serves the general interface. The
  * first request loads the files.
  */
-export const makePlayground =
-  ({
+export const makePlayground = (options: PlaygroundOptions = {}): Pages => {
+  refuseUnknown("makePlayground", options, optionNames);
+  const {
     answerer = null,
     answersPort = null,
     lang,
     places = ["playground"],
     texts = {},
     welcome = () => Effect.succeed(noWelcome),
-  }: PlaygroundOptions = {}): Pages =>
-  ({ basePaths, corsOrigins, questionLength, serves }) => {
+  } = options;
+  return ({ basePaths, corsOrigins, questionLength, serves }) => {
     if (!serves.includes("general")) return Effect.succeed(() => undefined);
     const config: PlaygroundConfig = {
       ...basePaths,
@@ -78,6 +82,7 @@ export const makePlayground =
       return Effect.map(cachedFiles, ([html, files]) => (files.get(path) ?? html)(headers, policy));
     });
   };
+};
 
 const fileNames = ["page.js", "theme.js", "style.css", "icon.svg"];
 const filePaths = fileNames.map((name) => `/playground/${name}`);

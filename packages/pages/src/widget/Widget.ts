@@ -5,6 +5,7 @@
 import { toPath, type AppOptions, type WidgetPages } from "@parley/http";
 import { Effect } from "effect";
 import { HttpServerResponse } from "effect/http";
+import { refuseUnknown } from "../Options.ts";
 import { escape, toPolicy, toSource } from "../Shell.ts";
 import { isRead, loadFiles, protectiveHeaders, respondJson } from "../StaticFile.ts";
 import { noWelcome, type Welcome, type WidgetConfig } from "./WidgetConfig.ts";
@@ -22,12 +23,14 @@ export interface WidgetOptions extends Pick<AppOptions, "basePaths"> {
 }
 
 /** Makes the widget's pages and files, for the `widget` option of `AppOptions`. The first request loads the files. */
-export const makeWidgetPages = ({
-  answersPort = null,
-  basePaths = { general: "/api", answers: "/ask" },
-  model = false,
-  welcome = () => Effect.succeed(noWelcome),
-}: WidgetOptions = {}): WidgetPages => {
+export const makeWidgetPages = (options: WidgetOptions = {}): WidgetPages => {
+  refuseUnknown("makeWidgetPages", options, ["answersPort", "basePaths", "model", "welcome"]);
+  const {
+    answersPort = null,
+    basePaths = { general: "/api", answers: "/ask" },
+    model = false,
+    welcome = () => Effect.succeed(noWelcome),
+  } = options;
   const paths = ["/widget.js", "/widget/window.js", "/widget/widget.css"];
   const cachedFiles = Effect.runSync(Effect.cached(loadFiles(paths)));
   return {
