@@ -141,6 +141,18 @@ describe("a bot from openParley", () => {
     expect(await bot.erase("all")).toBe(1);
     expect([await total(bot), await total(other)]).toEqual([0, 2]);
     await expect(other.import(["{}\n"])).rejects.toMatchObject({ name: "ImportRefused" });
+    await expect(other.import(5 as any)).rejects.toMatchObject({ name: "ArgumentInvalid" });
+  });
+
+  it("an import keeps a character that two pieces of text share", async () => {
+    const parley = await open();
+    const bot = await parley.chatbot(declaration);
+    const other = await parley.chatbot({ ...declaration, name: "Copy" });
+    await bot.createChat({ name: "😀" });
+    const text = (await collect(bot.export())).join("");
+    // Each piece is one UTF-16 code unit.
+    await other.import(text.split(""));
+    expect((await other.chats().page()).data[0]!.name).toBe("😀");
   });
 
   it("rows and export lines have their fields in a fixed order", async () => {

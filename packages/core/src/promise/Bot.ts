@@ -14,6 +14,7 @@ import {
   type ChatQuery,
   type EntryQuery,
 } from "../model/ListQuery.ts";
+import { ArgumentInvalid } from "../model/Errors.ts";
 import { optionsOf } from "../model/Options.ts";
 import { makeCheck } from "../model/SchemaErrors.ts";
 import { UserRefNotGranted } from "../model/Errors.ts";
@@ -180,7 +181,8 @@ export const makeBots =
       );
     };
 
-    const importChats: api.Bot["import"] = (lines) => {
+    const importChats: api.Bot["import"] = async (lines) => {
+      checkLines(lines);
       const chunks = Stream.fromAsyncIterable(toBytes(lines), (error) => error);
       return run(archive.import(id, decodeArchive(chunks), actor));
     };
@@ -287,9 +289,25 @@ const checkExport = makeCheck(Schema.Struct({ userRef: Schema.optionalKey(Text) 
 /** Casts without a check, because the services validate every value. */
 const toChatId = (id: number) => id as ChatId;
 
+/** The encoded pieces. One piece may end with the first half of a surrogate pair. */
 async function* toBytes(lines: Parameters<api.Bot["import"]>[0]) {
   const encoder = new TextEncoder();
+  let half = "";
   for await (const line of typeof lines === "string" ? [lines] : lines) {
-    yield typeof line === "string" ? encoder.encode(line) : line;
+    if (typeof line === "string") {
+      const text = half + line;
+      half = /[\ud800-\udbff]$/.exec(text)?.[0] ?? "";
+      yield encoder.encode(text.slice(0, text.length - half.length));
+    } else yield line;
   }
+  if (half !== "") yield encoder.encode(half);
 }
+
+const importArgument = "expects the lines of an export: an iterable of text or bytes";
+/** Fails unless the lines can be iterated. */
+const checkLines = (lines: unknown): void => {
+  const { [Symbol.asyncIterator]: asynchronous, [Symbol.iterator]: synchronous } = Object(lines);
+  if (typeof (asynchronous ?? synchronous) === "function") return;
+  const message = `import: ${importArgument}.`;
+  throw new ArgumentInvalid({ field: "", reason: importArgument, message });
+};
