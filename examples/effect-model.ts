@@ -11,6 +11,6 @@ const layerOrders = Orders.toLayer({
   orders: () => Effect.map(CurrentAsk, ({ userRef }) => `Orders of ${userRef}: 4711, in delivery.`),
 });
 
-/** Any `LanguageModel` of Effect's answers, with a tool that knows who asks. */
+/** Any `LanguageModel` of Effect's answers, with a tool that acts for the asker. */
 export const answersOf = <E>(model: Layer.Layer<LanguageModel.LanguageModel, E>) =>
   layerEffectLanguageModel({ toolkit: Orders }).pipe(Layer.provide([model, layerOrders]));

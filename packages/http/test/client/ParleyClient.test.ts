@@ -72,7 +72,7 @@ it.live("each endpoint has a method, whose values have the types of the contract
   ),
 );
 
-it.live("errors are told apart by their code, and validation errors name each field", () =>
+it.live("errors differ by their code, and validation errors name each field", () =>
   withClient(
     Effect.gen(function* () {
       const client = yield* ParleyClient;
@@ -96,7 +96,7 @@ it.live("errors are told apart by their code, and validation errors name each fi
   ),
 );
 
-it.live("a call that fails for a passing reason is retried with its idempotency key", () => {
+it.live("a call that fails temporarily is retried with its idempotency key", () => {
   const keys: Array<string | null> = [];
   const change = (response: Response, { headers, method }: Request) => {
     if (method !== "POST" || keys.push(headers.get("idempotency-key")) > 1) return response;

@@ -101,7 +101,7 @@ const layerWith = (
     Layer.provide([model.layer, Orders.toLayer({ orders: ({ state }) => orders(state) })]),
   );
 
-it.effect("a tool knows who asks, and the model answers with its result", () => {
+it.effect("a tool receives the asker, and the model answers with its result", () => {
   const model = modelThat(
     [...said("Let me look."), ...calls("orders", { state: "open" })],
     [...said("Two."), ...finish("stop")],
