@@ -525,18 +525,19 @@ it("an open window, its chat and the draft survive a page change, and a closed o
     await field(page).fill("A draft");
     await page.goto(addressOf({ name: sameSite }));
     await frame(page).getByText("Hello! 👋").waitFor();
-    expect(await field(page).inputValue()).toBe("A draft");
+    await expect.poll(() => field(page).inputValue()).toBe("A draft");
     expect(await focused(page)).toBe("body");
     await ask(page, "long");
     await frame(page).getByText("word3").waitFor();
     await page.evaluate("parley.close()");
     await page.goto(addressOf({ name: sameSite }));
-    expect(await page.locator("parley-widget dialog").isVisible()).toBe(false);
     await page.locator("parley-widget .unread").waitFor();
-    expect(await button(page).getAttribute("aria-label")).toBe("Chat: New answer");
+    expect(await page.locator("parley-widget dialog").isVisible()).toBe(false);
+    const label = () => button(page).getAttribute("aria-label");
+    await expect.poll(label).toBe("Chat: New answer");
     await page.goto(addressOf({ name: sameSite }));
     await page.locator("parley-widget .unread").click();
-    expect(await button(page).getAttribute("aria-label")).toBe("Chat");
+    await expect.poll(label).toBe("Chat");
     await frame(page).getByText("It ends.").waitFor();
   }));
 
