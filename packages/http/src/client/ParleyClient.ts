@@ -144,9 +144,11 @@ export class ParleyClient extends Context.Service<
 }
 
 const toError = (status: number, body: any, headers: Readonly<Record<string, string>> = {}) => {
-  const known = Object.entries(generalCodes).find(([, { code }]) => code === body?.code);
+  const declaredCode = Object.entries(generalCodes).find(([, { code }]) => code === body?.code);
   const { errors } = body ?? {};
-  const reason = errors ? { _tag: "VALIDATION_FAILED", errors } : { _tag: known?.[0] ?? "UNKNOWN" };
+  const reason = errors
+    ? { _tag: "VALIDATION_FAILED", errors }
+    : { _tag: declaredCode?.[0] ?? "UNKNOWN" };
   return new ParleyError({
     reason: reason as Reason,
     status,
