@@ -11,7 +11,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
  * For how many milliseconds an iteration starts requests, and then refuses others. A request starts in 0.1 ms, but an ask
  * takes another 0.8 ms later, when its body and its answer arrive; a refusal takes 0.1 ms in all.
  */
-const slice = { start: 1, refuse: 4 };
+const slice = { start: 0.5, refuse: 2 };
 
 /**
  * How many POST requests of a key may wait: at 600 asks a second, for 0.4 s. Further ones are refused. Their bodies are
