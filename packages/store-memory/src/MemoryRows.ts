@@ -2,6 +2,7 @@
  * The rows of a store in memory: the shortest implementation of `Rows`. A transaction is one synchronous step.
  */
 import {
+  bytesPerRow,
   ChatbotId,
   erasesChat,
   erasesKey,
@@ -207,6 +208,16 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
       );
       return sumUsage(rows, tenantOf(chatbot).erasedUsage, query);
     }),
+    sizes: verb(() =>
+      inOrder(chatbots).map(({ chatbot, chats }) => {
+        const entries = inOrder(chats).flatMap((chat) => chat.entries);
+        const texts = entries.map(({ entry: { answer, metadata, question } }) =>
+          [question, answer, metadata ? JSON.stringify(metadata) : ""].join(""),
+        );
+        const bytes = Buffer.byteLength(texts.join("")) + bytesPerRow * (chats.size + texts.length);
+        return { chatbot: chatbot.id, chats: chats.size, entries: texts.length, bytes };
+      }),
+    ),
     chatPage: verb((chatbot, query) => {
       const chats = chatsOf(chatbot)
         .filter(({ chat }) => matchesQuery(chat, query))

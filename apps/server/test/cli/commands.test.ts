@@ -310,6 +310,15 @@ it("parley usage sums the tokens of answers, also of those that have been erased
   expect((await parley("usage --chatbot Full --workspace W")).code).toBe(2);
 });
 
+it("parley chatbot size lists what each chatbot keeps, the biggest first", async () => {
+  const { stdout } = await parley("chatbot size");
+  expect(stdout).toMatch(/^ID +WORKSPACE +NAME +CHATS +ENTRIES +BYTES\n\d+ +\S+ +Full +/);
+  const sizes = JSON.parse((await parley("chatbot size --json")).stdout);
+  const { bytes, chats, entries } = sizes[0];
+  expect(entries).toBeGreaterThan(12);
+  expect(bytes).toBeGreaterThan(150 * (chats + entries));
+});
+
 it("parley chats post adds an entry with its metadata, which the audit log records without its text", async () => {
   const { stdout: before } = await parley("chats list --chatbot Full --limit 1 --json");
   const { id: chat } = JSON.parse(before).chats[0];

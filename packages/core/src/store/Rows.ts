@@ -16,6 +16,7 @@ import type { ChatbotId, ChatId } from "../model/Ids.ts";
 import type { ChatQuery, EntryQuery, Page } from "../model/ListQuery.ts";
 import type {
   ArchiveRecord,
+  ChatbotSize,
   DatedErasure,
   FeedbackKind,
   UsageQuery,
@@ -103,6 +104,8 @@ export interface Reads {
   readonly ownChat: (chatbot: ChatbotId, id: ChatId, visitor: string | null) => Verb<Chat | null>;
   /** See `ChatArchive.usage`. */
   readonly usage: (chatbot: ChatbotId, query: UsageQuery) => Verb<ReadonlyArray<UsageSum>>;
+  /** See `ChatArchive.sizes`. */
+  readonly sizes: () => Verb<ReadonlyArray<ChatbotSize>>;
 }
 
 /** The verbs of the registry, of the audit log and of imports. */

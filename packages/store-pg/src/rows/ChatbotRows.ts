@@ -55,7 +55,13 @@ const toKey = (row: ApiKeyRow): RegisteredKey => ({
 
 type RegistryVerbs = Omit<
   ColdTx,
-  "now" | "usage" | keyof ReturnType<typeof chatVerbs> | "hasChats" | "insertRecords" | "endImport"
+  | "now"
+  | "usage"
+  | "sizes"
+  | keyof ReturnType<typeof chatVerbs>
+  | "hasChats"
+  | "insertRecords"
+  | "endImport"
 >;
 
 export const registryVerbs = (session: Pick<Session, "query">): SqlVerbs<RegistryVerbs> => {
