@@ -124,7 +124,11 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
     audit: verb((entries) => {
       for (const entry of entries) set(audit, ++lastId.audit, { time: new Date(now), ...entry });
     }),
-    auditLog: verb((limit) => inOrder(audit).reverse().slice(0, limit)),
+    auditLog: verb((limit, userRef) =>
+      inOrder(audit)
+        .reverse()
+        .slice(0, userRef === undefined ? limit : audit.size),
+    ),
 
     ownChat: verb((...values) => ownChat(...values)?.chat ?? null),
     renameChat: verb((chatbot, id, name, visitor) => {

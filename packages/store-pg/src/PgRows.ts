@@ -32,27 +32,28 @@ const lockRegistry = "lock table chatbot in share row exclusive mode";
 
 export const makeRows = (pools: PgPools): ColdRows => {
   const { reads, writes } = pools;
+  /** Runs statements that no deadline ends. */
+  const onOwnSession = <A>(
+    run: (session: DedicatedSession) => Effect.Effect<A, SqlError.SqlError>,
+  ) => Effect.scoped(Effect.flatMap(pools.exportSession, run));
   const usage: SqlVerbs<Pick<Reads, "usage">>["usage"] = (
     chatbot,
     { by = null, since, until = null },
   ) => {
     const { first, last } = daysOf({ since, until });
     const values = [chatbot, time(since), time(until), first, last];
-    return Effect.scoped(
-      Effect.flatMap(pools.exportSession, ({ query }) =>
-        query<UsageSum>(chatbot, usageBy(by), values),
-      ),
-    );
+    return onOwnSession(({ query }) => query<UsageSum>(chatbot, usageBy(by), values));
   };
-  const sizes = () =>
-    Effect.scoped(
-      Effect.flatMap(pools.exportSession, ({ query }) =>
-        query<ChatbotSize>("operator", sizesOfChatbots),
-      ),
-    );
+  const sizes = () => onOwnSession(({ query }) => query<ChatbotSize>("operator", sizesOfChatbots));
+  const ofRegistry = registryVerbs(reads);
   const readVerbs = throughBody<Reads>({
-    ...registryVerbs(reads),
+    ...ofRegistry,
     ...chatReads(reads),
+    // Searching the log may take long.
+    auditLog: (limit, userRef) =>
+      userRef === undefined
+        ? ofRegistry.auditLog(limit)
+        : onOwnSession((session) => registryVerbs(session).auditLog(limit, userRef)),
     usage,
     sizes,
   });

@@ -320,10 +320,11 @@ export const makeTx = (sql: Sql, now: () => number) => {
     audit: verb((entries) => {
       for (const entry of entries) insert("audit", { time: now(), ...entry });
     }),
-    auditLog: verb((limit) =>
+    auditLog: verb((limit, userRef) =>
       all<Omit<AuditRecord, "time"> & { readonly time: number }>(
-        "SELECT time, actor, chatbot, action, detail FROM audit ORDER BY id DESC LIMIT ?",
-        [limit],
+        `SELECT time, actor, chatbot, action, detail FROM audit
+         ${userRef === undefined ? "" : "WHERE detail LIKE '%sha256:%'"} ORDER BY id DESC LIMIT ?`,
+        [userRef === undefined ? limit : -1],
       ).map((row) => ({ ...row, time: new Date(row.time) })),
     ),
 

@@ -96,8 +96,11 @@ export interface Reads {
     readonly chatbot: Chatbot;
     readonly now: number;
   } | null>;
-  /** The newest `limit` entries in the audit log, the newest first. */
-  readonly auditLog: (limit: number) => Verb<ReadonlyArray<AuditRecord>>;
+  /**
+   * The newest `limit` entries in the audit log, the newest first. With a `userRef`, at least all entries that contain
+   * its digest, whatever the limit; the core leaves out the others.
+   */
+  readonly auditLog: (limit: number, userRef?: string) => Verb<ReadonlyArray<AuditRecord>>;
   /** The newest `limit` days on which the visitors of a key have erased chats, the newest first. */
   readonly visitorErasures: (limit: number) => Verb<ReadonlyArray<VisitorErasures>>;
   /** The chat; `null` if there is none or, with a `visitor`, if it has another `userRef` or none; both take as long. */
