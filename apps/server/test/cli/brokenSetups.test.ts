@@ -138,6 +138,12 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
     /192.* for PARLEY_PORT/,
   ],
   [
+    "a host that does not exist",
+    () => ({ ...memory, PARLEY_HOST: "nowhere.invalid" }),
+    "listeners",
+    /nowhere\.invalid for PARLEY_PORT/,
+  ],
+  [
     "the management host of another machine",
     () => ({
       ...memory,
@@ -197,18 +203,12 @@ describe("parley doctor", () => {
       const start = await here(["serve"], settings);
       expect(start).toMatchObject({ code: 1, stdout: "" });
       expect(start.stderr).toMatch(oneLineAndHint);
-      expect(JSON.stringify([findings, start])).not.toMatch(/secret|se\/cret/);
+      expect(JSON.stringify([findings, start])).not.toMatch(/hidden|se\/cret|choose-one/);
     },
   );
 });
 
 const warned: ReadonlyArray<readonly [string, SetUp, check: string, message: RegExp]> = [
-  [
-    "a port that a Parley server uses",
-    () => ({ ...memory, PARLEY_PORT: new URL(testServer.target.origin).port }),
-    "listeners",
-    /Parley server is already listening/,
-  ],
   [
     "an unreachable collector",
     () => ({ ...memory, OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }),
@@ -244,4 +244,14 @@ it.each(warned)("the doctor warns about %s", async (_, setUp, check, message) =>
   const hint = expect.any(String);
   const expected = { check, status: "warning", message: expect.stringMatching(message), hint };
   expect(findings).toContainEqual(expected);
+});
+
+it("beside its own running server, the doctor is content with the ports, also on all addresses", async () => {
+  for (const more of [{}, { PARLEY_HOST: "0.0.0.0" }, { PARLEY_HOST: "localhost" }]) {
+    const PARLEY_PORT = new URL(testServer.target.origin).port;
+    const { code, findings } = await examine(() => ({ ...memory, PARLEY_PORT, ...more }));
+    expect(code).toBe(0);
+    const message = `A Parley server is listening on PARLEY_PORT ${PARLEY_PORT}.`;
+    expect(findings).toContainEqual({ check: "listeners", status: "ok", message, hint: null });
+  }
 });
