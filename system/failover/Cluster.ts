@@ -249,13 +249,14 @@ export const startCluster = async () => {
         throw cause;
       });
     const urlOf = (user: string, host: string, database: string) =>
-      `postgres://${user}:secret@${host}/${database}`;
+      // The recipe sets the password of postgres. The server refuses it, as the placeholder of a sample.
+      `postgres://${user}:${user === "parley" ? "hidden" : "secret"}@${host}/${database}`;
     const proxyHost = `${address("service", 10)}:5000`;
 
     await whole();
     const { host } = await leader();
     for (const [database, statement] of [
-      ["postgres", "create role parley login password 'secret'"],
+      ["postgres", "create role parley login password 'hidden'"],
       [
         "postgres",
         "create database parley owner parley template template0 encoding 'UTF8' lc_collate 'C' lc_ctype 'C.UTF-8'",

@@ -295,6 +295,13 @@ const config = Config.all({
   knowledgeDir: setting("PARLEY_KNOWLEDGE_DIR", Config.String),
 });
 
+/** The passwords in our documents and samples. */
+const placeholders = new Set(["choose-one", "password", "secret"]);
+const passwordOf = (url: Redacted.Redacted) => {
+  const { password, searchParams } = new URL(Redacted.value(url));
+  return searchParams.get("password") ?? decodeURIComponent(password);
+};
+
 const read = Effect.gen(function* () {
   const values = yield* config;
   const { basePaths, databaseUrl, management } = values;
@@ -319,6 +326,11 @@ const read = Effect.gen(function* () {
       databaseUrl === null &&
       "PARLEY_STORE is postgres, but DATABASE_URL is not set. Example: postgres://user:password@host:5432/database.",
     typeof transport === "string" && `DATABASE_URL ${transport}.`,
+    store === "postgres" &&
+      typeof transport === "object" &&
+      transport !== null &&
+      placeholders.has(passwordOf(transport.url)) &&
+      "DATABASE_URL has a placeholder of the samples as its password, which anyone can read there: choose a password, and set it with alter role.",
     [values.port, values.askPort, management.port].some(
       (port, at, all) => port && all.indexOf(port) < at,
     ) && "PARLEY_PORT, PARLEY_ASK_PORT and PARLEY_MANAGEMENT_PORT must be different ports.",

@@ -2,6 +2,7 @@
  * The rows of a store in memory: the shortest implementation of `Rows`. A transaction is one synchronous step.
  */
 import {
+  bytesPerRow,
   ChatbotId,
   erasesChat,
   erasesKey,
@@ -123,7 +124,11 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
     audit: verb((entries) => {
       for (const entry of entries) set(audit, ++lastId.audit, { time: new Date(now), ...entry });
     }),
-    auditLog: verb((limit) => inOrder(audit).reverse().slice(0, limit)),
+    auditLog: verb((limit, userRef) =>
+      inOrder(audit)
+        .reverse()
+        .slice(0, userRef === undefined ? limit : audit.size),
+    ),
 
     ownChat: verb((...values) => ownChat(...values)?.chat ?? null),
     renameChat: verb((chatbot, id, name, visitor) => {
@@ -207,6 +212,16 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
       );
       return sumUsage(rows, tenantOf(chatbot).erasedUsage, query);
     }),
+    sizes: verb(() =>
+      inOrder(chatbots).map(({ chatbot, chats }) => {
+        const entries = inOrder(chats).flatMap((chat) => chat.entries);
+        const texts = entries.map(({ entry: { answer, metadata, question } }) =>
+          [question, answer, metadata ? JSON.stringify(metadata) : ""].join(""),
+        );
+        const bytes = Buffer.byteLength(texts.join("")) + bytesPerRow * (chats.size + texts.length);
+        return { chatbot: chatbot.id, chats: chats.size, entries: texts.length, bytes };
+      }),
+    ),
     chatPage: verb((chatbot, query) => {
       const chats = chatsOf(chatbot)
         .filter(({ chat }) => matchesQuery(chat, query))

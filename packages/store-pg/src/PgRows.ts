@@ -2,7 +2,9 @@
  * The part of the store that the rules of the core make: chatbots, keys, the audit log, erasures, exports and imports.
  */
 import {
+  bytesPerRow,
   daysOf,
+  type ChatbotSize,
   type ColdRows,
   type ColdTx,
   type Reads,
@@ -30,19 +32,31 @@ const lockRegistry = "lock table chatbot in share row exclusive mode";
 
 export const makeRows = (pools: PgPools): ColdRows => {
   const { reads, writes } = pools;
+  /** Runs statements that no deadline ends. */
+  const onOwnSession = <A>(
+    run: (session: DedicatedSession) => Effect.Effect<A, SqlError.SqlError>,
+  ) => Effect.scoped(Effect.flatMap(pools.exportSession, run));
   const usage: SqlVerbs<Pick<Reads, "usage">>["usage"] = (
     chatbot,
     { by = null, since, until = null },
   ) => {
     const { first, last } = daysOf({ since, until });
     const values = [chatbot, time(since), time(until), first, last];
-    return Effect.scoped(
-      Effect.flatMap(pools.exportSession, ({ query }) =>
-        query<UsageSum>(chatbot, usageBy(by), values),
-      ),
-    );
+    return onOwnSession(({ query }) => query<UsageSum>(chatbot, usageBy(by), values));
   };
-  const readVerbs = throughBody<Reads>({ ...registryVerbs(reads), ...chatReads(reads), usage });
+  const sizes = () => onOwnSession(({ query }) => query<ChatbotSize>("operator", sizesOfChatbots));
+  const ofRegistry = registryVerbs(reads);
+  const readVerbs = throughBody<Reads>({
+    ...ofRegistry,
+    ...chatReads(reads),
+    // Searching the log may take long.
+    auditLog: (limit, userRef) =>
+      userRef === undefined
+        ? ofRegistry.auditLog(limit)
+        : onOwnSession((session) => registryVerbs(session).auditLog(limit, userRef)),
+    usage,
+    sizes,
+  });
   const readNow = ({ query }: Pick<Session, "query">) =>
     Effect.map(
       query<{ readonly now: number }>("operator", `select ${millisNow} as now`),
@@ -63,6 +77,7 @@ export const makeRows = (pools: PgPools): ColdRows => {
       const verbs = {
         now,
         usage,
+        sizes,
         ...registryVerbs(session),
         ...chatVerbs(session),
         ...importVerbs(session),
@@ -133,3 +148,18 @@ from (
 ) costs
 group by "group", provider, model`;
 };
+
+/** Some 2,000 pages of the entries, whatever the size of the table; all pages of a smaller one. */
+const samplePercent =
+  "least(100, 2000 * 100.0 * current_setting('block_size')::int / greatest(pg_relation_size('entry'), 1))";
+
+export const sizesOfChatbots = `
+with sample as (
+  select chatbot_id, 100 / ${samplePercent} * count(*) as entries,
+    100 / ${samplePercent} * sum(pg_column_size(question) + pg_column_size(answer)
+      + coalesce(pg_column_size(metadata), 0) + ${bytesPerRow}) as bytes
+  from entry tablesample system (${samplePercent}) group by chatbot_id
+)
+select id as chatbot, coalesce(chats, 0)::float8 as chats, round(coalesce(entries, 0))::float8 as entries,
+  round(coalesce(bytes, 0) + ${bytesPerRow} * coalesce(chats, 0))::float8 as bytes
+from chatbot left join chat_counter on chat_counter.chatbot_id = id left join sample on sample.chatbot_id = id`;

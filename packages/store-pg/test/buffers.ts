@@ -36,8 +36,9 @@ export const execute = Effect.fnUntraced(function* (
   yield* sql.unsafe(`set plan_cache_mode = ${mode}`);
   const name = `statement_${++statements}`;
   yield* sql.unsafe(`prepare ${name} as ${text}`);
+  const parameters = values.length === 0 ? "" : `(${values.map(literal).join(", ")})`;
   const [row] = yield* sql.unsafe<{ readonly "QUERY PLAN": any }>(
-    `explain (analyze, buffers, format json) execute ${name}(${values.map(literal).join(", ")})`,
+    `explain (analyze, buffers, format json) execute ${name}${parameters}`,
   );
   return row!["QUERY PLAN"][0].Plan;
 });

@@ -7,6 +7,7 @@ import type { SqlClient } from "effect/sql";
 import { byPosition, byText, quickReadLimit, byFilter } from "../src/chats/ChatListing.ts";
 import { entryPage } from "../src/chats/EntryListing.ts";
 import type { Statement } from "../src/connections/Session.ts";
+import { sizesOfChatbots } from "../src/PgRows.ts";
 import {
   eraseEvery,
   fillChats,
@@ -215,6 +216,26 @@ layer(layerFilled, { timeout: "2 minutes" })(
           const statement = entryPage(small, firstChat, entries({ id: 1_049_000 }));
           assert.isAtMost(yield* buffers(sql, statement), most);
         }),
+    );
+
+    it.effect("the sizes of chatbots are estimated from at most 3,000 buffers of the entries", () =>
+      Effect.gen(function* () {
+        const sql = yield* Filled;
+        const big = ChatbotId.make(chatbot + 4);
+        yield* fillChats(sql, big, 2);
+        yield* sql.unsafe(
+          `insert into entry (chatbot_id, chat_id, id, position, question, answer, moderation, flagged, create_time)
+        select $1, 1, 2000000 + n, n, '', repeat('a', 400), 'none', false, now() from generate_series(1, 150000) n`,
+          [big],
+        );
+        const touched = yield* buffers(sql, { text: sizesOfChatbots, values: [] });
+        assert.isAtMost(touched, 3_000);
+        const sizes = yield* ChatArchive.use((archive) => archive.sizes);
+        const { bytes, chats, entries } = sizes.find((size) => size.chatbot === big)!;
+        assert.strictEqual(chats, 2);
+        assert.approximately(entries, 150_000, 30_000);
+        assert.approximately(bytes / entries, 550, 10);
+      }),
     );
 
     for (const field of ["answer", "flagged"] as const) {

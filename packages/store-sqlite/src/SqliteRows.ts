@@ -3,6 +3,7 @@
  * SQLite does.
  */
 import {
+  bytesPerRow,
   erasedUsageDays,
   daysOf,
   type ArchiveRecord,
@@ -10,6 +11,7 @@ import {
   type Chat,
   type Chatbot,
   type ChatbotId,
+  type ChatbotSize,
   type ChatId,
   type DatedErasure,
   defaultSettings,
@@ -52,6 +54,17 @@ const costColumns = costs
       (cost === "answers" ? "count(*)" : `ifnull(sum(usage ->> '${cost}'), 0)`) + ` AS ${cost}`,
   )
   .join();
+
+/** Counts the entries in an index, and estimates their bytes from a hundred ids of each chatbot at equal distances. */
+const sizesOfChatbots = `
+  WITH RECURSIVE steps (step) AS (SELECT 1 UNION ALL SELECT step + 2 FROM steps WHERE step < 199),
+    counts AS (SELECT chatbot, count(*) AS entries, min(id) AS first, max(id) AS last FROM entries GROUP BY chatbot)
+  SELECT chatbots.id AS chatbot, chats, ifnull(entries, 0) AS entries,
+    CAST((chats + ifnull(entries, 0)) * ${bytesPerRow} + ifnull(entries, 0) * ifnull((SELECT avg((
+      SELECT octet_length(question) + octet_length(answer) + ifnull(octet_length(metadata), 0) FROM entries
+      WHERE chatbot = chatbots.id AND id >= first + step * (last - first + 1) / 200 ORDER BY id LIMIT 1
+    )) FROM steps), 0) AS INTEGER) AS bytes
+  FROM chatbots LEFT JOIN counts ON counts.chatbot = chatbots.id`;
 
 type ChatbotColumns = Omit<Chatbot, "settings"> & { readonly settings: string };
 const chatbotColumns = "id, workspaceName, name, description, settings";
@@ -123,6 +136,17 @@ export const makeTx = (sql: Sql, now: () => number) => {
           return toFailure(thrown);
         }
       });
+
+  const inBackground = <Row>(statement: string, values: ReadonlyArray<Value>) =>
+    Effect.map(
+      background.read([[statement, values]]),
+      ([rows]) => rows as ReadonlyArray<unknown> as ReadonlyArray<Row>,
+    ).pipe(
+      Effect.catchTag(
+        "Overloaded",
+        (cause) => new StorageUnavailable({ cause, reason: "timeout" }),
+      ),
+    );
 
   const findChatbot = (id: ChatbotId) => {
     const row = first<ChatbotColumns>(`SELECT ${chatbotColumns} FROM chatbots WHERE id = ?`, [id]);
@@ -296,10 +320,11 @@ export const makeTx = (sql: Sql, now: () => number) => {
     audit: verb((entries) => {
       for (const entry of entries) insert("audit", { time: now(), ...entry });
     }),
-    auditLog: verb((limit) =>
+    auditLog: verb((limit, userRef) =>
       all<Omit<AuditRecord, "time"> & { readonly time: number }>(
-        "SELECT time, actor, chatbot, action, detail FROM audit ORDER BY id DESC LIMIT ?",
-        [limit],
+        `SELECT time, actor, chatbot, action, detail FROM audit
+         ${userRef === undefined ? "" : "WHERE detail LIKE '%sha256:%'"} ORDER BY id DESC LIMIT ?`,
+        [userRef === undefined ? limit : -1],
       ).map((row) => ({ ...row, time: new Date(row.time) })),
     ),
 
@@ -413,16 +438,9 @@ export const makeTx = (sql: Sql, now: () => number) => {
          ) GROUP BY 1, 2, 3`;
       const { first, last } = daysOf({ since, until });
       const values = [chatbot, since.getTime(), by, until && until.getTime(), first, last];
-      return Effect.map(
-        background.read([[statement, values]]),
-        ([rows]) => rows as ReadonlyArray<unknown> as ReadonlyArray<UsageSum>,
-      ).pipe(
-        Effect.catchTag(
-          "Overloaded",
-          (cause) => new StorageUnavailable({ cause, reason: "timeout" }),
-        ),
-      );
+      return inBackground<UsageSum>(statement, values);
     },
+    sizes: () => inBackground<ChatbotSize>(sizesOfChatbots, []),
     chatPage: (chatbot, query) => Effect.flatten(verb(() => pageOfChats(sql, chatbot, query))()),
     entryPage: (...values) => Effect.flatten(verb(() => pageOfEntries(sql, ...values))()),
   };

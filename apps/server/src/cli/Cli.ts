@@ -12,7 +12,7 @@ import { chatbot } from "./commands/ChatbotCommand.ts";
 import { chat } from "./commands/ChatCommand.ts";
 import { chats } from "./commands/ChatsCommand.ts";
 import { doctor } from "./commands/DoctorCommand.ts";
-import { backup, compact } from "./commands/FileCommands.ts";
+import { backup, compact, copy } from "./commands/FileCommands.ts";
 import { feedback } from "./commands/FeedbackCommand.ts";
 import { key } from "./commands/KeyCommand.ts";
 import { migrate } from "./commands/MigrateCommand.ts";
@@ -54,6 +54,7 @@ export const command = Command.make("parley").pipe(
     feedback,
     backup,
     compact,
+    copy,
   ]),
   Command.withGlobalFlags([Json]),
 );

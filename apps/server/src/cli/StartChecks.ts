@@ -1,11 +1,9 @@
 /**
- * Checks the listeners, the telemetry collectors and the data directory, without writing files or listening on ports.
+ * Checks the listeners, the telemetry collectors and the data directory, without writing files.
  */
 import { Effect } from "effect";
-import { lookup } from "node:dns/promises";
 import { accessSync, constants, existsSync } from "node:fs";
-import { connect } from "node:net";
-import { networkInterfaces } from "node:os";
+import { connect, createServer } from "node:net";
 import { dirname, resolve } from "node:path";
 import { Settings } from "../Settings.ts";
 import type { Variables } from "../Variables.ts";
@@ -23,35 +21,33 @@ const probe = (host: string, port: number) =>
     socket.on("close", () => resume(Effect.succeed(response)));
   });
 
-/** `failed` means that the server would not start, and `warning` that something may be wrong. */
+/** `ok` is what may surprise, `failed` means that the server would not start, and `warning` that something may be wrong. */
 type Problem = readonly [
   check: "listeners" | "telemetry" | "directory",
-  status: "failed" | "warning",
+  status: "ok" | "failed" | "warning",
   message: string,
 ];
 
-/** Finds what would prevent a listener from using its address. */
-const checkListener = Effect.fnUntraced(function* (
-  name: string,
-  port: number,
-  host: string,
-): Effect.fn.Return<ReadonlyArray<Problem>> {
-  const failed = (message: string) => [["listeners", "failed", message] as const];
-  const target = yield* Effect.promise(() => lookup(host).catch(() => null));
-  if (target === null) return failed(`The host ${host} for ${name} cannot be resolved.`);
-  const isAny = target.address === "0.0.0.0" || target.address === "::";
-  const addresses = Object.values(networkInterfaces()).flatMap((all) =>
-    all!.map(({ address }) => address),
+/** Listens on an address for a moment, unless a server of Parley does. */
+const checkListener = (name: string, port: number, host: string) =>
+  Effect.callback<string | null>((resume) => {
+    const server = createServer();
+    server.once("error", ({ code, message }: NodeJS.ErrnoException) =>
+      resume(Effect.succeed(code === "EADDRINUSE" ? code : `${message} for ${name}.`)),
+    );
+    server.listen({ host, port }, () => server.close(() => resume(Effect.succeed(null))));
+  }).pipe(
+    Effect.flatMap(
+      Effect.fnUntraced(function* (mistake): Effect.fn.Return<ReadonlyArray<Problem>> {
+        if (mistake === null) return [];
+        if (mistake !== "EADDRINUSE") return [["listeners", "failed", mistake]];
+        const response = yield* probe(host, port);
+        return /"live":true|"INVALID_PATH"/.test(response ?? "")
+          ? [["listeners", "ok", `A Parley server is listening on ${name} ${port}.`]]
+          : [["listeners", "failed", `${name} ${port} is in use by another program.`]];
+      }),
+    ),
   );
-  if (!isAny && !target.address.startsWith("127.") && !addresses.includes(target.address)) {
-    return failed(`The host ${host} for ${name} is not an address of this machine.`);
-  }
-  const response = port === 0 ? null : yield* probe(isAny ? "localhost" : target.address, port);
-  if (response === null) return [];
-  return /"live":true|"INVALID_PATH"/.test(response)
-    ? [["listeners", "warning", `A Parley server is already listening on ${name} ${port}.`]]
-    : failed(`${name} ${port} is in use by another program.`);
-});
 
 /** Checks whether an OpenTelemetry collector can be reached. */
 const checkCollector = Effect.fnUntraced(function* (

@@ -51,11 +51,9 @@ export const makeDataDir = Effect.gen(function* () {
     );
 });
 
-/** The store in the file. */
-export const layerFile = (options: { readonly migrates?: boolean } = {}) =>
-  Effect.map(Effect.andThen(loadQuietly, databaseFile), (file) =>
-    layerSqlite({ file, ...options }),
-  );
+/** The store in the file of the settings, or in another. */
+export const layerFile = (options: { readonly file?: string; readonly migrates?: boolean } = {}) =>
+  Effect.map(databaseFile, (file) => layerSqlite({ file, ...options }));
 
 /** One of the stores. */
 export interface AnyStore extends Layer.Layer<StorePorts, PostgresUnusable | StorageUnavailable> {}

@@ -2,7 +2,9 @@
  * Broken set-ups: the doctor says in advance what would keep the server from starting, and what to do about it.
  */
 import * as PgConnection from "@effect/sql-pg/PgConnection";
+import { generateKey } from "@parley/core";
 import { Effect, Redacted } from "effect";
+import { SecureRandom } from "effect/crypto";
 import { once } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer, type AddressInfo, type Server } from "node:net";
@@ -33,7 +35,9 @@ const as = (change: (url: URL) => void) => {
   return { DATABASE_URL: url.href };
 };
 const portOfOther = () => String((other.address() as AddressInfo).port);
-const key = "prl_0V2ClbsUvRtr_KNsvc24Uij3stmrY9QNFvKQNdDB0DxCe_32uFFN";
+const key = Redacted.value(
+  Effect.runSync(generateKey.pipe(Effect.provide(SecureRandom.layerWebCrypto))),
+);
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "parley-broken-"));
@@ -45,6 +49,8 @@ beforeAll(async () => {
   const bot = { workspace: "W", name: "B" };
   await declare("good.json", { ...bot, keys });
   await declare("taken.json", { ...bot, name: "C", keys });
+  const sample = "prl_0V2ClbsUvRtr_KNsvc24Uij3stmrY9QNFvKQNdDB0DxCe_32uFFN";
+  await declare("sample.json", { ...bot, keys: [{ key: sample, scopes: ["read"] }] });
   await writeFile(file("blank"), "\n");
   expect((await here(["migrate"], postgres())).code).toBe(0);
   expect((await here(["provision", file("good.json")], postgres())).code).toBe(0);
@@ -87,6 +93,26 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
     "settings",
     /percent-encode/,
   ],
+  ...["secret", "choose-one", "password"].map(
+    (password): readonly [string, SetUp, string, RegExp] => [
+      `the placeholder ${password} as the database's password`,
+      () => as((url) => (url.password = password)),
+      "settings",
+      /placeholder/,
+    ],
+  ),
+  [
+    "a placeholder as the database's password, in a parameter",
+    () => ({ DATABASE_URL: "postgres://a@127.0.0.1:1/d?password=choose%2Done" }),
+    "settings",
+    /placeholder/,
+  ],
+  [
+    "the key of the samples",
+    () => ({ ...memory, PARLEY_PROVISION: file("sample.json") }),
+    "provision",
+    /not a valid key/,
+  ],
   [
     "a missing provisioning file",
     () => ({ ...memory, PARLEY_PROVISION: file("nowhere") }),
@@ -112,6 +138,12 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
     /192.* for PARLEY_PORT/,
   ],
   [
+    "a host that does not exist",
+    () => ({ ...memory, PARLEY_HOST: "nowhere.invalid" }),
+    "listeners",
+    /nowhere\.invalid for PARLEY_PORT/,
+  ],
+  [
     "the management host of another machine",
     () => ({
       ...memory,
@@ -128,11 +160,11 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
   ],
   [
     "no database server",
-    () => ({ DATABASE_URL: "postgres://a:secret@127.0.0.1:1/d" }),
+    () => ({ DATABASE_URL: "postgres://a:hidden@127.0.0.1:1/d" }),
     "database",
     /ECONNREFUSED/,
   ],
-  ["a wrong password", () => as((url) => (url.password = "secret")), "database", /password/],
+  ["a wrong password", () => as((url) => (url.password = "hidden")), "database", /password/],
   [
     "a database whose encoding is not UTF-8",
     () => as((url) => (url.pathname = `/${schema}_latin`)),
@@ -171,18 +203,12 @@ describe("parley doctor", () => {
       const start = await here(["serve"], settings);
       expect(start).toMatchObject({ code: 1, stdout: "" });
       expect(start.stderr).toMatch(oneLineAndHint);
-      expect(JSON.stringify([findings, start])).not.toMatch(/secret|se\/cret/);
+      expect(JSON.stringify([findings, start])).not.toMatch(/hidden|se\/cret|choose-one/);
     },
   );
 });
 
 const warned: ReadonlyArray<readonly [string, SetUp, check: string, message: RegExp]> = [
-  [
-    "a port that a Parley server uses",
-    () => ({ ...memory, PARLEY_PORT: new URL(testServer.target.origin).port }),
-    "listeners",
-    /Parley server is already listening/,
-  ],
   [
     "an unreachable collector",
     () => ({ ...memory, OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }),
@@ -218,4 +244,14 @@ it.each(warned)("the doctor warns about %s", async (_, setUp, check, message) =>
   const hint = expect.any(String);
   const expected = { check, status: "warning", message: expect.stringMatching(message), hint };
   expect(findings).toContainEqual(expected);
+});
+
+it("beside its own running server, the doctor is content with the ports, also on all addresses", async () => {
+  for (const more of [{}, { PARLEY_HOST: "0.0.0.0" }, { PARLEY_HOST: "localhost" }]) {
+    const PARLEY_PORT = new URL(testServer.target.origin).port;
+    const { code, findings } = await examine(() => ({ ...memory, PARLEY_PORT, ...more }));
+    expect(code).toBe(0);
+    const message = `A Parley server is listening on PARLEY_PORT ${PARLEY_PORT}.`;
+    expect(findings).toContainEqual({ check: "listeners", status: "ok", message, hint: null });
+  }
 });

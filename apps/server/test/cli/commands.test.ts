@@ -310,6 +310,19 @@ it("parley usage sums the tokens of answers, also of those that have been erased
   expect((await parley("usage --chatbot Full --workspace W")).code).toBe(2);
 });
 
+it("parley chatbot size lists what each chatbot keeps, the biggest first", async () => {
+  const { stdout } = await parley("chatbot size");
+  expect(stdout).toMatch(/^ID +WORKSPACE +NAME +CHATS +ENTRIES +BYTES\n\d+ +\S+ +Full +/);
+  const sizes = JSON.parse((await parley("chatbot size --json")).stdout);
+  const { bytes, chats, entries } = sizes[0];
+  const { total } = JSON.parse((await parley("chats list --chatbot Full --json")).stdout);
+  expect([chats, entries > 0]).toEqual([total, true]);
+  expect(sizes.map((size: { bytes: number }) => size.bytes)).toEqual(
+    sizes.map((size: { bytes: number }) => size.bytes).toSorted((a: number, b: number) => b - a),
+  );
+  expect(bytes).toBeGreaterThan(150 * (chats + entries));
+});
+
 it("parley chats post adds an entry with its metadata, which the audit log records without its text", async () => {
   const { stdout: before } = await parley("chats list --chatbot Full --limit 1 --json");
   const { id: chat } = JSON.parse(before).chats[0];

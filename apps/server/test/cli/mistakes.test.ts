@@ -139,7 +139,7 @@ describe("a command without a usable database says so", () => {
 
   it.each([
     [{ PARLEY_STORE: "memory" }, "commands need another store"],
-    [{ DATABASE_URL: "postgres://parley:secret@127.0.0.1:1/parley" }, "ECONNREFUSED"],
+    [{ DATABASE_URL: "postgres://parley:hidden@127.0.0.1:1/parley" }, "ECONNREFUSED"],
     [{ PARLEY_DATA_DIR: dataDir }, `There is no database in PARLEY_DATA_DIR ${dataDir}: `],
     [{ PARLEY_STORE: "nonsense" }, "PARLEY_STORE"],
   ])("a command without a usable database says so: %j", async (wrong, reason) => {
@@ -160,7 +160,7 @@ describe("a command without a usable database says so", () => {
 });
 
 it("a process that runs a command exits with the command's code, and prints help only on standard output", async () => {
-  const dead = { DATABASE_URL: "postgres://parley:secret@127.0.0.1:1/parley" };
+  const dead = { DATABASE_URL: "postgres://parley:hidden@127.0.0.1:1/parley" };
   const result = await run(["key", "revoke"], dead);
   expect(result).toMatchObject({ code: 2, stdout: "" });
   expect(result.stderr).toMatch(oneLineAndHint);

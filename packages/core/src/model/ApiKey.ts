@@ -134,9 +134,14 @@ export const keyState = (
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const shape = /^prl_[0-9A-Za-z]{12}_[0-9A-Za-z]{32}_[0-9A-Za-z]{6}$/;
 
-/** Returns the id of a well-formed key, or `null` for any other string. */
+/** The id of a key that earlier samples and documents showed. Whoever has copied them must choose a key of their own. */
+const sampleId = "0V2ClbsUvRtr";
+
+/** Returns the id of a well-formed key, or `null` for any other string, and for the key of the samples. */
 export const keyId = (key: string): string | null =>
-  shape.test(key) && checksum(key.slice(0, 49)) === key.slice(50) ? key.slice(4, 16) : null;
+  shape.test(key) && key.slice(4, 16) !== sampleId && checksum(key.slice(0, 49)) === key.slice(50)
+    ? key.slice(4, 16)
+    : null;
 
 /** Generates a new key, whose secret of 32 base-62 digits has 190.5 bits of entropy. */
 export const generateKey = Effect.gen(function* () {

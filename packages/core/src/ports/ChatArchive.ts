@@ -94,6 +94,18 @@ export interface UsageSum extends Omit<Usage, "latencyMillis" | "provider" | "mo
   readonly answers: number;
 }
 
+/** What a chatbot keeps. A store may estimate the entries and the bytes of a large one. */
+export interface ChatbotSize {
+  readonly chatbot: ChatbotId;
+  readonly chats: number;
+  readonly entries: number;
+  /** The bytes of its chats and entries as they are stored, without indexes. */
+  readonly bytes: number;
+}
+
+/** About how many bytes a chat or an entry takes in addition to the texts of an entry. */
+export const bytesPerRow = 150;
+
 /** Entries that have a rating, or entries for which the documents had nothing (`metadata.found` is `false`). */
 export type FeedbackKind = "rated" | "unanswered";
 
@@ -155,6 +167,8 @@ export class ChatArchive extends Context.Service<
       chatbot: ChatbotId,
       query: UsageQuery,
     ) => Effect.Effect<ReadonlyArray<UsageSum>, StorageUnavailable>;
+    /** Returns the size of every chatbot, in any order. Takes the same short time however much a store on PostgreSQL keeps. */
+    readonly sizes: Effect.Effect<ReadonlyArray<ChatbotSize>, StorageUnavailable>;
     /** Emits the chatbot's entries of this kind that were created at or after `since`, newest first. */
     readonly feedback: (
       chatbot: ChatbotId,

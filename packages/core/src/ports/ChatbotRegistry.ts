@@ -112,9 +112,13 @@ export class ChatbotRegistry extends Context.Service<
     ) => Effect.Effect<void, StorageUnavailable>;
     /** The current time on the store's clock, which determines when keys expire and which chats are idle. */
     readonly now: Effect.Effect<Date, StorageUnavailable>;
-    /** Returns the newest `limit` entries in the audit log, newest first. Concurrent writes may appear in any order. */
+    /**
+     * Returns the newest `limit` entries in the audit log, newest first. Concurrent writes may appear in any order. With a
+     * `userRef`, returns at least all entries that contain its digest; see `Administration.audit`.
+     */
     readonly audit: (
       limit: number,
+      userRef?: string,
     ) => Effect.Effect<ReadonlyArray<AuditRecord>, StorageUnavailable>;
   }
 >()("@parley/core/ChatbotRegistry") {}

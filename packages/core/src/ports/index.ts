@@ -12,12 +12,14 @@ export {
   type AnswerPart,
 } from "./Answerer.ts";
 export {
+  bytesPerRow,
   ChatArchive,
   erasureAt,
   erasureDetail,
   exportDetail,
   importDetail,
   type ArchiveRecord,
+  type ChatbotSize,
   type DatedErasure,
   type Erasable,
   type FeedbackKind,

@@ -195,7 +195,7 @@ const make = Effect.gen(function* () {
   const audit = operation("Administration.audit")(
     Effect.fnUntraced(function* (limit: number, userRef?: string) {
       if (userRef === undefined) return yield* registry.audit(limit);
-      const entries = yield* Effect.filter(yield* registry.audit(2 ** 31 - 1), ({ detail }) => {
+      const entries = yield* Effect.filter(yield* registry.audit(limit, userRef), ({ detail }) => {
         const [digest, salt] = /sha256:(\w+):\w+$/.exec(detail) ?? [];
         return salt === undefined
           ? Effect.succeed(false)

@@ -1,16 +1,18 @@
 /**
  * Erases expired chats, which have had no entry for their chatbot's `retentionDays`, and reports the time until the
- * next key expires.
+ * next key expires and the sizes of the biggest chatbots.
  */
 import { Clock, Context, Duration, Effect, Layer, Random, Schedule } from "effect";
 import type { ChatbotId } from "../model/Ids.ts";
-import { ChatArchive } from "../ports/ChatArchive.ts";
+import { ChatArchive, type ChatbotSize } from "../ports/ChatArchive.ts";
 import { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
 import { BackgroundSleep } from "./BackgroundSleep.ts";
 import { registerGauge } from "./Telemetry.ts";
 
 const actor = "retention";
 const day = 86_400_000;
+/** How many of the biggest chatbots have a series for their size. A chatbot that grows smaller keeps its series. */
+const seriesOfSizes = 10;
 
 /**
  * Erases the expired chats of every chatbot once, and returns whether that succeeded. Logs every failure, including
@@ -55,6 +57,7 @@ const repeatHourly = <R>(run: Effect.Effect<unknown, never, R>) =>
 
 const retain = Effect.gen(function* () {
   const registry = yield* ChatbotRegistry;
+  const archive = yield* ChatArchive;
   const context = yield* Effect.context<never>();
   const now = () => Context.get(context, Clock.Clock).currentTimeMillisUnsafe();
   let completedAt = now();
@@ -67,11 +70,11 @@ const retain = Effect.gen(function* () {
     "Time since the last successful retention run or, if none yet, since startup",
     () => now() - completedAt,
   );
-  gauge(
-    "parley.key.expiry",
-    "Time until the next key expires; infinite if no key expires",
-    () => Math.min(...expiries.filter((expiry) => expiry > now())) - now(),
-  );
+  gauge("parley.key.expiry", "Time until the next key expires; infinite if no key expires", () => {
+    const time = now();
+    // Not `Math.min(...expiries)`, which fails if there are more than some 120,000.
+    return expiries.reduce((a, b) => (b > time ? Math.min(a, b) : a), Infinity) - time;
+  });
 
   const readExpiries = Effect.map(registry.list, (all) => {
     const keys = all.flatMap(({ keys }) => keys.filter(({ revokedAt }) => revokedAt === null));
@@ -83,6 +86,34 @@ const retain = Effect.gen(function* () {
     Effect.repeat(Schedule.spaced("1 minute")),
     Effect.forkChild,
   );
+  let sizes: ReadonlyMap<ChatbotId, ChatbotSize> = new Map();
+  const chatbotsWithSeries = new Set<ChatbotId>();
+  const readSizes = Effect.map(archive.sizes, (all) => {
+    sizes = new Map(all.map((size) => [size.chatbot, size]));
+    for (const { chatbot } of all.toSorted((a, b) => b.bytes - a.bytes).slice(0, seriesOfSizes)) {
+      if (chatbotsWithSeries.has(chatbot)) continue;
+      chatbotsWithSeries.add(chatbot);
+      const ofChatbot = (name: string, unit: string, read: (size: ChatbotSize) => number) =>
+        registerGauge(
+          context,
+          name,
+          "Chats and entries of the biggest chatbots",
+          { chatbot: String(chatbot), unit },
+          () => {
+            const size = sizes.get(chatbot);
+            return size === undefined ? 0 : read(size);
+          },
+        );
+      ofChatbot("parley.chatbot.rows", "", ({ chats, entries }) => chats + entries);
+      ofChatbot("parley.chatbot.size", "By", ({ bytes }) => bytes);
+    }
+  });
+  yield* Effect.ignore(readSizes).pipe(
+    Effect.repeat(Schedule.spaced("10 minutes")),
+    Effect.delay("1 minute"),
+    Effect.forkChild,
+  );
+
   const run = Effect.map(eraseExpired, (isComplete) => {
     if (isComplete) completedAt = now();
   });

@@ -193,6 +193,7 @@ export const makeChatArchive = (rows: ColdRows): Port => {
     export: exportRecords,
     import: importRecords,
     usage: (chatbot, query) => rows.read((tx) => tx.usage(chatbot, query)),
+    sizes: rows.read((tx) => tx.sizes()),
     feedback: (chatbot, since, kind) =>
       Stream.filter(rows.feedback(chatbot, since, kind), ({ entry }) =>
         hasFeedback(entry, since, kind),

@@ -159,9 +159,10 @@ export const makeChatbotRegistry = (rows: ColdRows): Port => {
     revokeKey,
     record,
     now: Effect.map(rows.now, (now) => new Date(now)),
-    audit: (limit) =>
+    audit: (limit, userRef) =>
       rows.read(
         Effect.fnUntraced(function* (tx) {
+          if (userRef !== undefined) return yield* tx.auditLog(limit, userRef);
           const erasures = (yield* tx.visitorErasures(limit)).map(
             ({ apiKeyId, chatbot, chats, time }): AuditRecord => ({
               time,

@@ -16,6 +16,7 @@ import type { ChatbotId, ChatId } from "../model/Ids.ts";
 import type { ChatQuery, EntryQuery, Page } from "../model/ListQuery.ts";
 import type {
   ArchiveRecord,
+  ChatbotSize,
   DatedErasure,
   FeedbackKind,
   UsageQuery,
@@ -95,14 +96,19 @@ export interface Reads {
     readonly chatbot: Chatbot;
     readonly now: number;
   } | null>;
-  /** The newest `limit` entries in the audit log, the newest first. */
-  readonly auditLog: (limit: number) => Verb<ReadonlyArray<AuditRecord>>;
+  /**
+   * The newest `limit` entries in the audit log, the newest first. With a `userRef`, at least all entries that contain
+   * its digest, whatever the limit; the core leaves out the others.
+   */
+  readonly auditLog: (limit: number, userRef?: string) => Verb<ReadonlyArray<AuditRecord>>;
   /** The newest `limit` days on which the visitors of a key have erased chats, the newest first. */
   readonly visitorErasures: (limit: number) => Verb<ReadonlyArray<VisitorErasures>>;
   /** The chat; `null` if there is none or, with a `visitor`, if it has another `userRef` or none; both take as long. */
   readonly ownChat: (chatbot: ChatbotId, id: ChatId, visitor: string | null) => Verb<Chat | null>;
   /** See `ChatArchive.usage`. */
   readonly usage: (chatbot: ChatbotId, query: UsageQuery) => Verb<ReadonlyArray<UsageSum>>;
+  /** See `ChatArchive.sizes`. */
+  readonly sizes: () => Verb<ReadonlyArray<ChatbotSize>>;
 }
 
 /** The verbs of the registry, of the audit log and of imports. */

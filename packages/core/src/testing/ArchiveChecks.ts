@@ -4,9 +4,9 @@
  */
 import { Cause, Effect, Exit, Fiber, Result, Stream } from "effect";
 import type { Chat } from "../model/Chat.ts";
-import type { ChatId } from "../model/Ids.ts";
+import type { ChatbotId, ChatId } from "../model/Ids.ts";
 import { defaultChatQuery, defaultEntryQuery, entryIncludes } from "../model/ListQuery.ts";
-import { ChatArchive, type ArchiveRecord } from "../ports/ChatArchive.ts";
+import { ChatArchive, type ArchiveRecord, type ChatbotSize } from "../ports/ChatArchive.ts";
 import { ChatNotFound } from "../model/Errors.ts";
 import { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
 import type { StorePorts } from "../ports/Store.ts";
@@ -81,6 +81,26 @@ export const archiveChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = 
     yield* create(chatbot, { name: "afterwards" });
     const { total } = yield* list(chatbot);
     yield* same("the next export", chatsOf(yield* exportAll(chatbot)).length, total);
+  }),
+
+  check("the sizes of chatbots are known, those of erased chats gone", function* () {
+    const [first, second, empty] = [yield* newChatbot, yield* newChatbot, yield* newChatbot];
+    yield* importAll(first, many);
+    yield* importAll(second, [
+      chatRecord(1, longAgo),
+      entryRecord(1, 1, longAgo, { answer: "é".repeat(500), metadata: { a: "b".repeat(500) } }),
+    ]);
+    yield* erase(first, { _tag: "UserRef", userRef: "y" });
+    const sizesNow = ChatArchive.use(({ sizes }) => sizes);
+    const sizeOf = (chatbot: ChatbotId) =>
+      Effect.map(sizesNow, (all) => all.find((size) => size.chatbot === chatbot)!);
+    const counts = ({ chats, entries }: ChatbotSize) => ({ chats, entries });
+    yield* same("many chats", counts(yield* sizeOf(first)), { chats: 840, entries: 1_440 });
+    const { bytes, ...size } = yield* sizeOf(second);
+    yield* same("one chat", size, { chatbot: second, chats: 1, entries: 1 });
+    yield* same(`about 1,800 bytes, not ${bytes}`, 1_500 < bytes && bytes < 2_500, true);
+    const noSize = { chatbot: empty, chats: 0, entries: 0, bytes: 0 };
+    yield* same("no chats", yield* sizeOf(empty), noSize);
   }),
 
   check("large chatbots are copied and erased while another chatbot is written to", function* () {

@@ -381,3 +381,7 @@ describe("records of key use", () => {
       }),
   );
 });
+
+it("the key that earlier samples showed is no key", () => {
+  assert.isNull(keyId("prl_0V2ClbsUvRtr_KNsvc24Uij3stmrY9QNFvKQNdDB0DxCe_32uFFN"));
+});

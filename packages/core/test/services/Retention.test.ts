@@ -222,12 +222,55 @@ it.effect(
       assert.deepStrictEqual(yield* gauges, {
         "parley.retention.age": 62,
         "parley.key.expiry": 1.5 * hour - 62,
+        "parley.chatbot.rows": 2,
+        "parley.chatbot.size": 300,
       });
       isFailing = false;
       yield* TestClock.adjust("119 minutes");
       const { "parley.key.expiry": expiry, "parley.retention.age": age } = yield* gauges;
       assert.isBelow(age!, 75 * 60);
       assert.strictEqual(expiry, 7 * hour - 2);
+    }).pipe(
+      Effect.scoped,
+      Effect.provide(layerMemory),
+      Effect.provideService(Metric.MetricRegistry, new Map()),
+    ),
+);
+
+it.effect(
+  "metrics show the sizes of the ten biggest chatbots, measured every ten minutes, and 0 for one that is deleted",
+  () =>
+    Effect.gen(function* () {
+      const registry = yield* ChatbotRegistry;
+      const chatbots = yield* Effect.forEach(
+        Array.from({ length: 12 }, (_, n) => n),
+        (n) => make(String(n), null),
+      );
+      for (const { id, used } of chatbots.slice(2)) yield* use(id, used);
+      const rows = Effect.map(Metric.snapshot, (metrics) => {
+        const ofRows = metrics.filter(({ id }) => id === "parley.chatbot.rows");
+        return ofRows
+          .map(({ attributes, state }) => [
+            Number(attributes!["chatbot"]),
+            (state as { value: number }).value,
+          ])
+          .toSorted(([a], [b]) => a! - b!);
+      });
+      yield* startRetention({});
+      yield* TestClock.adjust("1 minute");
+      const biggest = chatbots.slice(2).map(({ id }) => [id, 3]);
+      assert.deepStrictEqual(yield* rows, biggest);
+      yield* use(chatbots[0]!.id, chatbots[0]!.idle);
+      yield* use(chatbots[0]!.id, chatbots[0]!.idle);
+      yield* registry.delete(chatbots[2]!.id, "test");
+      yield* TestClock.adjust("9 minutes");
+      assert.deepStrictEqual(yield* rows, biggest);
+      yield* TestClock.adjust("1 minute");
+      assert.deepStrictEqual(yield* rows, [
+        [chatbots[0]!.id, 4],
+        [chatbots[2]!.id, 0],
+        ...biggest.slice(1),
+      ]);
     }).pipe(
       Effect.scoped,
       Effect.provide(layerMemory),

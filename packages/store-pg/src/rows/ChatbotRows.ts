@@ -55,7 +55,13 @@ const toKey = (row: ApiKeyRow): RegisteredKey => ({
 
 type RegistryVerbs = Omit<
   ColdTx,
-  "now" | "usage" | keyof ReturnType<typeof chatVerbs> | "hasChats" | "insertRecords" | "endImport"
+  | "now"
+  | "usage"
+  | "sizes"
+  | keyof ReturnType<typeof chatVerbs>
+  | "hasChats"
+  | "insertRecords"
+  | "endImport"
 >;
 
 export const registryVerbs = (session: Pick<Session, "query">): SqlVerbs<RegistryVerbs> => {
@@ -84,7 +90,10 @@ export const registryVerbs = (session: Pick<Session, "query">): SqlVerbs<Registr
         first<ChatbotRow & ApiKeyRow & { readonly now: number }>(selectGrant, [keyId]),
         (row) => row && { key: toKey(row), chatbot: toChatbot(row), now: row.now },
       ),
-    auditLog: (limit) => query<AuditRecord>(newestAudit, [limit]),
+    auditLog: (limit, userRef) =>
+      userRef === undefined
+        ? query<AuditRecord>(newestAudit, [limit])
+        : query<AuditRecord>(auditOfUser, [userRef]),
     audit: (entries) =>
       Effect.asVoid(
         query(insertAudit, [
@@ -171,6 +180,13 @@ insert into audit (actor, chatbot_id, action, detail)
 select * from unnest($1::text[], $2::int[], $3::text[], $4::text[])`;
 const newestAudit = `
 select time, actor, chatbot_id as chatbot, action, detail from audit order by id desc limit $1::int8`;
+
+/** The end of a detail is `sha256:`, 32 digits of salt, a colon and 64 digits of a hash: see `Administration.person`. */
+const auditOfUser = `
+select time, actor, chatbot_id as chatbot, action, detail from audit
+where detail like '%sha256:%'
+  and right(detail, 64) = encode(sha256(convert_to(left(right(detail, 97), 32) || ':' || $1::text, 'UTF8')), 'hex')
+order by id desc`;
 
 /** Updates the time of the last use of keys, to the minute. */
 export const recordUses = `

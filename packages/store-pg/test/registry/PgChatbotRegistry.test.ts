@@ -8,6 +8,7 @@ import {
   type ArchiveRecord,
 } from "@parley/core/ports";
 import { Deferred, Effect, Fiber, Latch, Stream } from "effect";
+import { createHash } from "node:crypto";
 import { clientOf, freshSchema, layerPostgresUnderTest } from "../PostgresUnderTest.ts";
 
 const schema = freshSchema();
@@ -66,6 +67,27 @@ layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on Post
       yield* gate.open;
       assert.strictEqual(yield* Fiber.join(importing), 3001);
       assert.strictEqual((yield* store.listChats(id, defaultChatQuery)).total, 3001);
+    }),
+  );
+});
+
+layer(layerPostgresUnderTest())("audit log on PostgreSQL", (it) => {
+  it.effect("PostgreSQL itself finds a user's entries in the log, whatever the limit", () =>
+    Effect.gen(function* () {
+      const registry = yield* ChatbotRegistry;
+      const { id } = yield* newChatbot;
+      const digestOf = (salt: string, userRef: string) =>
+        `sha256:${salt}:${createHash("sha256").update(`${salt}:${userRef}`).digest("hex")}`;
+      const salts = ["0".repeat(32), "a".repeat(32), "b".repeat(32)];
+      const details = ["Zoë", "sha256:", "O'Neil"].flatMap((userRef) =>
+        salts.map((salt) => [userRef, `a userRef ${digestOf(salt, userRef)}`] as const),
+      );
+      for (const [, detail] of details) yield* registry.record(id, "read", detail, "test");
+      for (const userRef of ["Zoë", "sha256:", "O'Neil", "Zo"]) {
+        const log = yield* registry.audit(1, userRef);
+        const own = details.filter(([user]) => user === userRef).map(([, detail]) => detail);
+        assert.deepStrictEqual(log.map(({ detail }) => detail).toReversed(), own);
+      }
     }),
   );
 });

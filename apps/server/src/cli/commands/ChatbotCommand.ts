@@ -8,7 +8,7 @@ import {
   type Chatbot,
   type ChatbotSettings,
 } from "@parley/core";
-import { ChatStore } from "@parley/core/ports";
+import { ChatArchive, ChatStore } from "@parley/core/ports";
 import { Effect, Option, String } from "effect";
 import { Argument, Command, Flag } from "effect/cli";
 import { actor, onDatabase } from "../Database.ts";
@@ -98,6 +98,28 @@ const list = makeCommand("list", {
   }, onDatabase),
 });
 
+const size = makeCommand("size", {
+  description: "List what each chatbot keeps, the biggest first; large tables are estimated",
+  examples: {
+    "parley chatbot size": "Print a table of chats, entries and bytes",
+    "parley chatbot size --json": "Print JSON",
+  },
+  flags: {},
+  run: Effect.fnUntraced(function* () {
+    const sizes = yield* ChatArchive.use((archive) => archive.sizes);
+    const sizeOf = new Map(sizes.map(({ chatbot, ...size }) => [chatbot, size]));
+    const registeredChatbots = yield* Administration.use(({ chatbots }) => chatbots);
+    const documents = registeredChatbots
+      .flatMap(({ chatbot: { id, name, workspaceName: workspace } }) => {
+        const size = sizeOf.get(id);
+        return size === undefined ? [] : [{ id, workspace, name, ...size }];
+      })
+      .toSorted((a, b) => b.bytes - a.bytes);
+    const columns = ["id", "workspace", "name", "chats", "entries", "bytes"];
+    yield* print(documents, table(documents, columns));
+  }, onDatabase),
+});
+
 const show = makeCommand("show", {
   description: "Show a chatbot with all its settings",
   examples: {
@@ -183,5 +205,5 @@ export const chatbot = Command.make("chatbot").pipe(
       "parley chatbot set --help": "Show how to change one",
     },
   }),
-  Command.withSubcommands([create, list, show, set, remove]),
+  Command.withSubcommands([create, list, size, show, set, remove]),
 );
