@@ -10,6 +10,8 @@ export default defineConfig({
     setupFiles: ["test/children.ts"],
     // The tests spend much of their time waiting for processes.
     maxWorkers: 3,
+    // Loading Effect again for each file would add a third to the CPU time.
+    isolate: false,
     testTimeout: 30_000,
     hookTimeout: 60_000,
   },

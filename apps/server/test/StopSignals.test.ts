@@ -3,11 +3,16 @@
  */
 import { assert, it } from "@effect/vitest";
 import { Effect } from "effect";
-import { vi } from "vitest";
+import { afterAll, vi } from "vitest";
 import { stopWithScript } from "../src/StopSignals.ts";
 
-const { readFile } = vi.hoisted(() => ({ readFile: vi.fn() }));
+const { readFile } = vi.hoisted(() => {
+  // Another test file of this worker may have loaded the module with the real `readFile`.
+  vi.resetModules();
+  return { readFile: vi.fn() };
+});
 vi.mock("node:fs/promises", () => ({ readFile }));
+afterAll(() => void vi.resetModules());
 
 const failWith = (code: string) =>
   readFile.mockImplementation(async () => {
