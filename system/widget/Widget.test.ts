@@ -529,9 +529,7 @@ it("an open window, its chat and the draft survive a page change, and a closed o
     expect(await focused(page)).toBe("body");
     await ask(page, "long");
     await frame(page).getByText("word3").waitFor();
-    // The dialog's close event, which the widget remembers, follows the call.
-    await page.evaluate("parley.close(); new Promise((resolve) => setTimeout(resolve, 100))");
-    await page.goto(addressOf({ name: sameSite }));
+    await page.evaluate("parley.close(); location.reload()");
     await page.locator("parley-widget .unread").waitFor();
     expect(await page.locator("parley-widget dialog").isVisible()).toBe(false);
     const label = () => button(page).getAttribute("aria-label");
@@ -540,6 +538,72 @@ it("an open window, its chat and the draft survive a page change, and a closed o
     await page.locator("parley-widget .unread").click();
     await expect.poll(label).toBe("Chat");
     await frame(page).getByText("It ends.").waitFor();
+  }));
+
+const section = 'document.querySelector("parley-widget").shadowRoot.querySelector("section")';
+const click = `${section}.querySelector("section > button").click()`;
+const escape = `${section}.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape" }))`;
+it.each([
+  ["a script closes the window", "parley.close()", false],
+  ["a click closes the window", click, false],
+  ["Escape closes the window", escape, false],
+  ["a script removes the widget", "parley.destroy()", false],
+  ["a script closes the window and removes the widget", "parley.close(); parley.destroy()", false],
+  ["a script opens the window", "parley.open()", true],
+  ["a click opens the window", click, true],
+])("what happens just before a page change holds on the next page: %s", (_, act, willBeOpen) =>
+  visit({ name: sameSite }, async (page) => {
+    await button(page).waitFor();
+    if (!willBeOpen) await page.evaluate("parley.open()");
+    const loaded = page.waitForEvent("load");
+    await page.evaluate(`addEventListener("pagehide", () => { ${act} }); location.reload()`);
+    await loaded;
+    await button(page).waitFor();
+    expect(await page.locator("parley-widget dialog").isVisible()).toBe(willBeOpen);
+  }),
+);
+
+it("a second tab opens with its window closed, shows the same chat, and shares the mark of an answer", () =>
+  visit({ name: sameSite }, async (page) => {
+    await button(page).click();
+    await ask(page, "Is it open?");
+    await waitForAnswer(page);
+    const second = await page.context().newPage();
+    await second.goto(addressOf({ name: sameSite }));
+    await button(second).waitFor();
+    expect(await second.locator("parley-widget dialog").isVisible()).toBe(false);
+    await button(second).click();
+    await frame(second).locator(".question:text-is('Is it open?')").waitFor();
+    await ask(second, "And tomorrow?");
+    await waitForAnswer(second);
+    await frame(page).locator(".stored .question:text-is('And tomorrow?')").waitFor();
+    await ask(second, "long");
+    await frame(second).getByText("word3").waitFor();
+    for (const tab of [page, second]) await tab.evaluate("parley.close()");
+    for (const tab of [page, second]) await tab.locator("parley-widget .unread").waitFor();
+    await button(page).click();
+    await second.locator("parley-widget .unread").waitFor({ state: "detached" });
+    await frame(page).getByText("It ends.").waitFor();
+    expect(await page.locator("parley-widget .unread").count()).toBe(0);
+    // A tab that opens later agrees, too.
+    await second.reload();
+    await button(second).waitFor();
+    expect(await second.locator("parley-widget .unread").count()).toBe(0);
+  }));
+
+it("the widget says nothing after a script has removed it", () =>
+  visit({ site: stranger }, async (page, errors) => {
+    const warnings: Array<string> = [];
+    page.on("console", (message) => {
+      if (message.text().startsWith("Parley widget")) warnings.push(message.text());
+    });
+    await button(page).click();
+    await page.getByText("Loading the chat…").waitFor();
+    await page.waitForTimeout(500);
+    await page.evaluate("parley.destroy()");
+    await page.waitForTimeout(4500);
+    expect(warnings).toEqual([]);
+    errors.splice(0);
   }));
 
 it("a visitor deletes their chats if the key allows it", () =>
