@@ -6,7 +6,7 @@ import { useEffect, useState } from "preact/hooks";
 import { ConnectionError, ResponseError } from "@parley/client";
 import { copy } from "./copy.ts";
 import { readValue, storageOf } from "./storage.ts";
-import { translate } from "./words.ts";
+import { toLocale, translate } from "./words.ts";
 
 export const storage = storageOf("sessionStorage");
 
@@ -138,7 +138,7 @@ export const Time = ({
   readonly dateStyle?: "medium";
 }) => (
   <time dateTime={iso} title={iso}>
-    {new Date(iso).toLocaleString(document.documentElement.lang, { dateStyle, timeStyle: "short" })}
+    {new Date(iso).toLocaleString(toLocale(), { dateStyle, timeStyle: "short" })}
   </time>
 );
 
