@@ -30,6 +30,7 @@ let server: TestServer;
 let relay: Relay;
 const connections = new Set<Socket>();
 let directory: string;
+let provision: string;
 let key: string;
 let id: string;
 /** A site whose origin the key allows, and one whose origin it does not. */
@@ -64,7 +65,7 @@ const startSite = async () => {
         .writeHead(200, { "content-type": "application/json" })
         .end(JSON.stringify({ token, expires_at: expiresAt.toISOString() }));
     }
-    const origin = new URL(relay.url).origin;
+    const origin = searchParams.get("server") ?? new URL(relay.url).origin;
     if (pathname === "/logo.svg") {
       response.writeHead(200, { "content-type": "image/svg+xml" });
       return void response.end('<svg xmlns="http://www.w3.org/2000/svg" width="64" height="64"/>');
@@ -98,7 +99,7 @@ beforeAll(async () => {
   id = keyId(key)!;
   [shop, stranger] = [await startSite(), await startSite()];
   directory = await mkdtemp(join(tmpdir(), "parley-widget-"));
-  const provision = join(directory, "provision.json");
+  provision = join(directory, "provision.json");
   const widget = {
     key,
     scopes: ["read", "write", "ask", "delete"],
@@ -152,19 +153,21 @@ interface Visit extends BrowserContextOptions {
   readonly frameless?: boolean;
   readonly lang?: string;
   readonly dir?: string;
+  /** The origin of the Parley server; by default, that of the relay. */
+  readonly server?: string;
 }
 
 const addressOf = ({ site = shop, name, isolated, frameless, ...visit }: Visit) => {
-  const { attributes = "", dir, lang, version = "" } = visit;
+  const { attributes = "", dir, lang, server, version = "" } = visit;
   const flags = { ...(isolated && { isolated: "" }), ...(frameless && { frameless: "" }) };
-  const page = { ...(dir && { dir }), ...(lang && { lang }) };
+  const page = { ...(dir && { dir }), ...(lang && { lang }), ...(server && { server }) };
   return `${originOf(site, name)}/?${new URLSearchParams({ attributes, version, ...flags, ...page })}`;
 };
 
 /** Opens the page, and fails on any page error, any cookie and any request to another host. */
 const visit = async (options: Visit, use: (page: Page, errors: Array<string>) => Promise<void>) => {
   const { attributes: _, isolated: _1, name: _2, site: _3, version: _4, ...others } = options;
-  const { dir: _5, frameless: _6, lang: _7, ...device } = others;
+  const { dir: _5, frameless: _6, lang: _7, server: _8, ...device } = others;
   const context = await browser.newContext({ ...desk, ...device });
   const page = await context.newPage();
   const errors: Array<string> = [];
@@ -181,7 +184,7 @@ const visit = async (options: Visit, use: (page: Page, errors: Array<string>) =>
     expect(errors).toEqual([]);
     expect(await context.cookies()).toEqual([]);
     hosts.delete(new URL(addressOf(options)).origin);
-    hosts.delete(new URL(relay.url).origin);
+    hosts.delete(options.server ?? new URL(relay.url).origin);
     expect([...hosts]).toEqual([]);
   } finally {
     await context.close();
@@ -529,9 +532,7 @@ it("an open window, its chat and the draft survive a page change, and a closed o
     expect(await focused(page)).toBe("body");
     await ask(page, "long");
     await frame(page).getByText("word3").waitFor();
-    // The dialog's close event, which the widget remembers, follows the call.
-    await page.evaluate("parley.close(); new Promise((resolve) => setTimeout(resolve, 100))");
-    await page.goto(addressOf({ name: sameSite }));
+    await page.evaluate("parley.close(); location.reload()");
     await page.locator("parley-widget .unread").waitFor();
     expect(await page.locator("parley-widget dialog").isVisible()).toBe(false);
     const label = () => button(page).getAttribute("aria-label");
@@ -541,6 +542,131 @@ it("an open window, its chat and the draft survive a page change, and a closed o
     await expect.poll(label).toBe("Chat");
     await frame(page).getByText("It ends.").waitFor();
   }));
+
+const section = 'document.querySelector("parley-widget").shadowRoot.querySelector("section")';
+const click = `${section}.querySelector("section > button").click()`;
+const escape = `${section}.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape" }))`;
+it.each([
+  ["a script closes the window", "parley.close()", false],
+  ["a click closes the window", click, false],
+  ["Escape closes the window", escape, false],
+  ["a script removes the widget", "parley.destroy()", false],
+  ["a script closes the window and removes the widget", "parley.close(); parley.destroy()", false],
+  ["a script opens the window", "parley.open()", true],
+  ["a click opens the window", click, true],
+])("what happens just before a page change holds on the next page: %s", (_, act, willBeOpen) =>
+  visit({ name: sameSite }, async (page) => {
+    await button(page).waitFor();
+    if (!willBeOpen) await page.evaluate("parley.open()");
+    const loaded = page.waitForEvent("load");
+    await page.evaluate(`addEventListener("pagehide", () => { ${act} }); location.reload()`);
+    await loaded;
+    await button(page).waitFor();
+    expect(await page.locator("parley-widget dialog").isVisible()).toBe(willBeOpen);
+  }),
+);
+
+it("a second tab opens with its window closed, shows the same chat, and shares the mark of an answer", () =>
+  visit({ name: sameSite }, async (page) => {
+    await button(page).click();
+    await ask(page, "Is it open?");
+    await waitForAnswer(page);
+    const second = await page.context().newPage();
+    await second.goto(addressOf({ name: sameSite }));
+    await button(second).waitFor();
+    expect(await second.locator("parley-widget dialog").isVisible()).toBe(false);
+    await button(second).click();
+    await frame(second).locator(".question:text-is('Is it open?')").waitFor();
+    await ask(second, "And tomorrow?");
+    await waitForAnswer(second);
+    await frame(page).locator(".stored .question:text-is('And tomorrow?')").waitFor();
+    await ask(second, "long");
+    await frame(second).getByText("word3").waitFor();
+    for (const tab of [page, second]) await tab.evaluate("parley.close()");
+    for (const tab of [page, second]) await tab.locator("parley-widget .unread").waitFor();
+    await button(page).click();
+    await second.locator("parley-widget .unread").waitFor({ state: "detached" });
+    await frame(page).getByText("It ends.").waitFor();
+    expect(await page.locator("parley-widget .unread").count()).toBe(0);
+    // A tab that opens later agrees, too.
+    await second.reload();
+    await button(second).waitFor();
+    expect(await second.locator("parley-widget .unread").count()).toBe(0);
+  }));
+
+it("the widget says nothing after a script has removed it", () =>
+  visit({ site: stranger }, async (page, errors) => {
+    const warnings: Array<string> = [];
+    page.on("console", (message) => {
+      if (message.text().startsWith("Parley widget")) warnings.push(message.text());
+    });
+    await button(page).click();
+    await page.getByText("Loading the chat…").waitFor();
+    await page.waitForTimeout(500);
+    await page.evaluate("parley.destroy()");
+    await page.waitForTimeout(4500);
+    expect(warnings).toEqual([]);
+    errors.splice(0);
+  }));
+
+it.each([
+  ["en", "RATE_EXCEEDED", 75, "Too many requests. Try again in 75 seconds."],
+  ["en", "RATE_EXCEEDED", 3590, "Too many requests. Try again at 14:05."],
+  ["de", "RATE_EXCEEDED", 3590, "Zu viele Anfragen. Versuchen Sie es um 14:05 Uhr erneut."],
+  ["en", "BUDGET_SPENT", 43_200, "No more questions can be answered for now. Try again tomorrow."],
+  [
+    "de",
+    "BUDGET_SPENT",
+    43_200,
+    "Dieser Chat beantwortet vorerst keine Fragen mehr. Versuchen Sie es morgen erneut.",
+  ],
+])(
+  "in %s, the window says until when %s lasts for %i seconds",
+  (lang, message, seconds, sentence) =>
+    visit({ lang, timezoneId: "Europe/Berlin" }, async (page) => {
+      await page.clock.install({ time: "2026-11-29T12:05:00Z" });
+      const headers = { "retry-after": String(seconds) };
+      await page.route(/ask/, (route) =>
+        route.fulfill({ status: 403, headers, json: { status: 403, code: 99, message } }),
+      );
+      await button(page).click();
+      await ask(page, "Is it open?");
+      const alert = frame(page).getByRole("alert").getByRole("paragraph").first();
+      expect(await alert.innerText()).toBe(sentence);
+      await page.clock.fastForward(600_000);
+      await field(page).fill("Another rendering");
+      expect(await alert.innerText()).toBe(sentence);
+    }),
+);
+
+it("a language that browsers do not know stops nothing", () =>
+  visit({ lang: "de_DE.utf8", attributes: `data-texts='{ "New chat": "Neu" }'` }, async (page) => {
+    await button(page).click();
+    await ask(page, "Is it open?");
+    await waitForAnswer(page);
+    await frame(page).getByTitle("Earlier chats").click();
+    await frame(page).locator("nav time").waitFor();
+  }));
+
+it("an answer for which nothing was found leads to the owner's contact, but never to a script", async () => {
+  const other = await launch("memory", { PARLEY_PROVISION: provision, PARLEY_PAGES: "false" });
+  const contacts = ["https://shop.example/contact", "mailto:help@shop.example", "tel:+49301234567"];
+  try {
+    for (const contact of [...contacts, "javascript:alert(1)"]) {
+      const attributes = `data-contact="${contact}"`;
+      await visit({ server: other.target.origin, attributes, lang: "de" }, async (page) => {
+        await button(page).click();
+        await ask(page, "Xyzzy?");
+        await waitForAnswer(page);
+        const links = await frame(page).getByRole("link", { name: "Kontakt aufnehmen" }).all();
+        const addresses = await Promise.all(links.map((link) => link.getAttribute("href")));
+        expect(addresses).toEqual(contacts.includes(contact) ? [contact] : []);
+      });
+    }
+  } finally {
+    await other.stop();
+  }
+});
 
 it("a visitor deletes their chats if the key allows it", () =>
   visit({}, async (page) => {

@@ -3,8 +3,9 @@
  * under which the operator finds the failure in the log.
  */
 import type { ComponentChildren } from "preact";
+import { useMemo } from "preact/hooks";
 import { ConnectionError, ResponseError, ValidationError } from "@parley/client";
-import { translate, type Phrase } from "./words.ts";
+import { toLocale, translate, type Phrase } from "./words.ts";
 
 /** Actions that can help besides trying again. */
 export const actions: Record<string, () => ComponentChildren> = {
@@ -25,7 +26,7 @@ const sentences: Readonly<Record<string, readonly [Phrase, Action]>> = {
   SCOPE_NOT_GRANTED: ["This key does not allow that. Enter one that does.", "key"],
   USER_REF_NOT_GRANTED: ["This key cannot be used for this user.", "key"],
   RATE_EXCEEDED: ["Too many requests with this key.", "again"],
-  BUDGET_SPENT: ["This key's budget for today is used up.", null],
+  BUDGET_SPENT: ["This key's daily budget is used up.", null],
   CHAT_DOES_NOT_EXISTS: ["This chat does not exist, or no longer exists.", "chat"],
   ANSWER_UNAVAILABLE: ["Could not answer. Nothing was stored.", "again"],
   STORAGE_UNAVAILABLE: ["The server cannot use its database at the moment.", "again"],
@@ -58,15 +59,20 @@ const explain = (error: unknown): readonly [sentence: string, action: Action] =>
       : "The server refused the request: HTTP {}.";
   const [text, action] = sentences[message] ?? ([other, status >= 500 ? "again" : null] as const);
   const sentence = translate(text, status);
-  if (!wait) return [sentence, action];
-  const format = new Intl.RelativeTimeFormat(document.documentElement.lang);
-  const time =
-    wait < 90
-      ? format.format(wait, "second")
-      : wait < 5400
-        ? format.format(Math.ceil(wait / 60), "minute")
-        : format.format(Math.ceil(wait / 3600), "hour");
-  return [`${sentence} ${translate("Try again {}.", time)}`, action];
+  return [wait ? `${sentence} ${toAdvice(wait)}` : sentence, action];
+};
+
+/** Says when to try again: in some seconds, at a time of today, or on which day. */
+const toAdvice = (seconds: number): string => {
+  const format = new Intl.RelativeTimeFormat(toLocale(), { numeric: "auto" });
+  if (seconds < 90) return translate("Try again {}.", format.format(seconds, "second"));
+  // A minute that has only begun is too early.
+  const at = new Date(Math.ceil((Date.now() + 1000 * seconds) / 60_000) * 60_000);
+  const time = at.toLocaleTimeString(toLocale(), { timeStyle: "short" });
+  const days = Math.round((at.setHours(0, 0, 0, 0) - new Date().setHours(0, 0, 0, 0)) / 864e5);
+  return days === 0
+    ? translate("Try again at {}.", time)
+    : translate("Try again {}.", format.format(days, "day"));
 };
 
 interface FailureProps {
@@ -79,8 +85,9 @@ interface FailureProps {
 
 /** An alert that explains why a request failed, with the action that can help. */
 export const Failure = ({ children, error, retry }: FailureProps) => {
+  // A later rendering must not name a later time.
+  const [sentence, action] = useMemo(() => explain(error), [error]);
   if (error === undefined) return null;
-  const [sentence, action] = explain(error);
   return (
     <div class={typeof error === "string" ? "stack" : "failure stack"} role="alert">
       <p>{sentence}</p>

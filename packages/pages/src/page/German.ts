@@ -29,7 +29,8 @@ export const german = {
   "This chat does not allow that.": "Das ist in diesem Chat nicht erlaubt.",
   "Too many requests.": "Zu viele Anfragen.",
   "Too many requests. Trying again": "Zu viele Anfragen. Neuer Versuch läuft",
-  "No more questions can be answered today.": "Dieser Chat antwortet heute nicht mehr.",
+  "No more questions can be answered for now.":
+    "Dieser Chat beantwortet vorerst keine Fragen mehr.",
   "This chat does not exist, or no longer exists.": "Diesen Chat gibt es nicht oder nicht mehr.",
   "Could not answer. Nothing was stored.":
     "Die Antwort ist fehlgeschlagen. Es wurde nichts gespeichert.",
@@ -47,6 +48,7 @@ export const german = {
   "Not the server, but something in front of it, answered: HTTP {}.":
     "Nicht der Server, sondern etwas davor hat geantwortet: HTTP {}.",
   "Try again {}.": "Versuchen Sie es {} erneut.",
+  "Try again at {}.": "Versuchen Sie es um {} Uhr erneut.",
   "Try again": "Erneut versuchen",
   Details: "Details",
   Table: "Tabelle",

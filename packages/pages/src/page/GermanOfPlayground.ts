@@ -8,8 +8,7 @@ export const germanOfPlayground = {
     "Dieser Schlüssel erlaubt das nicht. Geben Sie einen ein, der es erlaubt.",
   "This key cannot be used for this user.": "Dieser Schlüssel gilt nicht für diesen Benutzer.",
   "Too many requests with this key.": "Zu viele Anfragen mit diesem Schlüssel.",
-  "This key's budget for today is used up.":
-    "Das heutige Budget dieses Schlüssels ist aufgebraucht.",
+  "This key's daily budget is used up.": "Das Tagesbudget dieses Schlüssels ist aufgebraucht.",
   "The server does not support this request. It may be running a different version.":
     "Der Server kennt diese Anfrage nicht. Vielleicht hat er eine andere Version.",
   "Enter another key": "Anderen Schlüssel eingeben",

@@ -5,8 +5,8 @@ import { signal, type Signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
 import { ConnectionError, ResponseError } from "@parley/client";
 import { copy } from "./copy.ts";
-import { storageOf } from "./storage.ts";
-import { translate } from "./words.ts";
+import { readValue, storageOf } from "./storage.ts";
+import { toLocale, translate } from "./words.ts";
 
 export const storage = storageOf("sessionStorage");
 
@@ -20,7 +20,7 @@ export const tabValue = <A,>(
   isValid: (value: A) => boolean,
 ): Signal<A> => {
   const key = `parley-${name}${location.pathname.slice(1)}`;
-  const value = signal<A>(storage.getValue(key, isValid) ?? initial);
+  const value = signal<A>(readValue(storage, key, isValid) ?? initial);
   value.subscribe((now) => {
     if (JSON.stringify(now) === JSON.stringify(initial)) storage.removeItem(key);
     else storage.setItem(key, JSON.stringify(now));
@@ -138,7 +138,7 @@ export const Time = ({
   readonly dateStyle?: "medium";
 }) => (
   <time dateTime={iso} title={iso}>
-    {new Date(iso).toLocaleString(document.documentElement.lang, { dateStyle, timeStyle: "short" })}
+    {new Date(iso).toLocaleString(toLocale(), { dateStyle, timeStyle: "short" })}
   </time>
 );
 

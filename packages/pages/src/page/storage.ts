@@ -33,14 +33,19 @@ export const storageOf = (name: "sessionStorage" | "localStorage") => {
       texts.clear();
       attempt((storage) => storage.clear());
     },
-    /** Returns the value that was stored as JSON; `undefined` if there is none for which `isValid` holds. */
-    getValue: <A>(key: string, isValid: (value: A) => boolean): A | undefined => {
-      try {
-        const value = JSON.parse(getItem(key) ?? "");
-        return isValid(value) ? value : undefined;
-      } catch {
-        return undefined;
-      }
-    },
   };
+};
+
+/** Returns the value that was stored as JSON; `undefined` if there is none for which `isValid` holds. */
+export const readValue = <A>(
+  storage: ReturnType<typeof storageOf>,
+  key: string,
+  isValid: (value: A) => boolean,
+): A | undefined => {
+  try {
+    const value = JSON.parse(storage.getItem(key) ?? "");
+    return isValid(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
 };

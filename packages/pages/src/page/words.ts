@@ -15,12 +15,21 @@ export const weave = (
   text: Phrase,
   ...values: ReadonlyArray<ComponentChildren>
 ): ReadonlyArray<ComponentChildren> =>
-  (words[text] ?? text).split("{}").flatMap((part, at) => [part, values[at]]);
+  (words[text] ?? text)
+    .split("{}")
+    .flatMap((part, at) => (at === 0 ? [part] : [values[at - 1], part]));
 
-/** Returns the language for dates and numbers. English dates begin with the day. */
-export const toLocale = (): string => {
+/**
+ * Returns the language for dates and numbers; `undefined`, which stands for the browser's, if the site's own is not a
+ * valid one, such as `de_DE`. English dates begin with the day.
+ */
+export const toLocale = (): string | undefined => {
   const { lang } = document.documentElement;
-  return lang === "en" ? "en-GB" : lang;
+  try {
+    return lang === "en" ? "en-GB" : Intl.getCanonicalLocales(lang)[0];
+  } catch {
+    return undefined;
+  }
 };
 
 export const translate = (text: Phrase, ...values: ReadonlyArray<unknown>): string =>

@@ -1,5 +1,5 @@
 import { afterEach, expect, it, vi } from "vitest";
-import { storageOf } from "../../src/page/storage.ts";
+import { readValue, storageOf } from "../../src/page/storage.ts";
 
 /** A storage that holds a text, and refuses or accepts others. */
 const storageWith = (text: string | null, accepts: boolean) => {
@@ -32,11 +32,11 @@ it.each([
   vi.stubGlobal("sessionStorage", given);
   const storage = storageOf("sessionStorage");
   const isText = (value: unknown) => typeof value === "string";
-  expect(storage.getValue("a", isText)).toBe(oldValue);
+  expect(readValue(storage, "a", isText)).toBe(oldValue);
   expect(storage.setItem("a", '"new"')).toBe(isKept);
-  expect(storage.getValue("a", isText)).toBe("new");
+  expect(readValue(storage, "a", isText)).toBe("new");
   // A text that was not kept must not be replaced by an older one after a reload.
-  expect(storageOf("sessionStorage").getValue("a", isText)).toBe(isKept ? "new" : undefined);
+  expect(readValue(storageOf("sessionStorage"), "a", isText)).toBe(isKept ? "new" : undefined);
   storage.removeItem("a");
   expect(storage.getItem("a")).toBeNull();
   storage.setItem("a", "b");

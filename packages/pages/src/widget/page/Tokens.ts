@@ -3,7 +3,7 @@
  * rejects it. An interrupted answer continues with the next token, under its idempotency key.
  */
 import { tabValue, storage, visitorOf } from "../../page/Parts.tsx";
-import { storageOf } from "../../page/storage.ts";
+import { readValue, storageOf } from "../../page/storage.ts";
 import type { Token } from "./Messages.ts";
 
 const visits = storageOf("localStorage");
@@ -41,7 +41,7 @@ const renew = async (requestToken: (() => Promise<Partial<Token> | null>) | unde
     return Response.json({ status: 401, message: "API_KEY_NOT_VALID" }, { status: 401 });
   }
   if (token === undefined) {
-    token = visits.getValue<Token>(name, ({ token }) => /^[!-~]+$/.test(token));
+    token = readValue<Token>(visits, name, ({ token }) => /^[!-~]+$/.test(token));
     if (token !== undefined && Date.parse(token.expires_at) > Date.now() + 60_000)
       return keep(token);
   }

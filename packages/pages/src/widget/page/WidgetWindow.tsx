@@ -28,7 +28,7 @@ const forVisitors: Readonly<Record<string, keyof typeof german>> = {
   "The server does not support this request. It may be running a different version.": unavailable,
   "This key does not allow that. Enter one that does.": "This chat does not allow that.",
   "Too many requests with this key.": "Too many requests.",
-  "This key's budget for today is used up.": "No more questions can be answered today.",
+  "This key's daily budget is used up.": "No more questions can be answered for now.",
 };
 
 let port: MessagePort | undefined;

@@ -38,6 +38,7 @@ iframe { position: absolute; inset: 0; width: 100%; height: 100%; border: 0; vis
 
 const root = document.documentElement;
 const storage = storageOf("sessionStorage");
+const sharedStorage = storageOf("localStorage");
 const warn = (text: string) => console.warn(`Parley widget: ${text}`);
 
 type Call = readonly [name: string, ...values: ReadonlyArray<string>];
@@ -127,18 +128,16 @@ const mount = ({ dataset, src }: HTMLScriptElement, calls: ReadonlyArray<Call>) 
   const emit = (name: string, detail?: object) =>
     dispatchEvent(new CustomEvent(`parley:${name}`, { detail }));
 
-  // What lasts from page to page in this tab: an open window, a question without an answer, an answer nobody has seen.
+  // What lasts from page to page in this tab: an open window, and a question without an answer.
   const name = `parley-widget-${key}`;
-  const [wasOpen, wasAsking, wasUnread] = storage.getItem(name)?.split(" ") ?? [];
+  const [wasOpen, wasAsking] = storage.getItem(name)?.split(" ") ?? [];
   let isAsking = wasAsking === "1";
-  const keep = () => {
-    const isUnread = button.classList.contains("unread");
-    storage.setItem(name, [dialog.open, isAsking, isUnread].map(Number).join(" "));
-  };
-  const mark = (isUnread: boolean) => {
+  const keep = () => storage.setItem(name, [dialog.open, isAsking].map(Number).join(" "));
+  /** Shows whether there is an answer that the visitor has seen in no tab. */
+  const mark = () => {
+    const isUnread = !dialog.open && sharedStorage.getItem(name) !== null;
     button.classList.toggle("unread", isUnread);
     button.setAttribute("aria-label", isUnread ? `${title}: ${translate("New answer")}` : title);
-    keep();
   };
 
   /** Reads a token from the site's own backend. */
@@ -170,7 +169,10 @@ const mount = ({ dataset, src }: HTMLScriptElement, calls: ReadonlyArray<Call>) 
         isAsking = data.asking;
         keep();
       } else {
-        if (data.event === "answer" && !dialog.open) mark(true);
+        if (data.event === "answer" && !dialog.open) {
+          sharedStorage.setItem(name, "1");
+          mark();
+        }
         emit(data.event, data.detail);
       }
     };
@@ -220,16 +222,18 @@ const mount = ({ dataset, src }: HTMLScriptElement, calls: ReadonlyArray<Call>) 
     dialog.append(frame);
   };
   const show = () => {
-    // A window that fills the screen is modal, so that it keeps the focus.
-    if (matchMedia(small).matches) dialog.showModal();
-    else dialog.show();
     button.setAttribute("aria-expanded", "true");
-    mark(false);
+    sharedStorage.removeItem(name);
+    mark();
+    keep();
   };
   const open = () => {
     if (dialog.open) return;
     opener = shadow.activeElement ?? document.activeElement;
     load();
+    // A window that fills the screen is modal, so that it keeps the focus.
+    if (matchMedia(small).matches) dialog.showModal();
+    else dialog.show();
     show();
     send("open");
     emit("open");
@@ -237,6 +241,8 @@ const mount = ({ dataset, src }: HTMLScriptElement, calls: ReadonlyArray<Call>) 
   const close = () => {
     const hadFocus = dialog.contains(shadow.activeElement);
     dialog.close();
+    // The page may change before the dialog's event.
+    keep();
     if (hadFocus) (opener as HTMLElement | null)?.focus();
   };
   const block = ({ blockedURI, effectiveDirective }: SecurityPolicyViolationEvent) => {
@@ -245,10 +251,11 @@ const mount = ({ dataset, src }: HTMLScriptElement, calls: ReadonlyArray<Call>) 
         `the page's Content Security Policy blocks the window. Add ${address.origin} to frame-src`,
       );
   };
-  document.addEventListener("securitypolicyviolation", block);
+  const end = new AbortController();
+  document.addEventListener("securitypolicyviolation", block, end);
+  addEventListener("storage", mark, end);
   dialog.onclose = () => {
     button.setAttribute("aria-expanded", "false");
-    keep();
     emit("close");
     if (isReady()) return;
     // The next attempt loads a new frame.
@@ -263,13 +270,12 @@ const mount = ({ dataset, src }: HTMLScriptElement, calls: ReadonlyArray<Call>) 
     else open();
   };
   section.onkeydown = ({ key }) => void (key === "Escape" && close());
-  mark(wasUnread === "1");
+  mark();
   if (wasOpen === "1" && !matchMedia(small).matches) {
     load();
     // The method `show` would take the focus from the page.
     dialog.open = true;
-    button.setAttribute("aria-expanded", "true");
-    keep();
+    show();
   } else if (isAsking) load();
   const methods: Record<string, (text: string) => void> = {
     open,
@@ -280,10 +286,11 @@ const mount = ({ dataset, src }: HTMLScriptElement, calls: ReadonlyArray<Call>) 
       else questions = [...questions, text];
     },
     destroy: () => {
-      document.removeEventListener("securitypolicyviolation", block);
-      storage.removeItem(name);
+      end.abort();
+      for (const each of [storage, sharedStorage]) each.removeItem(name);
       shadow.host.remove();
       port?.close();
+      frame = undefined;
       Reflect.deleteProperty(globalThis, "parley");
     },
   };
