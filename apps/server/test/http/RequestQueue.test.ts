@@ -1,5 +1,5 @@
 /**
- * The queue starts requests in turn by key. Each start in these tests takes a fifth of a millisecond of a clock that
+ * The queue starts requests in turn by key. Each start in these tests takes a tenth of a millisecond of a clock that
  * stands still otherwise.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -21,7 +21,7 @@ const setUp = () => {
       const request = { method, headers, resume } as unknown as IncomingMessage;
       queue.enter(request, {} as ServerResponse, () => {
         starts.push({ key, isExcess: queue.turns.isExcess(request) });
-        millis += 0.2;
+        millis += 0.1;
       });
     }
   };
@@ -35,7 +35,7 @@ const setUp = () => {
   return { queue, enter, iterate, starts, count, discardedBodies: () => discardedBodies };
 };
 
-it("an iteration starts requests for a millisecond, and a key's request starts in the next iteration whatever another key sends", async () => {
+it("an iteration starts requests for half a millisecond, and a key's request starts in the next iteration whatever another key sends", async () => {
   for (const method of ["POST", "GET"]) {
     const { enter, iterate } = setUp();
     enter("flood", method === "POST" ? 256 : 16_000, method);
