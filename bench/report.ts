@@ -93,6 +93,13 @@ const asksPlot = (results: ReadonlyArray<Result>): string => {
   );
 };
 
+/** The rows and columns of README.md's table: the costly cases beside the common ones. */
+const summaryServers = ["parley", "fastify", "care"] as const;
+const isInSummary = ({ connections, scenario }: Result): boolean =>
+  connections === 32
+    ? !scenario.includes("streamed")
+    : connections === 1 || /one chat|model$/.test(scenario);
+
 export const writeReport = (run: Run): void => {
   const { machine, node, postgres, results, rounds, seconds, starts } = run;
   const isLong = ({ scenario }: Result) => /streamed|model/.test(scenario);
@@ -129,16 +136,15 @@ export const writeReport = (run: Run): void => {
       ]),
     ),
     summary: table(
-      ["at 32 connections", "Parley", "Fastify", "CPU of Parley", "CPU of Fastify"],
-      at32.map(({ figures, scenario }) => {
-        const of = (name: ServerName) => figures.find(({ server }) => server === name)!;
-        const [parley, peer] = [of("parley"), of("fastify")];
-        return [
-          scenario,
-          ...[parley, peer].map(({ perSecond }) => `${count(perSecond)} a second`),
-          ...[parley, peer].map((figures) => `${count(cpuOf(figures))} µs`),
-        ];
-      }),
+      ["request", "connections", ...summaryServers.map(titleOf)],
+      results.filter(isInSummary).map(({ connections, figures, scenario }) => [
+        scenario,
+        String(connections),
+        ...summaryServers.map((name) => {
+          const row = figures.find(({ server }) => server === name);
+          return row === undefined ? "" : `${count(row.perSecond)} · ${count(cpuOf(row))} µs`;
+        }),
+      ]),
     ),
   };
   for (const path of documents) {

@@ -172,7 +172,11 @@ const main = async (): Promise<void> => {
     const ask = scenarios.find(({ name }) => name === "ask")!;
     const starts = new Map<ServerName, () => Promise<Server>>();
     for (const name of names) {
-      const start = await installedStart(name, { postgres, modelUrl: null }, against);
+      const start = await installedStart(
+        name,
+        { postgres, answers: "at once", modelUrl: null },
+        against,
+      );
       starts.set(name, start);
       // The first start migrates the database and fills the compile cache.
       await (await start()).stop();
@@ -196,13 +200,17 @@ const main = async (): Promise<void> => {
   };
 
   const results: Array<Result> = [];
-  for (const answers of ["at once", "by a model"] as const) {
+  for (const answers of ["at once", "from documents", "by a model"] as const) {
     const group = selection.filter((scenario) => scenario.answers === answers);
     const names = (Object.keys(titles) as Array<ServerName>).filter(
       (name) => serverNames.has(name) && group.some(({ servers }) => servers.includes(name)),
     );
     if (names.length === 0) continue;
-    const setUp = { postgres, modelUrl: answers === "at once" ? null : await startModel() };
+    const setUp = {
+      postgres,
+      answers,
+      modelUrl: answers === "by a model" ? await startModel() : null,
+    };
     const servers: Array<Server> = [];
     for (const name of names) servers.push(await startServer(name, setUp, against));
     await postgres.settle();

@@ -2,15 +2,14 @@
  * What is measured: the requests, the numbers of connections, the servers, and Parley's goals.
  */
 import { randomUUID } from "node:crypto";
-import { instantQuestion, pacedQuestion } from "../servers/answers.ts";
+import { documentsQuestion, instantQuestion, pacedQuestion } from "../servers/answers.ts";
 import { call, type Request } from "./Http.ts";
 import type { Expected, Load } from "./Load.ts";
-import type { Server, ServerName } from "./Servers.ts";
+import type { Answers, Server, ServerName } from "./Servers.ts";
 
 export interface Scenario {
   readonly name: string;
-  /** How asks are answered: see `servers/answers.ts` and `Model.ts`. */
-  readonly answers: "at once" | "by a model";
+  readonly answers: Answers;
   readonly connections: ReadonlyArray<number>;
   readonly servers: ReadonlyArray<ServerName>;
   /** The connections take turns to send these requests. */
@@ -109,6 +108,14 @@ export const scenarios: ReadonlyArray<Scenario> = [
     ...asks(pacedQuestion, streamHeaders),
     match: "last event",
     staggerMillis,
+  },
+  {
+    name: "ask, from documents",
+    answers: "from documents",
+    connections: [1, 32],
+    servers: parleys,
+    ...asks(documentsQuestion),
+    match: "all but digits",
   },
   {
     name: "ask a model",

@@ -142,9 +142,13 @@ const addLongChat = async (server: Server): Promise<Server> => {
   return { ...server, longChat: longChat! };
 };
 
+/** How asks are answered: by the function in `servers/answers.ts`, by Parley's own documents, or by `Model.ts`. */
+export type Answers = "at once" | "from documents" | "by a model";
+
 export interface SetUp {
   readonly postgres: Postgres;
-  /** The URL of the language model that answers, or `null` for the answerer that all servers share. */
+  readonly answers: Answers;
+  /** The URL of the language model, if that answers. */
   readonly modelUrl: string | null;
 }
 
@@ -166,27 +170,22 @@ const parleySettings = (databaseUrl: string, port: number): Readonly<Record<stri
   };
 };
 
-/** Parley from a checkout, with `servers/parley.ts` in place of its answerer that quotes documents. */
+/** Parley from a checkout. Unless documents answer, `servers/parley.ts` replaces its answerer that quotes them. */
 const parleyOf = async (
-  { modelUrl }: SetUp,
+  { answers, modelUrl }: SetUp,
   name: ServerName,
   checkout: string,
   databaseUrl: string,
   settings: Readonly<Record<string, string>> = {},
 ): Promise<Start> => {
-  // Without its own documents, it would load the project's.
-  const documents = temporary();
-  writeFileSync(join(documents, "benchmark.md"), "# Benchmark\n\nNobody reads this.\n");
   const preload = `--import=${new URL("../servers/parley.ts", import.meta.url)}`;
   const port = await freePort();
   const env = {
     ...parleySettings(databaseUrl, port),
-    ...(modelUrl === null
-      ? { PARLEY_KNOWLEDGE_DIR: documents }
-      : { PARLEY_LLM_BASE_URL: modelUrl, PARLEY_LLM_MODEL: "m" }),
+    ...(modelUrl !== null && { PARLEY_LLM_BASE_URL: modelUrl, PARLEY_LLM_MODEL: "m" }),
     ...settings,
   };
-  const args = [preload, mainOf(checkout), "serve"];
+  const args = [...(answers === "from documents" ? [] : [preload]), mainOf(checkout), "serve"];
   return () => startProgram(name, port, { args, env });
 };
 
@@ -310,7 +309,7 @@ export const startServer = async (
   const server = await start();
   if (name === "floor") return { ...server, chats: [1], longChat: 1 };
   const serverWithChats = await createChats(server, chats);
-  return setUp.modelUrl === null ? addLongChat(serverWithChats) : serverWithChats;
+  return setUp.answers === "at once" ? addLongChat(serverWithChats) : serverWithChats;
 };
 
 /** Returns the function that starts an installed server, without chats. */

@@ -9,6 +9,9 @@ export const instantQuestion = "What does the benchmark ask again and again?";
 export const instantAnswer =
   "The benchmark asks one question again and again, and this is its answer.";
 
+/** A question that Parley's own documents answer. */
+export const documentsQuestion = "How do I back up the database?";
+
 /** The question that is answered in pieces, a few milliseconds apart. */
 export const pacedQuestion = "What does the benchmark say piece by piece?";
 export const pacedPieces = 200;
