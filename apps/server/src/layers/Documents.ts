@@ -35,7 +35,7 @@ const read = Effect.fnUntraced(function* (
   }
   yield* passages.length > 0
     ? Effect.logInfo(
-        `Read ${pluralize(documents, "document")} with ${pluralize(passages.length, "passage")} from ${folder}`,
+        `Read ${pluralize(documents.size, "document")} with ${pluralize(passages.length, "passage")} from ${folder}`,
       )
     : Effect.logWarning(
         `There are no documents in ${folder}: their names must end with .md or .txt`,

@@ -44,11 +44,11 @@ const maxShortLength = 320;
 
 const answerFrom = (chatbot: Chatbot, knowledge: Knowledge | null, question: string) => {
   const passages = knowledge?.search(question, 3) ?? [];
-  if (passages.length === 0)
+  if (knowledge === null || passages.length === 0)
     return { text: chatbot.settings.notFoundMessage, metadata: { found: false } };
   const template = templateOf(chatbot, knowledge);
   const quotations = passages.map((passage, at) => {
-    const text = textOf(passage, template);
+    const text = textOf(passage, template, knowledge.documents);
     const quotation = at === 0 ? text : firstSentences(text, maxShortLength);
     return [quotation, toLink(sourceOf(passage, template))].filter(Boolean).join("\n\n");
   });

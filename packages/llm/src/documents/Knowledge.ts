@@ -8,8 +8,8 @@ import { SearchIndex } from "./SearchIndex.ts";
 
 /** An index of passages. */
 export interface Knowledge {
-  /** The number of documents with passages. */
-  readonly documents: number;
+  /** The paths of the documents with passages. */
+  readonly documents: ReadonlySet<string>;
   /**
    * Returns up to `limit` passages with words of the question: first the best passage of each of the three best
    * documents, then the best others. The same documents and question always give the same passages in the same order.
@@ -48,11 +48,11 @@ const maxTotal = 50_000_000;
 const maxPassages = 200_000;
 
 /**
- * Reads every `*.md` and `*.txt` file below `folder`, and the files in `others`, as Markdown, and indexes them. Names
- * that begin with a dot, `node_modules` and links to folders are ignored. A document is skipped with a warning if it is
- * larger than 5 MB, unreadable, not UTF-8, or behind a symbolic link that leads out of the folder; so are documents
- * beyond 50 MB or 200,000 passages. Its passages in `previous`, if any, are kept, because a link may dangle for a moment
- * while documents are replaced.
+ * Reads every `*.md` and `*.txt` file below `folder`, and the files in `others` beside the folder, as Markdown, and
+ * indexes them. Names that begin with a dot, `node_modules` and links to folders are ignored. A document is skipped with
+ * a warning if it is larger than 5 MB, unreadable, not UTF-8, or behind a symbolic link that leads out of the folder; so
+ * are documents beyond 50 MB or 200,000 passages. Its passages in `previous`, if any, are kept, because a link may dangle
+ * for a moment while documents are replaced.
  */
 export const readKnowledge = (
   folder: string,
@@ -91,7 +91,9 @@ export const readKnowledge = (
           },
           catch: () => "it is not UTF-8",
         });
-        const more = passagesOf(source, text);
+        // A document beside the folder names it in its links.
+        const inside = within === "" ? text.replaceAll(`](${path.basename(root)}/`, "](") : text;
+        const more = passagesOf(source, inside);
         if (passages.length + more.length > maxPassages) return leftOut.push(source);
         total += Number(size);
         for (const passage of more) passages.push(passage);
@@ -148,6 +150,6 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
       const others = ranking.slice(0, limit).map(({ id }) => passages[id]!);
       return [...new Set([...best.values(), ...others])].slice(0, limit);
     };
-    const documents = new Set(passages.map(({ source }) => source)).size;
+    const documents = new Set(passages.map(({ source }) => source));
     return { documents, search, passages };
   });

@@ -43,7 +43,11 @@ export const toLink = ({ title, url }: ReturnType<typeof sourceOf>): string => {
  * Returns the passage's text with relative links to other documents resolved by the template. Other relative links lead
  * nowhere outside the folder, so only their text remains. Code stays as it is.
  */
-export const textOf = ({ anchor, source, text }: Passage, template: string | null): string =>
+export const textOf = (
+  { anchor, source, text }: Passage,
+  template: string | null,
+  documents: ReadonlySet<string>,
+): string =>
   text.replace(
     /(^ {0,3}```[^]*?^ {0,3}```|^ {0,3}~~~[^]*?^ {0,3}~~~|`[^`\n]+`)|!?\[([^[\]]*)\]\((<[^<>\n]*>|[^\s()]*)[^()\n]*\)/gm,
     (all: string, code: string | undefined, label: string, target: string) => {
@@ -58,7 +62,9 @@ export const textOf = ({ anchor, source, text }: Passage, template: string | nul
           step === ".." ? steps.slice(0, -1) : step === "." ? steps : [...steps, step],
         [],
       );
-      return `[${label}](${fill(template, decode(steps.join("/")), path === "" || href.includes("#") ? decode(fragment) : "")})`;
+      const document = decode(steps.join("/"));
+      if (!documents.has(document)) return label;
+      return `[${label}](${fill(template, document, path === "" || href.includes("#") ? decode(fragment) : "")})`;
     },
   );
 

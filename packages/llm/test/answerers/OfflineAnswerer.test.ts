@@ -105,7 +105,11 @@ it.effect(
     Effect.gen(function* () {
       const deep =
         "# Deep\n[a](other.md) [b](../up.md#x) [c](#here) [d](https://a.example) [e](../../out.md) [f](pic.png) ![g](p.svg) `[h](i.md)` [share](\\\\<server>\\files) [j](<k l.md>) [m](%zz.md)";
-      const from = makeKnowledge(passagesOf("sub/deep.md", deep));
+      const others = ["sub/other.md", "up.md", "sub/k l.md"];
+      const from = makeKnowledge([
+        ...passagesOf("sub/deep.md", deep),
+        ...others.flatMap((source) => passagesOf(source, "# Other\nA page.")),
+      ]);
       const plain = yield* answer("deep", from);
       assert.include(plain.text, "a b c [d](https://a.example) e f g `[h](i.md)` share j m");
       const { text } = yield* answer("deep", from, {
@@ -113,7 +117,7 @@ it.effect(
       });
       assert.include(
         text,
-        "[a](https://s.example/sub/other) [b](https://s.example/up#x) [c](https://s.example/sub/deep#here) [d](https://a.example) [e](https://s.example/out) f g `[h](i.md)` share [j](https://s.example/sub/k%20l) [m](https://s.example/sub/%25zz)",
+        "[a](https://s.example/sub/other) [b](https://s.example/up#x) [c](https://s.example/sub/deep#here) [d](https://a.example) e f g `[h](i.md)` share [j](https://s.example/sub/k%20l) m",
       );
     }),
 );

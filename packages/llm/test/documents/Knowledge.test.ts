@@ -30,7 +30,7 @@ it.effect("readKnowledge indexes Markdown and text files at any depth in the fol
       "node_modules/e/README.md": "Elderberries",
     });
     const knowledge = yield* read(folder);
-    assert.strictEqual(knowledge.documents, 2);
+    assert.strictEqual(knowledge.documents.size, 2);
     const matches = ["apples", "bananas", "cherries", "dates", "elderberries"].flatMap((word) =>
       knowledge.search(word, 5),
     );
@@ -57,7 +57,7 @@ it.effect("readKnowledge skips files that are too large or not UTF-8 text, with 
       "utf16.md": Uint8Array.of(0x23, 0, 0x20, 0, 0x48, 0, 0x69, 0),
     });
     const { value, warnings } = yield* warningsOf(read(folder));
-    assert.strictEqual(value.documents, 2);
+    assert.strictEqual(value.documents.size, 2);
     assert.deepStrictEqual(warnings, [
       "Skipped the document larger.txt: it is larger than 5 MB",
       "Skipped the document latin1.txt: it is not UTF-8",
@@ -185,7 +185,7 @@ it.effect("readKnowledge reads at most 50 MB, and warns of the documents that it
       ),
     );
     const { value, warnings } = yield* warningsOf(read(folder));
-    assert.strictEqual(value.documents, 10);
+    assert.strictEqual(value.documents.size, 10);
     assert.deepStrictEqual(warnings, [
       `Left out 2 of the documents in ${folder}, from k.md to l.md: at most 50 MB and 200,000 passages are read`,
     ]);

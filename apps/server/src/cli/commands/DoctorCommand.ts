@@ -120,7 +120,7 @@ const checkDocuments = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chat
       onSuccess: ({ documents, passages }) =>
         (passages.length === 0 ? warning : ok)(
           "documents",
-          `${folder} has ${pluralize(documents, "document")}.`,
+          `${folder} has ${pluralize(documents.size, "document")}.`,
         ),
       onFailure: (error) => failed("documents", describeError(error).message),
     }),
