@@ -1,5 +1,5 @@
 /**
- * Runs `examples/worker` in workerd: two chatbots side by side, and kills under load.
+ * Runs `examples/worker` in workerd: two chatbots side by side, the contract's suites, and kills under load.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -8,6 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import { visitorToken } from "../apps/server/test/visitorToken.ts";
+import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
 import { runtimes } from "./runtimes/Workerd.ts";
 
 const kills = 20;
@@ -93,6 +94,30 @@ it("a stream that broke off resumes where it was", async () => {
   expect(rest).toContain("event: entry");
   expect(rest).not.toContain("event: delta");
 });
+
+it("the Worker passes the contract's suites", async () => {
+  const scopes = ["read", "write", "ask", "delete", "post"];
+  const key = await createKey({ chatbot: "Contract", scopes, visitors: true });
+  const otherKey = await createKey({ chatbot: "Another", scopes });
+  const folder = join(import.meta.dirname, "../apps/server/test/contract");
+  const args = ["run", "--config", join(folder, "vitest.config.ts")];
+  const child = spawn(join(import.meta.dirname, "../node_modules/.bin/vitest"), args, {
+    stdio: ["ignore", "pipe", "pipe"],
+    env: {
+      ...withoutSettings(),
+      NO_COLOR: "1",
+      PARLEY_URL: worker.origin,
+      PARLEY_KEY: key,
+      PARLEY_OTHER_KEY: otherKey,
+    },
+  });
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (text) => (output += text));
+  const [code] = await once(child, "close");
+  expect(code, output).toBe(0);
+  const [, count] = /Tests +(\d+) passed/.exec(output)!;
+  expect(Number(count)).toBeGreaterThan(400);
+}, 120_000);
 
 it(`${kills} kills under load lose no entry that was acknowledged, and double none`, async () => {
   const key = await createKey({ chatbot: "Load", scopes: ["read", "write", "ask"] });

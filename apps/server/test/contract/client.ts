@@ -34,6 +34,8 @@ export interface Target {
   readonly expiredKey: string;
   /** A well-formed key that belongs to no chatbot. */
   readonly unknownKey: string;
+  /** Absent from servers of others, which have no such pages, ids or answers: see `skipUnlessOurs`. */
+  readonly isOurs: true;
   readonly chatBot: {
     readonly name: string;
     readonly description: string;
@@ -44,6 +46,12 @@ export interface Target {
 }
 
 export type Server = () => Target;
+
+/**
+ * Skips a test on servers of others. They may number each chatbot's chats on its own, answer without metadata, serve no
+ * pages, and see only request targets that a proxy has rewritten.
+ */
+export const skipUnlessOurs = (server: Server): void => expect(server().isOurs).toBe(true);
 
 export type RequestHeaders = Readonly<Record<string, string | ReadonlyArray<string>>>;
 

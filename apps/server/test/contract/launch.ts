@@ -181,7 +181,7 @@ export const launch = async (
     throw new Error(`the server ${reason}:\n${output}`);
   }
   return {
-    target: { ...keys, baseUrl, askUrl, origin: new URL(baseUrl).origin, chatBot },
+    target: { ...keys, baseUrl, askUrl, origin: new URL(baseUrl).origin, chatBot, isOurs: true },
     child,
     directory,
     log: () => output,

@@ -1,6 +1,6 @@
 /**
  * Runs the contract's suites about well-formed HTTP against a server at any address; see `run.ts`. Tests that need other
- * keys than the two are skipped.
+ * keys than the two, or our own server, are skipped.
  */
 import { beforeAll, beforeEach } from "vitest";
 import { createChat, listEntries, type Target } from "./client.ts";
@@ -35,12 +35,14 @@ beforeAll(async () => {
     helloMessage: "",
     moderationErrorMessage: "",
   };
-  const known = { ...keys, baseUrl, askUrl: origin + PARLEY_ASK, origin };
-  const { id } = await createChat({ ...known, chatBot } as Target);
-  const hello = (await listEntries({ ...known, chatBot } as Target, id)).data.at(-1)?.answer ?? "";
-  target = new Proxy({ ...known, chatBot: { ...chatBot, helloMessage: hello } } as Target, {
+  const address = { ...keys, baseUrl, askUrl: origin + PARLEY_ASK, origin };
+  const { id } = await createChat({ ...address, chatBot } as Target);
+  const hello =
+    (await listEntries({ ...address, chatBot } as Target, id)).data.at(-1)?.answer ?? "";
+  target = new Proxy({ ...address, chatBot: { ...chatBot, helloMessage: hello } } as Target, {
     get: (values, name) => {
-      if (!(name in values)) skip(`needs a key of another kind: ${String(name)}`);
+      if (!(name in values))
+        skip(`needs a key of another kind, or our own server: ${String(name)}`);
       return values[name as keyof Target];
     },
   });

@@ -5,8 +5,7 @@
  *
  * `PARLEY_KEY` has all scopes, and its chatbot has a hello message; `PARLEY_OTHER_KEY` is another chatbot's. `PARLEY_BASE`
  * and `PARLEY_ASK` are the base paths, `/api` and `/ask` by default. Further arguments go to vitest, such as
- * `-t details`. The suites create chats, and delete some of them. A few tests expect our own server: its pages, ids that all
- * chatbots share, metadata of each answer, and request targets in absolute form.
+ * `-t details`. The suites create chats, and delete some of them.
  */
 import { spawnSync } from "node:child_process";
 

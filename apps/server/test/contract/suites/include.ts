@@ -13,6 +13,7 @@ import {
   postEntry,
   unique,
   type Server,
+  skipUnlessOurs,
 } from "../client.ts";
 import { notIntegers } from "./values.ts";
 
@@ -56,6 +57,7 @@ export const include = (server: Server): void => {
     });
 
     it("an ask, its stream and a renaming add what their include names", async () => {
+      skipUnlessOurs(server);
       const call = { json: { query: "port" } };
       const path = "/?include=metadata,feedback";
       const extra = { metadata: expect.anything(), rating: null, comment: null };
