@@ -6,6 +6,7 @@ import { Console, Effect, FileSystem, Path, Redacted } from "effect";
 import { join } from "node:path";
 import { command } from "./cli/CommandErrors.ts";
 import { details, type Cell } from "./cli/Output.ts";
+import { makeFolder } from "./layers/StoreLayer.ts";
 import { Settings } from "./Settings.ts";
 import { version } from "./Version.ts";
 
@@ -25,7 +26,7 @@ const writeKey = Effect.fnUntraced(
     // The directory may also contain the first key of a SQLite file. That key is still valid: keep it.
     const name = store === "memory" ? "memory-key" : "first-key";
     const path = (yield* Path.Path).resolve(dataDir, name);
-    yield* files.makeDirectory(dataDir, { recursive: true });
+    yield* Effect.try({ try: () => makeFolder(dataDir), catch: (cause) => cause as Error });
     yield* files.remove(path, { force: true });
     yield* files.writeFileString(path, `${Redacted.value(key)}\n`, { flag: "wx", mode: 0o600 });
     yield* Effect.logInfo(

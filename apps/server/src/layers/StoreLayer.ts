@@ -7,7 +7,7 @@ import { layerPostgres, type PostgresOptions, type PostgresUnusable } from "@par
 import { layerSqlite } from "@parley/store-sqlite";
 import { Effect, Layer } from "effect";
 import { existsSync, mkdirSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { Settings } from "../Settings.ts";
 
 /** Loads `node:sqlite` without the warning that Node 22 prints about it. */
@@ -32,11 +32,26 @@ export const postgresOptions = Effect.map(Settings, (settings): PostgresOptions 
   return { url: databaseUrl!, authorities, maxConnections, schema };
 });
 
+/**
+ * Creates a folder, and those above it, for the user of this process alone. `mkdirSync` with `recursive` never ends where
+ * a folder exists and yet answers ENOENT for each new one in it, as /proc and automounted folders do.
+ */
+export const makeFolder = (folder: string): void => {
+  if (existsSync(folder)) return;
+  makeFolder(dirname(folder));
+  try {
+    mkdirSync(folder, { mode: 0o700 });
+  } catch (error) {
+    // Another process was faster.
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+  }
+};
+
 /** Creates the data directory, which only the user of this process may enter. */
 export const makeDataDir = Effect.gen(function* () {
   const { dataDir } = yield* Settings;
   yield* Effect.try({
-    try: () => mkdirSync(dataDir, { mode: 0o700, recursive: true }),
+    try: () => makeFolder(dataDir),
     catch: (cause) =>
       new StorageUnavailable({
         cause: new Error(
