@@ -2,7 +2,7 @@ import { createHash, createHmac } from "node:crypto";
 import { mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, inject, it } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { here } from "./here.ts";
 
 let directory: string;
@@ -14,10 +14,7 @@ beforeAll(async () => {
 });
 afterAll(() => rm(directory, { recursive: true, force: true }));
 
-const settings = () => ({
-  DATABASE_URL: inject("postgresUrl"),
-  PARLEY_SCHEMA: `provision_${process.pid}`,
-});
+const settings = () => ({ PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: join(directory, "data") });
 const parley = (...args: ReadonlyArray<string>) =>
   here(args, { ...settings(), PARLEY_TEST_KEY: key });
 
@@ -207,10 +204,7 @@ it("parley provision rejects a file with mistakes, names them all, and writes no
 it("an exported file moves chatbots and keys to another database, and each key and its visitors' tokens stay valid", async () => {
   const [one, two] = await Promise.all(
     ["from", "to"].map(async (name) => {
-      const settings = {
-        DATABASE_URL: inject("postgresUrl"),
-        PARLEY_SCHEMA: `provision_${name}_${process.pid}`,
-      };
+      const settings = { PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: join(directory, name) };
       await here(["migrate"], settings);
       return (...args: ReadonlyArray<string>) => here(args, settings);
     }),
