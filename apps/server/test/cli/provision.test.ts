@@ -122,13 +122,6 @@ it("parley provision rejects an anonymous key without the limits that it needs",
   expect((await parley("provision", await of({ anonymous: false, visitors: false }))).code).toBe(0);
 });
 
-it("parley provision rejects origins for a key that signs no visitor tokens", async () => {
-  const origins = ["https://shop.example"];
-  const file = await declare({ ...bot, keys: [{ key, scopes: ["ask"], origins }] });
-  const { code, stderr } = await parley("provision", file);
-  expect({ code, stderr }).toMatchObject({ code: 1, stderr: expect.stringContaining("origins") });
-});
-
 it("parley provision reads UTF-8 with a byte order mark and CRLF, and rejects other encodings", async () => {
   const file = join(directory, "encoded.json");
   const text = JSON.stringify({ chatbots: [{ workspace: "W", name: "M\u00fcller" }] }, null, 1);

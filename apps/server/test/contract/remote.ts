@@ -35,10 +35,11 @@ beforeAll(async () => {
     helloMessage: "",
     moderationErrorMessage: "",
   };
-  const known = { ...keys, baseUrl, askUrl: origin + PARLEY_ASK, origin };
-  const { id } = await createChat({ ...known, chatBot } as Target);
-  const hello = (await listEntries({ ...known, chatBot } as Target, id)).data.at(-1)?.answer ?? "";
-  target = new Proxy({ ...known, chatBot: { ...chatBot, helloMessage: hello } } as Target, {
+  const addresses = { ...keys, baseUrl, askUrl: origin + PARLEY_ASK, origin };
+  const { id } = await createChat({ ...addresses, chatBot } as Target);
+  const hello =
+    (await listEntries({ ...addresses, chatBot } as Target, id)).data.at(-1)?.answer ?? "";
+  target = new Proxy({ ...addresses, chatBot: { ...chatBot, helloMessage: hello } } as Target, {
     get: (values, name) => {
       if (!(name in values)) skip(`needs a key of another kind: ${String(name)}`);
       return values[name as keyof Target];

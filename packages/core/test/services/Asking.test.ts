@@ -887,8 +887,8 @@ describe("the bounds on what a key has in progress", () => {
   it.effect("an ask whose client has left counts until it ends", () =>
     withLimits((gate) =>
       Effect.gen(function* () {
-        for (const asked of many(() => ({ apiKeyId: "flood" })).slice(0, 14)) {
-          const fiber = yield* Effect.forkChild(asking(asked));
+        for (const request of many(() => ({ apiKeyId: "flood" })).slice(0, 14)) {
+          const fiber = yield* Effect.forkChild(asking(request));
           yield* settle;
           yield* Fiber.interrupt(fiber);
         }
