@@ -180,7 +180,7 @@ describe("parley chat", () => {
       ]) {
         const choice = { index: 0, delta: { role: "assistant", content }, finish_reason };
         response.write(`data: ${JSON.stringify({ id: "1", choices: [choice] })}\n\n`);
-        await sleep(300);
+        await sleep(1000);
       }
       response.end("data: [DONE]\n\n");
     });
