@@ -14,7 +14,7 @@ import { fillChats, fillEntries, filledChatbot as chatbot, settle } from "./fill
 import { entry, makeStore } from "./fixtures.ts";
 import { freshDatabase } from "./PostgresUnderTest.ts";
 
-const rows = 30_000;
+const rows = 15_000;
 const keyOf = (n: number): IdempotencyKey => ({ key: `key ${n}`, fingerprint: "f" });
 
 /**

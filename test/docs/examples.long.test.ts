@@ -10,9 +10,6 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, it } from "vitest";
 import "../../examples/memory-store.test.ts";
-import "../../examples/testing/http.test.ts";
-import "../../examples/testing/restart.test.ts";
-import "../../examples/testing/service.test.ts";
 import { fencesOf, read, root, sectionOf } from "./Fences.ts";
 import { withoutSettings } from "../../apps/server/test/withoutSettings.ts";
 
