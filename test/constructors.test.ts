@@ -9,12 +9,15 @@ import {
   layerModerationEndpoint,
   openAiCompatible,
 } from "@parley/llm";
+import { makeApp, makeWebHandler } from "@parley/http";
+import { toNodeHandler } from "@parley/http/node";
 import { makeDocumentation } from "@parley/pages/docs";
 import { makePlayground } from "@parley/pages/playground";
 import { makeWidgetPages } from "@parley/pages/widget";
-import { memory } from "@parley/store-memory";
+import { layerMemory, memory } from "@parley/store-memory";
 import { layerPostgres, migratePostgres, postgres } from "@parley/store-pg";
 import { layerSqlite, sqlite } from "@parley/store-sqlite";
+import { Effect } from "effect";
 import { expect, it } from "vitest";
 
 type Call = (argument?: any) => unknown;
@@ -41,6 +44,19 @@ const constructors: ReadonlyArray<readonly [string, Call, unknown: object, known
   ["makePlayground", makePlayground as Call, { place: [] }, "places"],
   ["makeDocumentation", makeDocumentation as Call, { place: [] }, "places"],
   ["makeWidgetPages", makeWidgetPages as Call, { questions: 1 }, "welcome"],
+  [
+    "makeWebHandler",
+    (options) => makeWebHandler(layerMemory as never, options),
+    { basePath: "/" },
+    "context",
+  ],
+  [
+    "toNodeHandler",
+    (options) => toNodeHandler(async () => new Response(), options),
+    { basePath: "/" },
+    "context",
+  ],
+  ["makeApp", (options) => Effect.runSync(makeApp(options) as never), { basePath: "/" }, "context"],
   ["memory", memory as Call, { file: "x" }, "no options"],
 ];
 

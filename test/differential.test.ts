@@ -14,7 +14,7 @@ import { join } from "node:path";
 import { afterAll } from "vitest";
 import { layerPostgresUnderTest } from "../packages/store-pg/test/PostgresUnderTest.ts";
 
-const { PARLEY_RANDOM_COMMANDS = "1000", PARLEY_RANDOM_SEED: seed } = process.env;
+const { PARLEY_RANDOM_COMMANDS = "500", PARLEY_RANDOM_SEED: seed } = process.env;
 const total = Number(PARLEY_RANDOM_COMMANDS);
 const checks = (commands: number) =>
   randomChecks({

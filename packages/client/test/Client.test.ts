@@ -248,8 +248,8 @@ it.live("with a fetch that does not stream, as in React Native, only the pieces 
           },
         });
         const { id } = await parley.createChat();
-        const asked = await parley.ask({ chat_id: id, query: "q" });
-        assert.strictEqual(asked.answer, answer);
+        const entry = await parley.ask({ chat_id: id, query: "q" });
+        assert.strictEqual(entry.answer, answer);
         const streamed = await readAnswer(parley.stream({ chat_id: id, query: "r" }));
         assert.strictEqual(streamed.text, answer);
         assert.strictEqual(streamed.entries.length, 1);

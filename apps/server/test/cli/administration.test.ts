@@ -1,17 +1,20 @@
 import { keyId } from "@parley/core";
 import { ChatbotId, ChatStore } from "@parley/core/ports";
-import { layerPostgres } from "@parley/store-pg";
-import { Effect, Redacted } from "effect";
+import { layerSqlite } from "@parley/store-sqlite";
+import { Effect } from "effect";
 import { createHmac } from "node:crypto";
-import { userInfo } from "node:os";
-import { beforeAll, expect, inject, it } from "vitest";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir, userInfo } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { redactKeys } from "../../src/cli/CommandErrors.ts";
 import { here, oneLineAndHint } from "./here.ts";
 
 beforeAll(async () => expect((await parley("migrate")).code).toBe(0));
 
-const schema = `administration_${process.pid}`;
-const settings = () => ({ DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: schema });
+const dataDir = mkdtempSync(join(tmpdir(), "parley-cli-"));
+afterAll(() => rmSync(dataDir, { recursive: true }));
+const settings = () => ({ PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: dataDir });
 const parley = (line: string, input = "") => here(line.split(" "), settings(), input);
 
 /** The JSON that a command prints. */
@@ -344,10 +347,7 @@ it("a chatbot is deleted, with its keys and chats, only if --yes is given", asyn
       store.createChat(ChatbotId.make(2), chat, null),
       store.createChat(ChatbotId.make(2), chat, null),
     ),
-  ).pipe(
-    Effect.provide(layerPostgres({ url: Redacted.make(inject("postgresUrl")), schema })),
-    Effect.runPromise,
-  );
+  ).pipe(Effect.provide(layerSqlite({ file: join(dataDir, "parley.db") })), Effect.runPromise);
   const what = 'chatbot 2 "Sales" in workspace "Acme" with 2 chats and 11 keys';
   expect(await parley("chatbot delete Sales")).toEqual({
     code: 1,

@@ -1,18 +1,20 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
-import { beforeAll, describe, expect, inject, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { here } from "./here.ts";
 import { withoutSettings } from "../withoutSettings.ts";
 import { main, run } from "./run.ts";
 
-const settings = () => ({
-  DATABASE_URL: inject("postgresUrl"),
-  PARLEY_SCHEMA: `chat_${process.pid}`,
-});
+const dataDir = mkdtempSync(join(tmpdir(), "parley-chat-"));
+afterAll(() => rmSync(dataDir, { recursive: true }));
+const settings = () => ({ PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: dataDir });
 
 beforeAll(async () => {
   expect((await here(["migrate"], settings())).code).toBe(0);

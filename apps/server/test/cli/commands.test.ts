@@ -16,30 +16,30 @@ import {
   TurnStore,
   type NewEntry,
 } from "@parley/core/ports";
-import { layerPostgres } from "@parley/store-pg";
-import { Effect, Redacted } from "effect";
+import { layerSqlite } from "@parley/store-sqlite";
+import { Effect } from "effect";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
 import { open } from "node:fs/promises";
-import { userInfo } from "node:os";
+import { tmpdir, userInfo } from "node:os";
+import { join } from "node:path";
 import { text as readAll } from "node:stream/consumers";
-import { beforeAll, describe, expect, inject, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { withoutSettings } from "../withoutSettings.ts";
 import { here } from "./here.ts";
 import { main, run } from "./run.ts";
 
-const schema = `commands_${process.pid}`;
-const settings = () => ({ DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: schema });
+const dataDir = mkdtempSync(join(tmpdir(), "parley-cli-"));
+afterAll(() => rmSync(dataDir, { recursive: true }));
+const settings = () => ({ PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: dataDir });
 const parley = (line: string, input: string | Uint8Array = "") =>
   here(line.split(" "), settings(), input);
 
 const withStores = <A, E>(
   effect: Effect.Effect<A, E, ChatStore | TurnStore | ChatbotRegistry>,
 ): Promise<A> =>
-  effect.pipe(
-    Effect.provide(layerPostgres({ url: Redacted.make(inject("postgresUrl")), schema })),
-    Effect.runPromise,
-  );
+  effect.pipe(Effect.provide(layerSqlite({ file: join(dataDir, "parley.db") })), Effect.runPromise);
 
 /** How many chats the chatbot has. */
 const totalOf = (id: ChatbotId) =>
@@ -427,7 +427,8 @@ it("a command that cannot write its output fails, but still prints the id of a n
 });
 
 it("parley migrate prints the SQL with --dry-run, and otherwise brings the schema up to date", async () => {
-  const fresh = { ...settings(), PARLEY_SCHEMA: `${schema}_fresh` };
+  const schema = `migrate_${process.pid}`;
+  const fresh = { DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: schema };
   const plan = await here(["migrate", "--dry-run"], fresh);
   expect(plan).toMatchObject({ code: 0, stdout: expect.stringContaining("create table chat (") });
   expect((await here(["migrate"], fresh)).stdout).toBe("The schema is now up to date.\n");

@@ -2,7 +2,7 @@ import { createHash, createHmac } from "node:crypto";
 import { mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, inject, it } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { here } from "./here.ts";
 
 let directory: string;
@@ -14,10 +14,7 @@ beforeAll(async () => {
 });
 afterAll(() => rm(directory, { recursive: true, force: true }));
 
-const settings = () => ({
-  DATABASE_URL: inject("postgresUrl"),
-  PARLEY_SCHEMA: `provision_${process.pid}`,
-});
+const settings = () => ({ PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: join(directory, "data") });
 const parley = (...args: ReadonlyArray<string>) =>
   here(args, { ...settings(), PARLEY_TEST_KEY: key });
 
@@ -125,13 +122,6 @@ it("parley provision rejects an anonymous key without the limits that it needs",
   expect((await parley("provision", await of({ anonymous: false, visitors: false }))).code).toBe(0);
 });
 
-it("parley provision rejects origins for a key that signs no visitor tokens", async () => {
-  const origins = ["https://shop.example"];
-  const file = await declare({ ...bot, keys: [{ key, scopes: ["ask"], origins }] });
-  const { code, stderr } = await parley("provision", file);
-  expect({ code, stderr }).toMatchObject({ code: 1, stderr: expect.stringContaining("origins") });
-});
-
 it("parley provision reads UTF-8 with a byte order mark and CRLF, and rejects other encodings", async () => {
   const file = join(directory, "encoded.json");
   const text = JSON.stringify({ chatbots: [{ workspace: "W", name: "M\u00fcller" }] }, null, 1);
@@ -207,10 +197,7 @@ it("parley provision rejects a file with mistakes, names them all, and writes no
 it("an exported file moves chatbots and keys to another database, and each key and its visitors' tokens stay valid", async () => {
   const [one, two] = await Promise.all(
     ["from", "to"].map(async (name) => {
-      const settings = {
-        DATABASE_URL: inject("postgresUrl"),
-        PARLEY_SCHEMA: `provision_${name}_${process.pid}`,
-      };
+      const settings = { PARLEY_STORE: "sqlite", PARLEY_DATA_DIR: join(directory, name) };
       await here(["migrate"], settings);
       return (...args: ReadonlyArray<string>) => here(args, settings);
     }),

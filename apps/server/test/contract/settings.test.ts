@@ -13,7 +13,6 @@ import {
   expectInvalid,
   expectNoEndpoint,
   listEntries,
-  raw,
 } from "./client.ts";
 import { launch, type TestServer } from "./launch.ts";
 
@@ -148,13 +147,6 @@ describe("other base addresses, a separate listener for asks, and CORS", () => {
     const headers = { origin: "https://one.test" };
     const answer = await api(server(), "/chats", { method: "OPTIONS", headers });
     expectNoEndpoint(answer, "OPTIONS", "/v1/bot/chats");
-  });
-
-  it("a request whose headers never end results in 400 after a timeout", async () => {
-    const head = "GET / HTTP/1.1\r\nHost: example.test\r\n";
-    const { answers } = await raw(server().origin, [head], { timeout: 25_000 });
-    expect(answers).toHaveLength(1);
-    expectGeneral(answers[0]!, 400);
   });
 });
 

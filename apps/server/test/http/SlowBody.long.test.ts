@@ -23,3 +23,10 @@ it("a body that does not arrive within thirty seconds is 400, and the connection
   expectGeneral(answers[0]!, 400);
   expect(answers[0]!.body.message).toBe("REQUEST_TIMEOUT");
 }, 60_000);
+
+it("a request whose headers never end results in 400 after a timeout", async () => {
+  const head = "GET / HTTP/1.1\r\nHost: example.test\r\n";
+  const { answers } = await raw(testServer.target.origin, [head], { timeout: 25_000 });
+  expect(answers).toHaveLength(1);
+  expectGeneral(answers[0]!, 400);
+});

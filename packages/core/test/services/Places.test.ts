@@ -3,9 +3,9 @@ import { expect, it } from "vitest";
 
 /** Takes places until the client must wait; returns how many it got. */
 const fill = (places: ReturnType<typeof makePlaces>, client: Client, most?: number): number => {
-  let taken = 0;
-  for (; !places.isFull(client, most); taken++) places.take(client);
-  return taken;
+  let count = 0;
+  for (; !places.isFull(client, most); count++) places.take(client);
+  return count;
 };
 
 it("each key may have seven eighths of the places that the other keys leave", () => {

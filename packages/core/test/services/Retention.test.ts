@@ -95,24 +95,6 @@ it.effect(
     }).pipe(Effect.scoped, Effect.provide(layerMemory)),
 );
 
-it.effect("retention runs a minute after the start, and again about an hour later", () =>
-  Effect.gen(function* () {
-    yield* make("short", 2);
-    let runs = 0;
-    yield* startRetention({ archive: { erase: () => Effect.sync(() => runs++) } });
-    // The pause between runs varies by up to 12 minutes.
-    for (const [pause, expected] of [
-      ["59 seconds", 0],
-      ["1 second", 1],
-      ["47 minutes", 1],
-      ["26 minutes", 2],
-    ] as const) {
-      yield* TestClock.adjust(pause);
-      assert.strictEqual(runs, expected, pause);
-    }
-  }).pipe(Effect.scoped, Effect.provide(layerMemory)),
-);
-
 it.effect(
   "a run follows changes and deletions that operators make while it erases other chats",
   () =>

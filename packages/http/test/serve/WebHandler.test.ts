@@ -8,7 +8,7 @@ import {
   StorageUnavailable,
 } from "@parley/core/ports";
 import { openParley } from "@parley/core/promise";
-import { makeApp, makeWebHandler } from "@parley/http";
+import { makeWebHandler } from "@parley/http";
 import { toNodeHandler } from "@parley/http/node";
 import { layerMemory, memory } from "@parley/store-memory";
 import { Deferred, Effect, Fiber, Layer, Redacted, Stream } from "effect";
@@ -254,17 +254,6 @@ it("a context function that throws causes a 500, and the question is not asked",
     0,
   ]);
   await parley.close();
-});
-
-it("an unknown option is refused at once, with its name and the known ones", async () => {
-  const unknown = { basePath: "/api" } as object;
-  const known = "basePaths, clientAddress, context,";
-  for (const [construct, name, options] of [
-    [() => makeWebHandler(layerMemory as never, unknown), "makeWebHandler", known],
-    [() => toNodeHandler(async () => new Response(), unknown), "toNodeHandler", "context."],
-    [() => Effect.runSync(makeApp(unknown) as never), "makeApp", known],
-  ] as const)
-    expect(construct).toThrow(`${name}: basePath is unknown; ${name} has the options ${options}`);
 });
 
 it.live("the store keeps the ids of the requests that ask and post", () =>

@@ -8,7 +8,7 @@ import { inSchema } from "../fixtures.ts";
 
 /** The length of a stretch of positions with one pattern of erasures: eight of the smallest parts. */
 const stretch = 8 * partSizes[2];
-const stretches = 100;
+const stretches = 60;
 /** The highest position given to a chat, chosen so that the last part is not full. */
 const highest = stretches * stretch - 1234;
 
@@ -36,7 +36,7 @@ const survivingPositions = Effect.gen(function* () {
   const positions = new Set<number>();
   for (let at = 0; at < stretches; at++) {
     const many = yield* Random.nextIntBetween(0, 12);
-    const full = at === 77 || at === stretches - 1;
+    const full = at === 37 || at === stretches - 1;
     for (let n = 1; full && n <= stretch; n++) positions.add(at * stretch + n);
     for (let n = 0; n < many; n++) {
       positions.add(at * stretch + (yield* Random.nextIntBetween(1, stretch)));
@@ -58,47 +58,45 @@ const someOf = Effect.fnUntraced(function* (positions: ReadonlyArray<number>) {
   return gone;
 });
 
-const seeds = [1, Date.now()] as const;
+const seed = Date.now();
 
-for (const seed of seeds) {
-  it.live(`each rank is mapped to its chat's position after random erasures (seed ${seed})`, () =>
-    inSchema(
-      Effect.fnUntraced(function* (sql) {
-        const chatbot = yield* registerChatbot;
-        let positions = yield* survivingPositions;
-        yield* insertChats(sql, chatbot, positions);
-        yield* sql.unsafe(
-          `with gone as (
+it.live(`each rank is mapped to its chat's position after random erasures (seed ${seed})`, () =>
+  inSchema(
+    Effect.fnUntraced(function* (sql) {
+      const chatbot = yield* registerChatbot;
+      let positions = yield* survivingPositions;
+      yield* insertChats(sql, chatbot, positions);
+      yield* sql.unsafe(
+        `with gone as (
           select $1::int4 as chatbot_id, position from generate_series(1, ${highest}) as gone (position)
           where not exists (select from chat where chatbot_id = $1 and chat.position = gone.position)
         )${addGaps}`,
-          [chatbot],
-        );
-        for (let round = 0; round < 3; round++) {
-          const ranks = Array.from({ length: positions.length + 1000 }, (_, n) => n - 1);
-          const positionsWithChat = new Set(positions);
-          for (const [n, position] of (yield* positionsOf(sql, chatbot, ranks)).entries()) {
-            const expected = positions[ranks[n]! - 1];
-            if (expected !== undefined) assert.strictEqual(position, expected);
-            else assert.isFalse(positionsWithChat.has(position), `rank ${ranks[n]}`);
-          }
-          const gone = yield* someOf(positions);
-          positions = positions.filter((position) => !gone.has(position));
-          yield* sql.unsafe(
-            `with gone as (
+        [chatbot],
+      );
+      for (let round = 0; round < 2; round++) {
+        const ranks = Array.from({ length: positions.length + 1000 }, (_, n) => n - 1);
+        const positionsWithChat = new Set(positions);
+        for (const [n, position] of (yield* positionsOf(sql, chatbot, ranks)).entries()) {
+          const expected = positions[ranks[n]! - 1];
+          if (expected !== undefined) assert.strictEqual(position, expected);
+          else assert.isFalse(positionsWithChat.has(position), `rank ${ranks[n]}`);
+        }
+        const gone = yield* someOf(positions);
+        positions = positions.filter((position) => !gone.has(position));
+        yield* sql.unsafe(
+          `with gone as (
             delete from chat where chatbot_id = $1 and position = any ($2::int8[])
             returning chatbot_id, position
           )${addGaps}`,
-            [chatbot, `{${[...gone].join()}}`],
-          );
-        }
-      }, Random.withSeed(seed)),
-    ),
-  );
-}
+          [chatbot, `{${[...gone].join()}}`],
+        );
+      }
+    }, Random.withSeed(seed)),
+  ),
+);
 
 it.live(
-  `ranks near scattered erasures are mapped to their chats' positions among billions (seed ${seeds[1]})`,
+  `ranks near scattered erasures are mapped to their chats' positions among billions (seed ${seed})`,
   () =>
     inSchema(
       Effect.fnUntraced(function* (sql) {
@@ -142,6 +140,6 @@ it.live(
           ),
         );
         assert.strictEqual(beyond.reason._tag, "ConstraintError");
-      }, Random.withSeed(seeds[1])),
+      }, Random.withSeed(seed)),
     ),
 );

@@ -91,13 +91,6 @@ const rows: Readonly<Record<string, (up: SetUp) => Effect.Effect<Row, unknown, C
     yield* take(null, key("k"));
     return { chat: yield* create, key: key("k", "g"), outcome: "IdempotencyKeyReused" };
   }),
-  answered: Effect.fnUntraced(function* ({ create, take, turns }) {
-    const chat = yield* create;
-    yield* turns.append(yield* take(chat, key("k")), entry);
-    return { chat, key: key("k"), outcome: "AlreadyAnswered" };
-  }),
-  no_chat: () =>
-    Effect.succeed({ chat: ChatId.make(2 ** 40), key: key("k"), outcome: "ChatNotFound" }),
   no_chatbot: () =>
     Effect.succeed({
       chatbot: noChatbot,
@@ -105,27 +98,10 @@ const rows: Readonly<Record<string, (up: SetUp) => Effect.Effect<Row, unknown, C
       key: key("k"),
       outcome: "ChatbotNotFound",
     }),
-  key_held: Effect.fnUntraced(function* ({ create, take }) {
-    yield* take(null, key("k"));
-    return { chat: yield* create, key: key("k"), outcome: "Held by key" };
-  }),
   chat_held: Effect.fnUntraced(function* ({ create, take }) {
     const chat = yield* create;
     yield* take(chat);
     return { chat, key: key("k"), outcome: "Held by chat" };
-  }),
-  chat_reserved: Effect.fnUntraced(function* ({ chatbot, create, second, take, turns }) {
-    const chat = yield* create;
-    const turn = yield* take(chat);
-    yield* second.take(chatbot, chat, null);
-    yield* turns.release(turn);
-    return { chat, outcome: "Held by chat" };
-  }),
-  free: Effect.fnUntraced(function* ({ create, sql, take }) {
-    const chat = yield* create;
-    yield* take(chat, key("old"));
-    yield* sql.unsafe("update chat set turn_until = 'epoch' where id = $1::int8", [chat]);
-    return { chat, key: key("k"), outcome: "TurnTaken" };
   }),
   // The documented table has no row for the next two decisions.
   chat_locked: Effect.fnUntraced(function* ({ create, sql }) {

@@ -1,5 +1,5 @@
 /**
- * The examples that the documentation quotes compile, and do what it says.
+ * The examples that the documentation quotes do what it says. `pnpm run check` compiles them.
  */
 import { generateKey } from "@parley/core";
 import { Effect, Redacted } from "effect";
@@ -10,9 +10,6 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, it } from "vitest";
 import "../../examples/memory-store.test.ts";
-import "../../examples/testing/http.test.ts";
-import "../../examples/testing/restart.test.ts";
-import "../../examples/testing/service.test.ts";
 import { fencesOf, read, root, sectionOf } from "./Fences.ts";
 import { withoutSettings } from "../../apps/server/test/withoutSettings.ts";
 
@@ -25,12 +22,6 @@ const key = await generateKey.pipe(
   Effect.runPromise,
 );
 const environment = { ...withoutSettings(), API_KEY: key, PORT: "0" };
-
-it("all examples compile", async () => {
-  const compiler = join(root, "node_modules/.bin/tsc");
-  const { stdout } = await run(compiler, ["-p", example("")]).catch((failed) => failed);
-  expect(stdout).toBe("");
-});
 
 it("promise.ts prints what docs/library/embedding.md shows", async () => {
   const section = fencesOf(sectionOf(read("docs/library/embedding.md"), "## Without Effect"));
