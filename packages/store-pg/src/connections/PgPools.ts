@@ -36,8 +36,8 @@ export interface PgPools extends Omit<WriteState, "guardedPool"> {
   /** For an erasure, which may take a long time. */
   readonly erasureSession: Scoped<Session>;
   /**
-   * For an export, an import or a usage report, which may take a long time. Not pooled: copying a chatbot needs two
-   * sessions, and two such copies must not wait for each other.
+   * For an export, an import, a usage report, the sizes of chatbots or a user's audit log, which may take a long time.
+   * Not pooled: copying a chatbot needs two sessions, and two such copies must not wait for each other.
    */
   readonly exportSession: Scoped<DedicatedSession>;
 }
