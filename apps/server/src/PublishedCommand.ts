@@ -10,4 +10,7 @@ if (major < 22 || (major === 22 && minor < 19)) {
   );
   process.exit(1);
 }
+// Otherwise, the signal would make Node open a debugger. Node below 22.14 does not start with `--disable-sigusr1`, so it
+// would not get to the message above.
+process.on("SIGUSR1", () => {});
 await import("./main.ts");

@@ -24,7 +24,8 @@ export interface Tenant {
   readonly chats: Map<number, StoredChat>;
   readonly idempotencyKeys: Map<string, KeyRow>;
   /** Keyed by API key and day. */
-  readonly spending: Map<string, number>;
+  /** What each key spent on the latest day on which it spent anything. */
+  readonly spending: Map<string, { readonly day: number; readonly tokens: number }>;
   readonly latestChatTime: Date | null;
   /** What erased answers cost. */
   readonly erasedUsage: ReadonlyArray<ErasedUsage>;

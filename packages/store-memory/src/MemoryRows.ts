@@ -80,7 +80,10 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
       }
     return true;
   });
-  const spendingName = (apiKeyId: string, day: number) => `${apiKeyId} ${day}`;
+  const spent = (chatbot: ChatbotId, apiKeyId: string, day: number) => {
+    const spending = tenantOf(chatbot).spending.get(apiKeyId);
+    return spending?.day === day ? spending.tokens : 0;
+  };
   return {
     now,
     nextId: verb((kind) => ++lastId[kind]),
@@ -197,14 +200,13 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
       for (const [key, { madeAt }] of idempotencyKeys)
         if (madeAt <= madeBy) set(idempotencyKeys, key, undefined);
     }),
-    spent: verb(
-      (chatbot, apiKeyId, day) => tenantOf(chatbot).spending.get(spendingName(apiKeyId, day)) ?? 0,
+    spent: verb(spent),
+    spend: verb((chatbot, apiKeyId, day, tokens) =>
+      set(tenantOf(chatbot).spending, apiKeyId, {
+        day,
+        tokens: spent(chatbot, apiKeyId, day) + tokens,
+      }),
     ),
-    spend: verb((chatbot, apiKeyId, day, tokens) => {
-      const { spending } = tenantOf(chatbot);
-      const name = spendingName(apiKeyId, day);
-      set(spending, name, (spending.get(name) ?? 0) + tokens);
-    }),
 
     usage: verb((chatbot, query) => {
       const rows = chatsOf(chatbot).flatMap(({ chat, entries }) =>

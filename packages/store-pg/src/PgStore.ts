@@ -29,14 +29,19 @@ export interface PostgresOptions {
    * connections prepare no statements, and send no settings, which must be set for the role instead.
    */
   readonly url: Redacted.Redacted;
+  /**
+   * Returns the present address each time that a connection is opened, for a user or a password that changes while the
+   * store is open. If it returns `undefined` or an invalid address, `url` is used.
+   */
+  readonly readUrl?: (() => Redacted.Redacted | undefined) | undefined;
   /** The PEM certificates of the authorities that `sslrootcert` in the URL names. */
   readonly authorities?: string | Array<string> | undefined;
   /** The schema that contains the tables, `parley` by default; created if it does not exist. */
   readonly schema?: string | undefined;
   /**
    * The maximum number of connections, 12 by default and at least 5: two for reads, two for long lists, the rest for
-   * writes. Each export, import, erasure, usage report and probe of a failing database opens one more, and startup
-   * opens up to two.
+   * writes. Each export, import, erasure, usage report, measurement of the chatbots' sizes (one every ten minutes),
+   * reading of a user's audit log and probe of a failing database opens one more, and startup opens up to two.
    */
   readonly maxConnections?: number | undefined;
   /**
@@ -48,6 +53,7 @@ export interface PostgresOptions {
 
 const optionNames = {
   url: true,
+  readUrl: false,
   authorities: false,
   schema: false,
   maxConnections: false,
@@ -163,7 +169,7 @@ export const layerPostgres = (
 };
 
 /** The options of `postgres`. */
-export interface PostgresSettings extends Omit<PostgresOptions, "url"> {
+export interface PostgresSettings extends Omit<PostgresOptions, "readUrl" | "url"> {
   /** `postgres://user:password@host:5432/database`. */
   readonly url: string;
 }

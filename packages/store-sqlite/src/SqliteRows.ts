@@ -421,6 +421,11 @@ export const makeTx = (sql: Sql, now: () => number) => {
       if (findChatbot(chatbot) === null) return;
       const add = "ON CONFLICT DO UPDATE SET tokens = tokens + excluded.tokens";
       insert("spending", { chatbot, apiKeyId, day, tokens }, add);
+      run("DELETE FROM spending WHERE chatbot = ? AND apiKeyId = ? AND day < ?", [
+        chatbot,
+        apiKeyId,
+        day,
+      ]);
     }),
 
     usage: (chatbot, { by = null, since, until = null }) => {

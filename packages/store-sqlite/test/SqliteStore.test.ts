@@ -211,6 +211,29 @@ it.effect("a call that only reads does not wait for another process that is writ
   }).pipe(Effect.provide(layerSqlite({ file: path("written") }))),
 );
 
+it.effect("what a key spent on earlier days is deleted when it spends again", () =>
+  Effect.gen(function* () {
+    const chatbot = yield* registerChatbot;
+    const spend = TurnStore.use((turns) =>
+      Effect.flatMap(turns.take(chatbot, null, null), (taken) =>
+        taken._tag === "TurnTaken"
+          ? turns.release(taken.turn, { apiKeyId: "k", tokens: 7 })
+          : Effect.die("the turn is not free"),
+      ),
+    );
+    yield* spend;
+    yield* TestClock.adjust("1 day");
+    yield* Effect.all([spend, spend]);
+    const database = new DatabaseSync(path("spent"));
+    const rows = database.prepare("SELECT day, tokens FROM spending").all();
+    database.close();
+    assert.deepStrictEqual(
+      rows.map((row) => ({ ...row })),
+      [{ day: 1, tokens: 14 }],
+    );
+  }).pipe(Effect.provide(layerSqlite({ file: path("spent") }))),
+);
+
 it.effect("a call to a closed store fails with StorageUnavailable", () =>
   Effect.gen(function* () {
     const registry = yield* Effect.scoped(

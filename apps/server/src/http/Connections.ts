@@ -41,8 +41,8 @@ const halfOfOpenFiles = (): number => {
 };
 
 /**
- * How long a request other than POST continues after the client has closed its sending half, which usually means that
- * the client has left.
+ * How often a request other than POST gets an interim response after the client has closed its sending half. If the
+ * client has left, as it usually has, its system resets the connection after the first, so the second ends the request.
  */
 const halfClosedMillis = 1_000;
 
@@ -137,12 +137,19 @@ export const serveRequests = (
   const handleHalfClose = (socket: Socket, { latest, unanswered }: Connection): void => {
     if (latest?.headersSent === false) latest.shouldKeepAlive = false;
     for (const response of unanswered) {
-      const { headers, method } = response.req;
+      const { headers, httpVersion, method } = response.req;
       const onClose = String(headers["on-disconnect"] ?? onDisconnect).toLowerCase();
       if (method === "POST" && onClose !== "cancel") continue;
       // A response that has ended may take longer to send.
       const destroyUnlessEnded = () => response.writableEnded || socket.destroy();
-      const timer = setTimeout(destroyUnlessEnded, method === "POST" ? 0 : halfClosedMillis);
+      // A response without a socket is waiting for an earlier one. HTTP/1.0 has no interim responses.
+      const probe = () =>
+        response.socket !== null &&
+        !response.headersSent &&
+        httpVersion !== "1.0" &&
+        response.writeProcessing();
+      const timer =
+        method === "POST" ? setTimeout(destroyUnlessEnded) : setInterval(probe, halfClosedMillis);
       response.once("close", () => clearTimeout(timer));
     }
   };

@@ -5,10 +5,11 @@ import { StorageUnavailable, type StorePorts } from "@parley/core/ports";
 import { layerMemory } from "@parley/store-memory";
 import { layerPostgres, type PostgresOptions, type PostgresUnusable } from "@parley/store-pg";
 import { layerSqlite } from "@parley/store-sqlite";
-import { Effect, Layer } from "effect";
+import { Effect, Layer, Redacted } from "effect";
 import { existsSync, mkdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { Settings } from "../Settings.ts";
+import { readVariable } from "../Variables.ts";
 
 /** Loads `node:sqlite` without the warning that Node 22 prints about it. */
 const loadQuietly = Effect.sync(() => {
@@ -26,10 +27,19 @@ export const databaseFile = Effect.map(Effect.andThen(loadQuietly, Settings), ({
   join(dataDir, "parley.db"),
 );
 
+/** Reads DATABASE_URL again: whoever rotates passwords replaces the file that DATABASE_URL_FILE names. */
+const readUrl = () =>
+  Effect.runSync(
+    readVariable(process.env, "DATABASE_URL").pipe(
+      Effect.orElseSucceed(() => undefined),
+      Effect.map((url) => (url === undefined ? url : Redacted.make(url))),
+    ),
+  );
+
 /** The options for connecting to the configured PostgreSQL. */
 export const postgresOptions = Effect.map(Settings, (settings): PostgresOptions => {
   const { authorities, connections: maxConnections, databaseUrl, schema } = settings;
-  return { url: databaseUrl!, authorities, maxConnections, schema };
+  return { url: databaseUrl!, readUrl, authorities, maxConnections, schema };
 });
 
 /**

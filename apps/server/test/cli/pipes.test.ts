@@ -1,5 +1,5 @@
 /**
- * Commands and servers whose standard output has no reader any more.
+ * Commands and servers whose standard output has no reader any more, or that get a signal meant for another program.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -14,8 +14,12 @@ import { main } from "./run.ts";
 const folder = mkdtempSync(join(tmpdir(), "parley-pipes-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-const start = (args: ReadonlyArray<string>, settings: Readonly<Record<string, string>> = {}) =>
-  spawn(process.execPath, [main, ...args], {
+const start = (
+  args: ReadonlyArray<string>,
+  settings: Readonly<Record<string, string>> = {},
+  program = main,
+) =>
+  spawn(process.execPath, [program, ...args], {
     env: { ...withoutSettings(), PARLEY_STORE: "memory", PARLEY_DATA_DIR: folder, ...settings },
     stdio: ["ignore", "pipe", "pipe"],
   });
@@ -45,4 +49,21 @@ it("a server whose log has no reader goes on", async () => {
   for (let n = 0; n < 5; n++) expect(await status()).toBe(401);
   child.kill("SIGTERM");
   expect(await once(child, "exit")).toEqual([0, null]);
+});
+
+it("the installed command opens no debugger when it gets a SIGUSR1", async () => {
+  const program = main.replace("main.ts", "PublishedCommand.ts");
+  const settings = {
+    PARLEY_PORT: "0",
+    PARLEY_MANAGEMENT_PORT: "0",
+    PARLEY_DRAIN_DELAY: "0 seconds",
+  };
+  const child = start(["serve"], settings, program);
+  let stderr = "";
+  child.stderr.on("data", (data) => (stderr += data));
+  await once(child.stdout, "data");
+  child.kill("SIGUSR1");
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  child.kill("SIGTERM");
+  expect([await once(child, "exit"), stderr]).toEqual([[0, null], ""]);
 });

@@ -195,7 +195,10 @@ export interface Tx extends ColdTx {
 
   /** The tokens that an API key has spent on a day; days are counted from the Unix epoch. */
   readonly spent: (chatbot: ChatbotId, apiKeyId: string, day: number) => Verb<number>;
-  /** Adds tokens to what an API key has spent on a day; does nothing if the chatbot is not registered. */
+  /**
+   * Adds tokens to what an API key has spent on a day, and may forget the days before; does nothing if the chatbot is
+   * not registered.
+   */
   readonly spend: (chatbot: ChatbotId, apiKeyId: string, day: number, tokens: number) => Verb<void>;
 }
 

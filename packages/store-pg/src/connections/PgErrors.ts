@@ -60,10 +60,12 @@ export const isUnsent = ({ cause }: StorageUnavailable): boolean =>
   SqlError.isSqlError(cause) && cause.reason.operation === "connect";
 
 /**
- * SQLSTATE codes and classes that mean the database is unavailable: connection, read-only, timeouts, authorization,
- * rollback, privilege, resources, lock, operator intervention, system.
+ * SQLSTATE codes and classes that mean the database is unavailable: connection, stale plans (0A000, 26000), read-only,
+ * timeouts, authorization, rollback, privilege, resources, lock, operator intervention, system; and, while a restore
+ * runs, a schema, table, function, type, unique constraint or open relation that is missing.
  */
-const unavailableCodes = /^(08|25006|25P0[34]|28|40|42501|53|55P03|57|58)/;
+const unavailableCodes =
+  /^(08|0A000|25006|25P0[34]|26000|28|3F000|40|42501|42704|42883|42P01|42P10|53|55P03|57|58|XX000)/;
 
 const storageReasons: ReadonlyArray<readonly [RegExp, StorageReason]> = [
   [/^53300/, "no_connection"],

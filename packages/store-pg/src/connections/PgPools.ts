@@ -36,14 +36,15 @@ export interface PgPools extends Omit<WriteState, "guardedPool"> {
   /** For an erasure, which may take a long time. */
   readonly erasureSession: Scoped<Session>;
   /**
-   * For an export, an import or a usage report, which may take a long time. Not pooled: copying a chatbot needs two
-   * sessions, and two such copies must not wait for each other.
+   * For an export, an import, a usage report, the sizes of chatbots or a user's audit log, which may take a long time.
+   * Not pooled: copying a chatbot needs two sessions, and two such copies must not wait for each other.
    */
   readonly exportSession: Scoped<DedicatedSession>;
 }
 
 export interface PoolOptions {
   readonly url: Redacted.Redacted;
+  readonly readUrl?: (() => Redacted.Redacted | undefined) | undefined;
   readonly authorities?: string | Array<string> | undefined;
   readonly schema: string;
   /** Raised to {@link fewestConnections} if lower. Includes no connection outside the pools. */
@@ -54,18 +55,27 @@ const [readers, bulkReaders] = [2, 2];
 /** One connection is for writes. */
 const fewestConnections = readers + bulkReaders + 1;
 
+/** The address for a new connection: the user and the password may have changed since the start. */
+const currentUrl = ({ readUrl, url }: PoolOptions): Redacted.Redacted => {
+  const current = transportOf(readUrl?.() ?? url);
+  return typeof current === "string" ? (transportOf(url) as Transport).url : current.url;
+};
+
 /** A pooler rejects or drops `settings`. They are `null` if nobody knows yet whether there is a pooler. */
 const configOf = (
-  { authorities, schema, url }: PoolOptions,
+  options: PoolOptions,
   maxConnections: number,
   settings: Readonly<Record<string, string>> | null,
   more: Pick<PgPool.Config, "multiplex" | "multiplexConcurrency"> = {},
 ): PgPool.Config => {
-  const transport = transportOf(url) as Transport;
+  const { authorities, schema } = options;
+  const transport = transportOf(options.url) as Transport;
   const isDirect = settings !== null && transport.isPooler !== true;
   return {
-    url: transport.url,
-    // Whenever the driver opens a connection, it reads `ssl` and then, in the same step and once, `stream`.
+    // Whenever the driver opens a connection, it reads `url`, `ssl` and then, in the same step and once, `stream`.
+    get url() {
+      return currentUrl(options);
+    },
     get ssl() {
       const ssl = transport.tls.next();
       return ssl && { ...ssl, ...(authorities && { ca: authorities }) };

@@ -3,9 +3,10 @@ import { defaultChatQuery } from "@parley/core";
 import { ChatStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
-import { Effect } from "effect";
+import { Effect, Fiber } from "effect";
 import { makePools } from "../../src/connections/PgPools.ts";
-import { freshDatabase } from "../PostgresUnderTest.ts";
+import { bare, keyOf } from "../fixtures.ts";
+import { clientOf, freshDatabase } from "../PostgresUnderTest.ts";
 
 it.live("a database's settings do not affect statements", () =>
   Effect.gen(function* () {
@@ -38,39 +39,43 @@ it.live("a database's settings do not affect statements", () =>
 it.live("a store has at most 12 connections", () =>
   Effect.gen(function* () {
     const { name, sql, url } = yield* freshDatabase();
+    const other = yield* clientOf("parley", 1, url);
     yield* Effect.gen(function* () {
       const store = yield* ChatStore;
       const chatbots = yield* Effect.replicateEffect(registerChatbot, 8);
-      const chat = { name: "n", userRef: "u", helloMessage: null };
       const byName = [{ field: "name", descending: false }] as const;
       const load = Effect.forEach(
-        Array.from({ length: 600 }, (_, n) => n),
+        Array(200).keys(),
         (n) => {
           const chatbot = chatbots[n % 8]!;
-          const key = n % 2 === 0 ? null : { key: `key ${n}`, fingerprint: "f" };
-          return Effect.all([
-            store.createChat(chatbot, chat, key),
+          const requests: ReadonlyArray<Effect.Effect<unknown, unknown>> = [
+            store.createChat(chatbot, bare, n % 2 === 0 ? null : keyOf(`key ${n}`)),
             store.listChats(chatbot, defaultChatQuery),
             store.listChats(chatbot, { ...defaultChatQuery, orderBy: byName }),
-          ]);
+          ];
+          return Effect.forever(Effect.ignore(requests[n % 3]!));
         },
-        { concurrency: 200 },
+        { concurrency: "unbounded", discard: true },
       );
-      let most = 0;
-      const count = sql
+      // Every statement waits for the lock, so each connection is counted once it is in use, and no other: PostgreSQL
+      // still lists a connection that the store has closed.
+      const count = other
         .unsafe<{ readonly count: number }>(
-          // Excludes the probe of a slow database, which briefly opens a connection of its own.
-          "select count(*)::int4 as count from pg_stat_activity where datname = $1 and application_name = 'parley' and query not in ('', 'select 1')",
+          "select count(*)::int4 as count from pg_stat_activity where datname = $1 and application_name = 'parley' and wait_event_type = 'Lock'",
           [name],
         )
-        .pipe(
-          Effect.map(([row]) => (most = Math.max(most, row!.count))),
-          Effect.delay("10 millis"),
-          Effect.forever,
-        );
-      yield* Effect.raceFirst(load, count);
-      assert.isAtMost(most, 12);
-      assert.isAbove(most, 6);
+        .pipe(Effect.map(([row]) => row!.count));
+      const [most, fiber] = yield* sql.withTransaction(
+        Effect.gen(function* () {
+          yield* sql.unsafe("lock table chat");
+          const fiber = yield* Effect.forkChild(load);
+          yield* Effect.repeat(count, { until: (connections) => connections >= 12 });
+          // A thirteenth would appear while hundreds of requests wait.
+          return [Math.max(...(yield* Effect.replicateEffect(count, 100))), fiber] as const;
+        }),
+      );
+      yield* Fiber.interrupt(fiber);
+      assert.strictEqual(most, 12);
     }).pipe(Effect.provide(layerPostgres({ url })));
   }).pipe(Effect.scoped),
 );

@@ -193,3 +193,30 @@ it.live("a release that waits too long for a lock fails, and its tokens are not 
     }),
   ),
 );
+
+it.live("what a key spent on earlier days is deleted when it spends again", () =>
+  inSchema((sql) =>
+    Effect.gen(function* () {
+      const chatbot = yield* registerChatbot;
+      const turns = yield* TurnStore;
+      const spend = (apiKeyId: string) =>
+        Effect.flatMap(takeFree(chatbot, null), (turn) =>
+          turns.append(turn, { ...entry, apiKeyId, spentTokens: 7 }),
+        );
+      yield* Effect.forEach(["k", "other"], spend);
+      yield* sql`update key_spending set day = day - 1`;
+      yield* Effect.all([spend("k"), spend("k"), spend("new")], { concurrency: 3 });
+      const rows = yield* sql<{ key_id: string; tokens: bigint; age: number }>`
+        select key_id, tokens, (now() at time zone 'utc')::date - day as age
+        from key_spending order by key_id`;
+      assert.deepStrictEqual(
+        rows.map(({ age, key_id, tokens }) => [key_id, Number(tokens), age]),
+        [
+          ["k", 14, 0],
+          ["new", 7, 0],
+          ["other", 7, 1],
+        ],
+      );
+    }),
+  ),
+);
