@@ -1,4 +1,6 @@
 import axe from "axe-core";
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { launch, type TestServer } from "../apps/server/test/contract/launch.ts";
 import { startChromium, type Chromium } from "./programs/Chromium.ts";
@@ -85,6 +87,59 @@ describe.each(["example.com", "localhost"])("the documentation page at %s", (nam
     expect(requests.hosts).toEqual([`http://127.0.0.1:${port}`]);
   });
 });
+
+it.each(["curl", "JavaScript"])(
+  "the reference's samples in %s run as printed",
+  async (language) => {
+    let samples: Record<string, string> = {};
+    await visit("localhost", async ({ evaluate }) => {
+      samples = await evaluate(`Object.fromEntries(
+      [...document.querySelectorAll(".operation")].map((operation) => [
+        operation.querySelector("h2").id,
+        [...operation.querySelectorAll(".code")]
+          .find(({ innerText }) => innerText.startsWith("${language}"))
+          .querySelector("code").textContent,
+      ]))`);
+    });
+    // The samples refer to the first chat, and to its first entry.
+    const fresh = await launch("memory");
+    try {
+      const statuses: Record<string, number> = {};
+      const [first, last] = ["general.createChat", "general.deleteChat"];
+      const others = Object.keys(samples).filter((name) => name !== first && name !== last);
+      for (const name of [first!, ...others, last!]) {
+        const code = samples[name]!.replace(`http://localhost:${port}`, fresh.target.origin);
+        const [command, ...values] =
+          language === "curl"
+            ? ["sh", "-c", `${code} -w ' %{http_code}'`]
+            : [
+                process.execPath,
+                "--input-type=module",
+                "-e",
+                `${code} console.log(response.status)`,
+              ];
+        const env = { ...process.env, KEY: fresh.target.fullKey };
+        const { stdout } = await promisify(execFile)(command!, values, { env });
+        statuses[name] = Number(/\d+$/.exec(stdout.trim())?.[0]);
+      }
+      expect(statuses).toEqual({
+        "general.details": 200,
+        "general.createChat": 201,
+        "general.listChats": 200,
+        "general.changeChat": 200,
+        "general.deleteChat": 200,
+        "general.history": 200,
+        "general.changeEntry": 200,
+        "general.postEntry": 201,
+        "answers.ask": 201,
+        // Nothing has been asked with the key of the sample.
+        "answers.stopAsk": 404,
+      });
+    } finally {
+      await fresh.stop();
+    }
+  },
+);
 
 describe("the browser's network log", () => {
   it("the browser reports a page's requests to other hosts", async () => {

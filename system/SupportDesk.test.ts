@@ -17,16 +17,26 @@ import { launchBrowser } from "./playground/Browsers.ts";
 
 const folder = join(import.meta.dirname, "../examples/support-desk");
 
-/** A model that asks the tool for the order in the question, and then says what the tool returned. */
+/** The last messages that the model has read. */
+const questions = new Set<string>();
+
+/**
+ * A model that asks the tool for the order in the question, and then says what the tool returned. It fails at the first
+ * question about a failure, and does not end its first answer about a wait.
+ */
 const model = createServer(async (request, response) => {
   const { messages } = (await json(request)) as { messages: ReadonlyArray<any> };
   const last = messages.at(-1);
+  const isFirst = !questions.has(last.content);
+  questions.add(last.content);
+  if (isFirst && last.content === "Does this fail?") response.writeHead(400).end("{}");
+  if (response.writableEnded) return;
   const number = Number(/order (\d+)/.exec(last.content)?.[1]);
   const call = { name: "order", arguments: JSON.stringify({ number }) };
   const delta =
     last.role === "user" && number > 0
       ? { tool_calls: [{ index: 0, id: "1", type: "function", function: call }] }
-      : { content: `Answer: ${last.role === "tool" ? last.content : last.content.length}` };
+      : { content: `**Answer:** ${last.role === "tool" ? last.content : last.content.length}` };
   response.writeHead(200, { "content-type": "text/event-stream" });
   const finish_reason = "content" in delta ? "stop" : "tool_calls";
   for (const choice of [
@@ -36,7 +46,7 @@ const model = createServer(async (request, response) => {
     response.write(
       `data: ${JSON.stringify({ id: "1", created: 1, model: "m", choices: [choice] })}\n\n`,
     );
-  response.end("data: [DONE]\n\n");
+  if (!isFirst || last.content !== "Is this a wait?") response.end("data: [DONE]\n\n");
 });
 
 it("the support desk's server has at most 150 lines", async () => {
@@ -44,7 +54,7 @@ it("the support desk's server has at most 150 lines", async () => {
   expect(source.trimEnd().split("\n").length).toBeLessThanOrEqual(150);
 });
 
-it("the support desk answers a user with a tool that acts for that user, shows sources and a colleague's answer, and keeps ratings", async () => {
+it("the support desk answers a user with a tool that acts for that user, shows Markdown, sources and a colleague's answer, and keeps ratings and failed questions", async () => {
   if (!existsSync(join(folder, "node_modules")))
     throw new Error("The support desk is not installed: npm ci --prefix examples/support-desk");
   const build = await rolldown({
@@ -93,6 +103,19 @@ it("the support desk answers a user with a tool that acts for that user, shows s
     await ask(ann, long);
     await ann.getByText(`Answer: ${long.length}`).waitFor();
     expect(await ann.getByRole("link").getAttribute("href")).toBe("/help/returns");
+
+    for (const question of ["Does this fail?", "Is this a wait?"]) {
+      await ask(bob, question);
+      if (question === "Is this a wait?") {
+        await bob.getByText(`Answer: ${question.length}`).waitFor();
+        await bob.getByRole("button", { name: "Stop" }).click();
+      }
+      await bob.getByRole("button", { name: "Ask again" }).click();
+      const last = bob.locator("li.assistant").last();
+      await last.getByRole("button", { name: "Not helpful" }).waitFor();
+      expect(await last.locator("strong").innerText()).toBe("Answer:");
+      expect(await bob.getByText(question).count()).toBe(1);
+    }
 
     const carl = await open("carl");
     await carl.getByLabel("Answer ann").fill("It is at your neighbour's.");

@@ -4,6 +4,7 @@ import { makeClient, type Entry } from "@parley/client";
 import { makeChatTransport, toMessages, type ParleyMessage } from "@parley/client/ai-sdk";
 import { useEffect, useState } from "react";
 import { createRoot } from "react-dom/client";
+import Markdown from "react-markdown";
 
 const parley = makeClient();
 const include = ["metadata", "feedback"] as const;
@@ -29,7 +30,8 @@ const Thumbs = ({ entry }: { readonly entry: NonNullable<ParleyMessage["metadata
 const Message = ({ message }: { readonly message: ParleyMessage }) => (
   <li className={message.role}>
     {message.parts.map((part, index) => {
-      if (part.type === "text") return <p key={index}>{part.text}</p>;
+      if (part.type === "text" && message.role === "user") return <p key={index}>{part.text}</p>;
+      if (part.type === "text") return <Markdown key={index}>{part.text}</Markdown>;
       if (part.type === "source-url")
         return (
           <a key={index} href={part.url}>
@@ -48,15 +50,16 @@ const Message = ({ message }: { readonly message: ParleyMessage }) => (
 
 const Chat = ({ chatId, earlier }: { readonly chatId: number; readonly earlier: Array<Entry> }) => {
   const [transport] = useState(() => makeChatTransport({ client: parley, chatId }));
-  const { error, messages, sendMessage, setMessages, status } = useChat<ParleyMessage>({
-    id: String(chatId),
-    transport,
-    messages: toMessages(earlier),
-  });
+  const { error, messages, regenerate, sendMessage, setMessages, status, stop } =
+    useChat<ParleyMessage>({ id: String(chatId), transport, messages: toMessages(earlier) });
+  const isBusy = status === "submitted" || status === "streaming";
   const shown = flatten(messages);
+  const at = messages.findLastIndex(({ role }) => role === "user");
+  // The answer has the id of an entry, unless it failed or was stopped.
+  const isOpen = at >= 0 && !isBusy && messages[at + 1]?.metadata?.id === undefined;
   const last = Math.max(0, ...shown.map(({ metadata }) => metadata?.id ?? 0));
   useEffect(() => {
-    if (status === "submitted" || status === "streaming") return;
+    if (isBusy) return;
     const stop = new AbortController();
     const poll = async () => {
       const query = { after: last, orderBy: "id", include } as const;
@@ -70,7 +73,7 @@ const Chat = ({ chatId, earlier }: { readonly chatId: number; readonly earlier: 
       clearTimeout(timer);
       stop.abort();
     };
-  }, [chatId, last, setMessages, status]);
+  }, [chatId, isBusy, last, setMessages]);
   return (
     <>
       <ol aria-live="polite">
@@ -78,7 +81,13 @@ const Chat = ({ chatId, earlier }: { readonly chatId: number; readonly earlier: 
           <Message key={message.id} message={message} />
         ))}
       </ol>
-      {error && <p role="alert">{error.message}</p>}
+      {isBusy && <button onClick={stop}>Stop</button>}
+      {isOpen && (
+        <p role="alert">
+          {error ? `There is no answer: ${error.message}. ` : "Stopped. "}
+          <button onClick={() => regenerate({ messageId: messages[at]!.id })}>Ask again</button>
+        </p>
+      )}
       <Field label="Your question" send={(text) => sendMessage({ text })} />
     </>
   );

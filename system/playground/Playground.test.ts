@@ -818,6 +818,10 @@ describe("asking", () => {
       );
       await expect.poll(() => model.cancelled.length, { timeout: 10_000 }).toBe(before + 1);
       expect((await client.history(id).page()).total).toBe(1);
+      await page.getByRole("button", { name: "Requests" }).click();
+      const stop = page.getByRole("dialog").locator("details", { hasText: "DELETE" });
+      await stop.locator("summary").click();
+      expect(await stop.locator("code").nth(-2).innerText()).toMatch(/'idempotency-key: [\d-]+'/);
     });
   });
 

@@ -94,11 +94,12 @@ const bodies: Json = {
 /** The operation as code to copy. */
 const Samples = ({ method, operationId, parameters, path, requestBody }: Json) => {
   const url = new URL(path.replace(/\{\w+\}/g, "1"), location.origin);
-  for (const { in: place, name, required, schema } of parameters) {
-    if (place === "query" && required) url.searchParams.set(name, String(schema.default ?? "1"));
-  }
   const body = requestBody && JSON.stringify(bodies[operationId] ?? {});
-  const sample = { method, url: url.href, body };
+  const headers: Record<string, string> = body ? { "content-type": "application/json" } : {};
+  for (const { in: place, name, required } of parameters) {
+    if (place === "header" && required) headers[name.toLowerCase()] = "key-1";
+  }
+  const sample = { method, url: url.href, headers, body };
   return (
     <>
       <Code language="curl" text={toCurl(sample)} />
