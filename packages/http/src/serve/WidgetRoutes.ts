@@ -26,19 +26,24 @@ export interface WidgetPages {
 
 /**
  * Returns the networks that a client may control, from the narrowest to the widest: an IPv4 address, its first 24 and
- * its first 16 bits, or the first 64, 48 and 32 bits of an IPv6 address.
+ * its first 16 bits, or the first 64, 48 and 32 bits of an IPv6 address. An IPv4 address in an IPv6 address, as a
+ * dual-stack listener or NAT64 writes it, counts as IPv4.
  */
 const toNetworks = (address: string): ReadonlyArray<string> => {
-  const plain = address.replace(/^::ffff:(?=[\d.]+$)/i, "");
-  const bytes = plain.split(".");
-  if (!plain.includes(":")) return [4, 3, 2].map((length) => bytes.slice(0, length).join("."));
+  const [, prefix, ipv4] = /^(.*:)?(\d+(?:\.\d+){3})$/.exec(address) ?? [];
+  const bytes = (ipv4 ?? "").split(".");
+  if (!address.includes(":")) return [4, 3, 2].map((length) => bytes.slice(0, length).join("."));
+  const pair = ([high, low]: ReadonlyArray<string>) =>
+    (Number(high) * 256 + Number(low)).toString(16);
+  const plain = prefix === undefined ? address : `${prefix}${pair(bytes)}:${pair(bytes.slice(2))}`;
   const [head = [], tail = []] = plain
     .split("::")
     .map((part) => part.split(":").filter((group) => group !== ""));
   const gap = Array.from({ length: Math.max(0, 8 - head.length - tail.length) }, () => "0");
   const groups = [...head, ...gap, ...tail].map((group) => Number.parseInt(group, 16));
   const isMapped = groups.slice(0, 5).every((group) => group === 0) && groups[5] === 0xffff;
-  return isMapped
+  const isNat64 = groups[0] === 0x64 && groups[1] === 0xff9b;
+  return isMapped || isNat64
     ? toNetworks(
         groups
           .slice(6)

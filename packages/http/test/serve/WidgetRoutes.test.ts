@@ -113,12 +113,18 @@ it.live("new visitors are limited per client network, whether IPv4 or IPv6, and 
     const others = ["2001:db8:0:1::1", "::ffff:192.0.2.1", "192.0.2.2"];
     expect(yield* outcomes(others)).toEqual(many(3, () => 201));
     expect(yield* outcomes(many(11, (at) => `::ffff:c633:${at + 1}`))).toEqual(many(11, () => 201));
+    // NAT64 puts all IPv4 clients below one prefix.
+    const translated = [
+      ...many(11, (at) => `64:ff9b::c0${at + 16}:201`),
+      ...many(11, (at) => `64:ff9b::198.${at}.0.1`),
+    ];
+    expect(yield* outcomes(translated)).toEqual(many(22, () => 201));
     expect(yield* outcomes(many(10, () => "192.0.2.1"))).toEqual([...many(9, () => 201), 403]);
     const refused = yield* ask("192.0.2.1");
     expect(refused.body).toEqual({ status: 403, code: 403002, message: "RATE_EXCEEDED" });
     expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(0);
     // The key allows 300 new visitors at once, and 5 more each second.
-    let visitors = 10 + 3 + 11 + 9;
+    let visitors = 10 + 3 + 11 + 22 + 9;
     for (let at = 0; (yield* ask(`10.${at}.0.1`)).status === 201; at++) visitors++;
     expect(visitors).toBeGreaterThanOrEqual(300);
     expect(visitors).toBeLessThanOrEqual(301 + (5 * (performance.now() - began)) / 1000);
