@@ -72,9 +72,14 @@ it("deploy/kubernetes.yaml gives the server its settings and secrets, and the pr
     // What Kubernetes would add without enableServiceLinks: false.
     const links = { PARLEY_PORT: "tcp://10.0.0.1:80", PARLEY_SERVICE_HOST: "10.0.0.1" };
     expect(pod.enableServiceLinks).toBe(false);
-    const settings = await Effect.runPromise(readSettings({ ...env, ...links }));
+    // The manifest's own password opens nothing.
+    const reading = () => Effect.runPromise(readSettings({ ...env, ...links }));
+    await expect(reading()).rejects.toThrow("placeholder");
+    const databaseUrl = secret.stringData["database-url"].replace(":secret@", ":own@");
+    await writeFile(env["DATABASE_URL_FILE"]!, databaseUrl);
+    const settings = await reading();
     expect(settings.warnings).toEqual([expect.stringContaining("enableServiceLinks")]);
-    expect(Redacted.value(settings.databaseUrl!)).toBe(secret.stringData["database-url"]);
+    expect(Redacted.value(settings.databaseUrl!)).toBe(databaseUrl);
     const ports = { http: settings.port, management: settings.management?.port };
     for (const { containerPort, name } of container.ports) {
       expect(containerPort).toBe(ports[name as keyof typeof ports]);

@@ -2,7 +2,9 @@ import { defineConfig } from "vitest/config";
 
 export default defineConfig({
   test: {
-    include: ["packages/store-pg/test/**/{conformance,flat,plans,Migrator,tenants}.test.ts"],
+    include: [
+      "packages/store-pg/test/**/{conformance,flat,plans,Migrator,tenants}{,.long}.test.ts",
+    ],
     globalSetup: ["test/postgres.ts"],
     setupFiles: ["test/children.ts"],
     // One at a time, because other tests run at the same time.
