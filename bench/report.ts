@@ -94,11 +94,11 @@ const asksPlot = (results: ReadonlyArray<Result>): string => {
 };
 
 /** The rows and columns of README.md's table: the costly cases beside the common ones. */
-const summaryServers = ["parley", "fastify", "care"] as const;
+const summaryServers = ["parley", "file", "fastify", "care"] as const;
 const isInSummary = ({ connections, scenario }: Result): boolean =>
   connections === 32
     ? !scenario.includes("streamed")
-    : connections === 1 || /one chat|model$/.test(scenario);
+    : /one chat|model$/.test(scenario) || (connections === 1 && !scenario.includes("Key"));
 
 export const writeReport = (run: Run): void => {
   const { machine, node, postgres, results, rounds, seconds, starts } = run;

@@ -52,7 +52,14 @@ const only = new RegExp(options.only);
 const readServers = (): ReadonlySet<string> => {
   if (options.servers !== undefined) return new Set(options.servers.split(","));
   if (against !== undefined) return new Set(["against", "parley"]);
-  return new Set(["floor", "fastify", "care", "parley", ...(options.mastra ? ["mastra"] : [])]);
+  return new Set([
+    "floor",
+    "fastify",
+    "care",
+    "parley",
+    "file",
+    ...(options.mastra ? ["mastra"] : []),
+  ]);
 };
 const serverNames = readServers();
 
