@@ -37,7 +37,8 @@ const model = await startSlowModel(
   (question) => answers[question],
   () => 200,
 );
-const server = await launch("memory", model.settings);
+// Without documents, answers show no sources.
+const server = await launch("memory", { ...model.settings, PARLEY_KNOWLEDGE_DIR: "" });
 const { key, origin } = server.target;
 const client = makeClient({ origin, apiKey: key });
 for (const [name, userRef] of [
