@@ -23,7 +23,6 @@ export interface Tenant {
   readonly apiKeys: Map<string, RegisteredKey>;
   readonly chats: Map<number, StoredChat>;
   readonly idempotencyKeys: Map<string, KeyRow>;
-  /** Keyed by API key and day. */
   /** What each key spent on the latest day on which it spent anything. */
   readonly spending: Map<string, { readonly day: number; readonly tokens: number }>;
   readonly latestChatTime: Date | null;
