@@ -106,6 +106,7 @@ it("a failed ask does not use up its Idempotency-Key, so a retry runs again", as
   const first = askApi(server(), call);
   (await arrival).response.writeHead(400).end("{}");
   expectGeneral(await first, 500);
+  expect((await first).body.message).toBe("ANSWER_UNAVAILABLE");
   const second = await askApi(server(), call);
   expect(second.status, second.text).toBe(201);
   expect(second.headers["idempotent-replayed"]).toBeUndefined();

@@ -2,6 +2,7 @@ import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { launch, type TestServer } from "./launch.ts";
+import { contract } from "./suite.ts";
 
 let testServer: TestServer;
 beforeAll(async () => {
@@ -15,3 +16,5 @@ it("the server keeps its chats in a SQLite file that only its user can read", as
   const paths = ["data", "data/parley.db", "data/parley.db-wal", "data/parley.db-shm"];
   expect(await Promise.all(paths.map(mode))).toEqual(["700", "600", "600", "600"]);
 });
+
+contract(() => testServer.target);
