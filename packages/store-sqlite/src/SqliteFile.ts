@@ -27,6 +27,8 @@ const busyInterval = 5;
 
 /** How many bodies share a COMMIT at most. */
 const maxBodies = 64;
+/** How many turns of the event loop a COMMIT waits for further bodies, as long as each turn brings some. */
+const maxTurns = 4;
 
 const busy = 5;
 /** The reasons for the result codes PERM, BUSY, READONLY, FULL and AUTH. */
@@ -315,8 +317,14 @@ const makeDatabase = Effect.fnUntraced(function* (db: DatabaseSync, file: string
   const queue: Array<Job> = [];
   const enqueue = (job: Job) => {
     queue.push(job);
-    if (queue.length === 1) setImmediate(runQueue);
+    if (queue.length === 1) gather(maxTurns, 0);
   };
+  const gather = (turns: number, length: number) =>
+    setImmediate(() => {
+      const isGrowing = queue.length > length && queue.length < maxBodies;
+      if (isGrowing && turns > 1) gather(turns - 1, queue.length);
+      else runQueue();
+    });
   /** Since when another process has kept the queue waiting, on the clock of `performance.now`. */
   let busySince: number | null = null;
 
@@ -398,7 +406,7 @@ const makeDatabase = Effect.fnUntraced(function* (db: DatabaseSync, file: string
   /** When to say again that the file should be rewritten, on the clock of `performance.now`. */
   let nextReminder = 0;
 
-  /** Runs the body in a transaction, together with other bodies of the same turn of the event loop. */
+  /** Runs the body in a transaction, together with other bodies of the same few turns of the event loop. */
   const write: Transactions["write"] = (body) =>
     Effect.contextWith((context: Context.Context<any>) =>
       Effect.callback((resume) => {
