@@ -17,7 +17,6 @@ import {
   defaultSettings,
   type EntryRow,
   fold,
-  ImportRefused,
   type Lists,
   type RegisteredKey,
   type Rows,
@@ -202,10 +201,8 @@ export const makeTx = (sql: Sql, now: () => number) => {
     return row === undefined ? null : toEntry(row);
   };
   const insertRecords = verb((chatbot: ChatbotId, records: ReadonlyArray<ArchiveRecord>) => {
-    const sameId = "SELECT 1 FROM entries WHERE chatbot = ? AND id = ?";
     for (const record of records)
       if (record._tag === "Chat") insertChat(chatbot, record.chat);
-      else if (first(sameId, [chatbot, record.entry.id]) !== undefined) return false;
       else
         insertEntry(chatbot, {
           entry: record.entry,
@@ -213,7 +210,6 @@ export const makeTx = (sql: Sql, now: () => number) => {
           apiKeyId: null,
           requestId: null,
         });
-    return true;
   });
 
   /** Adds what the entries that meet a condition cost to what erased answers cost. */
@@ -385,12 +381,7 @@ export const makeTx = (sql: Sql, now: () => number) => {
     hasChats: verb(
       (chatbot) => first("SELECT 1 FROM chats WHERE chatbot = ?", [chatbot]) !== undefined,
     ),
-    insertRecords: (chatbot, records) =>
-      Effect.flatMap(insertRecords(chatbot, records), (isDone) =>
-        isDone
-          ? Effect.void
-          : Effect.fail(new ImportRefused({ reason: "two entries have the same id" })),
-      ),
+    insertRecords,
     endImport: verb((chatbot, { chat, chatTime, entry }) => {
       const last = "last = max(last, CASE kind WHEN 'chat' THEN ? ELSE ? END)";
       run(`UPDATE sequences SET ${last}`, [chat, entry]);
@@ -565,10 +556,10 @@ export const makeRows = ({ background, emptyLog, read, rewriteIfDue, write }: Tr
       Effect.map(background.snapshot, (run) => stream((...query) => run(query) as never)),
     );
   const rows: Rows = {
-    isSynchronous: true,
     recordsAtOnce: 500,
     write: (scope, body) => {
-      const written = write(body);
+      // The ids of an import may be those of chats that are being erased.
+      const written = scope._tag === "Import" ? Effect.andThen(clear, write(body)) : write(body);
       // Only a deleted chatbot leaves anything.
       return scope._tag === "Registry" ? Effect.tap(written, clear) : written;
     },
@@ -593,6 +584,7 @@ export const makeRows = ({ background, emptyLog, read, rewriteIfDue, write }: Tr
       type Row = Omit<EntryRow, "entry" | "usage"> & EntryColumns & StoredUsage;
       const text = `SELECT ${allEntryColumns}, usage, apiKeyId, requestId FROM entries
         WHERE chatbot = ? AND createTime >= ? AND id < ? AND ${feedbackConditions[kind]}
+        AND EXISTS (SELECT 1 FROM chats WHERE chats.chatbot = entries.chatbot AND chats.id = chatId)
         ORDER BY id DESC LIMIT ${pageSize}`;
       return onSnapshot((read) =>
         pages(2 ** 53, (before) => read<Row>(text, [chatbot, since.getTime(), before])),

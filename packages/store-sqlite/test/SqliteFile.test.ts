@@ -5,7 +5,7 @@ import { assert, it } from "@effect/vitest";
 import { ChatArchive, ChatStore, StorageUnavailable, StoreState } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { backupSqlite, layerSqlite } from "@parley/store-sqlite";
-import { Duration, Effect, Layer } from "effect";
+import { Duration, Effect, Layer, Stream } from "effect";
 import {
   copyFileSync,
   existsSync,
@@ -187,4 +187,26 @@ it.effect("what a killed process was erasing is erased when the file is opened a
     );
     db.close();
   }),
+);
+
+it.effect("what is being erased is not shown, and an import of the same chats loses nothing", () =>
+  on(
+    "again",
+    Effect.gen(function* () {
+      yield* Effect.andThen(registerChatbot, create);
+      const archive = yield* ChatArchive;
+      const records = yield* Stream.runCollect(archive.export(chatbot, "tester"));
+      const db = new DatabaseSync(path("again"));
+      // Another process has begun to erase the chat, and was killed.
+      db.exec("INSERT INTO remains VALUES (1, 1); DELETE FROM chats");
+      db.exec(`UPDATE entries SET metadata = '{"found":false}'`);
+      db.close();
+      const unanswered = archive.feedback(chatbot, new Date(0), "unanswered");
+      assert.deepStrictEqual(yield* Stream.runCollect(unanswered), []);
+      yield* archive.import(chatbot, Stream.fromIterable(records), "tester");
+      yield* archive.erase(chatbot, { _tag: "UserRef", userRef: "nobody" }, "tester");
+      const copies = yield* Stream.runCollect(archive.export(chatbot, "tester"));
+      assert.deepStrictEqual(copies, records);
+    }),
+  ),
 );
