@@ -8,7 +8,6 @@ import {
   erasesKey,
   eraseUsage,
   hasFeedback,
-  ImportRefused,
   matchesQuery,
   pageOf,
   pickEntry,
@@ -67,18 +66,12 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
     return row === undefined || (visitor !== null && row.chat.userRef !== visitor) ? null : row;
   };
   const insertRecords = verb((chatbot: ChatbotId, records: ReadonlyArray<ArchiveRecord>) => {
-    const storedIds = chatsOf(chatbot).flatMap(({ entries }) =>
-      entries.map(({ entry }) => entry.id),
-    );
-    const ids = new Set(storedIds);
     for (const record of records)
       if (record._tag === "Chat") insertChat(chatbot, record.chat);
-      else if (ids.size === ids.add(record.entry.id).size) return false;
       else {
         const { entry, usage } = record;
         insertEntry(chatbot, { entry, usage, apiKeyId: null, requestId: null });
       }
-    return true;
   });
   const spent = (chatbot: ChatbotId, apiKeyId: string, day: number) => {
     const spending = tenantOf(chatbot).spending.get(apiKeyId);
@@ -178,17 +171,10 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
     }),
     insertEntry: verb(insertEntry),
     hasChats: verb((chatbot) => tenantOf(chatbot).chats.size > 0),
-    insertRecords: (chatbot, records) =>
-      Effect.flatMap(insertRecords(chatbot, records), (isDone) =>
-        isDone
-          ? Effect.void
-          : Effect.fail(new ImportRefused({ reason: "two entries have the same id" })),
-      ),
-    endImport: verb((chatbot) => {
-      for (const { chat, entries } of chatsOf(chatbot)) {
-        lastId.chat = Math.max(lastId.chat, chat.id);
-        for (const { entry } of entries) lastId.entry = Math.max(lastId.entry, entry.id);
-      }
+    insertRecords,
+    endImport: verb((_chatbot, { chat, entry }) => {
+      lastId.chat = Math.max(lastId.chat, chat);
+      lastId.entry = Math.max(lastId.entry, entry);
     }),
 
     idempotencyKey: verb((chatbot, key) => tenantOf(chatbot).idempotencyKeys.get(key) ?? null),
@@ -260,7 +246,7 @@ export const makeRows = (memory: Memory): Rows => {
     );
   const tenantOf = (id: ChatbotId) => memory.chatbots.get(id) ?? emptyTenant(null!);
   return {
-    isSynchronous: true,
+    recordsAtOnce: Infinity,
     write: (_scope, body) => transaction(body),
     read: transaction,
     now: Clock.currentTimeMillis,

@@ -108,7 +108,7 @@ export const makeRows = (pools: PgPools): ColdRows => {
   };
 
   return {
-    isSynchronous: false,
+    recordsAtOnce: null,
     write: (scope, body) => toStorageUnavailable(write(scope, body)),
     read: (body) => toStorageUnavailable(body(readVerbs)),
     now: toStorageUnavailable(readNow(reads)),

@@ -158,15 +158,12 @@ export const makeChatArchive = (rows: ColdRows): Port => {
       actor: string,
     ) {
       const scope = { _tag: "Import", chatbot } as const;
-      let records: Stream.Stream<ArchiveRecord, E | ImportRefused, R> = checkArchiveOrder(stream);
-      if (rows.isSynchronous) {
+      const records = checkArchiveOrder(stream);
+      if (rows.recordsAtOnce !== null) {
         yield* rows.write(scope, (tx) => refuseUnlessEmpty(tx, chatbot));
         const all = yield* Stream.runCollect(records);
-        if (rows.recordsAtOnce !== undefined) {
-          yield* refuseEqualIds(all);
-          return yield* importInParts(chatbot, all, rows.recordsAtOnce, actor);
-        }
-        records = Stream.fromIterable(all);
+        yield* refuseEqualIds(all);
+        return yield* importInParts(chatbot, all, rows.recordsAtOnce, actor);
       }
       return yield* rows.write(
         scope,

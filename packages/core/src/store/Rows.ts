@@ -152,7 +152,10 @@ export interface ColdTx extends Reads {
 
   // In the scope `Import`
   readonly hasChats: (chatbot: ChatbotId) => Verb<boolean>;
-  /** Stores records, whose ids and times are given; fails if an entry has the id of another. */
+  /**
+   * Stores records, whose ids and times are given. If `recordsAtOnce` is `null`, fails if two entries have the same id;
+   * otherwise none have.
+   */
   readonly insertRecords: (
     chatbot: ChatbotId,
     records: ReadonlyArray<ArchiveRecord>,
@@ -223,15 +226,11 @@ export interface ColdRows extends Rows<ColdTx, Reads> {}
 /** A store. */
 export interface Rows<T extends ColdTx = Tx, R extends Reads = Tx & Lists> {
   /**
-   * Whether `write` runs a body in one synchronous step, in which no other fiber runs (see `inOneStep`). If not, a body
-   * may wait, for example for the next record of an import.
+   * How many records of an import a transaction may store, if `write` runs a body in one synchronous step (see
+   * `inOneStep`): a longer import takes several transactions, each with whole chats. `null` if a body may wait, for
+   * example for the next record of an import, which is then one transaction.
    */
-  readonly isSynchronous: boolean;
-  /**
-   * How many records of an import a transaction may store. An import then takes several transactions, each with whole
-   * chats. Without it, an import is one transaction.
-   */
-  readonly recordsAtOnce?: number;
+  readonly recordsAtOnce: number | null;
   /**
    * Runs the body alone among the writes of this scope, all or nothing: on every exit that is not a success, defects and
    * interruptions included, nothing stays. The body uses only `tx`, and may run again.

@@ -34,7 +34,7 @@ import {
   tagOf,
   takeTurn,
 } from "./Fixtures.ts";
-import type { StoreUnderTest } from "./StoreUnderTest.ts";
+import { StoreUnderTest } from "./StoreUnderTest.ts";
 
 const key = keyOf("key");
 
@@ -210,7 +210,7 @@ export const chatChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = [
         const { id } = yield* create(chatbot);
         const turn = yield* takeTurn(chatbot, id, keyOf(end));
         yield* isHeld(second, chatbot, id);
-        yield* end === "release" ? store.release(turn) : pass(turnLease + 1);
+        yield* end === "release" ? store.release(turn) : pass(turnLease);
         if (end === "ask") yield* takeTurn(chatbot, null, keyOf(end));
         if (end === "creation") yield* chats.createChat(chatbot, bare, keyOf(end));
         yield* pass(1_100);
@@ -253,6 +253,25 @@ export const chatChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = [
       yield* same("the entries before", storedEntry.answer, ids.slice(0, at).toReversed().join());
       yield* same("its id is higher", storedEntry.id > (ids[at - 1] ?? 0), true);
     }
+  }),
+
+  check("instances that wait for a chat get it in the order in which they asked", function* () {
+    const chatbot = yield* newChatbot;
+    const { id } = yield* create(chatbot);
+    const { open } = yield* StoreUnderTest;
+    const [first, second] = yield* bothTurns;
+    yield* Effect.scoped(
+      Effect.gen(function* () {
+        const { turns: third } = yield* open;
+        const turn = yield* takeTurn(chatbot, id, null, first);
+        for (const waiting of [second, third]) yield* isHeld(waiting, chatbot, id);
+        yield* first.release(turn);
+        for (const tooEarly of [third, first]) yield* isHeld(tooEarly, chatbot, id);
+        yield* second.release(yield* takeTurn(chatbot, id, null, second));
+        yield* isHeld(first, chatbot, id);
+        yield* third.release(yield* takeTurn(chatbot, id, null, third));
+      }),
+    );
   }),
 
   check("a take during a late append sees the entry, or makes the append fail", function* () {

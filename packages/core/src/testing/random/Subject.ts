@@ -400,17 +400,21 @@ export const openSubject = Effect.fnUntraced(function* (isExact: boolean) {
         case "FindKey":
           return directory.find(keyId(command.key));
         case "ListChatbots":
-          return Effect.map(registry.list, (all) =>
-            all
-              .filter((registered) => chatbots.includes(registered.chatbot.id))
-              .map(({ chatbot, keys }) => ({
-                chatbot,
-                isOldestFirst:
-                  !isExact ||
-                  hasSteppedBack ||
-                  keys.every((key, n) => n === 0 || key.createdAt >= keys[n - 1]!.createdAt),
-                keys: keys.toSorted((a, b) => (a.id < b.id ? -1 : 1)),
-              })),
+          return Effect.map(
+            Effect.all([registry.list, settle(registry.get(chatbot))]),
+            ([all, own]) => [
+              "success" in own ? (own.success as (typeof all)[number]).chatbot : own,
+              ...all
+                .filter((registered) => chatbots.includes(registered.chatbot.id))
+                .map(({ chatbot, keys }) => ({
+                  chatbot,
+                  isOldestFirst:
+                    !isExact ||
+                    hasSteppedBack ||
+                    keys.every((key, n) => n === 0 || key.createdAt >= keys[n - 1]!.createdAt),
+                  keys: keys.toSorted((a, b) => (a.id < b.id ? -1 : 1)),
+                })),
+            ],
           );
         case "Audit":
           return Effect.map(registry.audit(command.limit), (lines) =>

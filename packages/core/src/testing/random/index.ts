@@ -12,7 +12,10 @@ export type { Command } from "./Commands.ts";
 
 /** Options for {@link randomChecks}. */
 export interface RandomOptions<E = unknown> {
-  /** A store that is right, such as the memory store, on the test clock. Its data must not be used by anything else. */
+  /**
+   * A store that is right, such as the memory store, on the test clock. Its layer is built twice, so both builds must
+   * use the same data, which nothing else uses: `layerMemoryOf(makeMemory())`.
+   */
   readonly oracle: Layer.Layer<StorePorts, E>;
   /** Which commands run; by default, different ones each time. */
   readonly seed?: number;
