@@ -24,14 +24,24 @@ export const makeReadTurns = ({ millis, reads, waiting } = limits) => {
       };
       if (!places.isFull(client)) return Effect.succeed(take());
       if (waitingPlaces.isFull(client, waiting)) return Effect.succeed(null);
-      const leave = waitingPlaces.take(client);
-      return Effect.callback<() => void>((resume) => {
-        const begin = () => resume(Effect.succeed(take()));
+      return Effect.callback<(() => void) | null>((resume) => {
+        const freePlace = waitingPlaces.take(client);
+        const leave = () => {
+          clearTimeout(timer);
+          queue.remove(client, begin);
+          freePlace();
+        };
+        const begin = () => {
+          leave();
+          resume(Effect.succeed(take()));
+        };
+        // `Effect.timeout` would run two more fibers for each read that waits.
+        const timer = setTimeout(() => {
+          leave();
+          resume(Effect.succeed(null));
+        }, millis);
         queue.push(client, begin);
-        return Effect.sync(() => queue.remove(client, begin));
-      }).pipe(
-        Effect.timeoutOrElse({ duration: millis, orElse: () => Effect.succeed(null) }),
-        Effect.ensuring(Effect.sync(leave)),
-      );
+        return Effect.sync(leave);
+      });
     });
 };
