@@ -317,6 +317,23 @@ export const archiveChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = 
     }
   }),
 
+  check("erasing a user ends the user's asks in new chats, and nobody else's", function* () {
+    const chatbot = yield* newChatbot;
+    const { id } = yield* create(chatbot);
+    const archive = yield* ChatArchive;
+    const turns = yield* TurnStore;
+    const keys = ["u", "xu", "v"].map((userRef) => keyOf(`key\n${userRef}`));
+    for (const key of keys) yield* takeTurn(chatbot, null, key);
+    const erasures = [{ _tag: "Chat", id } as const, { _tag: "UserRef", userRef: "u" } as const];
+    for (const [count, which] of erasures.entries()) {
+      yield* archive.erase(chatbot, which, actor);
+      const tags = yield* Effect.forEach(keys, (key) =>
+        Effect.map(turns.take(chatbot, null, key), ({ _tag }) => _tag),
+      );
+      yield* same("the turns", tags, [count === 0 ? "Held" : "TurnTaken", "Held", "Held"]);
+    }
+  }),
+
   check("a visitor erases own chats only, which the audit log sums by key and day", function* () {
     const chatbot = yield* newChatbot;
     const [own, other, foreign] = yield* Effect.forEach(["v", "v", "w"], (userRef) =>

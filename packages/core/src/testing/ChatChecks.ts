@@ -38,9 +38,11 @@ import { StoreUnderTest } from "./StoreUnderTest.ts";
 
 const key = keyOf("key");
 
-/** Fails unless the turn of the chat is held. */
+/** Fails unless the turn of the chat is held for some more time. */
 const isHeld = (turns: TurnStore["Service"], chatbot: ChatbotId, chat: ChatId) =>
-  Effect.flatMap(turns.take(chatbot, chat, null), ({ _tag }) => same("a take", _tag, "Held"));
+  Effect.flatMap(turns.take(chatbot, chat, null), (outcome) =>
+    same("a held turn", outcome._tag === "Held" && outcome.forMillis > 0, true),
+  );
 
 export const chatChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> = [
   check("a stopped ask stores nothing, its key stays stopped, and its chat is free", function* () {
