@@ -8,7 +8,7 @@ import { registerGauge } from "@parley/core/ports";
 import { Effect, Schedule } from "effect";
 import { SqlError } from "effect/sql";
 import { deadlines, noResponseError, timeLeft, within } from "./Deadlines.ts";
-import { lacksConnection, retryOnDeadlock } from "./PgErrors.ts";
+import { lacksConnection, retry, retryOnDeadlock } from "./PgErrors.ts";
 import type { RoundRobin } from "./RoundRobin.ts";
 import type { TlsChoice } from "./TlsFallback.ts";
 
@@ -115,9 +115,9 @@ export const makeTenantPool = Effect.fnUntraced(function* (
     Effect.suspend(() => {
       const end = performance.now() + deadlines.slot;
       const mayGetOne = () => connections().length > 0 || performance.now() < end;
-      return Effect.retry(run(work, checkout), {
+      return retry(run(work, checkout), {
         while: (error) => lacksConnection(error) && mayGetOne(),
-        schedule: Schedule.spaced("50 millis"),
+        schedule: () => Schedule.spaced("50 millis"),
       });
     });
 

@@ -107,12 +107,30 @@ export const toChatbotNotFound =
       () => Effect.fail(new ChatbotNotFound({ chatbot })),
     );
 
+/** As `Effect.retry`, which prepares its schedule beforehand; this costs nothing unless the work fails. */
+export const retry = <A, E, R>(
+  work: Effect.Effect<A, E, R>,
+  options: {
+    readonly while: (error: E) => boolean;
+    readonly schedule: () => Schedule.Schedule<unknown, E>;
+  },
+): Effect.Effect<A, E, R> =>
+  Effect.catch(work, (error) => {
+    let attempt: Effect.Effect<A, E, R> = Effect.fail(error);
+    const next = Effect.suspend(() => {
+      const current = attempt;
+      attempt = work;
+      return current;
+    });
+    return Effect.retry(next, { while: options.while, schedule: options.schedule() });
+  });
+
 /** Retries a statement or transaction after a deadlock, which has rolled it back completely. */
 export const retryOnDeadlock = <A, E, R>(
   work: Effect.Effect<A, E | SqlError.SqlError, R>,
 ): Effect.Effect<A, E | SqlError.SqlError, R> =>
-  Effect.retry(work, {
+  retry(work, {
     while: isDeadlock,
-    times: 5,
-    schedule: Schedule.jittered(Schedule.exponential("20 millis")),
+    schedule: () =>
+      Schedule.jittered(Schedule.exponential("20 millis")).pipe(Schedule.upTo({ times: 5 })),
   });

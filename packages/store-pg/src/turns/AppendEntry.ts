@@ -14,7 +14,7 @@ import {
 import { Clock, Effect } from "effect";
 import type { ChatCreation } from "../chats/ChatCreation.ts";
 import { deadlines, withDeadline } from "../connections/Deadlines.ts";
-import { lacksConnection, toStorageUnavailable } from "../connections/PgErrors.ts";
+import { lacksConnection, retry, toStorageUnavailable } from "../connections/PgErrors.ts";
 import type { PgPools } from "../connections/PgPools.ts";
 import {
   entryColumns,
@@ -87,15 +87,13 @@ export const makeAppendEntry = Effect.fnUntraced(function* (
       turn.chatId === null
         ? appendToNewChat(turn, entry)
         : Effect.map(appendToChat({ ...turn, entry }), (row) => toNewEntry(row, entry));
-    const slotEnd = performance.now() + deadlines.storeCall;
+    const began = performance.now();
     const isWorthIt = (error: { readonly cause?: unknown }) =>
-      !lacksConnection(error.cause) || performance.now() < slotEnd;
-    return yield* attempt.pipe(
-      recordUnknown(unknownOutcomes, turn),
-      Effect.retry({
-        while: (error) => mayRepeat(turn)(error) && isWorthIt(error),
-        schedule: retriesFor(millis),
-      }),
+      !lacksConnection(error.cause) || performance.now() - began < deadlines.storeCall;
+    return yield* retry(recordUnknown(unknownOutcomes, turn)(attempt), {
+      while: (error) => mayRepeat(turn)(error) && isWorthIt(error),
+      schedule: () => retriesFor(millis - (performance.now() - began)),
+    }).pipe(
       Effect.catchTag("TurnLost", (error) => Effect.fail(unknownOutcomes.get(turn) ?? error)),
       withDeadline(millis + deadlines.storeCall),
     );
