@@ -69,6 +69,9 @@ test(
       .map(({ text }) => text) as [string, string];
     const owner = new URL(inject("postgresUrl"));
     const superuser = new URL(inject("roleUrls").superuser);
+    // The schema's dump names its owner.
+    [owner.username, owner.password] = ["parley", "hidden"];
+    await query(superuser.href, "create role parley login password 'hidden'");
     await query(
       superuser.href,
       `create database upgraded owner ${owner.username} template template0 encoding 'UTF8' lc_collate 'C' lc_ctype 'C.UTF-8'`,
