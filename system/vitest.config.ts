@@ -18,5 +18,7 @@ export default defineConfig({
     maxWorkers: 2,
     testTimeout: 60_000,
     hookTimeout: 60_000,
+    // The default of a second is too short on a busy machine.
+    expect: { poll: { timeout: 10_000 } },
   },
 });

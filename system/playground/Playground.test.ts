@@ -596,16 +596,24 @@ describe("an answer", () => {
   });
 
   it.each(Object.keys(tangles))(
-    "a chat with an awkward answer (%s) opens within five seconds and still works",
+    "a chat with an awkward answer (%s) takes the page at most five seconds of computing, and still works",
     async (name) => {
       const { id } = await client.createChat();
       await client.ask({ chat_id: id, query: "short" });
       await client.ask({ chat_id: id, query: name });
       await visit(async (page) => {
-        const begin = Date.now();
+        const devtools = await page.context().newCDPSession(page);
+        // The CPU time of the page's thread, which other work on the machine does not lengthen.
+        await devtools.send("Performance.enable", { timeDomain: "threadTicks" });
+        const computing = async () => {
+          const { metrics } = await devtools.send("Performance.getMetrics");
+          return metrics.find(({ name }) => name === "TaskDuration")!.value;
+        };
+        const before = await computing();
         await openChat(page, id);
         expect(await storedAnswer(page).locator("*").count()).toBeGreaterThan(0);
-        expect(Date.now() - begin).toBeLessThan(5000);
+        const seconds = (await computing()) - before;
+        expect(seconds).toBeLessThan(5);
         await ask(page, "short");
         await page.getByText("4 entries").waitFor();
       });

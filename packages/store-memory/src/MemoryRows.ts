@@ -87,6 +87,20 @@ const makeTx = (memory: Memory, { set }: Journal, now: number): Tx & Lists => {
         .map(({ apiKeys, chatbot }) => ({ chatbot, keys: [...apiKeys.values()] })),
     ),
     chatbot: verb((id) => chatbots.get(id)?.chatbot ?? null),
+    expiries: verb(() => {
+      let nextKey = Infinity;
+      for (const { apiKeys } of chatbots.values())
+        for (const { expiresAt, revokedAt } of apiKeys.values())
+          if (revokedAt === null && expiresAt !== null && expiresAt.getTime() > now)
+            nextKey = Math.min(nextKey, expiresAt.getTime());
+      const expiring = inOrder(chatbots).filter(
+        ({ chatbot }) => chatbot.settings.retentionDays !== null,
+      );
+      return {
+        chatbots: expiring.map(({ chatbot }) => chatbot.id),
+        nextKey: nextKey === Infinity ? null : new Date(nextKey),
+      };
+    }),
     chatbotNamed: verb((workspaceName, name) => {
       for (const { chatbot } of chatbots.values())
         if (chatbot.workspaceName === workspaceName && chatbot.name === name) return chatbot.id;

@@ -201,7 +201,7 @@ const operationsOf = (
     .unsafe("select from idempotency_key where chatbot_id = $1 and key = 'old'", [ours])
     .pipe(
       Effect.repeat({ until: (rows) => rows.length === 0 }),
-      Effect.timeout("1 second"),
+      Effect.timeout("3 seconds"),
       Effect.ignore,
     );
   const lists = [
@@ -227,6 +227,8 @@ const operationsOf = (
   ] as const;
   const erasures = [
     { _tag: "Chat", id: chatId },
+    // Only the other chatbot has this chat.
+    { _tag: "Chat", id: ChatId.make(999) },
     { _tag: "UserRef", userRef: "u" },
     { _tag: "IdleSince", limit: new Date(0) },
     { _tag: "All" },
@@ -267,7 +269,7 @@ const operationsOf = (
           turns.stop(ours, key, null),
     ),
     ({ turns }) => turns.take(ours, chatId, null),
-    ({ turns }) => turns.take(ours, null, keyOf("answered")),
+    ({ turns }) => Effect.tap(turns.take(ours, null, keyOf("answered")), sweep),
     ...["created 2", "new"].map(
       (key): Operation =>
         ({ createChat }) =>

@@ -72,6 +72,14 @@ const toChatbot = ({ settings, ...row }: ChatbotColumns): Chatbot => ({
   settings: { ...defaultSettings, ...JSON.parse(settings) },
 });
 
+const expiries = `
+  SELECT (
+    SELECT json_group_array(id ORDER BY id) FROM chatbots WHERE settings ->> 'retentionDays' IS NOT NULL
+  ) AS chatbots, (
+    SELECT min(record ->> 'expiresAt') FROM apiKeys
+    WHERE record ->> 'revokedAt' IS NULL AND record ->> 'expiresAt' > ?1
+  ) AS nextKey`;
+
 interface KeyColumns {
   readonly chatbot: ChatbotId;
   readonly hash: Uint8Array;
@@ -272,6 +280,16 @@ export const makeTx = (sql: Sql, now: () => number) => {
       }));
     }),
     chatbot: verb(findChatbot),
+    expiries: () =>
+      Effect.map(
+        inBackground<{ chatbots: string; nextKey: string | null }>(expiries, [
+          new Date(now()).toISOString(),
+        ]),
+        ([row]) => ({
+          chatbots: JSON.parse(row!.chatbots),
+          nextKey: row!.nextKey === null ? null : new Date(row!.nextKey),
+        }),
+      ),
     chatbotNamed: verb(chatbotNamed),
     insertChatbot: verb((chatbot) => {
       insert("chatbots", { ...chatbot, settings: JSON.stringify(chatbot.settings) });

@@ -221,7 +221,7 @@ it("an exported file moves chatbots and keys to another database, and each key a
   await one!("key", "revoke", revoked.id);
   const file = join(directory, "moved.json");
   const exported = await one!("provision", "--export", file);
-  expect(exported.stdout).toMatch(/^Wrote 1 chatbots and 1 keys\./);
+  expect(exported.stdout).toMatch(/^Wrote 1 chatbot and 1 key\./);
   expect((await stat(file)).mode & 0o777).toBe(0o600);
   const content = JSON.parse(await readFile(file, "utf8"));
   const fullKey: string = JSON.parse(created.stdout).key;

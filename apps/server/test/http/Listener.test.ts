@@ -289,7 +289,7 @@ describe("a rejected client", () => {
       const { events, port } = yield* startServer;
       const socket = connect(port, "127.0.0.1").pause();
       socket.write(get("/pieces"));
-      yield* Effect.promise(() => vi.waitUntil(() => events.length > 0));
+      yield* Effect.promise(() => vi.waitUntil(() => events.length > 0, 10_000));
       yield* Effect.sleep("500 millis");
       socket.destroy();
       assert.isBelow(events.length, 500, "of a thousand pieces");
@@ -360,7 +360,7 @@ describe("a client that closes its sending half after its request", () => {
       Effect.gen(function* () {
         const { events, port } = yield* start({ onDisconnect });
         assert.strictEqual(yield* halfClose(port, request), "");
-        yield* Effect.promise(() => vi.waitUntil(() => events.length === 1));
+        yield* Effect.promise(() => vi.waitUntil(() => events.length === 1, 10_000));
       }).pipe(Effect.scoped),
     );
 });
@@ -428,7 +428,7 @@ it.live(
         // The event loop has not read these bytes yet when Node's timer finds that the request is late.
         socket.write(late);
         server!.emit("clientError", timeout, peer);
-        yield* Effect.promise(() => vi.waitUntil(() => text.includes("\r\n\r\n")));
+        yield* Effect.promise(() => vi.waitUntil(() => text.includes("\r\n\r\n"), 10_000));
         socket.destroy();
         assert.deepStrictEqual(statusesOf(text), [...statuses], early + late);
       }
@@ -465,7 +465,7 @@ it.live(
       );
       yield* Effect.sleep("50 millis");
       socket.write("\r\n");
-      yield* Effect.promise(() => vi.waitUntil(() => peer.bytesRead === 2));
+      yield* Effect.promise(() => vi.waitUntil(() => peer.bytesRead === 2, 10_000));
       const [closeUnused] = timerSpy.mock.calls.find(([, millis]) => millis === 55_000)!;
       closeUnused();
       // Node's own timeout, which in this test has yet to fire, would send a response.
@@ -494,7 +494,7 @@ it.live(
         await once(idle, "data");
         const silent: Array<ReturnType<typeof connect>> = [];
         for (let n = 0; n < 20; n++) silent.push(await open());
-        await vi.waitUntil(() => silent.filter(({ closed }) => closed).length === 18);
+        await vi.waitUntil(() => silent.filter(({ closed }) => closed).length === 18, 10_000);
         idle.write(get("/"));
         await once(idle, "data");
         for (const socket of [inUse, idle]) expect(socket.closed).toBe(false);
@@ -502,7 +502,7 @@ it.live(
         const served = [await open(get("/endless")), await open(get("/endless"))];
         await sleep(50);
         served.push(await open(get("/endless")));
-        await vi.waitUntil(() => idle.closed);
+        await vi.waitUntil(() => idle.closed, 10_000);
         for (const socket of [inUse, ...served]) expect(socket.closed).toBe(false);
         for (const socket of [inUse, ...silent, ...served]) socket.destroy();
       });

@@ -32,6 +32,14 @@ export interface RegisteredChatbot {
   readonly keys: ReadonlyArray<RegisteredKey>;
 }
 
+/** What expires by itself. */
+export interface Expiries {
+  /** The chatbots with `retentionDays`, in ascending order. */
+  readonly chatbots: ReadonlyArray<ChatbotId>;
+  /** When the next unrevoked key expires; `null` if none does. */
+  readonly nextKey: Date | null;
+}
+
 /** An entry in the audit log, to which Parley only adds. The entry for a new chatbot precedes the entries for its keys. */
 export interface AuditRecord {
   readonly time: Date;
@@ -64,6 +72,8 @@ export class ChatbotRegistry extends Context.Service<
   {
     /** Every chatbot with its keys, in ascending order of id. */
     readonly list: Effect.Effect<ReadonlyArray<RegisteredChatbot>, StorageUnavailable>;
+    /** What expires, without the chatbots and keys themselves. */
+    readonly expiries: Effect.Effect<Expiries, StorageUnavailable>;
     /** Reads one chatbot with its keys. Waits for no change. */
     readonly get: (
       chatbot: ChatbotId,

@@ -34,6 +34,7 @@ export {
   fieldChanges,
   type AuditRecord,
   type ChatbotChange,
+  type Expiries,
   type FieldChange,
   type KeyChange,
   type NewChatbot,

@@ -37,10 +37,9 @@ export const eraseExpired = Effect.gen(function* () {
       Effect.catchTag("ChatbotNotFound", () => Effect.void),
       logFailures(`Expired chats of chatbot ${id} could not be erased`),
     );
-  yield* Effect.flatMap(registry.list, (all) => {
-    const expiring = all.filter(({ chatbot }) => chatbot.settings.retentionDays !== null);
-    return Effect.forEach(expiring, ({ chatbot }) => eraseFrom(chatbot.id), { discard: true });
-  }).pipe(logFailures("Erasing expired chats failed"));
+  yield* Effect.flatMap(registry.expiries, ({ chatbots }) =>
+    Effect.forEach(chatbots, eraseFrom, { discard: true }),
+  ).pipe(logFailures("Erasing expired chats failed"));
   return !hasFailed;
 });
 
@@ -61,8 +60,8 @@ const retain = Effect.gen(function* () {
   const context = yield* Effect.context<never>();
   const now = () => Context.get(context, Clock.Clock).currentTimeMillisUnsafe();
   let completedAt = now();
-  /** The times at which unrevoked keys expire, in milliseconds since the Unix epoch. */
-  let expiries: ReadonlyArray<number> = [];
+  /** When the next key expires, in milliseconds since the Unix epoch. */
+  let nextExpiry = Infinity;
   const gauge = (name: string, description: string, millis: () => number) =>
     registerGauge(context, name, description, { unit: "s" }, () => millis() / 1000);
   gauge(
@@ -70,18 +69,15 @@ const retain = Effect.gen(function* () {
     "Time since the last successful retention run or, if none yet, since startup",
     () => now() - completedAt,
   );
-  gauge("parley.key.expiry", "Time until the next key expires; infinite if no key expires", () => {
-    const time = now();
-    // Not `Math.min(...expiries)`, which fails if there are more than some 120,000.
-    return expiries.reduce((a, b) => (b > time ? Math.min(a, b) : a), Infinity) - time;
+  gauge("parley.key.expiry", "Time until the next key expires; infinite if no key expires", () =>
+    Math.max(0, nextExpiry - now()),
+  );
+
+  const readNextExpiry = Effect.map(registry.expiries, ({ nextKey }) => {
+    nextExpiry = nextKey?.getTime() ?? Infinity;
   });
 
-  const readExpiries = Effect.map(registry.list, (all) => {
-    const keys = all.flatMap(({ keys }) => keys.filter(({ revokedAt }) => revokedAt === null));
-    expiries = keys.flatMap(({ expiresAt }) => expiresAt?.getTime() ?? []);
-  });
-
-  yield* Effect.ignore(readExpiries).pipe(
+  yield* Effect.ignore(readNextExpiry).pipe(
     Effect.delay("1 second"),
     Effect.repeat(Schedule.spaced("1 minute")),
     Effect.forkChild,

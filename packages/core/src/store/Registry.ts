@@ -146,6 +146,7 @@ export const makeChatbotRegistry = (rows: ColdRows): Port => {
 
   return ChatbotRegistry.of({
     list: rows.read((tx) => tx.chatbots(null)),
+    expiries: rows.read((tx) => tx.expiries()),
     get: (id) =>
       Effect.flatMap(
         rows.read((tx) => tx.chatbots(id)),

@@ -22,7 +22,7 @@ import type {
   UsageQuery,
   UsageSum,
 } from "../ports/ChatArchive.ts";
-import type { AuditRecord, RegisteredChatbot } from "../ports/ChatbotRegistry.ts";
+import type { AuditRecord, Expiries, RegisteredChatbot } from "../ports/ChatbotRegistry.ts";
 
 /** The result of a verb. */
 export type Verb<A, E = never> = Effect.Effect<A, E | StorageUnavailable>;
@@ -90,6 +90,8 @@ export interface Reads {
   /** One chatbot or, with `null`, all in ascending order of id, each with its keys, the oldest first. */
   readonly chatbots: (id: ChatbotId | null) => Verb<ReadonlyArray<RegisteredChatbot>>;
   readonly chatbot: (id: ChatbotId) => Verb<Chatbot | null>;
+  /** See `ChatbotRegistry.expiries`. There may be many keys: a server reads this once a minute. */
+  readonly expiries: () => Verb<Expiries>;
   /** The key with this id, revoked or not, its chatbot, and the time on the store's clock; `null` if there is none. */
   readonly grant: (keyId: string) => Verb<{
     readonly key: RegisteredKey;

@@ -101,6 +101,28 @@ export const registryChecks: ReadonlyArray<Check<StorePorts | StoreUnderTest>> =
     }
   }),
 
+  check("what expires is what the chatbots and keys say", function* () {
+    const registry = yield* ChatbotRegistry;
+    const now = (yield* registry.now).getTime();
+    const [revoked, ...keys] = [1, -1, 3, 2].map((hours) =>
+      newKey({ expiresAt: new Date(now + hours * 3_600_000) }),
+    );
+    const fields = newChatbotFields({ keys: [revoked!, ...keys, newKey()] });
+    const { id } = yield* registry.create(fields, actor);
+    yield* registry.change(id, { settings: { retentionDays: 7 } }, actor);
+    yield* registry.revokeKey(id, revoked!.id, actor);
+    const all = yield* registry.list;
+    const dates = all
+      .flatMap(({ keys }) => keys)
+      .flatMap(({ expiresAt, revokedAt }) => (revokedAt === null ? (expiresAt ?? []) : []));
+    yield* same("what expires", yield* registry.expiries, {
+      chatbots: all.flatMap(({ chatbot }) =>
+        chatbot.settings.retentionDays === null ? [] : chatbot.id,
+      ),
+      nextKey: new Date(Math.min(...dates.map(Number).filter((date) => date > now))),
+    });
+  }),
+
   check("concurrent changes to different fields all take effect, each logged once", function* () {
     const both = yield* instances;
     const key = newKey();

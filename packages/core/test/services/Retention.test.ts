@@ -211,7 +211,9 @@ it.effect(
       yield* TestClock.adjust("119 minutes");
       const { "parley.key.expiry": expiry, "parley.retention.age": age } = yield* gauges;
       assert.isBelow(age!, 75 * 60);
-      assert.strictEqual(expiry, 7 * hour - 2);
+      assert.strictEqual(expiry, 0, "until the next minute, for the key that has just expired");
+      yield* TestClock.adjust("1 minute");
+      assert.strictEqual((yield* gauges)["parley.key.expiry"], 7 * hour - 62);
     }).pipe(
       Effect.scoped,
       Effect.provide(layerMemory),

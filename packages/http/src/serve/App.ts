@@ -268,7 +268,8 @@ export const makeApp = Effect.fnUntraced(function* (options?: AppOptions) {
           ? refuse(facts, "slow_list")
           : Effect.onExit(restore(handlingForKey), (exit) => {
               const body = Exit.isSuccess(exit) ? exit.value.body : null;
-              const isLarge = body?._tag === "Uint8Array" && body.contentLength > largeResponse;
+              const length = body !== null && "contentLength" in body ? body.contentLength : 0;
+              const isLarge = (length ?? 0) > largeResponse;
               return Effect.sync(() => (isLarge ? whenSent(source, endTurn) : endTurn()));
             }),
       ),

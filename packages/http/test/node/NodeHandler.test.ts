@@ -9,6 +9,8 @@ import { createServer, request, type RequestListener, type ServerResponse } from
 import * as http2 from "node:http2";
 import { connect, type AddressInfo } from "node:net";
 
+const becomes = (check: () => void) => vi.waitFor(check, 10_000);
+
 const closers: Array<() => void> = [];
 afterEach(() => {
   for (const close of closers.splice(0)) close();
@@ -193,11 +195,11 @@ it("if a stream fails, the response is cut off and the error is printed; if a cl
   };
   const abandoned = await open();
   abandoned.destroy();
-  await vi.waitFor(() => expect(signals[0]!.aborted).toBe(true));
+  await becomes(() => expect(signals[0]!.aborted).toBe(true));
   const broken = await open();
   controller!.error(error);
   await expect(once(broken, "end")).rejects.toThrow("aborted");
-  await vi.waitFor(() => expect(printed.mock.calls).toEqual([[error]]));
+  await becomes(() => expect(printed.mock.calls).toEqual([[error]]));
 });
 
 it("if a client cancels an HTTP/2 stream before or during the response, the signal is aborted and nothing is printed", async () => {
@@ -212,11 +214,9 @@ it("if a client cancels an HTTP/2 stream before or during the response, the sign
   const session = await connectHttp2(listener);
   for (const path of ["/before", "/in"]) {
     const stream = session.request({ ":path": path });
-    await (path === "/in"
-      ? once(stream, "data")
-      : vi.waitFor(() => expect(signals).toHaveLength(1)));
+    await (path === "/in" ? once(stream, "data") : becomes(() => expect(signals).toHaveLength(1)));
     stream.close(http2.constants.NGHTTP2_CANCEL);
-    await vi.waitFor(() => expect(signals.at(-1)!.aborted).toBe(true));
+    await becomes(() => expect(signals.at(-1)!.aborted).toBe(true));
   }
   expect(printed).not.toHaveBeenCalled();
 });
@@ -233,7 +233,7 @@ it("a request's signal is already aborted if the client disconnected before the 
   });
   const socket = connect(port, "127.0.0.1");
   socket.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n", () => setTimeout(() => socket.destroy(), 20));
-  await vi.waitFor(() => expect(aborted).toEqual([true]));
+  await becomes(() => expect(aborted).toEqual([true]));
 
   let isSettled = false;
   const session = await connectHttp2(async (incoming, response) => {
@@ -243,7 +243,7 @@ it("a request's signal is already aborted if the client disconnected before the 
     isSettled = true;
   });
   const stream = session.request({ ":path": "/" });
-  await vi.waitFor(() => expect(isSettled).toBe(true));
+  await becomes(() => expect(isSettled).toBe(true));
   expect(aborted).toEqual([true, true]);
 });
 
@@ -257,7 +257,7 @@ it("a response that a middleware has already sent is left unchanged", async () =
   });
   const response = await fetch(`http://127.0.0.1:${port}`);
   expect([response.status, await response.text()]).toEqual([503, "busy"]);
-  await vi.waitFor(() => expect(cancelled).toBe(true));
+  await becomes(() => expect(cancelled).toBe(true));
 });
 
 it("TRACE, targets that are not paths, and HTTP/2 requests are answered, although `Request` cannot represent them", async () => {

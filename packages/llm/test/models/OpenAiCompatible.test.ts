@@ -1,6 +1,6 @@
 import { LLMock } from "@copilotkit/aimock";
 import { assert, it } from "@effect/vitest";
-import { Deferred, Duration, Effect, Layer, Logger, Redacted } from "effect";
+import { Deferred, Effect, Layer, Logger, Redacted } from "effect";
 import { layerLanguageModel, openAiCompatible, tryModel } from "../../src/index.ts";
 import { collect, textOf } from "../support/chat.ts";
 import { endpoint } from "../support/endpoint.ts";
@@ -224,9 +224,8 @@ for (const end of ["data: [DONE]\n\n", ""]) {
         response.write(`${before}${chunk("ne.", "stop")}${end}`);
         response.on("close", () => Deferred.doneUnsafe(closed, Effect.void));
       });
-      const [duration, text] = yield* Effect.timed(answerAt(baseUrl));
-      assert.strictEqual(text, "Fine.");
-      assert.isBelow(Duration.toMillis(duration), end === "" ? 1500 : 700);
+      // The endpoint never ends its response.
+      assert.strictEqual(yield* answerAt(baseUrl), "Fine.");
       assert.strictEqual(received.length, 1);
       yield* Deferred.await(closed);
     }),

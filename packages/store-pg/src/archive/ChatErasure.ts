@@ -8,6 +8,7 @@ import { addGaps } from "../chats/ChatPositions.ts";
 import { isLockTimeout, retryOnDeadlock, toStorageUnavailable } from "../connections/PgErrors.ts";
 import { array, time } from "../connections/PgParams.ts";
 import type { PgPools } from "../connections/PgPools.ts";
+import { byPrimaryKey } from "../rows/Statements.ts";
 
 export const makeErasure =
   ({ erasureSession, writes }: PgPools): ColdRows["erase"] =>
@@ -94,13 +95,10 @@ from (
   order by position limit 1000
 ) batch`;
 
-// Locks chats in order of id, which is also the order of positions. Each chat is looked up separately (`offset 0`),
-// because the planner assumes a chatbot of average size.
+// Locks chats in order of id, which is also the order of positions.
 const lockChats = `
 select chat.* from unnest($2::int8[]) requested_id cross join lateral (
-  select id, position from chat
-  where chatbot_id = $1 and id = requested_id and ${isIdle("$3")}
-  offset 0 for update
+  select id, position from chat ${byPrimaryKey("id", "requested_id", isIdle("$3"))} for update
 ) chat`;
 
 const today = "(clock_timestamp() at time zone 'UTC')::date";

@@ -62,7 +62,8 @@ export const isUnsent = ({ cause }: StorageUnavailable): boolean =>
 /**
  * SQLSTATE codes and classes that mean the database is unavailable: connection, stale plans (0A000, 26000), read-only,
  * timeouts, authorization, rollback, privilege, resources, lock, operator intervention, system; and, while a restore
- * runs, a schema, table, function, type, unique constraint or open relation that is missing.
+ * runs, a schema, table, function, type, unique constraint or open relation (XX000) that is missing. A missing column
+ * (42703) and damage (XX001, XX002) do not pass by themselves.
  */
 const unavailableCodes =
   /^(08|0A000|25006|25P0[34]|26000|28|3F000|40|42501|42704|42883|42P01|42P10|53|55P03|57|58|XX000)/;

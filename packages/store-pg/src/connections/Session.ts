@@ -82,13 +82,14 @@ export const makeSession = (pool: TenantPool, database: string): Session => {
           // The end of the pin closes a connection whose statement is still running.
           const pinnedConnection = yield* restore(connection.pin);
           yield* inTime(pinnedConnection.query("BEGIN"));
-          const result = yield* effect.pipe(
+          // A stream's statement is not prepared: in a transaction, a prepared one that the server has lost fails, too.
+          const rollBack = inTime(Stream.runDrain(pinnedConnection.stream("ROLLBACK")));
+          return yield* effect.pipe(
             Effect.provideService(OpenTransaction, { pool, connection: pinnedConnection }),
             restore,
-            Effect.onError(() => Effect.ignore(inTime(pinnedConnection.query("ROLLBACK")))),
+            Effect.tap(() => pinnedConnection.query("COMMIT")),
+            Effect.onError(() => Effect.ignore(rollBack)),
           );
-          yield* pinnedConnection.query("COMMIT");
-          return result;
         }).pipe(Effect.scoped),
       ),
     );

@@ -10,6 +10,7 @@ import {
   type ChatbotId,
   type ChatbotSettings,
   type ColdTx,
+  type Expiries,
   type KeyBounds,
   type RegisteredChatbot,
   type RegisteredKey,
@@ -85,6 +86,7 @@ export const registryVerbs = (session: Pick<Session, "query">): SqlVerbs<Registr
       ),
     chatbot: (id) =>
       Effect.map(first<ChatbotRow>(selectChatbot, [id]), (row) => row && toChatbot(row)),
+    expiries: () => Effect.map(query<Expiries>(selectExpiries), ([row]) => row!),
     grant: (keyId) =>
       Effect.map(
         first<ChatbotRow & ApiKeyRow & { readonly now: number }>(selectGrant, [keyId]),
@@ -152,6 +154,11 @@ const selectChatbots = `
 select ${chatbotColumns}, ${keyColumns} from chatbot left join api_key on chatbot_id = chatbot.id
 where $1::int is null or chatbot.id = $1 order by chatbot.id, created_at, api_key.id`;
 const selectChatbot = `select ${chatbotColumns} from chatbot where id = $1`;
+const selectExpiries = `
+select
+  array(select id from chatbot where settings ->> 'retentionDays' is not null order by id) as chatbots, (
+    select min(expires_at) from api_key where revoked_at is null and expires_at > clock_timestamp()
+  ) as "nextKey"`;
 const selectGrant = `
 select ${chatbotColumns}, ${keyColumns}, ${millisNow} as now
 from api_key join chatbot on chatbot.id = api_key.chatbot_id

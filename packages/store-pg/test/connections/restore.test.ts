@@ -9,7 +9,9 @@ import {
 } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres, migratePostgres } from "@parley/store-pg";
-import { Effect, Stream } from "effect";
+import { Cause, Effect, Exit, Stream } from "effect";
+import { toStorageUnavailable } from "../../src/connections/PgErrors.ts";
+import { makePools } from "../../src/connections/PgPools.ts";
 import { bare, entry, keyOf, takeFree } from "../fixtures.ts";
 import { freshDatabase } from "../PostgresUnderTest.ts";
 
@@ -74,5 +76,51 @@ it.live(
         yield* Effect.forEach([...Object.values(operations), withKey], (work) => work);
         yield* turns.append(turn, entry);
       }).pipe(Effect.provide(layerPostgres({ url })));
+    }).pipe(Effect.scoped),
+);
+
+it.live(
+  "what a restore, a pooler or a failover causes for a moment is unavailable storage; a mistake in a statement, or damage, is a defect",
+  () =>
+    Effect.gen(function* () {
+      const { sql, url } = yield* freshDatabase();
+      const { writes } = yield* makePools({ url, schema: "parley", maxConnections: 5 });
+      const query = (text: string) => writes.query("operator", text);
+      const inTransaction = (...texts: ReadonlyArray<string>) =>
+        writes.transaction("operator", Effect.forEach(texts, query));
+      const raise = (code: string) => query(`do $$ begin raise sqlstate '${code}'; end $$`);
+      yield* sql.unsafe("create schema parley");
+      yield* sql.unsafe("create table parley.renewed (a int)");
+      const read = "select * from renewed";
+      yield* query(read);
+      yield* sql.unsafe("alter table parley.renewed add b int");
+      // Only outside a transaction does the driver prepare a statement again.
+      const momentary = [
+        ["0A000", inTransaction(read)],
+        ["26000", inTransaction("select 1", "deallocate all", "select 1")],
+        ["42704", query("select 'missing'::regtype")],
+        ["XX000", raise("XX000")],
+      ] as const;
+      const mistakes = [
+        ["42703", query("select missing")],
+        ["22P02", query("select 'one'::int")],
+        // A page or an index is damaged: no retry helps.
+        ["XX001", raise("XX001")],
+        ["XX002", raise("XX002")],
+      ] as const;
+      for (const [code, work] of momentary) {
+        const { _tag, cause } = yield* Effect.flip(toStorageUnavailable(work));
+        assert.deepNestedInclude(
+          { _tag, cause },
+          { _tag: "StorageUnavailable", "cause.reason.cause.code": code },
+        );
+        yield* Effect.forEach([read, "select 1"], query);
+        // The statement COMMIT may have been lost, too.
+        yield* Effect.retry(inTransaction("select 1", read), { times: 1 });
+      }
+      for (const [code, work] of mistakes) {
+        const exit = yield* Effect.exit(toStorageUnavailable(work));
+        assert.isTrue(Exit.isFailure(exit) && Cause.hasDies(exit.cause), code);
+      }
     }).pipe(Effect.scoped),
 );

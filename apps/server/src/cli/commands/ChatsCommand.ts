@@ -124,7 +124,7 @@ const show = makeCommand("show", {
 });
 
 const erase = makeCommand("erase", {
-  description: "Permanently erase chats, including their entries and usage",
+  description: "Permanently erase chats, including their entries; `parley usage` still counts them",
   examples: {
     "parley chats erase --id 17": "Erase one chat",
     "parley chats erase --user-ref user-7": "Erase all of a user's chats",

@@ -7,7 +7,7 @@ import { toProvisionFile } from "../../provision/ProvisionFile.ts";
 import { actor, onDatabase } from "../Database.ts";
 import { makeCommand } from "../Declaration.ts";
 import { switchFlag } from "../Flags.ts";
-import { print, printable } from "../Output.ts";
+import { pluralize, print, printable } from "../Output.ts";
 
 export const provision = makeCommand("provision", {
   description: "Apply a provisioning file and print the changes",
@@ -55,6 +55,6 @@ const exportTo = Effect.fnUntraced(function* (file: string) {
   const counts = { chatbots: content.chatbots.length, keys };
   yield* print(
     counts,
-    `Wrote ${counts.chatbots} chatbots and ${keys} keys. The file has the secrets of keys that sign visitor tokens.`,
+    `Wrote ${pluralize(counts.chatbots, "chatbot")} and ${pluralize(keys, "key")}. The file has the secrets of keys that sign visitor tokens.`,
   );
 });
