@@ -50,7 +50,7 @@ export {
 export { StoreState, type Store, type StorePorts } from "./Store.ts";
 
 // For adapters that share what they have among keys
-export { makePlaces, type Client } from "../services/Places.ts";
+export { makePlaces, type Client } from "../services/access/Places.ts";
 
 // For stores: the small port, and what makes the five ports of it
 export { runInOneStep, storeOf, type HotPorts } from "../store/storeOf.ts";
@@ -166,8 +166,8 @@ export {
   AskLimits,
   CurrentAsk,
   type AskOrigin,
-} from "../services/AskLimits.ts";
-export { CurrentKey } from "../services/Places.ts";
+} from "../services/asking/AskLimits.ts";
+export { CurrentKey } from "../services/access/Places.ts";
 
 // Logs, metrics and spans
 export {

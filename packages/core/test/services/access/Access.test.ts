@@ -4,7 +4,7 @@ import { ChatbotDirectory, hashKey, StorageUnavailable, type Grant } from "@parl
 import { Clock, Effect, Exit, Fiber, Layer, Redacted } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
 import { TestClock } from "effect/testing";
-import { chatbot } from "./asked.ts";
+import { chatbot } from "../asking/asked.ts";
 
 const newKey = Effect.map(Effect.provide(generateKey, SecureRandom.layerWebCrypto), Redacted.value);
 
