@@ -1,51 +1,31 @@
 /** A key's budget across two servers that share a database, with a model that the tests control. */
-import { createServer, type Server, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, expect, inject, it, vi } from "vitest";
 import { askApi, expectGeneral, listChats, unique, type Target } from "./contract/client.ts";
 import { freePort } from "./FreePort.ts";
 import { launch, type TestServer } from "./contract/launch.ts";
 import { here } from "./cli/here.ts";
-import { chunk } from "./SlowModel.ts";
+import { startTestModel, type TestModel } from "./TestModel.ts";
 import { visitorToken } from "./visitorToken.ts";
 
-let model: Server;
+let model: TestModel;
 let servers: ReadonlyArray<TestServer>;
 let metricsPort: number;
 let database: Readonly<Record<string, string>>;
 /** Each of these completes an answer that is waiting for the test. */
 let pendingAnswers: Array<() => void> = [];
-/** Whether the model answers without waiting for the test. */
-let isPrompt = false;
 /** Whether the model breaks off each answer after a delta. */
 let isBroken = false;
 
 const usage = { prompt_tokens: 30, completion_tokens: 10, total_tokens: 40 };
-const finish = (response: ServerResponse) => {
-  response.write(chunk({}, "stop"));
-  response.write(`data: ${JSON.stringify({ choices: [], usage })}\n\n`);
-  response.end("data: [DONE]\n\n");
-};
 
 beforeAll(async () => {
-  model = createServer((request, response) => {
-    request.resume().on("end", () => {
-      response.writeHead(200, { "content-type": "text/event-stream" });
-      response.write(chunk({ role: "assistant", content: "Hello" }));
-      if (isBroken) setTimeout(() => response.destroy(), 100);
-      else if (isPrompt) finish(response);
-      else pendingAnswers.push(() => finish(response));
-    });
+  model = await startTestModel(({ end, response, say }) => {
+    say("Hello");
+    if (isBroken) setTimeout(() => response.destroy(), 100);
+    else pendingAnswers.push(() => end(usage));
   });
-  await new Promise<void>((resolve) => model.listen(0, "127.0.0.1", resolve));
-  const { port } = model.address() as AddressInfo;
   database = { DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: `budget_${unique()}` };
-  const settings = {
-    ...database,
-    PARLEY_LLM_BASE_URL: `http://127.0.0.1:${port}/v1`,
-    PARLEY_LLM_MODEL: "m",
-    PARLEY_LLM_API_KEY: "k",
-  };
+  const settings = { ...database, ...model.settings };
   metricsPort = await freePort();
   const management = { PARLEY_MANAGEMENT_PORT: String(metricsPort) };
   const first = await launch("postgres", { ...settings, ...management });
@@ -53,7 +33,6 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(async () => {
   await Promise.all(servers?.map(({ stop }) => stop()) ?? []);
-  model?.closeAllConnections();
   model?.close();
 });
 
@@ -108,54 +87,6 @@ it("a key's budget is exact across two servers, however asks overlap", async () 
   answerAll();
   expect((await other).status).toBe(201);
   expect((await listChats(target(0, servers[0]!.target.budgetedKey), "limit=1")).total).toBe(26);
-}, 60_000);
-
-it("32 overlapping asks exceed a budget by no more than they cost, and in a single chat by less than one answer costs", async () => {
-  const cost = 40;
-  isPrompt = true;
-  const createKey = async (budget: number) => {
-    const command = ["key", "create", "--chatbot", "Contract bot", "--budget", `${budget}/day`];
-    const { stdout } = await here(command, { PARLEY_STORE: "postgres", ...database });
-    return stdout.trim();
-  };
-  const spentWith = async (key: string) => {
-    const command = ["usage", "--chatbot", "Contract bot", "--by", "key", "--json"];
-    const { stdout } = await here(command, { PARLEY_STORE: "postgres", ...database });
-    const id = key.split("_")[1]!;
-    const usage = JSON.parse(stdout).find(({ key }: { readonly key: string }) => key.includes(id));
-    return usage.spentToday;
-  };
-  const askWith = async (key: string, n: number, json = {}) => {
-    const headers = n % 5 === 0 ? { "idempotency-key": unique() } : {};
-    const { body, status } = await askApi(target(n, key), {
-      json: { query: "q", ...json },
-      headers,
-    });
-    if (status !== 201) expect([status, body.message]).toEqual([403, "BUDGET_SPENT"]);
-    return status === 201;
-  };
-  const clients = Array.from({ length: 32 }, (_, n) => n);
-
-  // Each client asks in new chats until the budget is spent.
-  const key = await createKey(2_010);
-  const answers = await Promise.all(
-    clients.map(async (n) => {
-      let count = 0;
-      while (await askWith(key, n + count)) count++;
-      return count;
-    }),
-  );
-  const spent = answers.reduce((sum, count) => sum + count, 0) * cost;
-  expect(await spentWith(key)).toBe(spent);
-  expect(spent).toBeGreaterThanOrEqual(2_010);
-  expect(spent).toBeLessThan(2_010 + clients.length * cost);
-
-  const { key: unlimitedKey } = servers[0]!.target;
-  const first = await askApi(target(0, unlimitedKey), { json: { query: "q" } });
-  const inOneChat = await createKey(410);
-  const asks = clients.map((n) => askWith(inOneChat, n, { chat_id: first.body.data.chat_id }));
-  expect((await Promise.all(asks)).filter(Boolean)).toHaveLength(11);
-  expect(await spentWith(inOneChat)).toBe(440);
 }, 60_000);
 
 it("usage by key shows what a key with a budget has spent today even if it has no answers in that time", async () => {

@@ -927,6 +927,19 @@ describe("a key's budget", () => {
       }).pipe(Effect.provide(layerAsking(() => says("Hello")))),
   );
 
+  it.effect("asks in one chat exceed a budget by less than one answer costs", () =>
+    Effect.gen(function* () {
+      const request = ask("q", { apiKeyId: "k", tokensPerDay: 3, chatId: yield* newChat });
+      const asks = Array.from({ length: 8 }, () => Effect.exit(asking(request)));
+      const exits = yield* Effect.all(asks, { concurrency: "unbounded" });
+      assert.deepStrictEqual(exits.map(tagOf), [
+        "success",
+        "success",
+        ...Array.from({ length: 6 }, () => ["BudgetSpent"]),
+      ]);
+    }).pipe(Effect.provide(layerAsking(() => says("Hello")))),
+  );
+
   it.effect(
     "a budget is charged for answers that fail, restart, are cancelled, miss the deadline or report no tokens",
     () => {
