@@ -51,170 +51,158 @@ const directory = Effect.fnUntraced(function* (key: string, more: Partial<Grant>
   return { state, layer };
 });
 
+/** A test with `Access` over a directory with a key, to whose grant these fields belong. */
+const withKey = (
+  name: string,
+  more: Partial<Grant>,
+  test: (
+    key: string,
+    state: Effect.Success<ReturnType<typeof directory>>["state"],
+  ) => Generator<Effect.Effect<any, any, Access>, void, never>,
+) =>
+  it.effect(name, () =>
+    Effect.gen(function* () {
+      const key = yield* newKey;
+      const { layer, state } = yield* directory(key, more);
+      yield* Effect.provide(
+        Effect.gen(() => test(key, state)),
+        layer,
+      );
+    }),
+  );
+
 const authenticate = (key: string) => Access.use((access) => access.authenticate(key));
 
 describe("access", () => {
-  it.effect("a valid key gives access to its chatbot", () =>
-    Effect.gen(function* () {
-      const key = yield* newKey;
-      const { layer } = yield* directory(key);
-      const principal = yield* Effect.provide(authenticate(key), layer);
-      const expected = { apiKeyId: keyId(key)!, scopes: ["read"] as const, chatbot, visitor: null };
-      assert.deepStrictEqual<Principal>(principal, expected);
-    }),
+  withKey("a valid key gives access to its chatbot", {}, function* (key) {
+    const principal = yield* authenticate(key);
+    const expected = { apiKeyId: keyId(key)!, scopes: ["read"] as const, chatbot, visitor: null };
+    assert.deepStrictEqual<Principal>(principal, expected);
+  });
+
+  withKey("malformed keys are rejected without a look-up", {}, function* (key, state) {
+    const other = key.at(-1) === "0" ? "1" : "0";
+    for (const wrong of [
+      "",
+      "prl_",
+      key.slice(1),
+      key.slice(0, -1),
+      `${key} `,
+      key.slice(0, -1) + other,
+      key.slice(0, 20) + (key[20] === "a" ? "b" : "a") + key.slice(21),
+      key.toLowerCase() === key ? "x" : key.toLowerCase(),
+    ]) {
+      assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(wrong))), wrong);
+    }
+    assert.strictEqual(state.lookUps, 0);
+  });
+
+  withKey("a key with the wrong secret is rejected", { hash: new Uint8Array(32) }, function* (key) {
+    assert.strictEqual((yield* Effect.flip(authenticate(key)))._tag, "KeyRejected");
+  });
+
+  withKey(
+    "a key, valid or unknown, is looked up and hashed at most once a second, and rejected within a second of its revocation",
+    {},
+    function* (key, state) {
+      const unknown = yield* newKey;
+      yield* Effect.repeat(authenticate(key), { times: 9 });
+      assert.deepStrictEqual([state.lookUps, state.hashes], [1, 1]);
+      yield* Effect.repeat(Effect.flip(authenticate(unknown)), { times: 9 });
+      assert.deepStrictEqual([state.lookUps, state.hashes], [2, 2]);
+      state.revoked = true;
+      yield* TestClock.adjust(999);
+      yield* authenticate(key);
+      assert.deepStrictEqual([state.lookUps, state.hashes], [2, 2]);
+      yield* TestClock.adjust(1);
+      yield* Effect.flip(authenticate(unknown));
+      yield* Effect.repeat(Effect.flip(authenticate(key)), { times: 9 });
+      assert.deepStrictEqual([state.lookUps, state.hashes], [4, 4]);
+    },
   );
 
-  it.effect("malformed keys are rejected without a look-up", () =>
-    Effect.gen(function* () {
-      const key = yield* newKey;
-      const { layer, state } = yield* directory(key);
-      yield* Effect.gen(function* () {
-        const other = key.at(-1) === "0" ? "1" : "0";
-        for (const wrong of [
-          "",
-          "prl_",
-          key.slice(1),
-          key.slice(0, -1),
-          `${key} `,
-          key.slice(0, -1) + other,
-          key.slice(0, 20) + (key[20] === "a" ? "b" : "a") + key.slice(21),
-          key.toLowerCase() === key ? "x" : key.toLowerCase(),
-        ]) {
-          assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(wrong))), wrong);
-        }
-        assert.strictEqual(state.lookUps, 0);
-      }).pipe(Effect.provide(layer));
-    }),
-  );
-
-  it.effect("a key with an unknown id, or a known id but the wrong secret, is rejected", () =>
-    Effect.gen(function* () {
-      const [key, unknown] = [yield* newKey, yield* newKey];
-      const { layer } = yield* directory(key, { hash: new Uint8Array(32) });
-      yield* Effect.gen(function* () {
-        assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(key))));
-        assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(unknown))));
-      }).pipe(Effect.provide(layer));
-    }),
-  );
-
-  it.effect(
-    "a key, valid, wrong or unknown, is looked up and hashed at most once a second, and rejected within a second of its revocation",
-    () =>
-      Effect.gen(function* () {
-        const [key, unknown] = [yield* newKey, yield* newKey];
-        const { layer, state } = yield* directory(key);
-        yield* Effect.gen(function* () {
-          yield* Effect.repeat(authenticate(key), { times: 9 });
-          assert.deepStrictEqual([state.lookUps, state.hashes], [1, 1]);
-          yield* Effect.repeat(Effect.flip(authenticate(unknown)), { times: 9 });
-          assert.deepStrictEqual([state.lookUps, state.hashes], [2, 2]);
-          state.revoked = true;
-          yield* TestClock.adjust(999);
-          yield* authenticate(key);
-          assert.deepStrictEqual([state.lookUps, state.hashes], [2, 2]);
-          yield* TestClock.adjust(1);
-          yield* Effect.flip(authenticate(unknown));
-          yield* Effect.repeat(Effect.flip(authenticate(key)), { times: 9 });
-          assert.deepStrictEqual([state.lookUps, state.hashes], [4, 4]);
-        }).pipe(Effect.provide(layer));
-      }),
-  );
-
-  it.effect("concurrent requests share a look-up, even if the first of them is interrupted", () =>
-    Effect.gen(function* () {
-      const key = yield* newKey;
-      const { layer, state } = yield* directory(key);
+  withKey(
+    "concurrent requests share a look-up, even if the first of them is interrupted",
+    {},
+    function* (key, state) {
       state.duringLookUp = Effect.sleep(300);
-      yield* Effect.gen(function* () {
-        const [first, ...others] = yield* Effect.replicateEffect(
-          Effect.forkChild(authenticate(key), { startImmediately: true }),
-          10,
-        );
-        yield* TestClock.adjust(100);
-        yield* Fiber.interrupt(first!);
-        yield* TestClock.adjust(200);
-        for (const other of others) assert.strictEqual((yield* Fiber.join(other)).visitor, null);
-        assert.strictEqual(state.lookUps, 1);
-      }).pipe(Effect.provide(layer));
-    }),
+      const [first, ...others] = yield* Effect.replicateEffect(
+        Effect.forkChild(authenticate(key), { startImmediately: true }),
+        10,
+      );
+      yield* TestClock.adjust(100);
+      yield* Fiber.interrupt(first!);
+      yield* TestClock.adjust(200);
+      for (const other of others) assert.strictEqual((yield* Fiber.join(other)).visitor, null);
+      assert.strictEqual(state.lookUps, 1);
+    },
   );
 
-  it.effect("a look-up that fails or that every request has left is repeated at once", () =>
-    Effect.gen(function* () {
-      const key = yield* newKey;
-      const { layer, state } = yield* directory(key);
-      yield* Effect.gen(function* () {
-        state.duringLookUp = Effect.never;
-        const left = yield* Effect.forkChild(authenticate(key), { startImmediately: true });
-        yield* Fiber.interrupt(left);
-        state.duringLookUp = Effect.fail(new StorageUnavailable({ cause: "unavailable" }));
-        const error = yield* Effect.flip(authenticate(key));
-        assert.strictEqual(error._tag, "StorageUnavailable");
-        state.duringLookUp = Effect.die("a defect");
-        assert.isTrue(Exit.hasDies(yield* Effect.exit(authenticate(key))));
-        state.duringLookUp = Effect.void;
-        yield* authenticate(key);
-        assert.strictEqual(state.lookUps, 4);
-        // While the store is unavailable, a key is accepted no longer than while it is available.
-        state.duringLookUp = Effect.fail(new StorageUnavailable({ cause: "unavailable" }));
-        yield* TestClock.adjust("1 second");
-        assert.strictEqual((yield* Effect.flip(authenticate(key)))._tag, "StorageUnavailable");
-      }).pipe(Effect.provide(layer));
-    }),
+  withKey(
+    "a look-up that fails or that every request has left is repeated at once",
+    {},
+    function* (key, state) {
+      state.duringLookUp = Effect.never;
+      const left = yield* Effect.forkChild(authenticate(key), { startImmediately: true });
+      yield* Fiber.interrupt(left);
+      state.duringLookUp = Effect.fail(new StorageUnavailable({ cause: "unavailable" }));
+      const error = yield* Effect.flip(authenticate(key));
+      assert.strictEqual(error._tag, "StorageUnavailable");
+      state.duringLookUp = Effect.die("a defect");
+      assert.isTrue(Exit.hasDies(yield* Effect.exit(authenticate(key))));
+      state.duringLookUp = Effect.void;
+      yield* authenticate(key);
+      assert.strictEqual(state.lookUps, 4);
+      // While the store is unavailable, a key is accepted no longer than while it is available.
+      state.duringLookUp = Effect.fail(new StorageUnavailable({ cause: "unavailable" }));
+      yield* TestClock.adjust("1 second");
+      assert.strictEqual((yield* Effect.flip(authenticate(key)))._tag, "StorageUnavailable");
+    },
   );
 
-  it.effect("a request never uses a look-up that started more than a second earlier", () =>
-    Effect.gen(function* () {
-      const key = yield* newKey;
-      const { layer, state } = yield* directory(key);
+  withKey(
+    "a request never uses a look-up that started more than a second earlier",
+    {},
+    function* (key, state) {
       state.duringLookUp = Effect.sleep("3 seconds");
-      yield* Effect.gen(function* () {
-        const slow = yield* Effect.forkChild(authenticate(key), { startImmediately: true });
-        yield* TestClock.adjust("1 second");
-        state.revoked = true;
-        state.duringLookUp = Effect.void;
-        assert.strictEqual((yield* Effect.flip(authenticate(key)))._tag, "KeyRejected");
-        yield* TestClock.adjust("2 seconds");
-        yield* Fiber.join(slow);
-        assert.strictEqual((yield* Effect.flip(authenticate(key)))._tag, "KeyRejected");
-      }).pipe(Effect.provide(layer));
-    }),
+      const slow = yield* Effect.forkChild(authenticate(key), { startImmediately: true });
+      yield* TestClock.adjust("1 second");
+      state.revoked = true;
+      state.duringLookUp = Effect.void;
+      assert.strictEqual((yield* Effect.flip(authenticate(key)))._tag, "KeyRejected");
+      yield* TestClock.adjust("2 seconds");
+      yield* Fiber.join(slow);
+      assert.strictEqual((yield* Effect.flip(authenticate(key)))._tag, "KeyRejected");
+    },
   );
 
-  it.effect(
+  withKey(
     "in a flood of unknown ids, a key is looked up again only once in 10,000 look-ups",
-    () =>
-      Effect.gen(function* () {
-        const key = yield* newKey;
-        const { layer, state } = yield* directory(key);
-        yield* Effect.gen(function* () {
-          const access = yield* Access;
-          for (let n = 0; n < 20_000; n++) {
-            yield* access.widget(`unknown ${n}`);
-            yield* access.authenticate(key);
-          }
-          assert.strictEqual(state.lookUps, 20_002);
-        }).pipe(Effect.provide(layer));
-      }),
+    {},
+    function* (key, state) {
+      const access = yield* Access;
+      for (let n = 0; n < 20_000; n++) {
+        yield* access.widget(`unknown ${n}`);
+        yield* access.authenticate(key);
+      }
+      assert.strictEqual(state.lookUps, 20_002);
+    },
   );
 
-  it.effect("a key is rejected from the moment it expires", () =>
-    Effect.gen(function* () {
-      const key = yield* newKey;
-      const { layer, state } = yield* directory(key, { expiresInMillis: 900 });
+  withKey(
+    "a key is rejected from the moment it expires",
+    { expiresInMillis: 900 },
+    function* (key, state) {
       // The time spent on the look-up counts towards the key's lifetime.
       state.duringLookUp = Effect.sleep(300);
-      yield* Effect.gen(function* () {
-        const lookUp = yield* Effect.forkChild(authenticate(key));
-        yield* TestClock.adjust(300);
-        yield* Fiber.join(lookUp);
-        yield* TestClock.adjust(599);
-        yield* authenticate(key);
-        yield* TestClock.adjust(1);
-        assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(key))));
-      }).pipe(Effect.provide(layer));
-    }),
+      const lookUp = yield* Effect.forkChild(authenticate(key));
+      yield* TestClock.adjust(300);
+      yield* Fiber.join(lookUp);
+      yield* TestClock.adjust(599);
+      yield* authenticate(key);
+      yield* TestClock.adjust(1);
+      assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(key))));
+    },
   );
 
   it.effect(
@@ -253,27 +241,23 @@ describe("access", () => {
       }),
   );
 
-  it.effect(
+  withKey(
     "a key is accepted as often as its rate allows, and the error says when it will be accepted again",
-    () =>
-      Effect.gen(function* () {
-        const key = yield* newKey;
-        const { layer } = yield* directory(key, { ratePerMinute: 7 });
-        yield* Effect.gen(function* () {
-          const refused = Effect.map(Effect.flip(authenticate(key)), (error) =>
-            error._tag === "RateExceeded" ? [error.apiKeyId, error.retryAfterSeconds] : error._tag,
-          );
-          yield* Effect.repeat(authenticate(key), { times: 6 });
-          const inNineSeconds = [keyId(key)!, 9];
-          assert.deepStrictEqual([yield* refused, yield* refused], [inNineSeconds, inNineSeconds]);
-          yield* TestClock.adjust("9 seconds");
-          yield* authenticate(key);
-          assert.deepStrictEqual(yield* refused, inNineSeconds);
-          yield* TestClock.adjust("1 minute");
-          yield* Effect.repeat(authenticate(key), { times: 6 });
-          assert.deepStrictEqual(yield* refused, inNineSeconds);
-        }).pipe(Effect.provide(layer));
-      }),
+    { ratePerMinute: 7 },
+    function* (key) {
+      const refused = Effect.map(Effect.flip(authenticate(key)), (error) =>
+        error._tag === "RateExceeded" ? [error.apiKeyId, error.retryAfterSeconds] : error._tag,
+      );
+      yield* Effect.repeat(authenticate(key), { times: 6 });
+      const inNineSeconds = [keyId(key)!, 9];
+      assert.deepStrictEqual([yield* refused, yield* refused], [inNineSeconds, inNineSeconds]);
+      yield* TestClock.adjust("9 seconds");
+      yield* authenticate(key);
+      assert.deepStrictEqual(yield* refused, inNineSeconds);
+      yield* TestClock.adjust("1 minute");
+      yield* Effect.repeat(authenticate(key), { times: 6 });
+      assert.deepStrictEqual(yield* refused, inNineSeconds);
+    },
   );
 
   /** Unsigned tokens of the form `<key id> <visitor>`. */
@@ -289,50 +273,43 @@ describe("access", () => {
       }),
     );
 
-  it.effect(
+  withKey(
     "each visitor has a separate rate, and requests that exceed it do not count towards the key's",
-    () =>
-      Effect.gen(function* () {
-        const key = yield* newKey;
-        const id = keyId(key)!;
-        const rates = { signingSecret: "s", visitorRatePerMinute: 2, ratePerMinute: 5 };
-        const { layer } = yield* directory(key, rates);
-        yield* Effect.gen(function* () {
-          for (const expected of [0, 0, 30, 30, 30, 30, 30, 30]) {
-            assert.strictEqual(yield* visit(id, "a"), expected);
-          }
-          assert.deepStrictEqual([yield* visit(id, "b"), yield* visit(id, "b")], [0, 0]);
-          // Requests with the key itself and from all its visitors count towards the key's rate.
-          yield* authenticate(key);
-          assert.strictEqual(yield* visit(id, "c"), 12);
-          yield* TestClock.adjust("30 seconds");
-          assert.deepStrictEqual([yield* visit(id, "a"), yield* visit(id, "a")], [0, 30]);
-        }).pipe(Effect.provide(layer));
-      }),
-  );
-
-  it.effect("a process keeps count of the requests from the 50,000 most recent visitors", () =>
-    Effect.gen(function* () {
-      const key = yield* newKey;
+    { signingSecret: "s", visitorRatePerMinute: 2, ratePerMinute: 5 },
+    function* (key) {
       const id = keyId(key)!;
-      const { layer } = yield* directory(key, { signingSecret: "s", visitorRatePerMinute: 1 });
-      yield* Effect.gen(function* () {
-        for (let n = 0; n <= 50_000; n++) yield* visit(id, `${n}`);
-        assert.deepStrictEqual([yield* visit(id, "50000"), yield* visit(id, "1")], [60, 60]);
-        assert.strictEqual(yield* visit(id, "0"), 0);
-      }).pipe(Effect.provide(layer));
-    }),
+
+      for (const expected of [0, 0, 30, 30, 30, 30, 30, 30]) {
+        assert.strictEqual(yield* visit(id, "a"), expected);
+      }
+      assert.deepStrictEqual([yield* visit(id, "b"), yield* visit(id, "b")], [0, 0]);
+      // Requests with the key itself and from all its visitors count towards the key's rate.
+      yield* authenticate(key);
+      assert.strictEqual(yield* visit(id, "c"), 12);
+      yield* TestClock.adjust("30 seconds");
+      assert.deepStrictEqual([yield* visit(id, "a"), yield* visit(id, "a")], [0, 30]);
+    },
   );
 
-  it.effect("a key that an embedder assigns to a user acts for them, at the visitor rate", () =>
-    Effect.gen(function* () {
-      const key = yield* newKey;
-      const { layer } = yield* directory(key, { visitor: "a", visitorRatePerMinute: 1 });
-      yield* Effect.gen(function* () {
-        assert.strictEqual((yield* authenticate(key)).visitor, "a");
-        assert.strictEqual((yield* Effect.flip(authenticate(key)))._tag, "RateExceeded");
-      }).pipe(Effect.provide(layer));
-    }),
+  withKey(
+    "a process keeps count of the requests from the 50,000 most recent visitors",
+    { signingSecret: "s", visitorRatePerMinute: 1 },
+    function* (key) {
+      const id = keyId(key)!;
+
+      for (let n = 0; n <= 50_000; n++) yield* visit(id, `${n}`);
+      assert.deepStrictEqual([yield* visit(id, "50000"), yield* visit(id, "1")], [60, 60]);
+      assert.strictEqual(yield* visit(id, "0"), 0);
+    },
+  );
+
+  withKey(
+    "a key that an embedder assigns to a user acts for them, at the visitor rate",
+    { visitor: "a", visitorRatePerMinute: 1 },
+    function* (key) {
+      assert.strictEqual((yield* authenticate(key)).visitor, "a");
+      assert.strictEqual((yield* Effect.flip(authenticate(key)))._tag, "RateExceeded");
+    },
   );
 });
 
