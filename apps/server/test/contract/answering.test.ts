@@ -61,20 +61,6 @@ afterAll(async () => {
 });
 const server = () => testServer.target;
 
-it("a failed ask does not use up its Idempotency-Key, so a retry runs again", async () => {
-  const word = unique();
-  const call = { json: { query: word }, headers: { "idempotency-key": unique() } };
-  const arrival = hold(word);
-  const first = askApi(server(), call);
-  (await arrival).response.writeHead(400).end("{}");
-  expectGeneral(await first, 500);
-  expect((await first).body.message).toBe("ANSWER_UNAVAILABLE");
-  const second = await askApi(server(), call);
-  expect(second.status, second.text).toBe(201);
-  expect(second.headers["idempotent-replayed"]).toBeUndefined();
-  expect((await listEntries(server(), second.body.data.chat_id)).total).toBe(1);
-});
-
 /** Sends a streamed ask, whose events can be read as they arrive. */
 const open = (fields: object, headers: Record<string, string> = {}) => {
   const controller = new AbortController();
