@@ -219,18 +219,6 @@ export const changes = (server: Server): void => {
       }
     });
 
-    it("asks and posts in a chat take turns", async () => {
-      const chat = await createChat(server());
-      const entries = await Promise.all(
-        [1, 2, 3, 4].flatMap((n) => [
-          askQuestion(server(), { chat_id: chat.id, query: `port ${n}` }),
-          postEntry(server(), chat.id, { text: `t${n}` }),
-        ]),
-      );
-      const { data } = await listEntries(server(), chat.id, "orderBy=id");
-      expect(data.slice(1)).toEqual(entries.toSorted((a, b) => a.id - b.id));
-    });
-
     it("a repeated post stores nothing twice, and encodes the entry with its own include", async () => {
       const chat = await createChat(server());
       const headers = { "idempotency-key": unique() };

@@ -60,15 +60,6 @@ export const stream = (server: Server): void => {
       expect(turns.size).toBe(1);
     });
 
-    it("a retry with its idempotency key returns the same body, plain or streamed", async () => {
-      const plain = await askApi(server(), call);
-      const streamed = await askStream(server(), call);
-      const last = parseEvents(streamed.text).at(-1);
-      for (const body of [plain.body, last?.data]) expect(body).toEqual(events.at(-1)?.data);
-      for (const retry of [plain, streamed])
-        expect(retry.headers["idempotent-replayed"]).toBe("true");
-    });
-
     it("a stream resumes after the last event that the client received", async () => {
       const firstDelta = events.find(({ event }) => event === "delta");
       const rest = await resumeAfter(firstDelta?.id ?? "");
