@@ -16,6 +16,13 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { makeTestHandler, usage } from "../TestHandler.ts";
 
+/** A POST of a body of JSON with this key. */
+const postOf = (key: string, body: object, headers: Record<string, string> = {}) => ({
+  method: "POST",
+  headers: { "x-api-key": key, "content-type": "application/json", ...headers },
+  body: JSON.stringify(body),
+});
+
 it("if the layer fails, `ready` and every request reject with its error", async () => {
   const failing = Layer.effectContext<Access | Asking | Chats, string, never>(
     Effect.delay(Effect.fail("no database"), "10 millis"),
@@ -92,12 +99,8 @@ it.live("a full server refuses an ask before it reads the ask's body", () =>
     const { dispose, handler } = makeWebHandler(Layer.provideMerge(layer, limits));
     let isRead = false;
     const pull = (body: ReadableStreamDefaultController) => ((isRead = true), body.close());
-    const init = {
-      method: "POST",
-      headers: { "x-api-key": Redacted.value(key), "content-type": "application/json" },
-      body: new ReadableStream({ pull }, { highWaterMark: 0 }),
-      duplex: "half",
-    };
+    const body = new ReadableStream({ pull }, { highWaterMark: 0 });
+    const init = { ...postOf(Redacted.value(key), {}), body, duplex: "half" };
     const response = yield* Effect.promise(() => handler("http://parley.test/ask", init));
     expect(yield* Effect.promise(() => response.json())).toMatchObject({
       message: "SERVICE_OVERLOADED",
@@ -130,20 +133,17 @@ it.live("if a chatbot is deleted during a request, its key is rejected like an i
       }),
     ).pipe(Layer.provide(layer));
     const { dispose, handler } = makeWebHandler(services);
-    const send = (path: string, headers: Record<string, string>) =>
+    const send = (path: string, sent = Redacted.value(key), headers = {}) =>
       Effect.promise(async () => {
-        const body = JSON.stringify({ query: "q" });
-        const type = { "content-type": "application/json" };
-        const request = { method: "POST", body, headers: { ...type, ...headers } };
+        const request = postOf(sent, { query: "q" }, headers);
         const response = await handler(new Request(`http://parley.test${path}`, request));
         return [response.status, await response.text()];
       });
-    const rejected = yield* send("/ask", { "x-api-key": "prl_" });
+    const rejected = yield* send("/ask", "prl_");
     expect(rejected[0]).toBe(401);
-    const valid = { "x-api-key": Redacted.value(key) };
-    expect(yield* send("/api/chats", valid)).toEqual(rejected);
-    expect(yield* send("/ask", valid)).toEqual(rejected);
-    expect(yield* send("/ask", { ...valid, accept: "text/event-stream" })).toEqual(rejected);
+    expect(yield* send("/api/chats")).toEqual(rejected);
+    expect(yield* send("/ask")).toEqual(rejected);
+    expect(yield* send("/ask", undefined, { accept: "text/event-stream" })).toEqual(rejected);
     yield* Effect.promise(dispose);
   }).pipe(Effect.scoped),
 );
@@ -168,11 +168,7 @@ it("handlers of openParley's layer pass their option context to the answerer, an
   ).listen(0, "127.0.0.1");
   await once(server, "listening");
   const { port } = server.address() as AddressInfo;
-  const init = {
-    method: "POST",
-    headers: { "x-api-key": key, "content-type": "application/json", cookie: "a=b" },
-    body: JSON.stringify({ query: "Are you open?" }),
-  };
+  const init = postOf(key, { query: "Are you open?" }, { cookie: "a=b" });
   await handler("http://localhost/ask", init);
   await fetch(`http://127.0.0.1:${port}/ask`, init);
   await fetch(`http://127.0.0.1:${port}/session`, init);
@@ -195,9 +191,7 @@ it("a context function that throws causes a 500, and the question is not asked",
       throw new Error("no session");
     },
   });
-  const headers = { "x-api-key": key, "content-type": "application/json" };
-  const init = { method: "POST", headers, body: '{"query":"q"}' };
-  const response = await handler("http://localhost/ask", init);
+  const response = await handler("http://localhost/ask", postOf(key, { query: "q" }));
   expect([response.status, ((await response.json()) as any).message, answers]).toEqual([
     500,
     "INTERNAL_ERROR",
@@ -231,12 +225,7 @@ it.live("the store keeps the ids of the requests that ask and post", () =>
     );
     const send = (path: string, id: string, body: object) =>
       Effect.promise(async () => {
-        const headers = {
-          "x-api-key": Redacted.value(key),
-          "content-type": "application/json",
-          "x-request-id": id,
-        };
-        const init = { method: "POST", headers, body: JSON.stringify(body) };
+        const init = postOf(Redacted.value(key), body, { "x-request-id": id });
         return (await (await handler(`http://localhost${path}`, init)).json()) as any;
       });
     const { data } = yield* send("/ask", "r1", { query: "q" });
@@ -256,8 +245,7 @@ it.live("a value that only the core rejects causes a 500, and the log names its 
     const { handler } = makeWebHandler(
       Layer.effect(Asking, refusing).pipe(Layer.provideMerge(layer)),
     );
-    const headers = { "x-api-key": Redacted.value(key), "content-type": "application/json" };
-    const init = { method: "POST", headers, body: '{"query":"q"}' };
+    const init = postOf(Redacted.value(key), { query: "q" });
     const response = yield* Effect.promise(() => handler("http://localhost/ask", init));
     expect(response.status).toBe(500);
     expect(logged.join()).toContain("The core rejected the field tokensPerDay");
