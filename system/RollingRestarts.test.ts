@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Effect } from "effect";
 import { Migrator, SqlClient } from "effect/sql";
 import { afterAll, beforeAll, expect, inject, it } from "vitest";
-import { startSlowModel, type SlowModel } from "../apps/server/test/SlowModel.ts";
+import { startSlowModel, type SlowModel } from "../apps/server/test/TestModel.ts";
 import { freePort } from "../apps/server/test/FreePort.ts";
 import { makeServer, makeSite, type Server, type Site } from "../faults/Harness.ts";
 import { clientOf } from "../packages/store-pg/test/PostgresUnderTest.ts";

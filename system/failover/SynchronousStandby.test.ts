@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, inject, test } from "vitest";
-import { startSlowModel } from "../../apps/server/test/SlowModel.ts";
+import { startSlowModel } from "../../apps/server/test/TestModel.ts";
 import { exchange } from "../../faults/Client.ts";
 import { startService } from "../../faults/Harness.ts";
 import { run } from "./Cluster.ts";

@@ -15,7 +15,7 @@ import {
 } from "./contract/client.ts";
 import { launch, type TestServer } from "./contract/launch.ts";
 import { freePort } from "./FreePort.ts";
-import { startSlowModel, type SlowModel } from "./SlowModel.ts";
+import { startSlowModel, type SlowModel } from "./TestModel.ts";
 
 const polling = { timeout: 10_000, interval: 10 };
 

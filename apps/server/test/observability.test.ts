@@ -239,7 +239,7 @@ describe("a server that is observed", () => {
     const section = page.split("\n## Metrics\n")[1]!.split("\n## ")[0]!;
     const documented = [...section.matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name);
     const names = [...observation.metrics.matchAll(/^# TYPE (\w+)/gm)].map(([, name]) => name);
-    // No key has a budget here, and the sizes are first read after a minute: `budget.test.ts` and `Retention.test.ts`
+    // No key has a budget here, and the sizes are first read after a minute: `Asking.test.ts` and `Retention.test.ts`
     // test these.
     const others = ["parley_key_budget_used", "parley_chatbot_rows", "parley_chatbot_size_bytes"];
     expect([...names, ...others].toSorted()).toEqual(documented.toSorted());

@@ -148,137 +148,81 @@ it("a server warns at startup of the PostgreSQL of an earlier version, unknown s
   for (const warning of [/earlier version.*chats export/, /PARLEY_PROT is not a setting/])
     expect(printed.split("\n").filter((line) => warning.test(line))).toHaveLength(1);
   expect(printed).toContain(sharedLimit);
+  const behindProxies = { ...(await anonymousKey()), PARLEY_TRUSTED_PROXIES: "10.0.0.0/8" };
+  expect(await startAndStop(behindProxies)).not.toContain(sharedLimit);
   expect(existsSync(join(data, "postgres"))).toBe(true);
   expect(existsSync(join(data, "parley.db"))).toBe(true);
   const [, general, answers] = /"general":"(.*)\/api","answers":"(.*?)\/ask\/"/.exec(printed)!;
   expect(answers).toBe(general);
 });
 
-it("a server that knows its proxies does not warn that visitors share a limit", async () => {
-  const settings = { ...(await anonymousKey()), PARLEY_TRUSTED_PROXIES: "10.0.0.0/8" };
-  expect(await startAndStop(settings)).not.toContain(sharedLimit);
-});
-
-describe("a server that is still starting", () => {
-  it("a server that is still starting survives a SIGHUP, which only reloads documents", async () => {
+it("while it connects to its database, a server survives a SIGHUP, which other commands and SIGINT do not", async () => {
+  for (const [command, signal, code] of [
+    [["serve"], "SIGHUP", 1],
+    [["chat", "--chatbot", "serve"], "SIGHUP", 130],
+    [["chat", "--chatbot", "serve"], "SIGINT", 130],
+  ] as const) {
     const database = createServer().listen(0, "127.0.0.1");
     await once(database, "listening");
     const { port } = database.address() as AddressInfo;
     const connected = once(database, "connection");
-    const { child, exit } = serve({
+    const { child, exit } = spawnCommand(command, {
       PARLEY_STORE: "postgres",
       DATABASE_URL: `postgres://nobody@127.0.0.1:${port}/none`,
     });
     const [socket] = (await connected) as [Socket];
-    child.kill("SIGHUP");
-    socket.destroy();
-    database.close();
+    child.kill(signal);
     // The server exits because of the database, not the signal.
-    expect(await exit).toEqual([1, null]);
-  });
+    if (code === 1) socket.destroy();
+    database.close();
+    expect(await exit).toEqual([code, null]);
+    socket.destroy();
+  }
 });
 
-describe("a command other than serve", () => {
-  it.each(["SIGHUP", "SIGINT"] as const)(
-    "a command other than serve exits with code 130 on %s",
-    async (signal) => {
-      const database = createServer().listen(0, "127.0.0.1");
-      await once(database, "listening");
-      const { port } = database.address() as AddressInfo;
-      const connected = once(database, "connection");
-      const { child, exit } = spawnCommand(["chat", "--chatbot", "serve"], {
-        PARLEY_STORE: "postgres",
-        DATABASE_URL: `postgres://nobody@127.0.0.1:${port}/none`,
-      });
-      const [socket] = (await connected) as [Socket];
-      child.kill(signal);
-      expect(await exit).toEqual([130, null]);
-      socket.destroy();
-      database.close();
-    },
-  );
-});
-
-describe("a provisioning file", () => {
-  const declare = async (chatbots: ReadonlyArray<object>): Promise<string> => {
-    const file = join(directory, "provision.json");
-    await writeFile(file, JSON.stringify({ chatbots }));
-    return refusal({ PARLEY_PROVISION: file });
+it("a provisioning file is not applied if a setting is wrong", async () => {
+  const file = join(directory, "wrong.json");
+  await writeFile(file, JSON.stringify({ chatbots: [{ workspace: "W", name: "B" }] }));
+  const settings = {
+    PARLEY_STORE: "postgres",
+    DATABASE_URL: inject("postgresUrl"),
+    PARLEY_SCHEMA: `wrong_${process.pid}`,
   };
-  const freshKey = async (): Promise<string> => (await here(["key", "generate"], {})).stdout.trim();
-
-  it("a provisioning file that contradicts itself is rejected, and the error names the mistake", async () => {
-    const key = await freshKey();
-    const keys = [{ key, scopes: ["read"] }];
-    const bot = { workspace: "W", name: "B" };
-    expect(await declare([bot, bot])).toContain(
-      'the chatbot "B" in workspace "W" is declared twice',
-    );
-    for (const chatbots of [
-      [{ ...bot, keys: [...keys, ...keys] }],
-      [
-        { ...bot, keys },
-        { ...bot, name: "C", keys },
-      ],
-    ]) {
-      const message = await declare(chatbots);
-      expect(message).toContain(`the key prl_${key.slice(4, 16)}_… is declared twice`);
-      expect(message).not.toContain(key);
-    }
-  }, 60_000);
-
-  it("a provisioning file is not applied if a setting is wrong", async () => {
-    const file = join(directory, "wrong.json");
-    await writeFile(file, JSON.stringify({ chatbots: [{ workspace: "W", name: "B" }] }));
-    const settings = {
-      PARLEY_STORE: "postgres",
-      DATABASE_URL: inject("postgresUrl"),
-      PARLEY_SCHEMA: `wrong_${process.pid}`,
-    };
-    expect((await here(["migrate"], settings)).code).toBe(0);
-    const wrong = { PARLEY_PROVISION: file, PARLEY_KNOWLEDGE_DIR: join(directory, "nowhere") };
-    expect(await refusal({ ...settings, ...wrong })).toContain("cannot read the documents");
-    expect((await here(["chatbot", "list", "--json"], settings)).stdout.trim()).toBe("[]");
-  }, 60_000);
-});
+  expect((await here(["migrate"], settings)).code).toBe(0);
+  const wrong = { PARLEY_PROVISION: file, PARLEY_KNOWLEDGE_DIR: join(directory, "nowhere") };
+  expect(await refusal({ ...settings, ...wrong })).toContain("cannot read the documents");
+  expect((await here(["chatbot", "list", "--json"], settings)).stdout.trim()).toBe("[]");
+}, 60_000);
 
 describe("a setting", () => {
-  it.each([
-    ["PARLEY_PORT", "x"],
-    ["PARLEY_BASE_PATH", "/docs"],
-    ["PARLEY_BASE_PATH", "/a/../b"],
-    ["PARLEY_STORE", "nonsense"],
-    ["PARLEY_MANAGEMENT_PORT", "localhost"],
-    ["PARLEY_CORS_ORIGINS", "foo"],
-    ["PARLEY_LLM_BASE_URL", "nonsense"],
-    ["PARLEY_LLM_MODEL", "alone"],
-    ["PARLEY_ASK_DEADLINE", "30 parsecs"],
-    ["PARLEY_ASKS_AT_ONCE", "0"],
-    ["PARLEY_QUESTION_LENGTH", "20001"],
-    ["PARLEY_PAGES", "maybe"],
-    ["PARLEY_DATABASE_CONNECTIONS", "4"],
-    ["PARLEY_MODERATION", "endpoint"],
-  ])("the error for %s=%s names the setting", async (name, value) => {
-    expect(await refusal({ [name]: value })).toContain(name);
-  });
-
-  it.each([
-    ["/api", "/api"],
-    ["/api", "/api/ask"],
-  ])("the error for the base paths %s and %s names a setting", async (general, answers) => {
-    const paths = { PARLEY_BASE_PATH: general, PARLEY_ASK_PATH: answers };
-    expect(await refusal(paths)).toMatch(/PARLEY_BASE_PATH|PARLEY_ASK_PATH/);
-  });
-
-  it("a setting whose URL has credentials is rejected, and the error does not repeat them", async () => {
-    for (const url of [
-      "https://user:secret@llm.example/v1",
-      "https://secret@llm.example/v1",
-      "https://user:secret@",
-    ]) {
-      const message = await refusal({ PARLEY_LLM_BASE_URL: url, PARLEY_LLM_MODEL: "m" });
-      expect(message).toContain("PARLEY_LLM_BASE_URL");
+  it("the error for an invalid value names its setting, and repeats no credentials", async () => {
+    for (const [name, value] of [
+      ["PARLEY_PORT", "x"],
+      ["PARLEY_BASE_PATH", "/docs"],
+      ["PARLEY_BASE_PATH", "/a/../b"],
+      ["PARLEY_STORE", "nonsense"],
+      ["PARLEY_MANAGEMENT_PORT", "localhost"],
+      ["PARLEY_CORS_ORIGINS", "foo"],
+      ["PARLEY_LLM_BASE_URL", "nonsense"],
+      ["PARLEY_LLM_BASE_URL", "https://user:secret@llm.example/v1"],
+      ["PARLEY_LLM_BASE_URL", "https://secret@llm.example/v1"],
+      ["PARLEY_LLM_BASE_URL", "https://user:secret@"],
+      ["PARLEY_LLM_MODEL", "alone"],
+      ["PARLEY_ASK_DEADLINE", "30 parsecs"],
+      ["PARLEY_ASKS_AT_ONCE", "0"],
+      ["PARLEY_QUESTION_LENGTH", "20001"],
+      ["PARLEY_PAGES", "maybe"],
+      ["PARLEY_DATABASE_CONNECTIONS", "4"],
+      ["PARLEY_MODERATION", "endpoint"],
+    ] as const) {
+      const model = name === "PARLEY_LLM_BASE_URL" ? { PARLEY_LLM_MODEL: "m" } : {};
+      const message = await refusal({ ...model, [name]: value });
+      expect(message).toContain(name);
       expect(message).not.toContain("secret");
+    }
+    for (const answers of ["/api", "/api/ask"]) {
+      const paths = { PARLEY_BASE_PATH: "/api", PARLEY_ASK_PATH: answers };
+      expect(await refusal(paths)).toMatch(/PARLEY_BASE_PATH|PARLEY_ASK_PATH/);
     }
   });
 

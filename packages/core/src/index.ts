@@ -10,13 +10,13 @@ export {
   type VisitorClaims,
   type VisitorTokens,
   type Widget,
-} from "./services/Access.ts";
+} from "./services/access/Access.ts";
 export { Administration, type CreatedKey } from "./services/Administration.ts";
-export { Asking } from "./services/Asking.ts";
-export { AskLimits, CurrentAsk, type AskOrigin } from "./services/AskLimits.ts";
+export { Asking } from "./services/asking/Asking.ts";
+export { AskLimits, CurrentAsk, type AskOrigin } from "./services/asking/AskLimits.ts";
 export { Chats } from "./services/Chats.ts";
-export { EntryEvents, layerEntryEvents, type StoredEntry } from "./services/EntryEvents.ts";
-export type { AnswerEvent, AskResult, Progress, KeepAlive } from "./services/LiveAnswer.ts";
+export { EntryEvents, layerEntryEvents, type StoredEntry } from "./services/asking/EntryEvents.ts";
+export type { AnswerEvent, AskResult, Progress, KeepAlive } from "./services/asking/LiveAnswer.ts";
 export { layerParley } from "./services/Parley.ts";
 export { layerRetention } from "./services/Retention.ts";
 

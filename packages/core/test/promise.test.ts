@@ -1,7 +1,6 @@
 import { Administration, Asking, scopes } from "@parley/core";
 import { ChatArchive, ChatbotDirectory, ChatbotRegistry } from "@parley/core/ports";
 import {
-  AnswerUnavailable,
   ArgumentInvalid,
   BudgetSpent,
   ChatNotFound,
@@ -521,17 +520,6 @@ describe("errors", () => {
     })) {
       await expect(open(undefined, options)).rejects.toMatchObject({ field });
     }
-  });
-
-  it("errors are instances of their classes", async () => {
-    const bot = await openBot(() => {
-      throw "a string";
-    });
-    await expect(bot.history(99).page()).rejects.toBeInstanceOf(ChatNotFound);
-    const error = await bot.ask(null, "q").catch((error: unknown) => error);
-    expect(error).toBeInstanceOf(AnswerUnavailable);
-    expect(error).toMatchObject({ name: "AnswerUnavailable", cause: "a string" });
-    expect(await total(bot)).toBe(0);
   });
 });
 

@@ -1,14 +1,12 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
-import { createServer, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { here } from "./here.ts";
+import { startTestModel, type ModelRequest } from "../TestModel.ts";
 import { withoutSettings } from "../withoutSettings.ts";
 import { main, run } from "./run.ts";
 
@@ -34,22 +32,21 @@ const storedQuestions = async () => {
     .flatMap(({ entry }) => (entry === undefined ? [] : [[entry.chat_id, entry.question]]));
 };
 
-/** Types each input once the output before it has appeared, and resolves with all output and how the command exited. */
+/**
+ * Chats with a model that answers so. Types each input once the output before it has appeared, and resolves with all
+ * output and how the command exited.
+ */
 const talk = async (
-  model: Server,
+  answer: (request: ModelRequest) => unknown,
   steps: Array<readonly [output: string, input: string]>,
   reader = "",
 ) => {
+  const model = await startTestModel(answer);
   const child = spawn(
     "script",
     ["-qec", `${process.execPath} ${main} chat ${reader}`, "/dev/null"],
     {
-      env: {
-        ...withoutSettings(),
-        ...settings(),
-        PARLEY_LLM_BASE_URL: `http://127.0.0.1:${(model.address() as AddressInfo).port}/v1`,
-        PARLEY_LLM_MODEL: "slow",
-      },
+      env: { ...withoutSettings(), ...settings(), ...model.settings },
       stdio: ["pipe", "pipe", "inherit"],
     },
   );
@@ -64,7 +61,6 @@ const talk = async (
     output = "";
   }
   child.stdin.end();
-  model.closeAllConnections();
   model.close();
   return { all, exit: await exit };
 };
@@ -116,18 +112,12 @@ describe("parley chat", () => {
   });
 
   it("parley chat cancels an answer on Ctrl-C, shows and continues other chats, and quits on Ctrl-C at the prompt", async () => {
-    const model = createServer(async (request, response) => {
-      const prompt = await text(request);
-      response.writeHead(200, { "content-type": "text/event-stream" });
-      const isShort = prompt.includes("A short story?");
-      const delta = { role: "assistant", content: "Once upon\x1b[31m" };
-      const choice = { index: 0, delta, finish_reason: isShort ? "stop" : null };
-      response.write(`data: ${JSON.stringify({ id: "1", choices: [choice] })}\n\n`);
-      if (isShort) response.end("data: [DONE]\n\n");
-    });
-    await once(model.listen(0, "127.0.0.1"), "listening");
+    const answer = ({ end, prompt, say }: ModelRequest) => {
+      say("Once upon\x1b[31m");
+      if (prompt.includes("A short story?")) end();
+    };
     const before = await storedQuestions();
-    const { all, exit } = await talk(model, [
+    const { all, exit } = await talk(answer, [
       ["Ctrl-D quits.", "A story?\r"],
       ["Once", "\x03"],
       ["upon\ufffd[31m\r\nStopped.", "A short story?\r"],
@@ -151,16 +141,11 @@ describe("parley chat", () => {
   });
 
   it("parley chat does not format an answer if its output is piped", async () => {
-    const model = createServer(async (request, response) => {
-      await text(request);
-      response.writeHead(200, { "content-type": "text/event-stream" });
-      const delta = { role: "assistant", content: "See [the **manual**](https://a.example)." };
-      const choice = { index: 0, delta, finish_reason: "stop" };
-      response.end(`data: ${JSON.stringify({ id: "1", choices: [choice] })}\n\ndata: [DONE]\n\n`);
-    });
-    await once(model.listen(0, "127.0.0.1"), "listening");
     const { all } = await talk(
-      model,
+      ({ end, say }) => {
+        say("See [the **manual**](https://a.example).");
+        end();
+      },
       [
         ["Ctrl-D quits.", "A link?\r"],
         ["a.example", "\x04"],
@@ -173,38 +158,19 @@ describe("parley chat", () => {
   });
 
   it("parley chat finishes the answer and quits when Ctrl-D is pressed during it", async () => {
-    const model = createServer(async (request, response) => {
-      await text(request);
-      response.writeHead(200, { "content-type": "text/event-stream" });
-      for (const [content, finish_reason] of [
-        ["Once ", null],
-        ["upon a time.", "stop"],
-      ]) {
-        const choice = { index: 0, delta: { role: "assistant", content }, finish_reason };
-        response.write(`data: ${JSON.stringify({ id: "1", choices: [choice] })}\n\n`);
-        await sleep(1000);
-      }
-      response.end("data: [DONE]\n\n");
-    });
-    await once(model.listen(0, "127.0.0.1"), "listening");
-    const { all, exit } = await talk(model, [
+    const answer = async ({ end, say }: ModelRequest) => {
+      say("Once ");
+      await sleep(1000);
+      say("upon a time.");
+      await sleep(1000);
+      end();
+    };
+    const { all, exit } = await talk(answer, [
       ["Ctrl-D quits.", "A story?\r"],
       ["Once", "\x04"],
     ]);
     expect(exit).toEqual([0, null]);
     expect(all).toContain("upon a time.");
     expect(all).not.toContain("ERROR");
-  });
-
-  it("parley chat exits on a SIGHUP, which a closing terminal sends", async () => {
-    const child = spawn(process.execPath, [main, "chat"], {
-      env: { ...withoutSettings(), ...settings() },
-      stdio: ["pipe", "pipe", "ignore"],
-    });
-    const exit = once(child, "exit");
-    child.stdin.write(question);
-    await once(child.stdout, "data");
-    child.kill("SIGHUP");
-    expect(await exit).toEqual([130, null]);
   });
 });

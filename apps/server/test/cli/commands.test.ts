@@ -310,6 +310,42 @@ it("parley usage sums the tokens of answers, also of those that have been erased
   expect((await parley("usage --chatbot Full --workspace W")).code).toBe(2);
 });
 
+it("usage by key shows what a key with a budget has spent today, even if it has no answers in that time", async () => {
+  expect((await parley("chatbot create --workspace W --name Budgeted")).code).toBe(0);
+  const createKey = async (name: string) =>
+    (await parley(`key create --chatbot Budgeted --name ${name} --budget 500/day`)).stdout.split(
+      "_",
+    )[1]!;
+  const [answered, broken] = [await createKey("answered"), await createKey("broken")];
+  await createKey("unused");
+  const { stdout: list } = await parley("chatbot list --json");
+  const { id } = JSON.parse(list).at(-1);
+  await withStores(
+    Effect.gen(function* () {
+      const turns = yield* TurnStore;
+      const take = Effect.flatMap(turns.take(id, null, null), (result) =>
+        result._tag === "TurnTaken" ? Effect.succeed(result.turn) : Effect.die(result),
+      );
+      const tokens = { promptTokens: 30, completionTokens: 10, attempts: 1, latencyMillis: 5 };
+      const spending = { apiKeyId: answered, spentTokens: 40 };
+      const usage = { provider: "p", model: "m", ...tokens };
+      yield* turns.append(yield* take, { ...helloEntry("a"), question: "q", ...spending, usage });
+      yield* turns.release(yield* take, { apiKeyId: broken, tokens: 3 });
+    }),
+  );
+  const usage = async (more: string) =>
+    JSON.parse((await parley(`usage --chatbot Budgeted --by key --json ${more}`)).stdout);
+  const counts = { answers: 0, attempts: 0, promptTokens: 0, completionTokens: 0 };
+  const row = { provider: null, model: null, ...counts, tokensPerDay: 500 };
+  const unanswered = { key: broken, keyName: "broken", ...row, spentToday: 3 };
+  const spent = { key: answered, answers: 1, spentToday: 40, tokensPerDay: 500 };
+  expect(await usage("--from 1d")).toEqual(
+    expect.arrayContaining([expect.objectContaining(spent), unanswered]),
+  );
+  expect(await usage("--from 0s")).toContainEqual(unanswered);
+  expect((await usage("--from 0s")).map(({ keyName }: any) => keyName)).not.toContain("unused");
+});
+
 it("parley chatbot size lists what each chatbot keeps, the biggest first", async () => {
   const { stdout } = await parley("chatbot size");
   expect(stdout).toMatch(/^ID +WORKSPACE +NAME +CHATS +ENTRIES +BYTES\n\d+ +\S+ +Full +/);

@@ -1,30 +1,70 @@
+/**
+ * The doctor says in advance what would keep a server from starting, and what to do about it.
+ */
+import * as PgConnection from "@effect/sql-pg/PgConnection";
+import { generateKey } from "@parley/core";
+import { Effect, Redacted } from "effect";
+import { SecureRandom } from "effect/crypto";
 import { once } from "node:events";
-import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
-import { createServer, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
+import { existsSync } from "node:fs";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer as createHttpServer } from "node:http";
+import { createServer, type AddressInfo, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, inject, it } from "vitest";
+import { launch, type TestServer } from "../contract/launch.ts";
 import { here, oneLineAndHint, type Finding } from "./here.ts";
 
+const query = (...statements: ReadonlyArray<string>) =>
+  PgConnection.make({ url: Redacted.make(inject("postgresUrl")) }).pipe(
+    Effect.flatMap((connection) => Effect.forEach(statements, (text) => connection.query(text))),
+    Effect.scoped,
+    Effect.runPromise,
+  );
+const schema = `doctor_${process.pid}`;
+
 let directory: string;
+/** A program that is not Parley, and the endpoint of models and moderation. */
+let other: Server;
 let endpoint: Server;
 /** The status of the endpoint's responses. */
 let status = 200;
 const received: Array<string> = [];
+let testServer: TestServer;
 
-const portOf = (server: Server) => (server.address() as AddressInfo).port;
-
+const file = (name: string) => join(directory, name);
+const portOf = (server: Server) => String((server.address() as AddressInfo).port);
 const listen = async (server: Server) => {
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
+  await once(server.listen(0, "127.0.0.1"), "listening");
   return server;
+};
+
+const memory = { PARLEY_STORE: "memory" };
+const database = () => ({ DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: schema });
+const as = (change: (url: URL) => void) => {
+  const url = new URL(inject("postgresUrl"));
+  change(url);
+  return { DATABASE_URL: url.href };
+};
+const secret = "sk-very-secret";
+const models = () => {
+  const url = `http://127.0.0.1:${portOf(endpoint)}/v1`;
+  return {
+    PARLEY_LLM_BASE_URL: url,
+    PARLEY_LLM_MODEL: "small",
+    PARLEY_LLM_API_KEY: secret,
+    PARLEY_MODERATION_BASE_URL: url,
+    PARLEY_MODERATION_MODEL: "judge",
+    PARLEY_MODERATION_API_KEY: secret,
+  };
 };
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "parley-doctor-test-"));
+  other = await listen(createServer((socket) => socket.end("220 mail.example\r\n")));
   endpoint = await listen(
-    createServer(async (request, response) => {
+    createHttpServer(async (request, response) => {
       let body = "";
       for await (const part of request) body += part;
       received.push(`${request.url} ${request.headers.authorization} ${body}`);
@@ -41,47 +81,134 @@ beforeAll(async () => {
       }
     }),
   );
-  expect((await here(["migrate"], database())).code).toBe(0);
-  expect(
-    (await here(["chatbot", "create", "--workspace", "W", "--name", "N"], database())).code,
-  ).toBe(0);
+  const key = Redacted.value(
+    Effect.runSync(generateKey.pipe(Effect.provide(SecureRandom.layerWebCrypto))),
+  );
+  const declare = (name: string, chatbot: string, key: string) => {
+    const chatbots = [{ workspace: "W", name: chatbot, keys: [{ key, scopes: ["read"] }] }];
+    return writeFile(file(name), JSON.stringify({ chatbots }));
+  };
+  await declare("good.json", "N", key);
+  await declare("taken.json", "C", key);
+  await declare("sample.json", "N", "prl_0V2ClbsUvRtr_KNsvc24Uij3stmrY9QNFvKQNdDB0DxCe_32uFFN");
+  await writeFile(file("blank"), "\n");
+  for (const command of [["migrate"], ["provision", file("good.json")]])
+    expect((await here(command, database())).code).toBe(0);
+  const databases = { latin: "encoding 'LATIN1' lc_collate 'C'", ascii: "" };
+  await query(
+    ...Object.entries(databases).map(
+      ([name, more]) => `create database ${schema}_${name} template template0 ${more} lc_ctype 'C'`,
+    ),
+  );
+  testServer = await launch("memory");
 });
 afterAll(async () => {
+  await testServer?.stop();
+  other.close();
   endpoint.close();
   await rm(directory, { recursive: true, force: true });
+  await query(...["latin", "ascii"].map((name) => `drop database ${schema}_${name} with (force)`));
 });
 
-const noPorts = { PARLEY_PORT: "0", PARLEY_MANAGEMENT_PORT: "0" };
-const memory = { ...noPorts, PARLEY_STORE: "memory" };
-const database = () => ({
-  ...noPorts,
-  DATABASE_URL: inject("postgresUrl"),
-  PARLEY_SCHEMA: `doctor_${process.pid}`,
-});
-const secret = "sk-very-secret";
-const models = () => ({
-  PARLEY_LLM_BASE_URL: `http://127.0.0.1:${portOf(endpoint)}/v1`,
-  PARLEY_LLM_MODEL: "small",
-  PARLEY_LLM_API_KEY: secret,
-  PARLEY_MODERATION_BASE_URL: `http://127.0.0.1:${portOf(endpoint)}/v1`,
-  PARLEY_MODERATION_MODEL: "judge",
-  PARLEY_MODERATION_API_KEY: secret,
-});
+type Settings = Readonly<Record<string, string>>;
+const free = { PARLEY_PORT: "0", PARLEY_MANAGEMENT_PORT: "0" };
 
-/** Runs the doctor with these settings, and returns a function that looks up the findings of a check. */
-const examine = async (settings: Readonly<Record<string, string>>) => {
+/** Runs the doctor, and returns its findings and a function that looks up those of a check. */
+const examine = async (more: Settings) => {
+  const settings = { ...free, PARLEY_DATA_DIR: file("nowhere/data"), ...more };
   const { code, stderr, stdout } = await here(["doctor", "--json"], settings);
   const findings: ReadonlyArray<Finding> = JSON.parse(stdout);
   for (const { hint, status } of findings) expect(hint === null).toBe(status === "ok");
-  const failed = findings.filter(({ status }) => status === "failed");
-  expect(code).toBe(failed.length === 0 ? 0 : 1);
-  if (failed.length > 0) expect(stderr).toMatch(oneLineAndHint);
-  expect(`${stdout}${stderr}`).not.toContain("secret");
-  return (check: string) => findings.filter((finding) => finding.check === check);
+  const isFailed = findings.some(({ status }) => status === "failed");
+  expect(code).toBe(isFailed ? 1 : 0);
+  if (isFailed) expect(stderr).toMatch(oneLineAndHint);
+  expect(`${stdout}${stderr}`).not.toMatch(/sk-very|hidden|se\/cret|choose-one/);
+  const findingsOf = (check: string) => findings.filter((finding) => finding.check === check);
+  return { settings, findings, findingsOf };
 };
 
+it("the doctor says what keeps a server from starting, and what to do about it", async () => {
+  const failing: ReadonlyArray<readonly [check: string, message: RegExp, Settings]> = [
+    ["settings", /PARLEY_STORE/, { PARLEY_STORE: "disk" }],
+    ["settings", /PARLEY_ASK_PORT/, { ...memory, PARLEY_PORT: "7", PARLEY_ASK_PORT: "7" }],
+    ["settings", /percent-encode/, { DATABASE_URL: "postgres://a:se/cret@b/d" }],
+    ["settings", /placeholder/, as((url) => (url.password = "secret"))],
+    ["settings", /placeholder/, as((url) => (url.password = "choose-one"))],
+    ["settings", /placeholder/, as((url) => (url.password = "password"))],
+    ["settings", /placeholder/, { DATABASE_URL: "postgres://a@b:1/d?password=choose%2Done" }],
+    ["provision", /not a valid key/, { ...memory, PARLEY_PROVISION: file("sample.json") }],
+    ["provision", /cannot be read/, { ...memory, PARLEY_PROVISION: file("nowhere") }],
+    ["provision", /another chatbot/, { ...database(), PARLEY_PROVISION: file("taken.json") }],
+    ["listeners", /PARLEY_PORT.*in use/, { ...memory, PARLEY_PORT: portOf(other) }],
+    ["listeners", /192.* for PARLEY_PORT/, { ...memory, PARLEY_HOST: "192.0.2.1" }],
+    ["listeners", /no\.invalid for PARLEY_PORT/, { ...memory, PARLEY_HOST: "no.invalid" }],
+    [
+      "listeners",
+      /192.* for PARLEY_MANAGEMENT_PORT/,
+      { ...memory, PARLEY_MANAGEMENT_PORT: `192.0.2.1:${portOf(other)}` },
+    ],
+    ["directory", /write to .*blank/, { PARLEY_DATA_DIR: file("blank/data") }],
+    ["database", /ECONNREFUSED/, { DATABASE_URL: "postgres://a:hidden@127.0.0.1:1/d" }],
+    ["database", /password/, as((url) => (url.password = "hidden"))],
+    ["database", /LATIN1/, as((url) => (url.pathname = `/${schema}_latin`))],
+    [
+      "database",
+      /cannot change it.*parley migrate/,
+      { ...as((url) => (url.username = "parley_server")), PARLEY_SCHEMA: "none" },
+    ],
+    ["documents", /nowhere/, { ...memory, PARLEY_KNOWLEDGE_DIR: file("nowhere") }],
+    [
+      "telemetry",
+      /OTEL_EXPORTER_OTLP_ENDPOINT/,
+      { ...memory, OTEL_EXPORTER_OTLP_ENDPOINT: "nonsense" },
+    ],
+  ];
+  for (const [check, message, more] of failing) {
+    const { findings, settings } = await examine(more);
+    const expected = { check, status: "failed", message: expect.stringMatching(message) };
+    expect(findings).toContainEqual({ ...expected, hint: expect.any(String) });
+    const start = await here(["serve"], settings);
+    expect(start).toMatchObject({ code: 1, stdout: "" });
+    expect(start.stderr).toMatch(oneLineAndHint);
+    expect(start.stderr).not.toMatch(/hidden|se\/cret|choose-one/);
+  }
+}, 90_000);
+
+it("the doctor warns about what a server starts with in spite of it", async () => {
+  const readOnly = encodeURIComponent("-c default_transaction_read_only=on");
+  const warned: ReadonlyArray<readonly [check: string, message: RegExp, Settings]> = [
+    [
+      "telemetry",
+      /Nothing is listening/,
+      { ...memory, OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" },
+    ],
+    ["database", /ASCII/, as((url) => (url.pathname = `/${schema}_ascii`))],
+    ["directory", /write to .*blank/, { ...memory, PARLEY_DATA_DIR: file("blank/data") }],
+    ["database", /chats are lost/, memory],
+    [
+      "database",
+      /refuses writes: its transactions/,
+      { ...database(), ...as((url) => (url.search = `?options=${readOnly}`)) },
+    ],
+  ];
+  for (const [check, message, more] of warned) {
+    const { findings } = await examine(more);
+    const expected = { check, status: "warning", message: expect.stringMatching(message) };
+    expect(findings).toContainEqual({ ...expected, hint: expect.any(String) });
+  }
+});
+
+it("beside its own running server, the doctor is content with the ports, also on all addresses", async () => {
+  for (const more of [{}, { PARLEY_HOST: "0.0.0.0" }, { PARLEY_HOST: "localhost" }]) {
+    const PARLEY_PORT = new URL(testServer.target.origin).port;
+    const { findings } = await examine({ ...memory, PARLEY_PORT, ...more });
+    const message = `A Parley server is listening on PARLEY_PORT ${PARLEY_PORT}.`;
+    expect(findings).toContainEqual({ check: "listeners", status: "ok", message, hint: null });
+  }
+});
+
 it("the doctor reports ok for every check if nothing is wrong, and writes nothing", async () => {
-  const { code, stderr, stdout } = await here(["doctor"], { ...database(), ...models() });
+  const { code, stderr, stdout } = await here(["doctor"], { ...free, ...database(), ...models() });
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   expect(stdout.replace(/:\d+/g, ":0").replace(/18\.\d+/, "18.x")).toBe(
     "ok       settings    All settings are valid.\n" +
@@ -98,17 +225,17 @@ it("the doctor reports ok for every check if nothing is wrong, and writes nothin
     stream: true,
     roles: ["system", "user", "assistant", "user"],
   });
-  const fresh = { ...database(), PARLEY_SCHEMA: `doctor_fresh_${process.pid}` };
+  const fresh = { ...database(), PARLEY_SCHEMA: `${schema}_fresh` };
   for (const _ of [1, 2]) {
-    const [, schema] = (await examine(fresh))("database");
+    const [, migration] = (await examine(fresh)).findingsOf("database");
     const message = expect.stringContaining('"npx --yes pnpm@12 --silent parley migrate"');
-    expect(schema).toMatchObject({ status: "warning", message });
+    expect(migration).toMatchObject({ status: "warning", message });
   }
-  const findingsOf = await examine({ ...noPorts, PARLEY_DATA_DIR: join(directory, "data") });
+  const { findingsOf } = await examine({});
   expect(findingsOf("database")[0]?.message).toBe(
-    `There is no database in PARLEY_DATA_DIR ${join(directory, "data")} yet; the server creates one when it first starts.`,
+    `There is no database in PARLEY_DATA_DIR ${file("nowhere/data")} yet; the server creates one when it first starts.`,
   );
-  expect(await readdir(directory)).toEqual([]);
+  expect(existsSync(file("nowhere"))).toBe(false);
 });
 
 it.each([
@@ -120,7 +247,7 @@ it.each([
   async (statusCode, result) => {
     status = statusCode;
     try {
-      const findingsOf = await examine({ ...memory, ...models() });
+      const { findingsOf } = await examine({ ...memory, ...models() });
       for (const [check, kind] of [
         ["model", "LLM"],
         ["moderation", "MODERATION"],
@@ -139,12 +266,12 @@ it.each([
 );
 
 it("the doctor calls each model and reads each folder, including those that chatbots name", async () => {
-  const files = join(directory, "files");
+  const files = file("files");
   await mkdir(join(files, "empty"), { recursive: true });
   await writeFile(join(files, "one.md"), "# One\n\nText.");
   const more = ["--moderation", "endpoint", "--model", "own", "--knowledge", "manuals"];
   expect((await here(["chatbot", "set", "--chatbot", "N", ...more], database())).code).toBe(0);
-  const without = await examine(database());
+  const without = (await examine(database())).findingsOf;
   expect(without("documents")).toMatchObject([
     { status: "failed", message: expect.stringContaining("PARLEY_KNOWLEDGE_DIR is not set") },
   ]);
@@ -152,7 +279,7 @@ it("the doctor calls each model and reads each folder, including those that chat
   expect(without("moderation")).toMatchObject([{ status: "failed" }]);
   const create = ["chatbot", "create", "--workspace", "W", "--name", "Nosy"];
   expect((await here(create, database())).code).toBe(0);
-  const findingsOf = await examine({
+  const { findingsOf } = await examine({
     ...database(),
     ...models(),
     PARLEY_LLM_FALLBACK_BASE_URL: "http://127.0.0.1:1",
@@ -170,5 +297,5 @@ it("the doctor calls each model and reads each folder, including those that chat
     { status: "ok", message: expect.stringContaining("own at") },
   ]);
   const usual = await examine({ ...memory, PARLEY_KNOWLEDGE_DIR: files });
-  expect(usual("documents")).toMatchObject([{ status: "ok" }]);
+  expect(usual.findingsOf("documents")).toMatchObject([{ status: "ok" }]);
 });

@@ -1,40 +1,22 @@
 /**
  * Commands that are used incorrectly or without a usable database.
  */
-import { defaultChatQuery } from "@parley/core";
-import { ChatbotId, ChatbotRegistry, ChatStore } from "@parley/core/ports";
-import { layerPostgres } from "@parley/store-pg";
-import { Effect, ManagedRuntime, Redacted } from "effect";
 import { access } from "node:fs/promises";
-import { afterAll, afterEach, beforeAll, describe, expect, inject, it } from "vitest";
+import { beforeAll, expect, inject, it } from "vitest";
 import { here, oneLineAndHint } from "./here.ts";
 import { run } from "./run.ts";
 
 const schema = `mistakes_${process.pid}`;
 const settings = () => ({ DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: schema });
+const id = "0123456789AB";
 
-const stores = ManagedRuntime.make(
-  layerPostgres({ url: Redacted.make(inject("postgresUrl")), schema }),
-);
-afterAll(() => stores.dispose());
-
-const chatbotId = ChatbotId.make(1);
-
-/** Shows whether a command has changed anything. */
-const snapshot = () =>
-  stores.runPromise(
-    Effect.gen(function* () {
-      const registry = yield* ChatbotRegistry;
-      const store = yield* ChatStore;
-      return yield* Effect.all({
-        chatbots: registry.list,
-        audit: registry.audit(1000),
-        chats: store.listChats(chatbotId, defaultChatQuery),
-      });
-    }),
-  );
-
-let before: Awaited<ReturnType<typeof snapshot>>;
+/** What a command that has changed anything would have changed. */
+const snapshot = async () => {
+  const outputs: Array<string> = [];
+  for (const line of ["chatbot list --json", "audit --json", "chats list --chatbot One --json"])
+    outputs.push((await here(line.split(" "), settings())).stdout);
+  return outputs;
+};
 
 beforeAll(async () => {
   expect((await here(["migrate"], settings())).code).toBe(0);
@@ -42,38 +24,11 @@ beforeAll(async () => {
     const create = ["chatbot", "create", "--workspace", "Acme", "--name", name];
     expect((await here(create, settings())).code).toBe(0);
   }
-  const chat = { name: null, userRef: "u", helloMessage: null };
-  await stores.runPromise(ChatStore.use((store) => store.createChat(chatbotId, chat, null)));
-  before = await snapshot();
+  const time = '"_createTime":"2026-01-01T00:00:00.000Z"';
+  const chat = `{"chat":{"id":1,"name":null,"userRef":"u",${time}}}\n{"end":{"chats":1,"entries":0}}\n`;
+  const chats = await here(["chats", "import", "--chatbot", "One"], settings(), chat);
+  expect(chats.code).toBe(0);
 });
-
-const id = "0123456789AB";
-
-/** Command lines that need a database. */
-const uses = [
-  "chatbot create --workspace Acme --name Three",
-  "chatbot list",
-  "chatbot show --chatbot One",
-  "chatbot set --chatbot One --name Three",
-  "chatbot delete One --yes",
-  "key create --chatbot One",
-  "key list",
-  `key set ${id} --name n`,
-  `key rotate ${id}`,
-  `key revoke ${id}`,
-  "provision /nowhere",
-  "audit",
-  "chat --chatbot One",
-  "chats list --chatbot One",
-  "chats show 1 --chatbot One",
-  "chats list --search a --chatbot One",
-  "chats erase --chatbot One --id 1",
-  "chats export --chatbot One",
-  "chats import --chatbot One",
-  "chats post 1 text --chatbot One",
-  "usage --chatbot One",
-  "feedback --chatbot One",
-].map((line) => line.split(" "));
 
 /** Checks that a command exits with the code and prints only a one-line error and a hint, on standard error. */
 const expectRefusal = async (
@@ -84,24 +39,23 @@ const expectRefusal = async (
   const { stderr, ...result } = await here(args, variables);
   expect({ args, ...result }).toEqual({ args, code, stdout: "" });
   expect(stderr).toMatch(oneLineAndHint);
-  expect(stderr).not.toContain("secret");
+  expect(stderr).not.toContain("hidden");
   return stderr;
 };
 
-describe("a mistake ends a command with a one-line error, a hint and an exit code", () => {
-  afterEach(async () => expect(await snapshot()).toEqual(before));
-
-  const wrong = [
+it("incorrect usage of a command changes nothing, and exits with 2 and a one-line error", async () => {
+  const before = await snapshot();
+  for (const line of [
     "nonsense",
     "key list --nonsense",
     "chatbot create --workspace Acme",
     "chatbot set --chatbot One --moderation sometimes",
     "chatbot set --chatbot One --unset name",
+    "chatbot set --chatbot One",
     "key create --chatbot One --scopes admin",
     "key create --chatbot One --expires tomorrow",
     "key create --chatbot One --expires 2020-01-01",
     `key set ${id}`,
-    "chatbot set --chatbot One",
     "key set short --name n",
     `key rotate ${id} --keep-for long`,
     "chat --chat first",
@@ -113,12 +67,14 @@ describe("a mistake ends a command with a one-line error, a hint and an exit cod
     `chats post 1 text --chatbot One --author ${"a".repeat(61)}`,
     "feedback --chatbot One --bad --unanswered",
     "feedback --chatbot One --by user-ref",
-  ];
-  it.each(wrong)("parley %s is incorrect usage, changes nothing and exits with 2", async (line) => {
+  ])
     await expectRefusal(2, line.split(" "), settings());
-  });
+  expect(await snapshot()).toEqual(before);
+});
 
-  const failing = [
+it("a command that cannot do its work changes nothing, and exits with 1 and a one-line error", async () => {
+  const before = await snapshot();
+  for (const line of [
     "chats erase --workspace Nobody --user-ref u",
     "chatbot create --workspace Acme --name One",
     "chatbot show",
@@ -128,35 +84,32 @@ describe("a mistake ends a command with a one-line error, a hint and an exit cod
     `key set ${id} --name n`,
     "provision /nowhere",
     "chats show 99 --chatbot One",
-  ];
-  it.each(failing)("parley %s fails, changes nothing and exits with 1", async (line) => {
+  ])
     await expectRefusal(1, line.split(" "), settings());
-  });
+  expect(await snapshot()).toEqual(before);
 });
 
-describe("a command without a usable database says so", () => {
+it("a command without a usable database says so, and creates none", async () => {
   const dataDir = `/tmp/parley-nowhere-${process.pid}`;
-
-  it.each([
+  for (const [wrong, reason] of [
     [{ PARLEY_STORE: "memory" }, "commands need another store"],
     [{ DATABASE_URL: "postgres://parley:hidden@127.0.0.1:1/parley" }, "ECONNREFUSED"],
     [{ PARLEY_DATA_DIR: dataDir }, `There is no database in PARLEY_DATA_DIR ${dataDir}: `],
     [{ PARLEY_STORE: "nonsense" }, "PARLEY_STORE"],
-  ])("a command without a usable database says so: %j", async (wrong, reason) => {
+  ] as const) {
     for (const args of [
       ["chatbot", "list"],
       ["migrate", "--dry-run"],
     ])
       expect(await expectRefusal(1, args, wrong)).toContain(reason);
-    await expect(access(dataDir)).rejects.toMatchObject({ code: "ENOENT" });
-  });
-
-  it("a command fails if the schema is out of date, and does not update it", async () => {
-    const fresh = { ...settings(), PARLEY_SCHEMA: `${schema}_fresh` };
-    for (const args of uses) {
-      expect(await expectRefusal(1, args, fresh)).toContain("The database schema is out of date");
-    }
-  });
+  }
+  await expect(access(dataDir)).rejects.toMatchObject({ code: "ENOENT" });
+  // Nor does a command change a schema that is out of date.
+  const fresh = { ...settings(), PARLEY_SCHEMA: `${schema}_fresh` };
+  for (const line of ["chatbot list", `key rotate ${id}`, "chat", "chats import", "usage", "audit"])
+    expect(await expectRefusal(1, line.split(" "), fresh)).toContain(
+      "The database schema is out of date",
+    );
 });
 
 it("a process that runs a command exits with the command's code, and prints help only on standard output", async () => {

@@ -1,6 +1,4 @@
 /** What docs/interface.md promises about asking, with a language model that this suite controls. */
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import {
   askApi,
@@ -14,57 +12,31 @@ import {
   parseEvents,
   unique,
 } from "./client.ts";
-import { chunk } from "../SlowModel.ts";
+import { startTestModel, type ModelRequest, type TestModel } from "../TestModel.ts";
 import { launch, type TestServer } from "./launch.ts";
 
-interface ModelRequest {
-  readonly messages: ReadonlyArray<{ readonly role: string; readonly content: unknown }>;
-  readonly text: string;
-  readonly response: ServerResponse;
-  /** Settles when the server under test closes the request before the answer is complete. */
-  readonly hangUp: Promise<unknown>;
-}
-
-let model: Server;
+let model: TestModel;
 let testServer: TestServer;
 /** Callbacks that receive the questions to hold, by a word in the question. */
 const holds = new Map<string, (modelRequest: ModelRequest) => void>();
-const modelRequests: Array<ModelRequest> = [];
+const questions: Array<string> = [];
 
-const answer = ({ response, text }: ModelRequest, content = `Answer to ${text}`): void => {
-  response.writeHead(200, { "content-type": "text/event-stream" });
-  response.write(chunk({ role: "assistant", content: content.slice(0, 3) }));
-  response.write(chunk({ content: content.slice(3) }));
-  response.write(chunk({}, "stop"));
-  response.end("data: [DONE]\n\n");
+const answer = ({ end, say, text }: ModelRequest): void => {
+  say("Ans");
+  say(`wer to ${text}`);
+  end();
 };
 
-const behave = (modelRequest: ModelRequest): void => {
+const receive = (modelRequest: ModelRequest): void => {
   const { response, text } = modelRequest;
-  if (text.includes("status 400")) response.writeHead(400).end('{"error":{"message":"secret"}}');
-  else answer(modelRequest);
-};
-
-const receive = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
-  const chunks: Array<Buffer> = [];
-  for await (const part of request) chunks.push(part as Buffer);
-  const { messages } = JSON.parse(Buffer.concat(chunks).toString());
-  const { content } = messages.at(-1);
-  const text =
-    typeof content === "string" ? content : content.map((part: any) => part.text).join("");
-  const hangUp = new Promise((resolve) =>
-    response.once("close", () => {
-      if (!response.writableFinished) resolve(undefined);
-    }),
-  );
-  const modelRequest: ModelRequest = { messages, text, response, hangUp };
-  modelRequests.push(modelRequest);
+  questions.push(text);
   for (const [word, take] of holds)
     if (text.includes(word)) {
       holds.delete(word);
       return take(modelRequest);
     }
-  behave(modelRequest);
+  if (text.includes("status 400")) response.writeHead(400).end('{"error":{"message":"secret"}}');
+  else answer(modelRequest);
 };
 
 /** Holds the next question that contains this word until the caller answers it. */
@@ -72,46 +44,22 @@ const hold = (word: string): Promise<ModelRequest> =>
   new Promise((resolve) => holds.set(word, resolve));
 
 /** Whether the server under test cancels this request within three seconds. */
-const isCancelled = ({ hangUp }: ModelRequest): Promise<boolean> =>
-  Promise.race([
-    hangUp.then(() => true),
-    new Promise<boolean>((resolve) => setTimeout(resolve, 3000, false)),
-  ]);
+const isCancelled = ({ response }: ModelRequest): Promise<boolean> =>
+  vi.waitUntil(() => response.destroyed, { timeout: 3000 }).catch(() => false);
 
 /** Repeats the check until it succeeds, for at most ten seconds. */
 const eventually = (check: () => Promise<void>): Promise<void> =>
   vi.waitFor(check, { timeout: 10_000, interval: 10 });
 
 beforeAll(async () => {
-  model = createServer((request, response) => void receive(request, response));
-  await new Promise<void>((resolve) => model.listen(0, "127.0.0.1", resolve));
-  const { port } = model.address() as AddressInfo;
-  testServer = await launch("memory", {
-    PARLEY_LLM_BASE_URL: `http://127.0.0.1:${port}/v1`,
-    PARLEY_LLM_MODEL: "m",
-    PARLEY_LLM_API_KEY: "k",
-  });
+  model = await startTestModel(receive);
+  testServer = await launch("memory", model.settings);
 });
 afterAll(async () => {
-  model?.closeAllConnections();
   model?.close();
   await testServer?.stop();
 });
 const server = () => testServer.target;
-
-it("a failed ask does not use up its Idempotency-Key, so a retry runs again", async () => {
-  const word = unique();
-  const call = { json: { query: word }, headers: { "idempotency-key": unique() } };
-  const arrival = hold(word);
-  const first = askApi(server(), call);
-  (await arrival).response.writeHead(400).end("{}");
-  expectGeneral(await first, 500);
-  expect((await first).body.message).toBe("ANSWER_UNAVAILABLE");
-  const second = await askApi(server(), call);
-  expect(second.status, second.text).toBe(201);
-  expect(second.headers["idempotent-replayed"]).toBeUndefined();
-  expect((await listEntries(server(), second.body.data.chat_id)).total).toBe(1);
-});
 
 /** Sends a streamed ask, whose events can be read as they arrive. */
 const open = (fields: object, headers: Record<string, string> = {}) => {
@@ -164,7 +112,7 @@ describe("a client that disconnects", () => {
     const retry = await askApi(server(), { json: fields, headers });
     expect(retry.status, retry.text).toBe(201);
     expect(retry.headers["idempotent-replayed"]).toBe("true");
-    expect(modelRequests.filter(({ text }) => text.includes(word))).toHaveLength(1);
+    expect(questions.filter((text) => text.includes(word))).toHaveLength(1);
   });
 
   it("with On-Disconnect: cancel, a disconnect ends the model's request, and nothing is stored", async () => {
@@ -214,24 +162,11 @@ describe("a stopped ask", () => {
 });
 
 describe("a streamed answer", () => {
-  /** Lets a test send an answer in parts. */
-  const speak = ({ response }: ModelRequest) => {
-    response.writeHead(200, { "content-type": "text/event-stream" });
-    return {
-      say: (content: string) => response.write(chunk({ role: "assistant", content })),
-      end: () => {
-        response.write(chunk({}, "stop"));
-        response.end("data: [DONE]\n\n");
-      },
-      breakOff: () => response.socket?.destroy(),
-    };
-  };
-
   it("a streamed answer is sent piece by piece, before it is complete", async () => {
     const word = unique();
     const arrival = hold(word);
     const stream = open({ query: word });
-    const model = speak(await arrival);
+    const model = await arrival;
     model.say("One 😀");
     await stream.untilSaid("One 😀");
     model.say(" two");
@@ -251,10 +186,10 @@ describe("a streamed answer", () => {
     const word = unique();
     const arrival = hold(word);
     const stream = open({ chat_id: chat.id, query: word });
-    const model = speak(await arrival);
+    const model = await arrival;
     model.say("Half");
     await stream.untilSaid("Half");
-    model.breakOff();
+    model.response.destroy();
     await stream.ended();
     const last = stream.events().at(-1);
     expect(stream.events().map(({ event }) => event)).toEqual(["delta", "error"]);
@@ -276,7 +211,7 @@ describe("a streamed answer", () => {
     const headers = { "idempotency-key": unique() };
     const arrival = hold(word);
     const first = open({ query: word }, headers);
-    const model = speak(await arrival);
+    const model = await arrival;
     model.say("One");
     await first.untilSaid("One");
     first.hangUp();
@@ -296,6 +231,6 @@ describe("a streamed answer", () => {
     expect(third.events().map(({ event }) => event)).toEqual(["delta", "entry"]);
     expect(deltaText(third.events())).toBe(" two three");
     expect(third.events().at(-1)?.data).toEqual(last?.data);
-    expect(modelRequests.filter(({ text }) => text.includes(word))).toHaveLength(1);
+    expect(questions.filter((text) => text.includes(word))).toHaveLength(1);
   });
 });

@@ -8,6 +8,7 @@ import { details } from "./suites/details.ts";
 import { history } from "./suites/history.ts";
 import { idempotency } from "./suites/idempotency.ts";
 import { include } from "./suites/include.ts";
+import { invalid } from "./suites/invalid.ts";
 import { malformed } from "./suites/malformed.ts";
 import { paths } from "./suites/paths.ts";
 import { stop } from "./suites/stop.ts";
@@ -24,6 +25,7 @@ export const contract = (server: Server): void => {
 export const interfaces = (server: Server): void => {
   details(server);
   create(server);
+  invalid(server);
   chats(server);
   history(server);
   ask(server);

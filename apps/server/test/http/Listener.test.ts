@@ -90,6 +90,15 @@ const exchange = (port: number, ...pieces: ReadonlyArray<string>) =>
     return text;
   });
 
+/** Half-closes the connection after the request, and returns everything that the server sends. */
+const halfClose = (port: number, request: string) =>
+  Effect.promise(async () => {
+    const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true }).on("error", () => {});
+    const text = socket.setEncoding("latin1").toArray();
+    socket.end(request);
+    return (await text).join("");
+  });
+
 const statusesOf = (text: string) =>
   [...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => Number(status));
 
@@ -311,17 +320,6 @@ describe("a rejected client", () => {
 });
 
 describe("a client that closes its sending half after its request", () => {
-  /** Half-closes the connection after the request, and returns everything that the server sends. */
-  const halfClose = (port: number, request: string) =>
-    Effect.promise(async () => {
-      const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true }).on(
-        "error",
-        () => {},
-      );
-      const text = socket.setEncoding("latin1").toArray();
-      socket.end(request);
-      return (await text).join("");
-    });
   const ask = (target: string, onDisconnect?: string) =>
     `POST ${target} HTTP/1.1\r\n${host}${onDisconnect === undefined ? "" : `On-Disconnect: ${onDisconnect}\r\n`}Content-Length: 0\r\n\r\n`;
 
@@ -366,24 +364,16 @@ describe("a client that closes its sending half after its request", () => {
 });
 
 describe("a client that closes its sending half after a GET that takes longer than a second", () => {
-  const responseTo = (request: string) =>
-    Effect.gen(function* () {
-      const { port } = yield* startServer;
-      const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
-      const text = socket.setEncoding("latin1").toArray();
-      socket.end(request);
-      return (yield* Effect.promise(() => text)).join("");
-    });
-
   it.live("a half-closed GET that takes longer than a second is answered", () =>
     Effect.gen(function* () {
-      const text = yield* responseTo(get("/late"));
+      const { port } = yield* startServer;
+      const text = yield* halfClose(port, get("/late"));
       assert.deepStrictEqual(statusesOf(text), [102, 200]);
       assert.match(text, /\r\n\r\nlate$/);
-      const pipelined = yield* responseTo(get("/slow") + get("/late") + get("/late"));
+      const pipelined = yield* halfClose(port, get("/slow") + get("/late") + get("/late"));
       assert.deepStrictEqual(statusesOf(pipelined), [200, 102, 200, 200]);
       // HTTP/1.0 has no interim responses.
-      const old = yield* responseTo("GET /late HTTP/1.0\r\n\r\n");
+      const old = yield* halfClose(port, "GET /late HTTP/1.0\r\n\r\n");
       assert.deepStrictEqual(statusesOf(old), [200]);
     }).pipe(Effect.scoped),
   );

@@ -106,11 +106,13 @@ describe("the documents that a chatbot answers from", () => {
     return root;
   });
 
-  const ask = (settings: Partial<ChatbotSettings>) =>
+  const ask = (settings: Partial<ChatbotSettings>, question = "Opening hours?") =>
     Answerer.use((answerer) =>
-      answerer.answer(chatbot(settings), Stream.empty, "Opening hours?").pipe(
+      answerer.answer(chatbot(settings), Stream.empty, question).pipe(
         Stream.runCollect,
-        Effect.map(([part]) => (part?._tag === "Delta" ? part.text : "")),
+        Effect.map((parts) =>
+          parts.map((part) => (part._tag === "Delta" ? part.text : "")).join(""),
+        ),
         Effect.catchTag("AnswerUnavailable", ({ reason }) => Effect.succeed(`failed: ${reason}`)),
       ),
     );
@@ -128,13 +130,18 @@ describe("the documents that a chatbot answers from", () => {
   );
 
   it.live(
-    "without PARLEY_KNOWLEDGE_DIR, asks fail only for chatbots whose settings name a subfolder",
+    "without PARLEY_KNOWLEDGE_DIR, a chatbot answers from this project's guide unless its settings name a subfolder",
     () =>
       Effect.gen(function* () {
         assert.include(yield* ask({ knowledge: "office" }), "PARLEY_KNOWLEDGE_DIR is not set");
-        assert.isFalse((yield* ask({})).startsWith("failed:"));
+        const text = yield* ask({}, "Can I use my own PostgreSQL database?");
+        assert.match(
+          text,
+          /^\[Questions and answers › .*\]\(\/docs\/faq#can-i-use-my-own-postgresql-database\)$/m,
+        );
+        assert.include(text, "](/docs/operations#start-on-your-own-postgresql)");
       }).pipe(
-        Effect.provide(layerAnswererWith({ knowledgeDir: null })),
+        Effect.provide(layerAnswererWith({ knowledgeDir: null, pages: true })),
         Effect.provide(NodeServices.layer),
       ),
   );

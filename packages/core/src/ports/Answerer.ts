@@ -5,7 +5,7 @@ import { Context, Effect, Exit, Layer, Schema, Stream } from "effect";
 import { Name, type Chatbot } from "../model/Chatbot.ts";
 import type { Entry, Metadata, Usage } from "../model/Entry.ts";
 import { AnswerUnavailable, placeOf, StorageUnavailable } from "../model/Errors.ts";
-import { CurrentAsk, type AskOrigin } from "../services/AskLimits.ts";
+import { CurrentAsk, type AskOrigin } from "../services/asking/AskLimits.ts";
 
 /** A part of an answer. */
 export type AnswerPart =

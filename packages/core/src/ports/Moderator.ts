@@ -4,7 +4,7 @@
 import { Context, Effect, Layer } from "effect";
 import type { Chatbot } from "../model/Chatbot.ts";
 import { AnswerUnavailable, placeOf } from "../model/Errors.ts";
-import { CurrentAsk, type AskOrigin } from "../services/AskLimits.ts";
+import { CurrentAsk, type AskOrigin } from "../services/asking/AskLimits.ts";
 
 /** The judgement on a question. */
 export interface Moderation {

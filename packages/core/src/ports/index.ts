@@ -4,65 +4,21 @@
  */
 
 // Ports
-export {
-  Answerer,
-  type AnswererCall,
-  type AnswererFunction,
-  type AnswererLayer,
-  type AnswerPart,
-} from "./Answerer.ts";
-export {
-  bytesPerRow,
-  ChatArchive,
-  erasureAt,
-  erasureDetail,
-  exportDetail,
-  importDetail,
-  type ArchiveRecord,
-  type ChatbotSize,
-  type DatedErasure,
-  type Erasable,
-  type FeedbackKind,
-  type UsageGroup,
-  type UsageQuery,
-  type UsageSum,
-} from "./ChatArchive.ts";
-export { ChatbotDirectory, grantOf, type Grant } from "./ChatbotDirectory.ts";
-export {
-  changedFields,
-  ChatbotRegistry,
-  fieldChanges,
-  type AuditRecord,
-  type ChatbotChange,
-  type Expiries,
-  type FieldChange,
-  type KeyChange,
-  type NewChatbot,
-  type RegisteredChatbot,
-} from "./ChatbotRegistry.ts";
-export { ChatStore, type ChatToCreate, type CreateResult } from "./ChatStore.ts";
-export {
-  Moderator,
-  unflagged,
-  type Moderation,
-  type ModeratorFunction,
-  type ModeratorLayer,
-} from "./Moderator.ts";
-export { StoreState, type Store, type StorePorts } from "./Store.ts";
+export * from "./Answerer.ts";
+export * from "./ChatArchive.ts";
+export * from "./ChatbotDirectory.ts";
+export * from "./ChatbotRegistry.ts";
+export * from "./ChatStore.ts";
+export * from "./Moderator.ts";
+export * from "./Store.ts";
 
 // For adapters that share what they have among keys
-export { makePlaces, type Client } from "../services/Places.ts";
+export { makePlaces, type Client } from "../services/access/Places.ts";
 
 // For stores: the small port, and what makes the five ports of it
 export { runInOneStep, storeOf, type HotPorts } from "../store/storeOf.ts";
-export { erasesChat, erasesKey, hasFeedback, matchesQuery, pageOf } from "../store/Selection.ts";
-export {
-  daysOf,
-  erasedUsageDays,
-  eraseUsage,
-  sumUsage,
-  type ErasedUsage,
-} from "../store/UsageSums.ts";
+export * from "../store/Selection.ts";
+export * from "../store/UsageSums.ts";
 export { decideTake, isFree, type TakeDecision, type TakeState } from "../store/DecideTake.ts";
 export type {
   AuditEntry,
@@ -78,17 +34,7 @@ export type {
   Verb,
   VisitorErasures,
 } from "../store/Rows.ts";
-export {
-  turnEntries,
-  turnLease,
-  turnPrecedence,
-  TurnStore,
-  type Spending,
-  type StopResult,
-  type TakeResult,
-  type Turn,
-  type WaitingAsk,
-} from "./TurnStore.ts";
+export * from "./TurnStore.ts";
 
 // Values
 export {
@@ -100,18 +46,7 @@ export {
 } from "../model/ApiKey.ts";
 export type { Chat } from "../model/Chat.ts";
 export { defaultSettings, type Chatbot, type ChatbotSettings } from "../model/Chatbot.ts";
-export {
-  hasQuestion,
-  helloEntry,
-  pickEntry,
-  ratings,
-  type Entry,
-  type EntryRow,
-  type Feedback,
-  type Metadata,
-  type NewEntry,
-  type Usage,
-} from "../model/Entry.ts";
+export * from "../model/Entry.ts";
 export { metadataProblem } from "../model/Metadata.ts";
 export { ChatbotId, ChatId } from "../model/Ids.ts";
 export { idempotencyKeyLifetime, type IdempotencyKey } from "../model/IdempotencyKey.ts";
@@ -128,7 +63,7 @@ export {
 } from "../model/ListQuery.ts";
 export { compareText, fold } from "../model/Text.ts";
 export { optionsOf, textOf } from "../model/Options.ts";
-export { checkArchiveOrder, earliestTime } from "../archive/ArchiveOrder.ts";
+export * from "../archive/ArchiveOrder.ts";
 
 // Errors
 export {
@@ -161,14 +96,8 @@ export {
 } from "../model/Errors.ts";
 
 // The context of the ask or list in progress, and the limits of all asks
-export {
-  AskDeadline,
-  AskedModel,
-  AskLimits,
-  CurrentAsk,
-  type AskOrigin,
-} from "../services/AskLimits.ts";
-export { CurrentKey } from "../services/Places.ts";
+export * from "../services/asking/AskLimits.ts";
+export { CurrentKey } from "../services/access/Places.ts";
 
 // Logs, metrics and spans
 export {

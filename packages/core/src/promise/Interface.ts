@@ -13,12 +13,12 @@ import type { AnswererFunction, AnswererLayer } from "../ports/Answerer.ts";
 import type { UsageGroup, UsageSum } from "../ports/ChatArchive.ts";
 import type { ModeratorFunction, ModeratorLayer } from "../ports/Moderator.ts";
 import type { Store, StorePorts } from "../ports/Store.ts";
-import type { Access } from "../services/Access.ts";
+import type { Access } from "../services/access/Access.ts";
 import type { Administration } from "../services/Administration.ts";
-import type { Asking } from "../services/Asking.ts";
+import type { Asking } from "../services/asking/Asking.ts";
 import type { Chats } from "../services/Chats.ts";
-import type { StoredEntry } from "../services/EntryEvents.ts";
-import type { AskResult } from "../services/LiveAnswer.ts";
+import type { StoredEntry } from "../services/asking/EntryEvents.ts";
+import type { AskResult } from "../services/asking/LiveAnswer.ts";
 
 /** The options of `openParley`. */
 export interface ParleyOptions {

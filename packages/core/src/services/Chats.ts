@@ -10,7 +10,7 @@ import { ratings, type Feedback } from "../model/Entry.ts";
 import { ChatName, Comment } from "../model/Text.ts";
 import { ChatArchive } from "../ports/ChatArchive.ts";
 import { ChatStore } from "../ports/ChatStore.ts";
-import { EntryEvents } from "./EntryEvents.ts";
+import { EntryEvents } from "./asking/EntryEvents.ts";
 import { countRating, operation } from "./Telemetry.ts";
 import { ChatQuery, EntryQuery } from "../model/ListQuery.ts";
 import { makeCheck } from "../model/SchemaErrors.ts";

@@ -7,11 +7,11 @@ import { optionsOf } from "../model/Options.ts";
 import { Answerer, type AnswererFunction } from "../ports/Answerer.ts";
 import { Moderator, type ModeratorFunction } from "../ports/Moderator.ts";
 import type { StorePorts } from "../ports/Store.ts";
-import { Access } from "./Access.ts";
+import { Access } from "./access/Access.ts";
 import { Administration } from "./Administration.ts";
-import { Asking } from "./Asking.ts";
+import { Asking } from "./asking/Asking.ts";
 import { Chats } from "./Chats.ts";
-import { layerEntryEvents } from "./EntryEvents.ts";
+import { layerEntryEvents } from "./asking/EntryEvents.ts";
 
 /**
  * Provides the four services, the ports of the store, and the services that `keyRecord` and `generateKey` need. Without

@@ -6,7 +6,7 @@
 import { Cause, Clock, Context, Effect, Exit, Metric, Option, Tracer } from "effect";
 import type { Entry, Usage } from "../model/Entry.ts";
 import { AnswerUnavailable, Overloaded, StorageUnavailable } from "../model/Errors.ts";
-import type { AskedModel } from "./AskLimits.ts";
+import type { AskedModel } from "./asking/AskLimits.ts";
 
 /**
  * Returns the reason for a failure, without user text or keys; `null` for a client's mistake. Other properties of an

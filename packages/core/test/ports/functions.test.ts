@@ -11,7 +11,7 @@ import {
 } from "@parley/core/ports";
 import { layerMemoryWith } from "@parley/store-memory";
 import { Duration, Effect, Layer, Stream } from "effect";
-import { ask, asking, chatbot, newChat, questionsOf, usage } from "../services/asked.ts";
+import { ask, asking, chatbot, newChat, questionsOf, usage } from "../services/asking/asked.ts";
 
 const layerOf = (answerer: AnswererFunction, moderator?: ModeratorFunction) =>
   layerParley({

@@ -1,24 +1,9 @@
 import { assert, describe, it } from "@effect/vitest";
-import {
-  ChatbotId,
-  Access,
-  Administration,
-  defaultSettings,
-  keyId,
-  keyRecord,
-  scopes,
-  type ChatbotSettings,
-} from "@parley/core";
-import {
-  ChatbotRegistry,
-  ChatStore,
-  type ArgumentInvalid,
-  type KeyChange,
-} from "@parley/core/ports";
+import { Access, Administration, keyRecord, scopes, type ChatbotSettings } from "@parley/core";
+import { ChatbotRegistry, ChatStore, type KeyChange } from "@parley/core/ports";
 import { layerMemory } from "@parley/store-memory";
-import { Duration, Effect, Layer, Redacted, Result } from "effect";
+import { Duration, Effect, Layer, Redacted } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
-import { TestClock } from "effect/testing";
 
 const administered = Effect.provide(
   Layer.mergeAll(Administration.layer, Access.layer).pipe(
@@ -30,41 +15,6 @@ const administered = Effect.provide(
 const helpdesk = { workspaceName: "Acme", name: "Helpdesk" };
 
 describe("administration", () => {
-  it.effect(
-    "a new chatbot gets the default settings, and a change affects only the fields that it names",
-    () =>
-      Effect.gen(function* () {
-        const administration = yield* Administration;
-        const chatbot = yield* administration.createChatbot(
-          { ...helpdesk, settings: { model: "large" } },
-          "ann",
-        );
-        const settings = { ...defaultSettings, model: "large" };
-        assert.deepStrictEqual(chatbot, { id: chatbot.id, ...helpdesk, description: "", settings });
-        yield* administration.changeChatbot(
-          chatbot.id,
-          { description: "Helps", settings: { retentionDays: 30 } },
-          "bob",
-        );
-        const { chatbot: changed } = yield* administration.chatbot(chatbot.id);
-        assert.deepStrictEqual(changed, {
-          ...chatbot,
-          description: "Helps",
-          settings: { ...settings, retentionDays: 30 },
-        });
-        const [line] = yield* administration.audit(1);
-        assert.strictEqual(line?.actor, "bob");
-        assert.strictEqual(line?.detail, "description, retentionDays");
-        const again = yield* Effect.flip(administration.createChatbot(helpdesk, "ann"));
-        assert.strictEqual(
-          again.message,
-          'The workspace "Acme" already has a chatbot named "Helpdesk".',
-        );
-        const missing = yield* Effect.flip(administration.chatbot(ChatbotId.make(99)));
-        assert.strictEqual(missing.message, "There is no chatbot 99.");
-      }).pipe(administered),
-  );
-
   it.effect(
     "invalid settings, names, keys and actors are rejected, and nothing is written to the audit log",
     () =>
@@ -105,6 +55,13 @@ describe("administration", () => {
           administration.rotateKey(id, key, { keepFor: Duration.infinity }, "ann"),
           administration.rotateKey(id, key, { keepFor: hour, expiresAt: longAgo }, "ann"),
           administration.person("\0"),
+          // The key signs no visitor tokens.
+          ...[{ origins: ["https://shop.example"] }, { visitorRatePerMinute: 10 }].flatMap(
+            (fields) => [
+              administration.createKey(id, { scopes, ...fields }, "ann"),
+              administration.changeKey(id, key, fields, "ann"),
+            ],
+          ),
         ];
         for (const [at, call] of refused.entries()) {
           const { _tag } = yield* Effect.flip(call as Effect.Effect<unknown, { _tag: string }>);
@@ -179,47 +136,11 @@ describe("administration", () => {
           const [before, after] = [old, fresh].map((key) => keys.find(({ id }) => id === key.id)!);
           assert.deepStrictEqual(before!.expiresAt, expected);
           assert.deepInclude(after, { ...fields, expiresAt: null });
+          yield* administration.revokeKey(id, fresh.id, "ann");
+          const revoked = administration.rotateKey(id, fresh.id, { keepFor }, "ann");
+          assert.strictEqual((yield* Effect.flip(revoked))._tag, "KeyNotFound");
         }
       }).pipe(administered),
-  );
-
-  it.effect("after a rotation, both keys are valid until the old key expires", () =>
-    Effect.gen(function* () {
-      const administration = yield* Administration;
-      const access = yield* Access;
-      const { id } = yield* administration.createChatbot(helpdesk, "ann");
-      const old = yield* administration.createKey(id, { name: "app", scopes: ["ask"] }, "ann");
-      assert.strictEqual(old.id, keyId(Redacted.value(old.key)));
-      const fresh = yield* administration.rotateKey(
-        id,
-        old.id,
-        { keepFor: Duration.minutes(10) },
-        "ann",
-      );
-      const opens = (key: Redacted.Redacted) =>
-        Effect.result(access.authenticate(Redacted.value(key)));
-      for (const { key } of [old, fresh]) {
-        const principal = yield* Effect.fromResult(yield* opens(key));
-        assert.deepStrictEqual(principal.scopes, ["ask"]);
-        assert.strictEqual(principal.chatbot.id, id);
-      }
-      yield* TestClock.adjust("10 minutes");
-      assert.isTrue(Result.isFailure(yield* opens(old.key)));
-      assert.isTrue(Result.isSuccess(yield* opens(fresh.key)));
-      const { keys } = yield* administration.chatbot(id);
-      assert.deepStrictEqual(
-        keys.map(({ name, revokedAt }) => [name, revokedAt]),
-        [
-          ["app", null],
-          ["app", null],
-        ],
-      );
-      yield* administration.revokeKey(id, fresh.id, "ann");
-      yield* TestClock.adjust("1 second");
-      assert.isTrue(Result.isFailure(yield* opens(fresh.key)));
-      const revoked = administration.rotateKey(id, fresh.id, { keepFor: Duration.zero }, "ann");
-      assert.strictEqual((yield* Effect.flip(revoked))._tag, "KeyNotFound");
-    }).pipe(administered),
   );
 
   it.effect(
@@ -254,27 +175,5 @@ describe("administration", () => {
         yield* change({ tokensPerDay: 5, visitorRatePerMinute: 1 });
         yield* change({ anonymous: false, tokensPerDay: null });
       }).pipe(administered),
-  );
-
-  it.effect("a key that signs no visitor tokens gets neither a visitor rate nor origins", () =>
-    Effect.gen(function* () {
-      const administration = yield* Administration;
-      const { id } = yield* administration.createChatbot(helpdesk, "ann");
-      const key = yield* administration.createKey(id, { scopes }, "ann");
-      for (const [field, fields] of [
-        ["origins", { origins: ["https://shop.example"] }],
-        ["visitorRatePerMinute", { visitorRatePerMinute: 10 }],
-      ] as const) {
-        for (const call of [
-          administration.createKey(id, { scopes, ...fields }, "ann"),
-          administration.changeKey(id, key.id, fields, "ann"),
-        ]) {
-          const error = yield* Effect.flip(call as Effect.Effect<unknown, ArgumentInvalid>);
-          assert.strictEqual(error.field, field);
-        }
-      }
-      const nothing = { origins: [], visitorRatePerMinute: null };
-      yield* administration.changeKey(id, key.id, nothing, "ann");
-    }).pipe(administered),
   );
 });

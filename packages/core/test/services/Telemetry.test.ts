@@ -1,15 +1,12 @@
 import { assert, it } from "@effect/vitest";
-import { Chats, defaultSettings, layerParley } from "@parley/core";
 import {
   AnswerUnavailable,
-  ChatbotRegistry,
   ChatNotFound,
   inSpan,
   logFailure,
   Overloaded,
 } from "@parley/core/ports";
-import { layerMemory } from "@parley/store-memory";
-import { Cause, Context, Effect, Logger, Metric, Option, Tracer } from "effect";
+import { Cause, Context, Effect, Logger, Metric, Tracer } from "effect";
 import { makeTopLabels } from "../../src/services/Telemetry.ts";
 
 it.effect("each reason for a failure is logged on its own line, except a client's mistake", () =>
@@ -52,40 +49,6 @@ it.effect(
       assert.strictEqual(shown[0]!.message, "broken");
       assert.notInclude(shown.map(({ stack }) => stack).join(), "secret");
     }),
-);
-
-it.effect(
-  "with a tracer, the operations of services and stores are spans, one within another",
-  () => {
-    const spans: Array<Tracer.NativeSpan> = [];
-    const tracer = Tracer.make({
-      span: (options) => {
-        const span = new Tracer.NativeSpan(options);
-        spans.push(span);
-        return span;
-      },
-    });
-    return Effect.gen(function* () {
-      const chatbot = yield* ChatbotRegistry.use((registry) =>
-        registry.create(
-          { workspaceName: "W", name: "N", description: "", settings: defaultSettings, keys: [] },
-          "test",
-        ),
-      );
-      yield* Effect.exit(Chats.use((chats) => chats.create(chatbot, { name: "First" })));
-      assert.deepStrictEqual(
-        spans.map(({ name, parent }) => [name, Option.getOrNull(parent)?.spanId]),
-        [
-          ["ChatbotRegistry.create", undefined],
-          ["Chats.create", undefined],
-          ["ChatStore.createChat", spans[1]!.spanId],
-        ],
-      );
-    }).pipe(
-      Effect.withTracer(tracer),
-      Effect.provide(layerParley({ store: layerMemory, answerer: () => "a" })),
-    );
-  },
 );
 
 it("each of the busiest values has its own series, all others share one, and no series decreases", () => {

@@ -18,7 +18,7 @@ import {
   type Server,
   skipUnlessOurs,
 } from "../client.ts";
-import { clean, hostileStrings } from "./values.ts";
+import { clean } from "./values.ts";
 
 const json = { "content-type": "application/json" };
 /** Ids in a path that no chat and no entry has. */
@@ -51,19 +51,16 @@ export const changes = (server: Server): void => {
 
   describe("changes: what they have in common", () => {
     for (const { json: fields, request, what } of requests) {
-      for (const id of absentIds)
-        it(`${what} in chat_id ${id} is 404 CHAT_DOES_NOT_EXISTS`, async () => {
-          expectNoChat(await request(id));
-        });
+      it(`${what} in a chat that does not exist is 404`, async () => {
+        for (const id of absentIds) expectNoChat(await request(id));
+      });
 
       it(`${what} in another chatbot's chat is 404, and changes nothing`, async () => {
         skipUnlessOurs(server);
         const chat = await createChat(server(), {}, server().otherKey);
         expectNoChat(await request(chat.id));
-        expect(await listChats(server(), `id=${chat.id}`, server().otherKey)).toEqual({
-          data: [chat],
-          total: 1,
-        });
+        const listed = await listChats(server(), `id=${chat.id}`, server().otherKey);
+        expect(listed).toEqual({ data: [chat], total: 1 });
       });
 
       if (fields !== undefined)
@@ -79,84 +76,13 @@ export const changes = (server: Server): void => {
           expect(noObject.body).toMatchObject({ status: 422, errors: [{ path: [] }] });
         });
     }
-
-    for (const [what, send, table] of [
-      [
-        "a renaming",
-        (fields: unknown, query: string) => rename(0, fields, query),
-        [
-          [{ name: 1 }, "", "name"],
-          [{ name: "x".repeat(256) }, "", "name"],
-          ...hostileStrings.map(([, name]) => [{ name }, "", "name"] as const),
-          [{}, "?include=metadata", "include"],
-          [{ name: 1 }, "?include=activity&include=activity", "include", "name"],
-        ],
-      ],
-      [
-        "a rating",
-        (fields: unknown, query: string) => rate(0, 0, fields, query),
-        [
-          [{ rating: "Good" }, "", "rating"],
-          [{ rating: 1 }, "", "rating"],
-          [{ comment: 1 }, "", "comment"],
-          [{ comment: "😀".repeat(1001) }, "", "comment"],
-          ...hostileStrings.map(([, comment]) => [{ comment }, "", "comment"] as const),
-          [{ rating: "", comment: [] }, "?include=activity", "comment", "include", "rating"],
-        ],
-      ],
-      [
-        "a post",
-        (fields: unknown, query: string) => post(0, fields, {}, query),
-        [
-          [{}, "", "text"],
-          [{ text: null }, "", "text"],
-          [{ text: 1 }, "", "text"],
-          [{ text: "" }, "", "text"],
-          [{ text: " \u0085" }, "", "text"],
-          [{ text: "😀".repeat(10_001) }, "", "text"],
-          ...hostileStrings.map(([, text]) => [{ text }, "", "text"] as const),
-          ...["x", 1, true, []].map(
-            (metadata) => [{ text: "t", metadata }, "", "metadata"] as const,
-          ),
-          ...hostileStrings.flatMap(([, text]) =>
-            [{ a: [{ b: text }] }, { a: { [text]: 1 } }].map(
-              (metadata) => [{ text: "t", metadata }, "", "metadata"] as const,
-            ),
-          ),
-          [{ text: "t", metadata: { a: "é".repeat(8_189) } }, "", "metadata"],
-          [{ metadata: 1 }, "?include=x", "include", "metadata", "text"],
-        ],
-      ],
-    ] as const)
-      it(`${what} with invalid values is 422, and the response names each of them`, async () => {
-        for (const [fields, query, ...names] of table)
-          expectInvalid(await send(fields, query), ...names);
-      });
-
-    it("a post with metadata that is no object, too large or not storable has different codes", async () => {
-      const codes = new Set<number>();
-      const deep = `{"text":"t","metadata":{"a":${"[".repeat(20_000)}${"]".repeat(20_000)}}}`;
-      for (const body of [
-        '{"text":"t","metadata":"x"}',
-        '{"text":"t","metadata":{"a":1e999}}',
-        JSON.stringify({ text: "t", metadata: { a: "x".repeat(16_384) } }),
-      ])
-        codes.add(
-          (await call("POST", "/chats/0/history", { body, headers: json })).body.errors[0].code,
-        );
-      expect(codes.size).toBe(3);
-      expectInvalid(
-        await call("POST", "/chats/0/history", { body: deep, headers: json }),
-        "metadata",
-      );
-    });
   });
 
   describe("renaming a chat", () => {
     it("a new name is returned and listed, null removes it, and an absent one stays", async () => {
       const chat = await createChat(server(), { name: "a", userRef: unique() });
       for (const [fields, name] of [
-        ...clean.map(([, name]) => [{ name }, name] as const),
+        ...clean.map((name) => [{ name }, name] as const),
         [{ name: "😀".repeat(255) }, "😀".repeat(255)],
         [{ name: "" }, ""],
         [{ name: null }, null],
@@ -277,7 +203,7 @@ export const changes = (server: Server): void => {
     it("a posted entry has no question, and stands in the history with its metadata", async () => {
       const chat = await createChat(server());
       for (const [text, metadata] of [
-        ...clean.map(([, text]) => [text, { [text]: [text, null, 1.5, true] }] as const),
+        ...clean.map((text) => [text, { [text]: [text, null, 1.5, true] }] as const),
         ["😀".repeat(10_000), { b: 1, a: { d: [], c: "é".repeat(8_174) } }],
         ["t", {}],
         ["t", null],
@@ -291,18 +217,6 @@ export const changes = (server: Server): void => {
         // The order of the keys counts, too.
         expect(JSON.stringify(included.data[0]!.metadata)).toBe(JSON.stringify(metadata ?? null));
       }
-    });
-
-    it("asks and posts in a chat take turns", async () => {
-      const chat = await createChat(server());
-      const entries = await Promise.all(
-        [1, 2, 3, 4].flatMap((n) => [
-          askQuestion(server(), { chat_id: chat.id, query: `port ${n}` }),
-          postEntry(server(), chat.id, { text: `t${n}` }),
-        ]),
-      );
-      const { data } = await listEntries(server(), chat.id, "orderBy=id");
-      expect(data.slice(1)).toEqual(entries.toSorted((a, b) => a.id - b.id));
     });
 
     it("a repeated post stores nothing twice, and encodes the entry with its own include", async () => {
@@ -320,7 +234,7 @@ export const changes = (server: Server): void => {
       expect((await listEntries(server(), chat.id)).total).toBe(2);
     });
 
-    it("an idempotency key of a post is for no other request, and must be printable", async () => {
+    it("an idempotency key of a post is for no other request", async () => {
       const [chat, other] = [await createChat(server()), await createChat(server())];
       const headers = { "idempotency-key": unique() };
       await post(chat.id, { text: "t" }, headers);
@@ -330,7 +244,6 @@ export const changes = (server: Server): void => {
         await post(other.id, { text: "t" }, headers),
         await askApi(server(), { json: { chat_id: chat.id, query: "t" }, headers }),
         await api(server(), "/chats", { json: {}, headers }),
-        await post(chat.id, { text: "t" }, { "idempotency-key": "é" }),
       ])
         expectInvalid(answer, "Idempotency-Key");
     });
@@ -353,14 +266,12 @@ export const changes = (server: Server): void => {
       expect(deletion.body.data).toEqual(renamed.body.data);
     });
 
-    for (const { json, request, what } of requests.slice(0, 3))
-      it(`${what} by a visitor in another's chat is the 404 of a missing chat, and changes nothing`, async () => {
-        const chat = await createChat(server(), { userRef: unique() });
-        const more = { key: token(unique()), ...(json && { json }) };
-        expectNoChat(await request(chat.id, more));
-        const listed = await listChats(server(), `id=${chat.id}`);
-        expect(listed).toEqual({ data: [chat], total: 1 });
-      });
+    it("a change by a visitor in another's chat is the 404 of a missing chat, and changes nothing", async () => {
+      const chat = await createChat(server(), { userRef: unique() });
+      for (const { json, request } of requests.slice(0, 3))
+        expectNoChat(await request(chat.id, { key: token(unique()), ...(json && { json }) }));
+      expect((await listChats(server(), `id=${chat.id}`)).data).toEqual([chat]);
+    });
 
     it("a visitor may not post, even if its token names the scope", async () => {
       const userRef = unique();

@@ -60,25 +60,21 @@ export const idempotency = (server: Server): void => {
       }
     });
 
-    for (const [what, body] of [
-      ["a different name", { name: "b", userRef: "u" }],
-      ["no name", { userRef: "u" }],
-      ["an empty userRef", { name: "a", userRef: "" }],
-      ["swapped values", { name: "u", userRef: "a" }],
-    ] as const)
-      it(`a repeated creation with ${what} is 422`, async () => {
-        const idempotencyKey = unique();
-        const first = await create(idempotencyKey, { name: "a", userRef: "u" });
+    it("a repeated creation with other values, or an ask with its idempotency key, is 422", async () => {
+      const idempotencyKey = unique();
+      const first = await create(idempotencyKey, { name: "a", userRef: "u" });
+      for (const body of [
+        { name: "b", userRef: "u" },
+        { userRef: "u" },
+        { name: "a", userRef: "" },
+        { name: "u", userRef: "a" },
+      ]) {
         const other = await create(idempotencyKey, body);
         expectInvalid(other, "Idempotency-Key");
         expect(replayed(other)).toBeUndefined();
-        expect((await create(idempotencyKey, { name: "a", userRef: "u" })).text).toBe(first.text);
-      });
-
-    it("an ask that reuses a creation's idempotency key is 422", async () => {
-      const idempotencyKey = unique();
-      await create(idempotencyKey, {});
+      }
       expectInvalid(await ask(idempotencyKey, { query: "port" }), "Idempotency-Key");
+      expect((await create(idempotencyKey, { name: "a", userRef: "u" })).text).toBe(first.text);
     });
 
     it("a failed creation does not use up its idempotency key", async () => {
@@ -105,11 +101,8 @@ export const idempotency = (server: Server): void => {
 
     it("an Idempotency-Key is ignored by endpoints that do not use it", async () => {
       const headers = { "idempotency-key": unique() };
-      for (const path of ["/details", "/chats?limit=1", "/chats?limit=2"]) {
-        const answer = await api(server(), path, { headers });
-        expect(answer.status).toBe(200);
-        expect(replayed(answer)).toBeUndefined();
-      }
+      for (const path of ["/details", "/chats?limit=1"])
+        expect(replayed(await api(server(), path, { headers }))).toBeUndefined();
     });
   });
 
@@ -144,6 +137,7 @@ export const idempotency = (server: Server): void => {
         headers: { "idempotency-key": idempotencyKey },
       });
       expect(parseEvents(streamed.text).at(-1)?.data).toEqual(first.body);
+      expect(replayed(streamed)).toBe("true");
     });
 
     it("a repeated ask with a different question or chat is 422", async () => {
@@ -171,46 +165,17 @@ export const idempotency = (server: Server): void => {
       expect(retry.status, retry.text).toBe(201);
       expect(replayed(retry)).toBeUndefined();
     });
-
-    it("many concurrent asks with the same idempotency key create a single entry", async () => {
-      const idempotencyKey = unique();
-      const chat = await createChat(server());
-      const answers = await Promise.all(
-        Array.from({ length: 8 }, () => ask(idempotencyKey, { chat_id: chat.id, query: "port" })),
-      );
-      expect(new Set(answers.map(({ text }) => text)).size).toBe(1);
-      expect(answers.filter((answer) => replayed(answer) === "true")).toHaveLength(7);
-      expect((await listEntries(server(), chat.id)).total).toBe(2);
-    });
   });
 
-  describe("the format of an Idempotency-Key", () => {
-    for (const [what, value] of [
-      ["empty", ""],
-      ["256 characters", "k".repeat(256)],
-      ["a non-ASCII letter", "clé"],
-    ] as const)
-      it(`an invalid Idempotency-Key is 422 on both endpoints: ${what}`, async () => {
-        expectInvalid(await create(value, {}), "Idempotency-Key");
-        expectInvalid(await ask(value, { query: "port" }), "Idempotency-Key");
-      });
-
-    for (const [what, value] of [
-      ["one character", () => String.fromCharCode(33 + Math.floor(Math.random() * 94))],
-      ["255 characters", () => unique().padEnd(255, "k")],
-      ["a space inside", () => `${unique()} x`],
-      ["punctuation", () => `${unique()}!#$%&'()*+,-./:;<=>?@[\\]^_\`{|}~`],
-    ] as const)
-      it(`a valid Idempotency-Key is accepted: ${what}`, async () => {
-        const idempotencyKey = value();
-        const first = await create(idempotencyKey, { name: "form" });
-        expect(first.status, first.text).toBe(201);
-        expect((await create(idempotencyKey, { name: "form" })).text).toBe(first.text);
-      });
-
-    it("an invalid Idempotency-Key is listed together with the other invalid fields", async () => {
-      expectInvalid(await create("é", { name: 1 }), "Idempotency-Key", "name");
-      expectInvalid(await ask("é", { chat_id: "x" }), "Idempotency-Key", "chat_id", "query");
-    });
+  it("an Idempotency-Key may have 1 to 255 printable ASCII characters", async () => {
+    for (const key of [
+      String.fromCharCode(33 + Math.floor(Math.random() * 94)),
+      unique().padEnd(255, "k"),
+      `${unique()} x!#$%&'()*+,-./:;<=>?@[\\]^_\`{|}~`,
+    ]) {
+      const first = await create(key, { name: "form" });
+      expect(first.status, first.text).toBe(201);
+      expect((await create(key, { name: "form" })).text).toBe(first.text);
+    }
   });
 };

@@ -35,7 +35,7 @@ export const malformed = (server: Server): void => {
     for (const [what, text] of [
       ["no Host", () => get(key())],
       ["a Host with a space", () => get("Host: a b", key())],
-      ["two Hosts", () => get(host, host, key())],
+      ["two Hosts", () => get(host, "Host: other.test", key())],
       ["chunks in HTTP/1.0", () => `POST / HTTP/1.0\r\n${host}\r\n${chunked}\r\n\r\n0\r\n\r\n`],
       ["the HTTP/2 connection preface", () => "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
       ["a TLS ClientHello", () => "\x16\x03\x01\0\x25\x01\0\0\x21\x03\x03\r\n\r\n"],
@@ -61,6 +61,13 @@ export const malformed = (server: Server): void => {
         "chunks over 64 KiB",
         () => post(chunked, `2\r\n{}\r\n10000\r\n${" ".repeat(65_536)}\r\n0\r\n\r\n`),
       ],
+      ["a length over 64 KiB", () => post("Content-Length: 65537", "{")],
+      ["a length over 4 GiB", () => post("Content-Length: 5000000000", "{")],
+      [
+        "a length over the limit, with 100-continue",
+        () => post("Expect: 100-continue\r\nContent-Length: 10000000", ""),
+      ],
+      ["an upgrade", () => get(host, key(), "Connection: Upgrade", "Upgrade: websocket")],
     ] as const)
       it(`malformed HTTP is 400: ${what}`, async () => {
         const answer = await responseTo(text());
@@ -77,13 +84,13 @@ export const malformed = (server: Server): void => {
       }
     });
 
-    for (const [what, text] of [
-      ["two Hosts", () => get(host, "Host: other.test", key())],
-      ["no version", () => `GET /nope\r\n${host}\r\n\r\n`],
-    ] as const)
-      it(`a request with ${what} receives a response in a documented shape`, async () => {
-        await responseTo(text());
-      });
+    it("requests that only some HTTP parsers accept receive a response in a documented shape", async () => {
+      for (const text of [
+        `GET /nope\r\n${host}\r\n\r\n`,
+        requestText("CONNECT example.test:443 HTTP/1.1", [host, ""]),
+      ])
+        await responseTo(text);
+    });
 
     for (const [what, target, lines, rest] of [
       ["a bad chunk", () => `${basePath(server())}/details`, () => [chunked, key()], "zz\r\n"],
@@ -130,18 +137,6 @@ export const malformed = (server: Server): void => {
       expectGeneral(await api(server(), "/chats", { body: gzipSync("{}"), headers }), 400);
     });
 
-    it("CONNECT is refused with a response in a documented shape", async () => {
-      const answer = await responseTo(requestText("CONNECT example.test:443 HTTP/1.1", [host, ""]));
-      expect([400, 404]).toContain(answer.status);
-    });
-  });
-
-  describe("a body over the limit", () => {
-    for (const length of [65_537, 10_000_000, 5_000_000_000])
-      it(`a body of ${length} bytes is rejected before it is sent`, async () => {
-        expectGeneral(await responseTo(post(`Content-Length: ${length}`, "{")), 400);
-      });
-
     for (const [header, piece] of [
       ["Content-Length: 4000000", " ".repeat(50_000)],
       [chunked, `c350\r\n${" ".repeat(50_000)}\r\n`],
@@ -150,11 +145,6 @@ export const malformed = (server: Server): void => {
         const pieces = Array.from({ length: 20 }, () => piece);
         expectGeneral(await responseTo(post(header, ""), ...pieces), 400);
       });
-
-    it("a body over the limit is rejected even if the client expects 100-continue", async () => {
-      const header = "Expect: 100-continue\r\nContent-Length: 10000000";
-      expectGeneral(await responseTo(post(header, "")), 400);
-    });
   });
 
   describe("unusual but well-formed HTTP", () => {
@@ -182,36 +172,18 @@ export const malformed = (server: Server): void => {
       expect(answers[0]?.status).toBe(201);
     });
 
-    it("a chunked body is accepted", async () => {
-      const text = '4;x=y\r\n{"na\r\n9\r\nme":"abc"\r\n1\r\n}\r\n0\r\nX-Trailer: 1\r\n\r\n';
-      const answer = await responseTo(post(chunked, text));
-      expect(answer.status, answer.text).toBe(201);
-      expect(answer.body.data.name).toBe("abc");
-    });
-
-    it("a character may be split across chunks", async () => {
+    it("a chunked body is accepted, even if a character is split across chunks", async () => {
       const bytes = Buffer.from('{"name":"😀"}');
       const chunk = (part: Uint8Array) =>
-        Buffer.concat([Buffer.from(`${part.length.toString(16)}\r\n`), part, Buffer.from("\r\n")]);
+        Buffer.concat([
+          Buffer.from(`${part.length.toString(16)};x=y\r\n`),
+          part,
+          Buffer.from("\r\n"),
+        ]);
       const [start, end] = [chunk(bytes.subarray(0, 11)), chunk(bytes.subarray(11))];
-      const answer = await responseTo(post(chunked, ""), start, end, "0\r\n\r\n");
+      const answer = await responseTo(post(chunked, ""), start, end, "0\r\nX-Trailer: 1\r\n\r\n");
       expect(answer.status, answer.text).toBe(201);
       expect(answer.body.data.name).toBe("😀");
-    });
-
-    it("pipelined requests are answered in order", async () => {
-      const { answers } = await raw(
-        server().origin,
-        [
-          get(host, key()),
-          post("Content-Length: 2"),
-          requestText(`GET /nope HTTP/1.1`, [host, ""]),
-          post("Content-Length: 1", "{"),
-          get(host),
-        ],
-        { methods: ["GET", "POST", "GET", "POST", "GET"] },
-      );
-      expect(answers.map(({ status }) => status)).toEqual([200, 201, 404, 400, 401]);
     });
 
     it("the body of a GET is ignored, and the request that follows it is answered", async () => {
@@ -222,11 +194,5 @@ export const malformed = (server: Server): void => {
       );
       expect(answers.map(({ status }) => status)).toEqual([200, 200]);
     });
-
-    for (const protocol of ["websocket", "nonsense"])
-      it(`an upgrade to ${protocol} is refused`, async () => {
-        const headers = [host, key(), "Connection: Upgrade", `Upgrade: ${protocol}`];
-        expectGeneral(await responseTo(get(...headers)), 400);
-      });
   });
 };

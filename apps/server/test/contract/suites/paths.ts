@@ -16,83 +16,42 @@ import {
 
 /** Paths that are not endpoints in docs/interface.md, and addresses outside the two interfaces. */
 export const paths = (server: Server): void => {
-  describe("INVALID_PATH under the general interface's address", () => {
-    for (const path of [
-      "",
-      "/",
-      "/nope",
-      "/details/",
-      "//details",
-      "/detailss",
-      "/chats/",
-      "/chats/1",
-      "/chats/1/history/",
-      "/ask",
-      "/openapi.json",
-      "/%E2%82",
-      `/${"a".repeat(4000)}`,
-      "/é".normalize("NFC").replace("é", "%C3%A9"),
-    ])
-      it(`GET ${path.slice(0, 60)} under the general interface is INVALID_PATH`, async () => {
-        expectNoEndpoint(await api(server(), path), "GET", `${basePath(server())}${path}`);
-      });
-
-    it("GET /chats//history, with an empty chat_id, is 404", async () => {
+  describe("INVALID_PATH", () => {
+    it("a path or method under the general interface's address that no endpoint has is INVALID_PATH", async () => {
+      const base = basePath(server());
+      const paths = "/ /nope /details/ //details /detailss /chats/ /chats/1 /chats/1/history/ /ask";
+      const more = ["", "/openapi.json", "/%E2%82", "/%C3%A9", `/${"a".repeat(4000)}`];
+      for (const path of [...paths.split(" "), ...more])
+        expectNoEndpoint(await api(server(), path), "GET", `${base}${path}`);
+      for (const [path, methods] of [
+        ["/chats", "PUT DELETE OPTIONS PATCH QUERY"],
+        ["/chats/1/", "DELETE"],
+        ["/chats/1/history", "PATCH"],
+        ["/chats/1/history/1", "DELETE"],
+        ["", "POST"],
+      ] as const)
+        for (const method of methods.split(" "))
+          expectNoEndpoint(await api(server(), path, { method }), method, `${base}${path}`);
+      for (const query of ["?", "?x=1?y=2", "?%zz"])
+        expectNoEndpoint(await api(server(), `/nope${query}`), "GET", `${base}/nope`);
+      // An empty chat_id.
       expect((await api(server(), "/chats//history")).status).toBe(404);
     });
 
-    for (const [method, path] of [
-      ["PUT", "/chats"],
-      ["DELETE", "/chats"],
-      ["OPTIONS", "/chats"],
-      ["DELETE", "/chats/1/"],
-      ["PATCH", "/chats"],
-      ["PATCH", "/chats/1/history"],
-      ["DELETE", "/chats/1/history/1"],
-      ["POST", "/details"],
-      ["POST", ""],
-      ["QUERY", "/chats"],
-    ] as const)
-      it(`${method} ${path} under the general interface is INVALID_PATH`, async () => {
-        const answer = await api(server(), path, { method });
-        expectNoEndpoint(answer, method, `${basePath(server())}${path}`);
-      });
-
-    for (const path of ["/details", "/nope"])
-      it(`HEAD ${path} under the general interface is 404 without a body`, async () => {
+    it("HEAD under the general interface's address is 404 without a body", async () => {
+      for (const path of ["/details", "/nope"])
         expect((await api(server(), path, { method: "HEAD" })).status).toBe(404);
-      });
+    });
 
-    for (const query of ["?", "?x=1?y=2", "?%zz"])
-      it(`the path in a 404 leaves out the query ${query}`, async () => {
-        const answer = await api(server(), `/nope${query}`);
-        expectNoEndpoint(answer, "GET", `${basePath(server())}/nope`);
-      });
-  });
-
-  describe("INVALID_PATH outside the interfaces", () => {
-    for (const path of [
-      "//",
-      "/playground",
-      "/playground/other.js",
-      "/nope",
-      "/ASK/",
-      "/health",
-      "/metrics",
-      "/docs/x",
-      "/%61pi/details",
-      "/..%2f..%2fetc/passwd",
-      "/%",
-      `/${"a".repeat(4000)}`,
-    ])
-      it(`GET ${path.slice(0, 60)} outside the interfaces is INVALID_PATH, and needs no key`, async () => {
+    it("an unknown path outside the interfaces is INVALID_PATH, and needs no key", async () => {
+      const paths =
+        "// /playground /playground/other.js /nope /ASK/ /health /metrics /docs/x /%61pi/details " +
+        `/..%2f..%2fetc/passwd /% /${"a".repeat(4000)}`;
+      for (const path of paths.split(" "))
         expectNoEndpoint(await anywhere(server(), path), "GET", path);
-      });
-
-    for (const method of ["POST", "OPTIONS"])
-      it(`${method} /nope outside the interfaces is INVALID_PATH`, async () => {
+      for (const method of ["POST", "OPTIONS"])
         expectNoEndpoint(await anywhere(server(), "/nope", { method }), method, "/nope");
-      });
+    });
 
     it("the path in a 404 is exactly as received, not decoded", async () => {
       skipUnlessOurs(server);
@@ -138,12 +97,9 @@ export const paths = (server: Server): void => {
       expectGeneral(await rawTarget("GET", `http://${basePath(server())}/details`), 400);
     });
 
-    for (const target of ["http://example.test", "http://example.test/", "HTTP://EXAMPLE.TEST/"])
-      it(`the request target ${target} is the root path`, async () => {
+    it("a request target without a path is the root path, and * is not an endpoint", async () => {
+      for (const target of ["http://example.test", "http://example.test/", "HTTP://EXAMPLE.TEST/"])
         expectNoEndpoint(await rawTarget("PUT", target), "PUT", "/");
-      });
-
-    it("the request target * is not an endpoint", async () => {
       const answer = await rawTarget("OPTIONS", "*");
       expect(answer.body).toMatchObject({ status: 404, message: "INVALID_PATH", path: "*" });
     });
@@ -179,27 +135,19 @@ export const paths = (server: Server): void => {
       expect(JSON.stringify(answer.body.components.securitySchemes)).toMatch(/x-api-key/i);
     });
 
-    it("/docs is a page that needs no key", async () => {
+    it("/ and /docs are pages that need no key, and none of the three can be posted to", async () => {
       skipUnlessOurs(server);
-      const answer = await get("/docs");
-      expect(answer.status).toBe(200);
-      expect(answer.headers["content-type"]).toMatch(/^text\/html/);
-      expect(answer.text).toMatch(/<html/i);
-    });
-
-    it("/ is a page that needs no key", async () => {
-      skipUnlessOurs(server);
-      const answer = await get("/");
-      expect(answer.status).toBe(200);
-      expect(answer.headers["content-type"]).toMatch(/^text\/html/);
-      expect(answer.headers["content-security-policy"]).toMatch(/^default-src 'none'; /);
-      expect(answer.headers["set-cookie"]).toBeUndefined();
-    });
-
-    for (const path of ["/openapi.json", "/docs", "/"])
-      it(`POST ${path} is not an endpoint`, async () => {
+      for (const path of ["/", "/docs"]) {
+        const answer = await get(path);
+        expect(answer.status).toBe(200);
+        expect(answer.headers["content-type"]).toMatch(/^text\/html/);
+        expect(answer.headers["set-cookie"]).toBeUndefined();
+        if (path === "/")
+          expect(answer.headers["content-security-policy"]).toMatch(/^default-src 'none'; /);
+      }
+      for (const path of ["/openapi.json", "/docs", "/"])
         expectNoEndpoint(await anywhere(server(), path, { method: "POST" }), "POST", path);
-      });
+    });
   });
 
   describe("CORS is off", () => {

@@ -77,23 +77,6 @@ export const visitors = (server: Server): void => {
       expect(ids.size).toBe(keys.length);
     });
 
-    it("a visitor's stream cannot be resumed by another visitor or by the key's holder", async () => {
-      const headers = { "idempotency-key": unique() };
-      const json = { query: "port" };
-      const [user, other] = [token(unique()), token(unique())];
-      const events = parseEvents((await askStream(server(), { json, headers, key: user })).text);
-      const resumed = { ...headers, "last-event-id": events[0]!.id };
-      const turns = new Set([events[0]!.id.split(".")[0]]);
-      for (const key of [other, server().key]) {
-        const { headers, text } = await askStream(server(), { json, headers: resumed, key });
-        expect(headers["idempotent-replayed"]).toBeUndefined();
-        turns.add(parseEvents(text)[0]!.id.split(".")[0]);
-      }
-      expect(turns.size).toBe(3);
-      const { text } = await askStream(server(), { json, headers: resumed, key: user });
-      expect(parseEvents(text).at(-1)!.data).toEqual(events.at(-1)!.data);
-    });
-
     it("a visitor has only the scopes that both its token and its key have", async () => {
       const key = token(unique(), { scope: "read admin" });
       expect((await api(server(), "/details", { key })).status).toBe(200);

@@ -2,25 +2,25 @@
  * Answers a question in its turn: moderates the question, reads the answer, and stores both in an entry.
  */
 import { Cause, Clock, Duration, Effect, Option, Pull, Stream } from "effect";
-import type { Ask } from "../model/Ask.ts";
-import type { Chatbot } from "../model/Chatbot.ts";
-import type { Entry, Metadata, NewEntry, Usage } from "../model/Entry.ts";
+import type { Ask } from "../../model/Ask.ts";
+import type { Chatbot } from "../../model/Chatbot.ts";
+import type { Entry, Metadata, NewEntry, Usage } from "../../model/Entry.ts";
 import {
   AnswerUnavailable,
   type AnswerStopped,
   type AskError,
   type ChatNotFound,
   type StorageUnavailable,
-} from "../model/Errors.ts";
-import { metadataProblem } from "../model/Metadata.ts";
-import { isBlank, storableText } from "../model/Text.ts";
-import type { Answerer, AnswerPart } from "../ports/Answerer.ts";
-import type { Moderator } from "../ports/Moderator.ts";
-import { turnEntries, type Turn, type TurnStore } from "../ports/TurnStore.ts";
+} from "../../model/Errors.ts";
+import { metadataProblem } from "../../model/Metadata.ts";
+import { isBlank, storableText } from "../../model/Text.ts";
+import type { Answerer, AnswerPart } from "../../ports/Answerer.ts";
+import type { Moderator } from "../../ports/Moderator.ts";
+import { turnEntries, type Turn, type TurnStore } from "../../ports/TurnStore.ts";
 import { AskDeadline, AskedModel, CurrentAsk, type AskLimits } from "./AskLimits.ts";
 import type { EntryEvents } from "./EntryEvents.ts";
 import type { CompletedAsk, LiveAnswer } from "./LiveAnswer.ts";
-import { inSpan, type AskTimes } from "./Telemetry.ts";
+import { inSpan, type AskTimes } from "../Telemetry.ts";
 
 export interface AnswerServices {
   readonly store: TurnStore["Service"];

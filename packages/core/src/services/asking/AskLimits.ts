@@ -1,5 +1,5 @@
 import { Context, Duration } from "effect";
-import type { ChatId } from "../model/Ids.ts";
+import type { ChatId } from "../../model/Ids.ts";
 
 /** The limits on asks. A layer can replace them. */
 export const AskLimits = Context.Reference("@parley/core/AskLimits", {

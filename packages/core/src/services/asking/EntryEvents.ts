@@ -2,10 +2,10 @@
  * Tells the program about the entries that this process stores, and about asks that fail.
  */
 import { Context, Effect, Layer, Queue, Stream } from "effect";
-import type { Chat } from "../model/Chat.ts";
-import type { Entry, Usage } from "../model/Entry.ts";
-import type { AskError } from "../model/Errors.ts";
-import type { ChatbotId } from "../model/Ids.ts";
+import type { Chat } from "../../model/Chat.ts";
+import type { Entry, Usage } from "../../model/Entry.ts";
+import type { AskError } from "../../model/Errors.ts";
+import type { ChatbotId } from "../../model/Ids.ts";
 
 /** An entry that this process has just stored: an answer, a flagged question, a post or a hello entry. */
 export interface StoredEntry {

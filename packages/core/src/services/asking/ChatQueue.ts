@@ -12,11 +12,11 @@ import {
   Overloaded,
   type AskError,
   type OverloadReason,
-} from "../model/Errors.ts";
-import type { ChatbotId } from "../model/Ids.ts";
-import type { TakeResult, Turn, TurnStore } from "../ports/TurnStore.ts";
+} from "../../model/Errors.ts";
+import type { ChatbotId } from "../../model/Ids.ts";
+import type { TakeResult, Turn, TurnStore } from "../../ports/TurnStore.ts";
 import type { AskLimits } from "./AskLimits.ts";
-import { inSpan, makeBudgetGauges } from "./Telemetry.ts";
+import { inSpan, makeBudgetGauges } from "../Telemetry.ts";
 
 /** What the asks of an API key may cost per day (UTC). */
 interface Budget {

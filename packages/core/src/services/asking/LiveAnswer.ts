@@ -11,9 +11,9 @@ import {
   type Pull,
   type Scheduler,
 } from "effect";
-import type { Entry } from "../model/Entry.ts";
-import type { AskError } from "../model/Errors.ts";
-import { storableText } from "../model/Text.ts";
+import type { Entry } from "../../model/Entry.ts";
+import type { AskError } from "../../model/Errors.ts";
+import { storableText } from "../../model/Text.ts";
 
 export interface AskResult {
   /** The stored entry. */

@@ -4,18 +4,18 @@
  */
 import { Clock, Context, Duration, Effect, Layer } from "effect";
 import { Digest, Mac } from "effect/crypto";
-import { admitsAnonymous, hashKey, keyId, type KeyRecord, type Scope } from "../model/ApiKey.ts";
-import type { Chatbot } from "../model/Chatbot.ts";
-import { ChatbotDirectory, type Grant } from "../ports/ChatbotDirectory.ts";
+import { admitsAnonymous, hashKey, keyId, type KeyRecord, type Scope } from "../../model/ApiKey.ts";
+import type { Chatbot } from "../../model/Chatbot.ts";
+import { ChatbotDirectory, type Grant } from "../../ports/ChatbotDirectory.ts";
 import {
   KeyRejected,
   RateExceeded,
   type KeyFlaw,
   type StorageUnavailable,
   type TokenFlaw,
-} from "../model/Errors.ts";
-import { BackgroundSleep } from "./BackgroundSleep.ts";
-import { makeKeyRequests, operation } from "./Telemetry.ts";
+} from "../../model/Errors.ts";
+import { BackgroundSleep } from "../BackgroundSleep.ts";
+import { makeKeyRequests, operation } from "../Telemetry.ts";
 
 type Refusal = KeyRejected | RateExceeded;
 

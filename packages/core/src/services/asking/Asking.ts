@@ -18,29 +18,29 @@ import {
   Stream,
 } from "effect";
 import { Digest } from "effect/crypto";
-import type { Ask, Post } from "../model/Ask.ts";
-import type { Chatbot } from "../model/Chatbot.ts";
-import { helloEntry } from "../model/Entry.ts";
+import type { Ask, Post } from "../../model/Ask.ts";
+import type { Chatbot } from "../../model/Chatbot.ts";
+import { helloEntry } from "../../model/Entry.ts";
 import {
   AnswerStopped,
   AskNotFound,
   IdempotencyKeyReused,
   type AskError,
   type Overloaded,
-} from "../model/Errors.ts";
+} from "../../model/Errors.ts";
 import {
   IdempotencyKeyText,
   storedKeyOf,
   toIdempotencyKey,
   type IdempotencyKey,
-} from "../model/IdempotencyKey.ts";
-import { type ChatbotId, ChatId } from "../model/Ids.ts";
-import { MetadataObject } from "../model/Metadata.ts";
-import { makeCheck } from "../model/SchemaErrors.ts";
-import { PostText, questionOf, Text } from "../model/Text.ts";
-import { Answerer } from "../ports/Answerer.ts";
-import { Moderator } from "../ports/Moderator.ts";
-import { TurnStore } from "../ports/TurnStore.ts";
+} from "../../model/IdempotencyKey.ts";
+import { type ChatbotId, ChatId } from "../../model/Ids.ts";
+import { MetadataObject } from "../../model/Metadata.ts";
+import { makeCheck } from "../../model/SchemaErrors.ts";
+import { PostText, questionOf, Text } from "../../model/Text.ts";
+import { Answerer } from "../../ports/Answerer.ts";
+import { Moderator } from "../../ports/Moderator.ts";
+import { TurnStore } from "../../ports/TurnStore.ts";
 import { AskLimits } from "./AskLimits.ts";
 import { EntryEvents } from "./EntryEvents.ts";
 import { makeChatQueues, askOverload } from "./ChatQueue.ts";
@@ -52,8 +52,8 @@ import {
   type Progress,
   type KeepAlive,
 } from "./LiveAnswer.ts";
-import { makePlaces } from "./Places.ts";
-import { inSpan, logAsk, makeAskTimes, operation } from "./Telemetry.ts";
+import { makePlaces } from "../access/Places.ts";
+import { inSpan, logAsk, makeAskTimes, operation } from "../Telemetry.ts";
 import { answerInTurn } from "./TurnAnswer.ts";
 
 interface AskInProgress {
