@@ -87,6 +87,7 @@ const script = (question: string): string | undefined => {
   if (question === "table") return table;
   if (question === "notation") return notation;
   if (question === "code") return code;
+  if (question === "coloured") return '```js\nconst one = "1" + 1; // one\n```';
   if (question === "fast") return fast;
   if (question in tangles) return tangles[question];
   // Long enough to check its accessibility while it arrives, even on a busy machine.
@@ -465,6 +466,46 @@ describe("an answer", () => {
       },
       { permissions: ["clipboard-read", "clipboard-write"] },
     );
+  });
+
+  it("code has colours, legible in both themes, while its text stays one; without them it is plain", async () => {
+    const { id } = await client.createChat();
+    await client.ask({ chat_id: id, query: "coloured" });
+    const kinds = (page: Page) =>
+      page.evaluate(() => [...CSS.highlights].map(([kind, { size }]) => `${size} ${kind}`));
+    for (const colorScheme of ["light", "dark"] as const) {
+      await visit(
+        async (page) => {
+          await openChat(page, id);
+          const all = ["keyword", "string", "number", "comment"];
+          await expect.poll(() => kinds(page)).toEqual(all.map((kind) => `1 ${kind}`));
+          const html = await page.locator("pre code").innerHTML();
+          expect(html).toBe('const one = "1" + 1; // one');
+          // Axe does not see highlights, but the same colours on an element.
+          await page.evaluate(() => {
+            const code = document.querySelector("pre code")!;
+            for (const kind of CSS.highlights.keys()) {
+              const { color } = getComputedStyle(code, `::highlight(${kind})`);
+              const copy = code.parentNode!.appendChild(document.createElement("code"));
+              Object.assign(copy, { textContent: kind }).style.color = color;
+            }
+          });
+          await expectAccessible(page, `coloured code (${colorScheme})`);
+          await page.getByRole("link", { name: "New chat" }).click();
+          await page.locator("pre").waitFor({ state: "detached" });
+          await expect.poll(() => kinds(page)).toEqual(all.map((kind) => `0 ${kind}`));
+        },
+        { colorScheme },
+      );
+    }
+    await visit(async (page) => {
+      await page.route("**/highlight.js", (route) => route.abort());
+      const failed = page.waitForEvent("requestfailed");
+      await openChat(page, id);
+      await failed;
+      await page.getByText('const one = "1" + 1; // one').waitFor();
+      expect(await kinds(page)).toEqual([]);
+    });
   });
 
   it.each([["missing"], ["forbidden"]])(

@@ -46,7 +46,8 @@ export const makeDocumentation = (options: DocumentationOptions = {}): Pages => 
   });
 };
 
-const filePaths = ["/docs/reference.js", "/docs/theme.js", "/docs/style.css", "/docs/icon.svg"];
+const fileNames = ["reference.js", "highlight.js", "theme.js", "style.css", "icon.svg"];
+const filePaths = fileNames.map((name) => `/docs/${name}`);
 
 /** Returns the server's origin as the client addressed it. A proxy's header says whether the scheme is `https`. */
 const originOf = (headers: Readonly<Record<string, string | undefined>>): string => {

@@ -46,7 +46,8 @@ const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   },
 };
 
-const filePaths = ["/docs/guide.js", "/docs/theme.js", "/docs/style.css", "/docs/icon.svg"];
+const fileNames = ["guide.js", "highlight.js", "theme.js", "style.css", "icon.svg"];
+const filePaths = fileNames.map((name) => `/docs/${name}`);
 
 /** A part of a document. */
 export interface GuidePassage {

@@ -4,7 +4,8 @@
  */
 import { Lexer, Tokenizer, type MarkedToken, type Token, type Tokens } from "marked";
 import { h, type ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { color } from "./color.ts";
 import { CopyButton } from "./Parts.tsx";
 import { translate } from "./words.ts";
 
@@ -246,17 +247,21 @@ export const Code = ({
 }: {
   readonly language?: string | undefined;
   readonly text: string;
-}) => (
-  <div class="code" dir="ltr">
-    <div class="row quiet">
-      <span>{language}</span>
-      <CopyButton text={text} name={translate("Copy code")} />
+}) => {
+  const code = useRef<HTMLElement>(null);
+  useEffect(() => color(code.current!, language), [language, text]);
+  return (
+    <div class="code" dir="ltr">
+      <div class="row quiet">
+        <span>{language}</span>
+        <CopyButton text={text} name={translate("Copy code")} />
+      </div>
+      <pre tabIndex={0}>
+        <code ref={code}>{text}</code>
+      </pre>
     </div>
-    <pre tabIndex={0}>
-      <code>{text}</code>
-    </pre>
-  </div>
-);
+  );
+};
 
 const entities: ReadonlyMap<string, string> = new Map([
   ...Object.entries({ amp: "&", apos: "'", bull: "•", euro: "€", gt: ">", hellip: "…", lt: "<" }),

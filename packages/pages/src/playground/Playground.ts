@@ -84,5 +84,5 @@ export const makePlayground = (options: PlaygroundOptions = {}): Pages => {
   };
 };
 
-const fileNames = ["page.js", "theme.js", "style.css", "icon.svg"];
+const fileNames = ["page.js", "highlight.js", "theme.js", "style.css", "icon.svg"];
 const filePaths = fileNames.map((name) => `/playground/${name}`);
