@@ -73,6 +73,8 @@ const tangles: Readonly<Record<string, string>> = {
 
 const notation = String.raw`&Auml; &#xe4; &ndash; $a_1 * b_2 * c$ \(x_1 * y_1\) &constructor; costs $5 or $6 **bold**
 
+&bdquo;A&rdquo; ${"`&auml;`"} ![&ouml;](https://elsewhere.example/?a=1&amp;b=2)
+
 - [x] done
 - [ ] open
 
@@ -979,6 +981,9 @@ describe("asking", () => {
       const text = await storedAnswer(page).innerText();
       expect(text).toContain("Ä ä – $a_1 * b_2 * c$ \\(x_1 * y_1\\) &constructor; costs $5 or $6");
       expect(text).toContain("A note.[^1]");
+      expect(text).toContain("„A” &auml; 🖼 ö");
+      const link = storedAnswer(page).getByRole("link");
+      expect(await link.getAttribute("href")).toBe("https://elsewhere.example/?a=1&b=2");
       expect(text).toContain("[^1]: The footnote.");
       expect(text).toMatch(/☑\s+done\s+☐\s+open/);
       const spoken = await page
@@ -987,6 +992,7 @@ describe("asking", () => {
         .innerText();
       expect(spoken).toContain("Answer: Ä ä");
       expect(spoken).toContain("bold");
+      expect(spoken).toContain("„A” &auml; 🖼 ö ☑ done ☐ open A note.");
       expect(spoken).not.toMatch(/\*\*|\[x\]/);
     });
   });
@@ -1000,6 +1006,17 @@ describe("asking", () => {
       expect(await page.locator(".question:visible").count()).toBe(2);
       for (const hidden of [".bar", ".side", ".composer", ".actions"])
         expect(await page.locator(`${hidden}:visible`).count(), hidden).toBe(0);
+      await page.evaluate(() => (document.documentElement.dataset["theme"] = "dark"));
+      const color = page.locator("body").evaluate((body) => getComputedStyle(body).color);
+      expect(await color, "ink").toBe("rgb(29, 33, 37)");
+      await page.goto(`${server.target.origin}/docs`);
+      const closed = page.locator("details:not([open])").first().getByRole("table");
+      expect(await closed.evaluate((table) => table.checkVisibility())).toBe(true);
+      const code = page.locator("pre");
+      await code.first().waitFor();
+      const cut = (all: ReadonlyArray<Element>) =>
+        all.filter(({ clientWidth, scrollWidth }) => scrollWidth > clientWidth).length;
+      expect(await code.evaluateAll(cut)).toBe(0);
     });
   });
 
