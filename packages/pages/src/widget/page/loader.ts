@@ -93,9 +93,9 @@ const draw = ({ color = "", offset = "", position = "", theme }: DOMStringMap) =
   if (aside !== undefined) style.setProperty("--side", `${aside}px`);
   button.style.backgroundColor = color;
   root.append(shadow.host);
-  // Above whatever the page contains, even if the page transforms its root.
+  // Above whatever the page contains, even if the page transforms its root. Safari 16 does without.
   section.popover = "manual";
-  section.showPopover();
+  section.showPopover?.();
   const background = getComputedStyle(button).backgroundColor;
   // Converts notations such as `oklch(…)` to sRGB.
   button.style.color = `color-mix(in srgb, ${background}, ${background})`;
