@@ -46,13 +46,21 @@ const bundleCode = async (path, format) => {
     plugins: [lexerOnly],
     transform: { jsx: { runtime: "automatic", importSource: "preact" }, target: "es2022" },
   });
-  const { output } = await bundle.generate({ format, minify: true });
+  const { output } = await bundle.generate({
+    format,
+    minify: true,
+    chunkFileNames: "highlight.js",
+  });
   await bundle.close();
+  const [code, highlight] = output.map(({ code }) => code.replaceAll("/* @__PURE__ */", ""));
   output[0].moduleIds.forEach((id) => modules.add(id));
-  return output[0].code.replaceAll("/* @__PURE__ */", "");
+  // All pages load the same colours.
+  if (highlight !== undefined) files["highlight.js"] = highlight;
+  return code;
 };
 
-const files = {
+const files = {};
+Object.assign(files, {
   "page.js": await bundleCode("playground/page/PlaygroundPage.tsx", "esm"),
   "reference.js": await bundleCode("docs/page/Reference.tsx", "esm"),
   "guide.js": await bundleCode("docs/page/copyButtons.ts", "esm"),
@@ -62,7 +70,7 @@ const files = {
   "style.css": await styles("page/style.css", "page/places.css"),
   "widget.css": await styles("page/style.css", "widget/page/widget.css"),
   "icon.svg": await source("page/icon.svg"),
-};
+});
 const licences = await Promise.all(
   [...new Set([...modules].map((id) => /^.*\/node_modules\/(@[^/]+\/)?[^/]+/.exec(id)?.[0]))]
     .filter((folder) => folder !== undefined)

@@ -73,6 +73,8 @@ const tangles: Readonly<Record<string, string>> = {
 
 const notation = String.raw`&Auml; &#xe4; &ndash; $a_1 * b_2 * c$ \(x_1 * y_1\) &constructor; costs $5 or $6 **bold**
 
+&bdquo;A&rdquo; ${"`&auml;`"} ![&ouml;](https://elsewhere.example/?a=1&amp;b=2)
+
 - [x] done
 - [ ] open
 
@@ -87,6 +89,7 @@ const script = (question: string): string | undefined => {
   if (question === "table") return table;
   if (question === "notation") return notation;
   if (question === "code") return code;
+  if (question === "coloured") return '```js\nconst one = "1" + 1; // one\n```';
   if (question === "fast") return fast;
   if (question in tangles) return tangles[question];
   // Long enough to check its accessibility while it arrives, even on a busy machine.
@@ -467,6 +470,46 @@ describe("an answer", () => {
     );
   });
 
+  it("code has colours, legible in both themes, while its text stays one; without them it is plain", async () => {
+    const { id } = await client.createChat();
+    await client.ask({ chat_id: id, query: "coloured" });
+    const kinds = (page: Page) =>
+      page.evaluate(() => [...CSS.highlights].map(([kind, { size }]) => `${size} ${kind}`));
+    for (const colorScheme of ["light", "dark"] as const) {
+      await visit(
+        async (page) => {
+          await openChat(page, id);
+          const all = ["keyword", "string", "number", "comment"];
+          await expect.poll(() => kinds(page)).toEqual(all.map((kind) => `1 ${kind}`));
+          const html = await page.locator("pre code").innerHTML();
+          expect(html).toBe('const one = "1" + 1; // one');
+          // Axe does not see highlights, but the same colours on an element.
+          await page.evaluate(() => {
+            const code = document.querySelector("pre code")!;
+            for (const kind of CSS.highlights.keys()) {
+              const { color } = getComputedStyle(code, `::highlight(${kind})`);
+              const copy = code.parentNode!.appendChild(document.createElement("code"));
+              Object.assign(copy, { textContent: kind }).style.color = color;
+            }
+          });
+          await expectAccessible(page, `coloured code (${colorScheme})`);
+          await page.getByRole("link", { name: "New chat" }).click();
+          await page.locator("pre").waitFor({ state: "detached" });
+          await expect.poll(() => kinds(page)).toEqual(all.map((kind) => `0 ${kind}`));
+        },
+        { colorScheme },
+      );
+    }
+    await visit(async (page) => {
+      await page.route("**/highlight.js", (route) => route.abort());
+      const failed = page.waitForEvent("requestfailed");
+      await openChat(page, id);
+      await failed;
+      await page.getByText('const one = "1" + 1; // one').waitFor();
+      expect(await kinds(page)).toEqual([]);
+    });
+  });
+
   it.each([["missing"], ["forbidden"]])(
     "an answer is copied even if the browser's clipboard is %s, and the button keeps the focus",
     async (state) => {
@@ -828,7 +871,8 @@ describe("asking", () => {
       expect((await client.history(id).page()).total).toBe(1);
       await page.getByRole("button", { name: "Requests" }).click();
       const stop = page.getByRole("dialog").locator("details", { hasText: "DELETE" });
-      await stop.locator("summary").click();
+      // The newest request is open.
+      if ((await stop.getAttribute("open")) === null) await stop.locator("summary").click();
       const sample = stop.locator("code", { hasText: /'idempotency-key: [\d-]+'/ });
       await sample.waitFor();
     });
@@ -946,6 +990,9 @@ describe("asking", () => {
       const text = await storedAnswer(page).innerText();
       expect(text).toContain("Ä ä – $a_1 * b_2 * c$ \\(x_1 * y_1\\) &constructor; costs $5 or $6");
       expect(text).toContain("A note.[^1]");
+      expect(text).toContain("„A” &auml; 🖼 ö");
+      const link = storedAnswer(page).getByRole("link");
+      expect(await link.getAttribute("href")).toBe("https://elsewhere.example/?a=1&b=2");
       expect(text).toContain("[^1]: The footnote.");
       expect(text).toMatch(/☑\s+done\s+☐\s+open/);
       const spoken = await page
@@ -954,6 +1001,7 @@ describe("asking", () => {
         .innerText();
       expect(spoken).toContain("Answer: Ä ä");
       expect(spoken).toContain("bold");
+      expect(spoken).toContain("„A” &auml; 🖼 ö ☑ done ☐ open A note.");
       expect(spoken).not.toMatch(/\*\*|\[x\]/);
     });
   });
@@ -967,6 +1015,17 @@ describe("asking", () => {
       expect(await page.locator(".question:visible").count()).toBe(2);
       for (const hidden of [".bar", ".side", ".composer", ".actions"])
         expect(await page.locator(`${hidden}:visible`).count(), hidden).toBe(0);
+      await page.evaluate(() => (document.documentElement.dataset["theme"] = "dark"));
+      const color = page.locator("body").evaluate((body) => getComputedStyle(body).color);
+      expect(await color, "ink").toBe("rgb(29, 33, 37)");
+      await page.goto(`${server.target.origin}/docs`);
+      const closed = page.locator("details:not([open])").first().getByRole("table");
+      expect(await closed.evaluate((table) => table.checkVisibility())).toBe(true);
+      const code = page.locator("pre");
+      await code.first().waitFor();
+      const cut = (all: ReadonlyArray<Element>) =>
+        all.filter(({ clientWidth, scrollWidth }) => scrollWidth > clientWidth).length;
+      expect(await code.evaluateAll(cut)).toBe(0);
     });
   });
 

@@ -66,6 +66,10 @@ export const contentTypes: Readonly<Record<string, string>> = {
   svg: "image/svg+xml",
 };
 
+/** The files of a page with the given script, besides its HTML. */
+export const filesOf = (folder: string, script: string): ReadonlyArray<string> =>
+  [script, "highlight.js", "theme.js", "style.css", "icon.svg"].map((name) => `${folder}/${name}`);
+
 /** Loads the files at the given paths, and returns a map from path to file. */
 export const loadFiles = Effect.fnUntraced(function* (paths: ReadonlyArray<string>) {
   const { default: texts } = yield* Effect.promise(() => import("#files"));

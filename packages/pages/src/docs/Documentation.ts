@@ -6,7 +6,7 @@ import { toPath, type Pages } from "@parley/http";
 import { Effect } from "effect";
 import { refuseUnknown } from "../Options.ts";
 import { toHtml, toPolicy, type Place } from "../Shell.ts";
-import { isRead, loadFiles, makeStaticFile } from "../StaticFile.ts";
+import { filesOf, isRead, loadFiles, makeStaticFile } from "../StaticFile.ts";
 import { describeApi } from "./Description.ts";
 
 /** Options of {@link makeDocumentation}. */
@@ -46,7 +46,7 @@ export const makeDocumentation = (options: DocumentationOptions = {}): Pages => 
   });
 };
 
-const filePaths = ["/docs/reference.js", "/docs/theme.js", "/docs/style.css", "/docs/icon.svg"];
+const filePaths = filesOf("/docs", "reference.js");
 
 /** Returns the server's origin as the client addressed it. A proxy's header says whether the scheme is `https`. */
 const originOf = (headers: Readonly<Record<string, string | undefined>>): string => {

@@ -8,7 +8,14 @@ import { HttpServerResponse } from "effect/http";
 import { Marked, Renderer } from "marked";
 import { refuseUnknown } from "../Options.ts";
 import { escape, toHtml, toPolicy, type Place } from "../Shell.ts";
-import { contentTypes, isRead, loadFiles, makeStaticFile, type StaticFile } from "../StaticFile.ts";
+import {
+  contentTypes,
+  filesOf,
+  isRead,
+  loadFiles,
+  makeStaticFile,
+  type StaticFile,
+} from "../StaticFile.ts";
 
 export type { Place };
 
@@ -46,7 +53,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   },
 };
 
-const filePaths = ["/docs/guide.js", "/docs/theme.js", "/docs/style.css", "/docs/icon.svg"];
+const filePaths = filesOf("/docs", "guide.js");
 
 /** A part of a document. */
 export interface GuidePassage {
@@ -195,12 +202,10 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
   for (const address of titles.keys()) {
     pages.set(address, yield* Effect.cached(Effect.suspend(() => html(toPage(address)))));
   }
-  const index = Effect.suspend(() =>
-    html(layout("Guide", "", `<h1>Guide</h1>${toList("", true).join("")}`)),
-  );
-  const missing = Effect.suspend(() =>
-    html(layout("Not found", "", `<h1>There is no such page</h1>${toList("", true).join("")}`)),
-  );
+  const list = (heading: string) =>
+    Effect.suspend(() =>
+      html(layout(heading, "", `<h1>${heading}</h1>${toList("", true).join("")}`)),
+    );
   const guide: Pages = () =>
     Effect.succeed(({ headers, method, url }) => {
       if (!isRead(method)) return undefined;
@@ -208,7 +213,7 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
       const address = toPath(url).replace(/^(\/docs\/.+)\.md$/, "$1");
       if (address === "/docs/guide" || address === "/docs/") {
         const query = new URLSearchParams(url.split("?")[1]).get("q")?.trim().slice(0, 200) ?? "";
-        const page = query === "" ? index : Effect.flatMap(search(query), html);
+        const page = query === "" ? list("Guide") : Effect.flatMap(search(query), html);
         return Effect.map(page, (file) => file(headers, policy));
       }
       const page = pages.get(address);
@@ -223,7 +228,7 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
         return Effect.map(files, (fileAt) => fileAt.get(address)!(headers));
       if (!address.startsWith("/docs/") || !/text\/html/.test(headers["accept"] ?? ""))
         return undefined;
-      return Effect.map(missing, (file) =>
+      return Effect.map(list("There is no such page"), (file) =>
         HttpServerResponse.setStatus(file(headers, policy), 404),
       );
     });

@@ -33,6 +33,7 @@ export const Composer = ({ chatId, children, last, runningAsk, send }: ComposerP
     stop(runningAsk!);
     field.current!.focus();
   };
+  // A form sends nothing in a frame whose sandbox forbids forms.
   const submit = (event: Event) => {
     event.preventDefault();
     if (!canSend) return;
@@ -51,7 +52,7 @@ export const Composer = ({ chatId, children, last, runningAsk, send }: ComposerP
     if (event.key === "ArrowUp" && text === "" && last) setDraft(chatId, last);
   };
   return (
-    <form class="composer" onSubmit={submit}>
+    <div class="composer">
       {isTooLong && (
         <p class="bad" role="alert">
           {translate(
@@ -74,11 +75,16 @@ export const Composer = ({ chatId, children, last, runningAsk, send }: ComposerP
         />
         {length > longest * 0.8 && <span class="quiet">{longest - length}</span>}
         {runningAsk ? (
-          <button type="button" class="round" title={translate("Stop")} onClick={halt}>
+          <button class="round" title={translate("Stop")} onClick={halt}>
             <Icon name="stop" />
           </button>
         ) : (
-          <button class="round primary" title={translate("Ask")} disabled={!canSend}>
+          <button
+            class="round primary"
+            title={translate("Ask")}
+            disabled={!canSend}
+            onClick={submit}
+          >
             <Icon name="send" />
           </button>
         )}
@@ -86,6 +92,6 @@ export const Composer = ({ chatId, children, last, runningAsk, send }: ComposerP
       <div class="note quiet" dir="auto">
         {children}
       </div>
-    </form>
+    </div>
   );
 };

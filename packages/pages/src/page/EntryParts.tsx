@@ -6,7 +6,7 @@ import { useState } from "preact/hooks";
 import { hasQuestion, type Entry, type FeedbackChange } from "@parley/client";
 import { include, session } from "./ChatSession.ts";
 import { Failure } from "./Failure.tsx";
-import { Icon, useChange } from "./Parts.tsx";
+import { Icon, IconButton, useChange } from "./Parts.tsx";
 import { translate } from "./words.ts";
 
 /** Marks an entry that a person wrote, and any other entry that answers no question. */
@@ -73,11 +73,8 @@ export const Rating = (entry: Entry) => {
   const thumb = (name: "good" | "bad", title: string) => {
     const isPressed = rating === name;
     const feedback = isPressed ? { rating: null, comment: null } : { rating: name };
-    return (
-      <button class="plain" title={title} aria-pressed={isPressed} onClick={() => change(feedback)}>
-        <Icon name={name} />
-      </button>
-    );
+    const props = { icon: name, title, "aria-pressed": isPressed };
+    return <IconButton {...props} onClick={() => change(feedback)} />;
   };
   const submit = (event: SubmitEvent) => {
     event.preventDefault();

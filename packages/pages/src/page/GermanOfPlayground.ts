@@ -43,7 +43,6 @@ export const germanOfPlayground = {
   Flagged: "Beanstandet",
   "Flagged: {}": "Beanstandet: {}",
   "Not flagged": "Nicht beanstandet",
-  "Search chats by name or user reference": "Chats nach Name oder Benutzerreferenz suchen",
   "Search chats": "Chats suchen",
   "Search by name, first question or exact user reference ({})":
     "Nach Name, erster Frage oder genauer Benutzerreferenz suchen ({})",

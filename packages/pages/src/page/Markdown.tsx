@@ -2,9 +2,10 @@
  * Renders Markdown as elements. Raw HTML except `<br>` appears as text, and nothing is loaded: the page never parses
  * HTML from an answer.
  */
-import { Lexer, Tokenizer, type MarkedToken, type Token, type Tokens } from "marked";
-import { h, type ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { Lexer, Tokenizer, type MarkedToken, type Token } from "marked";
+import { h, isValidElement, type ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { color } from "./color.ts";
 import { CopyButton } from "./Parts.tsx";
 import { translate } from "./words.ts";
 
@@ -122,28 +123,18 @@ class BoundedTokenizer extends Tokenizer {
 const formula =
   /^(?:\$\$[^$]+\$\$|\$(?![\s$])[^$\n]*[^\s$\\]\$(?!\d)|\\\([^\n]{1,1000}?\\\)|\\\[[^]{1,1000}?\\\])/;
 
-/** Returns what a screen reader says in place of Markdown. */
+/** Returns what a screen reader says in place of Markdown: the text of the elements, without raw HTML. */
 export const toSpeech = (text: string): string => {
-  const speak = (token: Token): string => {
-    if (token.type === "table") {
-      const { header, rows } = token as Tokens.Table;
-      return [header, ...rows]
-        .map((row) => row.map(({ tokens }) => tokens.map(speak).join("")).join(", "))
-        .join("\n");
-    }
-    const { items, tokens } = token as Tokens.List & Tokens.Generic;
-    const parts: ReadonlyArray<Token> | undefined = items ?? tokens;
-    if (parts !== undefined) return parts.map(speak).join(items ? "\n" : "");
-    if (/^(html|space|def|hr)$/.test(token.type)) return " ";
-    return decodeEntities(("text" in token && token.text) || "");
+  const speak = (node: ComponentChildren): string => {
+    if (Array.isArray(node)) return node.map(speak).join("");
+    if (!isValidElement(node)) return typeof node === "string" ? node : "";
+    const props: { children?: ComponentChildren; class?: string; text?: string } = node.props;
+    if (node.type === "span" && props.class === "raw") return " ";
+    const words = speak(props.text ?? props.children);
+    if (/^(a|code|del|em|span|strong)$/.test(String(node.type))) return words;
+    return /^t[dh]$/.test(String(node.type)) ? `${words}, ` : `\n${words}\n`;
   };
-  try {
-    if (isTangled(text)) return text;
-    const tokens = new Lexer({ gfm: true, tokenizer: new BoundedTokenizer() }).lex(text);
-    return tokens.map(speak).join("\n");
-  } catch {
-    return text;
-  }
+  return speak(makeReader(undefined)(text)).replace(/,? *\n+/g, "\n");
 };
 
 /** The elements for tokens that are rendered with nothing but their content. */
@@ -215,11 +206,11 @@ const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
         isInLink = true;
         const children = all(token.tokens);
         isInLink = false;
-        return link(token.href, children);
+        return link(decodeEntities(token.href), children);
       }
       case "image": {
-        const name = `🖼 ${token.text || token.href}`;
-        return isInLink ? name : link(token.href, name);
+        const name = decodeEntities(`🖼 ${token.text || token.href}`);
+        return isInLink ? name : link(decodeEntities(token.href), name);
       }
       case "text":
         return token.tokens === undefined ? decodeEntities(token.text) : all(token.tokens);
@@ -246,21 +237,26 @@ export const Code = ({
 }: {
   readonly language?: string | undefined;
   readonly text: string;
-}) => (
-  <div class="code" dir="ltr">
-    <div class="row quiet">
-      <span>{language}</span>
-      <CopyButton text={text} name={translate("Copy code")} />
+}) => {
+  const code = useRef<HTMLElement>(null);
+  useEffect(() => color(code.current!, language), [language, text]);
+  return (
+    <div class="code" dir="ltr">
+      <div class="row quiet">
+        <span>{language}</span>
+        <CopyButton text={text} name={translate("Copy code")} />
+      </div>
+      <pre tabIndex={0}>
+        <code ref={code}>{text}</code>
+      </pre>
     </div>
-    <pre tabIndex={0}>
-      <code>{text}</code>
-    </pre>
-  </div>
-);
+  );
+};
 
 const entities: ReadonlyMap<string, string> = new Map([
-  ...Object.entries({ amp: "&", apos: "'", bull: "•", euro: "€", gt: ">", hellip: "…", lt: "<" }),
-  ...Object.entries({ mdash: "—", ndash: "–", quot: '"', rarr: "→" }),
+  ..."amp& apos' bdquo„ bull• check✓ euro€ ge≥ gt> hellip… larr← ldquo“ le≤ lsquo‘ lt< mdash— minus− ndash– ne≠ quot\" rarr→ rdquo” rsquo’ sbquo‚ trade™"
+    .split(" ")
+    .map((pair) => [pair.slice(0, -1), pair.slice(-1)] as const),
   // The characters from 160 to 255.
   ...`nbsp iexcl cent pound curren yen brvbar sect uml copy ordf laquo not shy reg macr deg plusmn sup2 sup3 acute micro
   para middot cedil sup1 ordm raquo frac14 frac12 frac34 iquest Agrave Aacute Acirc Atilde Auml Aring AElig Ccedil Egrave

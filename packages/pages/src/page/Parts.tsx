@@ -2,6 +2,7 @@
  * Parts that several views share.
  */
 import { signal, type Signal } from "@preact/signals";
+import type { ComponentProps } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ConnectionError, ResponseError } from "@parley/client";
 import { copy } from "./copy.ts";
@@ -129,6 +130,16 @@ export const Icon = ({ name }: { readonly name: keyof typeof paths }) => (
   </svg>
 );
 
+/** A button that its title names. */
+export const IconButton = ({
+  icon,
+  ...props
+}: ComponentProps<"button"> & { readonly icon: keyof typeof paths }) => (
+  <button type="button" class="plain" {...props}>
+    <Icon name={icon} />
+  </button>
+);
+
 /** A time in the reader's time zone; hovering over it shows `iso`. */
 export const Time = ({
   iso,
@@ -150,14 +161,6 @@ export const CopyButton = ({ name, text }: { readonly name: string; readonly tex
     setCopied(true);
     setTimeout(() => setCopied(false), 2000);
   };
-  return (
-    <button
-      type="button"
-      class="plain"
-      title={isCopied ? translate("Copied") : name}
-      onClick={click}
-    >
-      <Icon name={isCopied ? "check" : "copy"} />
-    </button>
-  );
+  const title = isCopied ? translate("Copied") : name;
+  return <IconButton icon={isCopied ? "check" : "copy"} title={title} onClick={click} />;
 };

@@ -6,7 +6,7 @@ import { Effect } from "effect";
 import { HttpServerResponse } from "effect/http";
 import { refuseUnknown } from "../Options.ts";
 import { escape, toHtml, toPolicy, toSource, type Place } from "../Shell.ts";
-import { isRead, loadFiles, makeStaticFile, respondJson } from "../StaticFile.ts";
+import { filesOf, isRead, loadFiles, makeStaticFile, respondJson } from "../StaticFile.ts";
 import { noWelcome, type Welcome } from "../widget/WidgetConfig.ts";
 import type { PlaygroundConfig } from "./PlaygroundConfig.ts";
 
@@ -84,5 +84,4 @@ export const makePlayground = (options: PlaygroundOptions = {}): Pages => {
   };
 };
 
-const fileNames = ["page.js", "theme.js", "style.css", "icon.svg"];
-const filePaths = fileNames.map((name) => `/playground/${name}`);
+const filePaths = filesOf("/playground", "page.js");

@@ -31,7 +31,8 @@ export const makeWidgetPages = (options: WidgetOptions = {}): WidgetPages => {
     model = false,
     welcome = () => Effect.succeed(noWelcome),
   } = options;
-  const paths = ["/widget.js", "/widget/window.js", "/widget/widget.css"];
+  const files = ["window.js", "highlight.js", "widget.css"].map((name) => `/widget/${name}`);
+  const paths = ["/widget.js", ...files];
   const cachedFiles = Effect.runSync(Effect.cached(loadFiles(paths)));
   return {
     file: ({ headers, method, url }) => {

@@ -30,7 +30,7 @@ const serve = (origins: ReadonlyArray<string>, options?: WidgetOptions) =>
   );
 
 it.effect(
-  "the widget's loader is at most 4 kB when compressed, and its window with all files at most 40 kB",
+  "the widget's loader is at most 4 kB when compressed, its window with all files at most 40 kB, and the colours of code at most 8 kB",
   () =>
     Effect.gen(function* () {
       const { get, window } = yield* serve(["https://shop.example"]);
@@ -47,6 +47,7 @@ it.effect(
       expect(named).toEqual(["/widget/widget.css", "/widget/window.js"]);
       const sizes = yield* Effect.forEach([window, ...named], sizeOf);
       expect(sizes.reduce((sum, size) => sum + size)).toBeLessThanOrEqual(40_000);
+      expect(yield* sizeOf("/widget/highlight.js")).toBeLessThanOrEqual(8000);
     }).pipe(Effect.scoped),
 );
 

@@ -5,7 +5,7 @@ import { render } from "preact";
 import { useState } from "preact/hooks";
 import { Code, Markdown } from "../../page/Markdown.tsx";
 import { storage, useRead } from "../../page/Parts.tsx";
-import { toCurl, toFetch } from "../../page/samples.ts";
+import { Samples } from "../../page/Samples.tsx";
 
 type Json = Record<string, any>;
 
@@ -22,19 +22,10 @@ const typeOf = (schema: Json): string => {
   return type === "array" ? `array of ${typeOf(items ?? {})}` : (type ?? "any");
 };
 
-const rulesOf = (schema: Json): ReadonlyArray<string> => {
-  const { default: initial, maximum, maxLength, minimum, minLength } = follow(schema);
-  const rules = {
-    default: JSON.stringify(initial),
-    minimum,
-    maximum,
-    "minimum length": minLength,
-    "maximum length": maxLength,
-  };
-  return Object.entries(rules).flatMap(([name, value]) =>
-    value === undefined ? [] : [`${name} ${value}`],
-  );
-};
+const rulesOf = (schema: Json): ReadonlyArray<string> =>
+  Object.entries(follow(schema))
+    .filter(([name]) => /^(default|m(in|ax)(imum|Length))$/.test(name))
+    .map(([name, value]) => `${name.replace("Length", "imum length")} ${JSON.stringify(value)}`);
 
 const toTable = (head: string, rows: ReadonlyArray<ReadonlyArray<string>>): string => {
   const lines = rows.map((cells) => cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | "));
@@ -92,20 +83,14 @@ const bodies: Json = {
 };
 
 /** The operation as code to copy. */
-const Samples = ({ method, operationId, parameters, path, requestBody }: Json) => {
+const OperationSamples = ({ method, operationId, parameters, path, requestBody }: Json) => {
   const url = new URL(path.replace(/\{\w+\}/g, "1"), location.origin);
   const body = requestBody && JSON.stringify(bodies[operationId] ?? {});
   const headers: Record<string, string> = body ? { "content-type": "application/json" } : {};
   for (const { in: place, name, required } of parameters) {
     if (place === "header" && required) headers[name.toLowerCase()] = "key-1";
   }
-  const sample = { method, url: url.href, headers, body };
-  return (
-    <>
-      <Code language="curl" text={toCurl(sample)} />
-      <Code language="JavaScript" text={toFetch(sample)} />
-    </>
-  );
+  return <Samples {...{ method, url: url.href, headers, body }} />;
 };
 
 /** A form that sends a request to the operation and shows the response. The API key is kept in this tab. */
@@ -208,7 +193,7 @@ const Operation = (operation: Json) => (
       <strong class="method">{operation["method"]}</strong> <code>{operation["path"]}</code>
     </p>
     <Markdown text={`${operation["description"]}\n\n${describeValues(operation)}`} />
-    <Samples {...operation} />
+    <OperationSamples {...operation} />
     <Trial {...operation} />
     {Object.entries<Json>(operation["responses"]).flatMap(([status, { content, description }]) =>
       Object.entries<Json>(content).map(([type, response]) => (

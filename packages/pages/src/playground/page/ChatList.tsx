@@ -6,7 +6,7 @@ import { ConnectionError, ResponseError } from "@parley/client";
 import type { Chat, ChatsQuery, Page } from "@parley/client";
 import { entries, stale } from "../../page/ChatSession.ts";
 import { Failure } from "../../page/Failure.tsx";
-import { Icon, pause, Time, useRead } from "../../page/Parts.tsx";
+import { Icon, IconButton, pause, Time, useRead } from "../../page/Parts.tsx";
 import { nameChat, titleOf } from "../../page/titles.ts";
 import { toLocale, translate } from "../../page/words.ts";
 import { client, list, route } from "./Session.ts";
@@ -68,7 +68,7 @@ export const ChatList = () => {
           type="search"
           id="search"
           dir="auto"
-          aria-label={translate("Search chats by name or user reference")}
+          aria-label={translate("Search chats")}
           placeholder={translate("Search chats")}
           title={translate("Search by name, first question or exact user reference ({})", "Ctrl+K")}
           value={search}
@@ -104,22 +104,18 @@ export const ChatList = () => {
           <p class="quiet" role="status">
             {positionOf(value)}
           </p>
-          <button
-            class="plain"
-            aria-label={translate("Newer chats")}
+          <IconButton
+            icon="back"
+            title={translate("Newer chats")}
             disabled={page === 1}
             onClick={() => openPage(page - 1)}
-          >
-            <Icon name="back" />
-          </button>
-          <button
-            class="plain"
-            aria-label={translate("Older chats")}
+          />
+          <IconButton
+            icon="next"
+            title={translate("Older chats")}
             disabled={page * limit >= value.total}
             onClick={() => openPage(page + 1)}
-          >
-            <Icon name="next" />
-          </button>
+          />
         </div>
       )}
     </>

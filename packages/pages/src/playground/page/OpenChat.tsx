@@ -6,7 +6,7 @@ import { hasQuestion, type Chat, type Entry } from "@parley/client";
 import { announcement, forget, stale } from "../../page/ChatSession.ts";
 import { Conversation, type ConversationProps } from "../../page/Conversation.tsx";
 import { Failure } from "../../page/Failure.tsx";
-import { focus, Icon, isPhone, useChange, useRead } from "../../page/Parts.tsx";
+import { focus, Icon, IconButton, isPhone, useChange, useRead } from "../../page/Parts.tsx";
 import { nameChat, titleOf } from "../../page/titles.ts";
 import { toLocale, translate, weave } from "../../page/words.ts";
 import { client, route } from "./Session.ts";
@@ -130,32 +130,26 @@ const Header = ({ chat, search, setChat, setSearch, title, total }: HeaderProps)
           </p>
         </div>
       </div>
-      <button
-        class="plain"
+      <IconButton
+        icon="search"
         title={translate("Search in this chat")}
         aria-pressed={search !== undefined}
         onClick={() => setSearch(search === undefined ? "" : undefined)}
-      >
-        <Icon name="search" />
-      </button>
+      />
       {isOffered && chat._createTime && (
-        <button
-          class="plain"
+        <IconButton
+          icon="edit"
           title={translate("Rename")}
           ref={isRenaming === undefined ? null : focus}
           onClick={() => setRenaming(true)}
-        >
-          <Icon name="edit" />
-        </button>
+        />
       )}
       <Deletion {...{ chat, count, title }} />
-      <button
-        class="plain"
+      <IconButton
+        icon="save"
         title={translate("Save as Markdown")}
         onClick={() => save(chat.id, title)}
-      >
-        <Icon name="save" />
-      </button>
+      />
     </header>
   );
 };
@@ -186,11 +180,7 @@ const Deletion = ({
     });
   return (
     <>
-      {isOffered && (
-        <button class="plain" title={translate("Delete")} onClick={open}>
-          <Icon name="delete" />
-        </button>
-      )}
+      {isOffered && <IconButton icon="delete" title={translate("Delete")} onClick={open} />}
       <dialog ref={dialog} aria-labelledby="deletion" onClose={() => setOpen(false)}>
         {isOpen && (
           <div class="stack">

@@ -5,9 +5,8 @@ import { useRef, useState } from "preact/hooks";
 import type { Attempt } from "@parley/client";
 import { entries } from "../../page/ChatSession.ts";
 import { Failure } from "../../page/Failure.tsx";
-import { Code } from "../../page/Markdown.tsx";
-import { Icon, Time } from "../../page/Parts.tsx";
-import { toCurl, toFetch } from "../../page/samples.ts";
+import { IconButton, Time } from "../../page/Parts.tsx";
+import { Samples } from "../../page/Samples.tsx";
 import { translate, weave } from "../../page/words.ts";
 import { attempts } from "./Session.ts";
 
@@ -25,9 +24,11 @@ export const Requests = () => {
       <dialog ref={dialog} aria-labelledby="requests" onClose={() => setOpen(false)}>
         <header class="row">
           <h2 id="requests">{translate("Requests")}</h2>
-          <button class="plain" title={translate("Close")} onClick={() => dialog.current!.close()}>
-            <Icon name="close" />
-          </button>
+          <IconButton
+            icon="close"
+            title={translate("Close")}
+            onClick={() => dialog.current!.close()}
+          />
         </header>
         <p class="quiet">{translate("Newest first. The API key is not shown.")}</p>
         {all.map((attempt, at) => (
@@ -62,8 +63,7 @@ const Request = ({ attempt, isOpen }: { readonly attempt: Attempt; readonly isOp
       {answer && <p class="clipped">{answer.answer}</p>}
       <Failure error={error} />
       {requestId && <p class="quiet">{weave("Request id {}", <code>{requestId}</code>)}</p>}
-      <Code language="curl" text={toCurl(attempt)} />
-      <Code language="JavaScript" text={toFetch(attempt)} />
+      <Samples {...attempt} />
     </details>
   );
 };

@@ -11,7 +11,7 @@ import { Conversation, Questions } from "../../page/Conversation.tsx";
 import { actions, Failure } from "../../page/Failure.tsx";
 import { german } from "../../page/German.ts";
 import { Markdown } from "../../page/Markdown.tsx";
-import { Icon, isPhone, tabValue, Time, useRead } from "../../page/Parts.tsx";
+import { IconButton, isPhone, tabValue, Time, useRead } from "../../page/Parts.tsx";
 import { nameChat, titleOf } from "../../page/titles.ts";
 import { setWords, translate } from "../../page/words.ts";
 import type { Welcome, WidgetConfig } from "../WidgetConfig.ts";
@@ -92,21 +92,19 @@ const Window = ({ logo, readWelcome, start, title }: WindowProps) => {
         </div>
         {view !== null && (
           <>
-            <button
-              class="plain"
+            <IconButton
+              icon="more"
               title={translate("Earlier chats")}
               onClick={() => (shownView.value = "chats")}
-            >
-              <Icon name="more" />
-            </button>
-            <button class="plain" title={translate("New chat")} onClick={() => show("new")}>
-              <Icon name="plus" />
-            </button>
+            />
+            <IconButton icon="plus" title={translate("New chat")} onClick={() => show("new")} />
           </>
         )}
-        <button class="plain" title={translate("Close the chat")} onClick={() => send("close")}>
-          <Icon name="close" />
-        </button>
+        <IconButton
+          icon="close"
+          title={translate("Close the chat")}
+          onClick={() => send("close")}
+        />
       </header>
       <div>
         <Failure error={error ?? rejection.value} retry={retry} />

@@ -18,9 +18,9 @@ const german: Readonly<Record<string, string>> = {
 const small = "(max-width: 640px), (max-height: 440px)";
 
 const css = `
-:host { all: initial !important; color-scheme: light dark !important }
-* { box-sizing: border-box; z-index: 2147483647; inset: auto }
-section { --side: 20px; --bottom: 20px }
+:host { all: initial !important; position: fixed !important; color-scheme: light dark !important }
+* { box-sizing: border-box; inset: auto }
+section { all: unset; --side: 20px; --bottom: 20px }
 button { position: fixed; bottom: var(--bottom); width: 56px; height: 56px; padding: 14px; border: 1px solid transparent; border-radius: 50%; cursor: pointer; background: #0f5c5c; box-shadow: 0 2px 12px #0005 }
 button:focus-visible { outline: 3px solid var(--brand); outline-offset: 2px; box-shadow: 0 0 0 2px var(--on), 0 0 0 7px var(--on) }
 path { fill: none; stroke: currentcolor; stroke-width: 2; stroke-linecap: round; stroke-linejoin: round }
@@ -43,8 +43,9 @@ const warn = (text: string) => console.warn(`Parley widget: ${text}`);
 
 type Call = readonly [name: string, ...values: ReadonlyArray<string>];
 declare global {
-  // oxlint-disable-next-line no-var
-  var parley: { readonly calls?: Array<Call> } | undefined;
+  interface Window {
+    parley?: { readonly calls?: Array<Call> };
+  }
 }
 
 /** Reads the replacements of phrases in the attribute `data-texts`. */
@@ -52,7 +53,7 @@ const readTexts = (json = "{}"): Record<string, string> => {
   try {
     return { ...JSON.parse(json) };
   } catch (error) {
-    warn(`data-texts is ignored, because it is not valid JSON: ${error}`);
+    warn(`data-texts is ignored: ${error}`);
     return {};
   }
 };
@@ -92,6 +93,9 @@ const draw = ({ color = "", offset = "", position = "", theme }: DOMStringMap) =
   if (aside !== undefined) style.setProperty("--side", `${aside}px`);
   button.style.backgroundColor = color;
   root.append(shadow.host);
+  // Above whatever the page contains, even if the page transforms its root. Safari 16 does without.
+  section.popover = "manual";
+  section.showPopover?.();
   const background = getComputedStyle(button).backgroundColor;
   // Converts notations such as `oklch(…)` to sRGB.
   button.style.color = `color-mix(in srgb, ${background}, ${background})`;
@@ -195,7 +199,7 @@ const mount = ({ dataset, src }: HTMLScriptElement, calls: ReadonlyArray<Call>) 
       if (isReady() || frame !== target || note.textContent !== translate("Loading the chat…"))
         return;
       fail(
-        `the window did not open, because the key ${key} is unknown or ${location.origin} is not among its origins. ` +
+        `the window did not open: the key ${key} is unknown or ${location.origin} is not among its origins. ` +
           `To allow it among others: parley key set prl_${key} --origins …,${location.origin}`,
       );
     }, 4000);
@@ -291,16 +295,18 @@ const mount = ({ dataset, src }: HTMLScriptElement, calls: ReadonlyArray<Call>) 
       shadow.host.remove();
       port?.close();
       frame = undefined;
-      Reflect.deleteProperty(globalThis, "parley");
+      if (isFree) delete window.parley;
     },
   };
-  globalThis.parley = Object.freeze(methods) as {};
+  if (isFree) window.parley = methods;
   for (const [name, text = ""] of calls) methods[name]?.(text);
 };
 
 const script = document.currentScript ?? document.querySelector('script[src*="/widget.js"]');
 /** The calls before the button is there. A page may have collected some before this script ran. */
-const calls: Array<Call> = globalThis.parley?.calls ?? [];
+const calls: Array<Call> = window.parley?.calls ?? [];
+/** Whether the page has nothing else of this name. */
+const isFree = !window.parley || calls === window.parley.calls;
 const start = () => {
   try {
     // The script may be loaded twice.
@@ -313,7 +319,7 @@ const start = () => {
 if (!document.querySelector("parley-widget")) {
   const names = ["open", "close", "ask", "destroy"];
   const methods = names.map((name) => [name, (text: string) => void calls.push([name, text])]);
-  globalThis.parley = { ...Object.fromEntries(methods), calls };
+  if (isFree) window.parley = { ...Object.fromEntries(methods), calls };
   if (document.readyState === "loading") addEventListener("DOMContentLoaded", start);
   else start();
 }

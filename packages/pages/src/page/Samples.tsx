@@ -2,6 +2,8 @@
  * Requests as code to copy. Headers that only a page needs to stream, resume and retry are left out. A stop needs the
  * idempotency key of its ask.
  */
+import { Code } from "./Markdown.tsx";
+
 interface Sample {
   readonly method: string;
   readonly url: string;
@@ -17,7 +19,7 @@ const headersOf = ({ headers, method }: Sample): ReadonlyArray<readonly [string,
     ([name]) => name === "content-type" || (name === "idempotency-key" && method === "DELETE"),
   );
 
-export const toCurl = (sample: Sample): string => {
+const toCurl = (sample: Sample): string => {
   const { body, method, url } = sample;
   return [
     `curl -s ${/GET|POST/.test(method) ? "" : `-X ${method} `}${quote(url)} -H "x-api-key: $KEY"`,
@@ -26,7 +28,7 @@ export const toCurl = (sample: Sample): string => {
   ].join(" \\\n  ");
 };
 
-export const toFetch = (sample: Sample): string => {
+const toFetch = (sample: Sample): string => {
   const { body, method, url } = sample;
   const headers = headersOf(sample).map(([name, value]) => `, "${name}": ${JSON.stringify(value)}`);
   const lines = [
@@ -36,3 +38,10 @@ export const toFetch = (sample: Sample): string => {
   ];
   return `const response = await fetch(${JSON.stringify(url)}, {\n${lines.join("\n")}\n});\nconsole.log(await response.json());`;
 };
+
+export const Samples = (sample: Sample) => (
+  <>
+    <Code language="curl" text={toCurl(sample)} />
+    <Code language="JavaScript" text={toFetch(sample)} />
+  </>
+);
