@@ -104,10 +104,16 @@ select chat.* from unnest($2::int8[]) requested_id cross join lateral (
 const today = "(clock_timestamp() at time zone 'UTC')::date";
 const oldestDay = `${today} - ${erasedUsageDays}`;
 
-// Erasures of a chatbot take turns at the rows of `erased_usage` in their order.
+// Each chat's rows are looked up separately, and then deleted by their places: for conditions on the chatbot and several
+// chats, PostgreSQL 15 may read all rows of a large chatbot. Erasures of a chatbot take turns at the rows of
+// `erased_usage` in their order.
 const deleteChats = `
 with entries as (
-  delete from entry where chatbot_id = $1 and chat_id = any ($2::int8[])
+  delete from entry where ctid = any (array(
+    select entry.ctid from unnest($2::int8[]) erased_id cross join lateral (
+      select ctid from entry where chatbot_id = $1 and chat_id = erased_id order by position for update
+    ) entry
+  ))
   returning (create_time at time zone 'UTC')::date as day, key_id, provider, model, attempts, prompt_tokens,
     completion_tokens, question <> '' and not flagged as is_answer
 ), kept as (
@@ -124,10 +130,17 @@ with entries as (
 ), expired as (
   delete from erased_usage where chatbot_id = $1 and day < ${oldestDay}
 )
-delete from chat where chatbot_id = $1 and id = any ($2::int8[])`;
+delete from chat where ctid = any (array(
+  select chat.ctid from unnest($2::int8[]) erased_id
+  cross join lateral (select ctid from chat ${byPrimaryKey("id", "erased_id")}) chat
+))`;
 
-const deleteKeys =
-  "delete from idempotency_key where chatbot_id = $1 and chat_id = any ($2::int8[])";
+const deleteKeys = `delete from idempotency_key where ctid = any (array(
+  select key.ctid from unnest($2::int8[]) erased_id cross join lateral (
+    select ctid from idempotency_key
+    where chatbot_id = $1 and chat_id between erased_id and erased_id order by chat_id for update
+  ) key
+))`;
 
 // Deletes the keys of visitors' asks that have no chat; such a key contains its visitor's `userRef`. Keys are locked in
 // key order, as in turns and creations. `deleteKeys` locks in no particular order; its transaction is retried after a
