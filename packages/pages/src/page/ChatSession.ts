@@ -245,7 +245,7 @@ const run = async (id: string) => {
       if (signal.aborted) return;
       // The page asks for another key, which may belong to another chatbot.
       if (error instanceof ResponseError && error.status === 401) return edit(find(id));
-      if (isStopped(error)) return change(id, { state: "cancelled" });
+      if (isStopped(error)) return endStopped(id);
       if (!(error instanceof ConnectionError)) return change(id, { state: "failed", error });
       change(id, { state: "reconnecting" });
       await untilBack(signal);
@@ -275,6 +275,11 @@ const read = async (id: string, chat_id: number, signal: AbortSignal) => {
   }
 };
 
+const endStopped = (id: string) => {
+  change(id, { state: "cancelled" });
+  stale.value++;
+};
+
 const isStopped = (error: unknown) =>
   error instanceof ResponseError && error.message === "ANSWER_STOPPED";
 
@@ -289,9 +294,7 @@ const cancel = async (id: string) => {
       const { stopped } = await session.client.stop(id);
       if (!stopped || !isStopping()) break;
       disconnects.get(id)?.abort();
-      change(id, { state: "cancelled" });
-      stale.value++;
-      return;
+      return endStopped(id);
     } catch (error) {
       if (isLast || !(error instanceof ResponseError && error.status === 404)) break;
       await pause(1000);
