@@ -20,11 +20,13 @@ export const makeErasure =
       const limit = time(which._tag === "IdleSince" ? which.limit : null);
       const deleteLocked = Effect.fnUntraced(function* (rows: ReadonlyArray<LockedRow>) {
         const chats = array(rows, "int8", ({ id }) => id);
+        yield* query(chatbot, lockRows(entriesOfChats), [chatbot, chats]);
         yield* query(chatbot, deleteChats, [chatbot, chats]);
         yield* query(chatbot, countGaps, [
           chatbot,
           array(rows, "int8", ({ position }) => position),
         ]);
+        yield* query(chatbot, lockRows(keysOfChats), [chatbot, chats]);
         yield* query(chatbot, deleteKeys, [chatbot, chats]);
         yield* query(chatbot, countErased, [chatbot, rows.length]);
         return rows.length;
@@ -104,16 +106,26 @@ select chat.* from unnest($2::int8[]) requested_id cross join lateral (
 const today = "(clock_timestamp() at time zone 'UTC')::date";
 const oldestDay = `${today} - ${erasedUsageDays}`;
 
-// Each chat's rows are looked up separately, and then deleted by their places: for conditions on the chatbot and several
-// chats, PostgreSQL 15 may read all rows of a large chatbot. Erasures of a chatbot take turns at the rows of
-// `erased_usage` in their order.
+// The rows of each chat, which are looked up separately: for a condition on several chats, PostgreSQL 15 may read all
+// rows of a large chatbot.
+const rowsOfChats = (table: string, ofChat: string) => `(
+  select rows.ctid from unnest($2::int8[]) erased_id cross join lateral (
+    select ctid from ${table} where chatbot_id = $1 and ${ofChat} for update
+  ) rows
+)`;
+const entriesOfChats = rowsOfChats("entry", "chat_id = erased_id order by position");
+const keysOfChats = rowsOfChats(
+  "idempotency_key",
+  "chat_id between erased_id and erased_id order by chat_id",
+);
+
+// A statement of its own: one that deletes rows by their ctids would miss those that change while it waits for a lock.
+const lockRows = (rows: string) => `select count(*) from ${rows} locked`;
+
+// Erasures of a chatbot take turns at the rows of `erased_usage` in their order.
 const deleteChats = `
 with entries as (
-  delete from entry where ctid = any (array(
-    select entry.ctid from unnest($2::int8[]) erased_id cross join lateral (
-      select ctid from entry where chatbot_id = $1 and chat_id = erased_id order by position for update
-    ) entry
-  ))
+  delete from entry where ctid = any (array${entriesOfChats})
   returning (create_time at time zone 'UTC')::date as day, key_id, provider, model, attempts, prompt_tokens,
     completion_tokens, question <> '' and not flagged as is_answer
 ), kept as (
@@ -135,12 +147,7 @@ delete from chat where ctid = any (array(
   cross join lateral (select ctid from chat ${byPrimaryKey("id", "erased_id")}) chat
 ))`;
 
-const deleteKeys = `delete from idempotency_key where ctid = any (array(
-  select key.ctid from unnest($2::int8[]) erased_id cross join lateral (
-    select ctid from idempotency_key
-    where chatbot_id = $1 and chat_id between erased_id and erased_id order by chat_id for update
-  ) key
-))`;
+const deleteKeys = `delete from idempotency_key where ctid = any (array${keysOfChats})`;
 
 // Deletes the keys of visitors' asks that have no chat; such a key contains its visitor's `userRef`. Keys are locked in
 // key order, as in turns and creations. `deleteKeys` locks in no particular order; its transaction is retried after a
