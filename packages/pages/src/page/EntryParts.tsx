@@ -2,7 +2,7 @@
  * What an entry has besides its question and its answer: who wrote it, its sources and its rating.
  */
 import { signal } from "@preact/signals";
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { hasQuestion, type Entry, type FeedbackChange } from "@parley/client";
 import { include, session } from "./ChatSession.ts";
 import { Failure } from "./Failure.tsx";
@@ -58,7 +58,7 @@ export const Sources = ({ metadata }: Entry) => {
 /** The entries that this tab has rated, by id. */
 const ratedEntries = signal<ReadonlyMap<number, Entry>>(new Map());
 
-/** Two buttons, of which a second click clears the rating, and a form for a comment, which is optional. */
+/** Two buttons, of which a second click clears the rating, and a field for a comment, which is optional. */
 export const Rating = (entry: Entry) => {
   const { comment, rating } = ratedEntries.value.get(entry.id) ?? entry;
   const [isOpen, setOpen] = useState(false);
@@ -76,11 +76,9 @@ export const Rating = (entry: Entry) => {
     const props = { icon: name, title, "aria-pressed": isPressed };
     return <IconButton {...props} onClick={() => change(feedback)} />;
   };
-  const submit = (event: SubmitEvent) => {
-    event.preventDefault();
-    const form = new FormData(event.currentTarget as HTMLFormElement);
-    void change({ comment: String(form.get("comment")).trim() || null });
-  };
+  const field = useRef<HTMLInputElement>(null);
+  // A form sends nothing in a frame whose sandbox forbids forms.
+  const save = () => void change({ comment: field.current!.value.trim() || null });
   return (
     <>
       {thumb("good", translate("Good answer"))}
@@ -91,20 +89,19 @@ export const Rating = (entry: Entry) => {
         </button>
       )}
       {isOpen ? (
-        <form class="row" onSubmit={submit}>
+        <div class="row">
           <input
-            name="comment"
+            ref={field}
             dir="auto"
             maxLength={1000}
             aria-label={translate("Comment")}
             placeholder={translate("Comment")}
             defaultValue={comment ?? ""}
+            onKeyDown={({ isComposing, key }) => key === "Enter" && !isComposing && save()}
           />
-          <button>{translate("Save")}</button>
-          <button type="button" onClick={() => setOpen(false)}>
-            {translate("Cancel")}
-          </button>
-        </form>
+          <button onClick={save}>{translate("Save")}</button>
+          <button onClick={() => setOpen(false)}>{translate("Cancel")}</button>
+        </div>
       ) : (
         comment && (
           <p class="comment" dir="auto">

@@ -18,7 +18,7 @@ const german: Readonly<Record<string, string>> = {
 const small = "(max-width: 640px), (max-height: 440px)";
 
 const css = `
-:host { all: initial !important; position: fixed !important; color-scheme: light dark !important }
+:host { all: initial !important; position: fixed !important; z-index: 9999999999 !important; color-scheme: light dark !important }
 * { box-sizing: border-box; inset: auto }
 section { all: unset; --side: 20px; --bottom: 20px }
 button { position: fixed; bottom: var(--bottom); width: 56px; height: 56px; padding: 14px; border: 1px solid transparent; border-radius: 50%; cursor: pointer; background: #0f5c5c; box-shadow: 0 2px 12px #0005 }
