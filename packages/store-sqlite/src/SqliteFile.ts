@@ -27,7 +27,7 @@ const busyInterval = 5;
 
 /** How many bodies share a COMMIT at most. */
 const maxBodies = 64;
-/** How many turns of the event loop a COMMIT waits for further bodies, as long as each turn brings some. */
+/** How many turns of the event loop a COMMIT waits for further bodies, from the second on only if some have come. */
 const maxTurns = 4;
 
 const busy = 5;

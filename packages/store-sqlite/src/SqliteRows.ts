@@ -397,7 +397,11 @@ export const makeTx = (sql: Sql, now: () => number) => {
     ),
     insertEntry: verb(insertEntry),
     hasChats: verb(
-      (chatbot) => first("SELECT 1 FROM chats WHERE chatbot = ?", [chatbot]) !== undefined,
+      (chatbot) =>
+        first(
+          "SELECT 1 FROM chats WHERE chatbot = ?1 UNION ALL SELECT 1 FROM remains WHERE chatbot = ?1",
+          [chatbot],
+        ) !== undefined,
     ),
     insertRecords,
     endImport: verb((chatbot, { chat, chatTime, entry }) => {

@@ -121,7 +121,8 @@ export const makeChatArchive = (rows: ColdRows): Port => {
 
   /**
    * Stores records, which are in order, in several transactions of whole chats, each of at least `limit` records. Only a
-   * failure of the store can end it midway. The first transaction makes all later ids and times greater.
+   * failure of the store or the deletion of the chatbot can end it midway. The first transaction makes all later ids and
+   * times greater.
    */
   const importInParts = Effect.fnUntraced(function* (
     chatbot: ChatbotId,
@@ -139,7 +140,8 @@ export const makeChatArchive = (rows: ColdRows): Port => {
       yield* rows.write(
         { _tag: "Import", chatbot },
         Effect.fnUntraced(function* (tx) {
-          if (start === 0) {
+          if (start > 0) yield* registeredChatbot(tx, chatbot);
+          else {
             yield* refuseUnlessEmpty(tx, chatbot);
             yield* tx.endImport(chatbot, greatest);
             yield* tx.audit([{ actor, chatbot, action: "import", detail: importDetail(chats) }]);
