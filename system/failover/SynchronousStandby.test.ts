@@ -37,14 +37,14 @@ test(
       });
     try {
       const first = ask();
-      while (model.asked() === 0) await sleep(20);
+      while (model.calls() === 0) await sleep(20);
       await setStandby("away");
       expect((await first).text).toContain("STORAGE_UNAVAILABLE");
       // PostgreSQL committed the answer locally when the statement was cancelled at the deadline.
       expect((await ask()).status).not.toBe(201);
       await setStandby("");
       const replay = await ask();
-      expect([replay.status, replay.replayed, model.asked()]).toEqual([201, true, 1]);
+      expect([replay.status, replay.replayed, model.calls()]).toEqual([201, true, 1]);
     } finally {
       await setStandby("");
       await service.stop();

@@ -48,7 +48,7 @@ const start = async (
   const ask = () => askApi(target, { json: { chat_id: chat.id, query: "q" } });
   const firstAsk = ask();
   const stream = askStream(target, { json: { query: "q" } });
-  await vi.waitFor(() => expect(model.asked()).toBe(2), polling);
+  await vi.waitFor(() => expect(model.calls()).toBe(2), polling);
   const secondAsk = ask();
   // By the time the server responds to this request, it has read the second ask.
   await details(target);

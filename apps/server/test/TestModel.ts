@@ -71,18 +71,18 @@ export const startTestModel = async (
 
 export interface SlowModel extends TestModel {
   /** How many questions it has received. */
-  readonly asked: () => number;
+  readonly calls: () => number;
 }
 
 /** @param wait delays the second half of an answer */
 export const startSlowModel = async (wait: () => Promise<unknown>): Promise<SlowModel> => {
-  let asked = 0;
+  let calls = 0;
   const model = await startTestModel(async ({ end, say }) => {
-    asked++;
+    calls++;
     say("At ");
     await wait();
     say("last.");
     end();
   });
-  return { ...model, asked: () => asked };
+  return { ...model, calls: () => calls };
 };

@@ -154,10 +154,10 @@ it.live("an erasure deletes entries and keys that are changed while it waits for
       const archive = yield* ChatArchive;
       for (const change of ["entry set rating = 'good'", "idempotency_key set made_at = now()"]) {
         yield* create(chatbot);
-        const held = yield* hold(sql, `update ${change}`, []);
+        const lock = yield* hold(sql, `update ${change}`, []);
         const erasure = yield* Effect.forkScoped(archive.erase(chatbot, ofUser, "test"));
-        yield* held.awaited;
-        yield* held.release;
+        yield* lock.awaited;
+        yield* lock.release;
         assert.strictEqual(yield* Fiber.join(erasure), 1);
         assert.strictEqual(yield* occurrences(sql, schema, secret), 0);
       }

@@ -181,11 +181,11 @@ export const invalid = (server: Server): void => {
       const codes = (sent: ReadonlyArray<unknown>, send: typeof ask) =>
         Promise.all(sent.map(async (each) => (await send(each)).body.errors[0].code as number));
       const questions = [{ query: "" }, { query: "x".repeat(201) }, { query: 1 }, { query: "\0" }];
-      const asked = await codes(questions, ask);
-      expect(new Set([...asked, 4222055]).size).toBe(5);
+      const answers = await codes(questions, ask);
+      expect(new Set([...answers, 4222055]).size).toBe(5);
       expect(await codes([{ query: "\t\r\n" }, { query: "\u3000 \u2003" }], ask)).toEqual([
-        asked[0],
-        asked[0],
+        answers[0],
+        answers[0],
       ]);
       const metadata = ['"x"', '{"a":1e999}', `{"a":"${"x".repeat(16_384)}"}`];
       const posted = metadata.map((value) => `{"text":"t","metadata":${value}}`);

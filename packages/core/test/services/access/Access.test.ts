@@ -143,8 +143,8 @@ describe("access", () => {
     {},
     function* (key, state) {
       state.duringLookUp = Effect.never;
-      const left = yield* Effect.forkChild(authenticate(key), { startImmediately: true });
-      yield* Fiber.interrupt(left);
+      const request = yield* Effect.forkChild(authenticate(key), { startImmediately: true });
+      yield* Fiber.interrupt(request);
       state.duringLookUp = Effect.fail(new StorageUnavailable({ cause: "unavailable" }));
       const error = yield* Effect.flip(authenticate(key));
       assert.strictEqual(error._tag, "StorageUnavailable");
@@ -359,6 +359,6 @@ describe("records of key use", () => {
   );
 });
 
-it("the key that earlier samples showed is no key", () => {
+it("the key in the samples of earlier documents is refused", () => {
   assert.isNull(keyId("prl_0V2ClbsUvRtr_KNsvc24Uij3stmrY9QNFvKQNdDB0DxCe_32uFFN"));
 });
