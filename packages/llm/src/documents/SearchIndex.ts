@@ -14,6 +14,9 @@ const maxResults = 50;
 /** The most passages that one question looks at; its rarest words come first. */
 const maxVisits = 10_000;
 
+/** Words with fewer letters count less, because most of them say nothing about the topic: "how", "ich", "les". */
+const topicLength = 5;
+
 /** Scripts without spaces between words: pairs of neighbouring characters stand for words. */
 const spaceless =
   /[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+/g;
@@ -107,6 +110,12 @@ export class SearchIndex {
   search(question: string): ReadonlyArray<{ readonly id: number; readonly score: number }> {
     const size = this.lengths.length;
     const rarityOf = (count: number) => Math.log(1 + (size + 1) / (count + 1));
+    const capitals = new Set(wordsOf((question.match(/[\p{Lu}\p{N}]{2,}/gu) ?? []).join(" ")));
+    const lengthFactorOf = (word: string) =>
+      // Abbreviations, numbers and scripts without capitals.
+      capitals.has(word) || word === word.toUpperCase()
+        ? 1
+        : Math.min(1, word.length / topicLength) ** 1.5;
     const terms = [...new Set(wordsOf(question).slice(0, 200))].map((word) => {
       const variants = [...this.variantsOf(word)].map(([variant, weight]) => ({
         list: this.postings.get(variant)!,
@@ -114,7 +123,8 @@ export class SearchIndex {
       }));
       const count = variants.reduce((sum, { list, weight }) => sum + weight * list.length, 0);
       const visits = variants.reduce((sum, { list }) => sum + list.length, 0);
-      return { variants, visits, rarity: rarityOf(Math.min(count, size)) };
+      const rarity = lengthFactorOf(word) * rarityOf(Math.min(count, size));
+      return { variants, visits, rarity };
     });
     terms.sort((a, b) => b.rarity - a.rarity);
     if (this.scores.length < size) {

@@ -243,6 +243,21 @@ it.effect("a search finds words in languages with other letters, or without spac
   }),
 );
 
+it.effect(
+  "short words of a question count less than long ones, unless they are abbreviations",
+  () =>
+    Effect.gen(function* () {
+      const password = "Das Kennwort ändern Sie hier.\n# Das Kennwort\nEs hat acht Zeichen.";
+      const document = `# Vorwort\nWie ich dazu kam.\n# Kennwort\n${password}\n# VPN\nDas VPN der Firma. Ein Kennwort.`;
+      for (const [question, heading] of [
+        ["Wie kann ich mein Kennwort ändern?", "Kennwort"],
+        ["Kennwort VPN", "VPN"],
+      ] as const) {
+        assert.strictEqual(yield* best(question, document), heading);
+      }
+    }),
+);
+
 it.effect("a search returns the best passage of each of three documents before others", () =>
   Effect.gen(function* () {
     const passages = ["a", "b", "c"].flatMap((name, at) =>
