@@ -115,7 +115,7 @@ export class SearchIndex {
       // Abbreviations, numbers and scripts without capitals.
       capitals.has(word) || word === word.toUpperCase()
         ? 1
-        : Math.min(1, word.length / topicLength) ** 1.5;
+        : Math.min(1, word.length / topicLength);
     const terms = [...new Set(wordsOf(question).slice(0, 200))].map((word) => {
       const variants = [...this.variantsOf(word)].map(([variant, weight]) => ({
         list: this.postings.get(variant)!,
