@@ -12,7 +12,7 @@ const headingScore = 2;
 const [prefixWeight, stemWeight, slipWeight] = [0.4, 0.3, 0.4];
 const maxResults = 50;
 /** The most passages that one question looks at; its rarest words come first. */
-const maxVisits = 10_000;
+const maxVisits = 4_000;
 
 /** Words with fewer letters count less, because most of them say nothing about the topic: "how", "ich", "les". */
 const topicLength = 5;
