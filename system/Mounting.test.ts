@@ -143,12 +143,10 @@ describe.each(servers)("%s", (title, name, runtime) => {
       status: 404,
       body: { method: "GET", path: "/support/chatbot/nowhere" },
     });
-    if (title !== "Next.js") {
-      expect(await send("/support/chatbot/chats", undefined, {}, "DELETE")).toMatchObject({
-        status: 404,
-        body: { method: "DELETE", path: "/support/chatbot/chats" },
-      });
-    }
+    expect(await send("/support/chatbot/chats", undefined, {}, "DELETE")).toMatchObject({
+      status: 404,
+      body: { method: "DELETE", path: "/support/chatbot/chats" },
+    });
     expect((await send("/support/chatbot/details", undefined, { "x-api-key": "no" })).status).toBe(
       401,
     );
@@ -171,6 +169,20 @@ describe.each(servers)("%s", (title, name, runtime) => {
     expect(await send("/support/ask", { query: "quick" })).toMatchObject({
       status: 201,
       body: { data: { answer: "one two" } },
+    });
+  });
+
+  it("the handler renames and deletes chats, and stops asks", async () => {
+    const { data: chat } = (await send("/support/chatbot/chats", {})).body;
+    const path = `/support/chatbot/chats/${chat.id}`;
+    const renamed = { status: 200, body: { data: { ...chat, name: "new" } } };
+    expect(await send(path, { name: "new" }, {}, "PATCH")).toMatchObject(renamed);
+    expect(await send(path, undefined, {}, "DELETE")).toMatchObject(renamed);
+    const headers = { "idempotency-key": `stop in ${title}` };
+    const { data: entry } = (await send("/support/ask", { query: "quick" }, headers)).body;
+    expect(await send("/support/ask", undefined, headers, "DELETE")).toMatchObject({
+      status: 200,
+      body: { data: { stopped: false, entry } },
     });
   });
 

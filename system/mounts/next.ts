@@ -1,7 +1,7 @@
 /** Stands in for Next.js: calls the route's handlers with its own kind of request, and with the route's parameters. */
 import { serve } from "@hono/node-server";
 import { announce } from "./announce.ts";
-import { GET, POST } from "./next-route.ts";
+import { DELETE, GET, PATCH, POST } from "./next-route.ts";
 
 class NextRequest extends Request {
   get nextUrl(): URL {
@@ -9,7 +9,7 @@ class NextRequest extends Request {
   }
 }
 const fetch = (request: Request) => {
-  const method = { GET, POST }[request.method];
+  const method = { DELETE, GET, PATCH, POST }[request.method];
   const path = new URL(request.url).pathname.split("/").slice(2);
   return method === undefined
     ? new Response(null, { status: 405 })

@@ -19,7 +19,7 @@ const register = Layer.effectDiscard(
       name: "Helpdesk",
       description: "",
       settings: { ...defaultSettings, helloMessage: "Hello!" },
-      keys: [yield* keyRecord(key!)],
+      keys: [yield* keyRecord(key!, { scopes: ["read", "write", "ask", "delete"] })],
     };
     yield* registry.create(helpdesk, "test");
   }),

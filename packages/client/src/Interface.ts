@@ -95,7 +95,7 @@ export interface Client {
    * Erases a chat with everything in it, and returns the chat as it was. If the response to an attempt is lost, the
    * retry finds no chat and rejects with status 404. The key needs the scope `delete`.
    */
-  readonly delete: (chatId: number, options?: IncludeOptions<ChatInclude>) => Promise<Chat>;
+  readonly delete: (chatId: number, options?: CallOptions) => Promise<Chat>;
   /** Changes an entry's rating or comment, and returns the entry with both. */
   readonly rate: (
     chatId: number,
@@ -120,7 +120,10 @@ export interface Client {
    * the key fails with `ANSWER_STOPPED` for 24 hours. Resolves to the entry if it was stored first; rejects with status
    * 404 if no server knows the ask.
    */
-  readonly stop: (idempotencyKey: string, options?: CallOptions) => Promise<StopResult>;
+  readonly stop: (
+    idempotencyKey: string,
+    options?: IncludeOptions<EntryInclude>,
+  ) => Promise<StopResult>;
 }
 
 /** The outcome of a stop: `stopped` if nothing is stored; otherwise the entry that was stored first. */

@@ -1,5 +1,5 @@
 /**
- * Answerers, documents and moderators for Parley. The word list is loaded only when needed.
+ * Answerers, documents and moderators for Parley.
  */
 export {
   effectLanguageModel,

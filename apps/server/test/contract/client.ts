@@ -322,7 +322,7 @@ export const expectEntry = (entry: Entry, words: ReadonlyArray<string> = []): vo
 const expectDatum = (datum: any, words: ReadonlyArray<string>): void => {
   if ("stopped" in datum) {
     expectKeys(datum, datum.stopped ? ["stopped"] : ["stopped", "entry"]);
-    if (!datum.stopped) expectEntry(datum.entry);
+    if (!datum.stopped) expectEntry(datum.entry, words);
   } else if ("chat_id" in datum) expectEntry(datum, words);
   else if ("id" in datum) expectChat(datum, words);
   else {

@@ -196,6 +196,8 @@ export const validationCodes = {
 
   STOP_DTO_IDEMPOTENCY_KEY_NOT_PRESENT: 4228001,
   STOP_DTO_IDEMPOTENCY_KEY_NOT_PRINTABLE: 4228002,
+  STOP_DTO_INCLUDE_REPEATED: 4228003,
+  STOP_DTO_INCLUDE_NOT_A_FIELD: 4228004,
 } as const;
 
 export type ValidationMessage = keyof typeof validationCodes;

@@ -170,7 +170,7 @@ export const endpoints = {
       "stored, and each repetition of the ask fails with `ANSWER_STOPPED` for 24 hours. If the entry was stored first, " +
       "`stopped` is `false`, and the response has the entry.",
     dto: "STOP_DTO",
-    parameters: { header: stopHeaders },
+    parameters: { header: stopHeaders, query: includeOfEntry },
     success: envelope(200, StopWire),
   },
 } as const satisfies Readonly<Record<string, Endpoint>>;

@@ -166,9 +166,11 @@ export const makeHandlers = Effect.fnUntraced(function* (
   });
 
   const stopAsk: Handler = Effect.fnUntraced(function* ({ principal, request }) {
-    const { "Idempotency-Key": idempotencyKey } = yield* decodeStop(request);
+    const { "Idempotency-Key": idempotencyKey, include = [] } = yield* decodeStop(request);
     const result = yield* asking.stop(principal.chatbot, idempotencyKey, principal.visitor);
-    return toOk(result.stopped ? result : { stopped: false, entry: encodeEntry(result.entry, []) });
+    return toOk(
+      result.stopped ? result : { stopped: false, entry: encodeEntry(result.entry, include) },
+    );
   });
 
   return {

@@ -194,12 +194,19 @@ export const makeBodyDecoders = (questionLength: number) => {
   };
 };
 
-const decodeStopHeaders = makeDecoder(stopAsk.dto, Schema.Struct(stopAsk.parameters.header));
+const decodeStopValues = makeDecoder(
+  stopAsk.dto,
+  Schema.Struct({ ...stopAsk.parameters.header, ...stopAsk.parameters.query }),
+);
 
-/** Decodes the header of a request that stops an ask. */
-export const decodeStop = ({ headers }: HttpServerRequest.HttpServerRequest) => {
+/** Decodes the header and the query of a request that stops an ask. */
+export const decodeStop = ({ headers, url }: HttpServerRequest.HttpServerRequest) => {
   const key = headers["idempotency-key"];
-  return decodeStopHeaders(key === undefined ? {} : { "Idempotency-Key": key });
+  const { input, problems } = readQuery(parseQuery(url), Object.keys(stopAsk.parameters.query));
+  return decodeStopValues(
+    { ...(key !== undefined && { "Idempotency-Key": key }), ...input },
+    problems,
+  );
 };
 
 export const decodeChatsQuery = makeQueryDecoder(

@@ -22,7 +22,7 @@ export type { Place };
 /** Summaries of the documents, in groups and in reading order, by path without `.md`. */
 const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "First steps": {
-    README: "What Parley is, the first five minutes, and all settings in a table.",
+    README: "What Parley is, what it promises, and the first five minutes.",
     playground: "A page for trying out a chatbot.",
     faq: "Short answers to common first questions.",
     install: "As a package, a systemd service or a container, and behind a proxy.",

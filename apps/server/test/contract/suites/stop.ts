@@ -27,6 +27,10 @@ export const stop = (server: Server): void => {
         expect(response.status, response.text).toBe(200);
         expect(response.body).toEqual({ status: 200, data: { stopped: false, entry: data } });
       }
+      const query = "/?include=metadata,feedback";
+      const { entry } = (await stopAsk(call.headers["idempotency-key"], query)).body.data;
+      expect(entry).toEqual((await askApi(server(), call, query)).body.data);
+      expect(Object.keys(entry).length).toBe(Object.keys(data).length + 3);
       const again = await askApi(server(), call);
       expect(again.body.data).toEqual(data);
     });
@@ -51,6 +55,7 @@ export const stop = (server: Server): void => {
     it("a stop needs a valid Idempotency-Key and the scope of asks", async () => {
       expectInvalid(await stopAsk(), "Idempotency-Key");
       expectInvalid(await stopAsk("é"), "Idempotency-Key");
+      expectInvalid(await stopAsk(unique(), "/?include=activity"), "include");
     });
   });
 };
