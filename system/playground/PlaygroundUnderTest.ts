@@ -77,7 +77,8 @@ const notation = String.raw`&Auml; &#xe4; &ndash; $a_1 * b_2 * c$ \(x_1 * y_1\) 
 
 A note.[^1]
 
-[^1]: The footnote.`;
+[^1]: The footnote.
+[^2]: Another.`;
 
 const script = (question: string): string | undefined => {
   if (question === "fail") return undefined;

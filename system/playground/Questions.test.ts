@@ -234,7 +234,7 @@ describe("asking", () => {
       expect(text).toContain("„A” &auml; 🖼 ö");
       const link = storedAnswer(page).getByRole("link");
       expect(await link.getAttribute("href")).toBe("https://elsewhere.example/?a=1&b=2");
-      expect(text).toContain("[^1]: The footnote.");
+      expect(text).toMatch(/\[\^1\]: The footnote\.\n+\[\^2\]: Another\./);
       expect(text).toMatch(/☑\s+done\s+☐\s+open/);
       const spoken = await page
         .locator("main [role=status], .unseen[role=status]")

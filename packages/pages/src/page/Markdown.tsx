@@ -107,6 +107,12 @@ class BoundedTokenizer extends Tokenizer {
   override def(source: string) {
     return /^ {0,3}\[\^/.test(source) ? undefined : super.def(source);
   }
+  // Footnotes below each other are a paragraph each.
+  override paragraph(source: string) {
+    const token = super.paragraph(source);
+    const end = token?.raw.search(/\n {0,3}\[\^[^\]\n]+\]:/) ?? -1;
+    return end < 0 ? token : super.paragraph(source.slice(0, end + 1));
+  }
   // Marks in a formula are not emphasis, and its backslashes stay.
   override escape(source: string) {
     const raw = formula.exec(source)?.[0];
