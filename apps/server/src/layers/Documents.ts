@@ -3,7 +3,7 @@
  */
 import { AnswerUnavailable } from "@parley/core/ports";
 import { type Knowledge, type KnowledgeUnreadable, readKnowledge } from "@parley/llm";
-import { Cache, Context, Duration, Effect, Exit, Layer, Option, Path, Stream } from "effect";
+import { Cache, Context, Duration, Effect, Exit, Layer, Path, Stream } from "effect";
 import { on } from "node:events";
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -21,13 +21,9 @@ const locate = (path: string) =>
 export const ownDocuments = locate("docs");
 export const ownReadme = locate("README.md");
 
-const read = Effect.fnUntraced(function* (
-  folder: string,
-  pages: boolean,
-  previous: Knowledge | null = null,
-) {
+const read = Effect.fnUntraced(function* (folder: string, pages: boolean) {
   const others = folder === ownDocuments ? [ownReadme] : [];
-  const knowledge = yield* readKnowledge(folder, others, previous);
+  const knowledge = yield* readKnowledge(folder, others);
   const { documents, passages } = knowledge;
   if (folder === ownDocuments) {
     // Links lead to the guide.
@@ -77,8 +73,7 @@ export const layerDocuments = (reload: Stream.Stream<unknown>) =>
         timeToLive: (exit) => (Exit.isSuccess(exit) ? Duration.infinity : Duration.zero),
       });
       const readAgain = (folder: string) =>
-        Cache.getOption(folders, folder).pipe(
-          Effect.flatMap((previous) => read(folder, pages, Option.getOrNull(previous))),
+        read(folder, pages).pipe(
           Effect.flatMap((knowledge) => Cache.set(folders, folder, knowledge)),
           Effect.andThen(Effect.logInfo(`Reloaded the documents in ${folder}`)),
           Effect.catchCause((cause) =>

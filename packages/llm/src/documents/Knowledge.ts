@@ -51,13 +51,11 @@ const maxPassages = 200_000;
  * Reads every `*.md` and `*.txt` file below `folder`, and the files in `others` beside the folder, as Markdown, and
  * indexes them. Names that begin with a dot, `node_modules` and links to folders are ignored. A document is skipped with
  * a warning if it is larger than 5 MB, unreadable, not UTF-8, or behind a symbolic link that leads out of the folder; so
- * are documents beyond 50 MB or 200,000 passages. Its passages in `previous`, if any, are kept, because a link may dangle
- * for a moment while documents are replaced.
+ * are documents beyond 50 MB or 200,000 passages.
  */
 export const readKnowledge = (
   folder: string,
   others: ReadonlyArray<string> = [],
-  previous: Knowledge | null = null,
 ): Effect.Effect<Knowledge, KnowledgeUnreadable, FileSystem.FileSystem | Path.Path> =>
   Effect.gen(function* () {
     const fs = yield* FileSystem.FileSystem;
@@ -68,7 +66,6 @@ export const readKnowledge = (
     const names = yield* fs.glob("**/*", { root, exclude: ["**/node_modules"] });
     const passages: Array<Passage> = [];
     const leftOut: Array<string> = [];
-    const giveWay = makeGiveWay();
     let total = 0;
 
     const readDocument = Effect.fnUntraced(
@@ -80,7 +77,7 @@ export const readKnowledge = (
         }
         const { size } = yield* fs.stat(real);
         if (size > maxBytes) return yield* Effect.fail("it is larger than 5 MB");
-        if (total + Number(size) > maxTotal) return leftOut.push(source);
+        if (total + Number(size) > maxTotal) return void leftOut.push(source);
         const bytes = yield* fs.readFile(real);
         const text = yield* Effect.try({
           try: () => {
@@ -94,18 +91,14 @@ export const readKnowledge = (
         // A document beside the folder names it in its links.
         const inside = within === "" ? text.replaceAll(`](${path.basename(root)}/`, "](") : text;
         const more = passagesOf(source, inside);
-        if (passages.length + more.length > maxPassages) return leftOut.push(source);
+        if (passages.length + more.length > maxPassages) return void leftOut.push(source);
         total += Number(size);
         for (const passage of more) passages.push(passage);
-        return yield* giveWay;
       },
       (read, source) =>
         Effect.catch(read, (error) => {
           const reason = typeof error === "string" ? error : error.reason._tag;
-          const older = previous?.passages.filter((passage) => passage.source === source) ?? [];
-          for (const passage of older) passages.push(passage);
-          const outcome = older.length > 0 ? "Kept the previous version of" : "Skipped";
-          return Effect.logWarning(`${outcome} the document ${source}: ${reason}`);
+          return Effect.logWarning(`Skipped the document ${source}: ${reason}`);
         }),
     );
     const documents = names.filter((name) => /\.(md|txt)$/i.test(name)).sort();
@@ -120,25 +113,13 @@ export const readKnowledge = (
     return yield* makeKnowledge(passages);
   }).pipe(Effect.mapError((cause) => new KnowledgeUnreadable({ folder, cause })));
 
-/** Returns an effect that lets other work run if the last 50 ms did not, as a large folder takes seconds. */
-const makeGiveWay = () => {
-  let start = performance.now();
-  return Effect.suspend(() =>
-    performance.now() - start < 50
-      ? Effect.void
-      : Effect.map(Effect.yieldNow, () => void (start = performance.now())),
-  );
-};
-
-/** Builds an index of the given passages. */
+/** Builds an index of the given passages. The fiber lets other work run meanwhile, as a large folder takes seconds. */
 export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<Knowledge> =>
   Effect.gen(function* () {
     const index = new SearchIndex();
-    const giveWay = makeGiveWay();
-    for (const passage of passages) {
-      index.add(passage);
-      yield* giveWay;
-    }
+    yield* Effect.forEach(passages, (passage) => Effect.sync(() => index.add(passage)), {
+      discard: true,
+    });
     const search = (question: string, limit: number): ReadonlyArray<Passage> => {
       const ranking = index.search(question);
       const best = new Map<string, Passage>();

@@ -83,20 +83,15 @@ export class SearchIndex {
   /** Returns the words in the index that a word of a question stands for, with their weights. */
   private variantsOf(word: string): ReadonlyMap<string, number> {
     const variants = new Map<string, number>();
-    const isKnown = this.postings.has(word);
     const stem = word.slice(0, Math.max(4, Math.ceil(word.length * 0.7)));
     if (word.length >= 3) {
       for (const other of this.byStart.get(word.slice(0, 2)) ?? []) {
         if (other.startsWith(word)) variants.set(other, prefixWeight);
-        else if (
-          word.length >= 5 &&
-          other.length >= 4 &&
-          (other.startsWith(stem) || word.startsWith(other))
-        )
+        else if (other.startsWith(stem) || (other.length >= 4 && word.startsWith(other)))
           variants.set(other, stemWeight);
       }
     }
-    if (isKnown) variants.set(word, 1);
+    if (this.postings.has(word)) variants.set(word, 1);
     else if (word.length >= 4) {
       for (const [start, words] of this.byStart) {
         if (start[0] !== word[0]) continue;

@@ -8,13 +8,12 @@ import type { Passage } from "./Passage.ts";
 const fill = (template: string, path: string, anchor: string): string =>
   template
     .replaceAll("{path}", () =>
-      encodeURI(path.replace(/\.(?:md|txt)$/i, "").replace(/(^|\/)index$/i, "$1")).replace(
-        /[?#()]/g,
-        encodeURIComponent,
-      ),
+      encodePath(path.replace(/\.(?:md|txt)$/i, "").replace(/(^|\/)index$/i, "$1")),
     )
     .replaceAll("{heading}", () => encodeURIComponent(anchor))
     .replace(/#$/, "");
+
+const encodePath = (path: string) => encodeURI(path).replace(/[?#()]/g, encodeURIComponent);
 
 /** Returns the passage's title and, if there is a template, its address. */
 export const sourceOf = ({ anchor, headings, source, title }: Passage, template: string | null) => {
@@ -53,18 +52,12 @@ export const textOf = (
     (all: string, code: string | undefined, label: string, target: string) => {
       const href = (target ?? "").replace(/^<|>$/g, "");
       if (code !== undefined || /^(?:https?:|mailto:|tel:|\/)/i.test(href)) return all;
-      const [, path = "", fragment = anchor] = /^([^#?]*)[^#]*(?:#(.*))?$/.exec(href) ?? [];
-      if (template === null || all.startsWith("!") || !/^$|\.(?:md|txt)$/i.test(path)) return label;
-      const to =
-        path === "" ? source.split("/") : [...source.split("/").slice(0, -1), ...path.split("/")];
-      const steps = to.reduce<Array<string>>(
-        (steps, step) =>
-          step === ".." ? steps.slice(0, -1) : step === "." ? steps : [...steps, step],
-        [],
-      );
-      const document = decode(steps.join("/"));
-      if (!documents.has(document)) return label;
-      return `[${label}](${fill(template, document, path === "" || href.includes("#") ? decode(fragment) : "")})`;
+      const base = `folder://documents/${encodePath(source)}`;
+      if (template === null || all.startsWith("!") || !URL.canParse(href, base)) return label;
+      const { hash, host, pathname, protocol } = new URL(href, base);
+      const document = decode(pathname.slice(1));
+      if (protocol !== "folder:" || host !== "documents" || !documents.has(document)) return label;
+      return `[${label}](${fill(template, document, href === "" ? anchor : decode(hash.slice(1)))})`;
     },
   );
 

@@ -1,4 +1,4 @@
-import { rename, symlink, writeFile } from "node:fs/promises";
+import { symlink } from "node:fs/promises";
 import { join } from "node:path";
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { assert, it } from "@effect/vitest";
@@ -104,44 +104,6 @@ it.effect(
         (yield* read(folder)).passages.map(({ title }) => title),
         ["Apples"],
       );
-    }),
-);
-
-it.effect(
-  "readKnowledge keeps a document's previous passages if it cannot be read again, for example behind a dangling link",
-  () =>
-    Effect.gen(function* () {
-      const folder = yield* folderOf({
-        "..one/a.md": "Apples are red.",
-        "..two/a.md": "Apples are green.",
-        "b.md": "Bananas bend.",
-      });
-      const lead = (to: string) =>
-        Effect.promise(async () => {
-          await symlink(to, join(folder, "..next"));
-          await rename(join(folder, "..next"), join(folder, "..data"));
-        });
-      yield* lead("..one");
-      yield* Effect.promise(() => symlink(join("..data", "a.md"), join(folder, "a.md")));
-      let knowledge = yield* read(folder);
-      const readAgain = Effect.gen(function* () {
-        const again = readKnowledge(folder, [], knowledge).pipe(Effect.provide(NodeServices.layer));
-        const { value, warnings } = yield* warningsOf(again);
-        knowledge = value;
-        return warnings;
-      });
-      yield* lead("..nowhere");
-      yield* Effect.promise(() => writeFile(join(folder, "b.md"), "Bananas are yellow."));
-      for (const _ of [1, 2]) {
-        assert.deepStrictEqual(yield* readAgain, [
-          "Kept the previous version of the document a.md: NotFound",
-        ]);
-        const texts = knowledge.passages.map(({ text }) => text);
-        assert.sameMembers(texts, ["Apples are red.", "Bananas are yellow."]);
-      }
-      yield* lead("..two");
-      assert.deepStrictEqual(yield* readAgain, []);
-      assert.strictEqual(knowledge.search("apples", 1)[0]?.text, "Apples are green.");
     }),
 );
 
