@@ -5,13 +5,64 @@ import { Context, Data, Effect, Layer, Redacted, Schedule, type Schema, Stream }
 import { Sse } from "effect/encoding";
 import { FetchHttpClient, HttpClient, HttpClientError, HttpClientRequest } from "effect/http";
 import type { HttpClientResponse } from "effect/http";
-import { HttpApiClient } from "effect/http-api";
+import {
+  HttpApi,
+  HttpApiClient,
+  HttpApiEndpoint,
+  HttpApiGroup,
+  HttpApiSchema,
+} from "effect/http-api";
 import { generalCodes, type GeneralMessage } from "../contract/Codes.ts";
-import type { BasePaths, EndpointName, endpoints } from "../contract/Endpoints.ts";
+import {
+  defaultBasePaths,
+  type BasePaths,
+  type EndpointName,
+  type endpoints,
+  endpointsWith,
+} from "../contract/Endpoints.ts";
 import type { EntryWire, ValidationException } from "../contract/Wire.ts";
-import { parleyApi } from "./Declaration.ts";
 
-export { parleyApi } from "./Declaration.ts";
+type FieldsIn<E, Place extends string> = E extends {
+  readonly parameters: { readonly [P in Place]: infer Fields extends Schema.Struct.Fields };
+}
+  ? Schema.Struct<Fields>
+  : never;
+
+type Declared = {
+  readonly [Name in EndpointName]: HttpApiEndpoint.HttpApiEndpoint<
+    Name,
+    (typeof endpoints)[Name]["method"],
+    (typeof endpoints)[Name]["path"],
+    FieldsIn<(typeof endpoints)[Name], "path">,
+    FieldsIn<(typeof endpoints)[Name], "query">,
+    (typeof endpoints)[Name] extends { readonly body: { readonly Encoded: infer Body } }
+      ? Schema.Codec<Body>
+      : never,
+    FieldsIn<(typeof endpoints)[Name], "header">,
+    (typeof endpoints)[Name]["success"]
+  >;
+}[EndpointName];
+
+/**
+ * Declares the interfaces for Effect's HttpApi, at these paths of a server whose questions may have this many characters:
+ * for clients, not for serving.
+ */
+export const parleyApi = (paths = defaultBasePaths, questionLength = 200) => {
+  const declared = Object.entries(endpointsWith(questionLength)).map(([name, endpoint]) => {
+    const { body, interface: base, method, parameters = {}, path, success } = endpoint;
+    const { header: headers, path: params, query } = parameters;
+    const status = HttpApiSchema.status(method === "POST" ? 201 : 200);
+    const options = { headers, params, query, payload: body, success: success.pipe(status) };
+    return HttpApiEndpoint.make(method)(name, `${paths[base]}${path}`, options as {});
+  });
+  const group = HttpApiGroup.make("chatbot", { topLevel: true });
+  return (
+    HttpApi.make("parley")
+      .add(group.add(...(declared as unknown as readonly [Declared])))
+      // The server checks the values, and its errors name all that are wrong.
+      .annotate(HttpApi.ParseOptions, { disableChecks: true })
+  );
+};
 
 type Reason =
   | { [Message in GeneralMessage]: { readonly _tag: Message } }[GeneralMessage]
@@ -50,9 +101,7 @@ export interface ParleyClientOptions {
 }
 
 /** A request of HttpApiClient, of which parts without a required field may be absent. */
-type Loose<R> = { readonly [K in keyof R as {} extends R[K] ? never : K]: R[K] } & {
-  readonly [K in keyof R as {} extends R[K] ? K : never]?: R[K];
-};
+type Loose<R> = Partial<R> & { readonly [K in keyof R as {} extends R[K] ? never : K]: R[K] };
 type Api = HttpApiClient.ForApi<ReturnType<typeof parleyApi>>;
 type RequestOf<Name extends EndpointName> = Loose<
   Omit<Exclude<Parameters<Api[Name]>[0], void>, "responseMode" | "sseOptions">

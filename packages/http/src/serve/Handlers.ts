@@ -8,7 +8,6 @@ import {
   Chats,
   defaultEntryQuery,
   defaultChatQuery,
-  type Chatbot,
   type Metadata,
   type Principal,
 } from "@parley/core";
@@ -65,14 +64,9 @@ export const makeHandlers = Effect.fnUntraced(function* (
   const decoders = makeBodyDecoders((yield* AskLimits).questionLength);
   const chats = yield* Chats;
   const asking = yield* Asking;
-  /** Encoded responses, one for each chatbot that the core remembers. */
-  const detailsResponses = new WeakMap<Chatbot, Response>();
 
-  const details: Handler = ({ principal: { chatbot } }) => {
-    const response = detailsResponses.get(chatbot) ?? toOk(encodeDetails(chatbot));
-    detailsResponses.set(chatbot, response);
-    return Effect.succeed(response);
-  };
+  const details: Handler = ({ principal: { chatbot } }) =>
+    Effect.sync(() => toOk(encodeDetails(chatbot)));
 
   const createChat: Handler = Effect.fnUntraced(function* ({ principal, request }) {
     const { body, "Idempotency-Key": idempotencyKey = null } = yield* decoders.createChat(request);

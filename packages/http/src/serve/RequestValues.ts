@@ -7,7 +7,7 @@ import { HttpIncomingMessage, type HttpServerRequest } from "effect/http";
 import { endpoints } from "../contract/Endpoints.ts";
 import { askBodyOf } from "../contract/Values.ts";
 import { RequestRefused } from "./ErrorResponses.ts";
-import { assertCodes, toProblems, ValidationFailed, type Problem } from "./ValidationErrors.ts";
+import { toProblems, ValidationFailed, type Problem } from "./ValidationErrors.ts";
 
 /** The size that every body may have, and that of a posted entry: 10,000 characters and 16 KiB of metadata, escaped. */
 const bodyBytes = 64 * 1024;
@@ -57,8 +57,7 @@ const readJson = (
 };
 
 /** Creates a decoder that fails with the problems of all values, including `problems` that the schema cannot find. */
-const makeDecoder = <A>(dto: string, schema: Schema.Codec<A, unknown>) => {
-  assertCodes(dto, schema);
+const makeDecoder = <A>(schema: Schema.Codec<A, unknown>) => {
   const decode = Schema.decodeUnknownResult(schema, { errors: "all", reportInput: true });
   return (values: object, problems: ReadonlyArray<Problem> = []) => {
     const result = decode(values);
@@ -114,10 +113,8 @@ const makeBodyDecoder = <
 >(
   {
     body,
-    dto,
     parameters: { header, query },
   }: {
-    readonly dto: string;
     readonly parameters: { readonly header?: Header; readonly query?: Query };
     readonly body: Body;
   },
@@ -125,7 +122,7 @@ const makeBodyDecoder = <
 ) => {
   type Values = Schema.Struct.Type<Header & Query & { readonly body: Body }>;
   const schema: Schema.Top = Schema.Struct({ ...header, ...query, body });
-  const decode = makeDecoder(dto, schema as Schema.Codec<Values, unknown>);
+  const decode = makeDecoder(schema as Schema.Codec<Values, unknown>);
   return (request: HttpServerRequest.HttpServerRequest) => {
     const { "idempotency-key": key, "on-disconnect": onDisconnect } = request.headers;
     const { input, problems } = readQuery(parseQuery(request.url), Object.keys(query ?? {}));
@@ -142,10 +139,9 @@ const makeBodyDecoder = <
 
 /** Creates a decoder for the query in a request target. Absent parameters are absent from its result. */
 const makeQueryDecoder = <Field extends string, Values>(
-  dto: string,
   schema: Schema.Codec<Values & Sorting<Field>, unknown> & { readonly fields: object },
 ) => {
-  const decode = makeDecoder(dto, schema);
+  const decode = makeDecoder(schema);
   const names = Object.keys(schema.fields);
   return (target: string) => {
     const parameters = parseQuery(target);
@@ -195,7 +191,6 @@ export const makeBodyDecoders = (questionLength: number) => {
 };
 
 const decodeStopValues = makeDecoder(
-  stopAsk.dto,
   Schema.Struct({ ...stopAsk.parameters.header, ...stopAsk.parameters.query }),
 );
 
@@ -209,11 +204,5 @@ export const decodeStop = ({ headers, url }: HttpServerRequest.HttpServerRequest
   );
 };
 
-export const decodeChatsQuery = makeQueryDecoder(
-  listChats.dto,
-  Schema.Struct(listChats.parameters.query),
-);
-export const decodeHistoryQuery = makeQueryDecoder(
-  history.dto,
-  Schema.Struct(history.parameters.query),
-);
+export const decodeChatsQuery = makeQueryDecoder(Schema.Struct(listChats.parameters.query));
+export const decodeHistoryQuery = makeQueryDecoder(Schema.Struct(history.parameters.query));

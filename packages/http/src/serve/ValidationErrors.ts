@@ -1,8 +1,8 @@
 /**
  * Validation errors in a request: the path of each invalid value, and the public message about it.
  */
-import { Data, SchemaIssue, type Schema, type SchemaAST } from "effect";
-import { validationCodes, type ValidationMessage } from "../contract/Codes.ts";
+import { Data, SchemaIssue, type SchemaAST } from "effect";
+import type { ValidationMessage } from "../contract/Codes.ts";
 
 /** The path of an invalid value (`[]` for the whole body), and the ending of the message about that value. */
 export type Problem = readonly [path: ReadonlyArray<string>, problem: string];
@@ -45,27 +45,5 @@ const format = SchemaIssue.makeFormatterStandardSchemaV1({
   checkHook: ({ filter }) => problemOf(filter),
 });
 
-const problemOf = ({ annotations }: Pick<SchemaAST.Check<never>, "annotations">) =>
+export const problemOf = ({ annotations }: Pick<SchemaAST.Check<never>, "annotations">) =>
   annotations?.["problem"] as string | undefined;
-
-/** Throws unless every check in the schema has a `problem`, and every problem has a code. */
-export const assertCodes = (dto: string, { ast }: Schema.Top): void => {
-  const assertProblem = (path: ReadonlyArray<string>, problem = "UNNAMED_PROBLEM") => {
-    const message = toMessage(dto, [path, problem]);
-    if (validationCodes[message] === undefined) throw new Error(`${message} has no code`);
-  };
-  const visit = (path: ReadonlyArray<string>, ast: SchemaAST.AST): void => {
-    for (const check of ast.checks ?? []) assertProblem(path, problemOf(check));
-    if (typeof ast.annotations?.["message"] === "string") {
-      assertProblem(path, ast.annotations["message"]);
-    }
-    for (const { to } of ast.encoding ?? []) visit(path, to);
-    if (ast._tag === "Union") for (const type of ast.types) visit(path, type);
-    if (ast._tag === "Arrays") for (const type of [...ast.elements, ...ast.rest]) visit(path, type);
-    if (ast._tag !== "Objects") return;
-    for (const { name, type } of ast.propertySignatures) {
-      visit(name === "body" ? [] : [String(name)], type);
-    }
-  };
-  visit([], ast);
-};

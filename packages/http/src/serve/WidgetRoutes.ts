@@ -30,32 +30,24 @@ export interface WidgetPages {
  * dual-stack listener or NAT64 writes it, counts as IPv4.
  */
 const toNetworks = (address: string): ReadonlyArray<string> => {
-  const [, prefix, ipv4] = /^(.*:)?(\d+(?:\.\d+){3})$/.exec(address) ?? [];
-  const bytes = (ipv4 ?? "").split(".");
-  if (!address.includes(":")) return [4, 3, 2].map((length) => bytes.slice(0, length).join("."));
-  const pair = ([high, low]: ReadonlyArray<string>) =>
-    (Number(high) * 256 + Number(low)).toString(16);
-  const plain = prefix === undefined ? address : `${prefix}${pair(bytes)}:${pair(bytes.slice(2))}`;
-  const [head = [], tail = []] = plain
+  const toPrefixes = (parts: ReadonlyArray<string>, separator: string) =>
+    [4, 3, 2].map((length) => parts.slice(0, length).join(separator));
+  const url = `http://[${address.split("%")[0]}]`;
+  if (!URL.canParse(url)) return toPrefixes(address.split("."), ".");
+  // The URL has the address in its shortest form, without a dotted part.
+  const [head = [], tail = []] = new URL(url).hostname
+    .slice(1, -1)
     .split("::")
     .map((part) => part.split(":").filter((group) => group !== ""));
-  const gap = Array.from({ length: Math.max(0, 8 - head.length - tail.length) }, () => "0");
-  const groups = [...head, ...gap, ...tail].map((group) => Number.parseInt(group, 16));
-  const isMapped = groups.slice(0, 5).every((group) => group === 0) && groups[5] === 0xffff;
-  const isNat64 = groups[0] === 0x64 && groups[1] === 0xff9b;
-  return isMapped || isNat64
-    ? toNetworks(
-        groups
-          .slice(6)
-          .map((group) => `${group >> 8}.${group & 255}`)
-          .join("."),
-      )
-    : [4, 3, 2].map((length) =>
-        groups
-          .slice(0, length)
-          .map((group) => group.toString(16))
-          .join(":"),
-      );
+  const gap = Array.from({ length: 8 - head.length - tail.length }, () => "0");
+  const groups = [...head, ...gap, ...tail];
+  const isMapped = groups.slice(0, 6).join(":") === "0:0:0:0:0:ffff";
+  if (!isMapped && !(groups[0] === "64" && groups[1] === "ff9b")) return toPrefixes(groups, ":");
+  const pairs = groups.slice(6).map((group) => Number.parseInt(group, 16));
+  return toPrefixes(
+    pairs.flatMap((pair) => [`${pair >> 8}`, `${pair & 255}`]),
+    ".",
+  );
 };
 
 /** Creates a function that responds to requests for the widget's paths and returns `undefined` for other paths. */
